@@ -1,0 +1,174 @@
+package berth
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Provider is the resource provider every workspace resource lives under.
+const Provider = "Microsoft.MachineLearningServices"
+
+// A TaskID names one task for ever: JOB.ATTEMPT for a single-task job, JOB.KEY.ATTEMPT for one of several.
+type TaskID string
+
+// Workspace names a workspace: the scope of every other resource.
+type Workspace struct {
+	Subscription string `json:"subscription"`
+	Group        string `json:"group"`
+	Name         string `json:"name"`
+}
+
+// ID is the workspace's ARM id, in canonical casing.
+func (w Workspace) ID() string {
+	return "/subscriptions/" + w.Subscription + "/resourceGroups/" + w.Group + "/providers/" + Provider + "/workspaces/" + w.Name
+}
+
+// Key is the form of the id that the store and comparisons use: lower case.
+func (w Workspace) Key() string { return strings.ToLower(w.ID()) }
+
+// ResourceID is the ARM id of a resource below the workspace, for example ResourceID("codes", "c", "versions", "1").
+func (w Workspace) ResourceID(segments ...string) string {
+	return w.ID() + "/" + strings.Join(segments, "/")
+}
+
+// A Ref names a resource below a workspace, versioned or not. Label is set instead of Version for NAME@LABEL.
+type Ref struct {
+	Workspace  Workspace // zero when the reference does not say
+	Registry   string    // set for azureml://registries/… references
+	Collection string    // codes, environments, data, models, components, computes, jobs, datastores
+	Name       string
+	Version    string
+	Label      string
+}
+
+// ParseRef reads every form in which Azure clients name a resource: an ARM id, azureml:NAME[:VERSION|@LABEL], azureml:ID,
+// azureml://registries/… and azureml://locations/…. A bare NAME is accepted. The collection of a short form is the
+// caller's, passed in.
+func ParseRef(text, collection string) (Ref, error) {
+	s := text
+	if rest, ok := cutPrefixFold(s, "azureml:"); ok && !strings.HasPrefix(rest, "//") {
+		s = rest
+	}
+	switch {
+	case strings.HasPrefix(strings.ToLower(s), "/subscriptions/"):
+		return parseARM(text, strings.Split(strings.Trim(s, "/"), "/"))
+	case strings.HasPrefix(strings.ToLower(s), "azureml://registries/"), strings.HasPrefix(strings.ToLower(s), "azureml://feeds/"):
+		p := strings.Split(strings.Trim(s[len("azureml://"):], "/"), "/")
+		r := Ref{Registry: at(p, 1), Collection: at(p, 2), Name: at(p, 3)}
+		if err := r.tail(p, 4); err != nil || r.Name == "" {
+			return Ref{}, Errorf(Invalid, "%q is not a registry reference (azureml://registries/NAME/COLLECTION/ASSET/versions/V)", text)
+		}
+		return r, nil
+	case strings.HasPrefix(strings.ToLower(s), "azureml://locations/"):
+		p := strings.Split(strings.Trim(s[len("azureml://"):], "/"), "/")
+		r := Ref{Collection: at(p, 4), Name: at(p, 5)}
+		if err := r.tail(p, 6); err != nil || r.Name == "" {
+			return Ref{}, Errorf(Invalid, "%q is not an asset id (azureml://locations/L/workspaces/W/COLLECTION/NAME/versions/V)", text)
+		}
+		return r, nil
+	}
+	r := Ref{Collection: collection, Name: s}
+	if i := strings.LastIndexByte(s, '@'); i > 0 {
+		r.Name, r.Label = s[:i], s[i+1:]
+	} else if i := strings.IndexByte(s, ':'); i > 0 {
+		r.Name, r.Version = s[:i], s[i+1:]
+	}
+	if r.Name == "" {
+		return Ref{}, Errorf(Invalid, "empty reference %q", text)
+	}
+	return r, nil
+}
+
+func parseARM(text string, p []string) (Ref, error) {
+	bad := Errorf(Invalid, "%q is not the id of a workspace resource", text)
+	if len(p) < 10 || !strings.EqualFold(p[2], "resourceGroups") || !strings.EqualFold(p[4], "providers") ||
+		!strings.EqualFold(p[6], "workspaces") {
+		return Ref{}, bad
+	}
+	r := Ref{Workspace: Workspace{p[1], p[3], p[7]}, Collection: p[8], Name: strings.TrimPrefix(p[9], "azureml:")}
+	if err := r.tail(p, 10); err != nil {
+		return Ref{}, bad
+	}
+	return r, nil
+}
+
+func (r *Ref) tail(p []string, i int) error {
+	switch {
+	case len(p) == i:
+		return nil
+	case len(p) == i+2 && strings.EqualFold(p[i], "versions"):
+		r.Version = p[i+1]
+	case len(p) == i+2 && strings.EqualFold(p[i], "labels"):
+		r.Label = p[i+1]
+	default:
+		return fmt.Errorf("unexpected tail")
+	}
+	return nil
+}
+
+// ID is the ARM id of the reference in w when it names no workspace of its own.
+func (r Ref) ID(w Workspace) string {
+	if r.Registry != "" {
+		return "azureml://registries/" + r.Registry + "/" + r.Collection + "/" + r.Name + "/versions/" + r.Version
+	}
+	if r.Workspace != (Workspace{}) {
+		w = r.Workspace
+	}
+	if r.Version == "" {
+		return w.ResourceID(r.Collection, r.Name)
+	}
+	return w.ResourceID(r.Collection, r.Name, "versions", r.Version)
+}
+
+func cutPrefixFold(s, prefix string) (string, bool) {
+	if len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix) {
+		return s[len(prefix):], true
+	}
+	return s, false
+}
+
+func at(p []string, i int) string {
+	if i < len(p) {
+		return p[i]
+	}
+	return ""
+}
+
+var (
+	nameOK    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+	versionOK = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,254}$`)
+)
+
+// CheckName says whether a resource may be called name. Names become path segments, log file names and labels, so they are
+// letters, digits, dot, dash and underscore only.
+func CheckName(noun, name string) error {
+	return check(noun+" name", name, nameOK)
+}
+
+// CheckVersion is CheckName for the version of an asset.
+func CheckVersion(noun, version string) error {
+	return check(noun+" version", version, versionOK)
+}
+
+func check(what, s string, ok *regexp.Regexp) error {
+	if ok.MatchString(s) && !strings.Contains(s, "..") {
+		return nil
+	}
+	if len(s) > 255 {
+		return Errorf(Invalid, "%s is %d characters long; at most 255 are allowed", what, len(s))
+	}
+	return Errorf(Invalid, "%s %q is not allowed: use letters, digits, '.', '-' and '_', starting with a letter or digit", what, s)
+}
+
+// NewGUID makes a random version 4 GUID.
+func NewGUID() string {
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck // crypto/rand.Read never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

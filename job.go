@@ -1,0 +1,128 @@
+package berth
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// JobStatus is a job's status as Azure names it.
+type JobStatus string
+
+// The statuses of a job.
+const (
+	NotStarted      JobStatus = "NotStarted"
+	Queued          JobStatus = "Queued"
+	Preparing       JobStatus = "Preparing"
+	Provisioning    JobStatus = "Provisioning"
+	Starting        JobStatus = "Starting"
+	Running         JobStatus = "Running"
+	Finalizing      JobStatus = "Finalizing"
+	CancelRequested JobStatus = "CancelRequested"
+	Completed       JobStatus = "Completed"
+	Failed          JobStatus = "Failed"
+	Canceled        JobStatus = "Canceled"
+	NotResponding   JobStatus = "NotResponding"
+)
+
+// Terminal reports whether a job in this status will never change it again.
+func (s JobStatus) Terminal() bool { return s == Completed || s == Failed || s == Canceled }
+
+// CommandJob is the typed view of a command job's properties: what running it needs, no more.
+type CommandJob struct {
+	JobType       string               `json:"jobType"`
+	Command       string               `json:"command"`
+	ComputeID     string               `json:"computeId"`
+	CodeID        string               `json:"codeId"`
+	EnvironmentID string               `json:"environmentId"`
+	Env           map[string]Scalar    `json:"environmentVariables"`
+	Inputs        map[string]JobInput  `json:"inputs"`
+	Outputs       map[string]JobOutput `json:"outputs"`
+	Limits        struct {
+		Timeout string `json:"timeout"`
+	} `json:"limits"`
+	Resources      JobResources  `json:"resources"`
+	Distribution   *Distribution `json:"distribution"`
+	ExperimentName string        `json:"experimentName"`
+	DisplayName    string        `json:"displayName"`
+	QueueSettings  struct {
+		JobTier  string `json:"jobTier"`
+		Priority int    `json:"priority"`
+	} `json:"queueSettings"`
+}
+
+// JobInput is one input of a job.
+type JobInput struct {
+	Type  string  `json:"jobInputType"` // literal, uri_file, uri_folder, mltable, custom_model, mlflow_model, triton_model
+	Mode  string  `json:"mode"`         // ReadOnlyMount, ReadWriteMount, Download, Direct, EvalMount, EvalDownload
+	URI   string  `json:"uri"`
+	Value *Scalar `json:"value"`
+}
+
+// Literal reports whether the input is a value rather than data.
+func (i JobInput) Literal() bool { return i.Type == "" || strings.EqualFold(i.Type, "literal") }
+
+// JobOutput is one output of a job.
+type JobOutput struct {
+	Type         string `json:"jobOutputType"`
+	Mode         string `json:"mode"` // ReadWriteMount, Upload, Direct
+	URI          string `json:"uri"`
+	AssetName    string `json:"assetName"`
+	AssetVersion string `json:"assetVersion"`
+}
+
+// JobResources is what a job asks of its target.
+type JobResources struct {
+	InstanceCount int             `json:"instanceCount"`
+	InstanceType  string          `json:"instanceType"`
+	ShmSize       string          `json:"shmSize"`
+	DockerArgs    json.RawMessage `json:"dockerArgs"` // a string, or a list of strings
+	Properties    json.RawMessage `json:"properties"`
+}
+
+// Distribution says how a job's processes find each other.
+type Distribution struct {
+	Type                    string `json:"distributionType"` // PyTorch, Mpi, TensorFlow
+	ProcessCountPerInstance int    `json:"processCountPerInstance"`
+	ParameterServerCount    int    `json:"parameterServerCount"`
+	WorkerCount             int    `json:"workerCount"`
+}
+
+// Scalar is a value of a "map of strings" as clients really send them: strings, numbers, booleans and nulls. Its text is
+// Python's, so that a job sees True and 1.5 as it would in Azure.
+type Scalar string
+
+// UnmarshalJSON takes any JSON scalar.
+func (s *Scalar) UnmarshalJSON(b []byte) error {
+	switch t := strings.TrimSpace(string(b)); {
+	case t == "true":
+		*s = "True"
+	case t == "false":
+		*s = "False"
+	case t == "null":
+		*s = ""
+	case t != "" && t[0] == '"':
+		var v string
+		if err := json.Unmarshal(b, &v); err != nil {
+			return err
+		}
+		*s = Scalar(v)
+	case t != "" && (t[0] == '{' || t[0] == '['):
+		return Errorf(Invalid, "%.40s is not a scalar: give text, a number or true/false", t)
+	default:
+		*s = Scalar(t)
+	}
+	return nil
+}
+
+// Waterfall is where a job's start-up time went. Zero means the phase has not begun.
+type Waterfall struct {
+	Submitted   time.Time `json:"submitted,omitzero"`
+	Placed      time.Time `json:"placed,omitzero"`
+	Staging     time.Time `json:"staging,omitzero"`
+	Environment time.Time `json:"environment,omitzero"`
+	Started     time.Time `json:"started,omitzero"`
+	FirstOutput time.Time `json:"firstOutput,omitzero"`
+	Uploading   time.Time `json:"uploading,omitzero"`
+	Ended       time.Time `json:"ended,omitzero"`
+}

@@ -1,0 +1,154 @@
+package berth
+
+import "time"
+
+// TaskState is where a task is in its life.
+type TaskState string
+
+// A task moves forward through these states only.
+const (
+	TaskWaiting  TaskState = "waiting"  // not placed yet; Task.Why says why
+	TaskPlaced   TaskState = "placed"   // a target was chosen and the driver is asked to start it
+	TaskStarting TaskState = "starting" // the runner has it: staging or preparing the environment
+	TaskRunning  TaskState = "running"  // the user's process runs
+	TaskEnding   TaskState = "ending"   // the process ended, outputs are being kept
+	TaskDone     TaskState = "done"     // over; Task.Exit says how
+)
+
+// rank orders the states.
+var rank = map[TaskState]int{TaskWaiting: 0, TaskPlaced: 1, TaskStarting: 2, TaskRunning: 3, TaskEnding: 4, TaskDone: 5}
+
+// Before reports whether s comes earlier in a task's life than t.
+func (s TaskState) Before(t TaskState) bool { return rank[s] < rank[t] }
+
+// Task is one process tree on one node, of one attempt at a job.
+type Task struct {
+	ID        TaskID    `json:"id"`
+	Workspace string    `json:"workspace"` // key of the workspace
+	Job       string    `json:"job"`       // name of the job
+	Attempt   int       `json:"attempt"`
+	Compute   string    `json:"compute"` // name of the compute it is for
+	Node      string    `json:"node,omitempty"`
+	State     TaskState `json:"state"`
+	// Why is the reason it is where it is, one true sentence.
+	Why      string    `json:"why,omitempty"`
+	Handle   string    `json:"handle,omitempty"` // the driver's; opaque
+	Priority int       `json:"priority,omitempty"`
+	User     string    `json:"user,omitempty"`
+	Stop     bool      `json:"stop,omitempty"` // it should end
+	Created  time.Time `json:"created"`
+	Seen     time.Time `json:"seen,omitzero"` // last sign of life
+	Times    Waterfall `json:"times,omitzero"`
+	Exit     *Exit     `json:"exit,omitempty"`
+	Usage    Usage     `json:"usage,omitzero"` // peaks
+}
+
+// Exit is how a task ended.
+type Exit struct {
+	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known
+	Signal string `json:"signal,omitempty"` // for example SIGKILL
+	OOM    bool   `json:"oom,omitempty"`    // the kernel ended it for want of memory
+	// Cause is one of "", "canceled", "timeout", "lost", "staging", "environment", "command", "upload": what ended it when it was not the process itself.
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"` // one sentence for people
+}
+
+// OK reports success.
+func (e *Exit) OK() bool { return e != nil && e.Code == 0 && e.Cause == "" }
+
+// Usage is what a task used: a sample, or the peaks of all samples.
+type Usage struct {
+	At          time.Time `json:"at,omitzero"`
+	CPUSeconds  float64   `json:"cpuSeconds,omitempty"`  // since the start
+	CPUPercent  float64   `json:"cpuPercent,omitempty"`  // of one core, since the sample before
+	MemoryBytes int64     `json:"memoryBytes,omitempty"` // resident, whole process tree
+	ReadBytes   int64     `json:"readBytes,omitempty"`
+	WriteBytes  int64     `json:"writeBytes,omitempty"`
+	NetRxBytes  int64     `json:"netRxBytes,omitempty"` // of the machine or container: Linux counts no network bytes per process
+	NetTxBytes  int64     `json:"netTxBytes,omitempty"`
+	GPUPercent  float64   `json:"gpuPercent,omitempty"`
+	GPUMemory   int64     `json:"gpuMemoryBytes,omitempty"`
+}
+
+// Launch is everything a runner needs to carry out one task. It travels to the node whole; the runner asks for nothing else.
+type Launch struct {
+	Task      TaskID    `json:"task"`
+	Job       string    `json:"job"`
+	Attempt   int       `json:"attempt"`
+	Workspace Workspace `json:"workspace"`
+	Submitted time.Time `json:"submitted"`
+	Home      Home      `json:"home"`
+	// Command is shell text. ${{inputs.X}} and ${{outputs.X}} in it become values and paths on the node.
+	Command string                  `json:"command"`
+	Env     map[string]string       `json:"env,omitempty"`
+	Code    string                  `json:"code,omitempty"` // URL of the folder of the code snapshot
+	Inputs  map[string]LaunchInput  `json:"inputs,omitempty"`
+	Outputs map[string]LaunchOutput `json:"outputs,omitempty"`
+	// Artifacts is the URL of the folder where ./outputs, ./logs and the logs of the run are kept.
+	Artifacts   string        `json:"artifacts,omitempty"`
+	Environment LaunchEnv     `json:"environment"`
+	Timeout     time.Duration `json:"timeout,omitempty"` // 0: none
+	Grace       time.Duration `json:"grace,omitempty"`   // between SIGTERM and SIGKILL
+	CPUs        float64       `json:"cpus,omitempty"`    // 0: no limit
+	Memory      int64         `json:"memory,omitempty"`  // bytes; 0: no limit
+	GPUs        []int         `json:"gpus,omitempty"`    // indices on the node
+	ShmSize     string        `json:"shmSize,omitempty"`
+	DockerArgs  []string      `json:"dockerArgs,omitempty"`
+	// LogFile is set when the node shares the server's disk: standard output and error go straight to this file, and no
+	// log bytes are sent.
+	LogFile string `json:"logFile,omitempty"`
+}
+
+// Home is how a runner reaches its server.
+type Home struct {
+	URL   string `json:"url"`
+	CA    string `json:"ca,omitempty"` // PEM
+	Token string `json:"token"`        // good for this task only
+}
+
+// LaunchInput is an input, resolved: a literal, or a URL the runner can read (https with a signature, or file).
+type LaunchInput struct {
+	Type  string `json:"type"`
+	Mode  string `json:"mode,omitempty"`
+	Value string `json:"value,omitempty"`
+	URL   string `json:"url,omitempty"`
+	URI   string `json:"uri,omitempty"` // as the user named it; what mode direct passes on
+}
+
+// LaunchOutput is an output, resolved: a URL the runner can write below.
+type LaunchOutput struct {
+	Type string `json:"type"`
+	Mode string `json:"mode,omitempty"`
+	URL  string `json:"url"`
+	URI  string `json:"uri"`
+}
+
+// LaunchEnv is the environment a command runs in, resolved from the asset the job names.
+type LaunchEnv struct {
+	Name  string `json:"name,omitempty"` // for people
+	Image string `json:"image,omitempty"`
+	Conda string `json:"conda,omitempty"` // text of a conda file
+	Pip   string `json:"pip,omitempty"`   // text of a requirements file
+	// Build is the URL of a Docker build context; Dockerfile is relative to it.
+	Build      string `json:"build,omitempty"`
+	Dockerfile string `json:"dockerfile,omitempty"`
+	// Host says that the command may run on the node as it is although an image is named.
+	Host bool `json:"host,omitempty"`
+}
+
+// Report is what a runner says of a task. Reports of one task carry growing Seq; a repeated one is ignored.
+type Report struct {
+	Task  TaskID    `json:"task"`
+	Token string    `json:"token,omitempty"` // of the task, where the connection's own is not
+	Seq   int       `json:"seq"`
+	At    time.Time `json:"at"`
+	State TaskState `json:"state,omitempty"`
+	// Phase is what it is doing within State: staging, environment, running, uploading.
+	Phase       string    `json:"phase,omitempty"`
+	Detail      string    `json:"detail,omitempty"`  // for people: "installing 12 packages"
+	Warning     string    `json:"warning,omitempty"` // becomes an event of the job
+	FirstOutput time.Time `json:"firstOutput,omitzero"`
+	Times       Waterfall `json:"times,omitzero"`
+	Usage       *Usage    `json:"usage,omitempty"`
+	Exit        *Exit     `json:"exit,omitempty"`
+}
