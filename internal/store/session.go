@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+)
+
+// A session is one connection with its prepared statements. One goroutine uses it at a time.
+type session struct {
+	conn  *sql.Conn
+	d     *dialect
+	stmts map[string]*sql.Stmt
+}
+
+func newSession(ctx context.Context, pool *sql.DB, d *dialect) (*session, error) {
+	c, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &session{conn: c, d: d, stmts: make(map[string]*sql.Stmt)}, nil
+}
+
+// stmt is q prepared. The set of texts is small and fixed, so none is ever dropped.
+func (s *session) stmt(q string) (*sql.Stmt, error) {
+	if st, ok := s.stmts[q]; ok {
+		return st, nil
+	}
+	st, err := s.conn.PrepareContext(context.Background(), s.d.text(q))
+	if err != nil {
+		return nil, err
+	}
+	s.stmts[q] = st
+	return st, nil
+}
+
+// exec runs q and returns the number of rows it changed.
+func (s *session) exec(ctx context.Context, q string, args ...any) (int64, error) {
+	st, err := s.stmt(q)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// query runs q and calls scan once per row until it returns false.
+func (s *session) query(ctx context.Context, scan func(*sql.Rows) (bool, error), q string, args ...any) error {
+	st, err := s.stmt(q)
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		more, err := scan(rows)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+	}
+	return rows.Err()
+}
+
+// row reads the first row of q into dest and says whether there was one.
+func (s *session) row(ctx context.Context, dest []any, q string, args ...any) (bool, error) {
+	found := false
+	err := s.query(ctx, func(r *sql.Rows) (bool, error) {
+		found = true
+		return false, r.Scan(dest...)
+	}, q, args...)
+	return found, err
+}
+
+// close ends the connection. Statements go with it.
+func (s *session) close() {
+	for _, st := range s.stmts {
+		st.Close()
+	}
+	s.conn.Close()
+}
+
+// A sessions pool lends the connections that readers use. The one used last is lent first, because its caches are warm.
+type sessions struct {
+	pool *sql.DB
+	d    *dialect
+	sem  chan struct{}
+
+	mu   sync.Mutex
+	free []*session
+}
+
+func newSessions(pool *sql.DB, d *dialect, limit int) *sessions {
+	return &sessions{pool: pool, d: d, sem: make(chan struct{}, limit)}
+}
+
+func (p *sessions) get(ctx context.Context) (*session, error) {
+	select {
+	case p.sem <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	p.mu.Lock()
+	if n := len(p.free); n > 0 {
+		s := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.mu.Unlock()
+		return s, nil
+	}
+	p.mu.Unlock()
+	s, err := newSession(ctx, p.pool, p.d)
+	if err != nil {
+		<-p.sem
+		return nil, err
+	}
+	return s, nil
+}
+
+// put gives a session back; a broken one is closed.
+func (p *sessions) put(s *session, broken bool) {
+	if broken {
+		s.close()
+	} else {
+		p.mu.Lock()
+		p.free = append(p.free, s)
+		p.mu.Unlock()
+	}
+	<-p.sem
+}
+
+// close waits for all sessions to come back and ends them.
+func (p *sessions) close() {
+	for range cap(p.sem) {
+		p.sem <- struct{}{}
+	}
+	for _, s := range p.free {
+		s.close()
+	}
+	p.free = nil
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"database/sql"
+	"encoding/json"
+
+	"github.com/berthml/berth"
+)
+
+// InsertTask adds a task. An existing one of that id is berth.Conflict.
+func (tx *Tx) InsertTask(t *berth.Task) error {
+	scope, err := tx.makeScope(t.Workspace, "")
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	n, err := tx.exec("INSERT INTO tasks (seq, id, scope, job, active, body) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+		int64(tx.next()), string(t.ID), scope, t.Job, flag(t.State != berth.TaskDone), body)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return berth.Errorf(berth.Conflict, "task %s exists already", t.ID)
+	}
+	return nil
+}
+
+// SaveTask writes an existing task. A missing one is berth.NotFound.
+func (tx *Tx) SaveTask(t *berth.Task) error {
+	body, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	tx.next()
+	n, err := tx.exec("UPDATE tasks SET active = ?, body = ? WHERE id = ?", flag(t.State != berth.TaskDone), body, string(t.ID))
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return noTask(t.ID)
+	}
+	return nil
+}
+
+// Task reads one task. A missing one is berth.NotFound.
+func (tx *Tx) Task(id berth.TaskID) (*berth.Task, error) {
+	tasks, err := tx.tasks("SELECT body FROM tasks WHERE id = ?", string(id))
+	if err != nil {
+		return nil, err
+	}
+	if len(tasks) == 0 {
+		return nil, noTask(id)
+	}
+	return tasks[0], nil
+}
+
+// TasksOf reads the tasks of a job in the order they were made.
+func (tx *Tx) TasksOf(workspace, job string) ([]*berth.Task, error) {
+	scope, err := tx.scope(workspace, "")
+	if err != nil || scope == 0 {
+		return nil, err
+	}
+	return tx.tasks("SELECT body FROM tasks WHERE scope = ? AND job = ? ORDER BY seq", scope, job)
+}
+
+// ActiveTasks reads the tasks that are not done, in the order they were made. Done ones cost it nothing.
+func (tx *Tx) ActiveTasks() ([]*berth.Task, error) {
+	return tx.tasks("SELECT body FROM tasks WHERE active = 1 ORDER BY seq")
+}
+
+func (tx *Tx) tasks(text string, args ...any) ([]*berth.Task, error) {
+	var tasks []*berth.Task
+	err := tx.query(func(r *sql.Rows) (bool, error) {
+		var body sql.RawBytes
+		if err := r.Scan(&body); err != nil {
+			return false, err
+		}
+		t := new(berth.Task)
+		tasks = append(tasks, t)
+		return true, json.Unmarshal(body, t)
+	}, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	return tasks, nil
+}
+
+// SaveLaunch keeps what a task's runner was given beside the task. A missing task is berth.NotFound.
+func (tx *Tx) SaveLaunch(id berth.TaskID, launch json.RawMessage) error {
+	n, err := tx.exec("UPDATE tasks SET launch = ? WHERE id = ?", []byte(launch), string(id))
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return noTask(id)
+	}
+	return nil
+}
+
+// Launch reads what SaveLaunch kept, nil when nothing. A missing task is berth.NotFound.
+func (tx *Tx) Launch(id berth.TaskID) (json.RawMessage, error) {
+	var launch []byte
+	found, err := tx.row([]any{&launch}, "SELECT launch FROM tasks WHERE id = ?", string(id))
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, noTask(id)
+	}
+	return launch, nil
+}
+
+func noTask(id berth.TaskID) error {
+	return berth.Errorf(berth.NotFound, "task %s does not exist", id)
+}

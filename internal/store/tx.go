@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Tx is a transaction: a consistent view, and in Update the changes made so far. It belongs to the function it is
+// passed to and to its goroutine.
+type Tx struct {
+	db *DB
+	s  *session
+	// ctx bounds the statements of a View. It is here because a Tx lives exactly as long as the call that brought it.
+	ctx    context.Context
+	write  bool
+	now    time.Time
+	rev    berth.Rev // the last revision given out
+	pruned berth.Rev
+	events []berth.Event      // emitted
+	saved  int                // how many of events are written
+	fresh  map[scopeKey]int64 // scopes seen or made here, good for all once this commits
+}
+
+// Rev is the revision of the snapshot: a Watch from it sees what happens after. In Update it is the last one given out.
+func (tx *Tx) Rev() (berth.Rev, error) {
+	if tx.write {
+		return tx.rev, nil
+	}
+	var rev, pruned int64
+	_, err := tx.row([]any{&rev, &pruned}, selectHead)
+	return berth.Rev(rev), err
+}
+
+// Now is the time of the transaction, the same for everything it writes: the server's, or PostgreSQL's.
+func (tx *Tx) Now() time.Time {
+	if tx.now.IsZero() {
+		tx.now = time.Now().UTC().Round(0)
+	}
+	return tx.now
+}
+
+// next gives out a revision.
+func (tx *Tx) next() berth.Rev {
+	tx.rev++
+	return tx.rev
+}
+
+var errReadOnly = berth.Errorf(berth.Internal, "a View cannot write: use Update")
+
+// exec runs a statement that writes.
+func (tx *Tx) exec(q string, args ...any) (int64, error) {
+	if !tx.write {
+		return 0, errReadOnly
+	}
+	n, err := tx.s.exec(tx.ctx, q, args...)
+	return n, tx.db.fault(err)
+}
+
+func (tx *Tx) query(scan func(*sql.Rows) (bool, error), q string, args ...any) error {
+	return tx.db.fault(tx.s.query(tx.ctx, scan, q, args...))
+}
+
+func (tx *Tx) row(dest []any, q string, args ...any) (bool, error) {
+	found, err := tx.s.row(tx.ctx, dest, q, args...)
+	return found, tx.db.fault(err)
+}
+
+// nanos and fromNanos are how times are stored.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
