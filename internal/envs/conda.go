@@ -1,0 +1,183 @@
+package envs
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/berthml/berth"
+)
+
+// condaFile is what is read of a conda file. Channels are for a conda program only; a prefix is always ours.
+type condaFile struct {
+	Name         string         `yaml:"name"`
+	Channels     []string       `yaml:"channels"`
+	Dependencies []any          `yaml:"dependencies"`
+	Variables    map[string]any `yaml:"variables"`
+}
+
+// addConda adds what a conda file lists, translated to what PyPI calls it.
+func (r *request) addConda(text string) error {
+	var f condaFile
+	if err := yaml.Unmarshal([]byte(text), &f); err != nil {
+		return berth.Errorf(berth.Invalid, "conda file: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	for _, d := range f.Dependencies {
+		switch d := d.(type) {
+		case string:
+			if err := r.addCondaPackage(d); err != nil {
+				return err
+			}
+		case map[string]any:
+			for k, v := range d {
+				list, ok := v.([]any)
+				if k != "pip" || !ok && v != nil {
+					return berth.Errorf(berth.Invalid, "conda file: only a list under pip: is understood among the dependencies, not %q", k)
+				}
+				for _, line := range list {
+					if err := r.addRequirements(fmt.Sprint(line), "conda file, pip"); err != nil {
+						return err
+					}
+				}
+			}
+		case nil:
+		default:
+			return berth.Errorf(berth.Invalid, "conda file: %v is not a package: write name=version", d)
+		}
+	}
+	return nil
+}
+
+var (
+	// condaSpec is [channel::]name, then a version after blanks or an operator, then a build string.
+	condaSpec    = regexp.MustCompile(`^(?:[^:\s]+::)?([A-Za-z0-9_][A-Za-z0-9_.-]*)\s*(.*)$`)
+	condaBracket = regexp.MustCompile(`\[(.*)\]\s*$`)
+	condaVersion = regexp.MustCompile(`version\s*=\s*['"]?([^'"\]]+)['"]?`)
+)
+
+func (r *request) addCondaPackage(spec string) error {
+	spec = strings.TrimSpace(comment.ReplaceAllString(spec, ""))
+	if spec == "" {
+		return nil
+	}
+	bracket := ""
+	if m := condaBracket.FindStringSubmatch(spec); m != nil {
+		spec = strings.TrimSpace(strings.TrimSuffix(spec, m[0]))
+		if v := condaVersion.FindStringSubmatch(m[1]); v != nil {
+			bracket = v[1]
+		}
+	}
+	m := condaSpec.FindStringSubmatch(spec)
+	if m == nil {
+		return berth.Errorf(berth.Invalid, "conda file: %q is not a package: write name=version", spec)
+	}
+	name, version := strings.ToLower(m[1]), m[2]
+	if bracket != "" {
+		version = bracket
+	}
+	if name == "python" {
+		p, err := parsePySpec(condaClauses(version))
+		if err != nil {
+			return berth.Errorf(berth.Invalid, "conda file: %q: %w", spec, err)
+		}
+		r.Python = p
+		return nil
+	}
+	if strings.HasPrefix(name, "__") { // virtual packages describe the machine
+		return nil
+	}
+	if f, ok := notPython(name); ok {
+		if f.program != "" {
+			if _, err := exec.LookPath(f.program); err == nil {
+				r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s was left out: the node's own %s is used", name, f.program))
+				return nil
+			}
+		}
+		r.Foreign = append(r.Foreign, foreign{Name: name, Advice: f.advice})
+		return nil
+	}
+	if why, ok := bundled(name); ok {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s was left out: %s", name, why))
+		return nil
+	}
+	clauses, dropped := alternatives(condaClauses(version))
+	if dropped {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s lists alternative versions; the last, %s, was taken", name, clauses))
+	}
+	r.Requirements = append(r.Requirements, pypiName(name)+clauses)
+	return nil
+}
+
+// condaClauses turns a conda version into PEP 440 clauses: "=1.2" becomes "==1.2.*", a build string is dropped. Alternatives
+// stay separated by |.
+func condaClauses(v string) string {
+	v = strings.TrimSpace(v)
+	var alts []string
+	for alt := range strings.SplitSeq(v, "|") {
+		var out []string
+		for clause := range strings.SplitSeq(alt, ",") {
+			if c := condaClause(strings.TrimSpace(clause)); c != "" {
+				out = append(out, c)
+			}
+		}
+		alts = append(alts, strings.Join(out, ","))
+	}
+	return strings.Join(alts, "|")
+}
+
+var condaOp = regexp.MustCompile(`^(==|!=|>=|<=|~=|=|>|<)?\s*([^=<>!~\s]*)(.*)$`)
+
+func condaClause(c string) string {
+	m := condaOp.FindStringSubmatch(c)
+	if m == nil || m[2] == "" || m[2] == "*" {
+		return ""
+	}
+	op, version := m[1], m[2]
+	exact := op == "" // "numpy 1.26" is exact, "numpy=1.26" is a prefix
+	if rest := strings.TrimSpace(m[3]); op == "=" && strings.HasPrefix(rest, "=") || op == "" && strings.HasPrefix(rest, "=") {
+		op, exact = "=", true // name=version=build and "version=build" name one version
+	}
+	star := strings.HasSuffix(version, "*")
+	version = strings.TrimRight(version, ".*")
+	switch {
+	case version == "":
+		return ""
+	case star && (op == "" || op == "=" || op == "=="):
+		return "==" + version + ".*"
+	case star && op == "!=":
+		return "!=" + version + ".*"
+	case op == "" || op == "=" && exact:
+		return "==" + version
+	case op == "=":
+		return "==" + version + ".*"
+	}
+	return op + version
+}
+
+// alternatives takes the last of several alternatives: the newest, as people write them.
+func alternatives(clauses string) (last string, dropped bool) {
+	i := strings.LastIndex(clauses, "|")
+	return clauses[i+1:], i >= 0
+}
+
+// condaTool is the conda program on PATH, if any.
+func condaTool() string {
+	for _, t := range []string{"micromamba", "mamba", "conda"} {
+		if p, err := exec.LookPath(t); err == nil {
+			return p
+		}
+	}
+	return ""
+}
+
+// solved is the request for a real conda solve of e.
+func (r *request) solved(e berth.LaunchEnv, tool string) request {
+	extra := request{}
+	if strings.TrimSpace(e.Pip) != "" {
+		_ = extra.addRequirements(e.Pip, "requirements") // it was read without an error before
+	}
+	return request{Kind: kindConda, Conda: e.Conda, Tool: tool, Python: r.Python, Requirements: extra.Requirements, Options: extra.Options}
+}
