@@ -1,0 +1,187 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"io"
+	"maps"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// PutOptions say what is known of a blob's content and under which condition it is written.
+type PutOptions struct {
+	ContentType string
+	// MD5 and SHA256 (hex) are of the whole content, which is refused when it differs. CommitBlocks records MD5 unchecked,
+	// as Azure does.
+	MD5    []byte
+	SHA256 string
+	Meta   map[string]string
+	// IfNoneMatch refuses to replace a blob; IfMatch replaces only the version with this ETag.
+	IfNoneMatch bool
+	IfMatch     string
+	// Size is how many bytes will come, 0 when that is not known. Another number of bytes is refused.
+	Size int64
+}
+
+// Put keeps the bytes of r under a name. Either the whole content is there under that name when it returns, durably, or
+// nothing has changed. Errors: Conflict (IfNoneMatch), Precondition (IfMatch), Invalid (names, metadata, checks),
+// Unavailable (the disk is full), and whatever r fails with.
+func (s *Store) Put(ctx context.Context, container, name string, r io.Reader, o PutOptions) (*store.Blob, error) {
+	if err := s.admit(ctx, container, name, o); err != nil {
+		return nil, err
+	}
+	c, unpin, err := s.absorb(ctx, r, len(o.MD5) > 0, o.check)
+	if err != nil {
+		return nil, err
+	}
+	defer unpin()
+	b, err := s.index(ctx, container, name, c, o)
+	if err != nil {
+		return nil, err
+	}
+	s.dropBlocks(stageKey(container, name))
+	return b, nil
+}
+
+// SetMeta replaces a blob's metadata. ifMatch, when not empty, is the ETag the blob must have.
+func (s *Store) SetMeta(ctx context.Context, container, name string, meta map[string]string, ifMatch string) (*store.Blob, error) {
+	if err := checkNames(container, name); err != nil {
+		return nil, err
+	}
+	if err := checkMeta(meta); err != nil {
+		return nil, err
+	}
+	tag, at := newETag(), now()
+	var b *store.Blob
+	err := s.db.Update(ctx, func(tx *store.Tx) (err error) {
+		if b, err = s.get(tx, container, name); err != nil {
+			return err
+		}
+		if !s.matches(b, ifMatch) {
+			return notMatched(container, name)
+		}
+		b.Meta, b.ETag, b.Modified = maps.Clone(meta), tag, at
+		return tx.PutBlob(b)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.current(b), nil
+}
+
+// Delete forgets a blob, and removes the file of a live one. Its object goes with the next GC that finds no other name.
+func (s *Store) Delete(ctx context.Context, container, name string) error {
+	return s.DeleteMatch(ctx, container, name, "")
+}
+
+// DeleteMatch is Delete for the version with this ETag only.
+func (s *Store) DeleteMatch(ctx context.Context, container, name, ifMatch string) error {
+	if err := checkNames(container, name); err != nil {
+		return err
+	}
+	var b *store.Blob
+	err := s.db.Update(ctx, func(tx *store.Tx) (err error) {
+		if b, err = s.get(tx, container, name); err != nil {
+			return err
+		}
+		if !s.matches(b, ifMatch) {
+			return notMatched(container, name)
+		}
+		return tx.DeleteBlob(container, name)
+	})
+	if err == nil && b.Live != "" {
+		err = ignoreMissing(s.root.Remove(b.Live))
+	}
+	return err
+}
+
+// admit refuses a write that cannot succeed before its content is read.
+func (s *Store) admit(ctx context.Context, container, name string, o PutOptions) error {
+	if err := checkNames(container, name); err != nil {
+		return err
+	}
+	if err := checkMeta(o.Meta); err != nil {
+		return err
+	}
+	if err := s.room(o.Size); err != nil {
+		return err
+	}
+	if !o.IfNoneMatch && o.IfMatch == "" {
+		return nil
+	}
+	return s.db.View(ctx, func(tx *store.Tx) error { return s.allowed(tx, container, name, o) })
+}
+
+func (s *Store) room(size int64) error {
+	if size <= small {
+		return nil
+	}
+	if left := free(s.dir); left >= 0 && left < size {
+		return &berth.Error{Code: berth.Unavailable, Wire: "InsufficientStorage",
+			Msg: "the disk that holds " + s.dir + " is full: too little space for this upload is left"}
+	}
+	return nil
+}
+
+func (s *Store) allowed(tx *store.Tx, container, name string, o PutOptions) error {
+	old, err := tx.Blob(container, name)
+	switch {
+	case berth.CodeOf(err) == berth.NotFound && o.IfMatch != "":
+		return notMatched(container, name)
+	case berth.CodeOf(err) == berth.NotFound:
+		return nil
+	case err != nil:
+		return err
+	case o.IfNoneMatch:
+		return exists(container, name)
+	case !s.matches(old, o.IfMatch):
+		return notMatched(container, name)
+	}
+	return nil
+}
+
+// matches compares a stored blob with an ETag asked for; "" and "*" take any.
+func (s *Store) matches(b *store.Blob, etag string) bool {
+	return etag == "" || etag == "*" || s.current(b).ETag == etag
+}
+
+// index gives content that is in place its name.
+func (s *Store) index(ctx context.Context, container, name string, c content, o PutOptions) (*store.Blob, error) {
+	at := now()
+	b := &store.Blob{
+		Container: container, Name: name, Size: c.size, Hash: c.hash,
+		ContentType: o.ContentType, Meta: maps.Clone(o.Meta), ETag: newETag(), Created: at, Modified: at,
+	}
+	if b.ContentType == "" {
+		b.ContentType = "application/octet-stream"
+	}
+	if c.md5 != nil {
+		b.ContentMD5 = base64.StdEncoding.EncodeToString(c.md5)
+	}
+	err := s.db.Update(ctx, func(tx *store.Tx) error {
+		if err := s.allowed(tx, container, name, o); err != nil {
+			return err
+		}
+		return tx.PutBlob(b)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (o PutOptions) check(c content) error {
+	switch {
+	case o.Size > 0 && c.size != o.Size:
+		return berth.Errorf(berth.Invalid, "%d bytes were announced and %d came", o.Size, c.size)
+	case o.SHA256 != "" && !strings.EqualFold(o.SHA256, c.hash):
+		return berth.Errorf(berth.Invalid, "the content's SHA-256 is %s, not %s", c.hash, quote(o.SHA256))
+	case len(o.MD5) > 0 && c.md5 != nil && !bytes.Equal(o.MD5, c.md5):
+		return &berth.Error{Code: berth.Invalid, Wire: "Md5Mismatch", Msg: "the MD5 given does not match the content"}
+	}
+	return nil
+}
