@@ -93,17 +93,20 @@ type sessions struct {
 	pool *sql.DB
 	d    *dialect
 	sem  chan struct{}
+	quit chan struct{}
 
 	mu   sync.Mutex
 	free []*session
 }
 
 func newSessions(pool *sql.DB, d *dialect, limit int) *sessions {
-	return &sessions{pool: pool, d: d, sem: make(chan struct{}, limit)}
+	return &sessions{pool: pool, d: d, sem: make(chan struct{}, limit), quit: make(chan struct{})}
 }
 
 func (p *sessions) get(ctx context.Context) (*session, error) {
 	select {
+	case <-p.quit:
+		return nil, ErrClosed
 	case p.sem <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -138,6 +141,7 @@ func (p *sessions) put(s *session, broken bool) {
 
 // close waits for all sessions to come back and ends them.
 func (p *sessions) close() {
+	close(p.quit)
 	for range cap(p.sem) {
 		p.sem <- struct{}{}
 	}

@@ -150,9 +150,6 @@ func (db *DB) viewContext(ctx context.Context) context.Context {
 // beginView borrows a session with a transaction begun on it. Sessions whose connection died while idle are dropped.
 func (db *DB) beginView(ctx context.Context) (*session, error) {
 	for try := 0; ; try++ {
-		if db.closed.Load() {
-			return nil, ErrClosed
-		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -169,7 +166,7 @@ func (db *DB) beginView(ctx context.Context) (*session, error) {
 			return s, nil
 		}
 		db.readers.put(s, true)
-		if err := db.fault(err); berth.CodeOf(err) != berth.Unavailable || try > cap(db.readers.sem) || ctx.Err() != nil {
+		if err := db.fault(err); berth.CodeOf(err) != berth.Unavailable || try > cap(db.readers.sem) {
 			return nil, err
 		}
 	}

@@ -16,6 +16,8 @@ type Tx struct {
 	// ctx bounds the statements of a View. It is here because a Tx lives exactly as long as the call that brought it.
 	ctx    context.Context
 	write  bool
+	wrote  bool // something
+	failed error
 	now    time.Time
 	rev    berth.Rev // the last revision given out
 	pruned berth.Rev
@@ -55,17 +57,37 @@ func (tx *Tx) exec(q string, args ...any) (int64, error) {
 	if !tx.write {
 		return 0, errReadOnly
 	}
+	if tx.failed != nil {
+		return 0, tx.failed
+	}
+	tx.wrote = true
 	n, err := tx.s.exec(tx.ctx, q, args...)
-	return n, tx.db.fault(err)
+	return n, tx.note(err)
 }
 
 func (tx *Tx) query(scan func(*sql.Rows) (bool, error), q string, args ...any) error {
-	return tx.db.fault(tx.s.query(tx.ctx, scan, q, args...))
+	if tx.failed != nil {
+		return tx.failed
+	}
+	return tx.note(tx.s.query(tx.ctx, scan, q, args...))
 }
 
 func (tx *Tx) row(dest []any, q string, args ...any) (bool, error) {
+	if tx.failed != nil {
+		return false, tx.failed
+	}
 	found, err := tx.s.row(tx.ctx, dest, q, args...)
-	return found, tx.db.fault(err)
+	return found, tx.note(err)
+}
+
+// note gives an error its words and remembers it. After one the engine may have ended the transaction, so that later
+// statements would run outside of any: none is let through, and the transaction fails even if its function goes on.
+func (tx *Tx) note(err error) error {
+	if err != nil {
+		err = tx.db.fault(err)
+		tx.failed = err
+	}
+	return err
 }
 
 // nanos and fromNanos are how times are stored.

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A listener hears of the commits of other servers on a connection of its own, and brings them to this one's watchers.
+type listener struct {
+	db     *DB
+	config *pgx.ConnConfig
+	server string // our name in notes
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func (l *listener) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel, l.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(l.ended)
+		l.loop(ctx)
+	}()
+}
+
+func (l *listener) stop() {
+	l.cancel()
+	<-l.ended
+}
+
+// loop listens until ctx ends, and connects again when the connection is lost.
+func (l *listener) loop(ctx context.Context) {
+	const first, most = 50 * time.Millisecond, 5 * time.Second
+	wait := first
+	for ctx.Err() == nil {
+		heard, err := l.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			wait = first
+		}
+		l.db.log.Warn("no word from other servers, connecting again", "err", err, "wait", wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+// listen serves one connection; heard says that it worked for a while.
+func (l *listener) listen(ctx context.Context) (heard bool, err error) {
+	c, err := pgx.ConnectConfig(ctx, l.config)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		c.Close(end)
+	}()
+	if _, err := c.Exec(ctx, "LISTEN "+channel); err != nil {
+		return false, err
+	}
+	for {
+		// Also right after the LISTEN: for what was committed while nobody listened.
+		if err := l.db.catchUp(ctx); err != nil {
+			return heard, err
+		}
+		for {
+			n, err := c.WaitForNotification(ctx)
+			if err != nil {
+				return heard, err
+			}
+			heard = true
+			if from, _, _ := strings.Cut(n.Payload, " "); from != l.server {
+				break
+			}
+		}
+	}
+}
