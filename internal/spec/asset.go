@@ -1,0 +1,137 @@
+package spec
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// assetCommon are the fields of every versioned asset.
+var assetCommon = parts{
+	readonly("creation_context", "latest_version"),
+	f("name", text, to("@name"), required),
+	f("version", version, to("@version")),
+	f("description", text),
+	f("datastore", text, unsent),
+	is("isArchived", false),
+	is("isAnonymous", false),
+}
+
+var dataKind = kind{word: "data", collection: "data", base: "properties", body: dataBody}
+
+var dataBody = obj(
+	assetCommon,
+	f("id", text, unsent),
+	f("path", text, required, unsent),
+	f("type", exactEnum(dataTypes...), to("dataType"), def("uri_folder")),
+	f("tags", freeMap, def(tree{})),
+	f("auto_delete_setting", autoDelete),
+	readonly("properties"),
+	is("properties", tree{}),
+	then(func(s *scope, v *value) {
+		path := v.get("path")
+		if path == nil || path.shape != str {
+			return
+		}
+		kind := s.out.text("dataType")
+		s.out["dataUri"] = s.in("path").uri(path, "data", Upload{Kind: "data", Type: kind, Datastore: v.textOf("datastore")})
+		if kind == "mltable" && !remote(path.text) {
+			if refs := s.tablePaths(s.resolve(path, path.text)); len(refs) > 0 {
+				s.out["referencedUris"] = refs
+			}
+		}
+	}),
+)
+
+// uri is the place of an asset's files: an address as it is, a local path as an upload.
+func (s *scope) uri(v *value, collection string, u Upload) any {
+	path := v.text
+	if remote(path) {
+		return path
+	}
+	path = strings.TrimPrefix(path, "file:")
+	u.Path = s.resolve(v, path)
+	return s.upload(u)
+}
+
+// tablePaths are the paths an MLTable file in dir refers to.
+func (s *scope) tablePaths(dir string) []any {
+	top, err := open(filepath.Join(dir, "MLTable"), "MLTable")
+	if err != nil {
+		return nil
+	}
+	var refs []any
+	if paths := top.get("paths"); paths != nil {
+		for _, it := range paths.items {
+			for _, key := range []string{"file", "folder", "pattern"} {
+				if p := it.textOf(key); p != "" {
+					refs = append(refs, p)
+				}
+			}
+		}
+	}
+	return refs
+}
+
+var modelKind = kind{word: "model", collection: "models", base: "properties", body: modelBody}
+
+var modelBody = obj(
+	readonly("id", "utc_time_created", "job_name", "intellectual_property"),
+	assetCommon,
+	f("path", text, unsent),
+	f("type", enum(modelTypes...), to("modelType"), def("custom_model")),
+	f("tags", freeMap, def(tree{})),
+	f("properties", freeMap, def(tree{})),
+	f("stage", text),
+	f("flavors", flavors),
+	f("system_metadata", freeMap, unsent),
+	f("default_deployment_template", deploymentTemplate),
+	f("allowed_deployment_templates", listOf(deploymentTemplate)),
+	then(func(s *scope, v *value) {
+		if path := v.get("path"); path != nil && path.shape == str {
+			s.out["modelUri"] = s.in("path").uri(path, "models", Upload{Kind: "model", Datastore: v.textOf("datastore")})
+		}
+	}),
+)
+
+var deploymentTemplate = obj(f("asset_id", text))
+
+// flavors hold their settings one level down.
+var flavors = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	m, ok := freeMap.read(s, v).(tree)
+	if !ok {
+		return nil
+	}
+	out := tree{}
+	for k, val := range m {
+		out[k] = tree{"data": val}
+	}
+	return out
+}, show: func(j any) any {
+	m, ok := asTree(j)
+	if !ok {
+		return j
+	}
+	out := tree{}
+	for k, val := range m {
+		if sub, ok := asTree(val); ok {
+			val = sub["data"]
+		}
+		out[k] = val
+	}
+	return out
+}}
+
+var codeKind = kind{word: "code", collection: "codes", base: "properties", body: codeBody}
+
+var codeBody = obj(
+	readonly("id"),
+	assetCommon,
+	f("path", text, unsent),
+	f("tags", freeMap),
+	f("auto_delete_setting", autoDelete, unsent),
+	then(func(s *scope, v *value) {
+		if path := v.get("path"); path != nil && path.shape == str {
+			s.out["codeUri"] = s.in("path").uri(path, "codes", Upload{Kind: "code"})
+		}
+	}),
+)

@@ -1,0 +1,214 @@
+package spec
+
+import (
+	"math"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The single values. Each accepts what the reference client accepts, no more: text is text only, a whole number may be
+// written as text, a version may be a number.
+var (
+	text     = typ{name: "text", read: readText}
+	whole    = typ{name: "a whole number", read: readWhole}
+	decimal  = typ{name: "a number", read: readDecimal}
+	flag     = typ{name: "true or false", read: readFlag}
+	version  = typ{name: "a version", read: readVersion}
+	anything = typ{name: "anything", null: true, read: func(_ *scope, v *value) any { return v.raw() }}
+	// moment is a date and time, as text or as YAML's own kind.
+	moment = typ{name: "a date and time", read: readMoment}
+	// seconds, minutes and milliseconds are whole numbers that travel as ISO 8601 durations.
+	seconds      = duration("seconds", 1000)
+	minutes      = duration("minutes", 60_000)
+	milliseconds = duration("milliseconds", 1)
+	// literal is a plain value that travels as Python's text of it: "5", "0.5", "True".
+	literal = typ{name: "text, a number or true/false", read: readLiteral}
+	// primitive is a plain value that travels as it is.
+	primitive = typ{name: "text, a number or true/false", read: readPrimitive}
+)
+
+func readText(s *scope, v *value) any {
+	if v.shape != str {
+		if v.scalar() && v.shape != null {
+			s.fail(v, "must be text, this is %s; put it in quotes", v.shape)
+		} else {
+			s.fail(v, "must be text, this is %s", v.shape)
+		}
+		return nil
+	}
+	return v.text
+}
+
+var wholeForm = regexp.MustCompile(`^\s*[-+]?[0-9]+(_[0-9]+)*\s*$`)
+
+func readWhole(s *scope, v *value) any {
+	if n, ok := wholeOf(v); ok {
+		return number(n.String())
+	}
+	s.fail(v, "must be a whole number, this is %s", describe(v))
+	return nil
+}
+
+func wholeOf(v *value) (*big.Int, bool) {
+	switch {
+	case v.shape == integer:
+		return v.num, true
+	case v.shape == float && !math.IsInf(v.real, 0) && !math.IsNaN(v.real):
+		n, _ := big.NewFloat(v.real).Int(nil)
+		return n, true
+	case v.shape == str && wholeForm.MatchString(v.text):
+		return new(big.Int).SetString(strings.TrimLeft(strings.ReplaceAll(strings.TrimSpace(v.text), "_", ""), "+"), 10)
+	}
+	return nil, false
+}
+
+func readDecimal(s *scope, v *value) any {
+	switch v.shape {
+	case integer:
+		f, _ := new(big.Float).SetInt(v.num).Float64()
+		return number(jsonFloat(f))
+	case float:
+		return number(jsonFloat(v.real))
+	case str:
+		if f, err := strconv.ParseFloat(strings.TrimSpace(v.text), 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			return number(jsonFloat(f))
+		}
+	}
+	s.fail(v, "must be a number, this is %s", describe(v))
+	return nil
+}
+
+func readFlag(s *scope, v *value) any {
+	switch v.shape {
+	case boolean:
+		return v.yes
+	case integer:
+		if n, ok := v.int64(); ok && (n == 0 || n == 1) {
+			return n == 1
+		}
+	case float:
+		if v.real == 0 || v.real == 1 {
+			return v.real == 1
+		}
+	case str:
+		t := v.text
+		low := strings.ToLower(t)
+		usual := t == low || t == strings.ToUpper(t) || t == strings.ToUpper(t[:1])+low[1:]
+		if b, ok := truth[low]; ok && usual {
+			return b
+		}
+	}
+	s.fail(v, "must be true or false, this is %s", describe(v))
+	return nil
+}
+
+func readVersion(s *scope, v *value) any {
+	switch v.shape {
+	case str, integer, float, boolean:
+		return v.python()
+	}
+	s.fail(v, "must be a version (text or a number), this is %s", describe(v))
+	return nil
+}
+
+func readMoment(s *scope, v *value) any {
+	if v.shape == str || v.shape == date {
+		if t, ok := isoTime(v.text); ok {
+			return t
+		}
+	}
+	s.fail(v, "must be a date and time such as 2022-03-10T10:15:00, this is %s", describe(v))
+	return nil
+}
+
+func readLiteral(s *scope, v *value) any {
+	if readPrimitive(s, v) == nil {
+		return nil
+	}
+	return v.python()
+}
+
+func readPrimitive(s *scope, v *value) any {
+	switch v.shape {
+	case str, integer, float, boolean:
+		return v.raw()
+	case date:
+		s.fail(v, "must be text, a number or true/false; a bare date needs quotes")
+	default:
+		s.fail(v, "must be text, a number or true/false, this is %s", v.shape)
+	}
+	return nil
+}
+
+// describe names a wrong value for a message.
+func describe(v *value) string {
+	switch v.shape {
+	case list, mapping, null:
+		return v.shape.String()
+	case str:
+		return strconv.Quote(shorten(v.text))
+	}
+	return shorten(v.python())
+}
+
+func shorten(s string) string {
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:57]) + "…"
+	}
+	return s
+}
+
+// enum takes one of some words, whatever their case. A word may say what it becomes: "low_priority=LowPriority".
+func enum(words ...string) typ { return choice(words, strings.ToLower) }
+
+// looseEnum is an enum that also takes the words in CamelCase.
+func looseEnum(words ...string) typ { return choice(words, snakeWords) }
+
+// exactEnum takes the words as they are spelled only.
+func exactEnum(words ...string) typ { return choice(words, func(s string) string { return s }) }
+
+// snakeWords is snake for a list with commas: SystemAssigned,UserAssigned.
+func snakeWords(s string) string {
+	ws := strings.Split(s, ",")
+	for i := range ws {
+		ws[i] = snake(strings.TrimSpace(ws[i]))
+	}
+	return strings.Join(ws, ",")
+}
+
+func choice(words []string, fold func(string) string) typ {
+	names := make([]string, len(words))
+	forward, backward := map[string]string{}, map[string]string{}
+	for i, w := range words {
+		name, becomes, ok := strings.Cut(w, "=")
+		if !ok {
+			becomes = name
+		}
+		names[i] = name
+		forward[fold(name)] = becomes
+		if _, ok := backward[strings.ToLower(becomes)]; !ok {
+			backward[strings.ToLower(becomes)] = name
+		}
+	}
+	what := strings.Join(names, ", ")
+	return typ{name: what, read: func(s *scope, v *value) any {
+		if v.shape == str {
+			if got, ok := forward[fold(v.text)]; ok {
+				return got
+			}
+			s.failWith(v, nearest(v.text, names), "%s is none of %s", describe(v), what)
+			return nil
+		}
+		s.fail(v, "must be one of %s, this is %s", what, describe(v))
+		return nil
+	}, show: func(j any) any {
+		if w, ok := j.(string); ok {
+			if name, ok := backward[strings.ToLower(w)]; ok {
+				return name
+			}
+		}
+		return j
+	}}
+}

@@ -1,0 +1,359 @@
+package spec
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// A component travels in its YAML form: componentSpec holds the fields under their own names, references resolved,
+// defaults as text.
+var componentKind = kind{word: "component", collection: "components", base: "properties",
+	body: typ{name: "a component", read: func(s *scope, v *value) any {
+		s.component(v, false)
+		return nil
+	}}}
+
+// component reads a component into s.out, the properties of its resource.
+func (s *scope) component(v *value, anonymous bool) {
+	if isInternal(v) {
+		s.fail(v, "components of the internal family ($schema %s) are not supported", v.textOf("$schema"))
+		return
+	}
+	t, ok := s.componentType(v)
+	if !ok {
+		return
+	}
+	spec := tree{"_source": "YAML.COMPONENT"}
+	sub := s.into(spec)
+	sub.nodes = true
+	if schema := v.textOf("$schema"); schema != "" {
+		spec["$schema"] = schema
+	}
+	if anonymous {
+		v = v.without("name", "version")
+	} else if _, ok := nameOf(v); !ok {
+		s.checkComponentName(v)
+	}
+	t.table.fill(sub, v)
+	s.out["componentSpec"] = spec
+	s.out["isAnonymous"], s.out["isArchived"] = anonymous, false
+	s.out["description"] = spec["description"]
+	s.out["tags"] = tree{}
+	if tags, ok := spec["tags"].(tree); ok {
+		s.out["tags"] = clone(tags)
+	}
+	s.out["properties"] = tree{}
+	if props, ok := spec["properties"].(tree); ok && len(props) > 0 {
+		s.out["properties"] = clone(props)
+	} else {
+		delete(spec, "properties")
+	}
+	if s.out["description"] == nil {
+		delete(s.out, "description")
+	}
+}
+
+var componentName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+func nameOf(v *value) (string, bool) {
+	name := v.get("name")
+	return v.textOf("name"), name != nil && name.shape == str && componentName.MatchString(name.text)
+}
+
+func (s *scope) checkComponentName(v *value) {
+	name := v.get("name")
+	here := s.in("name")
+	switch {
+	case name == nil:
+		here.fail(v, "is required")
+	case name.shape == null:
+		here.fail(name, "may not be null")
+	case name.shape == str:
+		here.fail(name, "%s is no name of a component: use lower-case letters, digits and '_', starting with a letter", describe(name))
+	}
+}
+
+// isInternal says whether a file belongs to the component family that only some can use.
+func isInternal(v *value) bool {
+	schema := strings.ToLower(v.textOf("$schema"))
+	return strings.Contains(schema, "componentsdk") && strings.Contains(schema, "jsonschema")
+}
+
+func (s *scope) componentType(v *value) (typ, bool) {
+	word := "command"
+	if t := v.get("type"); t != nil {
+		word = t.text
+	}
+	types := componentTypes()
+	t, ok := types[word]
+	if !ok {
+		var words []string
+		for w := range types {
+			words = append(words, w)
+		}
+		s.in("type").failWith(v.get("type"), nearest(word, words), "%s is no type of component", describe(v.get("type")))
+	}
+	return t, ok
+}
+
+// componentTypes are the kinds of components.
+func componentTypes() map[string]typ {
+	return map[string]typ{
+		"command": commandComponent,
+	}
+}
+
+var componentCommon = parts{
+	readonly("id", "creation_context", "latest_version"),
+	f("name", both("@name"), to("name")),
+	f("version", bothVersion, to("version")),
+	f("display_name", text),
+	f("description", text),
+	f("tags", textMap),
+	f("is_deterministic", flag, def(true)),
+	f("inputs", componentInputs),
+	f("outputs", componentOutputs),
+	f("auto_delete_setting", autoDelete, unsent),
+}
+
+// both is text that goes to the resource as well as into the specification.
+func both(path string) typ {
+	return typ{name: text.name, read: func(s *scope, v *value) any {
+		got := readText(s, v)
+		s.store(path, got)
+		return got
+	}}
+}
+
+var bothVersion = typ{name: version.name, read: func(s *scope, v *value) any {
+	got := readVersion(s, v)
+	s.store("@version", got)
+	return got
+}}
+
+var commandComponent = obj(
+	keep,
+	componentCommon,
+	f("type", exactEnum("command"), def("command")),
+	f("command", text, required),
+	f("environment", componentEnvironment, required),
+	f("code", componentCode),
+	f("resources", componentResources),
+	f("distribution", componentDistribution),
+	f("queue_settings", queueSettings, unsent),
+	f("additional_includes", listOf(text)),
+	f("properties", freeMap),
+	readonly("environment_variables"),
+	then(func(s *scope, v *value) {
+		s.includes(v)
+		if cmd := v.get("command"); cmd != nil && cmd.shape == str {
+			s.in("command").checkExpressions(cmd, cmd.text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")})
+		}
+	}),
+)
+
+// prefixed writes azureml: before an id, as specifications do.
+func prefixed(t typ) typ {
+	read := t.read
+	t.read = func(s *scope, v *value) any {
+		id, ok := read(s, v).(string)
+		switch {
+		case !ok:
+			return nil
+		case strings.HasPrefix(id, "/"), strings.HasPrefix(id, "upload:"):
+			return "azureml:" + id
+		}
+		return id
+	}
+	return t
+}
+
+var (
+	componentEnvironment = prefixed(environment)
+	componentCode        = prefixed(typ{name: code.name, read: func(s *scope, v *value) any {
+		got := code.read(s, v)
+		for i := range s.draft.uploads {
+			if s.draft.uploads[i].Placeholder == got {
+				s.draft.uploads[i].Ignore = []string{"__pycache__"}
+			}
+		}
+		return got
+	}})
+)
+
+// includes puts additional files beside the code.
+func (s *scope) includes(v *value) {
+	inc := v.get("additional_includes")
+	if inc == nil || inc.shape != list {
+		return
+	}
+	if len(inc.items) == 0 {
+		delete(s.out, "additional_includes")
+		return
+	}
+	here := s.in("additional_includes")
+	base := ""
+	if c := v.get("code"); c != nil && c.shape == str {
+		base = s.resolve(c, c.text)
+	}
+	var paths []string
+	for _, it := range inc.items {
+		if it.shape != str {
+			continue
+		}
+		abs := s.resolve(it, it.text)
+		zipped := strings.HasSuffix(abs, ".zip") && isDir(strings.TrimSuffix(abs, ".zip"))
+		switch {
+		case filepath.Dir(abs) == abs:
+			here.fail(it, "the root directory cannot be included")
+		case !exists(abs) && !zipped:
+			here.fail(it, "%s does not exist (looked for %s)", it.text, abs)
+		case base != "" && !isDir(abs) && exists(filepath.Join(base, filepath.Base(abs))) && !sameFile(abs, filepath.Join(base, filepath.Base(abs))):
+			here.fail(it, "%s is in the code already", filepath.Base(abs))
+		default:
+			paths = append(paths, abs)
+		}
+	}
+	if base == "" {
+		// Without code of its own, the includes alone are the code.
+		s.out["code"] = "azureml:" + s.upload(Upload{Kind: "code", Includes: paths, Ignore: []string{"__pycache__"}})
+		return
+	}
+	for i := range s.draft.uploads {
+		if u := &s.draft.uploads[i]; u.Path == base && u.Kind == "code" {
+			s.draft.uploads = append(s.draft.uploads[:i], s.draft.uploads[i+1:]...)
+			break
+		}
+	}
+	s.out["code"] = "azureml:" + s.upload(Upload{Kind: "code", Path: base, Includes: paths, Ignore: []string{"__pycache__"}})
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// componentResources are sent as they were written, less what is unknown.
+var componentResources = obj(
+	drop,
+	f("instance_count", whole),
+	f("max_instance_count", whole),
+	f("instance_type", text),
+	f("locations", listOf(text)),
+	f("shm_size", text),
+	f("docker_args", oneOf(text, listOf(text))),
+	f("properties", freeMap),
+)
+
+var componentDistribution = byKey("type", map[string]typ{
+	"pytorch": obj(drop, f("type", enum("pytorch")), f("process_count_per_instance", whole)),
+	"mpi":     obj(drop, f("type", enum("mpi")), f("process_count_per_instance", whole)),
+	"tensorflow": obj(drop, f("type", enum("tensorflow")), f("worker_count", whole),
+		f("parameter_server_count", whole, def(number("0")))),
+	"ray": obj(drop, f("type", enum("ray")), f("port", whole), f("address", text), f("include_dashboard", flag),
+		f("dashboard_port", whole), f("head_node_additional_args", text), f("worker_node_additional_args", text)),
+})
+
+// The ports and parameters of a component.
+var (
+	portMode = exactEnum("ro_mount", "rw_mount", "mount", "download", "upload", "direct", "eval_mount", "eval_download", "link")
+	portType = exactEnum(append([]string{"path"}, portTypes...)...)
+
+	componentPort = obj(
+		f("type", portType, required),
+		f("description", text),
+		f("optional", flag),
+		f("default", text),
+		f("mode", portMode),
+	)
+	componentOutput = obj(
+		f("type", portType, required),
+		f("description", text),
+		f("mode", portMode),
+	)
+	primitiveOutput = obj(
+		keep,
+		f("type", exactEnum("boolean", "integer", "number", "string"), required),
+		f("description", text),
+		f("mode", portMode),
+		readonly("is_control"),
+	)
+	componentInputs  = uniqueNames(named(typ{name: "an input", read: readComponentInput}, groupName, "an input"))
+	componentOutputs = uniqueNames(named(oneOf(componentOutput, primitiveOutput), ioName, "an output"))
+)
+
+func readComponentInput(s *scope, v *value) any {
+	if v.shape == mapping {
+		switch word := v.textOf("type"); word {
+		case "boolean", "integer", "number", "string":
+			return parameter(word).read(s, v)
+		}
+	}
+	return componentPort.read(s, v)
+}
+
+// parameter is an input that is a plain value; its default, min and max travel as text of its type.
+func parameter(word string) typ {
+	limit := typ{name: "a number", read: func(s *scope, v *value) any { return s.parameterText(v, word) }}
+	return obj(
+		f("type", exactEnum(word), required),
+		f("optional", flag),
+		f("default", limit),
+		f("description", text),
+		f("max", limit),
+		f("min", limit),
+		f("enum", listOf(text)),
+	)
+}
+
+// parameterText is a value as text of a parameter's type: 10 of a number is 10.0.
+func (s *scope) parameterText(v *value, word string) any {
+	if s.bind && v.shape == str && bound(v.text) {
+		return v.text
+	}
+	switch word {
+	case "integer":
+		if n, ok := readWhole(s, v).(number); ok {
+			return string(n)
+		}
+		return nil
+	case "number":
+		if n, ok := readDecimal(s, v).(number); ok {
+			return string(n)
+		}
+		return nil
+	case "boolean":
+		b, ok := readFlag(s, v).(bool)
+		if !ok {
+			return nil
+		}
+		if b {
+			return "True"
+		}
+		return "False"
+	}
+	return readLiteral(s, v)
+}
+
+// uniqueNames refuses two names that are equal but for case.
+func uniqueNames(t typ) typ {
+	read := t.read
+	t.read = func(s *scope, v *value) any {
+		seen := map[string]string{}
+		for _, p := range v.pairs {
+			low := strings.ToLower(p.key)
+			if other, ok := seen[low]; ok {
+				s.in(p.key).fail(p.at, "%s and %s differ by case only", other, p.key)
+			}
+			seen[low] = p.key
+		}
+		return read(s, v)
+	}
+	return t
+}

@@ -1,0 +1,196 @@
+package spec
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// listOf is a list whose items are all of one type.
+func listOf(t typ) typ {
+	return typ{name: "a list", read: func(s *scope, v *value) any {
+		if v.shape != list {
+			s.fail(v, "must be a list, this is %s", v.shape)
+			return nil
+		}
+		out := make([]any, 0, len(v.items))
+		for i, it := range v.items {
+			here := s.in("[" + strconv.Itoa(i) + "]")
+			if it.shape == null && !t.null {
+				here.fail(it, "may not be null")
+				continue
+			}
+			out = append(out, t.read(here, it))
+		}
+		return out
+	}, show: func(j any) any {
+		items, ok := j.([]any)
+		if !ok || t.show == nil {
+			return j
+		}
+		out := make([]any, len(items))
+		for i, it := range items {
+			out[i] = t.show(it)
+		}
+		return out
+	}}
+}
+
+// mapOf is a mapping with keys of the user's choice and values of one type.
+func mapOf(t typ) typ {
+	return typ{name: "a mapping", read: func(s *scope, v *value) any {
+		if v.shape != mapping {
+			s.fail(v, "must be a mapping, this is %s", v.shape)
+			return nil
+		}
+		out := tree{}
+		for _, p := range v.pairs {
+			here := s.in(p.key)
+			switch {
+			case !p.text:
+				here.fail(p.at, "the key must be text, this is %s; put it in quotes", p.at.shape)
+			case p.val.shape == null && !t.null:
+				here.fail(p.val, "may not be null")
+			default:
+				out[p.key] = t.read(here, p.val)
+			}
+		}
+		return out
+	}, show: func(j any) any {
+		m, ok := asTree(j)
+		if !ok || t.show == nil {
+			return j
+		}
+		out := tree{}
+		for k, v := range m {
+			out[k] = t.show(v)
+		}
+		return out
+	}}
+}
+
+// orNull lets a value of a map or list be null.
+func orNull(t typ) typ {
+	read := t.read
+	t.null = true
+	t.read = func(s *scope, v *value) any {
+		if v.shape == null {
+			return nil
+		}
+		return read(s, v)
+	}
+	return t
+}
+
+// freeMap is a mapping that travels as it is.
+var freeMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	if v.shape != mapping {
+		s.fail(v, "must be a mapping, this is %s", v.shape)
+		return nil
+	}
+	return v.raw()
+}}
+
+// The maps every resource has. Jobs allow null values, computes do not, models take anything.
+var (
+	textMap = mapOf(text)
+	jobMap  = mapOf(orNull(text))
+)
+
+// oneOf tries types in order and takes the first that fits. When none does, the errors of the one that came closest
+// are reported: the one whose errors lie deepest in the value.
+func oneOf(ts ...typ) typ {
+	names := make([]string, 0, len(ts))
+	for _, t := range ts {
+		if len(names) == 0 || names[len(names)-1] != t.name {
+			names = append(names, t.name)
+		}
+	}
+	what := strings.Join(names, " or ")
+	return typ{name: what, read: func(s *scope, v *value) any {
+		var best Errors
+		depth := -1
+		for _, t := range ts {
+			m := s.mark()
+			got := t.read(s, v)
+			if !s.failed(m) {
+				return got
+			}
+			errs := s.back(m)
+			// Errors about the value as a whole say only that this was not the form meant.
+			if d := deepest(s.field, errs); d > depth {
+				best, depth = errs, d
+			}
+		}
+		if depth <= 0 && len(ts) > 1 {
+			if v.scalar() {
+				s.fail(v, "must be %s, this is %s", what, describe(v))
+				return nil
+			}
+			best = first1(best)
+		}
+		s.errs = append(s.errs, best...)
+		return nil
+	}, show: func(j any) any {
+		for _, t := range ts {
+			if _, isObj := asTree(j); (t.table != nil) == isObj && t.show != nil {
+				return t.show(j)
+			}
+		}
+		return j
+	}}
+}
+
+func first1(e Errors) Errors {
+	if len(e) > 1 {
+		return e[:1]
+	}
+	return e
+}
+
+// deepest is 0 when some error is about the value itself, else more the fewer of its fields are wrong.
+func deepest(field string, errs Errors) int {
+	best := 1000
+	for _, e := range errs {
+		if e.Field == field {
+			return 0
+		}
+		best--
+	}
+	return max(best, 1)
+}
+
+// byKey picks a type by the word a key of the mapping holds, compared in lower case. "" is the type of a mapping
+// without the key.
+func byKey(key string, forms map[string]typ) typ {
+	var words []string
+	for w := range forms {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	sort.Strings(words)
+	return typ{name: "a mapping", read: func(s *scope, v *value) any {
+		if v.shape != mapping {
+			s.fail(v, "must be a mapping, this is %s", v.shape)
+			return nil
+		}
+		word := v.get(key)
+		if word == nil {
+			if t, ok := forms[""]; ok {
+				return t.read(s, v)
+			}
+			s.in(key).fail(v, "is required: one of %s", strings.Join(words, ", "))
+			return nil
+		}
+		t, ok := forms[snakeWords(word.text)]
+		if !ok {
+			t, ok = forms[strings.ToLower(word.text)]
+		}
+		if !ok || word.shape != str || word.text == "" {
+			s.in(key).failWith(word, nearest(word.text, words), "%s is none of %s", describe(word), strings.Join(words, ", "))
+			return nil
+		}
+		return t.read(s, v)
+	}}
+}

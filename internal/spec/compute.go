@@ -1,0 +1,210 @@
+package spec
+
+import (
+	"os"
+	"strings"
+)
+
+var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: byKey("type", map[string]typ{
+	"amlcompute": amlCompute, "aml_compute": amlCompute,
+	"computeinstance": computeInstance, "compute_instance": computeInstance,
+	"kubernetes":     kubernetesCompute,
+	"virtualmachine": virtualMachine, "virtual_machine": virtualMachine,
+	"synapsespark": synapseSpark, "synapse_spark": synapseSpark,
+})}
+
+// computeOf is a compute of one type: the common fields and its own. Its own go to properties.properties.
+func computeOf(word, name string, own ...part) typ {
+	ps := parts{
+		is("computeType", name),
+		readonly("id", "created_on", "provisioning_state", "provisioning_errors"),
+		f("name", text, to("@name"), required),
+		f("type", enum(word), required, unsent),
+		f("description", text),
+		f("location", text, to("/location")),
+		f("tags", textMap, to("/tags")),
+		f("resource_id", text),
+	}
+	return into(obj(append(ps, own...)...))
+}
+
+// into is an object read straight into the scope's own object instead of a new one.
+func into(o typ) typ {
+	return typ{name: o.name, table: o.table, show: o.show, read: func(s *scope, v *value) any {
+		o.table.fill(s, v)
+		return nil
+	}}
+}
+
+var amlCompute = computeOf("amlcompute", "AmlCompute",
+	f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
+	f("tier", enum("low_priority=LowPriority", "dedicated=Dedicated"), to("properties.vmPriority")),
+	f("min_instances", whole, to("properties.scaleSettings.minNodeCount"), def(number("0"))),
+	f("max_instances", whole, to("properties.scaleSettings.maxNodeCount"), def(number("4"))),
+	f("idle_time_before_scale_down", seconds, to("properties.scaleSettings.nodeIdleTimeBeforeScaleDown"), def("PT2M")),
+	f("ssh_public_access_enabled", onOff("Enabled", "Disabled"), to("properties.remoteLoginPortPublicAccess"), def("NotSpecified")),
+	f("ssh_settings", obj(
+		f("admin_username", text, to("adminUserName"), required),
+		f("admin_password", text, to("adminUserPassword")),
+		f("ssh_key_value", text, to("adminUserSshPublicKey")),
+	), to("properties.userAccountCredentials")),
+	f("network_settings", networkSettings, unsent),
+	f("enable_node_public_ip", flag, to("properties.enableNodePublicIp"), def(true)),
+	f("identity", resourceIdentity, to("/identity")),
+	is("properties.osType", "Linux"),
+	then(func(s *scope, v *value) {
+		s.out["disableLocalAuth"] = !v.has("ssh_settings")
+		if s.out.text("properties.scaleSettings.nodeIdleTimeBeforeScaleDown") == "PT0S" {
+			delete(s.out.sub("properties.scaleSettings"), "nodeIdleTimeBeforeScaleDown")
+		}
+		s.subnet(v)
+	}),
+)
+
+var networkSettings = obj(
+	readonly("public_ip_address", "private_ip_address"),
+	f("vnet_name", text),
+	f("subnet", text),
+)
+
+// subnet builds the id of the subnet that network_settings names.
+func (s *scope) subnet(v *value) {
+	net := v.get("network_settings")
+	vnet, name := net.textOf("vnet_name"), net.textOf("subnet")
+	switch {
+	case name == "" && vnet != "":
+		s.in("network_settings.subnet").fail(net, "is required with vnet_name")
+	case name == "":
+	case strings.HasPrefix(name, "/"):
+		s.out.put("properties.subnet.id", name)
+	case vnet == "":
+		s.in("network_settings.vnet_name").fail(net, "is required unless subnet is a full id")
+	default:
+		w := s.workspace()
+		s.out.put("properties.subnet.id", "/subscriptions/"+w.Subscription+"/resourceGroups/"+w.Group+
+			"/providers/Microsoft.Network/virtualNetworks/"+vnet+"/subnets/"+name)
+	}
+}
+
+// onOff is a flag that travels as one of two words.
+func onOff(on, off string) typ {
+	return typ{name: flag.name, read: func(s *scope, v *value) any {
+		switch readFlag(s, v) {
+		case true:
+			return on
+		case false:
+			return off
+		}
+		return nil
+	}, show: func(j any) any {
+		switch j {
+		case on:
+			return true
+		case off:
+			return false
+		}
+		return nil
+	}}
+}
+
+// resourceIdentity is the identity of a compute or endpoint, its user-assigned ones in a list.
+var resourceIdentity = obj(
+	readonly("principal_id", "tenant_id"),
+	f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None",
+		"system_assigned,user_assigned=SystemAssigned,UserAssigned")),
+	f("user_assigned_identities", identityList, to("userAssignedIdentities")),
+)
+
+var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
+	items, ok := listOf(obj(
+		readonly("principal_id", "client_id", "tenant_id"),
+		f("resource_id", text),
+	)).read(s, v).([]any)
+	if !ok {
+		return nil
+	}
+	out := tree{}
+	for _, it := range items {
+		if t, ok := it.(tree); ok {
+			out[t.text("resourceId")] = tree{}
+		}
+	}
+	return out
+}, show: func(j any) any {
+	m, ok := asTree(j)
+	if !ok {
+		return j
+	}
+	var out []any
+	for _, id := range sortedKeys(m) {
+		one := tree{"resource_id": id}
+		if sub, ok := asTree(m[id]); ok {
+			for k, val := range sub {
+				one[snake(k)] = val
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}}
+
+var kubernetesCompute = computeOf("kubernetes", "Kubernetes",
+	f("properties", quantities),
+	f("namespace", text, to("properties.namespace"), required),
+	f("identity", resourceIdentity, to("/identity")),
+)
+
+// quantities is a free map; the amounts of resources in it become text.
+var quantities = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	m, ok := freeMap.read(s, v).(tree)
+	if !ok {
+		return nil
+	}
+	if types, ok := m["instanceTypes"].(tree); ok {
+		for _, one := range types {
+			t, _ := one.(tree)
+			for _, part := range []string{"requests", "limits"} {
+				amounts, _ := t.at("resources." + part).(tree)
+				for k, amount := range amounts {
+					if n, ok := amount.(number); ok {
+						amounts[k] = string(n)
+					}
+				}
+			}
+		}
+	}
+	return m
+}}
+
+var virtualMachine = computeOf("virtualmachine", "VirtualMachine",
+	readonly("compute_location"),
+	f("resource_id", text, required),
+	f("ssh_settings", obj(
+		f("admin_username", text, to("administratorAccount.username")),
+		f("admin_password", text, to("administratorAccount.password")),
+		f("ssh_port", whole, to("sshPort"), def(number("22"))),
+		f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
+	), to("properties"), required),
+)
+
+// keyFile is the path of a private key, relative to the working directory; its text travels.
+var keyFile = typ{name: "a path", read: func(s *scope, v *value) any {
+	path, ok := readText(s, v).(string)
+	if !ok {
+		return nil
+	}
+	key, err := os.ReadFile(path)
+	if err != nil || len(key) > 1<<20 {
+		s.fail(v, "%s cannot be read as a private key (the path starts at the working directory)", path)
+		return nil
+	}
+	return string(key)
+}, show: func(any) any { return nil }}
+
+var synapseSpark = computeOf("synapsespark", "SynapseSpark",
+	readonly("node_family", "node_size", "node_count", "spark_version"),
+	f("resource_id", text, required),
+	f("identity", resourceIdentity, to("/identity")),
+	f("scale_settings", obj(readonly("min_node_count", "max_node_count", "auto_scale_enabled")), unsent),
+	f("auto_pause_settings", obj(readonly("delay_in_minutes", "auto_pause_enabled")), unsent),
+)

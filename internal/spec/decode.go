@@ -1,0 +1,278 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Limits on what is read, so that a hostile or mistaken file is refused in a moment.
+const (
+	MaxFile  = 16 << 20  // bytes of a file
+	maxNodes = 1_000_000 // values of a document, aliases counted as often as they are used
+	maxDepth = 100       // nesting
+)
+
+// document is a YAML file: where it is, for relative paths and for messages.
+type document struct {
+	name string // as people know it
+	dir  string // absolute
+	path string // absolute, "" when the text did not come from a file
+	// lines are the source, to find the place of an expression inside a text.
+	lines []string
+}
+
+// open reads and decodes the file at path, name being what to call it in messages.
+func open(path, name string) (*value, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, Errors{{File: name, Msg: err.Error()}}
+	}
+	file, err := os.Open(abs)
+	if err != nil {
+		return nil, Errors{{File: name, Msg: reason(err)}}
+	}
+	defer file.Close()
+	if st, err := file.Stat(); err == nil && st.IsDir() {
+		return nil, Errors{{File: name, Msg: "is a folder, a YAML file is needed"}}
+	}
+	data, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
+	if err != nil {
+		return nil, Errors{{File: name, Msg: reason(err)}}
+	}
+	return decode(data, &document{name: name, dir: filepath.Dir(abs), path: abs})
+}
+
+// reason is a file error without the path it repeats.
+func reason(err error) string {
+	var p *os.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}
+
+// decode reads one YAML document whose top is a mapping.
+func decode(data []byte, doc *document) (v *value, err error) {
+	v, err = decodeAny(data, doc)
+	if err != nil {
+		return nil, err
+	}
+	if v.shape == null {
+		return nil, Errors{{File: doc.name, Msg: "file is empty"}}
+	}
+	if v.shape != mapping {
+		return nil, Errors{{File: doc.name, Line: v.line, Col: v.col, Msg: "must hold a mapping (key: value), this is " + v.shape.String()}}
+	}
+	return v, nil
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+)(?:, column (\d+))?`)
+
+// decodeAny is decode for any top-level value.
+func decodeAny(data []byte, doc *document) (v *value, err error) {
+	if len(data) > MaxFile {
+		return nil, Errors{{File: doc.name, Msg: fmt.Sprintf("is larger than %d MB", MaxFile>>20)}}
+	}
+	if utf16 := bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}); !utf16 && !utf8.Valid(data) {
+		return nil, Errors{{File: doc.name, Line: 1 + bytes.Count(data[:invalidAt(data)], []byte("\n")), Col: 1, Msg: "is not UTF-8 text"}}
+	}
+	// The parser is not ours: whatever it does with hostile input, the caller gets an error.
+	defer func() {
+		if r := recover(); r != nil {
+			v, err = nil, Errors{{File: doc.name, Msg: fmt.Sprintf("cannot be read as YAML: %v", r)}}
+		}
+	}()
+	dec := yaml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+	var top yaml.Node
+	if err := dec.Decode(&top); errors.Is(err, io.EOF) {
+		return &value{shape: null, doc: doc, line: 1, col: 1}, nil
+	} else if err != nil {
+		return nil, Errors{syntax(doc, err)}
+	}
+	var more yaml.Node
+	if err := dec.Decode(&more); err == nil {
+		return nil, Errors{{File: doc.name, Line: more.Line, Col: more.Column, Msg: "holds more than one document; put each into a file of its own"}}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, Errors{syntax(doc, err)}
+	}
+	if len(top.Content) == 0 {
+		return &value{shape: null, doc: doc, line: 1, col: 1}, nil
+	}
+	doc.lines = strings.Split(string(data), "\n")
+	b := builder{doc: doc, open: map[*yaml.Node]bool{}}
+	return b.build(top.Content[0], 0)
+}
+
+func invalidAt(data []byte) int {
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(data)
+}
+
+func syntax(doc *document, err error) Error {
+	e := Error{File: doc.name, Msg: strings.TrimPrefix(err.Error(), "yaml: ")}
+	if m := yamlLine.FindStringSubmatch(e.Msg); m != nil {
+		e.Line, _ = strconv.Atoi(m[1])
+		e.Col, _ = strconv.Atoi(m[2])
+		e.Col = max(e.Col, 1)
+	}
+	if strings.Contains(e.Msg, "found character that cannot start any token") {
+		e.Msg += " (a tab? YAML is indented with spaces; text with @, ` or % in front needs quotes)"
+	}
+	return e
+}
+
+// builder turns the parser's nodes into values by YAML 1.1's rules.
+type builder struct {
+	doc   *document
+	count int
+	open  map[*yaml.Node]bool // anchors being built, to refuse a value that holds itself
+}
+
+func (b *builder) fail(n *yaml.Node, format string, args ...any) error {
+	return Errors{{File: b.doc.name, Line: n.Line, Col: n.Column, Msg: fmt.Sprintf(format, args...)}}
+}
+
+func (b *builder) build(n *yaml.Node, depth int) (*value, error) {
+	if b.count++; b.count > maxNodes {
+		return nil, b.fail(n, "holds more than %d values (do aliases multiply?)", maxNodes)
+	}
+	if depth > maxDepth {
+		return nil, b.fail(n, "is nested more than %d levels deep", maxDepth)
+	}
+	v := &value{doc: b.doc, line: n.Line, col: n.Column}
+	switch n.Kind {
+	case yaml.AliasNode:
+		if b.open[n.Alias] {
+			return nil, b.fail(n, "anchor %q holds itself", n.Value)
+		}
+		return b.build(n.Alias, depth+1)
+	case yaml.ScalarNode:
+		return v, b.scalar(v, n)
+	case yaml.SequenceNode:
+		b.open[n] = true
+		defer delete(b.open, n)
+		v.shape = list
+		for _, c := range n.Content {
+			item, err := b.build(c, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			v.items = append(v.items, item)
+		}
+		return v, b.collection(n, "!!seq")
+	case yaml.MappingNode:
+		b.open[n] = true
+		defer delete(b.open, n)
+		v.shape = mapping
+		if err := b.pairs(v, n, depth); err != nil {
+			return nil, err
+		}
+		return v, b.collection(n, "!!map")
+	}
+	return nil, b.fail(n, "cannot be read as YAML")
+}
+
+func (b *builder) scalar(v *value, n *yaml.Node) error {
+	if n.Style&yaml.TaggedStyle != 0 && n.Tag != "!" {
+		if err := tagged(v, n.ShortTag(), n.Value); err != nil {
+			return b.fail(n, "%s", err)
+		}
+		return nil
+	}
+	if n.Tag == "!" || n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		v.shape, v.text = str, n.Value
+		return nil
+	}
+	resolve(v, n.Value)
+	return nil
+}
+
+func (b *builder) collection(n *yaml.Node, own string) error {
+	if n.Style&yaml.TaggedStyle != 0 && n.ShortTag() != own {
+		return b.fail(n, "tag %s is not supported: only YAML's own types can be used", n.Tag)
+	}
+	return nil
+}
+
+// pairs fills the mapping v: merged keys first, then its own, the last of equal keys winning.
+func (b *builder) pairs(v *value, n *yaml.Node, depth int) error {
+	var merged, own []pair
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, err := b.build(n.Content[i], depth+1)
+		if err != nil {
+			return err
+		}
+		val, err := b.build(n.Content[i+1], depth+1)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !k.scalar():
+			return b.fail(n.Content[i], "a key must be a single value, this is %s", k.shape)
+		case k.shape == str && k.text == "<<" && n.Content[i].Style == 0:
+			more, err := b.merge(val)
+			if err != nil {
+				return err
+			}
+			merged = append(merged, more...)
+		default:
+			own = append(own, pair{key: keyText(k), at: k, val: val, text: k.shape == str})
+		}
+	}
+	index := make(map[string]int, len(merged)+len(own))
+	for _, p := range append(merged, own...) {
+		if i, ok := index[p.key]; ok {
+			v.pairs[i] = p
+			continue
+		}
+		index[p.key] = len(v.pairs)
+		v.pairs = append(v.pairs, p)
+	}
+	return nil
+}
+
+func (b *builder) merge(val *value) ([]pair, error) {
+	switch val.shape {
+	case mapping:
+		return val.pairs, nil
+	case list:
+		var all []pair
+		for i := len(val.items) - 1; i >= 0; i-- {
+			if val.items[i].shape != mapping {
+				break
+			}
+			all = append(all, val.items[i].pairs...)
+		}
+		if len(val.items) > 0 && val.items[0].shape == mapping {
+			return all, nil
+		}
+	}
+	return nil, Errors{{File: b.doc.name, Line: val.line, Col: val.col, Msg: "<< takes a mapping or a list of mappings, this is " + val.shape.String()}}
+}
+
+// keyText is a key as JSON writes it.
+func keyText(k *value) string {
+	switch k.shape {
+	case boolean:
+		return strconv.FormatBool(k.yes)
+	case null:
+		return "null"
+	}
+	return k.python()
+}

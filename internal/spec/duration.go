@@ -1,0 +1,124 @@
+package spec
+
+import (
+	"fmt"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// duration is a whole number of a unit, in milliseconds, that travels as an ISO 8601 duration.
+func duration(unit string, ms int64) typ {
+	return typ{name: "a whole number of " + unit, read: func(s *scope, v *value) any {
+		n, ok := wholeOf(v)
+		if !ok {
+			s.fail(v, "must be a whole number of %s, this is %s", unit, describe(v))
+			return nil
+		}
+		n = new(big.Int).Mul(n, big.NewInt(ms))
+		if !n.IsInt64() || abs64(n.Int64()) > 999_999_999*86_400_000 {
+			s.fail(v, "%s %s is too long", v.python(), unit)
+			return nil
+		}
+		return isoDuration(n.Int64())
+	}, show: func(j any) any {
+		if t, ok := j.(string); ok {
+			if got, ok := parseISO(t); ok {
+				return number(strconv.FormatInt(got/ms, 10))
+			}
+		}
+		return j
+	}}
+}
+
+func abs64(n int64) int64 {
+	if n < 0 {
+		return -n
+	}
+	return n
+}
+
+// isoDuration writes milliseconds as ISO 8601: 130000 is PT2M10S, 90061000 is P1DT1H1M1S.
+func isoDuration(ms int64) string {
+	sign := ""
+	if ms < 0 {
+		sign, ms = "-", -ms
+	}
+	if ms == 0 {
+		return "PT0S"
+	}
+	var b strings.Builder
+	b.WriteString(sign + "P")
+	if d := ms / 86_400_000; d > 0 {
+		fmt.Fprintf(&b, "%dD", d)
+	}
+	ms %= 86_400_000
+	if ms == 0 {
+		return b.String()
+	}
+	b.WriteByte('T')
+	if h := ms / 3_600_000; h > 0 {
+		fmt.Fprintf(&b, "%dH", h)
+	}
+	if m := ms / 60_000 % 60; m > 0 {
+		fmt.Fprintf(&b, "%dM", m)
+	}
+	if r := ms % 60_000; r > 0 {
+		b.WriteString(strconv.FormatFloat(float64(r)/1000, 'f', -1, 64) + "S")
+	}
+	return b.String()
+}
+
+var isoForm = regexp.MustCompile(`^(-)?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$`)
+
+// parseISO reads an ISO 8601 duration of days and less into milliseconds.
+func parseISO(text string) (int64, bool) {
+	m := isoForm.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	total := 0.0
+	for i, unit := range []float64{86_400_000, 3_600_000, 60_000, 1000} {
+		if m[i+2] != "" {
+			n, err := strconv.ParseFloat(m[i+2], 64)
+			if err != nil {
+				return 0, false
+			}
+			total += n * unit
+		}
+	}
+	if m[1] != "" {
+		total = -total
+	}
+	return int64(total), true
+}
+
+var clock = []string{
+	"2006-01-02T15:04:05.999999", "2006-01-02T15:04", "2006-01-02T15", "2006-01-02",
+	"2006-01-02T15:04:05.999999Z07:00", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05.999999Z0700",
+}
+
+// isoTime normalises a date and time: 2022-03-10 10:15:00 is 2022-03-10T10:15:00.
+func isoTime(text string) (string, bool) {
+	t := strings.TrimSpace(text)
+	if len(t) > 10 && (t[10] == ' ' || t[10] == 't') {
+		t = t[:10] + "T" + strings.TrimSpace(t[11:])
+	}
+	for _, layout := range clock {
+		at, err := time.Parse(layout, t)
+		if err != nil {
+			continue
+		}
+		form := "2006-01-02T15:04:05"
+		if at.Nanosecond() != 0 {
+			form += ".000000"
+		}
+		if strings.Contains(layout, "Z07") {
+			form += "-07:00"
+		}
+		return at.Format(form), true
+	}
+	return "", false
+}

@@ -1,0 +1,168 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/url"
+	"strings"
+)
+
+// environment is where a command runs: a reference, an inline definition, or a file: with one.
+var environment = typ{name: "an environment", show: showAsset, read: func(s *scope, v *value) any {
+	if s.bind && v.shape == str && bound(v.text) {
+		return v.text
+	}
+	switch {
+	case v.shape == mapping:
+		return s.anonymousEnvironment(v)
+	case v.shape != str:
+		s.fail(v, "must be a reference (azureml:NAME:VERSION) or a mapping, this is %s", v.shape)
+	case strings.HasPrefix(v.text, "file:"):
+		if w := s.follow(v, strings.TrimPrefix(v.text, "file:")); w != nil {
+			return s.anonymousEnvironment(w)
+		}
+	case registryForm.MatchString(v.text):
+		return v.text
+	case s.checkAsset(v, "environments", false):
+		return s.assetID("environments", v.text)
+	}
+	return nil
+}}
+
+// anonymousName is what inline environments are called.
+const anonymousName = "CliV2AnonymousEnvironment"
+
+// anonymousEnvironment makes the resource an inline environment becomes and gives its id. Equal ones are one.
+func (s *scope) anonymousEnvironment(v *value) any {
+	d := &draft{collection: "environments", body: tree{}, anonymous: true, name: anonymousName}
+	sub := &scope{load: s.load, draft: d, out: d.body, field: s.field}
+	m := sub.mark()
+	environmentBody.table.fill(sub.into(d.body.sub("properties")), v.without("name", "version"))
+	if sub.failed(m) {
+		return nil
+	}
+	props := d.body.sub("properties")
+	props["isAnonymous"] = true
+	d.name = anonymousName
+	d.version = environmentHash(props, v)
+	s.keep(d)
+	return s.workspace().ResourceID("environments", d.name, "versions", d.version)
+}
+
+// keep adds an anonymous resource unless an equal one is there.
+func (l *load) keep(d *draft) {
+	key := d.collection + "/" + d.name + "/" + d.version
+	if l.known[key] == nil {
+		l.known[key] = d
+		l.made = append(l.made, d)
+	}
+}
+
+// environmentHash is the version of an inline environment: a hash of what it is made of, so that equal ones meet.
+func environmentHash(props tree, v *value) string {
+	h := sha256.New()
+	image, conda := props.text("image"), props.text("condaFile")
+	h.Write([]byte(image + "\x00" + conda + "\x00" + props.text("description")))
+	if inf, ok := props["inferenceConfig"]; ok {
+		b, _ := encode(inf)
+		h.Write(b)
+	}
+	if b, ok := props["build"].(tree); ok {
+		h.Write([]byte(b.text("contextUri") + "\x00" + b.text("dockerfilePath")))
+		if path := v.get("build").textOf("path"); path != "" {
+			if snap, err := Snapshot(resolvePath(v, path)); err == nil {
+				h.Write([]byte(snap.Hash))
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func resolvePath(v *value, path string) string { return (&scope{}).resolve(v, path) }
+
+var environmentKind = kind{word: "environment", collection: "environments", base: "properties", body: obj(
+	f("name", text, to("@name"), required),
+	f("version", version, to("@version")),
+	more(environmentBody),
+)}
+
+var environmentBody = obj(
+	readonly("id", "creation_context", "latest_version", "intellectual_property"),
+	f("image", text),
+	f("build", buildContext),
+	f("conda_file", condaFile),
+	f("os_type", enum("linux", "windows")),
+	f("inference_config", inferenceConfig),
+	f("description", text),
+	f("tags", freeMap),
+	f("datastore", text, unsent),
+	f("auto_delete_setting", autoDelete, unsent),
+	is("isArchived", false),
+	is("isAnonymous", false),
+	first(func(s *scope, v *value) *value {
+		if v.get("channels") != nil || v.get("dependencies") != nil {
+			s.fail(v, "this is a conda file; an environment names one with conda_file")
+			return nil
+		}
+		return v
+	}),
+	then(func(s *scope, v *value) {
+		image, build := v.has("image"), v.has("build")
+		switch {
+		case !image && !build:
+			s.fail(v, "an environment needs an image or a build context")
+		case image && build:
+			s.in("build").fail(v.get("build"), "image and build exclude each other")
+		}
+	}),
+)
+
+var buildContext = obj(
+	f("path", contextPath, to("contextUri")),
+	f("dockerfile_path", text),
+)
+
+var contextPath = typ{name: "a folder", read: func(s *scope, v *value) any {
+	path, ok := readText(s, v).(string)
+	if !ok {
+		return nil
+	}
+	if abs := s.resolve(v, path); exists(abs) {
+		return s.upload(Upload{Kind: "context", Path: abs})
+	}
+	if u, err := url.Parse(path); err == nil && u.Scheme != "" && u.Host != "" {
+		return path
+	}
+	s.fail(v, "%s does not exist (looked for %s)", path, s.resolve(v, path))
+	return nil
+}}
+
+// condaFile is a conda definition, inline or in a file; the service takes its text, keys sorted.
+var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) any {
+	w := v
+	if v.shape == str {
+		if w = s.follow(v, strings.TrimPrefix(v.text, "file:")); w == nil {
+			return nil
+		}
+	} else if v.shape != mapping {
+		s.fail(v, "must be the path of a conda file or a mapping, this is %s", v.shape)
+		return nil
+	}
+	return dumpYAML(w)
+}}
+
+var inferenceConfig = obj(
+	f("liveness_route", route, required),
+	f("readiness_route", route, required),
+	f("scoring_route", route, required),
+)
+
+var route = obj(
+	f("port", whole, required),
+	f("path", text, required),
+)
+
+var autoDelete = obj(
+	f("condition", looseEnum("created_greater_than=createdGreaterThan", "last_accessed_greater_than=lastAccessedGreaterThan")),
+	f("value", text),
+)

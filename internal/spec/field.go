@@ -1,0 +1,267 @@
+package spec
+
+import "strings"
+
+// typ is what a field may hold.
+type typ struct {
+	name string // for messages: "text", "a whole number"
+	// read checks v and gives its REST form. What is wrong is reported to s; the result is of no use then.
+	read func(s *scope, v *value) any
+	// show is read backwards, for documents that come from the server. Nil leaves the value as it is.
+	show func(j any) any
+	// table is set for objects.
+	table *table
+	// null says that read deals with null itself.
+	null bool
+}
+
+// table describes a mapping: its fields, its constants, and rules over several fields.
+type table struct {
+	fields  []field
+	fixed   []fixed
+	after   []func(s *scope, v *value)
+	before  []func(s *scope, v *value) *value
+	unknown unknown
+}
+
+// part is anything a table can be made of: a field, a constant, a rule, or another table's parts.
+type part interface{ add(*table) }
+
+// field is one key of a mapping.
+type field struct {
+	name     string
+	typ      typ
+	to       string // where it goes; see to
+	required bool
+	nullable bool // null means absent
+	readonly bool // dropped: the service's to say
+	hidden   bool // checked, not sent
+	def      any  // sent when absent
+}
+
+func (f field) add(t *table) { t.fields = append(t.fields, f) }
+
+type option func(*field)
+
+// f is a field of a table: its name, what it may hold, and options. It goes to the member of the same name, in
+// camelCase, unless to says otherwise.
+func f(name string, t typ, opts ...option) field {
+	fd := field{name: name, typ: t}
+	for _, o := range opts {
+		o(&fd)
+	}
+	return fd
+}
+
+// to says where a field goes: a dotted path in the object of its table; "/path" counts from the top of the body;
+// "@name", "@version" and "@parent" are those of the resource.
+func to(path string) option { return func(f *field) { f.to = path } }
+
+// def is the value sent when the field is absent.
+func def(v any) option { return func(f *field) { f.def = v } }
+
+func required(f *field) { f.required = true }
+func nullable(f *field) { f.nullable = true }
+
+// unsent fields are checked and not sent.
+func unsent(f *field) { f.hidden = true }
+
+// readonly are fields the service fills in. Files exported with show have them; they are dropped.
+func readonly(names ...string) part {
+	var p parts
+	for _, n := range names {
+		p = append(p, field{name: n, typ: anything, readonly: true})
+	}
+	return p
+}
+
+// parts are several parts as one.
+type parts []part
+
+func (p parts) add(t *table) {
+	for _, one := range p {
+		one.add(t)
+	}
+}
+
+type fixed struct {
+	path  string
+	value any
+}
+
+func (c fixed) add(t *table) { t.fixed = append(t.fixed, c) }
+
+// is a constant member of the document.
+func is(path string, v any) part { return fixed{path, v} }
+
+type rule func(s *scope, v *value)
+
+func (r rule) add(t *table) { t.after = append(t.after, r) }
+
+// then is a rule over several fields, run when they have been read: s.out is the object they were written to.
+func then(r func(s *scope, v *value)) part { return rule(r) }
+
+type rewrite func(s *scope, v *value) *value
+
+func (r rewrite) add(t *table) { t.before = append(t.before, r) }
+
+// first rewrites the mapping before its fields are looked at; nil ends the reading (the rule has said why).
+func first(r func(s *scope, v *value) *value) part { return rewrite(r) }
+
+// unknown is what happens to keys the table does not know.
+type unknown int
+
+const (
+	refuse unknown = iota // an error that names the nearest known key
+	keep                  // sent as they are
+	drop                  // ignored
+)
+
+func (u unknown) add(t *table) { t.unknown = u }
+
+// obj is a mapping described by a table.
+func obj(ps ...part) typ {
+	t := &table{}
+	for _, p := range ps {
+		p.add(t)
+	}
+	return typ{name: "a mapping", table: t, read: t.read, show: t.show}
+}
+
+// more are the parts of an object, to build another one from.
+func more(o typ) part { return tableParts{o.table} }
+
+type tableParts struct{ t *table }
+
+func (p tableParts) add(t *table) {
+	t.fields = append(t.fields, p.t.fields...)
+	t.fixed = append(t.fixed, p.t.fixed...)
+	t.after = append(t.after, p.t.after...)
+	t.before = append(t.before, p.t.before...)
+	t.unknown = max(t.unknown, p.t.unknown)
+}
+
+// read checks a mapping and writes the object it becomes.
+func (t *table) read(s *scope, v *value) any {
+	out := tree{}
+	t.fill(s.into(out), v)
+	return out
+}
+
+// fill reads v into s.out.
+func (t *table) fill(s *scope, v *value) {
+	if v.shape != mapping {
+		s.fail(v, "must be a mapping, this is %s", v.shape)
+		return
+	}
+	for _, r := range t.before {
+		if v = r(s, v); v == nil {
+			return
+		}
+	}
+	for _, c := range t.fixed {
+		s.store(s.dest(&field{to: c.path}), clone(c.value))
+	}
+	seen := make(map[string]bool, len(t.fields))
+	for i := range t.fields {
+		fd := &t.fields[i]
+		if seen[fd.name] { // the table that comes first has the say
+			continue
+		}
+		seen[fd.name] = true
+		t.one(s, fd, v)
+	}
+	for _, p := range v.pairs {
+		if !seen[p.key] && p.key != "$schema" {
+			t.stray(s, p)
+		}
+	}
+	for _, r := range t.after {
+		r(s, v)
+	}
+}
+
+func (t *table) one(s *scope, fd *field, v *value) {
+	val := v.get(fd.name)
+	if val == nil || val.shape == null && fd.nullable {
+		switch {
+		case val == nil && fd.required:
+			s.in(fd.name).fail(v, "is required")
+		case fd.def != nil:
+			s.store(s.dest(fd), clone(fd.def))
+		}
+		return
+	}
+	if fd.readonly {
+		return
+	}
+	if val.shape == null && !fd.typ.null {
+		s.in(fd.name).fail(val, "may not be null")
+		return
+	}
+	var got any
+	if s.bind && val.shape == str && bound(val.text) && !unbindable[fd.name] {
+		got = val.text
+	} else {
+		got = fd.typ.read(s.in(fd.name), val)
+	}
+	if !fd.hidden {
+		s.store(s.dest(fd), got)
+	}
+}
+
+// unbindable are the fields of a pipeline node that may not be an expression.
+var unbindable = map[string]bool{"type": true, "component": true, "trial": true, "jobs": true, "inputs": true, "outputs": true}
+
+// stray deals with a key the table does not know.
+func (t *table) stray(s *scope, p pair) {
+	switch t.unknown {
+	case keep:
+		s.out[p.key] = p.val.raw()
+	case refuse:
+		s.in(p.key).failWith(p.at, nearest(p.key, t.names()), "unknown field")
+	}
+}
+
+// names are the keys a user may write.
+func (t *table) names() []string {
+	var names []string
+	for _, fd := range t.fields {
+		if !fd.readonly {
+			names = append(names, fd.name)
+		}
+	}
+	return names
+}
+
+// dest is where a field goes.
+func (s *scope) dest(fd *field) string {
+	path := fd.to
+	if path == "" {
+		if s.nodes {
+			return fd.name
+		}
+		return camel(fd.name)
+	}
+	if s.nodes && !strings.ContainsAny(path[:1], "/@=") {
+		return snake(path)
+	}
+	return strings.TrimPrefix(path, "=")
+}
+
+// store writes a member: see to for the paths.
+func (s *scope) store(path string, val any) {
+	switch {
+	case val == nil:
+	case path == "@name":
+		s.draft.name, _ = val.(string)
+	case path == "@version":
+		s.draft.version, _ = val.(string)
+	case path == "@parent":
+		s.draft.parent, _ = val.(string)
+	case strings.HasPrefix(path, "/"):
+		s.draft.body.put(path[1:], val)
+	default:
+		s.out.put(path, val)
+	}
+}

@@ -1,0 +1,205 @@
+package spec
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Ignore is the list of patterns of an .amlignore or .gitignore file.
+type Ignore struct {
+	dir   string
+	lines []pattern
+}
+
+type pattern struct {
+	form *regexp.Regexp
+	keep bool // it began with !
+}
+
+// ignoreIn reads the ignore file of a folder: .amlignore, else .gitignore, else none.
+func ignoreIn(dir string, extra []string) *Ignore {
+	g := &Ignore{dir: dir}
+	for _, name := range []string{".amlignore", ".gitignore"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil && len(data) <= MaxFile {
+			g.lines = ParseIgnore(string(data)).lines
+			break
+		}
+	}
+	g.lines = append(g.lines, ParseIgnore(strings.Join(extra, "\n")).lines...)
+	return g
+}
+
+// ParseIgnore reads patterns in the language of .gitignore.
+func ParseIgnore(text string) *Ignore {
+	g := &Ignore{}
+	for _, line := range strings.Split(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\n") {
+		if p, ok := parsePattern(line); ok {
+			g.lines = append(g.lines, p)
+		}
+	}
+	return g
+}
+
+// Match says whether the file name (relative, with slashes) is left out. The last pattern that matches it, or a
+// folder it is in, decides. Unlike Git, and like Azure's clients, a file can be taken back from a folder left out.
+func (g *Ignore) Match(name string) bool {
+	out := false
+	for _, p := range g.lines {
+		if p.form.MatchString(name) {
+			out = !p.keep
+		}
+	}
+	return out
+}
+
+// prunes says whether nothing below the folder can be part of the snapshot.
+func (g *Ignore) prunes(name string) bool {
+	for _, p := range g.lines {
+		if p.keep {
+			return false
+		}
+	}
+	return g.Match(name+"/x") && g.Match(name+"/x/x")
+}
+
+// rel is a file's name for matching.
+func (g *Ignore) rel(file string) string {
+	name, err := filepath.Rel(g.dir, file)
+	if err != nil {
+		return filepath.ToSlash(file)
+	}
+	return filepath.ToSlash(name)
+}
+
+// parsePattern turns one line into a regular expression over whole names.
+func parsePattern(line string) (pattern, bool) {
+	line = strings.TrimSuffix(line, "\r")
+	if !strings.HasSuffix(strings.TrimRight(line, " \t"), `\`) {
+		line = strings.TrimRight(line, " \t")
+	}
+	if line == "" || line[0] == '#' {
+		return pattern{}, false
+	}
+	var p pattern
+	if line[0] == '!' {
+		p.keep, line = true, line[1:]
+	}
+	dir := strings.HasSuffix(line, "/") && !strings.HasSuffix(line, `\/`)
+	body := strings.TrimSuffix(line, "/")
+	rooted := strings.Contains(body, "/")
+	body = strings.TrimPrefix(body, "/")
+	if body == "" {
+		return pattern{}, false
+	}
+	var b strings.Builder
+	b.WriteString("^")
+	if !rooted {
+		b.WriteString("(?:.*/)?")
+	}
+	segs := strings.Split(body, "/")
+	for i, seg := range segs {
+		last := i == len(segs)-1
+		switch {
+		case seg == "**" && last && i == 0:
+			b.WriteString(".*")
+		case seg == "**" && last:
+			b.WriteString(".+")
+		case seg == "**" && i == 0:
+			b.WriteString("(?:.*/)?")
+		case seg == "**":
+			b.WriteString("(?:.*/)?")
+		default:
+			b.WriteString(glob(seg))
+			if !last {
+				b.WriteString("/")
+			}
+		}
+	}
+	if dir {
+		b.WriteString("/.*$")
+	} else if segs[len(segs)-1] != "**" {
+		b.WriteString("(?:/.*)?$")
+	} else {
+		b.WriteString("$")
+	}
+	form, err := regexp.Compile("(?s)" + b.String())
+	if err != nil {
+		return pattern{}, false
+	}
+	p.form = form
+	return p, true
+}
+
+// glob turns *, ? and [set] of one segment into a regular expression.
+func glob(seg string) string {
+	var b strings.Builder
+	for i := 0; i < len(seg); i++ {
+		switch c := seg[i]; c {
+		case '\\':
+			if i++; i < len(seg) {
+				b.WriteString(regexp.QuoteMeta(seg[i : i+1]))
+			}
+		case '*':
+			b.WriteString("[^/]*")
+		case '?':
+			b.WriteString("[^/]")
+		case '[':
+			set, n := bracket(seg[i:])
+			if n == 0 {
+				b.WriteString(`\[`)
+				continue
+			}
+			b.WriteString(set)
+			i += n - 1
+		default:
+			b.WriteString(regexp.QuoteMeta(seg[i : i+1]))
+		}
+	}
+	return b.String()
+}
+
+// bracket reads a [set]; n is its length, 0 when it has no end.
+func bracket(s string) (set string, n int) {
+	i := 1
+	not := i < len(s) && (s[i] == '!' || s[i] == '^')
+	if not {
+		i++
+	}
+	start := i
+	if i < len(s) && s[i] == ']' {
+		i++
+	}
+	for i < len(s) && s[i] != ']' {
+		if s[i] == '\\' {
+			i++
+		}
+		i++
+	}
+	if i >= len(s) {
+		return "", 0
+	}
+	inner := s[start:i]
+	var b strings.Builder
+	b.WriteString("[")
+	if not {
+		b.WriteString("^/")
+	}
+	for j := 0; j < len(inner); j++ {
+		switch c := inner[j]; {
+		case c == '\\' && j+1 < len(inner):
+			j++
+			b.WriteString(regexp.QuoteMeta(inner[j : j+1]))
+		case c == '-' && j > 0 && j+1 < len(inner):
+			b.WriteByte('-')
+		case c == '[' || c == ']' || c == '^' || c == '-' || c == '\\':
+			b.WriteString(`\` + string(c))
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteString("]")
+	return b.String(), i + 1
+}

@@ -1,0 +1,217 @@
+package spec
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// The types of data and models an input or output can have.
+var (
+	dataTypes  = []string{"uri_file", "uri_folder", "mltable"}
+	modelTypes = []string{"mlflow_model", "custom_model", "triton_model"}
+	portTypes  = append(append([]string{}, dataTypes...), modelTypes...)
+)
+
+// How an input or output reaches the job.
+var (
+	inputMode = enum("ro_mount=ReadOnlyMount", "download=Download", "direct=Direct",
+		"eval_mount=EvalMount", "eval_download=EvalDownload")
+	outputMode = enum("rw_mount=ReadWriteMount", "mount=ReadWriteMount", "upload=Upload", "direct=Direct")
+)
+
+// input is one input of a job: data, a model, or a plain value.
+var input = typ{name: "data or a plain value", null: true, read: readInput, show: showInput}
+
+var dataInput = obj(
+	f("type", enum(portTypes...), to("jobInputType"), def("uri_folder")),
+	f("path", dataPath, to("uri")),
+	f("mode", inputMode),
+	f("path_on_compute", text, to("pathOnCompute")),
+	f("datastore", text, unsent),
+	then(func(s *scope, v *value) {
+		kind, mode := s.out.text(s.dest(&field{to: "jobInputType"})), s.out.text("mode")
+		if strings.HasPrefix(mode, "Eval") && kind != "mltable" && v.has("type") {
+			s.in("mode").fail(v.get("mode"), "%s is for mltable inputs only", v.textOf("mode"))
+		}
+		if v.has("path_on_compute") && strings.HasSuffix(kind, "_model") {
+			s.in("path_on_compute").fail(v.get("path_on_compute"), "is not for models")
+		}
+	}),
+)
+
+var wrapped = obj(f("value", literal, required))
+
+func readInput(s *scope, v *value) any {
+	switch {
+	case v.shape == null:
+		s.fail(v, "an input may not be null")
+		return nil
+	case v.shape != mapping:
+		return s.literalInput(literal.read(s, v))
+	case v.get("value") != nil:
+		got, _ := wrapped.read(s, v).(tree)
+		return s.literalInput(got["value"])
+	case strings.Contains(v.textOf("path"), "${{"):
+		if _, ok := binding(v.textOf("path")); ok {
+			return s.boundInput(v)
+		}
+	}
+	if path := v.get("path"); path == nil || path.shape == str && path.text == "" {
+		if s.field != "" && !s.nodes {
+			s.in("path").fail(v, "is required")
+			return nil
+		}
+	}
+	return dataInput.read(s, v)
+}
+
+func (s *scope) literalInput(val any) any {
+	if val == nil {
+		return nil
+	}
+	return tree{s.dest(&field{to: "jobInputType"}): "literal", "value": val}
+}
+
+// boundInput is a mapping whose path is one expression: it travels as that expression.
+func (s *scope) boundInput(v *value) any {
+	got, _ := dataInput.read(s, v).(tree)
+	in, _ := s.literalInput(v.textOf("path")).(tree)
+	if got != nil && got["mode"] != nil && s.nodes {
+		in["mode"] = got["mode"]
+	}
+	return in
+}
+
+func showInput(j any) any {
+	m, ok := asTree(j)
+	if !ok {
+		return j
+	}
+	if strings.EqualFold(m.text("jobInputType"), "literal") {
+		return m["value"]
+	}
+	return dataInput.show(j)
+}
+
+// dataPath is where data lies: an address, an asset, or a local path to upload.
+var dataPath = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) any {
+	path, ok := readText(s, v).(string)
+	if !ok {
+		return nil
+	}
+	if bound(path) {
+		return path
+	}
+	return s.place(v, path, "data", "data")
+}}
+
+// place resolves the path of data or a model: an address stays, an asset becomes its id, a local path an upload.
+func (s *scope) place(v *value, path, collection, kind string) any {
+	switch {
+	case urlForm.MatchString(path) || strings.HasPrefix(path, "runs:/"):
+		return path
+	case armAsset.MatchString(path):
+		return path
+	case filepath.IsAbs(path):
+	case strings.HasPrefix(path, "file:"):
+		path = strings.TrimPrefix(strings.TrimPrefix(path, "file:"), "//")
+	case strings.HasPrefix(path, "azureml:"):
+		return s.assetID(collection, path)
+	case strings.Contains(path, ":") && !exists(s.resolve(v, path)):
+		return s.assetID(collection, path)
+	}
+	return s.upload(Upload{Kind: kind, Path: s.resolve(v, path)})
+}
+
+// output is one output of a job; null is the default one.
+var output = typ{name: "an output", null: true, read: func(s *scope, v *value) any {
+	if v.shape == null {
+		return tree{s.dest(&field{to: "jobOutputType"}): "uri_folder"}
+	}
+	return dataOutput.read(s, v)
+}, show: func(j any) any { return dataOutput.show(j) }}
+
+var dataOutput = obj(
+	f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
+	f("mode", outputMode),
+	f("path", text, to("uri")),
+	f("name", text, to("assetName")),
+	f("version", version, to("assetVersion")),
+	then(func(s *scope, v *value) {
+		if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
+			s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+		}
+		if v.has("version") && !v.has("name") {
+			s.in("version").fail(v.get("version"), "needs a name to go with it")
+		}
+	}),
+)
+
+var (
+	assetName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,255}$`)
+	ioName    = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+	groupName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*(\.[a-zA-Z_][a-zA-Z0-9_]*)*$`)
+)
+
+// named is mapOf with a rule for the keys.
+func named(t typ, ok *regexp.Regexp, what string) typ {
+	all := mapOf(t)
+	read := all.read
+	all.read = func(s *scope, v *value) any {
+		for _, p := range v.pairs {
+			if v.shape == mapping && !ok.MatchString(p.key) {
+				s.in(p.key).fail(p.at, "%q is no name of %s: use letters, digits and '_', not starting with a digit", shorten(p.key), what)
+			}
+		}
+		return read(s, v)
+	}
+	return all
+}
+
+var (
+	inputs  = named(input, ioName, "an input")
+	outputs = named(output, ioName, "an output")
+)
+
+// checkExpressions reports ${{inputs.x}} and the like in text that name nothing declared. declared tells which first
+// words are checked and what may follow them. Optional blocks are not checked.
+func (s *scope) checkExpressions(v *value, text string, declared map[string]*value) {
+	seen := map[string]int{}
+	for _, e := range Expressions(text) {
+		piece := text[e.Start:e.End]
+		nth := seen[piece]
+		seen[piece]++
+		if len(e.Path) < 2 || e.Optional {
+			continue
+		}
+		decl, ok := declared[e.Path[0]]
+		if !ok || decl.declares(e.Path[1:]) {
+			continue
+		}
+		var names []string
+		if decl != nil {
+			for _, p := range decl.pairs {
+				names = append(names, p.key)
+			}
+		}
+		name := strings.Join(e.Path[1:], ".")
+		s.failWith(v.find(piece, nth), nearest(name, names), "%s names nothing in %s", piece, e.Path[0])
+	}
+}
+
+// declares says whether path names an entry of v, or a member of a group of entries.
+func (v *value) declares(path []string) bool {
+	if v == nil || v.shape != mapping {
+		return false
+	}
+	if v.get(strings.Join(path, ".")) != nil || v.get(path[0]) != nil {
+		return true
+	}
+	for _, p := range v.pairs {
+		if strings.HasPrefix(p.key, strings.Join(path, ".")+".") {
+			return true
+		}
+	}
+	return false
+}

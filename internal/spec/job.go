@@ -1,0 +1,224 @@
+package spec
+
+import (
+	"regexp"
+	"strings"
+)
+
+// jobCommon are the fields of every job.
+var jobCommon = parts{
+	readonly("id", "status", "creation_context", "log_files"),
+	f("name", text, to("@name")),
+	f("display_name", text),
+	f("experiment_name", text),
+	f("description", text),
+	f("tags", jobMap, def(tree{})),
+	f("properties", jobMap, def(tree{})),
+	f("compute", compute, to("computeId")),
+	f("identity", jobIdentity),
+	f("services", mapOf(service)),
+	is("isArchived", false),
+	then(jobDefaults),
+}
+
+// jobDefaults fills in what the client invents for a job.
+func jobDefaults(s *scope, v *value) {
+	if props, ok := s.out["properties"].(tree); ok {
+		delete(props, "_azureml.ComputeTargetType") // the service's own
+	}
+	if s.out["displayName"] == nil && s.draft.name != "" {
+		s.out["displayName"] = s.draft.name
+	}
+	if s.out["experimentName"] == nil && s.options.Experiment != "" {
+		s.out["experimentName"] = s.options.Experiment
+	}
+	if s.out["computeId"] == "local" {
+		delete(s.out, "computeId")
+		res := s.out.sub("resources.properties")
+		res["IsLocal"] = tree{"IsLocal": true}
+	}
+}
+
+var commandJob = obj(
+	is("jobType", "Command"),
+	f("type", enum("command"), unsent),
+	f("command", text, required),
+	f("environment", environment, to("environmentId"), required),
+	f("code", code, to("codeId")),
+	f("environment_variables", environmentVariables, def(tree{})),
+	f("inputs", inputs, def(tree{})),
+	f("outputs", outputs, def(tree{})),
+	f("resources", resources),
+	f("distribution", distribution),
+	f("limits", commandLimits),
+	f("queue_settings", queueSettings),
+	f("parent_job_name", text),
+	readonly("parameters"),
+	jobCommon,
+	then(checkCommand),
+)
+
+// checkCommand looks at what the command refers to.
+func checkCommand(s *scope, v *value) {
+	cmd := v.get("command")
+	if cmd == nil || cmd.shape != str {
+		return
+	}
+	text := doubleBrackets(cmd.text)
+	s.out["command"] = text
+	s.in("command").checkExpressions(cmd, text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")})
+	if id, _ := s.out["codeId"].(string); strings.HasPrefix(id, "azureml://registries/") {
+		s.in("code").fail(v.get("code"), "code in a registry cannot be used by a job")
+	}
+}
+
+var oldBrackets = regexp.MustCompile(`(^|[^{])\{(inputs|outputs|search_space)\.([^}]*)\}($|[^}])`)
+
+// doubleBrackets turns the old {inputs.x} into ${{inputs.x}}.
+func doubleBrackets(text string) string {
+	for i := 0; i < 2; i++ { // twice, for neighbours share a character
+		text = oldBrackets.ReplaceAllString(text, "${1}$${{${2}.${3}}}${4}")
+	}
+	return text
+}
+
+// environmentVariables keep the types of their values.
+var environmentVariables = freeMap
+
+var jobIdentity = byKey("type", map[string]typ{
+	"aml_token":        obj(f("type", anything, unsent), is("identityType", "AMLToken")),
+	"user_identity":    obj(f("type", anything, unsent), is("identityType", "UserIdentity")),
+	"managed":          managedIdentity,
+	"managed_identity": managedIdentity,
+})
+
+var managedIdentity = obj(
+	is("identityType", "Managed"),
+	f("type", anything, unsent),
+	f("client_id", text),
+	f("object_id", text),
+	f("msi_resource_id", text, to("resourceId")),
+)
+
+var resources = obj(
+	f("instance_count", whole),
+	f("max_instance_count", whole),
+	f("instance_type", text),
+	f("locations", listOf(text)),
+	f("shm_size", text),
+	f("docker_args", oneOf(text, listOf(text))),
+	f("properties", computeProperties, def(tree{})),
+	then(func(s *scope, v *value) {
+		// A list of arguments has a member of its own, and the client then forgets two others.
+		if args, ok := s.out[s.dest(&field{to: "dockerArgs"})].([]any); ok && len(args) > 0 && !s.nodes {
+			s.out["dockerArgsList"] = args
+			delete(s.out, "dockerArgs")
+			delete(s.out, "locations")
+			delete(s.out, "maxInstanceCount")
+		}
+	}),
+)
+
+// computeProperties is a free map in which the groups of known services are spelled their way.
+var computeProperties = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	m, ok := freeMap.read(s, v).(tree)
+	if !ok {
+		return nil
+	}
+	spelled := map[string]string{"aisupercomputer": "AISuperComputer", "singularity": "AISuperComputer", "itp": "itp", "target_selector": "target_selector"}
+	out := tree{}
+	for k, val := range m {
+		if right, ok := spelled[strings.ToLower(k)]; ok {
+			k = right
+		}
+		out[k] = val
+	}
+	return out
+}}
+
+var distribution = byKey("type", map[string]typ{
+	"pytorch":    distributionOf("PyTorch", f("process_count_per_instance", whole)),
+	"mpi":        distributionOf("Mpi", f("process_count_per_instance", whole)),
+	"tensorflow": distributionOf("TensorFlow", f("worker_count", whole), f("parameter_server_count", whole, def(number("0")))),
+	"tensor_flow": distributionOf("TensorFlow", f("worker_count", whole),
+		f("parameter_server_count", whole, def(number("0")))), // TensorFlow, taken apart
+	"py_torch": distributionOf("PyTorch", f("process_count_per_instance", whole)),
+	"ray": distributionOf("Ray", f("port", whole), f("address", text), f("include_dashboard", flag), f("dashboard_port", whole),
+		f("head_node_additional_args", text), f("worker_node_additional_args", text)),
+})
+
+func distributionOf(name string, fields ...field) typ {
+	ps := parts{is("distributionType", name), f("type", text, unsent)}
+	for _, fd := range fields {
+		ps = append(ps, fd)
+	}
+	return obj(ps)
+}
+
+var commandLimits = obj(
+	is("jobLimitsType", "Command"),
+	f("timeout", seconds),
+)
+
+var queueSettings = obj(
+	f("job_tier", enum("null=Null", "spot=Spot", "basic=Basic", "standard=Standard", "premium=Premium")),
+	f("priority", priority),
+)
+
+var priority = typ{name: "low, medium, high", read: func(s *scope, v *value) any {
+	w, _ := enum("low=1", "medium=2", "high=3").read(s, v).(string)
+	if w == "" {
+		return nil
+	}
+	return number(w)
+}}
+
+// service is an interactive door into a job.
+var service = typ{name: "a service", read: func(s *scope, v *value) any {
+	kind := strings.ToLower(v.textOf("type"))
+	switch kind {
+	case "ssh":
+		return serviceOf("SSH", f("ssh_public_keys", text, to("properties.sshPublicKeys"))).read(s, v)
+	case "tensor_board":
+		return serviceOf("TensorBoard", f("log_dir", text, to("properties.logDir"))).read(s, v)
+	case "vs_code":
+		return serviceOf("VSCode").read(s, v)
+	case "jupyter_lab":
+		return serviceOf("JupyterLab").read(s, v)
+	}
+	return serviceOf("").read(s, v)
+}, show: func(j any) any {
+	m, ok := asTree(j)
+	if !ok {
+		return j
+	}
+	out := tree{}
+	for k, v := range m {
+		out[snake(k)] = v
+	}
+	out["type"] = m["jobServiceType"]
+	delete(out, "job_service_type")
+	return out
+}}
+
+func serviceOf(name string, own ...field) typ {
+	ps := parts{
+		readonly("endpoint", "status", "error_message"),
+		f("type", text, unsent),
+		f("nodes", enum("all"), unsent),
+		f("port", whole),
+		f("properties", freeMap),
+		then(func(s *scope, v *value) {
+			if v.has("nodes") {
+				s.out["nodes"] = tree{s.dest(&field{to: "nodesValueType"}): "All"}
+			}
+		}),
+	}
+	if name != "" {
+		ps = append(ps, is("jobServiceType", name))
+	}
+	for _, fd := range own {
+		ps = append(ps, fd)
+	}
+	return obj(ps)
+}

@@ -1,0 +1,48 @@
+package spec
+
+import "strings"
+
+// kinds are the sorts of files there are. To add one, add a line.
+func kinds() []kind {
+	return []kind{
+		jobKind,
+		environmentKind,
+		dataKind,
+		modelKind,
+		codeKind,
+		datastoreKind,
+		computeKind,
+		workspaceKind,
+		componentKind,
+	}
+}
+
+var jobKind = kind{word: "job", collection: "jobs", base: "properties", body: typ{name: "a job", read: readJob}}
+
+// readJob reads a job by its type: command when it names none. Types are spelled as they are.
+func readJob(s *scope, v *value) any {
+	word := "command"
+	if t := v.get("type"); t != nil {
+		if t.shape != str {
+			s.in("type").fail(t, "must be text, this is %s", t.shape)
+			return nil
+		}
+		word = t.text
+	}
+	t, ok := jobTypes[word]
+	if !ok {
+		var words []string
+		for w := range jobTypes {
+			words = append(words, w)
+		}
+		s.in("type").failWith(v.get("type"), nearest(strings.ToLower(word), words), "%s is no type of job", describe(v.get("type")))
+		return nil
+	}
+	t.table.fill(s, v)
+	return nil
+}
+
+// jobTypes are the jobs that can stand alone.
+var jobTypes = map[string]typ{
+	"command": commandJob,
+}

@@ -1,0 +1,230 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// Options say how a file is to be read.
+type Options struct {
+	// Kind is what the file is: job, component, compute, environment, data, datastore, model, code, workspace, … (see
+	// Kinds). Empty means job, unless $schema or the keys name another kind.
+	Kind string
+	// Set are overrides a.b.c=value of the outer file, applied in order before it is checked.
+	Set []string
+	// File is what to call the document in messages; Load fills it in.
+	File string
+	// Dir is where relative paths of LoadBytes start; the working directory when empty. Load uses the file's folder.
+	Dir string
+	// Workspace is where short references point to. The zero Workspace stands for placeholders: sub, rg, ws.
+	Workspace berth.Workspace
+	// Name and Version override those of the file.
+	Name, Version string
+	// Experiment is the experiment of jobs that name none; the name of the working directory, as a rule.
+	Experiment string
+}
+
+// Result is what a file becomes.
+type Result struct {
+	// Resources are the documents to PUT, dependencies first; the last is the thing itself.
+	Resources []Resource
+	// Warnings are places where the file is accepted but probably does not say what was meant.
+	Warnings Errors
+}
+
+// Main is the resource the file describes.
+func (r *Result) Main() *Resource { return &r.Resources[len(r.Resources)-1] }
+
+// Resource is one document to PUT.
+type Resource struct {
+	// Type is the REST collection: jobs, environments, data, models, components, computes, datastores, workspaces,
+	// onlineEndpoints/deployments, …
+	Type string
+	// Parent is the endpoint of a deployment.
+	Parent string
+	// Name is empty when the client is to invent one (jobs), Version when the next one is meant.
+	Name, Version string
+	// Body is the document. Where an upload's URI or id belongs it holds the upload's placeholder: see Fill.
+	Body json.RawMessage
+	// Uploads are what must be uploaded before Body can be sent.
+	Uploads []Upload
+	// Anonymous says that the client made name and version from the content.
+	Anonymous bool
+}
+
+// Upload is a local file or folder a document refers to.
+type Upload struct {
+	Placeholder string // what Body holds in its place
+	Path        string // absolute
+	// Kind is code (becomes a code asset; the placeholder stands for its id), data, model or context (a Docker build
+	// context); for these the placeholder stands for a URI.
+	Kind string
+	// Type is the type of data: uri_file, uri_folder, mltable.
+	Type string
+	// Datastore is where to put it when the file says so.
+	Datastore string
+	// Includes are further files and folders to be copied into the snapshot of code.
+	Includes []string
+	// Ignore are patterns to leave out beside those of the folder's ignore file.
+	Ignore []string
+}
+
+// Load reads the YAML file at path. A file that is wrong gives Errors, all of them at once.
+func Load(path string, o Options) (*Result, error) {
+	if o.File == "" {
+		o.File = path
+	}
+	v, err := open(path, o.File)
+	if err != nil {
+		return nil, err
+	}
+	return translate(v, o)
+}
+
+// LoadBytes is Load for text that is not in a file.
+func LoadBytes(text []byte, o Options) (*Result, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "folder %s: %w", o.Dir, err)
+	}
+	v, err := decode(text, &document{name: o.File, dir: dir})
+	if err != nil {
+		return nil, err
+	}
+	return translate(v, o)
+}
+
+func translate(v *value, o Options) (*Result, error) {
+	if o.Workspace == (berth.Workspace{}) {
+		o.Workspace = berth.Workspace{Subscription: "sub", Group: "rg", Name: "ws"}
+	}
+	l := &load{options: o, known: map[string]*draft{}}
+	if errs := override(v, o.Set); len(errs) > 0 {
+		return nil, errs
+	}
+	word := o.Kind
+	if word == "" {
+		word = guess(v)
+	}
+	k, ok := kindOf(word)
+	if !ok {
+		return nil, Errors{{File: o.File, Msg: "kind " + word + " is not known", Suggest: nearest(word, Kinds())}}
+	}
+	d := k.make(l, v)
+	if len(l.errs) > 0 {
+		return nil, l.errs.tidy()
+	}
+	if o.Name != "" {
+		d.name = o.Name
+	}
+	if o.Version != "" {
+		d.version = o.Version
+	}
+	return l.result()
+}
+
+// result turns the drafts into Resources.
+func (l *load) result() (*Result, error) {
+	r := &Result{Warnings: l.warnings}
+	for _, d := range l.made {
+		body, err := encode(d.body)
+		if err != nil {
+			return nil, berth.Errorf(berth.Internal, "writing %s/%s: %w", d.collection, d.name, err)
+		}
+		r.Resources = append(r.Resources, Resource{Type: d.collection, Parent: d.parent, Name: d.name, Version: d.version,
+			Body: body, Uploads: d.uploads, Anonymous: d.anonymous})
+	}
+	return r, nil
+}
+
+// encode writes JSON without escaping <, > and &.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// kind is a sort of file: the collection it goes to and the table of its body.
+type kind struct {
+	word       string
+	collection string
+	base       string // the member of the body its table writes to; "" is the body itself
+	body       typ
+	// finish adds what the body has beyond its fields.
+	finish func(s *scope, v *value)
+}
+
+// make reads v as this kind and adds it to the load, after what it needs.
+func (k kind) make(l *load, v *value) *draft {
+	d := &draft{collection: k.collection, body: tree{}}
+	s := &scope{load: l, draft: d, out: d.body}
+	k.fill(s, v)
+	l.made = append(l.made, d)
+	return d
+}
+
+func (k kind) fill(s *scope, v *value) {
+	if k.base != "" {
+		s = s.into(s.out.sub(k.base))
+	}
+	switch t := k.body; {
+	case t.table != nil:
+		t.table.fill(s, v)
+	default:
+		t.read(s, v)
+	}
+	if k.finish != nil {
+		k.finish(s, v)
+	}
+}
+
+// Kinds are the words Options.Kind takes.
+func Kinds() []string {
+	var words []string
+	for _, k := range kinds() {
+		words = append(words, k.word)
+	}
+	sort.Strings(words)
+	return words
+}
+
+func kindOf(word string) (kind, bool) {
+	for _, k := range kinds() {
+		if k.word == word {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// guess is the kind of a file nobody named: what its $schema says, else job.
+func guess(v *value) string {
+	schema := v.textOf("$schema")
+	name := strings.ToLower(schema[strings.LastIndexByte(schema, '/')+1:])
+	for _, g := range schemas {
+		if strings.Contains(name, g.part) {
+			return g.word
+		}
+	}
+	return "job"
+}
+
+// schemas maps file names of $schema to kinds, the longer word first.
+var schemas = []struct{ part, word string }{
+	{"component", "component"}, {"onlinedeployment", "online-deployment"}, {"onlineendpoint", "online-endpoint"},
+	{"batchdeployment", "batch-deployment"}, {"batchendpoint", "batch-endpoint"}, {"compute", "compute"},
+	{"computeinstance", "compute"}, {"environment", "environment"}, {"workspaceconnection", "connection"},
+	{"datastore", "datastore"}, {"azureblob", "datastore"}, {"azurefile", "datastore"}, {"azuredatalake", "datastore"},
+	{"schedule", "schedule"}, {"monitorschedule", "schedule"}, {"registry", "registry"}, {"workspace", "workspace"},
+	{"hub", "workspace"}, {"project", "workspace"}, {"model", "model"}, {"data.schema", "data"}, {"code", "code"},
+	{"featureset", "feature_set"}, {"featurestoreentity", "feature_store_entity"}, {"featurestore", "feature_store"},
+}

@@ -1,0 +1,61 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"strings"
+)
+
+// upload notes that the file or folder at path (absolute) is to be uploaded, and gives the placeholder that stands for
+// the result.
+func (s *scope) upload(u Upload) string {
+	u.Placeholder = "upload:" + u.Kind + ":" + u.Path
+	if len(u.Includes) > 0 {
+		sum := sha256.Sum256([]byte(strings.Join(u.Includes, "\x00")))
+		u.Placeholder += "#" + hex.EncodeToString(sum[:4])
+	}
+	for _, known := range s.draft.uploads {
+		if known.Placeholder == u.Placeholder {
+			return u.Placeholder
+		}
+	}
+	s.draft.uploads = append(s.draft.uploads, u)
+	return u.Placeholder
+}
+
+// code is the source of a job or component: a local file or folder, or a reference to a code asset.
+var code = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) any {
+	path, ok := readText(s, v).(string)
+	if !ok {
+		return nil
+	}
+	if abs := s.resolve(v, path); exists(abs) {
+		return s.upload(Upload{Kind: "code", Path: abs})
+	}
+	switch {
+	case strings.HasPrefix(path, "git+"):
+		s.fail(v, "code from a Git address is not supported: check it out and name the folder")
+	case strings.HasPrefix(path, "azureml://feeds/"):
+		return "azureml://registries/" + strings.TrimPrefix(path, "azureml://feeds/")
+	case strings.HasPrefix(path, "azureml:"):
+		if s.checkAsset(v, "codes", true) {
+			return s.assetID("codes", path)
+		}
+	case urlForm.MatchString(path):
+		return path
+	default:
+		s.fail(v, "%s does not exist (looked for %s)", path, s.resolve(v, path))
+	}
+	return nil
+}}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}

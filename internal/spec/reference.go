@@ -1,0 +1,107 @@
+package spec
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	armAsset     = regexp.MustCompile(`(?i)^/?subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+/[^/]+/[^/]+`)
+	virtualOne   = regexp.MustCompile(`(?i)^(azureml:)?//virtualclusters/`)
+	virtualLong  = regexp.MustCompile(`(?i)/virtualclusters/`)
+	registryForm = regexp.MustCompile(`^azureml://registries/.+`)
+	urlForm      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/]`)
+)
+
+// remote says whether a path is an address rather than a local file: a URI, an ARM id, azureml:….
+func remote(path string) bool {
+	return urlForm.MatchString(path) || armAsset.MatchString(path) || strings.HasPrefix(path, "azureml:") ||
+		strings.HasPrefix(path, "runs:/")
+}
+
+// armID is the id of a named resource of the workspace: "cpu" in computes, or an id that is one already.
+func (s *scope) armID(collection, name string) string {
+	name = strings.TrimPrefix(name, "azureml:")
+	if strings.HasPrefix(strings.ToLower(name), "/subscriptions/") || virtualOne.MatchString(name) || virtualLong.MatchString(name) {
+		return name
+	}
+	return s.workspace().ResourceID(collection, name)
+}
+
+// assetID is the id of a version of an asset as far as it can be told here: NAME:VERSION becomes an ARM id, a label
+// stays a label for the server to resolve, a registry's id stays what it is.
+func (s *scope) assetID(collection, ref string) string {
+	short := strings.TrimPrefix(ref, "azureml:")
+	switch {
+	case strings.HasPrefix(short, "//"): // azureml://…
+		return ref
+	case strings.HasPrefix(strings.ToLower(short), "/subscriptions/"):
+		return short
+	case collection == "environments" && strings.HasPrefix(short, "AzureML-"):
+		return "azureml:" + short
+	case strings.Contains(short, "@"):
+		return "azureml:" + short
+	}
+	if name, version, ok := strings.Cut(short, ":"); ok {
+		return s.workspace().ResourceID(collection, name, "versions", version)
+	}
+	return "azureml:" + short + "@latest"
+}
+
+// compute is the name of a compute, a full id, or a word with a meaning of its own: local, serverless.
+var compute = typ{name: "a compute", read: func(s *scope, v *value) any {
+	name, ok := readText(s, v).(string)
+	if !ok {
+		return nil
+	}
+	if s.bind && bound(name) {
+		return name
+	}
+	if strings.EqualFold(name, "local") {
+		return "local"
+	}
+	return s.armID("computes", name)
+}, show: showName}
+
+// showName is azureml:NAME for the id of an unversioned resource.
+func showName(j any) any {
+	id, ok := j.(string)
+	if !ok || !armAsset.MatchString(id) {
+		return j
+	}
+	return "azureml:" + id[strings.LastIndexByte(id, '/')+1:]
+}
+
+// showAsset is azureml:NAME:VERSION for the id of a version of an asset.
+func showAsset(j any) any {
+	id, ok := j.(string)
+	if !ok || !armAsset.MatchString(id) {
+		return j
+	}
+	p := strings.Split(strings.Trim(id, "/"), "/")
+	if n := len(p); n >= 12 && strings.EqualFold(p[n-2], "versions") {
+		return "azureml:" + p[n-3] + ":" + p[n-1]
+	}
+	return j
+}
+
+// checkAsset reports a reference to an asset that cannot be one.
+func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
+	short, ok := strings.CutPrefix(v.text, "azureml:")
+	switch {
+	case registryForm.MatchString(v.text):
+		return true
+	case !ok || short == "":
+		s.fail(v, "%s is no reference: write azureml:NAME:VERSION, azureml:NAME@LABEL, or a full id after azureml:", describe(v))
+		return false
+	case armAsset.MatchString(short):
+		return true
+	case strings.Contains(short, "/"):
+		s.fail(v, "%s is no reference to %s: write azureml:NAME:VERSION or a full id after azureml:", describe(v), collection)
+		return false
+	case needVersion && !strings.ContainsAny(short, ":@"):
+		s.fail(v, "%s needs a version: azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
+		return false
+	}
+	return true
+}

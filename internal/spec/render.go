@@ -1,0 +1,85 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+)
+
+// Render prints what the file at path becomes: an array of {"type","name","version","body"}, the thing itself last. A
+// local path is named by itself, local:/path, where the address of its upload would stand.
+func Render(w io.Writer, path string, o Options) error {
+	r, err := Load(path, o)
+	if err != nil {
+		return err
+	}
+	type document struct {
+		Type    string          `json:"type"`
+		Parent  string          `json:"parent,omitempty"`
+		Name    string          `json:"name,omitempty"`
+		Version string          `json:"version,omitempty"`
+		Body    json.RawMessage `json:"body"`
+	}
+	var docs []document
+	for _, res := range r.Resources {
+		local := map[string]string{}
+		for _, u := range res.Uploads {
+			local[u.Placeholder] = "local:" + u.Path
+		}
+		body, err := res.Fill(local)
+		if err != nil {
+			return err
+		}
+		if res.Version == "" && firstVersion[res.Type] {
+			res.Version = "1" // what a server without the asset would answer
+		}
+		docs = append(docs, document{res.Type, res.Parent, res.Name, res.Version, body})
+	}
+	out, err := json.MarshalIndent(docs, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(out, '\n'))
+	return err
+}
+
+// firstVersion are the collections whose versions count from 1.
+var firstVersion = map[string]bool{"environments": true, "data": true, "models": true}
+
+// Fill is the body with every placeholder that is a key of uris replaced by its value. Inside a component the id of
+// code is written with azureml: before it.
+func (r Resource) Fill(uris map[string]string) (json.RawMessage, error) {
+	if len(uris) == 0 {
+		return r.Body, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(r.Body))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	return encode(fill(v, uris))
+}
+
+func fill(v any, uris map[string]string) any {
+	switch x := v.(type) {
+	case string:
+		if uri, ok := uris[x]; ok {
+			return uri
+		}
+		if len(x) > len("azureml:") {
+			if uri, ok := uris[x[len("azureml:"):]]; ok {
+				return "azureml:" + uri
+			}
+		}
+	case []any:
+		for i := range x {
+			x[i] = fill(x[i], uris)
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = fill(x[k], uris)
+		}
+	}
+	return v
+}

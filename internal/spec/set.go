@@ -1,0 +1,115 @@
+package spec
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// override applies --set a.b.c=value to the outer file: dots separate keys, name[0] is an item of a list, missing
+// levels are made, values arrive as text.
+func override(v *value, sets []string) Errors {
+	var errs Errors
+	for _, set := range sets {
+		if msg := overrideOne(v, set); msg != "" {
+			errs = append(errs, Error{File: v.doc.name, Msg: "--set " + set + ": " + msg})
+		}
+	}
+	return errs
+}
+
+var indexed = regexp.MustCompile(`^([^\[\]]*)((?:\[\d+\])*)$`)
+
+type step struct {
+	key   string
+	index int // used when key is ""
+}
+
+func overrideOne(v *value, set string) string {
+	path, val, ok := strings.Cut(set, "=")
+	if !ok || path == "" {
+		return "write it as path=value"
+	}
+	steps, ok := split(path)
+	if !ok {
+		return "the path is not of the form a.b.c or a[0].b"
+	}
+	at := v
+	for i, st := range steps {
+		last := i == len(steps)-1
+		if at.shape == str {
+			return "the level above " + st.String() + " is the reference " + strconv.Quote(at.text) + "; it cannot be entered"
+		}
+		next := at.child(st)
+		switch {
+		case last:
+			at.put(st, &value{shape: str, text: val, doc: v.doc, derived: true})
+		case next == nil || next.shape == null || next.scalar() && next.shape != str:
+			next = &value{shape: mapping, doc: v.doc, derived: true}
+			if steps[i+1].key == "" {
+				next.shape = list
+			}
+			at.put(st, next)
+		}
+		if !last {
+			at = next
+		}
+	}
+	return ""
+}
+
+// maxIndex bounds a[9999999].
+const maxIndex = 10_000
+
+func split(path string) ([]step, bool) {
+	var steps []step
+	for _, seg := range strings.Split(path, ".") {
+		m := indexed.FindStringSubmatch(seg)
+		if m == nil || m[1] == "" {
+			return nil, false
+		}
+		steps = append(steps, step{key: m[1]})
+		for _, n := range strings.FieldsFunc(m[2], func(r rune) bool { return r == '[' || r == ']' }) {
+			i, err := strconv.Atoi(n)
+			if err != nil || i > maxIndex {
+				return nil, false
+			}
+			steps = append(steps, step{index: i})
+		}
+	}
+	return steps, true
+}
+
+func (st step) String() string {
+	if st.key == "" {
+		return "[" + strconv.Itoa(st.index) + "]"
+	}
+	return st.key
+}
+
+func (v *value) child(st step) *value {
+	if st.key != "" {
+		return v.get(st.key)
+	}
+	if v.shape == list && st.index < len(v.items) {
+		return v.items[st.index]
+	}
+	return nil
+}
+
+func (v *value) put(st step, val *value) {
+	if st.key != "" {
+		if v.shape != mapping {
+			*v = value{shape: mapping, doc: v.doc, line: v.line, col: v.col, derived: true}
+		}
+		v.set(st.key, val)
+		return
+	}
+	if v.shape != list {
+		*v = value{shape: list, doc: v.doc, line: v.line, col: v.col, derived: true}
+	}
+	for len(v.items) <= st.index {
+		v.items = append(v.items, &value{shape: null, doc: v.doc, derived: true})
+	}
+	v.items[st.index] = val
+}

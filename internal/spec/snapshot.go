@@ -1,0 +1,200 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// HashVersion names the way Folder.Hash is made; it travels beside the hash.
+const HashVersion = 202208
+
+// Folder is what is uploaded for a local path.
+type Folder struct {
+	Files []File
+	// Hash is the content hash that code is de-duplicated by, equal to the one Azure's clients make.
+	Hash string
+}
+
+// File is one file of a Folder.
+type File struct {
+	Name string // relative to the folder, with slashes
+	Path string // absolute, links followed
+	Size int64
+}
+
+// Snapshot lists the files to upload for path, a folder or a single file, less what .amlignore (or, failing that,
+// .gitignore) in it names, and hashes them. Includes are further files and folders that are put beside the code, each
+// under its own name. Links are followed, also out of the folder; a link back to a folder that is being listed is an
+// error.
+func Snapshot(root string, includes ...string) (*Folder, error) {
+	return snapshot(root, includes, nil)
+}
+
+// Snapshot lists what an upload consists of.
+func (u Upload) Snapshot() (*Folder, error) { return snapshot(u.Path, u.Includes, u.Ignore) }
+
+func snapshot(root string, includes, extra []string) (*Folder, error) {
+	f := &Folder{}
+	if root == "" { // includes alone
+		if err := f.include(includes, extra); err != nil {
+			return nil, err
+		}
+		return f, f.finish()
+	}
+	st, err := os.Stat(root)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "%s: %s", root, reason(err))
+	}
+	if !st.IsDir() {
+		if err := f.add(root, filepath.Base(root)); err != nil {
+			return nil, err
+		}
+		if len(includes) == 0 {
+			return f, f.finish()
+		}
+	} else {
+		w := walker{folder: f, ignore: ignoreIn(root, extra)}
+		if err := w.walk(root, "", nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.include(includes, extra); err != nil {
+		return nil, err
+	}
+	return f, f.finish()
+}
+
+// include adds further files and folders beside what is there. A name that ends in .zip stands for a folder beside it
+// only when there is no such file; that form is not supported.
+func (f *Folder) include(includes, extra []string) error {
+	seen := map[string]bool{}
+	for _, file := range f.Files {
+		seen[file.Name] = true
+	}
+	for _, inc := range includes {
+		before := len(f.Files)
+		st, err := os.Stat(inc)
+		switch {
+		case err != nil:
+			return berth.Errorf(berth.Invalid, "additional include %s: %s", inc, reason(err))
+		case st.IsDir():
+			w := walker{folder: f, ignore: ignoreIn(inc, extra)}
+			err = w.walk(inc, filepath.Base(inc), nil)
+		default:
+			err = f.add(inc, filepath.Base(inc))
+		}
+		if err != nil {
+			return err
+		}
+		kept := f.Files[:before]
+		for _, file := range f.Files[before:] {
+			if !seen[file.Name] {
+				seen[file.Name] = true
+				kept = append(kept, file)
+			}
+		}
+		f.Files = kept
+	}
+	return nil
+}
+
+func (f *Folder) add(file, name string) error {
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
+	}
+	st, err := os.Stat(real)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
+	}
+	if !st.Mode().IsRegular() {
+		return nil // sockets, pipes and devices cannot be uploaded
+	}
+	f.Files = append(f.Files, File{Name: name, Path: real, Size: st.Size()})
+	return nil
+}
+
+// finish sorts the files and makes the hash: the count, every name and size, then every content.
+func (f *Folder) finish() error {
+	sort.SliceStable(f.Files, func(i, j int) bool {
+		a, b := strings.ToLower(f.Files[i].Name), strings.ToLower(f.Files[j].Name)
+		if a != b {
+			return a < b
+		}
+		return f.Files[i].Name < f.Files[j].Name
+	})
+	h := sha256.New()
+	io.WriteString(h, strconv.Itoa(len(f.Files)))
+	for _, file := range f.Files {
+		fmt.Fprintf(h, "#%s#%d", file.Name, file.Size)
+	}
+	for _, file := range f.Files {
+		if err := copyInto(h, file.Path); err != nil {
+			return berth.Errorf(berth.Invalid, "%s: %s", file.Path, reason(err))
+		}
+	}
+	f.Hash = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+func copyInto(w io.Writer, file string) error {
+	r, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(w, r)
+	return err
+}
+
+type walker struct {
+	folder *Folder
+	ignore *Ignore
+}
+
+// walk lists dir, whose files are called prefix/…; open are the real folders above it.
+func (w *walker) walk(dir, prefix string, open []string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
+	}
+	for _, above := range open {
+		if above == real {
+			return berth.Errorf(berth.Invalid, "%s is a link to a folder that holds it; remove the link or name it in .amlignore", dir)
+		}
+	}
+	entries, err := os.ReadDir(real)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
+	}
+	for _, e := range entries {
+		name, file := path.Join(prefix, e.Name()), filepath.Join(dir, e.Name())
+		// Folders are listed even when a pattern matches them: a later line may take a file back.
+		if st, err := os.Stat(file); err == nil && st.IsDir() {
+			if w.ignore.prunes(w.ignore.rel(file)) {
+				continue
+			}
+			if err := w.walk(file, name, append(open[:len(open):len(open)], real)); err != nil {
+				return err
+			}
+			continue
+		}
+		if w.ignore.Match(w.ignore.rel(file)) {
+			continue
+		}
+		if err := w.folder.add(file, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
