@@ -126,3 +126,13 @@ type Waterfall struct {
 	Uploading   time.Time `json:"uploading,omitzero"`
 	Ended       time.Time `json:"ended,omitzero"`
 }
+
+// JobState is what Berth keeps of a job beside the client's document.
+type JobState struct {
+	Compute string    `json:"compute,omitempty"` // name of the target it was sent to
+	Reason  string    `json:"reason,omitempty"`  // why it is in its status: one true sentence
+	Cancel  bool      `json:"cancel,omitempty"`  // somebody asked it to end
+	Exit    *Exit     `json:"exit,omitempty"`
+	Times   Waterfall `json:"times,omitzero"`
+	Usage   Usage     `json:"usage,omitzero"` // peaks
+}

@@ -1,0 +1,119 @@
+// Package config reads the server's one file: what is decided at the edge and passed inward as values.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/berthml/berth"
+)
+
+// Config is everything a server is told. Computes, users and quotas are not here: they are API resources.
+type Config struct {
+	// Home is the folder that holds everything the server owns. It is not read from the file.
+	Home string `yaml:"-"`
+	// Listen is HOST:PORT of the HTTPS front door. Port 0 takes a free port and keeps it.
+	Listen string `yaml:"listen"`
+	// Advertise is the URL clients use when it is not the listen address, for shared servers.
+	Advertise string `yaml:"advertise"`
+	// BlobZone serves blobs at https://ACCOUNT.blob.ZONE instead of below the one address; it needs wildcard DNS.
+	BlobZone string `yaml:"blob_zone"`
+	// Database is sqlite:PATH or postgres://…; empty is berth.db in Home.
+	Database string `yaml:"database"`
+	// Subscription, Group, Workspace and Location name what exists on first start.
+	Subscription string `yaml:"subscription"`
+	Group        string `yaml:"resource_group"`
+	Workspace    string `yaml:"workspace"`
+	Location     string `yaml:"location"`
+	// Slots is how many tasks run at once on the local target.
+	Slots int `yaml:"slots"`
+	// ImagesOnHost lets jobs that name only an image run on the host when there is no container engine.
+	ImagesOnHost bool `yaml:"images_on_host"`
+	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
+	ContainerEngine string `yaml:"container_engine"`
+	// EnvironmentCache is how many bytes of built environments are kept.
+	EnvironmentCache int64 `yaml:"environment_cache_bytes"`
+}
+
+// Default is the configuration of a server nobody configured.
+func Default(home string) Config {
+	return Config{
+		Home:             home,
+		Listen:           "127.0.0.1:0",
+		Subscription:     "00000000-0000-0000-0000-000000000000",
+		Group:            "berth",
+		Workspace:        "default",
+		Location:         "local",
+		Slots:            max(2, runtime.NumCPU()),
+		EnvironmentCache: 20 << 30,
+	}
+}
+
+// FileName is the name of the configuration file in a home.
+const FileName = "berth.yaml"
+
+// Load is the default configuration with what HOME/berth.yaml says on top. An unknown key is an error.
+func Load(home string) (Config, error) {
+	c := Default(home)
+	path := filepath.Join(home, FileName)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("read configuration: %w", err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, berth.Errorf(berth.Invalid, "%s: %w", path, err)
+	}
+	return c, c.Check()
+}
+
+// Check says what is wrong with c.
+func (c Config) Check() error {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return berth.Errorf(berth.Invalid, "listen: %q is not HOST:PORT", c.Listen)
+	}
+	if c.Advertise != "" {
+		u, err := url.Parse(c.Advertise)
+		if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") {
+			return berth.Errorf(berth.Invalid, "advertise: %q is not https://HOST[:PORT]", c.Advertise)
+		}
+	}
+	if c.Slots < 1 {
+		return berth.Errorf(berth.Invalid, "slots: %d; at least 1 task must be allowed to run", c.Slots)
+	}
+	for _, n := range []struct{ field, value string }{
+		{"subscription", c.Subscription}, {"resource_group", c.Group}, {"workspace", c.Workspace},
+	} {
+		if err := berth.CheckName(n.field, n.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DatabaseURL is where the database is.
+func (c Config) DatabaseURL() string {
+	if c.Database != "" {
+		return c.Database
+	}
+	return "sqlite:" + filepath.Join(c.Home, "berth.db")
+}
+
+// DefaultWorkspace is the workspace made on first start.
+func (c Config) DefaultWorkspace() berth.Workspace {
+	return berth.Workspace{Subscription: c.Subscription, Group: c.Group, Name: c.Workspace}
+}

@@ -1,0 +1,152 @@
+package kind
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// command runs one command on one node.
+type command struct{}
+
+func (command) Validate(props json.RawMessage) error {
+	var c berth.CommandJob
+	if err := json.Unmarshal(props, &c); err != nil {
+		return berth.Errorf(berth.Invalid, "properties: %s", jsonReason(err))
+	}
+	if strings.TrimSpace(c.Command) == "" {
+		return berth.Errorf(berth.Invalid, "properties.command is empty: say what to run")
+	}
+	if strings.ContainsRune(c.Command, 0) {
+		return berth.Errorf(berth.Invalid, "properties.command holds a NUL byte")
+	}
+	if _, err := berth.ParseDuration(c.Limits.Timeout); err != nil {
+		return berth.Errorf(berth.Invalid, "properties.limits.timeout: %w", err)
+	}
+	if n := c.Resources.InstanceCount; n > 1 {
+		return berth.Errorf(berth.Unsupported, "properties.resources.instanceCount is %d; this target runs a job on one node", n)
+	}
+	for name, in := range c.Inputs {
+		if !in.Literal() && in.URI == "" {
+			return berth.Errorf(berth.Invalid, "properties.inputs.%s has no uri", name)
+		}
+	}
+	bound := func(where, name string) error {
+		ok := false
+		switch where {
+		case "inputs":
+			_, ok = c.Inputs[name]
+		case "outputs":
+			_, ok = c.Outputs[name]
+		default:
+			return berth.Errorf(berth.Invalid, "${{%s.%s}}: only inputs and outputs can be named in a command", where, name)
+		}
+		if !ok {
+			return berth.Errorf(berth.Invalid, "${{%s.%s}} names no %s of the job", where, name, strings.TrimSuffix(where, "s"))
+		}
+		return nil
+	}
+	if err := berth.Bindings(c.Command, bound); err != nil {
+		return berth.Errorf(berth.Invalid, "properties.command: %w", err)
+	}
+	for k, v := range c.Env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(string(v), 0) {
+			return berth.Errorf(berth.Invalid, "properties.environmentVariables: %q cannot be an environment variable", k)
+		}
+		if err := berth.Bindings(string(v), bound); err != nil {
+			return berth.Errorf(berth.Invalid, "properties.environmentVariables.%s: %w", k, err)
+		}
+	}
+	return nil
+}
+
+func (command) Step(j Job, tasks []*berth.Task) Step {
+	s := Step{Status: j.Status, State: j.State}
+	if j.Status.Terminal() {
+		return s
+	}
+	var last *berth.Task
+	for _, t := range tasks {
+		if last == nil || t.Attempt > last.Attempt {
+			last = t
+		}
+	}
+	if last == nil {
+		if j.State.Cancel {
+			s.Status, s.State.Reason = berth.Canceled, "canceled before it was placed"
+			return s
+		}
+		s.Start = []berth.Task{{
+			ID: berth.TaskID(fmt.Sprintf("%s.%d", j.Name, 1)), Attempt: 1, Compute: j.State.Compute,
+		}}
+		s.Status = berth.Queued
+		return s
+	}
+	s.State.Times = last.Times
+	s.State.Times.Submitted = j.State.Times.Submitted
+	s.State.Usage = last.Usage
+	if j.State.Cancel && last.State != berth.TaskDone && !last.Stop {
+		s.Stop = []berth.TaskID{last.ID}
+	}
+	s.State.Reason = last.Why
+	switch last.State {
+	case berth.TaskWaiting:
+		s.Status = berth.Queued
+	case berth.TaskPlaced, berth.TaskStarting:
+		s.Status = berth.Preparing
+	case berth.TaskRunning:
+		s.Status = berth.Running
+	case berth.TaskEnding:
+		s.Status = berth.Finalizing
+	case berth.TaskDone:
+		s.State.Exit = last.Exit
+		s.Status, s.State.Reason = outcome(last.Exit, j.State.Cancel)
+	}
+	if j.State.Cancel && !s.Status.Terminal() {
+		s.Status = berth.CancelRequested
+	}
+	return s
+}
+
+// outcome turns an exit into a final status and a sentence.
+func outcome(e *berth.Exit, canceled bool) (berth.JobStatus, string) {
+	switch {
+	case e == nil:
+		return berth.Failed, "the task ended without a record of how"
+	case e.Cause == "canceled":
+		return berth.Canceled, orElse(e.Reason, "canceled by the user")
+	case e.OK():
+		return berth.Completed, orElse(e.Reason, "the command ended with exit code 0")
+	case canceled && e.Cause == "" && e.Signal != "":
+		return berth.Canceled, "canceled by the user"
+	}
+	reason := e.Reason
+	if reason == "" {
+		switch {
+		case e.OOM:
+			reason = "the kernel ended the command because it ran out of memory"
+		case e.Signal != "":
+			reason = "the command was ended by " + e.Signal
+		default:
+			reason = fmt.Sprintf("the command ended with exit code %d", e.Code)
+		}
+	}
+	return berth.Failed, reason
+}
+
+func orElse(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// jsonReason makes encoding/json's words fit for users.
+func jsonReason(err error) string {
+	if e, ok := err.(*json.UnmarshalTypeError); ok {
+		return fmt.Sprintf("%s must be %s, not %s", e.Field, e.Type, e.Value)
+	}
+	return err.Error()
+}

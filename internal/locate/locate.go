@@ -1,0 +1,237 @@
+// Package locate turns the many ways in which clients name data — azureml:// URIs, asset ids, blob URLs — into a place in our
+// own storage, or a URL elsewhere.
+package locate
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Locator knows where the server's storage is, as clients see it.
+type Locator struct {
+	BaseURL string // https://HOST:PORT
+	Account string // name of the storage account
+	Suffix  string // what follows ACCOUNT.blob. in path-style URLs
+	Zone    string // wildcard DNS zone; empty for path style
+}
+
+// Place is where bytes are: in a container of ours, or at a URL elsewhere.
+type Place struct {
+	Container string
+	Name      string // a blob, or the prefix of a folder, without a trailing slash
+	URL       string // set when it is not ours: https, http, wasbs, file, …
+}
+
+// Ours reports whether the place is in our own storage.
+func (p Place) Ours() bool { return p.Container != "" }
+
+// Root is the URL blobs are below.
+func (l Locator) Root() string {
+	if l.Zone != "" {
+		return "https://" + l.Account + ".blob." + l.Zone
+	}
+	return l.BaseURL + "/" + l.Account + ".blob." + strings.Trim(l.Suffix, "/")
+}
+
+// URL is where clients reach a name in a container.
+func (l Locator) URL(container, name string) string {
+	if name == "" {
+		return l.Root() + "/" + container
+	}
+	return l.Root() + "/" + container + "/" + EscapePath(name)
+}
+
+// EscapePath escapes each segment of a blob's name.
+func EscapePath(p string) string {
+	segs := strings.Split(p, "/")
+	for i, x := range segs {
+		segs[i] = url.PathEscape(x)
+	}
+	return strings.Join(segs, "/")
+}
+
+// CodeHost is the host the Python SDK insists on when it downloads code; it then uses only the path.
+const CodeHost = "https://berth.blob.core.windows.net"
+
+// Blob is the container and name of a blob URL of ours.
+func (l Locator) Blob(uri string) (container, name string, ok bool) {
+	for _, root := range []string{l.Root(), CodeHost} {
+		if rest, found := strings.CutPrefix(uri, root+"/"); found {
+			rest, _, _ = strings.Cut(rest, "?")
+			container, name, _ = strings.Cut(strings.TrimSuffix(rest, "/"), "/")
+			name, err := url.PathUnescape(name)
+			return container, name, err == nil && container != ""
+		}
+	}
+	return "", "", false
+}
+
+// Resolve finds the place of a URI inside workspace ws.
+func (l Locator) Resolve(tx *store.Tx, ws berth.Workspace, uri string) (Place, error) {
+	return l.resolve(tx, ws, uri, 0)
+}
+
+func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int) (Place, error) {
+	if depth > 8 {
+		return Place{}, berth.Errorf(berth.Invalid, "%s: references go round in a circle", uri)
+	}
+	if container, name, ok := l.Blob(uri); ok {
+		return Place{Container: container, Name: name}, nil
+	}
+	rest, isAML := cut(uri, "azureml://")
+	if !isAML {
+		if short, ok := cut(uri, "azureml:"); ok || strings.HasPrefix(strings.ToLower(uri), "/subscriptions/") {
+			return l.asset(tx, ws, short, depth)
+		}
+		return Place{URL: uri}, nil
+	}
+	p := strings.Split(rest, "/")
+	// The long form names its workspace first.
+	if len(p) > 6 && strings.EqualFold(p[0], "subscriptions") {
+		long := berth.Workspace{Subscription: p[1], Group: p[3], Name: p[5]}
+		if long.Key() != ws.Key() {
+			return Place{}, berth.Errorf(berth.Invalid, "%s is in another workspace than the job", uri)
+		}
+		p = p[6:]
+	}
+	switch {
+	case len(p) >= 3 && strings.EqualFold(p[0], "datastores") && strings.EqualFold(p[2], "paths"):
+		return l.datastore(tx, ws, p[1], strings.Join(p[3:], "/"), uri)
+	case len(p) >= 4 && strings.EqualFold(p[0], "jobs") && strings.EqualFold(p[2], "outputs"):
+		return l.jobOutput(tx, ws, p, uri)
+	}
+	return l.asset(tx, ws, uri, depth)
+}
+
+// datastore is a path in a datastore.
+func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri string) (Place, error) {
+	d, err := tx.Get(ws.Key(), "datastores", name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return Place{}, berth.Errorf(berth.Invalid, "The datastore %s could not be found in this workspace (named by %s)", name, uri)
+	}
+	if err != nil {
+		return Place{}, err
+	}
+	var own struct {
+		Container string `json:"container"`
+	}
+	if len(d.Own) > 0 {
+		if err := json.Unmarshal(d.Own, &own); err != nil {
+			return Place{}, err
+		}
+	}
+	if own.Container == "" {
+		return Place{}, berth.Errorf(berth.Unsupported, "datastore %s is outside this server, and data there cannot be reached yet; use an https URL with a signature", name)
+	}
+	if err := cleanPath(path); err != nil {
+		return Place{}, berth.Errorf(berth.Invalid, "%s: %w", uri, err)
+	}
+	return Place{Container: own.Container, Name: strings.Trim(path, "/")}, nil
+}
+
+// jobOutput is azureml://jobs/J/outputs/O/paths/P; the output "artifacts" is the job's own folder.
+func (l Locator) jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (Place, error) {
+	job, out := p[1], p[3]
+	if _, err := tx.Get(ws.Key(), "jobs", job, ""); err != nil {
+		if berth.CodeOf(err) == berth.NotFound {
+			return Place{}, berth.Errorf(berth.Invalid, "%s: there is no job %s", uri, job)
+		}
+		return Place{}, err
+	}
+	tail := ""
+	if len(p) > 5 && strings.EqualFold(p[4], "paths") {
+		tail = strings.Join(p[5:], "/")
+	}
+	if err := cleanPath(tail); err != nil {
+		return Place{}, berth.Errorf(berth.Invalid, "%s: %w", uri, err)
+	}
+	if strings.EqualFold(out, "artifacts") {
+		return l.datastore(tx, ws, "workspaceartifactstore", join(ArtifactPath(job), tail), uri)
+	}
+	return l.datastore(tx, ws, "workspaceblobstore", join(OutputPath(job, out), tail), uri)
+}
+
+// ArtifactPath is the folder of a job's logs and default outputs in the artifact store.
+func ArtifactPath(job string) string { return "ExperimentRun/dcid." + job }
+
+// OutputPath is the folder of a named output in the default datastore.
+func OutputPath(job, output string) string { return "azureml/" + job + "/" + output }
+
+// asset is a version of a data asset or model, whose own URI is then resolved.
+func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int) (Place, error) {
+	ref, err := berth.ParseRef(text, "data")
+	if err != nil {
+		return Place{}, err
+	}
+	if ref.Registry != "" {
+		return Place{}, berth.Errorf(berth.Unsupported, "%s is in a registry; this server has none", text)
+	}
+	kind := strings.ToLower(ref.Collection)
+	if kind != "data" && kind != "models" && kind != "codes" {
+		return Place{}, berth.Errorf(berth.Invalid, "%s does not name data", text)
+	}
+	d, err := Version(tx, ws, kind, ref)
+	if err != nil {
+		return Place{}, err
+	}
+	var v struct {
+		Properties struct{ DataURI, ModelURI, CodeURI string }
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return Place{}, err
+	}
+	uri := v.Properties.DataURI + v.Properties.ModelURI + v.Properties.CodeURI
+	if uri == "" {
+		return Place{}, berth.Errorf(berth.Invalid, "%s has no path", text)
+	}
+	return l.resolve(tx, ws, uri, depth+1)
+}
+
+// Version finds the version a reference names: by version, by label, or the newest.
+func Version(tx *store.Tx, ws berth.Workspace, collection string, ref berth.Ref) (*store.Doc, error) {
+	if ref.Version != "" {
+		d, err := tx.Get(ws.Key(), collection+"/versions", ref.Name, ref.Version)
+		if berth.CodeOf(err) == berth.NotFound {
+			err = berth.Errorf(berth.Invalid, "there is no %s %s:%s in this workspace", strings.TrimSuffix(collection, "s"), ref.Name, ref.Version)
+		}
+		return d, err
+	}
+	if ref.Label != "" && !strings.EqualFold(ref.Label, "latest") && !strings.EqualFold(ref.Label, "default") {
+		return nil, berth.Errorf(berth.Invalid, "%s@%s: the labels are latest and default", ref.Name, ref.Label)
+	}
+	docs, err := tx.List(store.Query{Workspace: ws.Key(), Kind: collection + "/versions", Name: ref.Name, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(docs) == 0 {
+		return nil, berth.Errorf(berth.Invalid, "there is no %s %s in this workspace", strings.TrimSuffix(collection, "s"), ref.Name)
+	}
+	return docs[0], nil
+}
+
+func cleanPath(p string) error {
+	for _, s := range strings.Split(p, "/") {
+		if s == ".." || s == "." || strings.ContainsRune(s, 0) {
+			return berth.Errorf(berth.Invalid, "the path must not contain %q", s)
+		}
+	}
+	return nil
+}
+
+func join(a, b string) string {
+	if b == "" {
+		return a
+	}
+	return a + "/" + b
+}
+
+func cut(s, prefix string) (string, bool) {
+	if len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix) {
+		return s[len(prefix):], true
+	}
+	return s, false
+}
