@@ -2,14 +2,28 @@ package envs
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"maps"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
 
 	"github.com/berthml/berth"
 )
 
+// Label marks every container and image of ours.
+const Label = "ml.berth"
+
 // A Container is an image on this node's engine in which commands can be run.
 type Container struct {
-	// Image is the reference or id that is run: of the image itself, or of the one made of it and the package lists.
+	// Image is what is run: the id of the image itself, or of the one made of it and the package lists.
 	Image string
 	// Engine says what runs it, for people: "Docker 20.10.24", "Podman 4.3.1".
 	Engine string
@@ -19,19 +33,22 @@ type Container struct {
 
 // ContainerSpec is a command to run in a container.
 type ContainerSpec struct {
-	Name    string // of the container, unique on the engine
+	Name    string // of the container; one of ours with the same name is replaced
 	Cmd     []string
 	Env     []string // NAME=value, beside the image's own
 	Workdir string
 	Mounts  []Mount
 	User    string // uid[:gid]; empty means the image's
 	CPUs    float64
-	Memory  int64  // bytes
+	Memory  int64  // bytes; 0 means no limit
 	ShmSize int64  // bytes; 0 means the engine's default
 	GPUs    []int  // indices on the node
 	Network string // empty means "host"
-	// Log gets standard output and standard error, byte by byte as they were written; all of it has arrived when Wait
-	// returns.
+	// LogFile is a file of the node that gets standard output and standard error appended, straight from the process: no
+	// byte passes through the engine, and output goes on when this process dies. The container's user must be able to write it.
+	LogFile string
+	// Log gets standard output and standard error when LogFile is empty, as they were written; all of it has arrived when
+	// Wait returns.
 	Log    io.Writer
 	Labels map[string]string
 }
@@ -46,32 +63,251 @@ type Mount struct {
 type Running struct {
 	ID string
 
-	eng  *engine
-	logs chan error
+	eng    *engine
+	copied chan error // closed when there is no more output; nil when nobody copies it
+	memory int64
 }
 
-// Start makes a container and starts it. A container of the same name that is left from before is removed.
+// logPath is where LogFile is seen inside.
+const logPath = "/.berth-log"
+
+// initScript is the container's first process. It stays there to wait for what is left when the container is asked to end:
+// the end of the first process is the end of all the others, and a program that saves its state on SIGTERM is often not the
+// shell's own child.
+const initScript = `trap 't=1' TERM INT
+if [ -e ` + logPath + ` ]; then "$@" >>` + logPath + ` 2>&1; else "$@"; fi
+c=$?
+while [ "$t" ] && kill -0 -1 2>/dev/null; do sleep 0.1 2>/dev/null || sleep 1; done
+exit $c`
+
+// Start makes a container and starts it.
 func (c *Container) Start(ctx context.Context, s ContainerSpec) (*Running, error) {
-	return nil, berth.Errorf(berth.Unsupported, "containers are not there yet")
+	create := func() (string, error) {
+		res, err := c.eng.cli.ContainerCreate(ctx, client.ContainerCreateOptions{Name: s.Name, Config: c.config(s), HostConfig: c.hostConfig(s)})
+		return res.ID, err
+	}
+	id, err := create()
+	if errdefs.IsConflict(err) && c.eng.removeOurs(ctx, s.Name) {
+		id, err = create()
+	}
+	if err != nil {
+		return nil, engineError("making the container", err)
+	}
+	r := &Running{ID: id, eng: c.eng, memory: s.Memory}
+	if s.LogFile == "" && s.Log != nil {
+		// Attached before the start, or the first output is lost.
+		if err := r.attach(ctx, s.Log); err != nil {
+			_ = r.Remove(context.WithoutCancel(ctx))
+			return nil, engineError("reading the container's output", err)
+		}
+	}
+	if _, err := c.eng.cli.ContainerStart(ctx, id, client.ContainerStartOptions{}); err != nil {
+		_ = r.Remove(context.WithoutCancel(ctx))
+		return nil, engineError("starting the container", err)
+	}
+	return r, nil
 }
 
-// Wait waits for the end and returns the exit code, and whether the kernel ended it for want of memory.
+func (c *Container) config(s ContainerSpec) *container.Config {
+	labels := map[string]string{Label: "task"}
+	maps.Copy(labels, s.Labels)
+	return &container.Config{
+		Image: c.Image, Entrypoint: []string{"/bin/sh", "-c", initScript, "berth"}, Cmd: s.Cmd,
+		Env: s.Env, WorkingDir: s.Workdir, User: s.User, Labels: labels,
+		AttachStdout: s.LogFile == "", AttachStderr: s.LogFile == "",
+	}
+}
+
+func (c *Container) hostConfig(s ContainerSpec) *container.HostConfig {
+	h := &container.HostConfig{NetworkMode: "host", ShmSize: s.ShmSize}
+	if s.Network != "" {
+		h.NetworkMode = container.NetworkMode(s.Network)
+	}
+	h.NanoCPUs = int64(s.CPUs * 1e9)
+	if s.Memory > 0 {
+		h.Memory, h.MemorySwap = s.Memory, s.Memory // equal: no swap on top
+	}
+	mounts := s.Mounts
+	if s.LogFile != "" {
+		mounts = append(mounts[:len(mounts):len(mounts)], Mount{Host: s.LogFile, Path: logPath})
+	}
+	for _, m := range mounts {
+		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: m.Host, Target: m.Path, ReadOnly: m.ReadOnly})
+	}
+	if len(s.GPUs) > 0 {
+		ids := make([]string, len(s.GPUs))
+		for i, g := range s.GPUs {
+			ids[i] = strconv.Itoa(g)
+			if c.eng.podman { // by CDI; it does not know device requests
+				h.Devices = append(h.Devices, container.DeviceMapping{PathOnHost: "nvidia.com/gpu=" + ids[i]})
+			}
+		}
+		if !c.eng.podman {
+			h.DeviceRequests = []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: ids, Capabilities: [][]string{{"gpu"}}}}
+		}
+	}
+	return h
+}
+
+// attach copies the output to w until the container ends.
+func (r *Running) attach(ctx context.Context, w io.Writer) error {
+	res, err := r.eng.cli.ContainerAttach(context.WithoutCancel(ctx), r.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
+	if err != nil {
+		return err
+	}
+	r.copied = make(chan error, 1)
+	go func() {
+		defer close(r.copied)
+		defer res.Close()
+		if _, err := stdcopy.StdCopy(w, w, res.Reader); err != nil {
+			r.copied <- err
+		}
+	}()
+	return nil
+}
+
+// patience is how long an engine may be away, being restarted, before a container of it counts as lost.
+const patience = 2 * time.Minute
+
+// Wait waits for the end and returns the exit code, 128+N for signal N, and whether the kernel ended something in it for
+// want of memory. A container that is gone is NotFound; an engine that stays away is Unavailable.
 func (r *Running) Wait(ctx context.Context) (code int, oom bool, err error) {
-	return -1, false, berth.Errorf(berth.Unsupported, "containers are not there yet")
+	var pauseFor time.Duration
+	var since time.Time
+	for {
+		code, err = r.waitOnce(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return -1, false, context.Cause(ctx)
+		}
+		if errdefs.IsNotFound(err) {
+			return -1, false, berth.Errorf(berth.NotFound, "the container was removed by somebody else")
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) > patience {
+			return -1, false, engineError("waiting for the container", err)
+		}
+		if err := pause(ctx, &pauseFor); err != nil {
+			return -1, false, err
+		}
+	}
+	if r.copied != nil {
+		select {
+		case err = <-r.copied:
+		case <-ctx.Done():
+			return -1, false, context.Cause(ctx)
+		}
+	}
+	if res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{}); err == nil && res.Container.State != nil {
+		oom = res.Container.State.OOMKilled
+	}
+	if err != nil {
+		return code, oom, engineError("reading the container's output", err)
+	}
+	return code, oom, nil
 }
 
-// Kill sends a signal, for example "SIGTERM", to the container's first process. A container that has ended is no error.
-func (r *Running) Kill(ctx context.Context, signal string) error { return nil }
+func (r *Running) waitOnce(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	res := r.eng.cli.ContainerWait(ctx, r.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	select {
+	case w := <-res.Result:
+		if w.Error != nil {
+			return -1, fmt.Errorf("%s", w.Error.Message)
+		}
+		return int(w.StatusCode), nil
+	case err := <-res.Error:
+		return -1, err
+	}
+}
+
+// Kill sends a signal, for example "SIGTERM", to every process of the container. One that has ended is no error.
+func (r *Running) Kill(ctx context.Context, signal string) error {
+	if signal != "SIGKILL" && signal != "KILL" {
+		// The engine signals the first process only; the others are reached from inside.
+		if ex, err := r.eng.cli.ExecCreate(ctx, r.ID, client.ExecCreateOptions{Cmd: []string{"/bin/sh", "-c", `kill -s "${0#SIG}" -1`, signal}}); err == nil {
+			_, _ = r.eng.cli.ExecStart(ctx, ex.ID, client.ExecStartOptions{Detach: true})
+		}
+	}
+	_, err := r.eng.cli.ContainerKill(ctx, r.ID, client.ContainerKillOptions{Signal: signal})
+	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+		return nil
+	}
+	if res, ierr := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{}); ierr == nil && res.Container.State != nil && !res.Container.State.Running {
+		return nil
+	}
+	return engineError("signalling the container", err)
+}
 
 // Remove ends the container if it runs and removes it. One that is not there is no error.
-func (r *Running) Remove(ctx context.Context) error { return nil }
-
-// Adopt finds a container that a crashed process started, by a label. It returns nil when there is none. log gets the whole
-// output again from offset since on; nil when it is not wanted.
-func (c *Cache) Adopt(ctx context.Context, label, value string, log io.Writer) (*Running, error) {
-	return nil, nil
+func (r *Running) Remove(ctx context.Context) error {
+	_, err := r.eng.cli.ContainerRemove(ctx, r.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // a conflict is a removal under way
+		return engineError("removing the container", err)
+	}
+	return nil
 }
 
-func (c *Cache) container(ctx context.Context, eng *engine, e berth.LaunchEnv, progress, warn func(string)) (*Env, error) {
-	return nil, nil
+// removeOurs removes the container of that name if it is one of ours.
+func (e *engine) removeOurs(ctx context.Context, name string) bool {
+	res, err := e.cli.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+	if err != nil || res.Container.Config == nil || res.Container.Config.Labels[Label] == "" {
+		return false
+	}
+	return (&Running{ID: res.Container.ID, eng: e}).Remove(ctx) == nil
+}
+
+// Adopt finds a container that a process before this one started, running or ended, by one of its labels. It returns nil
+// when there is none. Where the container had no LogFile, log gets its output as the engine kept it, from the start; nil
+// when it is not wanted.
+func (c *Cache) Adopt(ctx context.Context, label, value string, log io.Writer) (*Running, error) {
+	eng, why := c.engine.find(ctx, c.o.DockerHost)
+	if eng == nil {
+		return nil, berth.Errorf(berth.Unavailable, "%s", why)
+	}
+	list, err := eng.cli.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", label+"="+value)})
+	if err != nil {
+		return nil, engineError("listing containers", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	r := &Running{ID: list.Items[0].ID, eng: eng}
+	if log == nil {
+		return r, nil
+	}
+	out, err := eng.cli.ContainerLogs(context.WithoutCancel(ctx), r.ID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
+	if err != nil {
+		return nil, engineError("reading the container's output", err)
+	}
+	r.copied = make(chan error, 1)
+	go func() {
+		defer close(r.copied)
+		defer out.Close()
+		if _, err := stdcopy.StdCopy(log, log, out); err != nil {
+			r.copied <- err
+		}
+	}()
+	return r, nil
+}
+
+// engineError is an error of the engine for people, with the code that fits.
+func engineError(doing string, err error) error {
+	code := berth.Internal
+	switch {
+	case errdefs.IsNotFound(err):
+		code = berth.NotFound
+	case errdefs.IsInvalidArgument(err), errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err):
+		code = berth.Invalid
+	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), os.IsTimeout(err):
+		code = berth.Unavailable
+	}
+	e := berth.Errorf(code, "%s: %s", doing, mask(err.Error()))
+	e.Err = err
+	return e
 }

@@ -68,7 +68,7 @@ func Open(dir string, o Options) (*Cache, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Cache{dir: dir, o: o, log: o.Log, pyFailed: map[string]bool{}}
-	for _, d := range []string{c.path("envs"), c.path("locks"), c.path("logs"), c.path("trash")} {
+	for _, d := range []string{c.path("envs"), c.path("locks"), c.path("logs"), c.path("images"), c.path("tmp"), c.path("trash")} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("opening environment cache: %w", err)
 		}

@@ -18,6 +18,12 @@ func (c *Cache) sweep() {
 			c.log.Warn("environment remains not removed", "dir", t, "err", err)
 		}
 	}
+	for _, t := range readDir(c.path("tmp")) {
+		// Another process may be at work in one; nothing in them lives for a day.
+		if info, err := os.Stat(c.path("tmp", t)); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.RemoveAll(c.path("tmp", t))
+		}
+	}
 	for _, hash := range readDir(c.path("envs")) {
 		if _, err := os.Stat(c.path("envs", hash, markerName)); err == nil {
 			continue

@@ -36,6 +36,31 @@ func tryLock(f *os.File, how int) (bool, error) {
 	}
 }
 
+// lockWait takes the lock of that name exclusively; waiting is called when somebody else holds it. Closing the file frees it.
+func (c *Cache) lockWait(ctx context.Context, name string, waiting func()) (*os.File, error) {
+	f, err := c.openLock(name)
+	if err != nil {
+		return nil, err
+	}
+	var wait time.Duration
+	for {
+		ok, err := tryLock(f, syscall.LOCK_EX)
+		if ok {
+			return f, nil
+		}
+		if wait == 0 && err == nil {
+			waiting()
+		}
+		if err == nil {
+			err = pause(ctx, &wait)
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+}
+
 func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
 
 // pause waits a little longer each time, up to 100 ms; it returns the context's error when that ends.

@@ -96,6 +96,17 @@ func (p pySpec) String() string {
 	return strings.TrimPrefix(strings.Join(parts, ","), "==")
 }
 
+// minor is the version without patches, as uv and conda take it.
+func (p pySpec) minor() string {
+	q := pySpec{clauses: slices.Clone(p.clauses)}
+	for i, c := range q.clauses {
+		if c.op == "==" || c.op == "===" || c.op == "~=" {
+			q.clauses[i] = pyClause{"==", c.v.minor()}
+		}
+	}
+	return q.String()
+}
+
 // allows reports whether v will do. Where the patch was asked for, another patch of the same minor version will do too.
 func (p pySpec) allows(v pyVersion) bool {
 	for _, c := range p.clauses {

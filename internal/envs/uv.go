@@ -10,9 +10,9 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -43,7 +43,7 @@ func (c *Cache) uv(ctx context.Context, progress func(string)) (string, error) {
 	}
 	own := c.path("uv", uvVersion, "uv")
 	if _, err := os.Stat(own); err != nil {
-		if err := c.fetchUV(ctx, own, progress); err != nil {
+		if err := c.fetchUV(ctx, own, "", progress); err != nil {
 			return "", err
 		}
 	}
@@ -51,29 +51,32 @@ func (c *Cache) uv(ctx context.Context, progress func(string)) (string, error) {
 	return own, nil
 }
 
+// staticUV is a uv that runs in any image: the build for musl needs no libraries. Where it cannot be had, uv itself may do.
+func (c *Cache) staticUV(ctx context.Context, progress func(string)) (string, error) {
+	own := c.path("uv", uvVersion, "uv-static")
+	if _, err := os.Stat(own); err == nil {
+		return own, nil
+	}
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	if err := c.fetchUV(ctx, own, "musllinux_1_1_"+arch, progress); err != nil {
+		c.log.Debug("static uv not fetched", "err", err)
+		return c.uv(ctx, progress)
+	}
+	return own, nil
+}
+
 // fetchUV takes uv out of its wheel, which any Python with pip can download from the index that pip is set up for.
-func (c *Cache) fetchUV(ctx context.Context, target string, progress func(string)) error {
-	lock, err := c.openLock("uv")
+func (c *Cache) fetchUV(ctx context.Context, target, platform string, progress func(string)) error {
+	lock, err := c.lockWait(ctx, "uv", func() {})
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	var wait time.Duration
-	for {
-		if ok, err := tryLock(lock, syscall.LOCK_EX); err != nil {
-			return err
-		} else if ok {
-			break
-		}
-		if err := pause(ctx, &wait); err != nil {
-			return err
-		}
-	}
 	if _, err := os.Stat(target); err == nil {
 		return nil
 	}
 	progress("fetching uv " + uvVersion + ", which builds environments (once per node)")
-	tmp, err := os.MkdirTemp(c.path("trash"), "uv-")
+	tmp, err := os.MkdirTemp(c.path("tmp"), "uv-")
 	if err != nil {
 		return err
 	}
@@ -81,8 +84,12 @@ func (c *Cache) fetchUV(ctx context.Context, target string, progress func(string
 	var tried []string
 	for _, python := range c.pipPythons() {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-		cmd := exec.CommandContext(ctx, python, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
-			"--no-deps", "--only-binary", ":all:", "--dest", tmp, "uv=="+uvVersion)
+		args := []string{"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
+			"--no-deps", "--only-binary", ":all:", "--dest", tmp, "uv==" + uvVersion}
+		if platform != "" {
+			args = append(args, "--platform", platform)
+		}
+		cmd := exec.CommandContext(ctx, python, args...)
 		cmd.Dir = c.dir
 		cmd.WaitDelay = time.Second
 		out, err := cmd.CombinedOutput()

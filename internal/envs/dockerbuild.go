@@ -1,0 +1,171 @@
+package envs
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/build"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+
+	"github.com/berthml/berth"
+)
+
+// buildContext is the image of e's Docker build context, a folder of this node, built when it is not there.
+func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv, progress func(string)) (id string, cached bool, err error) {
+	u, err := url.Parse(e.Build)
+	if err != nil || u.Scheme != "file" {
+		return "", false, berth.Errorf(berth.Internal, "the build context of environment %s is not on this node", name(e))
+	}
+	bc := buildFolder{root: u.Path, dockerfile: path.Clean(filepath.ToSlash(cmp.Or(e.Dockerfile, "Dockerfile")))}
+	if _, err := os.Stat(filepath.Join(bc.root, bc.dockerfile)); err != nil {
+		return "", false, berth.Errorf(berth.Invalid, "the build context of environment %s has no %s: correct dockerfile_path", name(e), bc.dockerfile)
+	}
+	if bc.ignore, err = readIgnore(bc.root, bc.dockerfile); err != nil {
+		return "", false, berth.Errorf(berth.Invalid, "the build context of environment %s: %w", name(e), err)
+	}
+	h := sha256.New()
+	_, _ = io.WriteString(h, bc.dockerfile+"\n")
+	if err := bc.writeTar(h); err != nil {
+		return "", false, fmt.Errorf("reading the build context: %w", err)
+	}
+	hash := hex.EncodeToString(h.Sum(nil)[:20])
+	ref := "localhost/berth-build:" + hash
+	id, cached, _, err = c.imageOnce(ctx, eng, ref, hash, progress, func() error {
+		return c.buildImage(ctx, eng, bc, ref, hash, progress)
+	})
+	return id, cached, err
+}
+
+func (c *Cache) buildImage(ctx context.Context, eng *engine, bc buildFolder, ref, hash string, progress func(string)) error {
+	logFile := c.path("logs", hash+".log")
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	progress("building the image of " + bc.dockerfile)
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(bc.writeTar(w)) }()
+	defer r.Close() // ends the writer too
+	res, err := eng.cli.ImageBuild(ctx, r, client.ImageBuildOptions{
+		Tags: []string{ref}, Dockerfile: bc.dockerfile, Remove: true, ForceRemove: true, NetworkMode: "host",
+		Labels: map[string]string{Label: "build", Label + ".env": hash}, Version: build.BuilderV1,
+	})
+	if err != nil {
+		return engineError("building the image", err)
+	}
+	defer res.Body.Close()
+	lines := newLineWriter(&builder{cache: c, log: log, progress: progress})
+	for dec := json.NewDecoder(res.Body); ; {
+		var m jsonstream.Message
+		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return engineError("building the image", err)
+		}
+		_, _ = io.WriteString(lines, m.Stream)
+		if step := strings.TrimSpace(m.Stream); strings.HasPrefix(strings.ToLower(step), "step ") {
+			first, _, _ := strings.Cut(step, "\n")
+			progress(first)
+		}
+		if m.Error != nil {
+			lines.flush()
+			lines.line("error: " + m.Error.Message)
+			if strings.Contains(m.Error.Message, "BuildKit") {
+				lines.line("this node builds without BuildKit: take --mount and other BuildKit features out of the Dockerfile")
+			}
+			last := lines.all[max(0, len(lines.all)-distilled):]
+			return berth.Errorf(berth.Invalid, "building the image of %s:\n%s\n(the whole log is %s on the node)", bc.dockerfile, strings.Join(last, "\n"), logFile)
+		}
+	}
+	lines.flush()
+	if made, err := eng.cli.ImageInspect(ctx, ref); err == nil {
+		c.noteImage(eng, ref, hash, max(made.Size, 1))
+	}
+	return nil
+}
+
+// A buildFolder is a Docker build context.
+type buildFolder struct {
+	root       string
+	dockerfile string // slash-separated, below root
+	ignore     ignoreList
+}
+
+// writeTar writes what the engine gets: the files in order, without owners and times, so that equal folders give equal bytes.
+func (b buildFolder) writeTar(w io.Writer) error {
+	t := tar.NewWriter(w)
+	err := filepath.WalkDir(b.root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(b.root, p)
+		if err != nil || rel == "." {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if rel != b.dockerfile && rel != ".dockerignore" && b.ignore.match(rel) {
+			if d.IsDir() && !b.ignore.mayInclude(rel) && !strings.HasPrefix(b.dockerfile, rel+"/") {
+				return fs.SkipDir
+			}
+			if !d.IsDir() {
+				return nil
+			}
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			if link, err = os.Readlink(p); err != nil {
+				return err
+			}
+		case !info.Mode().IsRegular() && !info.IsDir():
+			return nil // sockets and devices have no place in an image
+		}
+		h, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		h.Name = rel
+		if info.IsDir() {
+			h.Name += "/"
+		}
+		h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", ""
+		h.ModTime, h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}, time.Time{}
+		if err := t.WriteHeader(h); err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		f, err := os.Open(p)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(t, f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.Close()
+}
