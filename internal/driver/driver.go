@@ -1,0 +1,135 @@
+// Package driver is the contract between Berth and the places it runs tasks on.
+//
+// A driver has to place a runner somewhere and say whether it is still there; staging, logs, outputs and reports are the
+// runner's. What every target needs besides (deadlines, retries, logging) is written once, in [Target]. Package
+// drivertest holds the conformance tests that each implementation passes.
+package driver
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// A Driver runs tasks on one compute target. Every method may be retried: the caller may have crashed after the
+// last attempt. Methods are safe for concurrent use.
+//
+// Errors are *berth.Error: Unavailable when a later attempt may succeed, Invalid when the launch can never run here,
+// Unsupported when the target cannot do what is asked.
+type Driver interface {
+	// Probe reports what the target can do and how much of it there is.
+	Probe(ctx context.Context) (Info, error)
+	// Start places a runner for t. Starting a task that exists, running or finished, returns its handle and runs
+	// nothing: t.Task is the key, and the driver marks whatever it creates with it.
+	Start(ctx context.Context, t berth.Launch) (Handle, error)
+	// Observe lists every task of ours on the target, finished ones until Remove. Everything or an error, never a part.
+	Observe(ctx context.Context) ([]Observed, error)
+	// Stop asks a task to end, then makes it end after grace. It returns when the request is on its way. Stopping a
+	// finished or unknown task is success.
+	Stop(ctx context.Context, h Handle, grace time.Duration) error
+	// Remove forgets a finished task and frees what it held. Unknown is success; a task that still runs is Conflict.
+	Remove(ctx context.Context, h Handle) error
+}
+
+// A Handle finds a task again on its target. The driver that made it reads it, everybody else only keeps it.
+type Handle string
+
+// Observed is what a target says of one task.
+type Observed struct {
+	Task   berth.TaskID
+	Handle Handle
+	// State is TaskStarting, TaskRunning, TaskEnding or TaskDone; engines that cannot tell say TaskRunning. TaskPlaced
+	// means that the target has accepted the task and holds it in a queue of its own.
+	State berth.TaskState
+	// Why is the target's reason when State is TaskPlaced.
+	Why  string
+	Node string
+	// Exit is set once State is TaskDone. It is what the target knows; the runner's own report knows more.
+	Exit *berth.Exit
+}
+
+// Info is what a target can do.
+type Info struct {
+	Nodes []Node
+	// SharedDisk says that tasks see the server's files under the same names, so that Launch.LogFile may be set.
+	SharedDisk bool
+	// The optional interfaces that work on this target.
+	Watches, Scales, Dials, Execs, Logs bool
+	// Warnings are what a user of the target should know, each one sentence.
+	Warnings []string
+}
+
+// Node is one machine of a target.
+type Node struct {
+	Name     string
+	CPUs     float64
+	Memory   int64 // bytes
+	GPUs     int
+	GPUModel string
+	OS, Arch string
+	Labels   map[string]string
+}
+
+// A Watcher hints when Observe would say something new. Observe stays the truth: hints may be lost or come in vain.
+type Watcher interface {
+	// Watch sends until ctx ends, and then closes the channel. A slow receiver misses hints but never all of them.
+	Watch(ctx context.Context) (<-chan struct{}, error)
+}
+
+// A Scaler changes how many nodes a target has. Probe lists the nodes that are there.
+type Scaler interface {
+	// AddNode asks for a node called name of the given size. A node of that name that exists or is on its way is success.
+	AddNode(ctx context.Context, name, size string) error
+	// RemoveNode gives a node back. Unknown is success.
+	RemoveNode(ctx context.Context, name string) error
+}
+
+// A Dialer reaches a port of a running task.
+type Dialer interface {
+	Dial(ctx context.Context, h Handle, port int) (net.Conn, error)
+}
+
+// An Execer runs a command beside a running task: in its directory and environment.
+type Execer interface {
+	// Exec returns the command's exit code once it ended; ending ctx ends the command.
+	Exec(ctx context.Context, h Handle, c Command) (int, error)
+}
+
+// Command is what an Execer runs.
+type Command struct {
+	Args   []string // empty: an interactive shell
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// Terminal asks for a terminal of this size; Resize changes it.
+	Terminal bool
+	Size     WindowSize
+	Resize   <-chan WindowSize
+}
+
+// WindowSize is the size of a terminal in characters.
+type WindowSize struct{ Rows, Columns int }
+
+// A Logger reads what a task wrote, for the case that its runner could not phone home.
+type Logger interface {
+	// Log reads from offset to the present end. NotFound when the task or its log is not there.
+	Log(ctx context.Context, h Handle, offset int64) (io.ReadCloser, error)
+}
+
+// Config is what a driver is made from: the compute's name and document, and the server's surroundings.
+type Config struct {
+	Name       string // of the compute
+	Properties []byte // its properties, as the client sent them
+	// Dir is a directory of this compute's own on the server, where a driver keeps what has to survive a restart.
+	Dir string
+	// Host is the command line, less its options, of the runner host: this program's path and the hidden command.
+	Host []string
+	Log  *slog.Logger
+}
+
+// Open makes a driver. It does no I/O that can wait: an unreachable target shows in Probe.
+type Open func(Config) (Driver, error)

@@ -1,0 +1,334 @@
+// Package drivertest holds the tests every driver passes.
+package drivertest
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+// Fixture is a target to test.
+type Fixture struct {
+	Driver driver.Driver
+	// Launch makes a launch of a new task. The commands used are true, exit N, sleep SECONDS, echo WORDS and trap, joined
+	// by semicolons.
+	Launch func(command string) berth.Launch
+	// Reopen opens the target again as a server does that was killed and started anew. Nil when the target does not
+	// survive its driver.
+	Reopen func(t *testing.T) driver.Driver
+}
+
+// limit is how long anything may take.
+const limit = 60 * time.Second
+
+// Run tests the targets that make makes, one for each test.
+func Run(t *testing.T, make func(t *testing.T) Fixture) {
+	tests := []struct {
+		name string
+		run  func(*testing.T, context.Context, Fixture)
+	}{
+		{"Probe", probe},
+		{"Success", success},
+		{"ExitCode", exitCode},
+		{"Output", output},
+		{"StartTwice", startTwice},
+		{"StartConcurrently", startConcurrently},
+		{"StartFinished", startFinished},
+		{"Stop", stop},
+		{"StopDeaf", stopDeaf},
+		{"StopUnknown", stopUnknown},
+		{"RemoveRunning", removeRunning},
+		{"RemoveTwice", removeTwice},
+		{"Many", many},
+		{"Reopen", reopen},
+		{"Optional", optional},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			tt.run(t, ctx, make(t))
+		})
+	}
+}
+
+// Wait looks at the target until task is done, and returns what it says then.
+func Wait(ctx context.Context, t testing.TB, d driver.Driver, id berth.TaskID) driver.Observed {
+	t.Helper()
+	return until(ctx, t, d, id, func(o driver.Observed) bool { return o.State == berth.TaskDone })
+}
+
+func until(ctx context.Context, t testing.TB, d driver.Driver, id berth.TaskID, ok func(driver.Observed) bool) driver.Observed {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		all, err := d.Observe(ctx)
+		if err != nil {
+			t.Fatalf("Observe: %v", err)
+		}
+		seen := 0
+		for _, o := range all {
+			if o.Task != id {
+				continue
+			}
+			seen++
+			if ok(o) {
+				return o
+			}
+		}
+		if seen != 1 {
+			t.Fatalf("Observe lists %s %d times", id, seen)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waiting for %s: %v; last seen %+v", id, ctx.Err(), all)
+		}
+	}
+}
+
+func start(ctx context.Context, t *testing.T, d driver.Driver, l berth.Launch) driver.Handle {
+	t.Helper()
+	h, err := d.Start(ctx, l)
+	if err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	return h
+}
+
+func probe(t *testing.T, ctx context.Context, f Fixture) {
+	info, err := f.Driver.Probe(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Nodes) == 0 && !info.Scales {
+		t.Error("a target that cannot grow has no nodes")
+	}
+	for _, n := range info.Nodes {
+		if n.Name == "" || n.CPUs <= 0 {
+			t.Errorf("node %+v has no name or no CPU", n)
+		}
+	}
+}
+
+func success(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("true")
+	h := start(ctx, t, f.Driver, l)
+	o := Wait(ctx, t, f.Driver, l.Task)
+	if !o.Exit.OK() {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	if o.Handle != h {
+		t.Errorf("Observe says handle %q, Start said %q", o.Handle, h)
+	}
+}
+
+func exitCode(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("exit 3")
+	start(ctx, t, f.Driver, l)
+	o := Wait(ctx, t, f.Driver, l.Task)
+	if o.Exit == nil || o.Exit.Code != 3 || o.Exit.Cause != "" || o.Exit.Reason == "" {
+		t.Errorf("exit %+v, want code 3 and a reason", o.Exit)
+	}
+}
+
+func output(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("echo one two; echo three")
+	if l.LogFile == "" {
+		t.Skip("the target does not share the disk")
+	}
+	start(ctx, t, f.Driver, l)
+	Wait(ctx, t, f.Driver, l.Task)
+	got, err := os.ReadFile(l.LogFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("one two\nthree\n", string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func startTwice(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("echo x; sleep 0.05")
+	a := start(ctx, t, f.Driver, l)
+	b := start(ctx, t, f.Driver, l)
+	if a != b {
+		t.Errorf("handles %q and %q", a, b)
+	}
+	Wait(ctx, t, f.Driver, l.Task)
+	once(t, l)
+}
+
+func startConcurrently(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("echo x; sleep 0.05")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := f.Driver.Start(ctx, l); err != nil {
+				t.Errorf("Start: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	Wait(ctx, t, f.Driver, l.Task)
+	once(t, l)
+}
+
+func startFinished(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("echo x")
+	start(ctx, t, f.Driver, l)
+	Wait(ctx, t, f.Driver, l.Task)
+	start(ctx, t, f.Driver, l)
+	if o := Wait(ctx, t, f.Driver, l.Task); !o.Exit.OK() {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	once(t, l)
+}
+
+// once checks that the task's command ran one time.
+func once(t *testing.T, l berth.Launch) {
+	t.Helper()
+	if l.LogFile == "" {
+		return
+	}
+	if got, err := os.ReadFile(l.LogFile); err != nil || string(got) != "x\n" {
+		t.Errorf("log %q (%v), want one line", got, err)
+	}
+}
+
+func stop(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("sleep 600")
+	h := start(ctx, t, f.Driver, l)
+	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool { return o.State == berth.TaskRunning })
+	if err := f.Driver.Stop(ctx, h, limit); err != nil {
+		t.Fatal(err)
+	}
+	o := Wait(ctx, t, f.Driver, l.Task)
+	if o.Exit == nil || o.Exit.Cause != "canceled" || o.Exit.OK() {
+		t.Errorf("exit %+v, want cause canceled", o.Exit)
+	}
+	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+		t.Errorf("stopping it again: %v", err)
+	}
+}
+
+func stopDeaf(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("trap '' TERM; sleep 600; sleep 600")
+	h := start(ctx, t, f.Driver, l)
+	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool { return o.State == berth.TaskRunning })
+	if err := f.Driver.Stop(ctx, h, 200*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	o := Wait(ctx, t, f.Driver, l.Task)
+	if o.Exit == nil || o.Exit.Cause != "canceled" {
+		t.Errorf("exit %+v, want cause canceled", o.Exit)
+	}
+}
+
+func stopUnknown(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("true")
+	h := start(ctx, t, f.Driver, l)
+	Wait(ctx, t, f.Driver, l.Task)
+	if err := f.Driver.Remove(ctx, h); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func removeRunning(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("sleep 600")
+	h := start(ctx, t, f.Driver, l)
+	if err := f.Driver.Remove(ctx, h); berth.CodeOf(err) != berth.Conflict {
+		t.Errorf("removing a running task: %v, want conflict", err)
+	}
+	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	Wait(ctx, t, f.Driver, l.Task)
+}
+
+func removeTwice(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("true")
+	h := start(ctx, t, f.Driver, l)
+	Wait(ctx, t, f.Driver, l.Task)
+	for range 2 {
+		if err := f.Driver.Remove(ctx, h); err != nil {
+			t.Fatal(err)
+		}
+		all, err := f.Driver.Observe(ctx)
+		if err != nil || len(all) != 0 {
+			t.Fatalf("Observe after Remove: %v, %v", all, err)
+		}
+	}
+}
+
+func many(t *testing.T, ctx context.Context, f Fixture) {
+	ids := map[berth.TaskID]int{}
+	for i := range 20 {
+		l := f.Launch("exit " + string(rune('0'+i%3)))
+		ids[l.Task] = i % 3
+		start(ctx, t, f.Driver, l)
+	}
+	for id, code := range ids {
+		if o := Wait(ctx, t, f.Driver, id); o.Exit.Code != code {
+			t.Errorf("%s: exit %+v, want code %d", id, o.Exit, code)
+		}
+	}
+	all, err := f.Driver.Observe(ctx)
+	if err != nil || len(all) != len(ids) {
+		t.Errorf("Observe lists %d tasks (%v), want %d", len(all), err, len(ids))
+	}
+}
+
+func reopen(t *testing.T, ctx context.Context, f Fixture) {
+	if f.Reopen == nil {
+		t.Skip("the target does not survive its driver")
+	}
+	l := f.Launch("echo x; sleep 0.2")
+	h := start(ctx, t, f.Driver, l)
+	d := f.Reopen(t)
+	if again := start(ctx, t, d, l); again != h {
+		t.Errorf("handles %q and %q", h, again)
+	}
+	if o := Wait(ctx, t, d, l.Task); !o.Exit.OK() {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	once(t, l)
+	if err := d.Remove(ctx, h); err != nil {
+		t.Error(err)
+	}
+}
+
+// optional checks that Info and the interfaces agree.
+func optional(t *testing.T, ctx context.Context, f Fixture) {
+	info, err := f.Driver.Probe(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, watches := f.Driver.(driver.Watcher)
+	_, scales := f.Driver.(driver.Scaler)
+	_, dials := f.Driver.(driver.Dialer)
+	_, execs := f.Driver.(driver.Execer)
+	_, logs := f.Driver.(driver.Logger)
+	for _, c := range []struct {
+		name      string
+		says, has bool
+	}{
+		{"Watcher", info.Watches, watches}, {"Scaler", info.Scales, scales}, {"Dialer", info.Dials, dials},
+		{"Execer", info.Execs, execs}, {"Logger", info.Logs, logs},
+	} {
+		if c.says && !c.has {
+			t.Errorf("Info announces %s, the driver has none", c.name)
+		}
+	}
+}

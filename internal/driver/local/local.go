@@ -1,0 +1,168 @@
+// Package local is the driver for the machine the server runs on. It hands tasks to a runner host (package host), a
+// process of its own that outlives the server.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+// HostMain is the hidden command that the driver starts: args are what follows it on the command line.
+func HostMain(ctx context.Context, args []string) error { return host.Main(ctx, args) }
+
+// Driver runs tasks on this machine.
+type Driver struct {
+	c      driver.Config
+	client *host.Client
+
+	starting sync.Mutex // held while a host is being started
+}
+
+// Open is the driver's [driver.Open].
+func Open(c driver.Config) (driver.Driver, error) {
+	if len(c.Host) == 0 {
+		return nil, berth.Errorf(berth.Invalid, "the local driver needs the command of its runner host")
+	}
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	c.Dir = dir
+	return &Driver{c: c, client: host.NewClient(dir)}, nil
+}
+
+// Close lets go of the host, which runs on.
+func (d *Driver) Close() error {
+	d.client.Close()
+	return nil
+}
+
+// Probe is [driver.Driver.Probe].
+func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
+	if err := d.call(ctx, func() error { _, err := d.client.Info(ctx); return err }); err != nil {
+		return driver.Info{}, err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	n := driver.Node{
+		Name: name, CPUs: float64(runtime.NumCPU()), Memory: totalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+	}
+	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Dials: true}, nil
+}
+
+// Start is [driver.Driver.Start].
+func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
+	err := d.call(ctx, func() error { return d.client.Start(ctx, &l) })
+	return handle(l.Task), err
+}
+
+// Observe is [driver.Driver.Observe].
+func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
+	var all []host.Status
+	err := d.call(ctx, func() (err error) { all, err = d.client.Tasks(ctx); return err })
+	if err != nil {
+		return nil, err
+	}
+	out := make([]driver.Observed, len(all))
+	for i, s := range all {
+		out[i] = driver.Observed{Task: s.Task, Handle: handle(s.Task), State: s.State, Exit: s.Exit}
+	}
+	return out, nil
+}
+
+// Stop is [driver.Driver.Stop].
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration) error {
+	id, err := taskOf(h)
+	if err != nil {
+		return err
+	}
+	return d.call(ctx, func() error { return d.client.Stop(ctx, id, grace) })
+}
+
+// Remove is [driver.Driver.Remove].
+func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
+	id, err := taskOf(h)
+	if err != nil {
+		return err
+	}
+	return d.call(ctx, func() error { return d.client.Remove(ctx, id) })
+}
+
+// Dial is [driver.Dialer.Dial]: a task's ports are this machine's.
+func (d *Driver) Dial(ctx context.Context, _ driver.Handle, port int) (net.Conn, error) {
+	var n net.Dialer
+	c, err := n.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, berth.Errorf(berth.Unavailable, "port %d: %w", port, err)
+	}
+	return c, nil
+}
+
+// handle and taskOf are the two ends of a handle: a version and the task's id.
+func handle(id berth.TaskID) driver.Handle { return driver.Handle("local1:" + string(id)) }
+
+func taskOf(h driver.Handle) (berth.TaskID, error) {
+	id, ok := strings.CutPrefix(string(h), "local1:")
+	if !ok {
+		return "", berth.Errorf(berth.Invalid, "%q is no handle of the local driver", h)
+	}
+	return berth.TaskID(id), nil
+}
+
+// call calls the host, and starts one when there is none.
+func (d *Driver) call(ctx context.Context, f func() error) error {
+	err := f()
+	if !errors.Is(err, host.ErrGone) {
+		return err
+	}
+	if err := d.ensure(ctx); err != nil {
+		return err
+	}
+	return f()
+}
+
+// ensure starts a host unless somebody else just did.
+func (d *Driver) ensure(ctx context.Context) error {
+	d.starting.Lock()
+	defer d.starting.Unlock()
+	if _, err := d.client.Info(ctx); err == nil {
+		return nil
+	}
+	args := append(append([]string(nil), d.c.Host[1:]...), "--dir", d.c.Dir)
+	cmd := exec.CommandContext(ctx, d.c.Host[0], args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "starting the runner host: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// totalMemory is the machine's memory in bytes, 0 when it is not known.
+func totalMemory() int64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	var kb int64
+	if _, err := fmt.Sscanf(string(b), "MemTotal: %d kB", &kb); err != nil {
+		return 0
+	}
+	return kb << 10
+}

@@ -1,0 +1,82 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/drivertest"
+	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "_host" {
+		if err := local.HostMain(context.Background(), os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// open makes a driver with a host of its own, which ends with the test.
+func open(t testing.TB) (*local.Driver, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := reopen(t, dir)
+	t.Cleanup(func() {
+		c := host.NewClient(dir)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if all, err := c.Tasks(ctx); err == nil {
+			for _, s := range all {
+				_ = c.Stop(ctx, s.Task, time.Millisecond)
+			}
+		}
+		if t.Failed() {
+			b, _ := os.ReadFile(filepath.Join(dir, "host.log"))
+			t.Logf("host.log:\n%s", b)
+		}
+		_ = c.Quit(ctx)
+		os.RemoveAll(dir)
+	})
+	return d, dir
+}
+
+func reopen(t testing.TB, dir string) *local.Driver {
+	t.Helper()
+	d, err := local.Open(driver.Config{Name: "local", Dir: dir, Host: []string{os.Args[0], "_host"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.(*local.Driver).Close() })
+	return d.(*local.Driver)
+}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
+		d, dir := open(t)
+		logs := t.TempDir()
+		n := 0
+		return drivertest.Fixture{
+			Driver: d,
+			Launch: func(command string) berth.Launch {
+				n++
+				id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
+				return berth.Launch{Task: id, Job: fmt.Sprintf("job-%d", n), Attempt: 1, Command: command, LogFile: filepath.Join(logs, string(id))}
+			},
+			Reopen: func(t *testing.T) driver.Driver { return reopen(t, dir) },
+		}
+	})
+}

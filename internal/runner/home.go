@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// HTTPHome is a server reached over HTTP.
+type HTTPHome struct {
+	base   string
+	client *http.Client
+}
+
+// NewHTTPHome makes the home at url: https://HOST[:PORT], http://… or unix:///path/of/socket. ca is PEM to trust besides
+// the system's roots; it may be empty.
+func NewHTTPHome(home, ca string) (*HTTPHome, error) {
+	tr, err := transport(ca)
+	if err != nil {
+		return nil, err
+	}
+	tr.MaxIdleConnsPerHost = 4
+	if path, ok := strings.CutPrefix(home, "unix://"); ok {
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		}
+		home = "http://berth"
+	}
+	u, err := url.Parse(home)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, berth.Errorf(berth.Invalid, "%q is not the address of a server: https://HOST:PORT or unix:///PATH", home)
+	}
+	return &HTTPHome{base: strings.TrimSuffix(home, "/"), client: &http.Client{Transport: tr}}, nil
+}
+
+// transport is an HTTP transport that trusts ca besides the system's roots.
+func transport(ca string) (*http.Transport, error) {
+	tr := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSHandshakeTimeout:   10 * time.Second,
+		IdleConnTimeout:       90 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+	if ca != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool()
+		}
+		if !roots.AppendCertsFromPEM([]byte(ca)) {
+			return nil, berth.Errorf(berth.Invalid, "the server's certificate authority is not PEM")
+		}
+		tr.TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	return tr, nil
+}
+
+// Close lets idle connections go.
+func (h *HTTPHome) Close() { h.client.CloseIdleConnections() }
+
+// Report is [Home.Report].
+func (h *HTTPHome) Report(ctx context.Context, rs []berth.Report) (Reply, error) {
+	body, err := json.Marshal(rs)
+	if err != nil {
+		return Reply{}, err
+	}
+	var reply Reply
+	token := ""
+	if len(rs) == 1 {
+		token = rs[0].Token
+	}
+	_, err = h.post(ctx, "/runner/v1/reports", "application/json", token, body, &reply)
+	return reply, err
+}
+
+// AppendLog is [Home.AppendLog].
+func (h *HTTPHome) AppendLog(ctx context.Context, t Task, name string, offset int64, p []byte) (int64, error) {
+	q := url.Values{"name": {name}, "offset": {strconv.FormatInt(offset, 10)}}
+	var answer struct {
+		Size int64 `json:"size"`
+	}
+	path := "/runner/v1/tasks/" + url.PathEscape(string(t.ID)) + "/log?" + q.Encode()
+	status, err := h.post(ctx, path, "application/octet-stream", t.Token, p, &answer)
+	if status == http.StatusConflict {
+		err = nil
+	}
+	return answer.Size, err
+}
+
+// post sends body and reads the answer's JSON into out, which an answer of 409 fills too.
+func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []byte, out any) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", kind)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := h.client.Do(req)
+	if err != nil {
+		return 0, berth.Errorf(berth.Unavailable, "reaching the server: %w", err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return res.StatusCode, berth.Errorf(berth.Unavailable, "reading the server's answer: %w", err)
+	}
+	if res.StatusCode == http.StatusOK || res.StatusCode == http.StatusConflict {
+		if len(b) > 0 {
+			err = json.Unmarshal(b, out)
+		}
+		if res.StatusCode == http.StatusOK {
+			return res.StatusCode, err
+		}
+	}
+	if res.StatusCode/100 == 2 {
+		return res.StatusCode, nil
+	}
+	return res.StatusCode, berth.Errorf(berth.CodeOfHTTP(res.StatusCode), "the server answered %s", fmt.Sprint(res.Status, " ", clip(b)))
+}
+
+func clip(b []byte) string {
+	if len(b) > 200 {
+		b = b[:200]
+	}
+	return strings.TrimSpace(string(b))
+}

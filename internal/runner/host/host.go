@@ -1,0 +1,93 @@
+// Package host keeps a machine's tasks: one long-lived process runs them all, and another one above it sees to it that
+// killing the first loses nothing.
+//
+// The upper process, the reaper, does two things: it starts the lower one again when it dies, and it takes the exit
+// status of tasks whose parent died (see reaper.go). The lower one, the worker, is a server on a unix socket in front of
+// package runner. What the worker must not forget is in a journal (see journal.go). When the reaper dies the worker turns
+// into the next reaper, keeping its process id and with it its children. So either may be killed at any time; when both
+// are killed at once tasks run on, and the next host finds them, but how they end is not known.
+//
+// Directory layout:
+//
+//	DIR/host.sock    the worker's socket
+//	DIR/lock         held by the worker
+//	DIR/journal      what the worker must remember
+//	DIR/reaped       exit statuses the reaper collected
+//	DIR/host.log     what both have to say
+//	DIR/tasks/ID/    the directory of a task
+//	DIR/trash/       directories on their way out
+package host
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Info is what a host says of itself.
+type Info struct {
+	Version string `json:"version"`
+	PID     int    `json:"pid"` // of the worker
+	Reaper  int    `json:"reaper"`
+	Tasks   int    `json:"tasks"`
+}
+
+// Status is what a host says of one task.
+type Status struct {
+	Task  berth.TaskID    `json:"task"`
+	State berth.TaskState `json:"state"`
+	Exit  *berth.Exit     `json:"exit,omitempty"`
+	// Reported says that the server has taken the report of the end.
+	Reported bool `json:"reported,omitempty"`
+}
+
+// stopRequest and removeRequest are bodies of calls.
+type stopRequest struct {
+	Task  berth.TaskID  `json:"task"`
+	Grace time.Duration `json:"grace,omitempty"`
+	Why   string        `json:"why,omitempty"`
+}
+
+type removeRequest struct {
+	Task berth.TaskID `json:"task"`
+}
+
+// failure is how errors travel.
+type failure struct {
+	Code berth.Code `json:"code"`
+	Msg  string     `json:"msg"`
+}
+
+func (f failure) err() error { return &berth.Error{Code: f.Code, Msg: f.Msg} }
+
+func encodeFailure(err error) []byte {
+	b, _ := json.Marshal(failure{Code: berth.CodeOf(err), Msg: err.Error()})
+	return b
+}
+
+// socketPath is where the worker of dir listens. Paths of unix sockets are limited to about a hundred bytes, so a deep
+// directory has its socket in a private one for temporary files.
+func socketPath(dir string) string {
+	p := filepath.Join(dir, "host.sock")
+	if len(p) <= 100 {
+		return p
+	}
+	h := fnv.New64a()
+	h.Write([]byte(dir))
+	return filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Getuid()), strconv.FormatUint(h.Sum64(), 36)+".sock")
+}
+
+// checkID says whether a task's id can be the name of a directory.
+func checkID(id berth.TaskID) error {
+	s := string(id)
+	if s == "" || len(s) > 200 || strings.HasPrefix(s, ".") || strings.ContainsAny(s, "/\\\x00\n") {
+		return berth.Errorf(berth.Invalid, "%q cannot be the id of a task", s)
+	}
+	return nil
+}

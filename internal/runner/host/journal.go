@@ -1,0 +1,227 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner"
+)
+
+// The journal is a file of JSON lines to which every change is appended before it is acted upon. A write that reached the
+// kernel survives the death of any process, so nothing is synced: what a power cut takes, it takes together with the
+// tasks themselves.
+type journal struct {
+	path string
+	boot string // of the machine, now
+
+	mu   sync.Mutex
+	f    *os.File
+	size int64
+	live map[berth.TaskID]*entry
+	dead int64 // bytes of lines about removed tasks
+}
+
+// entry is what the journal knows of a task.
+type entry struct {
+	launch   json.RawMessage
+	mark     runner.Mark
+	boot     string // the boot the mark is from
+	reported bool
+	bytes    int64
+}
+
+// line is one line. Exactly one of the fields besides Task is set.
+type line struct {
+	Boot     string          `json:"boot,omitempty"`
+	Task     berth.TaskID    `json:"task,omitempty"`
+	Launch   json.RawMessage `json:"launch,omitempty"`
+	Mark     *runner.Mark    `json:"mark,omitempty"`
+	Reported bool            `json:"reported,omitempty"`
+	Removed  bool            `json:"removed,omitempty"`
+}
+
+// compactAt is how many dead bytes make a rewrite worth while.
+const compactAt = 4 << 20
+
+// openJournal reads the journal, rewrites it without what is dead, and is ready for more.
+func openJournal(dir, boot string) (*journal, error) {
+	j := &journal{path: filepath.Join(dir, "journal"), boot: boot, live: map[berth.TaskID]*entry{}}
+	if err := j.load(); err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	if err := j.rewrite(); err != nil {
+		return nil, fmt.Errorf("rewriting the journal: %w", err)
+	}
+	return j, nil
+}
+
+func (j *journal) load() error {
+	f, err := os.Open(j.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	boot := ""
+	r := bufio.NewReaderSize(f, 1<<20)
+	for {
+		b, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return nil // a last line without its end was cut off by a crash, and nothing followed from it
+		}
+		if err != nil {
+			return err
+		}
+		var l line
+		if json.Unmarshal(b, &l) != nil {
+			continue // the scar of an earlier crash
+		}
+		if l.Boot != "" {
+			boot = l.Boot
+		}
+		j.apply(&l, boot, int64(len(b)))
+	}
+}
+
+// apply brings live up to date with a line.
+func (j *journal) apply(l *line, boot string, n int64) {
+	if l.Task == "" {
+		return
+	}
+	e := j.live[l.Task]
+	if e == nil {
+		if l.Launch == nil {
+			j.dead += n
+			return
+		}
+		e = &entry{launch: bytes.Clone(l.Launch)}
+		j.live[l.Task] = e
+	}
+	e.bytes += n
+	switch {
+	case l.Mark != nil:
+		e.mark, e.boot = *l.Mark, boot
+	case l.Reported:
+		e.reported = true
+	case l.Removed:
+		j.dead += e.bytes
+		delete(j.live, l.Task)
+	}
+}
+
+// rewrite replaces the file with one that holds what is alive.
+func (j *journal) rewrite() error {
+	tmp := j.path + ".new"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 256<<10)
+	enc := json.NewEncoder(w)
+	was := ""
+	for id, e := range j.live {
+		if e.boot != "" && e.boot != was {
+			was = e.boot
+			_ = enc.Encode(line{Boot: was})
+		}
+		_ = enc.Encode(line{Task: id, Launch: e.launch})
+		if e.mark.Step != "" {
+			_ = enc.Encode(line{Task: id, Mark: &e.mark})
+		}
+		if e.reported {
+			_ = enc.Encode(line{Task: id, Reported: true})
+		}
+	}
+	_ = enc.Encode(line{Boot: j.boot})
+	if err := w.Flush(); err != nil { // bufio keeps the first error
+		f.Close()
+		return err
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		err = f.Sync() // the one file that everything hangs on must not be an empty name after a power cut
+	}
+	if err == nil {
+		err = os.Rename(tmp, j.path)
+	}
+	if err != nil {
+		f.Close()
+		return err
+	}
+	if j.f != nil {
+		j.f.Close()
+	}
+	j.f, j.size, j.dead = f, size, 0
+	return nil
+}
+
+// claim records a new task; false when there is one of that name.
+func (j *journal) claim(id berth.TaskID, launch json.RawMessage) (bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.live[id] != nil {
+		return false, nil
+	}
+	return true, j.append(&line{Task: id, Launch: launch})
+}
+
+// mark records how far a task has come.
+func (j *journal) mark(id berth.TaskID, m runner.Mark) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.append(&line{Task: id, Mark: &m})
+}
+
+// reported records that the server knows the end of the task.
+func (j *journal) reported(id berth.TaskID) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.append(&line{Task: id, Reported: true})
+}
+
+// remove forgets a task.
+func (j *journal) remove(id berth.TaskID) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.append(&line{Task: id, Removed: true}); err != nil {
+		return err
+	}
+	if j.dead > compactAt && j.dead > j.size/2 {
+		return j.rewrite()
+	}
+	return nil
+}
+
+func (j *journal) append(l *line) error {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	n, err := j.f.Write(b)
+	if err != nil {
+		if n > 0 { // what follows must begin on a line of its own
+			_, _ = j.f.Write([]byte{'\n'})
+		}
+		return fmt.Errorf("writing the journal: %w", err)
+	}
+	j.size += int64(n)
+	j.apply(l, j.boot, int64(n))
+	return nil
+}
+
+func (j *journal) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.f.Close()
+}

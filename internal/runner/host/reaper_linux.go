@@ -1,0 +1,170 @@
+package host
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berthml/berth/internal/runner"
+)
+
+// The worker's exit codes that mean something to the reaper.
+const (
+	exitQuit    = 0
+	exitFailed  = 1
+	exitRestart = 3
+)
+
+// reaper is the upper process. It holds nothing but its children, so it can be replaced by executing itself anew.
+type reaper struct {
+	dir    string
+	argv   []string // of this program up to the role
+	log    *slog.Logger
+	reaped *reaped
+	ready  *os.File // handed to the first worker, which says there that it listens
+	life   *os.File // held open: the worker sees its end when this process dies
+	worker int
+}
+
+// run keeps a worker alive until one quits.
+func (r *reaper) run() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming the parent of orphans: %w", err)
+	}
+	r.reaped = &reaped{path: filepath.Join(r.dir, "reaped")}
+	if err := r.reaped.trim(); err != nil && !os.IsNotExist(err) {
+		r.log.Warn("trimming the file of exit statuses", "err", err)
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT)
+	var wait time.Duration
+	for {
+		began := time.Now()
+		if err := r.start(); err != nil {
+			r.log.Error("starting the worker", "err", err)
+		} else {
+			status := r.attend(signals)
+			switch {
+			case status.Exited() && status.ExitStatus() == exitQuit:
+				return nil
+			case status.Exited() && status.ExitStatus() == exitRestart:
+				return r.again()
+			}
+			r.log.Warn("the worker died", "status", status)
+		}
+		if _, err := os.Stat(r.dir); os.IsNotExist(err) {
+			return fmt.Errorf("the directory is gone: %w", err)
+		}
+		if time.Since(began) > 10*time.Second {
+			wait = 0
+		}
+		time.Sleep(wait)
+		wait = min(2*wait+50*time.Millisecond, 5*time.Second)
+	}
+}
+
+// start starts a worker.
+func (r *reaper) start() error {
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer pr.Close()
+	if r.life != nil {
+		r.life.Close()
+	}
+	r.life = pw
+	argv := append(slices.Clone(r.argv), "--role", "worker")
+	files := []uintptr{0, 1, 2, pr.Fd()}
+	if r.ready != nil {
+		argv = append(argv, "--ready")
+		files = append(files, r.ready.Fd())
+		defer func() {
+			r.ready.Close()
+			r.ready = nil
+		}()
+	}
+	r.worker, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: files})
+	return err
+}
+
+// attend reaps until the worker has died, and says how it did. Inherited processes are noted before they are reaped.
+func (r *reaper) attend(signals <-chan os.Signal) syscall.WaitStatus {
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-signals:
+				_ = syscall.Kill(r.worker, syscall.SIGTERM)
+			case <-over:
+				return
+			}
+		}
+	}()
+	for {
+		pid, ws, err := peek()
+		if err != nil {
+			r.log.Error("waiting", "err", err)
+			time.Sleep(time.Second)
+			continue
+		}
+		if pid != r.worker {
+			if born, leader, ok := runner.BornLeader(pid); ok && leader {
+				if err := r.reaped.note(pid, born, ws); err != nil {
+					r.log.Error("an exit status is lost", "pid", pid, "err", err)
+				}
+			}
+		}
+		var real syscall.WaitStatus
+		_, _ = syscall.Wait4(pid, &real, 0, nil)
+		if pid == r.worker {
+			return real
+		}
+	}
+}
+
+// again executes this program anew in place, keeping its children. The file of that name may be a newer version.
+func (r *reaper) again() error {
+	argv := append(slices.Clone(r.argv), "--role", "reaper")
+	return fmt.Errorf("executing itself: %w", syscall.Exec(argv[0], argv, os.Environ()))
+}
+
+// siginfo is what waitid fills in.
+type siginfo struct {
+	signo, errno, code int32
+	_                  int32
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [128 - 28]byte
+}
+
+// peek waits until a child has ended and leaves it unreaped.
+func peek() (int, syscall.WaitStatus, error) {
+	for {
+		var si siginfo
+		_, _, e := syscall.Syscall6(syscall.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&si)), unix.WEXITED|unix.WNOWAIT, 0, 0)
+		if e == syscall.EINTR {
+			continue
+		}
+		if e != 0 {
+			return 0, 0, os.NewSyscallError("waitid", e)
+		}
+		const exited = 1 // CLD_EXITED; the others are CLD_KILLED and CLD_DUMPED
+		ws := syscall.WaitStatus(si.status & 0x7f)
+		if si.code == exited {
+			ws = syscall.WaitStatus(si.status&0xff) << 8
+		}
+		return int(si.pid), ws, nil
+	}
+}

@@ -1,0 +1,323 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/runner"
+)
+
+// worker runs tasks. Its process may be killed at any time.
+type worker struct {
+	dir     string
+	log     *slog.Logger
+	journal *journal
+	reaped  *reaped
+	watch   *filewatch.Watcher
+	base    []string // what commands inherit
+
+	ctx   context.Context // of all tasks; its end abandons them
+	tasks sync.WaitGroup
+
+	mu      sync.Mutex
+	jobs    map[berth.TaskID]*job
+	homes   map[homeKey]*runner.Reporter
+	senders sync.WaitGroup
+	quit    context.CancelCauseFunc
+}
+
+// homeKey is what tells one server from another.
+type homeKey struct{ url, ca string }
+
+// job is a task as the worker sees it. The worker's mutex guards it.
+type job struct {
+	launch   berth.Launch
+	stop     chan runner.Stop
+	state    berth.TaskState
+	exit     *berth.Exit
+	reported bool
+}
+
+// Reasons for a worker to end, and its exit codes.
+var (
+	errQuit    = errors.New("asked to quit")
+	errRestart = errors.New("asked to restart")
+	errOrphan  = errors.New("the reaper is gone")
+)
+
+// openWorker takes the directory over and everything in it.
+func openWorker(dir string, log *slog.Logger) (*worker, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range []string{"tasks", "trash"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	j, err := openJournal(dir, boot)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{
+		dir: dir, log: log, journal: j, reaped: &reaped{path: filepath.Join(dir, "reaped")},
+		base: runner.BaseEnviron(os.Environ()),
+		jobs: map[berth.TaskID]*job{}, homes: map[homeKey]*runner.Reporter{},
+	}
+	if w.watch, err = filewatch.New(); err != nil {
+		log.Warn("no file notices", "err", err)
+	}
+	return w, nil
+}
+
+// run serves on l until something ends the worker; the cause is returned.
+func (w *worker) run(ctx context.Context, l net.Listener) error {
+	ctx, quit := context.WithCancelCause(ctx)
+	defer quit(nil)
+	w.ctx, w.quit = ctx, quit
+	w.recover()
+
+	srv := &http.Server{Handler: w.handler(), ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	select {
+	case err := <-served:
+		quit(fmt.Errorf("serving: %w", err))
+	case <-ctx.Done():
+		srv.Close()
+		<-served
+	}
+	w.tasks.Wait()
+	w.senders.Wait()
+	if w.watch != nil {
+		w.watch.Close()
+	}
+	w.journal.close()
+	return context.Cause(ctx)
+}
+
+// recover takes up what an earlier worker left.
+func (w *worker) recover() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, e := range w.journal.live {
+		var l berth.Launch
+		if err := json.Unmarshal(e.launch, &l); err != nil {
+			w.log.Error("launch in the journal not understood", "task", id, "err", err)
+			continue
+		}
+		last := e.mark
+		running := last.Step == runner.StepStarted || last.Step == runner.StepExec || last.Step == ""
+		if running && e.boot != "" && e.boot != w.journal.boot {
+			last.Step = runner.StepExited
+			last.Exit = &berth.Exit{Code: -1, Cause: "lost", Reason: "the machine was restarted while it ran"}
+		}
+		j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting, reported: e.reported}
+		w.jobs[id] = j
+		if last.Step == runner.StepDone {
+			j.state, j.exit = berth.TaskDone, last.Exit
+			if e.reported {
+				continue
+			}
+		}
+		w.launch(j, last)
+	}
+}
+
+// launch runs a job in a goroutine of the worker's. The mutex is held.
+func (w *worker) launch(j *job, last runner.Mark) {
+	id := j.launch.Task
+	o := runner.Options{
+		Dir:    filepath.Join(w.dir, "tasks", string(id)),
+		Keep:   func(m runner.Mark) error { return w.journal.mark(id, m) },
+		Last:   last,
+		Status: w.reaped.status,
+		Stop:   j.stop,
+		Watch:  w.watch,
+		Base:   w.base,
+		Log:    w.log,
+	}
+	send := w.home(j.launch.Home)
+	o.Report = func(r berth.Report) {
+		w.mu.Lock()
+		j.state = r.State
+		if r.Exit != nil {
+			j.exit = r.Exit
+		}
+		w.mu.Unlock()
+		if send != nil {
+			send.Send(r)
+		} else if r.State == berth.TaskDone {
+			w.delivered(r)
+		}
+	}
+	w.tasks.Go(func() {
+		if _, err := runner.Run(w.ctx, j.launch, o); err != nil && w.ctx.Err() == nil {
+			w.log.Error("task abandoned", "task", id, "err", err)
+		}
+	})
+}
+
+// home is the reporter for a server. The mutex is held.
+func (w *worker) home(h berth.Home) *runner.Reporter {
+	if h.URL == "" {
+		return nil
+	}
+	k := homeKey{h.URL, h.CA}
+	if r := w.homes[k]; r != nil {
+		return r
+	}
+	c, err := runner.NewHTTPHome(h.URL, h.CA)
+	if err != nil {
+		w.log.Error("no reports to this home", "url", h.URL, "err", err)
+		return nil
+	}
+	r := runner.NewReporter(c, runner.ReporterOptions{
+		Delivered: w.delivered,
+		Stop:      func(id berth.TaskID) { w.stop(stopRequest{Task: id}) },
+		MaxWait:   time.Second,
+		Log:       w.log,
+	})
+	w.homes[k] = r
+	w.senders.Go(func() {
+		r.Run(w.ctx)
+		c.Close()
+	})
+	return r
+}
+
+// delivered notes that the server knows the end of a task.
+func (w *worker) delivered(r berth.Report) {
+	if r.State != berth.TaskDone {
+		return
+	}
+	w.mu.Lock()
+	j := w.jobs[r.Task]
+	known := j != nil && !j.reported
+	if known {
+		j.reported = true
+	}
+	w.mu.Unlock()
+	if known {
+		if err := w.journal.reported(r.Task); err != nil {
+			w.log.Error("journal", "err", err)
+		}
+	}
+}
+
+// start claims a task and runs it; a task that was claimed before is left alone.
+func (w *worker) start(raw json.RawMessage) error {
+	var l berth.Launch
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return berth.Errorf(berth.Invalid, "launch: %w", err)
+	}
+	if err := checkID(l.Task); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jobs[l.Task] != nil {
+		return nil
+	}
+	if w.ctx.Err() != nil {
+		return berth.Errorf(berth.Unavailable, "the runner host is ending")
+	}
+	if _, err := w.journal.claim(l.Task, raw); err != nil {
+		return berth.Errorf(berth.Unavailable, "%w", err)
+	}
+	j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting}
+	w.jobs[l.Task] = j
+	w.launch(j, runner.Mark{})
+	return nil
+}
+
+// list is every task.
+func (w *worker) list() []Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]Status, 0, len(w.jobs))
+	for id, j := range w.jobs {
+		all = append(all, Status{Task: id, State: j.state, Exit: j.exit, Reported: j.reported})
+	}
+	return all
+}
+
+// stop asks a task to end.
+func (w *worker) stop(r stopRequest) {
+	w.mu.Lock()
+	j := w.jobs[r.Task]
+	w.mu.Unlock()
+	if j == nil {
+		return
+	}
+	s := runner.Stop{Grace: r.Grace, Why: r.Why}
+	for {
+		select {
+		case j.stop <- s:
+			return
+		case <-j.stop: // the newest request counts
+		}
+	}
+}
+
+// remove forgets a task that is over.
+func (w *worker) remove(id berth.TaskID) error {
+	w.mu.Lock()
+	j := w.jobs[id]
+	if j == nil {
+		w.mu.Unlock()
+		return nil
+	}
+	if j.state != berth.TaskDone {
+		w.mu.Unlock()
+		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", id)
+	}
+	err := w.journal.remove(id)
+	if err == nil {
+		delete(w.jobs, id)
+	}
+	w.mu.Unlock()
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "%w", err)
+	}
+	w.discard(filepath.Join(w.dir, "tasks", string(id)))
+	return nil
+}
+
+// discard deletes the directory of a task: at once when it holds nothing, else in the background.
+func (w *worker) discard(dir string) {
+	wd := filepath.Join(dir, "wd")
+	_ = syscall.Rmdir(filepath.Join(wd, "outputs"))
+	_ = syscall.Rmdir(wd)
+	if err := syscall.Rmdir(dir); err == nil || errors.Is(err, syscall.ENOENT) {
+		return
+	}
+	trash := filepath.Join(w.dir, "trash", fmt.Sprint(filepath.Base(dir), ".", time.Now().UnixNano()))
+	if err := os.Rename(dir, trash); err != nil {
+		w.log.Error("directory of a task not removed", "dir", dir, "err", err)
+		return
+	}
+	w.tasks.Go(func() {
+		if err := os.RemoveAll(trash); err != nil {
+			w.log.Error("directory of a task not removed", "dir", trash, "err", err)
+		}
+	})
+}
+
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(b[:max(len(b)-1, 0)]), err
+}

@@ -1,0 +1,104 @@
+package runner
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+)
+
+// procStat is what is read of /proc/PID/stat.
+type procStat struct {
+	pid, ppid, pgrp, session int
+	state                    byte
+	born                     uint64 // clock ticks since boot
+	utime, stime             uint64 // clock ticks
+	rss                      int64  // pages
+}
+
+// readStat reads /proc/PID/stat; false when there is no such process.
+func readStat(pid int) (s procStat, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return s, false
+	}
+	return parseStat(b)
+}
+
+func parseStat(b []byte) (s procStat, ok bool) {
+	// The name in parentheses may hold anything, so the fields are counted from the last parenthesis.
+	open, shut := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 1 || shut < open {
+		return s, false
+	}
+	s.pid, _ = strconv.Atoi(string(bytes.TrimSpace(b[:open])))
+	f := bytes.Fields(b[shut+1:])
+	if len(f) < 22 || len(f[0]) != 1 {
+		return s, false
+	}
+	num := func(i int) int64 { n, _ := strconv.ParseInt(string(f[i-3]), 10, 64); return n }
+	s.state = f[0][0]
+	s.ppid, s.pgrp, s.session = int(num(4)), int(num(5)), int(num(6))
+	s.utime, s.stime = uint64(num(14)), uint64(num(15))
+	s.born, s.rss = uint64(num(22)), num(24)
+	return s, true
+}
+
+// born is when a process began, false when it is gone. A process that ended and was not waited for still has it.
+func born(pid int) (uint64, bool) {
+	s, ok := readStat(pid)
+	return s.born, ok
+}
+
+// Born is when the process began, in clock ticks since boot: with the pid and the boot it names a process for ever.
+// Parent is the process that will be told how it ends.
+func Born(pid int) (born uint64, parent int, ok bool) {
+	s, ok := readStat(pid)
+	return s.born, s.ppid, ok
+}
+
+// environMark is in the environment of every process of a task, its escaped grandchildren's included.
+const environMark = "BERTH_TASK"
+
+// marked says whether a process belongs to the task whose mark (BERTH_TASK=ID) is given.
+func marked(pid int, mark []byte) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	for len(b) > 0 {
+		var v []byte
+		v, b, _ = bytes.Cut(b, []byte{0})
+		if bytes.Equal(v, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// processes lists /proc.
+func processes() []procStat {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(-1)
+	all := make([]procStat, 0, len(names))
+	for _, n := range names {
+		pid, err := strconv.Atoi(n)
+		if err != nil {
+			continue
+		}
+		if s, ok := readStat(pid); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// BornLeader is Born for a process that may have ended already; leader says that it leads its session, as the first
+// process of every task does.
+func BornLeader(pid int) (born uint64, leader, ok bool) {
+	s, ok := readStat(pid)
+	return s.born, s.session == pid, ok
+}

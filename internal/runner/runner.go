@@ -1,0 +1,254 @@
+// Package runner is the node side of a task: it stages code and inputs, prepares the environment, runs the command,
+// keeps its output, uploads what it made and reports how it went.
+//
+// [Run] carries out one task and is the same everywhere: many at once inside a host (package host), or alone in a
+// process that a queueing system started. What has to survive a crash of that process goes through [Options.Keep]; a
+// later Run that is given the last [Mark] takes up where the earlier one ended and never runs the command twice.
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/filewatch"
+)
+
+// Home is the server as a runner sees it.
+type Home interface {
+	// Report delivers reports, in order. The caller repeats it until it returns no error.
+	Report(ctx context.Context, rs []berth.Report) (Reply, error)
+	// AppendLog adds p to a log of the task at offset and returns the size the log then has. Where the log is not
+	// offset long the size it has comes back without an error, and nothing was added. It is used only for tasks whose
+	// output does not go to a file of the server's own.
+	AppendLog(ctx context.Context, t Task, name string, offset int64, p []byte) (size int64, err error)
+}
+
+// Task names a task to the server and proves the right to speak for it.
+type Task struct {
+	ID    berth.TaskID
+	Token string
+}
+
+// Reply is the server's answer to reports.
+type Reply struct {
+	Stop    []berth.TaskID `json:"stop,omitempty"`    // tasks that should end
+	Unknown []berth.TaskID `json:"unknown,omitempty"` // tasks the server does not know, or not with this token
+}
+
+// Step is how far a task has come, for [Mark].
+type Step string
+
+// The steps that are kept, in order. Before the first one nothing of the user's has run.
+const (
+	StepExec    Step = "exec"    // the command is about to be started
+	StepStarted Step = "started" // it runs: PID and Born say as what
+	StepExited  Step = "exited"  // it ended: Exit says how; its outputs are not uploaded yet
+	StepDone    Step = "done"    // all is over; Exit is final
+)
+
+// Mark is what must be remembered of a task to take it up again.
+type Mark struct {
+	Step  Step            `json:"step"`
+	PID   int             `json:"pid,omitempty"`
+	Born  uint64          `json:"born,omitempty"` // when the process began, as /proc/PID/stat counts
+	Seq   int             `json:"seq,omitempty"`  // of the last report
+	Times berth.Waterfall `json:"times,omitzero"`
+	Exit  *berth.Exit     `json:"exit,omitempty"`
+}
+
+// Stop is a request to end a task.
+type Stop struct {
+	Grace time.Duration // between asking and killing; 0 takes the launch's
+	Cause string        // for Exit.Cause; empty means canceled
+	Why   string        // for Exit.Reason
+}
+
+// Options is what Run works with.
+type Options struct {
+	// Dir is the task's own directory. Run makes it and what is in it, and leaves it for the caller to remove.
+	Dir string
+	// Report takes a report on its way home. It must not block.
+	Report func(berth.Report)
+	// Keep makes a step durable; the next thing happens after it returned. An error ends the task. Nil keeps nothing.
+	Keep func(Mark) error
+	// Last is the last mark an earlier Run kept, the zero Mark for a new task.
+	Last Mark
+	// Status says how a process ended that is not a child of this one (it was started by a Run that is no more), and
+	// false when nobody knows. Nil knows nothing.
+	Status func(ctx context.Context, pid int, born uint64) (WaitStatus, bool)
+	// Stop delivers requests to end the task. It may be nil.
+	Stop <-chan Stop
+	// Home takes the log of a task without a LogFile. It may be nil otherwise.
+	Home Home
+	// Envs prepares environments. Nil can only run commands on the machine as it is.
+	Envs Environments
+	// Watch tells of the first output. It may be nil.
+	Watch *filewatch.Watcher
+	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
+	Base []string
+	Log  *slog.Logger
+}
+
+// Environments prepares what a command runs in.
+type Environments interface {
+	// Prepare blocks until e is ready. It tells how it gets on, and warns of what the user should know.
+	Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (Env, error)
+}
+
+// Env is a prepared environment.
+type Env interface {
+	// Wrap changes how a command is started: variables, search path, a container around it.
+	Wrap(*Spec) error
+	// Release tells that the task no longer uses it.
+	Release()
+}
+
+// Run carries out the task and returns how it ended. It reports every change through o.Report, the end included.
+// Ending ctx abandons the task without ending its process: a later Run with the last mark continues it.
+func Run(ctx context.Context, l berth.Launch, o Options) (exit berth.Exit, err error) {
+	t := &task{l: &l, o: &o, seq: o.Last.Seq, times: o.Last.Times}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Base == nil {
+		o.Base = BaseEnviron(os.Environ())
+	}
+	if t.times.Submitted.IsZero() {
+		t.times.Submitted = l.Submitted
+	}
+	return t.run(ctx)
+}
+
+// task is a Run under way.
+type task struct {
+	l     *berth.Launch
+	o     *Options
+	seq   int
+	times berth.Waterfall
+	peak  berth.Usage
+	stop  *Stop // the request that is being obeyed
+	paths map[string]string
+}
+
+// workdir is the directory the command runs in.
+func (t *task) workdir() string { return filepath.Join(t.o.Dir, "wd") }
+
+// fail is how a task ends that could not run its command.
+func fail(cause string, err error) *berth.Exit {
+	return &berth.Exit{Code: -1, Cause: cause, Reason: err.Error()}
+}
+
+func (t *task) run(ctx context.Context) (berth.Exit, error) {
+	var exit *berth.Exit
+	switch t.o.Last.Step {
+	case StepDone:
+		exit = t.o.Last.Exit
+		t.report(berth.TaskDone, "", func(r *berth.Report) { r.Exit = exit })
+		return *exit, nil
+	case StepExited:
+		exit = t.o.Last.Exit
+	case StepStarted, StepExec:
+		exit = t.adopt(ctx)
+	default:
+		exit = t.begin(ctx)
+	}
+	if ctx.Err() != nil {
+		return berth.Exit{}, context.Cause(ctx)
+	}
+	if t.o.Last.Step != StepExited && t.hasUploads() {
+		if err := t.keep(Mark{Step: StepExited, Exit: exit}); err != nil {
+			return berth.Exit{}, err
+		}
+	}
+	t.upload(ctx, exit)
+	if ctx.Err() != nil {
+		return berth.Exit{}, context.Cause(ctx)
+	}
+	t.times.Ended = time.Now()
+	t.seq++
+	if err := t.keep(Mark{Step: StepDone, Exit: exit}); err != nil {
+		return berth.Exit{}, err
+	}
+	t.seq--
+	t.report(berth.TaskDone, "", func(r *berth.Report) {
+		r.Exit = exit
+		if t.peak != (berth.Usage{}) {
+			u := t.peak
+			r.Usage = &u
+		}
+	})
+	return *exit, nil
+}
+
+// begin takes a new task up to the end of its process.
+func (t *task) begin(ctx context.Context) *berth.Exit {
+	t.times.Staging = time.Now()
+	if err := t.stage(ctx); err != nil {
+		return t.cut(fail("staging", err))
+	}
+	spec, err := t.spec()
+	if err != nil {
+		return t.cut(fail("command", err))
+	}
+	if needsEnvironment(t.l.Environment) {
+		t.times.Environment = time.Now()
+		env, err := t.environment(ctx)
+		if err != nil {
+			return t.cut(fail("environment", err))
+		}
+		defer env.Release()
+		if err := env.Wrap(spec); err != nil {
+			return t.cut(fail("environment", err))
+		}
+	}
+	return t.execute(ctx, spec)
+}
+
+// cut corrects the end of a task that was stopped before its command began.
+func (t *task) cut(exit *berth.Exit) *berth.Exit {
+	if t.stop != nil {
+		return &berth.Exit{Code: -1, Cause: t.stop.cause(), Reason: t.stop.why()}
+	}
+	return exit
+}
+
+func (s *Stop) cause() string {
+	if s.Cause == "" {
+		return "canceled"
+	}
+	return s.Cause
+}
+
+func (s *Stop) why() string {
+	if s.Why == "" {
+		return "it was asked to stop"
+	}
+	return s.Why
+}
+
+func (t *task) keep(m Mark) error {
+	if t.o.Keep == nil {
+		return nil
+	}
+	m.Seq, m.Times = t.seq, t.times
+	return t.o.Keep(m)
+}
+
+func (t *task) report(state berth.TaskState, phase string, more func(*berth.Report)) {
+	if t.o.Report == nil {
+		return
+	}
+	t.seq++
+	r := berth.Report{
+		Task: t.l.Task, Token: t.l.Home.Token, Seq: t.seq, At: time.Now(), State: state, Phase: phase,
+		FirstOutput: t.times.FirstOutput, Times: t.times,
+	}
+	if more != nil {
+		more(&r)
+	}
+	t.o.Report(r)
+}
