@@ -35,7 +35,9 @@ func (p Principal) CanWrite() bool { return p.Task == "" && (p.Role == Admin || 
 type ctxKey struct{}
 
 // With returns ctx carrying p.
-func With(ctx context.Context, p Principal) context.Context { return context.WithValue(ctx, ctxKey{}, p) }
+func With(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, ctxKey{}, p)
+}
 
 // From is the principal of ctx; ok is false when nobody was authenticated.
 func From(ctx context.Context) (Principal, bool) {

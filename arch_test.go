@@ -1,0 +1,188 @@
+package berth_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/berthml/berth"
+
+// imports is the import table: what each package may use of ours. A package that is not listed may be used by nobody until it
+// is. The order is from the inside out.
+var imports = map[string][]string{
+	"":                           {},
+	"client":                     {""},
+	"internal/config":            {""},
+	"internal/filewatch":         {},
+	"internal/store":             {""},
+	"internal/store/storetest":   {"", "internal/store"},
+	"internal/auth":              {"", "internal/store"},
+	"internal/blob":              {"", "internal/store"},
+	"internal/blob/front":        {"", "internal/blob", "internal/store"},
+	"internal/locate":            {"", "internal/store"},
+	"internal/spec":              {""},
+	"internal/kind":              {""},
+	"internal/sched":             {""},
+	"internal/envs":              {""},
+	"internal/runner":            {"", "internal/envs", "internal/filewatch", "internal/runner/data"},
+	"internal/runner/data":       {""},
+	"internal/runner/host":       {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/data"},
+	"internal/driver":            {""},
+	"internal/driver/local":      {"", "internal/driver", "internal/runner/host"},
+	"internal/driver/fake":       {"", "internal/driver"},
+	"internal/driver/drivertest": {"", "internal/driver"},
+	"internal/driver/all":        {"", "internal/driver", "internal/driver/local", "internal/driver/fake"},
+	"internal/control":           {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/sched", "internal/store"},
+	"internal/api":               {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/filewatch", "internal/kind", "internal/locate", "internal/store"},
+	"internal/app":               {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store"},
+	"internal/cli":               {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/spec"},
+	"cmd/berth":                  {"internal/cli"},
+}
+
+type listed struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+	Doc        string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Doc", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// rel is a package's path below the module, and whether it is ours.
+func rel(path string) (string, bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func TestImportTable(t *testing.T) {
+	for _, p := range packages(t) {
+		name, _ := rel(p.ImportPath)
+		if len(p.GoFiles) == 0 || strings.HasPrefix(name, "bench/") || strings.HasPrefix(name, "e2e/") || strings.HasPrefix(name, "examples/") {
+			continue
+		}
+		allowed, ok := imports[name]
+		if !ok {
+			t.Errorf("package %q is not in the import table", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			if r, ours := rel(i); ours && !slices.Contains(allowed, r) {
+				t.Errorf("%s imports %s, which the import table does not allow", name, r)
+			}
+			if name == "" && strings.Contains(strings.Split(i, "/")[0], ".") {
+				t.Errorf("the root package imports %s; it may use the standard library only", i)
+			}
+		}
+	}
+}
+
+func TestPackageDocs(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.GoFiles) > 0 && p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+// maxLines is where a file has become a place people get lost in.
+const maxLines = 800
+
+func TestFiles(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); path != "." && (strings.HasPrefix(n, ".") || n == "testdata" || n == "node_modules" || n == "bin" || n == "dist") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		lines := 0
+		for s := bufio.NewScanner(f); s.Scan(); {
+			lines++
+		}
+		if lines > maxLines {
+			t.Errorf("%s has %d lines; %d is the ceiling", path, lines, maxLines)
+		}
+		return noInit(t, path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noInit refuses init functions: what a program is made of is said in internal/app.
+func noInit(t *testing.T, path string) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			t.Errorf("%s has an init function", path)
+		}
+	}
+	return nil
+}
+
+// TestMethodPruning keeps the linker able to drop unused methods: one reachable reflect call by name would double the binary.
+func TestMethodPruning(t *testing.T) {
+	cmd := exec.Command("go", "build", "-ldflags=-dumpdep", "-o", os.DevNull, "./cmd/berth")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%.2000s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "<ReflectMethod>") {
+			t.Errorf("reflect lookup by name is reachable: %s", line)
+		}
+	}
+}
+
+func TestModuleTidy(t *testing.T) {
+	if out, err := exec.Command("go", "mod", "tidy", "-diff").CombinedOutput(); err != nil {
+		t.Errorf("go.mod is not tidy: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,174 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+)
+
+// segments splits an escaped path; each segment is unescaped by itself, so an escaped slash stays inside one.
+func segments(escaped string) ([]string, error) {
+	escaped = strings.Trim(escaped, "/")
+	if escaped == "" {
+		return nil, nil
+	}
+	parts := strings.Split(escaped, "/")
+	for i, p := range parts {
+		u, err := url.PathUnescape(p)
+		if err != nil || strings.ContainsRune(u, 0) {
+			return nil, berth.Errorf(berth.Invalid, "the path segment %q is not valid", p)
+		}
+		parts[i] = u
+	}
+	return parts, nil
+}
+
+// fold compares a path segment with a name as ARM does: without case.
+func fold(p []string, i int, name string) bool { return i < len(p) && strings.EqualFold(p[i], name) }
+
+func notFound(c *call) error {
+	return &berth.Error{Code: berth.NotFound, Wire: "ResourceNotFound", Msg: "there is nothing at " + c.r.URL.Path}
+}
+
+// arm walks /subscriptions/{sub}/… down to the handler of what is named.
+func (s *Server) arm(c *call) error {
+	if c.who.Task != "" {
+		return berth.Errorf(berth.Denied, "a task's token opens its own task only")
+	}
+	p, err := segments(c.r.URL.EscapedPath())
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(p) == 1:
+		return s.listSubscriptions(c)
+	case len(p) == 2:
+		return s.subscription(c, p[1])
+	case fold(p, 2, "providers") && fold(p, 3, berth.Provider):
+		return s.provider(c, p[1], p[4:])
+	case fold(p, 2, "resourceGroups"):
+		return s.group(c, p[1], p[3:])
+	}
+	return notFound(c)
+}
+
+// provider serves what belongs to a subscription: locations and the list of workspaces.
+func (s *Server) provider(c *call, sub string, p []string) error {
+	switch {
+	case len(p) == 1 && fold(p, 0, "workspaces"):
+		return s.listWorkspaces(c, sub, "")
+	case len(p) == 3 && fold(p, 0, "locations"):
+		return s.location(c, sub, p[1], p[2])
+	}
+	return notFound(c)
+}
+
+// group serves /subscriptions/{sub}/resourceGroups/….
+func (s *Server) group(c *call, sub string, p []string) error {
+	switch {
+	case len(p) == 0:
+		return s.listGroups(c, sub)
+	case len(p) == 1:
+		return s.resourceGroup(c, sub, p[0])
+	case fold(p, 1, "deployments"):
+		return s.deployment(c, sub, p[0], p[2:])
+	case fold(p, 1, "providers") && fold(p, 2, "Microsoft.Resources") && fold(p, 3, "deployments"):
+		return s.deployment(c, sub, p[0], p[4:])
+	case fold(p, 1, "providers") && fold(p, 2, berth.Provider) && fold(p, 3, "workspaces"):
+		if len(p) == 4 {
+			return s.listWorkspaces(c, sub, p[0])
+		}
+		ws := berth.Workspace{Subscription: sub, Group: p[0], Name: p[4]}
+		if len(p) == 5 {
+			c.ws = ws
+			return s.workspace(c)
+		}
+		return s.inWorkspace(c, ws, p[5:])
+	}
+	return notFound(c)
+}
+
+// enter finds the workspace and puts its canonical name into the call.
+func (s *Server) enter(c *call, ws berth.Workspace) error {
+	known, err := s.findWorkspace(c.ctx(), ws)
+	if err != nil {
+		return err
+	}
+	c.ws = known
+	return nil
+}
+
+// inWorkspace serves everything below a workspace.
+func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
+	if err := s.enter(c, ws); err != nil {
+		return err
+	}
+	if len(p) == 1 {
+		switch strings.ToLower(p[0]) {
+		case "listkeys":
+			return c.send(http.StatusOK, map[string]any{"userStorageKey": nil, "userStorageResourceId": nil})
+		case "diagnose":
+			return s.diagnose(c)
+		case "events":
+			return s.events(c, c.ws.Key(), "")
+		}
+	}
+	if fold(p, 0, "jobs") && len(p) >= 3 {
+		if done, err := s.jobExtra(c, p); done {
+			return err
+		}
+	}
+	if r := s.row(p[0]); r != nil {
+		return s.resource(c, r, p)
+	}
+	return notFound(c)
+}
+
+func (s *Server) listSubscriptions(c *call) error {
+	subs := map[string]bool{s.Default.Subscription: true}
+	all, err := s.allWorkspaces(c.ctx())
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		subs[w.Subscription] = true
+	}
+	var value []any
+	for sub := range subs {
+		value = append(value, subscriptionDoc(sub))
+	}
+	return c.send(http.StatusOK, map[string]any{"value": value, "count": map[string]any{"type": "Total", "value": len(value)}})
+}
+
+func subscriptionDoc(sub string) map[string]any {
+	return map[string]any{
+		"id": "/subscriptions/" + sub, "subscriptionId": sub, "tenantId": auth.TenantID, "displayName": "berth", "state": "Enabled",
+		"authorizationSource": "RoleBased", "managedByTenants": []any{},
+	}
+}
+
+func (s *Server) subscription(c *call, sub string) error {
+	if c.r.Method != http.MethodGet {
+		return methodError(c)
+	}
+	return c.send(http.StatusOK, subscriptionDoc(sub))
+}
+
+func (s *Server) tenants(c *call) error {
+	return c.send(http.StatusOK, map[string]any{"value": []any{map[string]any{
+		"id": "/tenants/" + auth.TenantID, "tenantId": auth.TenantID, "displayName": "berth", "defaultDomain": "berth.test",
+	}}})
+}
+
+// row is the table's row of a collection, nil when there is none.
+func (s *Server) row(collection string) *resource {
+	for i := range s.table {
+		if strings.EqualFold(s.table[i].Collection, collection) {
+			return &s.table[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Index assets live on the data plane, are flat, and carry an id of another form; otherwise they are versioned assets like any.
+
+func (s *Server) indexes(c *call, p []string) error {
+	if !fold(p, 0, "indexes") {
+		return notFound(c)
+	}
+	kindV := indexResource.Collection + "/" + indexResource.Child
+	switch {
+	case len(p) == 1:
+		return s.listIndexes(c, "")
+	case len(p) == 2 && strings.HasSuffix(p[1], ":getNextVersion"):
+		next := 1
+		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+			d, err := tx.Get(c.ws.Key(), indexResource.Collection, strings.TrimSuffix(p[1], ":getNextVersion"), "")
+			if berth.CodeOf(err) == berth.NotFound {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			var own containerOwn
+			if err := json.Unmarshal(d.Own, &own); err != nil {
+				return err
+			}
+			next, _ = strconv.Atoi(own.Next)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return c.send(http.StatusOK, map[string]any{"nextVersion": next})
+	case len(p) == 2:
+		var d *store.Doc
+		err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+			d, err = latest(tx, c.ws.Key(), &indexResource, p[1])
+			return err
+		})
+		if err != nil {
+			return c.missing(err, &indexResource, p[1], "")
+		}
+		return s.sendIndex(c, http.StatusOK, d)
+	case len(p) == 3 && fold(p, 2, "versions"):
+		return s.listIndexes(c, p[1])
+	case len(p) == 4 && fold(p, 2, "versions"):
+		if c.r.Method == http.MethodPut {
+			return s.putIndex(c, kindV, p[1], p[3])
+		}
+		d, err := s.load(c, &indexResource, p[1], p[3])
+		if err != nil {
+			return err
+		}
+		return s.sendIndex(c, http.StatusOK, d)
+	}
+	return notFound(c)
+}
+
+func (s *Server) putIndex(c *call, kindV, name, version string) error {
+	if err := berth.CheckName("index", name); err != nil {
+		return err
+	}
+	if err := berth.CheckVersion("index", version); err != nil {
+		return err
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	stripReadOnly(body)
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	var d *store.Doc
+	created := false
+	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		d, err = tx.Get(c.ws.Key(), kindV, name, version)
+		created = berth.CodeOf(err) == berth.NotFound
+		if created {
+			d = &store.Doc{Workspace: c.ws.Key(), Kind: kindV, Name: name, Version: version, CreatedBy: c.who.User, Body: raw}
+			if err := tx.Insert(d); err != nil {
+				return err
+			}
+			return c.growContainer(tx, &indexResource, name, version)
+		}
+		if err != nil {
+			return err
+		}
+		d.Body = raw
+		d.Archived, _ = body["isArchived"].(bool)
+		return tx.Save(d)
+	})
+	if err != nil {
+		return err
+	}
+	return s.sendIndex(c, map[bool]int{true: http.StatusCreated, false: http.StatusOK}[created], d)
+}
+
+func (s *Server) listIndexes(c *call, name string) error {
+	q, err := c.query(indexResource.Collection+"/"+indexResource.Child, name)
+	if err != nil {
+		return err
+	}
+	value := []any{}
+	seen := map[string]bool{}
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		docs, err := tx.List(q)
+		for _, d := range docs {
+			if name == "" && seen[d.Name] {
+				continue // the list of indexes has the newest of each
+			}
+			seen[d.Name] = true
+			m, err := s.renderIndex(c, d)
+			if err != nil {
+				return err
+			}
+			value = append(value, m)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"value": value})
+}
+
+func (s *Server) renderIndex(c *call, d *store.Doc) (map[string]any, error) {
+	own, err := s.storage(c.ctx(), c.ws)
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]any{}
+	if err := decodeJSON(d.Body, &m); err != nil {
+		return nil, err
+	}
+	m["id"] = "azureml://locations/" + s.Location + "/workspaces/" + own.ID + "/indexes/" + d.Name + "/versions/" + d.Version
+	m["systemData"] = systemData(d)
+	setDefault(m, "tags", map[string]any{})
+	setDefault(m, "properties", map[string]any{})
+	return m, nil
+}
+
+func (s *Server) sendIndex(c *call, status int, d *store.Doc) error {
+	m, err := s.renderIndex(c, d)
+	if err != nil {
+		return err
+	}
+	return c.send(status, m)
+}

@@ -1,0 +1,224 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Resource groups and template deployments: what `az group create` and `az ml workspace create` use.
+
+const (
+	kindGroup      = "resourceGroups"
+	kindDeployment = "deployments"
+)
+
+func tenant() string { return auth.TenantID }
+
+func (s *Server) groupDoc(sub, name string, d *store.Doc) map[string]any {
+	m := map[string]any{}
+	if d != nil {
+		if err := decodeJSON(d.Body, &m); err != nil {
+			m = map[string]any{}
+		}
+	}
+	m["id"], m["name"], m["type"] = "/subscriptions/"+sub+"/resourceGroups/"+name, name, "Microsoft.Resources/resourceGroups"
+	setDefault(m, "location", s.Location)
+	setDefault(m, "tags", map[string]any{})
+	m["properties"] = map[string]any{"provisioningState": "Succeeded"}
+	return m
+}
+
+func groupKey(sub, name string) string { return strings.ToLower(sub + "/" + name) }
+
+// groups is every resource group of a subscription, those that were made and those that hold a workspace.
+func (s *Server) groups(c *call, sub string) (map[string]map[string]any, error) {
+	out := map[string]map[string]any{}
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		docs, err := tx.List(store.Query{Kind: kindGroup, Parent: strings.ToLower(sub)})
+		for _, d := range docs {
+			_, name, _ := strings.Cut(d.Name, "/")
+			out[strings.ToLower(name)] = s.groupDoc(sub, name, d)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.allWorkspaces(c.ctx())
+	for _, w := range all {
+		if k := strings.ToLower(w.Group); strings.EqualFold(w.Subscription, sub) && out[k] == nil {
+			out[k] = s.groupDoc(sub, w.Group, nil)
+		}
+	}
+	return out, err
+}
+
+func (s *Server) listGroups(c *call, sub string) error {
+	gs, err := s.groups(c, sub)
+	if err != nil {
+		return err
+	}
+	value := []any{}
+	for _, g := range gs {
+		value = append(value, g)
+	}
+	return c.send(http.StatusOK, map[string]any{"value": value})
+}
+
+func (s *Server) resourceGroup(c *call, sub, name string) error {
+	gs, err := s.groups(c, sub)
+	if err != nil {
+		return err
+	}
+	g := gs[strings.ToLower(name)]
+	switch c.r.Method {
+	case http.MethodHead, http.MethodGet:
+		if g == nil {
+			return &berth.Error{Code: berth.NotFound, Wire: "ResourceGroupNotFound", Msg: "there is no resource group " + name}
+		}
+		if c.r.Method == http.MethodHead {
+			return c.empty(http.StatusNoContent)
+		}
+		return c.send(http.StatusOK, g)
+	case http.MethodPut, http.MethodPatch:
+		if c.who.Role != auth.Admin {
+			return berth.Errorf(berth.Denied, "only an administrator may make resource groups")
+		}
+		if err := berth.CheckName("resource group", name); err != nil {
+			return err
+		}
+		body, err := c.body()
+		if err != nil {
+			return err
+		}
+		d, err := s.putServerDoc(c, kindGroup, sub+"/"+name, strings.ToLower(sub), body)
+		if err != nil {
+			return err
+		}
+		return c.send(map[bool]int{true: http.StatusCreated, false: http.StatusOK}[g == nil], s.groupDoc(sub, name, d))
+	case http.MethodDelete:
+		all, err := s.allWorkspaces(c.ctx())
+		if err != nil {
+			return err
+		}
+		for _, w := range all {
+			if strings.EqualFold(w.Subscription, sub) && strings.EqualFold(w.Group, name) {
+				return berth.Errorf(berth.Conflict, "resource group %s holds workspace %s; delete that first", name, w.Name)
+			}
+		}
+		err = s.DB.Update(c.ctx(), func(tx *store.Tx) error { return tx.Delete("", kindGroup, groupKey(sub, name), "") })
+		if err != nil && berth.CodeOf(err) != berth.NotFound {
+			return err
+		}
+		return c.empty(http.StatusOK)
+	}
+	return methodError(c)
+}
+
+// putServerDoc writes a document that belongs to no workspace.
+func (s *Server) putServerDoc(c *call, kind, name, parent string, body map[string]any) (*store.Doc, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	var d *store.Doc
+	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		d, err = tx.Get("", kind, name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			d = &store.Doc{Kind: kind, Name: name, Parent: parent, CreatedBy: c.who.User, Body: raw}
+			return tx.Insert(d)
+		}
+		if err != nil {
+			return err
+		}
+		d.Body = raw
+		return tx.Save(d)
+	})
+	return d, err
+}
+
+// deployment accepts the ARM template with which clients create a workspace. Only its parameters matter.
+func (s *Server) deployment(c *call, sub, group string, p []string) error {
+	switch {
+	case len(p) == 2 && fold(p, 1, "operations"):
+		return c.send(http.StatusOK, map[string]any{"value": []any{}})
+	case len(p) == 2 && fold(p, 1, "validate"):
+		return c.send(http.StatusOK, map[string]any{"properties": map[string]any{"provisioningState": "Succeeded"}})
+	case len(p) != 1:
+		return notFound(c)
+	}
+	name := p[0]
+	id := "/subscriptions/" + sub + "/resourceGroups/" + group + "/providers/Microsoft.Resources/deployments/" + name
+	done := map[string]any{"id": id, "name": name, "properties": map[string]any{"provisioningState": "Succeeded", "outputs": map[string]any{}}}
+	switch c.r.Method {
+	case http.MethodGet:
+		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+			_, err := tx.Get("", kindDeployment, groupKey(sub, group)+"/"+name, "")
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return c.send(http.StatusOK, done)
+	case http.MethodPut:
+		body, err := c.body()
+		if err != nil {
+			return err
+		}
+		ws, doc, err := templateWorkspace(sub, group, body)
+		if err != nil {
+			return err
+		}
+		if err := s.putWorkspace(c, ws, doc, false); err != nil {
+			return err
+		}
+		if _, err := s.putServerDoc(c, kindDeployment, groupKey(sub, group)+"/"+name, "", map[string]any{"workspace": ws.ID()}); err != nil {
+			return err
+		}
+		c.operation("put", ws.ID())
+		return c.send(http.StatusCreated, done)
+	}
+	return methodError(c)
+}
+
+// templateWorkspace reads the workspace out of a template's parameters.
+func templateWorkspace(sub, group string, body map[string]any) (berth.Workspace, map[string]any, error) {
+	params, _ := dig(body, "properties.parameters").(map[string]any)
+	value := func(k string) any {
+		p, _ := params[k].(map[string]any)
+		return p["value"]
+	}
+	name, _ := value("workspaceName").(string)
+	if name == "" {
+		return berth.Workspace{}, nil, berth.Errorf(berth.Unsupported, "this template makes no workspace (it has no parameter workspaceName); other templates are not deployed here")
+	}
+	props := map[string]any{}
+	for from, to := range map[string]string{
+		"friendlyName": "friendlyName", "description": "description", "publicNetworkAccess": "publicNetworkAccess", "imageBuildCompute": "imageBuildCompute",
+	} {
+		if v := value(from); v != nil && v != "" {
+			props[to] = v
+		}
+	}
+	doc := map[string]any{"properties": props}
+	for from, to := range map[string]string{"location": "location", "kind": "kind", "tagValues": "tags", "identity": "identity"} {
+		if v := value(from); v != nil && v != "" {
+			doc[to] = v
+		}
+	}
+	return berth.Workspace{Subscription: sub, Group: group, Name: name}, doc, nil
+}
+
+// location answers for the sizes and limits of a place. This machine is the only size there is.
+func (s *Server) location(c *call, sub, loc, what string) error {
+	switch strings.ToLower(what) {
+	case "vmsizes", "usages", "quotas":
+		return c.send(http.StatusOK, map[string]any{"value": []any{}})
+	}
+	return notFound(c)
+}

@@ -1,0 +1,386 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// dataPlane serves the calls that clients build from the discovery document: run history, resolved URIs, index assets.
+func (s *Server) dataPlane(c *call) error {
+	if c.who.Task != "" {
+		return berth.Errorf(berth.Denied, "a task's token opens its own task only")
+	}
+	p, err := segments(c.r.URL.EscapedPath())
+	if err != nil {
+		return err
+	}
+	area := strings.ToLower(p[0])
+	for len(p) > 0 && !strings.EqualFold(p[0], "subscriptions") {
+		p = p[1:]
+	}
+	if len(p) < 8 {
+		return notFound(c)
+	}
+	if err := s.enter(c, berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}); err != nil {
+		return err
+	}
+	switch p = p[8:]; area {
+	case "history":
+		return s.history(c, p)
+	case "data":
+		if len(p) == 2 && fold(p, 0, "dataversion") && fold(p, 1, "batchGetResolvedUris") {
+			return s.resolvedURIs(c)
+		}
+	case "modelregistry":
+		if len(p) == 2 && fold(p, 0, "models") && fold(p, 1, "batchGetResolvedUris") {
+			return s.resolvedURIs(c)
+		}
+	case "genericasset":
+		return s.indexes(c, p)
+	}
+	return notFound(c)
+}
+
+func (s *Server) history(c *call, p []string) error {
+	switch {
+	case len(p) == 1 && fold(p, 0, "rundata") && c.r.Method == http.MethodPost:
+		return s.runData(c)
+	case len(p) == 3 && fold(p, 0, "runs") && fold(p, 2, "details"):
+		return s.runDetails(c, p[1])
+	case len(p) == 3 && fold(p, 0, "runs") && fold(p, 2, "children"):
+		return s.runChildren(c, p[1])
+	case len(p) == 2 && fold(p, 0, "runs"):
+		return s.run(c, p[1])
+	case len(p) == 4 && fold(p, 0, "experiments") && fold(p, 2, "runs"):
+		if c.r.Method == http.MethodPatch {
+			return s.patchRun(c, p[3])
+		}
+		return s.run(c, p[3])
+	case len(p) >= 5 && fold(p, 0, "experiments") && fold(p, 2, "runs") && fold(p, 4, "artifacts"):
+		return s.artifacts(c, p[3], p[5:])
+	}
+	return notFound(c)
+}
+
+// job loads a job's document and state.
+func (s *Server) job(c *call, name string) (*store.Doc, berth.JobState, error) {
+	var st berth.JobState
+	d, err := s.load(c, s.row("jobs"), name, "")
+	if err != nil {
+		return nil, st, err
+	}
+	return d, st, json.Unmarshal(d.Own, &st)
+}
+
+// runDoc is the run object of a job.
+func (c *call) runDoc(d *store.Doc, st berth.JobState) map[string]any {
+	var v struct {
+		Properties struct {
+			DisplayName, ExperimentName, Description string
+			Tags, Properties                         map[string]any
+		}
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		c.s.Log.Error("job document does not parse", "job", d.Name, "err", err)
+	}
+	m := map[string]any{
+		"runId": d.Name, "status": d.Status, "target": st.Compute, "displayName": v.Properties.DisplayName,
+		"experimentName": v.Properties.ExperimentName, "description": v.Properties.Description, "hidden": d.Archived,
+		"tags": orEmpty(v.Properties.Tags), "properties": orEmpty(v.Properties.Properties), "runType": "azureml.commandRun",
+		"createdUtc": stamp(d.Created), "startTimeUtc": nil, "endTimeUtc": nil,
+		"inputDatasets": []any{}, "outputDatasets": []any{}, "runDefinition": nil, "warnings": []any{}, "error": nil,
+		"rootRunId": d.Name, "parentRunId": nil, "userId": d.CreatedBy,
+	}
+	if !st.Times.Started.IsZero() {
+		m["startTimeUtc"] = stamp(st.Times.Started)
+	}
+	if !st.Times.Ended.IsZero() {
+		m["endTimeUtc"] = stamp(st.Times.Ended)
+	}
+	if d.Status == string(berth.Failed) {
+		m["error"] = map[string]any{"error": map[string]any{"code": "UserError", "message": st.Reason}}
+	}
+	return m
+}
+
+func orEmpty(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+func (s *Server) run(c *call, name string) error {
+	d, st, err := s.job(c, name)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, c.runDoc(d, st))
+}
+
+// runDetails is what clients poll while they stream: status and the addresses of the logs.
+func (s *Server) runDetails(c *call, name string) error {
+	d, st, err := s.job(c, name)
+	if err != nil {
+		return err
+	}
+	m := c.runDoc(d, st)
+	own, err := s.storage(c.ctx(), c.ws)
+	if err != nil {
+		return err
+	}
+	logs := map[string]string{}
+	folder := locate.ArtifactPath(d.Name) + "/"
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		blobs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: folder + "user_logs/", Limit: 200})
+		for _, b := range blobs {
+			g := front.Grant{Container: own.Artifacts, Prefix: b.Name, Perm: "r", Expiry: c.now.Add(sasLife)}
+			logs[strings.TrimPrefix(b.Name, folder)] = s.URL(own.Artifacts, b.Name) + "?" + s.Signer.Sign(g)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	m["logFiles"] = logs
+	return c.send(http.StatusOK, m)
+}
+
+func (s *Server) runChildren(c *call, name string) error {
+	if _, _, err := s.job(c, name); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"value": []any{}})
+}
+
+// patchRun is how clients from 1.35 on archive and edit a job.
+func (s *Server) patchRun(c *call, name string) error {
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	var d *store.Doc
+	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
+			return c.missing(err, s.row("jobs"), name, "")
+		}
+		return editJob(c, tx, d, func(p map[string]any) {
+			for _, k := range []string{"displayName", "description"} {
+				if v, ok := body[k]; ok {
+					p[k] = v
+				}
+			}
+			if v, ok := body["hidden"]; ok {
+				p["isArchived"] = v
+			}
+			for _, k := range []string{"tags", "properties"} {
+				if v, ok := body[k].(map[string]any); ok {
+					old := orEmpty(asMap(p[k]))
+					for name, value := range v {
+						old[name] = value
+					}
+					p[k] = old
+				}
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return s.run(c, d.Name)
+}
+
+var sdkVersion = regexp.MustCompile(`azure-ai-ml/(\d+)\.(\d+)`)
+
+// snakeTypes reports whether the client wants uri_folder rather than UriFolder in run data: the SDK from 1.35 on does, and
+// older ones skip what they do not know.
+func snakeTypes(agent string) bool {
+	m := sdkVersion.FindStringSubmatch(agent)
+	if m == nil {
+		return true
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	return major > 1 || minor >= 35
+}
+
+var outputTypes = map[string]string{
+	"uri_folder": "UriFolder", "uri_file": "UriFile", "mltable": "MLTable",
+	"custom_model": "CustomModel", "mlflow_model": "MLFlowModel", "triton_model": "TritonModel",
+}
+
+// runData tells a client which outputs a job has, for download.
+func (s *Server) runData(c *call) error {
+	var req struct {
+		RunID string `json:"runId"`
+	}
+	if err := c.into(&req); err != nil {
+		return err
+	}
+	d, st, err := s.job(c, req.RunID)
+	if err != nil {
+		return err
+	}
+	var v struct {
+		Properties struct {
+			Outputs map[string]berth.JobOutput
+		}
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return err
+	}
+	outputs := map[string]any{}
+	for name, o := range v.Properties.Outputs {
+		if name == "default" {
+			continue
+		}
+		typ := strings.ToLower(o.Type)
+		if typ == "" {
+			typ = "uri_folder"
+		}
+		coll := "data"
+		if strings.HasSuffix(typ, "_model") {
+			coll = "models"
+		}
+		shown := outputTypes[typ]
+		if coll == "data" && snakeTypes(c.r.UserAgent()) {
+			shown = typ
+		}
+		outputs[name] = map[string]any{
+			"type":    shown,
+			"assetId": "azureml://locations/" + s.Location + "/workspaces/" + c.ws.Name + "/" + coll + "/" + outputAsset(d.Name, name) + "/versions/1",
+		}
+	}
+	m := c.runDoc(d, st)
+	m["outputs"] = outputs
+	return c.send(http.StatusOK, map[string]any{"runMetadata": m, "runDefinition": map[string]any{}, "jobSpecification": nil})
+}
+
+const outputMark = "_output_data_"
+
+// outputAsset names the asset an output would be, as Azure does. It is an address, not a document.
+func outputAsset(job, output string) string { return "azureml_" + job + outputMark + output }
+
+// resolvedURIs answers where assets are. Every id that was asked for is a key of the answer.
+func (s *Server) resolvedURIs(c *call) error {
+	var req struct {
+		Values []string `json:"values"`
+	}
+	if err := c.into(&req); err != nil {
+		return err
+	}
+	out := map[string]any{}
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		for _, id := range req.Values {
+			uri, typ, err := s.resolvedURI(c, tx, id)
+			if err != nil {
+				return err
+			}
+			out[id] = map[string]any{"uri": uri, "type": typ}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"values": out})
+}
+
+func (s *Server) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ string, err error) {
+	ref, err := berth.ParseRef(id, "data")
+	if err != nil {
+		return "", "", err
+	}
+	if job, output, ok := strings.Cut(strings.TrimPrefix(ref.Name, "azureml_"), outputMark); ok {
+		d, err := tx.Get(c.ws.Key(), "jobs", job, "")
+		if err != nil {
+			return "", "", c.missing(err, s.row("jobs"), job, "")
+		}
+		var v struct {
+			Properties struct{ Outputs map[string]berth.JobOutput }
+		}
+		if err := json.Unmarshal(d.Body, &v); err != nil {
+			return "", "", err
+		}
+		o := v.Properties.Outputs[output]
+		if o.URI != "" {
+			return o.URI, outputTypes[strings.ToLower(o.Type)], nil
+		}
+		return longURI(c.ws, defaultDatastore, locate.OutputPath(d.Name, output)) + "/", "UriFolder", nil
+	}
+	d, err := locate.Version(tx, c.ws, strings.ToLower(ref.Collection), ref)
+	if err != nil {
+		return "", "", err
+	}
+	var v struct {
+		Properties struct{ DataURI, DataType, ModelURI string }
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return "", "", err
+	}
+	return v.Properties.DataURI + v.Properties.ModelURI, outputTypes[strings.ToLower(v.Properties.DataType)], nil
+}
+
+func longURI(ws berth.Workspace, datastore, path string) string {
+	return "azureml://subscriptions/" + ws.Subscription + "/resourcegroups/" + ws.Group + "/workspaces/" + ws.Name + "/datastores/" + datastore + "/paths/" + path
+}
+
+// artifacts serves the artifact calls of azureml-mlflow: where to put and get a run's files.
+func (s *Server) artifacts(c *call, run string, p []string) error {
+	d, _, err := s.job(c, run)
+	if err != nil {
+		return err
+	}
+	own, err := s.storage(c.ctx(), c.ws)
+	if err != nil {
+		return err
+	}
+	folder := locate.ArtifactPath(d.Name) + "/"
+	info := func(path, perm string) map[string]any {
+		g := front.Grant{Container: own.Artifacts, Prefix: folder + path, Perm: perm, Expiry: c.now.Add(sasLife)}
+		return map[string]any{
+			"contentUri": s.URL(own.Artifacts, folder+path) + "?" + s.Signer.Sign(g), "path": path, "origin": "ExperimentRun", "container": "dcid." + d.Name,
+		}
+	}
+	switch {
+	case len(p) == 0 && c.r.Method == http.MethodGet:
+		value := []any{}
+		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+			blobs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: folder, Limit: 5000})
+			for _, b := range blobs {
+				value = append(value, map[string]any{"path": strings.TrimPrefix(b.Name, folder), "origin": "ExperimentRun", "container": "dcid." + d.Name})
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return c.send(http.StatusOK, map[string]any{"value": value})
+	case len(p) == 1 && fold(p, 0, "contentinfo"):
+		return c.send(http.StatusOK, info(c.q.Get("path"), "r"))
+	case len(p) == 2 && fold(p, 0, "batch") && fold(p, 1, "metadata") && c.r.Method == http.MethodPost:
+		var req struct {
+			Paths []struct {
+				Path string `json:"path"`
+			} `json:"paths"`
+		}
+		if err := c.into(&req); err != nil {
+			return err
+		}
+		artifacts, content := map[string]any{}, map[string]any{}
+		for _, x := range req.Paths {
+			artifacts[x.Path] = map[string]any{"path": x.Path, "origin": "ExperimentRun", "container": "dcid." + d.Name}
+			content[x.Path] = info(x.Path, "rw")
+		}
+		return c.send(http.StatusOK, map[string]any{"artifacts": artifacts, "artifactContentInformation": content, "errors": map[string]any{}})
+	}
+	return notFound(c)
+}

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/kind"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// activeStatuses are the statuses of a job that has not ended.
+var activeStatuses = []string{
+	string(berth.NotStarted), string(berth.Queued), string(berth.Preparing), string(berth.Provisioning), string(berth.Starting),
+	string(berth.Running), string(berth.Finalizing), string(berth.CancelRequested), string(berth.NotResponding),
+}
+
+// jobMutable are the properties a PUT on an existing job changes; it never runs the job again.
+var jobMutable = []string{"tags", "displayName", "description", "isArchived", "properties"}
+
+// putJob submits a job, or edits one that exists.
+func putJob(c *call, r *resource, name string) error {
+	if err := berth.CheckName(r.Noun, name); err != nil {
+		return err
+	}
+	if c.r.Method == http.MethodPatch {
+		return methodError(c)
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	props, err := object(body, "properties")
+	if err != nil {
+		return err
+	}
+	stripReadOnly(body)
+	delete(props, "status")
+	delete(props, "services")
+	setDefault(props, "experimentName", "Default")
+	setDefault(props, "displayName", name)
+	defaultModes(props)
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	var d *store.Doc
+	created := false
+	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		d, err = tx.Get(c.ws.Key(), "jobs", name, "")
+		created = berth.CodeOf(err) == berth.NotFound
+		if !created {
+			if err != nil {
+				return err
+			}
+			if c.r.Header.Get("If-None-Match") == "*" {
+				return berth.Errorf(berth.Conflict, "a job named %s exists; choose another name", name)
+			}
+			return editJob(c, tx, d, func(old map[string]any) {
+				for _, k := range jobMutable {
+					if v, ok := props[k]; ok {
+						old[k] = v
+					}
+				}
+			})
+		}
+		compute, err := checkJob(c, tx, props)
+		if err != nil {
+			return err
+		}
+		own, err := json.Marshal(berth.JobState{Compute: compute, Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted"})
+		if err != nil {
+			return err
+		}
+		d = &store.Doc{
+			Workspace: c.ws.Key(), Kind: "jobs", Name: name, Status: string(berth.NotStarted), CreatedBy: c.who.User,
+			Parent: text(props, "experimentName"), Body: raw, Own: own,
+		}
+		d.Archived, _ = props["isArchived"].(bool)
+		if err := tx.Insert(d); err != nil {
+			return err
+		}
+		tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: "submitted by " + c.who.User})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return c.sendDoc(status, r, d)
+}
+
+// defaultModes writes the modes the service writes when the client gave none.
+func defaultModes(props map[string]any) {
+	if in, ok := props["inputs"].(map[string]any); ok {
+		for _, v := range in {
+			if m, ok := v.(map[string]any); ok && !strings.EqualFold(text(m, "jobInputType"), "literal") && m["jobInputType"] != nil {
+				setDefault(m, "mode", "ReadOnlyMount")
+			}
+		}
+	}
+	if out, ok := props["outputs"].(map[string]any); ok {
+		for _, v := range out {
+			if m, ok := v.(map[string]any); ok && m["jobOutputType"] != nil {
+				setDefault(m, "mode", "ReadWriteMount")
+			}
+		}
+	}
+}
+
+// editJob changes a job's document without touching what it runs.
+func editJob(c *call, tx *store.Tx, d *store.Doc, edit func(props map[string]any)) error {
+	m := map[string]any{}
+	if err := decodeJSON(d.Body, &m); err != nil {
+		return err
+	}
+	props, err := object(m, "properties")
+	if err != nil {
+		return err
+	}
+	edit(props)
+	d.Archived, _ = props["isArchived"].(bool)
+	if d.Body, err = json.Marshal(m); err != nil {
+		return err
+	}
+	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobChanged, Reason: "edited by " + c.who.User})
+	return tx.Save(d)
+}
+
+// checkJob refuses what could not run, and says where the job goes.
+func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err error) {
+	k, err := kind.Of(text(props, "jobType"))
+	if err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return "", err
+	}
+	if err := k.Validate(raw); err != nil {
+		return "", err
+	}
+	if compute, err = checkTarget(c, tx, text(props, "computeId")); err != nil {
+		return "", err
+	}
+	for key, coll := range map[string]string{"codeId": "codes", "environmentId": "environments"} {
+		id := text(props, key)
+		if id == "" {
+			continue
+		}
+		ref, err := berth.ParseRef(id, coll)
+		if err != nil {
+			return "", berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
+		}
+		if coll == "environments" && (ref.Registry != "" || c.s.Curated(ref.Name)) {
+			continue
+		}
+		if _, err := locate.Version(tx, c.ws, coll, ref); err != nil {
+			return "", berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
+		}
+	}
+	for _, side := range []string{"inputs", "outputs"} {
+		m, _ := props[side].(map[string]any)
+		for n, v := range m {
+			if err := berth.CheckName(strings.TrimSuffix(side, "s"), n); err != nil {
+				return "", err
+			}
+			uri := text(asMap(v), "uri")
+			if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {
+				continue
+			}
+			if _, err := c.s.Resolve(tx, c.ws, uri); err != nil {
+				return "", berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, n, err)
+			}
+		}
+	}
+	return compute, nil
+}
+
+func asMap(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// checkTarget is the name of the compute a job goes to. No compute, or serverless, is the machine itself.
+func checkTarget(c *call, tx *store.Tx, id string) (string, error) {
+	if id == "" {
+		return LocalCompute, nil
+	}
+	ref, err := berth.ParseRef(id, "computes")
+	if err != nil {
+		return "", berth.Errorf(berth.Invalid, "properties.computeId: %w", err)
+	}
+	if strings.EqualFold(ref.Name, "serverless") {
+		return LocalCompute, nil
+	}
+	d, err := tx.Get(c.ws.Key(), "computes", ref.Name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return "", berth.Errorf(berth.Invalid, "there is no compute %q in workspace %s; `berth compute list` shows what there is", ref.Name, c.ws.Name)
+	}
+	if err != nil {
+		return "", err
+	}
+	return d.Name, nil
+}
+
+// cancelJob asks a job to end.
+func cancelJob(c *call, r *resource, name, _ string) error {
+	var d *store.Doc
+	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
+			return c.missing(err, r, name, "")
+		}
+		if berth.JobStatus(d.Status).Terminal() {
+			return nil
+		}
+		var st berth.JobState
+		if err := json.Unmarshal(d.Own, &st); err != nil {
+			return err
+		}
+		if st.Cancel {
+			return nil
+		}
+		st.Cancel = true
+		if d.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		d.Status = string(berth.CancelRequested)
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobCancel, Reason: "cancel requested by " + c.who.User})
+		return tx.Save(d)
+	})
+	if err != nil {
+		return err
+	}
+	if berth.JobStatus(d.Status).Terminal() {
+		if c.q.Get("strict") != "" {
+			return berth.Errorf(berth.Conflict, "job %s has ended already: it is %s", name, d.Status)
+		}
+		return c.empty(http.StatusOK)
+	}
+	u := c.s.BaseURL + "/opstatus/cancel" + c.docID(r, d)
+	c.w.Header().Set("Location", u)
+	c.w.Header().Set("Azure-AsyncOperation", u)
+	c.w.Header().Set("Retry-After", "1")
+	return c.empty(http.StatusAccepted)
+}
+
+// deleteJob removes a job that has ended, with its logs and outputs.
+func deleteJob(c *call, r *resource, name string) error {
+	var d *store.Doc
+	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
+			return err
+		}
+		if !berth.JobStatus(d.Status).Terminal() {
+			return berth.Errorf(berth.Conflict, "job %s has not ended; cancel it first", name)
+		}
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventResourceDel, Reason: "deleted by " + c.who.User})
+		return tx.Delete(c.ws.Key(), "jobs", name, "")
+	})
+	if berth.CodeOf(err) == berth.NotFound {
+		return c.empty(http.StatusNoContent)
+	}
+	if err != nil {
+		return err
+	}
+	c.operation("delete", c.docID(r, d))
+	return c.empty(http.StatusAccepted)
+}
+
+// shapeJob adds the status, the links and the state we keep.
+func shapeJob(c *call, d *store.Doc, p map[string]any) {
+	p["status"] = d.Status
+	p["isArchived"] = d.Archived
+	for _, k := range []string{"tags", "properties", "inputs", "outputs"} {
+		setDefault(p, k, map[string]any{})
+	}
+	p["services"] = map[string]any{
+		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID() + "&tid=" + tenant()},
+		"Tracking": map[string]any{"jobServiceType": "Tracking", "endpoint": c.s.trackingURI(c.ws)},
+	}
+	var st berth.JobState
+	if len(d.Own) == 0 || json.Unmarshal(d.Own, &st) != nil {
+		return
+	}
+	// "berth" is ours: Azure has no word for why a job waits, how it ended and where its time went.
+	p["berth"] = st
+}

@@ -1,0 +1,577 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// containerOwn is what we keep of an asset container.
+type containerOwn struct {
+	Latest string `json:"latestVersion"`
+	Next   string `json:"nextVersion"`
+}
+
+// resource serves one collection: list, item, versions, actions.
+func (s *Server) resource(c *call, r *resource, p []string) error {
+	switch {
+	case len(p) == 1:
+		return s.list(c, r, r.Collection, "")
+	case len(p) == 2:
+		return s.item(c, r, p[1], "")
+	case r.Child != "" && len(p) == 3 && fold(p, 2, r.Child):
+		return s.list(c, r, r.Collection+"/"+r.Child, p[1])
+	case r.Child != "" && len(p) == 4 && fold(p, 2, "labels"):
+		return s.label(c, r, p[1], p[3])
+	case r.Child != "" && len(p) == 4 && fold(p, 2, r.Child):
+		return s.item(c, r, p[1], p[3])
+	case r.Child == "" && len(p) == 3:
+		return s.action(c, r, p[1], "", p[2])
+	case r.Child != "" && len(p) == 5 && fold(p, 2, r.Child):
+		return s.action(c, r, p[1], p[3], p[4])
+	}
+	return notFound(c)
+}
+
+func (s *Server) action(c *call, r *resource, name, version, verb string) error {
+	act, ok := r.Actions[strings.ToLower(verb)]
+	if !ok {
+		return notFound(c)
+	}
+	if c.r.Method != http.MethodPost {
+		return methodError(c)
+	}
+	return act(c, r, name, version)
+}
+
+func (s *Server) item(c *call, r *resource, name, version string) error {
+	kind := r.kind(version)
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		d, err := s.load(c, r, name, version)
+		if err != nil {
+			return err
+		}
+		return c.sendDoc(http.StatusOK, r, d)
+	case http.MethodPut, http.MethodPatch:
+		if r.Put != nil {
+			return r.Put(c, r, name)
+		}
+		return s.put(c, r, name, version)
+	case http.MethodDelete:
+		if r.Delete != nil {
+			return r.Delete(c, r, name)
+		}
+		err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+			if err := c.ifMatch(tx, kind, name, version); err != nil {
+				return err
+			}
+			if err := tx.Delete(c.ws.Key(), kind, name, version); err != nil {
+				return err
+			}
+			c.emit(tx, berth.EventResourceDel, r, name, version)
+			return nil
+		})
+		if err != nil && berth.CodeOf(err) != berth.NotFound {
+			return err
+		}
+		return c.empty(map[bool]int{true: http.StatusOK, false: http.StatusNoContent}[err == nil])
+	}
+	return methodError(c)
+}
+
+func (r *resource) kind(version string) string {
+	if version != "" {
+		return r.Collection + "/" + r.Child
+	}
+	return r.Collection
+}
+
+// load reads one document, with a message that says what is missing.
+func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, error) {
+	var d *store.Doc
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		var err error
+		if version == "azureml_default" {
+			d, err = latest(tx, c.ws.Key(), r, name)
+			return err
+		}
+		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
+		return err
+	})
+	return d, c.missing(err, r, name, version)
+}
+
+func (c *call) missing(err error, r *resource, name, version string) error {
+	if berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	what := name
+	if version != "" {
+		what += ":" + version
+	}
+	return &berth.Error{Code: berth.NotFound, Msg: "there is no " + r.Noun + " " + strconv.Quote(what) + " in workspace " + c.ws.Name + " (not found)"}
+}
+
+// latest is the newest version by creation that is not archived, or the newest at all.
+func latest(tx *store.Tx, ws string, r *resource, name string) (*store.Doc, error) {
+	active := false
+	for _, archived := range []*bool{&active, nil} {
+		docs, err := tx.List(store.Query{Workspace: ws, Kind: r.Collection + "/" + r.Child, Name: name, Archived: archived, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(docs) > 0 {
+			return docs[0], nil
+		}
+	}
+	return nil, berth.Errorf(berth.NotFound, "%s has no version", name)
+}
+
+func (s *Server) label(c *call, r *resource, name, label string) error {
+	if !strings.EqualFold(label, "latest") && !strings.EqualFold(label, "default") {
+		return berth.Errorf(berth.NotFound, "%s %s has no label %q; the labels are latest and default", r.Noun, name, label)
+	}
+	var d *store.Doc
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		d, err = latest(tx, c.ws.Key(), r, name)
+		return err
+	})
+	if err != nil {
+		return c.missing(err, r, name, "")
+	}
+	return c.sendDoc(http.StatusOK, r, d)
+}
+
+// put creates or updates one document.
+func (s *Server) put(c *call, r *resource, name, version string) error {
+	if err := berth.CheckName(r.Noun, name); err != nil {
+		return err
+	}
+	if version != "" {
+		if err := berth.CheckVersion(r.Noun, version); err != nil {
+			return err
+		}
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	props, err := object(body, "properties")
+	if err != nil {
+		return err
+	}
+	sealed, err := s.takeSecrets(c, r, name, props)
+	if err != nil {
+		return err
+	}
+	var d *store.Doc
+	created := false
+	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		if err := c.ifMatch(tx, r.kind(version), name, version); err != nil {
+			return err
+		}
+		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
+		created = berth.CodeOf(err) == berth.NotFound
+		switch {
+		case created && c.r.Method == http.MethodPatch:
+			return c.missing(err, r, name, version)
+		case created:
+			d = &store.Doc{Workspace: c.ws.Key(), Kind: r.kind(version), Name: name, Version: version, CreatedBy: c.who.User}
+		case err != nil:
+			return err
+		default:
+			if body, props, err = merge(r, d, version, body, props, c.r.Method == http.MethodPatch); err != nil {
+				return err
+			}
+		}
+		if r.Check != nil && !(r.Child != "" && version == "") {
+			if err := r.Check(c, tx, name, version, props); err != nil {
+				return err
+			}
+		}
+		d.Archived, _ = props["isArchived"].(bool)
+		if h, ok := dig(props, "properties.hash_sha256").(string); ok && r.Collection == "codes" {
+			d.Hash = h
+		}
+		stripReadOnly(body)
+		if d.Body, err = json.Marshal(body); err != nil {
+			return err
+		}
+		if sealed != "" {
+			if d.Own, err = json.Marshal(map[string]string{"secrets": sealed}); err != nil {
+				return err
+			}
+		}
+		if created {
+			err = tx.Insert(d)
+		} else {
+			err = tx.Save(d)
+		}
+		if err != nil {
+			return err
+		}
+		if created && version != "" && r.Child == "versions" {
+			if err := c.growContainer(tx, r, name, version); err != nil {
+				return err
+			}
+		}
+		c.emit(tx, berth.EventResourcePut, r, name, version)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+		if r.Created != 0 {
+			status = r.Created
+		}
+	}
+	if r.LRO {
+		c.operation("put", c.docID(r, d))
+	}
+	return c.sendDoc(status, r, d)
+}
+
+// growContainer makes or moves on the container of a new version.
+func (c *call) growContainer(tx *store.Tx, r *resource, name, version string) error {
+	d, err := tx.Get(c.ws.Key(), r.Collection, name, "")
+	created := berth.CodeOf(err) == berth.NotFound
+	if created {
+		d = &store.Doc{
+			Workspace: c.ws.Key(), Kind: r.Collection, Name: name, CreatedBy: c.who.User, Body: json.RawMessage(`{"properties":{}}`),
+		}
+	} else if err != nil {
+		return err
+	}
+	var own containerOwn
+	if d.Own != nil {
+		if err := json.Unmarshal(d.Own, &own); err != nil {
+			return err
+		}
+	}
+	next := 1
+	if n, err := strconv.Atoi(own.Next); err == nil {
+		next = n
+	}
+	if n, err := strconv.Atoi(version); err == nil && n >= next {
+		next = n + 1
+	}
+	own.Latest, own.Next = version, strconv.Itoa(next)
+	if d.Own, err = json.Marshal(own); err != nil {
+		return err
+	}
+	if created {
+		return tx.Insert(d)
+	}
+	return tx.Save(d)
+}
+
+// merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
+func merge(r *resource, d *store.Doc, version string, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+	old := map[string]any{}
+	if err := decodeJSON(d.Body, &old); err != nil {
+		return nil, nil, err
+	}
+	oldProps, err := object(old, "properties")
+	if err != nil {
+		return nil, nil, err
+	}
+	if version != "" && r.Keep != nil {
+		for _, f := range r.Fixed {
+			if v, ok := props[f]; ok && !sameURI(v, oldProps[f]) {
+				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, version, f)
+			}
+		}
+		if r.Collection == "components" {
+			if err := sameComponent(d, oldProps, props); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, k := range r.Keep {
+			if v, ok := props[k]; ok {
+				oldProps[k] = v
+			}
+		}
+		return old, oldProps, nil
+	}
+	for _, k := range []string{"location", "tags", "identity", "sku", "kind"} {
+		if _, ok := body[k]; !ok {
+			if v, ok := old[k]; ok {
+				body[k] = v
+			}
+		}
+	}
+	if patch {
+		overlay(oldProps, props)
+		props = oldProps
+		body["properties"] = props
+	}
+	return body, props, nil
+}
+
+// sameURI compares two URIs as the service does: a trailing slash is no difference.
+func sameURI(a, b any) bool {
+	x, ok1 := a.(string)
+	y, ok2 := b.(string)
+	if !ok1 || !ok2 {
+		return a == b
+	}
+	return strings.EqualFold(strings.TrimSuffix(x, "/"), strings.TrimSuffix(y, "/"))
+}
+
+// overlay writes b over a, member by member.
+func overlay(a, b map[string]any) {
+	for k, v := range b {
+		av, ok1 := a[k].(map[string]any)
+		bv, ok2 := v.(map[string]any)
+		if ok1 && ok2 {
+			overlay(av, bv)
+			continue
+		}
+		a[k] = v
+	}
+}
+
+// stripReadOnly drops what only we say, so that a document a client read and sent back does not carry stale answers.
+func stripReadOnly(body map[string]any) {
+	for _, k := range []string{"id", "name", "type", "systemData"} {
+		delete(body, k)
+	}
+	if p, ok := body["properties"].(map[string]any); ok {
+		delete(p, "provisioningState")
+	}
+}
+
+func (s *Server) list(c *call, r *resource, kind, name string) error {
+	if c.r.Method != http.MethodGet {
+		return methodError(c)
+	}
+	q, err := c.query(kind, name)
+	if err != nil {
+		return err
+	}
+	top := 0
+	if t := c.q.Get("$top"); t != "" {
+		if top, err = strconv.Atoi(t); err != nil || top < 1 {
+			return berth.Errorf(berth.Invalid, "$top=%s is not a positive number", t)
+		}
+	}
+	limit := pageSize
+	if top > 0 && top < limit {
+		limit = top
+	}
+	if r.Collection == "codes" && q.Hash != "" {
+		q.Name = "" // the client asks under a new name each time; the hash is looked for everywhere
+	}
+	q.Limit = limit + 1
+	var docs []*store.Doc
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		if name != "" && q.Hash == "" {
+			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && r.Child != "versions" {
+				return c.missing(err, r, name, "")
+			}
+		}
+		docs, err = tx.List(q)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	more := len(docs) > limit
+	docs = docs[:min(len(docs), limit)]
+	value := make([]any, 0, len(docs))
+	for _, d := range docs {
+		if !c.wanted(r, d) {
+			continue
+		}
+		m, err := c.render(r, d)
+		if err != nil {
+			return err
+		}
+		value = append(value, m)
+	}
+	out := map[string]any{"value": value}
+	if more && top == 0 {
+		out["nextLink"] = c.nextLink(docs[len(docs)-1].ID)
+	}
+	return c.send(http.StatusOK, out)
+}
+
+// pageSize is how many items one page of a list has.
+const pageSize = 200
+
+func (c *call) nextLink(after int64) string {
+	q := maps(c.q)
+	q.Set("$skip", strconv.FormatInt(after, 10))
+	return c.s.BaseURL + c.r.URL.EscapedPath() + "?" + q.Encode()
+}
+
+func maps(q url.Values) url.Values {
+	out := url.Values{}
+	for k, v := range q {
+		out[k] = slices.Clone(v)
+	}
+	return out
+}
+
+func (c *call) query(kind, name string) (store.Query, error) {
+	q := store.Query{Workspace: c.ws.Key(), Kind: kind, Name: name, Hash: c.q.Get("hash"), Parent: c.q.Get("parent")}
+	yes, no := true, false
+	switch strings.ToLower(c.q.Get("listViewType")) {
+	case "archivedonly":
+		q.Archived = &yes
+	case "all":
+	default:
+		q.Archived = &no
+	}
+	if v := c.q.Get("$skip"); v != "" {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return q, berth.Errorf(berth.Invalid, "$skip=%s is not a page mark of this server", v)
+		}
+		q.After = n
+	}
+	if v := c.q.Get("status"); v != "" {
+		q.Status = strings.Split(v, ",")
+	}
+	order := strings.ToLower(c.q.Get("$orderBy"))
+	if order == "" {
+		order = strings.ToLower(c.q.Get("orderBy"))
+	}
+	q.Asc = strings.HasSuffix(order, " asc") || strings.EqualFold(c.q.Get("orderByAsc"), "true")
+	return q, nil
+}
+
+// wanted applies the filters that are not columns.
+func (c *call) wanted(r *resource, d *store.Doc) bool {
+	switch {
+	case r.Collection == "models" && c.q.Get("stage") != "":
+		var v struct{ Properties struct{ Stage string } }
+		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.Stage, c.q.Get("stage"))
+	case r.Collection == "datastores" && strings.EqualFold(c.q.Get("isDefault"), "true"):
+		return strings.EqualFold(d.Name, defaultDatastore)
+	case r.Collection == "jobs" && c.q.Get("jobType") != "":
+		var v struct{ Properties struct{ JobType string } }
+		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.JobType, c.q.Get("jobType"))
+	}
+	return true
+}
+
+// docID is a document's ARM id, in canonical casing.
+func (c *call) docID(r *resource, d *store.Doc) string {
+	if d.Version != "" {
+		return c.ws.ResourceID(r.Collection, d.Name, r.Child, d.Version)
+	}
+	return c.ws.ResourceID(r.Collection, d.Name)
+}
+
+// render is a document as clients see it: what they sent, and what we own.
+func (c *call) render(r *resource, d *store.Doc) (map[string]any, error) {
+	m := map[string]any{}
+	if err := decodeJSON(d.Body, &m); err != nil {
+		return nil, err
+	}
+	props, err := object(m, "properties")
+	if err != nil {
+		return nil, err
+	}
+	m["id"] = c.docID(r, d)
+	m["name"] = d.Name
+	m["type"] = berth.Provider + "/workspaces/" + r.Collection
+	if d.Version != "" {
+		m["name"] = d.Version
+		m["type"] = berth.Provider + "/workspaces/" + r.Collection + "/" + r.Child
+	}
+	m["systemData"] = systemData(d)
+	if r.Tracked {
+		setDefault(m, "location", c.s.Location)
+		setDefault(m, "tags", map[string]any{})
+	}
+	switch {
+	case r.Child == "versions" && d.Version == "":
+		var own containerOwn
+		if d.Own != nil {
+			if err := json.Unmarshal(d.Own, &own); err != nil {
+				return nil, err
+			}
+		}
+		props["latestVersion"], props["nextVersion"] = own.Latest, own.Next
+		if r.Next != nil {
+			props["nextVersion"] = r.Next(c, own.Latest)
+		}
+		props["isArchived"] = d.Archived
+		setDefault(props, "tags", map[string]any{})
+		setDefault(props, "properties", map[string]any{})
+		if r.ShapeContainer != nil {
+			r.ShapeContainer(c, d, props)
+		}
+	case r.Shape != nil:
+		r.Shape(c, d, props)
+	}
+	return m, nil
+}
+
+func (c *call) sendDoc(status int, r *resource, d *store.Doc) error {
+	m, err := c.render(r, d)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("ETag", etag(d))
+	if inm := c.r.Header.Get("If-None-Match"); inm != "" && inm == etag(d) && c.r.Method == http.MethodGet {
+		return c.empty(http.StatusNotModified)
+	}
+	return c.send(status, m)
+}
+
+func etag(d *store.Doc) string { return `"` + strconv.FormatInt(int64(d.Rev), 10) + `"` }
+
+// ifMatch holds a request to the revision the client saw.
+func (c *call) ifMatch(tx *store.Tx, kind, name, version string) error {
+	want, none := c.r.Header.Get("If-Match"), c.r.Header.Get("If-None-Match")
+	if want == "" && none == "" {
+		return nil
+	}
+	d, err := tx.Get(c.ws.Key(), kind, name, version)
+	if err != nil && berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	switch {
+	case none == "*" && err == nil:
+		return berth.Errorf(berth.Precondition, "%s exists", name)
+	case want != "" && err != nil, want != "" && want != "*" && want != etag(d):
+		return berth.Errorf(berth.Precondition, "%s was changed by somebody else; read it again", name)
+	}
+	return nil
+}
+
+func systemData(d *store.Doc) map[string]any {
+	by := d.CreatedBy
+	if by == "" {
+		by = "berth"
+	}
+	return map[string]any{
+		"createdAt": stamp(d.Created), "createdBy": by, "createdByType": "User",
+		"lastModifiedAt": stamp(d.Updated), "lastModifiedBy": by, "lastModifiedByType": "User",
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+
+// emit records that a resource changed.
+func (c *call) emit(tx *store.Tx, typ string, r *resource, name, version string) {
+	subject := r.Collection + "/" + name
+	if version != "" {
+		subject += "/" + r.Child + "/" + version
+	}
+	tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: subject, Type: typ, Reason: r.Noun + " written by " + c.who.User})
+}

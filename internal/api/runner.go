@@ -1,0 +1,226 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// reports takes what runners say of their tasks. Each report carries its own task's token; the whole batch is one transaction. The
+// answer lists the tasks that should end.
+func (s *Server) reports(c *call) error {
+	var rs []berth.Report
+	if err := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody)).Decode(&rs); err != nil {
+		return berth.Errorf(berth.Invalid, "the body is not a list of reports: %w", err)
+	}
+	known := rs[:0]
+	refused := []berth.TaskID{}
+	for _, r := range rs {
+		id, err := s.Authority.Keys.CheckTask(r.Token, c.now)
+		if err != nil || id != r.Task {
+			refused = append(refused, r.Task)
+			continue
+		}
+		known = append(known, r)
+	}
+	var stop, unknown []berth.TaskID
+	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		stop, unknown = stop[:0], unknown[:0]
+		tasks := map[berth.TaskID]*berth.Task{}
+		for _, r := range known {
+			t := tasks[r.Task]
+			if t == nil {
+				var err error
+				if t, err = tx.Task(r.Task); berth.CodeOf(err) == berth.NotFound {
+					unknown = append(unknown, r.Task)
+					continue
+				} else if err != nil {
+					return err
+				}
+				tasks[r.Task] = t
+			}
+			applyReport(tx, t, r)
+		}
+		for _, t := range tasks {
+			if t.Stop && t.State != berth.TaskDone {
+				stop = append(stop, t.ID)
+			}
+			if err := tx.SaveTask(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"stop": stop, "unknown": append(unknown, refused...)})
+}
+
+// applyReport moves a task on. States only go forward, so a report that comes twice or late changes nothing.
+func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
+	if t.State == berth.TaskDone {
+		return
+	}
+	t.Seen = r.At
+	overlayTimes(&t.Times, r.Times)
+	if !r.FirstOutput.IsZero() {
+		t.Times.FirstOutput = r.FirstOutput
+	}
+	if r.Usage != nil {
+		peak(&t.Usage, *r.Usage)
+	}
+	if r.Warning != "" {
+		tx.Emit(taskEvent(t, berth.EventJobWarning, r.Warning, nil))
+	}
+	if r.Exit != nil {
+		t.Exit = r.Exit
+		r.State = berth.TaskDone
+	}
+	switch {
+	case r.State != "" && t.State.Before(r.State):
+		t.State = r.State
+		t.Why = stateReason(r)
+		tx.Emit(taskEvent(t, berth.EventTaskState, t.Why, map[string]any{"task": t.ID, "state": t.State, "phase": r.Phase, "at": r.At, "exit": r.Exit}))
+	case r.Phase != "" || r.Detail != "":
+		if r.Detail != "" {
+			t.Why = r.Detail
+		}
+		tx.Emit(taskEvent(t, berth.EventTaskPhase, r.Detail, map[string]any{"task": t.ID, "phase": r.Phase, "detail": r.Detail, "at": r.At}))
+	case r.Usage != nil:
+		tx.Emit(taskEvent(t, "task.usage", "", map[string]any{"task": t.ID, "usage": r.Usage}))
+	}
+}
+
+func stateReason(r berth.Report) string {
+	switch {
+	case r.Exit != nil && r.Exit.Reason != "":
+		return r.Exit.Reason
+	case r.Detail != "":
+		return r.Detail
+	}
+	switch r.State {
+	case berth.TaskStarting:
+		return "the runner prepares it"
+	case berth.TaskRunning:
+		return "the command runs"
+	case berth.TaskEnding:
+		return "the command ended; outputs are being kept"
+	}
+	return ""
+}
+
+func taskEvent(t *berth.Task, typ, reason string, data map[string]any) berth.Event {
+	e := berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: typ, Reason: reason}
+	if data != nil {
+		if b, err := json.Marshal(data); err == nil {
+			e.Data = b
+		}
+	}
+	return e
+}
+
+// overlayTimes writes the times b knows over a.
+func overlayTimes(a *berth.Waterfall, b berth.Waterfall) {
+	if !b.Staging.IsZero() {
+		a.Staging = b.Staging
+	}
+	if !b.Environment.IsZero() {
+		a.Environment = b.Environment
+	}
+	if !b.Started.IsZero() {
+		a.Started = b.Started
+	}
+	if !b.FirstOutput.IsZero() {
+		a.FirstOutput = b.FirstOutput
+	}
+	if !b.Uploading.IsZero() {
+		a.Uploading = b.Uploading
+	}
+	if !b.Ended.IsZero() {
+		a.Ended = b.Ended
+	}
+}
+
+// peak keeps the largest of each figure.
+func peak(a *berth.Usage, b berth.Usage) {
+	a.At = b.At
+	a.CPUSeconds = max(a.CPUSeconds, b.CPUSeconds)
+	a.CPUPercent = max(a.CPUPercent, b.CPUPercent)
+	a.MemoryBytes = max(a.MemoryBytes, b.MemoryBytes)
+	a.ReadBytes = max(a.ReadBytes, b.ReadBytes)
+	a.WriteBytes = max(a.WriteBytes, b.WriteBytes)
+	a.NetRxBytes = max(a.NetRxBytes, b.NetRxBytes)
+	a.NetTxBytes = max(a.NetTxBytes, b.NetTxBytes)
+	a.GPUPercent = max(a.GPUPercent, b.GPUPercent)
+	a.GPUMemory = max(a.GPUMemory, b.GPUMemory)
+}
+
+// appendLog takes log bytes from a runner that does not share our disk. Bytes are accepted only at the present end, so a repeated
+// or lost request cannot double or tear the log; the answer says where the end is.
+func (s *Server) appendLog(c *call) error {
+	id := berth.TaskID(c.r.PathValue("id"))
+	if c.who.Task != id {
+		return berth.Errorf(berth.Denied, "this token does not open task %s", id)
+	}
+	name := c.q.Get("name")
+	if name == "" {
+		name = stdLog
+	}
+	if !strings.HasPrefix(name, "user_logs/") || strings.Contains(name, "..") {
+		return berth.Errorf(berth.Invalid, "a log's name begins with user_logs/, not %q", name)
+	}
+	offset, err := strconv.ParseInt(c.q.Get("offset"), 10, 64)
+	if err != nil || offset < 0 {
+		return berth.Errorf(berth.Invalid, "offset=%s is not a number of bytes", c.q.Get("offset"))
+	}
+	var rel string
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		t, err := tx.Task(id)
+		if err != nil {
+			return err
+		}
+		own, err := locate.StorageOf(tx, t.Workspace)
+		if err != nil {
+			return err
+		}
+		b, err := tx.Blob(own.Artifacts, locate.ArtifactPath(t.Job)+"/"+name)
+		if err != nil {
+			return err
+		}
+		rel = b.Live
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(s.Blobs.Dir(), filepath.FromSlash(rel)), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // synced below
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if size != offset {
+		return c.send(http.StatusConflict, map[string]any{"size": size})
+	}
+	n, err := io.Copy(f, http.MaxBytesReader(c.w, c.r.Body, 64<<20))
+	if err != nil && n == 0 {
+		return berth.Errorf(berth.Unavailable, "the log could not be written: %w", err)
+	}
+	if err := errors.Join(f.Sync()); err != nil {
+		return berth.Errorf(berth.Unavailable, "the log could not be written: %w", err)
+	}
+	return c.send(http.StatusOK, map[string]any{"size": size + n})
+}

@@ -1,0 +1,239 @@
+// Package api is the HTTP front door: Azure ML's v2 REST tree over one table of resources, the identity endpoint, run history,
+// event and log streams, and the runner's own calls. Handlers write intent into the store; they start nothing themselves.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Options is what a Server is made of. All fields are needed.
+type Options struct {
+	DB        *store.DB
+	Blobs     *blob.Store
+	Front     http.Handler // the Azure Blob subset
+	Authority *auth.Authority
+	Signer    *front.Signer
+	Watcher   *filewatch.Watcher
+	Log       *slog.Logger
+	// Locator says where the server and its storage are, as clients see them.
+	locate.Locator
+	Location string
+	// CABundle is where clients of this machine find the CA.
+	CABundle string
+	// Curated says whether a name is one of the environments that are always there.
+	Curated func(name string) bool
+	// Default is the workspace a client gets that names none.
+	Default berth.Workspace
+}
+
+// Server answers the API.
+type Server struct {
+	Options
+	mux   *http.ServeMux
+	table []resource
+}
+
+// New returns the front door.
+func New(o Options) *Server {
+	s := &Server{Options: o, mux: http.NewServeMux(), table: table()}
+	s.routes()
+	return s
+}
+
+func (s *Server) routes() {
+	// Open to everyone: what a client asks before it has a token.
+	s.mux.HandleFunc("GET /healthz", s.health)
+	s.mux.HandleFunc("GET /metadata/endpoints", s.metadata)
+	s.mux.HandleFunc("GET /discovery", s.discovery)
+	s.mux.HandleFunc("GET /discovery/", s.discovery)
+	s.mux.HandleFunc("GET /registrymanagement/v1.0/registries/{name}/discovery", s.noRegistry)
+	s.identityRoutes()
+
+	s.mux.Handle("/tokens", s.guard(s.tokens))
+	s.mux.Handle("/tokens/{name}", s.guard(s.tokens))
+	s.mux.Handle("GET /berth/v1/server", s.guard(s.serverInfo))
+	s.mux.Handle("POST /runner/v1/reports", s.open(s.reports))
+	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.guard(s.appendLog))
+	s.mux.Handle("GET /opstatus/{verb}/{path...}", s.guard(s.operation))
+	for _, prefix := range []string{"/history/v1.0/", "/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
+		s.mux.Handle(prefix, s.guard(s.dataPlane))
+	}
+	s.mux.Handle("GET /subscriptions", s.guard(s.arm))
+	s.mux.Handle("GET /tenants", s.guard(s.tenants))
+	s.mux.Handle("/subscriptions/", s.guard(s.arm))
+}
+
+// ServeHTTP routes blob requests around the mux, which would clean their names.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.isBlob(r) {
+		s.Front.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Origin") != "" && !s.sameOrigin(r.Header.Get("Origin")) {
+		s.fail(w, r, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", r.Header.Get("Origin")))
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+func (s *Server) sameOrigin(origin string) bool { return strings.EqualFold(origin, s.BaseURL) }
+
+func (s *Server) isBlob(r *http.Request) bool {
+	if strings.HasPrefix(r.URL.Path, "/"+s.Account+".blob.") {
+		return true
+	}
+	return s.Zone != "" && strings.HasPrefix(r.Host, s.Account+".blob.")
+}
+
+// call is one authenticated request.
+type call struct {
+	s    *Server
+	w    http.ResponseWriter
+	r    *http.Request
+	who  auth.Principal
+	ws   berth.Workspace
+	q    url.Values
+	now  time.Time
+	sent bool
+}
+
+func (c *call) ctx() context.Context { return c.r.Context() }
+
+// guard authenticates and hands a call to h.
+func (s *Server) guard(h func(*call) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, ok := auth.From(r.Context()) // the local socket has authenticated already
+		if !ok {
+			var err error
+			p, err = s.Authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
+			if err != nil {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="berth"`)
+				s.fail(w, r, err)
+				return
+			}
+		}
+		if p.Role == auth.Reader && r.Method != http.MethodGet && r.Method != http.MethodHead && !readingPost(r.URL.Path) {
+			s.fail(w, r, berth.Errorf(berth.Denied, "the token %q may only read", p.Token))
+			return
+		}
+		s.serve(w, r, p, h)
+	})
+}
+
+// readingPost is true for the POSTs with which clients ask questions. Secrets are not among them.
+func readingPost(path string) bool {
+	return strings.HasSuffix(path, "/rundata") || strings.HasSuffix(path, "/batchGetResolvedUris") || strings.HasSuffix(path, "/listNodes")
+}
+
+// open is guard for calls that carry their own proof in the body.
+func (s *Server) open(h func(*call) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, auth.Principal{}, h) })
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, p auth.Principal, h func(*call) error) {
+	c := &call{s: s, w: w, r: r, who: p, q: r.URL.Query(), now: time.Now()}
+	if err := h(c); err != nil {
+		if c.sent {
+			s.Log.Error("answer broke off", "path", r.URL.Path, "err", err)
+			return
+		}
+		s.fail(w, r, err)
+	}
+}
+
+// fail answers with an Azure-shaped error.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return // nobody is listening
+	}
+	var e *berth.Error
+	if !errors.As(err, &e) {
+		id := berth.NewGUID()
+		s.Log.Error("internal error", "request", id, "method", r.Method, "path", r.URL.Path, "err", err)
+		e = &berth.Error{Code: berth.Internal, Msg: "an internal error; the server's log has it under request " + id}
+	}
+	body := map[string]any{"error": map[string]any{"code": e.WireCode(), "message": e.Error(), "details": []any{}}}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("x-ms-error-code", e.WireCode())
+	w.WriteHeader(e.Code.HTTPStatus())
+	json.NewEncoder(w).Encode(body) //nolint:errcheck // the client has gone
+}
+
+// send answers with JSON.
+func (c *call) send(status int, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	c.sent = true
+	c.w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	c.w.WriteHeader(status)
+	_, err = c.w.Write(b)
+	return err
+}
+
+// empty answers without a body.
+func (c *call) empty(status int) error {
+	c.sent = true
+	c.w.WriteHeader(status)
+	return nil
+}
+
+// maxBody bounds a document. Blobs do not come this way.
+const maxBody = 16 << 20
+
+// body reads a JSON object; numbers keep their text.
+func (c *call) body() (map[string]any, error) {
+	dec := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	dec.UseNumber()
+	var m map[string]any
+	if err := dec.Decode(&m); err != nil {
+		var big *http.MaxBytesError
+		if errors.As(err, &big) {
+			return nil, berth.Errorf(berth.Limit, "the document is larger than %d MiB", maxBody>>20)
+		}
+		return nil, berth.Errorf(berth.Invalid, "the body is not a JSON object: %w", err)
+	}
+	if m == nil {
+		return nil, berth.Errorf(berth.Invalid, "the body is null; a JSON object is needed")
+	}
+	return m, nil
+}
+
+// into reads a JSON body into v; an empty body leaves v alone.
+func (c *call) into(v any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	if err := dec.Decode(v); err != nil && err.Error() != "EOF" {
+		return berth.Errorf(berth.Invalid, "the body is not the JSON this call takes: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain")
+	w.Write([]byte("ok\n")) //nolint:errcheck // the client has gone
+}
+
+// serverInfo tells clients of ours what they talk to.
+func (s *Server) serverInfo(c *call) error {
+	return c.send(http.StatusOK, map[string]any{
+		"version": berth.Version, "url": s.BaseURL, "location": s.Location, "caBundle": s.CABundle,
+		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role,
+	})
+}

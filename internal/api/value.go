@@ -1,0 +1,84 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// decodeJSON decodes with numbers kept as text, so that a document comes back as it went in.
+func decodeJSON(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	return dec.Decode(v)
+}
+
+// object is the object at key of m, made when it is absent. Anything else there is the client's mistake.
+func object(m map[string]any, key string) (map[string]any, error) {
+	switch v := m[key].(type) {
+	case map[string]any:
+		return v, nil
+	case nil:
+		o := map[string]any{}
+		m[key] = o
+		return o, nil
+	}
+	return nil, berth.Errorf(berth.Invalid, "%s must be an object", key)
+}
+
+// dig follows a dotted path; nil when something on the way is not there.
+func dig(m map[string]any, path string) any {
+	var v any = m
+	for _, k := range strings.Split(path, ".") {
+		o, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = o[k]
+	}
+	return v
+}
+
+// cut takes the value at a dotted path out of m.
+func cut(m map[string]any, path string) (any, bool) {
+	keys := strings.Split(path, ".")
+	for _, k := range keys[:len(keys)-1] {
+		o, ok := m[k].(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		m = o
+	}
+	v, ok := m[keys[len(keys)-1]]
+	delete(m, keys[len(keys)-1])
+	return v, ok && v != nil
+}
+
+// place puts v at a dotted path of m, making the objects on the way.
+func place(m map[string]any, path string, v any) {
+	keys := strings.Split(path, ".")
+	for _, k := range keys[:len(keys)-1] {
+		o, ok := m[k].(map[string]any)
+		if !ok {
+			o = map[string]any{}
+			m[k] = o
+		}
+		m = o
+	}
+	m[keys[len(keys)-1]] = v
+}
+
+// setDefault gives m[key] a value when it has none.
+func setDefault(m map[string]any, key string, v any) {
+	if m[key] == nil {
+		m[key] = v
+	}
+}
+
+// text is m[key] as a string, "" when it is something else.
+func text(m map[string]any, key string) string {
+	s, _ := m[key].(string)
+	return s
+}

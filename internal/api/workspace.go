@@ -1,0 +1,292 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+const kindWorkspace = "workspaces"
+
+// EnsureWorkspace makes a workspace when it is not there: its storage, its datastores and the compute `local`.
+func (s *Server) EnsureWorkspace(ctx context.Context, ws berth.Workspace, by string) error {
+	return s.DB.Update(ctx, func(tx *store.Tx) error {
+		_, err := tx.Get("", kindWorkspace, ws.Key(), "")
+		if berth.CodeOf(err) != berth.NotFound {
+			return err
+		}
+		body, err := json.Marshal(map[string]any{"location": s.Location, "tags": map[string]any{}, "properties": map[string]any{"friendlyName": ws.Name}})
+		if err != nil {
+			return err
+		}
+		return s.createWorkspace(tx, ws, by, body)
+	})
+}
+
+func (s *Server) createWorkspace(tx *store.Tx, ws berth.Workspace, by string, body json.RawMessage) error {
+	own := locate.NewStorage()
+	raw, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	d := &store.Doc{Kind: kindWorkspace, Name: ws.Key(), Parent: ws.ID(), CreatedBy: by, Body: body, Own: raw}
+	if err := tx.Insert(d); err != nil {
+		return err
+	}
+	for name, container := range map[string]string{defaultDatastore: own.Blobs, artifactDatastore: own.Artifacts} {
+		mark, err := json.Marshal(datastoreOwn{Container: container})
+		if err != nil {
+			return err
+		}
+		if err := tx.Insert(&store.Doc{Workspace: ws.Key(), Kind: "datastores", Name: name, CreatedBy: by, Body: json.RawMessage(`{"properties":{}}`), Own: mark}); err != nil {
+			return err
+		}
+	}
+	local := json.RawMessage(`{"properties":{"computeType":"VirtualMachine","description":"this machine","properties":{"address":"127.0.0.1"}}}`)
+	if err := tx.Insert(&store.Doc{Workspace: ws.Key(), Kind: "computes", Name: LocalCompute, CreatedBy: by, Body: local}); err != nil {
+		return err
+	}
+	tx.Emit(berth.Event{Workspace: ws.Key(), Subject: "workspaces/" + ws.Name, Type: berth.EventResourcePut, Reason: "workspace made by " + by})
+	return nil
+}
+
+// findWorkspace is the workspace in the casing it was made with.
+func (s *Server) findWorkspace(ctx context.Context, ws berth.Workspace) (berth.Workspace, error) {
+	var out berth.Workspace
+	err := s.DB.View(ctx, func(tx *store.Tx) error {
+		d, err := tx.Get("", kindWorkspace, ws.Key(), "")
+		if err != nil {
+			return err
+		}
+		out = workspaceOf(d)
+		return nil
+	})
+	if berth.CodeOf(err) == berth.NotFound {
+		return ws, &berth.Error{Code: berth.NotFound, Msg: "there is no workspace " + ws.Name + " in resource group " + ws.Group + " (not found)"}
+	}
+	return out, err
+}
+
+// workspaceOf reads the name out of the id kept in Parent.
+func workspaceOf(d *store.Doc) berth.Workspace {
+	p := strings.Split(strings.Trim(d.Parent, "/"), "/")
+	return berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}
+}
+
+func (s *Server) allWorkspaces(ctx context.Context) ([]berth.Workspace, error) {
+	var out []berth.Workspace
+	err := s.DB.View(ctx, func(tx *store.Tx) error {
+		docs, err := tx.List(store.Query{Kind: kindWorkspace, Asc: true})
+		for _, d := range docs {
+			out = append(out, workspaceOf(d))
+		}
+		return err
+	})
+	return out, err
+}
+
+func (s *Server) listWorkspaces(c *call, sub, group string) error {
+	if c.r.Method != http.MethodGet {
+		return methodError(c)
+	}
+	value := []any{}
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		docs, err := tx.List(store.Query{Kind: kindWorkspace, Asc: true})
+		for _, d := range docs {
+			ws := workspaceOf(d)
+			if !strings.EqualFold(ws.Subscription, sub) || (group != "" && !strings.EqualFold(ws.Group, group)) {
+				continue
+			}
+			m, err := s.renderWorkspace(ws, d)
+			if err != nil {
+				return err
+			}
+			value = append(value, m)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"value": value})
+}
+
+func (s *Server) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]any, error) {
+	m := map[string]any{}
+	if err := decodeJSON(d.Body, &m); err != nil {
+		return nil, err
+	}
+	var own locate.Storage
+	if err := json.Unmarshal(d.Own, &own); err != nil {
+		return nil, err
+	}
+	props, err := object(m, "properties")
+	if err != nil {
+		return nil, err
+	}
+	m["id"], m["name"], m["type"] = ws.ID(), ws.Name, berth.Provider+"/workspaces"
+	m["systemData"] = systemData(d)
+	setDefault(m, "location", s.Location)
+	setDefault(m, "kind", "Default")
+	setDefault(m, "tags", map[string]any{})
+	setDefault(m, "sku", map[string]any{"name": "Basic", "tier": "Basic"})
+	setDefault(m, "identity", map[string]any{"type": "SystemAssigned", "tenantId": tenant(), "principalId": own.ID})
+	setDefault(props, "friendlyName", ws.Name)
+	setDefault(props, "description", "")
+	props["workspaceId"] = own.ID
+	props["discoveryUrl"] = s.BaseURL + "/discovery"
+	props["mlFlowTrackingUri"] = s.trackingURI(ws)
+	props["provisioningState"] = "Succeeded"
+	account := "/subscriptions/" + ws.Subscription + "/resourceGroups/" + ws.Group + "/providers/Microsoft.Storage/storageAccounts/" + s.Account
+	setDefault(props, "storageAccount", account)
+	for k, v := range map[string]any{"keyVault": "", "applicationInsights": "", "containerRegistry": nil, "publicNetworkAccess": "Enabled", "hbiWorkspace": false} {
+		if _, ok := props[k]; !ok {
+			props[k] = v
+		}
+	}
+	return m, nil
+}
+
+func (s *Server) trackingURI(ws berth.Workspace) string {
+	return "azureml://" + strings.TrimPrefix(s.BaseURL, "https://") + "/mlflow/v1.0" + ws.ID()
+}
+
+// workspace serves the workspace itself.
+func (s *Server) workspace(c *call) error {
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		return s.showWorkspace(c, http.StatusOK)
+	case http.MethodPut, http.MethodPatch:
+		body, err := c.body()
+		if err != nil {
+			return err
+		}
+		if err := s.putWorkspace(c, c.ws, body, c.r.Method == http.MethodPatch); err != nil {
+			return err
+		}
+		c.operation("put", c.ws.ID())
+		return s.showWorkspace(c, http.StatusOK)
+	case http.MethodDelete:
+		return s.deleteWorkspace(c)
+	}
+	return methodError(c)
+}
+
+func (s *Server) showWorkspace(c *call, status int) error {
+	if err := s.enter(c, c.ws); err != nil {
+		return err
+	}
+	var m map[string]any
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		d, err := tx.Get("", kindWorkspace, c.ws.Key(), "")
+		if err != nil {
+			return err
+		}
+		m, err = s.renderWorkspace(c.ws, d)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(status, m)
+}
+
+// putWorkspace creates or updates a workspace.
+func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, patch bool) error {
+	if c.who.Role != "admin" {
+		return berth.Errorf(berth.Denied, "only an administrator may make or change workspaces")
+	}
+	for noun, name := range map[string]string{"workspace": ws.Name, "resource group": ws.Group, "subscription": ws.Subscription} {
+		if err := berth.CheckName(noun, name); err != nil {
+			return err
+		}
+	}
+	stripReadOnly(body)
+	return s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		d, err := tx.Get("", kindWorkspace, ws.Key(), "")
+		if berth.CodeOf(err) == berth.NotFound {
+			if patch {
+				return berth.Errorf(berth.NotFound, "there is no workspace %s", ws.Name)
+			}
+			raw, err := json.Marshal(body)
+			if err != nil {
+				return err
+			}
+			return s.createWorkspace(tx, ws, c.who.User, raw)
+		}
+		if err != nil {
+			return err
+		}
+		old := map[string]any{}
+		if err := decodeJSON(d.Body, &old); err != nil {
+			return err
+		}
+		overlay(old, body)
+		if t, ok := body["tags"]; ok {
+			old["tags"] = t
+		}
+		if d.Body, err = json.Marshal(old); err != nil {
+			return err
+		}
+		return tx.Save(d)
+	})
+}
+
+// deleteWorkspace removes an empty or finished workspace; the default one stays.
+func (s *Server) deleteWorkspace(c *call) error {
+	if c.who.Role != "admin" {
+		return berth.Errorf(berth.Denied, "only an administrator may delete workspaces")
+	}
+	if c.ws.Key() == s.Default.Key() {
+		return berth.Errorf(berth.Conflict, "workspace %s is the server's default and cannot be deleted", c.ws.Name)
+	}
+	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		active, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "jobs", Status: activeStatuses, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(active) > 0 {
+			return berth.Errorf(berth.Conflict, "job %s of workspace %s has not ended; cancel it first", active[0].Name, c.ws.Name)
+		}
+		return tx.Delete("", kindWorkspace, c.ws.Key(), "")
+	})
+	if berth.CodeOf(err) == berth.NotFound {
+		return c.empty(http.StatusNoContent)
+	}
+	if err != nil {
+		return err
+	}
+	return c.empty(http.StatusOK)
+}
+
+// defaultContainer is the container of a workspace's default datastore.
+func (s *Server) defaultContainer(ctx context.Context, ws berth.Workspace) (string, error) {
+	own, err := s.storage(ctx, ws)
+	return own.Blobs, err
+}
+
+// storage is where a workspace keeps its bytes.
+func (s *Server) storage(ctx context.Context, ws berth.Workspace) (locate.Storage, error) {
+	var own locate.Storage
+	err := s.DB.View(ctx, func(tx *store.Tx) (err error) {
+		own, err = locate.StorageOf(tx, ws.Key())
+		return err
+	})
+	return own, err
+}
+
+func (s *Server) diagnose(c *call) error {
+	out := map[string]any{}
+	for _, k := range []string{
+		"userDefinedRouteResults", "networkSecurityRuleResults", "resourceLockResults", "dnsResolutionResults", "storageAccountResults",
+		"keyVaultResults", "containerRegistryResults", "applicationInsightsResults", "otherResults",
+	} {
+		out[k] = []any{}
+	}
+	return c.send(http.StatusOK, map[string]any{"value": out})
+}

@@ -1,0 +1,330 @@
+// Package app is the composition root: it builds the parts of a server in order, and stops them in reverse. The program is a
+// value that tests start too.
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/api"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/config"
+	"github.com/berthml/berth/internal/control"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/envs"
+	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// App is a server that was opened. Run serves it.
+type App struct {
+	cfg     config.Config
+	log     *slog.Logger
+	closers []func() error
+
+	URL   string // https://HOST:PORT as clients use it
+	Token string // the administrator's
+
+	tcp, unix net.Listener
+	socket    string
+	certs     *auth.Certs
+	api       *api.Server
+	control   *control.Control
+	blobs     *blob.Store
+	db        *store.DB
+}
+
+// Account and suffix make up the address of the storage: BASE/st.blob.berth/CONTAINER/BLOB.
+const (
+	account = "st"
+	suffix  = "berth/"
+)
+
+// Open makes everything a server needs, in the home it is told. host is the command line of the runner host. Exactly one server
+// can have a home open.
+func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logger) (_ *App, err error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	a := &App{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	run := filepath.Join(cfg.Home, "run")
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		return nil, fmt.Errorf("make the home: %w", err)
+	}
+	if err := os.Chmod(cfg.Home, 0o700); err != nil {
+		return nil, fmt.Errorf("make the home private: %w", err)
+	}
+	unlock, err := lock(filepath.Join(run, "serve.lock"))
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, unlock)
+	keys, err := auth.LoadKeys(cfg.Home)
+	if err != nil {
+		return nil, err
+	}
+	if a.db, err = store.Open(ctx, cfg.DatabaseURL(), store.Options{Log: log}); err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, a.db.Close)
+	if err := a.listen(run); err != nil {
+		return nil, err
+	}
+	if a.certs, err = auth.LoadCerts(filepath.Join(cfg.Home, "tls"), a.hosts(), time.Now()); err != nil {
+		return nil, err
+	}
+	if a.blobs, err = blob.Open(filepath.Join(cfg.Home, "blobs"), a.db); err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, a.blobs.Close)
+	authority := auth.NewAuthority(keys, a.db)
+	owner := userName()
+	if a.Token, err = authority.AdminToken(ctx, cfg.Home, owner); err != nil {
+		return nil, err
+	}
+	watcher, err := filewatch.New()
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, watcher.Close)
+	signer := front.NewSigner(keys.SAS)
+	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone}
+	a.api = api.New(api.Options{
+		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
+		Front: front.New(a.blobs, signer, front.Options{
+			Account: account, Suffix: strings.Trim(suffix, "/"), Bearer: bearer(authority),
+		}),
+		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
+		Curated: func(name string) bool { _, ok := envs.Curated(name); return ok },
+	})
+	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
+		return nil, err
+	}
+	return a, a.openControl(ctx, keys, signer, at, host)
+}
+
+func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {
+	d, err := local.Open(driver.Config{Name: api.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log})
+	if err != nil {
+		return err
+	}
+	target := driver.NewTarget(api.LocalCompute, d, a.log)
+	a.closers = append(a.closers, target.Close)
+	a.control = control.New(control.Options{
+		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
+		Targets: map[string]control.Target{api.LocalCompute: {
+			Driver: target, Slots: a.cfg.Slots, SharedDisk: true,
+			Home: berth.Home{URL: "unix://" + a.socket, CA: string(a.certs.CA)},
+		}},
+	})
+	return nil
+}
+
+// bearer lets our own tokens open the blob endpoint, for reading by readers and for everything by users.
+func bearer(authority *auth.Authority) func(*http.Request) error {
+	return func(r *http.Request) error {
+		p, err := authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
+		if err != nil {
+			return err
+		}
+		if p.Task != "" || (!p.CanWrite() && r.Method != http.MethodGet && r.Method != http.MethodHead) {
+			return berth.Errorf(berth.Denied, "this token does not open the storage")
+		}
+		return nil
+	}
+}
+
+// listen opens the front doors: the address of the configuration, and a socket for this machine's user. A port that was
+// chosen once is kept, because clients' documents name it.
+func (a *App) listen(run string) error {
+	host, port, err := net.SplitHostPort(a.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	addr := a.cfg.Listen
+	if old := readInfo(run); port == "0" && old.URL != "" {
+		if _, p, err := net.SplitHostPort(strings.TrimPrefix(old.URL, "https://")); err == nil {
+			addr = net.JoinHostPort(host, p)
+		}
+	}
+	a.tcp, err = net.Listen("tcp", addr)
+	if err != nil && addr != a.cfg.Listen {
+		a.log.Warn("the port of the last start is taken; choosing another", "addr", addr, "err", err)
+		a.tcp, err = net.Listen("tcp", a.cfg.Listen)
+	}
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "cannot listen on %s: %w", a.cfg.Listen, err)
+	}
+	a.closers = append(a.closers, ignoreClosed(a.tcp.Close))
+	a.URL = a.cfg.Advertise
+	if a.URL == "" {
+		_, p, err := net.SplitHostPort(a.tcp.Addr().String())
+		if err != nil {
+			return err
+		}
+		if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+			if host, err = os.Hostname(); err != nil {
+				return err
+			}
+		}
+		a.URL = "https://" + net.JoinHostPort(host, p)
+	}
+	a.URL = strings.TrimSuffix(a.URL, "/")
+	if a.socket, err = socketPath(run); err != nil {
+		return err
+	}
+	if err := os.Remove(a.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if a.unix, err = net.Listen("unix", a.socket); err != nil {
+		return berth.Errorf(berth.Unavailable, "cannot listen on %s: %w", a.socket, err)
+	}
+	a.closers = append(a.closers, ignoreClosed(a.unix.Close))
+	return os.Chmod(a.socket, 0o600)
+}
+
+func ignoreClosed(f func() error) func() error {
+	return func() error {
+		if err := f(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// hosts are the names the certificate is for.
+func (a *App) hosts() []string {
+	hs := []string{"127.0.0.1", "::1", "localhost"}
+	if h, err := os.Hostname(); err == nil {
+		hs = append(hs, h)
+	}
+	for _, u := range []string{a.URL, "https://" + a.cfg.Listen} {
+		if h, _, err := net.SplitHostPort(strings.TrimPrefix(u, "https://")); err == nil {
+			hs = append(hs, h)
+		} else {
+			hs = append(hs, strings.TrimPrefix(u, "https://"))
+		}
+	}
+	if z := a.cfg.BlobZone; z != "" {
+		if h, _, err := net.SplitHostPort(z); err == nil {
+			z = h
+		}
+		hs = append(hs, "*.blob."+z)
+	}
+	return hs
+}
+
+func userName() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "local"
+}
+
+// Run serves until ctx ends, then stops taking requests and lets those under way finish.
+func (a *App) Run(ctx context.Context) error {
+	srv := &http.Server{
+		Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute,
+		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12},
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	owner := auth.Principal{User: userName(), Role: auth.Admin, Token: "admin"}
+	local := &http.Server{
+		Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: srv.ErrorLog,
+		BaseContext: func(net.Listener) context.Context { return auth.With(ctx, owner) },
+	}
+	errs := make(chan error, 3)
+	go func() { errs <- srv.ServeTLS(a.tcp, "", "") }()
+	go func() { errs <- local.Serve(a.unix) }()
+	cctx, stop := context.WithCancel(ctx)
+	defer stop()
+	controlled := make(chan error, 1)
+	go func() { controlled <- a.control.Run(cctx) }()
+	if err := a.writeInfo(); err != nil {
+		return err
+	}
+	a.log.Info("serving", "url", a.URL, "home", a.cfg.Home)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-errs:
+	case err = <-controlled:
+		controlled <- nil
+	}
+	stop()
+	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if e := errors.Join(srv.Shutdown(sctx), local.Shutdown(sctx)); e != nil {
+		a.log.Warn("requests were cut off", "err", e)
+	}
+	return errors.Join(err, <-controlled)
+}
+
+// Close frees what Open took, in reverse.
+func (a *App) Close() error {
+	var err error
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, a.closers[i]())
+	}
+	a.closers = nil
+	return err
+}
+
+// Info is what a server tells the clients of its own machine, in HOME/run/server.json.
+type Info struct {
+	URL       string          `json:"url"`
+	Socket    string          `json:"socket"`
+	PID       int             `json:"pid"`
+	Version   string          `json:"version"`
+	CABundle  string          `json:"caBundle"`
+	Workspace berth.Workspace `json:"workspace"`
+	Location  string          `json:"location"`
+}
+
+const infoFile = "server.json"
+
+func readInfo(run string) Info {
+	var i Info
+	b, err := os.ReadFile(filepath.Join(run, infoFile))
+	if err != nil || json.Unmarshal(b, &i) != nil {
+		return Info{}
+	}
+	return i
+}
+
+func (a *App) writeInfo() error {
+	b, err := json.Marshal(Info{
+		URL: a.URL, Socket: a.socket, PID: os.Getpid(), Version: berth.Version, CABundle: a.certs.Bundle,
+		Workspace: a.cfg.DefaultWorkspace(), Location: a.cfg.Location,
+	})
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(a.cfg.Home, "run", infoFile)
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

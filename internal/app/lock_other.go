@@ -1,0 +1,10 @@
+//go:build !unix
+
+package app
+
+import "github.com/berthml/berth"
+
+// lock refuses: servers run on Linux and macOS, this build is the client.
+func lock(string) (func() error, error) {
+	return nil, berth.Errorf(berth.Unsupported, "this system runs the client only; point BERTH_URL at a server")
+}

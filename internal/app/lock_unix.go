@@ -1,0 +1,23 @@
+//go:build unix
+
+package app
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/berthml/berth"
+)
+
+// lock takes the home for this process; the kernel gives it back however the process ends.
+func lock(path string) (func() error, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, berth.Errorf(berth.Conflict, "another server runs in this home (%s is locked)", path)
+	}
+	return f.Close, nil
+}

@@ -1,0 +1,150 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/store"
+)
+
+// grace is how long a task has between being asked to end and being made to.
+const grace = 10 * time.Second
+
+// startTask asks the driver to start a task that was placed, until it answers for good.
+func (c *Control) startTask(ctx context.Context, s started) {
+	p := &placement{task: s.task, since: time.Now(), started: make(chan struct{})}
+	c.placed[s.task.ID] = p
+	target := c.o.Targets[s.task.Compute]
+	c.acts.Go(func() {
+		defer close(p.started)
+		backoff := 100 * time.Millisecond
+		for {
+			h, err := target.Driver.Start(ctx, s.launch)
+			if err == nil {
+				p.handle.Store(&h)
+				return
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			switch berth.CodeOf(err) {
+			case berth.Unavailable, berth.Internal:
+				c.o.Log.Warn("task not started yet", "task", s.task.ID, "err", err)
+			default:
+				c.endTask(ctx, s.task.ID, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(backoff):
+				backoff = min(2*backoff, 5*time.Second)
+			}
+		}
+	})
+}
+
+// restart takes up a task that an earlier process had placed. Starting is idempotent, so asking again can only find it.
+func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
+	if p.task.State != berth.TaskPlaced {
+		p.started = make(chan struct{})
+		close(p.started)
+		return // it runs or ran: the next observation says
+	}
+	var launch berth.Launch
+	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		m := &move{c: c, tx: tx, now: time.Now(), jobs: map[jobKey]*jobWork{}}
+		j, err := m.job(jobKey{p.task.Workspace, p.task.Job})
+		if err != nil {
+			return err
+		}
+		if j == nil {
+			return berth.Errorf(berth.NotFound, "the job was deleted")
+		}
+		launch, err = m.launch(j, &p.task)
+		return err
+	})
+	if err != nil {
+		c.endTask(ctx, id, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
+		return
+	}
+	c.startTask(ctx, started{task: p.task, launch: launch})
+}
+
+// stopTask asks a running task to end, once it has been started.
+func (c *Control) stopTask(ctx context.Context, p *placement) {
+	target := c.o.Targets[p.task.Compute]
+	c.acts.Go(func() {
+		h, ok := p.find(ctx, target)
+		if !ok {
+			return
+		}
+		if err := target.Driver.Stop(ctx, h, grace); err != nil && ctx.Err() == nil {
+			c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
+		}
+	})
+}
+
+// remove lets the driver forget a task that has ended.
+func (c *Control) remove(ctx context.Context, p *placement) {
+	target := c.o.Targets[p.task.Compute]
+	c.acts.Go(func() {
+		h, ok := p.find(ctx, target)
+		if !ok {
+			return
+		}
+		if err := target.Driver.Remove(ctx, h); err != nil && ctx.Err() == nil {
+			c.o.Log.Debug("task not removed; a later sweep does it", "task", p.task.ID, "err", err)
+		}
+	})
+}
+
+// find waits until Start has answered, and is the task's handle. A process that did not start the task itself asks the target.
+func (p *placement) find(ctx context.Context, t Target) (driver.Handle, bool) {
+	select {
+	case <-p.started:
+	case <-ctx.Done():
+		return "", false
+	}
+	if h := p.handle.Load(); h != nil {
+		return *h, true
+	}
+	seen, err := t.Driver.Observe(ctx)
+	if err != nil {
+		return "", false
+	}
+	for _, o := range seen {
+		if o.Task == p.task.ID {
+			p.handle.Store(&o.Handle)
+			return o.Handle, true
+		}
+	}
+	return "", false
+}
+
+// endTask records an end that the runner cannot report.
+func (c *Control) endTask(ctx context.Context, id berth.TaskID, e *berth.Exit) {
+	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		t, err := tx.Task(id)
+		if err != nil {
+			return err
+		}
+		if t.State == berth.TaskDone {
+			return nil
+		}
+		t.State, t.Exit, t.Why = berth.TaskDone, e, e.Reason
+		t.Times.Ended = time.Now()
+		data, err := json.Marshal(map[string]any{"task": t.ID, "state": t.State, "exit": e})
+		if err != nil {
+			return err
+		}
+		tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskState, Reason: e.Reason, Data: data})
+		return tx.SaveTask(t)
+	})
+	if err != nil && ctx.Err() == nil {
+		c.o.Log.Error("end of task not recorded", "task", id, "err", err)
+	}
+}

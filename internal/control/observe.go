@@ -1,0 +1,122 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/store"
+)
+
+// observeEvery is how often targets with tasks are asked what they see. Reports come by push; this finds what cannot report.
+const observeEvery = 5 * time.Second
+
+// patience is how many observations a task may be missing from, or how many its target may call it done without a report,
+// before that is taken for the truth.
+const patience = 3
+
+// pacer ticks while it is on; off, it costs nothing.
+type pacer struct{ t *time.Ticker }
+
+func newPacer() *pacer { return &pacer{} }
+
+func (p *pacer) set(on bool) {
+	switch {
+	case on && p.t == nil:
+		p.t = time.NewTicker(observeEvery)
+	case !on && p.t != nil:
+		p.t.Stop()
+		p.t = nil
+	}
+}
+
+func (p *pacer) c() <-chan time.Time {
+	if p.t == nil {
+		return nil
+	}
+	return p.t.C
+}
+
+func (p *pacer) stop() { p.set(false) }
+
+// observe compares what we believe with what the targets see.
+func (c *Control) observe(ctx context.Context) {
+	byTarget := map[string][]*placement{}
+	for _, p := range c.placed {
+		byTarget[p.task.Compute] = append(byTarget[p.task.Compute], p)
+	}
+	for name, target := range c.o.Targets {
+		ps := byTarget[name]
+		if len(ps) == 0 {
+			continue
+		}
+		octx, cancel := context.WithTimeout(ctx, observeEvery)
+		seen, err := target.Driver.Observe(octx)
+		cancel()
+		if err != nil {
+			if ctx.Err() == nil {
+				c.o.Log.Warn("target not observed", "target", name, "err", err)
+			}
+			continue
+		}
+		c.compare(ctx, ps, seen)
+		c.sweep(ctx, target, seen)
+	}
+}
+
+// sweep removes from a target what ended and is recorded. A task this server does not know at all is left alone: it may belong
+// to a database that was restored.
+func (c *Control) sweep(ctx context.Context, target Target, seen []driver.Observed) {
+	var over []driver.Handle
+	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
+		for _, o := range seen {
+			if o.State != berth.TaskDone || c.placed[o.Task] != nil {
+				continue
+			}
+			t, err := tx.Task(o.Task)
+			if err == nil && t.State == berth.TaskDone {
+				over = append(over, o.Handle)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	for _, h := range over {
+		if err := target.Driver.Remove(ctx, h); err != nil && ctx.Err() == nil {
+			c.o.Log.Debug("task not removed", "handle", h, "err", err)
+		}
+	}
+}
+
+func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Observed) {
+	byTask := make(map[berth.TaskID]driver.Observed, len(seen))
+	for _, o := range seen {
+		byTask[o.Task] = o
+	}
+	for _, p := range ps {
+		select {
+		case <-p.started:
+		default:
+			continue // Start has not answered
+		}
+		o, ok := byTask[p.task.ID]
+		if ok {
+			p.handle.Store(&o.Handle)
+		}
+		if ok && o.State != berth.TaskDone {
+			p.missing = 0
+			continue
+		}
+		if p.missing++; p.missing < patience {
+			continue
+		}
+		exit := &berth.Exit{Code: -1, Cause: "lost", Reason: "the task disappeared from " + p.task.Compute + " without a report of how it ended"}
+		if ok && o.Exit != nil {
+			exit = o.Exit
+		}
+		c.endTask(ctx, p.task.ID, exit)
+	}
+}

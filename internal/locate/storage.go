@@ -1,0 +1,31 @@
+package locate
+
+import (
+	"encoding/json"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Storage is where a workspace keeps its bytes. It is the part of the workspace's document that Berth owns.
+type Storage struct {
+	ID        string `json:"workspaceId"`
+	Blobs     string `json:"blobContainer"`     // container of the default datastore
+	Artifacts string `json:"artifactContainer"` // container of logs and default outputs
+}
+
+// NewStorage names the storage of a new workspace.
+func NewStorage() Storage {
+	id := berth.NewGUID()
+	return Storage{ID: id, Blobs: "azureml-blobstore-" + id, Artifacts: "azureml-" + id}
+}
+
+// StorageOf is the storage of the workspace with this key.
+func StorageOf(tx *store.Tx, workspaceKey string) (Storage, error) {
+	var s Storage
+	d, err := tx.Get("", "workspaces", workspaceKey, "")
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(d.Own, &s)
+}

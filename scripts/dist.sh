@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds the release binaries: server and CLI for Linux and macOS, the CLI for Windows.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p dist
+for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64; do
+	os=${target%/*} arch=${target#*/} ext=
+	[ "$os" = windows ] && ext=.exe
+	out=dist/berth-$os-$arch$ext
+	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "$LDFLAGS" -o "$out" ./cmd/berth
+	printf '%s\t%s bytes\n' "$out" "$(wc -c <"$out")"
+done
+(cd dist && sha256sum berth-* >SHA256SUMS)

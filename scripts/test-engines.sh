@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The suites that need real engines. What is missing is installed when apt-get and root are there; a suite whose engine cannot
+# be had fails, because BERTH_REQUIRE_ENGINES names it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	need=()
+	command -v dockerd >/dev/null || need+=(docker.io)
+	command -v podman >/dev/null || need+=(podman)
+	command -v runc >/dev/null || need+=(runc)
+	[ -x /bin/busybox ] || need+=(busybox-static)
+	if [ ${#need[@]} -gt 0 ]; then
+		apt-get update -qq
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}"
+	fi
+fi
+export BERTH_BIN=$PWD/bin/berth
+export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres}
+go test -tags engines -timeout 20m -count=1 ./internal/envs/... ./e2e/...
