@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,18 +160,7 @@ func versions(docs []*store.Doc) string {
 	for _, d := range docs {
 		v = append(v, d.Version)
 	}
-	return fmt.Sprint(join(v))
-}
-
-func join(s []string) string {
-	out := ""
-	for i, x := range s {
-		if i > 0 {
-			out += " "
-		}
-		out += x
-	}
-	return out
+	return strings.Join(v, " ")
 }
 
 // TestPaging walks pages while documents come and go: those that stay are seen once.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -9,8 +10,18 @@ import (
 
 const (
 	eventColumns = "SELECT rev, time, scope, subject, type, reason, data FROM events"
-	insertEvent  = "INSERT INTO events (rev, time, scope, subject, type, reason, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
+	insertEvents = "INSERT INTO events (rev, time, scope, subject, type, reason, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
+	// eventsAtOnce is how many events one statement writes.
+	eventsAtOnce = 16
 )
+
+// insertTexts are the statements that insert 1, 2, … eventsAtOnce events.
+var insertTexts = func() (texts [eventsAtOnce + 1]string) {
+	for n := range texts {
+		texts[n] = insertEvents + strings.Repeat(", (?, ?, ?, ?, ?, ?, ?)", max(0, n-1))
+	}
+	return texts
+}()
 
 // Emit records an event. It is written with the transaction, with a revision of its own; Rev is set here, and Time
 // where it is zero. The event's Data must not change afterwards.
@@ -24,16 +35,20 @@ func (tx *Tx) Emit(e berth.Event) {
 
 // flush writes the events emitted so far.
 func (tx *Tx) flush() error {
-	for ; tx.saved < len(tx.events); tx.saved++ {
-		e := &tx.events[tx.saved]
-		scope, err := tx.makeScope(e.Workspace, "")
-		if err != nil {
+	for tx.saved < len(tx.events) {
+		n := min(len(tx.events)-tx.saved, eventsAtOnce)
+		args := make([]any, 0, 7*n)
+		for _, e := range tx.events[tx.saved : tx.saved+n] {
+			scope, err := tx.makeScope(e.Workspace, "")
+			if err != nil {
+				return err
+			}
+			args = append(args, int64(e.Rev), nanos(e.Time), scope, e.Subject, e.Type, e.Reason, []byte(e.Data))
+		}
+		if _, err := tx.exec(insertTexts[n], args...); err != nil {
 			return err
 		}
-		_, err = tx.exec(insertEvent, int64(e.Rev), nanos(e.Time), scope, e.Subject, e.Type, e.Reason, []byte(e.Data))
-		if err != nil {
-			return err
-		}
+		tx.saved += n
 	}
 	return nil
 }
