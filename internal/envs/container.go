@@ -7,6 +7,8 @@ import (
 	"maps"
 	"os"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -65,7 +67,7 @@ type Running struct {
 
 	eng    *engine
 	copied chan error // closed when there is no more output; nil when nobody copies it
-	memory int64
+	killed atomic.Bool
 }
 
 // logPath is where LogFile is seen inside.
@@ -93,7 +95,7 @@ func (c *Container) Start(ctx context.Context, s ContainerSpec) (*Running, error
 	if err != nil {
 		return nil, engineError("making the container", err)
 	}
-	r := &Running{ID: id, eng: c.eng, memory: s.Memory}
+	r := &Running{ID: id, eng: c.eng}
 	if s.LogFile == "" && s.Log != nil {
 		// Attached before the start, or the first output is lost.
 		if err := r.attach(ctx, s.Log); err != nil {
@@ -204,6 +206,9 @@ func (r *Running) Wait(ctx context.Context) (code int, oom bool, err error) {
 	}
 	if res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{}); err == nil && res.Container.State != nil {
 		oom = res.Container.State.OOMKilled
+		// Podman notices the first process only. 2026-11, Podman 4.3; can go when it reports the others.
+		limited := res.Container.HostConfig != nil && res.Container.HostConfig.Memory > 0
+		oom = oom || r.eng.podman && limited && code == 128+int(syscall.SIGKILL) && !r.killed.Load()
 	}
 	if err != nil {
 		return code, oom, engineError("reading the container's output", err)
@@ -234,6 +239,7 @@ func (r *Running) Kill(ctx context.Context, signal string) error {
 			_, _ = r.eng.cli.ExecStart(ctx, ex.ID, client.ExecStartOptions{Detach: true})
 		}
 	}
+	r.killed.Store(true)
 	_, err := r.eng.cli.ContainerKill(ctx, r.ID, client.ContainerKillOptions{Signal: signal})
 	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
 		return nil

@@ -2,9 +2,11 @@ package envs_test
 
 import (
 	"context"
-	"os/exec"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,58 +14,295 @@ import (
 	"github.com/berthml/berth/internal/envs"
 )
 
-// talk collects what Prepare says.
-type talk struct {
-	mu       sync.Mutex
-	progress []string
-	warnings []string
-}
-
-func (k *talk) say(s string)  { k.mu.Lock(); k.progress = append(k.progress, s); k.mu.Unlock() }
-func (k *talk) warn(s string) { k.mu.Lock(); k.warnings = append(k.warnings, s); k.mu.Unlock() }
-
-func open(t *testing.T, dir string, o envs.Options) *envs.Cache {
-	t.Helper()
-	c, err := envs.Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func prepare(t *testing.T, c *envs.Cache, e berth.LaunchEnv) (*envs.Env, *talk) {
-	t.Helper()
-	var k talk
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	env, err := c.Prepare(ctx, e, k.say, k.warn)
-	if err != nil {
-		t.Fatalf("Prepare: %v\nprogress: %q", err, k.progress)
-	}
-	t.Cleanup(env.Release)
-	return env, &k
-}
-
-func python(t *testing.T, env *envs.Env, code string) string {
-	t.Helper()
-	out, err := exec.Command(env.Dir+"/bin/python", "-c", code).CombinedOutput()
-	if err != nil {
-		t.Fatalf("python: %v\n%s", err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func TestPipAndWarm(t *testing.T) {
+// A real package from the index this machine is set up for, with the uv that Berth fetches itself.
+func TestRealPackage(t *testing.T) {
 	c := open(t, t.TempDir(), envs.Options{DockerHost: "none"})
-	e := berth.LaunchEnv{Pip: "six==1.16.0\n"}
-	cold, k := prepare(t, c, e)
-	t.Logf("cold %v, %q", cold.Took, k.progress)
+	cold, k := prepare(t, c, berth.LaunchEnv{Pip: "six==1.16.0\n"})
+	t.Logf("cold %v: %q", cold.Took, k.progress)
 	if got := python(t, cold, "import six; print(six.__version__)"); got != "1.16.0" {
 		t.Errorf("six is %s", got)
 	}
-	warm, _ := prepare(t, c, berth.LaunchEnv{Pip: "# the same\nSix == 1.16.0"})
-	t.Logf("warm %v", warm.Took)
-	if !warm.Cached || warm.Dir != cold.Dir || warm.Hash != cold.Hash {
-		t.Errorf("the second is %+v, want the first again", warm)
+}
+
+func TestWarm(t *testing.T) {
+	newIndex(t)
+	dir := t.TempDir()
+	c := open(t, dir, envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	cold, k := prepare(t, c, berth.LaunchEnv{Pip: "some-thing==1.0\nother"})
+	t.Logf("cold %v: %q", cold.Took, k.progress)
+	if cold.Cached || !k.said("installing 2 packages") {
+		t.Errorf("cached %v, progress %q", cold.Cached, k.progress)
+	}
+	if got := python(t, cold, "import sys; print(sys.prefix)"); got != cold.Dir {
+		t.Errorf("the prefix is %s, want %s", got, cold.Dir)
+	}
+	if pyc, _ := filepath.Glob(cold.Dir + "/lib/python*/site-packages/other/__pycache__/*.pyc"); len(pyc) != 1 {
+		t.Errorf("bytecode: %v", pyc)
+	}
+	again := open(t, dir, envs.Options{DockerHost: "none", UV: "/no/such/uv"})
+	var took time.Duration
+	for range 20 {
+		begin := time.Now()
+		warm, _ := prepare(t, again, berth.LaunchEnv{Pip: "# the same\nOther\nSome_Thing == 1.0"})
+		took += time.Since(begin)
+		if !warm.Cached || warm.Dir != cold.Dir || warm.Hash != cold.Hash || warm.Vars["VIRTUAL_ENV"] != cold.Dir || warm.PathPrefix[0] != cold.Dir+"/bin" {
+			t.Errorf("the second is %+v, want the first again", warm)
+		}
+	}
+	t.Logf("warm %v", took/20)
+	if took/20 > 20*time.Millisecond {
+		t.Errorf("attaching takes %v", took/20)
+	}
+}
+
+func TestHost(t *testing.T) {
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none"})
+	for _, name := range []string{"", "none", "host"} {
+		if env, k := prepare(t, c, berth.LaunchEnv{Name: name}); env.Dir != "" || env.Container != nil || len(env.PathPrefix) > 0 || len(k.warnings) > 0 {
+			t.Errorf("%q: %+v", name, env)
+		}
+	}
+}
+
+func TestImageWithoutEngine(t *testing.T) {
+	newIndex(t)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	image := berth.LaunchEnv{Name: "mine", Image: "example/base:1"}
+	_, err := c.Prepare(t.Context(), image, nil, nil)
+	if berth.CodeOf(err) != berth.Unsupported || !strings.Contains(err.Error(), "example/base:1") || !strings.Contains(err.Error(), "--environment host") {
+		t.Errorf("an image alone: %v", err)
+	}
+	image.Host = true
+	if env, k := prepare(t, c, image); env.Dir != "" || len(k.warnings) != 1 || !strings.Contains(k.warnings[0], "runs on the node as it is") {
+		t.Errorf("on the host: %+v, %q", env, k.warnings)
+	}
+	image.Host, image.Conda = false, "dependencies: [pip, {pip: [thing]}]"
+	if env, k := prepare(t, c, image); env.Dir == "" || len(k.warnings) != 1 || !strings.Contains(k.warnings[0], "example/base:1 was not used") {
+		t.Errorf("with packages: %+v, %q", env, k.warnings)
+	}
+}
+
+func TestNoEngineAnswers(t *testing.T) {
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "unix://" + t.TempDir() + "/none.sock"})
+	_, err := c.Prepare(t.Context(), berth.LaunchEnv{Image: "x"}, nil, nil)
+	if berth.CodeOf(err) != berth.Unsupported || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("Prepare: %v", err)
+	}
+}
+
+func TestBadEnvironment(t *testing.T) {
+	x := newIndex(t)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	_, err := c.Prepare(t.Context(), berth.LaunchEnv{Conda: "dependencies: [{pip: [no-such-thing>=3]}]"}, nil, nil)
+	if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "no-such-thing") || !strings.Contains(err.Error(), ".log") {
+		t.Errorf("a package that is not there: %v", err)
+	}
+	x.Close()
+	t.Setenv("UV_HTTP_RETRIES", "0")
+	t.Setenv("PIP_INDEX_URL", strings.Replace(x.URL, "http://", "http://user:secret@", 1)+"/simple")
+	_, err = c.Prepare(t.Context(), berth.LaunchEnv{Pip: "thing-two"}, nil, nil)
+	if berth.CodeOf(err) != berth.Unavailable {
+		t.Errorf("an index that does not answer: %v", err)
+	}
+	logs, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(err.Error())), "*"))
+	_ = logs
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("the password is in %v", err)
+	}
+}
+
+func TestPythonVersion(t *testing.T) {
+	dir := t.TempDir()
+	o := envs.Options{DockerHost: "none", UV: sharedUV(t), NoPythonDownload: true}
+	e := berth.LaunchEnv{Conda: "dependencies: [python=3.2]"}
+	for range 2 { // the warning comes with the cached environment too
+		env, k := prepare(t, open(t, dir, o), e)
+		if len(k.warnings) != 1 || !strings.Contains(k.warnings[0], "3.2") || !strings.Contains(k.warnings[0], "is used instead") {
+			t.Errorf("warnings %q", k.warnings)
+		}
+		if !strings.HasPrefix(env.Python, "3.") {
+			t.Errorf("Python is %q", env.Python)
+		}
+	}
+	o.StrictPython = true
+	_, err := open(t, t.TempDir(), o).Prepare(t.Context(), e, nil, nil)
+	if berth.CodeOf(err) != berth.Unsupported || !strings.Contains(err.Error(), "this node has 3.") {
+		t.Errorf("strict: %v", err)
+	}
+}
+
+// Many processes with many goroutines each build one environment once.
+func TestConcurrentProcesses(t *testing.T) {
+	newIndex(t)
+	job := childJob{Dir: t.TempDir(), UV: sharedUV(t), Env: berth.LaunchEnv{Pip: "thing==1.0"}, Times: 4}
+	type outcome struct {
+		results []childResult
+		err     error
+	}
+	outcomes := make(chan outcome)
+	for range 4 {
+		cmd := childCommand(t, job)
+		go func() {
+			b, err := cmd.Output()
+			var o outcome
+			o.err = errors.Join(err, json.Unmarshal(b, &o.results))
+			outcomes <- o
+		}()
+	}
+	built := 0
+	for range 4 {
+		o := <-outcomes
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		for _, r := range o.results {
+			if r.Err != "" {
+				t.Error(r.Err)
+			}
+			if !r.Cached {
+				built++
+			}
+		}
+	}
+	if built != 1 {
+		t.Errorf("it was built %d times", built)
+	}
+}
+
+// A builder that is killed leaves an orphaned uv. Nobody touches the directory before that has ended, and then it is built
+// again from the start.
+func TestKilledBuilder(t *testing.T) {
+	x := newIndex(t)
+	release := make(chan struct{})
+	x.setHold(release)
+	dir := t.TempDir()
+	e := berth.LaunchEnv{Pip: "thing==1.0"}
+	cmd := childCommand(t, childJob{Dir: dir, UV: sharedUV(t), Env: e, Times: 1})
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-x.held // uv waits for its download
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+
+	c := open(t, dir, envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	half, _ := filepath.Glob(dir + "/envs/*")
+	if len(half) != 1 {
+		t.Fatalf("the half-built environment is not there: %v", half)
+	}
+	var k talk
+	done := make(chan error, 1)
+	go func() {
+		env, err := c.Prepare(t.Context(), e, k.say, k.warn)
+		if err == nil {
+			if env.Cached {
+				err = errors.New("the half-built environment was taken")
+			}
+			env.Release()
+		}
+		done <- err
+	}()
+	eventually(t, func() bool { return k.said("waiting for another job") })
+	x.setHold(nil)
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	env, _ := prepare(t, c, e)
+	if got := python(t, env, "import thing; print(thing.__version__)"); got != "1.0" || !env.Cached {
+		t.Errorf("thing is %s, cached %v", got, env.Cached)
+	}
+}
+
+// What a crash left is swept when the cache is opened.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir, envs.Options{})
+	for _, d := range []string{"envs/0123", "trash/4567-1"} {
+		if err := os.MkdirAll(filepath.Join(dir, d, "lib"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, envs.Options{})
+	for _, d := range []string{"envs/0123", "trash/4567-1"} {
+		if _, err := os.Stat(filepath.Join(dir, d)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}
+
+func TestCancelledBuild(t *testing.T) {
+	x := newIndex(t)
+	release := make(chan struct{})
+	x.setHold(release)
+	defer close(release)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-x.held; cancel() }()
+	if _, err := c.Prepare(ctx, berth.LaunchEnv{Pip: "thing==1.0"}, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Prepare: %v", err)
+	}
+	x.setHold(nil)
+	if env, _ := prepare(t, c, berth.LaunchEnv{Pip: "thing==1.0"}); env.Cached {
+		t.Error("the cancelled build was taken")
+	}
+}
+
+// The least recently used environments go, the ones in use stay.
+func TestEviction(t *testing.T) {
+	newIndex(t)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t), MaxBytes: 3_000_000})
+	mk := func(name string) *envs.Env {
+		env, _ := prepare(t, c, berth.LaunchEnv{Pip: name + "==1000.0"}) // a megabyte each
+		return env
+	}
+	a := mk("aaa")
+	mk("bbb").Release()
+	cc := mk("ccc")
+	cc.Release()
+	mk("bbb").Release() // used after ccc
+	mk("ddd")
+	for _, want := range []struct {
+		name  string
+		there bool
+	}{{"aaa", true}, {"bbb", false}, {"ccc", false}, {"ddd", true}} {
+		// aaa is the oldest but held, ddd the newest; of bbb and ccc at most one fits, and ccc is older.
+		env := mk(want.name)
+		if want.name != "bbb" && env.Cached != want.there {
+			t.Errorf("%s: there %v, want %v", want.name, env.Cached, want.there)
+		}
+	}
+	if _, err := os.Stat(a.Dir); err != nil {
+		t.Errorf("an environment in use: %v", err)
+	}
+}
+
+// A job that installs into a shared environment does not change it for the next one.
+func TestChangedEnvironment(t *testing.T) {
+	newIndex(t)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	e := berth.LaunchEnv{Pip: "thing==1.0"}
+	first, _ := prepare(t, c, e)
+	python(t, first, "import thing")
+	if again, _ := prepare(t, c, e); !again.Cached {
+		t.Error("an import counted as a change")
+	} else {
+		again.Release()
+	}
+	sites, _ := filepath.Glob(first.Dir + "/lib/python*/site-packages")
+	if err := os.WriteFile(sites[0]+"/extra.py", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	used, k := prepare(t, c, e)
+	if !used.Cached || len(k.warnings) != 1 || !strings.Contains(k.warnings[0], "still runs") {
+		t.Errorf("while it is used: cached %v, %q", used.Cached, k.warnings)
+	}
+	used.Release()
+	first.Release()
+	fresh, _ := prepare(t, c, e)
+	if _, err := os.Stat(sites[0] + "/extra.py"); fresh.Cached || err == nil {
+		t.Errorf("afterwards: cached %v, %v", fresh.Cached, err)
 	}
 }

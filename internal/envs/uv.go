@@ -95,7 +95,7 @@ func (c *Cache) fetchUV(ctx context.Context, target, platform string, progress f
 		out, err := cmd.CombinedOutput()
 		cancel()
 		if err != nil {
-			tried = append(tried, fmt.Sprintf("%s: %s", python, mask(tail(string(out)+"\n"+err.Error(), 2))))
+			tried = append(tried, fmt.Sprintf("%s: %s", python, mask(tail(string(out)+"\n"+err.Error(), 3))))
 			continue
 		}
 		wheels, _ := filepath.Glob(filepath.Join(tmp, "uv-*.whl"))
