@@ -170,8 +170,24 @@ func (s *pgServer) as(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.cred}
 }
 
-// start runs the server and waits until it answers.
+// start runs the server and waits until it answers. One that was killed leaves processes behind for a moment, which
+// keep a new one from starting: then it is tried again.
 func (s *pgServer) start() error {
+	limit, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		err := s.tryStart(limit)
+		text, _ := os.ReadFile(s.log.Name())
+		switch {
+		case err == nil:
+			return nil
+		case limit.Err() != nil || !bytes.Contains(tail(text), []byte("still in use")):
+			return fmt.Errorf("%w: %s", err, tail(text))
+		}
+	}
+}
+
+func (s *pgServer) tryStart(limit context.Context) error {
 	data := filepath.Join(s.dir, "data")
 	args := append([]string{"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-k", data, "-c", "max_connections=300"}, s.args...)
 	s.cmd = exec.Command(s.postgres, args...)
@@ -186,18 +202,15 @@ func (s *pgServer) start() error {
 		s.cmd.Wait()
 		close(ended)
 	}()
-	for limit := time.After(time.Minute); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		c, err := pgx.Connect(ctx, s.url())
-		cancel()
+	for {
+		c, err := pgx.Connect(limit, s.url())
 		if err == nil {
-			return c.Close(context.Background())
+			return c.Close(limit)
 		}
 		select {
 		case <-ended:
-			text, _ := os.ReadFile(s.log.Name())
-			return fmt.Errorf("postgres ended: %s", tail(text))
-		case <-limit:
+			return errors.New("postgres ended")
+		case <-limit.Done():
 			return fmt.Errorf("postgres does not answer: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}

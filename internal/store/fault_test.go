@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// TestDiskFull fills a small file system: the error says so, what was acknowledged stays, and space helps.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("cannot mount: ", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 200<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, "sqlite:"+filepath.Join(dir, "berth.db"))
+	write := func(i int) error {
+		return db.Update(ctx, func(tx *store.Tx) error {
+			d := job(fmt.Sprint(i))
+			d.Body = []byte(fmt.Sprintf(`{"pad":%q}`, strings.Repeat("x", 10_000)))
+			return tx.Insert(d)
+		})
+	}
+	n := 0
+	var err error
+	for err == nil {
+		if err = write(n); err == nil {
+			n++
+		}
+	}
+	wantCode(t, err, berth.Unavailable)
+	if !strings.Contains(err.Error(), "is full") {
+		t.Errorf("message %v", err)
+	}
+	look(t, db, func(tx *store.Tx) error {
+		docs, err := tx.List(store.Query{Workspace: ws, Kind: "jobs", NoBody: true})
+		if len(docs) != n {
+			t.Errorf("%d documents, %d acknowledged", len(docs), n)
+		}
+		return err
+	})
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(n); err != nil {
+		t.Errorf("with space again: %v", err)
+	}
+}
+
+func TestDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "berth.db")
+	db := open(t, "sqlite:"+path)
+	for i := range 50 {
+		must(t, db, writeOne(fmt.Sprint(i)))
+	}
+	db.Close()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 4096; i < len(text); i++ {
+		text[i] = 0xa5
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.Open(ctx, "sqlite:"+path, store.Options{})
+	wantCode(t, err, berth.Internal)
+	if err == nil || !strings.Contains(err.Error(), "is damaged: restore") {
+		t.Errorf("message %v", err)
+	}
+}
+
+// TestBubble uses the store under a fake clock, as the tests of the loops do.
+func TestBubble(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "berth.db")
+	synctest.Test(t, func(t *testing.T) {
+		db, err := store.Open(ctx, "sqlite:"+path, store.Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		heard := make(chan time.Time, 1)
+		go func() {
+			events, err := db.Watch(ctx, 0).Next()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			heard <- events[0].Time
+		}()
+		time.Sleep(time.Hour)
+		emit(t, db, "x")
+		synctest.Wait()
+		if got := <-heard; !got.Equal(time.Now()) {
+			t.Errorf("event at %v, want %v", got, time.Now())
+		}
+	})
+}
