@@ -72,11 +72,20 @@ func (s *Server) identityRoutes() {
 	s.mux.HandleFunc("GET /metadata/identity/oauth2/token", func(w http.ResponseWriter, r *http.Request) {
 		s.identity(w, r, auth.Bearer(r.Header.Get("Authorization")))
 	})
-	s.mux.HandleFunc("GET /{tenant}/.well-known/openid-configuration", s.openID)
-	s.mux.HandleFunc("GET /{tenant}/v2.0/.well-known/openid-configuration", s.openID)
-	s.mux.HandleFunc("GET /adfs/adfs/v2.0/.well-known/openid-configuration", s.openID)
-	s.mux.HandleFunc("POST /{tenant}/oauth2/token", s.oauth)
-	s.mux.HandleFunc("POST /{tenant}/oauth2/v2.0/token", s.oauth)
+	s.mux.HandleFunc("/", s.tenant)
+}
+
+// tenant serves what lies below a tenant's name, which can be any; everything else is not there.
+func (s *Server) tenant(w http.ResponseWriter, r *http.Request) {
+	tenant, rest, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case r.Method == http.MethodGet && strings.HasSuffix(rest, ".well-known/openid-configuration"):
+		s.openID(w, r, tenant)
+	case r.Method == http.MethodPost && (rest == "oauth2/token" || rest == "oauth2/v2.0/token"):
+		s.oauth(w, r)
+	default:
+		s.fail(w, r, notFound(&call{r: r}))
+	}
 }
 
 func (s *Server) identity(w http.ResponseWriter, r *http.Request, key string) {
@@ -102,11 +111,8 @@ func (s *Server) identity(w http.ResponseWriter, r *http.Request, key string) {
 	}
 }
 
-func (s *Server) openID(w http.ResponseWriter, r *http.Request) {
-	t := s.BaseURL + "/" + strings.Trim(r.PathValue("tenant"), "/")
-	if r.PathValue("tenant") == "" {
-		t = s.BaseURL + "/adfs"
-	}
+func (s *Server) openID(w http.ResponseWriter, r *http.Request, tenant string) {
+	t := s.BaseURL + "/" + tenant
 	oauth := t + "/oauth2/v2.0"
 	if strings.HasSuffix(t, "/adfs") {
 		oauth = t + "/oauth2"

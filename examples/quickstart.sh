@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The main job end to end, nothing configured: a server of its own in a temporary home, a real scikit-learn model.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+berth=${BERTH:-$here/../bin/berth}
+work=$(mktemp -d)
+export BERTH_HOME=${BERTH_HOME:-$work/home}
+# Built environments are worth keeping between runs.
+export BERTH_ENV_CACHE=${BERTH_ENV_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth/envs}
+finish() {
+	"$berth" down >/dev/null 2>&1 || true
+	rm -rf "$work"
+}
+trap finish EXIT
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+say "1. A command, no YAML:  berth run -- python3 train.py"
+(cd "$here/hello" && "$berth" run -- python3 train.py)
+
+say "2. A training job from an Azure ML YAML file:  berth job create -f job.yml --stream"
+"$berth" job create -f "$here/sklearn/job.yml" --name digits --stream
+
+say "3. What it used and where its time went:  berth explain digits"
+"$berth" explain digits
+
+say "4. The model:  berth job download -n digits"
+"$berth" job download -n digits --output-name model -p "$work/model"
+find "$work/model" -type f -printf '   %f  %s bytes\n'
+
+say "What to try next"
+cat <<TXT
+   cd your-project && $berth run -- python train.py     your own script, as it is
+   $berth ps                                            what runs, what waits, and why
+   eval "\$($berth azure-env --export)"                  then any azure-ai-ml script (examples/sdk)
+   docs/README.md                                       everything else
+TXT
