@@ -32,6 +32,7 @@ type Store struct {
 	db   *store.DB
 
 	collecting sync.Mutex // one GC at a time
+	staging    sync.Mutex // a block joins the others, or they all go
 
 	mu      sync.Mutex
 	pins    map[string]int         // hashes that uploads of this process are about to index

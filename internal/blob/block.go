@@ -75,17 +75,22 @@ func (s *Store) PutBlockChecked(ctx context.Context, container, name, blockID st
 	if err := s.writeBlock(ctx, t, r, o); err != nil {
 		return err
 	}
-	dir := s.stage(stageKey(container, name))
-	for range 3 {
+	return s.diskError("staging a block", s.stageBlock(t, stageKey(container, name), blockID))
+}
+
+func (s *Store) stageBlock(t *temp, key, id string) (err error) {
+	s.staging.Lock()
+	defer s.staging.Unlock()
+	dir := s.stage(key)
+	for range 3 { // another process may take the directory away in between
 		if err = os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			break
+			return err
 		}
-		// The directory may go at any time: a commit or GC ends what was staged before.
-		if err = os.Rename(t.Name(), filepath.Join(dir, blockFile(blockID))); !errors.Is(err, fs.ErrNotExist) {
-			break
+		if err = os.Rename(t.Name(), filepath.Join(dir, blockFile(id))); !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	return s.diskError("staging a block", err)
+	return err
 }
 
 func (s *Store) writeBlock(ctx context.Context, t *temp, r io.Reader, o PutOptions) error {
@@ -143,9 +148,19 @@ func (s *Store) Blocks(ctx context.Context, container, name string) ([]Block, er
 	return blocks, nil
 }
 
-// dropBlocks forgets what is staged: the blob has content now.
-func (s *Store) dropBlocks(key string) {
-	os.RemoveAll(s.stage(key)) //nolint:errcheck // GC takes what is left
+// dropBlocks forgets what is staged: all of it at once, and nothing that is staged later.
+func (s *Store) dropBlocks(key string) error {
+	name := tempName()
+	gone := filepath.Join(s.dir, "tmp", name)
+	s.useTemp(name)
+	defer s.forgetTemp(name)
+	s.staging.Lock()
+	err := os.Rename(s.stage(key), gone)
+	s.staging.Unlock()
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	return os.RemoveAll(gone)
 }
 
 // openBlock opens a staged block and checks its trailer; the bytes are checked by whoever reads them all.

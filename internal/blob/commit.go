@@ -70,7 +70,6 @@ func (s *Store) CommitBlocks(ctx context.Context, container, name string, ids []
 		return nil, err
 	}
 	last.digest, last.etag = digest, b.ETag
-	s.dropBlocks(key)
 	return b, nil
 }
 

@@ -62,11 +62,10 @@ func (s *Store) gcTemps(ctx context.Context, grace time.Duration, st *Stats) err
 		if err != nil || time.Since(info.ModTime()) < grace || s.tempUsed(e.Name()) {
 			continue
 		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err == nil {
-			st.Temps++
-		} else if ignoreMissing(err) != nil {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
+		st.Temps++
 	}
 	return ctx.Err()
 }
@@ -89,7 +88,7 @@ func (s *Store) gcBlocks(ctx context.Context, _ time.Duration, st *Stats) error 
 		if err != nil || time.Since(info.ModTime()) < BlockAge {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		if err := s.dropBlocks(e.Name()); err != nil {
 			return err
 		}
 		st.Stages++
@@ -131,10 +130,11 @@ func (s *Store) namedHashes(ctx context.Context, shard string, objects int) (map
 		return nil, ctx.Err()
 	}
 	named := make(map[string]bool, objects)
+	limit := min(page, objects+1) // what is named has an object
 	for after := shard; ; {
 		var hashes []string
 		err := s.db.View(ctx, func(tx *store.Tx) (err error) {
-			hashes, err = tx.BlobHashes(after, page)
+			hashes, err = tx.BlobHashes(after, limit)
 			return err
 		})
 		if err != nil {
@@ -146,7 +146,7 @@ func (s *Store) namedHashes(ctx context.Context, shard string, objects int) (map
 			}
 			named[h], after = true, h
 		}
-		if len(hashes) < page {
+		if len(hashes) < limit {
 			return named, nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -70,22 +71,35 @@ type temp struct {
 }
 
 func (s *Store) newTemp() (*temp, error) {
-	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), "up-")
+	// It is in use before it exists, or GC could take it in between.
+	name := tempName()
+	s.useTemp(name)
+	f, err := os.OpenFile(filepath.Join(s.dir, "tmp", name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
+		s.forgetTemp(name)
 		return nil, err
 	}
-	s.mu.Lock()
-	s.temps[filepath.Base(f.Name())] = struct{}{}
-	s.mu.Unlock()
 	return &temp{f, s}, nil
+}
+
+func tempName() string { return fmt.Sprintf("up-%016x%016x", rand.Uint64(), rand.Uint64()) }
+
+func (s *Store) useTemp(name string) {
+	s.mu.Lock()
+	s.temps[name] = struct{}{}
+	s.mu.Unlock()
+}
+
+func (s *Store) forgetTemp(name string) {
+	s.mu.Lock()
+	delete(s.temps, name)
+	s.mu.Unlock()
 }
 
 func (t *temp) discard() {
 	t.Close()           //nolint:errcheck // what matters was synced
 	os.Remove(t.Name()) //nolint:errcheck // GC takes what is left
-	t.s.mu.Lock()
-	delete(t.s.temps, filepath.Base(t.Name()))
-	t.s.mu.Unlock()
+	t.s.forgetTemp(filepath.Base(t.Name()))
 }
 
 // place makes the file the object of hash, durably.

@@ -39,12 +39,7 @@ func (s *Store) Put(ctx context.Context, container, name string, r io.Reader, o 
 		return nil, err
 	}
 	defer unpin()
-	b, err := s.index(ctx, container, name, c, o)
-	if err != nil {
-		return nil, err
-	}
-	s.dropBlocks(stageKey(container, name))
-	return b, nil
+	return s.index(ctx, container, name, c, o)
 }
 
 // SetMeta replaces a blob's metadata. ifMatch, when not empty, is the ETag the blob must have.
@@ -149,7 +144,7 @@ func (s *Store) matches(b *store.Blob, etag string) bool {
 	return etag == "" || etag == "*" || s.current(b).ETag == etag
 }
 
-// index gives content that is in place its name.
+// index gives content that is in place its name, and forgets what was staged for that name.
 func (s *Store) index(ctx context.Context, container, name string, c content, o PutOptions) (*store.Blob, error) {
 	at := now()
 	b := &store.Blob{
@@ -171,6 +166,7 @@ func (s *Store) index(ctx context.Context, container, name string, c content, o 
 	if err != nil {
 		return nil, err
 	}
+	s.dropBlocks(stageKey(container, name)) //nolint:errcheck // GC takes what is left
 	return b, nil
 }
 
