@@ -11,12 +11,12 @@ import (
 // defaults as text.
 var componentKind = kind{word: "component", collection: "components", base: "properties",
 	body: typ{name: "a component", read: func(s *scope, v *value) any {
-		s.component(v, false)
+		s.component(v, "YAML.COMPONENT", false)
 		return nil
 	}}}
 
 // component reads a component into s.out, the properties of its resource.
-func (s *scope) component(v *value, anonymous bool) {
+func (s *scope) component(v *value, source string, anonymous bool) {
 	if isInternal(v) {
 		s.fail(v, "components of the internal family ($schema %s) are not supported", v.textOf("$schema"))
 		return
@@ -25,7 +25,7 @@ func (s *scope) component(v *value, anonymous bool) {
 	if !ok {
 		return
 	}
-	spec := tree{"_source": "YAML.COMPONENT"}
+	spec := tree{"_source": source}
 	sub := s.into(spec)
 	sub.nodes = true
 	if schema := v.textOf("$schema"); schema != "" {
@@ -36,13 +36,21 @@ func (s *scope) component(v *value, anonymous bool) {
 	} else if _, ok := nameOf(v); !ok {
 		s.checkComponentName(v)
 	}
-	t.table.fill(sub, v)
+	if t.table != nil {
+		t.table.fill(sub, v)
+	} else if more, ok := t.read(sub, v).(tree); ok {
+		for k, val := range more {
+			spec[k] = val
+		}
+	}
 	s.out["componentSpec"] = spec
 	s.out["isAnonymous"], s.out["isArchived"] = anonymous, false
 	s.out["description"] = spec["description"]
 	s.out["tags"] = tree{}
 	if tags, ok := spec["tags"].(tree); ok {
-		s.out["tags"] = clone(tags)
+		outer := clone(tags).(tree)
+		delete(outer, "component_type_overwrite")
+		s.out["tags"] = outer
 	}
 	s.out["properties"] = tree{}
 	if props, ok := spec["properties"].(tree); ok && len(props) > 0 {
@@ -86,11 +94,10 @@ func (s *scope) componentType(v *value) (typ, bool) {
 	if t := v.get("type"); t != nil {
 		word = t.text
 	}
-	types := componentTypes()
-	t, ok := types[word]
+	t, ok := s.components[word]
 	if !ok {
 		var words []string
-		for w := range types {
+		for w := range s.components {
 			words = append(words, w)
 		}
 		s.in("type").failWith(v.get("type"), nearest(word, words), "%s is no type of component", describe(v.get("type")))
@@ -101,7 +108,13 @@ func (s *scope) componentType(v *value) (typ, bool) {
 // componentTypes are the kinds of components.
 func componentTypes() map[string]typ {
 	return map[string]typ{
-		"command": commandComponent,
+		"command":       commandComponent,
+		"parallel":      parallelComponent,
+		"spark":         sparkComponent,
+		"pipeline":      pipelineComponent,
+		"data_transfer": dataTransferComponent,
+		"automl":        automlComponent,
+		"import":        importComponent,
 	}
 }
 
@@ -357,3 +370,22 @@ func uniqueNames(t typ) typ {
 	}
 	return t
 }
+
+var automlComponent = obj(
+	drop,
+	componentCommon,
+	f("type", exactEnum("automl")),
+	f("task", text, required),
+)
+
+// importComponent travels as a command component that is marked as an import.
+var importComponent = obj(
+	drop,
+	componentCommon,
+	f("type", exactEnum("import"), unsent),
+	f("source", mapOf(typ{name: "a parameter", read: readComponentInput}), to("inputs"), required),
+	f("output", componentOutput, to("outputs.output"), required),
+	is("type", "command"),
+	is("command", "import"),
+	then(func(s *scope, v *value) { s.out.sub("tags")["component_type_overwrite"] = "import" }),
+)

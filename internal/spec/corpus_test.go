@@ -19,7 +19,7 @@ import (
 
 var (
 	only = flag.String("only", "", "judge only corpus files whose path holds this")
-	list = flag.Bool("list", false, "list every corpus file that does not agree")
+	show = flag.Bool("show", false, "list every corpus file that does not agree")
 )
 
 // corpus is the folder of the development corpus, beside the repository. It is not part of the repository.
@@ -94,7 +94,7 @@ func (v verdict) agrees() bool { return v.word == "same" || v.word == "refused" 
 func judgeOne(j *judge, path, rel string, g *golden) verdict {
 	v := verdict{path: rel, kind: g.Kind}
 	var out bytes.Buffer
-	err := spec.Render(&out, path, spec.Options{Kind: g.Kind})
+	err := spec.Render(&out, path, spec.Options{Kind: g.Kind, Experiment: filepath.Base(filepath.Dir(path))})
 	switch {
 	case g.Error != "" && err != nil:
 		v.word = "refused"
@@ -164,7 +164,7 @@ func report(t *testing.T, all []verdict) {
 				good[k]++
 			}
 		}
-		if *list && !v.agrees() {
+		if *show && !v.agrees() {
 			t.Logf("%s %s\n\t%s", v.word, v.path, strings.Join(v.found[:min(len(v.found), 6)], "\n\t"))
 		}
 	}
@@ -177,9 +177,9 @@ func report(t *testing.T, all []verdict) {
 	for _, k := range kinds {
 		t.Logf("%-22s %4d of %4d agree, %5.1f%%", k, good[k], files[k], 100*float64(good[k])/float64(files[k]))
 		if *only == "" && good[k] < floors[k] {
-			t.Errorf("%s: %d files agree, %d did before; see with -list", k, good[k], floors[k])
+			t.Errorf("%s: %d files agree, %d did before; see with -show", k, good[k], floors[k])
 			for _, v := range all {
-				if v.kind == k && !v.agrees() && !*list {
+				if v.kind == k && !v.agrees() && !*show {
 					t.Logf("  %s %s: %s", v.word, v.path, strings.Join(v.found[:min(len(v.found), 2)], "; "))
 				}
 			}

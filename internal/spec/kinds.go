@@ -44,5 +44,8 @@ func readJob(s *scope, v *value) any {
 
 // jobTypes are the jobs that can stand alone.
 var jobTypes = map[string]typ{
-	"command": commandJob,
+	"command":  commandJob,
+	"sweep":    sweepJob,
+	"spark":    sparkJob,
+	"pipeline": pipelineJob,
 }

@@ -103,7 +103,7 @@ func translate(v *value, o Options) (*Result, error) {
 	if o.Workspace == (berth.Workspace{}) {
 		o.Workspace = berth.Workspace{Subscription: "sub", Group: "rg", Name: "ws"}
 	}
-	l := &load{options: o, known: map[string]*draft{}}
+	l := &load{options: o, known: map[string]*draft{}, files: map[string]*value{}, components: componentTypes(), draw: draw.read}
 	if errs := override(v, o.Set); len(errs) > 0 {
 		return nil, errs
 	}

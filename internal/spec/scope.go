@@ -28,6 +28,10 @@ type load struct {
 	made     []*draft          // finished resources, dependencies first
 	known    map[string]*draft // anonymous resources by collection and hash
 	depth    int               // files referring to files
+	// components and draw are tables that refer to themselves; through here they can.
+	components map[string]typ
+	draw       func(s *scope, v *value) any
+	files      map[string]*value // YAML files read so far, by path
 }
 
 // draft is a Resource under construction.
@@ -123,6 +127,9 @@ func (s *scope) follow(v *value, path string) *value {
 		return nil
 	}
 	abs := s.resolve(v, path)
+	if got := s.files[abs]; got != nil {
+		return got
+	}
 	name := abs
 	if rel, err := filepath.Rel(v.doc.dir, abs); err == nil {
 		name = filepath.Join(filepath.Dir(v.doc.name), rel)
@@ -138,5 +145,6 @@ func (s *scope) follow(v *value, path string) *value {
 		}
 		return nil
 	}
+	s.files[abs] = got
 	return got
 }

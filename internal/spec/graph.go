@@ -1,0 +1,171 @@
+package spec
+
+import "strings"
+
+// graph is a pipeline whose nodes are being read: a job, or a component.
+type graph struct {
+	top    *value // the mapping with inputs, outputs and jobs
+	job    bool   // inputs are values; in a component they are declarations
+	placed bool   // there is a compute for nodes that name none
+	given  *value // the inputs a job gives to the component
+	used   map[string]bool
+}
+
+// read reads all nodes.
+func (g *graph) read(s *scope) any {
+	g.used = map[string]bool{}
+	jobs := g.top.get("jobs")
+	out := tree{}
+	if jobs == nil || jobs.shape == null {
+		return out
+	}
+	if jobs.shape != mapping {
+		s.fail(jobs, "must be a mapping of nodes, this is %s", jobs.shape)
+		return nil
+	}
+	for _, p := range jobs.pairs {
+		here := s.in(p.key)
+		if !nodeName.MatchString(p.key) {
+			here.fail(p.at, "%q is no name of a node: use lower-case letters, digits and '_'", p.key)
+			continue
+		}
+		g.note(p.val)
+		here.nodes, here.bind = true, true
+		if node := here.node(g, p.key, p.val); node != nil {
+			out[p.key] = node
+		}
+	}
+	return out
+}
+
+// note remembers what of the pipeline a value uses.
+func (g *graph) note(v *value) {
+	switch v.shape {
+	case str:
+		for _, e := range Expressions(v.text) {
+			if len(e.Path) > 2 && e.Path[0] == "parent" {
+				g.used[strings.Join(e.Path[1:], ".")] = true
+			}
+		}
+	case list:
+		for _, it := range v.items {
+			g.note(it)
+		}
+	case mapping:
+		for _, p := range v.pairs {
+			g.note(p.val)
+		}
+	}
+}
+
+// source finds the type and mode of what a binding refers to. Modes of another node's output are its own affair.
+func (g *graph) source(s *scope, at *value, path []string) (kind, mode string) {
+	if len(path) < 3 || path[0] != "parent" {
+		s.fail(at, "%s: a node's input binds to parent.inputs or parent.jobs", describe(at))
+		return "", ""
+	}
+	switch rest := strings.Join(path[2:], "."); path[1] {
+	case "inputs":
+		v := g.top.get("inputs").get(rest)
+		if v == nil {
+			s.failWith(at, nearest(rest, keysOf(g.top.get("inputs"))), "the pipeline has no input %s", rest)
+			return "", ""
+		}
+		return ioType(v), v.textOf("mode")
+	case "outputs":
+		v := g.top.get("outputs").get(rest)
+		if v == nil {
+			s.failWith(at, nearest(rest, keysOf(g.top.get("outputs"))), "the pipeline has no output %s", rest)
+			return "", ""
+		}
+		return ioType(v), v.textOf("mode")
+	case "jobs":
+		if len(path) == 5 {
+			return g.outputType(s, at, path[2], path[3], path[4]), ""
+		}
+	}
+	s.fail(at, "%s is no binding: write ${{parent.jobs.NODE.outputs.NAME}}", describe(at))
+	return "", ""
+}
+
+func keysOf(v *value) []string {
+	var keys []string
+	for _, p := range v.entries() {
+		keys = append(keys, p.key)
+	}
+	return keys
+}
+
+// ioType is the type of an input or output: that of a plain value, or the declared one.
+func ioType(v *value) string {
+	switch v.shape {
+	case integer:
+		return "integer"
+	case float:
+		return "number"
+	case boolean:
+		return "boolean"
+	case str:
+		return "string"
+	case mapping:
+		if w := v.get("value"); w != nil {
+			return ioType(w)
+		}
+		if t := v.textOf("type"); t != "" {
+			return t
+		}
+	}
+	return "uri_folder"
+}
+
+// outputType is the type of an output (or input) of another node.
+func (g *graph) outputType(s *scope, at *value, node, group, name string) string {
+	v := g.top.get("jobs").get(node)
+	if v == nil {
+		s.failWith(at, nearest(node, keysOf(g.top.get("jobs"))), "the pipeline has no node %s", node)
+		return ""
+	}
+	if strings.EqualFold(v.textOf("type"), "automl") {
+		return "mltable"
+	}
+	if comp := s.localComponent(v); comp != nil {
+		if decl := comp.get(group).get(name); decl != nil {
+			return ioType(decl)
+		}
+	}
+	own := v.get(group).get(name)
+	if own == nil {
+		return "uri_folder"
+	}
+	text := own.text
+	if own.shape == mapping {
+		if t := own.textOf("type"); t != "" {
+			return t
+		}
+		text = own.textOf("path")
+	}
+	if path, ok := binding(text); ok {
+		kind, _ := g.source(s, at, path)
+		return kind
+	}
+	return ioType(own)
+}
+
+// localComponent is the component of a node when it is written here or in a file, nil when it is registered or the
+// node has none.
+func (s *scope) localComponent(v *value) *value {
+	ref := v.get("component")
+	if ref == nil {
+		ref = v.get("trial")
+	}
+	if ref == nil || ref.shape == mapping {
+		return ref
+	}
+	if ref.shape != str || remote(ref.text) {
+		return nil
+	}
+	m := s.mark()
+	got := s.follow(ref, strings.TrimPrefix(ref.text, "file:"))
+	s.back(m) // the node itself reports a file that cannot be read
+	return got
+}

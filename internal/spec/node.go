@@ -1,0 +1,385 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sort"
+	"strings"
+)
+
+// node reads one node of a pipeline.
+func (s *scope) node(g *graph, name string, v *value) any {
+	if v.shape != mapping {
+		s.fail(v, "a node must be a mapping, this is %s", v.shape)
+		return nil
+	}
+	comp := s.localComponent(v)
+	word, ok := s.nodeType(v, comp)
+	if !ok {
+		return nil
+	}
+	if word == "automl" {
+		return s.automlNode(g, name, v)
+	}
+	n := &node{graph: g, name: name, word: word, comp: comp}
+	n.inline = v.get("component") == nil && v.get("trial") == nil
+	if n.inline {
+		n.comp = n.synthesize(s, v)
+	}
+	n.run = n.inherit(v)
+	t := n.table(s)
+	m := s.mark()
+	out, _ := t.read(s, n.run).(tree)
+	if out == nil {
+		return nil
+	}
+	out["name"], out["type"] = name, word
+	n.io(s, out)
+	if s.failed(m) {
+		return nil
+	}
+	n.attach(s, v, out)
+	n.checks(s, v, out)
+	return out
+}
+
+// node is a node being read.
+type node struct {
+	graph  *graph
+	name   string
+	word   string // its type
+	inline bool   // it defines what it runs itself
+	comp   *value // its component when that is local, or what an inline node amounts to
+	run    *value // the node with what it takes over from its component
+}
+
+// nodeTypes are the types a node can have.
+var nodeTypes = []string{"command", "import", "sweep", "parallel", "pipeline", "automl", "spark", "data_transfer"}
+
+// preview are the control-flow nodes, which only a preview of the reference takes.
+var preview = map[string]bool{"do_while": true, "if_else": true, "parallel_for": true}
+
+// nodeType is the type of a node: what it says, else that of its component, else command.
+func (s *scope) nodeType(v, comp *value) (string, bool) {
+	t := v.get("type")
+	if t == nil {
+		if word := comp.textOf("type"); word != "" && v.get("trial") == nil {
+			return word, true
+		}
+		return "command", true
+	}
+	word := strings.ToLower(t.text)
+	for _, w := range nodeTypes {
+		if w == word && (t.text == word || word != "automl") {
+			return word, true
+		}
+	}
+	if preview[word] {
+		s.in("type").fail(t, "nodes of type %s are not supported", word)
+	} else {
+		s.in("type").failWith(t, nearest(word, nodeTypes), "%s is no type of node", describe(t))
+	}
+	return "", false
+}
+
+// nodeOf is the table of a node's fields, as they travel in the node itself.
+func nodeOf(own ...part) typ {
+	return obj(parts{
+		f("type", text, unsent),
+		f("component", anything, unsent),
+		f("name", anything, unsent),
+		f("display_name", text),
+		f("description", text, unsent),
+		f("experiment_name", anything, unsent),
+		f("tags", jobMap),
+		f("properties", jobMap),
+		f("comment", text),
+		f("compute", compute, to("=computeId")),
+		f("inputs", anything, unsent),
+		f("outputs", anything, unsent),
+		readonly("id", "status", "creation_context", "log_files"),
+	}, parts(own))
+}
+
+var commandNode = nodeOf(
+	f("command", text, unsent),
+	f("code", text, nullable, unsent),
+	f("environment", anything, unsent),
+	f("environment_variables", freeMap),
+	f("resources", resources),
+	f("distribution", distribution),
+	f("limits", commandLimits),
+	f("services", mapOf(service)),
+	f("identity", jobIdentity),
+	f("queue_settings", queueSettings),
+	readonly("parameters"),
+)
+
+var sweepNode = nodeOf(
+	f("trial", anything, unsent, required),
+	f("search_space", searchSpace),
+	f("sampling_algorithm", asWritten(samplingAlgorithm)),
+	f("objective", objective, required),
+	f("early_termination", earlyTermination),
+	f("limits", sweepNodeLimits, required),
+	f("queue_settings", asWritten(queueSettings)),
+	f("resources", componentResources),
+	f("identity", jobIdentity),
+	f("services", mapOf(service), unsent),
+)
+
+// asWritten checks a value and sends it in its YAML form, words in lower case.
+func asWritten(t typ) typ {
+	read := t.read
+	t.read = func(s *scope, v *value) any {
+		m := s.mark()
+		if read(s, v); s.failed(m) {
+			return nil
+		}
+		return lowered(v)
+	}
+	return t
+}
+
+func lowered(v *value) any {
+	switch {
+	case v.shape == str && !bound(v.text):
+		return strings.ToLower(v.text)
+	case v.shape == mapping:
+		out := tree{}
+		for _, p := range v.pairs {
+			out[p.key] = lowered(p.val)
+		}
+		return out
+	}
+	return v.raw()
+}
+
+var parallelNode = nodeOf(
+	parallelCommon,
+	f("mini_batch_size", batchSize(func(n int64) any { return n })),
+	f("partition_keys", keysText),
+	f("environment_variables", textMap),
+	f("identity", jobIdentity),
+)
+
+var sparkNode = nodeOf(
+	f("code", text, nullable, unsent),
+	f("entry", sparkEntry),
+	sparkFiles,
+	f("conf", typ{name: "a mapping", read: func(s *scope, v *value) any {
+		if freeMap.read(s, v) == nil {
+			return nil
+		}
+		return sparkConf(v, true)
+	}}),
+	f("args", text),
+	f("environment", anything, unsent),
+	f("resources", sparkResources),
+	f("identity", jobIdentity),
+)
+
+var pipelineNode = nodeOf()
+
+// table is the table of the node's type. A node with a component keeps keys it does not know, an inline one refuses
+// them.
+func (n *node) table(s *scope) typ {
+	var t typ
+	switch n.word {
+	case "command":
+		t = commandNode
+	case "sweep":
+		t = sweepNode
+	case "parallel":
+		t = parallelNode
+	case "spark":
+		t = sparkNode
+	case "pipeline":
+		t = pipelineNode
+	case "data_transfer":
+		switch strings.ToLower(n.run.textOf("task")) {
+		case "import_data":
+			t = importNode
+		case "export_data":
+			t = exportNode
+		default:
+			t = copyNode
+		}
+	default:
+		return typ{read: func(s *scope, v *value) any {
+			s.in("type").fail(or(v.get("type"), v), "nodes of type %s are not supported", n.word)
+			return nil
+		}}
+	}
+	if !n.inline || n.word == "sweep" || n.word == "parallel" {
+		t = obj(keep, more(t))
+	}
+	return t
+}
+
+// inherited are the fields a node takes over from its local component when it has none of its own.
+var inherited = map[string][]string{
+	"command":  {"resources", "distribution"},
+	"parallel": {"resources", "retry_settings", "input_data", "max_concurrency_per_instance", "mini_batch_error_threshold", "mini_batch_size", "partition_keys", "task"},
+	"spark":    {"conf", "entry", "py_files", "jars", "files", "archives", "args"},
+	// data_copy_mode of a copy is the component's affair
+	"data_transfer": {"data_copy_mode", "task"},
+}
+
+func (n *node) inherit(v *value) *value {
+	out := v
+	for _, key := range inherited[n.word] {
+		if w := n.comp.get(key); w != nil && !v.has(key) {
+			out = out.with(key, w)
+		}
+	}
+	if own, base := v.get("conf"), n.comp.get("conf"); n.word == "spark" && own != nil && base != nil && !n.inline {
+		for _, p := range base.entries() {
+			if !own.has(p.key) && knownConf(p.key) {
+				own = own.with(p.key, p.val)
+			}
+		}
+		out = out.with("conf", own)
+	}
+	return out
+}
+
+func knownConf(key string) bool {
+	for _, k := range append([]string{sparkDynamic, sparkMin, sparkMax, sparkCount}, sparkMust...) {
+		if k == key {
+			return true
+		}
+	}
+	return false
+}
+
+// attach makes the component resource of a local component and names it in the node.
+func (n *node) attach(s *scope, v *value, out tree) {
+	ref := v.get("component")
+	if ref == nil {
+		ref = v.get("trial")
+	}
+	var id string
+	switch {
+	case ref == nil && out["componentId"] != nil: // built in
+		return
+	case ref == nil:
+		id = s.anonymousComponent(n.comp, "YAML.JOB")
+		out["_source"] = "YAML.JOB"
+	case ref.shape == str && (registryForm.MatchString(ref.text) || strings.HasPrefix(ref.text, "azureml:")):
+		here := s.in("component")
+		if !here.checkAsset(ref, "components", false) {
+			return
+		}
+		id = s.componentID(ref.text)
+		out["_source"] = "REMOTE.WORKSPACE.COMPONENT"
+		if registryForm.MatchString(ref.text) {
+			out["_source"] = "REMOTE.REGISTRY"
+		}
+	case ref.shape == str || ref.shape == mapping:
+		if id = s.componentOf(n, ref); id == "" {
+			return
+		}
+		out["_source"] = "YAML.COMPONENT"
+	default:
+		s.in("component").fail(ref, "must be a reference, a path or a mapping, this is %s", ref.shape)
+		return
+	}
+	if n.word == "sweep" {
+		out["trial"] = tree{"componentId": id}
+		return
+	}
+	out["componentId"] = id
+}
+
+// componentOf makes the resource of a component that is written in the node or in a file.
+func (s *scope) componentOf(n *node, ref *value) string {
+	here := s.in("component")
+	if n.word == "pipeline" && ref.shape == mapping {
+		here.fail(ref, "a pipeline component is named by its file or by azureml:NAME:VERSION")
+		return ""
+	}
+	if task := n.run.textOf("task"); n.word == "data_transfer" && task != "copy_data" {
+		here.fail(ref, "%s runs a component of the service; a local one cannot be used", task)
+		return ""
+	}
+	comp := ref
+	if ref.shape == str {
+		if comp = here.follow(ref, strings.TrimPrefix(ref.text, "file:")); comp == nil {
+			return ""
+		}
+	}
+	want := n.word
+	if want == "sweep" {
+		want = "command"
+	}
+	if word := comp.textOf("type"); comp.get("type") == nil && want != "command" || comp.get("type") != nil && word != want {
+		if !(ref.shape == mapping && comp.get("type") == nil) {
+			here.fail(or(comp.get("type"), ref), "the component is of type %s, the node of type %s", orCommand(word), n.word)
+			return ""
+		}
+	}
+	if comp.get("type") == nil {
+		comp = comp.with("type", comp.newText(want))
+	}
+	source := "YAML.COMPONENT"
+	if ref.shape == mapping || strings.HasPrefix(ref.text, "file:") {
+		source = "YAML.JOB"
+	}
+	return here.anonymousComponent(comp, source)
+}
+
+func orCommand(word string) string {
+	if word == "" {
+		return "command"
+	}
+	return word
+}
+
+// componentID is the id of a registered component.
+func (s *scope) componentID(ref string) string {
+	short := strings.TrimPrefix(ref, "azureml:")
+	if !strings.HasPrefix(short, "/") && !strings.ContainsAny(short, ":@") {
+		return s.workspace().ResourceID("components", short, "labels", "default")
+	}
+	return s.assetID("components", ref)
+}
+
+// anonymousComponents is what components that only a pipeline uses are called.
+const anonymousComponents = "azureml_anonymous"
+
+// anonymousComponent makes the resource of a component without a name of its own and gives its id. Equal ones are one.
+func (s *scope) anonymousComponent(v *value, source string) string {
+	d := &draft{collection: "components", body: tree{}, anonymous: true, name: anonymousComponents}
+	sub := &scope{load: s.load, draft: d, out: d.body.sub("properties"), field: s.field, bind: s.bind}
+	m := sub.mark()
+	sub.depth++
+	sub.component(v, source, true)
+	sub.depth--
+	if sub.failed(m) {
+		return ""
+	}
+	if spec, ok := sub.out["componentSpec"].(tree); ok {
+		spec["name"], spec["version"] = anonymousComponents, "1"
+	}
+	d.name = anonymousComponents
+	d.version = s.contentID(d)
+	s.keep(d)
+	return s.workspace().ResourceID("components", d.name, "versions", d.version)
+}
+
+// contentID is a GUID made from a resource's content, local files included.
+func (s *scope) contentID(d *draft) string {
+	h := sha256.New()
+	body, _ := encode(d.body)
+	h.Write(body)
+	ups := append([]Upload(nil), d.uploads...)
+	sort.Slice(ups, func(i, j int) bool { return ups[i].Placeholder < ups[j].Placeholder })
+	for _, u := range ups {
+		if f, err := u.Snapshot(); err == nil {
+			h.Write([]byte(f.Hash))
+		}
+	}
+	x := hex.EncodeToString(h.Sum(nil))
+	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:32]
+}

@@ -1,0 +1,267 @@
+package spec
+
+import "strings"
+
+// io reads the inputs and outputs of a node into out.
+func (n *node) io(s *scope, out tree) {
+	if in := n.inputs(s.in("inputs")); len(in) > 0 {
+		out["inputs"] = in
+	}
+	if o := n.outputs(s.in("outputs")); len(o) > 0 {
+		out["outputs"] = o
+	}
+}
+
+// knows says whether the component declares a name; a registered one may declare anything.
+func (n *node) knows(group, name string) bool {
+	if n.comp == nil || n.inline {
+		return true
+	}
+	decl := n.comp.get(group)
+	if decl.get(name) != nil {
+		return true
+	}
+	for _, p := range decl.entries() { // a group of inputs
+		if strings.HasPrefix(p.key, name+".") || strings.HasPrefix(name, p.key+".") {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *node) inputs(s *scope) tree {
+	v := n.run.get("inputs")
+	if v == nil {
+		return nil
+	}
+	if v.shape != mapping {
+		s.fail(v, "must be a mapping, this is %s", v.shape)
+		return nil
+	}
+	out := tree{}
+	for _, p := range v.pairs {
+		here := s.in(p.key)
+		val := p.val
+		if n.word == "sweep" && n.run.get("search_space").has(p.key) {
+			continue
+		}
+		if val.shape == mapping && val.get("path") == nil && val.get("value") == nil && val.get("type") == nil && val.get("mode") == nil {
+			n.group(here, p, out)
+			continue
+		}
+		got := input.read(here, val)
+		if got != nil && n.knows("inputs", p.key) {
+			out[p.key] = got
+		}
+	}
+	return out
+}
+
+// group flattens a group of inputs: {g: {a: 1}} is g.a.
+func (n *node) group(s *scope, p pair, out tree) {
+	for _, q := range p.val.pairs {
+		if got := input.read(s.in(q.key), q.val); got != nil && n.knows("inputs", p.key+"."+q.key) {
+			out[p.key+"."+q.key] = got
+		}
+	}
+}
+
+var nodeOutput = obj(
+	f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
+	f("mode", outputMode),
+	f("path", text, to("uri")),
+	f("name", text),
+	f("version", version),
+	then(func(s *scope, v *value) {
+		if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
+			s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+		}
+		if v.has("version") && !v.has("name") {
+			s.in("version").fail(v.get("version"), "needs a name to go with it")
+		}
+	}),
+)
+
+func (n *node) outputs(s *scope) tree {
+	v := n.run.get("outputs")
+	if v == nil || v.shape == null {
+		return nil
+	}
+	if v.shape != mapping {
+		s.fail(v, "must be a mapping, this is %s", v.shape)
+		return nil
+	}
+	out := tree{}
+	for _, p := range v.pairs {
+		here := s.in(p.key)
+		if p.val.shape == null {
+			continue // what the component declares
+		}
+		got := n.output(here, p.key, p.val)
+		if got != nil && n.knows("outputs", p.key) {
+			out[p.key] = got
+		}
+	}
+	return out
+}
+
+// output is one output of a node: bound to an output of the pipeline, or with settings of its own.
+func (n *node) output(s *scope, name string, v *value) any {
+	if v.shape == str {
+		if path, ok := binding(v.text); !ok || len(path) < 3 || path[0] != "parent" || path[1] != "outputs" {
+			s.fail(v, "%s is no output of the pipeline: write ${{parent.outputs.NAME}}", describe(v))
+			return nil
+		}
+		return tree{"type": "literal", "value": v.text}
+	}
+	got, _ := nodeOutput.read(s, v).(tree)
+	if got == nil {
+		return nil
+	}
+	if path, ok := binding(v.textOf("path")); ok && len(path) > 2 && path[0] == "parent" && path[1] == "outputs" {
+		bound := tree{"type": "literal", "value": v.textOf("path")}
+		for _, key := range []string{"mode", "name", "version"} {
+			if got[key] != nil {
+				bound[key] = got[key]
+			}
+		}
+		return bound
+	}
+	if n.comp.get("outputs").get(name).textOf("type") == "uri_file" && !n.inline {
+		got["job_output_type"] = "uri_file"
+	}
+	return got
+}
+
+// checks are the rules over a node and its component.
+func (n *node) checks(s *scope, v *value, out tree) {
+	if n.comp != nil && !n.inline && n.word != "sweep" {
+		given := v.get("inputs")
+		for _, p := range n.comp.get("inputs").entries() {
+			opt := p.val.get("optional")
+			if given.has(p.key) || given.has(strings.SplitN(p.key, ".", 2)[0]) || p.val.has("default") || opt != nil && opt.yes {
+				continue
+			}
+			s.in("inputs."+p.key).fail(v, "is required by the component")
+		}
+	}
+	if n.word == "spark" {
+		if n.comp != nil {
+			s.sparkChecks(n.run, n.run.get("conf"), n.run.get("entry"), n.comp.get("code"))
+		}
+		s.sparkModes(v, n.comp)
+		if out["identity"] == nil && (n.comp == nil || true) {
+			s.into(out).sparkIdentity(v)
+		}
+		return
+	}
+	if !n.graph.placed && n.word != "pipeline" && !v.has("compute") {
+		s.in("compute").fail(v, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
+	}
+	if n.word == "pipeline" && n.comp != nil && !n.graph.placed {
+		s.unplaced(n.comp)
+	}
+}
+
+// unplaced reports the nodes of a nested pipeline that no compute was found for.
+func (s *scope) unplaced(comp *value) {
+	for _, p := range comp.get("jobs").entries() {
+		here := s.in("jobs." + p.key)
+		word := p.val.textOf("type")
+		switch sub := s.localComponent(p.val); {
+		case word == "pipeline" && sub != nil:
+			here.unplaced(sub)
+		case word != "spark" && word != "pipeline" && !p.val.has("compute"):
+			here.in("compute").fail(p.val, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
+		}
+	}
+}
+
+// synthesized are the fields of an inline node that make up its component.
+var synthesized = map[string][]string{
+	"command":       {"tags", "description", "command", "code", "environment", "resources", "distribution"},
+	"parallel":      {"task", "input_data", "mini_batch_size", "partition_keys", "logging_level", "max_concurrency_per_instance", "error_threshold", "mini_batch_error_threshold", "retry_settings", "resources"},
+	"spark":         {"tags", "description", "code", "entry", "py_files", "jars", "files", "archives", "conf", "environment", "args"},
+	"data_transfer": {"task", "data_copy_mode", "tags", "description"},
+}
+
+// synthesize writes the component an inline node amounts to: what it runs, and inputs and outputs with their types.
+func (n *node) synthesize(s *scope, v *value) *value {
+	keys, ok := synthesized[n.word]
+	if !ok || n.word == "data_transfer" && v.textOf("task") != "copy_data" {
+		return nil
+	}
+	comp := v.newMap()
+	comp.set("type", v.newText(n.word))
+	for _, key := range keys {
+		if w := v.get(key); w != nil && w.shape != null {
+			comp.set(key, w)
+		}
+	}
+	if in := v.get("inputs"); len(in.entries()) > 0 {
+		all := v.newMap()
+		for _, p := range in.pairs {
+			all.set(p.key, n.declare(s.in("inputs."+p.key), p.val))
+		}
+		comp.set("inputs", all)
+	}
+	if out := v.get("outputs"); len(out.entries()) > 0 {
+		all := v.newMap()
+		for _, p := range out.pairs {
+			all.set(p.key, n.declareOutput(s.in("outputs."+p.key), p.val))
+		}
+		comp.set("outputs", all)
+	}
+	return comp
+}
+
+// declare is the declaration of an input with this value.
+func (n *node) declare(s *scope, v *value) *value {
+	decl := v.newMap()
+	put := func(kind, mode string) *value {
+		if kind == "" {
+			kind = "uri_folder"
+		}
+		decl.set("type", v.newText(kind))
+		if mode != "" {
+			decl.set("mode", v.newText(strings.ToLower(mode)))
+		}
+		return decl
+	}
+	if v.shape == mapping && v.get("value") != nil {
+		v = v.get("value")
+	}
+	switch {
+	case v.shape == mapping:
+		return put(strings.ToLower(v.textOf("type")), v.textOf("mode"))
+	case v.shape == str:
+		if path, ok := binding(v.text); ok && len(path) > 2 && path[0] == "parent" && (path[1] == "inputs" || path[1] == "jobs") {
+			return put(n.graph.source(s, v, path))
+		}
+	}
+	put(ioType(v), "")
+	decl.set("default", v)
+	return decl
+}
+
+// declareOutput is the declaration of an output with this value.
+func (n *node) declareOutput(s *scope, v *value) *value {
+	decl := v.newMap()
+	kind, mode := "uri_folder", ""
+	switch {
+	case v.shape == str:
+		if path, ok := binding(v.text); ok {
+			kind, mode = n.graph.source(s, v, path)
+		}
+	case v.shape == mapping:
+		kind, mode = ioType(v), v.textOf("mode")
+	}
+	if kind == "" {
+		kind = "uri_folder"
+	}
+	decl.set("type", v.newText(strings.ToLower(kind)))
+	if mode != "" {
+		decl.set("mode", v.newText(strings.ToLower(mode)))
+	}
+	return decl
+}

@@ -1,0 +1,182 @@
+package spec
+
+import (
+	"regexp"
+	"strings"
+)
+
+var pipelineJob = obj(
+	is("jobType", "Pipeline"),
+	f("type", enum("pipeline"), unsent),
+	f("inputs", named(input, groupName, "an input"), def(tree{})),
+	f("outputs", outputs, def(tree{})),
+	f("settings", settings),
+	f("jobs", anything, unsent),
+	f("component", anything, unsent),
+	jobCommon,
+	then(readPipeline),
+)
+
+// settings stay in snake_case, and keys the table does not know are kept.
+var settings = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	sub := *s
+	sub.nodes = true
+	return obj(
+		keep,
+		f("default_datastore", reference("datastores")),
+		f("default_compute", oneOf(enum("serverless"), reference("computes"))),
+		f("continue_on_step_failure", flag),
+		f("force_rerun", flag),
+	).read(&sub, v)
+}}
+
+// reference is azureml:NAME of an unversioned resource.
+func reference(collection string) typ {
+	return typ{name: "a reference", read: func(s *scope, v *value) any {
+		t, ok := readText(s, v).(string)
+		if !ok {
+			return nil
+		}
+		if s.bind && bound(t) {
+			return t
+		}
+		if !strings.HasPrefix(t, "azureml:") {
+			s.fail(v, "%s is no reference: write azureml:NAME or azureml: and a full id", describe(v))
+			return nil
+		}
+		return s.armID(collection, t)
+	}}
+}
+
+var nodeName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// readPipeline reads the nodes of a pipeline job, its own or those of the component it runs.
+func readPipeline(s *scope, v *value) {
+	set, ok := s.out["settings"].(tree)
+	if !ok {
+		set = tree{}
+	}
+	if word, _ := set["default_compute"].(string); word == "serverless" {
+		set["default_compute"] = s.armID("computes", word)
+	}
+	s.out["settings"] = set
+	if _, ok := set["_source"]; !ok {
+		set["_source"] = "YAML.JOB"
+	}
+	ref := v.get("component")
+	g := &graph{top: v, job: true, placed: v.has("compute") || v.get("settings").has("default_compute")}
+	switch {
+	case ref != nil && v.has("jobs"):
+		s.in("component").fail(ref, "jobs and component exclude each other")
+		return
+	case ref != nil:
+		if g = s.pipelineOf(ref, g); g == nil {
+			return
+		}
+		set["_source"] = "YAML.COMPONENT"
+	}
+	s.out["jobs"] = g.read(s.in("jobs"))
+	s.checkBound(g, v)
+	s.checkEnds(v)
+}
+
+// pipelineOf is the graph of the component a pipeline job runs, nil when it is not local.
+func (s *scope) pipelineOf(ref *value, g *graph) *graph {
+	here := s.in("component")
+	if ref.shape != str {
+		here.fail(ref, "must be a path or a reference, this is %s", ref.shape)
+		return nil
+	}
+	if registryForm.MatchString(ref.text) || strings.HasPrefix(ref.text, "azureml:") {
+		if here.checkAsset(ref, "components", false) {
+			s.out["componentId"] = s.componentID(ref.text)
+		}
+		return nil
+	}
+	w := here.follow(ref, strings.TrimPrefix(ref.text, "file:"))
+	if w == nil {
+		return nil
+	}
+	if w.textOf("type") != "pipeline" {
+		here.fail(ref, "%s is no pipeline component", ref.text)
+		return nil
+	}
+	return &graph{top: w, placed: g.placed, given: g.top.get("inputs")}
+}
+
+// checkBound checks that the pipeline gives every input that its component's nodes use.
+func (s *scope) checkBound(g *graph, v *value) {
+	if g.job {
+		return
+	}
+	for _, p := range g.top.get("inputs").entries() {
+		optional := p.val.get("optional")
+		if v.get("inputs").has(p.key) || p.val.has("default") || optional != nil && optional.yes || !g.used["inputs."+p.key] {
+			continue
+		}
+		s.in("inputs."+p.key).fail(v, "is required by the component")
+	}
+}
+
+// checkEnds checks the jobs that run before and after all others.
+func (s *scope) checkEnds(v *value) {
+	set := v.get("settings")
+	first, last := set.get("on_init"), set.get("on_finalize")
+	for _, end := range []*value{first, last} {
+		if end == nil {
+			continue
+		}
+		here := s.in("settings.on_init")
+		if end == last {
+			here = s.in("settings.on_finalize")
+		}
+		node := v.get("jobs").get(end.text)
+		switch {
+		case node == nil:
+			here.fail(end, "%s is no job of the pipeline", describe(end))
+		case first != nil && last != nil && first.text == last.text:
+			here.fail(end, "the first and the last job must be different")
+		case connected(v.get("jobs"), end.text):
+			here.fail(end, "%s is connected to other jobs", end.text)
+		}
+	}
+	ends := 0
+	for _, p := range v.get("jobs").entries() {
+		if p.key == set.textOf("on_init") || p.key == set.textOf("on_finalize") {
+			ends++
+		}
+	}
+	if (first != nil || last != nil) && len(v.get("jobs").entries()) == ends {
+		s.in("jobs").fail(v, "there is no job beside the first and the last one")
+	}
+}
+
+// connected says whether a node takes from another node or gives to one.
+func connected(jobs *value, name string) bool {
+	for _, node := range jobs.entries() {
+		for _, in := range node.val.get("inputs").entries() {
+			text := in.val.text
+			if in.val.shape == mapping {
+				text = in.val.textOf("path")
+			}
+			path, ok := binding(text)
+			if ok && len(path) > 2 && path[0] == "parent" && path[1] == "jobs" && (node.key == name || path[2] == name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// pipelineComponent is a pipeline to be used as a node.
+var pipelineComponent = obj(
+	keep,
+	f("is_deterministic", flag),
+	componentCommon,
+	f("type", exactEnum("pipeline"), required),
+	f("jobs", anything, unsent),
+	then(func(s *scope, v *value) {
+		g := &graph{top: v, placed: true}
+		s.out["jobs"] = g.read(s.in("jobs"))
+	}),
+)

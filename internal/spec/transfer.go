@@ -1,0 +1,130 @@
+package spec
+
+import "strings"
+
+// dataTransferComponent moves data between stores; its task says how.
+var dataTransferComponent = typ{name: "a component", read: func(s *scope, v *value) any {
+	switch word := strings.ToLower(v.textOf("task")); word {
+	case "copy_data", "import_data", "export_data":
+		return map[string]typ{"copy_data": copyComponent, "import_data": importDataComponent, "export_data": exportDataComponent}[word].read(s, v)
+	}
+	s.in("task").fail(or(v.get("task"), v), "must be copy_data, import_data or export_data")
+	return nil
+}}
+
+var endOfTransfer = obj(f("type", enum("file_system", "database"), required))
+
+var copyComponent = obj(
+	drop,
+	componentCommon,
+	f("type", exactEnum("data_transfer")),
+	f("task", enum("copy_data"), required),
+	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
+	then(func(s *scope, v *value) {
+		if n := len(v.get("outputs").entries()); v.has("outputs") && n != 1 {
+			s.in("outputs").fail(v.get("outputs"), "copy_data has one output, these are %d", n)
+		}
+	}),
+)
+
+var importDataComponent = obj(
+	drop,
+	componentCommon,
+	f("type", exactEnum("data_transfer")),
+	f("task", enum("import_data"), required),
+	f("source", endOfTransfer, required),
+	then(func(s *scope, v *value) {
+		s.refuseField(v, "inputs", "import_data")
+		s.onlyEntry(v, "outputs", "sink", "import_data")
+	}),
+)
+
+var exportDataComponent = obj(
+	drop,
+	componentCommon,
+	f("type", exactEnum("data_transfer")),
+	f("task", enum("export_data"), required),
+	f("sink", endOfTransfer, required),
+	then(func(s *scope, v *value) {
+		s.refuseField(v, "outputs", "export_data")
+		s.onlyEntry(v, "inputs", "source", "export_data")
+	}),
+)
+
+func (s *scope) refuseField(v *value, name, task string) {
+	if w := v.get(name); w != nil {
+		s.in(name).fail(w, "%s has no %s", task, name)
+	}
+}
+
+// onlyEntry checks that a mapping has one entry of a fixed name.
+func (s *scope) onlyEntry(v *value, name, key, task string) {
+	w := v.get(name)
+	if w == nil {
+		return
+	}
+	if e := w.entries(); len(e) != 1 || e[0].key != key {
+		s.in(name).fail(w, "%s has one entry in %s, called %s", task, name, key)
+	}
+}
+
+// The ends of a transfer in a node: a database or a file system behind a connection.
+var transferEnd = byKey("type", map[string]typ{
+	"database": obj(
+		f("type", enum("database"), required),
+		f("table_name", text),
+		f("query", text),
+		f("stored_procedure", text),
+		f("stored_procedure_params", listOf(obj(f("name", text), f("value", text), f("type", text)))),
+		f("connection", text, required),
+	),
+	"file_system": obj(
+		f("type", enum("file_system")),
+		f("path", text),
+		f("connection", text, required),
+	),
+})
+
+var copyNode = nodeOf(
+	f("task", enum("copy_data"), required),
+	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
+)
+
+var importNode = nodeOf(
+	f("task", enum("import_data"), required),
+	f("source", transferEnd, required),
+	then(func(s *scope, v *value) {
+		s.refuseField(v, "inputs", "import_data")
+		s.onlyEntry(v, "outputs", "sink", "import_data")
+		kind := v.get("source").textOf("type")
+		want := map[string]string{"database": "mltable", "file_system": "uri_folder"}[kind]
+		if sink := v.get("outputs").get("sink"); sink.has("type") && sink.textOf("type") != want {
+			s.in("outputs.sink.type").fail(sink.get("type"), "must be %s when the source is a %s", want, kind)
+		}
+		s.builtin("import_data_" + kind)
+	}),
+)
+
+var exportNode = nodeOf(
+	f("task", enum("export_data"), required),
+	f("sink", transferEnd, required),
+	then(func(s *scope, v *value) {
+		s.refuseField(v, "outputs", "export_data")
+		s.onlyEntry(v, "inputs", "source", "export_data")
+		kind := v.get("sink").textOf("type")
+		if kind == "file_system" {
+			s.in("sink").fail(v.get("sink"), "exporting to a file system is not supported")
+		}
+		if src := v.get("inputs").get("source"); src.has("type") && src.textOf("type") != "uri_file" {
+			s.in("inputs.source.type").fail(src.get("type"), "must be uri_file when the sink is a database")
+		}
+		s.builtin("export_data_" + kind)
+	}),
+)
+
+// builtin makes a node run a component that comes with the service.
+func (s *scope) builtin(name string) {
+	if s.out["componentId"] == nil {
+		s.out["componentId"] = "azureml://registries/azureml/components/" + name + "/versions/0.0.1"
+	}
+}
