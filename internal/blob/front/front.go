@@ -1,0 +1,188 @@
+// Package front serves the blob store over HTTP as the subset of Azure Blob Storage that Azure clients use.
+//
+// A blob is at /ACCOUNT.blob.SUFFIX/CONTAINER/NAME, or at /CONTAINER/NAME of the host ACCOUNT.blob.ZONE where a zone is
+// given. Names may hold "//", which http.ServeMux would clean away: call the handler for every request that Match takes,
+// before any mux. Containers need not be created. Every blob looks as if it had been uploaded in one piece: committed
+// block lists are not kept.
+package front
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
+)
+
+// version is the service version shown to clients that do not name one.
+const version = "2024-11-04"
+
+// maxDrain is how much of an upload that was refused is read away, so that the client reads the reason instead of a
+// broken connection. Azure clients send up to 64 MiB at once.
+const maxDrain = 65 << 20
+
+// Options are the settings of a Handler.
+type Options struct {
+	Account string // for example st
+	Suffix  string // for example berth; a slash at its end does not count
+	Zone    string // DNS zone of host-style addresses, "" for none; a port does not count
+	// Bearer says whether a request with an Authorization header and no signature may do what it asks. Nil refuses all.
+	Bearer func(r *http.Request) error
+	Log    *slog.Logger
+}
+
+// Handler is the blob endpoint.
+type Handler struct {
+	store  *blob.Store
+	signer *Signer
+	o      Options
+	prefix string // of path-style addresses, without the last slash
+	host   string // of host-style addresses, "" for none
+}
+
+// New makes a Handler.
+func New(store *blob.Store, signer *Signer, o Options) *Handler {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Handler{store: store, signer: signer, o: o,
+		prefix: "/" + o.Account + ".blob." + strings.TrimRight(o.Suffix, "/")}
+	if o.Zone != "" {
+		h.host = o.Account + ".blob." + hostname(strings.TrimRight(o.Zone, "/"))
+	}
+	return h
+}
+
+// Match reports whether a request is for this handler.
+func (h *Handler) Match(r *http.Request) bool {
+	_, ok := h.rest(r)
+	return ok
+}
+
+// A call is one request, taken apart.
+type call struct {
+	h               *Handler
+	w               http.ResponseWriter
+	r               *http.Request
+	query           url.Values
+	container, name string
+	id              string
+	grant           *Grant // nil for a bearer
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{h: h, w: w, r: r, id: berth.NewGUID()}
+	c.common()
+	if err := c.serve(); err != nil {
+		c.fail(err)
+	}
+}
+
+// common sets what every answer has.
+func (c *call) common() {
+	hd := c.w.Header()
+	hd.Set("x-ms-request-id", c.id)
+	hd.Set("x-ms-version", version)
+	if v := c.r.Header.Get("x-ms-version"); v != "" && len(v) < 32 {
+		hd.Set("x-ms-version", v)
+	}
+	if v := c.r.Header.Get("x-ms-client-request-id"); v != "" && len(v) <= 1024 {
+		hd.Set("x-ms-client-request-id", v)
+	}
+	// Blobs are other people's bytes under the server's own address: a browser must not run them with its rights.
+	hd.Set("Content-Security-Policy", "sandbox")
+	hd.Set("X-Content-Type-Options", "nosniff")
+}
+
+func (c *call) serve() (err error) {
+	rest, ok := c.h.rest(c.r)
+	if !ok {
+		return coded(berth.NotFound, "ResourceNotFound", "there is no storage account at this address")
+	}
+	if c.container, c.name, err = parsePath(rest); err != nil {
+		return err
+	}
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return coded(berth.Invalid, "InvalidQueryParameterValue", "the query cannot be read")
+	}
+	op, perm := c.operation()
+	if op == nil {
+		return coded(berth.Unsupported, "UnsupportedOperation", c.r.Method+" is not supported here by this server")
+	}
+	if err := c.authorize(perm); err != nil {
+		return err
+	}
+	return op()
+}
+
+// operation finds what is asked, and the permission it takes.
+func (c *call) operation() (op func() error, perm string) {
+	method, comp := c.r.Method, c.query.Get("comp")
+	if c.name == "" {
+		if c.container == "" || !strings.EqualFold(c.query.Get("restype"), "container") {
+			return nil, ""
+		}
+		switch method + " " + comp {
+		case "GET list":
+			return c.list, "l"
+		case "GET ", "HEAD ", "GET metadata", "HEAD metadata":
+			return c.containerProperties, ""
+		case "PUT ":
+			return c.createContainer, "w"
+		}
+		return nil, ""
+	}
+	switch method + " " + comp {
+	case "GET ":
+		return c.get, "r"
+	case "HEAD ", "HEAD metadata", "GET metadata":
+		return c.properties, "r"
+	case "GET blocklist":
+		return c.blockList, "r"
+	case "PUT ":
+		return c.put, "w"
+	case "PUT block":
+		return c.putBlock, "w"
+	case "PUT blocklist":
+		return c.commit, "w"
+	case "PUT metadata":
+		return c.setMetadata, "w"
+	case "DELETE ":
+		return c.delete, "d"
+	}
+	return nil, ""
+}
+
+// authorize lets a request pass that has a good signature, or a bearer token somebody vouches for.
+func (c *call) authorize(perm string) error {
+	if c.query.Has("sig") {
+		g, err := c.h.signer.Verify(c.query, time.Now())
+		if err != nil {
+			return err
+		}
+		c.grant = &g
+		name := c.name
+		switch {
+		case name == "" && perm == "l":
+			name = c.query.Get("prefix")
+		case name == "":
+			name = g.Prefix // whatever it grants lies in the container
+		}
+		return g.Allows(c.container, name, perm)
+	}
+	if c.r.Header.Get("Authorization") == "" || c.h.o.Bearer == nil {
+		return coded(berth.Unauthenticated, "NoAuthenticationInformation", "the request has no signature: ask the workspace for a new one")
+	}
+	return c.h.o.Bearer(c.r)
+}
+
+// drain reads away a body that was refused. A client that asked first has not sent it.
+func (c *call) drain() {
+	if c.r.Body != nil && c.r.Header.Get("Expect") == "" {
+		io.CopyN(io.Discard, c.r.Body, maxDrain) //nolint:errcheck // the refusal is the answer
+	}
+}
