@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -22,6 +21,7 @@ import (
 type HTTPHome struct {
 	base   string
 	client *http.Client
+	local  *localHome // carries reports when the server is on this machine
 }
 
 // NewHTTPHome makes the home at url: https://HOST[:PORT], http://… or unix:///path/of/socket. ca is PEM to trust besides
@@ -32,18 +32,21 @@ func NewHTTPHome(home, ca string) (*HTTPHome, error) {
 		return nil, err
 	}
 	tr.MaxIdleConnsPerHost = 4
+	h := &HTTPHome{client: &http.Client{Transport: tr}}
 	if path, ok := strings.CutPrefix(home, "unix://"); ok {
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)
 		}
+		h.local = &localHome{path: path}
 		home = "http://berth"
 	}
 	u, err := url.Parse(home)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, berth.Errorf(berth.Invalid, "%q is not the address of a server: https://HOST:PORT or unix:///PATH", home)
 	}
-	return &HTTPHome{base: strings.TrimSuffix(home, "/"), client: &http.Client{Transport: tr}}, nil
+	h.base = strings.TrimSuffix(home, "/")
+	return h, nil
 }
 
 // transport is an HTTP transport that trusts ca besides the system's roots.
@@ -69,7 +72,12 @@ func transport(ca string) (*http.Transport, error) {
 }
 
 // Close lets idle connections go.
-func (h *HTTPHome) Close() { h.client.CloseIdleConnections() }
+func (h *HTTPHome) Close() {
+	h.client.CloseIdleConnections()
+	if h.local != nil {
+		h.local.close()
+	}
+}
 
 // Report is [Home.Report].
 func (h *HTTPHome) Report(ctx context.Context, rs []berth.Report) (Reply, error) {
@@ -82,7 +90,12 @@ func (h *HTTPHome) Report(ctx context.Context, rs []berth.Report) (Reply, error)
 	if len(rs) == 1 {
 		token = rs[0].Token
 	}
-	_, err = h.post(ctx, "/runner/v1/reports", "application/json", token, body, &reply)
+	const path = "/runner/v1/reports"
+	if h.local != nil {
+		err = h.local.post(ctx, path, body, &reply)
+	} else {
+		_, err = h.post(ctx, path, "application/json", token, body, &reply)
+	}
 	return reply, err
 }
 
@@ -114,23 +127,23 @@ func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []by
 	if err != nil {
 		return 0, berth.Errorf(berth.Unavailable, "reaching the server: %w", err)
 	}
+	return res.StatusCode, read(res, out)
+}
+
+// read decodes the JSON of an answer into out, that of a 409 too, and turns other answers into errors.
+func read(res *http.Response, out any) error {
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	if err != nil {
-		return res.StatusCode, berth.Errorf(berth.Unavailable, "reading the server's answer: %w", err)
+		return berth.Errorf(berth.Unavailable, "reading the server's answer: %w", err)
 	}
-	if res.StatusCode == http.StatusOK || res.StatusCode == http.StatusConflict {
-		if len(b) > 0 {
-			err = json.Unmarshal(b, out)
-		}
-		if res.StatusCode == http.StatusOK {
-			return res.StatusCode, err
-		}
+	if (res.StatusCode == http.StatusOK || res.StatusCode == http.StatusConflict) && len(b) > 0 {
+		err = json.Unmarshal(b, out)
 	}
 	if res.StatusCode/100 == 2 {
-		return res.StatusCode, nil
+		return err
 	}
-	return res.StatusCode, berth.Errorf(berth.CodeOfHTTP(res.StatusCode), "the server answered %s", fmt.Sprint(res.Status, " ", clip(b)))
+	return berth.Errorf(berth.CodeOfHTTP(res.StatusCode), "the server answered %s: %s", res.Status, clip(b))
 }
 
 func clip(b []byte) string {

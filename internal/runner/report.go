@@ -11,19 +11,25 @@ import (
 	"github.com/berthml/berth"
 )
 
-// batch is how many reports one call carries at most.
-const batch = 500
+const (
+	// batch is how many tasks' reports one call carries at most.
+	batch = 500
+	// linger is how long a report waits that is not the last of its task: of a task that ends meanwhile only the end
+	// is told.
+	linger = 3 * time.Millisecond
+)
 
 // Reporter carries the reports of many tasks to one home: one call at a time, and what is said meanwhile goes with the
 // next. Of one task only the newest state waits, so a server that was away for long finds a short queue.
 type Reporter struct {
 	home Home
 	o    ReporterOptions
+	wake chan struct{} // something was queued that should not wait
+	kick chan struct{} // the server seems to be back
 
 	mu    sync.Mutex
-	queue []berth.Report
-	wake  chan struct{}
-	kick  chan struct{}
+	order []berth.TaskID // tasks with reports that wait, oldest first
+	queue map[berth.TaskID][]berth.Report
 }
 
 // ReporterOptions is what happens around reports. Any field may be zero.
@@ -45,15 +51,25 @@ func NewReporter(home Home, o ReporterOptions) *Reporter {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reporter{home: home, o: o, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1)}
+	return &Reporter{
+		home: home, o: o, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		queue: map[berth.TaskID][]berth.Report{},
+	}
 }
 
 // Send queues a report.
 func (r *Reporter) Send(rep berth.Report) {
 	r.mu.Lock()
-	r.queue = add(r.queue, rep)
+	waiting := r.queue[rep.Task]
+	if len(waiting) == 0 {
+		r.order = append(r.order, rep.Task)
+	}
+	r.queue[rep.Task] = add(waiting, rep)
+	alone := len(r.order) == 1
 	r.mu.Unlock()
-	poke(r.wake)
+	if rep.State == berth.TaskDone || alone {
+		poke(r.wake)
+	}
 }
 
 // Kick ends a pause: the server seems to be there again.
@@ -63,7 +79,7 @@ func (r *Reporter) Kick() { poke(r.kick) }
 func (r *Reporter) Idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.queue) == 0
+	return len(r.order) == 0
 }
 
 func poke(c chan struct{}) {
@@ -73,41 +89,37 @@ func poke(c chan struct{}) {
 	}
 }
 
-// add queues rep, merged into the newest report of its task that waits.
-func add(queue []berth.Report, rep berth.Report) []berth.Report {
-	for i := len(queue) - 1; i >= 0; i-- {
-		old := &queue[i]
-		if old.Task != rep.Task {
-			continue
-		}
-		if old.Warning != "" && rep.Warning != "" {
-			break // each warning is an event of its own
-		}
-		if rep.Warning == "" {
-			rep.Warning = old.Warning
-		}
-		if rep.Usage == nil {
-			rep.Usage = old.Usage
-		}
-		if rep.Exit == nil {
-			rep.Exit = old.Exit
-		}
-		*old = rep
-		return queue
+// add queues rep behind the reports of its task that wait, merged into the last of them.
+func add(waiting []berth.Report, rep berth.Report) []berth.Report {
+	if len(waiting) == 0 {
+		return append(waiting, rep)
 	}
-	return append(queue, rep)
+	last := &waiting[len(waiting)-1]
+	if last.Warning != "" && rep.Warning != "" {
+		return append(waiting, rep) // each warning is an event of its own
+	}
+	if rep.Warning == "" {
+		rep.Warning = last.Warning
+	}
+	if rep.Usage == nil {
+		rep.Usage = last.Usage
+	}
+	if rep.Exit == nil {
+		rep.Exit = last.Exit
+	}
+	*last = rep
+	return waiting
 }
 
 // Run sends until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
 	const least = 20 * time.Millisecond
 	wait := least
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
-		r.mu.Lock()
-		n := min(len(r.queue), batch)
-		out := append([]berth.Report(nil), r.queue[:n]...)
-		r.mu.Unlock()
-		if n == 0 {
+		out, ended := r.front()
+		if len(out) == 0 {
 			select {
 			case <-r.wake:
 				continue
@@ -115,26 +127,46 @@ func (r *Reporter) Run(ctx context.Context) {
 				return
 			}
 		}
+		if !ended {
+			timer.Reset(linger)
+			select {
+			case <-timer.C:
+			case <-r.wake:
+			case <-ctx.Done():
+				return
+			}
+			out, _ = r.front()
+		}
 		if r.deliver(ctx, out) {
 			wait = least
 			continue
 		}
-		timer := time.NewTimer(wait/2 + rand.N(wait))
+		timer.Reset(wait/2 + rand.N(wait))
 		select {
 		case <-timer.C:
 			wait = min(wait*2, r.o.MaxWait)
 		case <-r.kick:
 			wait = least
 		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// deliver sends out, the front of the queue, and takes off it what is settled. False asks for a pause.
+// front is a copy of the reports to send next; ended says that the end of a task is among them.
+func (r *Reporter) front() (out []berth.Report, ended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range r.order[:min(len(r.order), batch)] {
+		for _, rep := range r.queue[id] {
+			out = append(out, rep)
+			ended = ended || rep.State == berth.TaskDone || rep.Warning != ""
+		}
+	}
+	return out, ended
+}
+
+// deliver sends reports from the front of the queue, and takes off it what is settled. False asks for a pause.
 func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 	c, cancel := context.WithTimeout(ctx, 30*time.Second)
 	reply, err := r.home.Report(c, out)
@@ -150,11 +182,12 @@ func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 		}
 		if len(out) > 1 {
 			// One of them is refused, and it is not known which: each goes alone.
-			ok := true
 			for i := range out {
-				ok = r.deliver(ctx, out[i:i+1]) && ok
+				if !r.deliver(ctx, out[i:i+1]) {
+					return false
+				}
 			}
-			return ok
+			return true
 		}
 		r.o.Log.Warn("report refused", "task", out[0].Task, "err", err)
 		reply = Reply{}
@@ -173,23 +206,23 @@ func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 
 // settle takes delivered reports off the queue; one that was overtaken by a newer report of its task meanwhile stays.
 func (r *Reporter) settle(out []berth.Report) {
-	type key struct {
-		id  berth.TaskID
-		seq int
-	}
-	done := make(map[key]bool, len(out))
-	for _, rep := range out {
-		done[key{rep.Task, rep.Seq}] = true
-	}
 	r.mu.Lock()
-	left := r.queue[:0]
-	for _, rep := range r.queue {
-		if !done[key{rep.Task, rep.Seq}] {
-			left = append(left, rep)
+	for _, rep := range out {
+		waiting := r.queue[rep.Task]
+		if len(waiting) > 0 && waiting[0].Seq == rep.Seq {
+			r.queue[rep.Task] = waiting[1:]
 		}
 	}
-	clear(r.queue[len(left):])
-	r.queue = left
+	left := r.order[:0]
+	for _, id := range r.order {
+		if len(r.queue[id]) > 0 {
+			left = append(left, id)
+		} else {
+			delete(r.queue, id)
+		}
+	}
+	clear(r.order[len(left):])
+	r.order = left
 	r.mu.Unlock()
 	if r.o.Delivered != nil {
 		for _, rep := range out {

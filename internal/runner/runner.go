@@ -71,6 +71,8 @@ type Stop struct {
 type Options struct {
 	// Dir is the task's own directory. Run makes it and what is in it, and leaves it for the caller to remove.
 	Dir string
+	// MakeDir makes Dir; nil means [MakeDir].
+	MakeDir func(dir string) error
 	// Report takes a report on its way home. It must not block.
 	Report func(berth.Report)
 	// Keep makes a step durable; the next thing happens after it returned. An error ends the task. Nil keeps nothing.
@@ -111,6 +113,9 @@ type Env interface {
 // Ending ctx abandons the task without ending its process: a later Run with the last mark continues it.
 func Run(ctx context.Context, l berth.Launch, o Options) (exit berth.Exit, err error) {
 	t := &task{l: &l, o: &o, seq: o.Last.Seq, times: o.Last.Times}
+	if o.MakeDir == nil {
+		o.MakeDir = MakeDir
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -134,6 +139,12 @@ type task struct {
 	paths map[string]string
 }
 
+// Immediate reports whether nothing comes before the command of l: no staging, no environment. Such a task is at
+// StepExec from the beginning.
+func Immediate(l *berth.Launch) bool {
+	return l.Code == "" && len(l.Inputs) == 0 && len(l.Outputs) == 0 && !needsEnvironment(l.Environment)
+}
+
 // workdir is the directory the command runs in.
 func (t *task) workdir() string { return filepath.Join(t.o.Dir, "wd") }
 
@@ -143,6 +154,13 @@ func fail(cause string, err error) *berth.Exit {
 }
 
 func (t *task) run(ctx context.Context) (berth.Exit, error) {
+	if last := t.o.Last; last.Step != "" {
+		// Reports after the mark was kept have higher numbers than it says.
+		t.seq += 1 << 20
+		if err := t.keep(last); err != nil {
+			return berth.Exit{}, err
+		}
+	}
 	var exit *berth.Exit
 	switch t.o.Last.Step {
 	case StepDone:
@@ -169,11 +187,9 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 		return berth.Exit{}, context.Cause(ctx)
 	}
 	t.times.Ended = time.Now()
-	t.seq++
 	if err := t.keep(Mark{Step: StepDone, Exit: exit}); err != nil {
 		return berth.Exit{}, err
 	}
-	t.seq--
 	t.report(berth.TaskDone, "", func(r *berth.Report) {
 		r.Exit = exit
 		if t.peak != (berth.Usage{}) {

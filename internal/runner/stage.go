@@ -10,12 +10,21 @@ import (
 
 // stage makes the task's directories and brings code and inputs there.
 func (t *task) stage(ctx context.Context) error {
-	for _, d := range []string{t.o.Dir, t.workdir(), filepath.Join(t.workdir(), "outputs")} {
+	if err := t.o.MakeDir(t.o.Dir); err != nil {
+		return err
+	}
+	t.paths = map[string]string{}
+	return nil
+}
+
+// MakeDir makes the directory of a task: the working directory wd in it, and outputs in that.
+func MakeDir(dir string) error {
+	wd := filepath.Join(dir, "wd")
+	for _, d := range []string{dir, wd, filepath.Join(wd, "outputs")} {
 		if err := os.Mkdir(d, 0o700); err != nil && !os.IsExist(err) {
 			return err
 		}
 	}
-	t.paths = map[string]string{}
 	return nil
 }
 

@@ -1,22 +1,38 @@
 package host
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
-	"net/http"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
 )
 
-// Client talks to a host. Errors of a host that is not there are Unavailable.
+// Client talks to a host. It keeps connections and may be used concurrently. Errors of a host that is not there are
+// Unavailable and have ErrGone in their chain.
 type Client struct {
-	hc *http.Client
+	dial func(context.Context) (net.Conn, error)
+
+	mu     sync.Mutex
+	idle   []*conn
+	closed bool
 }
+
+type conn struct {
+	net.Conn
+	r   *bufio.Reader
+	out []byte
+}
+
+// maxIdle is how many connections are kept.
+const maxIdle = 16
+
+// ErrGone is in the chain of errors that mean: no host listens.
+var ErrGone = errors.New("no runner host")
 
 // NewClient makes a client of the host of dir.
 func NewClient(dir string) *Client {
@@ -28,93 +44,136 @@ func NewClient(dir string) *Client {
 }
 
 // NewClientFunc makes a client that reaches its host through dial, for hosts on other machines.
-func NewClientFunc(dial func(context.Context) (net.Conn, error)) *Client {
-	return &Client{hc: &http.Client{Transport: &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-		MaxIdleConnsPerHost: 16,
-		IdleConnTimeout:     time.Minute,
-	}}}
-}
+func NewClientFunc(dial func(context.Context) (net.Conn, error)) *Client { return &Client{dial: dial} }
 
-// Close lets idle connections go.
-func (c *Client) Close() { c.hc.CloseIdleConnections() }
+// Close lets connections go. A call that is under way ends as it would have.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, x := range c.idle {
+		x.Close()
+	}
+	c.idle = nil
+}
 
 // Start starts a task unless the host knows it.
 func (c *Client) Start(ctx context.Context, l *berth.Launch) error {
-	return c.call(ctx, "POST", "/start", l, nil)
+	return c.call(ctx, opStart, l, nil)
 }
 
 // Tasks lists every task of the host.
 func (c *Client) Tasks(ctx context.Context) ([]Status, error) {
 	var all []Status
-	err := c.call(ctx, "GET", "/tasks", nil, &all)
+	err := c.call(ctx, opTasks, nil, &all)
 	return all, err
 }
 
 // Stop asks a task to end.
 func (c *Client) Stop(ctx context.Context, id berth.TaskID, grace time.Duration) error {
-	return c.call(ctx, "POST", "/stop", stopRequest{Task: id, Grace: grace}, nil)
+	return c.call(ctx, opStop, stopRequest{Task: id, Grace: grace}, nil)
 }
 
 // Remove forgets a task that is over.
 func (c *Client) Remove(ctx context.Context, id berth.TaskID) error {
-	return c.call(ctx, "POST", "/remove", removeRequest{Task: id}, nil)
+	return c.call(ctx, opRemove, removeRequest{Task: id}, nil)
 }
 
 // Info asks the host who it is.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	var i Info
-	err := c.call(ctx, "GET", "/info", nil, &i)
+	err := c.call(ctx, opInfo, nil, &i)
 	return i, err
 }
 
 // Quit ends the host. Its tasks run on.
-func (c *Client) Quit(ctx context.Context) error { return c.call(ctx, "POST", "/quit", nil, nil) }
+func (c *Client) Quit(ctx context.Context) error { return c.call(ctx, opQuit, nil, nil) }
 
 // Restart makes the host execute its program anew. Its tasks run on and are taken up again.
-func (c *Client) Restart(ctx context.Context) error { return c.call(ctx, "POST", "/restart", nil, nil) }
+func (c *Client) Restart(ctx context.Context) error { return c.call(ctx, opRestart, nil, nil) }
 
-// ErrGone is in the chain of errors that mean: no host listens.
-var ErrGone = errors.New("no runner host")
-
-func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
+// call sends a request and decodes the answer. Every operation may be repeated, so one that meets a connection whose
+// host is gone is sent again on a new one.
+func (c *Client) call(ctx context.Context, op byte, in, out any) error {
+	var body []byte
 	if in != nil {
-		b, err := json.Marshal(in)
-		if err != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
 			return err
 		}
-		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://host"+path, body)
-	if err != nil {
-		return err
-	}
-	res, err := c.hc.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return berth.Errorf(berth.Unavailable, "runner host: %w", context.Cause(ctx))
+	for {
+		x, kept, err := c.take(ctx)
+		if err != nil {
+			return unreachable(ctx, err)
 		}
-		return gone(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		return gone(err)
-	}
-	if res.StatusCode != http.StatusOK {
-		var f failure
-		if json.Unmarshal(b, &f) != nil || f.Code == "" {
-			return berth.Errorf(berth.Internal, "runner host answered %s", res.Status)
+		kind, answer, err := x.roundTrip(ctx, op, body)
+		if err != nil {
+			x.Close()
+			if kept && ctx.Err() == nil {
+				continue
+			}
+			return unreachable(ctx, err)
 		}
-		return f.err()
+		c.give(x)
+		if kind != outOK {
+			var f failure
+			if err := json.Unmarshal(answer, &f); err != nil {
+				return berth.Errorf(berth.Internal, "the runner host's answer: %w", err)
+			}
+			return &berth.Error{Code: f.Code, Msg: f.Msg}
+		}
+		if out == nil {
+			return nil
+		}
+		return json.Unmarshal(answer, out)
 	}
-	if out == nil {
-		return nil
-	}
-	return json.Unmarshal(b, out)
 }
 
-func gone(err error) error {
+// take is a connection, kept from an earlier call or new.
+func (c *Client) take(ctx context.Context) (x *conn, kept bool, err error) {
+	c.mu.Lock()
+	if n := len(c.idle); n > 0 {
+		x, c.idle = c.idle[n-1], c.idle[:n-1]
+	}
+	c.mu.Unlock()
+	if x != nil {
+		return x, true, nil
+	}
+	n, err := c.dial(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	return &conn{Conn: n, r: bufio.NewReaderSize(n, 4<<10)}, false, nil
+}
+
+func (c *Client) give(x *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.idle) >= maxIdle {
+		x.Close()
+		return
+	}
+	c.idle = append(c.idle, x)
+}
+
+func (x *conn) roundTrip(ctx context.Context, op byte, body []byte) (kind byte, answer []byte, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = x.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() && err == nil { // the deadline stays on the connection
+			err = context.Cause(ctx)
+		}
+	}()
+	x.out = appendFrame(x.out[:0], op, body)
+	if _, err := x.Write(x.out); err != nil {
+		return 0, nil, err
+	}
+	return readFrame(x.r)
+}
+
+func unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return berth.Errorf(berth.Unavailable, "asking the runner host: %w", context.Cause(ctx))
+	}
 	return &berth.Error{Code: berth.Unavailable, Msg: ErrGone.Error() + ": " + err.Error(), Err: errors.Join(ErrGone, err)}
 }

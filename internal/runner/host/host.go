@@ -64,8 +64,6 @@ type failure struct {
 	Msg  string     `json:"msg"`
 }
 
-func (f failure) err() error { return &berth.Error{Code: f.Code, Msg: f.Msg} }
-
 func encodeFailure(err error) []byte {
 	b, _ := json.Marshal(failure{Code: berth.CodeOf(err), Msg: err.Error()})
 	return b

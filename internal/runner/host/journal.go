@@ -2,13 +2,13 @@ package host
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"github.com/berthml/berth"
@@ -31,21 +31,20 @@ type journal struct {
 
 // entry is what the journal knows of a task.
 type entry struct {
-	launch   json.RawMessage
-	mark     runner.Mark
-	boot     string // the boot the mark is from
-	reported bool
-	bytes    int64
+	launch json.RawMessage
+	mark   runner.Mark
+	boot   string // the boot the mark is from
+	bytes  int64
 }
 
-// line is one line. Exactly one of the fields besides Task is set.
+// line is one line: a boot of the machine, or something about a task. Whether the server has taken the report of a task's
+// end is not kept: after a crash it is reported again.
 type line struct {
-	Boot     string          `json:"boot,omitempty"`
-	Task     berth.TaskID    `json:"task,omitempty"`
-	Launch   json.RawMessage `json:"launch,omitempty"`
-	Mark     *runner.Mark    `json:"mark,omitempty"`
-	Reported bool            `json:"reported,omitempty"`
-	Removed  bool            `json:"removed,omitempty"`
+	Boot    string          `json:"boot,omitempty"`
+	Task    berth.TaskID    `json:"task,omitempty"`
+	Launch  json.RawMessage `json:"launch,omitempty"`
+	Mark    *runner.Mark    `json:"mark,omitempty"`
+	Removed bool            `json:"removed,omitempty"`
 }
 
 // compactAt is how many dead bytes make a rewrite worth while.
@@ -104,16 +103,15 @@ func (j *journal) apply(l *line, boot string, n int64) {
 			j.dead += n
 			return
 		}
-		e = &entry{launch: bytes.Clone(l.Launch)}
+		e = &entry{launch: l.Launch}
 		j.live[l.Task] = e
 	}
 	e.bytes += n
-	switch {
-	case l.Mark != nil:
-		e.mark, e.boot = *l.Mark, boot
-	case l.Reported:
-		e.reported = true
-	case l.Removed:
+	e.boot = boot
+	if l.Mark != nil {
+		e.mark = *l.Mark
+	}
+	if l.Removed {
 		j.dead += e.bytes
 		delete(j.live, l.Task)
 	}
@@ -134,13 +132,11 @@ func (j *journal) rewrite() error {
 			was = e.boot
 			_ = enc.Encode(line{Boot: was})
 		}
-		_ = enc.Encode(line{Task: id, Launch: e.launch})
+		l := line{Task: id, Launch: e.launch}
 		if e.mark.Step != "" {
-			_ = enc.Encode(line{Task: id, Mark: &e.mark})
+			l.Mark = &e.mark
 		}
-		if e.reported {
-			_ = enc.Encode(line{Task: id, Reported: true})
-		}
+		_ = enc.Encode(l)
 	}
 	_ = enc.Encode(line{Boot: j.boot})
 	if err := w.Flush(); err != nil { // bufio keeps the first error
@@ -165,14 +161,26 @@ func (j *journal) rewrite() error {
 	return nil
 }
 
-// claim records a new task; false when there is one of that name.
-func (j *journal) claim(id berth.TaskID, launch json.RawMessage) (bool, error) {
+// claim records a new task and how far it is from the beginning. launch is JSON on one line.
+func (j *journal) claim(id berth.TaskID, launch json.RawMessage, m runner.Mark) error {
+	b := make([]byte, 0, len(launch)+128)
+	b = append(b, `{"task":`...)
+	b = strconv.AppendQuote(b, string(id))
+	b = append(b, `,"launch":`...)
+	b = append(b, launch...)
+	if m.Step != "" {
+		b = append(b, `,"mark":{"step":"`...)
+		b = append(b, m.Step...)
+		b = append(b, `"}`...)
+	}
+	b = append(b, "}\n"...)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.live[id] != nil {
-		return false, nil
+	if err := j.write(b); err != nil {
+		return err
 	}
-	return true, j.append(&line{Task: id, Launch: launch})
+	j.apply(&line{Task: id, Launch: launch, Mark: &m}, j.boot, int64(len(b)))
+	return nil
 }
 
 // mark records how far a task has come.
@@ -180,13 +188,6 @@ func (j *journal) mark(id berth.TaskID, m runner.Mark) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.append(&line{Task: id, Mark: &m})
-}
-
-// reported records that the server knows the end of the task.
-func (j *journal) reported(id berth.TaskID) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.append(&line{Task: id, Reported: true})
 }
 
 // remove forgets a task.
@@ -208,16 +209,23 @@ func (j *journal) append(l *line) error {
 		return err
 	}
 	b = append(b, '\n')
-	n, err := j.f.Write(b)
-	if err != nil {
-		if n > 0 { // what follows must begin on a line of its own
-			_, _ = j.f.Write([]byte{'\n'})
-		}
-		return fmt.Errorf("writing the journal: %w", err)
+	if err := j.write(b); err != nil {
+		return err
 	}
-	j.size += int64(n)
-	j.apply(l, j.boot, int64(n))
+	j.apply(l, j.boot, int64(len(b)))
 	return nil
+}
+
+func (j *journal) write(b []byte) error {
+	n, err := j.f.Write(b)
+	j.size += int64(n)
+	if err == nil {
+		return nil
+	}
+	if n > 0 { // what follows must begin on a line of its own
+		_, _ = j.f.Write([]byte{'\n'})
+	}
+	return fmt.Errorf("writing the journal: %w", err)
 }
 
 func (j *journal) close() {

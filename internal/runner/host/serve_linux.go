@@ -1,51 +1,116 @@
 package host
 
 import (
+	"bufio"
 	"encoding/json"
-	"io"
-	"net/http"
+	"net"
 	"os"
+	"sync"
 
 	"github.com/berthml/berth"
 )
 
-// handler is the worker's face to drivers.
-func (w *worker) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /start", call(func(b []byte) (any, error) { return nil, w.start(b) }))
-	mux.HandleFunc("GET /tasks", call(func([]byte) (any, error) {
+// server answers drivers on a listener.
+type server struct {
+	w *worker
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	shut  bool
+	group sync.WaitGroup
+}
+
+// serve accepts until the listener is closed.
+func (s *server) serve(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if s.shut {
+			c.Close()
+		} else {
+			s.conns[c] = true
+			s.group.Go(func() { s.talk(c) })
+		}
+		s.mu.Unlock()
+	}
+}
+
+// close ends every conversation and waits for them.
+func (s *server) close() {
+	s.mu.Lock()
+	s.shut = true
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.group.Wait()
+}
+
+func (s *server) talk(c net.Conn) {
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+		c.Close()
+	}()
+	r := bufio.NewReaderSize(c, 16<<10)
+	var out []byte
+	for {
+		op, body, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		answer, err := s.w.answer(op, body)
+		kind := byte(outOK)
+		if err != nil {
+			kind, answer = outError, encodeFailure(err)
+		}
+		out = appendFrame(out[:0], kind, answer)
+		if _, err := c.Write(out); err != nil {
+			return
+		}
+		switch op { // once answered
+		case opQuit:
+			s.w.quit(errQuit)
+		case opRestart:
+			s.w.quit(errRestart)
+		}
+	}
+}
+
+// answer carries out one operation.
+func (w *worker) answer(op byte, body []byte) ([]byte, error) {
+	switch op {
+	case opStart:
+		return nil, w.start(body)
+	case opTasks:
 		w.kick()
-		return w.list(), nil
-	}))
-	mux.HandleFunc("POST /stop", call(func(b []byte) (any, error) {
+		return json.Marshal(w.list())
+	case opStop:
 		var r stopRequest
-		if err := json.Unmarshal(b, &r); err != nil {
+		if err := json.Unmarshal(body, &r); err != nil {
 			return nil, berth.Errorf(berth.Invalid, "stop: %w", err)
 		}
 		w.stop(r)
 		return nil, nil
-	}))
-	mux.HandleFunc("POST /remove", call(func(b []byte) (any, error) {
+	case opRemove:
 		var r removeRequest
-		if err := json.Unmarshal(b, &r); err != nil {
+		if err := json.Unmarshal(body, &r); err != nil {
 			return nil, berth.Errorf(berth.Invalid, "remove: %w", err)
 		}
 		return nil, w.remove(r.Task)
-	}))
-	mux.HandleFunc("GET /info", call(func([]byte) (any, error) {
+	case opInfo:
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		return Info{Version: berth.Version, PID: os.Getpid(), Reaper: os.Getppid(), Tasks: len(w.jobs)}, nil
-	}))
-	mux.HandleFunc("POST /quit", call(func([]byte) (any, error) {
-		w.quit(errQuit)
+		n := len(w.jobs)
+		w.mu.Unlock()
+		return json.Marshal(Info{Version: berth.Version, PID: os.Getpid(), Reaper: os.Getppid(), Tasks: n})
+	case opQuit, opRestart:
 		return nil, nil
-	}))
-	mux.HandleFunc("POST /restart", call(func([]byte) (any, error) {
-		w.quit(errRestart)
-		return nil, nil
-	}))
-	return mux
+	}
+	return nil, berth.Errorf(berth.Unsupported, "the runner host does not know operation %q: it is older than the server", op)
 }
 
 // kick tells the reporters that a server is there.
@@ -54,24 +119,5 @@ func (w *worker) kick() {
 	defer w.mu.Unlock()
 	for _, r := range w.homes {
 		r.Kick()
-	}
-}
-
-func call(f func([]byte) (any, error)) http.HandlerFunc {
-	return func(rw http.ResponseWriter, req *http.Request) {
-		b, err := io.ReadAll(io.LimitReader(req.Body, 64<<20))
-		var out any
-		if err == nil {
-			out, err = f(b)
-		}
-		if err != nil {
-			rw.WriteHeader(berth.CodeOf(err).HTTPStatus())
-			_, _ = rw.Write(encodeFailure(err))
-			return
-		}
-		if out != nil {
-			b, _ := json.Marshal(out)
-			_, _ = rw.Write(b)
-		}
 	}
 }

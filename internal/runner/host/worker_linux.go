@@ -1,17 +1,16 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -25,6 +24,7 @@ type worker struct {
 	log     *slog.Logger
 	journal *journal
 	reaped  *reaped
+	dirs    *dirs
 	watch   *filewatch.Watcher
 	base    []string // what commands inherit
 
@@ -43,11 +43,12 @@ type homeKey struct{ url, ca string }
 
 // job is a task as the worker sees it. The worker's mutex guards it.
 type job struct {
-	launch   berth.Launch
-	stop     chan runner.Stop
-	state    berth.TaskState
-	exit     *berth.Exit
-	reported bool
+	launch    berth.Launch
+	stop      chan runner.Stop
+	immediate bool
+	state     berth.TaskState
+	exit      *berth.Exit
+	reported  bool
 }
 
 // Reasons for a worker to end, and its exit codes.
@@ -63,17 +64,16 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range []string{"tasks", "trash"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
-			return nil, err
-		}
+	dirs, err := openDirs(dir, log)
+	if err != nil {
+		return nil, err
 	}
 	j, err := openJournal(dir, boot)
 	if err != nil {
 		return nil, err
 	}
 	w := &worker{
-		dir: dir, log: log, journal: j, reaped: &reaped{path: filepath.Join(dir, "reaped")},
+		dir: dir, log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		base: runner.BaseEnviron(os.Environ()),
 		jobs: map[berth.TaskID]*job{}, homes: map[homeKey]*runner.Reporter{},
 	}
@@ -90,18 +90,20 @@ func (w *worker) run(ctx context.Context, l net.Listener) error {
 	w.ctx, w.quit = ctx, quit
 	w.recover()
 
-	srv := &http.Server{Handler: w.handler(), ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug)}
+	srv := &server{w: w, conns: map[net.Conn]bool{}}
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
+	go func() { served <- srv.serve(l) }()
 	select {
 	case err := <-served:
 		quit(fmt.Errorf("serving: %w", err))
 	case <-ctx.Done():
-		srv.Close()
+		l.Close()
 		<-served
 	}
+	srv.close()
 	w.tasks.Wait()
 	w.senders.Wait()
+	w.dirs.close()
 	if w.watch != nil {
 		w.watch.Close()
 	}
@@ -125,13 +127,10 @@ func (w *worker) recover() {
 			last.Step = runner.StepExited
 			last.Exit = &berth.Exit{Code: -1, Cause: "lost", Reason: "the machine was restarted while it ran"}
 		}
-		j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting, reported: e.reported}
+		j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting}
 		w.jobs[id] = j
 		if last.Step == runner.StepDone {
 			j.state, j.exit = berth.TaskDone, last.Exit
-			if e.reported {
-				continue
-			}
 		}
 		w.launch(j, last)
 	}
@@ -141,14 +140,20 @@ func (w *worker) recover() {
 func (w *worker) launch(j *job, last runner.Mark) {
 	id := j.launch.Task
 	o := runner.Options{
-		Dir:    filepath.Join(w.dir, "tasks", string(id)),
-		Keep:   func(m runner.Mark) error { return w.journal.mark(id, m) },
-		Last:   last,
-		Status: w.reaped.status,
-		Stop:   j.stop,
-		Watch:  w.watch,
-		Base:   w.base,
-		Log:    w.log,
+		Dir: filepath.Join(w.dir, "tasks", string(id)),
+		Keep: func(m runner.Mark) error {
+			if m.Step == runner.StepExec && j.immediate {
+				return nil // the claim says so already
+			}
+			return w.journal.mark(id, m)
+		},
+		MakeDir: w.dirs.take,
+		Last:    last,
+		Status:  w.reaped.status,
+		Stop:    j.stop,
+		Watch:   w.watch,
+		Base:    w.base,
+		Log:     w.log,
 	}
 	send := w.home(j.launch.Home)
 	o.Report = func(r berth.Report) {
@@ -205,16 +210,9 @@ func (w *worker) delivered(r berth.Report) {
 		return
 	}
 	w.mu.Lock()
-	j := w.jobs[r.Task]
-	known := j != nil && !j.reported
-	if known {
+	defer w.mu.Unlock()
+	if j := w.jobs[r.Task]; j != nil {
 		j.reported = true
-	}
-	w.mu.Unlock()
-	if known {
-		if err := w.journal.reported(r.Task); err != nil {
-			w.log.Error("journal", "err", err)
-		}
 	}
 }
 
@@ -235,10 +233,21 @@ func (w *worker) start(raw json.RawMessage) error {
 	if w.ctx.Err() != nil {
 		return berth.Errorf(berth.Unavailable, "the runner host is ending")
 	}
-	if _, err := w.journal.claim(l.Task, raw); err != nil {
+	j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting, immediate: runner.Immediate(&l)}
+	var m runner.Mark
+	if j.immediate {
+		m.Step = runner.StepExec
+	}
+	if bytes.IndexByte(raw, '\n') >= 0 {
+		var b bytes.Buffer
+		if err := json.Compact(&b, raw); err != nil {
+			return berth.Errorf(berth.Invalid, "launch: %w", err)
+		}
+		raw = b.Bytes()
+	}
+	if err := w.journal.claim(l.Task, raw, m); err != nil {
 		return berth.Errorf(berth.Unavailable, "%w", err)
 	}
-	j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting}
 	w.jobs[l.Task] = j
 	w.launch(j, runner.Mark{})
 	return nil
@@ -293,28 +302,8 @@ func (w *worker) remove(id berth.TaskID) error {
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "%w", err)
 	}
-	w.discard(filepath.Join(w.dir, "tasks", string(id)))
+	w.dirs.give(filepath.Join(w.dir, "tasks", string(id)))
 	return nil
-}
-
-// discard deletes the directory of a task: at once when it holds nothing, else in the background.
-func (w *worker) discard(dir string) {
-	wd := filepath.Join(dir, "wd")
-	_ = syscall.Rmdir(filepath.Join(wd, "outputs"))
-	_ = syscall.Rmdir(wd)
-	if err := syscall.Rmdir(dir); err == nil || errors.Is(err, syscall.ENOENT) {
-		return
-	}
-	trash := filepath.Join(w.dir, "trash", fmt.Sprint(filepath.Base(dir), ".", time.Now().UnixNano()))
-	if err := os.Rename(dir, trash); err != nil {
-		w.log.Error("directory of a task not removed", "dir", dir, "err", err)
-		return
-	}
-	w.tasks.Go(func() {
-		if err := os.RemoveAll(trash); err != nil {
-			w.log.Error("directory of a task not removed", "dir", trash, "err", err)
-		}
-	})
 }
 
 func bootID() (string, error) {

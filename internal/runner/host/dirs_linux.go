@@ -1,0 +1,134 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/berthml/berth/internal/runner"
+)
+
+// dirs makes and removes the directories of tasks. One that a task left as it found it serves the next: ext4 takes its
+// time over inodes that were freed in the last seconds, and short tasks would spend more on their directories than on
+// themselves.
+type dirs struct {
+	root string
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	spare []string
+	n     int // of spares and trash so far
+	group sync.WaitGroup
+}
+
+// maxSpare is how many directories wait for a task.
+const maxSpare = 32
+
+func openDirs(root string, log *slog.Logger) (*dirs, error) {
+	d := &dirs{root: root, log: log}
+	// Spares of an earlier worker may be in any state.
+	if err := os.RemoveAll(filepath.Join(root, "spare")); err != nil {
+		log.Warn("removing spare directories", "err", err)
+	}
+	for _, n := range []string{"tasks", "spare", "trash"} {
+		if err := os.MkdirAll(filepath.Join(root, n), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	old, _ := filepath.Glob(filepath.Join(root, "trash", "*"))
+	if len(old) > 0 {
+		d.group.Go(func() {
+			for _, dir := range old {
+				d.destroy(dir)
+			}
+		})
+	}
+	return d, nil
+}
+
+// close waits for deletions under way.
+func (d *dirs) close() { d.group.Wait() }
+
+// take makes the directory of a task.
+func (d *dirs) take(dir string) error {
+	d.mu.Lock()
+	var from string
+	if n := len(d.spare); n > 0 {
+		from, d.spare = d.spare[n-1], d.spare[:n-1]
+	}
+	d.mu.Unlock()
+	if from != "" && os.Rename(from, dir) == nil {
+		return nil
+	}
+	return runner.MakeDir(dir)
+}
+
+// give takes the directory of a task back.
+func (d *dirs) give(dir string) {
+	d.mu.Lock()
+	d.n++
+	n, full := d.n, len(d.spare) >= maxSpare
+	d.mu.Unlock()
+	if !full && untouched(dir) {
+		to := filepath.Join(d.root, "spare", strconv.Itoa(n))
+		if os.Rename(dir, to) == nil {
+			d.mu.Lock()
+			d.spare = append(d.spare, to)
+			d.mu.Unlock()
+			return
+		}
+	}
+	trash := filepath.Join(d.root, "trash", fmt.Sprint(filepath.Base(dir), ".", n))
+	if err := os.Rename(dir, trash); err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			d.log.Error("directory of a task not removed", "dir", dir, "err", err)
+		}
+		return
+	}
+	d.group.Go(func() { d.destroy(trash) })
+}
+
+// destroy deletes a directory, write-protected parts included.
+func (d *dirs) destroy(dir string) {
+	if os.RemoveAll(dir) == nil {
+		return
+	}
+	_ = filepath.WalkDir(dir, func(p string, e os.DirEntry, err error) error {
+		if e != nil && e.IsDir() {
+			_ = os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		d.log.Error("directory of a task not removed", "dir", dir, "err", err)
+	}
+}
+
+// untouched says whether a task's directory is as runner.MakeDir made it.
+func untouched(dir string) bool {
+	wd := filepath.Join(dir, "wd")
+	return holds(dir, "wd") && holds(wd, "outputs") && holds(filepath.Join(wd, "outputs"), "")
+}
+
+// holds says whether a directory of ours holds exactly one entry, called name, or none when name is empty.
+func holds(dir, name string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Mode() != os.ModeDir|0o700 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		return false
+	}
+	names, _ := f.Readdirnames(2)
+	if name == "" {
+		return len(names) == 0
+	}
+	return len(names) == 1 && names[0] == name
+}
