@@ -77,7 +77,7 @@ const logPath = "/.berth-log"
 // the end of the first process is the end of all the others, and a program that saves its state on SIGTERM is often not the
 // shell's own child.
 const initScript = `trap 't=1' TERM INT
-if [ -e ` + logPath + ` ]; then "$@" >>` + logPath + ` 2>&1; else "$@"; fi
+if [ -e ` + logPath + ` ]; then "$@" >>` + logPath + ` 2>&1; else "$@" 2>&1; fi
 c=$?
 while [ "$t" ] && kill -0 -1 2>/dev/null; do sleep 0.1 2>/dev/null || sleep 1; done
 exit $c`
@@ -233,14 +233,14 @@ func (r *Running) waitOnce(ctx context.Context) (int, error) {
 
 // Kill sends a signal, for example "SIGTERM", to every process of the container. One that has ended is no error.
 func (r *Running) Kill(ctx context.Context, signal string) error {
-	if signal != "SIGKILL" && signal != "KILL" {
-		// The engine signals the first process only; the others are reached from inside.
+	r.killed.Store(true)
+	_, err := r.eng.cli.ContainerKill(ctx, r.ID, client.ContainerKillOptions{Signal: signal})
+	if err == nil && signal != "SIGKILL" && signal != "KILL" {
+		// That was for the first process, which knows now that it has to wait for the others; they are reached from inside.
 		if ex, err := r.eng.cli.ExecCreate(ctx, r.ID, client.ExecCreateOptions{Cmd: []string{"/bin/sh", "-c", `kill -s "${0#SIG}" -1`, signal}}); err == nil {
 			_, _ = r.eng.cli.ExecStart(ctx, ex.ID, client.ExecStartOptions{Detach: true})
 		}
 	}
-	r.killed.Store(true)
-	_, err := r.eng.cli.ContainerKill(ctx, r.ID, client.ContainerKillOptions{Signal: signal})
 	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
 		return nil
 	}

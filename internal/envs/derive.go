@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"github.com/berthml/berth"
@@ -62,7 +64,9 @@ func (c *Cache) derive(ctx context.Context, eng *engine, base string, r request,
 		return "", "", false, err
 	}
 	var warnings []string
-	_ = json.Unmarshal([]byte(labels[Label+".warnings"]), &warnings)
+	if b, err := base64.RawURLEncoding.DecodeString(labels[Label+".warnings"]); err == nil {
+		_ = json.Unmarshal(b, &warnings)
+	}
 	for _, w := range warnings {
 		warn(w)
 	}
@@ -223,9 +227,10 @@ func (c *Cache) commit(ctx context.Context, eng *engine, id, base, ref, hash str
 	if err != nil {
 		return err
 	}
-	_, err = eng.cli.ContainerCommit(ctx, id, client.ContainerCommitOptions{Reference: ref, Changes: []string{
+	_, err = eng.cli.ContainerCommit(ctx, id, client.ContainerCommitOptions{Reference: ref, Config: &container.Config{}, Changes: []string{
 		"ENV PATH=" + imageEnv + "/bin:" + path, "ENV VIRTUAL_ENV=" + imageEnv, "USER " + user, "WORKDIR " + dir,
-		fmt.Sprintf("LABEL %s=env %s.env=%s %s.warnings=%s", Label, Label, hash, Label, labelQuote(string(w))),
+		"LABEL " + Label + "=env", "LABEL " + Label + ".env=" + hash,
+		"LABEL " + Label + ".warnings=" + base64.RawURLEncoding.EncodeToString(w), // engines differ in how they quote
 	}})
 	if err != nil {
 		return engineError("keeping the image with the packages", err)
@@ -234,11 +239,6 @@ func (c *Cache) commit(ctx context.Context, eng *engine, id, base, ref, hash str
 		c.noteImage(eng, ref, hash, max(made.Size-res.Size, 1))
 	}
 	return nil
-}
-
-// labelQuote quotes a value for a LABEL instruction, where $ would start a variable.
-func labelQuote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(s) + `"`
 }
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -24,9 +24,9 @@ import (
 
 // An engine of a test is a private dockerd or Podman with localhost/python:1 loaded.
 type testEngine struct {
-	name, host string
-	err        error
-	stop       func()
+	name, host, cache string
+	err               error
+	stop              func()
 }
 
 var (
@@ -52,7 +52,7 @@ func eachEngine(t *testing.T, test func(t *testing.T, c *envs.Cache)) {
 				}
 				t.Skip(e.err)
 			}
-			test(t, open(t, t.TempDir(), envs.Options{DockerHost: e.host, UV: sharedUV(t)}))
+			test(t, open(t, e.cache, envs.Options{DockerHost: e.host, UV: sharedUV(t)}))
 		})
 	}
 }
@@ -64,7 +64,7 @@ func startDocker() *testEngine {
 		e.err = err
 		return e
 	}
-	e.host = "unix://" + dir + "/s"
+	e.host, e.cache = "unix://"+dir+"/s", dir+"/cache"
 	e.start(dir, nil, "dockerd", "-H", e.host, "--data-root", dir+"/data", "--exec-root", dir+"/x", "--pidfile", dir+"/pid",
 		"--bridge=none", "--iptables=false", "--ip-forward=false", "--exec-opt", "native.cgroupdriver=cgroupfs")
 	return e
@@ -77,7 +77,7 @@ func startPodman() *testEngine {
 		e.err = err
 		return e
 	}
-	e.host = "unix://" + dir + "/s"
+	e.host, e.cache = "unix://"+dir+"/s", dir+"/cache"
 	conf := "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\nlog_driver = \"k8s-file\"\n" +
 		"[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\ntmp_dir = \"" + dir + "/tmp\"\n" +
 		"[network]\nnetwork_config_dir = \"" + dir + "/net\"\n"
