@@ -5,15 +5,11 @@ import "strings"
 // graph is a pipeline whose nodes are being read: a job, or a component.
 type graph struct {
 	top    *value // the mapping with inputs, outputs and jobs
-	job    bool   // inputs are values; in a component they are declarations
 	placed bool   // there is a compute for nodes that name none
-	given  *value // the inputs a job gives to the component
-	used   map[string]bool
 }
 
 // read reads all nodes.
 func (g *graph) read(s *scope) any {
-	g.used = map[string]bool{}
 	jobs := g.top.get("jobs")
 	out := tree{}
 	if jobs == nil || jobs.shape == null {
@@ -29,33 +25,12 @@ func (g *graph) read(s *scope) any {
 			here.fail(p.at, "%q is no name of a node: use lower-case letters, digits and '_'", p.key)
 			continue
 		}
-		g.note(p.val)
 		here.nodes, here.bind = true, true
 		if node := here.node(g, p.key, p.val); node != nil {
 			out[p.key] = node
 		}
 	}
 	return out
-}
-
-// note remembers what of the pipeline a value uses.
-func (g *graph) note(v *value) {
-	switch v.shape {
-	case str:
-		for _, e := range Expressions(v.text) {
-			if len(e.Path) > 2 && e.Path[0] == "parent" {
-				g.used[strings.Join(e.Path[1:], ".")] = true
-			}
-		}
-	case list:
-		for _, it := range v.items {
-			g.note(it)
-		}
-	case mapping:
-		for _, p := range v.pairs {
-			g.note(p.val)
-		}
-	}
 }
 
 // source finds the type and mode of what a binding refers to. Modes of another node's output are its own affair.

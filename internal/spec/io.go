@@ -25,11 +25,14 @@ var input = typ{name: "data or a plain value", null: true, read: readInput, show
 
 var dataInput = obj(
 	f("type", enum(portTypes...), to("jobInputType"), def("uri_folder")),
-	f("path", dataPath, to("uri")),
+	f("path", text, to("uri")),
 	f("mode", inputMode),
 	f("path_on_compute", text, to("pathOnCompute")),
 	f("datastore", text, unsent),
 	then(func(s *scope, v *value) {
+		if path := v.get("path"); path != nil && path.shape == str && !bound(path.text) {
+			s.out["uri"] = s.in("path").dataPath(path, v)
+		}
 		kind, mode := s.out.text(s.dest(&field{to: "jobInputType"})), s.out.text("mode")
 		if strings.HasPrefix(mode, "Eval") && kind != "mltable" && v.has("type") {
 			s.in("mode").fail(v.get("mode"), "%s is for mltable inputs only", v.textOf("mode"))
@@ -94,34 +97,27 @@ func showInput(j any) any {
 	return dataInput.show(j)
 }
 
-// dataPath is where data lies: an address, an asset, or a local path to upload.
-var dataPath = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) any {
-	path, ok := readText(s, v).(string)
-	if !ok {
-		return nil
+// dataPath is where the data of an input lies: an address stays, an asset becomes its id, a local path an upload.
+func (s *scope) dataPath(v, in *value) any {
+	path, kind := v.text, strings.ToLower(in.textOf("type"))
+	collection := "data"
+	if kind == "mlflow_model" || kind == "custom_model" {
+		collection = "models"
 	}
-	if bound(path) {
-		return path
-	}
-	return s.place(v, path, "data", "data")
-}}
-
-// place resolves the path of data or a model: an address stays, an asset becomes its id, a local path an upload.
-func (s *scope) place(v *value, path, collection, kind string) any {
 	switch {
-	case urlForm.MatchString(path) || strings.HasPrefix(path, "runs:/"):
-		return path
-	case armAsset.MatchString(path):
+	case urlForm.MatchString(path), strings.HasPrefix(path, "runs:/"), armAsset.MatchString(path):
 		return path
 	case filepath.IsAbs(path):
 	case strings.HasPrefix(path, "file:"):
-		path = strings.TrimPrefix(strings.TrimPrefix(path, "file:"), "//")
-	case strings.HasPrefix(path, "azureml:"):
-		return s.assetID(collection, path)
-	case strings.Contains(path, ":") && !exists(s.resolve(v, path)):
+		s.fail(v, "a local path is written without file: here")
+		return nil
+	case strings.HasPrefix(path, "azureml:"), strings.ContainsAny(path, ":@") && !exists(s.resolve(v, path)):
 		return s.assetID(collection, path)
 	}
-	return s.upload(Upload{Kind: kind, Path: s.resolve(v, path)})
+	if kind == "" {
+		kind = "uri_folder"
+	}
+	return s.upload(Upload{Kind: "data", Type: kind, Path: s.resolve(v, path), Datastore: in.textOf("datastore")})
 }
 
 // output is one output of a job; null is the default one.

@@ -23,9 +23,6 @@ var jobCommon = parts{
 
 // jobDefaults fills in what the client invents for a job.
 func jobDefaults(s *scope, v *value) {
-	if props, ok := s.out["properties"].(tree); ok {
-		delete(props, "_azureml.ComputeTargetType") // the service's own
-	}
 	if s.out["displayName"] == nil && s.draft.name != "" {
 		s.out["displayName"] = s.draft.name
 	}
@@ -60,6 +57,12 @@ var commandJob = obj(
 
 // checkCommand looks at what the command refers to.
 func checkCommand(s *scope, v *value) {
+	if props, ok := s.out["properties"].(tree); ok {
+		delete(props, "_azureml.ComputeTargetType") // the service's own
+	}
+	if env, ok := s.out["environmentVariables"].(tree); ok && strings.EqualFold(v.textOf("compute"), "local") && env[commonRuntime] == nil {
+		env[commonRuntime] = "true"
+	}
 	cmd := v.get("command")
 	if cmd == nil || cmd.shape != str {
 		return
@@ -71,6 +74,9 @@ func checkCommand(s *scope, v *value) {
 		s.in("code").fail(v.get("code"), "code in a registry cannot be used by a job")
 	}
 }
+
+// commonRuntime is set for jobs that run on the submitting machine.
+const commonRuntime = "AZUREML_COMPUTE_USE_COMMON_RUNTIME"
 
 var oldBrackets = regexp.MustCompile(`(^|[^{])\{(inputs|outputs|search_space)\.([^}]*)\}($|[^}])`)
 
@@ -178,9 +184,9 @@ var service = typ{name: "a service", read: func(s *scope, v *value) any {
 	kind := strings.ToLower(v.textOf("type"))
 	switch kind {
 	case "ssh":
-		return serviceOf("SSH", f("ssh_public_keys", text, to("properties.sshPublicKeys"))).read(s, v)
+		return serviceOf("SSH", f("ssh_public_keys", text, to("=properties.sshPublicKeys"))).read(s, v)
 	case "tensor_board":
-		return serviceOf("TensorBoard", f("log_dir", text, to("properties.logDir"))).read(s, v)
+		return serviceOf("TensorBoard", f("log_dir", text, to("=properties.logDir"))).read(s, v)
 	case "vs_code":
 		return serviceOf("VSCode").read(s, v)
 	case "jupyter_lab":

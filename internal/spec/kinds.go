@@ -38,7 +38,11 @@ func readJob(s *scope, v *value) any {
 		s.in("type").failWith(v.get("type"), nearest(strings.ToLower(word), words), "%s is no type of job", describe(v.get("type")))
 		return nil
 	}
-	t.table.fill(s, v)
+	if t.table != nil {
+		t.table.fill(s, v)
+		return nil
+	}
+	t.read(s, v)
 	return nil
 }
 
@@ -48,4 +52,5 @@ var jobTypes = map[string]typ{
 	"sweep":    sweepJob,
 	"spark":    sparkJob,
 	"pipeline": pipelineJob,
+	"automl":   automlJob,
 }

@@ -161,6 +161,11 @@ var parallelNode = nodeOf(
 	f("partition_keys", keysText),
 	f("environment_variables", textMap),
 	f("identity", jobIdentity),
+	then(func(s *scope, v *value) {
+		if v.has("partition_keys") && !v.has("mini_batch_size") {
+			s.out["mini_batch_size"] = 0
+		}
+	}),
 )
 
 var sparkNode = nodeOf(

@@ -49,12 +49,26 @@ func (n *node) inputs(s *scope) tree {
 			n.group(here, p, out)
 			continue
 		}
+		if n.comp.get("inputs").isGroup(p.key) {
+			here.fail(val, "is a group of inputs of the component: give a mapping")
+			continue
+		}
 		got := input.read(here, val)
 		if got != nil && n.knows("inputs", p.key) {
 			out[p.key] = got
 		}
 	}
 	return out
+}
+
+// isGroup says whether names below name are declared: a.b and a.c for a.
+func (v *value) isGroup(name string) bool {
+	for _, p := range v.entries() {
+		if strings.HasPrefix(p.key, name+".") {
+			return true
+		}
+	}
+	return false
 }
 
 // group flattens a group of inputs: {g: {a: 1}} is g.a.
@@ -194,9 +208,15 @@ func (n *node) synthesize(s *scope, v *value) *value {
 	comp := v.newMap()
 	comp.set("type", v.newText(n.word))
 	for _, key := range keys {
-		if w := v.get(key); w != nil && w.shape != null {
-			comp.set(key, w)
+		w := v.get(key)
+		if w == nil || w.shape == null {
+			continue
 		}
+		// What a component of this kind says must not depend on the pipeline; the node says it instead.
+		if n.word == "parallel" && key != "task" && key != "input_data" && w.holdsBinding() {
+			continue
+		}
+		comp.set(key, w)
 	}
 	if in := v.get("inputs"); len(in.entries()) > 0 {
 		all := v.newMap()
@@ -213,6 +233,21 @@ func (n *node) synthesize(s *scope, v *value) *value {
 		comp.set("outputs", all)
 	}
 	return comp
+}
+
+// holdsBinding says whether an expression stands anywhere in v.
+func (v *value) holdsBinding() bool {
+	for _, it := range v.items {
+		if it.holdsBinding() {
+			return true
+		}
+	}
+	for _, p := range v.pairs {
+		if p.val.holdsBinding() {
+			return true
+		}
+	}
+	return v.shape == str && bound(v.text)
 }
 
 // declare is the declaration of an input with this value.

@@ -20,7 +20,7 @@ var parallelCommon = parts{
 }
 
 var parallelTask = obj(
-	keep,
+	drop,
 	f("type", enum("run_function", "model", "function"), required),
 	f("code", componentCode),
 	f("entry_script", text),
@@ -42,14 +42,10 @@ var parallelComponent = obj(
 	f("type", exactEnum("parallel"), required),
 	parallelCommon,
 	f("mini_batch_size", batchSize(func(n int64) any { return strconv.FormatInt(n, 10) })),
-	f("partition_keys", listOf(text)),
+	f("partition_keys", keysText),
 	then(func(s *scope, v *value) {
-		if s.out["mini_batch_size"] == nil {
+		if v.has("partition_keys") && !v.has("mini_batch_size") {
 			s.out["mini_batch_size"] = "0"
-			if !v.has("partition_keys") {
-				s.out["mini_batch_size"] = nil
-				delete(s.out, "mini_batch_size")
-			}
 		}
 	}),
 )

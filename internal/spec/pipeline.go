@@ -63,59 +63,76 @@ func readPipeline(s *scope, v *value) {
 	if _, ok := set["_source"]; !ok {
 		set["_source"] = "YAML.JOB"
 	}
-	ref := v.get("component")
-	g := &graph{top: v, job: true, placed: v.has("compute") || v.get("settings").has("default_compute")}
-	switch {
+	placed := v.has("compute") || v.get("settings").has("default_compute")
+	switch ref := v.get("component"); {
 	case ref != nil && v.has("jobs"):
 		s.in("component").fail(ref, "jobs and component exclude each other")
-		return
 	case ref != nil:
-		if g = s.pipelineOf(ref, g); g == nil {
-			return
-		}
-		set["_source"] = "YAML.COMPONENT"
+		set["_source"] = "REMOTE.WORKSPACE.JOB"
+		s.runComponent(v, ref, placed)
+	default:
+		g := &graph{top: v, placed: placed}
+		s.out["jobs"] = g.read(s.in("jobs"))
+		s.checkEnds(v)
 	}
-	s.out["jobs"] = g.read(s.in("jobs"))
-	s.checkBound(g, v)
-	s.checkEnds(v)
 }
 
-// pipelineOf is the graph of the component a pipeline job runs, nil when it is not local.
-func (s *scope) pipelineOf(ref *value, g *graph) *graph {
+// runComponent makes a job of a pipeline component: it names the component, takes over its title and its outputs.
+func (s *scope) runComponent(v, ref *value, placed bool) {
 	here := s.in("component")
-	if ref.shape != str {
+	switch {
+	case ref.shape != str:
 		here.fail(ref, "must be a path or a reference, this is %s", ref.shape)
-		return nil
-	}
-	if registryForm.MatchString(ref.text) || strings.HasPrefix(ref.text, "azureml:") {
-		if here.checkAsset(ref, "components", false) {
+		return
+	case remote(ref.text):
+		if strings.HasPrefix(ref.text, "azureml://subscriptions/") {
+			s.out["componentId"] = strings.TrimPrefix(ref.text, "azureml:")
+		} else if here.checkAsset(ref, "components", false) {
 			s.out["componentId"] = s.componentID(ref.text)
 		}
-		return nil
-	}
-	w := here.follow(ref, strings.TrimPrefix(ref.text, "file:"))
-	if w == nil {
-		return nil
-	}
-	if w.textOf("type") != "pipeline" {
-		here.fail(ref, "%s is no pipeline component", ref.text)
-		return nil
-	}
-	return &graph{top: w, placed: g.placed, given: g.top.get("inputs")}
-}
-
-// checkBound checks that the pipeline gives every input that its component's nodes use.
-func (s *scope) checkBound(g *graph, v *value) {
-	if g.job {
+		return
+	case strings.HasPrefix(ref.text, "file:"):
+		here.fail(ref, "the path is written without file: here")
 		return
 	}
-	for _, p := range g.top.get("inputs").entries() {
-		optional := p.val.get("optional")
-		if v.get("inputs").has(p.key) || p.val.has("default") || optional != nil && optional.yes || !g.used["inputs."+p.key] {
-			continue
-		}
-		s.in("inputs."+p.key).fail(v, "is required by the component")
+	comp := here.follow(ref, ref.text)
+	if comp == nil {
+		return
 	}
+	if comp.textOf("type") != "pipeline" {
+		here.fail(ref, "%s is no pipeline component", ref.text)
+		return
+	}
+	id := here.anonymousComponent(comp, "YAML.COMPONENT")
+	if id == "" {
+		return
+	}
+	s.out["componentId"] = id
+	if title := comp.textOf("display_name"); title != "" && !v.has("display_name") && !v.has("name") {
+		s.out["displayName"] = title
+	}
+	outs, _ := s.out["outputs"].(tree)
+	for _, p := range comp.get("outputs").entries() {
+		if outs[p.key] == nil {
+			outs[p.key] = tree{"jobOutputType": orFolder(p.val.textOf("type"))}
+		}
+	}
+	for _, p := range comp.get("inputs").entries() {
+		optional := p.val.get("optional")
+		if !v.get("inputs").has(p.key) && !p.val.has("default") && (optional == nil || !optional.yes) {
+			s.in("inputs."+p.key).fail(v, "is required by the component")
+		}
+	}
+	if !placed {
+		s.in("jobs").unplaced(comp)
+	}
+}
+
+func orFolder(kind string) string {
+	if kind == "" {
+		return "uri_folder"
+	}
+	return kind
 }
 
 // checkEnds checks the jobs that run before and after all others.

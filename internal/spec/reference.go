@@ -3,6 +3,8 @@ package spec
 import (
 	"regexp"
 	"strings"
+
+	"github.com/berthml/berth"
 )
 
 var (
@@ -22,10 +24,21 @@ func remote(path string) bool {
 // armID is the id of a named resource of the workspace: "cpu" in computes, or an id that is one already.
 func (s *scope) armID(collection, name string) string {
 	name = strings.TrimPrefix(name, "azureml:")
+	if cluster, ok := cutFold(name, "virtualclusters/"); ok {
+		w := s.workspace()
+		return "/subscriptions/" + w.Subscription + "/resourceGroups/" + w.Group + "/providers/" + berth.Provider + "/virtualclusters/" + cluster
+	}
 	if strings.HasPrefix(strings.ToLower(name), "/subscriptions/") || virtualOne.MatchString(name) || virtualLong.MatchString(name) {
 		return name
 	}
 	return s.workspace().ResourceID(collection, name)
+}
+
+func cutFold(s, prefix string) (string, bool) {
+	if len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix) {
+		return s[len(prefix):], true
+	}
+	return s, false
 }
 
 // assetID is the id of a version of an asset as far as it can be told here: NAME:VERSION becomes an ARM id, a label
@@ -35,8 +48,8 @@ func (s *scope) assetID(collection, ref string) string {
 	switch {
 	case strings.HasPrefix(short, "//"): // azureml://…
 		return ref
-	case strings.HasPrefix(strings.ToLower(short), "/subscriptions/"):
-		return short
+	case armAsset.MatchString(short):
+		return "/" + strings.TrimPrefix(short, "/")
 	case collection == "environments" && strings.HasPrefix(short, "AzureML-"):
 		return "azureml:" + short
 	case strings.Contains(short, "@"):

@@ -232,5 +232,11 @@ var sparkComponent = obj(
 	f("environment", componentEnvironment, nullable),
 	f("additional_includes", listOf(text)),
 	f("properties", freeMap),
+	first(func(s *scope, v *value) *value {
+		if v.get("code") == nil { // the folder of the file
+			return v.with("code", v.newText("."))
+		}
+		return v
+	}),
 	then(func(s *scope, v *value) { s.includes(v) }),
 )

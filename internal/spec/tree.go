@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"regexp"
 	"sort"
 	"strings"
 	"unicode"
@@ -117,6 +118,17 @@ func snake(s string) string {
 	}
 	return b.String()
 }
+
+// pythonSnake is the client's own snake_case, which differs from snake at runs of capitals: XGBoost is xg_boost.
+func pythonSnake(s string) string {
+	s = snakeHead.ReplaceAllString(s, "${1}_${2}")
+	return strings.ToLower(snakeTail.ReplaceAllString(s, "${1}_${2}"))
+}
+
+var (
+	snakeHead = regexp.MustCompile(`(.)([A-Z][a-z]+)`)
+	snakeTail = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+)
 
 // clone copies objects and lists, so that a value of a table is never changed through a document.
 func clone(v any) any {

@@ -1,0 +1,521 @@
+package spec
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// automlTasks are the tasks of automated machine learning; the table of each writes taskDetails.
+var automlTasks = map[string]typ{
+	"classification": tabular("Classification",
+		metric("auc_weighted", classMetrics...),
+		f("positive_label", text),
+		f("training", trainingOf(classModels), to("trainingSettings")),
+	),
+	"regression": tabular("Regression",
+		metric("normalized_root_mean_squared_error", regressionMetrics...),
+		f("training", trainingOf(regressionModels), to("trainingSettings")),
+	),
+	"forecasting": tabular("Forecasting",
+		metric("normalized_root_mean_squared_error", regressionMetrics...),
+		f("training", trainingOf(forecastModels), to("trainingSettings")),
+		f("forecasting", forecasting, to("forecastingSettings")),
+	),
+	"image_classification":            image("ImageClassification", imageClassifier, metric("accuracy", classMetrics...)),
+	"image_classification_multilabel": image("ImageClassificationMultilabel", imageClassifier, metric("iou", append([]string{"IOU"}, classMetrics...)...)),
+	"image_object_detection":          image("ImageObjectDetection", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
+	"image_instance_segmentation":     image("ImageInstanceSegmentation", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
+	"text_classification":             language("TextClassification", metric("accuracy", classMetrics...), f("target_column_name", text, required)),
+	"text_classification_multilabel":  language("TextClassificationMultilabel", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent), f("target_column_name", text, required)),
+	"text_ner": language("TextNER", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent),
+		f("target_column_name", text, unsent)),
+}
+
+// The measures and algorithms, in the spelling of the service; in YAML they are in snake_case.
+var (
+	classMetrics      = []string{"AUCWeighted", "Accuracy", "NormMacroRecall", "AveragePrecisionScoreWeighted", "PrecisionScoreWeighted"}
+	regressionMetrics = []string{"SpearmanCorrelation", "NormalizedRootMeanSquaredError", "R2Score", "NormalizedMeanAbsoluteError"}
+	classModels       = []string{"LogisticRegression", "SGD", "MultinomialNaiveBayes", "BernoulliNaiveBayes", "SVM", "LinearSVM", "KNN",
+		"DecisionTree", "RandomForest", "ExtremeRandomTrees", "LightGBM", "GradientBoosting", "XGBoostClassifier"}
+	regressionModels = []string{"ElasticNet", "GradientBoosting", "DecisionTree", "KNN", "LassoLars", "SGD", "RandomForest",
+		"ExtremeRandomTrees", "LightGBM", "XGBoostRegressor"}
+	forecastModels = append([]string{"AutoArima", "Prophet", "Naive", "SeasonalNaive", "Average", "SeasonalAverage",
+		"ExponentialSmoothing", "Arimax", "TCNForecaster"}, regressionModels...)
+	metaLearners = []string{"None", "LogisticRegression", "LogisticRegressionCV", "LightGBMClassifier", "ElasticNet", "ElasticNetCV",
+		"LightGBMRegressor", "LinearRegression"}
+	transformers = []string{"TextTargetEncoder", "OneHotEncoder", "CatTargetEncoder", "TfIdf", "WoETargetEncoder", "LabelEncoder",
+		"WordEmbedding", "NaiveBayes", "CountVectorizer", "HashOneHotEncoder"}
+)
+
+// served is an enum of words in the service's spelling.
+func served(words ...string) typ {
+	pairs := make([]string, len(words))
+	for i, w := range words {
+		pairs[i] = pythonSnake(w) + "=" + w
+	}
+	return choice(pairs, pythonSnake)
+}
+
+// metric is the measure that is optimised; the task has one when the file names none.
+func metric(fallback string, words ...string) part {
+	becomes := ""
+	for _, w := range words {
+		if pythonSnake(w) == fallback {
+			becomes = w
+		}
+	}
+	return f("primary_metric", served(words...), def(becomes))
+}
+
+// automlJob is a job whose task says what else it has.
+var automlJob = typ{name: "a job", read: func(s *scope, v *value) any {
+	t, ok := s.automlTask(v)
+	if !ok {
+		return nil
+	}
+	details := tree{}
+	table := obj(
+		is("jobType", "AutoML"),
+		f("type", enum("automl"), required, unsent),
+		f("environment_id", text),
+		f("environment_variables", textMap),
+		f("outputs", outputs, def(tree{})),
+		f("resources", resources),
+		f("queue_settings", queueSettings),
+		jobCommon,
+		tableFields(t),
+	)
+	table.table.fill(s, v)
+	t.table.fill(s.into(details), v.only(t.table.names()))
+	s.out["taskDetails"] = details
+	return nil
+}}
+
+// tableFields are the keys of a table, allowed and not sent: another pass reads them.
+func tableFields(t typ) part {
+	var ps parts
+	for _, fd := range t.table.fields {
+		ps = append(ps, f(fd.name, anything, unsent))
+	}
+	return ps
+}
+
+// only is v with some keys alone.
+func (v *value) only(keys []string) *value {
+	w := *v
+	w.pairs = nil
+	for _, k := range keys {
+		for _, p := range v.pairs {
+			if p.key == k {
+				w.pairs = append(w.pairs, p)
+			}
+		}
+	}
+	return &w
+}
+
+func (s *scope) automlTask(v *value) (typ, bool) {
+	task := v.get("task")
+	if task == nil || task.shape != str {
+		s.in("task").fail(or(task, v), "is required: one of %s", strings.Join(sortedWords(automlTasks), ", "))
+		return typ{}, false
+	}
+	t, ok := automlTasks[pythonSnake(task.text)]
+	if !ok {
+		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks)), "%s is no task", describe(task))
+	}
+	return t, ok
+}
+
+// automlCommon are the fields of every task.
+func automlCommon(name string) parts {
+	return parts{
+		is("taskType", name),
+		f("task", text, unsent),
+		f("log_verbosity", served("NotSet", "Debug", "Info", "Warning", "Error", "Critical"), def("Info")),
+		f("training_data", tableInput),
+		f("validation_data", tableInput),
+	}
+}
+
+// tableInput is an MLTable.
+var tableInput = typ{name: "an MLTable", read: func(s *scope, v *value) any {
+	m := s.mark()
+	got, _ := dataInput.read(s, v).(tree)
+	if s.failed(m) {
+		return nil
+	}
+	if kind := v.get("type"); kind != nil && !strings.EqualFold(kind.text, "mltable") {
+		s.in("type").fail(kind, "must be mltable, this is %s", describe(kind))
+		return nil
+	}
+	got["jobInputType"] = "mltable"
+	return got
+}}
+
+func tabular(name string, own ...part) typ {
+	return obj(automlCommon(name), parts(own),
+		f("target_column_name", text, required),
+		f("validation_data_size", decimal),
+		f("cv_split_column_names", listOf(text)),
+		f("n_cross_validations", autoOr(whole, "value")),
+		f("weight_column_name", text),
+		f("test_data", tableInput),
+		f("test_data_size", decimal),
+		f("limits", tabularLimits, to("limitSettings")),
+		f("featurization", featurization, to("featurizationSettings")),
+	)
+}
+
+var tabularLimits = obj(
+	f("enable_early_termination", flag),
+	f("exit_score", decimal),
+	f("max_concurrent_trials", whole),
+	f("max_cores_per_trial", whole),
+	f("max_nodes", whole),
+	f("max_trials", whole),
+	f("timeout_minutes", minutes, to("timeout")),
+	f("trial_timeout_minutes", minutes, to("trialTimeout")),
+	is("sweepConcurrentTrials", 0),
+	is("sweepTrials", 0),
+)
+
+// autoOr is "auto", or a value that travels under a name: {"mode": "Custom", "value": 5}.
+func autoOr(t typ, name string) typ {
+	return typ{name: "auto or " + t.name, read: func(s *scope, v *value) any {
+		if v.shape == str && strings.EqualFold(v.text, "auto") {
+			return tree{"mode": "Auto"}
+		}
+		got := t.read(s, v)
+		if got == nil {
+			return nil
+		}
+		return tree{"mode": "Custom", name: got}
+	}}
+}
+
+// oneOrList is a value or a list of them, and travels as a list.
+func oneOrList(t typ) typ {
+	return typ{name: t.name + " or a list", read: func(s *scope, v *value) any {
+		if v.shape == list {
+			return listOf(t).read(s, v)
+		}
+		if got := t.read(s, v); got != nil {
+			return []any{got}
+		}
+		return nil
+	}}
+}
+
+var featurization = obj(
+	f("mode", enum("auto", "off", "custom"), def("auto")),
+	f("dataset_language", text),
+	f("blocked_transformers", listOf(served(transformers...))),
+	f("column_name_and_types", textMap),
+	f("transformer_params", transformerParams),
+	f("enable_dnn_featurization", flag),
+)
+
+// transformerParams are settings of transformers by name.
+var transformerParams = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	names := map[string]string{"imputer": "Imputer", "tf_idf": "TfIdf", "hash_one_hot_encoder": "HashOneHotEncoder"}
+	value := mapOf(orNull(oneOf(decimal, text)))
+	m, ok := mapOf(listOf(obj(f("fields", listOf(text)), f("parameters", value)))).read(s, v).(tree)
+	if !ok {
+		return nil
+	}
+	out := tree{}
+	for _, p := range v.pairs {
+		name, ok := names[pythonSnake(p.key)]
+		if !ok {
+			s.in(p.key).failWith(p.at, nearest(p.key, sortedWords(names)), "%s is no transformer with parameters", p.key)
+			continue
+		}
+		out[name] = m[p.key]
+	}
+	return out
+}}
+
+func trainingOf(models []string) typ {
+	return obj(
+		f("enable_dnn_training", flag),
+		f("enable_model_explainability", flag),
+		f("enable_onnx_compatible_models", flag),
+		f("enable_stack_ensemble", flag),
+		f("enable_vote_ensemble", flag),
+		f("ensemble_model_download_timeout_minutes", minutes, to("ensembleModelDownloadTimeout")),
+		f("stack_ensemble_settings", obj(
+			f("stack_meta_learner_kwargs", freeMap, to("stackMetaLearnerKWargs")),
+			f("stack_meta_learner_train_percentage", decimal),
+			f("stack_meta_learner_type", served(metaLearners...), required),
+		)),
+		f("training_mode", served("Auto", "Distributed", "NonDistributed")),
+		f("allowed_training_algorithms", listOf(served(models...))),
+		f("blocked_training_algorithms", listOf(served(models...))),
+	)
+}
+
+var forecasting = obj(
+	f("time_column_name", text),
+	f("forecast_horizon", autoOr(whole, "value")),
+	f("time_series_id_column_names", oneOrList(text)),
+	f("frequency", text),
+	f("target_lags", autoOr(oneOrList(whole), "values")),
+	f("target_rolling_window_size", autoOr(whole, "value")),
+	f("seasonality", autoOr(whole, "value")),
+	f("feature_lags", enum("none", "auto")),
+	f("use_stl", enum("none", "season", "season_trend")),
+	f("short_series_handling_config", enum("none", "auto", "pad", "drop")),
+	f("target_aggregate_function", enum("none", "sum", "max", "min", "mean")),
+	f("country_or_region_for_holidays", text),
+	f("cv_step_size", whole),
+	f("features_unknown_at_forecast_time", oneOrList(text)),
+)
+
+// language is a task on text.
+func language(name string, own ...part) typ {
+	return obj(automlCommon(name), parts(own),
+		f("limits", obj(
+			f("max_concurrent_trials", whole),
+			f("max_trials", whole, def(1)),
+			f("max_nodes", whole, def(1)),
+			f("timeout_minutes", minutes, to("timeout")),
+			f("trial_timeout_minutes", minutes, to("trialTimeout")),
+		), to("limitSettings")),
+		f("sweep", automlSweep, to("sweepSettings")),
+		f("training_parameters", settingsOf(languageParameters, false), to("fixedParameters")),
+		f("search_space", listOf(settingsOf(languageParameters, true))),
+		f("featurization", obj(f("dataset_language", text)), to("featurizationSettings")),
+	)
+}
+
+// image is a task on pictures.
+func image(name string, parameters []parameterSpec, own ...part) typ {
+	return obj(automlCommon(name), parts(own),
+		f("target_column_name", text, required),
+		f("validation_data_size", decimal),
+		f("test_data", tableInput),
+		f("test_data_size", decimal),
+		f("limits", obj(
+			f("max_concurrent_trials", whole, def(1)),
+			f("max_trials", whole, def(1)),
+			f("timeout_minutes", minutes, to("timeout")),
+		), to("limitSettings")),
+		f("sweep", automlSweep, to("sweepSettings")),
+		f("training_parameters", settingsOf(parameters, false), to("modelSettings")),
+		f("search_space", listOf(settingsOf(parameters, true))),
+	)
+}
+
+var automlSweep = obj(
+	f("sampling_algorithm", looseEnum("random", "grid", "bayesian")),
+	f("early_termination", earlyTermination),
+)
+
+// parameterSpec is a setting of a model: its name and what it may hold.
+type parameterSpec struct {
+	name   string
+	typ    typ
+	search bool // it may be searched over
+	fixed  bool // it may be given
+}
+
+// settingsOf is a mapping of a model's settings; search says that each may be a distribution, and that all travel as
+// text.
+func settingsOf(ps []parameterSpec, search bool) typ {
+	var out parts
+	for _, p := range ps {
+		t := p.typ
+		if search {
+			t = searched(p.typ)
+		}
+		if search && p.search || !search && p.fixed {
+			out = append(out, f(p.name, t, to(automlName(p.name))))
+		}
+	}
+	return obj(out)
+}
+
+// automlName is the service's spelling of a setting.
+func automlName(name string) string {
+	return strings.NewReplacer("CosineLr", "CosineLR", "stepLr", "stepLR").Replace(camel(name))
+}
+
+// searched is a value, or a distribution of values; it travels as text: uniform(0.1,0.5), choice('a','b').
+func searched(t typ) typ {
+	return typ{name: t.name + " or a distribution", read: func(s *scope, v *value) any {
+		if v.shape != mapping {
+			if t.read(s, v) == nil {
+				return nil
+			}
+			return searchText(v)
+		}
+		m := s.mark()
+		s.draw(s, v)
+		if s.failed(m) {
+			return nil
+		}
+		name := strings.ToLower(v.textOf("type"))
+		var args []string
+		for _, key := range distributions[name] {
+			arg := v.get(key)
+			if key != "values" {
+				args = append(args, searchText(arg))
+				continue
+			}
+			for _, it := range arg.items {
+				if it.shape == str {
+					args = append(args, "'"+it.text+"'")
+				} else {
+					args = append(args, searchText(it))
+				}
+			}
+		}
+		return name + "(" + strings.Join(args, ",") + ")"
+	}}
+}
+
+// searchText is a scalar as text, small numbers without an exponent.
+func searchText(v *value) string {
+	if v.shape == float {
+		t := strconv.FormatFloat(v.real, 'f', -1, 64)
+		if !strings.Contains(t, ".") {
+			t += ".0"
+		}
+		return t
+	}
+	return v.python()
+}
+
+// automlNode is a node that runs automated machine learning: it travels in its YAML form.
+func (s *scope) automlNode(g *graph, name string, v *value) any {
+	t, ok := s.automlTask(v)
+	if !ok {
+		return nil
+	}
+	m := s.mark()
+	check := *s
+	check.nodes = false
+	t.table.fill(check.into(tree{}), v.only(t.table.names()))
+	known := append([]string{"type", "name", "description", "experiment_name", "display_name", "inputs", "outputs", "compute",
+		"properties", "tags", "resources", "queue_settings", "identity", "environment_id", "environment_variables", "services",
+		"id", "status", "comment"}, t.table.names()...)
+	out := tree{"type": "automl", "name": name, "properties": tree{}, "tags": tree{}, "log_verbosity": "info"}
+	for _, p := range v.pairs {
+		if i := sort.SearchStrings(sorted(known), p.key); i >= len(known) || sorted(known)[i] != p.key {
+			s.in(p.key).failWith(p.at, nearest(p.key, known), "unknown field")
+			continue
+		}
+		out[p.key] = s.automlField(p.key, p.val)
+	}
+	for _, fd := range t.table.fields {
+		if fd.name == "primary_metric" && v.get("primary_metric") == nil && fd.def != nil {
+			out["primary_metric"] = pythonSnake(fd.def.(string))
+		}
+	}
+	out["name"] = name
+	for _, key := range []string{"description", "experiment_name", "inputs", "id", "status"} {
+		delete(out, key)
+	}
+	if id, ok := out["compute"].(string); ok && strings.HasPrefix(id, "/") {
+		out["compute"] = "azureml:" + id
+	}
+	if limits, ok := out["limits"].(tree); ok && strings.HasPrefix(pythonSnake(v.textOf("task")), "text_") {
+		for _, key := range []string{"max_nodes", "max_trials"} {
+			if limits[key] == nil {
+				limits[key] = 1
+			}
+		}
+	}
+	n := &node{graph: g, name: name, word: "automl", inline: true, run: v}
+	out["outputs"] = n.outputs(s.in("outputs"))
+	if s.failed(m) {
+		return nil
+	}
+	if !g.placed && !v.has("compute") {
+		s.in("compute").fail(v, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
+	}
+	return out
+}
+
+func sorted(words []string) []string {
+	out := append([]string(nil), words...)
+	sort.Strings(out)
+	return out
+}
+
+// automlField is one field of a node in the form it travels in.
+func (s *scope) automlField(key string, v *value) any {
+	here := s.in(key)
+	switch key {
+	case "task", "primary_metric", "log_verbosity":
+		return pythonSnake(v.text)
+	case "compute":
+		return compute.read(here, v)
+	case "queue_settings":
+		return asWritten(queueSettings).read(here, v)
+	case "resources":
+		return resources.read(here, v)
+	case "identity":
+		return jobIdentity.read(here, v)
+	case "featurization", "training":
+		return snaked(v)
+	case "sweep":
+		return sweepText(v)
+	case "search_space":
+		var all []any
+		for _, space := range v.items {
+			one := tree{}
+			for _, p := range space.pairs {
+				one[p.key] = searched(anything).read(here, p.val)
+			}
+			all = append(all, one)
+		}
+		return all
+	}
+	return v.raw()
+}
+
+// snaked is v with the words of its modes and algorithms in snake_case.
+func snaked(v *value) any {
+	m, ok := v.raw().(tree)
+	if !ok {
+		return v.raw()
+	}
+	for _, key := range []string{"mode", "training_mode"} {
+		if w, ok := m[key].(string); ok {
+			m[key] = pythonSnake(w)
+		}
+	}
+	for _, key := range []string{"blocked_transformers", "allowed_training_algorithms", "blocked_training_algorithms"} {
+		if words, ok := m[key].([]any); ok {
+			for i, w := range words {
+				if t, ok := w.(string); ok {
+					words[i] = pythonSnake(t)
+				}
+			}
+		}
+	}
+	return m
+}
+
+// sweepText is the sweep of a node, its policy with all its numbers.
+func sweepText(v *value) any {
+	m, ok := lowered(v).(tree)
+	if !ok {
+		return v.raw()
+	}
+	if policy, ok := m["early_termination"].(tree); ok {
+		keys := []string{"evaluation_interval", "delay_evaluation"}
+		if policy["type"] == "bandit" {
+			keys = append(keys, "slack_factor", "slack_amount")
+		}
+		for _, key := range keys {
+			if policy[key] == nil {
+				policy[key] = 0
+			}
+		}
+	}
+	return m
+}
