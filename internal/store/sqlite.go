@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -29,9 +30,12 @@ var sqliteDialect = &dialect{
 // selectHead reads the head row.
 const selectHead = "SELECT rev, pruned FROM head WHERE one = 1"
 
-// checkpointPages is how long the log gets before its pages move into the database: 16 MiB. Longer makes
-// checkpoints rarer, and a page that changes often is moved once for many changes.
-const checkpointPages = "4000"
+// The log moves into the database when it has checkpointPages. Up to there it is written ahead of use, with zeros,
+// because a sync of a file that grows costs twice as much as one that does not.
+const (
+	checkpointPages = 1000
+	logBytes        = (checkpointPages + 64) * (4096 + 24)
+)
 
 func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 	if path == "" {
@@ -50,7 +54,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 		synchronous = "OFF"
 	}
 	write, err := sqlitePool(path, "busy_timeout(10000)", "journal_mode(WAL)", "synchronous("+synchronous+")",
-		"wal_autocheckpoint("+checkpointPages+")", "journal_size_limit(67108864)", "cache_size(-8000)", "temp_store(MEMORY)")
+		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages), "journal_size_limit(67108864)", "cache_size(-8000)", "temp_store(MEMORY)")
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,32 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 		db.closePools()
 		return nil, err
 	}
+	if !o.NoSync {
+		if err := db.fillLog(ctx); err != nil {
+			o.Log.Warn("log of the database not made ready, writes are slower at first", "err", err)
+		}
+	}
 	return db, nil
+}
+
+// fillLog makes the log as long as it is going to be. SQLite reads a log up to the first frame that does not carry its
+// marks, so zeros after the end mean nothing. The update keeps other writers from the end meanwhile.
+func (db *DB) fillLog(ctx context.Context) error {
+	return db.Update(ctx, func(*Tx) error {
+		f, err := os.OpenFile(db.where+"-wal", os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil || info.Size() >= logBytes {
+			return err
+		}
+		if _, err := f.Write(make([]byte, logBytes-info.Size())); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
 }
 
 // sqlitePool makes a pool of connections to the file at path that run the pragmas first.

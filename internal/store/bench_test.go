@@ -1,0 +1,201 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// benchEngines runs a benchmark on a durable database of every engine.
+func benchEngines(b *testing.B, bench func(b *testing.B, db *store.DB)) {
+	run := func(name string, url func(b *testing.B) string) {
+		b.Run(name, func(b *testing.B) {
+			db, err := store.Open(ctx, url(b), store.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer db.Close()
+			bench(b, db)
+		})
+	}
+	run("sqlite", func(b *testing.B) string { return "sqlite:" + filepath.Join(b.TempDir(), "berth.db") })
+	run("postgres", func(b *testing.B) string {
+		server, err := startPostgres()
+		needPostgres(b, err)
+		b.Cleanup(server.stop)
+		return server.url()
+	})
+}
+
+// submit is what the acceptance of a job writes.
+func submit(name string) func(*store.Tx) error {
+	body := json.RawMessage(`{"properties":{"jobType":"Command","command":"` + strings.Repeat("x", 800) + `"}}`)
+	return func(tx *store.Tx) error {
+		d := &store.Doc{Workspace: ws, Kind: "jobs", Name: name, Status: "NotStarted", CreatedBy: "me", Parent: "Default", Body: body}
+		if err := tx.Insert(d); err != nil {
+			return err
+		}
+		tx.Emit(berth.Event{Workspace: ws, Subject: "jobs/" + name, Type: berth.EventJobCreated, Reason: "It was submitted."})
+		return nil
+	}
+}
+
+// BenchmarkUpdate is the submission of a job: one document, one event, one wait for the disk.
+func BenchmarkUpdate(b *testing.B) {
+	benchEngines(b, func(b *testing.B, db *store.DB) {
+		var n atomic.Int64
+		b.Run("lone", func(b *testing.B) {
+			for b.Loop() {
+				must(b, db, submit(fmt.Sprintf("job-%d", n.Add(1))))
+			}
+		})
+		b.Run("64", func(b *testing.B) {
+			b.SetParallelism(32) // times two cores
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					must(b, db, submit(fmt.Sprintf("job-%d", n.Add(1))))
+				}
+			})
+		})
+	})
+}
+
+// BenchmarkJob is the life of a short job as the store sees it, in five updates, with 64 jobs at a time.
+func BenchmarkJob(b *testing.B) {
+	benchEngines(b, func(b *testing.B, db *store.DB) {
+		var n atomic.Int64
+		b.SetParallelism(32)
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				life(b, db, fmt.Sprintf("job-%d", n.Add(1)))
+			}
+		})
+	})
+}
+
+func life(b *testing.B, db *store.DB, name string) {
+	must(b, db, submit(name))
+	t := &berth.Task{ID: berth.TaskID(name + ".1"), Workspace: ws, Job: name, Attempt: 1, Compute: "local", State: berth.TaskWaiting}
+	must(b, db, func(tx *store.Tx) error { return tx.InsertTask(t) })
+	move := func(state berth.TaskState, status string) {
+		must(b, db, func(tx *store.Tx) error {
+			t, err := tx.Task(t.ID)
+			if err != nil {
+				return err
+			}
+			t.State = state
+			if err := tx.SaveTask(t); err != nil {
+				return err
+			}
+			d, err := tx.Get(ws, "jobs", name, "")
+			if err != nil {
+				return err
+			}
+			d.Status = status
+			tx.Emit(berth.Event{Workspace: ws, Subject: "jobs/" + name, Type: berth.EventJobStatus, Data: json.RawMessage(`{"status":"` + status + `"}`)})
+			return tx.Save(d)
+		})
+	}
+	move(berth.TaskStarting, "Starting")
+	move(berth.TaskRunning, "Running")
+	move(berth.TaskDone, "Completed")
+}
+
+// BenchmarkGet reads one document in a view of its own.
+func BenchmarkGet(b *testing.B) {
+	benchEngines(b, func(b *testing.B, db *store.DB) {
+		must(b, db, submit("x"))
+		for b.Loop() {
+			look(b, db, func(tx *store.Tx) error {
+				_, err := tx.Get(ws, "jobs", "x", "")
+				return err
+			})
+		}
+	})
+}
+
+// BenchmarkFlat submits and lists beside finished jobs: 1,000, or as many as BERTH_BENCH_JOBS says. The times must not
+// depend on their number.
+func BenchmarkFlat(b *testing.B) {
+	benchEngines(b, func(b *testing.B, db *store.DB) {
+		sizes := []int{1000}
+		if n, err := strconv.Atoi(os.Getenv("BERTH_BENCH_JOBS")); err == nil {
+			sizes = append(sizes, n)
+		}
+		have, extra := 0, 0
+		for _, size := range sizes {
+			finished(b, db, have, size)
+			have = size
+			b.Run(fmt.Sprintf("%d/submit", size), func(b *testing.B) {
+				for b.Loop() {
+					extra++
+					must(b, db, submit(fmt.Sprintf("extra-%d", extra)))
+				}
+			})
+			no := false
+			for name, q := range map[string]store.Query{
+				"list":    {Archived: &no},
+				"all":     {},
+				"running": {Status: []string{"Running", "Queued", "NotStarted"}},
+				"parent":  {Parent: "Default"},
+				"page":    {After: int64(have), Archived: &no},
+			} {
+				q.Workspace, q.Kind, q.Limit = ws, "jobs", 50
+				b.Run(fmt.Sprintf("%d/%s", size, name), func(b *testing.B) {
+					for b.Loop() {
+						look(b, db, func(tx *store.Tx) error {
+							_, err := tx.List(q)
+							return err
+						})
+					}
+				})
+			}
+			b.Run(fmt.Sprintf("%d/active", size), func(b *testing.B) {
+				for b.Loop() {
+					look(b, db, func(tx *store.Tx) error {
+						_, err := tx.ActiveTasks()
+						return err
+					})
+				}
+			})
+		}
+	})
+}
+
+// finished makes jobs number from to to, each with its task and two events.
+func finished(b *testing.B, db *store.DB, from, to int) {
+	for from < to {
+		end := min(from+1000, to)
+		must(b, db, func(tx *store.Tx) error {
+			for i := from; i < end; i++ {
+				name := fmt.Sprintf("done-%d", i*7919%1_000_003) // names come in no order
+				if err := submit(name)(tx); err != nil {
+					return err
+				}
+				t := &berth.Task{ID: berth.TaskID(name + ".1"), Workspace: ws, Job: name, State: berth.TaskDone}
+				if err := tx.InsertTask(t); err != nil {
+					return err
+				}
+				d, err := tx.Get(ws, "jobs", name, "")
+				if err != nil {
+					return err
+				}
+				d.Status = "Completed"
+				if err := tx.Save(d); err != nil {
+					return err
+				}
+				tx.Emit(berth.Event{Workspace: ws, Subject: "jobs/" + name, Type: berth.EventJobStatus})
+			}
+			return nil
+		})
+		from = end
+	}
+}
