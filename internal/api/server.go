@@ -45,6 +45,7 @@ type Options struct {
 type Server struct {
 	Options
 	mux   *http.ServeMux
+	tree  http.Handler // /subscriptions/…, whose segments are compared without case
 	table []resource
 }
 
@@ -73,9 +74,8 @@ func (s *Server) routes() {
 	for _, prefix := range []string{"/history/v1.0/", "/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
 		s.mux.Handle(prefix, s.guard(s.dataPlane))
 	}
-	s.mux.Handle("GET /subscriptions", s.guard(s.arm))
 	s.mux.Handle("GET /tenants", s.guard(s.tenants))
-	s.mux.Handle("/subscriptions/", s.guard(s.arm))
+	s.tree = s.guard(s.arm)
 }
 
 // ServeHTTP routes blob requests around the mux, which would clean their names.
@@ -87,6 +87,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Origin") != "" && !s.sameOrigin(r.Header.Get("Origin")) {
 		s.fail(w, r, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", r.Header.Get("Origin")))
+		return
+	}
+	if first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); strings.EqualFold(first, "subscriptions") {
+		s.tree.ServeHTTP(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
