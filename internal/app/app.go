@@ -262,6 +262,8 @@ func (a *App) Run(ctx context.Context) error {
 	defer stop()
 	controlled := make(chan error, 1)
 	go func() { controlled <- a.control.Run(cctx) }()
+	swept := make(chan error, 1)
+	go func() { swept <- a.control.Sweep(cctx) }()
 	if err := a.writeInfo(); err != nil {
 		return err
 	}
@@ -279,7 +281,7 @@ func (a *App) Run(ctx context.Context) error {
 	if e := errors.Join(srv.Shutdown(sctx), local.Shutdown(sctx)); e != nil {
 		a.log.Warn("requests were cut off", "err", e)
 	}
-	return errors.Join(err, <-controlled)
+	return errors.Join(err, <-controlled, <-swept)
 }
 
 // Close frees what Open took, in reverse.

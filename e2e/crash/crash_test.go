@@ -1,0 +1,334 @@
+// Package crash kills the server and the runner host at random moments while jobs run, and then asks whether every job has
+// exactly one true outcome and its whole log.
+package crash_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Sizes: the short form belongs to every test run; BERTH_CRASH_KILLS and BERTH_CRASH_JOBS make it long.
+func sizes() (jobs, kills int, seed uint64) {
+	env := func(name string, def int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+		return def
+	}
+	return env("BERTH_CRASH_JOBS", 200), env("BERTH_CRASH_KILLS", 20), uint64(env("BERTH_CRASH_SEED", 1))
+}
+
+type world struct {
+	t     *testing.T
+	bin   string
+	home  string
+	marks string
+	ws    string
+	http  *http.Client
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	if b := os.Getenv("BERTH_BIN"); b != "" {
+		return b
+	}
+	b := filepath.Join(t.TempDir(), "berth")
+	if out, err := exec.Command("go", "build", "-o", b, "github.com/berthml/berth/cmd/berth").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return b
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	home, err := os.MkdirTemp("", "bc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, bin: binary(t), home: home, marks: filepath.Join(home, "marks")}
+	if err := os.Mkdir(w.marks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.ws = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/berth/providers/Microsoft.MachineLearningServices/workspaces/default"
+	w.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(home, "run", "api.sock"))
+		},
+	}}
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, p := range w.hosts() {
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+		if w.cmd != nil {
+			w.cmd.Process.Kill()
+			w.cmd.Wait()
+		}
+		for _, p := range w.hosts() {
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+		if t.Failed() {
+			t.Logf("home kept: %s", home)
+			return
+		}
+		os.RemoveAll(home)
+	})
+	w.serve()
+	return w
+}
+
+// serve starts the server, and starts it again each time it was killed, until the test ends.
+func (w *world) serve() {
+	start := func() *exec.Cmd {
+		cmd := exec.Command(w.bin, "serve", "--home", w.home, "--listen", "127.0.0.1:0")
+		log, err := os.OpenFile(filepath.Join(w.home, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			w.t.Error(err)
+			return nil
+		}
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Start(); err != nil {
+			w.t.Error(err)
+			return nil
+		}
+		return cmd
+	}
+	w.cmd = start()
+	done := w.t.Context().Done()
+	go func() {
+		for {
+			cmd := w.cmd
+			cmd.Wait()
+			w.mu.Lock()
+			select {
+			case <-done:
+				w.mu.Unlock()
+				return
+			default:
+			}
+			if w.cmd = start(); w.cmd == nil {
+				w.mu.Unlock()
+				return
+			}
+			w.mu.Unlock()
+		}
+	}()
+}
+
+// hosts are the processes of the runner host of this home: the program itself, started with _host.
+func (w *world) hosts() []int {
+	var out []int
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		args := bytes.Split(b, []byte{0})
+		if len(args) < 2 || !bytes.Contains(b, []byte("_host")) || !bytes.Contains(b, []byte(w.home)) {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(f, "/")[2])
+		if err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func (w *world) do(method, path string, body any) (int, []byte, error) {
+	var r io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		r = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://berth"+path, r)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := w.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, b, err
+}
+
+// until repeats f until it is true; a server that is down is a reason to go on.
+func (w *world) until(what string, limit time.Duration, f func() (bool, error)) {
+	w.t.Helper()
+	var last error
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		ok, err := f()
+		if ok {
+			return
+		}
+		last = err
+	}
+	w.t.Fatalf("%s: not within %v; last error: %v", what, limit, last)
+}
+
+type outcome struct {
+	Status string `json:"status"`
+	Berth  struct {
+		Reason string `json:"reason"`
+		Exit   *struct {
+			Code   int    `json:"code"`
+			Cause  string `json:"cause"`
+			Reason string `json:"reason"`
+		} `json:"exit"`
+	} `json:"berth"`
+}
+
+func (w *world) outcome(name string) (outcome, error) {
+	code, b, err := w.do("GET", w.ws+"/jobs/"+name, nil)
+	if err != nil {
+		return outcome{}, err
+	}
+	if code != http.StatusOK {
+		return outcome{}, fmt.Errorf("%d %s", code, b)
+	}
+	var v struct {
+		Properties outcome `json:"properties"`
+	}
+	return v.Properties, json.Unmarshal(b, &v)
+}
+
+func jobName(i int) string { return fmt.Sprintf("crash%04d", i) }
+
+// lines is how many lines job i prints.
+func lines(i int) int { return 3 + i%5 }
+
+func exitCode(i int) int { return i % 3 }
+
+func (w *world) submit(i int) {
+	// The mark says that the command ran, and would say it twice.
+	command := fmt.Sprintf(`echo ran >> %s/%s; for i in $(seq %d); do echo "line $i"; sleep 0.0%d; done; exit %d`, w.marks, jobName(i), lines(i), 1+i%9, exitCode(i))
+	body := map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": "azureml:local"}}
+	w.until("submit", time.Minute, func() (bool, error) {
+		code, b, err := w.do("PUT", w.ws+"/jobs/"+jobName(i), body)
+		if err == nil && code != http.StatusCreated && code != http.StatusOK {
+			err = fmt.Errorf("%d %s", code, b)
+		}
+		return err == nil, err
+	})
+}
+
+func TestKillAnything(t *testing.T) {
+	jobs, kills, seed := sizes()
+	rng := rand.New(rand.NewPCG(seed, 7))
+	w := newWorld(t)
+	var submitted sync.WaitGroup
+	submitted.Go(func() {
+		for i := range jobs {
+			w.submit(i)
+		}
+	})
+	counts := map[string]int{}
+	for range kills {
+		time.Sleep(time.Duration(20+rng.IntN(280)) * time.Millisecond)
+		w.mu.Lock()
+		hosts := w.hosts()
+		what, pids := "server", []int{w.cmd.Process.Pid}
+		switch n := rng.IntN(10); {
+		case n < 5 && len(hosts) > 0:
+			what, pids = "runner", hosts[rng.IntN(len(hosts)):][:1]
+		case n == 9:
+			what, pids = "everything", append(hosts, w.cmd.Process.Pid)
+		}
+		for _, p := range pids {
+			if err := syscall.Kill(p, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Error(err)
+			}
+		}
+		counts[what]++
+		w.mu.Unlock()
+	}
+	submitted.Wait()
+	lost := 0
+	for i := range jobs {
+		var o outcome
+		w.until("end of "+jobName(i), 3*time.Minute, func() (bool, error) {
+			var err error
+			o, err = w.outcome(jobName(i))
+			return err == nil && (o.Status == "Completed" || o.Status == "Failed"), err
+		})
+		if w.check(i, o) {
+			lost++
+		}
+	}
+	t.Logf("%d jobs, kills %v: %d lost with a reason, the others have their exit code and whole log", jobs, counts, lost)
+	if lost > jobs/4 {
+		t.Errorf("%d of %d jobs were lost", lost, jobs)
+	}
+}
+
+// check compares what the server says of a job with what the job itself left behind.
+func (w *world) check(i int, o outcome) (lost bool) {
+	t := w.t
+	name := jobName(i)
+	ran, err := os.ReadFile(filepath.Join(w.marks, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if n := bytes.Count(ran, []byte("\n")); n > 1 {
+		t.Errorf("%s ran %d times", name, n)
+	}
+	if o.Berth.Exit == nil {
+		t.Errorf("%s is %s without a record of its exit", name, o.Status)
+		return false
+	}
+	if o.Berth.Exit.Cause == "lost" {
+		if o.Berth.Exit.Reason == "" {
+			t.Errorf("%s is lost without a reason", name)
+		}
+		return true
+	}
+	want := "Completed"
+	if exitCode(i) != 0 {
+		want = "Failed"
+	}
+	if o.Status != want || o.Berth.Exit.Code != exitCode(i) || o.Berth.Exit.Cause != "" {
+		t.Errorf("%s: status %s, exit %+v; want %s with code %d", name, o.Status, *o.Berth.Exit, want, exitCode(i))
+	}
+	var wantLog strings.Builder
+	for l := range lines(i) {
+		fmt.Fprintf(&wantLog, "line %d\n", l+1)
+	}
+	var log []byte
+	w.until("log of "+name, 30*time.Second, func() (bool, error) {
+		code, b, err := w.do("GET", w.ws+"/jobs/"+name+"/logs", nil)
+		log = b
+		return err == nil && code == http.StatusOK, err
+	})
+	if string(log) != wantLog.String() {
+		t.Errorf("%s: log %q, want %q", name, log, wantLog.String())
+	}
+	return false
+}
