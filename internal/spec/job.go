@@ -23,6 +23,9 @@ var jobCommon = parts{
 
 // jobDefaults fills in what the client invents for a job.
 func jobDefaults(s *scope, v *value) {
+	if s.scheduled {
+		return
+	}
 	if s.out["displayName"] == nil && s.draft.name != "" {
 		s.out["displayName"] = s.draft.name
 	}

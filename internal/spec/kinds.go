@@ -14,6 +14,17 @@ func kinds() []kind {
 		computeKind,
 		workspaceKind,
 		componentKind,
+		onlineEndpointKind,
+		onlineDeploymentKind,
+		batchEndpointKind,
+		batchDeploymentKind,
+		scheduleKind,
+		connectionKind,
+		registryKind,
+		capabilityHostKind,
+		featureStoreKind,
+		featureEntityKind,
+		featureSetKind,
 	}
 }
 
@@ -48,9 +59,11 @@ func readJob(s *scope, v *value) any {
 
 // jobTypes are the jobs that can stand alone.
 var jobTypes = map[string]typ{
-	"command":  commandJob,
-	"sweep":    sweepJob,
-	"spark":    sparkJob,
-	"pipeline": pipelineJob,
-	"automl":   automlJob,
+	"command":      commandJob,
+	"sweep":        sweepJob,
+	"spark":        sparkJob,
+	"pipeline":     pipelineJob,
+	"automl":       automlJob,
+	"finetuning":   fineTuningJob,
+	"distillation": distillationJob,
 }

@@ -18,6 +18,8 @@ type scope struct {
 	nodes bool
 	// bind says that any field may be an expression instead, as inside the nodes of a pipeline.
 	bind bool
+	// scheduled says that the job being read is what a schedule starts: it has no name of its own yet.
+	scheduled bool
 }
 
 // load is one call of Load: what all files of it share.

@@ -1,0 +1,139 @@
+package spec
+
+import "strings"
+
+var batchDeploymentKind = kind{word: "batch-deployment", collection: "batchEndpoints/deployments", base: "properties",
+	body: typ{name: "a deployment", read: func(s *scope, v *value) any {
+		word := strings.ToLower(v.textOf("type"))
+		switch {
+		case word == "pipeline", word == "" && (v.get("component") != nil || v.get("job_definition") != nil):
+			pipelineDeployment.table.fill(s, v)
+		case word == "model" || word == "" && v.get("settings") != nil:
+			modelDeployment.table.fill(s, v)
+		case word == "":
+			plainDeployment.table.fill(s, v)
+		default:
+			s.in("type").failWith(v.get("type"), nearest(word, []string{"pipeline", "model"}), "%s is neither pipeline nor model", describe(v.get("type")))
+		}
+		return nil
+	}}}
+
+var batchModel = typ{name: deploymentModel.name, read: func(s *scope, v *value) any {
+	id := deploymentModel.read(s, v)
+	if id == nil {
+		return nil
+	}
+	return tree{"referenceType": "Id", "assetId": id}
+}}
+
+// batchRun are the settings of a batch run.
+var batchRun = parts{
+	f("mini_batch_size", whole),
+	f("max_concurrency_per_instance", whole),
+	f("output_action", enum("append_row=AppendRow", "summary_only=SummaryOnly")),
+	f("output_file_name", text),
+	f("retry_settings", obj(f("max_retries", whole), f("timeout", seconds))),
+	f("logging_level", text),
+	f("error_threshold", whole, def(number("-1"))),
+}
+
+// plainDeployment is the older layout: everything at the top level.
+var plainDeployment = obj(
+	readonly("creation_context", "provisioning_state"),
+	deploymentCommon,
+	f("model", batchModel),
+	f("compute", compute),
+	f("resources", resources, def(tree{})),
+	f("type", anything, unsent),
+	f("instance_count", whole, to("resources.instanceCount")),
+	batchRun,
+	then(batchDefaults),
+)
+
+func batchDefaults(s *scope, v *value) {
+	res := s.out.sub("resources")
+	if res["instanceCount"] == nil && v.get("instance_count") == nil && !v.has("resources") {
+		delete(s.out, "resources")
+	}
+	if s.out["outputFileName"] == nil && s.out["outputAction"] == nil {
+		return
+	}
+}
+
+// modelDeployment is the newer layout: the settings of the run under settings.
+var modelDeployment = obj(
+	readonly("creation_context", "provisioning_state"),
+	deploymentCommon,
+	f("model", batchModel),
+	f("compute", compute, required),
+	f("resources", resources),
+	f("type", enum("model", "pipeline"), unsent),
+	f("error_threshold", whole, unsent),
+	f("settings", anything, unsent),
+	first(func(s *scope, v *value) *value {
+		if set := v.get("settings"); set != nil {
+			obj(batchRun, f("instance_count", whole, to("resources.instanceCount")), f("environment_variables", freeMap)).table.fill(s.in("settings"), set)
+		}
+		return v
+	}),
+	then(func(s *scope, v *value) {
+		if set := v.get("settings"); set.has("environment_variables") {
+			s.out["environmentVariables"] = set.get("environment_variables").raw()
+		}
+		if res, ok := s.out["resources"].(tree); ok && res["properties"] == nil {
+			res["properties"] = tree{}
+		}
+	}),
+)
+
+// pipelineDeployment runs a pipeline component.
+var pipelineDeployment = obj(
+	f("name", text, to("@name")),
+	f("endpoint_name", text, to("@parent")),
+	f("description", text),
+	f("tags", freeMap, to("/tags")),
+	f("type", enum("pipeline", "model"), unsent),
+	f("component", anything, unsent),
+	f("job_definition", oneOf(reference("jobs"), obj(keep, f("type", enum("pipeline")), f("component", text, required))), unsent),
+	f("settings", freeMap, to("deploymentConfiguration.settings")),
+	is("deploymentConfiguration.deploymentConfigurationType", "PipelineComponent"),
+	is("errorThreshold", -1),
+	is("maxConcurrencyPerInstance", 1),
+	is("miniBatchSize", 10),
+	is("outputFileName", "predictions.csv"),
+	then(func(s *scope, v *value) {
+		ref := v.get("component")
+		if ref == nil {
+			ref = v.get("job_definition").get("component")
+		}
+		config := s.out.sub("deploymentConfiguration")
+		switch {
+		case ref == nil:
+			if v.get("job_definition") == nil {
+				s.in("component").fail(v, "a pipeline deployment needs a component or a job_definition")
+			}
+			return
+		case ref.shape != str:
+			s.in("component").fail(ref, "must be a reference or a path, this is %s", ref.shape)
+			return
+		case remote(ref.text):
+			if s.in("component").checkAsset(ref, "components", false) {
+				config.put("componentId", tree{"referenceType": "Id", "assetId": s.componentID(ref.text)})
+			}
+			return
+		}
+		comp := s.in("component").follow(ref, strings.TrimPrefix(ref.text, "file:"))
+		if comp == nil {
+			return
+		}
+		if id := s.in("component").anonymousComponent(comp, "YAML.COMPONENT"); id != "" {
+			config.put("componentId", tree{"referenceType": "Id", "assetId": id})
+			if d := comp.textOf("description"); d != "" {
+				config["description"] = d
+			}
+			if tags := comp.get("tags"); tags != nil {
+				config["tags"] = tags.raw()
+			}
+		}
+	}),
+)

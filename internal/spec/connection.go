@@ -1,0 +1,126 @@
+package spec
+
+import "strings"
+
+// connections are the types of connections: what the service calls them, what else they have, and the credentials
+// they use when the file names none.
+var connectionKind = kind{word: "connection", collection: "connections", base: "properties", body: byKey("type", map[string]typ{
+	"git":                     connection("Git", "None"),
+	"container_registry":      connection("ContainerRegistry", "None"),
+	"python_feed":             connection("PythonFeed", "None"),
+	"s3":                      connection("S3", "None"),
+	"snowflake":               connection("Snowflake", "None"),
+	"azure_sql_db":            connection("AzureSqlDb", "None"),
+	"azure_synapse_analytics": connection("AzureSynapseAnalytics", "None"),
+	"azure_my_sql_db":         connection("AzureMySqlDb", "None"),
+	"azure_postgres_db":       connection("AzurePostgresDb", "None"),
+	"custom":                  connection("CustomKeys", "None"),
+	"azure_data_lake_gen2":    connection("ADLSGen2", "AAD"),
+	"azure_data_lake_gen_2":   connection("ADLSGen2", "AAD"),
+	"azure_blob": connection("AzureBlob", "AAD",
+		f("url", text, to("target")),
+		f("account_name", text, to("metadata.AccountName"), required),
+		f("container_name", text, to("metadata.ContainerName"), required)),
+	"azure_one_lake": connection("AzureOneLake", "AAD",
+		f("endpoint", text, unsent),
+		f("one_lake_workspace_name", text, unsent),
+		f("artifact", obj(f("type", looseEnum("lake_house"), required), f("name", text, required)), unsent, nullable),
+		then(oneLakeTarget)),
+	"azure_open_ai": connection("AzureOpenAi", "AAD",
+		f("azure_endpoint", text, to("target")),
+		apiKey,
+		f("api_version", text, to("metadata.ApiVersion"), nullable),
+		f("open_ai_resource_id", text, to("metadata.ResourceId"), nullable),
+		is("metadata.ApiType", "Azure")),
+	"azure_ai_services": connection("AIServices", "AAD",
+		f("endpoint", text, to("target")),
+		apiKey,
+		f("ai_services_resource_id", text, to("metadata.ResourceId"))),
+	"azure_ai_search": connection("CognitiveSearch", "AAD", f("endpoint", text, to("target")), apiKey),
+	"azure_content_safety": connection("CognitiveService", "AAD", f("endpoint", text, to("target")), apiKey,
+		is("metadata.Kind", "Content Safety")),
+	"azure_speech_services": connection("CognitiveService", "AAD", f("endpoint", text, to("target")), apiKey,
+		is("metadata.Kind", "speech")),
+	"api_key":    connection("ApiKey", "AAD", f("api_base", text, to("target"), required), requiredKey),
+	"open_ai":    connection("OpenAi", "AAD", requiredKey),
+	"serp":       connection("Serp", "AAD", requiredKey),
+	"serverless": connection("Serverless", "AAD", f("endpoint", text, to("target")), requiredKey),
+})}
+
+// The key of a service stands for credentials.
+var (
+	apiKey      = f("api_key", text, to("credentials.key"), nullable)
+	requiredKey = f("api_key", text, to("credentials.key"), required)
+)
+
+func connection(category, auth string, own ...part) typ {
+	ps := parts{
+		readonly("id", "creation_context"),
+		is("category", category),
+		f("name", text, to("@name")),
+		f("type", text, required, unsent),
+		f("description", text, unsent),
+		f("tags", freeMap, unsent),
+		f("target", text),
+		f("metadata", freeMap, def(tree{})),
+		f("is_shared", flag, to("isSharedToAll"), def(true)),
+		f("credentials", connectionCredentials, to("auth")),
+	}
+	ps = append(ps, own...)
+	ps = append(ps, then(func(s *scope, v *value) {
+		how, _ := s.out["auth"].(tree)
+		delete(s.out, "auth")
+		switch {
+		case how != nil:
+			s.out["authType"] = how["authType"]
+			delete(how, "authType")
+			if len(how) > 0 {
+				s.out["credentials"] = how
+			}
+		case s.out["credentials"] != nil:
+			s.out["authType"] = "ApiKey"
+		default:
+			s.out["authType"] = auth
+		}
+	}))
+	return into(obj(ps...))
+}
+
+var connectionCredentials = byKey("type", map[string]typ{
+	"pat":               auth("PAT", f("pat", text)),
+	"sas":               auth("SAS", f("sas_token", text, to("sas"))),
+	"username_password": auth("UsernamePassword", f("username", text), f("password", text)),
+	"managed_identity":  auth("ManagedIdentity", f("client_id", text), f("resource_id", text)),
+	"service_principal": auth("ServicePrincipal", f("client_id", text), f("client_secret", text), f("tenant_id", text)),
+	"access_key":        auth("AccessKey", f("access_key_id", text), f("secret_access_key", text)),
+	"api_key":           auth("ApiKey", f("key", text)),
+	"account_key":       auth("AccountKey", f("account_key", text, to("key"))),
+	"aad":               auth("AAD"),
+	"none":              auth("None"),
+})
+
+func auth(name string, own ...field) typ {
+	ps := parts{is("authType", name), f("type", text, unsent)}
+	for _, fd := range own {
+		ps = append(ps, fd)
+	}
+	return obj(ps)
+}
+
+// oneLakeTarget builds the address of a lake from its parts.
+func oneLakeTarget(s *scope, v *value) {
+	if v.has("target") {
+		return
+	}
+	for _, key := range []string{"artifact", "endpoint", "one_lake_workspace_name"} {
+		if !v.has(key) {
+			s.in(key).fail(v, "is required unless target is given")
+			return
+		}
+	}
+	at := v.textOf("endpoint")
+	if !strings.Contains(at, "://") {
+		at = "https://" + at
+	}
+	s.out["target"] = at + "/" + v.textOf("one_lake_workspace_name") + "/" + v.get("artifact").textOf("name")
+}

@@ -1,0 +1,223 @@
+package spec
+
+import "strings"
+
+var onlineDeploymentKind = kind{word: "online-deployment", collection: "onlineEndpoints/deployments", base: "properties",
+	body: typ{name: "a deployment", read: func(s *scope, v *value) any {
+		t := managedDeployment
+		if strings.EqualFold(v.textOf("type"), "kubernetes") {
+			t = kubernetesDeployment
+		}
+		t.table.fill(s, v)
+		return nil
+	}}}
+
+// deploymentCommon are the fields of every deployment of a model.
+var deploymentCommon = parts{
+	f("id", text, unsent),
+	f("name", text, to("@name"), required),
+	f("endpoint_name", text, to("@parent"), required),
+	f("description", text),
+	f("tags", freeMap, to("/tags"), def(tree{})),
+	f("properties", freeMap, def(tree{})),
+	f("code_configuration", codeConfiguration),
+	f("environment", deploymentEnvironment, to("environmentId")),
+	f("environment_variables", freeMap, def(tree{})),
+}
+
+var codeConfiguration = obj(
+	f("code", code, to("codeId")),
+	f("scoring_script", text),
+)
+
+var onlineDeployment = parts{
+	deploymentCommon,
+	f("model", deploymentModel),
+	f("model_mount_path", text),
+	f("app_insights_enabled", flag, def(false)),
+	f("provisioning_state", text, unsent),
+	f("instance_count", whole, to("/sku.capacity")),
+	f("scale_settings", byKey("type", map[string]typ{
+		"default": obj(is("scaleType", "Default"), f("type", text, unsent)),
+		"target_utilization": obj(is("scaleType", "TargetUtilization"),
+			f("type", text, unsent),
+			f("min_instances", whole),
+			f("max_instances", whole),
+			f("polling_interval", seconds),
+			f("target_utilization_percentage", whole),
+		),
+	})),
+	f("request_settings", obj(
+		f("request_timeout_ms", milliseconds, to("requestTimeout")),
+		f("max_concurrent_requests_per_instance", whole),
+		f("max_queue_wait_ms", milliseconds, to("maxQueueWait")),
+	)),
+	f("liveness_probe", probe),
+	f("readiness_probe", probe),
+	f("type", looseEnum("managed", "kubernetes"), unsent),
+	f("data_collector", dataCollector),
+	is("/sku.name", "Default"),
+	then(collectionData),
+}
+
+var probe = obj(
+	f("initial_delay", seconds),
+	f("period", seconds),
+	f("timeout", seconds),
+	f("success_threshold", whole),
+	f("failure_threshold", whole),
+)
+
+var managedDeployment = obj(
+	onlineDeployment,
+	is("endpointComputeType", "Managed"),
+	f("instance_type", text, required),
+	f("egress_public_network_access", enum("enabled", "disabled")),
+	f("private_network_connection", flag),
+	readonly("creation_context"),
+)
+
+var kubernetesDeployment = obj(
+	onlineDeployment,
+	is("endpointComputeType", "Kubernetes"),
+	f("instance_type", text),
+	f("resources", obj(
+		f("requests", containerAmounts, to("containerResourceRequests")),
+		f("limits", containerAmounts, to("containerResourceLimits")),
+	), to("containerResourceRequirements")),
+)
+
+var containerAmounts = obj(
+	f("cpu", text),
+	f("memory", text),
+	f("gpu", text),
+	first(func(s *scope, v *value) *value {
+		if gpu := v.get("nvidia.com/gpu"); gpu != nil {
+			return v.without("nvidia.com/gpu").with("gpu", gpu)
+		}
+		return v
+	}),
+)
+
+// dataCollector says which of the requests and answers are kept.
+var dataCollector = obj(
+	f("collections", mapOf(obj(
+		f("enabled", enum("true=enabled", "false=disabled"), to("dataCollectionMode"), required),
+		f("data", oneOf(obj(f("name", text), f("path", text), f("version", text), f("data_id", text)), text), unsent),
+		f("client_id", text),
+	))),
+	f("rolling_rate", enum("minute", "hour", "day")),
+	f("sampling_rate", typ{name: "a number", read: func(s *scope, v *value) any {
+		got := readDecimal(s, v)
+		if v.shape == float && (v.real < 0 || v.real > 1) {
+			s.fail(v, "must be between 0 and 1, this is %s", v.python())
+		}
+		return got
+	}}, unsent),
+	f("request_logging", obj(f("capture_headers", listOf(text)))),
+)
+
+// collectionData names the data asset of each collection: a given one, or one called after the deployment.
+func collectionData(s *scope, v *value) {
+	all, ok := s.out.at("dataCollector.collections").(tree)
+	if !ok {
+		return
+	}
+	in := v.get("data_collector")
+	for _, p := range in.get("collections").entries() {
+		one, ok := all[p.key].(tree)
+		if !ok {
+			continue
+		}
+		data := p.val.get("data")
+		switch {
+		case data != nil && data.shape == str:
+			one["dataId"] = data.text
+		case data.has("data_id"):
+			one["dataId"] = data.textOf("data_id")
+		default:
+			name := s.draft.parent + "-" + s.draft.name + "-" + p.key
+			version := "1"
+			if n := data.textOf("name"); n != "" {
+				name = n
+			}
+			if n := data.textOf("version"); n != "" {
+				version = n
+			}
+			one["dataId"] = s.workspace().ResourceID("data", name, "versions", version)
+		}
+		if rate := in.get("sampling_rate"); rate != nil {
+			one["samplingRate"] = readDecimal(s, rate)
+		}
+	}
+}
+
+// deploymentEnvironment is an environment of a deployment: an inline one that has a name keeps it.
+var deploymentEnvironment = typ{name: "an environment", show: showAsset, read: func(s *scope, v *value) any {
+	if v.shape != mapping || !v.has("name") {
+		return environment.read(s, v)
+	}
+	if id := v.textOf("id"); strings.HasPrefix(id, "azureml:") {
+		return s.assetID("environments", id)
+	}
+	return s.namedAsset(environmentKind, v.without("id"))
+}}
+
+// deploymentModel is the model of a deployment: a reference, or one to register on the way.
+var deploymentModel = typ{name: "a model", show: showAsset, read: func(s *scope, v *value) any {
+	switch {
+	case v.shape == mapping:
+		return s.inlineModel(v)
+	case v.shape != str:
+		s.fail(v, "must be a reference or a mapping, this is %s", v.shape)
+	case registryForm.MatchString(v.text):
+		return v.text
+	case s.checkAsset(v, "models", false):
+		return s.assetID("models", v.text)
+	}
+	return nil
+}}
+
+// inlineModel registers a model: under its name when it has one, else under the hash of its content.
+func (s *scope) inlineModel(v *value) any {
+	if v.has("name") && v.has("version") {
+		return s.namedAsset(modelKind, v)
+	}
+	name := v.textOf("name")
+	d := &draft{collection: "models", body: tree{}, anonymous: name == ""}
+	sub := &scope{load: s.load, draft: d, out: d.body.sub("properties"), field: s.field}
+	m := sub.mark()
+	w := v
+	if name == "" {
+		w = v.with("name", v.newText("anonymous"))
+	}
+	modelBody.table.fill(sub, w)
+	if sub.failed(m) {
+		return nil
+	}
+	if name == "" {
+		sub.out["isAnonymous"] = true
+		d.name = strings.ReplaceAll(s.contentID(d), "-", "")
+	}
+	if d.version == "" {
+		d.version = "1"
+	}
+	s.keep(d)
+	return s.workspace().ResourceID("models", d.name, "versions", d.version)
+}
+
+// namedAsset makes the resource of an asset that is written where it is used, and gives its id.
+func (s *scope) namedAsset(k kind, v *value) any {
+	d := &draft{collection: k.collection, body: tree{}}
+	sub := &scope{load: s.load, draft: d, out: d.body, field: s.field}
+	m := sub.mark()
+	k.fill(sub, v)
+	if sub.failed(m) {
+		return nil
+	}
+	if d.version == "" {
+		d.version = "1"
+	}
+	s.keep(d)
+	return s.workspace().ResourceID(d.collection, d.name, "versions", d.version)
+}

@@ -1,0 +1,105 @@
+package spec
+
+import (
+	"regexp"
+	"strings"
+)
+
+var onlineEndpointKind = kind{word: "online-endpoint", collection: "onlineEndpoints", base: "properties",
+	body: typ{name: "an endpoint", read: func(s *scope, v *value) any {
+		t := managedEndpoint
+		if v.get("compute") != nil {
+			t = kubernetesEndpoint
+		}
+		t.table.fill(s, v)
+		return nil
+	}}}
+
+// endpointCommon are the fields of every endpoint. What the service says of an endpoint is accepted and not sent.
+var endpointCommon = parts{
+	f("id", text, unsent),
+	f("name", endpointName, to("@name"), required),
+	f("description", text),
+	f("tags", freeMap, to("/tags"), def(tree{})),
+	f("properties", freeMap, def(tree{})),
+	f("provisioning_state", text, unsent),
+	f("scoring_uri", text, unsent),
+	f("openapi_uri", text, unsent),
+	f("location", text, unsent),
+}
+
+var endpointForm = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)
+
+var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
+	name, ok := readText(s, v).(string)
+	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
+		s.fail(v, "%s is no name of an endpoint: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
+		return nil
+	}
+	return name
+}}
+
+var onlineCommon = parts{
+	readonly("kind"),
+	endpointCommon,
+	f("auth_mode", enum("key=Key", "aml_token=AMLToken", "aad_token=AADToken"), def("Key")),
+	f("traffic", traffic, def(tree{})),
+	f("mirror_traffic", traffic, def(tree{})),
+	f("identity", oneIdentity, to("/identity"), def(tree{"type": "SystemAssigned"})),
+}
+
+// traffic is a share of the requests, in percent, by deployment.
+var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	m, ok := mapOf(whole).read(s, v).(tree)
+	if !ok {
+		return nil
+	}
+	for _, p := range v.pairs {
+		if n, ok := wholeOf(p.val); ok && n.IsInt64() && (n.Int64() < 0 || n.Int64() > 100) {
+			s.in(p.key).fail(p.val, "must be a percentage from 0 to 100")
+		}
+	}
+	return m
+}}
+
+// oneIdentity is a resource's identity with at most one identity assigned by the user.
+var oneIdentity = obj(
+	f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None")),
+	f("principal_id", text, unsent),
+	f("tenant_id", text, unsent),
+	f("user_assigned_identities", typ{name: "a list", read: func(s *scope, v *value) any {
+		items, ok := listOf(textMap).read(s, v).([]any)
+		if !ok {
+			return nil
+		}
+		if len(items) > 1 {
+			s.fail(v, "at most one identity can be assigned, these are %d", len(items))
+			return nil
+		}
+		out := tree{}
+		for _, it := range items {
+			if t, ok := it.(tree); ok {
+				out[t.text("resource_id")] = tree{}
+			}
+		}
+		return out
+	}, show: identityList.show}),
+)
+
+var managedEndpoint = obj(
+	onlineCommon,
+	f("public_network_access", enum("enabled", "disabled")),
+)
+
+var kubernetesEndpoint = obj(
+	onlineCommon,
+	f("compute", reference("computes"), required),
+)
+
+var batchEndpointKind = kind{word: "batch-endpoint", collection: "batchEndpoints", base: "properties", body: obj(
+	endpointCommon,
+	f("auth_mode", enum("aad_token=aadToken"), def("aadToken")),
+	f("identity", oneIdentity, unsent),
+	f("defaults", obj(f("deployment_name", text))),
+	then(func(s *scope, _ *value) { s.draft.name = strings.ToLower(s.draft.name) }),
+)}

@@ -1,0 +1,138 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// fineTuningJob trains a model further; who made the model decides what can be set.
+var fineTuningJob = into(obj(
+	is("jobType", "FineTuning"),
+	f("type", enum("finetuning"), required, unsent),
+	f("outputs", outputs, def(tree{})),
+	f("queue_settings", queueSettings),
+	f("resources", obj(f("instance_types", listOf(text)))),
+	f("compute", text, to("computeId")),
+	f("model_provider", looseEnum("azure_open_ai=AzureOpenAI", "custom=Custom"), to("fineTuningDetails.modelProvider"), required),
+	f("task", tuningTask, to("fineTuningDetails.taskType"), required),
+	f("model", dataInput, to("fineTuningDetails.model"), required),
+	f("training_data", tuningData, to("fineTuningDetails.trainingData")),
+	f("validation_data", tuningData, to("fineTuningDetails.validationData")),
+	f("hyperparameters", anything, unsent),
+	jobCommon,
+	then(func(s *scope, v *value) {
+		details := s.out.sub("fineTuningDetails")
+		if m, ok := details["model"].(tree); ok {
+			m["jobInputType"] = "mlflow_model"
+			delete(m, "mode")
+		}
+		h := v.get("hyperparameters")
+		if h == nil {
+			return
+		}
+		t := jobMap
+		if details["modelProvider"] == "AzureOpenAI" {
+			t = obj(f("n_epochs", whole), f("learning_rate_multiplier", decimal), f("batch_size", whole))
+		}
+		details["hyperParameters"] = t.read(s.in("hyperparameters"), h)
+	}),
+))
+
+var tuningTask = looseEnum("chat_completion=chatCompletion", "text_completion=textCompletion", "text_classification=textClassification",
+	"question_answering=questionAnswering", "text_summarization=textSummarization", "token_classification=tokenClassification",
+	"text_translation=textTranslation", "image_classification=imageClassification",
+	"image_instance_segmentation=imageInstanceSegmentation", "image_object_detection=imageObjectDetection",
+	"video_multi_object_tracking=videoMultiObjectTracking")
+
+// tuningData is a file, as a path or as an input.
+var tuningData = typ{name: "a path or an input", read: func(s *scope, v *value) any {
+	if v.shape == str {
+		return tree{"jobInputType": "uri_file", "uri": s.dataPath(v, v.newMap().with("type", v.newText("uri_file")))}
+	}
+	got, _ := dataInput.read(s, v).(tree)
+	if got == nil {
+		return nil
+	}
+	return tree{"jobInputType": "uri_file", "uri": got["uri"]}
+}}
+
+// distillationJob trains a small model on the answers of a large one. It travels as fine-tuning with properties.
+var distillationJob = into(obj(
+	is("jobType", "FineTuning"),
+	is("fineTuningDetails.taskType", "ChatCompletion"),
+	is("fineTuningDetails.modelProvider", "Custom"),
+	f("type", enum("distillation"), required, unsent),
+	f("outputs", outputs, def(tree{})),
+	f("compute", text, unsent),
+	f("resources", obj(f("instance_count", whole), f("instance_type", text), f("properties", freeMap)), unsent),
+	f("data_generation_type", enum("label_generation", "data_generation"), unsent, required),
+	f("data_generation_task_type", enum("nli=NLI", "nlu_qa=NLU_QA", "conversation=CONVERSATION", "math=MATH", "summarization=SUMMARIZATION"), unsent, required),
+	f("teacher_model_endpoint_connection", typ{name: "a connection", read: func(s *scope, v *value) any {
+		d := *s
+		d.draft = &draft{body: tree{}}
+		connectionKind.fill((&d).into(tree{}), v)
+		return nil
+	}}, unsent, required),
+	f("teacher_model_settings", obj(
+		f("inference_parameters", freeMap),
+		f("endpoint_request_settings", obj(f("request_batch_size", whole), f("min_endpoint_success_ratio", decimal))),
+	), unsent),
+	f("prompt_settings", obj(f("enable_chain_of_thought", flag), f("enable_chain_of_density", flag), f("max_len_summary", whole)), unsent),
+	f("student_model", oneOf(typ{name: "a reference", read: func(s *scope, v *value) any {
+		if v.shape != str || !s.checkAsset(v, "models", false) {
+			if v.shape != str {
+				s.fail(v, "must be a reference, this is %s", v.shape)
+			}
+			return nil
+		}
+		return tree{"jobInputType": "mlflow_model", "uri": s.assetID("models", v.text)}
+	}}, dataInput), to("fineTuningDetails.model"), required),
+	f("training_data", tuningData, to("fineTuningDetails.trainingData")),
+	f("validation_data", tuningData, to("fineTuningDetails.validationData")),
+	f("hyperparameters", jobMap, to("fineTuningDetails.hyperParameters")),
+	jobCommon,
+	then(distillation),
+))
+
+// distillation writes the settings that travel as properties, all of them text.
+func distillation(s *scope, v *value) {
+	props := s.out.sub("properties")
+	teacher := v.get("teacher_model_endpoint_connection")
+	props["azureml.enable_distillation"] = "True"
+	props["azureml.data_generation_task_type"] = strings.ToUpper(v.textOf("data_generation_task_type"))
+	props["azureml.data_generation_type"] = strings.ToLower(v.textOf("data_generation_type"))
+	props["azureml.teacher_model.endpoint_name"] = teacher.textOf("name")
+	props["azureml.connection_information"] = connectionText(teacher)
+	prompt := v.get("prompt_settings")
+	if prompt != nil {
+		for _, key := range []string{"enable_chain_of_thought", "enable_chain_of_density"} {
+			props["azureml."+key] = "False"
+			if w := prompt.get(key); w != nil && w.yes {
+				props["azureml."+key] = "True"
+			}
+		}
+		if w := prompt.get("max_len_summary"); w != nil {
+			props["azureml.max_len_summary"] = w.python()
+		}
+	}
+	settings := v.get("teacher_model_settings")
+	for _, p := range settings.get("inference_parameters").entries() {
+		props["azureml.teacher_model."+p.key] = p.val.python()
+	}
+	for _, p := range settings.get("endpoint_request_settings").entries() {
+		props["azureml."+p.key] = p.val.python()
+	}
+	if size := v.get("resources").textOf("instance_type"); size != "" {
+		props["azureml.instance_type.data_generation"] = size
+	}
+}
+
+// connectionText is a connection as JSON text.
+func connectionText(v *value) string {
+	creds := `{"type": "none"}`
+	if c := v.get("credentials").textOf("type"); c != "" {
+		creds = fmt.Sprintf(`{"type": %s}`, quoteJSON(snakeWords(c)))
+	}
+	return fmt.Sprintf(`{"name": %s, "tags": {}, "type": %s, "target": %s, "credentials": %s, "is_shared": true, "metadata": {}}`,
+		quoteJSON(v.textOf("name")), quoteJSON(snakeWords(v.textOf("type"))), quoteJSON(v.textOf("target")), creds)
+}
