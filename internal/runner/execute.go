@@ -2,7 +2,9 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,7 +28,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	if err != nil {
 		return fail("staging", fmt.Errorf("opening the log: %w", err))
 	}
-	defer log.Close()
+	defer closeLog(log)
 	spec.Log = log
 	if err := t.limit(spec); err != nil {
 		return fail("command", err)
@@ -37,7 +39,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	}
 	var first *filewatch.Watch
 	if t.o.Watch != nil {
-		if first, err = t.o.Watch.Add(log.Name()); err != nil {
+		if first, err = t.o.Watch.Add(t.logPath()); err != nil {
 			t.o.Log.Warn("no notice of the first output", "task", t.l.Task, "err", err)
 		}
 	}
@@ -215,14 +217,13 @@ func (t *task) logPath() string {
 
 // openLog opens the file that takes the output. It is opened for appending: an attempt that shares it adds to it, and
 // two writers do not overwrite each other.
-func (t *task) openLog() (*os.File, error) {
-	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	f, err := os.OpenFile(t.logPath(), flags, 0o600)
-	if os.IsNotExist(err) {
+func (t *task) openLog() (int, error) {
+	fd, err := openAppend(t.logPath())
+	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(filepath.Dir(t.logPath()), 0o700); err != nil {
-			return nil, err
+			return -1, err
 		}
-		f, err = os.OpenFile(t.logPath(), flags, 0o600)
+		fd, err = openAppend(t.logPath())
 	}
-	return f, err
+	return fd, err
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"syscall"
+
+	"github.com/berthml/berth"
 )
 
 // procStat is what is read of /proc/PID/stat.
@@ -15,13 +18,20 @@ type procStat struct {
 	rss                      int64  // pages
 }
 
-// readStat reads /proc/PID/stat; false when there is no such process.
+// readStat reads /proc/PID/stat; false when there is no such process. It is on the way of every task, so it goes without
+// the runtime's poller.
 func readStat(pid int) (s procStat, ok bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return s, false
 	}
-	return parseStat(b)
+	defer syscall.Close(fd)
+	var buf [1024]byte
+	n, err := syscall.Read(fd, buf[:])
+	if err != nil {
+		return s, false
+	}
+	return parseStat(buf[:n])
 }
 
 func parseStat(b []byte) (s procStat, ok bool) {
@@ -59,20 +69,20 @@ func Born(pid int) (born uint64, parent int, ok bool) {
 // environMark is in the environment of every process of a task, its escaped grandchildren's included.
 const environMark = "BERTH_TASK"
 
-// marked says whether a process belongs to the task whose mark (BERTH_TASK=ID) is given.
-func marked(pid int, mark []byte) bool {
+// markOf is the task a process belongs to by its mark, empty when it has none.
+func markOf(pid int) berth.TaskID {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return false
+		return ""
 	}
 	for len(b) > 0 {
 		var v []byte
 		v, b, _ = bytes.Cut(b, []byte{0})
-		if bytes.Equal(v, mark) {
-			return true
+		if id, ok := bytes.CutPrefix(v, []byte(environMark+"=")); ok {
+			return berth.TaskID(id)
 		}
 	}
-	return false
+	return ""
 }
 
 // processes lists /proc.

@@ -1,10 +1,6 @@
 package runner
 
-import (
-	"os"
-
-	"github.com/berthml/berth"
-)
+import "github.com/berthml/berth"
 
 // Spec is a command about to be started.
 type Spec struct {
@@ -12,7 +8,7 @@ type Spec struct {
 	Args []string // with the program's own name first
 	Env  []string
 	Dir  string
-	Log  *os.File // takes standard output and error
+	Log  int // descriptor that takes standard output and error
 	// Cgroup limits the process, and finds all of its tree. It may be nil.
 	cgroup *cgroup
 }

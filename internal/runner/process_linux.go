@@ -44,7 +44,7 @@ func start(s *Spec) (*process, error) {
 	if s.cgroup != nil {
 		s.cgroup.enter(s, attr)
 	}
-	log := s.Log.Fd()
+	log := uintptr(s.Log)
 	pid, err := syscall.ForkExec(s.Path, s.Args, &syscall.ProcAttr{
 		Dir: s.Dir, Env: s.Env, Files: []uintptr{null.Fd(), log, log}, Sys: attr,
 	})

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"os"
 	"syscall"
 	"time"
 
@@ -70,26 +71,70 @@ func killTree(p *process, cg *cgroup, id berth.TaskID) {
 	}
 }
 
-// strangers lists the living processes of a task outside its process group: those below its first process, those of its
-// session, and those that carry its mark wherever they escaped to.
+// strangers lists the living processes of a task outside its process group: those of its session, those that carry its
+// mark wherever they escaped to, and everything below any of them.
 func strangers(p *process, id berth.TaskID) []int {
 	all := processes()
-	mark := []byte(environMark + "=" + string(id))
-	below := map[int]bool{p.pid: true}
+	ours := map[int]bool{p.pid: true}
+	for _, s := range all {
+		if s.session == p.pid || markOf(s.pid) == id {
+			ours[s.pid] = true
+		}
+	}
+	descend(all, ours)
+	var list []int
+	for _, s := range all {
+		if ours[s.pid] && s.pid != p.pid && s.pgrp != p.pid && alive(s) {
+			list = append(list, s.pid)
+		}
+	}
+	return list
+}
+
+// descend adds to a set of processes everything below them.
+func descend(all []procStat, set map[int]bool) {
 	for grew := true; grew; {
 		grew = false
 		for _, s := range all {
-			if !below[s.pid] && below[s.ppid] {
-				below[s.pid], grew = true, true
+			if !set[s.pid] && set[s.ppid] {
+				set[s.pid], grew = true, true
 			}
 		}
 	}
+}
+
+// alive says whether a process can be ended: it has not ended, and is not the system's own.
+func alive(s procStat) bool {
+	return s.state != 'Z' && s.state != 'X' && s.pid > 1 && s.pid != os.Getpid()
+}
+
+// Leftovers lists those of the processes roots that carry the mark of one of the tasks, and what is below them.
+func Leftovers(roots []int, tasks map[berth.TaskID]bool) []int {
+	set := map[int]bool{}
+	for _, pid := range roots {
+		if tasks[markOf(pid)] {
+			set[pid] = true
+		}
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	all := processes()
+	descend(all, set)
 	var list []int
 	for _, s := range all {
-		if s.pid == p.pid || s.pgrp == p.pid || s.state == 'Z' || s.state == 'X' || s.pid == 1 {
-			continue
+		if set[s.pid] && alive(s) {
+			list = append(list, s.pid)
 		}
-		if below[s.pid] || s.session == p.pid || marked(s.pid, mark) {
+	}
+	return list
+}
+
+// ChildrenOf lists the children of a process.
+func ChildrenOf(pid int) []int {
+	var list []int
+	for _, s := range processes() {
+		if s.ppid == pid {
 			list = append(list, s.pid)
 		}
 	}
@@ -98,9 +143,8 @@ func strangers(p *process, id berth.TaskID) []int {
 
 // findMarked finds the first process of a task by its mark: the leader of its session.
 func findMarked(id berth.TaskID) (pid int, born uint64) {
-	mark := []byte(environMark + "=" + string(id))
 	for _, s := range processes() {
-		if s.session == s.pid && s.pgrp == s.pid && s.state != 'Z' && marked(s.pid, mark) && (pid == 0 || s.born < born) {
+		if s.session == s.pid && s.pgrp == s.pid && s.state != 'Z' && markOf(s.pid) == id && (pid == 0 || s.born < born) {
 			pid, born = s.pid, s.born
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/berthml/berth/internal/runner"
 )
@@ -21,16 +22,23 @@ type dirs struct {
 	log  *slog.Logger
 
 	mu    sync.Mutex
-	spare []string
-	n     int // of spares and trash so far
+	spare []spare
+	used  map[string]spare // directories in use whose times tell whether they changed
+	n     int              // of spares and trash so far
 	group sync.WaitGroup
+}
+
+// spare is a directory that is as runner.MakeDir makes it, and the times that a change of it would change.
+type spare struct {
+	path  string
+	stamp [3]syscall.Timespec
 }
 
 // maxSpare is how many directories wait for a task.
 const maxSpare = 32
 
 func openDirs(root string, log *slog.Logger) (*dirs, error) {
-	d := &dirs{root: root, log: log}
+	d := &dirs{root: root, log: log, used: map[string]spare{}}
 	// Spares of an earlier worker may be in any state.
 	if err := os.RemoveAll(filepath.Join(root, "spare")); err != nil {
 		log.Warn("removing spare directories", "err", err)
@@ -57,30 +65,39 @@ func (d *dirs) close() { d.group.Wait() }
 // take makes the directory of a task.
 func (d *dirs) take(dir string) error {
 	d.mu.Lock()
-	var from string
+	defer d.mu.Unlock()
 	if n := len(d.spare); n > 0 {
-		from, d.spare = d.spare[n-1], d.spare[:n-1]
-	}
-	d.mu.Unlock()
-	if from != "" && os.Rename(from, dir) == nil {
-		return nil
+		s := d.spare[n-1]
+		d.spare = d.spare[:n-1]
+		if syscall.Rename(s.path, dir) == nil {
+			if old(s.stamp) {
+				d.used[dir] = s
+			}
+			return nil
+		}
 	}
 	return runner.MakeDir(dir)
 }
 
-// give takes the directory of a task back.
-func (d *dirs) give(dir string) {
+// give takes the directory of a task back. clean says that no process of the task can be left to write into it.
+func (d *dirs) give(dir string, clean bool) {
 	d.mu.Lock()
 	d.n++
-	n, full := d.n, len(d.spare) >= maxSpare
+	n := d.n
+	was, known := d.used[dir]
+	delete(d.used, dir)
+	clean = clean && len(d.spare) < maxSpare
 	d.mu.Unlock()
-	if !full && untouched(dir) {
-		to := filepath.Join(d.root, "spare", strconv.Itoa(n))
-		if os.Rename(dir, to) == nil {
-			d.mu.Lock()
-			d.spare = append(d.spare, to)
-			d.mu.Unlock()
-			return
+	if clean {
+		stamp, ok := stampOf(dir)
+		if ok && (known && stamp == was.stamp || untouched(dir)) {
+			to := filepath.Join(d.root, "spare", strconv.Itoa(n))
+			if syscall.Rename(dir, to) == nil {
+				d.mu.Lock()
+				d.spare = append(d.spare, spare{to, stamp})
+				d.mu.Unlock()
+				return
+			}
 		}
 	}
 	trash := filepath.Join(d.root, "trash", fmt.Sprint(filepath.Base(dir), ".", n))
@@ -91,6 +108,35 @@ func (d *dirs) give(dir string) {
 		return
 	}
 	d.group.Go(func() { d.destroy(trash) })
+}
+
+// stampOf is when the directories last changed. For the uppermost that is the time of its content, because renaming it
+// is a change too.
+func stampOf(dir string) (stamp [3]syscall.Timespec, ok bool) {
+	wd := dir + "/wd"
+	for i, p := range [...]string{dir, wd, wd + "/outputs"} {
+		var st syscall.Stat_t
+		if syscall.Lstat(p, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+			return stamp, false
+		}
+		stamp[i] = st.Ctim
+		if i == 0 {
+			stamp[i] = st.Mtim
+		}
+	}
+	return stamp, true
+}
+
+// old says whether the times are old enough to tell a change by: a file system's clock may stand still for some
+// milliseconds, and a change within them would not show.
+func old(stamp [3]syscall.Timespec) bool {
+	limit := time.Now().Add(-time.Second)
+	for _, s := range stamp {
+		if !time.Unix(s.Unix()).Before(limit) {
+			return false
+		}
+	}
+	return true
 }
 
 // destroy deletes a directory, write-protected parts included.

@@ -25,6 +25,7 @@ type worker struct {
 	journal *journal
 	reaped  *reaped
 	dirs    *dirs
+	sweeper *sweeper
 	watch   *filewatch.Watcher
 	base    []string // what commands inherit
 
@@ -46,6 +47,7 @@ type job struct {
 	launch    berth.Launch
 	stop      chan runner.Stop
 	immediate bool
+	clean     bool // it ended, and no process of its is left
 	state     berth.TaskState
 	exit      *berth.Exit
 	reported  bool
@@ -74,8 +76,9 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 	}
 	w := &worker{
 		dir: dir, log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
-		base: runner.BaseEnviron(os.Environ()),
-		jobs: map[berth.TaskID]*job{}, homes: map[homeKey]*runner.Reporter{},
+		sweeper: &sweeper{ended: map[berth.TaskID]bool{}, wake: make(chan struct{}, 1), log: log},
+		base:    runner.BaseEnviron(os.Environ()),
+		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*runner.Reporter{},
 	}
 	if w.watch, err = filewatch.New(); err != nil {
 		log.Warn("no file notices", "err", err)
@@ -88,6 +91,7 @@ func (w *worker) run(ctx context.Context, l net.Listener) error {
 	ctx, quit := context.WithCancelCause(ctx)
 	defer quit(nil)
 	w.ctx, w.quit = ctx, quit
+	w.tasks.Go(func() { w.sweeper.run(ctx) })
 	w.recover()
 
 	srv := &server{w: w, conns: map[net.Conn]bool{}}
@@ -157,12 +161,16 @@ func (w *worker) launch(j *job, last runner.Mark) {
 	}
 	send := w.home(j.launch.Home)
 	o.Report = func(r berth.Report) {
+		clean := r.State == berth.TaskDone && alone()
 		w.mu.Lock()
-		j.state = r.State
+		j.state, j.clean = r.State, clean
 		if r.Exit != nil {
 			j.exit = r.Exit
 		}
 		w.mu.Unlock()
+		if r.State == berth.TaskDone && !clean {
+			w.sweeper.add(id)
+		}
 		if send != nil {
 			send.Send(r)
 		} else if r.State == berth.TaskDone {
@@ -302,7 +310,7 @@ func (w *worker) remove(id berth.TaskID) error {
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "%w", err)
 	}
-	w.dirs.give(filepath.Join(w.dir, "tasks", string(id)))
+	w.dirs.give(filepath.Join(w.dir, "tasks", string(id)), j.clean)
 	return nil
 }
 
