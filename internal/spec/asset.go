@@ -88,7 +88,12 @@ var modelBody = obj(
 	f("allowed_deployment_templates", listOf(deploymentTemplate)),
 	then(func(s *scope, v *value) {
 		if path := v.get("path"); path != nil && path.shape == str {
-			s.out["modelUri"] = s.in("path").uri(path, "models", Upload{Kind: "model", Datastore: v.textOf("datastore")})
+			uri, _ := s.in("path").uri(path, "models", Upload{Kind: "model", Datastore: v.textOf("datastore")}).(string)
+			if rest, ok := strings.CutPrefix(uri, "azureml://datastores/"); ok {
+				w := s.workspace()
+				uri = "azureml://subscriptions/" + w.Subscription + "/resourcegroups/" + w.Group + "/workspaces/" + w.Name + "/datastores/" + rest
+			}
+			s.out["modelUri"] = uri
 		}
 	}),
 )

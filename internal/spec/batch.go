@@ -34,7 +34,7 @@ var batchRun = parts{
 	f("output_file_name", text),
 	f("retry_settings", obj(f("max_retries", whole), f("timeout", seconds))),
 	f("logging_level", text),
-	f("error_threshold", whole, def(number("-1"))),
+	f("error_threshold", whole),
 }
 
 // plainDeployment is the older layout: everything at the top level.
@@ -43,22 +43,11 @@ var plainDeployment = obj(
 	deploymentCommon,
 	f("model", batchModel),
 	f("compute", compute),
-	f("resources", resources, def(tree{})),
+	f("resources", resources),
 	f("type", anything, unsent),
 	f("instance_count", whole, to("resources.instanceCount")),
 	batchRun,
-	then(batchDefaults),
 )
-
-func batchDefaults(s *scope, v *value) {
-	res := s.out.sub("resources")
-	if res["instanceCount"] == nil && v.get("instance_count") == nil && !v.has("resources") {
-		delete(s.out, "resources")
-	}
-	if s.out["outputFileName"] == nil && s.out["outputAction"] == nil {
-		return
-	}
-}
 
 // modelDeployment is the newer layout: the settings of the run under settings.
 var modelDeployment = obj(

@@ -73,7 +73,7 @@ var managedDeployment = obj(
 	is("endpointComputeType", "Managed"),
 	f("instance_type", text, required),
 	f("egress_public_network_access", enum("enabled", "disabled")),
-	f("private_network_connection", flag),
+	f("private_network_connection", flag, to("properties.private-network-connection")),
 	readonly("creation_context"),
 )
 
@@ -144,12 +144,23 @@ func collectionData(s *scope, v *value) {
 			if n := data.textOf("version"); n != "" {
 				version = n
 			}
-			one["dataId"] = s.workspace().ResourceID("data", name, "versions", version)
+			path := data.textOf("path")
+			if path == "" {
+				path = "azureml://datastores/workspaceblobstore/paths/modelDataCollector/" + s.draft.parent + "/" + s.draft.name + "/" + p.key
+			}
+			one["dataId"] = s.collected(name, version, path)
 		}
 		if rate := in.get("sampling_rate"); rate != nil {
 			one["samplingRate"] = readDecimal(s, rate)
 		}
 	}
+}
+
+// collected makes the data asset a collection is written to, and gives its id.
+func (s *scope) collected(name, version, path string) string {
+	s.keep(&draft{collection: "data", name: name, version: version, body: tree{"properties": tree{
+		"dataType": "uri_folder", "dataUri": path, "isAnonymous": false, "isArchived": false, "properties": tree{}, "tags": tree{}}}})
+	return s.workspace().ResourceID("data", name, "versions", version)
 }
 
 // deploymentEnvironment is an environment of a deployment: an inline one that has a name keeps it.

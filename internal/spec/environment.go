@@ -60,8 +60,16 @@ func (l *load) keep(d *draft) {
 
 // environmentHash is the version of an inline environment: a hash of what it is made of, so that equal ones meet.
 func environmentHash(props tree, v *value) string {
-	h := sha256.New()
 	image, conda := props.text("image"), props.text("condaFile")
+	if props["build"] == nil && props["inferenceConfig"] == nil {
+		// The reference client's way, so that its environments and ours meet.
+		sum := hexSum(image)
+		if conda != "" {
+			sum = strings.Join(strings.Split(hexSum(conda), ""), sum)
+		}
+		return hexSum(sum)
+	}
+	h := sha256.New()
 	h.Write([]byte(image + "\x00" + conda + "\x00" + props.text("description")))
 	if inf, ok := props["inferenceConfig"]; ok {
 		b, _ := encode(inf)
@@ -76,6 +84,11 @@ func environmentHash(props tree, v *value) string {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+func hexSum(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
 }
 
 func resolvePath(v *value, path string) string { return (&scope{}).resolve(v, path) }

@@ -159,9 +159,6 @@ func (t *table) fill(s *scope, v *value) {
 			return
 		}
 	}
-	for _, c := range t.fixed {
-		s.store(s.dest(&field{to: c.path}), clone(c.value))
-	}
 	seen := make(map[string]bool, len(t.fields))
 	for i := range t.fields {
 		fd := &t.fields[i]
@@ -170,6 +167,9 @@ func (t *table) fill(s *scope, v *value) {
 		}
 		seen[fd.name] = true
 		t.one(s, fd, v)
+	}
+	for _, c := range t.fixed {
+		s.store(s.dest(&field{to: c.path}), clone(c.value))
 	}
 	for _, p := range v.pairs {
 		if !seen[p.key] && p.key != "$schema" {

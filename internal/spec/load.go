@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"sort"
-	"strings"
 
 	"github.com/berthml/berth"
 )
@@ -204,27 +203,4 @@ func kindOf(word string) (kind, bool) {
 		}
 	}
 	return kind{}, false
-}
-
-// guess is the kind of a file nobody named: what its $schema says, else job.
-func guess(v *value) string {
-	schema := v.textOf("$schema")
-	name := strings.ToLower(schema[strings.LastIndexByte(schema, '/')+1:])
-	for _, g := range schemas {
-		if strings.Contains(name, g.part) {
-			return g.word
-		}
-	}
-	return "job"
-}
-
-// schemas maps file names of $schema to kinds, the longer word first.
-var schemas = []struct{ part, word string }{
-	{"component", "component"}, {"onlinedeployment", "online-deployment"}, {"onlineendpoint", "online-endpoint"},
-	{"batchdeployment", "batch-deployment"}, {"batchendpoint", "batch-endpoint"}, {"compute", "compute"},
-	{"computeinstance", "compute"}, {"environment", "environment"}, {"workspaceconnection", "connection"},
-	{"datastore", "datastore"}, {"azureblob", "datastore"}, {"azurefile", "datastore"}, {"azuredatalake", "datastore"},
-	{"schedule", "schedule"}, {"monitorschedule", "schedule"}, {"registry", "registry"}, {"workspace", "workspace"},
-	{"hub", "workspace"}, {"project", "workspace"}, {"model", "model"}, {"data.schema", "data"}, {"code", "code"},
-	{"featureset", "feature_set"}, {"featurestoreentity", "feature_store_entity"}, {"featurestore", "feature_store"},
 }

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 )
 
 // Render prints what the file at path becomes: an array of {"type","name","version","body"}, the thing itself last. A
 // local path is named by itself, local:/path, where the address of its upload would stand.
 func Render(w io.Writer, path string, o Options) error {
+	if wd, err := os.Getwd(); err == nil && o.Experiment == "" {
+		o.Experiment = filepath.Base(wd)
+	}
 	r, err := Load(path, o)
 	if err != nil {
 		return err
