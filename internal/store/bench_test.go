@@ -171,7 +171,7 @@ func BenchmarkFlat(b *testing.B) {
 }
 
 // finished makes jobs number from to to, each with its task and two events.
-func finished(b *testing.B, db *store.DB, from, to int) {
+func finished(b testing.TB, db *store.DB, from, to int) {
 	for from < to {
 		end := min(from+1000, to)
 		must(b, db, func(tx *store.Tx) error {

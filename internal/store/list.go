@@ -49,48 +49,40 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 
 // statement writes the query as one SELECT, or as several joined by UNION ALL: one for each value that a column of
 // the index before id may have. Both engines merge these by id and stop at the limit, where OR or IN would make them
-// read and sort all that match.
+// read and sort all that match. Conditions beside the one that has the index are written as expressions, which no
+// index serves, so that the engine does not choose another.
 func (q *Query) statement(scope int64) (string, []any) {
-	var where strings.Builder
-	args := []any{scope}
-	and := func(condition string, values ...any) {
-		where.WriteString(" AND " + condition)
-		args = append(args, values...)
-	}
+	w := where{text: " WHERE scope = ?", args: []any{scope}}
 	statuses := slices.Compact(slices.Sorted(slices.Values(q.Status)))
-	var arms []any // values of the column that splits
-	var split string
+	split, arms := "", []any(nil)
 	switch {
 	case q.Name != "":
-		and("key = ?", strings.ToLower(q.Name))
+		w.and("key = ?", strings.ToLower(q.Name))
 		if strings.HasSuffix(q.Kind, "/versions") {
-			and("version <> ''") // lets the partial index serve
+			w.and("version <> ''") // all are: it lets the partial index serve
 		}
-	case q.Hash != "", q.Parent != "":
+	case q.Hash != "":
+		w.and("hash = ? AND hash <> ''", q.Hash)
+	case q.Parent != "":
+		w.and("parent = ? AND parent <> ''", q.Parent)
 	case len(statuses) > 0 && statuses[0] != "":
-		split = "status"
-		for _, s := range statuses {
-			arms = append(arms, s)
-		}
+		split, arms = "status = ? AND status <> ''", values(statuses)
 	case q.Archived == nil:
-		split, arms = "archived", []any{0, 1}
+		split, arms = "archived = ?", []any{0, 1}
+	default:
+		split, arms = "archived = ?", []any{flag(*q.Archived)}
 	}
-	if q.Hash != "" {
-		and("hash = ? AND hash <> ''", q.Hash)
+	if q.Hash != "" && q.Name != "" {
+		w.and("hash || '' = ?", q.Hash)
 	}
-	if q.Parent != "" {
-		and("parent = ? AND parent <> ''", q.Parent)
+	if q.Parent != "" && (q.Name != "" || q.Hash != "") {
+		w.and("parent || '' = ?", q.Parent)
 	}
-	if len(statuses) > 0 && split != "status" {
-		marks := strings.TrimSuffix(strings.Repeat("?, ", len(statuses)), ", ")
-		values := make([]any, len(statuses))
-		for i, s := range statuses {
-			values[i] = s
-		}
-		and("status IN ("+marks+")", values...)
+	if len(statuses) > 0 && !strings.HasPrefix(split, "status") {
+		w.and("status || '' IN (?"+strings.Repeat(", ?", len(statuses)-1)+")", values(statuses)...)
 	}
-	if q.Archived != nil {
-		and("archived = ?", flag(*q.Archived))
+	if q.Archived != nil && !strings.HasPrefix(split, "archived") {
+		w.and("+archived = ?", flag(*q.Archived))
 	}
 	order := " ORDER BY id DESC LIMIT ?"
 	if q.Asc {
@@ -98,25 +90,41 @@ func (q *Query) statement(scope int64) (string, []any) {
 	}
 	switch {
 	case q.After != 0 && q.Asc:
-		and("id > ?", q.After)
+		w.and("id > ?", q.After)
 	case q.After != 0:
-		and("id < ?", q.After)
+		w.and("id < ?", q.After)
 	}
 	columns := docColumns + docLong
 	if q.NoBody {
 		columns = docColumns
 	}
-	one := "SELECT " + columns + " FROM docs WHERE scope = ?" + where.String()
+	one := "SELECT " + columns + " FROM docs" + w.text
 	if split == "" {
-		return one + order, append(args, q.Limit)
+		return one + order, append(w.args, q.Limit)
 	}
-	one += " AND " + split + " = ?"
-	if split == "status" {
-		one += " AND status <> ''"
-	}
+	one += " AND " + split
 	var all []any
 	for _, v := range arms {
-		all = append(append(all, args...), v)
+		all = append(append(all, w.args...), v)
 	}
-	return strings.TrimSuffix(strings.Repeat(one+" UNION ALL ", len(arms)), " UNION ALL ") + order, append(all, q.Limit)
+	return one + strings.Repeat(" UNION ALL "+one, len(arms)-1) + order, append(all, q.Limit)
+}
+
+// where is a condition under construction.
+type where struct {
+	text string
+	args []any
+}
+
+func (w *where) and(condition string, args ...any) {
+	w.text += " AND " + condition
+	w.args = append(w.args, args...)
+}
+
+func values(texts []string) []any {
+	v := make([]any, len(texts))
+	for i, t := range texts {
+		v[i] = t
+	}
+	return v
 }
