@@ -21,8 +21,8 @@ if [ -n "$bad" ]; then
 	exit 1
 fi
 go vet ./...
-"$(tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0)" run ./...
-vuln=$(tool govulncheck golang.org/x/vuln/cmd/govulncheck@v1.9.0)
+"$(tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0)" run ./...
+vuln=$(tool govulncheck golang.org/x/vuln/cmd/govulncheck@v1.8.0)
 if out=$("$vuln" ./... 2>&1); then
 	echo "govulncheck: nothing found"
 elif grep -qiE 'fetching vulnerabilities|dial tcp|no such host|connection refused|403|proxyconnect|timeout' <<<"$out"; then
