@@ -73,6 +73,7 @@ func BenchmarkJob(b *testing.B) {
 	benchEngines(b, func(b *testing.B, db *store.DB) {
 		var n atomic.Int64
 		b.SetParallelism(32)
+		b.ResetTimer()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				life(b, db, fmt.Sprintf("job-%d", n.Add(1)))

@@ -11,26 +11,27 @@ import (
 
 // A commit is one try at running a batch.
 type commit struct {
-	w        *writer
-	ctx      context.Context // of its statements; nothing outside can end it
-	outcomes []outcome       // by index in the batch
-	wrote    bool
-	kept     int // how many of them succeeded
+	w   *writer
+	ctx context.Context // of its statements; nothing outside can end it
+	// careful sets a savepoint before each update. Where that costs a journey it is done without, and a batch in which
+	// an update has to be undone is run again carefully.
+	careful  bool
+	outcomes []outcome // by index in the batch
+	kept     int       // how many of them succeeded
+	wrote    bool      // any of them
 	began    time.Time
-	now      time.Time
-	since    berth.Rev // of the head when the transaction began
+	at       head // when the transaction began
 	rev      berth.Rev
 	pruned   berth.Rev
-	was      berth.Rev     // pruned, when the transaction began
 	known    berth.Rev     // from where on foreign and events are complete
-	foreign  []berth.Event // of other servers, between what this one knew and since
+	foreign  []berth.Event // of other servers, between what this one knew and at
 	events   []berth.Event
 	fresh    map[scopeKey]int64
 }
 
 func (c *commit) run() error {
 	c.began, c.ctx = time.Now(), context.Background()
-	if c.w.db.d != sqliteDialect {
+	if c.w.db.d.remote {
 		// A server that has become silent is as good as lost.
 		ctx, cancel := context.WithTimeout(c.ctx, silence)
 		defer cancel()
@@ -77,27 +78,15 @@ func (c *commit) begin() error {
 		}
 		w.s = s
 	}
-	if _, err := w.s.exec(c.ctx, w.db.d.beginMove); err != nil {
+	at, err := w.db.d.begin(c.ctx, w.s)
+	if err != nil {
 		return lost(err)
 	}
-	var rev, pruned, now int64
-	dest := []any{&rev, &pruned}
-	if w.db.d != sqliteDialect {
-		dest = append(dest, &now)
-	}
-	if _, err := w.s.row(c.ctx, dest, w.db.d.lockHead); err != nil {
-		return lost(err)
-	}
-	c.now = fromNanos(now)
-	if now == 0 {
-		c.now = c.began.UTC().Round(0)
-	}
-	c.since, c.rev, c.pruned, c.was = berth.Rev(rev), berth.Rev(rev), berth.Rev(pruned), berth.Rev(pruned)
-	c.known, c.foreign = c.since, nil
-	if known := w.db.feed.rev(); known < c.since {
+	c.at, c.rev, c.pruned = at, at.rev, at.pruned
+	c.known, c.foreign = at.rev, nil
+	if known := w.db.feed.rev(); known < at.rev {
 		view := &Tx{db: w.db, s: w.s, ctx: c.ctx}
-		var err error
-		if c.foreign, c.known, err = view.missed(known, c.since); err != nil {
+		if c.foreign, c.known, err = view.missed(known, at.rev); err != nil {
 			return lost(err)
 		}
 	}
@@ -111,15 +100,18 @@ func (c *commit) step(u *update) (outcome, error) {
 	}
 	w := c.w
 	// As long as nothing is to be kept the transaction itself is the savepoint.
-	save := c.kept > 0
+	save := c.careful && c.kept > 0
 	if save {
 		if _, err := w.s.exec(c.ctx, "SAVEPOINT one"); err != nil {
 			return outcome{}, lost(err)
 		}
 	}
-	tx := &Tx{db: w.db, s: w.s, ctx: c.ctx, write: true, now: c.now, rev: c.rev, pruned: c.pruned}
+	tx := &Tx{db: w.db, s: w.s, ctx: c.ctx, write: true, now: c.at.now, rev: c.rev, pruned: c.pruned}
 	o := c.call(u, tx)
 	if o.err != nil || o.panicked {
+		if !tx.wrote && tx.failed == nil && !save {
+			return o, nil // there is nothing to undo
+		}
 		return o, c.undo(save, o.err)
 	}
 	if save {
@@ -127,6 +119,12 @@ func (c *commit) step(u *update) (outcome, error) {
 			return o, lost(err)
 		}
 	}
+	c.keep(tx)
+	return o, nil
+}
+
+// keep adds an update that succeeded.
+func (c *commit) keep(tx *Tx) {
 	c.kept++
 	c.rev, c.pruned, c.wrote = tx.rev, tx.pruned, c.wrote || tx.wrote
 	c.events = append(c.events, tx.events...)
@@ -136,7 +134,6 @@ func (c *commit) step(u *update) (outcome, error) {
 		}
 		c.fresh[k] = id
 	}
-	return o, nil
 }
 
 // call runs the function of an update and writes the events it emitted.
@@ -166,9 +163,12 @@ func (c *commit) call(u *update, tx *Tx) (o outcome) {
 // undo takes back the update that failed with cause, nil after a panic.
 func (c *commit) undo(save bool, cause error) error {
 	w := c.w
-	if !save {
+	switch {
+	case c.kept == 0:
 		w.rollback()
 		return c.begin()
+	case !save:
+		return errCareless
 	}
 	_, err := w.s.exec(c.ctx, "ROLLBACK TO one")
 	if err == nil {
@@ -185,48 +185,31 @@ func (c *commit) undo(save bool, cause error) error {
 
 // end writes the head and commits.
 func (c *commit) end() error {
-	xid, err := c.head()
-	if err != nil {
-		return lost(err)
+	w := c.w
+	var to *head
+	if c.wrote && (w.db.d.remote || c.rev != c.at.rev || c.pruned != c.at.pruned) {
+		to = &head{rev: c.rev, pruned: c.pruned, note: w.db.server}
 	}
-	if _, err = c.w.s.exec(c.ctx, "COMMIT"); err == nil || c.w.db.d == sqliteDialect {
+	err := w.db.d.commit(c.ctx, w.s, to)
+	if err == nil || !w.db.d.remote {
+		return err
+	}
+	w.rollback()
+	if w.s != nil {
 		return err
 	}
 	// The answer is lost, the commit perhaps not.
-	c.w.rollback()
-	if c.w.s != nil {
-		return err
-	}
-	if xid == "" {
-		return lost(err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), inquiry)
 	defer cancel()
-	done, unknown := committed(ctx, c.w.pool, xid)
+	done, unknown := committed(ctx, w.pool, c.at.xid)
 	switch {
 	case unknown != nil:
-		return berth.Errorf(berth.Unavailable, "the connection to database %s was lost during a commit, whether it was made is not known: %w", c.w.db.where, err)
+		return berth.Errorf(berth.Unavailable, "the connection to database %s was lost during a commit, whether it was made is not known: %w",
+			w.db.where, err)
 	case !done:
 		return lost(err)
 	}
 	return nil
-}
-
-// head writes the head row, and returns the transaction's id from engines that can be asked for its fate.
-func (c *commit) head() (xid string, err error) {
-	db, s := c.w.db, c.w.s
-	switch {
-	case !c.wrote:
-		return "", nil
-	case db.note == nil && c.rev == c.since && c.pruned == c.was:
-		return "", nil
-	case db.note == nil:
-		_, err = s.exec(c.ctx, db.d.saveHead, int64(c.rev), int64(c.pruned))
-		return "", err
-	}
-	var told string
-	_, err = s.row(c.ctx, []any{&xid, &told}, db.d.saveHead, int64(c.rev), int64(c.pruned), db.note(c.rev))
-	return xid, err
 }
 
 // publish makes a committed batch known.
@@ -248,10 +231,5 @@ func (e *lostError) Unwrap() error { return e.err }
 
 func lost(err error) error { return &lostError{err} }
 
-func unlost(err error) error {
-	var l *lostError
-	if errors.As(err, &l) {
-		return l.err
-	}
-	return err
-}
+// errCareless says that a batch needs savepoints.
+var errCareless = errors.New("an update has to be undone")

@@ -1,23 +1,39 @@
 package store
 
 import (
+	"context"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/berthml/berth"
 )
 
 // A dialect is what differs between the two engines. All statements are written for SQLite; text translates them.
 type dialect struct {
-	name       string
-	dollar     bool     // parameters are $1, $2, … instead of ?
-	schema     []string // pairs for strings.NewReplacer over schema files
+	dollar bool     // parameters are $1, $2, … instead of ?
+	schema []string // pairs for strings.NewReplacer over schema files
+	// remote says that statements travel: connections can be lost, and each statement costs a journey.
+	remote     bool
 	beginRead  string
-	beginMove  string // begins a transaction that writes
-	lockHead   string // reads the head row and keeps other writers away until the transaction ends
-	saveHead   string // (rev, pruned), and the note for other servers where there is one
+	beginWrite string
 	hasTable   string // (table) one row when the table exists
 	anyTable   string // one row when there is any table
-	lockSchema string // keeps other servers from migrating at the same time; "" where beginMove does
-	fault      func(where string, err error) error
+	lockSchema string // keeps other servers from migrating at the same time; "" where beginWrite does
+	// begin begins a transaction, reads the head row, and keeps other writers away until the transaction ends.
+	begin func(ctx context.Context, s *session) (head, error)
+	// commit writes the head row, unless h is nil, and commits.
+	commit func(ctx context.Context, s *session, h *head) error
+	fault  func(where string, err error) error
+}
+
+// A head is the row that says where the revisions stand.
+type head struct {
+	rev    berth.Rev
+	pruned berth.Rev
+	now    time.Time // by the clock that counts
+	xid    string    // name of the transaction, where the engine can be asked for its fate
+	note   string    // for other servers
 }
 
 // text is a statement in the dialect's own words.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +11,6 @@ import (
 type listener struct {
 	db     *DB
 	config *pgx.ConnConfig
-	server string // our name in notes
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -77,7 +75,7 @@ func (l *listener) listen(ctx context.Context) (heard bool, err error) {
 				return heard, err
 			}
 			heard = true
-			if from, _, _ := strings.Cut(n.Payload, " "); from != l.server {
+			if n.Payload != l.db.server { // our own commits are known
 				break
 			}
 		}

@@ -41,7 +41,7 @@ func (db *DB) migrate(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.exec(ctx, db.d.beginMove); err != nil {
+	if _, err := s.exec(ctx, db.d.beginWrite); err != nil {
 		return db.fault(err)
 	}
 	from, err := db.migrateFrom(ctx, s, steps)

@@ -16,21 +16,17 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Writers of several servers take turns by the lock on the head row, which is held until the commit: so revisions are
-// given out in commit order.
 var postgresDialect = &dialect{
-	name:      "postgres",
-	dollar:    true,
-	schema:    []string{"INTEGER", "BIGINT", "BLOB", "BYTEA", "TEXT", `TEXT COLLATE "C"`, " WITHOUT ROWID", ""},
-	beginRead: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-	beginMove: "BEGIN ISOLATION LEVEL READ COMMITTED",
-	lockHead: "SELECT rev, pruned, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000" +
-		" FROM head WHERE one = 1 FOR UPDATE",
-	saveHead: "WITH h AS (UPDATE head SET rev = ?, pruned = ? WHERE one = 1)" +
-		" SELECT pg_current_xact_id()::text, pg_notify('" + channel + "', ?)::text",
+	dollar:     true,
+	schema:     []string{"INTEGER", "BIGINT", "BLOB", "BYTEA", "TEXT", `TEXT COLLATE "C"`, " WITHOUT ROWID", ""},
+	remote:     true,
+	beginRead:  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+	beginWrite: "BEGIN ISOLATION LEVEL READ COMMITTED",
 	hasTable:   "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = ?",
 	anyTable:   "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = current_schema() LIMIT 1",
 	lockSchema: "SELECT pg_advisory_xact_lock(727417)",
+	begin:      postgresBegin,
+	commit:     postgresCommit,
 	fault:      postgresFault,
 }
 
@@ -47,15 +43,13 @@ func openPostgres(ctx context.Context, url string, o Options) (*DB, error) {
 	}
 	config.RuntimeParams["application_name"] = "berth"
 	where := fmt.Sprintf("postgres://%s:%d/%s", config.Host, config.Port, config.Database)
-	db := &DB{d: postgresDialect, where: where, log: o.Log}
+	db := &DB{d: postgresDialect, where: where, log: o.Log, server: berth.NewGUID()}
 	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(durable(o.NoSync)))
-	server := berth.NewGUID()
-	db.note = func(rev berth.Rev) string { return server + " " + strconv.FormatInt(int64(rev), 10) }
 	if err := db.start(ctx, pool, pool, postgresReaders); err != nil {
 		pool.Close()
 		return nil, err
 	}
-	l := &listener{db: db, config: config, server: server}
+	l := &listener{db: db, config: config}
 	l.start()
 	db.stops = append(db.stops, l.stop)
 	return db, nil
@@ -71,6 +65,42 @@ func durable(noSync bool) func(context.Context, *pgx.Conn) error {
 		_, err := c.Exec(ctx, q, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
+}
+
+// postgresBegin takes the lock on the head row, which the transaction holds to its end: so writers of several servers
+// take turns, and revisions are given out in commit order.
+func postgresBegin(ctx context.Context, s *session) (head, error) {
+	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT rev, pruned,"+
+		" (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_current_xact_id() FROM head WHERE one = 1 FOR UPDATE")
+	if err != nil {
+		return head{}, err
+	}
+	row := results[1].Rows[0]
+	rev, err1 := strconv.ParseInt(string(row[0]), 10, 64)
+	pruned, err2 := strconv.ParseInt(string(row[1]), 10, 64)
+	now, err3 := strconv.ParseInt(string(row[2]), 10, 64)
+	h := head{rev: berth.Rev(rev), pruned: berth.Rev(pruned), now: time.UnixMicro(now).UTC(), xid: string(row[3])}
+	return h, errors.Join(err1, err2, err3)
+}
+
+func postgresCommit(ctx context.Context, s *session, h *head) error {
+	text := "COMMIT"
+	if h != nil {
+		text = fmt.Sprintf("UPDATE head SET rev = %d, pruned = %d WHERE one = 1; SELECT pg_notify('%s', '%s'); COMMIT",
+			h.rev, h.pruned, channel, h.note)
+	}
+	_, err := journey(ctx, s, text)
+	return err
+}
+
+// journey sends several statements at once.
+func journey(ctx context.Context, s *session, text string) (results []*pgconn.Result, err error) {
+	err = s.conn.Raw(func(c any) error {
+		var err error
+		results, err = c.(*stdlib.Conn).Conn().PgConn().Exec(ctx, text).ReadAll()
+		return err
+	})
+	return results, err
 }
 
 // committed asks what became of a transaction whose commit was not answered, until ctx ends.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -17,18 +18,36 @@ import (
 )
 
 var sqliteDialect = &dialect{
-	name:      "sqlite",
-	beginRead: "BEGIN",
-	beginMove: "BEGIN IMMEDIATE",
-	lockHead:  selectHead,
-	saveHead:  "UPDATE head SET rev = ?, pruned = ? WHERE one = 1",
-	hasTable:  "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?",
-	anyTable:  "SELECT 1 FROM sqlite_schema WHERE type = 'table' LIMIT 1",
-	fault:     sqliteFault,
+	beginRead:  "BEGIN",
+	beginWrite: "BEGIN IMMEDIATE",
+	hasTable:   "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?",
+	anyTable:   "SELECT 1 FROM sqlite_schema WHERE type = 'table' LIMIT 1",
+	begin:      sqliteBegin,
+	commit:     sqliteCommit,
+	fault:      sqliteFault,
 }
 
 // selectHead reads the head row.
 const selectHead = "SELECT rev, pruned FROM head WHERE one = 1"
+
+func sqliteBegin(ctx context.Context, s *session) (head, error) {
+	h := head{now: time.Now().UTC().Round(0)}
+	if _, err := s.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return h, err
+	}
+	_, err := s.row(ctx, []any{(*int64)(&h.rev), (*int64)(&h.pruned)}, selectHead)
+	return h, err
+}
+
+func sqliteCommit(ctx context.Context, s *session, h *head) error {
+	if h != nil {
+		if _, err := s.exec(ctx, "UPDATE head SET rev = ?, pruned = ? WHERE one = 1", int64(h.rev), int64(h.pruned)); err != nil {
+			return err
+		}
+	}
+	_, err := s.exec(ctx, "COMMIT")
+	return err
+}
 
 // The log moves into the database when it has checkpointPages. Up to there it is written ahead of use, with zeros,
 // because a sync of a file that grows costs twice as much as one that does not.

@@ -37,8 +37,8 @@ type DB struct {
 	writer  writer
 	feed    feed
 	scopes  scopes
-	note    func(berth.Rev) string // what other servers are told of a commit; nil when there are none
-	stops   []func()               // what Open started beyond the writer; run by Close in reverse
+	server  string   // our name among servers of one database
+	stops   []func() // what Open started beyond the writer; run by Close in reverse
 
 	closed atomic.Bool
 	close  sync.Once
@@ -141,10 +141,10 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
 // viewContext is the context of a view's statements. SQLite's are local and bounded, and its driver starts a goroutine
 // for each statement whose context can end: they run without.
 func (db *DB) viewContext(ctx context.Context) context.Context {
-	if db.d == sqliteDialect {
-		return context.Background()
+	if db.d.remote {
+		return ctx
 	}
-	return ctx
+	return context.Background()
 }
 
 // beginView borrows a session with a transaction begun on it. Sessions whose connection died while idle are dropped.

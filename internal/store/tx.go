@@ -60,8 +60,8 @@ func (tx *Tx) exec(q string, args ...any) (int64, error) {
 	if tx.failed != nil {
 		return 0, tx.failed
 	}
-	tx.wrote = true
 	n, err := tx.s.exec(tx.ctx, q, args...)
+	tx.wrote = tx.wrote || n > 0
 	return n, tx.note(err)
 }
 

@@ -95,35 +95,48 @@ func (w *writer) loop() {
 
 // serve runs the batch, and what joins it, to its commit and answers all.
 func (w *writer) serve() {
-	var c *commit
-	var err error
-	for try := 1; ; try++ {
-		c = &commit{w: w}
-		if err = c.run(); err == nil {
-			break
-		}
-		w.rollback()
-		var lost *lostError
-		if !errors.As(err, &lost) || w.s != nil || try == batchTries {
-			break
-		}
-		w.db.log.Warn("connection to the database lost, trying again", "err", lost.err)
-	}
+	c, err := w.try()
 	if err == nil {
 		c.publish()
+	} else {
+		err = w.db.fault(err)
 	}
 	for i, u := range w.batch {
-		if u.state.Load() == updateDropped {
-			continue
+		switch {
+		case u.state.Load() == updateDropped:
+		case err != nil:
+			u.outcome <- outcome{err: err}
+		default:
+			u.outcome <- c.outcomes[i]
 		}
-		if err != nil {
-			u.outcome <- outcome{err: w.db.fault(unlost(err))}
-			continue
-		}
-		u.outcome <- c.outcomes[i]
 	}
 	clear(w.batch)
 	w.batch = w.batch[:0]
+}
+
+// try runs the batch until it is committed or cannot be.
+func (w *writer) try() (*commit, error) {
+	careful := !w.db.d.remote
+	for tries := 1; ; {
+		c := &commit{w: w, careful: careful}
+		err := c.run()
+		if err == nil {
+			return c, nil
+		}
+		w.rollback()
+		var lost *lostError
+		switch {
+		case errors.Is(err, errCareless):
+			careful = true
+			continue
+		case !errors.As(err, &lost):
+			return nil, err
+		case w.s != nil || tries == batchTries:
+			return nil, lost.err
+		}
+		tries++
+		w.db.log.Warn("connection to the database lost, trying again", "err", lost.err)
+	}
 }
 
 // rollback undoes whatever transaction is open. A session on which that does not work is given up.
@@ -135,7 +148,7 @@ func (w *writer) rollback() {
 	defer cancel()
 	_, err := w.s.exec(ctx, "ROLLBACK")
 	// SQLite has no connection to lose, and fails here when an error has rolled back already.
-	if err != nil && w.db.d != sqliteDialect {
+	if err != nil && w.db.d.remote {
 		w.s.close()
 		w.s = nil
 	}
