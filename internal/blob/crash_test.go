@@ -68,7 +68,7 @@ func uploadForever(dir string) {
 // A process killed at any instant leaves every blob in the index readable, and every upload it reported in the index.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
-	for round := range 6 {
+	for round := range 4 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), crashDir+"="+dir)
 		cmd.Stderr = os.Stderr

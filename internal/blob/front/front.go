@@ -63,6 +63,20 @@ func (h *Handler) Match(r *http.Request) bool {
 	return ok
 }
 
+// Access is what a request asks for: perm is a letter of Grant.Perm, empty when anyone with a right in the container may
+// do it. A listing's name is its prefix. It is for Options.Bearer; ok is false when nothing here answers the request.
+func (h *Handler) Access(r *http.Request) (container, name, perm string, ok bool) {
+	c := &call{h: h, r: r}
+	op, perm, err := c.parse()
+	if err != nil || op == nil {
+		return "", "", "", false
+	}
+	if c.name == "" && perm == "l" {
+		return c.container, c.query.Get("prefix"), perm, true
+	}
+	return c.container, c.name, perm, true
+}
+
 // A call is one request, taken apart.
 type call struct {
 	h               *Handler
@@ -98,18 +112,11 @@ func (c *call) common() {
 	hd.Set("X-Content-Type-Options", "nosniff")
 }
 
-func (c *call) serve() (err error) {
-	rest, ok := c.h.rest(c.r)
-	if !ok {
-		return coded(berth.NotFound, "ResourceNotFound", "there is no storage account at this address")
-	}
-	if c.container, c.name, err = parsePath(rest); err != nil {
+func (c *call) serve() error {
+	op, perm, err := c.parse()
+	if err != nil {
 		return err
 	}
-	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
-		return coded(berth.Invalid, "InvalidQueryParameterValue", "the query cannot be read")
-	}
-	op, perm := c.operation()
 	if op == nil {
 		return coded(berth.Unsupported, "UnsupportedOperation", c.r.Method+" is not supported here by this server")
 	}
@@ -117,6 +124,22 @@ func (c *call) serve() (err error) {
 		return err
 	}
 	return op()
+}
+
+// parse takes the request apart. op is nil when there is no such operation.
+func (c *call) parse() (op func() error, perm string, err error) {
+	rest, ok := c.h.rest(c.r)
+	if !ok {
+		return nil, "", coded(berth.NotFound, "ResourceNotFound", "there is no storage account at this address")
+	}
+	if c.container, c.name, err = parsePath(rest); err != nil {
+		return nil, "", err
+	}
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return nil, "", coded(berth.Invalid, "InvalidQueryParameterValue", "the query cannot be read")
+	}
+	op, perm = c.operation()
+	return op, perm, nil
 }
 
 // operation finds what is asked, and the permission it takes.

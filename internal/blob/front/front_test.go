@@ -2,10 +2,13 @@ package front_test
 
 import (
 	"crypto/md5"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,6 +188,42 @@ func TestRefusalOfALargeUpload(t *testing.T) {
 	}
 }
 
+func TestContentHash(t *testing.T) {
+	s := serve(t)
+	sum := sha256.Sum256([]byte("hello"))
+	hash := hex.EncodeToString(sum[:])
+	s.put("box/a", "hello", "x-berth-content-sha256", hash)
+	if resp, _ := s.do("HEAD", "box/a", ""); resp.Header.Get("x-berth-content-sha256") != hash {
+		t.Error("the hash is not shown")
+	}
+	if resp, _ := s.do("PUT", "box/b", "other", "x-berth-content-sha256", hash); resp.StatusCode != 400 {
+		t.Error("other content passes:", resp.StatusCode)
+	}
+}
+
+func TestAccess(t *testing.T) {
+	h := front.New(nil, nil, front.Options{Account: "st", Suffix: "berth"})
+	for what, want := range map[string]string{
+		"GET /st.blob.berth/box/a//b": "box a//b r", "PUT /st.blob.berth/box/a?comp=block": "box a w", "DELETE /st.blob.berth/box/a": "box a d",
+		"GET /st.blob.berth/box?restype=container&comp=list&prefix=p/": "box p/ l", "HEAD /st.blob.berth/box?restype=container": "box  ",
+		"GET /other": "", "PATCH /st.blob.berth/box/a": "",
+	} {
+		method, target, _ := strings.Cut(what, " ")
+		path, query, _ := strings.Cut(target, "?")
+		r := &http.Request{Method: method, URL: &url.URL{Path: path, RawPath: path, RawQuery: query}}
+		got := ""
+		if c, n, p, ok := h.Access(r); ok {
+			got = c + " " + n + " " + p
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+		if h.Match(r) != strings.HasPrefix(path, "/st.") {
+			t.Errorf("%s: Match is wrong", what)
+		}
+	}
+}
+
 func TestReadConditions(t *testing.T) {
 	s := serve(t)
 	made := s.put("box/a", "hello")
@@ -353,26 +392,26 @@ func TestAddresses(t *testing.T) {
 func TestAuthentication(t *testing.T) {
 	s := serve(t)
 	s.put("box/a", "x")
-	url := s.server.URL + "/st.blob.berth/box/a"
-	resp, body := s.raw("GET", url, "")
+	at := s.server.URL + "/st.blob.berth/box/a"
+	resp, body := s.raw("GET", at, "")
 	s.want(401, "NoAuthenticationInformation", resp, body)
-	resp, body = s.raw("GET", url, "", "Authorization", "Bearer good")
+	resp, body = s.raw("GET", at, "", "Authorization", "Bearer good")
 	s.want(200, "", resp, body)
-	resp, body = s.raw("GET", url, "", "Authorization", "Bearer bad")
+	resp, body = s.raw("GET", at, "", "Authorization", "Bearer bad")
 	s.want(401, "Unauthorized", resp, body)
-	resp, body = s.raw("GET", url+"?sig=x", "", "Authorization", "Bearer good")
+	resp, body = s.raw("GET", at+"?sig=x", "", "Authorization", "Bearer good")
 	s.want(403, "AuthenticationFailed", resp, body)
-	resp, body = s.raw("GET", url+"?"+front.NewSigner([]byte("other")).Sign(all), "")
+	resp, body = s.raw("GET", at+"?"+front.NewSigner([]byte("other")).Sign(all), "")
 	s.want(403, "AuthenticationFailed", resp, body)
 	old := all
 	old.Expiry = time.Now().Add(-time.Second)
-	resp, body = s.raw("GET", url+"?"+s.signer.Sign(old), "")
+	resp, body = s.raw("GET", at+"?"+s.signer.Sign(old), "")
 	s.want(403, "AuthenticationFailed", resp, body)
 	writer := front.Grant{Container: "box", Perm: "w", Expiry: all.Expiry}
-	resp, body = s.raw("GET", url+"?"+s.signer.Sign(writer), "")
+	resp, body = s.raw("GET", at+"?"+s.signer.Sign(writer), "")
 	s.want(403, "AuthorizationPermissionMismatch", resp, body)
 	writer = front.Grant{Container: "cup", Perm: "r", Expiry: all.Expiry}
-	resp, body = s.raw("GET", url+"?"+s.signer.Sign(writer), "")
+	resp, body = s.raw("GET", at+"?"+s.signer.Sign(writer), "")
 	s.want(403, "AuthorizationFailure", resp, body)
 }
 

@@ -18,6 +18,10 @@ import (
 // maxRangeMD5 is the longest range whose MD5 a client may ask for.
 const maxRangeMD5 = 4 << 20
 
+// hashHeader is ours: the SHA-256, in hex, of the content. An upload that carries it is checked; every answer about a blob
+// that is not live has it.
+const hashHeader = "x-berth-content-sha256"
+
 func (c *call) get() error {
 	r, err := c.h.store.Open(c.r.Context(), c.container, c.name)
 	if err != nil {
@@ -99,6 +103,9 @@ func (c *call) describe(b *store.Blob) {
 	hd.Set("x-ms-lease-state", "available")
 	if b.ContentMD5 != "" {
 		hd.Set("Content-MD5", b.ContentMD5)
+	}
+	if b.Hash != "" {
+		hd.Set(hashHeader, b.Hash)
 	}
 	for k, v := range b.Meta {
 		hd["x-ms-meta-"+k] = []string{v} // not in canonical form: clients take the name from the wire as it is

@@ -119,7 +119,7 @@ func (c *call) delete() error {
 // options reads the headers that all writes share. A condition that cannot be kept is refused, not ignored.
 func (c *call) options() (blob.PutOptions, error) {
 	hd := c.r.Header
-	o := blob.PutOptions{ContentType: hd.Get("x-ms-blob-content-type"), Meta: metadata(hd)}
+	o := blob.PutOptions{ContentType: hd.Get("x-ms-blob-content-type"), SHA256: hd.Get(hashHeader), Meta: metadata(hd)}
 	if err := c.plainBody(); err != nil {
 		return o, err
 	}
