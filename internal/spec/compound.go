@@ -192,5 +192,43 @@ func byKey(key string, forms map[string]typ) typ {
 			return nil
 		}
 		return t.read(s, v)
+	}, show: func(j any) any {
+		m, ok := asTree(j)
+		if !ok {
+			return j
+		}
+		for _, w := range words {
+			if t := forms[w]; t.table != nil && t.table.matches(nil, m) {
+				out, _ := t.table.show(j).(tree)
+				out[key] = w
+				return out
+			}
+		}
+		return j
+	}, pick: func(root, base tree) (string, typ) {
+		for _, w := range append(words, "") {
+			if t := forms[w]; t.table != nil && t.table.matches(root, base) {
+				return w, t
+			}
+		}
+		return "", typ{}
 	}}
+}
+
+// matches says whether a document has the constants of the table that tell it from its siblings.
+func (t *table) matches(root, base tree) bool {
+	for _, c := range t.fixed {
+		var got any
+		if rest, ok := strings.CutPrefix(c.path, "/"); ok {
+			got = root.at(rest)
+		} else {
+			got = base.at(c.path)
+		}
+		want, ok := c.value.(string)
+		have, _ := got.(string)
+		if ok && !strings.EqualFold(want, have) {
+			return false
+		}
+	}
+	return true
 }

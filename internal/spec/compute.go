@@ -6,11 +6,11 @@ import (
 )
 
 var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: byKey("type", map[string]typ{
-	"amlcompute": amlCompute, "aml_compute": amlCompute,
-	"computeinstance": computeInstance, "compute_instance": computeInstance,
-	"kubernetes":     kubernetesCompute,
-	"virtualmachine": virtualMachine, "virtual_machine": virtualMachine,
-	"synapsespark": synapseSpark, "synapse_spark": synapseSpark,
+	"amlcompute":      amlCompute,
+	"computeinstance": computeInstance,
+	"kubernetes":      kubernetesCompute,
+	"virtualmachine":  virtualMachine,
+	"synapsespark":    synapseSpark,
 })}
 
 // computeOf is a compute of one type: the common fields and its own. Its own go to properties.properties.
@@ -51,8 +51,8 @@ var amlCompute = computeOf("amlcompute", "AmlCompute",
 	f("network_settings", networkSettings, unsent),
 	f("enable_node_public_ip", flag, to("properties.enableNodePublicIp"), def(true)),
 	f("identity", resourceIdentity, to("/identity")),
-	is("properties.osType", "Linux"),
 	then(func(s *scope, v *value) {
+		s.out.put("properties.osType", "Linux")
 		s.out["disableLocalAuth"] = !v.has("ssh_settings")
 		if s.out.text("properties.scaleSettings.nodeIdleTimeBeforeScaleDown") == "PT0S" {
 			delete(s.out.sub("properties.scaleSettings"), "nodeIdleTimeBeforeScaleDown")

@@ -76,7 +76,7 @@ func decode(data []byte, doc *document) (v *value, err error) {
 	return v, nil
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+)(?:, column (\d+))?`)
+var yamlPlace = regexp.MustCompile(`(?s)^.*?at L(\d+)\.C(\d+): (.*)$`)
 
 // decodeAny is decode for any top-level value.
 func decodeAny(data []byte, doc *document) (v *value, err error) {
@@ -126,10 +126,10 @@ func invalidAt(data []byte) int {
 
 func syntax(doc *document, err error) Error {
 	e := Error{File: doc.name, Msg: strings.TrimPrefix(err.Error(), "yaml: ")}
-	if m := yamlLine.FindStringSubmatch(e.Msg); m != nil {
+	if m := yamlPlace.FindStringSubmatch(e.Msg); m != nil {
 		e.Line, _ = strconv.Atoi(m[1])
 		e.Col, _ = strconv.Atoi(m[2])
-		e.Col = max(e.Col, 1)
+		e.Msg = m[3]
 	}
 	if strings.Contains(e.Msg, "found character that cannot start any token") {
 		e.Msg += " (a tab? YAML is indented with spaces; text with @, ` or % in front needs quotes)"

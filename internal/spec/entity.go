@@ -1,5 +1,347 @@
 package spec
 
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// Entity turns a REST document into the form `az ml … show` prints: YAML's field names, references as
+// azureml:NAME:VERSION, durations in seconds. It reads the tables backwards, so what Load takes apart Entity puts
+// together. Members no table knows are left out; the raw document has them.
+//
+// collection is the REST collection: jobs, environments, data, models, components, computes, datastores, workspaces,
+// onlineEndpoints, onlineEndpoints/deployments, … .
+func Entity(collection string, doc json.RawMessage) (map[string]any, error) {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	var root map[string]any
+	if err := dec.Decode(&root); err != nil {
+		return nil, berth.Errorf(berth.Invalid, "the document is not a JSON object: %w", err)
+	}
+	e := entity{root: tree(root)}
+	e.base, _ = asTree(root["properties"])
+	out, ok := e.show(collection)
+	if !ok {
+		return nil, berth.Errorf(berth.Unsupported, "there is no YAML form of %s", collection)
+	}
+	return out, nil
+}
+
+// entity is a document being shown.
+type entity struct {
+	root, base tree
+}
+
+func (e *entity) show(collection string) (tree, bool) {
+	switch collection {
+	case "jobs":
+		return e.job()
+	case "components":
+		return e.component(), true
+	}
+	for _, k := range kinds() {
+		if k.collection != collection || k.word == "feature_store" {
+			continue
+		}
+		t := k.body
+		if t.pick != nil {
+			word, form := t.pick(e.root, e.base)
+			if form.table == nil {
+				return nil, false
+			}
+			out := e.table(form.table)
+			out["type"] = word
+			if k.word == "workspace" {
+				delete(out, "type")
+			}
+			return out, true
+		}
+		if t.table == nil {
+			t = e.alternative(k.word)
+		}
+		if t.table == nil {
+			return nil, false
+		}
+		return e.table(t.table), true
+	}
+	return nil, false
+}
+
+// alternative is the table of a kind whose files are told apart by more than one key.
+func (e *entity) alternative(word string) typ {
+	switch word {
+	case "online-endpoint":
+		if e.base["compute"] != nil {
+			return kubernetesEndpoint
+		}
+		return managedEndpoint
+	case "online-deployment":
+		if strings.EqualFold(e.base.text("endpointComputeType"), "Kubernetes") {
+			return kubernetesDeployment
+		}
+		return managedDeployment
+	case "batch-deployment":
+		return plainDeployment
+	case "schedule":
+		return obj(scheduleCommon)
+	}
+	return typ{}
+}
+
+// table shows the document by a table: its fields under their YAML names, and what only the service says.
+func (e *entity) table(t *table) tree {
+	out, _ := t.show(e.base).(tree)
+	if out == nil {
+		out = tree{}
+	}
+	for _, fd := range t.fields {
+		var val any
+		switch {
+		case fd.readonly:
+			val = e.served(fd.name)
+		case strings.HasPrefix(fd.to, "/"):
+			if val = e.root.at(fd.to[1:]); val != nil && fd.typ.show != nil {
+				val = fd.typ.show(val)
+			}
+		case fd.to == "@name":
+			val = e.name()
+		case fd.to == "@version":
+			val = e.version()
+		case fd.to == "@parent":
+			val = e.parent()
+		}
+		if val != nil {
+			out[fd.name] = val
+		}
+	}
+	if id, ok := e.root["id"].(string); ok {
+		out["id"] = id
+	}
+	if c := e.served("creation_context"); c != nil {
+		out["creation_context"] = c
+	}
+	return out
+}
+
+// served is a member the service fills in.
+func (e *entity) served(name string) any {
+	switch name {
+	case "creation_context":
+		if data, ok := asTree(e.root["systemData"]); ok {
+			out := tree{}
+			for k, v := range data {
+				out[snake(k)] = v
+			}
+			return out
+		}
+		return nil
+	case "id":
+		return e.root["id"]
+	case "kind", "log_files", "parameters", "type", "category":
+		return nil
+	}
+	val := e.base[camel(name)]
+	if val == nil {
+		val = e.base.at("properties." + camel(name))
+	}
+	return val
+}
+
+func (e *entity) name() any {
+	segs := e.segments()
+	if n := len(segs); n >= 4 && strings.EqualFold(segs[n-2], "versions") {
+		return segs[n-3]
+	}
+	if name, ok := e.root["name"].(string); ok {
+		return name
+	}
+	return nil
+}
+
+func (e *entity) version() any {
+	segs := e.segments()
+	if n := len(segs); n >= 2 && strings.EqualFold(segs[n-2], "versions") {
+		return segs[n-1]
+	}
+	return nil
+}
+
+func (e *entity) parent() any {
+	segs := e.segments()
+	if n := len(segs); n >= 4 && strings.EqualFold(segs[n-2], "deployments") {
+		return segs[n-3]
+	}
+	return nil
+}
+
+func (e *entity) segments() []string {
+	id, _ := e.root["id"].(string)
+	return strings.Split(strings.Trim(id, "/"), "/")
+}
+
+// job shows a job by its type.
+func (e *entity) job() (tree, bool) {
+	words := map[string]string{"command": "command", "sweep": "sweep", "pipeline": "pipeline", "spark": "spark", "automl": "automl", "finetuning": "finetuning"}
+	word, ok := words[strings.ToLower(e.base.text("jobType"))]
+	if !ok {
+		return nil, false
+	}
+	t := jobTypes[word]
+	if word == "automl" {
+		t = obj(f("outputs", outputs), f("resources", resources), f("queue_settings", queueSettings), jobCommon)
+	}
+	out := e.table(t.table)
+	out["type"] = word
+	if s := e.base["status"]; s != nil {
+		out["status"] = s
+	}
+	if id, ok := out["id"].(string); ok {
+		out["id"] = "azureml:" + strings.TrimPrefix(id, "azureml:")
+	}
+	switch word {
+	case "pipeline":
+		if set, ok := asTree(e.base["settings"]); ok {
+			out["settings"] = showSettings(set)
+		}
+		if id := e.base["componentId"]; id != nil {
+			out["component"] = showAsset(id)
+		}
+		jobs, _ := asTree(e.base["jobs"])
+		nodes := tree{}
+		for name, n := range jobs {
+			nodes[name] = showNode(n)
+		}
+		out["jobs"] = nodes
+	case "automl":
+		if details, ok := asTree(e.base["taskDetails"]); ok {
+			e.task(out, details)
+		}
+	case "finetuning":
+		if details, ok := asTree(e.base["fineTuningDetails"]); ok {
+			for k, v := range details {
+				out[snake(k)] = v
+			}
+		}
+	}
+	return out, true
+}
+
+// task shows the task of automated machine learning.
+func (e *entity) task(out, details tree) {
+	word := pythonSnake(details.text("taskType"))
+	out["task"] = word
+	t, ok := automlTasks[word]
+	if !ok {
+		return
+	}
+	shown, _ := t.table.show(details).(tree)
+	for k, v := range shown {
+		out[k] = v
+	}
+}
+
+func showSettings(set tree) tree {
+	out := tree{}
+	for k, v := range set {
+		switch k {
+		case "_source":
+		case "default_compute", "default_datastore":
+			out[k] = showName(v)
+		default:
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// showNode is a node of a pipeline: it is kept in its YAML form but for its references.
+func showNode(n any) any {
+	m, ok := asTree(n)
+	if !ok {
+		return n
+	}
+	out := tree{}
+	for k, v := range m {
+		switch k {
+		case "_source", "name":
+		case "componentId":
+			out["component"] = showAsset(v)
+		case "computeId":
+			out["compute"] = showName(v)
+		case "inputs", "outputs":
+			out[k] = showNodeIO(v)
+		default:
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func showNodeIO(v any) any {
+	m, ok := asTree(v)
+	if !ok {
+		return v
+	}
+	out := tree{}
+	for name, one := range m {
+		in, ok := asTree(one)
+		switch {
+		case !ok:
+			out[name] = one
+		case in["value"] != nil:
+			out[name] = in["value"]
+		default:
+			shown := tree{}
+			for k, val := range in {
+				switch k {
+				case "job_input_type", "job_output_type":
+					shown["type"] = val
+				case "uri":
+					shown["path"] = showAsset(val)
+				case "mode":
+					shown["mode"] = showMode(val)
+				default:
+					shown[k] = val
+				}
+			}
+			out[name] = shown
+		}
+	}
+	return out
+}
+
+func showMode(v any) any {
+	if w := inputMode.show(v); w != v {
+		return w
+	}
+	return outputMode.show(v)
+}
+
+// component is a component's specification, with what the service says of it.
+func (e *entity) component() tree {
+	out := tree{}
+	spec, _ := asTree(e.base["componentSpec"])
+	for k, v := range spec {
+		if k != "_source" {
+			out[k] = v
+		}
+	}
+	for _, key := range []string{"description", "tags"} {
+		if v := e.base[key]; v != nil {
+			out[key] = v
+		}
+	}
+	for key, v := range map[string]any{"name": e.name(), "version": e.version(), "id": e.root["id"], "creation_context": e.served("creation_context")} {
+		if v != nil {
+			out[key] = v
+		}
+	}
+	return out
+}
+
 // show turns the object a table wrote back into the mapping it was read from: every field that is there, under its
 // YAML name.
 func (t *table) show(j any) any {
@@ -9,11 +351,11 @@ func (t *table) show(j any) any {
 	}
 	out := tree{}
 	for _, fd := range t.fields {
-		path := fd.to
+		path := strings.TrimPrefix(fd.to, "=")
 		if path == "" {
 			path = camel(fd.name)
 		}
-		if fd.hidden || path[0] == '/' || path[0] == '@' {
+		if fd.hidden || fd.readonly || path[0] == '/' || path[0] == '@' {
 			continue
 		}
 		val := m.at(path)
@@ -27,5 +369,15 @@ func (t *table) show(j any) any {
 			out[fd.name] = val
 		}
 	}
+	for _, show := range t.shows {
+		show(m, out)
+	}
 	return out
 }
+
+// backwards adds to the shown mapping what the fields alone do not give back.
+func backwards(fn func(in, out tree)) part { return showing(fn) }
+
+type showing func(in, out tree)
+
+func (s showing) add(t *table) { t.shows = append(t.shows, s) }

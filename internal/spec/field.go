@@ -13,6 +13,8 @@ type typ struct {
 	table *table
 	// null says that read deals with null itself.
 	null bool
+	// pick finds the form of a document whose form a key of its YAML decides, with the word for it.
+	pick func(root, base tree) (string, typ)
 }
 
 // table describes a mapping: its fields, its constants, and rules over several fields.
@@ -22,6 +24,7 @@ type table struct {
 	after   []func(s *scope, v *value)
 	before  []func(s *scope, v *value) *value
 	unknown unknown
+	shows   []showing
 }
 
 // part is anything a table can be made of: a field, a constant, a rule, or another table's parts.
@@ -139,6 +142,7 @@ func (p tableParts) add(t *table) {
 	t.after = append(t.after, p.t.after...)
 	t.before = append(t.before, p.t.before...)
 	t.unknown = max(t.unknown, p.t.unknown)
+	t.shows = append(t.shows, p.t.shows...)
 }
 
 // read checks a mapping and writes the object it becomes.

@@ -29,9 +29,9 @@ var computeInstance = computeOf("computeinstance", "ComputeInstance",
 		f("startup_script", setupScript, to("scripts.startupScript")),
 	), to("properties.setupScripts")),
 	f("custom_applications", listOf(customApplication), to("properties.customServices")),
-	is("properties.applicationSharingPolicy", "Shared"),
-	is("properties.computeInstanceAuthorizationType", "personal"),
 	then(func(s *scope, v *value) {
+		s.out.put("properties.applicationSharingPolicy", "Shared")
+		s.out.put("properties.computeInstanceAuthorizationType", "personal")
 		if key := v.get("ssh_settings").textOf("ssh_key_value"); key != "" {
 			s.out.put("properties.sshSettings.adminPublicKey", key)
 		}

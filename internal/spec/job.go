@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 )
@@ -126,6 +127,14 @@ var resources = obj(
 			delete(s.out, "maxInstanceCount")
 		}
 	}),
+	backwards(func(in, out tree) {
+		if args := in["dockerArgsList"]; args != nil {
+			out["docker_args"] = args
+		}
+		if props, ok := asTree(out["properties"]); ok && len(props) == 0 {
+			delete(out, "properties")
+		}
+	}),
 )
 
 // computeProperties is a free map in which the groups of known services are spelled their way.
@@ -149,9 +158,6 @@ var distribution = byKey("type", map[string]typ{
 	"pytorch":    distributionOf("PyTorch", f("process_count_per_instance", whole)),
 	"mpi":        distributionOf("Mpi", f("process_count_per_instance", whole)),
 	"tensorflow": distributionOf("TensorFlow", f("worker_count", whole), f("parameter_server_count", whole, def(number("0")))),
-	"tensor_flow": distributionOf("TensorFlow", f("worker_count", whole),
-		f("parameter_server_count", whole, def(number("0")))), // TensorFlow, taken apart
-	"py_torch": distributionOf("PyTorch", f("process_count_per_instance", whole)),
 	"ray": distributionOf("Ray", f("port", whole), f("address", text), f("include_dashboard", flag), f("dashboard_port", whole),
 		f("head_node_additional_args", text), f("worker_node_additional_args", text)),
 })
@@ -180,6 +186,12 @@ var priority = typ{name: "low, medium, high", read: func(s *scope, v *value) any
 		return nil
 	}
 	return number(w)
+}, show: func(j any) any {
+	words := map[string]string{"1": "low", "2": "medium", "3": "high"}
+	if n, ok := j.(json.Number); ok && words[n.String()] != "" {
+		return words[n.String()]
+	}
+	return j
 }}
 
 // service is an interactive door into a job.

@@ -40,12 +40,10 @@ func Render(w io.Writer, path string, o Options) error {
 		}
 		docs = append(docs, document{res.Type, res.Parent, res.Name, res.Version, body})
 	}
-	out, err := json.MarshalIndent(docs, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(out, '\n'))
-	return err
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(docs)
 }
 
 // firstVersion are the collections whose versions count from 1.

@@ -180,6 +180,22 @@ var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 		list = append(list, got[a])
 	}
 	return []any{name, list}
+}, show: func(j any) any {
+	two, ok := j.([]any)
+	if !ok || len(two) != 2 {
+		return j
+	}
+	name, _ := two[0].(string)
+	args, _ := two[1].([]any)
+	keys, ok := distributions[name]
+	if !ok || len(args) != len(keys) {
+		return j
+	}
+	out := tree{"type": name}
+	for i, key := range keys {
+		out[key] = args[i]
+	}
+	return out
 }}
 
 var distributions = map[string][]string{
