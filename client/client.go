@@ -1,0 +1,238 @@
+// Package client is the Go client of the API. The command line uses nothing else.
+//
+// A Client talks to one server and one workspace: the server of a local home over its Unix socket, without a token or TLS, or
+// a remote one over HTTPS. Methods are safe for concurrent use. Errors carry the server's code and message.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Client talks to one workspace of one server.
+type Client struct {
+	// Workspace is where resources are looked for.
+	Workspace berth.Workspace
+
+	cfg   Config
+	base  string // scheme and host of every request
+	local bool   // over the home's socket
+	http  *http.Client
+	info  Server
+	store *stores
+}
+
+// In is a client for another workspace of the same server; it shares the connections.
+func (c *Client) In(ws berth.Workspace) *Client {
+	other := *c
+	other.Workspace, other.store = ws, &stores{}
+	return &other
+}
+
+// Local reports whether the client talks to the server of a home on this machine.
+func (c *Client) Local() bool { return c.local }
+
+// Server is what the home says about the server that runs in it; only URL is set for a remote server.
+func (c *Client) Server() Server { return c.info }
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// path is the escaped path of a resource below the workspace.
+func (c *Client) path(segments ...string) string {
+	var b strings.Builder
+	w := c.Workspace
+	for _, s := range []string{"subscriptions", w.Subscription, "resourceGroups", w.Group, "providers", berth.Provider, "workspaces", w.Name} {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(s))
+	}
+	for _, s := range segments {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(s))
+	}
+	return b.String()
+}
+
+// retries is how often a request that found the server unavailable is made in all.
+const retries = 4
+
+// call makes a request with a JSON body and decodes the JSON answer into out; both may be nil.
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body []byte
+	switch v := in.(type) {
+	case nil:
+	case json.RawMessage:
+		body = v
+	default:
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		err := c.once(ctx, method, path, body, in != nil, out)
+		if err == nil || attempt == retries || !c.again(method, err) {
+			return err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// again says whether a request may be repeated after err. A POST that may have arrived is not.
+func (c *Client) again(method string, err error) bool {
+	if berth.CodeOf(err) != berth.Unavailable {
+		return false
+	}
+	var lost *Unreachable
+	if errors.As(err, &lost) {
+		return method != http.MethodPost && !lost.dial
+	}
+	return true
+}
+
+// pause waits before another attempt: 50 ms, doubling, at most 2 s.
+func pause(ctx context.Context, attempt int) error {
+	t := time.NewTimer(min(2*time.Second, 50*time.Millisecond<<min(attempt-1, 10)))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+func (c *Client) once(ctx context.Context, method, path string, body []byte, hasBody bool, out any) error {
+	if !hasBody {
+		body = nil
+	}
+	req, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	_, err = c.answer(req, out)
+	return err
+}
+
+// request makes a request of the API; path is escaped and may have a query.
+func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	var r io.Reader
+	if body != nil {
+		r = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, r)
+	if err == nil && body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, err
+}
+
+// answer sends a request and decodes the JSON answer into out, which may be nil. rev is the revision of the document, if any.
+func (c *Client) answer(req *http.Request, out any) (rev berth.Rev, err error) {
+	resp, err := c.do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to the end below
+	if resp.StatusCode >= 300 {
+		return 0, failure(resp)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, c.lost(err)
+	}
+	if n, err := strconv.ParseInt(strings.Trim(resp.Header.Get("ETag"), `"`), 10, 64); err == nil {
+		rev = berth.Rev(n)
+	}
+	if out == nil || len(bytes.TrimSpace(b)) == 0 {
+		return rev, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	if err := dec.Decode(out); err != nil {
+		return 0, berth.Errorf(berth.Internal, "%s is not a Berth server: its answer is not JSON (%w)", c.base, err)
+	}
+	return rev, nil
+}
+
+// do sends a request to the API with the client's credentials.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	if c.cfg.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	req.Header.Set("User-Agent", "berth/"+berth.Version)
+	resp, err := c.http.Do(req)
+	return resp, c.lost(err)
+}
+
+// Unreachable is the error of a request that got no answer.
+type Unreachable struct {
+	Server string
+	Err    error
+	dial   bool // no connection was made
+}
+
+func (e *Unreachable) Error() string { return "cannot reach " + e.Server + ": " + e.Err.Error() }
+
+func (e *Unreachable) Unwrap() error { return e.Err }
+
+// As lets berth.CodeOf see that the server is unavailable.
+func (e *Unreachable) As(target any) bool {
+	if t, ok := target.(**berth.Error); ok {
+		*t = &berth.Error{Code: berth.Unavailable, Msg: e.Error(), Err: e.Err}
+		return true
+	}
+	return false
+}
+
+// lost gives an error of the connection its code. The caller's own cancellation stays what it is.
+func (c *Client) lost(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return &Unreachable{Server: c.where(), Err: err, dial: dialError(err)}
+}
+
+func (c *Client) where() string {
+	if c.local {
+		return "the server of " + c.cfg.Home
+	}
+	return c.base
+}
+
+// failure reads an Azure-shaped error.
+func failure(resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) //nolint:errcheck // the status says enough
+	e := &berth.Error{Code: berth.CodeOfHTTP(resp.StatusCode), Wire: resp.Header.Get("x-ms-error-code")}
+	var v struct {
+		Error struct{ Code, Message string }
+	}
+	if json.Unmarshal(b, &v) == nil && v.Error.Message != "" {
+		e.Msg = v.Error.Message
+		if e.Wire == "" {
+			e.Wire = v.Error.Code
+		}
+		return e
+	}
+	e.Msg = resp.Request.Method + " " + resp.Request.URL.Path + ": the server answered " + resp.Status
+	if e.Wire != "" {
+		e.Msg += " (" + e.Wire + ")"
+	}
+	return e
+}

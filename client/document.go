@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// Document is a resource as the server shows it: its id, name, and properties.
+type Document map[string]any
+
+// Name is the resource's name; for a version of an asset that is the version.
+func (d Document) Name() string { s, _ := d["name"].(string); return s }
+
+// ID is the resource's ARM id.
+func (d Document) ID() string { s, _ := d["id"].(string); return s }
+
+// Properties is the resource's properties, made when there are none.
+func (d Document) Properties() map[string]any {
+	if p, ok := d["properties"].(map[string]any); ok {
+		return p
+	}
+	p := map[string]any{}
+	d["properties"] = p
+	return p
+}
+
+// Get reads a resource below the workspace, for example Get(ctx, "data", "d", "versions", "1"). No segments means the workspace.
+func (c *Client) Get(ctx context.Context, segments ...string) (Document, error) {
+	var d Document
+	return d, c.call(ctx, http.MethodGet, c.path(segments...), nil, &d)
+}
+
+// Put creates or replaces a resource. body is anything that encodes as JSON.
+func (c *Client) Put(ctx context.Context, body any, segments ...string) (Document, error) {
+	var d Document
+	return d, c.call(ctx, http.MethodPut, c.path(segments...), body, &d)
+}
+
+// Patch changes the members of a resource that body has.
+func (c *Client) Patch(ctx context.Context, body any, segments ...string) (Document, error) {
+	var d Document
+	return d, c.call(ctx, http.MethodPatch, c.path(segments...), body, &d)
+}
+
+// Post calls an action of a resource, for example Post(ctx, nil, &out, "datastores", "d", "listSecrets").
+func (c *Client) Post(ctx context.Context, in, out any, segments ...string) error {
+	return c.call(ctx, http.MethodPost, c.path(segments...), in, out)
+}
+
+// Delete removes a resource. One that is not there is an error.
+func (c *Client) Delete(ctx context.Context, segments ...string) error {
+	if _, err := c.Get(ctx, segments...); err != nil {
+		return err
+	}
+	return c.call(ctx, http.MethodDelete, c.path(segments...), nil, nil)
+}
+
+// page is one answer of a list.
+type page[T any] struct {
+	Value    []T    `json:"value"`
+	NextLink string `json:"nextLink"`
+}
+
+// List goes through a collection, page by page: List(ctx, query, "data", "d", "versions").
+func (c *Client) List(ctx context.Context, q url.Values, segments ...string) iter.Seq2[Document, error] {
+	return list[Document](ctx, c, c.path(segments...), q)
+}
+
+// Workspaces goes through the workspaces of the client's resource group, or of its whole subscription.
+func (c *Client) Workspaces(ctx context.Context, everywhere bool) iter.Seq2[Document, error] {
+	path := "/subscriptions/" + url.PathEscape(c.Workspace.Subscription)
+	if !everywhere {
+		path += "/resourceGroups/" + url.PathEscape(c.Workspace.Group)
+	}
+	return list[Document](ctx, c, path+"/providers/"+berth.Provider+"/workspaces", nil)
+}
+
+func list[T any](ctx context.Context, c *Client, path string, q url.Values) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		next := path
+		if len(q) > 0 {
+			next += "?" + q.Encode()
+		}
+		for next != "" {
+			var p page[T]
+			if err := c.call(ctx, http.MethodGet, next, nil, &p); err != nil {
+				yield(zero, err)
+				return
+			}
+			for _, v := range p.Value {
+				if !yield(v, nil) {
+					return
+				}
+			}
+			next = relative(p.NextLink)
+		}
+	}
+}
+
+// relative is the path and query of a URL of the server, so that pages come over the connection we have.
+func relative(link string) string {
+	if link == "" {
+		return ""
+	}
+	u, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	return u.RequestURI()
+}
+
+// About is what a server says of itself and of the caller.
+type About struct {
+	Version   string          `json:"version"`
+	URL       string          `json:"url"`
+	Location  string          `json:"location"`
+	CABundle  string          `json:"caBundle"`
+	Workspace berth.Workspace `json:"workspace"`
+	Rev       berth.Rev       `json:"rev"`
+	User      string          `json:"user"`
+	Role      string          `json:"role"`
+}
+
+// About asks the server who it is and who we are.
+func (c *Client) About(ctx context.Context) (About, error) {
+	var a About
+	return a, c.call(ctx, http.MethodGet, "/berth/v1/server", nil, &a)
+}
+
+// Resolve is the storage place, an azureml:// URI of a datastore, of every asset id given.
+func (c *Client) resolve(ctx context.Context, ids []string) (map[string]string, error) {
+	var out struct {
+		Values map[string]struct{ URI string }
+	}
+	path := "/data/v1.0" + c.path("dataversion", "batchGetResolvedUris")
+	if err := c.call(ctx, http.MethodPost, path, map[string]any{"values": ids}, &out); err != nil {
+		return nil, err
+	}
+	uris := make(map[string]string, len(out.Values))
+	for id, v := range out.Values {
+		uris[id] = v.URI
+	}
+	return uris, nil
+}
+
+// raw encodes v without escaping HTML, as documents are kept.
+func raw(v any) (json.RawMessage, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return json.RawMessage(b.String()), err
+}

@@ -1,0 +1,250 @@
+package client
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/berthml/berth"
+)
+
+// Download is what was fetched.
+type Download struct {
+	Files int
+	Bytes int64
+}
+
+// blobItem is one line of a list of blobs.
+type blobItem struct {
+	Name string `xml:"Name"`
+	Size int64  `xml:"Properties>Content-Length"`
+}
+
+// Download copies what is at a datastore URI below the folder dir: a folder's files under their relative names, a single file
+// under its own. Files appear whole or not at all. A name that would leave dir is an error.
+func (c *Client) Download(ctx context.Context, uri, dir string, progress func(done, total int64)) (Download, error) {
+	name, prefix, err := splitURI(uri)
+	if err != nil {
+		return Download{}, err
+	}
+	ds, err := c.datastore(ctx, name)
+	if err != nil {
+		return Download{}, err
+	}
+	items, err := c.blobs(ctx, ds, prefix+"/")
+	if err != nil {
+		return Download{}, err
+	}
+	base := prefix + "/"
+	if len(items) == 0 { // not a folder
+		if items, err = c.blobs(ctx, ds, prefix); err != nil {
+			return Download{}, err
+		}
+		base = strings.TrimSuffix(path.Dir(prefix)+"/", "./")
+		items = only(items, prefix)
+	}
+	if len(items) == 0 {
+		return Download{}, berth.Errorf(berth.NotFound, "there is nothing at %s", uri)
+	}
+	return c.fetchAll(ctx, ds, items, base, dir, progress)
+}
+
+func only(items []blobItem, name string) []blobItem {
+	for _, it := range items {
+		if it.Name == name {
+			return []blobItem{it}
+		}
+	}
+	return nil
+}
+
+// blobs lists the blobs whose names begin with prefix.
+func (c *Client) blobs(ctx context.Context, ds *folder, prefix string) ([]blobItem, error) {
+	var all []blobItem
+	for marker := ""; ; {
+		q := "restype=container&comp=list&prefix=" + url.QueryEscape(prefix)
+		if marker != "" {
+			q += "&marker=" + url.QueryEscape(marker)
+		}
+		req, err := c.blobRequest(ctx, http.MethodGet, withQuery(ds.at(""), q))
+		if err != nil {
+			return nil, err
+		}
+		resp, err := c.blob(req, http.StatusOK)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Blobs      []blobItem `xml:"Blobs>Blob"`
+			NextMarker string     `xml:"NextMarker"`
+		}
+		err = errors.Join(c.lost(xml.NewDecoder(resp.Body).Decode(&page)), resp.Body.Close())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Blobs...)
+		if marker = page.NextMarker; marker == "" {
+			return all, nil
+		}
+	}
+}
+
+func (c *Client) fetchAll(ctx context.Context, ds *folder, items []blobItem, base, dir string, progress func(done, total int64)) (Download, error) {
+	var d Download
+	for _, it := range items {
+		if rel := strings.TrimPrefix(it.Name, base); !filepath.IsLocal(filepath.FromSlash(rel)) || strings.ContainsAny(rel, "\\\x00") {
+			return d, berth.Errorf(berth.Invalid, "the name %q would leave the folder %s; nothing was downloaded", it.Name, dir)
+		}
+		d.Bytes += it.Size
+	}
+	d.Files = len(items)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return d, berth.Errorf(berth.Invalid, "%w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return d, berth.Errorf(berth.Invalid, "%w", err)
+	}
+	defer root.Close() //nolint:errcheck // nothing was written through it
+	var done atomic.Int64
+	count := func(n int64) {
+		if now := done.Add(n); progress != nil {
+			progress(now, d.Bytes)
+		}
+	}
+	return d, each(ctx, len(items), func(ctx context.Context, i int) error {
+		rel := filepath.FromSlash(strings.TrimPrefix(items[i].Name, base))
+		if err := c.fetch(ctx, root, ds.at(items[i].Name), rel, items[i].Size, count); err != nil {
+			return fmt.Errorf("download %s: %w", rel, err)
+		}
+		return nil
+	})
+}
+
+// fetch copies one blob to rel below root, through a file beside it.
+func (c *Client) fetch(ctx context.Context, root *os.Root, address, rel string, size int64, count func(int64)) (err error) {
+	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return berth.Errorf(berth.Invalid, "%w", err)
+	}
+	part := rel + ".part-" + berth.NewGUID()[:8]
+	file, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+			root.Remove(part) //nolint:errcheck // the first error is the one to tell
+		}
+	}()
+	if err := c.fetchInto(ctx, address, file, size, count); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return root.Rename(part, rel)
+}
+
+// fetchInto copies a blob into file, going on where a cut connection left off.
+func (c *Client) fetchInto(ctx context.Context, address string, file *os.File, size int64, count func(int64)) error {
+	var at int64
+	for attempt := 1; at < size; attempt++ {
+		n, err := c.fetchFrom(ctx, address, file, at, count)
+		if at += n; n > 0 {
+			attempt = 1
+		}
+		switch {
+		case err == nil && n == 0:
+			return berth.Errorf(berth.Unavailable, "the file ended at byte %d of %d; it was changed meanwhile", at, size)
+		case err == nil:
+			continue
+		case attempt >= retries || !unreachable(err):
+			return err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Client) fetchFrom(ctx context.Context, address string, file *os.File, at int64, count func(int64)) (int64, error) {
+	req, err := c.blobRequest(ctx, http.MethodGet, address)
+	if err != nil {
+		return 0, err
+	}
+	if at > 0 {
+		req.Header.Set("x-ms-range", "bytes="+strconv.FormatInt(at, 10)+"-")
+	}
+	resp, err := c.blob(req, http.StatusOK, http.StatusPartialContent)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	if at > 0 && resp.StatusCode != http.StatusPartialContent {
+		return 0, berth.Errorf(berth.Internal, "the server ignored the range it was asked for")
+	}
+	sink := &writeError{w: &counter{file, count}}
+	n, err := io.Copy(sink, resp.Body)
+	if sink.err != nil {
+		return n, sink.err
+	}
+	return n, c.lost(err)
+}
+
+// counter tells how many bytes went by.
+type counter struct {
+	w     io.Writer
+	count func(int64)
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.count(int64(n))
+	return n, err
+}
+
+// Outputs is where each named output of a job is, as datastore URIs.
+func (c *Client) Outputs(ctx context.Context, job string) (map[string]string, error) {
+	var run struct {
+		RunMetadata struct {
+			Outputs map[string]struct{ AssetID string }
+		}
+	}
+	if err := c.call(ctx, http.MethodPost, "/history/v1.0"+c.path("rundata"), map[string]any{"runId": job, "selectRunMetadata": true}, &run); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	var ids []string
+	for _, o := range run.RunMetadata.Outputs {
+		ids = append(ids, o.AssetID)
+	}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	uris, err := c.resolve(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for name, o := range run.RunMetadata.Outputs {
+		out[name] = uris[o.AssetID]
+	}
+	return out, nil
+}
+
+// Artifacts is where a job's logs, and its ./outputs and ./logs, are.
+func Artifacts(job string) string {
+	return "azureml://datastores/workspaceartifactstore/paths/ExperimentRun/dcid." + job
+}

@@ -1,0 +1,190 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Job is the typed view of a job: what lists and watchers show.
+type Job struct {
+	Rev        berth.Rev `json:"-"` // of the document, where it was read by itself
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Properties struct {
+		JobType        string                     `json:"jobType"`
+		DisplayName    string                     `json:"displayName"`
+		ExperimentName string                     `json:"experimentName"`
+		Status         berth.JobStatus            `json:"status"`
+		Command        string                     `json:"command"`
+		ComputeID      string                     `json:"computeId"`
+		Outputs        map[string]berth.JobOutput `json:"outputs"`
+		Berth          berth.JobState             `json:"berth"`
+	} `json:"properties"`
+	SystemData struct {
+		CreatedAt time.Time `json:"createdAt"`
+		CreatedBy string    `json:"createdBy"`
+	} `json:"systemData"`
+}
+
+// Status is the job's status.
+func (j *Job) Status() berth.JobStatus { return j.Properties.Status }
+
+// State is what the server keeps of the job beside its document.
+func (j *Job) State() berth.JobState { return j.Properties.Berth }
+
+// JobQuery selects jobs. The zero value is every job that is not archived.
+type JobQuery struct {
+	View   string // ActiveOnly, ArchivedOnly, All
+	Status []berth.JobStatus
+	Type   string
+	Max    int // 0 is no limit
+}
+
+// Values is the query as the API takes it.
+func (q JobQuery) Values() url.Values {
+	v := url.Values{}
+	if q.View != "" {
+		v.Set("listViewType", q.View)
+	}
+	if len(q.Status) > 0 {
+		all := ""
+		for i, s := range q.Status {
+			if i > 0 {
+				all += ","
+			}
+			all += string(s)
+		}
+		v.Set("status", all)
+	}
+	if q.Type != "" {
+		v.Set("jobType", q.Type)
+	}
+	if q.Max > 0 && q.Max <= 200 {
+		v.Set("$top", strconv.Itoa(q.Max))
+	}
+	return v
+}
+
+// Jobs goes through jobs, newest first.
+func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[*Job, error] {
+	return func(yield func(*Job, error) bool) {
+		n := 0
+		for j, err := range list[*Job](ctx, c, c.path("jobs"), q.Values()) {
+			if !yield(j, err) {
+				return
+			}
+			if n++; n == q.Max {
+				return
+			}
+		}
+	}
+}
+
+// Job reads one job.
+func (c *Client) Job(ctx context.Context, name string) (*Job, error) {
+	req, err := c.request(ctx, http.MethodGet, c.path("jobs", name), nil)
+	if err != nil {
+		return nil, err
+	}
+	var j Job
+	j.Rev, err = c.answer(req, &j)
+	return &j, err
+}
+
+// Submit creates a job and returns its document and the revision it was created at. A job that has this name already is a
+// conflict, not an update.
+func (c *Client) Submit(ctx context.Context, name string, body json.RawMessage) (Document, berth.Rev, error) {
+	for attempt := 1; ; attempt++ {
+		d, rev, err := c.submit(ctx, name, body)
+		switch {
+		case berth.CodeOf(err) == berth.Conflict && attempt > 1:
+			// The attempt before may have arrived although its answer did not.
+			d, err = c.Get(ctx, "jobs", name)
+			return d, 0, err
+		case err == nil || attempt == retries || !c.again(http.MethodPut, err):
+			return d, rev, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+func (c *Client) submit(ctx context.Context, name string, body json.RawMessage) (d Document, rev berth.Rev, err error) {
+	req, err := c.request(ctx, http.MethodPut, c.path("jobs", name), body)
+	if err != nil {
+		return nil, 0, err
+	}
+	req.Header.Set("If-None-Match", "*")
+	rev, err = c.answer(req, &d)
+	return d, rev, err
+}
+
+// Cancel asks a job to end. A job that has ended is a conflict.
+func (c *Client) Cancel(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodPost, c.path("jobs", name, "cancel")+"?strict=true", nil, nil)
+}
+
+// Tasks is the tasks of a job, the newest attempt last.
+func (c *Client) Tasks(ctx context.Context, name string) ([]*berth.Task, error) {
+	var p page[*berth.Task]
+	err := c.call(ctx, http.MethodGet, c.path("jobs", name, "tasks"), nil, &p)
+	return p.Value, err
+}
+
+// Explanation is why a job is where it is.
+type Explanation struct {
+	Name    string          `json:"name"`
+	Status  berth.JobStatus `json:"status"`
+	Reason  string          `json:"reason"`
+	Compute string          `json:"compute"`
+	Times   berth.Waterfall `json:"times"`
+	Exit    *berth.Exit     `json:"exit"`
+	Usage   berth.Usage     `json:"usage"`
+	Ahead   int             `json:"ahead"`
+	Running []string        `json:"running"`
+	Advice  []string        `json:"advice"`
+	History []berth.Event   `json:"history"`
+}
+
+// Explain asks why a job is where it is.
+func (c *Client) Explain(ctx context.Context, name string) (*Explanation, error) {
+	var e Explanation
+	return &e, c.call(ctx, http.MethodGet, c.path("jobs", name, "explain"), nil, &e)
+}
+
+// Token describes a token; Secret is set only by CreateToken.
+type Token struct {
+	Name    string    `json:"name"`
+	User    string    `json:"user,omitempty"`
+	Role    string    `json:"role,omitempty"`
+	Created time.Time `json:"created,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
+	Secret  string    `json:"token,omitempty"`
+}
+
+// Tokens lists every token, without secrets.
+func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
+	var p page[Token]
+	err := c.call(ctx, http.MethodGet, "/tokens", nil, &p)
+	return p.Value, err
+}
+
+// CreateToken makes a token and returns it with its secret.
+func (c *Client) CreateToken(ctx context.Context, t Token) (Token, error) {
+	made := t
+	err := c.call(ctx, http.MethodPost, "/tokens", t, &made)
+	return made, err
+}
+
+// RevokeToken ends a token.
+func (c *Client) RevokeToken(ctx context.Context, name string) error {
+	return c.call(ctx, http.MethodDelete, "/tokens/"+url.PathEscape(name), nil, nil)
+}

@@ -1,0 +1,262 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/berthml/berth"
+)
+
+// File is one file to upload.
+type File struct {
+	Name string // below the uploaded folder, with slashes
+	Path string // on this machine
+	Size int64
+}
+
+// Upload is a folder, or a single file, to upload.
+type Upload struct {
+	Folder string // what it is called on the other side
+	Single bool   // Files is one file, which stands for itself
+	Files  []File
+	Hash   string // of names and contents
+	// Progress, if not nil, is told how many bytes of how many have been sent. It may be called by several goroutines.
+	Progress func(sent, total int64)
+}
+
+// Size is the number of bytes in all files.
+func (u *Upload) Size() int64 {
+	var n int64
+	for _, f := range u.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// Code uploads a code folder and returns the id of the code asset. The same content is uploaded once: known says that it was
+// there.
+func (c *Client) Code(ctx context.Context, u *Upload, hashVersion int) (id string, known bool, err error) {
+	name := berth.NewGUID()
+	q := fmt.Sprintf("?hash=%s&hashVersion=%d", url.QueryEscape(u.Hash), hashVersion)
+	var found page[Document]
+	if err := c.call(ctx, http.MethodGet, c.path("codes", name, "versions")+q, nil, &found); err != nil {
+		return "", false, err
+	}
+	if len(found.Value) > 0 && found.Value[0].ID() != "" {
+		return found.Value[0].ID(), true, nil
+	}
+	var pending struct {
+		Blob struct {
+			URI        string `json:"blobUri"`
+			Credential struct {
+				SAS string `json:"sasUri"`
+			} `json:"credential"`
+		} `json:"blobReferenceForConsumption"`
+	}
+	if err := c.Post(ctx, map[string]string{"pendingUploadType": "TemporaryBlobReference"}, &pending, "codes", name, "versions", "1", "startPendingUpload"); err != nil {
+		return "", false, err
+	}
+	_, sas, _ := strings.Cut(pending.Blob.Credential.SAS, "?")
+	to := &folder{url: strings.TrimSuffix(pending.Blob.URI, "/") + "/" + url.PathEscape(u.Folder), sas: sas}
+	if err := c.send(ctx, to, u); err != nil {
+		return "", false, err
+	}
+	d, err := c.Put(ctx, map[string]any{"properties": map[string]any{
+		"codeUri": to.url, "isAnonymous": true, "properties": map[string]any{"hash_sha256": u.Hash, "hash_version": hashVersion},
+	}}, "codes", name, "versions", "1")
+	return d.ID(), false, err
+}
+
+// Data uploads files into a datastore, below a folder named for their content, and returns their URI. What is there already is
+// not sent again.
+func (c *Client) Data(ctx context.Context, datastore string, u *Upload) (uri string, err error) {
+	ds, err := c.datastore(ctx, datastore)
+	if err != nil {
+		return "", err
+	}
+	if len(u.Files) == 0 {
+		return "", berth.Errorf(berth.Invalid, "%s has no files to upload", u.Folder)
+	}
+	prefix := "LocalUpload/" + u.Hash
+	uri = "azureml://datastores/" + datastore + "/paths/" + prefix + "/" + u.Folder
+	if !u.Single {
+		prefix += "/" + u.Folder
+	}
+	to := &folder{url: ds.url + "/" + escapePath(prefix), sas: ds.sas}
+	first := u.Files[0].Name
+	if done, err := c.complete(ctx, to, first); err != nil || done {
+		return uri, err
+	}
+	if err := c.send(ctx, to, u); err != nil {
+		return "", err
+	}
+	return uri, c.mark(ctx, to, first)
+}
+
+// BlobURL is the address, without a signature, of a URI in a datastore.
+func (c *Client) BlobURL(ctx context.Context, uri string) (string, error) {
+	name, path, err := splitURI(uri)
+	if err != nil {
+		return "", err
+	}
+	ds, err := c.datastore(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return ds.url + "/" + escapePath(path), nil
+}
+
+// complete says whether an earlier upload to the folder reached its end: its first file carries a mark.
+func (c *Client) complete(ctx context.Context, to *folder, first string) (bool, error) {
+	req, err := c.blobRequest(ctx, http.MethodHead, to.at(first))
+	if err != nil {
+		return false, err
+	}
+	resp, err := c.blob(req, http.StatusOK, http.StatusNotFound)
+	if err != nil {
+		return false, err
+	}
+	return resp.StatusCode == http.StatusOK && resp.Header.Get("x-ms-meta-upload_status") == "completed", resp.Body.Close()
+}
+
+func (c *Client) mark(ctx context.Context, to *folder, first string) error {
+	req, err := c.blobRequest(ctx, http.MethodPut, withQuery(to.at(first), "comp=metadata"))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("x-ms-meta-upload_status", "completed")
+	return c.done(c.blob(req, http.StatusOK))
+}
+
+// done drains an answer nobody reads.
+func (c *Client) done(resp *http.Response, err error) error {
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return errors.Join(c.lost(err), resp.Body.Close())
+}
+
+func withQuery(address, q string) string {
+	if strings.Contains(address, "?") {
+		return address + "&" + q
+	}
+	return address + "?" + q
+}
+
+// send uploads every file, several at once. The first error stops the rest.
+func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
+	total := u.Size()
+	var sent atomic.Int64
+	count := func(n int64) {
+		if now := sent.Add(n); u.Progress != nil {
+			u.Progress(now, total)
+		}
+	}
+	return each(ctx, len(u.Files), func(ctx context.Context, i int) error {
+		f := u.Files[i]
+		if err := c.sendFile(ctx, to.at(f.Name), f, count); err != nil {
+			return fmt.Errorf("upload %s: %w", f.Name, err)
+		}
+		return nil
+	})
+}
+
+// each calls f for 0 … n-1, several at once, and returns the first error after all calls have returned.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(parallel, n) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := f(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// Files up to oneShot bytes go in one request, larger ones in blocks.
+const (
+	oneShot   = 64 << 20
+	blockSize = 16 << 20
+)
+
+func (c *Client) sendFile(ctx context.Context, address string, f File, count func(int64)) error {
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%w", err)
+	}
+	defer file.Close() //nolint:errcheck // opened for reading
+	if f.Size <= oneShot {
+		return c.sendPart(ctx, address, io.NewSectionReader(file, 0, f.Size), count)
+	}
+	var ids []string
+	for at := int64(0); at < f.Size; at += blockSize {
+		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%016d", at))
+		part := withQuery(address, "comp=block&blockid="+url.QueryEscape(id))
+		if err := c.sendPart(ctx, part, io.NewSectionReader(file, at, min(blockSize, f.Size-at)), count); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	var list bytes.Buffer
+	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
+	for _, id := range ids {
+		list.WriteString("<Latest>" + id + "</Latest>")
+	}
+	list.WriteString("</BlockList>")
+	body := list.Bytes()
+	return c.sendPart(ctx, withQuery(address, "comp=blocklist"), io.NewSectionReader(bytes.NewReader(body), 0, int64(len(body))), nil)
+}
+
+// sendPart puts one body, again when the connection broke or the server was busy.
+func (c *Client) sendPart(ctx context.Context, address string, part *io.SectionReader, count func(int64)) error {
+	for attempt := 1; ; attempt++ {
+		err := c.sendOnce(ctx, address, part)
+		if err == nil && count != nil {
+			count(part.Size())
+		}
+		if err == nil || attempt == retries || !unreachable(err) {
+			return err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) sendOnce(ctx context.Context, address string, part *io.SectionReader) error {
+	req, err := c.blobRequest(ctx, http.MethodPut, address)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("x-ms-blob-type", "BlockBlob")
+	req.ContentLength = part.Size()
+	req.Body = http.NoBody
+	if part.Size() > 0 {
+		whole := io.NewSectionReader(part, 0, part.Size())
+		req.Body = io.NopCloser(whole)
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(part, 0, part.Size())), nil }
+	}
+	return c.done(c.blob(req, http.StatusCreated, http.StatusOK))
+}

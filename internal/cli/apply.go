@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"sort"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/spec"
+)
+
+// apply uploads what a file needs and creates its resources, dependencies first. It returns the last, the thing itself.
+func (s *session) apply(ctx context.Context, c *client.Client, r *spec.Result) (client.Document, error) {
+	d, _, err := s.applyRev(ctx, c, r)
+	return d, err
+}
+
+// applyRev is apply with the revision a job was created at.
+func (s *session) applyRev(ctx context.Context, c *client.Client, r *spec.Result) (d client.Document, rev berth.Rev, err error) {
+	for _, w := range r.Warnings {
+		s.warn("%v", w)
+	}
+	for i := range r.Resources {
+		res := &r.Resources[i]
+		body, err := s.fill(ctx, c, res)
+		if err != nil {
+			return nil, 0, err
+		}
+		if res.Type == "jobs" {
+			if res.Name == "" {
+				res.Name = newName()
+			}
+			if d, rev, err = c.Submit(ctx, res.Name, body); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		if d, err = s.put(ctx, c, res, body); err != nil {
+			return nil, 0, err
+		}
+	}
+	return d, rev, nil
+}
+
+// fill uploads a resource's files and puts their addresses into its document.
+func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource) (json.RawMessage, error) {
+	uris := map[string]string{}
+	for _, u := range res.Uploads {
+		var err error
+		if u.Kind == "code" {
+			uris[u.Placeholder], err = s.codeAsset(ctx, c, u, false)
+		} else {
+			uris[u.Placeholder], err = s.uploadData(ctx, c, u)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res.Fill(uris)
+}
+
+// versioned are the collections whose resources have versions.
+var versioned = map[string]bool{"environments": true, "data": true, "models": true, "components": true, "codes": true, "featuresets": true, "featurestoreEntities": true}
+
+// put creates a resource that is not a job; an asset without a version gets the next one.
+func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource, body json.RawMessage) (client.Document, error) {
+	switch {
+	case res.Type == "workspaces":
+		return s.putWorkspace(ctx, c, res.Name, body)
+	case !versioned[res.Type]:
+		return c.Put(ctx, body, res.Type, res.Name)
+	}
+	if res.Version == "" {
+		v, err := nextVersion(ctx, c, res.Type, res.Name)
+		if err != nil {
+			return nil, err
+		}
+		res.Version = v
+	}
+	return c.Put(ctx, body, res.Type, res.Name, "versions", res.Version)
+}
+
+func nextVersion(ctx context.Context, c *client.Client, collection, name string) (string, error) {
+	d, err := c.Get(ctx, collection, name)
+	if berth.CodeOf(err) == berth.NotFound {
+		return "1", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if v, ok := d.Properties()["nextVersion"].(string); ok && v != "" {
+		return v, nil
+	}
+	return "1", nil
+}
+
+func (s *session) putWorkspace(ctx context.Context, c *client.Client, name string, body json.RawMessage) (client.Document, error) {
+	ws := c.Workspace
+	ws.Name = name
+	return c.In(ws).Put(ctx, body)
+}
+
+// load reads a YAML file for a noun.
+func (s *session) load(c *client.Client, kind, file string, set []string, name, version string) (*spec.Result, error) {
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		return nil, err
+	}
+	return spec.Load(file, spec.Options{
+		Kind: kind, Set: set, Workspace: c.Workspace, Name: name, Version: version, Experiment: filepath.Base(dir),
+	})
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}

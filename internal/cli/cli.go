@@ -1,0 +1,149 @@
+// Package cli is the command line: one file per command, one table for the nouns and verbs of Azure's.
+//
+// Results go to standard output, everything said about them to standard error, and the exit code tells what happened: see
+// exit.go. Nothing is read or computed before a command needs it, because people wait for this program a hundred times a day.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver/local"
+)
+
+// Main runs the command line args, the program's name first, and returns the exit code.
+func Main(args []string) int {
+	if len(args) > 1 && args[1] == "_host" { // what the local driver starts; never typed
+		return hostMain(args[2:])
+	}
+	s := newSession()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	root := newRoot(s)
+	root.SetArgs(azManners(s, args[1:]))
+	err := root.ExecuteContext(ctx)
+	s.close()
+	return s.report(err)
+}
+
+func hostMain(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := local.HostMain(ctx, args); err != nil {
+		fmt.Fprintln(os.Stderr, "berth _host:", err)
+		return 1
+	}
+	return 0
+}
+
+// azManners takes the word ml out of `berth ml NOUN VERB`, and lets it choose Azure's default output.
+func azManners(s *session, args []string) []string {
+	if len(args) > 0 && args[0] == "ml" {
+		s.format.az = true
+		return args[1:]
+	}
+	return args
+}
+
+// Groups of commands, in the order help shows them.
+const (
+	groupRun    = "run"
+	groupServer = "server"
+	groupNoun   = "noun"
+)
+
+func newRoot(s *session) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Run jobs on any machine, with Azure ML's own interface",
+		Long: "Berth runs jobs on this machine and others, and speaks Azure ML's interface.\n\n" +
+			"  berth run -- python train.py            run a command here, with this folder's code\n" +
+			"  berth job create -f job.yml --stream    run an Azure ML job file\n" +
+			"  berth ps                                what runs, what waits and why",
+		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return group(cmd, args) },
+	}
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v\nsee `%s --help`", err, cmd.CommandPath())
+	})
+	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Jobs:"}, &cobra.Group{ID: groupServer, Title: "The server:"},
+		&cobra.Group{ID: groupNoun, Title: "Resources, as in `az ml`:"})
+	s.flags(root)
+	for _, c := range []struct {
+		group string
+		make  func(*session) *cobra.Command
+	}{
+		{groupRun, runCommand}, {groupRun, psCommand}, {groupRun, logsCommand}, {groupRun, explainCommand},
+		{groupRun, eventsCommand}, {groupRun, topCommand}, {groupRun, renderCommand},
+		{groupServer, upCommand}, {groupServer, downCommand}, {groupServer, statusCommand}, {groupServer, serveCommand},
+		{groupServer, doctorCommand}, {groupServer, azureEnvCommand}, {groupServer, tokenCommand}, {"", versionCommand},
+	} {
+		cmd := c.make(s)
+		cmd.GroupID = c.group
+		root.AddCommand(cmd)
+	}
+	for _, n := range nouns() {
+		cmd := nounCommand(s, n)
+		cmd.GroupID = groupNoun
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// group is the RunE of a command that only has commands below it.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	msg := fmt.Sprintf("%q is not a command of %s", args[0], cmd.CommandPath())
+	if cmd.SuggestionsMinimumDistance == 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		msg += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef("%s\nsee `%s --help`", msg, cmd.CommandPath())
+}
+
+// noArgs, oneArg and maxArgs are cobra's, with the exit code of a wrong command line.
+func noArgs(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) }
+
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("give one %s: `%s`", what, cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+func maxArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.MaximumNArgs(n)(cmd, args)) }
+}
+
+func usage(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return usagef("%v\nsee `%s --help`", err, cmd.CommandPath())
+}
+
+// interruptible is ctx ended by Ctrl-C or a request to end; stop gives the signals back.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// interrupted reports whether err is the user's own Ctrl-C.
+func interrupted(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && (errors.Is(err, context.Canceled) || berth.CodeOf(err) == berth.Unavailable)
+}

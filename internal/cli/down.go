@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// stopTime is how long a server may take to end.
+const stopTime = 30 * time.Second
+
+func downCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "Stop the local server; running jobs go on",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := s.config()
+			if err != nil {
+				return err
+			}
+			if cfg.URL != "" {
+				return berth.Errorf(berth.Conflict, "BERTH_URL points at %s, which cannot be stopped from here; name a home with --home", cfg.URL)
+			}
+			return s.stop(cmd.Context(), cfg)
+		},
+	}
+}
+
+// stop ends the server of a home and returns when it has ended.
+func (s *session) stop(ctx context.Context, cfg client.Config) error {
+	conn, info, err := client.Dial(ctx, cfg.Home)
+	if err != nil && client.Gone(err) {
+		s.say("no server runs in %s", cfg.Home)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// The process on the other end of the socket is the server, whatever a file says.
+	pid, err := peerPID(conn)
+	conn.Close() //nolint:errcheck // nothing was written
+	if err != nil {
+		return berth.Errorf(berth.Internal, "find the server's process: %w", err)
+	}
+	running := s.countActive(ctx, cfg)
+	if err := terminate(pid); err != nil {
+		return berth.Errorf(berth.Denied, "stop the server, process %d: %w", pid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	unlock, err := lockFile(ctx, filepath.Join(cfg.Home, "run", serveLock))
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "the server, process %d, has not ended after %s; its log is %s", pid, stopTime, filepath.Join(cfg.Home, "run", serveLog))
+	}
+	unlock()
+	s.say("stopped the server at %s", info.URL)
+	if running > 0 {
+		s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
+	}
+	return nil
+}
+
+// countActive is the number of jobs that have not ended, 0 when it cannot be known.
+func (s *session) countActive(ctx context.Context, cfg client.Config) int {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	cfg.Start = nil
+	c, err := client.Open(ctx, cfg)
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	n := 0
+	for _, err := range c.Jobs(ctx, client.JobQuery{View: "All", Status: activeStatuses}) {
+		if err != nil {
+			return 0
+		}
+		n++
+	}
+	return n
+}

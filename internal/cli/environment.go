@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/spec"
+)
+
+// anonymous is where Azure's clients put environments without a name; the version is a hash of the content.
+const anonymous = "CliV2AnonymousEnvironment"
+
+// environment is the id of the environment that --environment names, "" for none.
+func (s *session) environment(ctx context.Context, c *client.Client, text string) (string, error) {
+	switch text {
+	case "", "none":
+		return "", nil
+	case "python":
+		return s.condaEnvironment(ctx, c, "name: python\ndependencies:\n- python\n")
+	}
+	if st, err := os.Stat(text); err == nil && !st.IsDir() {
+		return s.environmentFile(ctx, c, text)
+	}
+	if strings.ContainsAny(text, `/\`) && !strings.Contains(text, ":") || isFileName(text) {
+		return "", berth.Errorf(berth.Invalid, "--environment: %s: there is no such file", text)
+	}
+	ref, err := berth.ParseRef(text, "environments")
+	if err != nil {
+		return "", err
+	}
+	if ref.Version == "" && ref.Registry == "" {
+		label := ref.Label
+		if label == "" {
+			label = "latest"
+		}
+		return "azureml:" + ref.Name + "@" + label, nil
+	}
+	return ref.ID(c.Workspace), nil
+}
+
+func isFileName(text string) bool {
+	switch strings.ToLower(filepath.Ext(text)) {
+	case ".yml", ".yaml", ".txt":
+		return true
+	}
+	return false
+}
+
+// environmentFile takes a conda file, a list of pip requirements, or the YAML of an environment.
+func (s *session) environmentFile(ctx context.Context, c *client.Client, path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", berth.Errorf(berth.Invalid, "--environment: %w", err)
+	}
+	switch {
+	case strings.EqualFold(filepath.Ext(path), ".txt"):
+		return s.condaEnvironment(ctx, c, condaOf(string(b)))
+	case isConda(b):
+		return s.condaEnvironment(ctx, c, string(b))
+	}
+	r, err := spec.Load(path, spec.Options{Kind: "environment", Workspace: c.Workspace})
+	if err != nil {
+		return "", err
+	}
+	main := r.Main()
+	if main.Version == "" {
+		h := sha256.Sum256(main.Body)
+		main.Version = hex.EncodeToString(h[:16])
+	}
+	if main.Name == "" {
+		main.Name = anonymous
+	}
+	d, err := s.apply(ctx, c, r)
+	return d.ID(), err
+}
+
+// isConda reports whether a YAML file is conda's: it has dependencies at the top.
+func isConda(b []byte) bool {
+	return bytes.HasPrefix(b, []byte("dependencies:")) || bytes.Contains(b, []byte("\ndependencies:"))
+}
+
+// condaOf is a conda file for a list of pip requirements.
+func condaOf(requirements string) string {
+	var b strings.Builder
+	b.WriteString("dependencies:\n- python\n- pip\n- pip:\n")
+	for _, line := range strings.Split(requirements, "\n") {
+		line, _, _ = strings.Cut(line, " #")
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			fmt.Fprintf(&b, "  - %q\n", line)
+		}
+	}
+	return b.String()
+}
+
+func (s *session) condaEnvironment(ctx context.Context, c *client.Client, conda string) (string, error) {
+	h := sha256.Sum256([]byte(conda))
+	body, err := json.Marshal(map[string]any{"properties": map[string]any{"isAnonymous": true, "isArchived": false, "condaFile": conda}})
+	if err != nil {
+		return "", err
+	}
+	d, err := c.Put(ctx, json.RawMessage(body), "environments", anonymous, "versions", hex.EncodeToString(h[:16]))
+	return d.ID(), err
+}

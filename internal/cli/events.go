@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+)
+
+func eventsCommand(s *session) *cobra.Command {
+	var follow bool
+	var from int64
+	cmd := &cobra.Command{
+		Use:   "events [-f] [JOB]",
+		Short: "Print what happened, to a job or in the whole workspace",
+		Long: "Prints what happened to a job, or in the whole workspace when none is named. With -o json every event is one line;\n" +
+			"its rev is where --from goes on.",
+		Args: maxArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			c, err := s.open(ctx)
+			if err != nil {
+				return err
+			}
+			name := ""
+			if len(args) > 0 {
+				j, err := s.job(ctx, c, args[0])
+				if err != nil {
+					return err
+				}
+				name = j.Name
+			}
+			events, rev, err := c.Events(ctx, name, berth.Rev(from))
+			if err != nil {
+				return err
+			}
+			for _, e := range events {
+				if err := s.printEvent(e); err != nil {
+					return err
+				}
+			}
+			if !follow {
+				return nil
+			}
+			// What is on the page is not news again, whichever is further.
+			if n := len(events); n > 0 {
+				rev = events[n-1].Rev
+			}
+			err = c.Watch(ctx, name, rev, s.printEvent)
+			if interrupted(ctx, err) {
+				return exitError(exitInterrupted)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
+	cmd.Flags().Int64Var(&from, "from", 0, "only events after this revision")
+	s.format.flags(cmd)
+	return cmd
+}
+
+func (s *session) printEvent(e berth.Event) error {
+	if s.format.chosen() {
+		return jsonLine(s.out, e)
+	}
+	_, err := fmt.Fprintln(s.out, s.eventLine(e, time.Time{}))
+	return err
+}
+
+// eventLine is an event for people: when, what about, what, why. With a start, the time is what passed since.
+func (s *session) eventLine(e berth.Event, start time.Time) string {
+	when := e.Time.Local().Format("2006-01-02 15:04:05.000")
+	if !start.IsZero() {
+		when = fmt.Sprintf("%+10.3f s", e.Time.Sub(start).Seconds())
+	}
+	what := e.Type
+	if p := phase(e); p != "" && (e.Type == berth.EventJobStatus || e.Reason == "") {
+		what += " " + word(p)
+	}
+	line := s.paint(s.out, dim, when)
+	if start.IsZero() {
+		line += "  " + e.Subject
+	}
+	line += "  " + s.paint(s.out, cyan, what)
+	if e.Reason != "" {
+		line += "  " + oneLine(e.Reason)
+	}
+	return line
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// The exit codes of berth itself. `run`, `logs --exit-code` and `job stream` end with the job's.
+const (
+	exitOK          = 0
+	exitFailed      = 1   // the request was refused or could not be carried out
+	exitUsage       = 2   // the command line is wrong
+	exitNotFound    = 3   // the named thing does not exist
+	exitConflict    = 4   // it exists already, or its state forbids this
+	exitUnreachable = 5   // no answer from the server
+	exitInterrupted = 130 // Ctrl-C
+)
+
+// exitError ends the program with a code; everything has been said.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// usageError is a wrong command line.
+type usageError struct{ msg string }
+
+func (e usageError) Error() string { return e.msg }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+
+// exitCode is the exit code of an error.
+func exitCode(err error) int {
+	var exit exitError
+	var use usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.As(err, &use):
+		return exitUsage
+	}
+	switch berth.CodeOf(err) {
+	case berth.NotFound, berth.Gone:
+		return exitNotFound
+	case berth.Conflict, berth.Precondition:
+		return exitConflict
+	case berth.Unavailable:
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+// report says what went wrong and returns the exit code.
+func (s *session) report(err error) int {
+	code := exitCode(err)
+	var exit exitError
+	if err == nil || errors.As(err, &exit) {
+		return code
+	}
+	first, rest, more := strings.Cut(err.Error(), "\n")
+	fmt.Fprintf(s.err, "%s %s\n", s.paint(s.err, red, "berth:"), first)
+	if more {
+		fmt.Fprintln(s.err, rest)
+	}
+	if code == exitUnreachable && s.cfg.URL != "" {
+		fmt.Fprintln(s.err, "the server is the one of BERTH_URL; `berth doctor` looks for the cause")
+	}
+	return code
+}
+
+// jobExit is the exit code a finished job stands for: that of its process, 130 when it was canceled, 1 when there was none.
+func jobExit(status berth.JobStatus, e *berth.Exit) int {
+	switch {
+	case status == berth.Completed:
+		return exitOK
+	case status == berth.Canceled:
+		return exitInterrupted
+	case e != nil && e.Code > 0 && e.Code < 256:
+		return e.Code
+	}
+	return exitFailed
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// progress is one line at the bottom of a terminal that tells what goes on. On anything else it is silent.
+type progress struct {
+	s     *session
+	mu    sync.Mutex
+	text  string
+	since time.Time
+	shown bool
+	quit  chan struct{}
+	done  chan struct{}
+}
+
+// newProgress returns a line; stop ends it.
+func (s *session) newProgress() *progress {
+	p := &progress{s: s}
+	if !s.err.tty || s.quiet {
+		return p
+	}
+	p.quit, p.done = make(chan struct{}), make(chan struct{})
+	go p.tick()
+	return p
+}
+
+func (p *progress) active() bool { return p.quit != nil }
+
+func (p *progress) tick() {
+	defer close(p.done)
+	t := time.NewTicker(100 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-t.C:
+			p.mu.Lock()
+			p.draw()
+			p.mu.Unlock()
+		}
+	}
+}
+
+// set changes what the line says; "" hides it. The seconds begin anew when the text's first word changes.
+func (p *progress) set(format string, args ...any) {
+	if !p.active() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	if text == p.text {
+		return
+	}
+	if word(text) != word(p.text) {
+		p.since = time.Now()
+	}
+	p.text = text
+	p.draw()
+}
+
+func word(text string) string {
+	for i, r := range text {
+		if r == ' ' || r == ':' {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// draw writes the line. The caller holds the lock.
+func (p *progress) draw() {
+	if p.text == "" {
+		p.clear()
+		return
+	}
+	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	frame := string(frames[int(time.Since(p.since)/(100*time.Millisecond))%len(frames)])
+	line := frame + " " + clip(oneLine(p.text), max(20, p.s.err.width()-16)) + "  " + span(time.Since(p.since).Truncate(100*time.Millisecond))
+	fmt.Fprint(p.s.err, "\r\x1b[K"+p.s.paint(p.s.err, cyan, line))
+	p.shown = true
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.s.err, "\r\x1b[K")
+		p.shown = false
+	}
+}
+
+// aside runs f with the line out of the way, so that f may print.
+func (p *progress) aside(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	f()
+}
+
+// stop removes the line for good.
+func (p *progress) stop() {
+	if !p.active() {
+		return
+	}
+	p.mu.Lock()
+	p.text = ""
+	p.clear()
+	p.mu.Unlock()
+	close(p.quit)
+	<-p.done
+	p.quit = nil
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// psRow is a job as `berth ps -o json` prints it.
+type psRow struct {
+	Name       string          `json:"name"`
+	Status     berth.JobStatus `json:"status"`
+	Reason     string          `json:"reason,omitempty"`
+	Compute    string          `json:"compute,omitempty"`
+	Experiment string          `json:"experiment,omitempty"`
+	Command    string          `json:"command,omitempty"`
+	Created    time.Time       `json:"created"`
+	Started    time.Time       `json:"started,omitzero"`
+	Ended      time.Time       `json:"ended,omitzero"`
+	Seconds    float64         `json:"seconds"`
+	ExitCode   *int            `json:"exit_code,omitempty"`
+}
+
+func psCommand(s *session) *cobra.Command {
+	var all, quiet bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "List what runs, what waits and why, and what ended lately",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			jobs, err := psJobs(cmd.Context(), c, all, limit)
+			if err != nil {
+				return err
+			}
+			switch {
+			case quiet:
+				for _, j := range jobs {
+					if _, err := s.out.WriteString(j.Name + "\n"); err != nil {
+						return err
+					}
+				}
+				return nil
+			case s.format.chosen():
+				rows := make([]psRow, len(jobs))
+				for i, j := range jobs {
+					rows[i] = psRowOf(j, time.Now())
+				}
+				return s.print(rows)
+			case len(jobs) == 0:
+				s.say("no jobs yet; `berth run -- echo hello` makes one")
+				return nil
+			}
+			return s.printJobs(jobs, time.Now())
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "every job, not only active and recent ones")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
+	cmd.Flags().IntVarP(&limit, "max-results", "r", 0, "at most this many")
+	s.format.flags(cmd)
+	return cmd
+}
+
+// recent is how many jobs a short list has, when fewer are active.
+const recent = 10
+
+// psJobs is every active job, and the newest others up to a short list. Most often one request tells: when the oldest of the
+// newest jobs is older than every active one cannot be known, so the active ones are asked for by themselves.
+func psJobs(ctx context.Context, c *client.Client, all bool, limit int) ([]*client.Job, error) {
+	if all {
+		return collect(c.Jobs(ctx, client.JobQuery{Max: limit}), limit)
+	}
+	if limit == 0 {
+		limit = recent
+	}
+	newest, err := collect(c.Jobs(ctx, client.JobQuery{Max: limit}), limit)
+	if err != nil || len(newest) < limit {
+		return newest, err
+	}
+	active, err := collect(c.Jobs(ctx, client.JobQuery{Status: activeStatuses}), 0)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, j := range newest {
+		seen[j.Name] = true
+	}
+	for _, j := range active { // newest first, so what is missing comes after
+		if !seen[j.Name] {
+			newest = append(newest, j)
+		}
+	}
+	return newest, nil
+}
+
+func collect[T any](seq func(func(T, error) bool), limit int) ([]T, error) {
+	var out []T
+	for v, err := range seq {
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, v); len(out) == limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+func psRowOf(j *client.Job, now time.Time) psRow {
+	st := j.State()
+	r := psRow{
+		Name: j.Name, Status: j.Status(), Reason: st.Reason, Compute: st.Compute, Experiment: j.Properties.ExperimentName,
+		Command: j.Properties.Command, Created: j.SystemData.CreatedAt, Started: st.Times.Started, Ended: st.Times.Ended,
+		Seconds: jobSpan(j, now).Seconds(),
+	}
+	if st.Exit != nil {
+		r.ExitCode = &st.Exit.Code
+	}
+	return r
+}
+
+// jobSpan is how long a job has run, or waited when it has not begun.
+func jobSpan(j *client.Job, now time.Time) time.Duration {
+	t := j.State().Times
+	from, to := t.Started, t.Ended
+	if from.IsZero() {
+		from = j.SystemData.CreatedAt
+	}
+	if to.IsZero() {
+		to = now
+		if j.Status().Terminal() {
+			return 0
+		}
+	}
+	return to.Sub(from)
+}
+
+func (s *session) printJobs(jobs []*client.Job, now time.Time) error {
+	t := table{header: []string{"NAME", "STATUS", "COMPUTE", "TIME", "CREATED", "COMMAND OR REASON"}}
+	for _, j := range jobs {
+		st := j.State()
+		last := j.Properties.Command
+		if j.Status() != berth.Running && j.Status() != berth.Completed && st.Reason != "" {
+			last = st.Reason
+		}
+		t.add(cell{j.Name, ""}, cell{string(j.Status()), statusColor(j.Status())}, cell{st.Compute, ""}, cell{span(jobSpan(j, now)), ""},
+			cell{ago(now.Sub(j.SystemData.CreatedAt)), dim}, cell{oneLine(last), ""})
+	}
+	return s.printRows(t)
+}
+
+func ago(d time.Duration) string {
+	if d < time.Second {
+		return "now"
+	}
+	return span(d.Truncate(time.Second)) + " ago"
+}
+
+func statusColor(st berth.JobStatus) string {
+	switch st {
+	case berth.Completed:
+		return green
+	case berth.Failed, berth.NotResponding:
+		return red
+	case berth.Canceled, berth.CancelRequested:
+		return yellow
+	case berth.Running, berth.Finalizing:
+		return cyan
+	}
+	return blue
+}

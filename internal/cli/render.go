@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth/internal/spec"
+)
+
+func renderCommand(s *session) *cobra.Command {
+	var o spec.Options
+	var file string
+	cmd := &cobra.Command{
+		Use:   "render -f FILE",
+		Short: "Print the REST documents a YAML file becomes, without a server",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if file == "" {
+				return usagef("give a file: `berth render -f job.yml`")
+			}
+			dir, err := filepath.Abs(".")
+			if err != nil {
+				return err
+			}
+			o.Experiment = filepath.Base(dir)
+			return spec.Render(s.out, file, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&file, "file", "f", "", "YAML file")
+	f.StringArrayVar(&o.Set, "set", nil, "a.b=value: override a field; may be repeated")
+	f.StringVar(&o.Kind, "kind", "", "what the file describes; found out when empty")
+	return cmd
+}

@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// bareRun is `berth run`: a job without a file.
+type bareRun struct {
+	s           *session
+	on          string
+	name        string
+	display     string
+	experiment  string
+	env         []string
+	environment string
+	inputs      []string
+	outputs     []string
+	code        string
+	noCode      bool
+	noWait      bool
+	timeout     time.Duration
+	yes         bool
+	command     []string
+}
+
+func runCommand(s *session) *cobra.Command {
+	r := &bareRun{s: s}
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] COMMAND [ARG…]",
+		Short: "Run a command as a job, with this folder's code, and stream its output",
+		Long: "Uploads this folder, runs the command as a job, streams its output and ends with its exit code.\n\n" +
+			"What .amlignore (or .gitignore) names stays here, as do .git, .venv and caches. One argument with blanks in it is shell\n" +
+			"text; several arguments are one command. ${{inputs.NAME}} and ${{outputs.NAME}} in it become values and paths.\n\n" +
+			"  berth run -- python train.py --lr 0.1\n" +
+			"  berth run --environment requirements.txt -- python train.py\n" +
+			"  berth run --input data=./data --output model=./model -- 'python train.py ${{inputs.data}} ${{outputs.model}}'",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("give a command: `berth run -- python train.py`")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.command = args
+			return r.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&r.on, "on", "", "compute to run on; this machine when empty")
+	f.StringVarP(&r.name, "name", "n", "", "name of the job; invented when empty")
+	f.StringVar(&r.display, "display-name", "", "name shown to people")
+	f.StringVar(&r.experiment, "experiment", "", "experiment it belongs to; this folder's name when empty")
+	f.StringArrayVarP(&r.env, "env-var", "e", nil, "NAME=VALUE of the command's environment, or NAME to pass on yours; may be repeated")
+	f.StringVar(&r.environment, "environment", "none", "none, python, host, NAME[:VERSION], a conda or requirements file, or an environment's YAML file")
+	f.StringArrayVar(&r.inputs, "input", nil, "NAME=PATH, URI or value; may be repeated")
+	f.StringArrayVar(&r.outputs, "output", nil, "NAME=PATH: output folder, copied to PATH at the end; may be repeated")
+	f.StringVar(&r.code, "code", ".", "folder to upload")
+	f.BoolVar(&r.noCode, "no-code", false, "upload nothing")
+	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
+	f.DurationVar(&r.timeout, "timeout", 0, "end it after this time, for example 90m")
+	f.BoolVarP(&r.yes, "yes", "y", false, "upload a very large folder without complaint")
+	return cmd
+}
+
+func (r *bareRun) run(parent context.Context) error {
+	ctx, stop := interruptible(parent)
+	defer stop()
+	if r.name == "" {
+		r.name = newName()
+	} else if err := berth.CheckName("job", r.name); err != nil {
+		return err
+	}
+	outputs, err := r.outputPaths()
+	if err != nil {
+		return err
+	}
+	c, err := r.s.open(ctx)
+	if err != nil {
+		return err
+	}
+	body, err := r.body(ctx, c, outputs)
+	if err != nil {
+		if interrupted(ctx, err) {
+			return exitError(exitInterrupted)
+		}
+		return err
+	}
+	_, rev, err := c.Submit(ctx, r.name, body)
+	if err != nil {
+		return err
+	}
+	if r.noWait {
+		r.s.out.WriteString(r.name + "\n") //nolint:errcheck // the job was submitted all the same
+		r.s.nextSteps(r.name)
+		return nil
+	}
+	r.s.say("submitted %s", r.s.paint(r.s.err, bold, r.name))
+	r.s.nextSteps(r.name)
+	return r.s.followTo(ctx, c, r.name, rev, outputs)
+}
+
+// followTo shows a job to its end, fetches outputs to where they are wanted, and ends with the job's exit code.
+func (s *session) followTo(ctx context.Context, c *client.Client, name string, rev berth.Rev, outputs map[string]string) error {
+	w := &watcher{s: s, c: c, job: name, rev: rev}
+	j, err := w.watch(ctx)
+	if interrupted(ctx, err) {
+		return s.detached(name)
+	}
+	if err != nil {
+		s.hint("the job goes on; `berth logs -f %s` comes back to it", name)
+		return err
+	}
+	s.summary(j)
+	for _, output := range sortedKeys(outputs) {
+		if outputs[output] == "" {
+			continue
+		}
+		if err := s.fetchOutput(ctx, c, name, output, outputs[output]); err != nil {
+			if j.Status() != berth.Completed {
+				s.warn("output %s was not fetched: %v", output, err)
+				continue
+			}
+			return err
+		}
+	}
+	if code := jobExit(j.Status(), j.State().Exit); code != 0 {
+		return exitError(code)
+	}
+	return nil
+}
+
+// body is the job's document; what it refers to has been uploaded.
+func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string]string) (json.RawMessage, error) {
+	props := map[string]any{"jobType": "Command", "command": commandLine(r.command)}
+	extra := map[string]string{}
+	if r.on != "" {
+		props["computeId"] = c.Workspace.ResourceID("computes", r.on)
+	}
+	if r.display != "" {
+		props["displayName"] = r.display
+	}
+	dir, err := filepath.Abs(r.code)
+	if err != nil {
+		return nil, err
+	}
+	if r.experiment == "" {
+		r.experiment = filepath.Base(dir)
+	}
+	props["experimentName"] = r.experiment
+	if r.timeout > 0 {
+		props["limits"] = map[string]any{"jobLimitsType": "Command", "timeout": isoDuration(r.timeout)}
+	}
+	if props["environmentVariables"], err = r.variables(); err != nil {
+		return nil, err
+	}
+	if r.environment == "host" {
+		extra["berth.environment"] = "host"
+	} else if id, err := r.s.environment(ctx, c, r.environment); err != nil {
+		return nil, err
+	} else if id != "" {
+		props["environmentId"] = id
+	}
+	if props["inputs"], err = r.inputDocs(ctx, c); err != nil {
+		return nil, err
+	}
+	outs := map[string]any{}
+	for name := range outputs {
+		outs[name] = map[string]any{"jobOutputType": "uri_folder"}
+	}
+	props["outputs"] = outs
+	if !r.noCode {
+		if id, err := r.s.uploadCode(ctx, c, dir, r.yes); err != nil {
+			return nil, err
+		} else if id != "" {
+			props["codeId"] = id
+		}
+	}
+	props["properties"] = extra
+	return json.Marshal(map[string]any{"properties": props})
+}
+
+// variables are the --env-var flags.
+func (r *bareRun) variables() (map[string]string, error) {
+	out := map[string]string{}
+	for _, kv := range r.env {
+		name, value, ok := strings.Cut(kv, "=")
+		if name == "" || strings.ContainsAny(name, " \t\x00") {
+			return nil, usagef("--env-var %s: give NAME=VALUE", kv)
+		}
+		if !ok {
+			if value, ok = os.LookupEnv(name); !ok {
+				return nil, usagef("--env-var %s: you have no variable %s; give NAME=VALUE", kv, name)
+			}
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// outputPaths are the --output flags: where each output goes at the end, "" when it stays.
+func (r *bareRun) outputPaths() (map[string]string, error) {
+	out := map[string]string{}
+	for _, o := range r.outputs {
+		name, path, _ := strings.Cut(o, "=")
+		if err := berth.CheckName("output", name); err != nil {
+			return nil, usagef("--output %s: %v", o, err)
+		}
+		if _, ok := out[name]; ok {
+			return nil, usagef("--output %s: the name %s is given twice", o, name)
+		}
+		out[name] = path
+	}
+	return out, nil
+}
+
+// isoDuration is d as the API takes it.
+func isoDuration(d time.Duration) string {
+	return "PT" + strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "S"
+}

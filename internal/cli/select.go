@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// activeStatuses are those of a job that has not ended.
+var activeStatuses = []berth.JobStatus{
+	berth.NotStarted, berth.Queued, berth.Preparing, berth.Provisioning, berth.Starting, berth.Running, berth.Finalizing,
+	berth.CancelRequested, berth.NotResponding,
+}
+
+// lookBack is how many jobs a prefix is looked for in.
+const lookBack = 5000
+
+// job finds a job by its name, by a prefix only it has, or as `last`.
+func (s *session) job(ctx context.Context, c *client.Client, text string) (*client.Job, error) {
+	if text == "last" {
+		return s.lastJob(ctx, c)
+	}
+	if text == "" {
+		return nil, usagef("give the name of a job, or `last`")
+	}
+	j, err := c.Job(ctx, text)
+	if berth.CodeOf(err) != berth.NotFound {
+		return j, err
+	}
+	var found []string
+	for candidate, listErr := range c.Jobs(ctx, client.JobQuery{View: "All", Max: lookBack}) {
+		if listErr != nil {
+			return nil, listErr
+		}
+		if strings.HasPrefix(candidate.Name, text) {
+			found = append(found, candidate.Name)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, err
+	case 1:
+		return c.Job(ctx, found[0])
+	}
+	return nil, berth.Errorf(berth.Invalid, "%d jobs begin with %q: %s; give more of the name", len(found), text, strings.Join(found[:min(5, len(found))], ", "))
+}
+
+func (s *session) lastJob(ctx context.Context, c *client.Client) (*client.Job, error) {
+	for j, err := range c.Jobs(ctx, client.JobQuery{View: "All", Max: 1}) {
+		if err != nil {
+			return nil, err
+		}
+		return c.Job(ctx, j.Name)
+	}
+	return nil, berth.Errorf(berth.NotFound, "there is no job yet; `berth run -- echo hello` makes one")
+}

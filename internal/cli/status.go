@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// serverStatus is what `berth status -o json` prints.
+type serverStatus struct {
+	Running   bool            `json:"running"`
+	URL       string          `json:"url,omitempty"`
+	Version   string          `json:"version,omitempty"`
+	PID       int             `json:"pid,omitempty"`
+	Home      string          `json:"home,omitempty"`
+	User      string          `json:"user,omitempty"`
+	Role      string          `json:"role,omitempty"`
+	Workspace berth.Workspace `json:"workspace,omitzero"`
+	Active    int             `json:"active_jobs"`
+}
+
+func statusCommand(s *session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say which server is used and whether it runs",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.noStart = true
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				if s.cfg.URL != "" || exitCode(err) != exitUnreachable {
+					return err
+				}
+				if s.format.chosen() {
+					if err := s.print(serverStatus{Home: s.cfg.Home}); err != nil {
+						return err
+					}
+				} else {
+					fmt.Fprintf(s.out, "no server runs in %s; `berth up` starts one\n", s.cfg.Home)
+				}
+				return exitError(exitUnreachable)
+			}
+			about, err := c.About(cmd.Context())
+			if err != nil {
+				return err
+			}
+			st := serverStatus{Running: true, URL: about.URL, Version: about.Version, PID: c.Server().PID, User: about.User, Role: about.Role, Workspace: c.Workspace}
+			if c.Local() {
+				st.Home = s.cfg.Home
+			}
+			for _, err := range c.Jobs(cmd.Context(), client.JobQuery{View: "All", Status: activeStatuses}) {
+				if err != nil {
+					return err
+				}
+				st.Active++
+			}
+			if s.format.chosen() {
+				return s.print(st)
+			}
+			return s.printStatus(st)
+		},
+	}
+	s.format.flags(cmd)
+	return cmd
+}
+
+func (s *session) printStatus(st serverStatus) error {
+	line := func(key string, format string, args ...any) {
+		fmt.Fprintf(s.out, "%-10s %s\n", key, fmt.Sprintf(format, args...))
+	}
+	line("server", "%s, version %s", st.URL, st.Version)
+	if st.Home != "" {
+		line("home", "%s, pid %d", st.Home, st.PID)
+	}
+	line("workspace", "%s in resource group %s", st.Workspace.Name, st.Workspace.Group)
+	line("you", "%s, %s", st.User, st.Role)
+	line("jobs", "%d running or waiting", st.Active)
+	return nil
+}

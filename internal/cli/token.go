@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth/client"
+)
+
+func tokenCommand(s *session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "token", Short: "Make, list and revoke tokens for others and for other machines", Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(tokenCreate(s), tokenList(s), tokenRevoke(s))
+	return cmd
+}
+
+func tokenCreate(s *session) *cobra.Command {
+	var t client.Token
+	var life time.Duration
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make a token and print its secret, which is shown this once",
+		Args:  oneArg("name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t.Name = args[0]
+			if life < 0 {
+				return usagef("--expires %s: give a time to come, such as 720h", life)
+			}
+			if life > 0 {
+				t.Expires = time.Now().Add(life).UTC().Truncate(time.Second)
+			}
+			made, err := c.CreateToken(cmd.Context(), t)
+			if err != nil {
+				return err
+			}
+			if s.format.chosen() {
+				return s.print(made)
+			}
+			if _, err := fmt.Fprintln(s.out, made.Secret); err != nil {
+				return err
+			}
+			about, err := c.About(cmd.Context())
+			if err != nil {
+				return err
+			}
+			s.hint("use it on another machine, with a copy of the server's certificate authority:\n"+
+				"  export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", about.URL)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.User, "user", "", "whom its jobs belong to; its name when empty")
+	f.StringVar(&t.Role, "role", "user", "admin, user or reader")
+	f.DurationVar(&life, "expires", 0, "how long it is good, for example 720h; for ever when 0")
+	s.format.flags(cmd)
+	return cmd
+}
+
+func tokenList(s *session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Short: "List tokens, without their secrets", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			tokens, err := c.Tokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if s.format.chosen() {
+				return s.print(tokens)
+			}
+			t := table{header: []string{"NAME", "USER", "ROLE", "EXPIRES"}}
+			for _, k := range tokens {
+				expires := "never"
+				if !k.Expires.IsZero() {
+					expires = k.Expires.Local().Format("2006-01-02 15:04")
+				}
+				t.add(cell{k.Name, ""}, cell{k.User, ""}, cell{k.Role, ""}, cell{expires, ""})
+			}
+			return s.printRows(t)
+		},
+	}
+	s.format.flags(cmd)
+	return cmd
+}
+
+func tokenRevoke(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke NAME", Short: "End a token at once", Args: oneArg("name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			s.say("revoked %s", args[0])
+			return nil
+		},
+	}
+}

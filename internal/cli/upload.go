@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/spec"
+)
+
+// A folder beyond these is almost always the wrong one: a home directory, a data set beside the code.
+const (
+	manyFiles = 100_000
+	manyBytes = 10 << 30
+)
+
+// neverCode is what `berth run` leaves behind whether an ignore file names it or not.
+var neverCode = []string{".git/", "__pycache__/", ".venv/", ".ipynb_checkpoints/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/"}
+
+// uploadCode makes a code asset of a folder and returns its id, "" when there is nothing in it.
+func (s *session) uploadCode(ctx context.Context, c *client.Client, dir string, yes bool) (string, error) {
+	u := spec.Upload{Path: dir, Kind: "code", Ignore: neverCode}
+	if rel, err := filepath.Rel(dir, s.cfg.Home); err == nil && filepath.IsLocal(rel) && s.cfg.Home != "" {
+		if rel == "." {
+			return "", berth.Errorf(berth.Invalid, "%s is the home of the local server; change to the folder of your code, or use --no-code", dir)
+		}
+		u.Ignore = append(u.Ignore[:len(u.Ignore):len(u.Ignore)], "/"+filepath.ToSlash(rel)+"/")
+	}
+	return s.codeAsset(ctx, c, u, yes)
+}
+
+// codeAsset makes a code asset of an upload and returns its id.
+func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload, yes bool) (string, error) {
+	if !yes {
+		if err := tooLarge(u); err != nil {
+			return "", err
+		}
+	}
+	folder, err := u.Snapshot()
+	if err != nil {
+		return "", err
+	}
+	if len(folder.Files) == 0 {
+		return "", nil
+	}
+	up := s.transfer(u, folder)
+	defer s.sending(up)()
+	id, _, err := c.Code(ctx, up, spec.HashVersion)
+	return id, err
+}
+
+// uploadData puts a file or folder into a datastore and returns its URI.
+func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Upload) (string, error) {
+	folder, err := u.Snapshot()
+	if err != nil {
+		return "", err
+	}
+	up := s.transfer(u, folder)
+	defer s.sending(up)()
+	store := u.Datastore
+	if store == "" {
+		store = "workspaceblobstore"
+	}
+	uri, err := c.Data(ctx, store, up)
+	if err != nil || u.Kind != "context" {
+		return uri, err
+	}
+	// A build context is named by an https address.
+	address, err := c.BlobURL(ctx, uri)
+	return address + "/", err
+}
+
+// transfer is a snapshot as the client takes it.
+func (s *session) transfer(u spec.Upload, folder *spec.Folder) *client.Upload {
+	up := &client.Upload{Folder: filepath.Base(u.Path), Hash: folder.Hash, Files: make([]client.File, len(folder.Files))}
+	if up.Folder == string(filepath.Separator) || up.Folder == "." || u.Path == "" {
+		up.Folder = "code"
+	}
+	for i, f := range folder.Files {
+		up.Files[i] = client.File{Name: f.Name, Path: f.Path, Size: f.Size}
+	}
+	if st, err := os.Stat(u.Path); err == nil && !st.IsDir() && len(up.Files) == 1 && u.Kind != "code" {
+		up.Single = true
+	}
+	return up
+}
+
+// sending shows the progress of an upload; call the result when it is over.
+func (s *session) sending(up *client.Upload) func() {
+	if !s.err.tty || s.quiet {
+		return func() {}
+	}
+	line := s.newProgress()
+	var last atomic.Int64
+	up.Progress = func(sent, total int64) {
+		if sent < last.Load() {
+			return // an older word from another goroutine
+		}
+		last.Store(sent)
+		line.set("uploading %s: %s of %s, %d %s", up.Folder, size(sent), size(total), len(up.Files), plural(len(up.Files), "file"))
+	}
+	return line.stop
+}
+
+// tooLarge refuses a folder that is probably not the one that was meant, before every byte of it is read.
+func tooLarge(u spec.Upload) error {
+	ignore := ignoreOf(u.Path, u.Ignore)
+	files, bytes := 0, int64(0)
+	err := filepath.WalkDir(u.Path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // the snapshot will say so, where it matters
+		}
+		rel, err := filepath.Rel(u.Path, path)
+		if err != nil || rel == "." {
+			return err
+		}
+		if ignore.Match(filepath.ToSlash(rel)) {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			bytes += info.Size()
+		}
+		if files++; files > manyFiles || bytes > manyBytes {
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	if files > manyFiles || bytes > manyBytes {
+		return berth.Errorf(berth.Limit, "%s holds more than %d files or %s; is it the folder you mean?\n"+
+			"name what should stay here in .amlignore, give the folder with --code DIR, leave it out with --no-code, or insist with --yes",
+			u.Path, manyFiles, size(manyBytes))
+	}
+	return nil
+}
+
+func ignoreOf(dir string, extra []string) *spec.Ignore {
+	text := ""
+	for _, name := range []string{".amlignore", ".gitignore"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+			text = string(b) + "\n"
+			break
+		}
+	}
+	return spec.ParseIgnore(text + strings.Join(extra, "\n"))
+}

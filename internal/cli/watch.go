@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// watcher shows a job until it has ended: its log on standard output as it is, what happens to it on standard error.
+type watcher struct {
+	s    *session
+	c    *client.Client
+	job  string
+	rev  berth.Rev // events after this one are news
+	log  client.LogOptions
+	line *progress
+
+	mu     sync.Mutex
+	wrote  bool
+	open   bool // the last byte written was not the end of a line
+	warned map[string]bool
+	told   string
+}
+
+// quietStart is how long a job may take to its first output before a plain terminal is told what it waits for.
+const quietStart = 700 * time.Millisecond
+
+// watch follows the job and returns it when it has ended.
+func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
+	w.warned = map[string]bool{}
+	w.line = w.s.newProgress()
+	defer w.line.stop()
+	events, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.events(events) })
+	j, err := w.c.Follow(ctx, w.job, w.log, w, func(err error) {
+		w.line.aside(func() { w.s.warn("%v; waiting for it to come back", err) })
+	})
+	stop()
+	wg.Wait()
+	w.line.stop()
+	if w.open && w.s.out.tty {
+		fmt.Fprintln(w.s.err)
+	}
+	if err == nil {
+		w.lastWarnings(ctx)
+	}
+	return j, err
+}
+
+// Write takes log bytes.
+func (w *watcher) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.wrote {
+		w.wrote = true
+		w.line.set("")
+	}
+	if len(b) > 0 {
+		w.open = b[len(b)-1] != '\n'
+	}
+	if !w.line.active() {
+		return w.s.out.Write(b)
+	}
+	var n int
+	var err error
+	w.line.aside(func() { n, err = w.s.out.Write(b) })
+	return n, err
+}
+
+var _ io.Writer = (*watcher)(nil)
+
+// events tells what happens to the job. On a pipe it waits a little first: most jobs have begun by then, and need no telling.
+func (w *watcher) events(ctx context.Context) {
+	if !w.line.active() {
+		t := time.NewTimer(quietStart)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+	err := w.c.Watch(ctx, w.job, w.rev, func(e berth.Event) error {
+		w.tell(e)
+		return nil
+	})
+	if err != nil && ctx.Err() == nil && w.s.verbose {
+		w.line.aside(func() { w.s.warn("no progress is shown: %v", err) })
+	}
+}
+
+// tell shows one event.
+func (w *watcher) tell(e berth.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Type == berth.EventJobWarning {
+		w.warning(e)
+		return
+	}
+	text := phase(e)
+	if text == "" || text == w.told {
+		return
+	}
+	w.told = text
+	if w.wrote {
+		return // the log speaks for itself
+	}
+	if w.line.active() {
+		w.line.set("%s", text)
+	} else {
+		w.s.say("%s: %s", w.job, text)
+	}
+}
+
+func (w *watcher) warning(e berth.Event) {
+	if e.Reason == "" || w.warned[e.Reason] {
+		return
+	}
+	w.warned[e.Reason] = true
+	w.line.aside(func() { w.s.warn("%s", e.Reason) })
+}
+
+// lastWarnings shows those that came while nobody listened.
+func (w *watcher) lastWarnings(ctx context.Context) {
+	if w.s.quiet || w.log.Offset > 0 {
+		return
+	}
+	events, _, err := w.c.Events(ctx, w.job, 0)
+	if err != nil {
+		return // the job's end matters more
+	}
+	for _, e := range events {
+		if e.Type == berth.EventJobWarning {
+			w.warning(e)
+		}
+	}
+}
+
+// phase is what an event says about how far a job is, in a few words; "" when it says nothing new.
+func phase(e berth.Event) string {
+	var d struct{ Status, State, Phase, Detail string }
+	if len(e.Data) > 0 && json.Unmarshal(e.Data, &d) != nil {
+		return ""
+	}
+	name, detail := "", d.Detail
+	switch {
+	case e.Type == berth.EventTaskPhase, e.Type == berth.EventTaskState && d.Phase != "":
+		name = d.Phase
+	case e.Type == berth.EventTaskState && d.State != string(berth.TaskDone):
+		name = d.State
+	case e.Type == berth.EventJobStatus && !berth.JobStatus(d.Status).Terminal():
+		name = strings.ToLower(d.Status)
+	}
+	if name == "" {
+		return ""
+	}
+	if detail == "" {
+		detail = e.Reason
+	}
+	if detail != "" && detail != name {
+		return name + ": " + detail
+	}
+	return name
+}
+
+// summary is the one line about a job that has ended, and where its time went.
+func (s *session) summary(j *client.Job) {
+	st := j.State()
+	t := st.Times
+	mark, color, word := "✓", green, "completed"
+	switch j.Status() {
+	case berth.Failed:
+		mark, color, word = "✗", red, "failed"
+	case berth.Canceled:
+		mark, color, word = "■", yellow, "was canceled"
+	}
+	line := j.Name + " " + word
+	if !t.Ended.IsZero() && !t.Submitted.IsZero() {
+		line += " in " + span(t.Ended.Sub(t.Submitted))
+	}
+	if j.Status() != berth.Completed {
+		if st.Reason != "" {
+			line += ": " + st.Reason
+		}
+	}
+	if !s.err.tty {
+		mark = ""
+	} else {
+		mark = s.paint(s.err, color, mark) + " "
+	}
+	s.say("%s%s", mark, line)
+	if s.err.tty || s.verbose {
+		if w := waterfall(t, st.Usage); w != "" {
+			s.hint("  %s", w)
+		}
+	}
+}
+
+// waterfall is where a job's time went, phase by phase, and its peaks.
+func waterfall(t berth.Waterfall, u berth.Usage) string {
+	var parts []string
+	step := func(name string, from, to time.Time) {
+		if !from.IsZero() && !to.IsZero() && !to.Before(from) {
+			parts = append(parts, name+" "+span(to.Sub(from)))
+		}
+	}
+	first := func(times ...time.Time) time.Time {
+		for _, x := range times {
+			if !x.IsZero() {
+				return x
+			}
+		}
+		return time.Time{}
+	}
+	step("queued", t.Submitted, first(t.Placed, t.Staging, t.Started))
+	step("staging", t.Staging, first(t.Environment, t.Started))
+	step("environment", t.Environment, t.Started)
+	step("first output", t.Started, t.FirstOutput)
+	step("run", t.Started, first(t.Uploading, t.Ended))
+	step("outputs", t.Uploading, t.Ended)
+	step("total", t.Submitted, t.Ended)
+	if u.CPUPercent > 0 {
+		parts = append(parts, fmt.Sprintf("peak CPU %.0f %%", u.CPUPercent))
+	}
+	if u.MemoryBytes > 0 {
+		parts = append(parts, "peak memory "+size(u.MemoryBytes))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// nextSteps are the commands people want after a submit.
+func (s *session) nextSteps(name string) {
+	s.hint("  berth logs -f %s\n  berth explain %s\n  berth job cancel -n %s", name, name, name)
+}
+
+// detached tells how to come back to a job after Ctrl-C.
+func (s *session) detached(name string) error {
+	s.say("\nleft %s; it goes on", name)
+	s.hint("  berth logs -f %s          come back\n  berth job cancel -n %s    end it", name, name)
+	return exitError(exitInterrupted)
+}
