@@ -7,7 +7,7 @@ import "sync"
 // A Watch is one file that is watched.
 type Watch struct {
 	// C receives after the file was written to. Notifications coalesce: one receive may stand for many writes, and a
-	// receiver that reads to the end of the file after each one misses nothing. C is never closed.
+	// receiver that reads to the end of the file after each one misses nothing. It is never closed.
 	C <-chan struct{}
 
 	c     chan struct{}
@@ -15,8 +15,20 @@ type Watch struct {
 	once  sync.Once
 }
 
-// Close ends the watch. It may be called twice.
-func (w *Watch) Close() { w.once.Do(func() { w.close(w) }) }
+// Chan is C, and nil for a nil Watch.
+func (w *Watch) Chan() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.c
+}
+
+// Close ends the watch. It may be called twice, and on a nil Watch.
+func (w *Watch) Close() {
+	if w != nil {
+		w.once.Do(func() { w.close(w) })
+	}
+}
 
 func newWatch(closer func(*Watch)) *Watch {
 	c := make(chan struct{}, 1)

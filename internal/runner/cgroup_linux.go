@@ -1,18 +1,276 @@
 package runner
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berthml/berth"
 )
 
-type cgroup struct{}
+// cgroup is the control groups of one task: they limit it, count what the kernel ended for want of memory, and find its
+// processes wherever they went. A nil cgroup does nothing.
+type cgroup struct {
+	memory, cpu string // directories of version 1 controllers; empty when not used
+	unified     string // directory in the version 2 tree; empty when there is none
+	fd          int    // of unified, for entering; -1 when closed
+}
 
-func openCgroup(id berth.TaskID) *cgroup { return nil }
+// hierarchy is where this process may make groups: for each controller the directory below which to do so.
+type hierarchy struct {
+	memory, cpu string // version 1
+	unified     string
+	limits      bool // the version 2 tree has the controllers for limits
+}
 
-func (t *task) limit(s *Spec) error { return nil }
+var machine = sync.OnceValue(func() hierarchy {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	self, _ := os.ReadFile("/proc/self/cgroup")
+	return findHierarchy(string(mounts), string(self), "")
+})
 
-func (c *cgroup) enter(s *Spec, attr *syscall.SysProcAttr) {}
-func (c *cgroup) remove()                                  {}
-func (c *cgroup) kill()                                    {}
-func (c *cgroup) oomKilled() bool                          { return false }
+// findHierarchy reads /proc/self/mountinfo and /proc/self/cgroup. root is put before every path, for tests.
+func findHierarchy(mounts, self, root string) hierarchy {
+	own := map[string]string{} // controller, or "" for version 2, to the group of this process
+	for l := range strings.Lines(self) {
+		f := strings.SplitN(strings.TrimSpace(l), ":", 3)
+		if len(f) == 3 {
+			for c := range strings.SplitSeq(f[1], ",") {
+				own[c] = f[2]
+			}
+		}
+	}
+	var h hierarchy
+	for l := range strings.Lines(mounts) {
+		left, right, ok := strings.Cut(l, " - ")
+		f, g := strings.Fields(left), strings.Fields(right)
+		if !ok || len(f) < 5 || len(g) < 3 {
+			continue
+		}
+		below := func(c string) string {
+			return filepath.Join(root, f[4], strings.TrimPrefix(own[c], strings.TrimSuffix(f[3], "/")))
+		}
+		switch g[0] {
+		case "cgroup":
+			for o := range strings.SplitSeq(g[2], ",") {
+				switch o {
+				case "memory":
+					h.memory = below(o)
+				case "cpu":
+					h.cpu = below(o)
+				}
+			}
+		case "cgroup2":
+			h.unified = below("")
+			if h.memory == "" && h.cpu == "" {
+				h.unified, h.limits = limitable(h.unified, filepath.Join(root, f[4]))
+			}
+		}
+	}
+	return h
+}
+
+// limitable finds the directory below which groups with limits can be made. A group with processes in it cannot hand
+// controllers on, so it is the parent of our own, or our own when that is the root of all.
+func limitable(own, mount string) (dir string, ok bool) {
+	for _, d := range []string{own, filepath.Dir(own)} {
+		if len(d) < len(mount) {
+			break
+		}
+		b, _ := os.ReadFile(filepath.Join(d, "cgroup.subtree_control"))
+		if strings.Contains(string(b), "memory") && strings.Contains(string(b), "cpu") {
+			return d, true
+		}
+	}
+	if own == mount {
+		if os.WriteFile(filepath.Join(own, "cgroup.subtree_control"), []byte("+memory +cpu"), 0) == nil {
+			return own, true
+		}
+	}
+	return own, false
+}
+
+// newCgroup makes the groups of a task that has limits, nil for one that has none. An error says which limit will not
+// hold; the group it comes with may be nil.
+func newCgroup(l *berth.Launch) (*cgroup, error) {
+	if l.CPUs <= 0 && l.Memory <= 0 {
+		return nil, nil
+	}
+	return machine().make(l)
+}
+
+func groupName(id berth.TaskID) string { return "berth-" + string(id) }
+
+func (h hierarchy) make(l *berth.Launch) (*cgroup, error) {
+	c := &cgroup{fd: -1}
+	name := groupName(l.Task)
+	var errs []error
+	if h.unified != "" {
+		dir := filepath.Join(h.unified, name)
+		if err := mkdir(dir); err == nil {
+			c.unified = dir
+			c.fd, _ = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		}
+	}
+	v2 := c.unified != "" && h.limits
+	if l.Memory > 0 {
+		n := strconv.FormatInt(l.Memory, 10)
+		switch {
+		case h.memory != "":
+			c.memory = filepath.Join(h.memory, name)
+			errs = append(errs, mkdir(c.memory), set(c.memory, "memory.limit_in_bytes", n))
+			_ = set(c.memory, "memory.memsw.limit_in_bytes", n) // not there without accounting of swap
+		case v2:
+			errs = append(errs, set(c.unified, "memory.max", n))
+			_ = set(c.unified, "memory.swap.max", "0")
+		default:
+			errs = append(errs, errors.New("memory: this machine has no control group to limit it by"))
+		}
+	}
+	if l.CPUs > 0 {
+		const period = 100000
+		quota := strconv.FormatInt(max(int64(l.CPUs*period), 1000), 10)
+		switch {
+		case h.cpu != "":
+			c.cpu = filepath.Join(h.cpu, name)
+			errs = append(errs, mkdir(c.cpu), set(c.cpu, "cpu.cfs_period_us", strconv.Itoa(period)), set(c.cpu, "cpu.cfs_quota_us", quota))
+		case v2:
+			errs = append(errs, set(c.unified, "cpu.max", quota+" "+strconv.Itoa(period)))
+		default:
+			errs = append(errs, errors.New("CPU: this machine has no control group to limit it by"))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// openCgroup finds the groups an earlier runner made.
+func openCgroup(l *berth.Launch) *cgroup {
+	if l.CPUs <= 0 && l.Memory <= 0 {
+		return nil
+	}
+	h, name := machine(), groupName(l.Task)
+	c := &cgroup{fd: -1}
+	for _, d := range []struct {
+		base string
+		dir  *string
+	}{{h.memory, &c.memory}, {h.cpu, &c.cpu}, {h.unified, &c.unified}} {
+		if d.base == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(d.base, name)); err == nil {
+			*d.dir = filepath.Join(d.base, name)
+		}
+	}
+	return c
+}
+
+func mkdir(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func set(dir, file, value string) error {
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// enter changes how a program is started so that it is in the groups from its first instruction. Version 2 has a flag for
+// it; into groups of version 1 a shell steps first, which then becomes the program.
+func (c *cgroup) enter(path string, args []string, attr *syscall.SysProcAttr) (string, []string) {
+	if c == nil {
+		return path, args
+	}
+	if c.fd >= 0 {
+		attr.UseCgroupFD, attr.CgroupFD = true, c.fd
+	}
+	var procs []string
+	for _, d := range []string{c.memory, c.cpu} {
+		if d != "" {
+			procs = append(procs, filepath.Join(d, "cgroup.procs"))
+		}
+	}
+	if len(procs) == 0 {
+		return path, args
+	}
+	const step = `n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ >"$1" || exit 125; shift; n=$((n-1)); done; exec "$@"`
+	shim := append([]string{"/bin/sh", "-c", step, "berth", strconv.Itoa(len(procs))}, procs...)
+	return "/bin/sh", append(append(shim, path), args[1:]...)
+}
+
+// kill ends every process in the groups.
+func (c *cgroup) kill() {
+	if c == nil {
+		return
+	}
+	if c.unified != "" && set(c.unified, "cgroup.kill", "1") == nil {
+		return
+	}
+	for _, d := range []string{c.memory, c.cpu, c.unified} {
+		b, err := os.ReadFile(filepath.Join(d, "cgroup.procs"))
+		if d == "" || err != nil {
+			continue
+		}
+		for f := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+}
+
+// oomKilled says whether the kernel ended a process of the task for want of memory.
+func (c *cgroup) oomKilled() bool {
+	if c == nil {
+		return false
+	}
+	var file string
+	switch {
+	case c.memory != "":
+		file = filepath.Join(c.memory, "memory.oom_control")
+	case c.unified != "":
+		file = filepath.Join(c.unified, "memory.events")
+	}
+	b, _ := os.ReadFile(file)
+	for l := range strings.Lines(string(b)) {
+		if n, ok := strings.CutPrefix(l, "oom_kill "); ok {
+			return strings.TrimSpace(n) != "0"
+		}
+	}
+	return false
+}
+
+// remove ends what is left in the groups and removes them. Processes need a moment to be gone.
+func (c *cgroup) remove() {
+	if c == nil {
+		return
+	}
+	if c.fd >= 0 {
+		unix.Close(c.fd)
+		c.fd = -1
+	}
+	c.kill()
+	for _, d := range []string{c.memory, c.cpu, c.unified} {
+		if d == "" {
+			continue
+		}
+		for wait := time.Millisecond; wait < time.Second; wait *= 2 {
+			if err := syscall.Rmdir(d); err != syscall.EBUSY {
+				break
+			}
+			time.Sleep(wait)
+		}
+	}
+}

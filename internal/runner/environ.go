@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
 )
 
 // inherited are the variables of the runner's own environment that commands see: where programs, packages and
@@ -38,25 +38,32 @@ func BaseEnviron(environ []string) []string {
 	return base
 }
 
-// environ is the environment of the task's command. Later entries win over earlier ones of the same name, and what the
-// launch brings wins over all but the mark.
-func (t *task) environ() []string {
+// environ is the environment of the task's command: what the machine lends, what the prepared environment needs, what
+// jobs expect, and what the launch brings, of which a later one wins. In a container the image stands for the machine.
+func (t *task) environ(e *envs.Env, more map[string]string) []string {
 	l := t.l
-	env := make([]string, 0, len(t.o.Base)+len(l.Env)+len(t.paths)+16)
-	env = append(env, t.o.Base...)
+	env := make([]string, 0, len(t.o.Base)+len(more)+2*len(t.paths)+24)
+	if e == nil || e.Container == nil {
+		env = append(env, t.o.Base...)
+	}
+	if e != nil {
+		for k, v := range e.Vars {
+			env = append(env, k+"="+v)
+		}
+	}
 	env = append(env,
 		"PWD="+t.workdir(),
+		"PYTHONUNBUFFERED=1",
 		"AZUREML_RUN_ID="+l.Job,
 		"AZUREML_ROOT_RUN_ID="+l.Job,
+		"AZUREML_RUN_ATTEMPT="+strconv.Itoa(l.Attempt),
 		"AZUREML_ARM_SUBSCRIPTION="+l.Workspace.Subscription,
 		"AZUREML_ARM_RESOURCEGROUP="+l.Workspace.Group,
 		"AZUREML_ARM_WORKSPACE_NAME="+l.Workspace.Name,
 		"AZUREML_WORKSPACE_NAME="+l.Workspace.Name,
-		"AZUREML_RUN_ATTEMPT="+strconv.Itoa(l.Attempt),
-		"AZ_BATCHAI_NUM_NODES=1",
 		"AZUREML_NODE_COUNT=1",
+		"AZ_BATCHAI_NUM_NODES=1",
 		"NODE_RANK=0",
-		"PYTHONUNBUFFERED=1",
 	)
 	if len(l.GPUs) > 0 {
 		ids := make([]string, len(l.GPUs))
@@ -65,18 +72,29 @@ func (t *task) environ() []string {
 		}
 		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(ids, ","))
 	}
-	for name, path := range t.paths {
-		env = append(env, "AZUREML_DATAREFERENCE_"+name+"="+path)
+	for name := range l.Inputs {
+		if path, ok := t.paths[name]; ok {
+			env = append(env, "AZURE_ML_INPUT_"+name+"="+path, "AZUREML_DATAREFERENCE_"+name+"="+path)
+		}
+	}
+	for name := range l.Outputs {
+		env = append(env, "AZURE_ML_OUTPUT_"+name+"="+t.values["outputs."+name], "AZUREML_DATAREFERENCE_"+name+"="+t.values["outputs."+name])
+	}
+	for k, v := range more {
+		env = append(env, k+"="+v)
+	}
+	env = once(append(env, environMark+"="+string(l.Task)))
+	if e != nil && len(e.PathPrefix) > 0 {
+		prefixPath(env, e.PathPrefix)
 	}
 	return env
 }
 
-// finish adds what the launch brings, and leaves each name once.
-func finishEnviron(env []string, more map[string]string, id berth.TaskID) []string {
-	for k, v := range more {
-		env = append(env, k+"="+v)
-	}
-	env = append(env, environMark+"="+string(id))
+// environMark is in the environment of every process of a task, its escaped grandchildren's included.
+const environMark = "BERTH_TASK"
+
+// once leaves the last of the entries of each name, in the place of the first.
+func once(env []string) []string {
 	at := make(map[string]int, len(env))
 	out := env[:0]
 	for _, v := range env {
@@ -91,5 +109,15 @@ func finishEnviron(env []string, more map[string]string, id berth.TaskID) []stri
 		at[k] = len(out)
 		out = append(out, v)
 	}
-	return slices.Clip(out)
+	return out
+}
+
+// prefixPath puts directories before PATH.
+func prefixPath(env, dirs []string) {
+	for i, v := range env {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			env[i] = "PATH=" + strings.Join(append(slices.Clone(dirs), path), ":")
+			return
+		}
+	}
 }

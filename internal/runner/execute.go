@@ -24,94 +24,94 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		return t.cut(nil)
 	default:
 	}
-	log, err := t.openLog()
-	if err != nil {
+	var err error
+	if spec.log, err = t.openLog(); err != nil {
 		return fail("staging", fmt.Errorf("opening the log: %w", err))
 	}
-	defer closeLog(log)
-	spec.Log = log
-	if err := t.limit(spec); err != nil {
-		return fail("command", err)
+	defer closeLog(spec.log)
+	if spec.cgroup, err = newCgroup(t.l); err != nil {
+		t.warn("its limits are not enforced: " + err.Error())
 	}
 	defer spec.cgroup.remove()
 	if err := t.keep(Mark{Step: StepExec}); err != nil {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
 	}
-	var first *filewatch.Watch
-	if t.o.Watch != nil {
-		if first, err = t.o.Watch.Add(t.logPath()); err != nil {
-			t.o.Log.Warn("no notice of the first output", "task", t.l.Task, "err", err)
-		}
+	first := t.watchOutput()
+	defer first.Close()
+	var r running
+	if spec.env != nil && spec.env.Container != nil {
+		r, err = t.startContainer(ctx, spec)
+	} else {
+		r, err = t.startProcess(spec)
 	}
-	p, err := start(spec)
 	if err != nil {
-		return fail("command", fmt.Errorf("starting %s: %w", spec.Path, err))
+		return t.cut(fail("command", err))
 	}
 	t.times.Started = time.Now()
-	if err := t.keep(Mark{Step: StepStarted, PID: p.pid, Born: p.born}); err != nil {
-		t.o.Log.Error("state of a running task not kept", "task", t.l.Task, "err", err)
-	}
-	t.report(berth.TaskRunning, "running", nil)
-	return t.follow(ctx, p, spec.cgroup, first)
+	return t.follow(ctx, r, first)
 }
 
-// adopt follows a process that an earlier runner started.
+// adopt follows a command that an earlier runner started.
 func (t *task) adopt(ctx context.Context) *berth.Exit {
-	pid, b := t.o.Last.PID, t.o.Last.Born
-	if t.o.Last.Step == StepExec {
-		// It is not known whether the process was started. If it was and runs still, it carries the task's mark.
-		pid, b = findMarked(t.l.Task)
-		if pid == 0 {
-			return lost("its runner was killed while it started the command, and the command's process is gone")
-		}
+	r, exit := t.find(ctx)
+	if exit != nil {
+		return exit
+	}
+	if t.times.Started.IsZero() {
 		t.times.Started = time.Now()
-		if err := t.keep(Mark{Step: StepStarted, PID: pid, Born: b}); err != nil {
-			t.o.Log.Error("state of a running task not kept", "task", t.l.Task, "err", err)
-		}
 	}
-	p := adopt(pid, b)
-	if p == nil {
-		// It is gone, and so is its id; what is left is the word of whoever waited for it.
-		p = &process{pid: pid, born: b}
-		return t.ended(ctx, p, nil)
+	first := t.watchOutput()
+	defer first.Close()
+	t.look()
+	return t.follow(ctx, r, first)
+}
+
+// watchOutput watches the log for the first output.
+func (t *task) watchOutput() *filewatch.Watch {
+	if !t.times.FirstOutput.IsZero() {
+		return nil
 	}
-	t.report(berth.TaskRunning, "running", nil)
-	cg := openCgroup(t.l.Task)
-	defer cg.remove()
-	var first *filewatch.Watch
-	if t.o.Watch != nil && t.times.FirstOutput.IsZero() {
-		first, _ = t.o.Watch.Add(t.logPath())
-		t.look()
+	return t.watchLog()
+}
+
+// watchLog watches the log, if that can be done.
+func (t *task) watchLog() *filewatch.Watch {
+	if t.o.Watch == nil {
+		return nil
 	}
-	return t.follow(ctx, p, cg, first)
+	w, err := t.o.Watch.Add(t.logPath())
+	if err != nil {
+		t.o.Log.Warn("no notices of output", "task", t.l.Task, "err", err)
+	}
+	return w
 }
 
 func lost(reason string) *berth.Exit {
 	return &berth.Exit{Code: -1, Cause: "lost", Reason: reason}
 }
 
-// follow watches over a running process until it has ended.
-func (t *task) follow(ctx context.Context, p *process, cg *cgroup, first *filewatch.Watch) *berth.Exit {
-	defer p.close()
-	gone := make(chan error, 1)
-	go func() { gone <- p.wait(ctx) }() // ends with the process or with ctx, and this function outlives it
-
-	var output <-chan struct{}
-	if first != nil {
-		defer func() { first.Close() }()
-		output = first.C
+// follow watches over a running command until it has ended.
+func (t *task) follow(ctx context.Context, r running, first *filewatch.Watch) *berth.Exit {
+	defer r.close()
+	if err := t.keep(r.mark()); err != nil {
+		t.o.Log.Error("state of a running task not kept", "task", t.l.Task, "err", err)
 	}
+	t.report(berth.TaskRunning, "running", nil)
+	defer t.startShipping(ctx)()
+
+	gone := make(chan error, 1)
+	go func() { gone <- r.wait(ctx) }() // ends with the command or with ctx, and this function outlives it
+	output := first.Chan()
 	var limit <-chan time.Time
 	if t.l.Timeout > 0 {
 		timer := time.NewTimer(time.Until(t.times.Started.Add(t.l.Timeout)))
 		defer timer.Stop()
 		limit = timer.C
 	}
-	sampler := newSampler(p, cg, t.l)
 	ticks := time.NewTimer(sampleFirst)
 	defer ticks.Stop()
-	var ending ending
-	defer ending.close()
+	var end ending
+	defer end.close()
 
 	for {
 		select {
@@ -120,29 +120,28 @@ func (t *task) follow(ctx context.Context, p *process, cg *cgroup, first *filewa
 				return nil
 			}
 			if err != nil {
-				t.o.Log.Error("waiting for a process", "task", t.l.Task, "pid", p.pid, "err", err)
+				t.o.Log.Error("waiting for a command", "task", t.l.Task, "err", err)
 			}
-			return t.ended(ctx, p, cg)
+			return t.over(ctx, r)
 		case <-output:
 			output = nil
-			first.Close()
 			t.look()
 			t.report(berth.TaskRunning, "running", nil)
 		case s := <-t.o.Stop:
 			if t.stop == nil {
 				t.stop = &s
 			}
-			ending.begin(p, cg, t.l.Task, t.grace(s.Grace))
+			end.begin(r, t.grace(s.Grace))
 		case <-limit:
 			limit = nil
 			if t.stop == nil {
 				t.stop = &Stop{Cause: "timeout", Why: fmt.Sprintf("it ran longer than its limit of %v", t.l.Timeout)}
 			}
-			ending.begin(p, cg, t.l.Task, t.grace(0))
-		case <-ending.expired():
-			ending.kill(p, cg, t.l.Task)
+			end.begin(r, t.grace(0))
+		case <-end.expired():
+			end.again(r)
 		case <-ticks.C:
-			u := sampler.sample(time.Now())
+			u := r.sample(time.Now())
 			t.peak = peaks(t.peak, u)
 			t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Usage = &u })
 			ticks.Reset(sampleAgain(time.Since(t.times.Started)))
@@ -160,24 +159,14 @@ func (t *task) grace(asked time.Duration) time.Duration {
 	return defaultGrace
 }
 
-// ended clears up behind a process and says how it went.
-func (t *task) ended(ctx context.Context, p *process, cg *cgroup) *berth.Exit {
-	var status WaitStatus
-	known := false
-	if p.child {
-		// Its id is its own until it is reaped, so the group can be swept without hitting a stranger's.
-		killGroup(p.pid)
-		var err error
-		if status, err = p.reap(); err == nil {
-			known = true
-		} else {
-			t.o.Log.Error("reaping", "task", t.l.Task, "pid", p.pid, "err", err)
-		}
-	} else if t.o.Status != nil {
-		status, known = t.o.Status(ctx, p.pid, p.born)
+// over says how an ended command went.
+func (t *task) over(ctx context.Context, r running) *berth.Exit {
+	status, known := r.ended(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
 	if t.stop != nil {
-		killTree(p, cg, t.l.Task)
+		r.kill() // those that outlive what was asked to end
 	}
 	if t.times.FirstOutput.IsZero() {
 		t.look()
@@ -186,18 +175,58 @@ func (t *task) ended(ctx context.Context, p *process, cg *cgroup) *berth.Exit {
 		if t.stop != nil {
 			return &berth.Exit{Code: -1, Cause: t.stop.cause(), Reason: t.stop.why()}
 		}
-		return lost("its process has ended, but the runner that could have learnt how was killed before")
+		return lost("its process has ended, but whoever could have learnt how was killed before")
 	}
 	t.peak = peaks(t.peak, berth.Usage{At: time.Now(), CPUSeconds: status.CPUSeconds, MemoryBytes: status.MaxRSS})
 	exit := status.exit()
-	exit.OOM = cg.oomKilled()
 	if exit.OOM && exit.Code != 0 {
-		exit.Reason = fmt.Sprintf("the command used more memory than its limit of %d MiB and the kernel ended it", t.l.Memory>>20)
+		exit.Reason = "the kernel ended a process of the command for want of memory"
+		if t.l.Memory > 0 {
+			exit.Reason = fmt.Sprintf("the command needed more memory than its limit of %d MiB, and the kernel ended a process of it", t.l.Memory>>20)
+		}
 	}
 	if t.stop != nil {
 		exit.Cause, exit.Reason = t.stop.cause(), t.stop.why()
 	}
 	return exit
+}
+
+// ending is the way of a command to its end: asked first, killed when the grace is over, and again until it is gone.
+type ending struct {
+	timer *time.Timer
+	grace time.Duration
+}
+
+// begin asks the command to end. Asking again with a shorter grace shortens it.
+func (e *ending) begin(r running, grace time.Duration) {
+	if e.timer != nil {
+		if grace < e.grace {
+			e.grace = grace
+			e.timer.Reset(grace)
+		}
+		return
+	}
+	e.grace = grace
+	e.timer = time.NewTimer(grace)
+	r.ask()
+}
+
+func (e *ending) expired() <-chan time.Time {
+	if e.timer == nil {
+		return nil
+	}
+	return e.timer.C
+}
+
+func (e *ending) again(r running) {
+	r.kill()
+	e.timer.Reset(100 * time.Millisecond)
+}
+
+func (e *ending) close() {
+	if e.timer != nil {
+		e.timer.Stop()
+	}
 }
 
 // look notes when the first output came, from the log itself.

@@ -14,7 +14,7 @@ type procStat struct {
 	pid, ppid, pgrp, session int
 	state                    byte
 	born                     uint64 // clock ticks since boot
-	utime, stime             uint64 // clock ticks
+	ticks                    uint64 // of processor time, with that of children it waited for
 	rss                      int64  // pages
 }
 
@@ -48,7 +48,7 @@ func parseStat(b []byte) (s procStat, ok bool) {
 	num := func(i int) int64 { n, _ := strconv.ParseInt(string(f[i-3]), 10, 64); return n }
 	s.state = f[0][0]
 	s.ppid, s.pgrp, s.session = int(num(4)), int(num(5)), int(num(6))
-	s.utime, s.stime = uint64(num(14)), uint64(num(15))
+	s.ticks = uint64(num(14) + num(15) + num(16) + num(17))
 	s.born, s.rss = uint64(num(22)), num(24)
 	return s, true
 }
@@ -65,9 +65,6 @@ func Born(pid int) (born uint64, parent int, ok bool) {
 	s, ok := readStat(pid)
 	return s.born, s.ppid, ok
 }
-
-// environMark is in the environment of every process of a task, its escaped grandchildren's included.
-const environMark = "BERTH_TASK"
 
 // markOf is the task a process belongs to by its mark, empty when it has none.
 func markOf(pid int) berth.TaskID {

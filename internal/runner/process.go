@@ -1,22 +1,45 @@
 package runner
 
-import "github.com/berthml/berth"
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
+)
 
 // Spec is a command about to be started.
 type Spec struct {
-	Path string   // of the program
-	Args []string // with the program's own name first
-	Env  []string
-	Dir  string
-	Log  int // descriptor that takes standard output and error
-	// Cgroup limits the process, and finds all of its tree. It may be nil.
-	cgroup *cgroup
+	Command string // for a shell
+	Env     []string
+	Dir     string
+	env     *envs.Env // nil: the machine as it is
+	log     int       // descriptor that takes standard output and error
+	cgroup  *cgroup   // limits the process, and finds all of its tree; may be nil
+}
+
+// running is a command that was started: a process of this machine or a container.
+type running interface {
+	// wait blocks until it has ended. Ending ctx ends the wait, not the command.
+	wait(ctx context.Context) error
+	// ended says how it ended, and ends what it left behind; false when nobody knows.
+	ended(ctx context.Context) (s WaitStatus, known bool)
+	// ask asks every process of it to end, kill makes them.
+	ask()
+	kill()
+	// sample is what it uses now.
+	sample(now time.Time) berth.Usage
+	// mark is how a later runner finds it.
+	mark() Mark
+	close()
 }
 
 // WaitStatus is how a process ended.
 type WaitStatus struct {
 	Code   int // exit code; 128+N for signal N
 	Signal int // 0: it ended by itself
+	OOM    bool
 	// What it and the children it waited for used, where known.
 	CPUSeconds float64
 	MaxRSS     int64 // bytes
@@ -24,7 +47,7 @@ type WaitStatus struct {
 
 // exit says how the process ended in the words of a report.
 func (w WaitStatus) exit() *berth.Exit {
-	e := &berth.Exit{Code: w.Code}
+	e := &berth.Exit{Code: w.Code, OOM: w.OOM}
 	switch {
 	case w.Signal != 0:
 		e.Signal = signalName(w.Signal)
@@ -34,7 +57,7 @@ func (w WaitStatus) exit() *berth.Exit {
 	case w.Code == 126:
 		e.Reason = "the command ended with exit code 126: a program it names could not be executed, see the end of its log"
 	case w.Code != 0:
-		e.Reason = "the command ended with exit code " + itoa(w.Code)
+		e.Reason = "the command ended with exit code " + strconv.Itoa(w.Code)
 	}
 	return e
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
@@ -11,77 +12,111 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
 
-func itoa(n int) string { return strconv.Itoa(n) }
+	"github.com/berthml/berth"
+)
 
 func signalName(n int) string {
 	if s := unix.SignalName(syscall.Signal(n)); s != "" {
 		return s
 	}
-	return "signal " + itoa(n)
+	return "signal " + strconv.Itoa(n)
 }
 
-// process is a running command: a child of ours, or one that was adopted.
+// process is a command that runs on this machine: a child of ours, or one that was adopted.
 type process struct {
-	pid   int
-	born  uint64
-	child bool
-	fd    *os.File // pidfd, in the runtime's poller
+	t       *task
+	pid     int
+	born    uint64
+	child   bool
+	fd      *os.File // pidfd, in the runtime's poller; nil when the kernel has none
+	cgroup  *cgroup
+	sampler sampler
 }
 
 // devNull is standard input of every command.
 var devNull = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) })
 
-// start runs s in a session of its own. The process is not waited for by a thread: its pidfd sits in the poller.
-func start(s *Spec) (*process, error) {
-	null, err := devNull()
+// startProcess starts the command in a session of its own. No thread waits for it: its pidfd sits in the poller.
+func (t *task) startProcess(s *Spec) (running, error) {
+	path, args := argv(s.Command, s.Env, s.Dir)
+	pid, pidfd, err := fork(s, path, args)
+	if err != nil && len(args) > 0 && path != shell() {
+		// What cannot be executed, a script without an interpreter say, is the shell's to judge.
+		path, args = viaShell(s.Command)
+		pid, pidfd, err = fork(s, path, args)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("starting %s: %w", path, err)
 	}
-	pidfd := -1
-	attr := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
-	if s.cgroup != nil {
-		s.cgroup.enter(s, attr)
-	}
-	log := uintptr(s.Log)
-	pid, err := syscall.ForkExec(s.Path, s.Args, &syscall.ProcAttr{
-		Dir: s.Dir, Env: s.Env, Files: []uintptr{null.Fd(), log, log}, Sys: attr,
-	})
-	if err != nil {
-		return nil, err
-	}
-	p := &process{pid: pid, child: true}
-	if pidfd < 0 { // a kernel older than 5.4
-		if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
-			pidfd = -1
-		}
-	}
+	p := &process{t: t, pid: pid, child: true, cgroup: s.cgroup}
 	if pidfd >= 0 {
 		_ = syscall.SetNonblock(pidfd, true)
 		p.fd = os.NewFile(uintptr(pidfd), "pidfd")
 	}
-	p.born, _ = born(pid)
+	p.born, _, _ = Born(pid)
 	return p, nil
 }
 
-// adopt finds a process that an earlier runner started. It is nil when the process is gone.
-func adopt(pid int, b uint64) *process {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+func fork(s *Spec, path string, args []string) (pid, pidfd int, err error) {
+	null, err := devNull()
 	if err != nil {
-		return nil
+		return 0, -1, err
 	}
-	if now, ok := born(pid); !ok || now != b {
-		unix.Close(fd)
-		return nil
+	pidfd = -1
+	attr := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	path, args = s.cgroup.enter(path, args, attr)
+	files := []uintptr{null.Fd(), uintptr(s.log), uintptr(s.log)}
+	if s.env != nil {
+		if hold := s.env.Hold(); hold != nil { // keeps the environment even when this process dies
+			files = append(files, hold.Fd())
+		}
 	}
-	return &process{pid: pid, born: b, fd: os.NewFile(uintptr(fd), "pidfd")}
+	pid, err = syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: files, Sys: attr})
+	if err == nil && pidfd < 0 { // a kernel older than 5.4
+		if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
+			pidfd, err = -1, nil
+		}
+	}
+	return pid, pidfd, err
 }
 
-// wait blocks until the process has ended, without taking its status away: until reap its id stays its own.
+// find finds the command an earlier runner started, or says how the task ends without it.
+func (t *task) find(ctx context.Context) (running, *berth.Exit) {
+	last := t.o.Last
+	if last.Box != "" || last.PID == 0 && needsEnvironment(t.l.Environment) {
+		if r, exit, ok := t.findContainer(ctx); ok {
+			return r, exit
+		}
+	}
+	p := &process{t: t, pid: last.PID, born: last.Born, cgroup: openCgroup(t.l)}
+	if last.Step == StepExec {
+		// It is not known whether the process was started. If it was and runs still, it carries the task's mark.
+		if p.pid, p.born = findMarked(t.l.Task); p.pid == 0 {
+			return nil, lost("its runner was killed while it started the command, and the command's process is gone")
+		}
+	}
+	fd, err := unix.PidfdOpen(p.pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return p, nil // gone: wait and ended will find that out
+	}
+	if now, _, ok := Born(p.pid); !ok || now != p.born {
+		unix.Close(fd) // its id is somebody else's by now
+		return p, nil
+	}
+	p.fd = os.NewFile(uintptr(fd), "pidfd")
+	return p, nil
+}
+
+func (p *process) mark() Mark { return Mark{Step: StepStarted, PID: p.pid, Born: p.born} }
+
+// wait does not take the status away: until ended its id stays its own.
 func (p *process) wait(ctx context.Context) error {
 	if p.fd == nil {
-		return waitBlocking(p.pid)
+		if p.child {
+			return waitBlocking(p.pid)
+		}
+		return nil // an adopted process without a pidfd is gone
 	}
 	conn, err := p.fd.SyscallConn()
 	if err != nil {
@@ -90,9 +125,9 @@ func (p *process) wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.fd.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	err = conn.Read(func(fd uintptr) bool {
-		pfd := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		pfd := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		for {
-			n, err := unix.Poll(pfd, 0)
+			n, err := unix.Poll(pfd[:], 0)
 			if err == unix.EINTR {
 				continue
 			}
@@ -118,6 +153,22 @@ func waitBlocking(pid int) error {
 			return nil
 		}
 	}
+}
+
+func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
+	if p.child {
+		// Its id is its own until it is reaped, so the group can be swept without hitting a stranger's.
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		var err error
+		if s, err = p.reap(); err != nil {
+			p.t.o.Log.Error("reaping", "task", p.t.l.Task, "pid", p.pid, "err", err)
+		}
+		known = err == nil
+	} else if p.t.o.Status != nil {
+		s, known = p.t.o.Status(ctx, p.pid, p.born)
+	}
+	s.OOM = p.cgroup.oomKilled()
+	return s, known
 }
 
 // reap takes the status of a child that has ended.
@@ -150,5 +201,38 @@ func StatusOf(ws syscall.WaitStatus) WaitStatus {
 func (p *process) close() {
 	if p.fd != nil {
 		p.fd.Close()
+	}
+}
+
+// here says whether the process is there, ended or not, so that its id means it.
+func (p *process) here() bool {
+	b, _, ok := Born(p.pid)
+	return ok && b == p.born
+}
+
+func (p *process) ask() {
+	if p.here() {
+		_ = syscall.Kill(-p.pid, syscall.SIGTERM)
+	}
+	for _, pid := range p.strangers() {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+	}
+}
+
+// kill ends every process of the task. A process may fork between being listed and being killed, so the list is read
+// again until it is empty, a few times at most.
+func (p *process) kill() {
+	p.cgroup.kill()
+	if p.here() {
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	}
+	for range 8 {
+		list := p.strangers()
+		for _, pid := range list {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if len(list) == 0 {
+			return
+		}
 	}
 }

@@ -4,49 +4,109 @@ package runner
 
 import (
 	"context"
-	"runtime"
+	"fmt"
+	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
 )
 
-var errPlatform = berth.Errorf(berth.Unsupported, "tasks do not run on %s", runtime.GOOS)
+// On systems other than Linux a command is a child in a session of its own and no more: what leaves the session is not
+// found, a command whose runner was killed is lost, and there are no limits and no samples.
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-func signalName(n int) string { return "signal " + itoa(n) }
+func signalName(n int) string { return "signal " + strconv.Itoa(n) }
 
 type process struct {
-	pid   int
-	born  uint64
-	child bool
+	t      *task
+	pid    int
+	gone   chan struct{} // closed when it has ended
+	status syscall.WaitStatus
+	usage  syscall.Rusage
+	err    error
 }
 
-func start(*Spec) (*process, error)            { return nil, errPlatform }
-func adopt(int, uint64) *process               { return nil }
-func (p *process) wait(context.Context) error  { return errPlatform }
-func (p *process) reap() (WaitStatus, error)   { return WaitStatus{}, errPlatform }
-func (p *process) close()                      {}
-func findMarked(berth.TaskID) (int, uint64)    { return 0, 0 }
-func killGroup(int)                            {}
-func killTree(*process, *cgroup, berth.TaskID) {}
+func (t *task) startProcess(s *Spec) (running, error) {
+	path, args := argv(s.Command, s.Env, s.Dir)
+	pid, err := fork(s, path, args)
+	if err != nil && path != shell() {
+		path, args = viaShell(s.Command)
+		pid, err = fork(s, path, args)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", path, err)
+	}
+	p := &process{t: t, pid: pid, gone: make(chan struct{})}
+	go func() { // ends with the process, which outlives an abandoned task
+		defer close(p.gone)
+		for {
+			if _, p.err = syscall.Wait4(p.pid, &p.status, 0, &p.usage); p.err != syscall.EINTR {
+				return
+			}
+		}
+	}()
+	return p, nil
+}
 
-type ending struct{}
+func fork(s *Spec, path string, args []string) (int, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	return syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Dir: s.Dir, Env: s.Env, Files: []uintptr{null.Fd(), uintptr(s.log), uintptr(s.log)}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+}
 
-func (e *ending) begin(*process, *cgroup, berth.TaskID, time.Duration) {}
-func (e *ending) expired() <-chan time.Time                            { return nil }
-func (e *ending) kill(*process, *cgroup, berth.TaskID)                 {}
-func (e *ending) close()                                               {}
+func (t *task) find(ctx context.Context) (running, *berth.Exit) {
+	if r, exit, ok := t.findContainer(ctx); ok {
+		return r, exit
+	}
+	return nil, lost("its runner was killed, and on this system nobody else can tell how its command ended")
+}
 
+func (p *process) mark() Mark { return Mark{Step: StepStarted, PID: p.pid} }
+
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *process) ended(context.Context) (WaitStatus, bool) {
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	s := StatusOf(p.status)
+	s.CPUSeconds = float64(p.usage.Utime.Nano()+p.usage.Stime.Nano()) / 1e9
+	s.MaxRSS = p.usage.Maxrss
+	return s, p.err == nil
+}
+
+func (p *process) ask()                             { _ = syscall.Kill(-p.pid, syscall.SIGTERM) }
+func (p *process) kill()                            { _ = syscall.Kill(-p.pid, syscall.SIGKILL) }
+func (p *process) sample(now time.Time) berth.Usage { return berth.Usage{At: now} }
+func (p *process) close()                           {}
+
+// StatusOf translates what wait4 says.
+func StatusOf(ws syscall.WaitStatus) WaitStatus {
+	if ws.Signaled() {
+		return WaitStatus{Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
+	}
+	return WaitStatus{Code: ws.ExitStatus()}
+}
+
+// cgroup is Linux's.
 type cgroup struct{}
 
-func openCgroup(berth.TaskID) *cgroup { return nil }
-func (t *task) limit(*Spec) error     { return nil }
-func (c *cgroup) remove()             {}
-func (c *cgroup) oomKilled() bool     { return false }
+func newCgroup(l *berth.Launch) (*cgroup, error) {
+	if l.CPUs > 0 || l.Memory > 0 {
+		return nil, berth.Errorf(berth.Unsupported, "this system cannot limit a command")
+	}
+	return nil, nil
+}
 
-const environMark = "BERTH_TASK"
-
-func openAppend(string) (int, error) { return -1, errPlatform }
-func closeLog(int)                   {}
+func (c *cgroup) remove() {}

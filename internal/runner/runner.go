@@ -8,12 +8,16 @@ package runner
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
 	"github.com/berthml/berth/internal/filewatch"
 )
 
@@ -54,6 +58,7 @@ const (
 type Mark struct {
 	Step  Step            `json:"step"`
 	PID   int             `json:"pid,omitempty"`
+	Box   string          `json:"box,omitempty"`  // id of the container, where there is one
 	Born  uint64          `json:"born,omitempty"` // when the process began, as /proc/PID/stat counts
 	Seq   int             `json:"seq,omitempty"`  // of the last report
 	Times berth.Waterfall `json:"times,omitzero"`
@@ -84,10 +89,10 @@ type Options struct {
 	Status func(ctx context.Context, pid int, born uint64) (WaitStatus, bool)
 	// Stop delivers requests to end the task. It may be nil.
 	Stop <-chan Stop
-	// Home takes the log of a task without a LogFile. It may be nil otherwise.
-	Home Home
 	// Envs prepares environments. Nil can only run commands on the machine as it is.
 	Envs Environments
+	// Home takes the log of a task without a LogFile. It may be nil otherwise.
+	Home Home
 	// Watch tells of the first output. It may be nil.
 	Watch *filewatch.Watcher
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
@@ -95,18 +100,12 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// Environments prepares what a command runs in.
+// Environments prepares what commands run in; *envs.Cache does.
 type Environments interface {
 	// Prepare blocks until e is ready. It tells how it gets on, and warns of what the user should know.
-	Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (Env, error)
-}
-
-// Env is a prepared environment.
-type Env interface {
-	// Wrap changes how a command is started: variables, search path, a container around it.
-	Wrap(*Spec) error
-	// Release tells that the task no longer uses it.
-	Release()
+	Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (*envs.Env, error)
+	// Adopt finds a container that an earlier runner started, nil when there is none.
+	Adopt(ctx context.Context, label, value string, log io.Writer) (*envs.Running, error)
 }
 
 // Run carries out the task and returns how it ended. It reports every change through o.Report, the end included.
@@ -130,13 +129,16 @@ func Run(ctx context.Context, l berth.Launch, o Options) (exit berth.Exit, err e
 
 // task is a Run under way.
 type task struct {
-	l     *berth.Launch
-	o     *Options
-	seq   int
-	times berth.Waterfall
-	peak  berth.Usage
-	stop  *Stop // the request that is being obeyed
-	paths map[string]string
+	l         *berth.Launch
+	o         *Options
+	times     berth.Waterfall
+	peak      berth.Usage
+	stop      *Stop // the request that is being obeyed
+	shipped   int64 // how much of the log the server has
+	reporting sync.Mutex
+	seq       int // of the last report
+	// values is what expressions stand for, by their text; paths is where inputs and outputs are, by their name.
+	values, paths map[string]string
 }
 
 // Immediate reports whether nothing comes before the command of l: no staging, no environment. Such a task is at
@@ -177,12 +179,14 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	if ctx.Err() != nil {
 		return berth.Exit{}, context.Cause(ctx)
 	}
-	if t.o.Last.Step != StepExited && t.hasUploads() {
-		if err := t.keep(Mark{Step: StepExited, Exit: exit}); err != nil {
-			return berth.Exit{}, err
+	if t.hasUploads() {
+		if t.o.Last.Step != StepExited {
+			if err := t.keep(Mark{Step: StepExited, Exit: exit}); err != nil {
+				return berth.Exit{}, err
+			}
 		}
+		t.upload(ctx, exit)
 	}
-	t.upload(ctx, exit)
 	if ctx.Err() != nil {
 		return berth.Exit{}, context.Cause(ctx)
 	}
@@ -206,22 +210,49 @@ func (t *task) begin(ctx context.Context) *berth.Exit {
 	if err := t.stage(ctx); err != nil {
 		return t.cut(fail("staging", err))
 	}
-	spec, err := t.spec()
-	if err != nil {
-		return t.cut(fail("command", err))
-	}
+	var env *envs.Env
 	if needsEnvironment(t.l.Environment) {
 		t.times.Environment = time.Now()
-		env, err := t.environment(ctx)
-		if err != nil {
+		var err error
+		if env, err = t.environment(ctx); err != nil {
 			return t.cut(fail("environment", err))
 		}
 		defer env.Release()
-		if err := env.Wrap(spec); err != nil {
-			return t.cut(fail("environment", err))
-		}
+	}
+	spec, err := t.spec(env)
+	if err != nil {
+		return t.cut(fail("command", err))
 	}
 	return t.execute(ctx, spec)
+}
+
+// needsEnvironment says whether there is anything to prepare. An environment without a name or content is the machine as
+// it is.
+func needsEnvironment(e berth.LaunchEnv) bool {
+	if e.Image != "" || e.Conda != "" || e.Pip != "" || e.Build != "" {
+		return true
+	}
+	return e.Name != "" && !strings.EqualFold(e.Name, "none") && !strings.EqualFold(e.Name, "host")
+}
+
+// environment prepares what the launch names, and tells how it gets on.
+func (t *task) environment(ctx context.Context) (env *envs.Env, err error) {
+	if t.o.Envs == nil {
+		return nil, berth.Errorf(berth.Unsupported, "this runner prepares no environments")
+	}
+	t.report(berth.TaskStarting, "environment", nil)
+	say := func(detail, warning string) {
+		t.report(berth.TaskStarting, "environment", func(r *berth.Report) { r.Detail, r.Warning = detail, warning })
+	}
+	err = t.interruptibly(ctx, func(ctx context.Context) error {
+		env, err = t.o.Envs.Prepare(ctx, t.l.Environment, func(s string) { say(s, "") }, func(s string) { say("", s) })
+		return err
+	})
+	if err != nil && env != nil {
+		env.Release()
+		env = nil
+	}
+	return env, err
 }
 
 // cut corrects the end of a task that was stopped before its command began.
@@ -258,6 +289,8 @@ func (t *task) report(state berth.TaskState, phase string, more func(*berth.Repo
 	if t.o.Report == nil {
 		return
 	}
+	t.reporting.Lock() // inputs are fetched, and environments prepared, by several goroutines
+	defer t.reporting.Unlock()
 	t.seq++
 	r := berth.Report{
 		Task: t.l.Task, Token: t.l.Home.Token, Seq: t.seq, At: time.Now(), State: state, Phase: phase,

@@ -1,6 +1,12 @@
 package runner
 
 import (
+	"context"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -20,12 +26,6 @@ func sampleAgain(age time.Duration) time.Duration {
 	return 10 * time.Second
 }
 
-type sampler struct{}
-
-func newSampler(p *process, cg *cgroup, l *berth.Launch) *sampler { return &sampler{} }
-
-func (s *sampler) sample(now time.Time) berth.Usage { return berth.Usage{At: now} }
-
 // peaks is the most of each figure.
 func peaks(a, b berth.Usage) berth.Usage {
 	return berth.Usage{
@@ -40,4 +40,72 @@ func peaks(a, b berth.Usage) berth.Usage {
 		GPUPercent:  max(a.GPUPercent, b.GPUPercent),
 		GPUMemory:   max(a.GPUMemory, b.GPUMemory),
 	}
+}
+
+// gpu is what one GPU is doing.
+type gpu struct {
+	index   int
+	percent float64
+	memory  int64
+}
+
+// gpus is what nvidia-smi last said. It takes a good part of a second to say it, so all tasks share one answer.
+var gpus struct {
+	sync.Mutex
+	path string
+	once bool
+	at   time.Time
+	last []gpu
+}
+
+// addGPUs fills in what the GPUs of the given indices are doing.
+func addGPUs(u *berth.Usage, indices []int) {
+	if len(indices) == 0 {
+		return
+	}
+	gpus.Lock()
+	defer gpus.Unlock()
+	if !gpus.once {
+		gpus.once = true
+		gpus.path, _ = exec.LookPath("nvidia-smi")
+	}
+	if gpus.path == "" {
+		return
+	}
+	if time.Since(gpus.at) > 1500*time.Millisecond {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, gpus.path,
+			"--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits").Output()
+		if err != nil {
+			gpus.last = nil
+		} else {
+			gpus.last = parseGPUs(string(out))
+		}
+		gpus.at = time.Now()
+	}
+	for _, g := range gpus.last {
+		if slices.Contains(indices, g.index) {
+			u.GPUPercent += g.percent
+			u.GPUMemory += g.memory
+		}
+	}
+}
+
+// parseGPUs reads lines of index, percent, MiB.
+func parseGPUs(text string) []gpu {
+	var all []gpu
+	for l := range strings.Lines(text) {
+		f := strings.Split(l, ",")
+		if len(f) != 3 {
+			continue
+		}
+		i, err := strconv.Atoi(strings.TrimSpace(f[0]))
+		p, _ := strconv.ParseFloat(strings.TrimSpace(f[1]), 64)
+		m, _ := strconv.ParseInt(strings.TrimSpace(f[2]), 10, 64)
+		if err == nil {
+			all = append(all, gpu{i, p, m << 20})
+		}
+	}
+	return all
 }

@@ -2,20 +2,20 @@ package runner
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
+	"github.com/berthml/berth/internal/runner/data"
 )
-
-// stage makes the task's directories and brings code and inputs there.
-func (t *task) stage(ctx context.Context) error {
-	if err := t.o.MakeDir(t.o.Dir); err != nil {
-		return err
-	}
-	t.paths = map[string]string{}
-	return nil
-}
 
 // MakeDir makes the directory of a task: the working directory wd in it, and outputs in that.
 func MakeDir(dir string) error {
@@ -28,25 +28,216 @@ func MakeDir(dir string) error {
 	return nil
 }
 
-// spec is the command with its inputs and outputs filled in.
-func (t *task) spec() (*Spec, error) {
-	dir := t.workdir()
-	env := finishEnviron(t.environ(), t.l.Env, t.l.Task)
-	path, args := argv(t.l.Command, env, dir)
-	return &Spec{Path: path, Args: args, Env: env, Dir: dir}, nil
-}
-
-func needsEnvironment(e berth.LaunchEnv) bool {
-	return e.Image != "" || e.Conda != "" || e.Pip != "" || e.Build != ""
-}
-
-func (t *task) environment(ctx context.Context) (Env, error) {
-	if t.o.Envs == nil {
-		return nil, berth.Errorf(berth.Unsupported, "this runner prepares no environments")
+// stage makes the task's directories and brings code and inputs there.
+func (t *task) stage(ctx context.Context) error {
+	if err := t.o.MakeDir(t.o.Dir); err != nil {
+		return err
 	}
-	return t.o.Envs.Prepare(ctx, t.l.Environment, func(string) {}, func(string) {})
+	if t.l.Code == "" && len(t.l.Inputs) == 0 && len(t.l.Outputs) == 0 {
+		return nil
+	}
+	t.report(berth.TaskStarting, "staging", nil)
+	t.values = make(map[string]string, len(t.l.Inputs)+len(t.l.Outputs))
+	t.paths = map[string]string{}
+	client, err := data.New(data.Options{CA: t.l.Home.CA})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return t.interruptibly(ctx, func(ctx context.Context) error {
+		g, gctx := errgroup.WithContext(ctx)
+		var total data.Total
+		if t.l.Code != "" {
+			g.Go(func() error {
+				if err := client.Folder(gctx, t.l.Code, t.workdir(), &total); err != nil {
+					return fmt.Errorf("code: %w", err)
+				}
+				return nil
+			})
+		}
+		for name, in := range t.l.Inputs {
+			value, fetch, err := t.input(name, in)
+			if err != nil {
+				return err
+			}
+			t.values["inputs."+name] = value
+			if in.URL != "" || in.URI != "" {
+				t.paths[name] = value
+			}
+			if fetch {
+				g.Go(func() error {
+					if err := t.fetch(gctx, client, in, value, &total); err != nil {
+						return fmt.Errorf("input %s: %w", name, err)
+					}
+					return nil
+				})
+			}
+		}
+		for name, out := range t.l.Outputs {
+			value, err := t.output(name, out)
+			if err != nil {
+				return err
+			}
+			t.values["outputs."+name] = value
+			t.paths[name] = value
+		}
+		return g.Wait()
+	})
 }
 
-func (t *task) hasUploads() bool { return false }
+// input is what ${{inputs.name}} becomes, and whether data has to be brought there.
+func (t *task) input(name string, in berth.LaunchInput) (value string, fetch bool, err error) {
+	if in.URL == "" && in.URI == "" {
+		return in.Value, false, nil
+	}
+	if err := berth.CheckName("input", name); err != nil {
+		return "", false, err
+	}
+	mode := strings.ToLower(in.Mode)
+	if mode == "direct" {
+		if in.URI != "" {
+			return in.URI, false, nil
+		}
+		return in.URL, false, nil
+	}
+	local, isLocal := data.LocalPath(in.URL)
+	switch mode {
+	case "", "readonlymount", "readwritemount", "ro_mount", "rw_mount", "mount":
+		if isLocal { // the data is on this machine: mounting it is naming it
+			if _, err := os.Stat(local); err != nil {
+				return "", false, fmt.Errorf("input %s: %w", name, err)
+			}
+			return local, false, nil
+		}
+	case "download":
+	case "evaldownload", "evalmount", "eval_download", "eval_mount":
+		t.warn(fmt.Sprintf("input %s: tables are not evaluated, the folder of its MLTable file is given instead", name))
+	default:
+		return "", false, berth.Errorf(berth.Invalid, "input %s: mode %q is not known", name, in.Mode)
+	}
+	dir := filepath.Join(t.o.Dir, "inputs", name)
+	if isFile(in.Type) {
+		return filepath.Join(dir, baseName(in.URL)), true, nil
+	}
+	return dir, true, nil
+}
 
-func (t *task) upload(ctx context.Context, exit *berth.Exit) {}
+// isFile says whether data of this type is one file. Models are folders unless they are not, see fetch.
+func isFile(kind string) bool { return strings.EqualFold(kind, "uri_file") }
+
+// baseName is the last part of a URL's path.
+func baseName(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "file"
+	}
+	n := path.Base(u.Path)
+	if n == "." || n == "/" || n == ".." {
+		return "file"
+	}
+	return n
+}
+
+// fetch brings an input to its path and write-protects it.
+func (t *task) fetch(ctx context.Context, c *data.Client, in berth.LaunchInput, to string, total *data.Total) error {
+	root := to
+	var err error
+	if isFile(in.Type) {
+		root = filepath.Dir(to)
+		if err = os.MkdirAll(root, 0o700); err == nil {
+			err = c.File(ctx, in.URL, to, total)
+		}
+	} else {
+		if err = os.MkdirAll(to, 0o700); err == nil {
+			err = c.Folder(ctx, in.URL, to, total)
+		}
+		if berth.CodeOf(err) == berth.NotFound && strings.HasSuffix(strings.ToLower(in.Type), "_model") {
+			// A model may be a single file. Its path is then the folder it is put in.
+			err = c.File(ctx, in.URL, filepath.Join(to, baseName(in.URL)), total)
+		}
+	}
+	if err != nil || strings.EqualFold(in.Mode, "ReadWriteMount") || strings.EqualFold(in.Mode, "Download") {
+		return err
+	}
+	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.Chmod(p, 0o500)
+		}
+		return os.Chmod(p, 0o400)
+	})
+}
+
+// output is what ${{outputs.name}} becomes: a folder that exists, or the path of a file that does not yet.
+func (t *task) output(name string, out berth.LaunchOutput) (string, error) {
+	if err := berth.CheckName("output", name); err != nil {
+		return "", err
+	}
+	if strings.EqualFold(out.Mode, "direct") {
+		return out.URI, nil
+	}
+	dir := t.outputDir(name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	if isFile(out.Type) {
+		return filepath.Join(dir, baseName(out.URL)), nil
+	}
+	return dir, nil
+}
+
+func (t *task) outputDir(name string) string { return filepath.Join(t.o.Dir, "outputs", name) }
+
+// interruptibly runs f with a context that also ends when the task is asked to stop.
+func (t *task) interruptibly(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	watched := make(chan *Stop, 1)
+	go func() {
+		select {
+		case s := <-t.o.Stop:
+			watched <- &s
+			cancel()
+		case <-done:
+			watched <- nil
+		}
+	}()
+	err := f(ctx)
+	close(done)
+	if s := <-watched; s != nil {
+		t.stop = s
+		if err == nil {
+			err = context.Canceled
+		}
+	}
+	return err
+}
+
+// warn tells the user something about the task.
+func (t *task) warn(text string) {
+	t.report(berth.TaskStarting, "staging", func(r *berth.Report) { r.Warning = text })
+}
+
+// lookup resolves the expressions of a command.
+func (t *task) lookup(expr string) (value string, given, known bool) {
+	value, known = t.values[expr]
+	return value, known, known
+}
+
+// spec is the command with its inputs and outputs filled in. env is nil for the machine as it is.
+func (t *task) spec(env *envs.Env) (*Spec, error) {
+	command, err := expand(t.l.Command, t.lookup, false)
+	if err != nil {
+		return nil, err
+	}
+	more := make(map[string]string, len(t.l.Env))
+	for k, v := range t.l.Env {
+		if more[k], err = expand(v, t.lookup, true); err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", k, err)
+		}
+	}
+	return &Spec{Command: command, Env: t.environ(env, more), Dir: t.workdir(), env: env}, nil
+}

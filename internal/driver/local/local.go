@@ -1,5 +1,5 @@
-// Package local is the driver for the machine the server runs on. It hands tasks to a runner host (package host), a
-// process of its own that outlives the server.
+//go:build !windows
+
 package local
 
 import (

@@ -15,7 +15,9 @@
 //	DIR/reaped       exit statuses the reaper collected
 //	DIR/host.log     what both have to say
 //	DIR/tasks/ID/    the directory of a task
+//	DIR/spare/       directories for the next tasks
 //	DIR/trash/       directories on their way out
+//	DIR/envs/        environments, see package envs
 package host
 
 import (

@@ -16,13 +16,6 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// The worker's exit codes that mean something to the reaper.
-const (
-	exitQuit    = 0
-	exitFailed  = 1
-	exitRestart = 3
-)
-
 // reaper is the upper process. It holds nothing but its children, so it can be replaced by executing itself anew.
 type reaper struct {
 	dir    string
@@ -32,6 +25,16 @@ type reaper struct {
 	ready  *os.File // handed to the first worker, which says there that it listens
 	life   *os.File // held open: the worker sees its end when this process dies
 	worker int
+}
+
+// reap is the reaper's process.
+func reap(dir string, argv []string, ready bool, log *slog.Logger) error {
+	r := &reaper{dir: dir, argv: argv, log: log}
+	if ready {
+		syscall.CloseOnExec(fdReady)
+		r.ready = os.NewFile(fdReady, "ready")
+	}
+	return r.run()
 }
 
 // run keeps a worker alive until one quits.
@@ -93,7 +96,7 @@ func (r *reaper) start() error {
 			r.ready = nil
 		}()
 	}
-	r.worker, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: os.Environ(), Files: files})
+	r.worker, err = syscall.ForkExec(self(), argv, &syscall.ProcAttr{Env: os.Environ(), Files: files})
 	return err
 }
 

@@ -110,23 +110,6 @@ func (d *dirs) give(dir string, clean bool) {
 	d.group.Go(func() { d.destroy(trash) })
 }
 
-// stampOf is when the directories last changed. For the uppermost that is the time of its content, because renaming it
-// is a change too.
-func stampOf(dir string) (stamp [3]syscall.Timespec, ok bool) {
-	wd := dir + "/wd"
-	for i, p := range [...]string{dir, wd, wd + "/outputs"} {
-		var st syscall.Stat_t
-		if syscall.Lstat(p, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
-			return stamp, false
-		}
-		stamp[i] = st.Ctim
-		if i == 0 {
-			stamp[i] = st.Mtim
-		}
-	}
-	return stamp, true
-}
-
 // old says whether the times are old enough to tell a change by: a file system's clock may stand still for some
 // milliseconds, and a change within them would not show.
 func old(stamp [3]syscall.Timespec) bool {

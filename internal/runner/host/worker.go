@@ -27,6 +27,7 @@ type worker struct {
 	dirs    *dirs
 	sweeper *sweeper
 	watch   *filewatch.Watcher
+	envs    *environments
 	base    []string // what commands inherit
 
 	ctx   context.Context // of all tasks; its end abandons them
@@ -34,13 +35,19 @@ type worker struct {
 
 	mu      sync.Mutex
 	jobs    map[berth.TaskID]*job
-	homes   map[homeKey]*runner.Reporter
+	homes   map[homeKey]*home
 	senders sync.WaitGroup
 	quit    context.CancelCauseFunc
 }
 
 // homeKey is what tells one server from another.
 type homeKey struct{ url, ca string }
+
+// home is a server and the way to it.
+type home struct {
+	*runner.HTTPHome
+	*runner.Reporter
+}
 
 // job is a task as the worker sees it. The worker's mutex guards it.
 type job struct {
@@ -53,11 +60,18 @@ type job struct {
 	reported  bool
 }
 
-// Reasons for a worker to end, and its exit codes.
+// Reasons for a worker to end.
 var (
 	errQuit    = errors.New("asked to quit")
 	errRestart = errors.New("asked to restart")
 	errOrphan  = errors.New("the reaper is gone")
+)
+
+// Exit codes of a worker, for the reaper.
+const (
+	exitQuit    = 0
+	exitFailed  = 1
+	exitRestart = 3
 )
 
 // openWorker takes the directory over and everything in it.
@@ -78,7 +92,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		dir: dir, log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[berth.TaskID]bool{}, wake: make(chan struct{}, 1), log: log},
 		base:    runner.BaseEnviron(os.Environ()),
-		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*runner.Reporter{},
+		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
 	}
 	if w.watch, err = filewatch.New(); err != nil {
 		log.Warn("no file notices", "err", err)
@@ -159,7 +173,10 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		Base:    w.base,
 		Log:     w.log,
 	}
-	send := w.home(j.launch.Home)
+	h := w.home(j.launch.Home)
+	if h != nil {
+		o.Home = h
+	}
 	o.Report = func(r berth.Report) {
 		clean := r.State == berth.TaskDone && alone()
 		w.mu.Lock()
@@ -171,8 +188,8 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		if r.State == berth.TaskDone && !clean {
 			w.sweeper.add(id)
 		}
-		if send != nil {
-			send.Send(r)
+		if h != nil {
+			h.Send(r)
 		} else if r.State == berth.TaskDone {
 			w.delivered(r)
 		}
@@ -184,18 +201,18 @@ func (w *worker) launch(j *job, last runner.Mark) {
 	})
 }
 
-// home is the reporter for a server. The mutex is held.
-func (w *worker) home(h berth.Home) *runner.Reporter {
-	if h.URL == "" {
+// home is the way to a server, nil when there is none. The mutex is held.
+func (w *worker) home(at berth.Home) *home {
+	if at.URL == "" {
 		return nil
 	}
-	k := homeKey{h.URL, h.CA}
-	if r := w.homes[k]; r != nil {
-		return r
+	k := homeKey{at.URL, at.CA}
+	if h := w.homes[k]; h != nil {
+		return h
 	}
-	c, err := runner.NewHTTPHome(h.URL, h.CA)
+	c, err := runner.NewHTTPHome(at.URL, at.CA)
 	if err != nil {
-		w.log.Error("no reports to this home", "url", h.URL, "err", err)
+		w.log.Error("no reports to this home", "url", at.URL, "err", err)
 		return nil
 	}
 	r := runner.NewReporter(c, runner.ReporterOptions{
@@ -204,12 +221,13 @@ func (w *worker) home(h berth.Home) *runner.Reporter {
 		MaxWait:   time.Second,
 		Log:       w.log,
 	})
-	w.homes[k] = r
+	h := &home{c, r}
+	w.homes[k] = h
 	w.senders.Go(func() {
 		r.Run(w.ctx)
 		c.Close()
 	})
-	return r
+	return h
 }
 
 // delivered notes that the server knows the end of a task.
@@ -312,9 +330,4 @@ func (w *worker) remove(id berth.TaskID) error {
 	}
 	w.dirs.give(filepath.Join(w.dir, "tasks", string(id)), j.clean)
 	return nil
-}
-
-func bootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return string(b[:max(len(b)-1, 0)]), err
 }

@@ -18,9 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is this very program, even when its file was replaced or removed.
-const self = "/proc/self/exe"
-
 // Descriptors a worker inherits.
 const (
 	fdLife  = 3 // reads its end when the reaper is gone
@@ -54,12 +51,7 @@ func Main(ctx context.Context, args []string) error {
 	case "":
 		return spawn(ctx, *dir, argv)
 	case "reaper":
-		r := &reaper{dir: *dir, argv: argv, log: log}
-		if *ready {
-			syscall.CloseOnExec(fdReady)
-			r.ready = os.NewFile(fdReady, "ready")
-		}
-		return r.run()
+		return reap(*dir, argv, *ready, log)
 	case "worker":
 		os.Exit(work(ctx, *dir, argv, *ready, log))
 	}
@@ -86,9 +78,9 @@ func spawn(ctx context.Context, dir string, argv []string) error {
 		return err
 	}
 	defer pr.Close()
-	argv = append(slices.Clone(argv), "--role", "reaper", "--ready")
+	argv = append(slices.Clone(argv), "--role", upper, "--ready")
 	// Descriptor 3 is unused by a reaper; it keeps descriptor 4 in its place.
-	_, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{
+	_, err = syscall.ForkExec(self(), argv, &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), out.Fd(), out.Fd(), null.Fd(), pw.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -121,17 +113,18 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT)
-	_ = syscall.SetNonblock(fdLife, true)
-	life := os.NewFile(fdLife, "life")
-	// These two live as long as the process.
-	go func() {
+	go func() { // as long as the process lives
 		<-signals
 		quit(errQuit)
 	}()
-	go func() {
-		_, _ = io.Copy(io.Discard, life)
-		quit(errOrphan)
-	}()
+	if upper == "reaper" {
+		_ = syscall.SetNonblock(fdLife, true)
+		life := os.NewFile(fdLife, "life")
+		go func() { // as long as the process lives
+			_, _ = io.Copy(io.Discard, life)
+			quit(errOrphan)
+		}()
+	}
 
 	lock, err := acquire(ctx, dir)
 	if err != nil {
@@ -162,7 +155,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	case errors.Is(err, errOrphan):
 		log.Warn("the reaper is gone; taking its place")
 		argv = append(slices.Clone(argv), "--role", "reaper")
-		log.Error("taking the reaper's place", "err", syscall.Exec(self, argv, os.Environ()))
+		log.Error("taking the reaper's place", "err", syscall.Exec(self(), argv, os.Environ()))
 	default:
 		log.Error("the worker ends", "err", err)
 	}

@@ -1,0 +1,159 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
+	"github.com/berthml/berth/internal/runner/data"
+)
+
+// containerLabel marks a task's container with the task's id.
+const containerLabel = "ml.berth.task"
+
+// chooseShell runs its argument with bash where the image has one, and with sh where not.
+const chooseShell = `if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; else exec sh -c "$0"; fi`
+
+// box is a command that runs in a container.
+type box struct {
+	t      *task
+	r      *envs.Running
+	code   int
+	oom    bool
+	err    error
+	over   bool // it has ended, or cannot be looked after any more
+	killed bool
+}
+
+// startContainer starts the command in the image of its environment. The task's directory has the same name inside, so
+// that every path means the same on both sides.
+func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
+	c := envs.ContainerSpec{
+		Name:    "berth-" + string(t.l.Task),
+		Cmd:     []string{"/bin/sh", "-c", chooseShell, s.Command},
+		Env:     s.Env,
+		Workdir: s.Dir,
+		Mounts:  []envs.Mount{{Host: t.o.Dir, Path: t.o.Dir}},
+		User:    strconv.Itoa(os.Getuid()) + ":" + strconv.Itoa(os.Getgid()),
+		CPUs:    t.l.CPUs,
+		Memory:  t.l.Memory,
+		GPUs:    t.l.GPUs,
+		LogFile: t.logPath(),
+		Labels:  map[string]string{containerLabel: string(t.l.Task)},
+	}
+	if len(t.l.DockerArgs) > 0 {
+		t.warn("docker_args are not passed to the container: " + strings.Join(t.l.DockerArgs, " "))
+	}
+	if t.l.ShmSize != "" {
+		n, err := parseSize(t.l.ShmSize)
+		if err != nil {
+			return nil, fmt.Errorf("shm_size: %w", err)
+		}
+		c.ShmSize = n
+	}
+	for name, in := range t.l.Inputs {
+		if p, ok := data.LocalPath(in.URL); ok && t.paths[name] == p {
+			c.Mounts = append(c.Mounts, envs.Mount{Host: p, Path: p, ReadOnly: !strings.EqualFold(in.Mode, "ReadWriteMount")})
+		}
+	}
+	r, err := s.env.Container.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &box{t: t, r: r}, nil
+}
+
+// findContainer finds the container an earlier runner started; false when the task is not one for a container.
+func (t *task) findContainer(ctx context.Context) (running, *berth.Exit, bool) {
+	if t.o.Envs == nil {
+		return nil, nil, false
+	}
+	r, err := t.o.Envs.Adopt(ctx, containerLabel, string(t.l.Task), nil)
+	switch {
+	case err != nil && t.o.Last.Box == "":
+		return nil, nil, false
+	case err != nil:
+		return nil, lost("its container cannot be looked after any more: " + err.Error()), true
+	case r == nil && t.o.Last.Box == "":
+		return nil, nil, false
+	case r == nil:
+		return nil, lost("its container was removed by somebody else"), true
+	}
+	return &box{t: t, r: r}, nil, true
+}
+
+func (b *box) mark() Mark { return Mark{Step: StepStarted, Box: b.r.ID} }
+
+func (b *box) wait(ctx context.Context) error {
+	b.code, b.oom, b.err = b.r.Wait(ctx)
+	b.over = ctx.Err() == nil
+	return ctx.Err()
+}
+
+func (b *box) ended(ctx context.Context) (WaitStatus, bool) {
+	if b.err != nil && b.code < 0 {
+		b.t.o.Log.Warn("waiting for a container", "task", b.t.l.Task, "err", b.err)
+		return WaitStatus{}, false
+	}
+	s := WaitStatus{Code: b.code, OOM: b.oom}
+	if b.code > 128 && b.code <= 128+64 && (b.killed || b.oom) {
+		s.Signal = b.code - 128
+	}
+	return s, true
+}
+
+func (b *box) ask() { b.signal("SIGTERM") }
+
+func (b *box) kill() {
+	b.killed = true
+	b.signal("SIGKILL")
+}
+
+func (b *box) signal(name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := b.r.Kill(ctx, name); err != nil {
+		b.t.o.Log.Warn("signalling a container", "task", b.t.l.Task, "err", err)
+	}
+}
+
+// sample knows nothing of containers yet but the GPUs they use.
+func (b *box) sample(now time.Time) berth.Usage {
+	u := berth.Usage{At: now}
+	addGPUs(&u, b.t.l.GPUs)
+	return u
+}
+
+// close removes the container of a command that ended; one that is abandoned stays for the next runner.
+func (b *box) close() {
+	if !b.over {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := b.r.Remove(ctx); err != nil {
+		b.t.o.Log.Warn("removing a container", "task", b.t.l.Task, "err", err)
+	}
+}
+
+// parseSize reads a size as Docker writes it: 512m, 2g.
+func parseSize(s string) (int64, error) {
+	num, shift := strings.ToLower(strings.TrimSpace(s)), 0
+	num = strings.TrimSuffix(num, "b")
+	for suffix, n := range map[string]int{"k": 10, "m": 20, "g": 30, "t": 40} {
+		if rest, ok := strings.CutSuffix(num, suffix); ok {
+			num, shift = rest, n
+			break
+		}
+	}
+	f, err := strconv.ParseFloat(num, 64)
+	if err != nil || f <= 0 {
+		return 0, berth.Errorf(berth.Invalid, "%q is not a size: write 512m or 2g", s)
+	}
+	return int64(f * float64(int64(1)<<shift)), nil
+}

@@ -1,0 +1,172 @@
+package data
+
+import (
+	"context"
+	"encoding/xml"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// folder is a place in blob storage: a container, a prefix in it, and the signature that opens it.
+type folder struct {
+	base   string // URL of the container
+	prefix string // "" or ends with a slash
+	query  string // the signature
+}
+
+// parse reads the URL of a folder: https://ACCOUNT.blob.…/CONTAINER/PATH?SIGNATURE, or with the account in the path,
+// https://HOST/ACCOUNT/CONTAINER/PATH?SIGNATURE, as servers have it that go by an address.
+func parse(rawURL string) (folder, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return folder{}, berth.Errorf(berth.Invalid, "%s is no URL of a folder", Clean(rawURL))
+	}
+	segments := 2
+	if strings.Contains(u.Hostname(), ".blob.") {
+		segments = 1
+	}
+	parts := strings.SplitN(strings.TrimPrefix(u.Path, "/"), "/", segments+1)
+	if len(parts) < segments || parts[segments-1] == "" {
+		return folder{}, berth.Errorf(berth.Invalid, "%s names no container", Clean(rawURL))
+	}
+	f := folder{query: u.RawQuery}
+	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + strings.Join(parts[:segments], "/")}
+	f.base = base.String()
+	if len(parts) > segments {
+		if p := strings.Trim(parts[segments], "/"); p != "" {
+			f.prefix = p + "/"
+		}
+	}
+	return f, nil
+}
+
+// url is the URL of a blob of the folder's container.
+func (f folder) url(name string) string {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	u := f.base + "/" + strings.Join(parts, "/")
+	if f.query != "" {
+		u += "?" + f.query
+	}
+	return u
+}
+
+// blob is one entry of a list.
+type blob struct {
+	name string
+	size int64
+}
+
+// listing is the answer to a list request.
+type listing struct {
+	Blobs []struct {
+		Name struct {
+			Encoded bool   `xml:"Encoded,attr"`
+			Text    string `xml:",chardata"`
+		} `xml:"Name"`
+		Size   int64  `xml:"Properties>Content-Length"`
+		Folder string `xml:"Metadata>hdi_isfolder"`
+	} `xml:"Blobs>Blob"`
+	NextMarker string `xml:"NextMarker"`
+}
+
+// list calls f for each blob of a folder, in order.
+func (c *Client) list(ctx context.Context, dir folder, f func(blob) error) error {
+	marker := ""
+	for {
+		q := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {dir.prefix}}
+		if marker != "" {
+			q.Set("marker", marker)
+		}
+		u := dir.base + "?" + q.Encode()
+		if dir.query != "" {
+			u += "&" + dir.query
+		}
+		var page listing
+		err := c.retry(ctx, func() error {
+			page = listing{}
+			res, err := c.do(ctx, http.MethodGet, u, nil, nil)
+			if err != nil {
+				return err
+			}
+			defer res.Body.Close()
+			if err := xml.NewDecoder(res.Body).Decode(&page); err != nil {
+				return berth.Errorf(berth.Unavailable, "reading the folder's list: %w", err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, b := range page.Blobs {
+			name := b.Name.Text
+			if b.Name.Encoded {
+				if name, err = url.PathUnescape(name); err != nil {
+					return berth.Errorf(berth.Invalid, "the folder's list has a name that cannot be read: %q", b.Name.Text)
+				}
+			}
+			if b.Folder == "true" {
+				continue // the mark of a directory, not a file
+			}
+			if err := f(blob{name, b.Size}); err != nil {
+				return err
+			}
+		}
+		if marker = page.NextMarker; marker == "" {
+			return nil
+		}
+	}
+}
+
+// do sends a request and turns every answer but success into an error.
+func (c *Client) do(ctx context.Context, method, u string, header http.Header, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "%s is not a URL", Clean(u))
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	if n, ok := body.(interface{ Len() int64 }); ok {
+		req.ContentLength = n.Len()
+	}
+	req.Header.Set("X-Ms-Version", "2023-11-03")
+	res, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		// The library's error names the URL with its signature.
+		if ue, ok := err.(*url.Error); ok {
+			err = ue.Err
+		}
+		return nil, berth.Errorf(berth.Unavailable, "%w", err)
+	}
+	if res.StatusCode/100 == 2 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	return nil, answer(res, text)
+}
+
+// answer is the error a storage server answered with.
+func answer(res *http.Response, body []byte) error {
+	code := berth.CodeOfHTTP(res.StatusCode)
+	if res.StatusCode >= 500 || res.StatusCode == http.StatusRequestTimeout {
+		code = berth.Unavailable
+	}
+	msg := res.Status
+	if c := res.Header.Get("X-Ms-Error-Code"); c != "" {
+		msg += " " + c
+	} else if e := (struct{ Code string }{}); xml.Unmarshal(body, &e) == nil && e.Code != "" {
+		msg += " " + e.Code
+	}
+	return berth.Errorf(code, "the server answered %s", msg)
+}

@@ -1,0 +1,252 @@
+// Package data moves files between a node and where they are kept: blob storage behind signed URLs, public web servers,
+// and the node's own disk (file URLs).
+//
+// Small files go in parallel, large ones in parallel pieces; what fails for a passing reason is tried again, and an
+// interrupted piece continues where it was cut.
+package data
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berthml/berth"
+)
+
+// Options adjust a Client. The zero value is good.
+type Options struct {
+	CA string // PEM to trust besides the system's roots
+	// Parallel is how many transfers run at once; 0 means 16.
+	Parallel int
+}
+
+// Client moves files. It may be used concurrently.
+type Client struct {
+	http     *http.Client
+	parallel int
+	// Sizes; see New.
+	whole int64 // the largest file that goes in one piece
+	piece int64
+	pause time.Duration // before the second attempt; doubled for each further one
+}
+
+// attempts is how often a piece is tried.
+const attempts = 6
+
+// New makes a Client.
+func New(o Options) (*Client, error) {
+	if o.Parallel <= 0 {
+		o.Parallel = 16
+	}
+	tr := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		MaxIdleConnsPerHost:   o.Parallel,
+		IdleConnTimeout:       30 * time.Second,
+		TLSHandshakeTimeout:   15 * time.Second,
+		ResponseHeaderTimeout: 2 * time.Minute,
+		DisableCompression:    true,
+		WriteBufferSize:       64 << 10,
+		ReadBufferSize:        64 << 10,
+		// One connection per transfer is faster for large files than streams that share one.
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
+	if o.CA != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool()
+		}
+		if !roots.AppendCertsFromPEM([]byte(o.CA)) {
+			return nil, berth.Errorf(berth.Invalid, "the certificate authority for data is not PEM")
+		}
+		tr.TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	return &Client{
+		http: &http.Client{Transport: tr}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, pause: 100 * time.Millisecond,
+	}, nil
+}
+
+// Close lets idle connections go.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Total is what a transfer moved.
+type Total struct {
+	Files, Bytes atomic.Int64
+}
+
+// Folder brings the folder at rawURL into dir, which exists. A folder without files is NotFound.
+func (c *Client) Folder(ctx context.Context, rawURL, dir string, t *Total) error {
+	if path, ok, err := filePath(rawURL); ok {
+		if err != nil {
+			return err
+		}
+		return copyTree(ctx, path, dir, t)
+	}
+	f, err := parse(rawURL)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(c.parallel)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	n := 0
+	err = c.list(gctx, f, func(b blob) error {
+		n++
+		rel, err := local(b.name, f.prefix)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(b.name, "/") {
+			return root.MkdirAll(rel, 0o700)
+		}
+		g.Go(func() error { return c.fetch(gctx, f.url(b.name), root, rel, b.size, t) })
+		return nil
+	})
+	if werr := g.Wait(); err == nil || errors.Is(err, context.Canceled) {
+		err = errors.Join(werr, ctx.Err())
+	}
+	if err != nil {
+		return describe("fetching", rawURL, err)
+	}
+	if n == 0 {
+		return berth.Errorf(berth.NotFound, "there is nothing at %s", Clean(rawURL))
+	}
+	return nil
+}
+
+// File brings the file at rawURL to path, whose directory exists.
+func (c *Client) File(ctx context.Context, rawURL, path string, t *Total) error {
+	if from, ok, err := filePath(rawURL); ok {
+		if err != nil {
+			return err
+		}
+		return copyFile(from, path, t)
+	}
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return describe("fetching", rawURL, c.fetch(ctx, rawURL, root, filepath.Base(path), -1, t))
+}
+
+// local is the path below a folder of a blob, refused when it would lie elsewhere.
+func local(name, prefix string) (string, error) {
+	rel, ok := strings.CutPrefix(name, prefix)
+	p := filepath.FromSlash(strings.TrimSuffix(rel, "/"))
+	if !ok || !filepath.IsLocal(p) || strings.ContainsAny(rel, "\\\x00") {
+		return "", berth.Errorf(berth.Invalid, "the folder's list names %q, which does not lie below it", name)
+	}
+	return p, nil
+}
+
+// filePath is the path of a file URL; ok says that it is one.
+func filePath(rawURL string) (path string, ok bool, err error) {
+	rest, ok := strings.CutPrefix(rawURL, "file://")
+	if !ok {
+		return "", false, nil
+	}
+	rest = strings.TrimPrefix(rest, "localhost")
+	p, err := url.PathUnescape(rest)
+	if err != nil || !strings.HasPrefix(p, "/") {
+		return "", true, berth.Errorf(berth.Invalid, "%q is not a file URL: write file:///PATH", rawURL)
+	}
+	return filepath.FromSlash(p), true, nil
+}
+
+// LocalPath is the path a file URL names; false when rawURL is none.
+func LocalPath(rawURL string) (string, bool) {
+	p, ok, err := filePath(rawURL)
+	return p, ok && err == nil
+}
+
+// Clean is a URL for people: without its signature.
+func Clean(rawURL string) string {
+	u, _, _ := strings.Cut(rawURL, "?")
+	return u
+}
+
+func describe(doing, rawURL string, err error) error {
+	if err == nil {
+		return nil
+	}
+	code := berth.CodeOf(err)
+	if errors.Is(err, fs.ErrNotExist) {
+		code = berth.NotFound
+	}
+	return &berth.Error{Code: code, Msg: fmt.Sprintf("%s %s: %v", doing, Clean(rawURL), err), Err: err}
+}
+
+// copyTree copies a folder of this machine.
+func copyTree(ctx context.Context, from, to string, t *Total) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return describe("fetching", "file://"+from, err)
+	}
+	if !info.IsDir() {
+		return berth.Errorf(berth.Invalid, "%s is a file, not a folder", from)
+	}
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, p)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case d.Type()&fs.ModeSymlink != 0:
+			if info, err := os.Stat(p); err != nil || !info.Mode().IsRegular() {
+				return nil
+			}
+		case !d.Type().IsRegular():
+			return nil
+		}
+		return copyFile(p, target, t)
+	})
+}
+
+func copyFile(from, to string, t *Total) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return describe("fetching", "file://"+from, err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, info.Mode().Perm()|0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	t.Files.Add(1)
+	t.Bytes.Add(n)
+	return err
+}

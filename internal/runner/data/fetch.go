@@ -1,0 +1,142 @@
+package data
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berthml/berth"
+)
+
+// retry calls f until it succeeds, fails for good, or was tried often enough.
+func (c *Client) retry(ctx context.Context, f func() error) error {
+	wait := c.pause
+	for i := 1; ; i++ {
+		err := f()
+		if err == nil || berth.CodeOf(err) != berth.Unavailable || i == attempts {
+			return err
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		wait *= 2
+	}
+}
+
+// fetch brings one file. size is what the list said, or -1.
+func (c *Client) fetch(ctx context.Context, u string, root *os.Root, rel string, size int64, t *Total) error {
+	if dir := filepath.Dir(rel); dir != "." {
+		if err := root.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	f, err := root.OpenFile(rel, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if size > c.whole {
+		err = c.pieces(ctx, u, f, size)
+	} else {
+		size, err = c.stream(ctx, u, f, size)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", rel, err)
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	t.Files.Add(1)
+	t.Bytes.Add(size)
+	return nil
+}
+
+// stream reads a file from its beginning to its end, and goes on where it was cut. It returns its size.
+func (c *Client) stream(ctx context.Context, u string, w io.Writer, size int64) (int64, error) {
+	var at int64
+	etag := ""
+	err := c.retry(ctx, func() error {
+		h := http.Header{}
+		if at > 0 {
+			h.Set("Range", fmt.Sprintf("bytes=%d-", at))
+			if etag != "" {
+				h.Set("If-Match", etag)
+			}
+		}
+		res, err := c.do(ctx, http.MethodGet, u, h, nil)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if at > 0 && res.StatusCode != http.StatusPartialContent {
+			// The server knows no ranges: what is there already is skipped.
+			if _, err := io.CopyN(io.Discard, res.Body, at); err != nil {
+				return berth.Errorf(berth.Unavailable, "reading: %w", err)
+			}
+		}
+		etag = res.Header.Get("ETag")
+		n, err := io.Copy(w, res.Body)
+		at += n
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return berth.Errorf(berth.Unavailable, "reading: %w", err)
+		}
+		return nil
+	})
+	if err == nil && size >= 0 && at != size {
+		err = berth.Errorf(berth.Internal, "it has %d bytes, its folder's list says %d", at, size)
+	}
+	return at, err
+}
+
+// pieces reads a large file in parallel.
+func (c *Client) pieces(ctx context.Context, u string, f *os.File, size int64) error {
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(c.parallel/4, 2))
+	for at := int64(0); at < size; at += c.piece {
+		end := min(at+c.piece, size)
+		g.Go(func() error {
+			from := at
+			return c.retry(ctx, func() error {
+				h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, end-1)}}
+				res, err := c.do(ctx, http.MethodGet, u, h, nil)
+				if err != nil {
+					return err
+				}
+				defer res.Body.Close()
+				if res.StatusCode != http.StatusPartialContent {
+					return berth.Errorf(berth.Unsupported, "the server does not send parts of files")
+				}
+				n, err := io.Copy(io.NewOffsetWriter(f, from), io.LimitReader(res.Body, end-from))
+				from += n
+				if err == nil && from != end {
+					err = io.ErrUnexpectedEOF
+				}
+				if err != nil {
+					if ctx.Err() != nil {
+						return context.Cause(ctx)
+					}
+					return berth.Errorf(berth.Unavailable, "reading: %w", err)
+				}
+				return nil
+			})
+		})
+	}
+	return g.Wait()
+}

@@ -1,0 +1,51 @@
+package host
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
+)
+
+// environments is the machine's cache of environments, opened when the first task needs it.
+type environments struct {
+	dir string
+	log *slog.Logger
+
+	mu    sync.Mutex
+	cache *envs.Cache
+}
+
+func (e *environments) open() (*envs.Cache, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cache == nil {
+		c, err := envs.Open(e.dir, envs.Options{Log: e.log})
+		if err != nil {
+			return nil, err
+		}
+		e.cache = c
+	}
+	return e.cache, nil
+}
+
+// Prepare is [envs.Cache.Prepare].
+func (e *environments) Prepare(ctx context.Context, l berth.LaunchEnv, progress, warn func(string)) (*envs.Env, error) {
+	c, err := e.open()
+	if err != nil {
+		return nil, err
+	}
+	return c.Prepare(ctx, l, progress, warn)
+}
+
+// Adopt is [envs.Cache.Adopt].
+func (e *environments) Adopt(ctx context.Context, label, value string, log io.Writer) (*envs.Running, error) {
+	c, err := e.open()
+	if err != nil {
+		return nil, err
+	}
+	return c.Adopt(ctx, label, value, log)
+}

@@ -1,0 +1,36 @@
+package host
+
+import (
+	"os"
+	"strings"
+	"syscall"
+)
+
+// upper is the role of a host's first process.
+const upper = "reaper"
+
+// self is this very program, even when its file was replaced or removed.
+func self() string { return "/proc/self/exe" }
+
+// bootID names the time since the machine was started.
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+}
+
+// stampOf is when the directories last changed. For the uppermost that is the time of its content, because renaming it
+// is a change too.
+func stampOf(dir string) (stamp [3]syscall.Timespec, ok bool) {
+	wd := dir + "/wd"
+	for i, p := range [...]string{dir, wd, wd + "/outputs"} {
+		var st syscall.Stat_t
+		if syscall.Lstat(p, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+			return stamp, false
+		}
+		stamp[i] = st.Ctim
+		if i == 0 {
+			stamp[i] = st.Mtim
+		}
+	}
+	return stamp, true
+}

@@ -1,0 +1,110 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// logName is the name the server knows the log by.
+const logName = "user_logs/std_log.txt"
+
+// ships says whether the log has to be sent.
+func (t *task) ships() bool { return t.l.LogFile == "" && t.o.Home != nil }
+
+// startShipping sends the log while the command runs; the returned function ends that.
+func (t *task) startShipping(ctx context.Context) (end func()) {
+	if !t.ships() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTimer(0)
+		defer tick.Stop()
+		w := t.watchLog()
+		defer w.Close()
+		for {
+			// Without notices the log is looked at once a second; with them a burst is sent as one.
+			select {
+			case <-w.Chan():
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := t.ship(ctx); err != nil && ctx.Err() == nil {
+				t.o.Log.Debug("log waits", "task", t.l.Task, "err", err)
+			}
+			tick.Reset(time.Second)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// ship sends what the log has and the server has not.
+func (t *task) ship(ctx context.Context) error {
+	f, err := os.Open(t.logPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	for stuck := 0; ; {
+		n, err := f.ReadAt(buf, t.shipped)
+		if n == 0 {
+			if err == io.EOF {
+				err = nil
+			}
+			return err
+		}
+		size, err := t.o.Home.AppendLog(ctx, Task{t.l.Task, t.l.Home.Token}, logName, t.shipped, buf[:n])
+		if err != nil {
+			return err
+		}
+		if size <= t.shipped {
+			if stuck++; stuck > 3 {
+				return berth.Errorf(berth.Unavailable, "the server has %d bytes of the log and takes no more", size)
+			}
+		} else {
+			stuck = 0
+		}
+		t.shipped = size
+	}
+}
+
+// shipRest sends the rest of the log after the command ended, and waits for a server that is away.
+func (t *task) shipRest(ctx context.Context) error {
+	if !t.ships() {
+		return nil
+	}
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		err := t.ship(ctx)
+		switch berth.CodeOf(err) {
+		case berth.Unavailable, berth.Internal:
+		case "":
+			return nil
+		default:
+			// The server does not want it. The command's end is not worth less for that.
+			t.o.Log.Warn("the rest of the log was refused", "task", t.l.Task, "err", err)
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}

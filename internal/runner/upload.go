@@ -1,0 +1,197 @@
+package runner
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner/data"
+)
+
+// shipment is a folder or file to keep.
+type shipment struct {
+	name string // for people
+	path string
+	url  string
+	file bool
+}
+
+// shipments lists what there is to keep: the outputs, and ./outputs and ./logs when something is in them.
+func (t *task) shipments() []shipment {
+	var list []shipment
+	for name, out := range t.l.Outputs {
+		if strings.EqualFold(out.Mode, "direct") || out.URL == "" {
+			continue
+		}
+		s := shipment{name: "output " + name, path: t.outputDir(name), url: out.URL}
+		if isFile(out.Type) {
+			s.path, s.file = filepath.Join(s.path, baseName(out.URL)), true
+		}
+		list = append(list, s)
+	}
+	if t.l.Artifacts != "" {
+		for _, d := range []string{"outputs", "logs"} {
+			if p := filepath.Join(t.workdir(), d); !empty(p) {
+				list = append(list, shipment{name: "./" + d, path: p, url: data.Join(t.l.Artifacts, d)})
+			}
+		}
+	}
+	return list
+}
+
+// empty says whether a directory holds nothing or is not there.
+func empty(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	return err != nil
+}
+
+func (t *task) hasUploads() bool {
+	return len(t.l.Outputs) > 0 || t.ships() || t.l.Artifacts != "" && len(t.shipments()) > 0
+}
+
+// upload keeps what the command made, also when it failed. A failure to do so fails a task that did not fail already.
+func (t *task) upload(ctx context.Context, exit *berth.Exit) {
+	t.times.Uploading = time.Now()
+	list := t.shipments()
+	if len(list) > 0 {
+		t.report(berth.TaskEnding, "uploading", nil)
+	}
+	was := t.stop
+	err := t.interruptibly(ctx, func(ctx context.Context) error {
+		if err := t.shipRest(ctx); err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return nil
+		}
+		client, err := data.New(data.Options{CA: t.l.Home.CA})
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		sent, err := openSent(filepath.Join(t.o.Dir, "sent"))
+		if err != nil {
+			return err
+		}
+		defer sent.close()
+		for _, s := range list {
+			if err := t.send(ctx, client, s, sent); err != nil {
+				return fmt.Errorf("keeping %s: %w", s.name, err)
+			}
+		}
+		return nil
+	})
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case t.stop != was: // asked to stop during the upload
+		exit.Cause, exit.Reason = t.stop.cause(), t.stop.why()
+	case exit.OK():
+		exit.Cause, exit.Reason = "upload", err.Error()
+	default:
+		t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Warning = err.Error() })
+	}
+}
+
+// send keeps one thing. While the server is away it waits for it: what was computed is worth more than the time.
+func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent) error {
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		var total data.Total
+		var skipped []string
+		var err error
+		if s.file {
+			err = c.PutFile(ctx, s.path, s.url, &total)
+			if errors.Is(err, fs.ErrNotExist) {
+				t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
+					r.Warning = fmt.Sprintf("%s: the command wrote no file at %s", s.name, s.path)
+				})
+				return nil
+			}
+		} else {
+			skipped, err = c.PutFolder(ctx, s.path, s.url, sent.below(s.name), &total)
+		}
+		if err == nil && len(skipped) > 0 {
+			t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
+				r.Warning = fmt.Sprintf("%s: %d entries were not kept because they are no files, among them %s", s.name, len(skipped), skipped[0])
+			})
+		}
+		if berth.CodeOf(err) != berth.Unavailable {
+			return err
+		}
+		t.o.Log.Warn("upload waits", "task", t.l.Task, "what", s.name, "err", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// sent is a file with the names of the files that were sent, so that a restarted runner does not send them again.
+type sent struct {
+	mu   sync.Mutex
+	f    *os.File
+	have map[string]bool
+}
+
+func openSent(path string) (*sent, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s := &sent{f: f, have: map[string]bool{}}
+	r := bufio.NewReader(f)
+	for {
+		l, err := r.ReadString('\n')
+		if err == io.EOF { // a last name without its end may be half a name
+			break
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		s.have[strings.TrimSuffix(l, "\n")] = true
+	}
+	return s, nil
+}
+
+func (s *sent) close() { s.f.Close() }
+
+// below is the part about one shipment.
+func (s *sent) below(name string) data.Sent { return sentBelow{s, name + "/"} }
+
+type sentBelow struct {
+	s      *sent
+	prefix string
+}
+
+func (b sentBelow) Has(rel string) bool {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	return b.s.have[b.prefix+rel]
+}
+
+func (b sentBelow) Add(rel string) {
+	if strings.ContainsRune(rel, '\n') {
+		return
+	}
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.s.have[b.prefix+rel] = true
+	_, _ = b.s.f.WriteString(b.prefix + rel + "\n") // forgotten, it is sent again
+}
