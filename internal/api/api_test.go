@@ -245,7 +245,7 @@ func TestComponentSpec(t *testing.T) {
 	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(409)
 	spec["command"], spec["description"] = "x", "new words"
 	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(200).is("properties.componentSpec.description", "new words")
-	x.do("GET", x.ws+"/components/c/versions/azureml_default", nil).want(200).is("properties.componentSpec.name", "c")
+	x.do("GET", x.ws+"/components/c/versions/azureml_default", nil).want(200).is("properties.componentSpec.name", "c").is("id", x.ws+"/components/c/labels/default")
 }
 
 func TestETags(t *testing.T) {

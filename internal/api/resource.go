@@ -59,6 +59,9 @@ func (s *Server) item(c *call, r *resource, name, version string) error {
 		if err != nil {
 			return err
 		}
+		if version == defaultVersion {
+			return c.sendDefault(r, d)
+		}
 		return c.sendDoc(http.StatusOK, r, d)
 	case http.MethodPut, http.MethodPatch:
 		if r.Put != nil {
@@ -99,7 +102,7 @@ func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, e
 	var d *store.Doc
 	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
 		var err error
-		if version == "azureml_default" {
+		if version == defaultVersion {
 			d, err = latest(tx, c.ws.Key(), r, name)
 			return err
 		}
@@ -107,6 +110,19 @@ func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, e
 		return err
 	})
 	return d, c.missing(err, r, name, version)
+}
+
+// defaultVersion is the pseudo-version with which clients ask for a component's default.
+const defaultVersion = "azureml_default"
+
+// sendDefault answers for the pseudo-version: the version itself, under the id of the label.
+func (c *call) sendDefault(r *resource, d *store.Doc) error {
+	m, err := c.render(r, d)
+	if err != nil {
+		return err
+	}
+	m["id"] = c.ws.ResourceID(r.Collection, d.Name, "labels", "default")
+	return c.send(http.StatusOK, m)
 }
 
 func (c *call) missing(err error, r *resource, name, version string) error {

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	DB        *store.DB
 	Blobs     *blob.Store
-	Front     http.Handler // the Azure Blob subset
+	Front     *front.Handler // the Azure Blob subset
 	Authority *auth.Authority
 	Signer    *front.Signer
 	Watcher   *filewatch.Watcher
@@ -80,7 +80,7 @@ func (s *Server) routes() {
 
 // ServeHTTP routes blob requests around the mux, which would clean their names.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.isBlob(r) {
+	if s.Front.Match(r) {
 		s.Front.ServeHTTP(w, r)
 		return
 	}
@@ -97,13 +97,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) sameOrigin(origin string) bool { return strings.EqualFold(origin, s.BaseURL) }
-
-func (s *Server) isBlob(r *http.Request) bool {
-	if strings.HasPrefix(r.URL.Path, "/"+s.Account+".blob.") {
-		return true
-	}
-	return s.Zone != "" && strings.HasPrefix(r.Host, s.Account+".blob.")
-}
 
 // call is one authenticated request.
 type call struct {

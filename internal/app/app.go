@@ -113,7 +113,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{
-			Account: account, Suffix: strings.Trim(suffix, "/"), Bearer: bearer(authority),
+			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
 		Curated: func(name string) bool { _, ok := envs.Curated(name); return ok },
