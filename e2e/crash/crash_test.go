@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berthml/berth/e2e/world"
 )
 
 // Sizes: the short form belongs to every test run; BERTH_CRASH_KILLS and BERTH_CRASH_JOBS make it long.
@@ -34,7 +36,7 @@ func sizes() (jobs, kills int, seed uint64) {
 	return env("BERTH_CRASH_JOBS", 200), env("BERTH_CRASH_KILLS", 20), uint64(env("BERTH_CRASH_SEED", 1))
 }
 
-type world struct {
+type chaos struct {
 	t     *testing.T
 	bin   string
 	home  string
@@ -46,25 +48,13 @@ type world struct {
 	cmd *exec.Cmd
 }
 
-func binary(t *testing.T) string {
-	t.Helper()
-	if b := os.Getenv("BERTH_BIN"); b != "" {
-		return b
-	}
-	b := filepath.Join(t.TempDir(), "berth")
-	if out, err := exec.Command("go", "build", "-o", b, "github.com/berthml/berth/cmd/berth").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return b
-}
-
-func newWorld(t *testing.T) *world {
+func newChaos(t *testing.T) *chaos {
 	t.Helper()
 	home, err := os.MkdirTemp("", "bc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, bin: binary(t), home: home, marks: filepath.Join(home, "marks")}
+	w := &chaos{t: t, bin: world.Binary(t), home: home, marks: filepath.Join(home, "marks")}
 	if err := os.Mkdir(w.marks, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +89,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // serve starts the server, and starts it again each time it was killed, until the test ends.
-func (w *world) serve() {
+func (w *chaos) serve() {
 	start := func() *exec.Cmd {
 		cmd := exec.Command(w.bin, "serve", "--home", w.home, "--listen", "127.0.0.1:0")
 		log, err := os.OpenFile(filepath.Join(w.home, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -138,7 +128,7 @@ func (w *world) serve() {
 }
 
 // hosts are the processes of the runner host of this home: the program itself, started with _host.
-func (w *world) hosts() []int {
+func (w *chaos) hosts() []int {
 	var out []int
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
@@ -158,7 +148,7 @@ func (w *world) hosts() []int {
 	return out
 }
 
-func (w *world) do(method, path string, body any) (int, []byte, error) {
+func (w *chaos) do(method, path string, body any) (int, []byte, error) {
 	var r io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -181,7 +171,7 @@ func (w *world) do(method, path string, body any) (int, []byte, error) {
 }
 
 // until repeats f until it is true; a server that is down is a reason to go on.
-func (w *world) until(what string, limit time.Duration, f func() (bool, error)) {
+func (w *chaos) until(what string, limit time.Duration, f func() (bool, error)) {
 	w.t.Helper()
 	var last error
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -206,7 +196,7 @@ type outcome struct {
 	} `json:"berth"`
 }
 
-func (w *world) outcome(name string) (outcome, error) {
+func (w *chaos) outcome(name string) (outcome, error) {
 	code, b, err := w.do("GET", w.ws+"/jobs/"+name, nil)
 	if err != nil {
 		return outcome{}, err
@@ -227,7 +217,7 @@ func lines(i int) int { return 3 + i%5 }
 
 func exitCode(i int) int { return i % 3 }
 
-func (w *world) submit(i int) {
+func (w *chaos) submit(i int) {
 	// The mark says that the command ran, and would say it twice.
 	command := fmt.Sprintf(`echo ran >> %s/%s; for i in $(seq %d); do echo "line $i"; sleep 0.0%d; done; exit %d`, w.marks, jobName(i), lines(i), 1+i%9, exitCode(i))
 	body := map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": "azureml:local"}}
@@ -243,7 +233,7 @@ func (w *world) submit(i int) {
 func TestKillAnything(t *testing.T) {
 	jobs, kills, seed := sizes()
 	rng := rand.New(rand.NewPCG(seed, 7))
-	w := newWorld(t)
+	w := newChaos(t)
 	var submitted sync.WaitGroup
 	submitted.Go(func() {
 		for i := range jobs {
@@ -290,7 +280,7 @@ func TestKillAnything(t *testing.T) {
 }
 
 // check compares what the server says of a job with what the job itself left behind.
-func (w *world) check(i int, o outcome) (lost bool) {
+func (w *chaos) check(i int, o outcome) (lost bool) {
 	t := w.t
 	name := jobName(i)
 	ran, err := os.ReadFile(filepath.Join(w.marks, name))
