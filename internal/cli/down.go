@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -60,26 +61,45 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	}
 	unlock()
 	s.say("stopped the server at %s", info.URL)
-	if running > 0 {
-		s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
+	if running == 0 {
+		return endHost(ctx, cfg.Home)
 	}
+	if running < 0 {
+		return nil
+	}
+	s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
 	return nil
 }
 
-// countActive is the number of jobs that have not ended, 0 when it cannot be known.
+// endHost ends the runner host of a home that has nothing to run. The server is gone, so nothing new can come.
+func endHost(ctx context.Context, home string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", filepath.Join(home, "host", "host.sock"))
+	if err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	pid, err := peerPID(conn)
+	conn.Close() //nolint:errcheck // nothing was written
+	if err != nil {
+		return err
+	}
+	return terminate(pid)
+}
+
+// countActive is the number of jobs that have not ended, -1 when it cannot be known.
 func (s *session) countActive(ctx context.Context, cfg client.Config) int {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	cfg.Start = nil
 	c, err := client.Open(ctx, cfg)
 	if err != nil {
-		return 0
+		return -1
 	}
 	defer c.Close()
 	n := 0
 	for _, err := range c.Jobs(ctx, client.JobQuery{View: "All", Status: activeStatuses}) {
 		if err != nil {
-			return 0
+			return -1
 		}
 		n++
 	}
