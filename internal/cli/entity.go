@@ -21,9 +21,7 @@ func entity(n noun, d client.Document) map[string]any {
 	if !container {
 		if raw, err := json.Marshal(d); err == nil {
 			if out, err := spec.Entity(collection, raw); err == nil {
-				if n.word == "workspace" {
-					out["resource_group"] = segment(d.ID(), 3)
-				}
+				complete(n, d, out)
 				return out
 			}
 		}
@@ -46,6 +44,18 @@ func entity(n noun, d client.Document) map[string]any {
 		out["creation_context"] = shown
 	}
 	return out
+}
+
+// complete adds what az shows although no file says it.
+func complete(n noun, d client.Document, out map[string]any) {
+	switch n.word {
+	case "workspace":
+		out["resource_group"] = segment(d.ID(), 3)
+	case "data", "model":
+		if uri := d.Properties()[n.word+"Uri"]; uri != nil && out["path"] == nil {
+			out["path"] = uri
+		}
+	}
 }
 
 // segment is the i-th part of an id.
