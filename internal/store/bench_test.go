@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -35,6 +36,17 @@ func benchEngines(b *testing.B, bench func(b *testing.B, db *store.DB)) {
 	})
 }
 
+// cpu reports the processor time of an operation in this process, which a busy machine does not blur.
+func cpu(b *testing.B) (report func()) {
+	used := func() int64 {
+		var r syscall.Rusage
+		syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+		return r.Utime.Nano() + r.Stime.Nano()
+	}
+	start := used()
+	return func() { b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/op") }
+}
+
 // submit is what the acceptance of a job writes.
 func submit(name string) func(*store.Tx) error {
 	body := json.RawMessage(`{"properties":{"jobType":"Command","command":"` + strings.Repeat("x", 800) + `"}}`)
@@ -53,12 +65,14 @@ func BenchmarkUpdate(b *testing.B) {
 	benchEngines(b, func(b *testing.B, db *store.DB) {
 		var n atomic.Int64
 		b.Run("lone", func(b *testing.B) {
+			defer cpu(b)()
 			for b.Loop() {
 				must(b, db, submit(fmt.Sprintf("job-%d", n.Add(1))))
 			}
 		})
 		b.Run("64", func(b *testing.B) {
 			b.SetParallelism(32) // times two cores
+			defer cpu(b)()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					must(b, db, submit(fmt.Sprintf("job-%d", n.Add(1))))
@@ -74,6 +88,7 @@ func BenchmarkJob(b *testing.B) {
 		var n atomic.Int64
 		b.SetParallelism(32)
 		b.ResetTimer()
+		defer cpu(b)()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				life(b, db, fmt.Sprintf("job-%d", n.Add(1)))
@@ -114,6 +129,7 @@ func life(b *testing.B, db *store.DB, name string) {
 func BenchmarkGet(b *testing.B) {
 	benchEngines(b, func(b *testing.B, db *store.DB) {
 		must(b, db, submit("x"))
+		defer cpu(b)()
 		for b.Loop() {
 			look(b, db, func(tx *store.Tx) error {
 				_, err := tx.Get(ws, "jobs", "x", "")
@@ -136,6 +152,7 @@ func BenchmarkFlat(b *testing.B) {
 			finished(b, db, have, size)
 			have = size
 			b.Run(fmt.Sprintf("%d/submit", size), func(b *testing.B) {
+				defer cpu(b)()
 				for b.Loop() {
 					extra++
 					must(b, db, submit(fmt.Sprintf("extra-%d", extra)))
@@ -151,6 +168,7 @@ func BenchmarkFlat(b *testing.B) {
 			} {
 				q.Workspace, q.Kind, q.Limit = ws, "jobs", 50
 				b.Run(fmt.Sprintf("%d/%s", size, name), func(b *testing.B) {
+					defer cpu(b)()
 					for b.Loop() {
 						look(b, db, func(tx *store.Tx) error {
 							_, err := tx.List(q)
@@ -160,6 +178,7 @@ func BenchmarkFlat(b *testing.B) {
 				})
 			}
 			b.Run(fmt.Sprintf("%d/active", size), func(b *testing.B) {
+				defer cpu(b)()
 				for b.Loop() {
 					look(b, db, func(tx *store.Tx) error {
 						_, err := tx.ActiveTasks()

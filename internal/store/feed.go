@@ -1,9 +1,9 @@
 package store
 
 import (
-	"context"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/berthml/berth"
 )
@@ -11,112 +11,166 @@ import (
 // recent is how many of the latest events are kept in memory for watchers; at times twice as many.
 const recent = 4096
 
-// A feed holds the latest events for watchers. Watchers hold nothing but a revision, so their number and their pace
-// cost writers nothing: a commit adds to the feed and closes one channel.
+// A feed holds the latest events for watchers. Watchers hold nothing but a revision and take no lock, so their number
+// and their pace cost writers nothing: a commit replaces one pointer, and a goroutine of the feed wakes who waits.
 type feed struct {
-	mu     sync.Mutex
-	events []berth.Event // every event after since; the slice only grows, watchers read parts of it without the lock
+	mu  sync.Mutex // held to replace tip
+	tip atomic.Pointer[tip]
+
+	moved  atomic.Pointer[chan struct{}] // closed by the waker when the tip has moved, and at the end
+	topics topics
+	wake   chan struct{} // tells the waker
+	woke   berth.Rev     // how far the waker has told; its own
+	quit   chan struct{}
+	ended  chan struct{}
+}
+
+// A tip is one state of the feed. It does not change.
+type tip struct {
+	events []berth.Event // every event after since; successors share and extend the array
 	since  berth.Rev
 	head   berth.Rev
-	moved  chan struct{} // closed when head moves, and at the end
-	closed bool
 }
 
-// reset starts the feed at a revision.
-func (f *feed) reset(head berth.Rev) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.events, f.since, f.head, f.moved = nil, head, head, make(chan struct{})
+// start begins the feed at a revision.
+func (f *feed) start(head berth.Rev) {
+	f.tip.Store(&tip{since: head, head: head})
+	moved := make(chan struct{})
+	f.moved.Store(&moved)
+	f.woke = head
+	f.wake, f.quit, f.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	go f.waker()
 }
 
-func (f *feed) rev() berth.Rev {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.head
-}
+func (f *feed) rev() berth.Rev { return f.tip.Load().head }
 
-// add makes known the events of the revisions after since up to head, and wakes watchers. What the feed has already
-// is left out; where something between is missing, the feed starts over and watchers read the table.
+// add makes known the events of the revisions after since up to head, and has watchers woken. What the feed has
+// already is left out; where something between is missing, the feed starts over and watchers read the table.
 func (f *feed) add(since, head berth.Rev, events []berth.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if head <= f.head {
+	old := f.tip.Load()
+	if head <= old.head {
 		return
 	}
-	if since > f.head {
-		f.events, f.since = nil, since
+	next := &tip{events: old.events, since: old.since, head: head}
+	if since > old.head {
+		next.events, next.since = nil, since
 	}
 	for _, e := range events {
-		if e.Rev > f.head {
-			f.events = append(f.events, e)
+		if e.Rev > old.head {
+			next.events = append(next.events, e)
 		}
 	}
-	f.head = head
-	if len(f.events) > 2*recent {
-		cut := len(f.events) - recent
-		f.since = f.events[cut-1].Rev
-		f.events = append(make([]berth.Event, 0, 2*recent+recent/4), f.events[cut:]...)
+	if len(next.events) > 2*recent {
+		cut := len(next.events) - recent
+		next.since = next.events[cut-1].Rev
+		next.events = append(make([]berth.Event, 0, 2*recent+recent/4), next.events[cut:]...)
 	}
-	if !f.closed {
-		close(f.moved)
-		f.moved = make(chan struct{})
+	f.tip.Store(next)
+	select {
+	case f.wake <- struct{}{}:
+	default: // it has yet to look
 	}
 }
 
-// after returns up to limit events after a revision and the revision they reach to. ok is false when the feed does
-// not reach back that far. Where there is nothing new, moved tells when to ask again.
-func (f *feed) after(rev berth.Rev, limit int) (events []berth.Event, upTo berth.Rev, moved <-chan struct{}, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if rev >= f.head {
-		return nil, rev, f.moved, true
+// after returns the events after a revision. ok is false when the tip does not reach back that far.
+func (t *tip) after(rev berth.Rev) (events []berth.Event, ok bool) {
+	if rev >= t.head {
+		return nil, true
 	}
-	if rev < f.since {
-		return nil, rev, f.moved, false
+	if rev < t.since {
+		return nil, false
 	}
-	i := sort.Search(len(f.events), func(i int) bool { return f.events[i].Rev > rev })
-	j := min(len(f.events), i+limit)
-	if i == j {
-		return nil, f.head, f.moved, true
-	}
-	return f.events[i:j:j], f.events[j-1].Rev, f.moved, true
+	i := sort.Search(len(t.events), func(i int) bool { return t.events[i].Rev > rev })
+	return t.events[i:len(t.events):len(t.events)], true
 }
 
+// waker wakes watchers, on a goroutine of its own because that takes time for each.
+func (f *feed) waker() {
+	defer close(f.ended)
+	for {
+		select {
+		case <-f.wake:
+		case <-f.quit:
+			f.topics.wakeAll()
+			close(*f.moved.Load())
+			return
+		}
+		next := make(chan struct{})
+		close(*f.moved.Swap(&next))
+		t := f.tip.Load()
+		if events, ok := t.after(f.woke); ok {
+			f.topics.wakeFor(events, f.woke)
+		} else {
+			f.topics.wakeAll()
+		}
+		f.woke = t.head
+	}
+}
+
+// close ends the waker and wakes all.
 func (f *feed) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.closed {
-		f.closed = true
-		close(f.moved)
-	}
+	close(f.quit)
+	<-f.ended
 }
 
-// catchUp brings the feed to the head of the database.
-func (db *DB) catchUp(ctx context.Context) error {
-	since := db.feed.rev()
-	var head berth.Rev
-	var events []berth.Event
-	err := db.View(ctx, func(tx *Tx) error {
-		var err error
-		if head, err = tx.Rev(); err != nil || head <= since {
-			return err
+// topics are the subjects that watchers wait for.
+type topics struct {
+	mu sync.Mutex
+	by map[string]*topic
+}
+
+// A topic is a subject with watchers that wait. It is told once and then forgotten.
+type topic struct {
+	told    chan struct{}
+	since   berth.Rev // there was nothing of it before; set when told
+	waiting int
+}
+
+// join begins to wait for a subject.
+func (p *topics) join(subject string) *topic {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.by[subject]
+	if t == nil {
+		if p.by == nil {
+			p.by = make(map[string]*topic)
 		}
-		events, since, err = tx.missed(since, head)
-		return err
-	})
-	if err != nil {
-		return err
+		t = &topic{told: make(chan struct{})}
+		p.by[subject] = t
 	}
-	db.feed.add(since, head, events)
-	return nil
+	t.waiting++
+	return t
 }
 
-// missed reads the events that others committed after a revision, up to head, and says from where on they are
-// complete: none from head when they are more than the feed keeps.
-func (tx *Tx) missed(since, head berth.Rev) ([]berth.Event, berth.Rev, error) {
-	events, err := tx.readEvents(eventColumns+" WHERE rev > ? ORDER BY rev LIMIT ?", int64(since), recent+1)
-	if len(events) > recent {
-		return nil, head, err
+// leave ends the wait.
+func (p *topics) leave(subject string, t *topic) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.waiting--; t.waiting == 0 && p.by[subject] == t {
+		delete(p.by, subject)
 	}
-	return events, since, err
+}
+
+// wakeFor wakes the watchers of some events, all those after since.
+func (p *topics) wakeFor(events []berth.Event, since berth.Rev) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := 0; i < len(events) && len(p.by) > 0; i++ {
+		if t := p.by[events[i].Subject]; t != nil {
+			delete(p.by, events[i].Subject)
+			t.since = since
+			close(t.told)
+		}
+	}
+}
+
+func (p *topics) wakeAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.by {
+		close(t.told)
+	}
+	clear(p.by)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/berthml/berth"
 )
 
 // A listener hears of the commits of other servers on a connection of its own, and brings them to this one's watchers.
@@ -80,4 +82,34 @@ func (l *listener) listen(ctx context.Context) (heard bool, err error) {
 			}
 		}
 	}
+}
+
+// catchUp brings the feed to the head of the database.
+func (db *DB) catchUp(ctx context.Context) error {
+	since := db.feed.rev()
+	var head berth.Rev
+	var events []berth.Event
+	err := db.View(ctx, func(tx *Tx) error {
+		var err error
+		if head, err = tx.Rev(); err != nil || head <= since {
+			return err
+		}
+		events, since, err = tx.missed(since, head)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	db.feed.add(since, head, events)
+	return nil
+}
+
+// missed reads the events that others committed after a revision, up to head, and says from where on they are
+// complete: none from head when they are more than the feed keeps.
+func (tx *Tx) missed(since, head berth.Rev) ([]berth.Event, berth.Rev, error) {
+	events, err := tx.readEvents(eventColumns+" WHERE rev > ? ORDER BY rev LIMIT ?", int64(since), recent+1)
+	if len(events) > recent {
+		return nil, head, err
+	}
+	return events, since, err
 }

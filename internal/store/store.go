@@ -80,7 +80,7 @@ func (db *DB) start(ctx context.Context, write *sql.DB, read *sql.DB, readers in
 		s.close()
 		return db.fault(err)
 	}
-	db.feed.reset(berth.Rev(rev))
+	db.feed.start(berth.Rev(rev))
 	db.writer.init(db, s, write)
 	go db.writer.loop()
 	return nil

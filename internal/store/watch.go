@@ -12,14 +12,21 @@ const watchBatch = 512
 // Watch is a stream of events. It holds a position and nothing else: there is nothing to close, and a Watch that is
 // not read costs nothing. One goroutine uses it at a time.
 type Watch struct {
-	db   *DB
-	ctx  context.Context // of the stream, which is the life of the Watch
-	from berth.Rev
+	db                 *DB
+	ctx                context.Context // of the stream, which is the life of the Watch
+	from               berth.Rev
+	workspace, subject string // of a watch of one subject
 }
 
 // Watch streams the events with revisions greater than from: all of them, each once, in order.
 func (db *DB) Watch(ctx context.Context, from berth.Rev) *Watch {
 	return &Watch{db: db, ctx: ctx, from: from}
+}
+
+// WatchSubject is Watch for the events of one subject only. Other events do not wake it: with thousands of clients
+// that each follow a job, this is the one to use. An empty workspace is any.
+func (db *DB) WatchSubject(ctx context.Context, from berth.Rev, workspace, subject string) *Watch {
+	return &Watch{db: db, ctx: ctx, from: from, workspace: workspace, subject: subject}
 }
 
 // Next waits for events and returns at least one. The slice and what is in it are shared: do not change them. The
@@ -30,51 +37,103 @@ func (w *Watch) Next() ([]berth.Event, error) {
 		if err := w.ctx.Err(); err != nil {
 			return nil, err
 		}
-		events, upTo, moved, ok := w.db.feed.after(w.from, watchBatch)
-		if !ok {
-			var err error
-			if events, upTo, err = w.db.eventsAfter(w.ctx, w.from); err != nil {
-				return nil, err
-			}
+		events, err := w.poll()
+		if err != nil || len(events) > 0 {
+			return events, err
 		}
-		behind := upTo > w.from
-		w.from = upTo
-		if len(events) > 0 {
-			return events, nil
-		}
-		if behind {
-			continue
-		}
-		if w.db.closed.Load() {
-			return nil, ErrClosed
-		}
-		select {
-		case <-moved:
-		case <-w.ctx.Done():
+		if err := w.wait(); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// eventsAfter reads a batch of events from the table, and the revision it reaches to.
-func (db *DB) eventsAfter(ctx context.Context, from berth.Rev) (events []berth.Event, upTo berth.Rev, err error) {
-	err = db.View(ctx, func(tx *Tx) error {
+// wait waits until there may be something new.
+func (w *Watch) wait() error {
+	f := &w.db.feed
+	if w.subject == "" {
+		return w.waitFor(*f.moved.Load())
+	}
+	t := f.topics.join(w.subject)
+	defer f.topics.leave(w.subject, t)
+	if err := w.waitFor(t.told); err != nil {
+		return err
+	}
+	select {
+	case <-t.told:
+		// Events of others may have been pruned during a long wait: they are not missed.
+		w.from = max(w.from, t.since)
+	default:
+	}
+	return nil
+}
+
+// waitFor waits for told to be closed, unless there is something new already: whoever waits looks once more after
+// taking the channel, so that no word is lost.
+func (w *Watch) waitFor(told <-chan struct{}) error {
+	if w.from < w.db.feed.rev() {
+		return nil
+	}
+	if w.db.closed.Load() {
+		return ErrClosed
+	}
+	select {
+	case <-told:
+	case <-w.ctx.Done():
+	}
+	return nil
+}
+
+// poll reads what there is and moves on behind it.
+func (w *Watch) poll() ([]berth.Event, error) {
+	tip := w.db.feed.tip.Load()
+	events, ok := tip.after(w.from)
+	if !ok {
+		return w.read()
+	}
+	if w.subject != "" {
+		var mine []berth.Event
+		for i := range events {
+			if e := &events[i]; e.Subject == w.subject && (w.workspace == "" || e.Workspace == w.workspace) {
+				mine = append(mine, *e)
+			}
+		}
+		w.from = max(w.from, tip.head)
+		return mine, nil
+	}
+	if len(events) > watchBatch {
+		events = events[:watchBatch:watchBatch]
+		w.from = events[watchBatch-1].Rev
+		return events, nil
+	}
+	w.from = max(w.from, tip.head)
+	return events, nil
+}
+
+// read reads from the table what the feed has no more.
+func (w *Watch) read() (events []berth.Event, err error) {
+	err = w.db.View(w.ctx, func(tx *Tx) error {
 		var rev, pruned int64
 		if _, err := tx.row([]any{&rev, &pruned}, selectHead); err != nil {
 			return err
 		}
-		if from < berth.Rev(pruned) {
+		if w.from < berth.Rev(pruned) {
 			return berth.Errorf(berth.Gone, "events up to revision %d are no longer kept, asked for those after %d: "+
-				"read the present state and follow from there", pruned, from)
+				"read the present state and follow from there", pruned, w.from)
 		}
-		upTo = berth.Rev(rev)
 		var err error
-		if events, err = tx.readEvents(eventColumns+" WHERE rev > ? ORDER BY rev LIMIT ?", int64(from), watchBatch); err != nil {
+		events, err = tx.Events(EventQuery{Workspace: w.workspace, Subject: w.subject, From: w.from, Limit: watchBatch})
+		if err != nil {
 			return err
 		}
 		if len(events) == watchBatch {
-			upTo = events[len(events)-1].Rev
+			w.from = events[watchBatch-1].Rev
+		} else {
+			w.from = berth.Rev(rev)
 		}
 		return nil
 	})
-	return events, upTo, err
+	if err != nil {
+		return nil, err
+	}
+	return events, nil
 }

@@ -118,6 +118,93 @@ func TestWatchers(t *testing.T) {
 	})
 }
 
+// TestWatchSubject has followers of single jobs among a crowd of events, which are pruned at their back.
+func TestWatchSubject(t *testing.T) {
+	eachEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		const jobs, followers, rounds = 20, 5, 15
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		want := make([][]string, jobs)
+		got := make([][]string, jobs*followers)
+		var wg sync.WaitGroup
+		for i := range got {
+			subject := fmt.Sprintf("jobs/%d", i%jobs)
+			w := db.WatchSubject(ctx, 0, ws, subject)
+			wg.Go(func() {
+				for {
+					events, err := w.Next()
+					if err != nil {
+						t.Errorf("%s after %v: %v", subject, got[i], err)
+						return
+					}
+					for _, e := range events {
+						if e.Subject != subject || e.Workspace != ws {
+							t.Errorf("%s got %+v", subject, e)
+						}
+						got[i] = append(got[i], e.Reason)
+						if e.Reason == "end" {
+							return
+						}
+					}
+				}
+			})
+		}
+		for round := range rounds {
+			must(t, db, func(tx *store.Tx) error {
+				for j := round % 3; j < jobs; j += 3 {
+					if j == 7 && round < rounds-1 {
+						continue // is silent for long
+					}
+					tx.Emit(berth.Event{Workspace: ws, Subject: fmt.Sprintf("jobs/%d", j), Type: "test", Reason: fmt.Sprint(round)})
+					tx.Emit(berth.Event{Workspace: "/other", Subject: fmt.Sprintf("jobs/%d", j), Type: "test", Reason: "of another"})
+				}
+				return nil
+			})
+			for j := round % 3; j < jobs; j += 3 {
+				if j != 7 || round == rounds-1 {
+					want[j] = append(want[j], fmt.Sprint(round))
+				}
+			}
+		}
+		must(t, db, func(tx *store.Tx) error {
+			for j := range jobs {
+				tx.Emit(berth.Event{Workspace: ws, Subject: fmt.Sprintf("jobs/%d", j), Type: "test", Reason: "end"})
+			}
+			return nil
+		})
+		wg.Wait()
+		for i := range got {
+			if diff := cmp.Diff(append(want[i%jobs], "end"), got[i]); diff != "" {
+				t.Errorf("jobs/%d: %s", i%jobs, diff)
+			}
+		}
+	})
+}
+
+// TestSilentSubject: a follower that waits while the past is pruned goes on with the next event of its subject.
+func TestSilentSubject(t *testing.T) {
+	eachEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		emit(t, db, "jobs/silent")
+		w := db.WatchSubject(ctx, 0, "", "jobs/silent")
+		follow(t, w, 1)
+		waiting := make(chan []string)
+		go func() { waiting <- follow(t, w, 1) }()
+		for i := range 10 {
+			emit(t, db, fmt.Sprintf("jobs/%d", i))
+		}
+		must(t, db, func(tx *store.Tx) error {
+			_, err := tx.PruneEvents(time.Now().Add(time.Hour), 1000)
+			return err
+		})
+		emit(t, db, "jobs/silent")
+		if got := <-waiting; len(got) != 1 || got[0] != "jobs/silent" {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
 // TestWatchFromThePast reads what the memory does not hold any more, across its edge, and after a restart.
 func TestWatchFromThePast(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
