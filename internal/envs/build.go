@@ -106,11 +106,18 @@ func (b *builder) install(ctx context.Context, uv string, r request) error {
 		return err
 	}
 	b.progress(fmt.Sprintf("resolving %s", count(len(r.Requirements), "requirement")))
+	version := pythonVersion(b.dir)
+	site := sitePackages(b.dir)
 	args := append([]string{"pip", "install", "--no-progress", "--python", filepath.Join(b.dir, "bin", "python"), "-r", list}, r.args()...)
-	if v, _ := parsePyVersion(pythonVersion(b.dir)); v[1] >= 7 { // uv cannot compile for 3.6
-		args = append(args, "--compile-bytecode") // or the first job pays for it at import
+	env := append(b.cache.uvEnv(), indexEnv(&r)...)
+	// Bytecode is part of the environment, or the first job pays for it at import.
+	if v, _ := parsePyVersion(version); v[1] >= 7 && !b.cache.hasSiblings(version) { // uv cannot compile for 3.6
+		return b.run(ctx, uv, env, append(args, "--compile-bytecode")...)
 	}
-	return b.run(ctx, uv, append(b.cache.uvEnv(), indexEnv(&r)...), args...)
+	if err := b.run(ctx, uv, env, args...); err != nil {
+		return err
+	}
+	return b.compile(ctx, version, site, b.cache.siblings(version, site))
 }
 
 func (b *builder) conda(ctx context.Context, r request) error {

@@ -78,8 +78,12 @@ func (r *request) addCondaPackage(spec string) error {
 	if bracket != "" {
 		version = bracket
 	}
+	clauses, err := condaClauses(version)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "conda file: %q: %w", spec, err)
+	}
 	if name == "python" {
-		p, err := parsePySpec(condaClauses(version))
+		p, err := parsePySpec(clauses)
 		if err != nil {
 			return berth.Errorf(berth.Invalid, "conda file: %q: %w", spec, err)
 		}
@@ -103,7 +107,7 @@ func (r *request) addCondaPackage(spec string) error {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s was left out: %s", name, why))
 		return nil
 	}
-	clauses, dropped := alternatives(condaClauses(version))
+	clauses, dropped := alternatives(clauses)
 	if dropped {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s lists alternative versions; the last, %s, was taken", name, clauses))
 	}
@@ -113,48 +117,53 @@ func (r *request) addCondaPackage(spec string) error {
 
 // condaClauses turns a conda version into PEP 440 clauses: "=1.2" becomes "==1.2.*", a build string is dropped. Alternatives
 // stay separated by |.
-func condaClauses(v string) string {
-	v = strings.TrimSpace(v)
+func condaClauses(v string) (string, error) {
 	var alts []string
 	for alt := range strings.SplitSeq(v, "|") {
 		var out []string
 		for clause := range strings.SplitSeq(alt, ",") {
-			if c := condaClause(strings.TrimSpace(clause)); c != "" {
+			c, err := condaClause(strings.TrimSpace(clause))
+			if err != nil {
+				return "", err
+			}
+			if c != "" {
 				out = append(out, c)
 			}
 		}
 		alts = append(alts, strings.Join(out, ","))
 	}
-	return strings.Join(alts, "|")
+	return strings.Join(alts, "|"), nil
 }
 
 var condaOp = regexp.MustCompile(`^(==|!=|>=|<=|~=|=|>|<)?\s*([^=<>!~\s]*)(.*)$`)
 
-func condaClause(c string) string {
+func condaClause(c string) (string, error) {
 	m := condaOp.FindStringSubmatch(c)
-	if m == nil || m[2] == "" || m[2] == "*" {
-		return ""
+	if c == "" || m[2] == "*" {
+		return "", nil
 	}
-	op, version := m[1], m[2]
-	exact := op == "" // "numpy 1.26" is exact, "numpy=1.26" is a prefix
-	if rest := strings.TrimSpace(m[3]); op == "=" && strings.HasPrefix(rest, "=") || op == "" && strings.HasPrefix(rest, "=") {
-		op, exact = "=", true // name=version=build and "version=build" name one version
+	op, version, rest := m[1], m[2], strings.TrimSpace(m[3])
+	prefix := op == "=" // numpy=1.26 is a prefix; "numpy 1.26" and numpy=1.26=BUILD are one version
+	if build, ok := strings.CutPrefix(rest, "="); ok && (op == "" || op == "=") && build != "" {
+		op, prefix, rest = "==", false, ""
+	}
+	if op == "" && !strings.ContainsAny(rest, "=<>!~") {
+		rest = "" // a build after a blank
 	}
 	star := strings.HasSuffix(version, "*")
 	version = strings.TrimRight(version, ".*")
-	switch {
-	case version == "":
-		return ""
-	case star && (op == "" || op == "=" || op == "=="):
-		return "==" + version + ".*"
-	case star && op == "!=":
-		return "!=" + version + ".*"
-	case op == "" || op == "=" && exact:
-		return "==" + version
-	case op == "=":
-		return "==" + version + ".*"
+	if version == "" || rest != "" {
+		return "", fmt.Errorf("%q is not a version", c)
 	}
-	return op + version
+	switch {
+	case star && (op == "!=" || op == "=="):
+		return op + version + ".*", nil
+	case prefix || star && op == "":
+		return "==" + version + ".*", nil
+	case op == "":
+		return "==" + version, nil
+	}
+	return op + version, nil
 }
 
 // alternatives takes the last of several alternatives: the newest, as people write them.

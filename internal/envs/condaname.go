@@ -77,7 +77,7 @@ var bundledReason = map[string]string{
 	"arrow-cpp": inWheels, "boost-cpp": inWheels, "gflags": inWheels, "glog": inWheels, "grpc-cpp": inWheels, "re2": inWheels, "orc": inWheels,
 	"xgboost-proc": inWheels, "pytorch-mutex": "it only selects a build of pytorch", "cpuonly": "it only selects a build of pytorch; the wheel of PyPI is taken",
 	"pytorch-cuda": "it only selects a build of pytorch; the wheel of PyPI brings its own CUDA", "tensorflow-estimator": inWheels,
-	"anaconda": "it is conda itself", "conda": "it is conda itself", "conda-build": "it is conda itself", "mamba": "it is conda itself",
+	"conda": "it is conda itself", "conda-build": "it is conda itself", "mamba": "it is conda itself",
 	"icu": inWheels, "glib": inWheels, "fontconfig": inWheels, "harfbuzz": inWheels, "cairo": inWheels, "eigen": inWheels, "geos": inWheels, "proj": inWheels, "gdal-libs": inWheels,
 }
 
@@ -120,7 +120,7 @@ var nonPythonNames = map[string]nonPython{
 	"postgresql": {program: "postgres"}, "redis": {program: "redis-server"},
 	"gdal": {advice: "rasterio and fiona on PyPI bring their own GDAL"},
 	"r":    {}, "r-base": {}, "r-essentials": {}, "rstudio": {}, "mro-base": {}, "octave": {program: "octave"}, "root": {},
-	"anaconda-navigator": {}, "xorg": {},
+	"anaconda-navigator": {}, "xorg": {}, "anaconda": {advice: "anaconda stands for hundreds of packages: list the ones that are imported"},
 }
 
 // notPython reports whether a conda package is known to hold no Python.

@@ -97,8 +97,9 @@ type Env struct {
 	// Python is the version of the interpreter of a virtual environment.
 	Python string
 
-	mu   sync.Mutex
-	hold *os.File
+	settling sync.WaitGroup // writing to disk in the background
+	mu       sync.Mutex
+	hold     *os.File
 }
 
 // Hold is an open file that keeps the environment from being evicted, or nil. A child that inherits it (os/exec's
@@ -119,6 +120,7 @@ func (e *Env) Release() {
 	if e.hold == nil {
 		return
 	}
+	e.settling.Wait()
 	touch(e.Dir)
 	e.hold.Close()
 	e.hold = nil

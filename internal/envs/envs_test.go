@@ -14,9 +14,9 @@ import (
 	"github.com/berthml/berth/internal/envs"
 )
 
-// A real package from the index this machine is set up for, with the uv that Berth fetches itself.
+// A real package from the index this machine is set up for, with the uv that is on PATH or that the cache fetches.
 func TestRealPackage(t *testing.T) {
-	c := open(t, t.TempDir(), envs.Options{DockerHost: "none"})
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
 	cold, k := prepare(t, c, berth.LaunchEnv{Pip: "six==1.16.0\n"})
 	t.Logf("cold %v: %q", cold.Took, k.progress)
 	if got := python(t, cold, "import six; print(six.__version__)"); got != "1.16.0" {
@@ -92,7 +92,8 @@ func TestNoEngineAnswers(t *testing.T) {
 
 func TestBadEnvironment(t *testing.T) {
 	x := newIndex(t)
-	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	dir := t.TempDir()
+	c := open(t, dir, envs.Options{DockerHost: "none", UV: sharedUV(t)})
 	_, err := c.Prepare(t.Context(), berth.LaunchEnv{Conda: "dependencies: [{pip: [no-such-thing>=3]}]"}, nil, nil)
 	if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "no-such-thing") || !strings.Contains(err.Error(), ".log") {
 		t.Errorf("a package that is not there: %v", err)
@@ -104,8 +105,12 @@ func TestBadEnvironment(t *testing.T) {
 	if berth.CodeOf(err) != berth.Unavailable {
 		t.Errorf("an index that does not answer: %v", err)
 	}
-	logs, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(err.Error())), "*"))
-	_ = logs
+	logs, _ := filepath.Glob(dir + "/logs/*.log")
+	for _, l := range logs {
+		if b, _ := os.ReadFile(l); strings.Contains(string(b), "secret") {
+			t.Errorf("the password is in the log:\n%s", b)
+		}
+	}
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("the password is in %v", err)
 	}
@@ -253,29 +258,46 @@ func TestCancelledBuild(t *testing.T) {
 // The least recently used environments go, the ones in use stay.
 func TestEviction(t *testing.T) {
 	newIndex(t)
-	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t), MaxBytes: 3_000_000})
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t), MaxBytes: 3_300_000})
 	mk := func(name string) *envs.Env {
-		env, _ := prepare(t, c, berth.LaunchEnv{Pip: name + "==1000.0"}) // a megabyte each
+		env, _ := prepare(t, c, berth.LaunchEnv{Pip: name + "==1000.0"}) // a megabyte each: two fit
 		return env
 	}
-	a := mk("aaa")
-	mk("bbb").Release()
-	cc := mk("ccc")
-	cc.Release()
-	mk("bbb").Release() // used after ccc
-	mk("ddd")
-	for _, want := range []struct {
+	held := mk("held")
+	old := mk("old")
+	old.Release()
+	newer := mk("newer") // over the limit: held is older, but in use
+	for _, e := range []struct {
 		name  string
+		env   *envs.Env
 		there bool
-	}{{"aaa", true}, {"bbb", false}, {"ccc", false}, {"ddd", true}} {
-		// aaa is the oldest but held, ddd the newest; of bbb and ccc at most one fits, and ccc is older.
-		env := mk(want.name)
-		if want.name != "bbb" && env.Cached != want.there {
-			t.Errorf("%s: there %v, want %v", want.name, env.Cached, want.there)
+	}{{"held", held, true}, {"old", old, false}, {"newer", newer, true}} {
+		if _, err := os.Stat(e.env.Dir); (err == nil) != e.there {
+			t.Errorf("%s: there %v, want %v", e.name, err == nil, e.there)
 		}
 	}
-	if _, err := os.Stat(a.Dir); err != nil {
-		t.Errorf("an environment in use: %v", err)
+	if again := mk("held"); !again.Cached {
+		t.Error("an environment in use was built again")
+	}
+}
+
+// One that was used later stays, though it was built first.
+func TestEvictionByUse(t *testing.T) {
+	newIndex(t)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t), MaxBytes: 3_300_000})
+	mk := func(name string) *envs.Env {
+		env, _ := prepare(t, c, berth.LaunchEnv{Pip: name + "==1000.0"})
+		env.Release()
+		return env
+	}
+	first, second := mk("first"), mk("second")
+	mk("first")
+	mk("third")
+	if _, err := os.Stat(first.Dir); err != nil {
+		t.Errorf("the one used last: %v", err)
+	}
+	if _, err := os.Stat(second.Dir); err == nil {
+		t.Error("the one not used for longest is still there")
 	}
 }
 
@@ -304,5 +326,33 @@ func TestChangedEnvironment(t *testing.T) {
 	fresh, _ := prepare(t, c, e)
 	if _, err := os.Stat(sites[0] + "/extra.py"); fresh.Cached || err == nil {
 		t.Errorf("afterwards: cached %v, %v", fresh.Cached, err)
+	}
+}
+
+// A conda program on PATH solves files with packages that are not Python.
+func TestCondaProgram(t *testing.T) {
+	newIndex(t)
+	bin, record := t.TempDir(), filepath.Join(t.TempDir(), "args")
+	// It makes what micromamba would: a prefix with an interpreter.
+	script := "#!/bin/sh\necho \"$@\" >" + record + "\nwhile [ $# -gt 0 ]; do case $1 in -p) p=$2;; -f) f=$2;; esac; shift; done\n" +
+		"mkdir -p $p/bin $p/lib/python3.10 && cp $f $p/solved.yml && ln -s /bin/true $p/bin/python\n"
+	if err := os.WriteFile(bin+"/micromamba", []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	e := conda("python=3.10", "r-base=4.1", "pip", "pip: [thing]")
+	env, _ := prepare(t, c, e)
+	if b, err := os.ReadFile(env.Dir + "/solved.yml"); err != nil || string(b) != e.Conda {
+		t.Errorf("the program got %q, %v", b, err)
+	}
+	if b, _ := os.ReadFile(record); !strings.HasPrefix(string(b), "create --yes -p "+env.Dir+" -f ") {
+		t.Errorf("its arguments are %q", b)
+	}
+	if env.Vars["CONDA_PREFIX"] != env.Dir || env.Python != "3.10" {
+		t.Errorf("%+v", env)
+	}
+	if again, _ := prepare(t, c, e); !again.Cached {
+		t.Error("it was solved twice")
 	}
 }

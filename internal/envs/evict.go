@@ -61,8 +61,8 @@ func (c *Cache) remove(hash string, still func() bool) bool {
 	return true
 }
 
-// evict removes the least recently used environments until the rest fits, and the downloaded packages when that is not
-// enough. What is in use stays.
+// evict makes the cache fit its limit: downloaded packages go when they take more than a quarter, then the least recently
+// used environments. What is in use stays.
 func (c *Cache) evict(ctx context.Context) {
 	if c.o.MaxBytes < 0 {
 		return
@@ -87,34 +87,39 @@ func (c *Cache) evict(ctx context.Context) {
 		total += m.Bytes
 	}
 	downloads := unlinkedUse(c.path("uv-cache"))
+	if total+downloads > c.o.MaxBytes && downloads > c.o.MaxBytes/4 {
+		downloads = c.cleanDownloads(ctx)
+	}
+	if total+downloads <= c.o.MaxBytes {
+		return
+	}
 	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.hash, b.hash)) })
 	for _, e := range all {
 		if total+downloads <= c.o.MaxBytes {
-			return
+			break
 		}
-		used := e.used
 		removed := c.remove(e.hash, func() bool {
 			info, err := os.Stat(c.path("envs", e.hash, markerName))
-			return err == nil && info.ModTime().Equal(used) // not used meanwhile
+			return err == nil && info.ModTime().Equal(e.used) // not used meanwhile
 		})
 		if removed {
 			c.log.Info("environment evicted", "hash", e.hash, "bytes", e.bytes)
 			total -= e.bytes
-			downloads = unlinkedUse(c.path("uv-cache"))
 		}
 	}
-	if total+downloads > c.o.MaxBytes && downloads > 0 {
+	// The packages of a removed environment are still among the downloads.
+	if total+unlinkedUse(c.path("uv-cache")) > c.o.MaxBytes {
 		c.cleanDownloads(ctx)
 	}
 }
 
-// cleanDownloads lets uv empty its cache; uv waits for builds that use it.
-func (c *Cache) cleanDownloads(ctx context.Context) {
+// cleanDownloads lets uv empty its cache, and returns what is left; uv waits for builds that use it.
+func (c *Cache) cleanDownloads(ctx context.Context) int64 {
 	uv, err := c.uv(ctx, func(string) {})
-	if err != nil {
-		return
+	if err != nil || os.Getenv("UV_CACHE_DIR") != "" { // that one is not ours
+		return unlinkedUse(c.path("uv-cache"))
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, uv, "cache", "clean")
 	cmd.Env = c.uvEnv()
@@ -123,4 +128,5 @@ func (c *Cache) cleanDownloads(ctx context.Context) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		c.log.Warn("downloaded packages not removed", "err", err, "output", tail(string(out), 3))
 	}
+	return unlinkedUse(c.path("uv-cache"))
 }

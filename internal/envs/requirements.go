@@ -12,7 +12,7 @@ type option struct{ Name, Value string }
 
 // uvOptions are the options of requirements files that are passed on, and what uv calls them.
 var uvOptions = map[string]string{
-	"-i": "--index-url", "--index-url": "--index-url", "--pypi-url": "--index-url",
+	"-i": "--index-url", "--index-url": "--index-url",
 	"--extra-index-url": "--extra-index-url",
 	"-f":                "--find-links", "--find-links": "--find-links",
 	"--no-binary": "--no-binary", "--only-binary": "--only-binary",

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -28,6 +29,9 @@ type marker struct {
 	// environment changes it.
 	Site  string    `json:"site,omitempty"`
 	Stamp time.Time `json:"stamp,omitzero"`
+	// Boot names the run of the machine in which it was built; once Synced, everything is on disk and that does not matter.
+	Boot   string `json:"boot,omitempty"`
+	Synced bool   `json:"synced,omitempty"`
 }
 
 // venv attaches to the environment of r, building it when it is not there.
@@ -53,6 +57,14 @@ func (c *Cache) venv(ctx context.Context, r request, progress, warn func(string)
 		maps.Copy(e.Vars, map[string]string{"CONDA_PREFIX": dir, "CONDA_DEFAULT_ENV": dir})
 	} else {
 		e.Vars["VIRTUAL_ENV"] = dir
+	}
+	if !m.Synced {
+		// While the job starts: it takes as long as the disk is busy.
+		e.settling.Go(func() {
+			if err := m.settle(dir); err != nil {
+				c.log.Warn("environment not on disk yet", "hash", hash, "err", err)
+			}
+		})
 	}
 	if !cached {
 		c.evict(ctx)
@@ -125,8 +137,17 @@ func readMarker(dir string) (marker, error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, err
 	}
+	if !m.Synced && m.Boot != bootID() {
+		return m, errors.New("the machine went down before it was all on disk")
+	}
 	_, err = os.Stat(filepath.Join(dir, "bin", "python"))
 	return m, err
+}
+
+// bootID names the run of the machine, where that can be known.
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
 }
 
 // changed reports whether something was installed or removed after the build.
@@ -138,24 +159,42 @@ func (m *marker) changed() bool {
 	return err != nil || !info.ModTime().Equal(m.Stamp)
 }
 
-// complete writes the marker so that it survives a crash of the machine, after everything it vouches for.
+// complete writes the marker. It is good until the machine goes down; settle makes it good for ever.
 func (m *marker) complete(dir string) error {
-	if sites, _ := filepath.Glob(filepath.Join(dir, "lib", "python3*", "site-packages")); len(sites) == 1 {
+	if site := sitePackages(dir); site != "" {
 		// The first import of a top-level module would make this directory, and that is no change.
-		if err := os.Mkdir(filepath.Join(sites[0], "__pycache__"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(filepath.Join(site, "__pycache__"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		info, err := os.Stat(sites[0])
+		info, err := os.Stat(site)
 		if err != nil {
 			return err
 		}
-		m.Site, m.Stamp = sites[0], info.ModTime()
+		m.Site, m.Stamp = site, info.ModTime()
 	}
-	b, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
+	m.Boot = bootID()
+	m.Synced = m.Boot == "" // where it cannot be known, wait for the disk now
+	if m.Synced {
+		if err := syncAll(dir); err != nil {
+			return err
+		}
+	}
+	return m.write(dir)
+}
+
+// settle puts everything the marker vouches for on disk, and then the marker.
+func (m *marker) settle(dir string) error {
+	if err := syncAll(dir); err != nil {
 		return err
 	}
-	if err := syncAll(dir); err != nil {
+	m.Synced = true
+	return m.write(dir)
+}
+
+// write replaces the marker, whole or not at all.
+func (m *marker) write(dir string) error {
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
 		return err
 	}
 	tmp, err := os.CreateTemp(dir, ".marker-*")
@@ -163,21 +202,25 @@ func (m *marker) complete(dir string) error {
 		return err
 	}
 	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(b); err != nil {
-		tmp.Close()
+	_, err = tmp.Write(b)
+	if m.Synced && err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
-	if err := tmp.Sync(); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), filepath.Join(dir, markerName)); err != nil {
+	if err := os.Rename(tmp.Name(), filepath.Join(dir, markerName)); err != nil || !m.Synced {
 		return err
 	}
 	return syncDir(dir)
+}
+
+// sitePackages is where the packages of a virtual environment are.
+func sitePackages(dir string) string {
+	if sites, _ := filepath.Glob(filepath.Join(dir, "lib", "python3*", "site-packages")); len(sites) == 1 {
+		return sites[0]
+	}
+	return ""
 }
 
 func syncDir(dir string) error {
