@@ -159,13 +159,17 @@ func BenchmarkFlat(b *testing.B) {
 				}
 			})
 			no := false
-			for name, q := range map[string]store.Query{
-				"list":    {Archived: &no},
-				"all":     {},
-				"running": {Status: []string{"Running", "Queued", "NotStarted"}},
-				"parent":  {Parent: "Default"},
-				"page":    {After: int64(have), Archived: &no},
+			for _, l := range []struct {
+				name string
+				q    store.Query
+			}{
+				{"list", store.Query{Archived: &no}},
+				{"all", store.Query{}},
+				{"running", store.Query{Status: []string{"Running", "Queued", "NotStarted"}}},
+				{"parent", store.Query{Parent: "Default"}},
+				{"page", store.Query{After: int64(have), Archived: &no}},
 			} {
+				name, q := l.name, l.q
 				q.Workspace, q.Kind, q.Limit = ws, "jobs", 50
 				b.Run(fmt.Sprintf("%d/%s", size, name), func(b *testing.B) {
 					defer cpu(b)()

@@ -15,6 +15,7 @@ type dialect struct {
 	schema []string // pairs for strings.NewReplacer over schema files
 	// remote says that statements travel: connections can be lost, and each statement costs a journey.
 	remote     bool
+	limitArms  bool // see Query.statement
 	beginRead  string
 	beginWrite string
 	hasTable   string // (table) one row when the table exists

@@ -30,7 +30,7 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 	if q.Limit <= 0 {
 		q.Limit = 1000
 	}
-	text, args := q.statement(scope)
+	text, args := q.statement(scope, tx.db.d.limitArms)
 	var docs []*Doc
 	err = tx.query(func(r *sql.Rows) (bool, error) {
 		d, err := scanDoc(r, !q.NoBody)
@@ -48,10 +48,10 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 }
 
 // statement writes the query as one SELECT, or as several joined by UNION ALL: one for each value that a column of
-// the index before id may have. Both engines merge these by id and stop at the limit, where OR or IN would make them
-// read and sort all that match. Conditions beside the one that has the index are written as expressions, which no
+// the index before id may have. These are merged by id up to the limit, where OR or IN would read and sort all that
+// match; an engine that does not see this by itself needs the limit in each arm as well. Conditions beside the one that has the index are written as expressions, which no
 // index serves, so that the engine does not choose another.
-func (q *Query) statement(scope int64) (string, []any) {
+func (q *Query) statement(scope int64, limitArms bool) (string, []any) {
 	w := where{text: " WHERE scope = ?", args: []any{scope}}
 	statuses := slices.Compact(slices.Sorted(slices.Values(q.Status)))
 	split, arms := "", []any(nil)
@@ -103,9 +103,16 @@ func (q *Query) statement(scope int64) (string, []any) {
 		return one + order, append(w.args, q.Limit)
 	}
 	one += " AND " + split
+	limitArms = limitArms && len(arms) > 1
+	if limitArms {
+		one = "SELECT * FROM (" + one + order + ") AS arm"
+	}
 	var all []any
 	for _, v := range arms {
 		all = append(append(all, w.args...), v)
+		if limitArms {
+			all = append(all, q.Limit)
+		}
 	}
 	return one + strings.Repeat(" UNION ALL "+one, len(arms)-1) + order, append(all, q.Limit)
 }

@@ -37,7 +37,7 @@ func TestPlans(t *testing.T) {
 			for _, asc := range []bool{false, true} {
 				q := c.q
 				q.After, q.Asc, q.Limit = after, asc, 10
-				text, args := q.statement(1)
+				text, args := q.statement(1, false)
 				for _, step := range plan(t, db, text, args) {
 					wrong := strings.Contains(step, "TEMP B-TREE") || strings.HasPrefix(step, "SCAN")
 					if strings.HasPrefix(step, "SEARCH") && !strings.Contains(step, "USING INDEX "+c.index) {

@@ -20,6 +20,7 @@ var postgresDialect = &dialect{
 	dollar:     true,
 	schema:     []string{"INTEGER", "BIGINT", "BLOB", "BYTEA", "TEXT", `TEXT COLLATE "C"`, " WITHOUT ROWID", ""},
 	remote:     true,
+	limitArms:  true,
 	beginRead:  "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 	beginWrite: "BEGIN ISOLATION LEVEL READ COMMITTED",
 	hasTable:   "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = ?",
