@@ -3,6 +3,8 @@ package spec
 import (
 	"path/filepath"
 	"strings"
+
+	"github.com/berthml/berth"
 )
 
 // assetCommon are the fields of every versioned asset.
@@ -19,6 +21,7 @@ var assetCommon = parts{
 var dataKind = kind{word: "data", collection: "data", base: "properties", body: dataBody}
 
 var dataBody = obj(
+	f("name", text, to("@name")),
 	assetCommon,
 	f("id", text, unsent),
 	f("path", text, required, unsent),
@@ -28,11 +31,18 @@ var dataBody = obj(
 	readonly("properties"),
 	is("properties", tree{}),
 	then(func(s *scope, v *value) {
+		if s.draft.name == "" { // nobody will look for it by name
+			s.draft.name, s.draft.version, s.draft.anonymous = berth.NewGUID(), "1", true
+			s.out["isAnonymous"] = true
+		}
 		path := v.get("path")
 		if path == nil || path.shape != str {
 			return
 		}
 		kind := s.out.text("dataType")
+		if !remote(path.text) {
+			s.in("path").checkShape(path, kind)
+		}
 		s.out["dataUri"] = s.in("path").uri(path, "data", Upload{Kind: "data", Type: kind, Datastore: v.textOf("datastore")})
 		if kind == "mltable" && !remote(path.text) {
 			if refs := s.tablePaths(s.resolve(path, path.text)); len(refs) > 0 {
@@ -51,6 +61,17 @@ func (s *scope) uri(v *value, collection string, u Upload) any {
 	path = strings.TrimPrefix(path, "file:")
 	u.Path = s.resolve(v, path)
 	return s.upload(u)
+}
+
+// checkShape refuses a file where a folder is meant and the other way round.
+func (s *scope) checkShape(path *value, kind string) {
+	abs := s.resolve(path, path.text)
+	if !exists(abs) {
+		return // the upload says so
+	}
+	if dir := isDir(abs); dir && kind == "uri_file" || !dir && kind != "uri_file" {
+		s.fail(path, "%s is a %s; data of type %s is not", path.text, map[bool]string{true: "folder", false: "file"}[dir], kind)
+	}
 }
 
 // tablePaths are the paths an MLTable file in dir refers to.

@@ -143,6 +143,9 @@ func automlCommon(name string) parts {
 var tableInput = typ{name: "an MLTable", read: func(s *scope, v *value) any {
 	m := s.mark()
 	got, _ := dataInput.read(s, v).(tree)
+	if v.shape == mapping && v.textOf("path") == "" && !s.bind {
+		s.in("path").fail(v, "is required")
+	}
 	if s.failed(m) {
 		return nil
 	}
@@ -188,7 +191,7 @@ func autoOr(t typ, name string) typ {
 			return tree{"mode": "Auto"}
 		}
 		got := t.read(s, v)
-		if got == nil {
+		if got == nil || v.empty() {
 			return nil
 		}
 		return tree{"mode": "Custom", name: got}
@@ -298,8 +301,8 @@ func image(name string, parameters []parameterSpec, own ...part) typ {
 		f("test_data", tableInput),
 		f("test_data_size", decimal),
 		f("limits", obj(
-			f("max_concurrent_trials", whole, def(1)),
-			f("max_trials", whole, def(1)),
+			f("max_concurrent_trials", whole),
+			f("max_trials", whole),
 			f("timeout_minutes", minutes, to("timeout")),
 		), to("limitSettings")),
 		f("sweep", automlSweep, to("sweepSettings")),
@@ -346,17 +349,22 @@ func automlName(name string) string {
 func searched(t typ) typ {
 	return typ{name: t.name + " or a distribution", read: func(s *scope, v *value) any {
 		if v.shape != mapping {
-			if t.read(s, v) == nil {
+			if strictly(t).read(s, v) == nil {
 				return nil
 			}
 			return searchText(v)
 		}
 		m := s.mark()
 		s.draw(s, v)
+		name := strings.ToLower(v.textOf("type"))
+		if vs := v.get("values"); name == "choice" && vs != nil && vs.shape == list {
+			for _, it := range vs.items {
+				strictly(t).read(s.in("values"), it)
+			}
+		}
 		if s.failed(m) {
 			return nil
 		}
-		name := strings.ToLower(v.textOf("type"))
 		var args []string
 		for _, key := range distributions[name] {
 			arg := v.get(key)
@@ -373,6 +381,20 @@ func searched(t typ) typ {
 			}
 		}
 		return name + "(" + strings.Join(args, ",") + ")"
+	}}
+}
+
+// strictly is a type that takes no number written as text.
+func strictly(t typ) typ {
+	if t.name != whole.name {
+		return t
+	}
+	return typ{name: t.name, read: func(s *scope, v *value) any {
+		if v.shape != integer {
+			s.fail(v, "must be a whole number, this is %s", describe(v))
+			return nil
+		}
+		return v.raw()
 	}}
 }
 

@@ -98,9 +98,12 @@ var pipelineDeployment = obj(
 		config := s.out.sub("deploymentConfiguration")
 		switch {
 		case ref == nil:
-			if v.get("job_definition") == nil {
+			job := v.get("job_definition")
+			if job == nil || job.shape != str {
 				s.in("component").fail(v, "a pipeline deployment needs a component or a job_definition")
+				return
 			}
+			config.put("componentId", tree{"referenceType": "Id", "assetId": s.componentOfJob(strings.TrimPrefix(job.text, "azureml:"))})
 			return
 		case ref.shape != str:
 			s.in("component").fail(ref, "must be a reference or a path, this is %s", ref.shape)
@@ -126,3 +129,15 @@ var pipelineDeployment = obj(
 		}
 	}),
 )
+
+// componentOfJob makes a component of a pipeline job that ran, and gives its id. What the job did is the service's to
+// look up.
+func (s *scope) componentOfJob(job string) string {
+	d := &draft{collection: "components", name: anonymousComponents, anonymous: true, body: tree{"properties": tree{
+		"isAnonymous": true, "properties": tree{}, "tags": tree{}, "componentSpec": tree{
+			"type": "pipeline", "name": anonymousComponents, "version": "1", "_source": "CLASS", "jobs": tree{},
+			"source_job_id": job, "sourceJobId": job}}}}
+	d.version = s.contentID(d)
+	s.keep(d)
+	return s.workspace().ResourceID("components", d.name, "versions", d.version)
+}

@@ -91,8 +91,8 @@ func isInternal(v *value) bool {
 
 func (s *scope) componentType(v *value) (typ, bool) {
 	word := "command"
-	if t := v.get("type"); t != nil {
-		word = t.text
+	if t := v.get("type"); t != nil && t.shape != null {
+		word = strings.ToLower(t.text)
 	}
 	t, ok := s.components[word]
 	if !ok {
@@ -149,7 +149,7 @@ var bothVersion = typ{name: version.name, read: func(s *scope, v *value) any {
 var commandComponent = obj(
 	keep,
 	componentCommon,
-	f("type", exactEnum("command"), def("command")),
+	f("type", enum("command"), nullable, def("command")),
 	f("command", text, required),
 	f("environment", componentEnvironment, required),
 	f("code", componentCode),
@@ -162,7 +162,7 @@ var commandComponent = obj(
 	then(func(s *scope, v *value) {
 		s.includes(v)
 		if cmd := v.get("command"); cmd != nil && cmd.shape == str {
-			s.in("command").checkExpressions(cmd, cmd.text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")})
+			s.in("command").checkAll(cmd, cmd.text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")}, true)
 		}
 	}),
 )

@@ -162,7 +162,12 @@ func deepest(field string, errs Errors) int {
 
 // byKey picks a type by the word a key of the mapping holds, compared in lower case. "" is the type of a mapping
 // without the key.
-func byKey(key string, forms map[string]typ) typ {
+func byKey(key string, forms map[string]typ) typ { return byWord(key, forms, false) }
+
+// byExactKey is byKey for words that must be spelled as they are.
+func byExactKey(key string, forms map[string]typ) typ { return byWord(key, forms, true) }
+
+func byWord(key string, forms map[string]typ, exact bool) typ {
 	var words []string
 	for w := range forms {
 		if w != "" {
@@ -183,9 +188,11 @@ func byKey(key string, forms map[string]typ) typ {
 			s.in(key).fail(v, "is required: one of %s", strings.Join(words, ", "))
 			return nil
 		}
-		t, ok := forms[snakeWords(word.text)]
-		if !ok {
-			t, ok = forms[strings.ToLower(word.text)]
+		t, ok := forms[word.text]
+		if !ok && !exact {
+			if t, ok = forms[snakeWords(word.text)]; !ok {
+				t, ok = forms[strings.ToLower(word.text)]
+			}
 		}
 		if !ok || word.shape != str || word.text == "" {
 			s.in(key).failWith(word, nearest(word.text, words), "%s is none of %s", describe(word), strings.Join(words, ", "))

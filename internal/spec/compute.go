@@ -180,7 +180,7 @@ var virtualMachine = computeOf("virtualmachine", "VirtualMachine",
 	readonly("compute_location"),
 	f("resource_id", text, required),
 	f("ssh_settings", obj(
-		f("admin_username", text, to("administratorAccount.username")),
+		f("admin_username", text, to("administratorAccount.username"), required),
 		f("admin_password", text, to("administratorAccount.password")),
 		f("ssh_port", whole, to("sshPort"), def(number("22"))),
 		f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),

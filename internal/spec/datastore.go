@@ -1,6 +1,6 @@
 package spec
 
-var datastoreKind = kind{word: "datastore", collection: "datastores", base: "properties", body: byKey("type", map[string]typ{
+var datastoreKind = kind{word: "datastore", collection: "datastores", base: "properties", body: byExactKey("type", map[string]typ{
 	"azure_blob": datastoreOf("AzureBlob", storageAccount,
 		f("container_name", text, required),
 		f("credentials", credentials(accountKey, sasToken), def(none))),

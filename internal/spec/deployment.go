@@ -15,7 +15,7 @@ var onlineDeploymentKind = kind{word: "online-deployment", collection: "onlineEn
 // deploymentCommon are the fields of every deployment of a model.
 var deploymentCommon = parts{
 	f("id", text, unsent),
-	f("name", text, to("@name"), required),
+	f("name", deploymentName, to("@name"), required),
 	f("endpoint_name", text, to("@parent"), required),
 	f("description", text),
 	f("tags", freeMap, to("/tags"), def(tree{})),
@@ -24,6 +24,15 @@ var deploymentCommon = parts{
 	f("environment", deploymentEnvironment, to("environmentId")),
 	f("environment_variables", freeMap, def(tree{})),
 }
+
+var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
+	name, ok := readText(s, v).(string)
+	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
+		s.fail(v, "%s is no name of a deployment: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
+		return nil
+	}
+	return name
+}}
 
 var codeConfiguration = obj(
 	f("code", code, to("codeId")),

@@ -153,6 +153,9 @@ var contextPath = typ{name: "a folder", read: func(s *scope, v *value) any {
 // condaFile is a conda definition, inline or in a file; the service takes its text, keys sorted.
 var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) any {
 	w := v
+	if v.empty() {
+		return nil
+	}
 	if v.shape == str {
 		if w = s.follow(v, strings.TrimPrefix(v.text, "file:")); w == nil {
 			return nil

@@ -61,10 +61,8 @@ func readInput(s *scope, v *value) any {
 		}
 	}
 	if path := v.get("path"); path == nil || path.shape == str && path.text == "" {
-		if s.field != "" && !s.nodes {
-			s.in("path").fail(v, "is required")
-			return nil
-		}
+		s.in("path").fail(v, "is required")
+		return nil
 	}
 	return dataInput.read(s, v)
 }
@@ -112,6 +110,10 @@ func (s *scope) dataPath(v, in *value) any {
 		s.fail(v, "a local path is written without file: here")
 		return nil
 	case strings.HasPrefix(path, "azureml:"), strings.ContainsAny(path, ":@") && !exists(s.resolve(v, path)):
+		if short := strings.TrimPrefix(path, "azureml:"); !armAsset.MatchString(short) && !strings.ContainsAny(short, ":@") {
+			s.fail(v, "%s needs a version: azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
+			return nil
+		}
 		return s.assetID(collection, path)
 	}
 	if kind == "" {
@@ -173,16 +175,26 @@ var (
 // checkExpressions reports ${{inputs.x}} and the like in text that name nothing declared. declared tells which first
 // words are checked and what may follow them. Optional blocks are not checked.
 func (s *scope) checkExpressions(v *value, text string, declared map[string]*value) {
+	s.checkAll(v, text, declared, false)
+}
+
+// checkAll is checkExpressions; strict means that optional blocks are looked at too and that nothing but what is
+// declared may be named.
+func (s *scope) checkAll(v *value, text string, declared map[string]*value, strict bool) {
 	seen := map[string]int{}
 	for _, e := range Expressions(text) {
 		piece := text[e.Start:e.End]
 		nth := seen[piece]
 		seen[piece]++
-		if len(e.Path) < 2 || e.Optional {
+		if len(e.Path) < 2 || e.Optional && !strict {
 			continue
 		}
 		decl, ok := declared[e.Path[0]]
-		if !ok || decl.declares(e.Path[1:]) {
+		if !ok && !strict || ok && decl.declares(e.Path[1:]) {
+			continue
+		}
+		if !ok {
+			s.failWith(v.find(piece, nth), nearest(e.Path[0], sortedWords(declared)), "%s names nothing the command can see", piece)
 			continue
 		}
 		var names []string

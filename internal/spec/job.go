@@ -27,7 +27,7 @@ func jobDefaults(s *scope, v *value) {
 	if s.scheduled {
 		return
 	}
-	if s.out["displayName"] == nil && s.draft.name != "" {
+	if title, _ := s.out["displayName"].(string); title == "" && s.draft.name != "" {
 		s.out["displayName"] = s.draft.name
 	}
 	if s.out["experimentName"] == nil && s.options.Experiment != "" {
@@ -73,7 +73,12 @@ func checkCommand(s *scope, v *value) {
 	}
 	text := doubleBrackets(cmd.text)
 	s.out["command"] = text
-	s.in("command").checkExpressions(cmd, text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")})
+	s.in("command").checkExpressions(cmd, text, map[string]*value{"inputs": v.get("inputs")})
+	for _, e := range Expressions(text) {
+		if len(e.Path) > 1 && e.Path[0] == "outputs" && !v.get("outputs").declares(e.Path[1:]) {
+			s.in("command").warn(cmd.find(text[e.Start:e.End], 0), "%s names no output; it will not be replaced", text[e.Start:e.End])
+		}
+	}
 	if id, _ := s.out["codeId"].(string); strings.HasPrefix(id, "azureml://registries/") {
 		s.in("code").fail(v.get("code"), "code in a registry cannot be used by a job")
 	}
@@ -206,6 +211,12 @@ var service = typ{name: "a service", read: func(s *scope, v *value) any {
 		return serviceOf("VSCode").read(s, v)
 	case "jupyter_lab":
 		return serviceOf("JupyterLab").read(s, v)
+	case "":
+		// Without a type it is what the first of the client's forms makes of it.
+		if v.get("log_dir") != nil {
+			return serviceOf("TensorBoard", f("log_dir", text, to("=properties.logDir"))).read(s, v)
+		}
+		return serviceOf("SSH", f("ssh_public_keys", text, to("=properties.sshPublicKeys"))).read(s, v)
 	}
 	return serviceOf("").read(s, v)
 }, show: func(j any) any {

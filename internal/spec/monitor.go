@@ -44,7 +44,7 @@ var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
 		f("alert_enabled", flag, def(false)),
 		f("production_data", oneOrList(monitorData)),
 		f("reference_data", monitorData),
-		f("metric_thresholds", freeMap),
+		f("metric_thresholds", anything),
 		f("features", anything),
 		f("data_segment", freeMap),
 		f("feature_type_override", textMap),

@@ -64,7 +64,16 @@ func (s *scope) nodeType(v, comp *value) (string, bool) {
 	t := v.get("type")
 	if t == nil {
 		if word := comp.textOf("type"); word != "" && v.get("trial") == nil {
-			return word, true
+			return strings.ToLower(word), true
+		}
+		task := v.get("task")
+		switch {
+		case v.get("trial") != nil:
+			return "sweep", true
+		case v.get("component") == nil && task != nil && task.shape == mapping:
+			return "parallel", true
+		case v.get("component") == nil && v.get("entry") != nil:
+			return "spark", true
 		}
 		return "command", true
 	}
@@ -273,7 +282,7 @@ func (n *node) attach(s *scope, v *value, out tree) {
 		out["_source"] = "YAML.JOB"
 	case ref.shape == str && (registryForm.MatchString(ref.text) || strings.HasPrefix(ref.text, "azureml:")):
 		here := s.in("component")
-		if !here.checkAsset(ref, "components", false) {
+		if !here.checkAsset(ref, "components", true) {
 			return
 		}
 		id = s.componentID(ref.text)
@@ -318,7 +327,7 @@ func (s *scope) componentOf(n *node, ref *value) string {
 	if want == "sweep" {
 		want = "command"
 	}
-	if word := comp.textOf("type"); comp.get("type") == nil && want != "command" || comp.get("type") != nil && word != want {
+	if word := strings.ToLower(comp.textOf("type")); comp.get("type") == nil && want != "command" || comp.get("type") != nil && word != want {
 		if !(ref.shape == mapping && comp.get("type") == nil) {
 			here.fail(or(comp.get("type"), ref), "the component is of type %s, the node of type %s", orCommand(word), n.word)
 			return ""
@@ -342,13 +351,7 @@ func orCommand(word string) string {
 }
 
 // componentID is the id of a registered component.
-func (s *scope) componentID(ref string) string {
-	short := strings.TrimPrefix(ref, "azureml:")
-	if !strings.HasPrefix(short, "/") && !strings.ContainsAny(short, ":@") {
-		return s.workspace().ResourceID("components", short, "labels", "default")
-	}
-	return s.assetID("components", ref)
-}
+func (s *scope) componentID(ref string) string { return s.assetID("components", ref) }
 
 // anonymousComponents is what components that only a pipeline uses are called.
 const anonymousComponents = "azureml_anonymous"

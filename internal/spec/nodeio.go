@@ -45,20 +45,38 @@ func (n *node) inputs(s *scope) tree {
 		if n.word == "sweep" && n.run.get("search_space").has(p.key) {
 			continue
 		}
-		if val.shape == mapping && val.get("path") == nil && val.get("value") == nil && val.get("type") == nil && val.get("mode") == nil {
+		if n.comp.get("inputs").isGroup(p.key) {
+			if val.shape != mapping {
+				here.fail(val, "is a group of inputs of the component: give a mapping")
+				continue
+			}
 			n.group(here, p, out)
 			continue
 		}
-		if n.comp.get("inputs").isGroup(p.key) {
-			here.fail(val, "is a group of inputs of the component: give a mapping")
-			continue
-		}
-		got := input.read(here, val)
+		got := input.read(here, n.asData(p.key, val))
 		if got != nil && n.knows("inputs", p.key) {
 			out[p.key] = got
 		}
 	}
 	return out
+}
+
+// asData makes a path of a plain text where the component declares data: x: ./folder is x: {path: ./folder}.
+func (n *node) asData(name string, v *value) *value {
+	kind := n.comp.get("inputs").get(name).textOf("type")
+	if n.inline || v.shape != str || v.text == "" || bound(v.text) || kind == "path" || !isPort(kind) {
+		return v
+	}
+	return v.newMap().with("type", v.newText(kind)).with("path", v)
+}
+
+func isPort(kind string) bool {
+	for _, t := range portTypes {
+		if t == kind {
+			return true
+		}
+	}
+	return false
 }
 
 // isGroup says whether names below name are declared: a.b and a.c for a.

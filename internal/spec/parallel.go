@@ -39,7 +39,7 @@ var retrySettings = obj(
 var parallelComponent = obj(
 	drop,
 	componentCommon,
-	f("type", exactEnum("parallel"), required),
+	f("type", enum("parallel"), required),
 	parallelCommon,
 	f("mini_batch_size", batchSize(func(n int64) any { return strconv.FormatInt(n, 10) })),
 	f("partition_keys", keysText),

@@ -190,7 +190,7 @@ var pipelineComponent = obj(
 	keep,
 	f("is_deterministic", flag),
 	componentCommon,
-	f("type", exactEnum("pipeline"), required),
+	f("type", enum("pipeline"), required),
 	f("jobs", anything, unsent),
 	then(func(s *scope, v *value) {
 		g := &graph{top: v, placed: true}

@@ -101,6 +101,9 @@ func sparkConf(conf *value, running bool) tree {
 	out := tree{}
 	for _, p := range conf.entries() {
 		val := p.val.raw()
+		if knownConf(p.key) && p.val.shape != integer && p.val.empty() {
+			continue
+		}
 		if t, ok := val.(string); ok && t != "" && strings.Trim(t, "0123456789") == "" {
 			val = number(t)
 		}
@@ -125,7 +128,7 @@ func (s *scope) sparkChecks(v, conf, entry, code *value) {
 	here := s.in("conf")
 	at := or(conf, v)
 	for _, key := range sparkMust {
-		if !conf.has(key) {
+		if !conf.has(key) || conf.get(key).empty() {
 			here.fail(at, "%s is required", key)
 		}
 	}
@@ -155,6 +158,23 @@ func (s *scope) sparkChecks(v, conf, entry, code *value) {
 		}
 	}
 	s.sparkEntryFile(entry, code)
+}
+
+// empty says whether v is what Python takes for false: "", 0, [], {}.
+func (v *value) empty() bool {
+	switch v.shape {
+	case null:
+		return true
+	case str:
+		return v.text == ""
+	case list:
+		return len(v.items) == 0
+	case mapping:
+		return len(v.pairs) == 0
+	case integer:
+		return v.num.Sign() == 0
+	}
+	return false
 }
 
 func numberAt(conf *value, key string) (int64, bool) {
@@ -218,7 +238,7 @@ func (s *scope) sparkIdentity(v *value) {
 var sparkComponent = obj(
 	keep,
 	componentCommon,
-	f("type", exactEnum("spark"), required),
+	f("type", enum("spark"), required),
 	f("code", componentCode),
 	f("entry", obj(readonly("spark_job_entry_type"), f("file", text, required)), required),
 	sparkFiles,

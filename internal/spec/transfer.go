@@ -17,7 +17,7 @@ var endOfTransfer = obj(f("type", enum("file_system", "database"), required))
 var copyComponent = obj(
 	drop,
 	componentCommon,
-	f("type", exactEnum("data_transfer")),
+	f("type", enum("data_transfer")),
 	f("task", enum("copy_data"), required),
 	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
 	then(func(s *scope, v *value) {
@@ -30,7 +30,7 @@ var copyComponent = obj(
 var importDataComponent = obj(
 	drop,
 	componentCommon,
-	f("type", exactEnum("data_transfer")),
+	f("type", enum("data_transfer")),
 	f("task", enum("import_data"), required),
 	f("source", endOfTransfer, required),
 	then(func(s *scope, v *value) {
@@ -42,7 +42,7 @@ var importDataComponent = obj(
 var exportDataComponent = obj(
 	drop,
 	componentCommon,
-	f("type", exactEnum("data_transfer")),
+	f("type", enum("data_transfer")),
 	f("task", enum("export_data"), required),
 	f("sink", endOfTransfer, required),
 	then(func(s *scope, v *value) {
