@@ -81,7 +81,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.start(ctx, write, read, max(4, 2*runtime.GOMAXPROCS(0))); err != nil {
+	if err := db.start(ctx, write, read, min(max(4, 2*runtime.GOMAXPROCS(0)), 16)); err != nil {
 		db.closePools()
 		return nil, err
 	}
