@@ -68,6 +68,12 @@ const retries = 4
 
 // call makes a request with a JSON body and decodes the JSON answer into out; both may be nil.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	_, err := c.callRev(ctx, method, path, in, out)
+	return err
+}
+
+// callRev is call with the revision of the document that was read or written.
+func (c *Client) callRev(ctx context.Context, method, path string, in, out any) (berth.Rev, error) {
 	var body []byte
 	switch v := in.(type) {
 	case nil:
@@ -76,16 +82,20 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	default:
 		var err error
 		if body, err = json.Marshal(in); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		err := c.once(ctx, method, path, body, in != nil, out)
+		req, err := c.request(ctx, method, path, body)
+		if err != nil {
+			return 0, err
+		}
+		rev, err := c.answer(req, out)
 		if err == nil || attempt == retries || !c.again(method, err) {
-			return err
+			return rev, err
 		}
 		if err := pause(ctx, attempt); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
@@ -112,18 +122,6 @@ func pause(ctx context.Context, attempt int) error {
 	case <-t.C:
 		return nil
 	}
-}
-
-func (c *Client) once(ctx context.Context, method, path string, body []byte, hasBody bool, out any) error {
-	if !hasBody {
-		body = nil
-	}
-	req, err := c.request(ctx, method, path, body)
-	if err != nil {
-		return err
-	}
-	_, err = c.answer(req, out)
-	return err
 }
 
 // request makes a request of the API; path is escaped and may have a query.

@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/berthml/berth"
 )
@@ -134,7 +132,7 @@ func (c *Client) About(ctx context.Context) (About, error) {
 	return a, c.call(ctx, http.MethodGet, "/berth/v1/server", nil, &a)
 }
 
-// Resolve is the storage place, an azureml:// URI of a datastore, of every asset id given.
+// resolve is the storage place, an azureml:// URI of a datastore, of every asset id given.
 func (c *Client) resolve(ctx context.Context, ids []string) (map[string]string, error) {
 	var out struct {
 		Values map[string]struct{ URI string }
@@ -148,13 +146,4 @@ func (c *Client) resolve(ctx context.Context, ids []string) (map[string]string, 
 		uris[id] = v.URI
 	}
 	return uris, nil
-}
-
-// raw encodes v without escaping HTML, as documents are kept.
-func raw(v any) (json.RawMessage, error) {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return json.RawMessage(b.String()), err
 }

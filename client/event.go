@@ -11,14 +11,18 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Events is a page of events after revision from: of one job, or of the whole workspace when job is empty. rev is the server's
-// revision at the time.
+// maxEvents is how many events one page has at most.
+const maxEvents = 5000
+
+// Events is the first page of events after revision from: of one job, or of the whole workspace when job is empty. rev is the
+// server's revision at the time.
 func (c *Client) Events(ctx context.Context, job string, from berth.Rev) (events []berth.Event, rev berth.Rev, err error) {
 	var p struct {
 		Value []berth.Event `json:"value"`
 		Rev   berth.Rev     `json:"rev"`
 	}
-	err = c.call(ctx, http.MethodGet, c.eventPath(job, from), nil, &p)
+	path := withQuery(c.eventPath(job, from), "limit="+strconv.Itoa(maxEvents))
+	err = c.call(ctx, http.MethodGet, path, nil, &p)
 	return p.Value, p.Rev, err
 }
 

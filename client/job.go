@@ -89,12 +89,9 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[*Job, error] {
 
 // Job reads one job.
 func (c *Client) Job(ctx context.Context, name string) (*Job, error) {
-	req, err := c.request(ctx, http.MethodGet, c.path("jobs", name), nil)
-	if err != nil {
-		return nil, err
-	}
 	var j Job
-	j.Rev, err = c.answer(req, &j)
+	rev, err := c.callRev(ctx, http.MethodGet, c.path("jobs", name), nil, &j)
+	j.Rev = rev
 	return &j, err
 }
 

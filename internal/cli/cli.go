@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -24,11 +25,15 @@ func Main(args []string) int {
 	if len(args) > 1 && args[1] == "_host" { // what the local driver starts; never typed
 		return hostMain(args[2:])
 	}
+	if len(args) > 1 && args[1] != "serve" {
+		debug.SetGCPercent(400) // most commands end before a collection would pay
+	}
 	s := newSession()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	root := newRoot(s)
-	root.SetArgs(azManners(s, args[1:]))
+	words := azManners(s, args[1:])
+	root := newRoot(s, words)
+	root.SetArgs(words)
 	err := root.ExecuteContext(ctx)
 	s.close()
 	return s.report(err)
@@ -60,7 +65,9 @@ const (
 	groupNoun   = "noun"
 )
 
-func newRoot(s *session) *cobra.Command {
+// newRoot makes the tree of commands. Of the nouns only those that the command line names get their verbs: a hundred commands
+// with their flags would take longer to make than most of them take to run.
+func newRoot(s *session, words []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Run jobs on any machine, with Azure ML's own interface",
@@ -93,11 +100,21 @@ func newRoot(s *session) *cobra.Command {
 		root.AddCommand(cmd)
 	}
 	for _, n := range nouns() {
-		cmd := nounCommand(s, n)
+		cmd := nounCommand(s, n, mentions(words, n.word))
 		cmd.GroupID = groupNoun
 		root.AddCommand(cmd)
 	}
 	return root
+}
+
+// mentions reports whether the command line may be about a noun; a shell that completes words may be about any.
+func mentions(words []string, noun string) bool {
+	for _, w := range words {
+		if w == noun || strings.HasPrefix(w, cobra.ShellCompRequestCmd) {
+			return true
+		}
+	}
+	return false
 }
 
 // group is the RunE of a command that only has commands below it.

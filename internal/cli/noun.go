@@ -68,10 +68,12 @@ func nouns() []noun {
 	}
 }
 
-func nounCommand(s *session, n noun) *cobra.Command {
+func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 	cmd := &cobra.Command{Use: n.word, Short: n.short, Args: cobra.ArbitraryArgs, RunE: group}
-	for _, v := range n.verbs {
-		cmd.AddCommand(v(s, n))
+	if verbs {
+		for _, v := range n.verbs {
+			cmd.AddCommand(v(s, n))
+		}
 	}
 	return cmd
 }

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,8 +44,13 @@ func topCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			var m samples
+			rev, err := m.catchUp(ctx, c)
+			if err != nil {
+				return err
+			}
 			if !s.out.tty || s.format.chosen() {
-				rows, err := topRows(ctx, c)
+				rows, err := topRows(ctx, c, &m)
 				if err != nil {
 					return err
 				}
@@ -52,7 +59,7 @@ func topCommand(s *session) *cobra.Command {
 				}
 				return s.printTop(rows)
 			}
-			return s.liveTop(ctx, c, every)
+			return s.liveTop(ctx, c, &m, rev, every)
 		},
 	}
 	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look")
@@ -60,40 +67,66 @@ func topCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func topRows(ctx context.Context, c *client.Client) ([]topRow, error) {
+// samples is the newest sample of every job, by name.
+type samples struct {
+	mu sync.Mutex
+	by map[string]berth.Usage
+}
+
+// back is how many revisions before now the newest samples are looked for in.
+const back = 5000
+
+// catchUp reads the samples of late and returns where to go on.
+func (m *samples) catchUp(ctx context.Context, c *client.Client) (berth.Rev, error) {
+	about, err := c.About(ctx)
+	if err != nil {
+		return 0, err
+	}
+	events, _, err := c.Events(ctx, "", max(0, about.Rev-back))
+	for _, e := range events {
+		m.take(e)
+	}
+	return about.Rev, err
+}
+
+func (m *samples) take(e berth.Event) {
+	var d struct{ Usage *berth.Usage }
+	name, ok := strings.CutPrefix(e.Subject, "jobs/")
+	if !ok || e.Type != "task.usage" || json.Unmarshal(e.Data, &d) != nil || d.Usage == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.by == nil {
+		m.by = map[string]berth.Usage{}
+	}
+	m.by[name] = *d.Usage
+}
+
+func (m *samples) of(name string) berth.Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.by[name]
+}
+
+// topRows is every job that has not ended, the busiest first.
+func topRows(ctx context.Context, c *client.Client, m *samples) ([]topRow, error) {
 	jobs, err := collect(c.Jobs(ctx, client.JobQuery{View: "All", Status: activeStatuses}), 0)
 	if err != nil {
 		return nil, err
 	}
 	rows := []topRow{}
 	for _, j := range jobs {
-		r := topRow{Name: j.Name, Status: j.Status(), Compute: j.State().Compute, Seconds: jobSpan(j, time.Now()).Seconds(), Peak: j.State().Usage, Command: j.Properties.Command}
-		if j.Status() == berth.Running {
-			if r.Now, r.Peak, err = sample(ctx, c, j.Name, r.Peak); err != nil {
-				return nil, err
-			}
+		r := topRow{
+			Name: j.Name, Status: j.Status(), Compute: j.State().Compute, Seconds: jobSpan(j, time.Now()).Seconds(),
+			Now: m.of(j.Name), Peak: j.State().Usage, Command: j.Properties.Command,
 		}
+		r.Peak.MemoryBytes = max(r.Peak.MemoryBytes, r.Now.MemoryBytes)
+		r.Peak.CPUPercent = max(r.Peak.CPUPercent, r.Now.CPUPercent)
 		rows = append(rows, r)
 	}
-	slices.SortStableFunc(rows, func(a, b topRow) int { return int(b.Now.CPUPercent - a.Now.CPUPercent) })
+	slices.SortStableFunc(rows, func(a, b topRow) int { return cmp.Compare(b.Now.CPUPercent, a.Now.CPUPercent) })
 	return rows, nil
-}
-
-// sample is the newest sample of a job and its peaks.
-func sample(ctx context.Context, c *client.Client, name string, peak berth.Usage) (now, peaks berth.Usage, err error) {
-	tasks, err := c.Tasks(ctx, name)
-	if err != nil || len(tasks) == 0 {
-		return now, peak, err
-	}
-	peaks = tasks[len(tasks)-1].Usage
-	events, _, err := c.Events(ctx, name, 0)
-	for _, e := range events {
-		var d struct{ Usage *berth.Usage }
-		if e.Type == "task.usage" && json.Unmarshal(e.Data, &d) == nil && d.Usage != nil {
-			now = *d.Usage
-		}
-	}
-	return now, peaks, err
 }
 
 func (s *session) printTop(rows []topRow) error {
@@ -124,13 +157,23 @@ func some(n int64) string {
 	return size(n)
 }
 
-func (s *session) liveTop(ctx context.Context, c *client.Client, every time.Duration) error {
+func (s *session) liveTop(ctx context.Context, c *client.Client, m *samples, rev berth.Rev, every time.Duration) error {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		c.Watch(ctx, "", rev, func(e berth.Event) error { //nolint:errcheck // the list below meets the same error
+			m.take(e)
+			return nil
+		})
+	})
+	defer wg.Wait()
+	defer stop()
 	tick := time.NewTicker(max(every, 100*time.Millisecond))
 	defer tick.Stop()
 	fmt.Fprint(s.out, "\x1b[?25l")
 	defer fmt.Fprint(s.out, "\x1b[?25h")
 	for {
-		rows, err := topRows(ctx, c)
+		rows, err := topRows(ctx, c, m)
 		if interrupted(ctx, err) {
 			return nil
 		}
