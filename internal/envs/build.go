@@ -127,7 +127,7 @@ func (b *builder) conda(ctx context.Context, r request) error {
 	}
 	tool := strings.TrimSuffix(filepath.Base(r.Tool), ".exe")
 	b.progress("solving with " + tool)
-	args := []string{"env", "create", "--yes", "-p", b.dir, "-f", file}
+	args := []string{"env", "create", "-p", b.dir, "-f", file}
 	if tool == "micromamba" {
 		args = []string{"create", "--yes", "-p", b.dir, "-f", file}
 	}

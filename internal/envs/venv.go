@@ -140,7 +140,9 @@ func readMarker(dir string) (marker, error) {
 	if !m.Synced && m.Boot != bootID() {
 		return m, errors.New("the machine went down before it was all on disk")
 	}
-	_, err = os.Stat(filepath.Join(dir, "bin", "python"))
+	if m.Python != "" { // a conda file need not ask for one
+		_, err = os.Stat(filepath.Join(dir, "bin", "python"))
+	}
 	return m, err
 }
 
