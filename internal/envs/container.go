@@ -46,6 +46,9 @@ type ContainerSpec struct {
 	ShmSize int64  // bytes; 0 means the engine's default
 	GPUs    []int  // indices on the node
 	Network string // empty means "host"
+	IPC     string // empty means the engine's default
+	CapAdd  []string
+	Ulimits []string // name=soft[:hard]
 	// LogFile is a file of the node that gets standard output and standard error appended, straight from the process: no
 	// byte passes through the engine, and output goes on when this process dies. The container's user must be able to write it.
 	LogFile string
@@ -124,6 +127,12 @@ func (c *Container) hostConfig(s ContainerSpec) *container.HostConfig {
 	h := &container.HostConfig{NetworkMode: "host", ShmSize: s.ShmSize}
 	if s.Network != "" {
 		h.NetworkMode = container.NetworkMode(s.Network)
+	}
+	h.IpcMode, h.CapAdd = container.IpcMode(s.IPC), s.CapAdd
+	for _, u := range s.Ulimits {
+		if l, ok := ulimit(u); ok {
+			h.Ulimits = append(h.Ulimits, l)
+		}
 	}
 	h.NanoCPUs = int64(s.CPUs * 1e9)
 	if s.Memory > 0 {

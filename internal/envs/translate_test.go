@@ -234,3 +234,15 @@ func FuzzTranslate(f *testing.F) {
 		}
 	})
 }
+
+func TestDockerArgs(t *testing.T) {
+	var s envs.ContainerSpec
+	left := s.Apply([]string{"--shm-size 2g --ipc=host", "-e", "A=b", "--ulimit=memlock=-1:-1", "--privileged", "-v", "/:/host", "--cap-add", "SYS_PTRACE", "--rm", "--shm-size=much"})
+	want := envs.ContainerSpec{ShmSize: 2 << 30, IPC: "host", Env: []string{"A=b"}, Ulimits: []string{"memlock=-1:-1"}, CapAdd: []string{"SYS_PTRACE"}}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"--privileged", "-v /:/host", "--rm", "--shm-size=much"}, left); diff != "" {
+		t.Errorf("left (-want +got)\n%s", diff)
+	}
+}
