@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/driver/local"
 )
 
 // Main runs the command line args, the program's name first, and returns the exit code.
@@ -37,16 +36,6 @@ func Main(args []string) int {
 	err := root.ExecuteContext(ctx)
 	s.close()
 	return s.report(err)
-}
-
-func hostMain(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := local.HostMain(ctx, args); err != nil {
-		fmt.Fprintln(os.Stderr, "berth _host:", err)
-		return 1
-	}
-	return 0
 }
 
 // azManners takes the word ml out of `berth ml NOUN VERB`, and lets it choose Azure's default output.

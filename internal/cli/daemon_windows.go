@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"os/exec"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/config"
 )
 
 // Servers do not run on Windows: a client there points BERTH_URL at one elsewhere.
@@ -20,3 +22,7 @@ func lockFile(context.Context, string) (func(), error) { return nil, errNoServer
 func terminate(int) error { return errNoServer() }
 
 func peerPID(net.Conn) (int, error) { return 0, errNoServer() }
+
+func serve(context.Context, config.Config, *slog.Logger) error { return errNoServer() }
+
+func hostMain([]string) int { return exitFailed }

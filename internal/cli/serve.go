@@ -1,14 +1,10 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berthml/berth/internal/app"
 	"github.com/berthml/berth/internal/config"
 )
 
@@ -20,7 +16,7 @@ func serveCommand(s *session) *cobra.Command {
 		Long: "Runs a server in the foreground until Ctrl-C or SIGTERM. Everything it owns is in the home; HOME/berth.yaml configures it.\n" +
 			"Running tasks go on when it ends, and it takes them up again when it starts.",
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.config()
 			if err != nil {
 				return err
@@ -32,10 +28,6 @@ func serveCommand(s *session) *cobra.Command {
 			if listen != "" {
 				server.Listen = listen
 			}
-			exe, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find this program: %w", err)
-			}
 			level := slog.LevelInfo
 			if s.verbose || s.debug {
 				level = slog.LevelDebug
@@ -43,12 +35,7 @@ func serveCommand(s *session) *cobra.Command {
 			log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			a, err := app.Open(ctx, server, []string{exe, "_host"}, log)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, a.Close()) }()
-			return a.Run(ctx)
+			return serve(ctx, server, log)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "address of the HTTPS front door; port 0 takes a free one and keeps it")

@@ -1,0 +1,42 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/berthml/berth/internal/app"
+	"github.com/berthml/berth/internal/config"
+	"github.com/berthml/berth/internal/driver/local"
+)
+
+// serve runs a server until ctx ends.
+func serve(ctx context.Context, cfg config.Config, log *slog.Logger) (err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	a, err := app.Open(ctx, cfg, []string{exe, "_host"}, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	return a.Run(ctx)
+}
+
+// hostMain is the hidden command that the local driver starts.
+func hostMain(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := local.HostMain(ctx, args); err != nil {
+		fmt.Fprintln(os.Stderr, "berth _host:", err)
+		return 1
+	}
+	return 0
+}
