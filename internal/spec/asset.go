@@ -31,6 +31,9 @@ var dataBody = obj(
 	readonly("properties"),
 	is("properties", tree{}),
 	then(func(s *scope, v *value) {
+		if s.draft.name == "" && v.has("version") {
+			s.in("name").fail(v, "is required with a version")
+		}
 		if s.draft.name == "" { // nobody will look for it by name
 			s.draft.name, s.draft.version, s.draft.anonymous = berth.NewGUID(), "1", true
 			s.out["isAnonymous"] = true

@@ -374,7 +374,7 @@ func uniqueNames(t typ) typ {
 var automlComponent = obj(
 	drop,
 	componentCommon,
-	f("type", exactEnum("automl")),
+	f("type", enum("automl")),
 	f("task", text, required),
 )
 
@@ -382,7 +382,7 @@ var automlComponent = obj(
 var importComponent = obj(
 	drop,
 	componentCommon,
-	f("type", exactEnum("import"), unsent),
+	f("type", enum("import"), unsent),
 	f("source", mapOf(typ{name: "a parameter", read: readComponentInput}), to("inputs"), required),
 	f("output", componentOutput, to("outputs.output"), required),
 	is("type", "command"),

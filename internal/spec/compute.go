@@ -54,9 +54,6 @@ var amlCompute = computeOf("amlcompute", "AmlCompute",
 	then(func(s *scope, v *value) {
 		s.out.put("properties.osType", "Linux")
 		s.out["disableLocalAuth"] = !v.has("ssh_settings")
-		if s.out.text("properties.scaleSettings.nodeIdleTimeBeforeScaleDown") == "PT0S" {
-			delete(s.out.sub("properties.scaleSettings"), "nodeIdleTimeBeforeScaleDown")
-		}
 		s.subnet(v)
 	}),
 )
@@ -111,7 +108,7 @@ func onOff(on, off string) typ {
 var resourceIdentity = obj(
 	readonly("principal_id", "tenant_id"),
 	f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None",
-		"system_assigned,user_assigned=SystemAssigned,UserAssigned")),
+		"system_assigned,user_assigned=SystemAssigned,UserAssigned"), required),
 	f("user_assigned_identities", identityList, to("userAssignedIdentities")),
 )
 

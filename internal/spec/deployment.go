@@ -35,8 +35,8 @@ var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
 }}
 
 var codeConfiguration = obj(
-	f("code", code, to("codeId")),
-	f("scoring_script", text),
+	f("code", code, to("codeId"), required),
+	f("scoring_script", text, required),
 )
 
 var onlineDeployment = parts{

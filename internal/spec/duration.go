@@ -22,6 +22,9 @@ func duration(unit string, ms int64) typ {
 			s.fail(v, "%s %s is too long", v.python(), unit)
 			return nil
 		}
+		if n.Sign() == 0 {
+			return nil // no time is no limit
+		}
 		return isoDuration(n.Int64())
 	}, show: func(j any) any {
 		if t, ok := j.(string); ok {

@@ -64,7 +64,7 @@ var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
 
 // oneIdentity is a resource's identity with at most one identity assigned by the user.
 var oneIdentity = obj(
-	f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None")),
+	f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None"), required),
 	f("principal_id", text, unsent),
 	f("tenant_id", text, unsent),
 	f("user_assigned_identities", typ{name: "a list", read: func(s *scope, v *value) any {

@@ -23,7 +23,7 @@ var environment = typ{name: "an environment", show: showAsset, read: func(s *sco
 		}
 	case registryForm.MatchString(v.text):
 		return v.text
-	case s.checkAsset(v, "environments", false):
+	case s.checkAsset(v, "environments", !strings.HasPrefix(v.text, "azureml:AzureML-")):
 		return s.assetID("environments", v.text)
 	}
 	return nil
@@ -179,6 +179,6 @@ var route = obj(
 )
 
 var autoDelete = obj(
-	f("condition", looseEnum("created_greater_than=createdGreaterThan", "last_accessed_greater_than=lastAccessedGreaterThan")),
+	f("condition", looseEnum("created_greater_than=createdGreaterThan", "last_accessed_greater_than=lastAccessedGreaterThan"), def("createdGreaterThan")),
 	f("value", text),
 )

@@ -144,3 +144,50 @@ func (s *scope) localComponent(v *value) *value {
 	s.back(m) // the node itself reports a file that cannot be read
 	return got
 }
+
+// optional settles which inputs of a pipeline component are optional: one that says nothing is, when every local
+// component it goes to takes it as optional; one that says it is must not go where it is required.
+func (g *graph) optional(s *scope) {
+	need, used := g.needs(s)
+	spec, _ := s.out["inputs"].(tree)
+	for _, p := range g.top.get("inputs").entries() {
+		decl, ok := spec[p.key].(tree)
+		says := p.val.get("optional")
+		switch {
+		case !ok || !used[p.key]:
+		case says == nil && !need[p.key]:
+			decl["optional"] = true
+		case says != nil && says.yes && need[p.key]:
+			s.in("inputs."+p.key).fail(says, "the input is optional, but a node needs it")
+		}
+	}
+}
+
+// needs finds which inputs of the pipeline go to an input of a local component at all, and which to a required one.
+func (g *graph) needs(s *scope) (need, used map[string]bool) {
+	need, used = map[string]bool{}, map[string]bool{}
+	for _, n := range g.top.get("jobs").entries() {
+		comp := s.localComponent(n.val)
+		if comp == nil {
+			continue
+		}
+		for _, in := range n.val.get("inputs").entries() {
+			text := in.val.text
+			if in.val.shape == mapping {
+				text = in.val.textOf("path")
+			}
+			path, ok := binding(text)
+			if !ok || len(path) < 3 || path[0] != "parent" || path[1] != "inputs" {
+				continue
+			}
+			name := strings.Join(path[2:], ".")
+			used[name] = true
+			if decl := comp.get("inputs").get(in.key); decl != nil {
+				if opt := decl.get("optional"); opt == nil || !opt.yes {
+					need[name] = true
+				}
+			}
+		}
+	}
+	return need, used
+}

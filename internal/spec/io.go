@@ -223,3 +223,15 @@ func (v *value) declares(path []string) bool {
 	}
 	return false
 }
+
+// unreplaced warns of expressions that name nothing: the reference takes them, and the job then sees them as they are.
+func (s *scope) unreplaced(v *value, text string, declared map[string]*value) {
+	for _, e := range Expressions(text) {
+		if len(e.Path) < 2 {
+			continue
+		}
+		if decl, ok := declared[e.Path[0]]; ok && !decl.declares(e.Path[1:]) {
+			s.warn(v.find(text[e.Start:e.End], 0), "%s names nothing in %s; it will not be replaced", text[e.Start:e.End], e.Path[0])
+		}
+	}
+}

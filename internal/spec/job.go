@@ -74,11 +74,7 @@ func checkCommand(s *scope, v *value) {
 	text := doubleBrackets(cmd.text)
 	s.out["command"] = text
 	s.in("command").checkExpressions(cmd, text, map[string]*value{"inputs": v.get("inputs")})
-	for _, e := range Expressions(text) {
-		if len(e.Path) > 1 && e.Path[0] == "outputs" && !v.get("outputs").declares(e.Path[1:]) {
-			s.in("command").warn(cmd.find(text[e.Start:e.End], 0), "%s names no output; it will not be replaced", text[e.Start:e.End])
-		}
-	}
+	s.in("command").unreplaced(cmd, text, map[string]*value{"outputs": v.get("outputs")})
 	if id, _ := s.out["codeId"].(string); strings.HasPrefix(id, "azureml://registries/") {
 		s.in("code").fail(v.get("code"), "code in a registry cannot be used by a job")
 	}

@@ -113,7 +113,7 @@ func nodeOf(own ...part) typ {
 var commandNode = nodeOf(
 	f("command", text, unsent),
 	f("code", text, nullable, unsent),
-	f("environment", anything, unsent),
+	f("environment", checked(environment), unsent),
 	f("environment_variables", freeMap),
 	f("resources", resources),
 	f("distribution", distribution),
@@ -132,10 +132,22 @@ var sweepNode = nodeOf(
 	f("early_termination", earlyTermination),
 	f("limits", sweepNodeLimits, required),
 	f("queue_settings", asWritten(queueSettings)),
-	f("resources", componentResources),
+	f("resources", resources),
 	f("identity", jobIdentity),
 	f("services", mapOf(service), unsent),
 )
+
+// checked is a type whose value is looked at and leaves nothing behind.
+func checked(t typ) typ {
+	read := t.read
+	t.read = func(s *scope, v *value) any {
+		m := s.mark()
+		read(s, v)
+		s.errs = append(s.errs, s.back(m)...)
+		return nil
+	}
+	return t
+}
 
 // asWritten checks a value and sends it in its YAML form, words in lower case.
 func asWritten(t typ) typ {
@@ -166,12 +178,13 @@ func lowered(v *value) any {
 
 var parallelNode = nodeOf(
 	parallelCommon,
+	f("resources", resources),
 	f("mini_batch_size", batchSize(func(n int64) any { return n })),
 	f("partition_keys", keysText),
 	f("environment_variables", textMap),
 	f("identity", jobIdentity),
 	then(func(s *scope, v *value) {
-		if v.has("partition_keys") && !v.has("mini_batch_size") {
+		if !v.has("mini_batch_size") && (v.get("component") == nil || !remote(v.textOf("component"))) {
 			s.out["mini_batch_size"] = 0
 		}
 	}),
@@ -182,7 +195,7 @@ var sparkNode = nodeOf(
 	f("entry", sparkEntry),
 	sparkFiles,
 	f("conf", typ{name: "a mapping", read: func(s *scope, v *value) any {
-		if freeMap.read(s, v) == nil {
+		if confMap.read(s, v) == nil {
 			return nil
 		}
 		return sparkConf(v, true)
@@ -351,7 +364,12 @@ func orCommand(word string) string {
 }
 
 // componentID is the id of a registered component.
-func (s *scope) componentID(ref string) string { return s.assetID("components", ref) }
+func (s *scope) componentID(ref string) string {
+	if name, ok := strings.CutSuffix(strings.TrimPrefix(ref, "azureml:"), "@default"); ok && !strings.Contains(name, "/") {
+		return s.workspace().ResourceID("components", name, "labels", "default")
+	}
+	return s.assetID("components", ref)
+}
 
 // anonymousComponents is what components that only a pipeline uses are called.
 const anonymousComponents = "azureml_anonymous"

@@ -53,6 +53,10 @@ func (n *node) inputs(s *scope) tree {
 			n.group(here, p, out)
 			continue
 		}
+		if kind := n.comp.get("inputs").get(p.key).textOf("type"); !n.inline && isPort(kind) && val.scalar() && val.shape != str && val.shape != null {
+			here.fail(val, "is %s: give a path, this is %s", kind, describe(val))
+			continue
+		}
 		got := input.read(here, n.asData(p.key, val))
 		if got != nil && n.knows("inputs", p.key) {
 			out[p.key] = got
@@ -64,7 +68,7 @@ func (n *node) inputs(s *scope) tree {
 // asData makes a path of a plain text where the component declares data: x: ./folder is x: {path: ./folder}.
 func (n *node) asData(name string, v *value) *value {
 	kind := n.comp.get("inputs").get(name).textOf("type")
-	if n.inline || v.shape != str || v.text == "" || bound(v.text) || kind == "path" || !isPort(kind) {
+	if n.inline || v.shape != str || bound(v.text) || kind == "path" || !isPort(kind) {
 		return v
 	}
 	return v.newMap().with("type", v.newText(kind)).with("path", v)
@@ -167,10 +171,13 @@ func (n *node) output(s *scope, name string, v *value) any {
 
 // checks are the rules over a node and its component.
 func (n *node) checks(s *scope, v *value, out tree) {
-	if n.comp != nil && !n.inline && n.word != "sweep" {
+	if n.comp != nil && !n.inline {
 		given := v.get("inputs")
 		for _, p := range n.comp.get("inputs").entries() {
 			opt := p.val.get("optional")
+			if n.word == "sweep" && v.get("search_space").has(p.key) {
+				continue
+			}
 			if given.has(p.key) || given.has(strings.SplitN(p.key, ".", 2)[0]) || p.val.has("default") || opt != nil && opt.yes {
 				continue
 			}

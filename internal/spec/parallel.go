@@ -16,7 +16,6 @@ var parallelCommon = parts{
 	f("error_threshold", whole),
 	f("mini_batch_error_threshold", whole),
 	f("retry_settings", retrySettings),
-	f("resources", componentResources),
 }
 
 var parallelTask = obj(
@@ -31,7 +30,7 @@ var parallelTask = obj(
 )
 
 var retrySettings = obj(
-	keep,
+	drop,
 	f("timeout", whole),
 	f("max_retries", whole),
 )
@@ -41,10 +40,11 @@ var parallelComponent = obj(
 	componentCommon,
 	f("type", enum("parallel"), required),
 	parallelCommon,
+	f("resources", componentResources),
 	f("mini_batch_size", batchSize(func(n int64) any { return strconv.FormatInt(n, 10) })),
 	f("partition_keys", keysText),
 	then(func(s *scope, v *value) {
-		if v.has("partition_keys") && !v.has("mini_batch_size") {
+		if !v.has("mini_batch_size") {
 			s.out["mini_batch_size"] = "0"
 		}
 	}),

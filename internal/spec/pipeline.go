@@ -60,6 +60,13 @@ func readPipeline(s *scope, v *value) {
 		set["default_compute"] = s.armID("computes", word)
 	}
 	s.out["settings"] = set
+	if ins, ok := s.out["inputs"].(tree); ok {
+		for name, in := range ins { // an empty text is no value
+			if t, ok := in.(tree); ok && t["value"] == "" {
+				delete(ins, name)
+			}
+		}
+	}
 	if _, ok := set["_source"]; !ok {
 		set["_source"] = "YAML.JOB"
 	}
@@ -110,6 +117,9 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 	s.out["componentId"] = id
 	if title := comp.textOf("display_name"); title != "" && !v.has("display_name") && !v.has("name") {
 		s.out["displayName"] = title
+	}
+	if about := comp.textOf("description"); about != "" && !v.has("description") {
+		s.out["description"] = about
 	}
 	outs, _ := s.out["outputs"].(tree)
 	for _, p := range comp.get("outputs").entries() {
@@ -195,5 +205,6 @@ var pipelineComponent = obj(
 	then(func(s *scope, v *value) {
 		g := &graph{top: v, placed: true}
 		s.out["jobs"] = g.read(s.in("jobs"))
+		g.optional(s)
 	}),
 )

@@ -65,7 +65,7 @@ var recurrence = obj(
 
 var jobSchedule = obj(
 	scheduleCommon,
-	f("create_job", typ{name: "a job", read: readScheduled}, to("action.jobDefinition")),
+	f("create_job", typ{name: "a job", read: readScheduled}, to("action.jobDefinition"), required),
 	is("action.actionType", "CreateJob"),
 )
 

@@ -11,7 +11,7 @@ var sparkJob = obj(
 	f("code", code, to("codeId")),
 	f("entry", sparkEntry, required),
 	sparkFiles,
-	f("conf", freeMap),
+	f("conf", confMap),
 	f("args", text),
 	f("environment", environment, to("environmentId"), nullable),
 	f("resources", sparkResources),
@@ -38,6 +38,9 @@ var sparkJob = obj(
 		}
 	}),
 )
+
+// confMap holds settings of any type, none of them null.
+var confMap = mapOf(typ{name: "a value", read: func(_ *scope, v *value) any { return v.raw() }})
 
 // sparkFiles are the further files of a Spark job, each at most once.
 var sparkFiles = parts{
@@ -243,7 +246,7 @@ var sparkComponent = obj(
 	f("entry", obj(readonly("spark_job_entry_type"), f("file", text, required)), required),
 	sparkFiles,
 	f("conf", typ{name: "a mapping", read: func(s *scope, v *value) any {
-		if freeMap.read(s, v) == nil {
+		if confMap.read(s, v) == nil {
 			return nil
 		}
 		return sparkConf(v, false)

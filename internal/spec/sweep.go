@@ -27,8 +27,8 @@ var sweepJob = obj(
 			}
 		}
 		if cmd := v.get("trial").get("command"); cmd != nil && t != nil {
-			s.in("trial.command").checkExpressions(cmd, t.text("command"), map[string]*value{
-				"inputs": v.get("inputs"), "outputs": v.get("outputs"), "search_space": v.get("search_space")})
+			s.in("trial.command").checkExpressions(cmd, t.text("command"), map[string]*value{"inputs": v.get("inputs")})
+			s.in("trial.command").unreplaced(cmd, t.text("command"), map[string]*value{"outputs": v.get("outputs"), "search_space": v.get("search_space")})
 		}
 	}),
 )

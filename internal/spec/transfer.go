@@ -15,20 +15,20 @@ var dataTransferComponent = typ{name: "a component", read: func(s *scope, v *val
 var endOfTransfer = obj(f("type", enum("file_system", "database"), required))
 
 var copyComponent = obj(
-	drop,
+	keep,
 	componentCommon,
 	f("type", enum("data_transfer")),
 	f("task", enum("copy_data"), required),
 	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
 	then(func(s *scope, v *value) {
-		if n := len(v.get("outputs").entries()); v.has("outputs") && n != 1 {
-			s.in("outputs").fail(v.get("outputs"), "copy_data has one output, these are %d", n)
+		if n := len(v.get("outputs").entries()); n != 1 {
+			s.in("outputs").fail(or(v.get("outputs"), v), "copy_data has one output, these are %d", n)
 		}
 	}),
 )
 
 var importDataComponent = obj(
-	drop,
+	keep,
 	componentCommon,
 	f("type", enum("data_transfer")),
 	f("task", enum("import_data"), required),
@@ -40,7 +40,7 @@ var importDataComponent = obj(
 )
 
 var exportDataComponent = obj(
-	drop,
+	keep,
 	componentCommon,
 	f("type", enum("data_transfer")),
 	f("task", enum("export_data"), required),
@@ -60,11 +60,8 @@ func (s *scope) refuseField(v *value, name, task string) {
 // onlyEntry checks that a mapping has one entry of a fixed name.
 func (s *scope) onlyEntry(v *value, name, key, task string) {
 	w := v.get(name)
-	if w == nil {
-		return
-	}
 	if e := w.entries(); len(e) != 1 || e[0].key != key {
-		s.in(name).fail(w, "%s has one entry in %s, called %s", task, name, key)
+		s.in(name).fail(or(w, v), "%s has one entry in %s, called %s", task, name, key)
 	}
 }
 
@@ -88,6 +85,11 @@ var transferEnd = byKey("type", map[string]typ{
 var copyNode = nodeOf(
 	f("task", enum("copy_data"), required),
 	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
+	then(func(s *scope, v *value) {
+		if len(v.get("inputs").entries()) == 0 {
+			s.in("inputs").fail(v, "copy_data needs inputs")
+		}
+	}),
 )
 
 var importNode = nodeOf(
@@ -115,8 +117,9 @@ var exportNode = nodeOf(
 		if kind == "file_system" {
 			s.in("sink").fail(v.get("sink"), "exporting to a file system is not supported")
 		}
-		if src := v.get("inputs").get("source"); src.has("type") && src.textOf("type") != "uri_file" {
-			s.in("inputs.source.type").fail(src.get("type"), "must be uri_file when the sink is a database")
+		src := v.get("inputs").get("source")
+		if _, tied := binding(src.textOf("path")); src != nil && src.shape == mapping && !tied && src.textOf("type") != "uri_file" {
+			s.in("inputs.source.type").fail(or(src.get("type"), src), "must be uri_file when the sink is a database")
 		}
 		s.builtin("export_data_" + kind)
 	}),
