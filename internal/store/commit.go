@@ -220,6 +220,9 @@ func (c *commit) publish() {
 	for k, id := range c.fresh {
 		c.w.db.scopes.add(k, id)
 	}
+	if c.w.db.committed != nil {
+		c.w.db.committed()
+	}
 	c.w.db.feed.add(c.known, c.rev, append(c.foreign, c.events...))
 }
 

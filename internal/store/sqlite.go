@@ -49,11 +49,12 @@ func sqliteCommit(ctx context.Context, s *session, h *head) error {
 	return err
 }
 
-// The log moves into the database when it has checkpointPages. Up to there it is written ahead of use, with zeros,
-// because a sync of a file that grows costs twice as much as one that does not.
 const (
-	checkpointPages = 1000
-	logBytes        = (checkpointPages + 64) * (4096 + 24)
+	// checkpointPages is how long the log gets before the writer itself moves it into the database.
+	checkpointPages = 2000
+	// logBytes of the log are written ahead of use, with zeros, because a sync of a file that grows costs twice as
+	// much as one of a file that does not. The checkpointer keeps it from growing longer as a rule.
+	logBytes = 1000 * (4096 + 24)
 )
 
 func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
@@ -85,6 +86,13 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 		db.closePools()
 		return nil, err
 	}
+	c, err := startCheckpointer(ctx, write, db.d)
+	if err != nil {
+		db.Close()
+		return nil, db.fault(err)
+	}
+	db.committed = c.count
+	db.stops = append(db.stops, c.stop)
 	if !o.NoSync {
 		if err := db.fillLog(ctx); err != nil {
 			o.Log.Warn("log of the database not made ready, writes are slower at first", "err", err)

@@ -32,13 +32,14 @@ type DB struct {
 	where string // for messages: a path, or a URL without its password
 	log   *slog.Logger
 
-	pools   []*sql.DB
-	readers *sessions
-	writer  writer
-	feed    feed
-	scopes  scopes
-	server  string   // our name among servers of one database
-	stops   []func() // what Open started beyond the writer; run by Close in reverse
+	pools     []*sql.DB
+	readers   *sessions
+	writer    writer
+	feed      feed
+	scopes    scopes
+	server    string   // our name among servers of one database
+	committed func()   // called by the writer after each commit; may be nil
+	stops     []func() // what Open started beyond the writer; run by Close in reverse
 
 	closed atomic.Bool
 	close  sync.Once
