@@ -34,6 +34,33 @@ type Config struct {
 	Workspace berth.Workspace
 	// Start is called when the home's server does not answer; nil leaves it so. It returns when the server answers.
 	Start func(ctx context.Context) error
+	// Trace, if not nil, is told of every answer: the request, its status or error, and how long it took to the first byte.
+	Trace func(r *http.Request, status string, took time.Duration)
+}
+
+// traced tells of every answer.
+type traced struct {
+	http.RoundTripper
+	tell func(*http.Request, string, time.Duration)
+}
+
+func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
+	begun := time.Now()
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		t.tell(r, err.Error(), time.Since(begun))
+		return nil, err
+	}
+	t.tell(r, resp.Status, time.Since(begun))
+	return resp, nil
+}
+
+// transport is a client over t.
+func (c Config) transport(t http.RoundTripper) *http.Client {
+	if c.Trace != nil {
+		t = traced{t, c.Trace}
+	}
+	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
 // FromEnv is the configuration of the environment: BERTH_URL, BERTH_TOKEN and BERTH_CA, or BERTH_HOME; BERTH_WORKSPACE,
@@ -146,7 +173,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c.info = info
 	c.Workspace = override(info.Workspace, cfg.Workspace)
 	first := &firstConn{conn: conn}
-	c.http = &http.Client{Transport: &http.Transport{
+	c.http = cfg.transport(&http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if conn := first.take(); conn != nil {
 				return conn, nil
@@ -155,7 +182,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 			return conn, err
 		},
 		MaxIdleConnsPerHost: parallel, DisableCompression: true, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
-	}, CheckRedirect: noRedirect}
+	})
 	return c, nil
 }
 
@@ -191,11 +218,11 @@ func openRemote(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{cfg: cfg, base: u.Scheme + "://" + u.Host, info: Server{URL: u.Scheme + "://" + u.Host}, store: &stores{}}
-	c.http = &http.Client{Transport: &http.Transport{
+	c.http = cfg.transport(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		MaxIdleConnsPerHost: parallel, DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second,
 		DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-	}, CheckRedirect: noRedirect}
+	})
 	if w := cfg.Workspace; w.Subscription == "" || w.Group == "" || w.Name == "" {
 		about, err := c.About(ctx)
 		if err != nil {

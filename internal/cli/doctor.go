@@ -77,7 +77,7 @@ func (s *session) examine(ctx context.Context, cfg client.Config) []finding {
 	}
 	found = append(found, s.serverFindings(ctx, cfg)...)
 	if cfg.URL == "" {
-		found = append(found, toolFinding("uv", "uv", "builds environments", "jobs with a conda or pip list need it: https://docs.astral.sh/uv"), engineFinding())
+		found = append(found, uvFinding(), engineFinding())
 	}
 	return found
 }
@@ -177,12 +177,12 @@ func certPool(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-func toolFinding(check, program, use, without string) finding {
-	path, err := exec.LookPath(program)
+func uvFinding() finding {
+	path, err := exec.LookPath("uv")
 	if err != nil {
-		return finding{Check: check, Result: "note", Detail: program + " was not found; it " + use, Fix: without}
+		return finding{Check: "uv", Result: "note", Detail: "uv, which builds environments, is not on PATH; it is fetched when it is first needed"}
 	}
-	return finding{Check: check, Result: "ok", Detail: path}
+	return finding{Check: "uv", Result: "ok", Detail: path}
 }
 
 // engineFinding looks for a container engine where clients do.

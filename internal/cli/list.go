@@ -5,10 +5,12 @@ import (
 	"iter"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -17,8 +19,12 @@ type listing struct {
 	name                 string // versions of this asset
 	limit                int
 	archived, everything bool
-	parent, status       string
+	all                  bool
+	status               string
 }
+
+// jobLimit is how many jobs a list has unless it is told otherwise, as in az.
+const jobLimit = 50
 
 // listVerb is NOUN list.
 func listVerb(s *session, n noun) *cobra.Command {
@@ -31,16 +37,15 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
+			if n.word == "job" && l.limit == 0 && !l.all {
+				l.limit = jobLimit
+			}
 			c, err := s.open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if n.word == "job" && !s.format.chosen() {
-				jobs, err := collect(c.Jobs(cmd.Context(), client.JobQuery{View: l.view(), Max: l.limit}), l.limit)
-				if err != nil {
-					return err
-				}
-				return s.printJobs(jobs, time.Now())
+				return s.listJobs(cmd.Context(), c, l)
 			}
 			docs, err := collect(l.docs(cmd.Context(), c, n), l.limit)
 			if err != nil {
@@ -66,11 +71,31 @@ func listVerb(s *session, n noun) *cobra.Command {
 		f.BoolVar(&l.everything, "include-archived", false, "archived ones too")
 	}
 	if n.word == "job" {
-		f.StringVarP(&l.parent, "parent-job-name", "p", "", "children of this job")
+		f.BoolVar(&l.all, "all-results", false, "every job, not only the newest 50")
 		f.StringVar(&l.status, "status", "", "only jobs in this status; several with commas between")
 	}
 	s.format.flags(cmd)
 	return cmd
+}
+
+func (s *session) listJobs(ctx context.Context, c *client.Client, l listing) error {
+	q := client.JobQuery{View: l.view(), Max: l.limit}
+	if l.status != "" {
+		for _, st := range strings.Split(l.status, ",") {
+			q.Status = append(q.Status, berth.JobStatus(st))
+		}
+	}
+	jobs, err := collect(c.Jobs(ctx, q), l.limit)
+	if err != nil {
+		return err
+	}
+	if err := s.printJobs(jobs, time.Now()); err != nil {
+		return err
+	}
+	if len(jobs) == jobLimit && l.limit == jobLimit {
+		s.hint("these are the newest %d; --all-results lists every job", jobLimit)
+	}
+	return nil
 }
 
 func (l listing) view() string {

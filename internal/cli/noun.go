@@ -139,9 +139,12 @@ func (s *session) resolve(ctx context.Context, n noun, t *target) (*client.Clien
 		}
 		t.name = j.Name
 	case "workspace":
-		ws := c.Workspace
-		ws.Name = t.name
-		c = c.In(ws)
+		if t.name != "" {
+			ws := c.Workspace
+			ws.Name = t.name
+			c = c.In(ws)
+		}
+		t.name = c.Workspace.Name
 	}
 	return c, nil
 }

@@ -3,8 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
+	"net/http"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -63,11 +64,8 @@ func (s *session) flags(root *cobra.Command) {
 	f.StringVarP(&s.cfg.Workspace.Group, "resource-group", "g", "", "resource group of the workspace")
 	f.StringVar(&s.cfg.Workspace.Subscription, "subscription", "", "subscription of the workspace")
 	f.BoolVar(&s.verbose, "verbose", false, "say more")
-	f.BoolVar(&s.debug, "debug", false, "say everything")
+	f.BoolVar(&s.debug, "debug", false, "say every request")
 	f.BoolVar(&s.quiet, "only-show-errors", false, "say nothing but errors")
-	for _, name := range []string{"debug"} {
-		f.Lookup(name).Hidden = true
-	}
 }
 
 // config is which server the environment and the flags name.
@@ -104,6 +102,11 @@ func (s *session) open(ctx context.Context) (*client.Client, error) {
 	if !s.noStart {
 		cfg.Start = func(ctx context.Context) error {
 			return s.start(ctx, cfg.Home, true)
+		}
+	}
+	if s.debug {
+		cfg.Trace = func(r *http.Request, status string, took time.Duration) {
+			s.hint("%s %s: %s, %s", r.Method, r.URL.Path, status, span(took)) // without the query, which may hold a signature
 		}
 	}
 	s.cfg = cfg
@@ -159,5 +162,3 @@ func (s *session) paint(w *stream, code, text string) string {
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
-
-var _ io.Writer = (*stream)(nil)

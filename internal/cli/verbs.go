@@ -40,12 +40,6 @@ func (s *session) need(n noun, t *target, args []string) error {
 		return err
 	}
 	if n.word == "workspace" && t.name == "" && len(args) == 0 {
-		if t.name = s.cfg.Workspace.Name; t.name == "" {
-			t.name = os.Getenv("BERTH_WORKSPACE")
-		}
-		if t.name == "" {
-			t.name = "default"
-		}
 		return nil
 	}
 	return t.need(n, args)

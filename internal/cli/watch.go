@@ -89,7 +89,7 @@ func (w *watcher) events(ctx context.Context) {
 		}
 	}
 	err := w.c.Watch(ctx, w.job, w.rev, func(e berth.Event) error {
-		w.tell(e)
+		w.tell(e, w.queue(ctx, e))
 		return nil
 	})
 	if err != nil && ctx.Err() == nil && w.s.verbose {
@@ -97,8 +97,21 @@ func (w *watcher) events(ctx context.Context) {
 	}
 }
 
+// queue is how many wait before a job that has begun to wait, as words; "" for other events.
+func (w *watcher) queue(ctx context.Context, e berth.Event) string {
+	var d struct{ Status berth.JobStatus }
+	if e.Type != berth.EventJobStatus || json.Unmarshal(e.Data, &d) != nil || d.Status != berth.Queued {
+		return ""
+	}
+	x, err := w.c.Explain(ctx, w.job)
+	if err != nil || x.Status != berth.Queued {
+		return ""
+	}
+	return fmt.Sprintf("; %d ahead", x.Ahead)
+}
+
 // tell shows one event.
-func (w *watcher) tell(e berth.Event) {
+func (w *watcher) tell(e berth.Event, more string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.Type == berth.EventJobWarning {
@@ -110,6 +123,7 @@ func (w *watcher) tell(e berth.Event) {
 		return
 	}
 	w.told = text
+	text += more
 	if w.wrote {
 		return // the log speaks for itself
 	}
