@@ -26,7 +26,7 @@ client = MLClient(
     DefaultAzureCredential(),
     os.environ["AZURE_SUBSCRIPTION_ID"],
     os.environ["AZURE_RESOURCE_GROUP"],
-    os.environ["AZURE_WORKSPACE_NAME"],
+    os.environ["AZUREML_WORKSPACE_NAME"],
 )
 newer = tuple(map(int, azure.ai.ml.__version__.split(".")[:2])) >= (1, 35)
 
@@ -42,8 +42,8 @@ def write(path, text):
     return str(path)
 
 
-ws = client.workspaces.get(os.environ["AZURE_WORKSPACE_NAME"])
-assert ws.name == os.environ["AZURE_WORKSPACE_NAME"], ws
+ws = client.workspaces.get(os.environ["AZUREML_WORKSPACE_NAME"])
+assert ws.name == os.environ["AZUREML_WORKSPACE_NAME"], ws
 assert [c.name for c in client.compute.list()].count("local") == 1
 assert client.compute.get("local").name == "local"
 seen("workspace and compute")

@@ -54,7 +54,7 @@ func Start(t *testing.T) *Server {
 	t.Helper()
 	s := &Server{Bin: Binary(t), Home: Home(t)}
 	t.Cleanup(func() {
-		if out, err := s.Command("down", "--stop-tasks").CombinedOutput(); err != nil {
+		if out, err := s.Command("down").CombinedOutput(); err != nil {
 			t.Logf("down: %v\n%s", err, out)
 		}
 		if t.Failed() {
@@ -101,7 +101,7 @@ func (s *Server) Environ() []string {
 	for k, v := range s.Env {
 		env = append(env, k+"="+v)
 	}
-	return append(env, "AZURE_SUBSCRIPTION_ID="+s.Sub, "AZURE_RESOURCE_GROUP="+s.Group, "AZURE_WORKSPACE_NAME="+s.Workspace)
+	return append(env, "AZURE_SUBSCRIPTION_ID="+s.Sub, "AZURE_RESOURCE_GROUP="+s.Group, "AZUREML_WORKSPACE_NAME="+s.Workspace)
 }
 
 func cacheDir() string {

@@ -16,7 +16,7 @@ client = MLClient(
     DefaultAzureCredential(),
     os.environ["AZURE_SUBSCRIPTION_ID"],
     os.environ["AZURE_RESOURCE_GROUP"],
-    os.environ["AZURE_WORKSPACE_NAME"],
+    os.environ["AZUREML_WORKSPACE_NAME"],
 )
 here = pathlib.Path(__file__).parent
 job = command(

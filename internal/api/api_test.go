@@ -69,7 +69,7 @@ func open(t *testing.T) *house {
 		DB: db, Blobs: blobs, Authority: x.auth, Signer: signer, Watcher: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Front:    front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}),
 		Locator:  locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/"},
-		Location: "here", Default: workspace, Curated: func(string) bool { return false },
+		Location: "here", Default: workspace, Curated: func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false },
 	})
 	if err := s.EnsureWorkspace(t.Context(), workspace, "root"); err != nil {
 		t.Fatal(err)

@@ -157,10 +157,7 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 		if err != nil {
 			return "", berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
 		}
-		if coll == "environments" && (ref.Registry != "" || c.s.Curated(ref.Name)) {
-			continue
-		}
-		if _, err := locate.Version(tx, c.ws, coll, ref); err != nil {
+		if err := c.checkAsset(tx, coll, ref); err != nil {
 			return "", berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
 		}
 	}
@@ -180,6 +177,22 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 		}
 	}
 	return compute, nil
+}
+
+// checkAsset says whether the code or environment a job names is there.
+func (c *call) checkAsset(tx *store.Tx, coll string, ref berth.Ref) error {
+	_, curated := c.s.Curated(ref.Name)
+	switch {
+	case coll == "environments" && ref.Registry != "" && curated:
+		return nil
+	case ref.Registry != "":
+		return berth.Errorf(berth.Unsupported, "%s is in registry %s; this server has no registries, and it is not one of the curated environments it knows", ref.Name, ref.Registry)
+	}
+	_, err := locate.Version(tx, c.ws, coll, ref)
+	if err != nil && coll == "environments" && curated {
+		return nil
+	}
+	return err
 }
 
 func asMap(v any) map[string]any {

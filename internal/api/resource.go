@@ -109,6 +109,11 @@ func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, e
 		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
 		return err
 	})
+	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" && version != "" {
+		if d, ok := s.curatedEnvironment(c.ws.Key(), name, version); ok {
+			return d, nil
+		}
+	}
 	return d, c.missing(err, r, name, version)
 }
 

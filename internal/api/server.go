@@ -35,8 +35,8 @@ type Options struct {
 	Location string
 	// CABundle is where clients of this machine find the CA.
 	CABundle string
-	// Curated says whether a name is one of the environments that are always there.
-	Curated func(name string) bool
+	// Curated is the environment behind a name that is always there.
+	Curated func(name string) (berth.LaunchEnv, bool)
 	// Default is the workspace a client gets that names none.
 	Default berth.Workspace
 }

@@ -70,6 +70,22 @@ func checkModel(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
 	return nil
 }
 
+// curatedEnvironment is the document of an environment that is always there: it answers for every version somebody names.
+func (s *Server) curatedEnvironment(workspace, name, version string) (*store.Doc, bool) {
+	env, ok := s.Curated(name)
+	if !ok {
+		return nil, false
+	}
+	body, err := json.Marshal(map[string]any{"properties": map[string]any{
+		"image": "mcr.microsoft.com/azureml/curated/" + name + ":" + version, "condaFile": env.Conda, "osType": "Linux",
+		"environmentType": "Curated", "description": "stands in for the curated environment of that name",
+	}})
+	if err != nil {
+		return nil, false
+	}
+	return &store.Doc{Workspace: workspace, Kind: "environments/versions", Name: name, Version: version, Body: body}, true
+}
+
 func checkEnvironment(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
 	if p["image"] == nil && p["build"] == nil && p["condaFile"] == nil {
 		return berth.Errorf(berth.Invalid, "an environment needs properties.image, properties.build or properties.condaFile")
@@ -158,8 +174,18 @@ func sameComponent(d *store.Doc, old, new map[string]any) error {
 	if a == nil || b == nil {
 		return nil
 	}
+	if strings.EqualFold(d.Name, "azureml_anonymous") {
+		old["componentSpec"] = b // its version is the hash of what it runs; the rest may differ
+		return nil
+	}
+	was := map[string]any{"environment": a["environment"]}
+	curatedInSpec(was)
+	curatedInSpec(b)
 	for _, k := range []string{"command", "code", "environment", "type"} {
-		if v, ok := b[k]; ok && !reflect.DeepEqual(v, a[k]) && !strings.EqualFold(d.Name, "azureml_anonymous") {
+		if _, ok := was[k]; !ok {
+			was[k] = a[k]
+		}
+		if v, ok := b[k]; ok && !reflect.DeepEqual(v, was[k]) {
 			return berth.Errorf(berth.Conflict, "component %s:%s exists with another %s; versions do not change, make a new one", d.Name, d.Version, k)
 		}
 	}

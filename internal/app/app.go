@@ -116,7 +116,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
-		Curated: func(name string) bool { _, ok := envs.Curated(name); return ok },
+		Curated: envs.Curated,
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func (h *Handler) Access(r *http.Request) (container, name, perm string, ok bool
 		return "", "", "", false
 	}
 	if c.name == "" && perm == "l" {
-		return c.container, c.query.Get("prefix"), perm, true
+		return c.container, c.prefix(), perm, true
 	}
 	return c.container, c.name, perm, true
 }
@@ -84,6 +84,7 @@ type call struct {
 	r               *http.Request
 	query           url.Values
 	container, name string
+	folder          string // of a listing below a folder, with its slash
 	id              string
 	grant           *Grant // nil for a bearer
 }
@@ -145,6 +146,10 @@ func (c *call) parse() (op func() error, perm string, err error) {
 // operation finds what is asked, and the permission it takes.
 func (c *call) operation() (op func() error, perm string) {
 	method, comp := c.r.Method, c.query.Get("comp")
+	// A client that was given the address of a folder takes its last segment for the container, and lists that.
+	if c.name != "" && method == http.MethodGet && comp == "list" && strings.EqualFold(c.query.Get("restype"), "container") {
+		c.folder, c.name = strings.TrimSuffix(c.name, "/")+"/", ""
+	}
 	if c.name == "" {
 		if c.container == "" || !strings.EqualFold(c.query.Get("restype"), "container") {
 			return nil, ""
@@ -180,6 +185,9 @@ func (c *call) operation() (op func() error, perm string) {
 	return nil, ""
 }
 
+// prefix is what the names in a listing begin with.
+func (c *call) prefix() string { return c.folder + c.query.Get("prefix") }
+
 // authorize lets a request pass that has a good signature, or a bearer token somebody vouches for.
 func (c *call) authorize(perm string) error {
 	if c.query.Has("sig") {
@@ -191,7 +199,7 @@ func (c *call) authorize(perm string) error {
 		name := c.name
 		switch {
 		case name == "" && perm == "l":
-			name = c.query.Get("prefix")
+			name = c.prefix()
 		case name == "":
 			name = g.Prefix // whatever it grants lies in the container
 		}

@@ -16,7 +16,7 @@ import (
 // list answers List Blobs.
 func (c *call) list() error {
 	q := c.query
-	o := blob.ListOptions{Prefix: q.Get("prefix"), Delimiter: q.Get("delimiter")}
+	o := blob.ListOptions{Prefix: c.prefix(), Delimiter: q.Get("delimiter")}
 	after, err := base64.RawURLEncoding.DecodeString(q.Get("marker"))
 	if err != nil {
 		return coded(berth.Invalid, "InvalidQueryParameterValue", "marker is not one this server gave out")
@@ -37,7 +37,7 @@ func (c *call) list() error {
 	x.raw(`<EnumerationResults ServiceEndpoint="`)
 	x.text(c.endpoint())
 	x.raw(`" ContainerName="`)
-	x.text(c.container)
+	x.text(strings.TrimSuffix(c.container+"/"+c.folder, "/"))
 	x.raw(`">`)
 	for _, p := range [][2]string{{"Prefix", "prefix"}, {"Marker", "marker"}, {"MaxResults", "maxresults"}, {"Delimiter", "delimiter"}} {
 		if v := q.Get(p[1]); v != "" {
@@ -50,14 +50,14 @@ func (c *call) list() error {
 		if len(blobs) == 0 || len(prefixes) > 0 && prefixes[0] < blobs[0].Name {
 			if c.visible(prefixes[0]) {
 				x.open("BlobPrefix")
-				x.leaf("Name", prefixes[0])
+				x.leaf("Name", strings.TrimPrefix(prefixes[0], c.folder))
 				x.close("BlobPrefix")
 			}
 			prefixes = prefixes[1:]
 			continue
 		}
 		if c.visible(blobs[0].Name) {
-			x.blob(blobs[0], withMeta)
+			x.blob(blobs[0], strings.TrimPrefix(blobs[0].Name, c.folder), withMeta)
 		}
 		blobs = blobs[1:]
 	}
@@ -70,9 +70,9 @@ func (c *call) list() error {
 // visible hides what begins like the folder of a grant and does not lie in it: a listing's prefix ends anywhere.
 func (c *call) visible(name string) bool { return c.grant == nil || c.grant.covers(name) }
 
-func (d *document) blob(b *store.Blob, withMeta bool) {
+func (d *document) blob(b *store.Blob, name string, withMeta bool) {
 	d.open("Blob")
-	d.leaf("Name", b.Name)
+	d.leaf("Name", name)
 	d.open("Properties")
 	d.leaf("Creation-Time", b.Created.UTC().Format(http.TimeFormat))
 	d.leaf("Last-Modified", b.Modified.UTC().Format(http.TimeFormat))

@@ -91,3 +91,26 @@ func TestListWithinAGrant(t *testing.T) {
 	resp, body := s.do("HEAD", "box?restype=container", "")
 	s.want(200, "", resp, body)
 }
+
+// A folder can be listed by its own address, as if it were a container: the SDK does so when it downloads code.
+func TestListFolder(t *testing.T) {
+	s := serve(t)
+	s.put("box/codes-1/src/a.py", "x")
+	s.put("box/codes-1/src/b/c.py", "x")
+	s.put("box/codes-2/src/d.py", "x")
+	at := s.server.URL + "/st.blob.berth/box"
+	sas := "restype=container&comp=list&" + s.signer.Sign(front.Grant{Container: "box", Prefix: "codes-1", Perm: "rl", Expiry: all.Expiry})
+	resp, body := s.raw("GET", at+"/codes-1?prefix=src&"+sas, "")
+	s.want(200, "", resp, body)
+	var l listing
+	if err := xml.Unmarshal([]byte(body), &l); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"src/a.py", "src/b/c.py"}, l.Names); diff != "" || l.ContainerName != "box/codes-1" {
+		t.Error(diff, l.ContainerName)
+	}
+	resp, body = s.raw("GET", at+"/codes-2?"+sas, "")
+	s.want(403, "AuthorizationFailure", resp, body)
+	resp, body = s.raw("GET", at+"?"+sas, "")
+	s.want(403, "AuthorizationFailure", resp, body)
+}
