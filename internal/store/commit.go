@@ -33,7 +33,7 @@ func (c *commit) run() error {
 	c.began, c.ctx = time.Now(), context.Background()
 	if c.w.db.d.remote {
 		// A server that has become silent is as good as lost.
-		ctx, cancel := context.WithTimeout(c.ctx, silence)
+		ctx, cancel := context.WithTimeoutCause(c.ctx, silence, errSilent)
 		defer cancel()
 		c.ctx = ctx
 	}
@@ -233,6 +233,9 @@ func (e *lostError) Error() string { return e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
 
 func lost(err error) error { return &lostError{err} }
+
+// errSilent says that the database server took too long.
+var errSilent = errors.New("no answer for too long")
 
 // errCareless says that a batch needs savepoints.
 var errCareless = errors.New("an update has to be undone")

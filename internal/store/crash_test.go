@@ -171,6 +171,8 @@ func TestKillPostgres(t *testing.T) {
 					mu.Unlock()
 				case berth.CodeOf(err) != berth.Unavailable:
 					t.Errorf("%s: %v", name, err)
+				default:
+					<-time.After(10 * time.Millisecond) // as a client would
 				}
 			}
 		})
@@ -184,6 +186,7 @@ func TestKillPostgres(t *testing.T) {
 		for w := db.Watch(watching, 0); !watched["jobs/last"]; {
 			events, err := w.Next()
 			if berth.CodeOf(err) == berth.Unavailable {
+				<-time.After(10 * time.Millisecond)
 				continue
 			}
 			if err != nil {

@@ -8,8 +8,11 @@ import (
 	"github.com/berthml/berth"
 )
 
-// recent is how many of the latest events are kept in memory for watchers; at times twice as many.
-const recent = 4096
+// The latest events are kept in memory for watchers: recent of them, less where they are large, at times twice as much.
+const (
+	recent      = 4096
+	recentBytes = 4 << 20
+)
 
 // A feed holds the latest events for watchers. Watchers hold nothing but a revision and take no lock, so their number
 // and their pace cost writers nothing: a commit replaces one pointer, and a goroutine of the feed wakes who waits.
@@ -30,6 +33,7 @@ type tip struct {
 	events []berth.Event // every event after since; successors share and extend the array
 	since  berth.Rev
 	head   berth.Rev
+	bytes  int // of events, about
 }
 
 // start begins the feed at a revision.
@@ -53,25 +57,39 @@ func (f *feed) add(since, head berth.Rev, events []berth.Event) {
 	if head <= old.head {
 		return
 	}
-	next := &tip{events: old.events, since: old.since, head: head}
+	next := &tip{events: old.events, since: old.since, head: head, bytes: old.bytes}
 	if since > old.head {
-		next.events, next.since = nil, since
+		next.events, next.since, next.bytes = nil, since, 0
 	}
-	for _, e := range events {
-		if e.Rev > old.head {
-			next.events = append(next.events, e)
+	for i := range events {
+		if e := &events[i]; e.Rev > old.head {
+			next.events = append(next.events, *e)
+			next.bytes += size(e)
 		}
 	}
-	if len(next.events) > 2*recent {
-		cut := len(next.events) - recent
-		next.since = next.events[cut-1].Rev
-		next.events = append(make([]berth.Event, 0, 2*recent+recent/4), next.events[cut:]...)
+	if len(next.events) > 2*recent || next.bytes > 2*recentBytes {
+		next.trim()
 	}
 	f.tip.Store(next)
 	select {
 	case f.wake <- struct{}{}:
 	default: // it has yet to look
 	}
+}
+
+// trim forgets the older half.
+func (t *tip) trim() {
+	cut := 0
+	for ; len(t.events)-cut > recent || cut < len(t.events) && t.bytes > recentBytes; cut++ {
+		t.bytes -= size(&t.events[cut])
+		t.since = t.events[cut].Rev
+	}
+	t.events = append([]berth.Event(nil), t.events[cut:]...)
+}
+
+// size is about how much memory an event takes.
+func size(e *berth.Event) int {
+	return 160 + len(e.Workspace) + len(e.Subject) + len(e.Type) + len(e.Reason) + len(e.Data)
 }
 
 // after returns the events after a revision. ok is false when the tip does not reach back that far.

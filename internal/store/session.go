@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"sync"
 )
 
@@ -85,6 +86,8 @@ func (s *session) close() {
 	for _, st := range s.stmts {
 		st.Close()
 	}
+	// Without this the connection would go back to the pool, in whatever state it is.
+	s.conn.Raw(func(any) error { return driver.ErrBadConn }) //nolint:errcheck
 	s.conn.Close()
 }
 

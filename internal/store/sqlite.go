@@ -68,6 +68,10 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, berth.Errorf(berth.Unavailable, "directory of the database: %w", err)
 	}
+	// For its owner only; the files beside it get the same mode.
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		f.Close()
+	}
 	db := &DB{d: sqliteDialect, where: path, log: o.Log}
 	synchronous := "FULL"
 	if o.NoSync {

@@ -16,8 +16,8 @@ type Tx struct {
 	// ctx bounds the statements of a View. It is here because a Tx lives exactly as long as the call that brought it.
 	ctx    context.Context
 	write  bool
-	wrote  bool // something
-	failed error
+	wrote  bool  // something
+	failed error // the first error of the engine
 	now    time.Time
 	rev    berth.Rev // the last revision given out
 	pruned berth.Rev
@@ -62,14 +62,14 @@ func (tx *Tx) exec(q string, args ...any) (int64, error) {
 	}
 	n, err := tx.s.exec(tx.ctx, q, args...)
 	tx.wrote = tx.wrote || n > 0
-	return n, tx.note(err)
+	return n, tx.fail(err)
 }
 
 func (tx *Tx) query(scan func(*sql.Rows) (bool, error), q string, args ...any) error {
 	if tx.failed != nil {
 		return tx.failed
 	}
-	return tx.note(tx.s.query(tx.ctx, scan, q, args...))
+	return tx.fail(tx.s.query(tx.ctx, scan, q, args...))
 }
 
 func (tx *Tx) row(dest []any, q string, args ...any) (bool, error) {
@@ -77,12 +77,12 @@ func (tx *Tx) row(dest []any, q string, args ...any) (bool, error) {
 		return false, tx.failed
 	}
 	found, err := tx.s.row(tx.ctx, dest, q, args...)
-	return found, tx.note(err)
+	return found, tx.fail(err)
 }
 
-// note gives an error its words and remembers it. After one the engine may have ended the transaction, so that later
+// fail gives an error its words and remembers it. After one the engine may have ended the transaction, so that later
 // statements would run outside of any: none is let through, and the transaction fails even if its function goes on.
-func (tx *Tx) note(err error) error {
+func (tx *Tx) fail(err error) error {
 	if err != nil {
 		err = tx.db.fault(err)
 		tx.failed = err

@@ -2,8 +2,10 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -244,6 +246,25 @@ func TestWatchFromThePast(t *testing.T) {
 	})
 }
 
+// TestWatchLargeEvents: events that do not fit into memory together are watched all the same.
+func TestWatchLargeEvents(t *testing.T) {
+	eachEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		large := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+		var want []string
+		for i := range 20 {
+			want = append(want, fmt.Sprint(i))
+			must(t, db, func(tx *store.Tx) error {
+				tx.Emit(berth.Event{Subject: fmt.Sprint(i), Type: "test", Data: large})
+				return nil
+			})
+		}
+		if diff := cmp.Diff(want, follow(t, db.Watch(ctx, 0), len(want))); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestWatchContext(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
@@ -370,11 +391,11 @@ func TestWatchLaw(t *testing.T) {
 		rapid.Check(t, func(r *rapid.T) {
 			l.prune(r, 1<<20)
 			for range rapid.IntRange(1, 8).Draw(r, "steps") {
-				switch rapid.IntRange(0, 9).Draw(r, "step") {
-				case 0:
+				switch step := rapid.IntRange(0, 39).Draw(r, "step"); {
+				case step == 0:
 					l.db.Close()
 					l.db = open(t, url)
-				case 1, 2, 3:
+				case step < 12:
 					l.prune(r, rapid.IntRange(1, 20).Draw(r, "limit"))
 				default:
 					l.commit(rapid.IntRange(0, 20).Draw(r, "events"))

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/berthml/berth"
 )
 
 const (
@@ -126,6 +128,8 @@ func (w *writer) try() (*commit, error) {
 		w.rollback()
 		var lost *lostError
 		switch {
+		case errors.Is(context.Cause(c.ctx), errSilent):
+			return nil, berth.Errorf(berth.Unavailable, "database %s does not answer: %w", w.db.where, err)
 		case errors.Is(err, errCareless):
 			careful = true
 			continue
