@@ -61,7 +61,9 @@ func (p *progress) set(format string, args ...any) {
 		p.since = time.Now()
 	}
 	p.text = text
-	p.draw()
+	if p.shown { // what is over before the next tick is not worth a flicker
+		p.draw()
+	}
 }
 
 func word(text string) string {

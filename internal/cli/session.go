@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ func (s *stream) width() int {
 		return 0
 	}
 	w, _, err := term.GetSize(int(s.Fd()))
-	if err != nil {
+	if err != nil || w <= 0 {
 		return 80
 	}
 	return w
@@ -106,7 +107,11 @@ func (s *session) open(ctx context.Context) (*client.Client, error) {
 	}
 	if s.debug {
 		cfg.Trace = func(r *http.Request, status string, took time.Duration) {
-			s.hint("%s %s: %s, %s", r.Method, r.URL.Path, status, span(took)) // without the query, which may hold a signature
+			_, below, _ := strings.Cut(r.URL.Path, "/workspaces/")
+			if below == "" {
+				below = r.URL.Path
+			}
+			s.hint("%s %s: %s, %s", r.Method, below, status, span(took)) // without the query, which may hold a signature
 		}
 	}
 	s.cfg = cfg
@@ -157,7 +162,7 @@ const (
 
 // paint colours text when w shows colours.
 func (s *session) paint(w *stream, code, text string) string {
-	if !w.color || text == "" {
+	if !w.color || code == "" || text == "" {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
