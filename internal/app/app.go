@@ -125,7 +125,10 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 }
 
 func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {
-	d, err := local.Open(driver.Config{Name: api.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log})
+	d, err := local.Open(driver.Config{
+		Name: api.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log,
+		Environments: driver.Environments{Dir: a.cfg.Environments, Bytes: a.cfg.EnvironmentCache, Engine: a.cfg.ContainerEngine},
+	})
 	if err != nil {
 		return err
 	}

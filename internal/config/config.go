@@ -41,8 +41,9 @@ type Config struct {
 	ImagesOnHost bool `yaml:"images_on_host"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
 	ContainerEngine string `yaml:"container_engine"`
-	// EnvironmentCache is how many bytes of built environments are kept.
-	EnvironmentCache int64 `yaml:"environment_cache_bytes"`
+	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
+	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
+	Environments     string `yaml:"environments"`
 }
 
 // Default is the configuration of a server nobody configured.
@@ -65,6 +66,7 @@ const FileName = "berth.yaml"
 // Load is the default configuration with what HOME/berth.yaml says on top. An unknown key is an error.
 func Load(home string) (Config, error) {
 	c := Default(home)
+	c.Environments = os.Getenv("BERTH_ENV_CACHE")
 	path := filepath.Join(home, FileName)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -128,7 +128,16 @@ type Config struct {
 	Dir string
 	// Host is the command line, less its options, of the runner host: this program's path and the hidden command.
 	Host []string
-	Log  *slog.Logger
+	// Environments says how nodes that share this machine keep built environments.
+	Environments Environments
+	Log          *slog.Logger
+}
+
+// Environments is where built environments are kept, and which container engine runs images.
+type Environments struct {
+	Dir    string // empty: below the driver's own directory
+	Bytes  int64  // how much is kept; 0 is the default
+	Engine string // Docker API address; empty looks for one, "none" uses none
 }
 
 // Open makes a driver. It does no I/O that can wait: an unreachable target shows in Probe.

@@ -42,6 +42,10 @@ func Open(c driver.Config) (driver.Driver, error) {
 		return nil, err
 	}
 	c.Dir = dir
+	e := c.Environments
+	if err := (host.Settings{Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}).Save(dir); err != nil {
+		return nil, err
+	}
 	return &Driver{c: c, client: host.NewClient(dir)}, nil
 }
 
@@ -50,6 +54,10 @@ func (d *Driver) Close() error {
 	d.client.Close()
 	return nil
 }
+
+// Shutdown ends the host. Tasks run on, but how those end that end before the next host is lost: it is for the end of
+// tests and of installations.
+func (d *Driver) Shutdown(ctx context.Context) error { return host.Shutdown(ctx, d.c.Dir) }
 
 // Probe is [driver.Driver.Probe].
 func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	"github.com/berthml/berth"
@@ -12,7 +13,7 @@ import (
 
 // environments is the machine's cache of environments, opened when the first task needs it.
 type environments struct {
-	dir string
+	dir string // of the host
 	log *slog.Logger
 
 	mu    sync.Mutex
@@ -23,7 +24,15 @@ func (e *environments) open() (*envs.Cache, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.cache == nil {
-		c, err := envs.Open(e.dir, envs.Options{Log: e.log})
+		s, err := loadSettings(e.dir)
+		if err != nil {
+			return nil, err
+		}
+		dir := s.Environments
+		if dir == "" {
+			dir = filepath.Join(e.dir, "envs")
+		}
+		c, err := envs.Open(dir, envs.Options{Log: e.log, MaxBytes: s.EnvironmentBytes, DockerHost: s.Engine})
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,7 @@ type worker struct {
 	mu      sync.Mutex
 	jobs    map[berth.TaskID]*job
 	homes   map[homeKey]*home
+	used    time.Time // when somebody last called
 	senders sync.WaitGroup
 	quit    context.CancelCauseFunc
 }
@@ -90,7 +91,8 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 	}
 	w := &worker{
 		dir: dir, log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
-		sweeper: &sweeper{ended: map[berth.TaskID]bool{}, wake: make(chan struct{}, 1), log: log},
+		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
+		envs:    &environments{dir: dir, log: log},
 		base:    runner.BaseEnviron(os.Environ()),
 		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
 	}
@@ -106,6 +108,7 @@ func (w *worker) run(ctx context.Context, l net.Listener) error {
 	defer quit(nil)
 	w.ctx, w.quit = ctx, quit
 	w.tasks.Go(func() { w.sweeper.run(ctx) })
+	w.tasks.Go(func() { w.watchIdle(ctx) })
 	w.recover()
 
 	srv := &server{w: w, conns: map[net.Conn]bool{}}
@@ -127,6 +130,34 @@ func (w *worker) run(ctx context.Context, l net.Listener) error {
 	}
 	w.journal.close()
 	return context.Cause(ctx)
+}
+
+// idle is how long a host stays that has nothing to do and that nobody calls.
+const idle = 10 * time.Minute
+
+// watchIdle ends a host that nobody needs. What it knows of finished tasks is in the journal, for the next one.
+func (w *worker) watchIdle(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		w.mu.Lock()
+		for _, j := range w.jobs {
+			if j.state != berth.TaskDone || !j.reported {
+				w.used = time.Now()
+			}
+		}
+		since := time.Since(w.used)
+		w.mu.Unlock()
+		_, err := os.Stat(w.dir)
+		if errors.Is(err, os.ErrNotExist) || since > idle {
+			w.quit(errQuit)
+		}
+	}
 }
 
 // recover takes up what an earlier worker left.
@@ -170,6 +201,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		Status:  w.reaped.status,
 		Stop:    j.stop,
 		Watch:   w.watch,
+		Envs:    w.envs,
 		Base:    w.base,
 		Log:     w.log,
 	}
@@ -186,7 +218,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		}
 		w.mu.Unlock()
 		if r.State == berth.TaskDone && !clean {
-			w.sweeper.add(id)
+			w.sweeper.add(o.Dir)
 		}
 		if h != nil {
 			h.Send(r)
