@@ -99,20 +99,17 @@ func limitable(own, mount string) (dir string, ok bool) {
 	return own, false
 }
 
-// newCgroup makes the groups of a task that has limits, nil for one that has none. An error says which limit will not
+// newCgroup makes the groups, called name, of a task that has limits, nil for one that has none. An error says which limit will not
 // hold; the group it comes with may be nil.
-func newCgroup(l *berth.Launch) (*cgroup, error) {
+func newCgroup(l *berth.Launch, name string) (*cgroup, error) {
 	if l.CPUs <= 0 && l.Memory <= 0 {
 		return nil, nil
 	}
-	return machine().make(l)
+	return machine().make(l, name)
 }
 
-func groupName(id berth.TaskID) string { return "berth-" + string(id) }
-
-func (h hierarchy) make(l *berth.Launch) (*cgroup, error) {
+func (h hierarchy) make(l *berth.Launch, name string) (*cgroup, error) {
 	c := &cgroup{fd: -1}
-	name := groupName(l.Task)
 	var errs []error
 	if h.unified != "" {
 		dir := filepath.Join(h.unified, name)
@@ -153,11 +150,11 @@ func (h hierarchy) make(l *berth.Launch) (*cgroup, error) {
 }
 
 // openCgroup finds the groups an earlier runner made.
-func openCgroup(l *berth.Launch) *cgroup {
+func openCgroup(l *berth.Launch, name string) *cgroup {
 	if l.CPUs <= 0 && l.Memory <= 0 {
 		return nil
 	}
-	h, name := machine(), groupName(l.Task)
+	h := machine()
 	c := &cgroup{fd: -1}
 	for _, d := range []struct {
 		base string

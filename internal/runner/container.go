@@ -13,7 +13,7 @@ import (
 	"github.com/berthml/berth/internal/runner/data"
 )
 
-// containerLabel marks a task's container with the task's id.
+// containerLabel marks a task's container.
 const containerLabel = "ml.berth.task"
 
 // chooseShell runs its argument with bash where the image has one, and with sh where not.
@@ -34,7 +34,7 @@ type box struct {
 // that every path means the same on both sides.
 func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 	c := envs.ContainerSpec{
-		Name:    "berth-" + string(t.l.Task),
+		Name:    t.unique(),
 		Cmd:     []string{"/bin/sh", "-c", chooseShell, s.Command},
 		Env:     s.Env,
 		Workdir: s.Dir,
@@ -44,7 +44,7 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 		Memory:  t.l.Memory,
 		GPUs:    t.l.GPUs,
 		LogFile: t.logPath(),
-		Labels:  map[string]string{containerLabel: string(t.l.Task)},
+		Labels:  map[string]string{containerLabel: t.unique()},
 	}
 	if len(t.l.DockerArgs) > 0 {
 		t.warn("docker_args are not passed to the container: " + strings.Join(t.l.DockerArgs, " "))
@@ -73,7 +73,7 @@ func (t *task) findContainer(ctx context.Context) (running, *berth.Exit, bool) {
 	if t.o.Envs == nil {
 		return nil, nil, false
 	}
-	r, err := t.o.Envs.Adopt(ctx, containerLabel, string(t.l.Task), nil)
+	r, err := t.o.Envs.Adopt(ctx, containerLabel, t.unique(), nil)
 	switch {
 	case err != nil && t.o.Last.Box == "":
 		return nil, nil, false

@@ -83,15 +83,16 @@ func (t *task) environ(e *envs.Env, more map[string]string) []string {
 	for k, v := range more {
 		env = append(env, k+"="+v)
 	}
-	env = once(append(env, environMark+"="+string(l.Task)))
+	env = once(append(env, "BERTH_TASK="+string(l.Task), environMark+"="+t.o.Dir))
 	if e != nil && len(e.PathPrefix) > 0 {
 		prefixPath(env, e.PathPrefix)
 	}
 	return env
 }
 
-// environMark is in the environment of every process of a task, its escaped grandchildren's included.
-const environMark = "BERTH_TASK"
+// environMark is in the environment of every process of a task, its escaped grandchildren's included. Its value is the
+// task's directory, which tells tasks of the same name apart when a machine has several hosts.
+const environMark = "BERTH_TASK_DIR"
 
 // once leaves the last of the entries of each name, in the place of the first.
 func once(env []string) []string {

@@ -29,7 +29,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		return fail("staging", fmt.Errorf("opening the log: %w", err))
 	}
 	defer closeLog(spec.log)
-	if spec.cgroup, err = newCgroup(t.l); err != nil {
+	if spec.cgroup, err = newCgroup(t.l, t.unique()); err != nil {
 		t.warn("its limits are not enforced: " + err.Error())
 	}
 	defer spec.cgroup.remove()
@@ -92,7 +92,7 @@ func lost(reason string) *berth.Exit {
 
 // follow watches over a running command until it has ended.
 func (t *task) follow(ctx context.Context, r running, first *filewatch.Watch) *berth.Exit {
-	defer r.close()
+	t.running = r
 	if err := t.keep(r.mark()); err != nil {
 		t.o.Log.Error("state of a running task not kept", "task", t.l.Task, "err", err)
 	}

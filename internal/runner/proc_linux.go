@@ -5,8 +5,6 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-
-	"github.com/berthml/berth"
 )
 
 // procStat is what is read of /proc/PID/stat.
@@ -66,8 +64,8 @@ func Born(pid int) (born uint64, parent int, ok bool) {
 	return s.born, s.ppid, ok
 }
 
-// markOf is the task a process belongs to by its mark, empty when it has none.
-func markOf(pid int) berth.TaskID {
+// markOf is the directory of the task a process belongs to by its mark, empty when it has none.
+func markOf(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return ""
@@ -75,8 +73,8 @@ func markOf(pid int) berth.TaskID {
 	for len(b) > 0 {
 		var v []byte
 		v, b, _ = bytes.Cut(b, []byte{0})
-		if id, ok := bytes.CutPrefix(v, []byte(environMark+"=")); ok {
-			return berth.TaskID(id)
+		if dir, ok := bytes.CutPrefix(v, []byte(environMark+"=")); ok {
+			return string(dir)
 		}
 	}
 	return ""

@@ -32,6 +32,7 @@ type running interface {
 	sample(now time.Time) berth.Usage
 	// mark is how a later runner finds it.
 	mark() Mark
+	// close lets go of it. What ended is forgotten by the system then, so its end must have been kept before.
 	close()
 }
 

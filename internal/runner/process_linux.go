@@ -2,14 +2,12 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -89,10 +87,10 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 			return r, exit
 		}
 	}
-	p := &process{t: t, pid: last.PID, born: last.Born, cgroup: openCgroup(t.l)}
+	p := &process{t: t, pid: last.PID, born: last.Born, cgroup: openCgroup(t.l, t.unique())}
 	if last.Step == StepExec {
 		// It is not known whether the process was started. If it was and runs still, it carries the task's mark.
-		if p.pid, p.born = findMarked(t.l.Task); p.pid == 0 {
+		if p.pid, p.born = findMarked(t.o.Dir); p.pid == 0 {
 			return nil, lost("its runner was killed while it started the command, and the command's process is gone")
 		}
 	}
@@ -113,8 +111,9 @@ func (p *process) mark() Mark { return Mark{Step: StepStarted, PID: p.pid, Born:
 // wait does not take the status away: until ended its id stays its own.
 func (p *process) wait(ctx context.Context) error {
 	if p.fd == nil {
-		if p.child {
-			return waitBlocking(p.pid)
+		if p.child { // a kernel older than 5.3; it costs a thread
+			_, _, _, err := Peek(unix.P_PID, p.pid)
+			return err
 		}
 		return nil // an adopted process without a pidfd is gone
 	}
@@ -140,30 +139,18 @@ func (p *process) wait(ctx context.Context) error {
 	return err
 }
 
-// waitBlocking is wait for kernels without pidfds; it costs a thread.
-func waitBlocking(pid int) error {
-	for {
-		var info [128]byte
-		_, _, e := syscall.Syscall6(syscall.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info[0])),
-			unix.WEXITED|unix.WNOWAIT, 0, 0)
-		if e != syscall.EINTR {
-			if e != 0 {
-				return e
-			}
-			return nil
-		}
-	}
-}
-
 func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 	if p.child {
 		// Its id is its own until it is reaped, so the group can be swept without hitting a stranger's.
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-		var err error
-		if s, err = p.reap(); err != nil {
-			p.t.o.Log.Error("reaping", "task", p.t.l.Task, "pid", p.pid, "err", err)
+		_, ws, ru, err := Peek(unix.P_PID, p.pid)
+		if known = err == nil; known {
+			s = StatusOf(ws)
+			s.CPUSeconds = float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9
+			s.MaxRSS = ru.Maxrss << 10
+		} else {
+			p.t.o.Log.Error("learning how a command ended", "task", p.t.l.Task, "pid", p.pid, "err", err)
 		}
-		known = err == nil
 	} else if p.t.o.Status != nil {
 		s, known = p.t.o.Status(ctx, p.pid, p.born)
 	}
@@ -171,34 +158,15 @@ func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 	return s, known
 }
 
-// reap takes the status of a child that has ended.
-func (p *process) reap() (WaitStatus, error) {
-	var ws syscall.WaitStatus
-	var ru syscall.Rusage
-	for {
-		_, err := syscall.Wait4(p.pid, &ws, 0, &ru)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			return WaitStatus{}, os.NewSyscallError("wait4", err)
-		}
-		w := StatusOf(ws)
-		w.CPUSeconds = float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9
-		w.MaxRSS = ru.Maxrss << 10
-		return w, nil
-	}
-}
-
-// StatusOf translates what wait4 says.
-func StatusOf(ws syscall.WaitStatus) WaitStatus {
-	if ws.Signaled() {
-		return WaitStatus{Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
-	}
-	return WaitStatus{Code: ws.ExitStatus()}
-}
-
+// close reaps a child that has ended.
 func (p *process) close() {
+	if p.child {
+		for {
+			if _, err := syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil); err != syscall.EINTR {
+				break
+			}
+		}
+	}
 	if p.fd != nil {
 		p.fd.Close()
 	}

@@ -102,7 +102,7 @@ func StatusOf(ws syscall.WaitStatus) WaitStatus {
 // cgroup is Linux's.
 type cgroup struct{}
 
-func newCgroup(l *berth.Launch) (*cgroup, error) {
+func newCgroup(l *berth.Launch, _ string) (*cgroup, error) {
 	if l.CPUs > 0 || l.Memory > 0 {
 		return nil, berth.Errorf(berth.Unsupported, "this system cannot limit a command")
 	}

@@ -8,10 +8,12 @@ package runner
 
 import (
 	"context"
+	"hash/fnv"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -133,8 +135,9 @@ type task struct {
 	o         *Options
 	times     berth.Waterfall
 	peak      berth.Usage
-	stop      *Stop // the request that is being obeyed
-	shipped   int64 // how much of the log the server has
+	running   running // the command, until its end is kept
+	stop      *Stop   // the request that is being obeyed
+	shipped   int64   // how much of the log the server has
 	reporting sync.Mutex
 	seq       int // of the last report
 	// values is what expressions stand for, by their text; paths is where inputs and outputs are, by their name.
@@ -145,6 +148,13 @@ type task struct {
 // StepExec from the beginning.
 func Immediate(l *berth.Launch) bool {
 	return l.Code == "" && len(l.Inputs) == 0 && len(l.Outputs) == 0 && !needsEnvironment(l.Environment)
+}
+
+// unique names the task on this machine, which may have several hosts with tasks of the same id.
+func (t *task) unique() string {
+	h := fnv.New32a()
+	h.Write([]byte(t.o.Dir))
+	return "berth-" + strconv.FormatUint(uint64(h.Sum32()), 36) + "-" + string(t.l.Task)
 }
 
 // workdir is the directory the command runs in.
@@ -176,6 +186,7 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	default:
 		exit = t.begin(ctx)
 	}
+	defer t.letGo()
 	if ctx.Err() != nil {
 		return berth.Exit{}, context.Cause(ctx)
 	}
@@ -184,6 +195,7 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 			if err := t.keep(Mark{Step: StepExited, Exit: exit}); err != nil {
 				return berth.Exit{}, err
 			}
+			t.letGo()
 		}
 		t.upload(ctx, exit)
 	}
@@ -194,6 +206,7 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	if err := t.keep(Mark{Step: StepDone, Exit: exit}); err != nil {
 		return berth.Exit{}, err
 	}
+	t.letGo()
 	t.report(berth.TaskDone, "", func(r *berth.Report) {
 		r.Exit = exit
 		if t.peak != (berth.Usage{}) {
@@ -202,6 +215,14 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 		}
 	})
 	return *exit, nil
+}
+
+// letGo closes the command.
+func (t *task) letGo() {
+	if t.running != nil {
+		t.running.close()
+		t.running = nil
+	}
 }
 
 // begin takes a new task up to the end of its process.

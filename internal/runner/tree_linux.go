@@ -1,10 +1,6 @@
 package runner
 
-import (
-	"os"
-
-	"github.com/berthml/berth"
-)
+import "os"
 
 // strangers lists the living processes of a task outside its process group: those of its session, those that carry its
 // mark wherever they escaped to, and everything below any of them.
@@ -12,7 +8,7 @@ func (p *process) strangers() []int {
 	all := processes()
 	ours := map[int]bool{p.pid: true}
 	for _, s := range all {
-		if s.session == p.pid || markOf(s.pid) == p.t.l.Task {
+		if s.session == p.pid || markOf(s.pid) == p.t.o.Dir {
 			ours[s.pid] = true
 		}
 	}
@@ -43,11 +39,12 @@ func alive(s procStat) bool {
 	return s.state != 'Z' && s.state != 'X' && s.pid > 1 && s.pid != os.Getpid()
 }
 
-// Leftovers lists those of the processes roots that carry the mark of one of the tasks, and what is below them.
-func Leftovers(roots []int, tasks map[berth.TaskID]bool) []int {
+// Leftovers lists those of the processes roots that carry the mark of a task with one of the directories, and what is
+// below them.
+func Leftovers(roots []int, dirs map[string]bool) []int {
 	set := map[int]bool{}
 	for _, pid := range roots {
-		if tasks[markOf(pid)] {
+		if dirs[markOf(pid)] {
 			set[pid] = true
 		}
 	}
@@ -77,9 +74,9 @@ func ChildrenOf(pid int) []int {
 }
 
 // findMarked finds the first process of a task by its mark: the leader of its session.
-func findMarked(id berth.TaskID) (pid int, born uint64) {
+func findMarked(dir string) (pid int, born uint64) {
 	for _, s := range processes() {
-		if s.session == s.pid && s.pgrp == s.pid && alive(s) && markOf(s.pid) == id && (pid == 0 || s.born < born) {
+		if s.session == s.pid && s.pgrp == s.pid && alive(s) && markOf(s.pid) == dir && (pid == 0 || s.born < born) {
 			pid, born = s.pid, s.born
 		}
 	}

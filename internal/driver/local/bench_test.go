@@ -44,7 +44,10 @@ func newHome(t testing.TB, dir string) *home {
 		h.n.Add(int64(len(rs)))
 		for _, rep := range rs {
 			if rep.State == berth.TaskDone {
-				h.await(rep.Task) <- rep
+				select {
+				case h.await(rep.Task) <- rep:
+				default: // told again after a crash
+				}
 			}
 		}
 		fmt.Fprint(w, "{}")
@@ -60,7 +63,7 @@ func (h *home) await(id berth.TaskID) chan berth.Report {
 	defer h.mu.Unlock()
 	c := h.done[id]
 	if c == nil {
-		c = make(chan berth.Report, 4)
+		c = make(chan berth.Report, 1)
 		h.done[id] = c
 	}
 	return c

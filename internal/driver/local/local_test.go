@@ -50,8 +50,14 @@ func open(t testing.TB) (*local.Driver, string) {
 		if t.Failed() {
 			b, _ := os.ReadFile(filepath.Join(dir, "host.log"))
 			t.Logf("host.log:\n%s", b)
+			b, _ = os.ReadFile(filepath.Join(dir, "journal"))
+			t.Logf("journal:\n%s", b)
+			b, _ = os.ReadFile(filepath.Join(dir, "reaped"))
+			t.Logf("reaped:\n%s", b)
 		}
-		_ = c.Quit(ctx)
+		if err := host.Shutdown(ctx, dir); err != nil {
+			t.Error(err)
+		}
 		os.RemoveAll(dir)
 	})
 	return d, dir

@@ -10,7 +10,7 @@
 // Directory layout:
 //
 //	DIR/host.sock    the worker's socket
-//	DIR/lock         held by the worker
+//	DIR/lock         held as long as one of the two lives
 //	DIR/journal      what the worker must remember
 //	DIR/reaped       exit statuses the reaper collected
 //	DIR/host.log     what both have to say

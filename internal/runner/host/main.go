@@ -16,12 +16,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berthml/berth"
 )
 
-// Descriptors a worker inherits.
+// Descriptors the processes of a host inherit.
 const (
-	fdLife  = 3 // reads its end when the reaper is gone
+	fdLife  = 3 // of a worker: reads its end when the reaper is gone
 	fdReady = 4 // takes a byte when the worker listens; with --ready only
+	fdLock  = 5 // holds the directory's lock: it is free when, and only when, no process of the host is left
 )
 
 // Main is the program of a host. args are what follows the hidden command on the command line:
@@ -58,11 +61,20 @@ func Main(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown role %q", *role)
 }
 
-// spawn starts a reaper that outlives this process, and waits until its worker listens.
+// spawn starts a reaper that outlives this process, and waits until its worker listens. Where there is a host, it waits
+// for that one's worker.
 func spawn(ctx context.Context, dir string, argv []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	lock, err := acquire(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if lock == nil {
+		return nil
+	}
+	defer lock.Close()
 	out, err := os.OpenFile(filepath.Join(dir, "host.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -79,10 +91,9 @@ func spawn(ctx context.Context, dir string, argv []string) error {
 	}
 	defer pr.Close()
 	argv = append(slices.Clone(argv), "--role", upper, "--ready")
-	// Descriptor 3 is unused by a reaper; it keeps descriptor 4 in its place.
 	_, err = syscall.ForkExec(self(), argv, &syscall.ProcAttr{
-		Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), out.Fd(), out.Fd(), null.Fd(), pw.Fd()},
-		Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: []uintptr{null.Fd(), out.Fd(), out.Fd(), null.Fd(), pw.Fd(), lock.Fd()},
 	})
 	pw.Close()
 	if err != nil {
@@ -96,18 +107,82 @@ func spawn(ctx context.Context, dir string, argv []string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// The worker ended: another host has the directory, or something is wrong.
+	return fmt.Errorf("the runner host ended at once, see %s", filepath.Join(dir, "host.log"))
+}
+
+// acquire takes the directory's lock, or returns nil when a host has it and listens. A host whose worker is just being
+// replaced gets a moment.
+func acquire(ctx context.Context, dir string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
 	c := NewClient(dir)
 	defer c.Close()
-	if _, err := c.Info(ctx); err != nil {
-		return fmt.Errorf("the runner host ended at once, see %s: %w", filepath.Join(dir, "host.log"), err)
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		f, err := tryLock(dir)
+		if f != nil || err != nil {
+			return f, err
+		}
+		if _, err := c.Info(ctx); err == nil {
+			return nil, nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("there is a runner host, but it does not listen, see %s", filepath.Join(dir, "host.log"))
+		}
 	}
-	return nil
+}
+
+// tryLock takes the directory's lock, nil when somebody has it.
+func tryLock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		f.Close()
+		return nil, nil
+	default:
+		f.Close()
+		return nil, fmt.Errorf("locking: %w", err)
+	}
+}
+
+// Shutdown ends the host of dir, if there is one, and waits until it is gone. Its tasks run on; the next host finds them,
+// but how those end that end meanwhile is lost.
+func Shutdown(ctx context.Context, dir string) error {
+	c := NewClient(dir)
+	defer c.Close()
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		f, err := tryLock(dir)
+		if f != nil || errors.Is(err, os.ErrNotExist) {
+			f.Close()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_ = c.Quit(ctx) // it may be between two workers
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return berth.Errorf(berth.Unavailable, "ending the runner host: %w", context.Cause(ctx))
+		}
+	}
 }
 
 // work is the worker's process; it returns its exit code.
 func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.Logger) int {
-	syscall.CloseOnExec(fdLife)
+	for _, fd := range []int{fdLife, fdReady, fdLock} {
+		syscall.CloseOnExec(fd) // tasks have no use for them
+	}
 	ctx, quit := context.WithCancelCause(ctx)
 	defer quit(nil)
 	signals := make(chan os.Signal, 1)
@@ -126,12 +201,6 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 		}()
 	}
 
-	lock, err := acquire(ctx, dir)
-	if err != nil {
-		log.Info("the directory has a host already", "err", err)
-		return exitQuit
-	}
-	defer lock.Close()
 	w, err := openWorker(dir, log)
 	if err != nil {
 		log.Error("opening the host", "err", err)
@@ -155,31 +224,12 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	case errors.Is(err, errOrphan):
 		log.Warn("the reaper is gone; taking its place")
 		argv = append(slices.Clone(argv), "--role", "reaper")
+		_, _ = unix.FcntlInt(fdLock, unix.F_SETFD, 0) // the lock goes along
 		log.Error("taking the reaper's place", "err", syscall.Exec(self(), argv, os.Environ()))
 	default:
 		log.Error("the worker ends", "err", err)
 	}
 	return exitFailed
-}
-
-// acquire takes the directory's lock. A host that is just ending gets a moment to do so.
-func acquire(ctx context.Context, dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	deadline := time.Now().Add(3 * time.Second)
-	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			f.Close()
-			return nil, fmt.Errorf("locking: %w", err)
-		}
-		time.Sleep(wait)
-	}
 }
 
 // listen opens the socket, which only the user may reach.

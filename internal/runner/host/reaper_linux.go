@@ -9,7 +9,6 @@ import (
 	"slices"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -87,10 +86,10 @@ func (r *reaper) start() error {
 	}
 	r.life = pw
 	argv := append(slices.Clone(r.argv), "--role", "worker")
-	files := []uintptr{0, 1, 2, pr.Fd()}
+	files := []uintptr{0, 1, 2, pr.Fd(), 0, fdLock}
 	if r.ready != nil {
 		argv = append(argv, "--ready")
-		files = append(files, r.ready.Fd())
+		files[fdReady] = r.ready.Fd()
 		defer func() {
 			r.ready.Close()
 			r.ready = nil
@@ -115,7 +114,7 @@ func (r *reaper) attend(signals <-chan os.Signal) syscall.WaitStatus {
 		}
 	}()
 	for {
-		pid, ws, err := peek()
+		pid, ws, _, err := runner.Peek(unix.P_ALL, 0)
 		if err != nil {
 			r.log.Error("waiting", "err", err)
 			time.Sleep(time.Second)
@@ -140,34 +139,4 @@ func (r *reaper) attend(signals <-chan os.Signal) syscall.WaitStatus {
 func (r *reaper) again() error {
 	argv := append(slices.Clone(r.argv), "--role", "reaper")
 	return fmt.Errorf("executing itself: %w", syscall.Exec(argv[0], argv, os.Environ()))
-}
-
-// siginfo is what waitid fills in.
-type siginfo struct {
-	signo, errno, code int32
-	_                  int32
-	pid                int32
-	uid                uint32
-	status             int32
-	_                  [128 - 28]byte
-}
-
-// peek waits until a child has ended and leaves it unreaped.
-func peek() (int, syscall.WaitStatus, error) {
-	for {
-		var si siginfo
-		_, _, e := syscall.Syscall6(syscall.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&si)), unix.WEXITED|unix.WNOWAIT, 0, 0)
-		if e == syscall.EINTR {
-			continue
-		}
-		if e != 0 {
-			return 0, 0, os.NewSyscallError("waitid", e)
-		}
-		const exited = 1 // CLD_EXITED; the others are CLD_KILLED and CLD_DUMPED
-		ws := syscall.WaitStatus(si.status & 0x7f)
-		if si.code == exited {
-			ws = syscall.WaitStatus(si.status&0xff) << 8
-		}
-		return int(si.pid), ws, nil
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -113,10 +114,11 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 	return nil, berth.Errorf(berth.Unsupported, "the runner host does not know operation %q: it is older than the server", op)
 }
 
-// kick tells the reporters that a server is there.
+// kick notes that a server is there.
 func (w *worker) kick() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.used = time.Now()
 	for _, r := range w.homes {
 		r.Kick()
 	}

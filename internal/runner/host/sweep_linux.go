@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner"
 )
 
@@ -21,13 +20,13 @@ type sweeper struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	ended map[berth.TaskID]bool // tasks that may have left something
+	ended map[string]bool // directories of tasks that may have left something
 }
 
-// add asks for a sweep after a task that is over.
-func (s *sweeper) add(id berth.TaskID) {
+// add asks for a sweep after the task of a directory, which is over.
+func (s *sweeper) add(dir string) {
 	s.mu.Lock()
-	s.ended[id] = true
+	s.ended[dir] = true
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -47,7 +46,7 @@ func (s *sweeper) run(ctx context.Context) {
 		}
 		s.mu.Lock()
 		ended := s.ended
-		s.ended = map[berth.TaskID]bool{}
+		s.ended = map[string]bool{}
 		s.mu.Unlock()
 		// What ended with its group may need a moment to be gone, and what is found may fork: twice is enough for both.
 		for range 2 {

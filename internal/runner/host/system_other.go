@@ -48,8 +48,8 @@ func (*reaped) status(context.Context, int, uint64) (runner.WaitStatus, bool) {
 type sweeper struct {
 	log   *slog.Logger
 	wake  chan struct{}
-	ended map[berth.TaskID]bool
+	ended map[string]bool
 }
 
-func (s *sweeper) add(berth.TaskID)        {}
+func (s *sweeper) add(string)              {}
 func (s *sweeper) run(ctx context.Context) { <-ctx.Done() }
