@@ -32,6 +32,7 @@ const (
 	EventJobWarning  = "job.warning"  // something the user should know: a fallback, an overcommitment
 	EventTaskState   = "task.state"   // Data: {"task": …, "state": …}
 	EventTaskPhase   = "task.phase"   // Data: {"task": …, "phase": …, "detail": …}
+	EventTaskUsage   = "task.usage"   // Data: {"task": …, "usage": …}
 	EventResourcePut = "resource.put" // an asset, compute, datastore or workspace was written
 	EventResourceDel = "resource.deleted"
 )

@@ -10,6 +10,7 @@ import pathlib
 import sys
 
 from azure.ai.ml import Input, MLClient, Output, command
+from azure.ai.ml.entities import Environment
 from azure.identity import DefaultAzureCredential
 
 client = MLClient(
@@ -24,6 +25,10 @@ job = command(
     command="python count.py --text ${{inputs.text}} --repeat ${{inputs.repeat}} --out ${{outputs.counts}}",
     inputs={"text": Input(type="uri_file", path=str(here / "src" / "poem.txt")), "repeat": 3},
     outputs={"counts": Output(type="uri_folder")},
+    environment=Environment(
+        image="mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04",
+        conda_file={"name": "count", "dependencies": ["python=3.11"]},
+    ),
     compute="local",
     experiment_name="sdk",
 )

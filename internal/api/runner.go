@@ -91,13 +91,11 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 		t.State = r.State
 		t.Why = stateReason(r)
 		tx.Emit(taskEvent(t, berth.EventTaskState, t.Why, map[string]any{"task": t.ID, "state": t.State, "phase": r.Phase, "at": r.At, "exit": r.Exit}))
-	case r.Phase != "" || r.Detail != "":
-		if r.Detail != "" {
-			t.Why = r.Detail
-		}
-		tx.Emit(taskEvent(t, berth.EventTaskPhase, r.Detail, map[string]any{"task": t.ID, "phase": r.Phase, "detail": r.Detail, "at": r.At}))
 	case r.Usage != nil:
-		tx.Emit(taskEvent(t, "task.usage", "", map[string]any{"task": t.ID, "usage": r.Usage}))
+		tx.Emit(taskEvent(t, berth.EventTaskUsage, "", map[string]any{"task": t.ID, "usage": r.Usage}))
+	case r.Detail != "":
+		t.Why = r.Detail
+		tx.Emit(taskEvent(t, berth.EventTaskPhase, r.Detail, map[string]any{"task": t.ID, "phase": r.Phase, "detail": r.Detail, "at": r.At}))
 	}
 }
 
@@ -115,6 +113,8 @@ func stateReason(r berth.Report) string {
 		return "the command runs"
 	case berth.TaskEnding:
 		return "the command ended; outputs are being kept"
+	case berth.TaskDone:
+		return "it is over"
 	}
 	return ""
 }
