@@ -1,0 +1,297 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/berthml/berth/bench/measure"
+)
+
+// Slurm is a cluster of four nodes on loopback in a directory of its own: munge, the controller and the node daemons. Its state
+// is on disk.
+type Slurm struct {
+	Version string
+	dir     string
+	group   *measure.Group
+	daemons []*exec.Cmd
+	ended   chan string
+	env     []string
+}
+
+const (
+	slurmNodes = 4
+	slurmCPUs  = 64 // claimed, so that no task waits for a slot
+	// What the high throughput guide says, and what was found to help most.
+	slurmTuned = "batch_sched_delay=0,sched_interval=1,default_queue_depth=10000,sched_max_job_start=0"
+)
+
+// StartSlurm installs Slurm where it is missing and possible, and starts a tuned cluster in dir.
+func StartSlurm(ctx context.Context, group *measure.Group, dir string) (*Slurm, error) {
+	if os.Getuid() != 0 {
+		return nil, errors.New("a cluster of our own needs root")
+	}
+	if err := installSlurm(ctx); err != nil {
+		return nil, err
+	}
+	base, err := freePorts(10)
+	if err != nil {
+		return nil, err
+	}
+	s := &Slurm{dir: dir, group: group.Sub("slurm"), ended: make(chan string, 8)}
+	if err := s.start(ctx, base); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	out, _ := s.command(ctx, "sinfo", "--version").Output()
+	s.Version = strings.TrimPrefix(strings.TrimSpace(string(out)), "slurm-wlm ")
+	return s, nil
+}
+
+func installSlurm(ctx context.Context) error {
+	missing := ""
+	for _, c := range []string{"slurmctld", "slurmd", "sbatch", "srun", "sinfo", "munged"} {
+		if _, err := exec.LookPath(c); err != nil {
+			missing = c
+		}
+	}
+	if missing == "" {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("%s is not installed", missing)
+	}
+	cmd := exec.CommandContext(ctx, "apt-get", "install", "-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300",
+		"slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge")
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get install slurm: %w: %s", err, out[max(0, len(out)-300):])
+	}
+	return nil
+}
+
+func (s *Slurm) start(ctx context.Context, base int) error {
+	for _, d := range []string{"", "munge", "state", "log"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, d), 0o755); err != nil {
+			return err
+		}
+		// munge looks at every folder above its files.
+		if err := os.Chmod(filepath.Join(s.dir, d), 0o755); err != nil { //nolint:gosec // nothing secret is in it but the key, which is 0400
+			return err
+		}
+	}
+	key := make([]byte, 1024)
+	_, _ = rand.Read(key)
+	if err := os.WriteFile(filepath.Join(s.dir, "munge", "key"), key, 0o400); err != nil {
+		return err
+	}
+	socket := filepath.Join(s.dir, "munge", "socket")
+	if err := s.daemon(ctx, "munged", "--foreground", "--force", "--key-file="+s.dir+"/munge/key", "--socket="+socket, "--pid-file="+s.dir+"/munge/pid",
+		"--log-file="+s.dir+"/munge/log", "--seed-file="+s.dir+"/munge/seed", "--num-threads=4"); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, func(ctx context.Context) bool {
+		return exec.CommandContext(ctx, "munge", "-n", "-S", socket).Run() == nil
+	}); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	host, _, _ = strings.Cut(host, ".")
+	conf := filepath.Join(s.dir, "slurm.conf")
+	if err := os.WriteFile(conf, []byte(s.config(host, base, socket)), 0o644); err != nil { //nolint:gosec // its daemons read it
+		return err
+	}
+	s.env = append(os.Environ(), "SLURM_CONF="+conf)
+	if err := s.daemon(ctx, "slurmctld", "-D", "-f", conf, "-c", "-i"); err != nil {
+		return err
+	}
+	for i := range slurmNodes {
+		node := fmt.Sprintf("n%d", i+1)
+		if err := os.MkdirAll(filepath.Join(s.dir, "spool-"+node), 0o755); err != nil {
+			return err
+		}
+		if err := s.daemon(ctx, "slurmd", "-D", "-f", conf, "-N", node); err != nil {
+			return err
+		}
+	}
+	return s.wait(ctx, func(ctx context.Context) bool {
+		out, _ := s.command(ctx, "sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").Output()
+		return atoi(string(out)) == slurmNodes
+	})
+}
+
+func (s *Slurm) config(host string, base int, socket string) string {
+	return strings.NewReplacer("DIR", s.dir, "HOST", host, "SOCKET", socket, "CTLD", fmt.Sprint(base), "NODES", fmt.Sprint(slurmNodes),
+		"PORTS", fmt.Sprintf("%d-%d", base+1, base+slurmNodes), "CPUS", fmt.Sprint(slurmCPUs), "TUNED", slurmTuned).Replace(`ClusterName=bench
+SlurmctldHost=HOST(127.0.0.1)
+SlurmctldPort=CTLD
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=SOCKET
+CredType=cred/munge
+StateSaveLocation=DIR/state
+SlurmdSpoolDir=DIR/spool-%n
+SlurmctldPidFile=DIR/slurmctld.pid
+SlurmdPidFile=DIR/slurmd-%n.pid
+SlurmctldLogFile=DIR/log/slurmctld.out
+SlurmdLogFile=DIR/log/slurmd-%n.out
+SlurmctldDebug=error
+SlurmdDebug=error
+MpiDefault=none
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=10
+SlurmdParameters=config_overrides
+SchedulerType=sched/backfill
+SchedulerParameters=TUNED
+MaxJobCount=20000
+MaxArraySize=10001
+MinJobAge=10
+KillWait=2
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/filetxt
+JobCompLoc=DIR/log/jobcomp
+NodeName=n[1-NODES] NodeHostname=HOST NodeAddr=127.0.0.1 Port=[PORTS] CPUs=CPUS RealMemory=4000 State=UNKNOWN
+PartitionName=main Nodes=n[1-NODES] Default=YES MaxTime=INFINITE State=UP
+`)
+}
+
+func (s *Slurm) daemon(ctx context.Context, name string, args ...string) error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := s.group.Command(context.WithoutCancel(ctx), name, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.daemons = append(s.daemons, cmd)
+	go func() { _ = cmd.Wait(); s.ended <- name }()
+	return nil
+}
+
+// wait asks again and again until ok, a daemon ends, or time is over.
+func (s *Slurm) wait(ctx context.Context, ok func(context.Context) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	for {
+		try, end := context.WithTimeout(ctx, 5*time.Second)
+		done := ok(try)
+		end()
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("slurm is not ready within a minute")
+		case name := <-s.ended:
+			log, _ := os.ReadFile(filepath.Join(s.dir, "log", name+".log"))
+			return fmt.Errorf("%s ended: %s", name, log[max(0, len(log)-300):])
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Slurm) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env, cmd.WaitDelay = s.env, time.Second
+	return cmd
+}
+
+// Batch is milliseconds from calling sbatch to the first instruction.
+func (s *Slurm) Batch(ctx context.Context, stamp string, pipe *Pipe) (float64, error) {
+	script := filepath.Join(s.dir, "job.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+stamp+" "+pipe.Path+"\n"), 0o755); err != nil { //nolint:gosec // a script
+		return 0, err
+	}
+	return s.timed(ctx, pipe, "sbatch", "-Q", "-o", "/dev/null", script)
+}
+
+// Run is milliseconds from calling srun to the first instruction.
+func (s *Slurm) Run(ctx context.Context, stamp string, pipe *Pipe) (float64, error) {
+	return s.timed(ctx, pipe, "srun", "-Q", stamp, pipe.Path)
+}
+
+func (s *Slurm) timed(ctx context.Context, pipe *Pipe, name string, args ...string) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	t := time.Now()
+	if out, err := s.command(ctx, name, args...).CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%s: %w: %s", name, err, out)
+	}
+	first, err := pipe.Wait(time.Minute)
+	return Ms(first.Sub(t)), err
+}
+
+// Array runs /bin/true n times as a job array; ends are read from the file Slurm writes of completed jobs.
+func (s *Slurm) Array(ctx context.Context, n int) (Result, error) {
+	before, cpu := s.completed(), time.Duration(0)
+	if used, ok := s.group.Usage(); ok {
+		cpu = used
+	}
+	t := time.Now()
+	cmd := s.command(ctx, "sbatch", "-Q", fmt.Sprintf("--array=0-%d", n-1), "-o", "/dev/null", "--wrap", "exec /bin/true")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return Result{}, fmt.Errorf("sbatch: %w: %s", err, out)
+	}
+	for s.completed()-before < n {
+		if time.Since(t) > 10*time.Minute {
+			return Result{}, fmt.Errorf("slurm: %d of %d tasks done in 10 minutes", s.completed()-before, n)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	r := Result{PerSecond: float64(n) / time.Since(t).Seconds()}
+	if used, ok := s.group.Usage(); ok {
+		r.CPU = Ms(used-cpu) / float64(n)
+	}
+	return r, nil
+}
+
+func (s *Slurm) completed() int {
+	b, _ := os.ReadFile(filepath.Join(s.dir, "log", "jobcomp"))
+	return bytes.Count(b, []byte("\n"))
+}
+
+// Stop ends the cluster. Its directory is the caller's.
+func (s *Slurm) Stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if s.env != nil {
+		_ = s.command(ctx, "scancel", "-Q", "-u", "root").Run()
+	}
+	for i := len(s.daemons) - 1; i >= 0; i-- {
+		_ = s.daemons[i].Process.Signal(syscall.SIGTERM)
+	}
+	after := time.After(10 * time.Second)
+	for range s.daemons {
+		select {
+		case <-s.ended:
+		case <-after:
+			for _, d := range s.daemons {
+				_ = d.Process.Kill()
+			}
+		}
+	}
+	s.group.Close()
+}
