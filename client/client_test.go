@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -321,16 +322,19 @@ func TestDataUploadOnceAndBack(t *testing.T) {
 	c := open(t, b.handlers())
 	b.fail = 2
 	big := bytes.Repeat([]byte("0123456789abcdef"), 5<<20) // beyond one request
-	var sent int64
+	var sent atomic.Int64
 	u := &client.Upload{Folder: "my data", Hash: "h", Files: []client.File{
 		file(t, "a.txt", []byte("a")), file(t, "sub dir/b%2F?.txt", []byte("bb")), file(t, "empty", nil), file(t, "big", big),
-	}, Progress: func(done, total int64) { sent = max(sent, done) }}
+	}, Progress: func(done, total int64) {
+		for old := sent.Load(); old < done && !sent.CompareAndSwap(old, done); old = sent.Load() {
+		}
+	}}
 	uri, err := c.Data(t.Context(), "workspaceblobstore", u)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if uri != "azureml://datastores/workspaceblobstore/paths/LocalUpload/h/my data" || sent != u.Size() {
-		t.Errorf("uri %s, %d of %d bytes told", uri, sent, u.Size())
+	if uri != "azureml://datastores/workspaceblobstore/paths/LocalUpload/h/my data" || sent.Load() != u.Size() {
+		t.Errorf("uri %s, %d of %d bytes told", uri, sent.Load(), u.Size())
 	}
 	if n := len(b.blocks); n != 5 {
 		t.Errorf("the big file went in %d blocks", n)
