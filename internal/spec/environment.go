@@ -76,12 +76,13 @@ func environmentHash(props tree, v *value) string {
 		h.Write(b)
 	}
 	if b, ok := props["build"].(tree); ok {
-		h.Write([]byte(b.text("contextUri") + "\x00" + b.text("dockerfilePath")))
+		from := b.text("contextUri")
 		if path := v.get("build").textOf("path"); path != "" {
 			if snap, err := Snapshot(resolvePath(v, path)); err == nil {
-				h.Write([]byte(snap.Hash))
+				from = snap.Hash
 			}
 		}
+		h.Write([]byte(from + "\x00" + b.text("dockerfilePath")))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

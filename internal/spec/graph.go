@@ -110,6 +110,9 @@ func (g *graph) outputType(s *scope, at *value, node, group, name string) string
 	}
 	own := v.get(group).get(name)
 	if own == nil {
+		if v.get("component") == nil && v.get("trial") == nil {
+			s.failWith(at, nearest(name, keysOf(v.get(group))), "node %s has no %s %s", node, strings.TrimSuffix(group, "s"), name)
+		}
 		return "uri_folder"
 	}
 	text := own.text

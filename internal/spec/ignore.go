@@ -112,7 +112,11 @@ func parsePattern(line string) (pattern, bool) {
 		case seg == "**":
 			b.WriteString("(?:.*/)?")
 		default:
-			b.WriteString(glob(seg))
+			expr, ok := glob(seg)
+			if !ok {
+				return pattern{}, false
+			}
+			b.WriteString(expr)
 			if !last {
 				b.WriteString("/")
 			}
@@ -133,15 +137,17 @@ func parsePattern(line string) (pattern, bool) {
 	return p, true
 }
 
-// glob turns *, ? and [set] of one segment into a regular expression.
-func glob(seg string) string {
+// glob turns *, ? and [set] of one segment into a regular expression; a set or an escape without an end matches
+// nothing.
+func glob(seg string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(seg); i++ {
 		switch c := seg[i]; c {
 		case '\\':
-			if i++; i < len(seg) {
-				b.WriteString(regexp.QuoteMeta(seg[i : i+1]))
+			if i++; i >= len(seg) {
+				return "", false
 			}
+			b.WriteString(regexp.QuoteMeta(seg[i : i+1]))
 		case '*':
 			b.WriteString("[^/]*")
 		case '?':
@@ -149,8 +155,7 @@ func glob(seg string) string {
 		case '[':
 			set, n := bracket(seg[i:])
 			if n == 0 {
-				b.WriteString(`\[`)
-				continue
+				return "", false
 			}
 			b.WriteString(set)
 			i += n - 1
@@ -158,7 +163,7 @@ func glob(seg string) string {
 			b.WriteString(regexp.QuoteMeta(seg[i : i+1]))
 		}
 	}
-	return b.String()
+	return b.String(), true
 }
 
 // bracket reads a [set]; n is its length, 0 when it has no end.

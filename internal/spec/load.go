@@ -114,15 +114,15 @@ func translate(v *value, o Options) (*Result, error) {
 	if !ok {
 		return nil, Errors{{File: o.File, Msg: "kind " + word + " is not known", Suggest: nearest(word, Kinds())}}
 	}
-	d := k.make(l, v)
-	if len(l.errs) > 0 {
-		return nil, l.errs.tidy()
-	}
 	if o.Name != "" {
-		d.name = o.Name
+		v = v.with("name", v.newText(o.Name))
 	}
 	if o.Version != "" {
-		d.version = o.Version
+		v = v.with("version", v.newText(o.Version))
+	}
+	k.make(l, v)
+	if len(l.errs) > 0 {
+		return nil, l.errs.tidy()
 	}
 	return l.result()
 }
@@ -163,12 +163,11 @@ type kind struct {
 }
 
 // make reads v as this kind and adds it to the load, after what it needs.
-func (k kind) make(l *load, v *value) *draft {
+func (k kind) make(l *load, v *value) {
 	d := &draft{collection: k.collection, body: tree{}}
 	s := &scope{load: l, draft: d, out: d.body}
 	k.fill(s, v)
 	l.made = append(l.made, d)
-	return d
 }
 
 func (k kind) fill(s *scope, v *value) {

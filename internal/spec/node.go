@@ -1,9 +1,6 @@
 package spec
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"sort"
 	"strings"
 )
 
@@ -35,11 +32,11 @@ func (s *scope) node(g *graph, name string, v *value) any {
 	}
 	out["name"], out["type"] = name, word
 	n.io(s, out)
+	n.attach(s, v, out)
+	n.checks(s, v, out)
 	if s.failed(m) {
 		return nil
 	}
-	n.attach(s, v, out)
-	n.checks(s, v, out)
 	return out
 }
 
@@ -396,16 +393,14 @@ func (s *scope) anonymousComponent(v *value, source string) string {
 
 // contentID is a GUID made from a resource's content, local files included.
 func (s *scope) contentID(d *draft) string {
-	h := sha256.New()
 	body, _ := encode(d.body)
-	h.Write(body)
-	ups := append([]Upload(nil), d.uploads...)
-	sort.Slice(ups, func(i, j int) bool { return ups[i].Placeholder < ups[j].Placeholder })
-	for _, u := range ups {
-		if f, err := u.Snapshot(); err == nil {
-			h.Write([]byte(f.Hash))
+	text := string(body)
+	for _, u := range d.uploads {
+		if f, err := u.Snapshot(); err == nil { // where it lies does not matter
+			mark, _ := encode(u.Placeholder)
+			text = strings.ReplaceAll(text, strings.Trim(string(mark), `"`), "upload:"+u.Kind+":"+f.Hash)
 		}
 	}
-	x := hex.EncodeToString(h.Sum(nil))
+	x := hexSum(text)
 	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:32]
 }

@@ -6,7 +6,7 @@ var sweepJob = obj(
 	is("jobType", "Sweep"),
 	f("type", enum("sweep"), required, unsent),
 	f("trial", trial, required),
-	f("search_space", searchSpace),
+	f("search_space", searchSpace, required),
 	f("sampling_algorithm", samplingAlgorithm),
 	f("objective", objective, required),
 	f("early_termination", earlyTermination),

@@ -47,7 +47,9 @@ var exportDataComponent = obj(
 	f("sink", endOfTransfer, required),
 	then(func(s *scope, v *value) {
 		s.refuseField(v, "outputs", "export_data")
-		s.onlyEntry(v, "inputs", "source", "export_data")
+		if v.has("inputs") {
+			s.onlyEntry(v, "inputs", "source", "export_data")
+		}
 	}),
 )
 
