@@ -12,8 +12,11 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// stopTime is how long a server may take to end.
-const stopTime = 30 * time.Second
+// How long a server, and an idle runner host, may take to end.
+const (
+	stopTime = 30 * time.Second
+	hostTime = 5 * time.Second
+)
 
 func downCommand(s *session) *cobra.Command {
 	return &cobra.Command{
@@ -78,12 +81,19 @@ func endHost(ctx context.Context, home string) error {
 	if err != nil {
 		return nil //nolint:nilerr // there is none
 	}
+	defer conn.Close() //nolint:errcheck // nothing is written
 	pid, err := peerPID(conn)
-	conn.Close() //nolint:errcheck // nothing was written
 	if err != nil {
 		return err
 	}
-	return terminate(pid)
+	if err := terminate(pid); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(hostTime)); err != nil {
+		return err
+	}
+	conn.Read(make([]byte, 1)) //nolint:errcheck // it ends with the host
+	return nil
 }
 
 // countActive is the number of jobs that have not ended, -1 when it cannot be known.
