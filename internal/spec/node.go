@@ -287,6 +287,9 @@ func (n *node) attach(s *scope, v *value, out tree) {
 	switch {
 	case ref == nil && out["componentId"] != nil: // built in
 		return
+	case ref == nil && n.comp == nil:
+		s.in("component").fail(v, "is required")
+		return
 	case ref == nil:
 		id = s.anonymousComponent(n.comp, "YAML.JOB")
 		out["_source"] = "YAML.JOB"
