@@ -1,0 +1,44 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/config"
+)
+
+func TestLoad(t *testing.T) {
+	home := t.TempDir()
+	if c, err := config.Load(home); err != nil || c.DatabaseURL() != "sqlite:"+filepath.Join(home, "berth.db") || c.Check() != nil {
+		t.Errorf("%+v, %v", c, err)
+	}
+	write := func(text string) (config.Config, error) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(home, config.FileName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return config.Load(home)
+	}
+	c, err := write("listen: 0.0.0.0:8443\nslots: 3\nadvertise: https://ml.example.org\ndatabase: postgres://x/y\n")
+	if err != nil || c.Slots != 3 || c.DatabaseURL() != "postgres://x/y" || c.Workspace != "default" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"slotz: 3\n":                  "slotz",
+		"slots: many\n":               "slots",
+		"slots: 0\n":                  "slots",
+		"listen: nowhere\n":           "listen",
+		"advertise: http://x\n":       "advertise",
+		"advertise: https://x/path\n": "advertise",
+		"workspace: ../x\n":           "workspace",
+		"- a list\n":                  "",
+	} {
+		_, err := write(text)
+		if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

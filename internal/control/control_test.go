@@ -1,0 +1,312 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/api"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/control"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/fake"
+	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// plant is the loops over a real store and the real front door, with a target made of timers. It lives in a synctest bubble:
+// time passes when everybody waits.
+type plant struct {
+	t       *testing.T
+	api     http.Handler
+	db      *store.DB
+	driver  *fake.Driver
+	options control.Options
+	ws      string
+	stop    func()
+}
+
+var space = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
+
+func build(t *testing.T, slots int) *plant {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := blob.Open(filepath.Join(dir, "blobs"), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := auth.LoadKeys(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := auth.NewAuthority(keys, db)
+	signer := front.NewSigner(keys.SAS)
+	at := locate.Locator{BaseURL: "https://127.0.0.1:1", Account: "st", Suffix: "berth/"}
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+	curated := func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false }
+	s := api.New(api.Options{
+		DB: db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}), Authority: authority, Signer: signer,
+		Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated,
+	})
+	if err := s.EnsureWorkspace(t.Context(), space, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	p := &plant{t: t, db: db, ws: space.ID()}
+	p.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.Principal{User: "ann", Role: auth.Admin})))
+	})
+	p.driver = fake.New(fake.Options{Report: func(rs []berth.Report) { go p.report(rs) }})
+	p.options = control.Options{
+		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated,
+		Targets: map[string]control.Target{"local": {Driver: driver.NewTarget("local", p.driver, log), Slots: slots, SharedDisk: true}},
+	}
+	p.run()
+	t.Cleanup(func() {
+		p.stop()
+		p.driver.Close()
+		blobs.Close()
+		db.Close()
+	})
+	return p
+}
+
+// run starts the loops; stop ends them as the end of a process would.
+func (p *plant) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	c := control.New(p.options)
+	go func() { done <- c.Run(ctx) }()
+	p.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			p.t.Errorf("control ended: %v", err)
+		}
+		p.stop = func() {}
+	}
+}
+
+func (p *plant) do(method, path string, body any) (int, []byte) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		p.t.Error(err)
+	}
+	w := httptest.NewRecorder()
+	p.api.ServeHTTP(w, httptest.NewRequest(method, path, bytes.NewReader(b)))
+	return w.Code, w.Body.Bytes()
+}
+
+func (p *plant) report(rs []berth.Report) {
+	for i := range rs {
+		if l, ok := p.driver.Launch(rs[i].Task); ok {
+			rs[i].Token = l.Home.Token
+		}
+	}
+	if code, b := p.do("POST", "/runner/v1/reports", rs); code != http.StatusOK {
+		p.t.Errorf("report: %d %s", code, b)
+	}
+}
+
+func (p *plant) submit(name, command string) {
+	p.t.Helper()
+	if code, b := p.do("PUT", p.ws+"/jobs/"+name, map[string]any{"properties": map[string]any{"jobType": "Command", "command": command}}); code != http.StatusCreated {
+		p.t.Fatalf("%s: %d %s", name, code, b)
+	}
+}
+
+func (p *plant) job(name string) (berth.JobStatus, berth.JobState) {
+	p.t.Helper()
+	_, b := p.do("GET", p.ws+"/jobs/"+name, nil)
+	var v struct {
+		Properties struct {
+			Status berth.JobStatus
+			Berth  berth.JobState
+		}
+	}
+	if err := json.Unmarshal(b, &v); err != nil {
+		p.t.Fatalf("%v in %s", err, b)
+	}
+	return v.Properties.Status, v.Properties.Berth
+}
+
+// until lets time pass until the job is in a status.
+func (p *plant) until(name string, want berth.JobStatus) berth.JobState {
+	p.t.Helper()
+	for range 10000 {
+		s, st := p.job(name)
+		if s == want {
+			return st
+		}
+		if s.Terminal() {
+			p.t.Fatalf("%s is %s (%s), want %s", name, s, st.Reason, want)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	s, st := p.job(name)
+	p.t.Fatalf("%s stays %s (%s), want %s", name, s, st.Reason, want)
+	return berth.JobState{}
+}
+
+func TestSlotsAndOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		for i := range 6 {
+			p.submit(fmt.Sprintf("j%d", i), "forever")
+			p.until(fmt.Sprintf("j%d", i), map[bool]berth.JobStatus{true: berth.Running, false: berth.Queued}[i < 2])
+		}
+		if _, st := p.job("j4"); st.Reason != "waiting for local: all 2 slots are in use" {
+			t.Errorf("reason %q", st.Reason)
+		}
+		for i := range 6 {
+			if n := p.driver.Running(); n > 2 {
+				t.Errorf("%d tasks run on 2 slots", n)
+			}
+			p.driver.Finish(berth.TaskID(fmt.Sprintf("j%d.1", i)), berth.Exit{Code: i % 2})
+			p.until(fmt.Sprintf("j%d", i), map[bool]berth.JobStatus{true: berth.Completed, false: berth.Failed}[i%2 == 0])
+			if i+2 < 6 {
+				p.until(fmt.Sprintf("j%d", i+2), berth.Running)
+			}
+		}
+		if got := fmt.Sprint(p.driver.Starts()); got != "[j0.1 j1.1 j2.1 j3.1 j4.1 j5.1]" {
+			t.Errorf("started %s", got)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.submit("runs", "forever")
+		p.submit("deaf", "trap; forever")
+		p.submit("waits", "forever")
+		p.until("runs", berth.Running)
+		p.until("waits", berth.Queued)
+		p.do("POST", p.ws+"/jobs/waits/cancel", nil)
+		if st := p.until("waits", berth.Canceled); st.Exit.Cause != "canceled" {
+			t.Errorf("%+v", st.Exit)
+		}
+		p.do("POST", p.ws+"/jobs/runs/cancel", nil)
+		p.until("runs", berth.Canceled)
+		p.until("deaf", berth.Running)
+		p.do("POST", p.ws+"/jobs/deaf/cancel", nil)
+		p.until("deaf", berth.Canceled)
+		if got := fmt.Sprint(p.driver.Starts()); got != "[runs.1 deaf.1]" {
+			t.Errorf("started %s", got)
+		}
+		if code, _ := p.do("POST", p.ws+"/jobs/runs/cancel", nil); code != http.StatusOK {
+			t.Errorf("cancel of a canceled job: %d", code)
+		}
+	})
+}
+
+func TestTargetFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		p.driver.Break("start", berth.Errorf(berth.Unavailable, "it is away"))
+		p.submit("late", "true")
+		time.Sleep(time.Second)
+		if s, _ := p.job("late"); s != berth.Preparing {
+			t.Errorf("while the target is away the job is %s", s)
+		}
+		p.driver.Break("start", nil)
+		p.until("late", berth.Completed)
+
+		p.driver.Break("start", berth.Errorf(berth.Invalid, "no such thing here"))
+		p.submit("never", "true")
+		if st := p.until("never", berth.Failed); !strings.Contains(st.Reason, "no such thing here") {
+			t.Errorf("reason %q", st.Reason)
+		}
+		p.driver.Break("start", nil)
+
+		p.submit("vanishes", "forever")
+		p.until("vanishes", berth.Running)
+		p.driver.Lose("vanishes.1")
+		if st := p.until("vanishes", berth.Failed); st.Exit.Cause != "lost" || !strings.Contains(st.Reason, "disappeared") {
+			t.Errorf("%+v", st)
+		}
+		p.submit("next", "true")
+		p.until("next", berth.Completed) // the slot came back
+	})
+}
+
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.submit("a", "forever")
+		p.submit("b", "true")
+		p.until("a", berth.Running)
+		p.stop()
+		p.submit("c", "true") // while no loop runs
+		p.driver.Finish("a.1", berth.Exit{})
+		synctest.Wait()
+		p.run()
+		for _, name := range []string{"a", "b", "c"} {
+			p.until(name, berth.Completed)
+		}
+		if got := fmt.Sprint(p.driver.Starts()); got != "[a.1 b.1 c.1]" {
+			t.Errorf("started %s", got)
+		}
+	})
+}
+
+// TestLaunch looks at what a runner is given: everything resolved, nothing of the server's own secrets.
+func TestLaunch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		put := func(path string, props map[string]any) {
+			t.Helper()
+			if code, b := p.do("PUT", p.ws+path, map[string]any{"properties": props}); code >= 300 {
+				t.Fatalf("%s: %d %s", path, code, b)
+			}
+		}
+		put("/data/d/versions/1", map[string]any{"dataType": "uri_folder", "dataUri": "azureml://datastores/workspaceblobstore/paths/in/d"})
+		put("/environments/e/versions/1", map[string]any{"image": "img", "condaFile": "dependencies: [python]"})
+		put("/jobs/j", map[string]any{
+			"jobType": "Command", "command": "forever ${{inputs.d}}", "environmentId": "azureml:e:1", "limits": map[string]any{"timeout": "PT1M"},
+			"inputs": map[string]any{
+				"d": map[string]any{"jobInputType": "uri_folder", "uri": "azureml:d:1"}, "n": map[string]any{"jobInputType": "literal", "value": "7"},
+				"w": map[string]any{"jobInputType": "uri_file", "uri": "https://example.org/x"},
+			},
+			"outputs":              map[string]any{"o": map[string]any{"jobOutputType": "uri_folder"}, "p": map[string]any{"jobOutputType": "uri_folder", "uri": "azureml://datastores/workspaceblobstore/paths/out/${{name}}"}},
+			"environmentVariables": map[string]any{"A": 1, "B": true, "C": 1.5},
+		})
+		p.until("j", berth.Running)
+		l, ok := p.driver.Launch("j.1")
+		if !ok {
+			t.Fatal("not launched")
+		}
+		for what, ok := range map[string]bool{
+			"data asset":  strings.Contains(l.Inputs["d"].URL, "/in/d?") && strings.Contains(l.Inputs["d"].URL, "sig="),
+			"literal":     l.Inputs["n"].Value == "7",
+			"web":         l.Inputs["w"].URL == "https://example.org/x",
+			"output":      strings.Contains(l.Outputs["o"].URL, "/azureml/j/o?"),
+			"output path": strings.Contains(l.Outputs["p"].URL, "/out/j?"),
+			"artifacts":   strings.Contains(l.Artifacts, "/ExperimentRun/dcid.j?"),
+			"environment": l.Environment.Image == "img" && l.Environment.Conda == "dependencies: [python]" && !l.Environment.Host,
+			"timeout":     l.Timeout == time.Minute,
+			"variables":   l.Env["A"] == "1" && l.Env["B"] == "True" && l.Env["C"] == "1.5",
+			"log":         strings.HasSuffix(l.LogFile, "-j.1.txt"),
+			"token":       strings.HasPrefix(l.Home.Token, "bt_"),
+		} {
+			if !ok {
+				t.Errorf("%s: %+v", what, l)
+			}
+		}
+	})
+}
