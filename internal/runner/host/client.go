@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -38,6 +40,11 @@ var ErrGone = errors.New("no runner host")
 func NewClient(dir string) *Client {
 	path := socketPath(dir)
 	return NewClientFunc(func(ctx context.Context) (net.Conn, error) {
+		if _, err := os.Lstat(path); err == nil {
+			if err := private(filepath.Dir(path)); err != nil {
+				return nil, err
+			}
+		}
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	})

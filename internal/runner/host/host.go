@@ -26,7 +26,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -85,9 +84,5 @@ func socketPath(dir string) string {
 
 // checkID says whether a task's id can be the name of a directory.
 func checkID(id berth.TaskID) error {
-	s := string(id)
-	if s == "" || len(s) > 200 || strings.HasPrefix(s, ".") || strings.ContainsAny(s, "/\\\x00\n") {
-		return berth.Errorf(berth.Invalid, "%q cannot be the id of a task", s)
-	}
-	return nil
+	return berth.CheckName("task", string(id))
 }

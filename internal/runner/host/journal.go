@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 
 	"github.com/berthml/berth"
@@ -163,9 +162,13 @@ func (j *journal) rewrite() error {
 
 // claim records a new task and how far it is from the beginning. launch is JSON on one line.
 func (j *journal) claim(id berth.TaskID, launch json.RawMessage, m runner.Mark) error {
-	b := make([]byte, 0, len(launch)+128)
+	name, err := json.Marshal(id)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, 0, len(launch)+len(name)+64)
 	b = append(b, `{"task":`...)
-	b = strconv.AppendQuote(b, string(id))
+	b = append(b, name...)
 	b = append(b, `,"launch":`...)
 	b = append(b, launch...)
 	if m.Step != "" {

@@ -238,6 +238,9 @@ func listen(dir string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
+	if err := private(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -245,4 +248,17 @@ func listen(dir string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	syscall.Umask(old)
 	return l, err
+}
+
+// private says whether a directory is ours alone, so that a socket in it is what it seems.
+func private(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || st.Uid != uint32(os.Geteuid()) || info.Mode().Perm()&0o022 != 0 {
+		return berth.Errorf(berth.Denied, "%s can be changed by others: make it a directory of yours with mode 0700", dir)
+	}
+	return nil
 }

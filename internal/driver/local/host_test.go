@@ -1,0 +1,233 @@
+//go:build linux
+
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver/drivertest"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func wait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("waiting for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestServerAway lets tasks end while no server listens, and kills the host on top: nothing is lost.
+func TestServerAway(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	url := "unix://" + filepath.Join(dir, "api.sock")
+	logs := t.TempDir()
+	const n = 5
+	for i := range n {
+		id := berth.TaskID(fmt.Sprintf("t%d.1", i))
+		l := berth.Launch{Task: id, Command: fmt.Sprint("exit ", i), LogFile: filepath.Join(logs, string(id)), Home: berth.Home{URL: url, Token: "x"}}
+		if _, err := d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		drivertest.Wait(ctx, t, d, berth.TaskID(fmt.Sprintf("t%d.1", i)))
+	}
+	kill(ctx, t, dir, both)
+	if _, err := d.Observe(ctx); err != nil { // starts the next one
+		t.Fatal(err)
+	}
+	h := newHome(t, dir)
+	for i := range n {
+		r := <-h.await(berth.TaskID(fmt.Sprintf("t%d.1", i)))
+		if r.Exit == nil || r.Exit.Code != i {
+			t.Errorf("%s: %+v", r.Task, r.Exit)
+		}
+	}
+	all, err := d.Observe(ctx)
+	if err != nil || len(all) != n {
+		t.Errorf("%d tasks (%v): they stay until they are removed", len(all), err)
+	}
+}
+
+// TestRestartedMachine pretends that the machine was restarted while a task ran.
+func TestRestartedMachine(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	log := filepath.Join(t.TempDir(), "log")
+	l := berth.Launch{Task: "t.1", Command: "echo x; sleep 600", LogFile: log}
+	done := berth.Launch{Task: "done.1", Command: "exit 7", LogFile: log + "2"}
+	for _, l := range []berth.Launch{l, done} {
+		if _, err := d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drivertest.Wait(ctx, t, d, done.Task)
+	wait(t, "output", func() bool { b, _ := os.ReadFile(log); return string(b) == "x\n" })
+	if err := d.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "journal")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(b), strings.TrimSpace(string(boot)), "another-boot")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := drivertest.Wait(ctx, t, d, l.Task)
+	if o.Exit.Cause != "lost" || o.Exit.Reason != "the machine was restarted while it ran" {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	if o := drivertest.Wait(ctx, t, d, done.Task); o.Exit.Code != 7 {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	// It did not really end; nobody looks after it now.
+	for _, pid := range marked(filepath.Join(dir, "tasks", "t.1")) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// marked lists the processes of the task of dir.
+func marked(dir string) []int {
+	var list []int
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range names {
+		env, _ := os.ReadFile(p + "/environ")
+		if strings.Contains(string(env), "BERTH_TASK_DIR="+dir+"\x00") {
+			pid, _ := strconv.Atoi(filepath.Base(p))
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// TestRestart makes a host execute itself anew, as after an update, while a task runs.
+func TestRestart(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	log := filepath.Join(t.TempDir(), "log")
+	l := berth.Launch{Task: "t.1", Command: "echo x; sleep 0.3; exit 9", LogFile: log}
+	if _, err := d.Start(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	c := host.NewClient(dir)
+	defer c.Close()
+	before, err := c.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if o := drivertest.Wait(ctx, t, d, l.Task); o.Exit.Code != 9 {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	after, err := c.Info(ctx)
+	if err != nil || after.Reaper != before.Reaper || after.PID == before.PID {
+		t.Errorf("before %+v, after %+v (%v)", before, after, err)
+	}
+}
+
+// TestEscaped lets a command leave a daemon behind: it ends with its task, and other tasks' daemons do not.
+func TestEscaped(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	logs := t.TempDir()
+	daemon := "(setsid sh -c 'echo up; exec sleep 600' &); "
+	long := berth.Launch{Task: "long.1", Command: daemon + "sleep 600", LogFile: filepath.Join(logs, "long")}
+	short := berth.Launch{Task: "short.1", Command: daemon + "while ! grep -q up " + filepath.Join(logs, "short") + "; do :; done", LogFile: filepath.Join(logs, "short")}
+	for _, l := range []berth.Launch{long, short} {
+		if _, err := d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait(t, "the daemon", func() bool { b, _ := os.ReadFile(long.LogFile); return string(b) == "up\n" })
+	drivertest.Wait(ctx, t, d, short.Task)
+	wait(t, "the end of the daemon", func() bool { return len(marked(filepath.Join(dir, "tasks", "short.1"))) == 0 })
+	if n := len(marked(filepath.Join(dir, "tasks", "long.1"))); n < 2 {
+		t.Errorf("%d processes of the other task are left", n)
+	}
+}
+
+// TestDirectories checks that a task finds its directory empty whatever the one before left there.
+func TestDirectories(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	logs := t.TempDir()
+	for i, command := range []string{"/bin/true", "touch a outputs/b ../c", "mkdir outputs/d", "chmod 500 outputs", "/bin/true", "rmdir outputs", "/bin/true"} {
+		id := berth.TaskID(fmt.Sprintf("t%d.1", i))
+		look := berth.Launch{Task: id + "l", Command: "ls -A .. . outputs; stat -c %a outputs", LogFile: filepath.Join(logs, string(id))}
+		for _, l := range []berth.Launch{{Task: id, Command: command, LogFile: filepath.Join(logs, "x")}, look} {
+			h, err := d.Start(ctx, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := drivertest.Wait(ctx, t, d, l.Task); !o.Exit.OK() {
+				t.Errorf("%s: %+v", l.Command, o.Exit)
+			}
+			if err := d.Remove(ctx, h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, _ := os.ReadFile(look.LogFile); string(got) != ".:\noutputs\n\n..:\nwd\n\noutputs:\n700\n" {
+			t.Errorf("after %q: %q", command, got)
+		}
+	}
+	wait(t, "the directories to go", func() bool {
+		left, _ := filepath.Glob(filepath.Join(dir, "tasks", "*"))
+		trash, _ := filepath.Glob(filepath.Join(dir, "trash", "*"))
+		return len(left)+len(trash) == 0
+	})
+}
+
+// TestDeepDirectory has a directory too deep for a socket's path.
+func TestDeepDirectory(t *testing.T) {
+	ctx := limited(t)
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep", 30))
+	d := reopen(t, dir)
+	t.Cleanup(func() {
+		if err := host.Shutdown(context.Background(), dir); err != nil {
+			t.Error(err)
+		}
+	})
+	l := berth.Launch{Task: "t.1", Command: "/bin/true", LogFile: filepath.Join(t.TempDir(), "log")}
+	if _, err := d.Start(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	if o := drivertest.Wait(ctx, t, d, l.Task); !o.Exit.OK() {
+		t.Errorf("%+v", o.Exit)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	d, _ := open(t)
+	for _, id := range []berth.TaskID{"", "..", "a/b", ".x", "a\nb"} {
+		if _, err := d.Start(limited(t), berth.Launch{Task: id, Command: "true"}); berth.CodeOf(err) != berth.Invalid {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package host_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+func open(t interface {
+	Helper()
+	Fatal(...any)
+}, dir, boot string) *host.Journal {
+	t.Helper()
+	j, err := host.OpenJournal(dir, boot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// TestJournal is a law: whatever happens to a journal, opening it again shows what it showed before, also when the last
+// write was cut off.
+func TestJournal(t *testing.T) {
+	root := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		dir := filepath.Join(root, fmt.Sprint(n))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		boot := "boot0"
+		j := open(t, dir, boot)
+		want := map[berth.TaskID]host.Entry{}
+		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			id := berth.TaskID(fmt.Sprint("t", rapid.IntRange(0, 5).Draw(t, "task"), `.1"é`))
+			e, there := want[id]
+			switch rapid.IntRange(0, 3).Draw(t, "op") {
+			case 0:
+				if there {
+					continue
+				}
+				e = host.Entry{Launch: fmt.Sprintf(`{"task":"x","n":%d}`, i), Boot: boot}
+				if err := j.Claim(id, e.Launch); err != nil {
+					t.Fatal(err)
+				}
+				want[id] = e
+			case 1:
+				if !there {
+					continue
+				}
+				e.Step, e.Boot = rapid.SampledFrom([]runner.Step{runner.StepExec, runner.StepStarted, runner.StepDone}).Draw(t, "step"), boot
+				if err := j.Mark(id, runner.Mark{Step: e.Step}); err != nil {
+					t.Fatal(err)
+				}
+				want[id] = e
+			case 2:
+				if err := j.Remove(id); err != nil {
+					t.Fatal(err)
+				}
+				delete(want, id)
+			case 3:
+				j.Close()
+				if rapid.Bool().Draw(t, "torn") {
+					tear(t, dir)
+				}
+				boot = fmt.Sprint("boot", rapid.IntRange(0, 2).Draw(t, "boot"))
+				j = open(t, dir, boot)
+			}
+			if diff := cmp.Diff(want, j.Live()); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+		j.Close()
+	})
+}
+
+// tear adds half a line.
+func tear(t *rapid.T, dir string) {
+	f, err := os.OpenFile(filepath.Join(dir, "journal"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(`{"task":"t0.1","removed":tr`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCompact checks that a journal of many short tasks stays small.
+func TestCompact(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, "b")
+	defer j.Close()
+	launch := `{"task":"x","command":"` + strings.Repeat("y", 10000) + `"}`
+	if err := j.Claim("stays.1", launch); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2000 {
+		id := berth.TaskID(fmt.Sprintf("t%d.1", i))
+		if err := j.Claim(id, launch); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Remove(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "journal"))
+	if err != nil || info.Size() > 6<<20 {
+		t.Errorf("%d bytes (%v)", info.Size(), err)
+	}
+	if len(j.Live()) != 1 {
+		t.Errorf("%d tasks", len(j.Live()))
+	}
+}

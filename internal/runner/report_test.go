@@ -1,0 +1,252 @@
+package runner_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner"
+)
+
+// server is a home that keeps what it is told.
+type server struct {
+	mu      sync.Mutex
+	away    bool
+	refuse  map[berth.TaskID]int // status to refuse a task's reports with
+	reports []berth.Report
+	calls   int
+	log     []byte
+	got     chan struct{}
+}
+
+func newServer() *server {
+	return &server{got: make(chan struct{}, 1000), refuse: map[berth.TaskID]int{}}
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { s.got <- struct{}{} }()
+	s.calls++
+	if s.away {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	b, _ := io.ReadAll(r.Body)
+	if r.URL.Path != "/runner/v1/reports" {
+		at, _ := strconv.Atoi(r.URL.Query().Get("offset"))
+		if r.URL.Query().Get("name") != "user_logs/std_log.txt" || r.Header.Get("Authorization") != "Bearer token" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		if at != len(s.log) {
+			w.WriteHeader(http.StatusConflict)
+		} else {
+			s.log = append(s.log, b...)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]int{"size": len(s.log)})
+		return
+	}
+	var rs []berth.Report
+	if err := json.Unmarshal(b, &rs); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	for _, rep := range rs {
+		if code := s.refuse[rep.Task]; code != 0 {
+			w.WriteHeader(code)
+			return
+		}
+	}
+	s.reports = append(s.reports, rs...)
+	_, _ = io.WriteString(w, `{"stop":["halt.1"]}`)
+}
+
+func (s *server) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// reporter starts a reporter to s over a unix socket and over TCP.
+func eachHome(t *testing.T, f func(t *testing.T, s *server, h *runner.HTTPHome)) {
+	t.Run("tcp", func(t *testing.T) {
+		s := newServer()
+		srv := httptest.NewServer(s)
+		defer srv.Close()
+		h, err := runner.NewHTTPHome(srv.URL, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		f(t, s, h)
+	})
+	t.Run("unix", func(t *testing.T) {
+		s := newServer()
+		dir, err := os.MkdirTemp("", "br")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		path := filepath.Join(dir, "s")
+		l, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: s}}
+		srv.Start()
+		defer srv.Close()
+		h, err := runner.NewHTTPHome("unix://"+path, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		f(t, s, h)
+	})
+}
+
+// drive runs a reporter until the test ends.
+func drive(t *testing.T, h runner.Home, o runner.ReporterOptions) *runner.Reporter {
+	r := runner.NewReporter(h, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return r
+}
+
+func wait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("waiting for %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestReporter(t *testing.T) {
+	eachHome(t, func(t *testing.T, s *server, h *runner.HTTPHome) {
+		delivered := make(chan berth.Report, 10)
+		stops := make(chan berth.TaskID, 10)
+		r := drive(t, h, runner.ReporterOptions{
+			Delivered: func(r berth.Report) { delivered <- r }, Stop: func(id berth.TaskID) { stops <- id },
+		})
+		want := berth.Report{Task: "a.1", Token: "token", Seq: 2, State: berth.TaskDone, Exit: &berth.Exit{Code: 1}}
+		r.Send(berth.Report{Task: "a.1", Token: "token", Seq: 1, State: berth.TaskRunning, Warning: "w"})
+		r.Send(want)
+		want.Warning = "w" // merged while it waited
+		if diff := cmp.Diff(want, <-delivered); diff != "" {
+			t.Error(diff)
+		}
+		if id := <-stops; id != "halt.1" {
+			t.Errorf("stop %s", id)
+		}
+	})
+}
+
+// TestReporterAway sends while the server is away: when it is back, the newest state of each task arrives, in order.
+func TestReporterAway(t *testing.T) {
+	eachHome(t, func(t *testing.T, s *server, h *runner.HTTPHome) {
+		s.set(func() { s.away = true })
+		r := drive(t, h, runner.ReporterOptions{MaxWait: 5 * time.Millisecond})
+		for i := 1; i <= 100; i++ {
+			r.Send(berth.Report{Task: "a.1", Seq: i, State: berth.TaskRunning})
+			r.Send(berth.Report{Task: "b.1", Seq: i, State: berth.TaskRunning})
+		}
+		<-s.got // it was asked at least once
+		r.Send(berth.Report{Task: "a.1", Seq: 101, State: berth.TaskDone, Exit: &berth.Exit{}})
+		s.set(func() { s.away = false })
+		wait(t, "the queue to empty", r.Idle)
+		s.set(func() {
+			last := map[berth.TaskID]berth.Report{}
+			for _, rep := range s.reports {
+				if rep.Seq <= last[rep.Task].Seq {
+					t.Errorf("report %d after %d", rep.Seq, last[rep.Task].Seq)
+				}
+				last[rep.Task] = rep
+			}
+			if last["a.1"].State != berth.TaskDone || last["b.1"].Seq != 100 {
+				t.Errorf("%+v", last)
+			}
+			if len(s.reports) > 4 {
+				t.Errorf("%d reports", len(s.reports))
+			}
+		})
+	})
+}
+
+// TestReporterRefused sends a report the server refuses among others: it is dropped, the others arrive.
+func TestReporterRefused(t *testing.T) {
+	for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
+		eachHome(t, func(t *testing.T, s *server, h *runner.HTTPHome) {
+			s.set(func() { s.refuse["bad.1"] = code })
+			r := drive(t, h, runner.ReporterOptions{})
+			for _, id := range []berth.TaskID{"a.1", "bad.1", "b.1"} {
+				r.Send(berth.Report{Task: id, Seq: 1, State: berth.TaskDone})
+			}
+			wait(t, "the queue to empty", r.Idle)
+			s.set(func() {
+				if len(s.reports) != 2 || s.reports[0].Task == "bad.1" || s.reports[1].Task == "bad.1" {
+					t.Errorf("%+v", s.reports)
+				}
+			})
+		})
+	}
+}
+
+// TestShip sends the log of a task whose node does not share the server's disk.
+func TestShip(t *testing.T) {
+	eachHome(t, func(t *testing.T, s *server, h *runner.HTTPHome) {
+		b := newBench(t, "echo first; head -c 3000000 /dev/zero; echo last")
+		b.launch.LogFile = ""
+		b.launch.Home.Token = "token"
+		b.options.Home = h
+		s.set(func() { s.log = []byte("fir") }) // an earlier runner got this far
+		if exit := b.run(); !exit.OK() {
+			t.Fatalf("exit %+v", exit)
+		}
+		want := append(append([]byte("first\n"), make([]byte, 3000000)...), "last\n"...)
+		if !bytes.Equal(s.log, want) {
+			t.Errorf("%d bytes arrived, want %d", len(s.log), len(want))
+		}
+	})
+}
+
+func TestHomeErrors(t *testing.T) {
+	for _, u := range []string{"", "ftp://x", "https://", "::"} {
+		if _, err := runner.NewHTTPHome(u, ""); berth.CodeOf(err) != berth.Invalid {
+			t.Errorf("%q: %v", u, err)
+		}
+	}
+	if _, err := runner.NewHTTPHome("https://x", "not PEM"); berth.CodeOf(err) != berth.Invalid {
+		t.Errorf("%v", err)
+	}
+	h, err := runner.NewHTTPHome("unix:///nowhere/s", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Report(t.Context(), nil); berth.CodeOf(err) != berth.Unavailable || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
