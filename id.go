@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -137,30 +136,31 @@ func at(p []string, i int) string {
 	return ""
 }
 
-var (
-	nameOK    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
-	versionOK = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,254}$`)
-)
+// maxName is how long a name or version may be.
+const maxName = 255
 
 // CheckName says whether a resource may be called name. Names become path segments, log file names and labels, so they are
 // letters, digits, dot, dash and underscore only.
-func CheckName(noun, name string) error {
-	return check(noun+" name", name, nameOK)
-}
+func CheckName(noun, name string) error { return check(noun+" name", name, "") }
 
-// CheckVersion is CheckName for the version of an asset.
-func CheckVersion(noun, version string) error {
-	return check(noun+" version", version, versionOK)
-}
+// CheckVersion is CheckName for the version of an asset, which may hold a plus sign too.
+func CheckVersion(noun, version string) error { return check(noun+" version", version, "+") }
 
-func check(what, s string, ok *regexp.Regexp) error {
-	if ok.MatchString(s) && !strings.Contains(s, "..") {
-		return nil
+func check(what, s, more string) error {
+	if len(s) > maxName {
+		return Errorf(Invalid, "%s is %d characters long; at most %d are allowed", what, len(s), maxName)
 	}
-	if len(s) > 255 {
-		return Errorf(Invalid, "%s is %d characters long; at most 255 are allowed", what, len(s))
+	ok := s != "" && !strings.Contains(s, "..")
+	for i, c := range s {
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || !strings.ContainsRune("._-"+more, c)) {
+			ok = false
+		}
 	}
-	return Errorf(Invalid, "%s %q is not allowed: use letters, digits, '.', '-' and '_', starting with a letter or digit", what, s)
+	if !ok {
+		return Errorf(Invalid, "%s %q is not allowed: use letters, digits, '.', '-' and '_', starting with a letter or digit", what, s)
+	}
+	return nil
 }
 
 // NewGUID makes a random version 4 GUID.

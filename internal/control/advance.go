@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -90,16 +91,20 @@ func (c *Control) advance(ctx context.Context, touched map[jobKey]bool) {
 }
 
 func (m *move) run(touched map[jobKey]bool) error {
-	keys := slices.Collect(maps.Keys(touched))
-	computes := map[string]bool{}
-	for _, k := range keys {
+	var jobs []*jobWork
+	for k := range touched {
 		j, err := m.job(k)
 		if err != nil {
 			return err
 		}
-		if j == nil {
-			continue
+		if j != nil {
+			jobs = append(jobs, j)
 		}
+	}
+	// In the order they were submitted, which is the order they should run in.
+	slices.SortFunc(jobs, func(a, b *jobWork) int { return cmp.Compare(a.doc.ID, b.doc.ID) })
+	computes := map[string]bool{}
+	for _, j := range jobs {
 		if err := m.step(j, computes); err != nil {
 			return err
 		}

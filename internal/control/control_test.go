@@ -148,7 +148,7 @@ func (p *plant) job(name string) (berth.JobStatus, berth.JobState) {
 // until lets time pass until the job is in a status.
 func (p *plant) until(name string, want berth.JobStatus) berth.JobState {
 	p.t.Helper()
-	for range 10000 {
+	for range 2000 {
 		s, st := p.job(name)
 		if s == want {
 			return st
@@ -156,7 +156,7 @@ func (p *plant) until(name string, want berth.JobStatus) berth.JobState {
 		if s.Terminal() {
 			p.t.Fatalf("%s is %s (%s), want %s", name, s, st.Reason, want)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 	}
 	s, st := p.job(name)
 	p.t.Fatalf("%s stays %s (%s), want %s", name, s, st.Reason, want)
