@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver/drivertest"
@@ -20,5 +24,53 @@ func TestConformance(t *testing.T) {
 			id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
 			return berth.Launch{Task: id, Command: command, LogFile: filepath.Join(dir, string(id))}
 		}}
+	})
+}
+
+// TestClock runs an hour's tasks on a bubble's clock, and checks what their runners would report.
+func TestClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reports []berth.Report
+		d := fake.New(fake.Options{
+			Outcome: func(l berth.Launch) fake.Outcome {
+				if l.Job == "refused" {
+					return fake.Outcome{Refuse: berth.Errorf(berth.Invalid, "no")}
+				}
+				return fake.Outcome{Queue: time.Minute, Run: time.Hour, Exit: berth.Exit{Code: 2}}
+			},
+			Report: func(rs []berth.Report) { reports = append(reports, rs...) },
+		})
+		defer d.Close()
+		began := time.Now()
+		if _, err := d.Start(t.Context(), berth.Launch{Task: "r.1", Job: "refused"}); berth.CodeOf(err) != berth.Invalid {
+			t.Errorf("%v", err)
+		}
+		for _, id := range []berth.TaskID{"a.1", "b.1", "c.1"} {
+			if _, err := d.Start(t.Context(), berth.Launch{Task: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.Finish("b.1", berth.Exit{Code: 9})
+		d.Lose("c.1")
+		if d.Running() != 1 {
+			t.Errorf("%d run", d.Running())
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		all, err := d.Observe(t.Context())
+		if err != nil || len(all) != 2 || all[0].Exit.Code != 2 || all[1].Exit.Code != 9 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		last := reports[len(reports)-1]
+		if last.Task != "a.1" || last.Times.Ended.Sub(began) != time.Hour+time.Minute || last.Times.Started.Sub(began) != time.Minute {
+			t.Errorf("%+v", last)
+		}
+		d.Break("observe", berth.Errorf(berth.Unavailable, "down"))
+		if _, err := d.Observe(t.Context()); berth.CodeOf(err) != berth.Unavailable {
+			t.Errorf("%v", err)
+		}
+		if diff := cmp.Diff([]berth.TaskID{"a.1", "b.1", "c.1"}, d.Starts()); diff != "" {
+			t.Error(diff)
+		}
 	})
 }

@@ -1,0 +1,115 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/fake"
+)
+
+// flaky fails its first calls.
+type flaky struct {
+	driver.Driver
+	errs  []error
+	calls int
+}
+
+func (f *flaky) Probe(ctx context.Context) (driver.Info, error) {
+	f.calls++
+	if len(f.errs) > 0 {
+		err := f.errs[0]
+		f.errs = f.errs[1:]
+		return driver.Info{}, err
+	}
+	return driver.Info{SharedDisk: true}, nil
+}
+
+func TestRetries(t *testing.T) {
+	busy := berth.Errorf(berth.Unavailable, "busy")
+	for _, tt := range []struct {
+		name  string
+		errs  []error
+		calls int
+		code  berth.Code
+	}{
+		{"at once", nil, 1, ""},
+		{"later", []error{busy, busy}, 3, ""},
+		{"never", []error{busy, busy, busy, busy}, 3, berth.Unavailable},
+		{"for good", []error{berth.Errorf(berth.Invalid, "wrong")}, 1, berth.Invalid},
+		{"without a code", []error{errors.New("odd")}, 1, berth.Internal},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &flaky{errs: tt.errs}
+				info, err := driver.NewTarget("gpu", f, nil).Probe(t.Context())
+				if f.calls != tt.calls || berth.CodeOf(err) != tt.code {
+					t.Errorf("%d calls, %v", f.calls, err)
+				}
+				if err == nil && !info.SharedDisk {
+					t.Error("the answer is lost")
+				}
+				if err != nil && !strings.HasPrefix(err.Error(), "compute gpu: ") {
+					t.Errorf("%v does not name the target", err)
+				}
+			})
+		})
+	}
+}
+
+// stuck never answers.
+type stuck struct{ driver.Driver }
+
+func (stuck) Stop(ctx context.Context, _ driver.Handle, _ time.Duration) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		err := driver.NewTarget("gpu", stuck{}, nil).Stop(t.Context(), "h", time.Second)
+		if berth.CodeOf(err) != berth.Unavailable || time.Since(began) > 2*time.Minute {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := driver.NewTarget("gpu", stuck{}, nil).Stop(ctx, "h", time.Second); err == nil || ctx.Err() == nil {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestOptional(t *testing.T) {
+	d := fake.New(fake.Options{})
+	tg := driver.NewTarget("gpu", d, nil)
+	defer tg.Close()
+	if _, err := tg.Dial(t.Context(), "h", 80); berth.CodeOf(err) != berth.Unsupported {
+		t.Errorf("%v", err)
+	}
+	if _, err := tg.Exec(t.Context(), "h", driver.Command{}); berth.CodeOf(err) != berth.Unsupported {
+		t.Errorf("%v", err)
+	}
+	if _, err := tg.Log(t.Context(), "h", 0); berth.CodeOf(err) != berth.Unsupported {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	hints, err := tg.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tg.Start(ctx, berth.Launch{Task: "t.1", Command: "true"}); err != nil {
+		t.Fatal(err)
+	}
+	<-hints
+	cancel()
+	for range hints { // until it is closed
+	}
+}
