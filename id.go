@@ -10,7 +10,7 @@ import (
 // Provider is the resource provider every workspace resource lives under.
 const Provider = "Microsoft.MachineLearningServices"
 
-// A TaskID names one task for ever: JOB.ATTEMPT for a single-task job, JOB.KEY.ATTEMPT for one of several.
+// A TaskID names one task for ever, across workspaces and across jobs that had the same name: JOB.MARK.ATTEMPT.
 type TaskID string
 
 // Workspace names a workspace: the scope of every other resource.

@@ -2,7 +2,11 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -266,12 +270,31 @@ func cancelJob(c *call, r *resource, name, _ string) error {
 // deleteJob removes a job that has ended, with its logs and outputs.
 func deleteJob(c *call, r *resource, name string) error {
 	var d *store.Doc
+	var live string
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
 			return err
 		}
 		if !berth.JobStatus(d.Status).Terminal() {
 			return berth.Errorf(berth.Conflict, "job %s has not ended; cancel it first", name)
+		}
+		own, err := locate.StorageOf(tx, c.ws.Key())
+		if err != nil {
+			return err
+		}
+		log, err := tx.Blob(own.Artifacts, locate.ArtifactPath(d.Name)+"/"+stdLog)
+		if err == nil {
+			live = log.Live
+		} else if berth.CodeOf(err) != berth.NotFound {
+			return err
+		}
+		for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: "azureml/" + d.Name + "/"} {
+			if _, err := tx.DeleteBlobs(container, prefix); err != nil {
+				return err
+			}
+		}
+		if err := tx.DeleteTasks(c.ws.Key(), d.Name); err != nil {
+			return err
 		}
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventResourceDel, Reason: "deleted by " + c.who.User})
 		return tx.Delete(c.ws.Key(), "jobs", name, "")
@@ -281,6 +304,11 @@ func deleteJob(c *call, r *resource, name string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if live != "" {
+		if err := os.Remove(filepath.Join(c.s.Blobs.Dir(), filepath.FromSlash(live))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.s.Log.Warn("the log of a deleted job is left behind", "job", d.Name, "err", err)
+		}
 	}
 	c.operation("delete", c.docID(r, d))
 	return c.empty(http.StatusAccepted)

@@ -253,6 +253,18 @@ func (s *Server) deleteWorkspace(c *call) error {
 		if len(active) > 0 {
 			return berth.Errorf(berth.Conflict, "job %s of workspace %s has not ended; cancel it first", active[0].Name, c.ws.Name)
 		}
+		own, err := locate.StorageOf(tx, c.ws.Key())
+		if err != nil {
+			return err
+		}
+		for _, container := range []string{own.Blobs, own.Artifacts} {
+			if _, err := tx.DeleteBlobs(container, ""); err != nil {
+				return err
+			}
+		}
+		if err := tx.DeleteWorkspace(c.ws.Key()); err != nil {
+			return err
+		}
 		return tx.Delete("", kindWorkspace, c.ws.Key(), "")
 	})
 	if berth.CodeOf(err) == berth.NotFound {

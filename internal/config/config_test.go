@@ -28,7 +28,7 @@ func TestLoad(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"slotz: 3\n":                  "slotz",
-		"slots: many\n": "line 1",
+		"slots: many\n":               "line 1",
 		"slots: 0\n":                  "slots",
 		"listen: nowhere\n":           "listen",
 		"advertise: http://x\n":       "advertise",

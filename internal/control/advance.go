@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/berthml/berth"
@@ -165,7 +166,17 @@ func (j *jobWork) next() (kind.Step, error) {
 	if err != nil {
 		return kind.Step{}, err
 	}
-	return k.Step(kind.Job{Name: j.doc.Name, Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props}, j.tasks), nil
+	return k.Step(kind.Job{Name: j.doc.Name, Key: taskKey(j.doc), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props}, j.tasks), nil
+}
+
+// taskKey begins the ids of a job's tasks: its name, for people, and its place in the store, which no other job has, in this
+// workspace or another, now or later. Ids become file names, so a long name is cut.
+func taskKey(d *store.Doc) string {
+	name := d.Name
+	if len(name) > 150 {
+		name = name[:150]
+	}
+	return name + "." + strconv.FormatInt(d.ID, 36)
 }
 
 // step creates and stops tasks as the job's kind says, and notes which computes have something to decide.

@@ -145,6 +145,27 @@ func (p *plant) job(name string) (berth.JobStatus, berth.JobState) {
 	return v.Properties.Status, v.Properties.Berth
 }
 
+// task is the id of a job's only task.
+func (p *plant) task(name string) berth.TaskID {
+	p.t.Helper()
+	_, b := p.do("GET", p.ws+"/jobs/"+name+"/tasks", nil)
+	var v struct{ Value []berth.Task }
+	if err := json.Unmarshal(b, &v); err != nil || len(v.Value) != 1 {
+		p.t.Fatalf("%v in %s", err, b)
+	}
+	return v.Value[0].ID
+}
+
+// started is the jobs whose tasks were started, in order.
+func (p *plant) started() string {
+	var names []string
+	for _, id := range p.driver.Starts() {
+		name, _, _ := strings.Cut(string(id), ".")
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
 // until lets time pass until the job is in a status.
 func (p *plant) until(name string, want berth.JobStatus) berth.JobState {
 	p.t.Helper()
@@ -177,13 +198,13 @@ func TestSlotsAndOrder(t *testing.T) {
 			if n := p.driver.Running(); n > 2 {
 				t.Errorf("%d tasks run on 2 slots", n)
 			}
-			p.driver.Finish(berth.TaskID(fmt.Sprintf("j%d.1", i)), berth.Exit{Code: i % 2})
+			p.driver.Finish(p.task(fmt.Sprintf("j%d", i)), berth.Exit{Code: i % 2})
 			p.until(fmt.Sprintf("j%d", i), map[bool]berth.JobStatus{true: berth.Completed, false: berth.Failed}[i%2 == 0])
 			if i+2 < 6 {
 				p.until(fmt.Sprintf("j%d", i+2), berth.Running)
 			}
 		}
-		if got := fmt.Sprint(p.driver.Starts()); got != "[j0.1 j1.1 j2.1 j3.1 j4.1 j5.1]" {
+		if got := p.started(); got != "j0 j1 j2 j3 j4 j5" {
 			t.Errorf("started %s", got)
 		}
 	})
@@ -206,7 +227,7 @@ func TestCancel(t *testing.T) {
 		p.until("deaf", berth.Running)
 		p.do("POST", p.ws+"/jobs/deaf/cancel", nil)
 		p.until("deaf", berth.Canceled)
-		if got := fmt.Sprint(p.driver.Starts()); got != "[runs.1 deaf.1]" {
+		if got := p.started(); got != "runs deaf" {
 			t.Errorf("started %s", got)
 		}
 		if code, _ := p.do("POST", p.ws+"/jobs/runs/cancel", nil); code != http.StatusOK {
@@ -236,7 +257,7 @@ func TestTargetFaults(t *testing.T) {
 
 		p.submit("vanishes", "forever")
 		p.until("vanishes", berth.Running)
-		p.driver.Lose("vanishes.1")
+		p.driver.Lose(p.task("vanishes"))
 		if st := p.until("vanishes", berth.Failed); st.Exit.Cause != "lost" || !strings.Contains(st.Reason, "disappeared") {
 			t.Errorf("%+v", st)
 		}
@@ -253,13 +274,13 @@ func TestRestart(t *testing.T) {
 		p.until("a", berth.Running)
 		p.stop()
 		p.submit("c", "true") // while no loop runs
-		p.driver.Finish("a.1", berth.Exit{})
+		p.driver.Finish(p.task("a"), berth.Exit{})
 		synctest.Wait()
 		p.run()
 		for _, name := range []string{"a", "b", "c"} {
 			p.until(name, berth.Completed)
 		}
-		if got := fmt.Sprint(p.driver.Starts()); got != "[a.1 b.1 c.1]" {
+		if got := p.started(); got != "a b c" {
 			t.Errorf("started %s", got)
 		}
 	})
@@ -287,7 +308,7 @@ func TestLaunch(t *testing.T) {
 			"environmentVariables": map[string]any{"A": 1, "B": true, "C": 1.5},
 		})
 		p.until("j", berth.Running)
-		l, ok := p.driver.Launch("j.1")
+		l, ok := p.driver.Launch(p.task("j"))
 		if !ok {
 			t.Fatal("not launched")
 		}
@@ -301,12 +322,38 @@ func TestLaunch(t *testing.T) {
 			"environment": l.Environment.Image == "img" && l.Environment.Conda == "dependencies: [python]" && !l.Environment.Host,
 			"timeout":     l.Timeout == time.Minute,
 			"variables":   l.Env["A"] == "1" && l.Env["B"] == "True" && l.Env["C"] == "1.5",
-			"log":         strings.HasSuffix(l.LogFile, "-j.1.txt"),
+			"log":         strings.HasSuffix(l.LogFile, "-"+string(p.task("j"))+".txt"),
 			"token":       strings.HasPrefix(l.Home.Token, "bt_"),
 		} {
 			if !ok {
 				t.Errorf("%s: %+v", what, l)
 			}
+		}
+	})
+}
+
+// TestSameName: a job of a name that another workspace has, or an earlier job had, is a job of its own.
+func TestSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.submit("twin", "exit 3")
+		p.until("twin", berth.Failed)
+		if code, b := p.do("DELETE", p.ws+"/jobs/twin", nil); code != http.StatusAccepted {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.submit("twin", "exit 0")
+		p.until("twin", berth.Completed)
+		other := strings.Replace(p.ws, "/workspaces/w", "/workspaces/w2", 1)
+		if code, b := p.do("PUT", other, map[string]any{}); code != http.StatusOK {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.ws = other
+		p.submit("twin", "exit 4")
+		if st := p.until("twin", berth.Failed); st.Exit.Code != 4 {
+			t.Errorf("%+v", st.Exit)
+		}
+		if got := p.started(); got != "twin twin twin" {
+			t.Errorf("started %s", got)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func (command) Step(j Job, tasks []*berth.Task) Step {
 			return s
 		}
 		s.Start = []berth.Task{{
-			ID: berth.TaskID(fmt.Sprintf("%s.%d", j.Name, 1)), Attempt: 1, Compute: j.State.Compute,
+			ID: berth.TaskID(fmt.Sprintf("%s.%d", j.Key, 1)), Attempt: 1, Compute: j.State.Compute,
 		}}
 		s.Status = berth.Queued
 		return s

@@ -60,6 +60,7 @@ func TestStepLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := kind.Job{
 			Name:   "j",
+			Key:    "j",
 			Status: rapid.SampledFrom([]berth.JobStatus{berth.NotStarted, berth.Queued, berth.Preparing, berth.Running, berth.CancelRequested, berth.Completed, berth.Failed, berth.Canceled}).Draw(t, "status"),
 			State:  berth.JobState{Compute: "local", Cancel: rapid.Bool().Draw(t, "cancel")},
 		}
@@ -91,7 +92,7 @@ func TestStepLaws(t *testing.T) {
 				}
 			}
 		}
-		again := k.Step(kind.Job{Name: "j", Status: s.Status, State: s.State}, tasks)
+		again := k.Step(kind.Job{Name: "j", Key: "j", Status: s.Status, State: s.State}, tasks)
 		if len(again.Start)+len(again.Stop) > 0 {
 			t.Fatalf("the step was taken twice: %+v then %+v", s, again)
 		}

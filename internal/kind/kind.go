@@ -10,7 +10,9 @@ import (
 
 // Job is what a kind sees of a job.
 type Job struct {
-	Name   string
+	Name string
+	// Key begins the ids of the job's tasks. It is the name with a mark that a later job of the same name does not have.
+	Key    string
 	Status berth.JobStatus
 	State  berth.JobState
 	Props  json.RawMessage

@@ -1,0 +1,41 @@
+package store
+
+// DeleteTasks removes the tasks of a job; none is success.
+func (tx *Tx) DeleteTasks(workspace, job string) error {
+	scope, err := tx.scope(workspace, "")
+	if err != nil || scope == 0 {
+		return err
+	}
+	tx.next()
+	_, err = tx.exec("DELETE FROM tasks WHERE scope = ? AND job = ?", scope, job)
+	return err
+}
+
+// DeleteBlobs removes the names below a prefix from the index, and says how many there were. Their bytes are left to garbage
+// collection.
+func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
+	total := 0
+	for {
+		blobs, err := tx.ListBlobs(BlobQuery{Container: container, Prefix: prefix, Limit: 500})
+		if err != nil || len(blobs) == 0 {
+			return total, err
+		}
+		for _, b := range blobs {
+			if err := tx.DeleteBlob(b.Container, b.Name); err != nil {
+				return total, err
+			}
+			total++
+		}
+	}
+}
+
+// DeleteWorkspace removes every document and task inside a workspace. Events stay: they are history.
+func (tx *Tx) DeleteWorkspace(workspace string) error {
+	tx.next()
+	for _, table := range []string{"docs", "tasks"} {
+		if _, err := tx.exec("DELETE FROM "+table+" WHERE scope IN (SELECT id FROM scopes WHERE workspace = ?)", workspace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
