@@ -94,7 +94,7 @@ echo o >outputs/o.txt; mkdir logs; echo l >logs/l.txt; echo ${{outputs.direct}};
 		b.launch.Artifacts = s.At("ExperimentRun/dcid.job")
 		b.launch.Outputs = map[string]berth.LaunchOutput{
 			"model":  {Type: "uri_folder", Mode: "ReadWriteMount", URL: s.At("job/model")},
-			"file":   {Type: "uri_file", Mode: "Upload", URL: s.At("job/result.json")},
+			"file":   {Type: "uri_file", Mode: "Upload", URL: s.At("job/result.json/")},
 			"direct": {Type: "uri_folder", Mode: "Direct", URL: s.At("job/direct"), URI: "azureml://x"},
 			"empty":  {Type: "uri_folder", URL: s.At("job/empty")},
 			"nofile": {Type: "uri_file", URL: s.At("job/nofile")},

@@ -132,6 +132,7 @@ func (c *Client) Folder(ctx context.Context, rawURL, dir string, t *Total) error
 
 // File brings the file at rawURL to path, whose directory exists.
 func (c *Client) File(ctx context.Context, rawURL, path string, t *Total) error {
+	rawURL = trimSlash(rawURL)
 	if from, ok, err := filePath(rawURL); ok {
 		if err != nil {
 			return err
@@ -180,6 +181,16 @@ func LocalPath(rawURL string) (string, bool) {
 func Clean(rawURL string) string {
 	u, _, _ := strings.Cut(rawURL, "?")
 	return u
+}
+
+// trimSlash takes the slash off the end of a URL's path: outputs that are files are often written down as folders are.
+func trimSlash(rawURL string) string {
+	base, query, signed := strings.Cut(rawURL, "?")
+	base = strings.TrimRight(base, "/")
+	if signed {
+		base += "?" + query
+	}
+	return base
 }
 
 func describe(doing, rawURL string, err error) error {

@@ -73,6 +73,7 @@ func (c *Client) PutFolder(ctx context.Context, dir, rawURL string, sent Sent, t
 
 // PutFile sends a file to rawURL, replacing what is there.
 func (c *Client) PutFile(ctx context.Context, from, rawURL string, t *Total) error {
+	rawURL = trimSlash(rawURL)
 	if to, ok, err := filePath(rawURL); ok {
 		if err != nil {
 			return err
