@@ -78,9 +78,7 @@ func environmentHash(props tree, v *value) string {
 	if b, ok := props["build"].(tree); ok {
 		from := b.text("contextUri")
 		if path := v.get("build").textOf("path"); path != "" {
-			if snap, err := Snapshot(resolvePath(v, path)); err == nil {
-				from = snap.Hash
-			}
+			from = Upload{Path: resolvePath(v, path)}.fingerprint()
 		}
 		h.Write([]byte(from + "\x00" + b.text("dockerfilePath")))
 	}

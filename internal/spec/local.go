@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -31,6 +32,10 @@ var code = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) a
 		return nil
 	}
 	if abs := s.resolve(v, path); exists(abs) {
+		if filepath.Dir(abs) == abs {
+			s.fail(v, "the root of the file system cannot be code")
+			return nil
+		}
 		return s.upload(Upload{Kind: "code", Path: abs})
 	}
 	switch {

@@ -399,10 +399,8 @@ func (s *scope) contentID(d *draft) string {
 	body, _ := encode(d.body)
 	text := string(body)
 	for _, u := range d.uploads {
-		if f, err := u.Snapshot(); err == nil { // where it lies does not matter
-			mark, _ := encode(u.Placeholder)
-			text = strings.ReplaceAll(text, strings.Trim(string(mark), `"`), "upload:"+u.Kind+":"+f.Hash)
-		}
+		mark, _ := encode(u.Placeholder) // where it lies does not matter
+		text = strings.ReplaceAll(text, strings.Trim(string(mark), `"`), "upload:"+u.Kind+":"+u.fingerprint())
 	}
 	x := hexSum(text)
 	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:32]

@@ -15,6 +15,9 @@ import (
 	"github.com/berthml/berth"
 )
 
+// MaxFiles bounds a snapshot: more is a mistake, such as a home folder named as code.
+const MaxFiles = 200_000
+
 // HashVersion names the way Folder.Hash is made; it travels beside the hash.
 const HashVersion = 202208
 
@@ -44,12 +47,44 @@ func Snapshot(root string, includes ...string) (*Folder, error) {
 func (u Upload) Snapshot() (*Folder, error) { return snapshot(u.Path, u.Includes, u.Ignore) }
 
 func snapshot(root string, includes, extra []string) (*Folder, error) {
+	f, err := listing(root, includes, extra)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.finish()
+}
+
+// fingerprint tells an upload's content apart from others: its hash, or, when there is much of it, its names, sizes and
+// times.
+func (u Upload) fingerprint() string {
+	const much = 64 << 20
+	f, err := listing(u.Path, u.Includes, u.Ignore)
+	if err != nil {
+		return u.Path
+	}
+	var total int64
+	for _, file := range f.Files {
+		total += file.Size
+	}
+	if total <= much && f.finish() == nil {
+		return f.Hash
+	}
+	var b strings.Builder
+	for _, file := range f.Files {
+		fmt.Fprintf(&b, "%s %d", file.Name, file.Size)
+		if st, err := os.Stat(file.Path); err == nil {
+			fmt.Fprintf(&b, " %d", st.ModTime().UnixNano())
+		}
+		b.WriteByte('\n')
+	}
+	return hexSum(b.String())
+}
+
+// listing is a snapshot without its hash.
+func listing(root string, includes, extra []string) (*Folder, error) {
 	f := &Folder{}
 	if root == "" { // includes alone
-		if err := f.include(includes, extra); err != nil {
-			return nil, err
-		}
-		return f, f.finish()
+		return f, f.include(includes, extra)
 	}
 	st, err := os.Stat(root)
 	if err != nil {
@@ -59,19 +94,13 @@ func snapshot(root string, includes, extra []string) (*Folder, error) {
 		if err := f.add(root, filepath.Base(root)); err != nil {
 			return nil, err
 		}
-		if len(includes) == 0 {
-			return f, f.finish()
-		}
 	} else {
 		w := walker{folder: f, ignore: ignoreIn(root, extra)}
 		if err := w.walk(root, "", nil); err != nil {
 			return nil, err
 		}
 	}
-	if err := f.include(includes, extra); err != nil {
-		return nil, err
-	}
-	return f, f.finish()
+	return f, f.include(includes, extra)
 }
 
 // include adds further files and folders beside what is there. A name that ends in .zip stands for a folder beside it
@@ -109,13 +138,21 @@ func (f *Folder) include(includes, extra []string) error {
 }
 
 func (f *Folder) add(file, name string) error {
-	real, err := filepath.EvalSymlinks(file)
+	if len(f.Files) >= MaxFiles {
+		return berth.Errorf(berth.Limit, "%s and %d files more: too many for a snapshot; name what is not needed in .amlignore", file, MaxFiles)
+	}
+	st, err := os.Lstat(file)
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
 	}
-	st, err := os.Stat(real)
-	if err != nil {
-		return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
+	real := file
+	if st.Mode()&os.ModeSymlink != 0 {
+		if real, err = filepath.EvalSymlinks(file); err == nil {
+			st, err = os.Stat(real)
+		}
+		if err != nil {
+			return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
+		}
 	}
 	if !st.Mode().IsRegular() {
 		return nil // sockets, pipes and devices cannot be uploaded
@@ -179,8 +216,13 @@ func (w *walker) walk(dir, prefix string, open []string) error {
 	}
 	for _, e := range entries {
 		name, file := path.Join(prefix, e.Name()), filepath.Join(dir, e.Name())
+		isDir := e.IsDir()
+		if e.Type()&os.ModeSymlink != 0 {
+			st, err := os.Stat(file)
+			isDir = err == nil && st.IsDir()
+		}
 		// Folders are listed even when a pattern matches them: a later line may take a file back.
-		if st, err := os.Stat(file); err == nil && st.IsDir() {
+		if isDir {
 			if w.ignore.prunes(w.ignore.rel(file)) {
 				continue
 			}
@@ -191,6 +233,9 @@ func (w *walker) walk(dir, prefix string, open []string) error {
 		}
 		if w.ignore.Match(w.ignore.rel(file)) {
 			continue
+		}
+		if e.Type()&os.ModeSymlink == 0 {
+			file = filepath.Join(real, e.Name())
 		}
 		if err := w.folder.add(file, name); err != nil {
 			return err
