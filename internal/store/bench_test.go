@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -139,65 +141,98 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkFlat submits and lists beside finished jobs: 1,000, or as many as BERTH_BENCH_JOBS says. The times must not
-// depend on their number.
+// BenchmarkFlat submits and lists in turn beside 1,000 finished jobs and beside many: 20,000, or as many as
+// BERTH_BENCH_JOBS says. It reports the medians and their ratio, which should not depend on the number.
 func BenchmarkFlat(b *testing.B) {
-	benchEngines(b, func(b *testing.B, db *store.DB) {
-		sizes := []int{1000}
-		if n, err := strconv.Atoi(os.Getenv("BERTH_BENCH_JOBS")); err == nil {
-			sizes = append(sizes, n)
-		}
-		have, extra := 0, 0
-		for _, size := range sizes {
-			finished(b, db, have, size)
-			have = size
-			b.Run(fmt.Sprintf("%d/submit", size), func(b *testing.B) {
-				defer cpu(b)()
-				for b.Loop() {
-					extra++
-					must(b, db, submit(fmt.Sprintf("extra-%d", extra)))
-				}
-			})
-			no := false
-			for _, l := range []struct {
-				name string
-				q    store.Query
-			}{
-				{"list", store.Query{Archived: &no}},
-				{"all", store.Query{}},
-				{"running", store.Query{Status: []string{"Running", "Queued", "NotStarted"}}},
-				{"parent", store.Query{Parent: "Default"}},
-				{"page", store.Query{After: int64(have), Archived: &no}},
-			} {
-				name, q := l.name, l.q
-				q.Workspace, q.Kind, q.Limit = ws, "jobs", 50
-				b.Run(fmt.Sprintf("%d/%s", size, name), func(b *testing.B) {
-					defer cpu(b)()
-					for b.Loop() {
-						look(b, db, func(tx *store.Tx) error {
-							_, err := tx.List(q)
-							return err
-						})
-					}
-				})
-			}
-			b.Run(fmt.Sprintf("%d/active", size), func(b *testing.B) {
-				defer cpu(b)()
-				for b.Loop() {
-					look(b, db, func(tx *store.Tx) error {
-						_, err := tx.ActiveTasks()
-						return err
-					})
-				}
-			})
-		}
+	many := 20_000
+	if n, err := strconv.Atoi(os.Getenv("BERTH_BENCH_JOBS")); err == nil {
+		many = n
+	}
+	b.Run("sqlite", func(b *testing.B) {
+		flat(b, many, func() string { return "sqlite:" + filepath.Join(b.TempDir(), "berth.db") })
+	})
+	b.Run("postgres", func(b *testing.B) {
+		server, err := startPostgres()
+		needPostgres(b, err)
+		b.Cleanup(server.stop)
+		flat(b, many, func() string { return server.schema(b) })
 	})
 }
 
-// finished makes jobs number from to to, each with its task and two events.
-func finished(b testing.TB, db *store.DB, from, to int) {
-	for from < to {
-		end := min(from+1000, to)
+func flat(b *testing.B, many int, url func() string) {
+	var dbs []*store.DB
+	for _, size := range []int{1000, many} {
+		db, err := store.Open(ctx, url(), store.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close()
+		finished(b, db, size)
+		dbs = append(dbs, db)
+	}
+	extra := 0
+	b.Run("submit", func(b *testing.B) {
+		inTurn(b, dbs, func(db *store.DB) {
+			extra++
+			must(b, db, submit(fmt.Sprintf("done-%d-extra", extra*7919%1_000_003)))
+		})
+	})
+	no := false
+	for _, l := range []struct {
+		name string
+		q    store.Query
+	}{
+		{"list", store.Query{Archived: &no}},
+		{"all", store.Query{}},
+		{"running", store.Query{Status: []string{"Running", "Queued", "NotStarted"}}},
+		{"parent", store.Query{Parent: "Default"}},
+		{"page", store.Query{Archived: &no, After: 1000}},
+	} {
+		l.q.Workspace, l.q.Kind, l.q.Limit = ws, "jobs", 50
+		b.Run(l.name, func(b *testing.B) {
+			inTurn(b, dbs, func(db *store.DB) {
+				look(b, db, func(tx *store.Tx) error {
+					_, err := tx.List(l.q)
+					return err
+				})
+			})
+		})
+	}
+	b.Run("active", func(b *testing.B) {
+		inTurn(b, dbs, func(db *store.DB) {
+			look(b, db, func(tx *store.Tx) error {
+				_, err := tx.ActiveTasks()
+				return err
+			})
+		})
+	})
+}
+
+// inTurn measures an operation on the first database and the second, one after the other, so that what else the
+// machine does falls on both.
+func inTurn(b *testing.B, dbs []*store.DB, do func(*store.DB)) {
+	times := make([][]time.Duration, len(dbs))
+	for b.Loop() {
+		for i, db := range dbs {
+			start := time.Now()
+			do(db)
+			times[i] = append(times[i], time.Since(start))
+		}
+	}
+	median := func(t []time.Duration) float64 {
+		slices.Sort(t)
+		return float64(t[len(t)/2])
+	}
+	few, many := median(times[0]), median(times[1])
+	b.ReportMetric(few, "few-ns/op")
+	b.ReportMetric(many, "many-ns/op")
+	b.ReportMetric(many/few, "ratio")
+}
+
+// finished makes n jobs, each with its task and two events.
+func finished(b testing.TB, db *store.DB, n int) {
+	for from := 0; from < n; {
+		end := min(from+1000, n)
 		must(b, db, func(tx *store.Tx) error {
 			for i := from; i < end; i++ {
 				name := fmt.Sprintf("done-%d", i*7919%1_000_003) // names come in no order
