@@ -24,7 +24,7 @@ var dataBody = obj(
 	f("name", text, to("@name")),
 	assetCommon,
 	f("id", text, unsent),
-	f("path", text, required, unsent),
+	f("path", text, required, unsent, to("dataUri")),
 	f("type", exactEnum(dataTypes...), to("dataType"), def("uri_folder")),
 	f("tags", freeMap, def(tree{})),
 	f("auto_delete_setting", autoDelete),
@@ -101,7 +101,7 @@ var modelKind = kind{word: "model", collection: "models", base: "properties", bo
 var modelBody = obj(
 	readonly("id", "utc_time_created", "job_name", "intellectual_property"),
 	assetCommon,
-	f("path", text, unsent),
+	f("path", text, unsent, to("modelUri")),
 	f("type", enum(modelTypes...), to("modelType"), def("custom_model")),
 	f("tags", freeMap, def(tree{})),
 	f("properties", freeMap, def(tree{})),
@@ -155,7 +155,7 @@ var codeKind = kind{word: "code", collection: "codes", base: "properties", body:
 var codeBody = obj(
 	readonly("id"),
 	assetCommon,
-	f("path", text, unsent),
+	f("path", text, unsent, to("codeUri")),
 	f("tags", freeMap),
 	f("auto_delete_setting", autoDelete, unsent),
 	then(func(s *scope, v *value) {

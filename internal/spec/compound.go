@@ -132,8 +132,9 @@ func oneOf(ts ...typ) typ {
 		s.errs = append(s.errs, best...)
 		return nil
 	}, show: func(j any) any {
+		m, isObj := asTree(j)
 		for _, t := range ts {
-			if _, isObj := asTree(j); (t.table != nil) == isObj && t.show != nil {
+			if (t.table != nil) == isObj && t.show != nil && (!isObj || t.table.matches(nil, m)) {
 				return t.show(j)
 			}
 		}

@@ -44,7 +44,7 @@ var onlineDeployment = parts{
 	f("model", deploymentModel),
 	f("model_mount_path", text),
 	f("app_insights_enabled", flag, def(false)),
-	f("provisioning_state", text, unsent),
+	f("provisioning_state", text, unsent, to("provisioningState")),
 	f("instance_count", whole, to("/sku.capacity")),
 	f("scale_settings", byKey("type", map[string]typ{
 		"default": obj(is("scaleType", "Default"), f("type", text, unsent)),

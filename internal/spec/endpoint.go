@@ -22,10 +22,10 @@ var endpointCommon = parts{
 	f("description", text),
 	f("tags", freeMap, to("/tags"), def(tree{})),
 	f("properties", freeMap, def(tree{})),
-	f("provisioning_state", text, unsent),
-	f("scoring_uri", text, unsent),
-	f("openapi_uri", text, unsent),
-	f("location", text, unsent),
+	f("provisioning_state", text, unsent, to("provisioningState")),
+	f("scoring_uri", text, unsent, to("scoringUri")),
+	f("openapi_uri", text, unsent, to("swaggerUri")),
+	f("location", text, unsent, to("/location")),
 }
 
 var endpointForm = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)

@@ -55,7 +55,7 @@ func (e *entity) show(collection string) (tree, bool) {
 			out := e.table(form.table)
 			out["type"] = word
 			if k.word == "workspace" {
-				delete(out, "type")
+				e.workspace(out)
 			}
 			return out, true
 		}
@@ -65,9 +65,24 @@ func (e *entity) show(collection string) (tree, bool) {
 		if t.table == nil {
 			return nil, false
 		}
-		return e.table(t.table), true
+		out := e.table(t.table)
+		if word := e.base.text("endpointComputeType"); word != "" {
+			out["type"] = strings.ToLower(word)
+		}
+		return out, true
 	}
 	return nil, false
+}
+
+// workspace adds what only a workspace has.
+func (e *entity) workspace(out tree) {
+	delete(out, "type")
+	if segs := e.segments(); len(segs) > 3 {
+		out["resource_group"] = segs[3]
+	}
+	if uri := e.base["mlFlowTrackingUri"]; uri != nil {
+		out["mlflow_tracking_uri"] = uri
+	}
 }
 
 // alternative is the table of a kind whose files are told apart by more than one key.
@@ -329,6 +344,11 @@ func (e *entity) component() tree {
 			out[k] = v
 		}
 	}
+	for _, key := range []string{"environment", "code"} {
+		if id, ok := strings.CutPrefix(out.text(key), "azureml:/"); ok && armAsset.MatchString("/"+id) {
+			out[key] = showAsset("/" + id)
+		}
+	}
 	for _, key := range []string{"description", "tags"} {
 		if v := e.base[key]; v != nil {
 			out[key] = v
@@ -355,7 +375,7 @@ func (t *table) show(j any) any {
 		if path == "" {
 			path = camel(fd.name)
 		}
-		if fd.hidden || fd.readonly || path[0] == '/' || path[0] == '@' {
+		if fd.hidden && fd.to == "" || fd.readonly || path[0] == '/' || path[0] == '@' {
 			continue
 		}
 		val := m.at(path)

@@ -164,6 +164,15 @@ var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) 
 		return nil
 	}
 	return dumpYAML(w)
+}, show: func(j any) any {
+	text, ok := j.(string)
+	if !ok {
+		return j
+	}
+	if v, err := decodeAny([]byte(text), &document{}); err == nil {
+		return v.raw()
+	}
+	return j
 }}
 
 var inferenceConfig = obj(

@@ -66,7 +66,7 @@ func def(v any) option { return func(f *field) { f.def = v } }
 func required(f *field) { f.required = true }
 func nullable(f *field) { f.nullable = true }
 
-// unsent fields are checked and not sent.
+// unsent fields are checked and not sent. With to they are still shown: a rule sends them, or the service says them.
 func unsent(f *field) { f.hidden = true }
 
 // readonly are fields the service fills in. Files exported with show have them; they are dropped.

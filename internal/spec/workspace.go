@@ -22,7 +22,7 @@ var workspaceCommon = parts{
 	f("location", text, to("/location")),
 	f("tags", textMap, to("/tags"), def(tree{})),
 	f("resource_group", text, unsent),
-	f("discovery_url", text, unsent),
+	f("discovery_url", text, unsent, to("discoveryUrl")),
 	f("display_name", text, to("friendlyName")),
 	f("description", text),
 	f("hbi_workspace", flag, def(false)),
