@@ -38,6 +38,7 @@ type Task struct {
 	Stop     bool      `json:"stop,omitempty"` // it should end
 	Created  time.Time `json:"created"`
 	Seen     time.Time `json:"seen,omitzero"` // last sign of life
+	Seq      int       `json:"seq,omitempty"` // highest number of a report
 	Times    Waterfall `json:"times,omitzero"`
 	Exit     *Exit     `json:"exit,omitempty"`
 	Usage    Usage     `json:"usage,omitzero"` // peaks
@@ -136,7 +137,7 @@ type LaunchEnv struct {
 	Host bool `json:"host,omitempty"`
 }
 
-// Report is what a runner says of a task. Reports of one task carry growing Seq; a repeated one is ignored.
+// Report is what a runner says of a task. Reports of one task carry growing Seq; one that comes again changes nothing.
 type Report struct {
 	Task  TaskID    `json:"task"`
 	Token string    `json:"token,omitempty"` // of the task, where the connection's own is not

@@ -2,7 +2,7 @@
 # The main job end to end, nothing configured: a server of its own in a temporary home, a real scikit-learn model.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-berth=${BERTH:-$here/../bin/berth}
+berth=${BERTH:-$(dirname "$here")/bin/berth}
 work=$(mktemp -d)
 export BERTH_HOME=${BERTH_HOME:-$work/home}
 # Built environments are worth keeping between runs.

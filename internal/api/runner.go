@@ -79,7 +79,11 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 	if r.Usage != nil {
 		peak(&t.Usage, *r.Usage)
 	}
-	if r.Warning != "" {
+	// A runner that was killed may repeat itself, and may give a number out again: what only moves forward is taken in any case,
+	// what people read is taken once.
+	again := r.Seq <= t.Seq
+	t.Seq = max(t.Seq, r.Seq)
+	if r.Warning != "" && !again {
 		tx.Emit(taskEvent(t, berth.EventJobWarning, r.Warning, nil))
 	}
 	if r.Exit != nil {
