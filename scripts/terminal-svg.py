@@ -21,7 +21,8 @@ print(f'<text x="{PAD}" y="{PAD + 12}" fill="#7d8996">{html.escape(sys.argv[1])}
 y = PAD + 2 * LINE + 6
 for text, bold in lines:
     color = "#9ecbff" if bold else "#ffd479" if text.startswith("warning") else "#d6dde4"
+    weight = ' font-weight="bold"' if bold else ""
     if text.strip():
-        print(f'<text x="{PAD}" y="{y}" fill="{color}" xml:space="preserve"{" font-weight=\"bold\"" if bold else ""}>{html.escape(text)}</text>')
+        print(f'<text x="{PAD}" y="{y}" fill="{color}" xml:space="preserve"{weight}>{html.escape(text)}</text>')
     y += LINE
 print("</svg>")
