@@ -1,6 +1,6 @@
 package spec
 
-// both, given and search say where a setting of a model can stand.
+// A setting of a model can be given, searched over, or both.
 func setting(name string, t typ) parameterSpec { return parameterSpec{name, t, true, true} }
 func onlyGiven(name string, t typ) parameterSpec {
 	return parameterSpec{name: name, typ: t, fixed: true}

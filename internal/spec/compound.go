@@ -127,7 +127,7 @@ func oneOf(ts ...typ) typ {
 				s.fail(v, "must be %s, this is %s", what, describe(v))
 				return nil
 			}
-			best = first1(best)
+			best = onlyFirst(best)
 		}
 		s.errs = append(s.errs, best...)
 		return nil
@@ -142,7 +142,7 @@ func oneOf(ts ...typ) typ {
 	}}
 }
 
-func first1(e Errors) Errors {
+func onlyFirst(e Errors) Errors {
 	if len(e) > 1 {
 		return e[:1]
 	}
@@ -214,12 +214,12 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 		}
 		return j
 	}, pick: func(root, base tree) (string, typ) {
-		for _, w := range append(words, "") {
+		for _, w := range words {
 			if t := forms[w]; t.table != nil && t.table.matches(root, base) {
 				return w, t
 			}
 		}
-		return "", typ{}
+		return "", forms[""]
 	}}
 }
 

@@ -59,7 +59,7 @@ type Resource struct {
 // Upload is a local file or folder a document refers to.
 type Upload struct {
 	Placeholder string // what Body holds in its place
-	Path        string // absolute
+	Path        string // absolute; empty for code that consists of its includes
 	// Kind is code (becomes a code asset; the placeholder stands for its id), data, model or context (a Docker build
 	// context); for these the placeholder stands for a URI.
 	Kind string
@@ -67,7 +67,7 @@ type Upload struct {
 	Type string
 	// Datastore is where to put it when the file says so.
 	Datastore string
-	// Includes are further files and folders to be copied into the snapshot of code.
+	// Includes are absolute paths of further files and folders to be copied into the snapshot of code.
 	Includes []string
 	// Ignore are patterns to leave out beside those of the folder's ignore file.
 	Ignore []string

@@ -189,7 +189,7 @@ func (n *node) checks(s *scope, v *value, out tree) {
 			s.sparkChecks(n.run, n.run.get("conf"), n.run.get("entry"), n.comp.get("code"))
 		}
 		s.sparkModes(v, n.comp)
-		if out["identity"] == nil && (n.comp == nil || true) {
+		if out["identity"] == nil {
 			s.into(out).sparkIdentity(v)
 		}
 		return
