@@ -26,7 +26,6 @@ type box struct {
 	code   int
 	oom    bool
 	err    error
-	over   bool // it has ended, or cannot be looked after any more
 	killed bool
 }
 
@@ -91,7 +90,6 @@ func (b *box) mark() Mark { return Mark{Step: StepStarted, Box: b.r.ID} }
 
 func (b *box) wait(ctx context.Context) error {
 	b.code, b.oom, b.err = b.r.Wait(ctx)
-	b.over = ctx.Err() == nil
 	return ctx.Err()
 }
 
@@ -130,8 +128,8 @@ func (b *box) sample(now time.Time) berth.Usage {
 }
 
 // close removes the container of a command that ended; one that is abandoned stays for the next runner.
-func (b *box) close() {
-	if !b.over {
+func (b *box) close(over bool) {
+	if !over {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -32,8 +32,8 @@ type running interface {
 	sample(now time.Time) berth.Usage
 	// mark is how a later runner finds it.
 	mark() Mark
-	// close lets go of it. What ended is forgotten by the system then, so its end must have been kept before.
-	close()
+	// close lets go of it. over says that it ended and that its end is kept: then the system may forget it.
+	close(over bool)
 }
 
 // WaitStatus is how a process ended.

@@ -158,9 +158,9 @@ func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 	return s, known
 }
 
-// close reaps a child that has ended.
-func (p *process) close() {
-	if p.child {
+// close reaps a child whose end is kept. Any other is left to whoever inherits it.
+func (p *process) close(over bool) {
+	if p.child && over {
 		for {
 			if _, err := syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil); err != syscall.EINTR {
 				break

@@ -89,7 +89,7 @@ func (p *process) ended(context.Context) (WaitStatus, bool) {
 func (p *process) ask()                             { _ = syscall.Kill(-p.pid, syscall.SIGTERM) }
 func (p *process) kill()                            { _ = syscall.Kill(-p.pid, syscall.SIGKILL) }
 func (p *process) sample(now time.Time) berth.Usage { return berth.Usage{At: now} }
-func (p *process) close()                           {}
+func (p *process) close(bool)                       {}
 
 // StatusOf translates what wait4 says.
 func StatusOf(ws syscall.WaitStatus) WaitStatus {

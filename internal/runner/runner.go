@@ -21,6 +21,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/runner/data"
 )
 
 // Home is the server as a runner sees it.
@@ -95,6 +96,8 @@ type Options struct {
 	Envs Environments
 	// Home takes the log of a task without a LogFile. It may be nil otherwise.
 	Home Home
+	// Data moves files. Nil makes a client for the task alone.
+	Data *data.Client
 	// Watch tells of the first output. It may be nil.
 	Watch *filewatch.Watcher
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
@@ -157,6 +160,17 @@ func (t *task) unique() string {
 	return "berth-" + strconv.FormatUint(uint64(h.Sum32()), 36) + "-" + string(t.l.Task)
 }
 
+// data is the client that moves files, and what to do when it is not needed any more.
+func (t *task) data() (c *data.Client, done func(), err error) {
+	if t.o.Data != nil {
+		return t.o.Data, func() {}, nil
+	}
+	if c, err = data.New(data.Options{CA: t.l.Home.CA}); err != nil {
+		return nil, nil, err
+	}
+	return c, c.Close, nil
+}
+
 // workdir is the directory the command runs in.
 func (t *task) workdir() string { return filepath.Join(t.o.Dir, "wd") }
 
@@ -186,7 +200,7 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	default:
 		exit = t.begin(ctx)
 	}
-	defer t.letGo()
+	defer t.letGo(false)
 	if ctx.Err() != nil {
 		return berth.Exit{}, context.Cause(ctx)
 	}
@@ -195,7 +209,7 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 			if err := t.keep(Mark{Step: StepExited, Exit: exit}); err != nil {
 				return berth.Exit{}, err
 			}
-			t.letGo()
+			t.letGo(true)
 		}
 		t.upload(ctx, exit)
 	}
@@ -206,7 +220,7 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	if err := t.keep(Mark{Step: StepDone, Exit: exit}); err != nil {
 		return berth.Exit{}, err
 	}
-	t.letGo()
+	t.letGo(true)
 	t.report(berth.TaskDone, "", func(r *berth.Report) {
 		r.Exit = exit
 		if t.peak != (berth.Usage{}) {
@@ -217,10 +231,10 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	return *exit, nil
 }
 
-// letGo closes the command.
-func (t *task) letGo() {
+// letGo closes the command, the first time it is called.
+func (t *task) letGo(over bool) {
 	if t.running != nil {
-		t.running.close()
+		t.running.close(over)
 		t.running = nil
 	}
 }

@@ -39,11 +39,11 @@ func (t *task) stage(ctx context.Context) error {
 	t.report(berth.TaskStarting, "staging", nil)
 	t.values = make(map[string]string, len(t.l.Inputs)+len(t.l.Outputs))
 	t.paths = map[string]string{}
-	client, err := data.New(data.Options{CA: t.l.Home.CA})
+	client, done, err := t.data()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer done()
 	return t.interruptibly(ctx, func(ctx context.Context) error {
 		g, gctx := errgroup.WithContext(ctx)
 		var total data.Total

@@ -48,17 +48,6 @@ func (t *task) shipments() []shipment {
 	return list
 }
 
-// empty says whether a directory holds nothing or is not there.
-func empty(dir string) bool {
-	f, err := os.Open(dir)
-	if err != nil {
-		return true
-	}
-	defer f.Close()
-	_, err = f.Readdirnames(1)
-	return err != nil
-}
-
 func (t *task) hasUploads() bool {
 	return len(t.l.Outputs) > 0 || t.ships() || t.l.Artifacts != "" && len(t.shipments()) > 0
 }
@@ -78,11 +67,11 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 		if len(list) == 0 {
 			return nil
 		}
-		client, err := data.New(data.Options{CA: t.l.Home.CA})
+		client, done, err := t.data()
 		if err != nil {
 			return err
 		}
-		defer client.Close()
+		defer done()
 		sent, err := openSent(filepath.Join(t.o.Dir, "sent"))
 		if err != nil {
 			return err

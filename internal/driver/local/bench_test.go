@@ -122,6 +122,7 @@ func BenchmarkTasks(b *testing.B) {
 						l := berth.Launch{
 							Task: id, Job: "bench", Attempt: 1, Command: "/bin/true", LogFile: filepath.Join(logs, string(id)),
 							Home:      berth.Home{URL: h.url, Token: "0123456789abcdef0123456789abcdef"},
+							Artifacts: "https://127.0.0.1:1/st.blob.berth/azureml/ExperimentRun/dcid.bench?sig=x",
 							Workspace: berth.Workspace{Subscription: "s", Group: "g", Name: "w"},
 						}
 						began := time.Now()

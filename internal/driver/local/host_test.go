@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/drivertest"
+	"github.com/berthml/berth/internal/driver/local"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -125,8 +127,8 @@ func marked(dir string) []int {
 	return list
 }
 
-// TestRestart makes a host execute itself anew, as after an update, while a task runs.
-func TestRestart(t *testing.T) {
+// TestRenew opens a driver of another build while a task runs: the host executes that build in its place.
+func TestRenew(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
 	log := filepath.Join(t.TempDir(), "log")
@@ -140,14 +142,25 @@ func TestRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Restart(ctx); err != nil {
+	// The same program under another name and date.
+	other := filepath.Join(t.TempDir(), "other")
+	b, err := os.ReadFile(os.Args[0])
+	if err != nil {
 		t.Fatal(err)
 	}
-	if o := drivertest.Wait(ctx, t, d, l.Task); o.Exit.Code != 9 {
+	if err := os.WriteFile(other, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	newer, err := local.Open(driver.Config{Name: "local", Dir: dir, Host: []string{other, "_host"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer newer.(*local.Driver).Close()
+	if o := drivertest.Wait(ctx, t, newer, l.Task); o.Exit.Code != 9 {
 		t.Errorf("exit %+v", o.Exit)
 	}
 	after, err := c.Info(ctx)
-	if err != nil || after.Reaper != before.Reaper || after.PID == before.PID {
+	if err != nil || after.Reaper != before.Reaper || after.PID == before.PID || after.Build != host.Build(other) {
 		t.Errorf("before %+v, after %+v (%v)", before, after, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -29,7 +31,9 @@ type Driver struct {
 	c      driver.Config
 	client *host.Client
 
-	starting sync.Mutex // held while a host is being started
+	log      *slog.Logger
+	starting sync.Mutex  // held while a host is being started
+	renewed  atomic.Bool // it was seen to that the host is of this build
 }
 
 // Open is the driver's [driver.Open].
@@ -46,7 +50,11 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err := (host.Settings{Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}).Save(dir); err != nil {
 		return nil, err
 	}
-	return &Driver{c: c, client: host.NewClient(dir)}, nil
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{c: c, client: host.NewClient(dir), log: log}, nil
 }
 
 // Close lets go of the host, which runs on.
@@ -135,6 +143,9 @@ func taskOf(h driver.Handle) (berth.TaskID, error) {
 
 // call calls the host, and starts one when there is none.
 func (d *Driver) call(ctx context.Context, f func() error) error {
+	if !d.renewed.Swap(true) {
+		d.renew(ctx)
+	}
 	err := f()
 	if !errors.Is(err, host.ErrGone) {
 		return err
@@ -160,6 +171,19 @@ func (d *Driver) ensure(ctx context.Context) error {
 		return berth.Errorf(berth.Unavailable, "starting the runner host: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// renew replaces a host of another build by one of this: its tasks run on.
+func (d *Driver) renew(ctx context.Context) {
+	at, err := d.client.Info(ctx)
+	if build := host.Build(d.c.Host[0]); err != nil || build == "" || build == at.Build {
+		return
+	}
+	if err := d.client.Restart(ctx, d.c.Host); err != nil {
+		d.log.Warn("the runner host is of another build and was not renewed", "compute", d.c.Name, "err", err)
+		return
+	}
+	d.log.Info("renewed the runner host, which was of another build", "compute", d.c.Name)
 }
 
 // totalMemory is the machine's memory in bytes, 0 when it is not known.

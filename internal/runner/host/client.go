@@ -96,8 +96,11 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Quit ends the host. Its tasks run on.
 func (c *Client) Quit(ctx context.Context) error { return c.call(ctx, opQuit, nil, nil) }
 
-// Restart makes the host execute its program anew. Its tasks run on and are taken up again.
-func (c *Client) Restart(ctx context.Context) error { return c.call(ctx, opRestart, nil, nil) }
+// Restart makes the host execute command, the program and hidden command of a newer build, in its place. Its tasks run on
+// and are taken up again.
+func (c *Client) Restart(ctx context.Context, command []string) error {
+	return c.call(ctx, opRestart, restartRequest{command}, nil)
+}
 
 // call sends a request and decodes the answer. Every operation may be repeated, so one that meets a connection whose
 // host is gone is sent again on a new one.

@@ -10,6 +10,7 @@
 // Directory layout:
 //
 //	DIR/host.sock    the worker's socket
+//	DIR/program      the command line the host is started again with
 //	DIR/lock         held as long as one of the two lives
 //	DIR/journal      what the worker must remember
 //	DIR/reaped       exit statuses the reaper collected
@@ -34,7 +35,8 @@ import (
 // Info is what a host says of itself.
 type Info struct {
 	Version string `json:"version"`
-	PID     int    `json:"pid"` // of the worker
+	Build   string `json:"build"` // of the program, see Build
+	PID     int    `json:"pid"`   // of the worker
 	Reaper  int    `json:"reaper"`
 	Tasks   int    `json:"tasks"`
 }
@@ -48,7 +50,16 @@ type Status struct {
 	Reported bool `json:"reported,omitempty"`
 }
 
-// stopRequest and removeRequest are bodies of calls.
+// Build identifies the program file at path: another build has another one.
+func Build(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatInt(info.Size(), 36) + "-" + strconv.FormatInt(info.ModTime().UnixNano(), 36)
+}
+
+// stopRequest, removeRequest and restartRequest are bodies of calls.
 type stopRequest struct {
 	Task  berth.TaskID  `json:"task"`
 	Grace time.Duration `json:"grace,omitempty"`
@@ -57,6 +68,10 @@ type stopRequest struct {
 
 type removeRequest struct {
 	Task berth.TaskID `json:"task"`
+}
+
+type restartRequest struct {
+	Command []string `json:"command"`
 }
 
 // failure is how errors travel.

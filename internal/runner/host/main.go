@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -201,6 +203,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 		}()
 	}
 
+	debug.SetGCPercent(400) // the heap is a few megabytes; collecting it is a good part of the cost of a short task
 	w, err := openWorker(dir, log)
 	if err != nil {
 		log.Error("opening the host", "err", err)
@@ -230,6 +233,26 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 		log.Error("the worker ends", "err", err)
 	}
 	return exitFailed
+}
+
+// saveProgram and loadProgram keep the command line of a newer build for the reaper to execute.
+func saveProgram(dir string, command []string) error {
+	b, err := json.Marshal(command)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "program")
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func loadProgram(dir string) (command []string) {
+	if b, err := os.ReadFile(filepath.Join(dir, "program")); err == nil {
+		_ = json.Unmarshal(b, &command)
+	}
+	return command
 }
 
 // listen opens the socket, which only the user may reach.

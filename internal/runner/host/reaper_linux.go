@@ -135,8 +135,13 @@ func (r *reaper) attend(signals <-chan os.Signal) syscall.WaitStatus {
 	}
 }
 
-// again executes this program anew in place, keeping its children. The file of that name may be a newer version.
+// again executes the program of DIR/program in place of this one, keeping its children, or this one if that fails.
 func (r *reaper) again() error {
-	argv := append(slices.Clone(r.argv), "--role", "reaper")
-	return fmt.Errorf("executing itself: %w", syscall.Exec(argv[0], argv, os.Environ()))
+	role := []string{"--dir", r.dir, "--role", "reaper"}
+	if command := loadProgram(r.dir); len(command) > 0 {
+		argv := append(command, role...)
+		r.log.Error("executing another build", "argv", argv, "err", syscall.Exec(argv[0], argv, os.Environ()))
+	}
+	argv := append(slices.Clone(r.argv), role[2:]...)
+	return fmt.Errorf("executing itself: %w", syscall.Exec(self(), argv, os.Environ()))
 }

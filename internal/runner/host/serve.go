@@ -73,10 +73,11 @@ func (s *server) talk(c net.Conn) {
 		if _, err := c.Write(out); err != nil {
 			return
 		}
-		switch op { // once answered
-		case opQuit:
+		switch { // once answered
+		case err != nil:
+		case op == opQuit:
 			s.w.quit(errQuit)
-		case opRestart:
+		case op == opRestart:
 			s.w.quit(errRestart)
 		}
 	}
@@ -107,9 +108,15 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 		w.mu.Lock()
 		n := len(w.jobs)
 		w.mu.Unlock()
-		return json.Marshal(Info{Version: berth.Version, PID: os.Getpid(), Reaper: os.Getppid(), Tasks: n})
-	case opQuit, opRestart:
+		return json.Marshal(Info{Version: berth.Version, Build: w.build, PID: os.Getpid(), Reaper: os.Getppid(), Tasks: n})
+	case opQuit:
 		return nil, nil
+	case opRestart:
+		var r restartRequest
+		if err := json.Unmarshal(body, &r); err != nil || len(r.Command) == 0 {
+			return nil, berth.Errorf(berth.Invalid, "restart needs a command (%v)", err)
+		}
+		return nil, saveProgram(w.dir, r.Command)
 	}
 	return nil, berth.Errorf(berth.Unsupported, "the runner host does not know operation %q: it is older than the server", op)
 }

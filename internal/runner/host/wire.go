@@ -18,7 +18,7 @@ const (
 	opRemove  = 'r' // a removeRequest
 	opInfo    = 'i' // nothing; answers an Info
 	opQuit    = 'q' // nothing
-	opRestart = 'x' // nothing
+	opRestart = 'x' // a restartRequest
 )
 
 // Outcomes.

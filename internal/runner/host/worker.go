@@ -16,11 +16,13 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/data"
 )
 
 // worker runs tasks. Its process may be killed at any time.
 type worker struct {
 	dir     string
+	build   string // of this program, when it was started
 	log     *slog.Logger
 	journal *journal
 	reaped  *reaped
@@ -48,6 +50,7 @@ type homeKey struct{ url, ca string }
 type home struct {
 	*runner.HTTPHome
 	*runner.Reporter
+	data *data.Client // its connections are shared by the tasks
 }
 
 // job is a task as the worker sees it. The worker's mutex guards it.
@@ -90,7 +93,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{
-		dir: dir, log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
+		dir: dir, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
 		base:    runner.BaseEnviron(os.Environ()),
@@ -207,7 +210,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 	}
 	h := w.home(j.launch.Home)
 	if h != nil {
-		o.Home = h
+		o.Home, o.Data = h, h.data
 	}
 	o.Report = func(r berth.Report) {
 		clean := r.State == berth.TaskDone && alone()
@@ -253,7 +256,10 @@ func (w *worker) home(at berth.Home) *home {
 		MaxWait:   time.Second,
 		Log:       w.log,
 	})
-	h := &home{c, r}
+	h := &home{c, r, nil}
+	if h.data, err = data.New(data.Options{CA: at.CA}); err != nil {
+		w.log.Error("no data from this home", "url", at.URL, "err", err)
+	}
 	w.homes[k] = h
 	w.senders.Go(func() {
 		r.Run(w.ctx)
