@@ -284,7 +284,7 @@ func language(name string, own ...part) typ {
 			f("max_nodes", whole, def(1)),
 			f("timeout_minutes", minutes, to("timeout")),
 			f("trial_timeout_minutes", minutes, to("trialTimeout")),
-		), to("limitSettings")),
+		), to("limitSettings"), def(tree{"maxNodes": 1, "maxTrials": 1})),
 		f("sweep", automlSweep, to("sweepSettings")),
 		f("training_parameters", settingsOf(languageParameters, false), to("fixedParameters")),
 		f("search_space", listOf(settingsOf(languageParameters, true))),
@@ -354,12 +354,11 @@ func searched(t typ) typ {
 			return searchText(v)
 		}
 		m := s.mark()
-		s.draw(s, v)
 		name := strings.ToLower(v.textOf("type"))
-		if vs := v.get("values"); name == "choice" && vs != nil && vs.shape == list {
-			for _, it := range vs.items {
-				strictly(t).read(s.in("values"), it)
-			}
+		if name == "choice" { // of values of the setting's own type
+			obj(f("type", text), f("values", listOf(strictly(t)), required)).read(s, v)
+		} else {
+			s.draw(s, v)
 		}
 		if s.failed(m) {
 			return nil

@@ -18,7 +18,10 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 	known := append([]string{"type", "name", "description", "experiment_name", "display_name", "inputs", "outputs", "compute",
 		"properties", "tags", "resources", "queue_settings", "identity", "environment_id", "environment_variables", "services",
 		"id", "status", "comment"}, t.table.names()...)
-	out := tree{"type": "automl", "name": name, "properties": tree{}, "tags": tree{}, "log_verbosity": "info"}
+	out := tree{"type": "automl", "name": name, "properties": tree{}, "tags": tree{}}
+	if !strings.HasPrefix(pythonSnake(v.textOf("task")), "text_") {
+		out["log_verbosity"] = "info"
+	}
 	for _, p := range v.pairs {
 		if i := sort.SearchStrings(sorted(known), p.key); i >= len(known) || sorted(known)[i] != p.key {
 			s.in(p.key).failWith(p.at, nearest(p.key, known), "unknown field")

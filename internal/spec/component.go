@@ -158,7 +158,7 @@ var commandComponent = obj(
 	f("queue_settings", queueSettings, unsent),
 	f("additional_includes", listOf(text)),
 	f("properties", freeMap),
-	readonly("environment_variables"),
+	f("environment_variables", freeMap, unsent),
 	then(func(s *scope, v *value) {
 		s.includes(v)
 		if cmd := v.get("command"); cmd != nil && cmd.shape == str {

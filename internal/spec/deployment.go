@@ -204,6 +204,14 @@ func (s *scope) inlineModel(v *value) any {
 		return s.namedAsset(modelKind, v)
 	}
 	name := v.textOf("name")
+	if name == "" && v.has("version") {
+		s.in("name").fail(v, "is required with a version")
+		return nil
+	}
+	if !v.has("path") {
+		s.in("path").fail(v, "is required")
+		return nil
+	}
 	d := &draft{collection: "models", body: tree{}, anonymous: name == ""}
 	sub := &scope{load: s.load, draft: d, out: d.body.sub("properties"), field: s.field}
 	m := sub.mark()

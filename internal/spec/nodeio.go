@@ -120,7 +120,7 @@ var nodeOutput = obj(
 
 func (n *node) outputs(s *scope) tree {
 	v := n.run.get("outputs")
-	if v == nil || v.shape == null {
+	if v == nil {
 		return nil
 	}
 	if v.shape != mapping {

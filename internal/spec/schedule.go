@@ -22,7 +22,7 @@ var scheduleCommon = parts{
 	f("description", text),
 	f("tags", freeMap, def(tree{})),
 	f("properties", jobMap, def(tree{})),
-	f("trigger", trigger),
+	f("trigger", trigger, required),
 }
 
 var triggerTimes = parts{

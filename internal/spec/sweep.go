@@ -231,6 +231,10 @@ var oneNumber = typ{name: "a number", read: func(s *scope, v *value) any {
 
 // choices are the values of a choice: plain ones, or mappings of further distributions.
 var choices = listOf(typ{name: "a value", read: func(s *scope, v *value) any {
+	if v.shape == boolean {
+		s.fail(v, "must be text or a number, this is %s; put it in quotes", v.python())
+		return nil
+	}
 	if v.shape != mapping {
 		return readPrimitive(s, v)
 	}

@@ -35,7 +35,9 @@ var importDataComponent = obj(
 	f("source", endOfTransfer, required),
 	then(func(s *scope, v *value) {
 		s.refuseField(v, "inputs", "import_data")
-		s.onlyEntry(v, "outputs", "sink", "import_data")
+		if v.has("outputs") {
+			s.onlyEntry(v, "outputs", "sink", "import_data")
+		}
 	}),
 )
 
