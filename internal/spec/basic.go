@@ -3,7 +3,6 @@ package spec
 import (
 	"math"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -41,7 +40,7 @@ func readText(s *scope, v *value) any {
 	return v.text
 }
 
-var wholeForm = regexp.MustCompile(`^\s*[-+]?[0-9]+(_[0-9]+)*\s*$`)
+var wholeForm = re(`^\s*[-+]?[0-9]+(_[0-9]+)*\s*$`)
 
 func readWhole(s *scope, v *value) any {
 	if n, ok := wholeOf(v); ok {

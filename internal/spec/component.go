@@ -3,7 +3,6 @@ package spec
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
@@ -63,7 +62,7 @@ func (s *scope) component(v *value, source string, anonymous bool) {
 	}
 }
 
-var componentName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+var componentName = re(`^[a-z][a-z0-9_]*$`)
 
 func nameOf(v *value) (string, bool) {
 	name := v.get("name")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -76,7 +75,7 @@ func decode(data []byte, doc *document) (v *value, err error) {
 	return v, nil
 }
 
-var yamlPlace = regexp.MustCompile(`(?s)^.*?at L(\d+)\.C(\d+): (.*)$`)
+var yamlPlace = re(`(?s)^.*?at L(\d+)\.C(\d+): (.*)$`)
 
 // decodeAny is decode for any top-level value.
 func decodeAny(data []byte, doc *document) (v *value, err error) {

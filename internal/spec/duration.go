@@ -3,7 +3,6 @@ package spec
 import (
 	"fmt"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -74,7 +73,7 @@ func isoDuration(ms int64) string {
 	return b.String()
 }
 
-var isoForm = regexp.MustCompile(`^(-)?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$`)
+var isoForm = re(`^(-)?P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$`)
 
 // parseISO reads an ISO 8601 duration of days and less into milliseconds.
 func parseISO(text string) (int64, bool) {

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -28,7 +27,7 @@ var endpointCommon = parts{
 	f("location", text, unsent, to("/location")),
 }
 
-var endpointForm = regexp.MustCompile(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)
+var endpointForm = re(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)
 
 var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
@@ -147,13 +146,13 @@ var dataOutput = obj(
 )
 
 var (
-	assetName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,255}$`)
-	ioName    = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
-	groupName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*(\.[a-zA-Z_][a-zA-Z0-9_]*)*$`)
+	assetName = re(`^[A-Za-z0-9_-]{1,255}$`)
+	ioName    = re(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+	groupName = re(`^[a-zA-Z_][a-zA-Z0-9_]*(\.[a-zA-Z_][a-zA-Z0-9_]*)*$`)
 )
 
 // named is mapOf with a rule for the keys.
-func named(t typ, ok *regexp.Regexp, what string) typ {
+func named(t typ, ok form, what string) typ {
 	all := mapOf(t)
 	read := all.read
 	all.read = func(s *scope, v *value) any {

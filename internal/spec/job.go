@@ -2,7 +2,6 @@ package spec
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 )
 
@@ -83,7 +82,7 @@ func checkCommand(s *scope, v *value) {
 // commonRuntime is set for jobs that run on the submitting machine.
 const commonRuntime = "AZUREML_COMPUTE_USE_COMMON_RUNTIME"
 
-var oldBrackets = regexp.MustCompile(`(^|[^{])\{(inputs|outputs|search_space)\.([^}]*)\}($|[^}])`)
+var oldBrackets = re(`(^|[^{])\{(inputs|outputs|search_space)\.([^}]*)\}($|[^}])`)
 
 // doubleBrackets turns the old {inputs.x} into ${{inputs.x}}.
 func doubleBrackets(text string) string {

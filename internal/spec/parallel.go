@@ -2,7 +2,6 @@ package spec
 
 import (
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -50,7 +49,7 @@ var parallelComponent = obj(
 	}),
 )
 
-var batchForm = regexp.MustCompile(`^(\d+)([kKmMgG][bB])?$`)
+var batchForm = re(`^(\d+)([kKmMgG][bB])?$`)
 
 // batchSize is a number of files, or of bytes with a unit.
 func batchSize(send func(int64) any) typ {

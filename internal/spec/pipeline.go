@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -48,7 +47,7 @@ func reference(collection string) typ {
 	}}
 }
 
-var nodeName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+var nodeName = re(`^[a-z_][a-z0-9_]*$`)
 
 // readPipeline reads the nodes of a pipeline job, its own or those of the component it runs.
 func readPipeline(s *scope, v *value) {

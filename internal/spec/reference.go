@@ -1,18 +1,17 @@
 package spec
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/berthml/berth"
 )
 
 var (
-	armAsset     = regexp.MustCompile(`(?i)^/?subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+/[^/]+/[^/]+`)
-	virtualOne   = regexp.MustCompile(`(?i)^(azureml:)?//virtualclusters/`)
-	virtualLong  = regexp.MustCompile(`(?i)/virtualclusters/`)
-	registryForm = regexp.MustCompile(`^azureml://registries/.+`)
-	urlForm      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/]`)
+	armAsset     = re(`(?i)^/?subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+/[^/]+/[^/]+`)
+	virtualOne   = re(`(?i)^(azureml:)?//virtualclusters/`)
+	virtualLong  = re(`(?i)/virtualclusters/`)
+	registryForm = re(`^azureml://registries/.+`)
+	urlForm      = re(`^[A-Za-z][A-Za-z0-9+.-]*://[^/]`)
 )
 
 // remote says whether a path is an address rather than a local file: a URI, an ARM id, azureml:….

@@ -1,7 +1,5 @@
 package spec
 
-import "regexp"
-
 var registryKind = kind{word: "registry", collection: "registries", base: "properties", body: obj(
 	readonly("kind", "sku", "managed_resource_group", "mlflow_registry_uri", "discovery_url"),
 	f("id", text, unsent),
@@ -39,8 +37,8 @@ var registryKind = kind{word: "registry", collection: "registries", base: "prope
 )}
 
 var (
-	acrForm     = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.ContainerRegistry/registries/[^/]+$`)
-	storageForm = regexp.MustCompile(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[^/]+$`)
+	acrForm     = re(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.ContainerRegistry/registries/[^/]+$`)
+	storageForm = re(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[^/]+$`)
 )
 
 // containerRegistry is the id of one that exists, or how to make one.

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -18,7 +17,7 @@ func override(v *value, sets []string) Errors {
 	return errs
 }
 
-var indexed = regexp.MustCompile(`^([^\[\]]*)((?:\[\d+\])*)$`)
+var indexed = re(`^([^\[\]]*)((?:\[\d+\])*)$`)
 
 type step struct {
 	key   string

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"regexp"
 	"sort"
 	"strings"
 	"unicode"
@@ -119,16 +118,28 @@ func snake(s string) string {
 	return b.String()
 }
 
-// pythonSnake is the client's own snake_case, which differs from snake at runs of capitals: XGBoost is xg_boost.
+// pythonSnake is the client's own snake_case, which differs from snake at runs of capitals: XGBoost is xg_boost. It parts
+// first before a capital that small letters follow, then between a small letter or digit and a capital.
 func pythonSnake(s string) string {
-	s = snakeHead.ReplaceAllString(s, "${1}_${2}")
-	return strings.ToLower(snakeTail.ReplaceAllString(s, "${1}_${2}"))
+	lower := func(c byte) bool { return c >= 'a' && c <= 'z' }
+	upper := func(c byte) bool { return c >= 'A' && c <= 'Z' }
+	var b strings.Builder
+	last := -1 // end of the last word of the first pass, which takes the letter before it along
+	for i := 0; i < len(s); i++ {
+		if upper(s[i]) && i > 0 {
+			word := i+1 < len(s) && lower(s[i+1]) && i-1 > last
+			if word || lower(s[i-1]) || s[i-1] >= '0' && s[i-1] <= '9' {
+				b.WriteByte('_')
+			}
+			if word {
+				for last = i + 1; last+1 < len(s) && lower(s[last+1]); last++ {
+				}
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return strings.ToLower(b.String())
 }
-
-var (
-	snakeHead = regexp.MustCompile(`(.)([A-Z][a-z]+)`)
-	snakeTail = regexp.MustCompile(`([a-z0-9])([A-Z])`)
-)
 
 // clone copies objects and lists, so that a value of a table is never changed through a document.
 func clone(v any) any {

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -54,7 +53,7 @@ var workspaceCommon = parts{
 	), to("serverlessComputeSettings")),
 }
 
-var armForm = regexp.MustCompile(`(?i)^/subscriptions/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/resourceGroups/.+`)
+var armForm = re(`(?i)^/subscriptions/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/resourceGroups/.+`)
 
 // armPath is a full ARM id.
 var armPath = typ{name: "an ARM id", read: func(s *scope, v *value) any {
