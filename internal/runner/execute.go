@@ -29,17 +29,20 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		return fail("staging", fmt.Errorf("opening the log: %w", err))
 	}
 	defer closeLog(spec.log)
-	if spec.cgroup, err = newCgroup(t.l, t.unique()); err != nil {
-		t.warn("its limits are not enforced: " + err.Error())
+	boxed := spec.env != nil && spec.env.Container != nil
+	if !boxed { // a container engine limits by itself
+		if spec.cgroup, err = newCgroup(t.l, t.unique()); err != nil {
+			t.warn("its limits are not enforced: " + err.Error())
+		}
+		defer spec.cgroup.remove()
 	}
-	defer spec.cgroup.remove()
 	if err := t.keep(Mark{Step: StepExec}); err != nil {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
 	}
 	first := t.watchOutput()
 	defer first.Close()
 	var r running
-	if spec.env != nil && spec.env.Container != nil {
+	if boxed {
 		r, err = t.startContainer(ctx, spec)
 	} else {
 		r, err = t.startProcess(spec)

@@ -84,13 +84,18 @@ func (s *server) set(f func()) {
 	f()
 }
 
-// reporter starts a reporter to s over a unix socket and over TCP.
+// serve is the address of s over TCP.
+func serve(t *testing.T, s *server) string {
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// eachHome tests over TCP and over a unix socket.
 func eachHome(t *testing.T, f func(t *testing.T, s *server, h *runner.HTTPHome)) {
 	t.Run("tcp", func(t *testing.T) {
 		s := newServer()
-		srv := httptest.NewServer(s)
-		defer srv.Close()
-		h, err := runner.NewHTTPHome(srv.URL, "")
+		h, err := runner.NewHTTPHome(serve(t, s), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,192 @@
+//go:build engines && linux
+
+package runner_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
+	"github.com/berthml/berth/internal/runner"
+)
+
+const image = "localhost/berth-busybox:1"
+
+// docker starts a dockerd of the test's own with an image of busybox, and returns its address.
+func docker(t *testing.T) string {
+	t.Helper()
+	missing := t.Skipf
+	if strings.Contains(os.Getenv("BERTH_REQUIRE_ENGINES"), "docker") {
+		missing = t.Fatalf
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		missing("no busybox: %v", err)
+	}
+	dir, err := os.MkdirTemp("", "brd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	host := "unix://" + dir + "/s"
+	cmd := exec.Command("dockerd", "-H", host, "--data-root", dir+"/data", "--exec-root", dir+"/x", "--pidfile", dir+"/pid",
+		"--bridge=none", "--iptables=false", "--ip-forward=false", "--exec-opt", "native.cgroupdriver=cgroupfs")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		missing("no dockerd: %v", err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+		mounts, _ := os.ReadFile("/proc/mounts")
+		for l := range strings.Lines(string(mounts)) {
+			if f := strings.Fields(l); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
+				_ = syscall.Unmount(f[1], syscall.MNT_DETACH)
+			}
+		}
+		os.RemoveAll(dir)
+	})
+	ctl := func(in *bytes.Buffer, args ...string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		c := exec.CommandContext(ctx, "docker", append([]string{"-H", host}, args...)...)
+		if in != nil {
+			c.Stdin = in
+		}
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("docker %v: %w: %s", args, err, out)
+		}
+		return nil
+	}
+	for end := time.Now().Add(60 * time.Second); ctl(nil, "version") != nil; {
+		select {
+		case <-ended:
+			b, _ := os.ReadFile(log.Name())
+			missing("dockerd ended: %s", b)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			t.Fatal("dockerd does not answer")
+		}
+	}
+	if err := ctl(busyboxTar(t, busybox), "import", "-", image); err != nil {
+		t.Fatal(err)
+	}
+	return host
+}
+
+// busyboxTar is a root file system.
+func busyboxTar(t *testing.T, busybox string) *bytes.Buffer {
+	prog, err := os.ReadFile(busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	add := func(h tar.Header, body []byte) {
+		h.Size = int64(len(body))
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write(body)
+	}
+	add(tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+	add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o777}, nil)
+	add(tar.Header{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755}, prog)
+	for _, n := range []string{"sh", "cat", "echo", "env", "sleep", "tail", "touch", "kill", "mkdir", "true", "dd"} {
+		add(tar.Header{Name: "bin/" + n, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+func TestContainer(t *testing.T) {
+	cache, err := envs.Open(t.TempDir(), envs.Options{DockerHost: docker(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	boxed := func(t *testing.T, command string) *bench {
+		b := newBench(t, command)
+		b.launch.Environment = berth.LaunchEnv{Name: "bb", Image: image}
+		b.options.Envs = cache
+		return b
+	}
+
+	t.Run("run", func(t *testing.T) {
+		data := t.TempDir()
+		if err := os.WriteFile(filepath.Join(data, "f"), []byte("data\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out := t.TempDir()
+		b := boxed(t, `echo in; cat ${{inputs.d}}/f; echo $AZUREML_RUN_ID; echo made >${{outputs.o}}/f; touch ${{inputs.d}}/x || echo read-only; exit 7`)
+		b.launch.Inputs = map[string]berth.LaunchInput{"d": {Type: "uri_folder", Mode: "ReadOnlyMount", URL: "file://" + data}}
+		b.launch.Outputs = map[string]berth.LaunchOutput{"o": {Type: "uri_folder", URL: "file://" + out}}
+		if exit := b.run(); exit.Code != 7 || exit.Cause != "" {
+			t.Errorf("exit %+v", exit)
+		}
+		if log := b.log(); !strings.HasPrefix(log, "in\ndata\njob\n") || !strings.HasSuffix(log, "read-only\n") {
+			t.Errorf("log %q", log)
+		}
+		if got, _ := os.ReadFile(filepath.Join(out, "f")); string(got) != "made\n" {
+			t.Errorf("output %q", got)
+		}
+	})
+	t.Run("stop", func(t *testing.T) {
+		b := boxed(t, "trap '' TERM; echo up; sleep 600; sleep 600")
+		go func() {
+			<-b.running
+			b.stop <- runner.Stop{Grace: 200 * time.Millisecond}
+		}()
+		if exit := b.run(); exit.Cause != "canceled" {
+			t.Errorf("exit %+v", exit)
+		}
+	})
+	t.Run("memory", func(t *testing.T) {
+		b := boxed(t, "tail /dev/zero")
+		b.launch.Memory = 32 << 20
+		if exit := b.run(); !exit.OOM || exit.Code == 0 {
+			t.Errorf("exit %+v", exit)
+		}
+	})
+	t.Run("adopt", func(t *testing.T) {
+		b := boxed(t, "echo one; while ! test -e go; do sleep 0.05; done; echo two; exit 5")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-b.running
+			cancel()
+		}()
+		if _, err := runner.Run(ctx, b.launch, b.options); err == nil {
+			t.Fatal("an abandoned task ended")
+		}
+		b.options.Last = b.marks[len(b.marks)-1]
+		if b.options.Last.Box == "" {
+			t.Errorf("last mark %+v", b.options.Last)
+		}
+		if err := os.WriteFile(filepath.Join(b.options.Dir, "wd", "go"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if exit, err := runner.Run(t.Context(), b.launch, b.options); err != nil || exit.Code != 5 || b.log() != "one\ntwo\n" {
+			t.Errorf("exit %+v, %v, log %q", exit, err, b.log())
+		}
+	})
+}

@@ -1,0 +1,19 @@
+package runner
+
+import (
+	"syscall"
+
+	"github.com/berthml/berth"
+)
+
+// MakeCgroup makes the groups of a launch below root, on a machine with these mounts and this place in them, and tells how
+// a program would be started there.
+func MakeCgroup(mounts, self, root string, l *berth.Launch, program []string) (args []string, useFD bool, err error) {
+	c, err := findHierarchy(mounts, self, root).make(l, "berth-x")
+	if c == nil {
+		return program, false, err
+	}
+	var attr syscall.SysProcAttr
+	_, args = c.enter(program[0], program, &attr)
+	return args, attr.UseCgroupFD, err
+}
