@@ -3,48 +3,62 @@ package spec
 import (
 	"strconv"
 	"strings"
+	"sync"
 )
 
-// automlTasks are the tasks of automated machine learning; the table of each writes taskDetails.
-var automlTasks = map[string]typ{
-	"classification": tabular("Classification",
-		metric("auc_weighted", classMetrics...),
-		f("positive_label", text),
-		f("training", trainingOf(classModels), to("trainingSettings")),
-	),
-	"regression": tabular("Regression",
-		metric("normalized_root_mean_squared_error", regressionMetrics...),
-		f("training", trainingOf(regressionModels), to("trainingSettings")),
-	),
-	"forecasting": tabular("Forecasting",
-		metric("normalized_root_mean_squared_error", regressionMetrics...),
-		f("training", trainingOf(forecastModels), to("trainingSettings")),
-		f("forecasting", forecasting, to("forecastingSettings")),
-	),
-	"image_classification":            image("ImageClassification", imageClassifier, metric("accuracy", classMetrics...)),
-	"image_classification_multilabel": image("ImageClassificationMultilabel", imageClassifier, metric("iou", append([]string{"IOU"}, classMetrics...)...)),
-	"image_object_detection":          image("ImageObjectDetection", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
-	"image_instance_segmentation":     image("ImageInstanceSegmentation", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
-	"text_classification":             language("TextClassification", metric("accuracy", classMetrics...), f("target_column_name", text, required)),
-	"text_classification_multilabel":  language("TextClassificationMultilabel", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent), f("target_column_name", text, required)),
-	"text_ner": language("TextNER", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent),
-		f("target_column_name", text, unsent)),
-}
+// automlTasks are the tasks of automated machine learning; the table of each writes taskDetails. They are made when a file
+// first needs them: no other tables are as large.
+var automlTasks = sync.OnceValue(func() map[string]typ {
+	return map[string]typ{
+		"classification": tabular("Classification",
+			metric("auc_weighted", classMetrics...),
+			f("positive_label", text),
+			f("training", trainingOf(classModels), to("trainingSettings")),
+		),
+		"regression": tabular("Regression",
+			metric("normalized_root_mean_squared_error", regressionMetrics...),
+			f("training", trainingOf(regressionModels), to("trainingSettings")),
+		),
+		"forecasting": tabular("Forecasting",
+			metric("normalized_root_mean_squared_error", regressionMetrics...),
+			f("training", trainingOf(forecastModels), to("trainingSettings")),
+			f("forecasting", forecasting, to("forecastingSettings")),
+		),
+		"image_classification":            image("ImageClassification", imageClassifier, metric("accuracy", classMetrics...)),
+		"image_classification_multilabel": image("ImageClassificationMultilabel", imageClassifier, metric("iou", append([]string{"IOU"}, classMetrics...)...)),
+		"image_object_detection":          image("ImageObjectDetection", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
+		"image_instance_segmentation":     image("ImageInstanceSegmentation", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
+		"text_classification":             language("TextClassification", metric("accuracy", classMetrics...), f("target_column_name", text, required)),
+		"text_classification_multilabel":  language("TextClassificationMultilabel", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent), f("target_column_name", text, required)),
+		"text_ner": language("TextNER", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent),
+			f("target_column_name", text, unsent)),
+	}
+})
 
 // The measures and algorithms, in the spelling of the service; in YAML they are in snake_case.
 var (
 	classMetrics      = []string{"AUCWeighted", "Accuracy", "NormMacroRecall", "AveragePrecisionScoreWeighted", "PrecisionScoreWeighted"}
 	regressionMetrics = []string{"SpearmanCorrelation", "NormalizedRootMeanSquaredError", "R2Score", "NormalizedMeanAbsoluteError"}
-	classModels       = []string{"LogisticRegression", "SGD", "MultinomialNaiveBayes", "BernoulliNaiveBayes", "SVM", "LinearSVM", "KNN",
-		"DecisionTree", "RandomForest", "ExtremeRandomTrees", "LightGBM", "GradientBoosting", "XGBoostClassifier"}
-	regressionModels = []string{"ElasticNet", "GradientBoosting", "DecisionTree", "KNN", "LassoLars", "SGD", "RandomForest",
-		"ExtremeRandomTrees", "LightGBM", "XGBoostRegressor"}
-	forecastModels = append([]string{"AutoArima", "Prophet", "Naive", "SeasonalNaive", "Average", "SeasonalAverage",
-		"ExponentialSmoothing", "Arimax", "TCNForecaster"}, regressionModels...)
-	metaLearners = []string{"None", "LogisticRegression", "LogisticRegressionCV", "LightGBMClassifier", "ElasticNet", "ElasticNetCV",
-		"LightGBMRegressor", "LinearRegression"}
-	transformers = []string{"TextTargetEncoder", "OneHotEncoder", "CatTargetEncoder", "TfIdf", "WoETargetEncoder", "LabelEncoder",
-		"WordEmbedding", "NaiveBayes", "CountVectorizer", "HashOneHotEncoder"}
+	classModels       = []string{
+		"LogisticRegression", "SGD", "MultinomialNaiveBayes", "BernoulliNaiveBayes", "SVM", "LinearSVM", "KNN",
+		"DecisionTree", "RandomForest", "ExtremeRandomTrees", "LightGBM", "GradientBoosting", "XGBoostClassifier",
+	}
+	regressionModels = []string{
+		"ElasticNet", "GradientBoosting", "DecisionTree", "KNN", "LassoLars", "SGD", "RandomForest",
+		"ExtremeRandomTrees", "LightGBM", "XGBoostRegressor",
+	}
+	forecastModels = append([]string{
+		"AutoArima", "Prophet", "Naive", "SeasonalNaive", "Average", "SeasonalAverage",
+		"ExponentialSmoothing", "Arimax", "TCNForecaster",
+	}, regressionModels...)
+	metaLearners = []string{
+		"None", "LogisticRegression", "LogisticRegressionCV", "LightGBMClassifier", "ElasticNet", "ElasticNetCV",
+		"LightGBMRegressor", "LinearRegression",
+	}
+	transformers = []string{
+		"TextTargetEncoder", "OneHotEncoder", "CatTargetEncoder", "TfIdf", "WoETargetEncoder", "LabelEncoder",
+		"WordEmbedding", "NaiveBayes", "CountVectorizer", "HashOneHotEncoder",
+	}
 )
 
 // served is an enum of words in the service's spelling.
@@ -117,12 +131,12 @@ func (v *value) only(keys []string) *value {
 func (s *scope) automlTask(v *value) (typ, bool) {
 	task := v.get("task")
 	if task == nil || task.shape != str {
-		s.in("task").fail(or(task, v), "is required: one of %s", strings.Join(sortedWords(automlTasks), ", "))
+		s.in("task").fail(or(task, v), "is required: one of %s", strings.Join(sortedWords(automlTasks()), ", "))
 		return typ{}, false
 	}
-	t, ok := automlTasks[pythonSnake(task.text)]
+	t, ok := automlTasks()[pythonSnake(task.text)]
 	if !ok {
-		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks)), "%s is no task", describe(task))
+		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks())), "%s is no task", describe(task))
 	}
 	return t, ok
 }

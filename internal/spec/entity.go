@@ -248,7 +248,7 @@ func (e *entity) job() (tree, bool) {
 func (e *entity) task(out, details tree) {
 	word := pythonSnake(details.text("taskType"))
 	out["task"] = word
-	t, ok := automlTasks[word]
+	t, ok := automlTasks()[word]
 	if !ok {
 		return
 	}
