@@ -449,3 +449,48 @@ func TestWorkspaceByTemplate(t *testing.T) {
 	x.do("PUT", "/subscriptions/sub/resourcegroups/rg2", `{"location":"x"}`).want(201)
 	x.do("GET", "/subscriptions/sub/resourcegroups/rg2", nil).want(200).is("location", "x")
 }
+
+func TestEvents(t *testing.T) {
+	x := open(t)
+	for _, n := range []string{"a", "b"} {
+		x.do("PUT", x.ws+"/jobs/"+n, props("jobType", "Command", "command", "x")).want(201)
+	}
+	x.do("POST", x.ws+"/jobs/a/cancel", nil).want(202)
+	x.do("GET", x.ws+"/jobs/A/events", nil).want(200).is("value.0.type", "job.created").is("value.1.type", "job.cancel").is("value.2", nil)
+	x.do("GET", x.ws+"/jobs/none/events", nil).want(404)
+	x.do("GET", x.ws+"/events?from=x", nil).want(400)
+	// A stream goes on from a revision; the recorder ends it with the request's context.
+	ctx, cancel := context.WithCancel(t.Context())
+	req := httptest.NewRequestWithContext(ctx, "GET", x.ws+"/jobs/a/events", nil)
+	req.Header.Set("Authorization", "Bearer "+x.admin)
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Last-Event-ID", fmt.Sprint(int64(x.do("GET", x.ws+"/jobs/a/events", nil).at("value.0.rev").(float64))))
+	w := &streamed{ResponseRecorder: httptest.NewRecorder(), want: "event: job.changed", found: cancel}
+	done := make(chan struct{})
+	go func() {
+		x.h.ServeHTTP(w, req)
+		close(done)
+	}()
+	x.do("PATCH", "/history/v1.0"+x.ws+"/experiments/Default/runs/b", `{"hidden":true}`).want(200)
+	x.do("PATCH", "/history/v1.0"+x.ws+"/experiments/Default/runs/a", `{"hidden":true}`).want(200)
+	<-done
+	got := w.Body.String()
+	if strings.Contains(got, "job.created") || !strings.Contains(got, "event: job.cancel") || strings.Contains(got, "jobs/b") {
+		t.Errorf("stream: %s", got)
+	}
+}
+
+// streamed ends a stream once it has said something.
+type streamed struct {
+	*httptest.ResponseRecorder
+	want  string
+	found func()
+}
+
+func (s *streamed) Write(p []byte) (int, error) {
+	n, err := s.ResponseRecorder.Write(p)
+	if strings.Contains(s.Body.String(), s.want) {
+		s.found()
+	}
+	return n, err
+}

@@ -18,7 +18,11 @@ func (s *Server) jobExtra(c *call, p []string) (done bool, err error) {
 	case fold(p, 2, "explain") && len(p) == 3:
 		return true, s.explain(c, p[1])
 	case fold(p, 2, "events") && len(p) == 3:
-		return true, s.events(c, c.ws.Key(), "jobs/"+p[1])
+		d, _, err := s.job(c, p[1])
+		if err != nil {
+			return true, err
+		}
+		return true, s.events(c, c.ws.Key(), "jobs/"+d.Name)
 	case fold(p, 2, "tasks") && len(p) == 3:
 		return true, s.jobTasks(c, p[1])
 	case fold(p, 2, "logs"):

@@ -62,13 +62,16 @@ func (s *Server) events(c *call, workspace, subject string) error {
 	}
 	c.startSSE()
 	w := s.DB.Watch(c.ctx(), from)
+	if subject != "" {
+		w = s.DB.WatchSubject(c.ctx(), from, workspace, subject)
+	}
 	for {
 		batch, err := w.Next()
 		if err != nil {
 			return c.endSSE(err)
 		}
 		for _, e := range batch {
-			if (workspace != "" && e.Workspace != workspace) || (subject != "" && !strings.EqualFold(e.Subject, subject)) {
+			if workspace != "" && e.Workspace != workspace {
 				continue
 			}
 			b, err := json.Marshal(e)
@@ -331,24 +334,14 @@ func (l *logReader) untilEnd(events chan<- struct{}, ended chan<- struct{}) {
 	if over() {
 		return
 	}
-	w := l.s.DB.Watch(l.c.ctx(), rev)
+	w := l.s.DB.WatchSubject(l.c.ctx(), rev, l.doc.Workspace, subject)
 	for {
-		batch, err := w.Next()
-		if err != nil {
+		if _, err := w.Next(); err != nil || over() {
 			return
 		}
-		for _, e := range batch {
-			if e.Workspace != l.doc.Workspace || e.Subject != subject {
-				continue
-			}
-			if over() {
-				return
-			}
-			select {
-			case events <- struct{}{}:
-			default:
-			}
-			break
+		select {
+		case events <- struct{}{}:
+		default:
 		}
 	}
 }
