@@ -5,6 +5,7 @@ package auth
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -27,6 +28,12 @@ type Principal struct {
 	Token string
 	// Task is set for a runner: it may speak of this task only.
 	Task berth.TaskID
+	// Expires is when the credentials end by themselves; zero is never.
+	Expires time.Time
+	// Derived says that they are an access token, which cannot be exchanged for another.
+	Derived bool
+
+	mark string // of the token's secret: what was derived from one secret is not good for another of the same name
 }
 
 // CanWrite reports whether p may change resources.

@@ -24,6 +24,7 @@ type claims struct {
 	Subject  string `json:"sub"`
 	Name     string `json:"unique_name"`
 	Token    string `json:"berth_token"`
+	Mark     string `json:"berth_mark"`
 	IssuedAt int64  `json:"iat"`
 	Expires  int64  `json:"exp"`
 }
@@ -81,24 +82,30 @@ func (k *Keys) TaskToken(id berth.TaskID, expiry time.Time) string {
 
 // CheckTask is the task a token opens.
 func (k *Keys) CheckTask(token string, now time.Time) (berth.TaskID, error) {
+	id, _, err := k.task(token, now)
+	return id, err
+}
+
+func (k *Keys) task(token string, now time.Time) (berth.TaskID, time.Time, error) {
+	none := time.Time{}
 	bad := berth.Errorf(berth.Unauthenticated, "the task token is not valid")
 	text, ok := strings.CutPrefix(token, taskPrefix)
 	i := strings.LastIndexByte(text, '.')
 	if !ok || i < 0 {
-		return "", bad
+		return "", none, bad
 	}
 	sig, err := b64.DecodeString(text[i+1:])
 	if err != nil || !hmac.Equal(sig, k.mac("task " + text[:i])[:18]) {
-		return "", bad
+		return "", none, bad
 	}
 	id64, exp, _ := strings.Cut(text[:i], ".")
 	id, err := b64.DecodeString(id64)
 	sec, err2 := strconv.ParseInt(exp, 36, 64)
 	if err != nil || err2 != nil {
-		return "", bad
+		return "", none, bad
 	}
 	if now.Unix() >= sec {
-		return "", berth.Errorf(berth.Unauthenticated, "the task token has expired")
+		return "", none, berth.Errorf(berth.Unauthenticated, "the task token has expired")
 	}
-	return berth.TaskID(id), nil
+	return berth.TaskID(id), time.Unix(sec, 0), nil
 }

@@ -33,14 +33,24 @@ type Authority struct {
 	Keys *Keys
 	db   *store.DB
 
-	mu    sync.RWMutex
-	cache map[string]Token // by secret hash
-	names map[string]Token // by token name
+	mu      sync.RWMutex
+	cache   map[string]cached // by secret hash, or by name and mark
+	revoked chan struct{}     // closed at the next revocation
 }
+
+// cached is a token as it was read a moment ago. Another server of the same database may have revoked it since, so it is
+// read again soon.
+type cached struct {
+	Token
+	mark string
+	read time.Time
+}
+
+const cacheLife = 5 * time.Second
 
 // NewAuthority returns the authority over db.
 func NewAuthority(keys *Keys, db *store.DB) *Authority {
-	return &Authority{Keys: keys, db: db, cache: map[string]Token{}, names: map[string]Token{}}
+	return &Authority{Keys: keys, db: db, cache: map[string]cached{}, revoked: make(chan struct{})}
 }
 
 // AdminToken is the administrator's token of a home, made on first start and kept in DIR/admin.token, 0600.
@@ -122,9 +132,44 @@ func (a *Authority) Revoke(ctx context.Context, name string) error {
 	}
 	a.mu.Lock()
 	clear(a.cache)
-	clear(a.names)
+	close(a.revoked)
+	a.revoked = make(chan struct{})
 	a.mu.Unlock()
 	return err
+}
+
+// Hold returns a context that ends, with the reason as its cause, when the credentials in bearer are no longer good: at once
+// when they expire or are revoked here, within half a minute when they are revoked by another server. It is for answers that
+// go on. The caller calls cancel.
+func (a *Authority) Hold(ctx context.Context, bearer string, p Principal) (_ context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			a.mu.RLock()
+			revoked := a.revoked
+			a.mu.RUnlock()
+			if _, err := a.Check(ctx, bearer, time.Now()); err != nil && berth.CodeOf(err) == berth.Unauthenticated {
+				end(err)
+				return
+			}
+			wait := 30 * time.Second
+			if !p.Expires.IsZero() {
+				wait = min(wait, max(0, time.Until(p.Expires))+time.Millisecond)
+			}
+			t := time.NewTimer(wait)
+			select {
+			case <-ctx.Done():
+			case <-revoked:
+			case <-t.C:
+			}
+			t.Stop()
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	})
+	return ctx, func() { end(nil); wg.Wait() }
 }
 
 // Check says who a bearer token belongs to: a user token, a JWT made from one, or a task token.
@@ -133,76 +178,82 @@ func (a *Authority) Check(ctx context.Context, bearer string, now time.Time) (Pr
 	case bearer == "":
 		return Principal{}, berth.Errorf(berth.Unauthenticated, "no token was sent; run `berth azure-env` to see how to reach this server")
 	case len(bearer) > 3 && bearer[:3] == taskPrefix:
-		id, err := a.Keys.CheckTask(bearer, now)
-		return Principal{Task: id, User: "task " + string(id)}, err
+		id, exp, err := a.Keys.task(bearer, now)
+		return Principal{Task: id, User: "task " + string(id), Expires: exp}, err
 	case len(bearer) > len(jwtHeader) && bearer[:len(jwtHeader)] == jwtHeader:
 		c, err := a.Keys.parseJWT(bearer, now)
 		if err != nil {
 			return Principal{}, err
 		}
-		return a.named(ctx, c.Token, now)
+		p, err := a.named(ctx, c.Token, c.Mark, now)
+		p.Derived = true
+		if exp := time.Unix(c.Expires, 0); p.Expires.IsZero() || exp.Before(p.Expires) {
+			p.Expires = exp
+		}
+		return p, err
 	}
 	return a.secret(ctx, bearer, now)
 }
 
 func (a *Authority) secret(ctx context.Context, secret string, now time.Time) (Principal, error) {
 	h := hashOf(secret)
-	a.mu.RLock()
-	t, ok := a.cache[h]
-	a.mu.RUnlock()
-	if !ok {
-		err := a.db.View(ctx, func(tx *store.Tx) error {
-			docs, err := tx.List(store.Query{Kind: kindTokens, Hash: h, Limit: 1})
-			if err != nil {
-				return err
-			}
-			if len(docs) == 0 {
-				return berth.Errorf(berth.Unauthenticated, "the token is not known to this server")
-			}
-			t, err = decode(docs[0])
-			return err
-		})
-		if err != nil {
-			return Principal{}, err
+	return a.lookUp(ctx, h, now, func(tx *store.Tx) (*store.Doc, error) {
+		docs, err := tx.List(store.Query{Kind: kindTokens, Hash: h, Limit: 1})
+		if err == nil && len(docs) == 0 {
+			err = berth.Errorf(berth.Unauthenticated, "the token is not known to this server")
 		}
-		a.mu.Lock()
-		a.cache[h] = t
-		a.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		return docs[0], nil
+	})
+}
+
+// named is the principal of the token with this name, if it is still the one with this mark.
+func (a *Authority) named(ctx context.Context, name, mark string, now time.Time) (Principal, error) {
+	return a.lookUp(ctx, name+" "+mark, now, func(tx *store.Tx) (*store.Doc, error) {
+		d, err := tx.Get("", kindTokens, name, "")
+		if berth.CodeOf(err) == berth.NotFound || err == nil && markOf(d.Hash) != mark {
+			return nil, berth.Errorf(berth.Unauthenticated, "the token was revoked")
+		}
+		return d, err
+	})
+}
+
+// lookUp is the principal of a token that was read a moment ago under key, or that read finds.
+func (a *Authority) lookUp(ctx context.Context, key string, now time.Time, read func(*store.Tx) (*store.Doc, error)) (Principal, error) {
+	a.mu.RLock()
+	t, ok := a.cache[key]
+	revoked := a.revoked
+	a.mu.RUnlock()
+	if ok && !now.Before(t.read) && now.Sub(t.read) < cacheLife {
+		return t.principal(now)
 	}
+	err := a.db.View(ctx, func(tx *store.Tx) error {
+		d, err := read(tx)
+		if err != nil {
+			return err
+		}
+		t.Token, err = decode(d)
+		t.mark, t.read = markOf(d.Hash), now
+		return err
+	})
+	if err != nil {
+		return Principal{}, err
+	}
+	a.mu.Lock()
+	if revoked == a.revoked { // else what was read may be what was revoked
+		a.cache[key] = t
+	}
+	a.mu.Unlock()
 	return t.principal(now)
 }
 
-func (a *Authority) named(ctx context.Context, name string, now time.Time) (Principal, error) {
-	a.mu.RLock()
-	t, ok := a.names[name]
-	a.mu.RUnlock()
-	if !ok {
-		err := a.db.View(ctx, func(tx *store.Tx) error {
-			d, err := tx.Get("", kindTokens, name, "")
-			if berth.CodeOf(err) == berth.NotFound {
-				return berth.Errorf(berth.Unauthenticated, "the token was revoked")
-			}
-			if err != nil {
-				return err
-			}
-			t, err = decode(d)
-			return err
-		})
-		if err != nil {
-			return Principal{}, err
-		}
-		a.mu.Lock()
-		a.names[name] = t
-		a.mu.Unlock()
-	}
-	return t.principal(now)
-}
-
-func (t Token) principal(now time.Time) (Principal, error) {
-	if !t.Expires.IsZero() && now.After(t.Expires) {
+func (t cached) principal(now time.Time) (Principal, error) {
+	if !t.Expires.IsZero() && !now.Before(t.Expires) {
 		return Principal{}, berth.Errorf(berth.Unauthenticated, "the token %q expired on %s", t.Name, t.Expires.Format(time.DateTime))
 	}
-	return Principal{User: t.User, Role: t.Role, Token: t.Name}, nil
+	return Principal{User: t.User, Role: t.Role, Token: t.Name, Expires: t.Expires, mark: t.mark}, nil
 }
 
 // AccessToken makes the JWT an Azure client asks for, good for life at most.
@@ -210,7 +261,7 @@ func (a *Authority) AccessToken(p Principal, audience string, life time.Duration
 	exp := now.Add(life)
 	return a.Keys.jwt(claims{
 		Audience: audience, Issuer: "berth", Tenant: TenantID, Object: objectID(p.User), Subject: p.User, Name: p.User,
-		Token: p.Token, IssuedAt: now.Unix(), Expires: exp.Unix(),
+		Token: p.Token, Mark: p.mark, IssuedAt: now.Unix(), Expires: exp.Unix(),
 	}), exp
 }
 
@@ -219,6 +270,9 @@ func objectID(user string) string {
 	h := hashOf("oid " + user)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:32]
 }
+
+// markOf tells the secrets of one name apart without telling them.
+func markOf(hash string) string { return hash[:min(len(hash), 16)] }
 
 func decode(d *store.Doc) (Token, error) {
 	var t Token
