@@ -102,6 +102,9 @@ func (s *Server) resourceGroup(c *call, sub, name string) error {
 		}
 		return c.send(map[bool]int{true: http.StatusCreated, false: http.StatusOK}[g == nil], s.groupDoc(sub, name, d))
 	case http.MethodDelete:
+		if c.who.Role != auth.Admin {
+			return berth.Errorf(berth.Denied, "only an administrator may delete resource groups")
+		}
 		all, err := s.allWorkspaces(c.ctx())
 		if err != nil {
 			return err

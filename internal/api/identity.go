@@ -94,8 +94,8 @@ func (s *Server) identity(w http.ResponseWriter, r *http.Request, key string) {
 		s.fail(w, r, err)
 		return
 	}
-	if p.Task != "" {
-		s.fail(w, r, berth.Errorf(berth.Denied, "a task's token cannot be exchanged"))
+	if p.Task != "" || p.Derived {
+		s.fail(w, r, berth.Errorf(berth.Denied, "only a token made with `berth token create` can be exchanged: a task's or an access token cannot"))
 		return
 	}
 	resource := r.FormValue("resource")
@@ -136,7 +136,7 @@ func (s *Server) oauth(w http.ResponseWriter, r *http.Request) {
 		secret = r.PostFormValue("client_assertion")
 	}
 	p, err := s.Authority.Check(r.Context(), secret, time.Now())
-	if err != nil || p.Task != "" || r.PostFormValue("grant_type") != "client_credentials" {
+	if err != nil || p.Task != "" || p.Derived || r.PostFormValue("grant_type") != "client_credentials" {
 		err = c.send(http.StatusUnauthorized, map[string]string{
 			"error": "invalid_client", "error_description": "give a Berth token as the client secret, with grant_type=client_credentials",
 		})

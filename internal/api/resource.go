@@ -52,7 +52,6 @@ func (s *Server) action(c *call, r *resource, name, version, verb string) error 
 }
 
 func (s *Server) item(c *call, r *resource, name, version string) error {
-	kind := r.kind(version)
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		d, err := s.load(c, r, name, version)
@@ -72,22 +71,28 @@ func (s *Server) item(c *call, r *resource, name, version string) error {
 		if r.Delete != nil {
 			return r.Delete(c, r, name)
 		}
-		err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-			if err := c.ifMatch(tx, kind, name, version); err != nil {
-				return err
-			}
-			if err := tx.Delete(c.ws.Key(), kind, name, version); err != nil {
-				return err
-			}
-			c.emit(tx, berth.EventResourceDel, r, name, version)
-			return nil
-		})
-		if err != nil && berth.CodeOf(err) != berth.NotFound {
-			return err
-		}
-		return c.empty(map[bool]int{true: http.StatusOK, false: http.StatusNoContent}[err == nil])
+		return s.remove(c, r, name, version)
 	}
 	return methodError(c)
+}
+
+// remove deletes one document; one that is not there is no error.
+func (s *Server) remove(c *call, r *resource, name, version string) error {
+	kind := r.kind(version)
+	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		if err := c.ifMatch(tx, kind, name, version); err != nil {
+			return err
+		}
+		if err := tx.Delete(c.ws.Key(), kind, name, version); err != nil {
+			return err
+		}
+		c.emit(tx, berth.EventResourceDel, r, name, version)
+		return nil
+	})
+	if err != nil && berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	return c.empty(map[bool]int{true: http.StatusOK, false: http.StatusNoContent}[err == nil])
 }
 
 func (r *resource) kind(version string) string {
@@ -189,10 +194,7 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 	if err != nil {
 		return err
 	}
-	sealed, err := s.takeSecrets(c, r, name, props)
-	if err != nil {
-		return err
-	}
+	secrets := takeSecrets(r, props)
 	var d *store.Doc
 	created := false
 	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
@@ -226,8 +228,8 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		if d.Body, err = json.Marshal(body); err != nil {
 			return err
 		}
-		if sealed != "" {
-			if d.Own, err = json.Marshal(map[string]string{"secrets": sealed}); err != nil {
+		if len(secrets) > 0 {
+			if d.Own, err = s.seal(c, r, d.Name, secrets); err != nil {
 				return err
 			}
 		}

@@ -33,6 +33,9 @@ func (s *Server) reports(c *call) error {
 		known = append(known, r)
 	}
 	var stop, unknown []berth.TaskID
+	if len(known) == 0 {
+		return c.send(http.StatusOK, map[string]any{"stop": stop, "unknown": refused})
+	}
 	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
 		stop, unknown = stop[:0], unknown[:0]
 		tasks := map[berth.TaskID]*berth.Task{}

@@ -10,22 +10,24 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// takeSecrets moves the secret members of props into one sealed text. Empty when there were none.
-func (s *Server) takeSecrets(c *call, r *resource, name string, props map[string]any) (string, error) {
+// takeSecrets takes the secret members out of props, by path.
+func takeSecrets(r *resource, props map[string]any) map[string]any {
 	found := map[string]any{}
 	for _, path := range r.Secrets {
 		if v, ok := cut(props, path); ok {
 			found[path] = v
 		}
 	}
-	if len(found) == 0 {
-		return "", nil
-	}
-	b, err := json.Marshal(found)
+	return found
+}
+
+// seal is what is kept of a document's secrets. name is the document's own, which a client may write in another case.
+func (s *Server) seal(c *call, r *resource, name string, secrets map[string]any) (json.RawMessage, error) {
+	b, err := json.Marshal(secrets)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return s.Authority.Keys.Seal(b, bound(c, r, name)), nil
+	return json.Marshal(map[string]string{"secrets": s.Authority.Keys.Seal(b, bound(c, r, name))})
 }
 
 func bound(c *call, r *resource, name string) string {

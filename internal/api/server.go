@@ -69,7 +69,7 @@ func (s *Server) routes() {
 	s.mux.Handle("/tokens/{name}", s.guard(s.tokens))
 	s.mux.Handle("GET /berth/v1/server", s.guard(s.serverInfo))
 	s.mux.Handle("POST /runner/v1/reports", s.open(s.reports))
-	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.guard(s.appendLog))
+	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.appendLog))
 	s.mux.Handle("GET /opstatus/{verb}/{path...}", s.guard(s.operation))
 	for _, prefix := range []string{"/history/v1.0/", "/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
 		s.mux.Handle(prefix, s.guard(s.dataPlane))
@@ -112,8 +112,21 @@ type call struct {
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// guard authenticates and hands a call to h.
+// guard authenticates a user and hands a call to h. Runners have their own calls; a reader's may only ask.
 func (s *Server) guard(h func(*call) error) http.Handler {
+	return s.authenticate(func(c *call) error {
+		if c.who.Task != "" {
+			return berth.Errorf(berth.Denied, "a task's token opens its own task only")
+		}
+		if c.who.Role == auth.Reader && !asks(c.r) {
+			return berth.Errorf(berth.Denied, "the token %q may only read", c.who.Token)
+		}
+		return h(c)
+	})
+}
+
+// authenticate finds out who calls.
+func (s *Server) authenticate(h func(*call) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, ok := auth.From(r.Context()) // the local socket has authenticated already
 		if !ok {
@@ -125,17 +138,34 @@ func (s *Server) guard(h func(*call) error) http.Handler {
 				return
 			}
 		}
-		if p.Role == auth.Reader && r.Method != http.MethodGet && r.Method != http.MethodHead && !readingPost(r.URL.Path) {
-			s.fail(w, r, berth.Errorf(berth.Denied, "the token %q may only read", p.Token))
-			return
-		}
 		s.serve(w, r, p, h)
 	})
 }
 
-// readingPost is true for the POSTs with which clients ask questions. Secrets are not among them.
-func readingPost(path string) bool {
-	return strings.HasSuffix(path, "/rundata") || strings.HasSuffix(path, "/batchGetResolvedUris") || strings.HasSuffix(path, "/listNodes")
+// asks is true for requests that change nothing: GET, HEAD, and the POSTs with which clients ask questions. Secrets are not among
+// them.
+func asks(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return true
+	case http.MethodPost:
+	default:
+		return false
+	}
+	p, err := segments(r.URL.EscapedPath())
+	n := len(p)
+	if err != nil || n < 3 {
+		return false
+	}
+	switch strings.ToLower(p[0]) {
+	case "history":
+		return fold(p, n-1, "rundata") && !fold(p, n-2, "runs")
+	case "data", "modelregistry":
+		return fold(p, n-1, "batchGetResolvedUris")
+	case "subscriptions":
+		return fold(p, n-3, "computes") && fold(p, n-1, "listNodes")
+	}
+	return false
 }
 
 // open is guard for calls that carry their own proof in the body.

@@ -246,8 +246,19 @@ func (c *call) ownContainer(d *store.Doc) (string, bool) {
 	return own.Container, true
 }
 
+func ownDatastore(name string) bool {
+	return strings.EqualFold(name, defaultDatastore) || strings.EqualFold(name, artifactDatastore)
+}
+
+func deleteDatastore(c *call, r *resource, name string) error {
+	if ownDatastore(name) {
+		return berth.Errorf(berth.Conflict, "datastore %s is the workspace's own and cannot be deleted", name)
+	}
+	return c.s.remove(c, r, name, "")
+}
+
 func checkDatastore(_ *call, tx *store.Tx, name, _ string, p map[string]any) error {
-	if strings.EqualFold(name, defaultDatastore) || strings.EqualFold(name, artifactDatastore) {
+	if ownDatastore(name) {
 		return berth.Errorf(berth.Conflict, "datastore %s is the workspace's own and cannot be changed", name)
 	}
 	switch text(p, "datastoreType") {

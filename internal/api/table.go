@@ -47,7 +47,7 @@ func table() []resource {
 			Actions: map[string]func(*call, *resource, string, string) error{"listnodes": listNodes},
 		},
 		{
-			Collection: "datastores", Noun: "datastore", Shape: shapeDatastore, Check: checkDatastore, Secrets: []string{"credentials.secrets"},
+			Collection: "datastores", Noun: "datastore", Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Secrets: []string{"credentials.secrets"},
 			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": listSecrets},
 		},
 		{Collection: "codes", Child: "versions", Noun: "code", Keep: assetKeep, Fixed: nil, Shape: shapeCode, Actions: pending},
