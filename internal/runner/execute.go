@@ -235,8 +235,12 @@ func (e *ending) close() {
 // look notes when the first output came, from the log itself.
 func (t *task) look() {
 	info, err := os.Stat(t.logPath())
-	if err == nil && info.Size() > 0 && t.times.FirstOutput.IsZero() {
-		t.times.FirstOutput = info.ModTime()
+	if err != nil || info.Size() == 0 || !t.times.FirstOutput.IsZero() {
+		return
+	}
+	t.times.FirstOutput = info.ModTime()
+	if t.times.FirstOutput.Before(t.times.Started) { // a file system's clock is some milliseconds late
+		t.times.FirstOutput = t.times.Started
 	}
 }
 

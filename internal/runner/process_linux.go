@@ -172,8 +172,11 @@ func (p *process) close(over bool) {
 	}
 }
 
-// here says whether the process is there, ended or not, so that its id means it.
+// here says whether the process is there, ended or not, so that its id means it. A child is until it is reaped.
 func (p *process) here() bool {
+	if p.child {
+		return true
+	}
 	b, _, ok := Born(p.pid)
 	return ok && b == p.born
 }

@@ -221,15 +221,26 @@ func stop(t *testing.T, ctx context.Context, f Fixture) {
 }
 
 func stopDeaf(t *testing.T, ctx context.Context, f Fixture) {
-	l := f.Launch("trap '' TERM; sleep 600; sleep 600")
+	l := f.Launch("trap '' TERM; echo deaf; sleep 600; sleep 600")
 	h := start(ctx, t, f.Driver, l)
-	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool { return o.State == berth.TaskRunning })
-	if err := f.Driver.Stop(ctx, h, 200*time.Millisecond); err != nil {
+	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool {
+		if l.LogFile != "" { // it can be known when it stopped listening
+			b, _ := os.ReadFile(l.LogFile)
+			return string(b) == "deaf\n"
+		}
+		return o.State == berth.TaskRunning
+	})
+	const grace = 200 * time.Millisecond
+	began := time.Now()
+	if err := f.Driver.Stop(ctx, h, grace); err != nil {
 		t.Fatal(err)
 	}
 	o := Wait(ctx, t, f.Driver, l.Task)
 	if o.Exit == nil || o.Exit.Cause != "canceled" {
 		t.Errorf("exit %+v, want cause canceled", o.Exit)
+	}
+	if took := time.Since(began); l.LogFile != "" && took < grace {
+		t.Errorf("it was given %v instead of %v", took, grace)
 	}
 }
 

@@ -236,6 +236,38 @@ func TestDeepDirectory(t *testing.T) {
 	}
 }
 
+// TestCleanProcess looks at what a task inherits from its host besides variables: nothing.
+func TestCleanProcess(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	log := filepath.Join(t.TempDir(), "log")
+	run := func(id berth.TaskID) {
+		t.Helper()
+		l := berth.Launch{Task: id, Command: "grep -E 'SigIgn|SigBlk' /proc/self/status; ls /proc/self/fd; ps -o sid= -p $$ | grep -qw $$ && echo leader", LogFile: log}
+		if _, err := d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		drivertest.Wait(ctx, t, retrying{d}, id)
+		got, _ := os.ReadFile(log)
+		want := "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n0\n1\n2\n3\nleader\n" // 3 is the directory that ls reads
+		if string(got) != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		os.Remove(log)
+	}
+	run("a.1")
+	kill(ctx, t, dir, reaper) // the worker takes its place
+	wait(t, "another host", func() bool {
+		c := host.NewClient(dir)
+		defer c.Close()
+		_, err := c.Info(ctx)
+		return err == nil
+	})
+	run("b.1")
+	kill(ctx, t, dir, worker)
+	run("c.1")
+}
+
 func TestRefused(t *testing.T) {
 	d, _ := open(t)
 	for _, id := range []berth.TaskID{"", "..", "a/b", ".x", "a\nb"} {

@@ -79,7 +79,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	n := driver.Node{
 		Name: name, CPUs: float64(runtime.NumCPU()), Memory: totalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 	}
-	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Dials: true}, nil
+	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Dials: true, Execs: execs}, nil
 }
 
 // Start is [driver.Driver.Start].

@@ -46,6 +46,7 @@ type Status struct {
 	Task  berth.TaskID    `json:"task"`
 	State berth.TaskState `json:"state"`
 	Exit  *berth.Exit     `json:"exit,omitempty"`
+	PID   int             `json:"pid,omitempty"` // of the command's first process, while it runs on the machine itself
 	// Reported says that the server has taken the report of the end.
 	Reported bool `json:"reported,omitempty"`
 }

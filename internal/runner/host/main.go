@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -93,6 +94,7 @@ func spawn(ctx context.Context, dir string, argv []string) error {
 	}
 	defer pr.Close()
 	argv = append(slices.Clone(argv), "--role", upper, "--ready")
+	closeInherited()
 	_, err = syscall.ForkExec(self(), argv, &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
 		Files: []uintptr{null.Fd(), out.Fd(), out.Fd(), null.Fd(), pw.Fd(), lock.Fd()},
@@ -110,6 +112,17 @@ func spawn(ctx context.Context, dir string, argv []string) error {
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("the runner host ended at once, see %s", filepath.Join(dir, "host.log"))
+}
+
+// closeInherited keeps descriptors that came with this process from going on to the host and its tasks: whoever waits for
+// the end of a pipe that a server's shell left open would wait for the tasks.
+func closeInherited() {
+	list, _ := os.ReadDir("/dev/fd")
+	for _, e := range list {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // acquire takes the directory's lock, or returns nil when a host has it and listens. A host whose worker is just being
@@ -189,7 +202,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	defer quit(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT)
+	shrug()
 	go func() { // as long as the process lives
 		<-signals
 		quit(errQuit)
@@ -234,6 +247,9 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	}
 	return exitFailed
 }
+
+// shrug makes the signals of terminals do nothing. They are caught, not ignored, because tasks would inherit that.
+func shrug() { signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT) }
 
 // saveProgram and loadProgram keep the command line of a newer build for the reaper to execute.
 func saveProgram(dir string, command []string) error {

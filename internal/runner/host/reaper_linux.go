@@ -47,7 +47,7 @@ func (r *reaper) run() error {
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT)
+	shrug()
 	var wait time.Duration
 	for {
 		began := time.Now()

@@ -61,6 +61,7 @@ type job struct {
 	clean     bool // it ended, and no process of its is left
 	state     berth.TaskState
 	exit      *berth.Exit
+	pid       int // of the command while it runs, 0 when it is in a container
 	reported  bool
 }
 
@@ -194,6 +195,9 @@ func (w *worker) launch(j *job, last runner.Mark) {
 	o := runner.Options{
 		Dir: filepath.Join(w.dir, "tasks", string(id)),
 		Keep: func(m runner.Mark) error {
+			w.mu.Lock()
+			j.pid = m.PID
+			w.mu.Unlock()
 			if m.Step == runner.StepExec && j.immediate {
 				return nil // the claim says so already
 			}
@@ -323,7 +327,7 @@ func (w *worker) list() []Status {
 	defer w.mu.Unlock()
 	all := make([]Status, 0, len(w.jobs))
 	for id, j := range w.jobs {
-		all = append(all, Status{Task: id, State: j.state, Exit: j.exit, Reported: j.reported})
+		all = append(all, Status{Task: id, State: j.state, Exit: j.exit, PID: j.pid, Reported: j.reported})
 	}
 	return all
 }

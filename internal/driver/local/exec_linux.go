@@ -1,0 +1,193 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+// execs says whether commands can be run beside tasks.
+const execs = true
+
+// Exec is [driver.Execer.Exec]: the command runs in the directory and with the variables of the task's first process. It
+// belongs to the task: when that is stopped, so is it.
+func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (int, error) {
+	pid, err := d.pid(ctx, h)
+	if err != nil {
+		return 0, err
+	}
+	proc := "/proc/" + strconv.Itoa(pid)
+	environ, err := os.ReadFile(proc + "/environ")
+	if err != nil {
+		return 0, berth.Errorf(berth.Conflict, "the task has ended")
+	}
+	dir, err := os.Readlink(proc + "/cwd")
+	if err != nil {
+		return 0, berth.Errorf(berth.Conflict, "the task has ended")
+	}
+	env := strings.Split(strings.TrimRight(string(environ), "\x00"), "\x00")
+	args := c.Args
+	if len(args) == 0 {
+		args = []string{"/bin/sh", "-c", "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"}
+	}
+	path, err := lookPath(args[0], env)
+	if err != nil {
+		return 0, berth.Errorf(berth.NotFound, "%w", err)
+	}
+	cmd := exec.CommandContext(ctx, path, args[1:]...)
+	cmd.Args, cmd.Env, cmd.Dir = args, env, dir
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if c.Terminal {
+		return terminal(ctx, cmd, c)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	return exitCode(ctx, cmd.Run())
+}
+
+// pid is the first process of a task.
+func (d *Driver) pid(ctx context.Context, h driver.Handle) (int, error) {
+	id, err := taskOf(h)
+	if err != nil {
+		return 0, err
+	}
+	all, err := d.client.Tasks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range all {
+		switch {
+		case s.Task != id:
+		case s.State != berth.TaskRunning:
+			return 0, berth.Errorf(berth.Conflict, "task %s does not run: it is %s", id, s.State)
+		case s.PID == 0:
+			return 0, berth.Errorf(berth.Unsupported, "task %s runs in a container: use the container engine to enter it", id)
+		default:
+			return s.PID, nil
+		}
+	}
+	return 0, berth.Errorf(berth.NotFound, "there is no task %s", id)
+}
+
+// lookPath finds a program on the PATH of env.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, v := range env {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			for dir := range strings.SplitSeq(path, ":") {
+				p := dir + "/" + name
+				if info, err := os.Stat(p); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+					return p, nil
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("%s is not on the task's PATH", name)
+}
+
+func exitCode(ctx context.Context, err error) (int, error) {
+	var e *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case errors.As(err, &e):
+		if ws, ok := e.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return 128 + int(ws.Signal()), nil
+		}
+		return e.ExitCode(), nil
+	}
+	return 0, berth.Errorf(berth.Invalid, "%w", err)
+}
+
+// terminal runs cmd on a terminal of its own and passes on what goes over it.
+func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command) (int, error) {
+	ours, theirs, err := openTerminal()
+	if err != nil {
+		return 0, err
+	}
+	defer ours.Close()
+	resize(ours, c.Size)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		return exitCode(ctx, err)
+	}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			select {
+			case s, ok := <-c.Resize:
+				if !ok {
+					c.Resize = nil
+					continue
+				}
+				resize(ours, s)
+			case <-done:
+				return
+			}
+		}
+	})
+	if c.Stdin != nil {
+		// It ends with the caller's input or with the next byte of it, and holds nothing but that.
+		go func() { _, _ = io.Copy(ours, c.Stdin) }()
+	}
+	out := c.Stdout
+	if out == nil {
+		out = io.Discard
+	}
+	group.Go(func() { _, _ = io.Copy(out, ours) }) // until the last process on the terminal is gone
+	code, err := exitCode(ctx, cmd.Wait())
+	close(done)
+	group.Wait()
+	return code, err
+}
+
+func openTerminal() (ours, theirs *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening a terminal: %w", err)
+	}
+	ours = os.NewFile(uintptr(fd), "ptmx")
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		theirs, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		ours.Close()
+		return nil, nil, fmt.Errorf("opening a terminal: %w", err)
+	}
+	return ours, theirs, nil
+}
+
+func resize(f *os.File, s driver.WindowSize) {
+	if s.Rows <= 0 || s.Columns <= 0 {
+		return
+	}
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) {
+			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(s.Rows), Col: uint16(s.Columns)})
+		})
+	}
+}
