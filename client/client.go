@@ -143,7 +143,7 @@ func (c *Client) answer(req *http.Request, out any) (rev berth.Rev, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to the end below
+	defer resp.Body.Close() // read to the end below
 	if resp.StatusCode >= 300 {
 		return 0, failure(resp)
 	}
@@ -216,7 +216,7 @@ func (c *Client) where() string {
 
 // failure reads an Azure-shaped error.
 func failure(resp *http.Response) error {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) //nolint:errcheck // the status says enough
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the status says enough
 	e := &berth.Error{Code: berth.CodeOfHTTP(resp.StatusCode), Wire: resp.Header.Get("x-ms-error-code")}
 	var v struct {
 		Error struct{ Code, Message string }

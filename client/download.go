@@ -116,7 +116,7 @@ func (c *Client) fetchAll(ctx context.Context, ds *folder, items []blobItem, bas
 	if err != nil {
 		return d, berth.Errorf(berth.Invalid, "%w", err)
 	}
-	defer root.Close() //nolint:errcheck // nothing was written through it
+	defer root.Close() // nothing was written through it
 	var done atomic.Int64
 	count := func(n int64) {
 		if now := done.Add(n); progress != nil {
@@ -192,7 +192,7 @@ func (c *Client) fetchFrom(ctx context.Context, address string, file *os.File, a
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	defer resp.Body.Close() // opened for reading
 	if at > 0 && resp.StatusCode != http.StatusPartialContent {
 		return 0, berth.Errorf(berth.Internal, "the server ignored the range it was asked for")
 	}

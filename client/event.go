@@ -64,7 +64,7 @@ func (c *Client) watch(ctx context.Context, job string, from berth.Rev, f func(b
 	if err != nil {
 		return from, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	defer resp.Body.Close() // opened for reading
 	if resp.StatusCode >= 300 {
 		return from, failure(resp)
 	}

@@ -48,7 +48,7 @@ func (c *Client) Log(ctx context.Context, job string, o LogOptions, w io.Writer)
 	if err != nil {
 		return o.Offset, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	defer resp.Body.Close() // opened for reading
 	if resp.StatusCode >= 300 {
 		return o.Offset, failure(resp)
 	}

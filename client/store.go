@@ -104,7 +104,7 @@ func (c *Client) blob(req *http.Request, ok ...int) (*http.Response, error) {
 			return resp, nil
 		}
 	}
-	defer resp.Body.Close() //nolint:errcheck // opened for reading
+	defer resp.Body.Close() // opened for reading
 	return nil, failure(resp)
 }
 

@@ -206,7 +206,7 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%w", err)
 	}
-	defer file.Close() //nolint:errcheck // opened for reading
+	defer file.Close() // opened for reading
 	if f.Size <= oneShot {
 		return c.sendPart(ctx, address, io.NewSectionReader(file, 0, f.Size), count)
 	}

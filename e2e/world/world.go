@@ -2,6 +2,7 @@
 package world
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,7 +22,7 @@ func Binary(t *testing.T) string {
 		return b
 	}
 	b := filepath.Join(t.TempDir(), "berth")
-	cmd := exec.Command("go", "build", "-o", b, "github.com/berthml/berth/cmd/berth")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", b, "github.com/berthml/berth/cmd/berth")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -90,7 +91,7 @@ func Start(t *testing.T) *Server {
 
 // Command is the program with arguments, pointed at the server's home.
 func (s *Server) Command(args ...string) *exec.Cmd {
-	cmd := exec.Command(s.Bin, args...)
+	cmd := exec.CommandContext(context.Background(), s.Bin, args...)
 	cmd.Env = append(os.Environ(), "BERTH_HOME="+s.Home, "BERTH_ENV_CACHE="+filepath.Join(cacheDir(), "envs"))
 	return cmd
 }
@@ -146,7 +147,7 @@ func Python(t *testing.T, packages ...string) string {
 		{"python3", "-m", "venv", dir},
 		append([]string{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"}, packages...),
 	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", fmt.Sprint(args), err, out)
 		}
 	}

@@ -214,7 +214,7 @@ func (s *Server) appendLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // synced below
+	defer f.Close() // synced below
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (c *call) startSSE() {
 // endSSE tells a reader why its stream ended, when it is still there.
 func (c *call) endSSE(err error) error {
 	if c.ctx().Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the client has gone
 	}
 	_, werr := fmt.Fprintf(c.w, "event: end\ndata: {\"code\":%q,\"message\":%q}\n\n", berth.CodeOf(err), err.Error())
 	return werr
@@ -198,7 +198,7 @@ type logReader struct {
 func (l *logReader) serve(follow bool) error {
 	defer func() {
 		if l.file != nil {
-			l.file.Close() //nolint:errcheck // opened for reading
+			l.file.Close() // opened for reading
 		}
 	}()
 	if err := l.start(); err != nil {
@@ -275,7 +275,7 @@ func (l *logReader) copy() (int64, error) {
 	l.offset += n
 	l.c.flush()
 	if err != nil && l.c.ctx().Err() != nil {
-		return n, nil
+		return n, nil //nolint:nilerr // the client has gone
 	}
 	return n, err
 }

@@ -56,20 +56,6 @@ func cut(m map[string]any, path string) (any, bool) {
 	return v, ok && v != nil
 }
 
-// place puts v at a dotted path of m, making the objects on the way.
-func place(m map[string]any, path string, v any) {
-	keys := strings.Split(path, ".")
-	for _, k := range keys[:len(keys)-1] {
-		o, ok := m[k].(map[string]any)
-		if !ok {
-			o = map[string]any{}
-			m[k] = o
-		}
-		m = o
-	}
-	m[keys[len(keys)-1]] = v
-}
-
 // setDefault gives m[key] a value when it has none.
 func setDefault(m map[string]any, key string, v any) {
 	if m[key] == nil {

@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		return nil, err
 	}
 	a.closers = append(a.closers, a.db.Close)
-	if err := a.listen(run); err != nil {
+	if err := a.listen(ctx, run); err != nil {
 		return nil, err
 	}
 	if a.certs, err = auth.LoadCerts(filepath.Join(cfg.Home, "tls"), a.hosts(), time.Now()); err != nil {
@@ -160,7 +160,8 @@ func bearer(authority *auth.Authority) func(*http.Request) error {
 
 // listen opens the front doors: the address of the configuration, and a socket for this machine's user. A port that was
 // chosen once is kept, because clients' documents name it.
-func (a *App) listen(run string) error {
+func (a *App) listen(ctx context.Context, run string) error {
+	var lc net.ListenConfig
 	host, port, err := net.SplitHostPort(a.cfg.Listen)
 	if err != nil {
 		return err
@@ -171,10 +172,10 @@ func (a *App) listen(run string) error {
 			addr = net.JoinHostPort(host, p)
 		}
 	}
-	a.tcp, err = net.Listen("tcp", addr)
+	a.tcp, err = lc.Listen(ctx, "tcp", addr)
 	if err != nil && addr != a.cfg.Listen {
 		a.log.Warn("the port of the last start is taken; choosing another", "addr", addr, "err", err)
-		a.tcp, err = net.Listen("tcp", a.cfg.Listen)
+		a.tcp, err = lc.Listen(ctx, "tcp", a.cfg.Listen)
 	}
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "cannot listen on %s: %w", a.cfg.Listen, err)
@@ -200,7 +201,7 @@ func (a *App) listen(run string) error {
 	if err := os.Remove(a.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if a.unix, err = net.Listen("unix", a.socket); err != nil {
+	if a.unix, err = lc.Listen(ctx, "unix", a.socket); err != nil {
 		return berth.Errorf(berth.Unavailable, "cannot listen on %s: %w", a.socket, err)
 	}
 	a.closers = append(a.closers, ignoreClosed(a.unix.Close))

@@ -16,7 +16,7 @@ func lock(path string) (func() error, error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close() //nolint:errcheck // nothing was written
+		f.Close() // nothing was written
 		return nil, berth.Errorf(berth.Conflict, "another server runs in this home (%s is locked)", path)
 	}
 	return f.Close, nil

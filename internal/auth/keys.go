@@ -59,7 +59,7 @@ func LoadKeys(dir string) (*Keys, error) {
 // Seal encrypts a secret for the database; bound ties it to where it is kept.
 func (k *Keys) Seal(secret []byte, bound string) string {
 	nonce := make([]byte, k.seal.NonceSize())
-	rand.Read(nonce) //nolint:errcheck // crypto/rand.Read never fails
+	rand.Read(nonce) // crypto/rand.Read never fails
 	return base64.RawStdEncoding.EncodeToString(k.seal.Seal(nonce, nonce, secret, []byte(bound)))
 }
 
@@ -103,7 +103,7 @@ func writeNew(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // gone when linked
+	defer os.Remove(f.Name()) // gone when linked
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	if err != nil {

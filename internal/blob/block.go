@@ -208,7 +208,7 @@ func newBlockSums(wantMD5 bool) *blockSums {
 func (b *blockSums) Write(p []byte) {
 	b.crc = crc32.Update(b.crc, castagnoli, p)
 	if b.md5 != nil {
-		b.md5.Write(p)
+		_, _ = b.md5.Write(p)
 	}
 }
 

@@ -140,8 +140,10 @@ func sumBlock(sum io.Writer, f *os.File, id string, size int64, want uint32) err
 		}
 	}
 	if crc != want {
-		return &berth.Error{Code: berth.Invalid, Wire: "InvalidBlockList",
-			Msg: fmt.Sprintf("block %s did not survive a crash of this machine: upload it again", quote(id))}
+		return &berth.Error{
+			Code: berth.Invalid, Wire: "InvalidBlockList",
+			Msg: fmt.Sprintf("block %s did not survive a crash of this machine: upload it again", quote(id)),
+		}
 	}
 	return nil
 }

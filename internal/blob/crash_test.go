@@ -88,7 +88,7 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		rest, _ := io.ReadAll(out)
-		cmd.Wait() //nolint:errcheck // it was killed
+		cmd.Wait() // it was killed
 		if whole := strings.LastIndexByte(string(rest), '\n'); whole >= 0 {
 			done = append(done, strings.Fields(string(rest[:whole]))...)
 		}

@@ -81,7 +81,7 @@ func sumFile(ctx context.Context, f *os.File, wantMD5 bool) (content, error) {
 	sum := newSums(wantMD5)
 	for off := int64(0); ; {
 		n, err := f.ReadAt(buf[:], off)
-		sum.Write(buf[:n])
+		sum.add(buf[:n])
 		off += int64(n)
 		if err == io.EOF {
 			return sum.content(off), nil

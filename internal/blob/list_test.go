@@ -18,7 +18,8 @@ import (
 func list(s *blob.Store, t interface {
 	Fatal(...any)
 	Context() context.Context
-}, o blob.ListOptions) (names, prefixes []string) {
+}, o blob.ListOptions,
+) (names, prefixes []string) {
 	for {
 		blobs, ps, next, err := s.List(t.Context(), "box", o)
 		if err != nil {

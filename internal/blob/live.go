@@ -30,8 +30,10 @@ func (s *Store) PutLive(ctx context.Context, container, name, rel string) (*stor
 		return nil, berth.Errorf(berth.Invalid, "live file %s is in a directory that belongs to the blob store", quote(rel))
 	}
 	at := now()
-	fresh := &store.Blob{Container: container, Name: name, Live: rel, ContentType: "text/plain; charset=utf-8",
-		ETag: newETag(), Created: at, Modified: at}
+	fresh := &store.Blob{
+		Container: container, Name: name, Live: rel, ContentType: "text/plain; charset=utf-8",
+		ETag: newETag(), Created: at, Modified: at,
+	}
 	b := fresh
 	err := s.db.Update(ctx, func(tx *store.Tx) error {
 		old, err := tx.Blob(container, name)

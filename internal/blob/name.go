@@ -19,8 +19,10 @@ const lastRune = '\U0010FFFF'
 // CheckContainer says whether a container may be called name: Azure's rules, without the $-containers.
 func CheckContainer(name string) error {
 	bad := func(why string) error {
-		return &berth.Error{Code: berth.Invalid, Wire: "InvalidResourceName",
-			Msg: "container name " + quote(name) + " is not allowed: " + why}
+		return &berth.Error{
+			Code: berth.Invalid, Wire: "InvalidResourceName",
+			Msg: "container name " + quote(name) + " is not allowed: " + why,
+		}
 	}
 	if len(name) < 3 || len(name) > 63 {
 		return bad("use 3 to 63 characters")
@@ -41,8 +43,10 @@ func CheckContainer(name string) error {
 // ".." segments and characters that XML cannot carry are refused.
 func CheckName(name string) error {
 	bad := func(why string) error {
-		return &berth.Error{Code: berth.Invalid, Wire: "InvalidResourceName",
-			Msg: "blob name " + quote(name) + " is not allowed: " + why}
+		return &berth.Error{
+			Code: berth.Invalid, Wire: "InvalidResourceName",
+			Msg: "blob name " + quote(name) + " is not allowed: " + why,
+		}
 	}
 	switch {
 	case name == "":

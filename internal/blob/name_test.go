@@ -20,14 +20,18 @@ func TestContainerNames(t *testing.T) {
 }
 
 func TestBlobNames(t *testing.T) {
-	for _, name := range []string{"a", "a/b", "a//b.txt", "/a", "a/", "...", "a..b", "..a/b..", "ü/日本", "a b+c%d?e#f", "Icon\r",
-		strings.Repeat("é", 1024), "CON", "a\\b", "&<>\"'"} {
+	for _, name := range []string{
+		"a", "a/b", "a//b.txt", "/a", "a/", "...", "a..b", "..a/b..", "ü/日本", "a b+c%d?e#f", "Icon\r",
+		strings.Repeat("é", 1024), "CON", "a\\b", "&<>\"'",
+	} {
 		if err := blob.CheckName(name); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"", "..", ".", "../a", "a/..", "a/../b", "a/./b", "a\\..\\b", "/..", "..//a", "a\x00b", "a\x01", "a\x7f",
-		"\xff", "a\uFFFE", "\U0010FFFF", strings.Repeat("a", 1025)} {
+	for _, name := range []string{
+		"", "..", ".", "../a", "a/..", "a/../b", "a/./b", "a\\..\\b", "/..", "..//a", "a\x00b", "a\x01", "a\x7f",
+		"\xff", "a\uFFFE", "\U0010FFFF", strings.Repeat("a", 1025),
+	} {
 		wantCode(t, blob.CheckName(name), berth.Invalid, "InvalidResourceName")
 	}
 }

@@ -116,8 +116,10 @@ func (s *Store) room(size int64) error {
 		return nil
 	}
 	if left := free(s.dir); left >= 0 && left < size {
-		return &berth.Error{Code: berth.Unavailable, Wire: "InsufficientStorage",
-			Msg: "the disk that holds " + s.dir + " is full: too little space for this upload is left"}
+		return &berth.Error{
+			Code: berth.Unavailable, Wire: "InsufficientStorage",
+			Msg: "the disk that holds " + s.dir + " is full: too little space for this upload is left",
+		}
 	}
 	return nil
 }

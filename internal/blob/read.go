@@ -50,8 +50,10 @@ func (s *Store) Open(ctx context.Context, container, name string) (*Reader, erro
 		// The blob may have been replaced, and its object collected, since the row was read. If it is the same version
 		// twice, its bytes are lost.
 		if seen == b.ETag {
-			return nil, &berth.Error{Code: berth.Internal, Err: err,
-				Msg: fmt.Sprintf("the bytes of blob %s in container %s are missing from %s", quote(name), quote(container), s.dir)}
+			return nil, &berth.Error{
+				Code: berth.Internal, Err: err,
+				Msg: fmt.Sprintf("the bytes of blob %s in container %s are missing from %s", quote(name), quote(container), s.dir),
+			}
 		}
 		seen = b.ETag
 	}

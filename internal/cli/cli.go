@@ -79,10 +79,21 @@ func newRoot(s *session, words []string) *cobra.Command {
 		group string
 		make  func(*session) *cobra.Command
 	}{
-		{groupRun, runCommand}, {groupRun, psCommand}, {groupRun, logsCommand}, {groupRun, explainCommand},
-		{groupRun, eventsCommand}, {groupRun, topCommand}, {groupRun, renderCommand},
-		{groupServer, upCommand}, {groupServer, downCommand}, {groupServer, statusCommand}, {groupServer, serveCommand},
-		{groupServer, doctorCommand}, {groupServer, azureEnvCommand}, {groupServer, tokenCommand}, {"", versionCommand},
+		{groupRun, runCommand},
+		{groupRun, psCommand},
+		{groupRun, logsCommand},
+		{groupRun, explainCommand},
+		{groupRun, eventsCommand},
+		{groupRun, topCommand},
+		{groupRun, renderCommand},
+		{groupServer, upCommand},
+		{groupServer, downCommand},
+		{groupServer, statusCommand},
+		{groupServer, serveCommand},
+		{groupServer, doctorCommand},
+		{groupServer, azureEnvCommand},
+		{groupServer, tokenCommand},
+		{"", versionCommand},
 	} {
 		cmd := c.make(s)
 		cmd.GroupID = c.group

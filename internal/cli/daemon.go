@@ -69,7 +69,7 @@ func launch(ctx context.Context, home string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // the server has its own descriptor
+	defer log.Close() // the server has its own descriptor
 	begin, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func await(ctx context.Context, home string, pid int, ended <-chan error, log st
 	defer tick.Stop()
 	for {
 		if conn, info, err := client.Dial(ctx, home); err == nil {
-			conn.Close() //nolint:errcheck // nothing was written
+			conn.Close() // nothing was written
 			if info.PID == pid {
 				return nil
 			}

@@ -25,15 +25,15 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { f.Close() }, nil //nolint:errcheck // closing unlocks
+			return func() { f.Close() }, nil // closing unlocks
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			f.Close() //nolint:errcheck // nothing was written
+			f.Close() // nothing was written
 			return nil, err
 		}
 		select {
 		case <-ctx.Done():
-			f.Close() //nolint:errcheck // nothing was written
+			f.Close() // nothing was written
 			return nil, ctx.Err()
 		case <-tick.C:
 		}

@@ -48,7 +48,7 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	}
 	// The process on the other end of the socket is the server, whatever a file says.
 	pid, err := peerPID(conn)
-	conn.Close() //nolint:errcheck // nothing was written
+	conn.Close() // nothing was written
 	if err != nil {
 		return berth.Errorf(berth.Internal, "find the server's process: %w", err)
 	}
@@ -79,9 +79,9 @@ func endHost(ctx context.Context, home string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", filepath.Join(home, "host", "host.sock"))
 	if err != nil {
-		return nil //nolint:nilerr // there is none
+		return nil // there is none
 	}
-	defer conn.Close() //nolint:errcheck // nothing is written
+	defer conn.Close() // nothing is written
 	pid, err := peerPID(conn)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 // newName invents the name of a job, as Azure's clients do: witty_town_1hdt2v82y7.
 func newName() string {
 	var b [12]byte
-	rand.Read(b[:]) //nolint:errcheck // crypto/rand.Read never fails
+	rand.Read(b[:]) // crypto/rand.Read never fails
 	a, t := strings.Fields(adjectives), strings.Fields(things)
 	tail := make([]byte, 10)
 	for i := range tail {

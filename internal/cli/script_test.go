@@ -40,8 +40,8 @@ func setup(env *testscript.Env) error {
 		for _, h := range []string{home, home2} {
 			cmd := exec.Command("berth", "down", "--home", h)
 			cmd.Env = append(os.Environ(), "BERTH_URL=")
-			cmd.Run()       //nolint:errcheck // it may not run
-			os.RemoveAll(h) //nolint:errcheck // a temporary folder
+			cmd.Run()       // it may not run
+			os.RemoveAll(h) // a temporary folder
 		}
 	})
 	return nil

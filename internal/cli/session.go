@@ -81,7 +81,8 @@ func (s *session) config() (client.Config, error) {
 		return os.Getenv(key)
 	})
 	for _, o := range []struct{ to, by *string }{
-		{&cfg.Workspace.Name, &s.cfg.Workspace.Name}, {&cfg.Workspace.Group, &s.cfg.Workspace.Group},
+		{&cfg.Workspace.Name, &s.cfg.Workspace.Name},
+		{&cfg.Workspace.Group, &s.cfg.Workspace.Group},
 		{&cfg.Workspace.Subscription, &s.cfg.Workspace.Subscription},
 	} {
 		if *o.by != "" {

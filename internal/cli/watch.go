@@ -92,7 +92,7 @@ func (w *watcher) events(ctx context.Context) {
 		w.tell(e, w.queue(ctx, e))
 		return nil
 	})
-	if err != nil && ctx.Err() == nil && w.s.verbose {
+	if ctx.Err() == nil && w.s.verbose {
 		w.line.aside(func() { w.s.warn("no progress is shown: %v", err) })
 	}
 }

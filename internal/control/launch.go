@@ -259,7 +259,7 @@ type shards struct {
 // path is where a task's log is, relative to dir; its folder exists afterwards.
 func (s *shards) path(workspace string, id berth.TaskID) (string, error) {
 	h := fnv.New32a()
-	h.Write([]byte(id)) //nolint:errcheck // a hash does not fail
+	h.Write([]byte(id)) // a hash does not fail
 	n := h.Sum32() & 0xff
 	rel := fmt.Sprintf("logs/%02x", n)
 	s.mu.Lock()

@@ -83,11 +83,11 @@ func (b *builder) compile(ctx context.Context, version, site string, siblings []
 func shareBytecode(site, suffix string, siblings []string) (missing []string) {
 	_ = filepath.WalkDir(site, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(p, ".py") {
-			return nil
+			return nil //nolint:nilerr // what cannot be read is compiled anew
 		}
 		rel, err := filepath.Rel(site, p)
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // likewise
 		}
 		pyc := filepath.Join(filepath.Dir(rel), "__pycache__", strings.TrimSuffix(filepath.Base(rel), ".py")+suffix)
 		for _, s := range siblings {

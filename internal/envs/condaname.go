@@ -91,9 +91,11 @@ func bundled(name string) (string, bool) {
 	if why, ok := bundledReason[name]; ok {
 		return why, true
 	}
-	for _, p := range []string{"libgcc", "libgomp", "libstdcxx", "libblas", "libcblas", "liblapack", "libopenblas", "libgfortran", "libcu", "libnv",
+	for _, p := range []string{
+		"libgcc", "libgomp", "libstdcxx", "libblas", "libcblas", "liblapack", "libopenblas", "libgfortran", "libcu", "libnv",
 		"libnccl", "libmagma", "cuda-", "libffi", "libpng", "libtiff", "libjpeg", "libwebp", "libxgboost", "libprotobuf", "libsqlite", "libuuid", "libzlib",
-		"libnsl", "libxcrypt", "libexpat", "liblzma", "libsodium", "libarrow", "libparquet", "libhwloc", "libxml2", "libtorch", "libabseil", "libstdc"} {
+		"libnsl", "libxcrypt", "libexpat", "liblzma", "libsodium", "libarrow", "libparquet", "libhwloc", "libxml2", "libtorch", "libabseil", "libstdc",
+	} {
 		if strings.HasPrefix(name, p) {
 			return inWheels, true
 		}

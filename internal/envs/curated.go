@@ -18,24 +18,42 @@ type family struct {
 // packages of the first generation, profilers and patches for the image's operating system are left out.
 // docs/environments.md shows this table.
 var families = []family{
-	{regexp.MustCompile(`^(?:scikit-learn|sklearn)-(\d+\.\d+)`), since("1.2", "3.9", "3.10"),
-		[]string{"scikit-learn~={v}.0", "numpy<2", "scipy", "pandas<3", "joblib", "matplotlib", "psutil", "tqdm", "mlflow-skinny"}},
-	{regexp.MustCompile(`^lightgbm-(\d+\.\d+)`), always("3.10"),
-		[]string{"lightgbm~={v}.0", "scikit-learn<1.6", "xgboost<2", "numpy<2", "scipy", "pandas<3", "matplotlib", "psutil", "tqdm", "mlflow-skinny"}},
-	{regexp.MustCompile(`^xgboost-(\d+\.\d+)`), always("3.10"),
-		[]string{"xgboost~={v}.0", "scikit-learn<1.6", "numpy<2", "scipy", "pandas<3", "psutil", "tqdm", "mlflow-skinny"}},
-	{regexp.MustCompile(`^(?:acpt-)?pytorch-(\d+\.\d+)`), since("2.1", "3.9", "3.10"),
-		[]string{"torch~={v}.0", "torchvision", "numpy<2", "transformers", "accelerate", "tensorboard", "pillow", "matplotlib", "psutil", "tqdm", "mlflow-skinny"}},
-	{regexp.MustCompile(`^tensorflow-(\d+\.\d+)`), since("2.12", "3.9", "3.10"),
-		[]string{"tensorflow~={v}.0", "tensorboard", "pandas<3", "scipy", "matplotlib", "psutil", "tqdm", "mlflow-skinny"}},
-	{regexp.MustCompile(`^responsibleai(?:$|-)`), always("3.10"),
-		[]string{"responsibleai", "raiutils", "scikit-learn<1.6", "numpy<2", "pandas<3", "mlflow-skinny"}},
-	{regexp.MustCompile(`^mldesigner(?:$|-)`), always("3.10"),
-		[]string{"mldesigner", "mlflow-skinny"}},
-	{regexp.MustCompile(`^python-sdk-v2(?:$|-)`), always("3.10"),
-		[]string{"azure-ai-ml", "azure-identity", "mlflow-skinny"}},
-	{regexp.MustCompile(`^minimal(?:$|-)`), always("3.10"),
-		[]string{"mlflow-skinny", "numpy", "pandas"}},
+	{
+		regexp.MustCompile(`^(?:scikit-learn|sklearn)-(\d+\.\d+)`), since("1.2", "3.9", "3.10"),
+		[]string{"scikit-learn~={v}.0", "numpy<2", "scipy", "pandas<3", "joblib", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^lightgbm-(\d+\.\d+)`), always("3.10"),
+		[]string{"lightgbm~={v}.0", "scikit-learn<1.6", "xgboost<2", "numpy<2", "scipy", "pandas<3", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^xgboost-(\d+\.\d+)`), always("3.10"),
+		[]string{"xgboost~={v}.0", "scikit-learn<1.6", "numpy<2", "scipy", "pandas<3", "psutil", "tqdm", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^(?:acpt-)?pytorch-(\d+\.\d+)`), since("2.1", "3.9", "3.10"),
+		[]string{"torch~={v}.0", "torchvision", "numpy<2", "transformers", "accelerate", "tensorboard", "pillow", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^tensorflow-(\d+\.\d+)`), since("2.12", "3.9", "3.10"),
+		[]string{"tensorflow~={v}.0", "tensorboard", "pandas<3", "scipy", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^responsibleai(?:$|-)`), always("3.10"),
+		[]string{"responsibleai", "raiutils", "scikit-learn<1.6", "numpy<2", "pandas<3", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^mldesigner(?:$|-)`), always("3.10"),
+		[]string{"mldesigner", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^python-sdk-v2(?:$|-)`), always("3.10"),
+		[]string{"azure-ai-ml", "azure-identity", "mlflow-skinny"},
+	},
+	{
+		regexp.MustCompile(`^minimal(?:$|-)`), always("3.10"),
+		[]string{"mlflow-skinny", "numpy", "pandas"},
+	},
 }
 
 func always(python string) func(string) string { return func(string) string { return python } }

@@ -161,8 +161,10 @@ func (c *Cache) deriveIn(ctx context.Context, eng *engine, base, ref, hash strin
 
 // deriveFiles writes what the script reads, and returns what else has to be visible inside.
 func (c *Cache) deriveFiles(dir string, r request, e berth.LaunchEnv) ([]Mount, error) {
-	vars := map[string]string{"UV_CACHE_DIR": buildCache, "UV_LINK_MODE": "copy", "UV_PYTHON_INSTALL_DIR": "/opt/berth/pythons",
-		"UV_PYTHON_PREFERENCE": "system", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "UV_HTTP_RETRIES": "1", "HOME": "/root"}
+	vars := map[string]string{
+		"UV_CACHE_DIR": buildCache, "UV_LINK_MODE": "copy", "UV_PYTHON_INSTALL_DIR": "/opt/berth/pythons",
+		"UV_PYTHON_PREFERENCE": "system", "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "UV_HTTP_RETRIES": "1", "HOME": "/root",
+	}
 	for _, kv := range os.Environ() {
 		if k, v, _ := strings.Cut(kv, "="); strings.HasPrefix(k, "UV_") && vars[k] == "" || strings.HasSuffix(strings.ToLower(k), "_proxy") || k == "SSL_CERT_FILE" {
 			vars[k] = v

@@ -25,9 +25,11 @@ func TestIgnore(t *testing.T) {
 }
 
 func TestDistill(t *testing.T) {
-	got := distill([]string{"Using Python 3.11", "Resolved 3 packages", "error: Failed to build `x`", "  cause: The build backend returned an error",
+	got := distill([]string{
+		"Using Python 3.11", "Resolved 3 packages", "error: Failed to build `x`", "  cause: The build backend returned an error",
 		"         Traceback (most recent call last):", `           File "setup.py", line 3, in <module>`, "             ^^^^^^^", "         ModuleNotFoundError: No module named 'y'",
-		"hint: add it to your `pyproject.toml` under:", "", "[tool.uv]"}, "fallback")
+		"hint: add it to your `pyproject.toml` under:", "", "[tool.uv]",
+	}, "fallback")
 	want := "error: Failed to build `x`\n  cause: The build backend returned an error\n         ModuleNotFoundError: No module named 'y'"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)

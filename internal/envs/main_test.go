@@ -165,7 +165,7 @@ var uvOnce = sync.OnceValues(func() (string, error) {
 	env.Release()
 	found, err := filepath.Glob(dir + "/uv/*/uv")
 	if err != nil || len(found) != 1 {
-		return "", fmt.Errorf("uv is not in the cache: %v, %v", found, err)
+		return "", fmt.Errorf("uv is not in the cache: %v, %w", found, err)
 	}
 	return found[0], nil
 })

@@ -22,8 +22,10 @@ var uvOptions = map[string]string{
 }
 
 // quiet are options that mean nothing to uv.
-var quiet = map[string]bool{"--prefer-binary": true, "--use-pep517": true, "--no-cache-dir": true, "--use-feature": true,
-	"--disable-pip-version-check": true, "-q": true, "--quiet": true, "-v": true, "--verbose": true, "-U": true, "--upgrade": true}
+var quiet = map[string]bool{
+	"--prefer-binary": true, "--use-pep517": true, "--no-cache-dir": true, "--use-feature": true,
+	"--disable-pip-version-check": true, "-q": true, "--quiet": true, "-v": true, "--verbose": true, "-U": true, "--upgrade": true,
+}
 
 var (
 	comment = regexp.MustCompile(`(^|\s)#.*$`)

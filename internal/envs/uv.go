@@ -84,8 +84,10 @@ func (c *Cache) fetchUV(ctx context.Context, target, platform string, progress f
 	var tried []string
 	for _, python := range c.pipPythons() {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-		args := []string{"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
-			"--no-deps", "--only-binary", ":all:", "--dest", tmp, "uv==" + uvVersion}
+		args := []string{
+			"-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
+			"--no-deps", "--only-binary", ":all:", "--dest", tmp, "uv==" + uvVersion,
+		}
 		if platform != "" {
 			args = append(args, "--platform", platform)
 		}

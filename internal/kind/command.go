@@ -34,7 +34,7 @@ func (command) Validate(props json.RawMessage) error {
 		}
 	}
 	bound := func(where, name string) error {
-		ok := false
+		var ok bool
 		switch where {
 		case "inputs":
 			_, ok = c.Inputs[name]

@@ -2,9 +2,11 @@ package spec
 
 // A setting of a model can be given, searched over, or both.
 func setting(name string, t typ) parameterSpec { return parameterSpec{name, t, true, true} }
+
 func onlyGiven(name string, t typ) parameterSpec {
 	return parameterSpec{name: name, typ: t, fixed: true}
 }
+
 func onlySearched(name string, t typ) parameterSpec {
 	return parameterSpec{name: name, typ: t, search: true}
 }

@@ -15,9 +15,11 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 	check := *s
 	check.nodes = false
 	t.table.fill(check.into(tree{}), v.only(t.table.names()))
-	known := append([]string{"type", "name", "description", "experiment_name", "display_name", "inputs", "outputs", "compute",
+	known := append([]string{
+		"type", "name", "description", "experiment_name", "display_name", "inputs", "outputs", "compute",
 		"properties", "tags", "resources", "queue_settings", "identity", "environment_id", "environment_variables", "services",
-		"id", "status", "comment"}, t.table.names()...)
+		"id", "status", "comment",
+	}, t.table.names()...)
 	out := tree{"type": "automl", "name": name, "properties": tree{}, "tags": tree{}}
 	if !strings.HasPrefix(pythonSnake(v.textOf("task")), "text_") {
 		out["log_verbosity"] = "info"

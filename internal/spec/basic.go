@@ -24,8 +24,6 @@ var (
 	milliseconds = duration("milliseconds", 1)
 	// literal is a plain value that travels as Python's text of it: "5", "0.5", "True".
 	literal = typ{name: "text, a number or true/false", read: readLiteral}
-	// primitive is a plain value that travels as it is.
-	primitive = typ{name: "text, a number or true/false", read: readPrimitive}
 )
 
 func readText(s *scope, v *value) any {

@@ -2,7 +2,8 @@ package spec
 
 import "strings"
 
-var batchDeploymentKind = kind{word: "batch-deployment", collection: "batchEndpoints/deployments", base: "properties",
+var batchDeploymentKind = kind{
+	word: "batch-deployment", collection: "batchEndpoints/deployments", base: "properties",
 	body: typ{name: "a deployment", read: func(s *scope, v *value) any {
 		word := strings.ToLower(v.textOf("type"))
 		switch {
@@ -16,7 +17,8 @@ var batchDeploymentKind = kind{word: "batch-deployment", collection: "batchEndpo
 			s.in("type").failWith(v.get("type"), nearest(word, []string{"pipeline", "model"}), "%s is neither pipeline nor model", describe(v.get("type")))
 		}
 		return nil
-	}}}
+	}},
+}
 
 var batchModel = typ{name: deploymentModel.name, read: func(s *scope, v *value) any {
 	id := deploymentModel.read(s, v)
@@ -136,7 +138,9 @@ func (s *scope) componentOfJob(job string) string {
 	d := &draft{collection: "components", name: anonymousComponents, anonymous: true, body: tree{"properties": tree{
 		"isAnonymous": true, "properties": tree{}, "tags": tree{}, "componentSpec": tree{
 			"type": "pipeline", "name": anonymousComponents, "version": "1", "_source": "CLASS", "jobs": tree{},
-			"source_job_id": job, "sourceJobId": job}}}}
+			"source_job_id": job, "sourceJobId": job,
+		},
+	}}}
 	d.version = s.contentID(d)
 	s.keep(d)
 	return s.workspace().ResourceID("components", d.name, "versions", d.version)

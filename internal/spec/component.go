@@ -8,11 +8,13 @@ import (
 
 // A component travels in its YAML form: componentSpec holds the fields under their own names, references resolved,
 // defaults as text.
-var componentKind = kind{word: "component", collection: "components", base: "properties",
+var componentKind = kind{
+	word: "component", collection: "components", base: "properties",
 	body: typ{name: "a component", read: func(s *scope, v *value) any {
 		s.component(v, "YAML.COMPONENT", false)
 		return nil
-	}}}
+	}},
+}
 
 // component reads a component into s.out, the properties of its resource.
 func (s *scope) component(v *value, source string, anonymous bool) {

@@ -2,7 +2,8 @@ package spec
 
 import "strings"
 
-var onlineDeploymentKind = kind{word: "online-deployment", collection: "onlineEndpoints/deployments", base: "properties",
+var onlineDeploymentKind = kind{
+	word: "online-deployment", collection: "onlineEndpoints/deployments", base: "properties",
 	body: typ{name: "a deployment", read: func(s *scope, v *value) any {
 		t := managedDeployment
 		if strings.EqualFold(v.textOf("type"), "kubernetes") {
@@ -10,7 +11,8 @@ var onlineDeploymentKind = kind{word: "online-deployment", collection: "onlineEn
 		}
 		t.table.fill(s, v)
 		return nil
-	}}}
+	}},
+}
 
 // deploymentCommon are the fields of every deployment of a model.
 var deploymentCommon = parts{
@@ -168,7 +170,8 @@ func collectionData(s *scope, v *value) {
 // collected makes the data asset a collection is written to, and gives its id.
 func (s *scope) collected(name, version, path string) string {
 	s.keep(&draft{collection: "data", name: name, version: version, body: tree{"properties": tree{
-		"dataType": "uri_folder", "dataUri": path, "isAnonymous": false, "isArchived": false, "properties": tree{}, "tags": tree{}}}})
+		"dataType": "uri_folder", "dataUri": path, "isAnonymous": false, "isArchived": false, "properties": tree{}, "tags": tree{},
+	}}})
 	return s.workspace().ResourceID("data", name, "versions", version)
 }
 

@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-var onlineEndpointKind = kind{word: "online-endpoint", collection: "onlineEndpoints", base: "properties",
+var onlineEndpointKind = kind{
+	word: "online-endpoint", collection: "onlineEndpoints", base: "properties",
 	body: typ{name: "an endpoint", read: func(s *scope, v *value) any {
 		t := managedEndpoint
 		if v.get("compute") != nil {
@@ -12,7 +13,8 @@ var onlineEndpointKind = kind{word: "online-endpoint", collection: "onlineEndpoi
 		}
 		t.table.fill(s, v)
 		return nil
-	}}}
+	}},
+}
 
 // endpointCommon are the fields of every endpoint. What the service says of an endpoint is accepted and not sent.
 var endpointCommon = parts{

@@ -144,7 +144,7 @@ func (s *scope) localComponent(v *value) *value {
 	}
 	m := s.mark()
 	got := s.follow(ref, strings.TrimPrefix(ref.text, "file:"))
-	s.back(m) // the node itself reports a file that cannot be read
+	_ = s.back(m) // the node itself reports a file that cannot be read
 	return got
 }
 

@@ -25,14 +25,31 @@ func guess(v *value) string {
 
 // schemas maps parts of the file names of $schema to kinds, the longer word first.
 var schemas = []struct{ part, word string }{
-	{"onlinedeployment", "online-deployment"}, {"onlineendpoint", "online-endpoint"},
-	{"batchdeployment", "batch-deployment"}, {"modelbatch", "batch-deployment"}, {"batchendpoint", "batch-endpoint"},
+	{"onlinedeployment", "online-deployment"},
+	{"onlineendpoint", "online-endpoint"},
+	{"batchdeployment", "batch-deployment"},
+	{"modelbatch", "batch-deployment"},
+	{"batchendpoint", "batch-endpoint"},
 	{"component", "component"},
-	{"compute", "compute"}, {"environment", "environment"}, {"connection", "connection"},
-	{"datastore", "datastore"}, {"azureblob", "datastore"}, {"azurefile", "datastore"}, {"azuredatalake", "datastore"}, {"onelake", "datastore"},
-	{"schedule", "schedule"}, {"registry", "registry"}, {"featurestoreentity", "feature_store_entity"},
-	{"featureset", "feature_set"}, {"featurestore", "feature_store"}, {"workspace", "workspace"},
-	{"hub", "workspace"}, {"project", "workspace"}, {"model.schema", "model"}, {"data.schema", "data"}, {"code.schema", "code"},
+	{"compute", "compute"},
+	{"environment", "environment"},
+	{"connection", "connection"},
+	{"datastore", "datastore"},
+	{"azureblob", "datastore"},
+	{"azurefile", "datastore"},
+	{"azuredatalake", "datastore"},
+	{"onelake", "datastore"},
+	{"schedule", "schedule"},
+	{"registry", "registry"},
+	{"featurestoreentity", "feature_store_entity"},
+	{"featureset", "feature_set"},
+	{"featurestore", "feature_store"},
+	{"workspace", "workspace"},
+	{"hub", "workspace"},
+	{"project", "workspace"},
+	{"model.schema", "model"},
+	{"data.schema", "data"},
+	{"code.schema", "code"},
 }
 
 // look is what a kind of file looks like.

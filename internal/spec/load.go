@@ -135,8 +135,10 @@ func (l *load) result() (*Result, error) {
 		if err != nil {
 			return nil, berth.Errorf(berth.Internal, "writing %s/%s: %w", d.collection, d.name, err)
 		}
-		r.Resources = append(r.Resources, Resource{Type: d.collection, Parent: d.parent, Name: d.name, Version: d.version,
-			Body: body, Uploads: d.uploads, Anonymous: d.anonymous})
+		r.Resources = append(r.Resources, Resource{
+			Type: d.collection, Parent: d.parent, Name: d.name, Version: d.version,
+			Body: body, Uploads: d.uploads, Anonymous: d.anonymous,
+		})
 	}
 	return r, nil
 }

@@ -2,7 +2,8 @@ package spec
 
 import "strings"
 
-var scheduleKind = kind{word: "schedule", collection: "schedules", base: "properties",
+var scheduleKind = kind{
+	word: "schedule", collection: "schedules", base: "properties",
 	body: typ{name: "a schedule", read: func(s *scope, v *value) any {
 		t := jobSchedule
 		switch {
@@ -13,7 +14,8 @@ var scheduleKind = kind{word: "schedule", collection: "schedules", base: "proper
 		}
 		t.table.fill(s, v)
 		return nil
-	}}}
+	}},
+}
 
 var scheduleCommon = parts{
 	readonly("id", "creation_context", "is_enabled", "provisioning_state"),

@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -171,7 +170,7 @@ func (f *Folder) finish() error {
 		return f.Files[i].Name < f.Files[j].Name
 	})
 	h := sha256.New()
-	io.WriteString(h, strconv.Itoa(len(f.Files)))
+	fmt.Fprint(h, len(f.Files))
 	for _, file := range f.Files {
 		fmt.Fprintf(h, "#%s#%d", file.Name, file.Size)
 	}

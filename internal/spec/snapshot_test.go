@@ -130,11 +130,15 @@ func TestIgnoreLikeGit(t *testing.T) {
 	if out, err := exec.Command("git", "init", "-q", root).CombinedOutput(); err != nil {
 		t.Skipf("git init: %v: %s", err, out)
 	}
-	patterns := []string{"*.log", "build/", "/top", "a/b", "a/**/c", "**/deep", "x?z", "[a-c]1", "[!a]2", "sp ace", "tail \\ ", "#no",
-		"\\#yes", "*.p[yc]", "doc/*.txt", "doc/", "/a/", "**", "a/**", "*", "foo*bar", "\\*star", "end\\", "[z", "a//b", "/", "**/*.o", "dir/**/"}
-	paths := []string{"a.log", "sub/a.log", "build/x", "build", "top", "sub/top", "a/b", "a/b/c", "a/x/c", "a/c", "deep", "q/deep", "q/deep/r",
+	patterns := []string{
+		"*.log", "build/", "/top", "a/b", "a/**/c", "**/deep", "x?z", "[a-c]1", "[!a]2", "sp ace", "tail \\ ", "#no",
+		"\\#yes", "*.p[yc]", "doc/*.txt", "doc/", "/a/", "**", "a/**", "*", "foo*bar", "\\*star", "end\\", "[z", "a//b", "/", "**/*.o", "dir/**/",
+	}
+	paths := []string{
+		"a.log", "sub/a.log", "build/x", "build", "top", "sub/top", "a/b", "a/b/c", "a/x/c", "a/c", "deep", "q/deep", "q/deep/r",
 		"xyz", "x/z", "a1", "d1", "a2", "b2", "sp ace", "tail  ", "#yes", "#no", "m.py", "m.pyc", "doc/t.txt", "doc/u/t.txt", "foobar", "foo-bar",
-		"*star", "star", "end", "[z", "dir/q/w", "dir/w", "k.o", "k/l.o"}
+		"*star", "star", "end", "[z", "dir/q/w", "dir/w", "k.o", "k/l.o",
+	}
 	check := func(t interface{ Fatalf(string, ...any) }, lines []string) {
 		text := strings.Join(lines, "\n") + "\n"
 		if err := os.WriteFile(filepath.Join(root, ".gitignore"), []byte(text), 0o644); err != nil {

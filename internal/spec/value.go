@@ -2,7 +2,6 @@ package spec
 
 import (
 	"math/big"
-	"strconv"
 )
 
 // shape is what a YAML value is, after YAML 1.1's rules.
@@ -171,8 +170,4 @@ func (v *value) int64() (int64, bool) {
 		return 0, false
 	}
 	return v.num.Int64(), true
-}
-
-func (v *value) place() string {
-	return strconv.Itoa(v.line) + ":" + strconv.Itoa(v.col)
 }

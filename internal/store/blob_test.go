@@ -17,8 +17,10 @@ func TestBlob(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
 		at := time.Date(2024, 1, 2, 3, 4, 5, 6, time.UTC)
-		b := &store.Blob{Container: "c", Name: "a/b.txt", Size: 1 << 40, Hash: "abc", ContentType: "text/plain", ContentMD5: "bQ==",
-			Meta: map[string]string{"Name": "v é"}, ETag: "0x1", Created: at, Modified: at}
+		b := &store.Blob{
+			Container: "c", Name: "a/b.txt", Size: 1 << 40, Hash: "abc", ContentType: "text/plain", ContentMD5: "bQ==",
+			Meta: map[string]string{"Name": "v é"}, ETag: "0x1", Created: at, Modified: at,
+		}
 		live := &store.Blob{Container: "c", Name: "log", Live: "runs/x/log"}
 		must(t, db, func(tx *store.Tx) error {
 			if err := tx.PutBlob(live); err != nil {

@@ -46,7 +46,7 @@ func (c *checkpointer) loop() {
 		select {
 		case <-c.wake:
 			// What fails here is left to the writer, which meets the same cause and reports it.
-			c.s.exec(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)") //nolint:errcheck
+			c.s.exec(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)") //nolint:errcheck // see above
 		case <-c.quit:
 			c.s.close()
 			return

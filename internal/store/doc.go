@@ -136,8 +136,10 @@ func scanDoc(r *sql.Rows, long bool) (*Doc, error) {
 	var d Doc
 	var created, updated int64
 	var archived int64
-	dest := []any{&d.ID, &d.Name, &d.Version, (*int64)(&d.Rev), &created, &updated, &d.CreatedBy, &d.Status, &archived, &d.Hash, &d.Parent,
-		(*[]byte)(&d.Body), (*[]byte)(&d.Own)}
+	dest := []any{
+		&d.ID, &d.Name, &d.Version, (*int64)(&d.Rev), &created, &updated, &d.CreatedBy, &d.Status, &archived, &d.Hash, &d.Parent,
+		(*[]byte)(&d.Body), (*[]byte)(&d.Own),
+	}
 	if !long {
 		dest = dest[:len(dest)-2]
 	}

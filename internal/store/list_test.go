@@ -38,10 +38,12 @@ func TestListLaw(t *testing.T) {
 				}
 				return nil
 			})
-			q := store.Query{Workspace: ws, Kind: kind, Name: pick("qname", "", "", "b", "C"), Hash: pick("qhash", "", "", "h1"),
+			q := store.Query{
+				Workspace: ws, Kind: kind, Name: pick("qname", "", "", "b", "C"), Hash: pick("qhash", "", "", "h1"),
 				Parent: pick("qparent", "", "", "p1"), Asc: rapid.Bool().Draw(r, "asc"), Limit: rapid.IntRange(1, 12).Draw(r, "limit"),
 				NoBody: rapid.Bool().Draw(r, "nobody"),
-				Status: rapid.SliceOfN(rapid.SampledFrom([]string{"Running", "Failed", "Nope", ""}), 0, 4).Draw(r, "qstatus")}
+				Status: rapid.SliceOfN(rapid.SampledFrom([]string{"Running", "Failed", "Nope", ""}), 0, 4).Draw(r, "qstatus"),
+			}
 			if rapid.Bool().Draw(r, "filter") {
 				archived := rapid.Bool().Draw(r, "qarchived")
 				q.Archived = &archived

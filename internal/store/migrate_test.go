@@ -55,8 +55,10 @@ func TestOldSchema(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			want := &store.Doc{Workspace: "/w", Kind: "jobs", Name: "Old", ID: 2, Rev: 4, Created: d.Created, Updated: d.Updated,
-				CreatedBy: "me", Status: "Completed", Body: json.RawMessage(`{"a":1}`)}
+			want := &store.Doc{
+				Workspace: "/w", Kind: "jobs", Name: "Old", ID: 2, Rev: 4, Created: d.Created, Updated: d.Updated,
+				CreatedBy: "me", Status: "Completed", Body: json.RawMessage(`{"a":1}`),
+			}
 			if diff := cmp.Diff(want, d); diff != "" {
 				t.Error(diff)
 			}

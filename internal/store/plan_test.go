@@ -30,8 +30,10 @@ func TestPlans(t *testing.T) {
 		"hash":              {Query{Hash: "h"}, "docs_hash (scope=? AND hash=?"},
 		"hash and others":   {Query{Hash: "h", Parent: "p", Status: []string{"Running"}, Archived: &no}, "docs_hash (scope=? AND hash=?"},
 		"versions":          {Query{Kind: "data/versions", Name: "n"}, "docs_versions (scope=? AND key=?"},
-		"versions and others": {Query{Kind: "data/versions", Name: "n", Hash: "h", Parent: "p", Status: []string{"a", "b"}, Archived: &no},
-			"docs_versions (scope=? AND key=?"},
+		"versions and others": {
+			Query{Kind: "data/versions", Name: "n", Hash: "h", Parent: "p", Status: []string{"a", "b"}, Archived: &no},
+			"docs_versions (scope=? AND key=?",
+		},
 	} {
 		for _, after := range []int64{0, 7} {
 			for _, asc := range []bool{false, true} {

@@ -87,7 +87,7 @@ func (s *session) close() {
 		st.Close()
 	}
 	// Without this the connection would go back to the pool, in whatever state it is.
-	s.conn.Raw(func(any) error { return driver.ErrBadConn }) //nolint:errcheck
+	s.conn.Raw(func(any) error { return driver.ErrBadConn }) //nolint:errcheck // its own error comes back
 	s.conn.Close()
 }
 

@@ -18,8 +18,10 @@ func TestTasks(t *testing.T) {
 		db := open(t, url)
 		now := time.Date(2024, 5, 6, 7, 8, 9, 123456789, time.UTC)
 		task := func(job string, attempt int) *berth.Task {
-			return &berth.Task{ID: berth.TaskID(fmt.Sprintf("%s.%d", job, attempt)), Workspace: ws, Job: job, Attempt: attempt,
-				Compute: "c", State: berth.TaskWaiting, Why: "no room", Created: now}
+			return &berth.Task{
+				ID: berth.TaskID(fmt.Sprintf("%s.%d", job, attempt)), Workspace: ws, Job: job, Attempt: attempt,
+				Compute: "c", State: berth.TaskWaiting, Why: "no room", Created: now,
+			}
 		}
 		a, b, c := task("x", 1), task("y", 1), task("x", 2)
 		must(t, db, func(tx *store.Tx) error {

@@ -49,8 +49,10 @@ func New(store *blob.Store, signer *Signer, o Options) *Handler {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Handler{store: store, signer: signer, o: o,
-		prefix: "/" + o.Account + ".blob." + strings.TrimRight(o.Suffix, "/")}
+	h := &Handler{
+		store: store, signer: signer, o: o,
+		prefix: "/" + o.Account + ".blob." + strings.TrimRight(o.Suffix, "/"),
+	}
 	if o.Zone != "" {
 		h.host = o.Account + ".blob." + hostname(strings.TrimRight(o.Zone, "/"))
 	}

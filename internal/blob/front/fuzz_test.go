@@ -48,9 +48,11 @@ func FuzzParseRange(f *testing.F) {
 }
 
 func FuzzParseBlockList(f *testing.F) {
-	for _, s := range []string{"", "<BlockList/>", "<BlockList><Latest>MDAw</Latest></BlockList>", "<BlockList><Committed>MDAw</Committed></BlockList>",
+	for _, s := range []string{
+		"", "<BlockList/>", "<BlockList><Latest>MDAw</Latest></BlockList>", "<BlockList><Committed>MDAw</Committed></BlockList>",
 		"<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList><Uncommitted> MDAw </Uncommitted></BlockList>", "<BlockList><Latest>MDAw",
-		"\ufeff<BlockList/>", "<!DOCTYPE x [<!ENTITY a \"b\">]><BlockList><Latest>&a;</Latest></BlockList>"} {
+		"\ufeff<BlockList/>", "<!DOCTYPE x [<!ENTITY a \"b\">]><BlockList><Latest>&a;</Latest></BlockList>",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -40,9 +40,11 @@ func TestList(t *testing.T) {
 	s.put("box/p/q/o.txt", "")
 	s.put("box/z%26%3C%0D", "z")
 	l := s.list("&prefix=p/&include=metadata")
-	want := listing{ServiceEndpoint: s.server.URL + "/st.blob.berth/", ContainerName: "box", Prefix: "p/",
+	want := listing{
+		ServiceEndpoint: s.server.URL + "/st.blob.berth/", ContainerName: "box", Prefix: "p/",
 		Names: []string{"p/m.txt", "p/q/n.txt", "p/q/o.txt"}, Sizes: []int{5, 1, 0},
-		Types: []string{"BlockBlob", "BlockBlob", "BlockBlob"}, Status: []string{"completed"}}
+		Types: []string{"BlockBlob", "BlockBlob", "BlockBlob"}, Status: []string{"completed"},
+	}
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Error(diff)
 	}

@@ -26,9 +26,20 @@ func TestGrantScope(t *testing.T) {
 		prefix, name string
 		ok           bool
 	}{
-		{"", "a", true}, {"", "", true}, {"a/b", "a/b", true}, {"a/b", "a/b/c", true}, {"a/b", "a/bc", false}, {"a/b", "a", false},
-		{"a/b", "a/", false}, {"a/b", "", false}, {"a/b/", "a/b", true}, {"a/b/", "a/b/c", true}, {"a/b/", "a/bc", false}, {"a", "A", false},
-		{"a/b", "/a/b", false}, {"a//b", "a/b", false},
+		{"", "a", true},
+		{"", "", true},
+		{"a/b", "a/b", true},
+		{"a/b", "a/b/c", true},
+		{"a/b", "a/bc", false},
+		{"a/b", "a", false},
+		{"a/b", "a/", false},
+		{"a/b", "", false},
+		{"a/b/", "a/b", true},
+		{"a/b/", "a/b/c", true},
+		{"a/b/", "a/bc", false},
+		{"a", "A", false},
+		{"a/b", "/a/b", false},
+		{"a//b", "a/b", false},
 	} {
 		for _, container := range []string{"box", "*"} {
 			q := query(t, s.Sign(front.Grant{Container: container, Prefix: tt.prefix, Perm: "r", Expiry: now.Add(time.Second)}))

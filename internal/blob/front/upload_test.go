@@ -129,8 +129,10 @@ func TestLargeUploadInConstantMemory(t *testing.T) {
 
 func TestCutConnectionLeavesNothing(t *testing.T) {
 	for name, target := range map[string]string{"blob": "", "block": "&comp=block&blockid=MDAw"} {
-		for _, body := range []string{"Content-Length: 10000000\r\n\r\n" + strings.Repeat("x", 1<<20), "Content-Length: 100\r\n\r\nshort",
-			"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "Transfer-Encoding: chunked\r\n\r\nfffff\r\n" + strings.Repeat("x", 500_000)} {
+		for _, body := range []string{
+			"Content-Length: 10000000\r\n\r\n" + strings.Repeat("x", 1<<20), "Content-Length: 100\r\n\r\nshort",
+			"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "Transfer-Encoding: chunked\r\n\r\nfffff\r\n" + strings.Repeat("x", 500_000),
+		} {
 			t.Run(name, func(t *testing.T) {
 				s := serve(t)
 				conn, err := net.Dial("tcp", s.server.Listener.Addr().String())
