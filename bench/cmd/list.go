@@ -88,6 +88,9 @@ func listed(cmd *exec.Cmd) (ms, cpu float64, lines int, err error) {
 	t := time.Now()
 	out, err := cmd.Output()
 	ms = peer.Ms(time.Since(t))
+	if cmd.ProcessState == nil { // it did not start
+		return ms, 0, 0, err
+	}
 	return ms, peer.Ms(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()), bytes.Count(out, []byte("\n")), err
 }
 

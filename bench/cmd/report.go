@@ -32,7 +32,7 @@ func report(from, into string) error {
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no place for results", into)
 	}
-	return os.WriteFile(into, []byte(head+begin+"\n"+table(newest(rows))+end+tail), 0o644) //nolint:gosec // a public document
+	return os.WriteFile(into, []byte(head+begin+"\n"+table(newest(rows))+end+tail), 0o644)
 }
 
 // newest keeps one row per benchmark and peer, in the order they first came: the last scored one, or the last of all.
@@ -76,16 +76,10 @@ func table(rows []measure.Row) string {
 
 func remarks(r measure.Row) string {
 	var parts []string
-	for _, p := range []string{r.Physical, r.Durable, r.Note} {
-		if p != "" {
-			parts = append(parts, p)
+	for _, p := range []struct{ what, text string }{{"physical floor ", r.Physical}, {"durable: ", r.Durable}, {"", r.Note}} {
+		if p.text != "" {
+			parts = append(parts, p.what+p.text)
 		}
-	}
-	if len(parts) > 0 && r.Physical != "" {
-		parts[0] = "physical floor " + parts[0]
-	}
-	if r.Durable != "" {
-		parts[min(1, len(parts)-1)] = strings.Replace(parts[min(1, len(parts)-1)], r.Durable, "durable: "+r.Durable, 1)
 	}
 	return strings.Join(parts, "; ")
 }

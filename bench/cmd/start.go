@@ -154,10 +154,11 @@ func (b *bench) slurmWays() (srun, sbatch, queue *way) {
 func (b *bench) writeStart(o *way, physical, exec float64, srun, sbatch, queue *way) error {
 	name, limit := "start.api", measure.Bound{Of: "value", Limit: 8}
 	floor := fmt.Sprintf("%.2g ms (one fdatasync, one fork and exec)", physical)
-	if o.name == "CLI" {
+	switch o.name {
+	case "CLI":
 		name, limit = "start.cli", measure.Bound{Of: "value", Limit: 14}
 		floor = fmt.Sprintf("%.2g ms (one fdatasync, two forks and execs)", physical+exec)
-	} else if o.name == "HTTPS" {
+	case "HTTPS":
 		name = "start.https"
 	}
 	row := measure.Row{

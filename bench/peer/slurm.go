@@ -84,7 +84,7 @@ func (s *Slurm) start(ctx context.Context, base int) error {
 			return err
 		}
 		// munge looks at every folder above its files.
-		if err := os.Chmod(filepath.Join(s.dir, d), 0o755); err != nil { //nolint:gosec // nothing secret is in it but the key, which is 0400
+		if err := os.Chmod(filepath.Join(s.dir, d), 0o755); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Slurm) start(ctx context.Context, base int) error {
 	}
 	host, _, _ = strings.Cut(host, ".")
 	conf := filepath.Join(s.dir, "slurm.conf")
-	if err := os.WriteFile(conf, []byte(s.config(host, base, socket)), 0o644); err != nil { //nolint:gosec // its daemons read it
+	if err := os.WriteFile(conf, []byte(s.config(host, base, socket)), 0o644); err != nil {
 		return err
 	}
 	s.env = append(os.Environ(), "SLURM_CONF="+conf)
@@ -222,7 +222,7 @@ func (s *Slurm) command(ctx context.Context, name string, args ...string) *exec.
 // Batch is milliseconds from calling sbatch to the first instruction.
 func (s *Slurm) Batch(ctx context.Context, stamp string, pipe *Pipe) (float64, error) {
 	script := filepath.Join(s.dir, "job.sh")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+stamp+" "+pipe.Path+"\n"), 0o755); err != nil { //nolint:gosec // a script
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec "+stamp+" "+pipe.Path+"\n"), 0o755); err != nil {
 		return 0, err
 	}
 	return s.timed(ctx, pipe, "sbatch", "-Q", "-o", "/dev/null", script)
