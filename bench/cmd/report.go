@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -113,7 +112,6 @@ func machine() string {
 	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	memory, _ := strconv.Atoi(strings.Fields(field("/proc/meminfo", "MemTotal") + " ")[0])
-	revision, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output() //nolint:noctx // it asks the working tree
-	return fmt.Sprintf("Machine: %d x %s, %d GiB, Linux %s, %s. Revision %s.", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory>>20,
-		strings.TrimSpace(string(kernel)), runtime.Version(), strings.TrimSpace(string(revision)))
+	return fmt.Sprintf("Machine: %d x %s, %d GiB, Linux %s, %s.", runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory>>20,
+		strings.TrimSpace(string(kernel)), runtime.Version())
 }
