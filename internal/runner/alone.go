@@ -48,7 +48,11 @@ func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, stop
 				once.Do(func() { close(told) })
 			}
 		},
-		Stop: func(berth.TaskID) { offer(stops, Stop{}) },
+		Stop: func(id berth.TaskID) {
+			if id == l.Task {
+				offer(stops, Stop{})
+			}
+		},
 		Log:  log,
 	})
 	rctx, cancel := context.WithCancel(ctx)

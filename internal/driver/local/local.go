@@ -72,12 +72,8 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	if err := d.call(ctx, func() error { _, err := d.client.Info(ctx); return err }); err != nil {
 		return driver.Info{}, err
 	}
-	name, err := os.Hostname()
-	if err != nil {
-		name = "localhost"
-	}
 	n := driver.Node{
-		Name: name, CPUs: float64(runtime.NumCPU()), Memory: totalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Name: nodeName(), CPUs: float64(runtime.NumCPU()), Memory: totalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 	}
 	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Dials: true, Execs: execs}, nil
 }
@@ -97,7 +93,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	}
 	out := make([]driver.Observed, len(all))
 	for i, s := range all {
-		out[i] = driver.Observed{Task: s.Task, Handle: handle(s.Task), State: s.State, Exit: s.Exit}
+		out[i] = driver.Observed{Task: s.Task, Handle: handle(s.Task), State: s.State, Node: nodeName(), Exit: s.Exit}
 	}
 	return out, nil
 }
@@ -129,6 +125,15 @@ func (d *Driver) Dial(ctx context.Context, _ driver.Handle, port int) (net.Conn,
 	}
 	return c, nil
 }
+
+// nodeName is what this machine calls itself.
+var nodeName = sync.OnceValue(func() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+})
 
 // handle and taskOf are the two ends of a handle: a version and the task's id.
 func handle(id berth.TaskID) driver.Handle { return driver.Handle("local1:" + string(id)) }

@@ -160,6 +160,17 @@ func (j *journal) rewrite() error {
 	return nil
 }
 
+// entries is a copy of what is known.
+func (j *journal) entries() map[berth.TaskID]entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := make(map[berth.TaskID]entry, len(j.live))
+	for id, e := range j.live {
+		all[id] = *e
+	}
+	return all
+}
+
 // claim records a new task and how far it is from the beginning. launch is JSON on one line.
 func (j *journal) claim(id berth.TaskID, launch json.RawMessage, m runner.Mark) error {
 	name, err := json.Marshal(id)

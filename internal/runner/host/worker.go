@@ -98,6 +98,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
 		base:    runner.BaseEnviron(os.Environ()),
+		used:    time.Now(),
 		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
 	}
 	if w.watch, err = filewatch.New(); err != nil {
@@ -168,7 +169,15 @@ func (w *worker) watchIdle(ctx context.Context) {
 func (w *worker) recover() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for id, e := range w.journal.live {
+	known := w.journal.entries()
+	old, _ := os.ReadDir(filepath.Join(w.dir, "tasks"))
+	for _, d := range old {
+		// Of a task that is not known, or whose command has not begun, nothing is needed.
+		if e, ok := known[berth.TaskID(d.Name())]; !ok || e.mark.Step == "" {
+			w.dirs.give(filepath.Join(w.dir, "tasks", d.Name()), false)
+		}
+	}
+	for id, e := range known {
 		var l berth.Launch
 		if err := json.Unmarshal(e.launch, &l); err != nil {
 			w.log.Error("launch in the journal not understood", "task", id, "err", err)
@@ -201,7 +210,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 			if m.Step == runner.StepExec && j.immediate {
 				return nil // the claim says so already
 			}
-			return w.journal.mark(id, m)
+			return w.keep(id, m)
 		},
 		MakeDir: w.dirs.take,
 		Last:    last,
@@ -238,6 +247,24 @@ func (w *worker) launch(j *job, last runner.Mark) {
 			w.log.Error("task abandoned", "task", id, "err", err)
 		}
 	})
+}
+
+// keep records a step. The end of a command is worth waiting for: a disk that is full now may not be so later.
+func (w *worker) keep(id berth.TaskID, m runner.Mark) error {
+	for {
+		err := w.journal.mark(id, m)
+		if err == nil || m.Step == runner.StepExec || m.Step == runner.StepStarted {
+			return err
+		}
+		w.log.Error("the end of a task waits to be kept", "task", id, "err", err)
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-timer.C:
+		case <-w.ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
 }
 
 // home is the way to a server, nil when there is none. The mutex is held.
