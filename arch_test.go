@@ -23,33 +23,34 @@ const module = "github.com/berthml/berth"
 // imports is the import table: what each package may use of ours. A package that is not listed may be used by nobody until it
 // is. The order is from the inside out.
 var imports = map[string][]string{
-	"":                           {},
-	"client":                     {""},
-	"internal/config":            {""},
-	"internal/filewatch":         {},
-	"internal/store":             {""},
-	"internal/store/storetest":   {"", "internal/store"},
-	"internal/auth":              {"", "internal/store"},
-	"internal/blob":              {"", "internal/store"},
-	"internal/blob/front":        {"", "internal/blob", "internal/store"},
-	"internal/locate":            {"", "internal/store"},
-	"internal/spec":              {""},
-	"internal/kind":              {""},
-	"internal/sched":             {""},
-	"internal/envs":              {""},
-	"internal/runner":            {"", "internal/envs", "internal/filewatch", "internal/runner/data"},
-	"internal/runner/data":       {""},
-	"internal/runner/host":       {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/data"},
-	"internal/driver":            {""},
-	"internal/driver/local":      {"", "internal/driver", "internal/runner/host"},
-	"internal/driver/fake":       {"", "internal/driver"},
-	"internal/driver/drivertest": {"", "internal/driver"},
-	"internal/driver/all":        {"", "internal/driver", "internal/driver/local", "internal/driver/fake"},
-	"internal/control":           {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/sched", "internal/store"},
-	"internal/api":               {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/filewatch", "internal/kind", "internal/locate", "internal/store"},
-	"internal/app":               {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store"},
-	"internal/cli":               {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/spec"},
-	"cmd/berth":                  {"internal/cli"},
+	"":                              {},
+	"client":                        {""},
+	"internal/config":               {""},
+	"internal/filewatch":            {},
+	"internal/store":                {""},
+	"internal/store/storetest":      {"", "internal/store"},
+	"internal/auth":                 {"", "internal/store"},
+	"internal/blob":                 {"", "internal/store"},
+	"internal/blob/front":           {"", "internal/blob", "internal/store"},
+	"internal/locate":               {"", "internal/store"},
+	"internal/spec":                 {""},
+	"internal/kind":                 {""},
+	"internal/sched":                {""},
+	"internal/envs":                 {""},
+	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/runner/data"},
+	"internal/runner/data":          {""},
+	"internal/runner/data/blobtest": {""},
+	"internal/runner/host":          {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/data"},
+	"internal/driver":               {""},
+	"internal/driver/local":         {"", "internal/driver", "internal/runner/host"},
+	"internal/driver/fake":          {"", "internal/driver"},
+	"internal/driver/drivertest":    {"", "internal/driver"},
+	"internal/driver/all":           {"", "internal/driver", "internal/driver/local", "internal/driver/fake"},
+	"internal/control":              {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/sched", "internal/store"},
+	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/filewatch", "internal/kind", "internal/locate", "internal/store"},
+	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/spec"},
+	"cmd/berth":                     {"internal/cli"},
 }
 
 type listed struct {
@@ -184,5 +185,16 @@ func TestMethodPruning(t *testing.T) {
 func TestModuleTidy(t *testing.T) {
 	if out, err := exec.Command("go", "mod", "tidy", "-diff").CombinedOutput(); err != nil {
 		t.Errorf("go.mod is not tidy: %v\n%s", err, out)
+	}
+}
+
+// TestSQLitePair keeps the translated SQLite and the C library it was translated with together: they are made as a pair.
+func TestSQLitePair(t *testing.T) {
+	want := map[string]string{"modernc.org/sqlite": "v1.61.0", "modernc.org/libc": "v1.79.0"}
+	for module, version := range want {
+		out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module).Output()
+		if err != nil || strings.TrimSpace(string(out)) != version {
+			t.Errorf("%s is %s, want %s (%v)", module, bytes.TrimSpace(out), version, err)
+		}
 	}
 }
