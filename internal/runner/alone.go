@@ -53,7 +53,7 @@ func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, stop
 				offer(stops, Stop{})
 			}
 		},
-		Log:  log,
+		Log: log,
 	})
 	rctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup

@@ -4,6 +4,7 @@ package drivertest
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -342,4 +343,53 @@ func optional(t *testing.T, ctx context.Context, f Fixture) {
 			t.Errorf("Info announces %s, the driver has none", c.name)
 		}
 	}
+	if info.Watches && watches {
+		watch(t, ctx, f)
+	}
+	if info.Execs && execs {
+		execute(t, ctx, f)
+	}
+}
+
+func watch(t *testing.T, ctx context.Context, f Fixture) {
+	wctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hints, err := f.Driver.(driver.Watcher).Watch(wctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := f.Launch("true")
+	start(ctx, t, f.Driver, l)
+	for { // a hint may come before the change it is about
+		select {
+		case <-hints:
+		case <-ctx.Done():
+			t.Fatal("no hint of the end of a task")
+		}
+		all, err := f.Driver.Observe(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 1 && all[0].State == berth.TaskDone {
+			break
+		}
+	}
+	cancel()
+	for range hints { // until it is closed
+	}
+}
+
+func execute(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("sleep 600")
+	h := start(ctx, t, f.Driver, l)
+	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool { return o.State == berth.TaskRunning })
+	var out strings.Builder
+	code, err := f.Driver.(driver.Execer).Exec(ctx, h, driver.Command{Args: []string{"sh", "-c", "echo $BERTH_TASK; exit 3"}, Stdout: &out})
+	if err != nil || code != 3 || strings.TrimSpace(out.String()) != string(l.Task) {
+		t.Errorf("code %d, %v, output %q", code, err, out.String())
+	}
+	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	Wait(ctx, t, f.Driver, l.Task)
 }
