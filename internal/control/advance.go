@@ -111,8 +111,11 @@ func (m *move) run(touched map[jobKey]bool) error {
 		}
 	}
 	for compute := range computes {
-		if err := m.plan(compute); err != nil {
-			return err
+		for again := true; again; {
+			var err error
+			if again, err = m.plan(compute); err != nil {
+				return err
+			}
 		}
 	}
 	for _, j := range m.jobs {
@@ -238,8 +241,10 @@ func (m *move) endTask(t *berth.Task, e *berth.Exit) {
 	t.Times.Ended = m.now
 }
 
-// plan asks the scheduler about the head of a compute's queue: as many as could be placed, and those nobody has decided on.
-func (m *move) plan(compute string) error {
+// plan asks the scheduler about the head of a compute's queue, as many as could be placed, and about the tasks at its end that
+// are new and have no reason yet. What lies between is not looked at: thousands may wait. It says whether to ask again: a task
+// that could not be launched has left its slot to the next.
+func (m *move) plan(compute string) (again bool, err error) {
 	m.queue(compute)
 	list := m.waiting[compute]
 	target, known := m.c.o.Targets[compute]
@@ -247,23 +252,28 @@ func (m *move) plan(compute string) error {
 	if !known {
 		st.Down = "this server has no driver for it"
 	}
-	var ask []berth.TaskID
-	free := st.Slots - st.Used
-	for i, t := range list {
-		if i < free || t.Why == "" {
-			ask = append(ask, t.ID)
-		}
+	head := min(max(st.Slots-st.Used, 0), len(list))
+	tail := len(list)
+	for tail > head && list[tail-1].Why == "" {
+		tail--
 	}
-	byID := map[berth.TaskID]*berth.Task{}
-	for _, t := range list {
-		byID[t.ID] = t
+	ask := append(slices.Clone(list[:head]), list[tail:]...)
+	ids := make([]berth.TaskID, len(ask))
+	for i, t := range ask {
+		ids[i] = t.ID
 	}
-	for _, d := range sched.Plan(st, ask) {
-		j, err := m.job(jobKey{byID[d.Task].Workspace, byID[d.Task].Job})
+	placed := 0
+	for i, d := range sched.Plan(st, ids) {
+		j, err := m.job(jobKey{ask[i].Workspace, ask[i].Job})
 		if err != nil {
-			return err
+			return false, err
 		}
-		t := m.own(j, byID[d.Task])
+		if j == nil { // deleted while it waited
+			again = true
+			placed++
+			continue
+		}
+		t := j.own(ask[i])
 		t.Why = d.Why
 		if !j.fresh[t.ID] {
 			j.dirty[t.ID] = true
@@ -271,33 +281,28 @@ func (m *move) plan(compute string) error {
 		if !d.Place {
 			continue
 		}
-		m.unqueue(t)
+		placed++
 		launch, err := m.launch(j, t)
 		if err != nil {
 			if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
-				return err
+				return false, err
 			}
 			m.endTask(t, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
+			again = true
 			continue
 		}
 		t.State, t.Times.Placed = berth.TaskPlaced, m.now
 		m.used[compute]++
 		m.start = append(m.start, started{task: *t, launch: launch})
 	}
-	return nil
+	m.waiting[compute] = list[placed:] // the scheduler keeps the order: what it places is at the head
+	return again, nil
 }
 
-// own is the job's own copy of a queued task, put into the queue in its stead: a move must not change what the loop holds
-// before it is durable.
-func (m *move) own(j *jobWork, queued *berth.Task) *berth.Task {
+// own is the job's own copy of a queued task: a move must not change what the loop holds before it is durable.
+func (j *jobWork) own(queued *berth.Task) *berth.Task {
 	for _, t := range j.tasks {
 		if t.ID == queued.ID {
-			list := m.waiting[t.Compute]
-			for i := range list {
-				if list[i].ID == t.ID {
-					list[i] = t
-				}
-			}
 			return t
 		}
 	}

@@ -357,3 +357,27 @@ func TestSameName(t *testing.T) {
 		}
 	})
 }
+
+// TestBadLaunch: a job whose data went away while it waited fails with that reason, and the slot goes to the next.
+func TestBadLaunch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		if code, b := p.do("PUT", p.ws+"/data/d/versions/1", map[string]any{"properties": map[string]any{"dataType": "uri_file", "dataUri": "azureml://datastores/workspaceblobstore/paths/x"}}); code != http.StatusCreated {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.submit("first", "forever")
+		p.until("first", berth.Running)
+		in := map[string]any{"d": map[string]any{"jobInputType": "uri_file", "uri": "azureml:d:1"}}
+		if code, b := p.do("PUT", p.ws+"/jobs/bad", map[string]any{"properties": map[string]any{"jobType": "Command", "command": "x ${{inputs.d}}", "inputs": in}}); code != http.StatusCreated {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.submit("good", "true")
+		p.until("good", berth.Queued)
+		p.do("DELETE", p.ws+"/data/d/versions/1", nil)
+		p.driver.Finish(p.task("first"), berth.Exit{})
+		p.until("good", berth.Completed)
+		if st := p.until("bad", berth.Failed); !strings.Contains(st.Reason, "d:1") {
+			t.Errorf("reason %q", st.Reason)
+		}
+	})
+}
