@@ -126,7 +126,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 
 func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {
 	d, err := local.Open(driver.Config{
-		Name: api.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log,
+		Name: api.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log, Slots: a.cfg.Slots,
 		Environments: driver.Environments{Dir: a.cfg.Environments, Bytes: a.cfg.EnvironmentCache, Engine: a.cfg.ContainerEngine},
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Si
 	a.control = control.New(control.Options{
 		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: map[string]control.Target{api.LocalCompute: {
-			Driver: target, Slots: a.cfg.Slots, SharedDisk: true,
+			Driver: target, Slots: a.cfg.Slots, Queues: true, SharedDisk: true,
 			Home: berth.Home{URL: "unix://" + a.socket, CA: string(a.certs.CA)},
 		}},
 	})

@@ -77,6 +77,7 @@ func (c *Control) advance(ctx context.Context, touched map[jobKey]bool) {
 	c.used = m.used
 	for _, id := range m.ended {
 		if p := c.placed[id]; p != nil {
+			c.ended(p.task.Compute, m.now)
 			delete(c.placed, id)
 			c.remove(ctx, p)
 		}
@@ -249,10 +250,13 @@ func (m *move) plan(compute string) (again bool, err error) {
 	list := m.waiting[compute]
 	target, known := m.c.o.Targets[compute]
 	st := sched.Target{Name: compute, Slots: target.Slots, Used: m.used[compute]}
+	if target.Queues {
+		st.Ahead = m.c.pace[compute].ahead(m.now)
+	}
 	if !known {
 		st.Down = "this server has no driver for it"
 	}
-	head := min(max(st.Slots-st.Used, 0), len(list))
+	head := min(max(st.Slots+st.Ahead-st.Used, 0), len(list))
 	tail := len(list)
 	for tail > head && list[tail-1].Why == "" {
 		tail--

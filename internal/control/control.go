@@ -41,6 +41,8 @@ type Options struct {
 type Target struct {
 	Driver *driver.Target
 	Slots  int
+	// Queues says that the target keeps tasks above its slots in line itself, so that some can be handed over early.
+	Queues bool
 	// SharedDisk says that its tasks write their logs straight into our files.
 	SharedDisk bool
 	// Home is how its runners reach this server, without a token.
@@ -55,6 +57,7 @@ type Control struct {
 	waiting map[string][]*berth.Task // by compute, in the order they should run
 	used    map[string]int           // slots taken, by compute
 	placed  map[berth.TaskID]*placement
+	pace    map[string]*pace // how fast tasks end, by compute
 
 	acts sync.WaitGroup // driver calls under way
 	logs shards
@@ -73,6 +76,7 @@ type placement struct {
 func New(o Options) *Control {
 	return &Control{
 		o: o, waiting: map[string][]*berth.Task{}, used: map[string]int{}, placed: map[berth.TaskID]*placement{},
+		pace: map[string]*pace{},
 		logs: shards{dir: o.Blobs.Dir()},
 	}
 }

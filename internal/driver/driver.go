@@ -128,6 +128,8 @@ type Config struct {
 	Dir string
 	// Host is the command line, less its options, of the runner host: this program's path and the hidden command.
 	Host []string
+	// Slots is how many tasks a node runs at once, where the driver's own nodes keep count; 0 is no limit.
+	Slots int
 	// Environments says how nodes that share this machine keep built environments.
 	Environments Environments
 	Log          *slog.Logger

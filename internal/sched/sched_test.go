@@ -15,7 +15,8 @@ import (
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		target := sched.Target{Name: "local", Slots: rapid.IntRange(0, 5).Draw(t, "slots")}
-		target.Used = rapid.IntRange(0, target.Slots).Draw(t, "used")
+		target.Ahead = rapid.IntRange(0, 3).Draw(t, "ahead")
+		target.Used = rapid.IntRange(0, target.Slots+target.Ahead).Draw(t, "used")
 		if rapid.Bool().Draw(t, "down") {
 			target.Down = "it is being mended"
 		}
@@ -43,7 +44,7 @@ func TestLaws(t *testing.T) {
 				}
 			}
 		}
-		want := min(len(waiting), target.Slots-target.Used)
+		want := min(len(waiting), target.Slots+target.Ahead-target.Used)
 		if target.Down != "" {
 			want = 0
 		}

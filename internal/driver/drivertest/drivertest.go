@@ -336,8 +336,11 @@ func optional(t *testing.T, ctx context.Context, f Fixture) {
 		name      string
 		says, has bool
 	}{
-		{"Watcher", info.Watches, watches}, {"Scaler", info.Scales, scales}, {"Dialer", info.Dials, dials},
-		{"Execer", info.Execs, execs}, {"Logger", info.Logs, logs},
+		{"Watcher", info.Watches, watches},
+		{"Scaler", info.Scales, scales},
+		{"Dialer", info.Dials, dials},
+		{"Execer", info.Execs, execs},
+		{"Logger", info.Logs, logs},
 	} {
 		if c.says && !c.has {
 			t.Errorf("Info announces %s, the driver has none", c.name)

@@ -47,7 +47,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 	}
 	c.Dir = dir
 	e := c.Environments
-	if err := (host.Settings{Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}).Save(dir); err != nil {
+	if err := (host.Settings{Slots: c.Slots, Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}).Save(dir); err != nil {
 		return nil, err
 	}
 	log := c.Log

@@ -18,7 +18,8 @@ import (
 func open(t interface {
 	Helper()
 	Fatal(...any)
-}, dir, boot string) *host.Journal {
+}, dir, boot string,
+) *host.Journal {
 	t.Helper()
 	j, err := host.OpenJournal(dir, boot)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 // Settings is what a host is told besides its directory. It is kept in DIR/settings.json, so that a worker that starts again
 // knows it too.
 type Settings struct {
+	// Slots is how many tasks run at once; 0 is no limit. What comes above it waits in line.
+	Slots int `json:"slots,omitempty"`
 	// Environments is the directory of built environments; empty is DIR/envs.
 	Environments string `json:"environments,omitempty"`
 	// EnvironmentBytes is how much of them is kept; 0 is the default of package envs.

@@ -30,6 +30,7 @@ type worker struct {
 	sweeper *sweeper
 	watch   *filewatch.Watcher
 	envs    *environments
+	gate    *gate
 	base    []string // what commands inherit
 
 	ctx   context.Context // of all tasks; its end abandons them
@@ -58,6 +59,7 @@ type job struct {
 	launch    berth.Launch
 	stop      chan runner.Stop
 	immediate bool
+	ticket    *ticket
 	clean     bool // it ended, and no process of its is left
 	state     berth.TaskState
 	exit      *berth.Exit
@@ -97,6 +99,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		dir: dir, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
+		gate:    &gate{dir: dir},
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
 		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
@@ -194,6 +197,7 @@ func (w *worker) recover() {
 		if last.Step == runner.StepDone {
 			j.state, j.exit = berth.TaskDone, last.Exit
 		}
+		j.ticket = w.gate.enter(last.Step != "")
 		w.launch(j, last)
 	}
 }
@@ -243,6 +247,14 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		}
 	}
 	w.tasks.Go(func() {
+		defer w.gate.leave(j.ticket)
+		select {
+		case <-j.ticket.pass:
+		case s := <-j.stop: // it ends without having begun
+			w.restop(j, s)
+		case <-w.ctx.Done():
+			return
+		}
 		if _, err := runner.Run(w.ctx, j.launch, o); err != nil && w.ctx.Err() == nil {
 			w.log.Error("task abandoned", "task", id, "err", err)
 		}
@@ -328,7 +340,12 @@ func (w *worker) start(raw json.RawMessage) error {
 	if w.ctx.Err() != nil {
 		return berth.Errorf(berth.Unavailable, "the runner host is ending")
 	}
-	j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting, immediate: runner.Immediate(&l)}
+	j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting, ticket: w.gate.enter(false)}
+	if j.ticket.waits() {
+		j.state = berth.TaskPlaced
+	} else {
+		j.immediate = runner.Immediate(&l)
+	}
 	var m runner.Mark
 	if j.immediate {
 		m.Step = runner.StepExec
@@ -336,11 +353,13 @@ func (w *worker) start(raw json.RawMessage) error {
 	if bytes.IndexByte(raw, '\n') >= 0 {
 		var b bytes.Buffer
 		if err := json.Compact(&b, raw); err != nil {
+			w.gate.leave(j.ticket)
 			return berth.Errorf(berth.Invalid, "launch: %w", err)
 		}
 		raw = b.Bytes()
 	}
 	if err := w.journal.claim(l.Task, raw, m); err != nil {
+		w.gate.leave(j.ticket)
 		return berth.Errorf(berth.Unavailable, "%w", err)
 	}
 	w.jobs[l.Task] = j
@@ -367,7 +386,11 @@ func (w *worker) stop(r stopRequest) {
 	if j == nil {
 		return
 	}
-	s := runner.Stop{Grace: r.Grace, Why: r.Why}
+	w.restop(j, runner.Stop{Grace: r.Grace, Why: r.Why})
+}
+
+// restop leaves a request to end for whoever runs the job.
+func (w *worker) restop(j *job, s runner.Stop) {
 	for {
 		select {
 		case j.stop <- s:
