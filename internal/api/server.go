@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -47,6 +48,7 @@ type Server struct {
 	mux   *http.ServeMux
 	tree  http.Handler // /subscriptions/…, whose segments are compared without case
 	table []resource
+	found sync.Map // workspace key → foundWorkspace
 }
 
 // New returns the front door.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/locate"
@@ -55,27 +56,37 @@ func (s *Server) createWorkspace(tx *store.Tx, ws berth.Workspace, by string, bo
 	return nil
 }
 
+// workspaceLife is how long a workspace that was found is not looked for again. Another server may delete it meanwhile; then its
+// documents are not found either.
+const workspaceLife = time.Second
+
+// foundWorkspace is an entry of the cache of findWorkspace.
+type foundWorkspace struct {
+	ws berth.Workspace
+	at time.Time
+}
+
 // findWorkspace is the workspace in the casing it was made with.
 func (s *Server) findWorkspace(ctx context.Context, ws berth.Workspace) (berth.Workspace, error) {
+	if f, ok := s.found.Load(ws.Key()); ok && time.Since(f.(foundWorkspace).at) < workspaceLife {
+		return f.(foundWorkspace).ws, nil
+	}
 	var out berth.Workspace
 	err := s.DB.View(ctx, func(tx *store.Tx) error {
 		d, err := tx.Get("", kindWorkspace, ws.Key(), "")
 		if err != nil {
 			return err
 		}
-		out = workspaceOf(d)
-		return nil
+		out, err = locate.WorkspaceOf(d)
+		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound {
 		return ws, &berth.Error{Code: berth.NotFound, Msg: "there is no workspace " + ws.Name + " in resource group " + ws.Group + " (not found)"}
 	}
+	if err == nil {
+		s.found.Store(ws.Key(), foundWorkspace{out, time.Now()})
+	}
 	return out, err
-}
-
-// workspaceOf reads the name out of the id kept in Parent.
-func workspaceOf(d *store.Doc) berth.Workspace {
-	p := strings.Split(strings.Trim(d.Parent, "/"), "/")
-	return berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}
 }
 
 func (s *Server) allWorkspaces(ctx context.Context) ([]berth.Workspace, error) {
@@ -83,7 +94,11 @@ func (s *Server) allWorkspaces(ctx context.Context) ([]berth.Workspace, error) {
 	err := s.DB.View(ctx, func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Kind: kindWorkspace, Asc: true})
 		for _, d := range docs {
-			out = append(out, workspaceOf(d))
+			ws, err := locate.WorkspaceOf(d)
+			if err != nil {
+				return err
+			}
+			out = append(out, ws)
 		}
 		return err
 	})
@@ -98,7 +113,10 @@ func (s *Server) listWorkspaces(c *call, sub, group string) error {
 	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Kind: kindWorkspace, Asc: true})
 		for _, d := range docs {
-			ws := workspaceOf(d)
+			ws, err := locate.WorkspaceOf(d)
+			if err != nil {
+				return err
+			}
 			if !strings.EqualFold(ws.Subscription, sub) || (group != "" && !strings.EqualFold(ws.Group, group)) {
 				continue
 			}
@@ -267,6 +285,7 @@ func (s *Server) deleteWorkspace(c *call) error {
 		}
 		return tx.Delete("", kindWorkspace, c.ws.Key(), "")
 	})
+	s.found.Delete(c.ws.Key())
 	if berth.CodeOf(err) == berth.NotFound {
 		return c.empty(http.StatusNoContent)
 	}

@@ -23,6 +23,7 @@ type move struct {
 	now time.Time
 
 	jobs    map[jobKey]*jobWork
+	places  map[string]place         // workspaces that were read
 	waiting map[string][]*berth.Task // copies of the loop's lists, as they will be
 	used    map[string]int
 	start   []started

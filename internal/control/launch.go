@@ -28,11 +28,7 @@ func (m *move) launch(j *jobWork, t *berth.Task) (berth.Launch, error) {
 	if err := json.Unmarshal(j.props, &v); err != nil {
 		return berth.Launch{}, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
 	}
-	wsDoc, err := m.tx.Get("", "workspaces", j.doc.Workspace, "")
-	if err != nil {
-		return berth.Launch{}, err
-	}
-	ws, storage, err := workspaceOf(wsDoc)
+	ws, storage, err := m.workspace(j.doc.Workspace)
 	if err != nil {
 		return berth.Launch{}, err
 	}
@@ -85,14 +81,33 @@ func (m *move) launch(j *jobWork, t *berth.Task) (berth.Launch, error) {
 	return l, nil
 }
 
-func workspaceOf(d *store.Doc) (berth.Workspace, locate.Storage, error) {
-	p := strings.Split(strings.Trim(d.Parent, "/"), "/")
-	if len(p) < 8 {
-		return berth.Workspace{}, locate.Storage{}, berth.Errorf(berth.Internal, "workspace %s has no id", d.Name)
+// place is a workspace and its storage.
+type place struct {
+	ws      berth.Workspace
+	storage locate.Storage
+}
+
+// workspace reads a workspace once per move.
+func (m *move) workspace(key string) (berth.Workspace, locate.Storage, error) {
+	if p, ok := m.places[key]; ok {
+		return p.ws, p.storage, nil
 	}
-	var s locate.Storage
-	err := json.Unmarshal(d.Own, &s)
-	return berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}, s, err
+	var p place
+	d, err := m.tx.Get("", "workspaces", key, "")
+	if err != nil {
+		return p.ws, p.storage, err
+	}
+	if p.ws, err = locate.WorkspaceOf(d); err != nil {
+		return p.ws, p.storage, err
+	}
+	if err := json.Unmarshal(d.Own, &p.storage); err != nil {
+		return p.ws, p.storage, err
+	}
+	if m.places == nil {
+		m.places = map[string]place{}
+	}
+	m.places[key] = p
+	return p.ws, p.storage, nil
 }
 
 // dockerArgs takes a string or a list of strings.

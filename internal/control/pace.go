@@ -14,7 +14,7 @@ type pace struct {
 
 const (
 	paceFade = 500 * time.Millisecond // how long an end is remembered
-	paceLook = 100 * time.Millisecond  // tasks that would end within this are worth sending early
+	paceLook = 100 * time.Millisecond // tasks that would end within this are worth sending early
 	maxAhead = 64
 )
 

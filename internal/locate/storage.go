@@ -2,6 +2,7 @@ package locate
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -18,6 +19,15 @@ type Storage struct {
 func NewStorage() Storage {
 	id := berth.NewGUID()
 	return Storage{ID: id, Blobs: "azureml-blobstore-" + id, Artifacts: "azureml-" + id}
+}
+
+// WorkspaceOf is the workspace a document is about, in the casing it was made with. The id is kept in Parent.
+func WorkspaceOf(d *store.Doc) (berth.Workspace, error) {
+	p := strings.Split(strings.Trim(d.Parent, "/"), "/")
+	if len(p) < 8 {
+		return berth.Workspace{}, berth.Errorf(berth.Internal, "workspace %s has no id", d.Name)
+	}
+	return berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}, nil
 }
 
 // StorageOf is the storage of the workspace with this key.
