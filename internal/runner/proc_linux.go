@@ -51,12 +51,6 @@ func parseStat(b []byte) (s procStat, ok bool) {
 	return s, true
 }
 
-// born is when a process began, false when it is gone. A process that ended and was not waited for still has it.
-func born(pid int) (uint64, bool) {
-	s, ok := readStat(pid)
-	return s.born, ok
-}
-
 // Born is when the process began, in clock ticks since boot: with the pid and the boot it names a process for ever.
 // Parent is the process that will be told how it ends.
 func Born(pid int) (born uint64, parent int, ok bool) {

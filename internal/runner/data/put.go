@@ -43,7 +43,7 @@ func (c *Client) PutFolder(ctx context.Context, dir, rawURL string, sent Sent, t
 		if !d.Type().IsRegular() {
 			if info, err := os.Stat(p); err != nil || !info.Mode().IsRegular() {
 				skipped = append(skipped, filepath.ToSlash(rel))
-				return nil
+				return nil //nolint:nilerr // it is named among those left out
 			}
 		}
 		files = append(files, filepath.ToSlash(rel))

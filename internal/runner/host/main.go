@@ -284,7 +284,7 @@ func listen(dir string) (net.Listener, error) {
 		return nil, err
 	}
 	old := syscall.Umask(0o177)
-	l, err := net.Listen("unix", path)
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
 	syscall.Umask(old)
 	return l, err
 }
