@@ -11,6 +11,7 @@ type Watch struct {
 	C <-chan struct{}
 
 	c     chan struct{}
+	f     func() // called instead of sending, when set
 	close func(*Watch)
 	once  sync.Once
 }
@@ -30,12 +31,23 @@ func (w *Watch) Close() {
 	}
 }
 
-func newWatch(closer func(*Watch)) *Watch {
+// Add watches the file at path, which must exist. Writes that happen after Add returns are notified.
+func (w *Watcher) Add(path string) (*Watch, error) {
 	c := make(chan struct{}, 1)
-	return &Watch{C: c, c: c, close: closer}
+	return w.add(path, &Watch{C: c, c: c})
+}
+
+// AddFunc is Add with a function that is called in place of the channel. It must return at once and call nothing of this
+// package.
+func (w *Watcher) AddFunc(path string, f func()) (*Watch, error) {
+	return w.add(path, &Watch{f: f})
 }
 
 func (w *Watch) notify() {
+	if w.f != nil {
+		w.f()
+		return
+	}
 	select {
 	case w.c <- struct{}{}:
 	default:

@@ -35,8 +35,7 @@ func New() (*Watcher, error) {
 	return w, nil
 }
 
-// Add watches the file at path, which must exist. Writes that happen after Add returns are notified.
-func (w *Watcher) Add(path string) (*Watch, error) {
+func (w *Watcher) add(path string, x *Watch) (*Watch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -46,7 +45,7 @@ func (w *Watcher) Add(path string) (*Watch, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "watch", Path: path, Err: err}
 	}
-	x := newWatch(w.remove)
+	x.close = w.remove
 	set := w.watches[int32(wd)]
 	if set == nil {
 		set = make(map[*Watch]struct{}, 1)

@@ -32,8 +32,7 @@ func New() (*Watcher, error) {
 	return w, nil
 }
 
-// Add watches the file at path, which must exist. Writes that happen after Add returns are notified.
-func (w *Watcher) Add(path string) (*Watch, error) {
+func (w *Watcher) add(path string, x *Watch) (*Watch, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func (w *Watcher) Add(path string) (*Watch, error) {
 	if w.closed {
 		return nil, os.ErrClosed
 	}
-	x := newWatch(w.remove)
+	x.close = w.remove
 	w.files[x] = &file{path: path, size: info.Size()}
 	return x, nil
 }

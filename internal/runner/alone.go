@@ -20,7 +20,7 @@ import (
 // the queueing system started it a second time, it does not run the command twice.
 //
 // It returns how the task ended also when the server could not be told before ctx ended; then there is an error too.
-func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, stop <-chan Stop, log *slog.Logger) (berth.Exit, error) {
+func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, c *Control, log *slog.Logger) (berth.Exit, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return berth.Exit{}, err
 	}
@@ -39,7 +39,9 @@ func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, stop
 	} else {
 		defer watch.Close()
 	}
-	stops := make(chan Stop, 1)
+	if c == nil {
+		c = new(Control)
+	}
 	told := make(chan struct{})
 	var once sync.Once
 	r := NewReporter(home, ReporterOptions{
@@ -50,7 +52,7 @@ func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, stop
 		},
 		Stop: func(id berth.TaskID) {
 			if id == l.Task {
-				offer(stops, Stop{})
+				c.Stop(Stop{})
 			}
 		},
 		Log: log,
@@ -60,19 +62,9 @@ func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, stop
 	defer group.Wait()
 	defer cancel()
 	group.Go(func() { r.Run(rctx) })
-	group.Go(func() {
-		for {
-			select {
-			case s := <-stop:
-				offer(stops, s)
-			case <-rctx.Done():
-				return
-			}
-		}
-	})
 	exit, err := Run(ctx, l, Options{
 		Dir: filepath.Join(dir, "task"), Report: r.Send, Keep: func(m Mark) error { return saveMark(dir, m) }, Last: last,
-		Stop: stops, Home: home, Envs: e, Watch: watch, Log: log,
+		Control: c, Home: home, Envs: e, Watch: watch, Log: log,
 	})
 	if err != nil {
 		return exit, err
@@ -82,17 +74,6 @@ func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, stop
 		return exit, nil
 	case <-ctx.Done():
 		return exit, fmt.Errorf("telling the server how the task ended: %w", context.Cause(ctx))
-	}
-}
-
-// offer puts a request in place of one that was not taken yet.
-func offer(c chan Stop, s Stop) {
-	for {
-		select {
-		case c <- s:
-			return
-		case <-c:
-		}
 	}
 }
 

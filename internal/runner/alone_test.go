@@ -40,8 +40,8 @@ func TestAlone(t *testing.T) {
 
 func TestAloneStopped(t *testing.T) {
 	s := newServer()
-	stop := make(chan runner.Stop, 1)
-	stop <- runner.Stop{Why: "the queue wants the node back"}
+	stop := new(runner.Control)
+	stop.Stop(runner.Stop{Why: "the queue wants the node back"})
 	l := berth.Launch{Task: "job.1", Command: "sleep 600", Home: berth.Home{URL: serve(t, s), Token: "token"}}
 	exit, err := runner.Alone(t.Context(), l, t.TempDir(), nil, stop, slog.New(slog.DiscardHandler))
 	if err != nil || exit.Cause != "canceled" || exit.Reason != "the queue wants the node back" {

@@ -27,6 +27,8 @@ type box struct {
 	oom    bool
 	err    error
 	killed bool
+
+	patient patient
 }
 
 // startContainer starts the command in the image of its environment. The task's directory has the same name inside, so
@@ -88,9 +90,11 @@ func (t *task) findContainer(ctx context.Context) (running, *berth.Exit, bool) {
 
 func (b *box) mark() Mark { return Mark{Step: StepStarted, Box: b.r.ID} }
 
-func (b *box) wait(ctx context.Context) error {
-	b.code, b.oom, b.err = b.r.Wait(ctx)
-	return ctx.Err()
+func (b *box) wait(ctx context.Context, w *waker) (bool, error) {
+	return b.patient.wait(w, func() error {
+		b.code, b.oom, b.err = b.r.Wait(ctx)
+		return ctx.Err()
+	})
 }
 
 func (b *box) ended(ctx context.Context) (WaitStatus, bool) {

@@ -155,7 +155,7 @@ func TestContainer(t *testing.T) {
 		b := boxed(t, "trap '' TERM; echo up; sleep 600; sleep 600")
 		go func() {
 			<-b.running
-			b.stop <- runner.Stop{Grace: 200 * time.Millisecond}
+			b.control.Stop(runner.Stop{Grace: 200 * time.Millisecond})
 		}()
 		if exit := b.run(); exit.Cause != "canceled" {
 			t.Errorf("exit %+v", exit)

@@ -18,11 +18,8 @@ const defaultGrace = 30 * time.Second
 
 // execute starts the command and follows it to its end.
 func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
-	select {
-	case s := <-t.o.Stop:
-		t.stop = &s
+	if t.stop = t.o.Control.take(); t.stop != nil {
 		return t.cut(nil)
-	default:
 	}
 	var err error
 	if spec.log, err = t.openLog(); err != nil {
@@ -39,7 +36,8 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	if err := t.keep(Mark{Step: StepExec}); err != nil {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
 	}
-	first := t.watchOutput()
+	w := newWaker()
+	first := t.watchOutput(w)
 	defer first.Close()
 	var r running
 	if boxed {
@@ -51,7 +49,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		return t.cut(fail("command", err))
 	}
 	t.times.Started = time.Now()
-	return t.follow(ctx, r, first)
+	return t.follow(ctx, r, w)
 }
 
 // adopt follows a command that an earlier runner started.
@@ -63,30 +61,23 @@ func (t *task) adopt(ctx context.Context) *berth.Exit {
 	if t.times.Started.IsZero() {
 		t.times.Started = time.Now()
 	}
-	first := t.watchOutput()
+	w := newWaker()
+	first := t.watchOutput(w)
 	defer first.Close()
 	t.look()
-	return t.follow(ctx, r, first)
+	return t.follow(ctx, r, w)
 }
 
-// watchOutput watches the log for the first output.
-func (t *task) watchOutput() *filewatch.Watch {
-	if !t.times.FirstOutput.IsZero() {
+// watchOutput watches the log for the first output, if that can be done.
+func (t *task) watchOutput(w *waker) *filewatch.Watch {
+	if t.o.Watch == nil || !t.times.FirstOutput.IsZero() {
 		return nil
 	}
-	return t.watchLog()
-}
-
-// watchLog watches the log, if that can be done.
-func (t *task) watchLog() *filewatch.Watch {
-	if t.o.Watch == nil {
-		return nil
-	}
-	w, err := t.o.Watch.Add(t.logPath())
+	x, err := t.o.Watch.AddFunc(t.logPath(), func() { w.ring(eventOutput) })
 	if err != nil {
-		t.o.Log.Warn("no notices of output", "task", t.l.Task, "err", err)
+		t.o.Log.Warn("no notice of the first output", "task", t.l.Task, "err", err)
 	}
-	return w
+	return x
 }
 
 func lost(reason string) *berth.Exit {
@@ -94,7 +85,7 @@ func lost(reason string) *berth.Exit {
 }
 
 // follow watches over a running command until it has ended.
-func (t *task) follow(ctx context.Context, r running, first *filewatch.Watch) *berth.Exit {
+func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 	t.running = r
 	if err := t.keep(r.mark()); err != nil {
 		t.o.Log.Error("state of a running task not kept", "task", t.l.Task, "err", err)
@@ -102,52 +93,54 @@ func (t *task) follow(ctx context.Context, r running, first *filewatch.Watch) *b
 	t.report(berth.TaskRunning, "running", nil)
 	defer t.startShipping(ctx)()
 
-	gone := make(chan error, 1)
-	go func() { gone <- r.wait(ctx) }() // ends with the command or with ctx, and this function outlives it
-	output := first.Chan()
-	var limit <-chan time.Time
+	t.o.Control.OnStop(func() { w.ring(eventStop) })
+	defer t.o.Control.OnStop(nil)
+	defer context.AfterFunc(ctx, func() { w.ring(eventAbandon) })()
 	if t.l.Timeout > 0 {
-		timer := time.NewTimer(time.Until(t.times.Started.Add(t.l.Timeout)))
-		defer timer.Stop()
-		limit = timer.C
+		defer w.after(time.Until(t.times.Started.Add(t.l.Timeout)), eventLimit).Stop()
 	}
-	ticks := time.NewTimer(sampleFirst)
-	defer ticks.Stop()
-	var end ending
+	sample := w.after(sampleFirst, eventSample)
+	defer sample.Stop()
+	end := ending{r: r, w: w}
 	defer end.close()
-
 	for {
-		select {
-		case err := <-gone:
-			if ctx.Err() != nil {
-				return nil
-			}
+		ended, err := r.wait(ctx, w)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if ended {
 			if err != nil {
 				t.o.Log.Error("waiting for a command", "task", t.l.Task, "err", err)
 			}
 			return t.over(ctx, r)
-		case <-output:
-			output = nil
+		}
+		e := w.take()
+		if e&eventOutput != 0 && t.times.FirstOutput.IsZero() {
 			t.look()
 			t.report(berth.TaskRunning, "running", nil)
-		case s := <-t.o.Stop:
-			if t.stop == nil {
-				t.stop = &s
+		}
+		if e&eventStop != 0 {
+			if s := t.o.Control.take(); s != nil {
+				if t.stop == nil {
+					t.stop = s
+				}
+				end.begin(t.grace(s.Grace))
 			}
-			end.begin(r, t.grace(s.Grace))
-		case <-limit:
-			limit = nil
+		}
+		if e&eventLimit != 0 {
 			if t.stop == nil {
 				t.stop = &Stop{Cause: "timeout", Why: fmt.Sprintf("it ran longer than its limit of %v", t.l.Timeout)}
 			}
-			end.begin(r, t.grace(0))
-		case <-end.expired():
-			end.again(r)
-		case <-ticks.C:
+			end.begin(t.grace(0))
+		}
+		if e&eventGrace != 0 {
+			end.again()
+		}
+		if e&eventSample != 0 {
 			u := r.sample(time.Now())
 			t.peak = peaks(t.peak, u)
 			t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Usage = &u })
-			ticks.Reset(sampleAgain(time.Since(t.times.Started)))
+			sample.Reset(sampleAgain(time.Since(t.times.Started)))
 		}
 	}
 }
@@ -196,12 +189,14 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 
 // ending is the way of a command to its end: asked first, killed when the grace is over, and again until it is gone.
 type ending struct {
+	r     running
+	w     *waker
 	timer *time.Timer
 	grace time.Duration
 }
 
 // begin asks the command to end. Asking again with a shorter grace shortens it.
-func (e *ending) begin(r running, grace time.Duration) {
+func (e *ending) begin(grace time.Duration) {
 	if e.timer != nil {
 		if grace < e.grace {
 			e.grace = grace
@@ -210,19 +205,12 @@ func (e *ending) begin(r running, grace time.Duration) {
 		return
 	}
 	e.grace = grace
-	e.timer = time.NewTimer(grace)
-	r.ask()
+	e.timer = e.w.after(grace, eventGrace)
+	e.r.ask()
 }
 
-func (e *ending) expired() <-chan time.Time {
-	if e.timer == nil {
-		return nil
-	}
-	return e.timer.C
-}
-
-func (e *ending) again(r running) {
-	r.kill()
+func (e *ending) again() {
+	e.r.kill()
 	e.timer.Reset(100 * time.Millisecond)
 }
 

@@ -21,8 +21,8 @@ type Spec struct {
 
 // running is a command that was started: a process of this machine or a container.
 type running interface {
-	// wait blocks until it has ended. Ending ctx ends the wait, not the command.
-	wait(ctx context.Context) error
+	// wait blocks until it has ended, which it says, or until w has events. It is called again after those.
+	wait(ctx context.Context, w *waker) (ended bool, err error)
 	// ended says how it ended, and ends what it left behind; false when nobody knows.
 	ended(ctx context.Context) (s WaitStatus, known bool)
 	// ask asks every process of it to end, kill makes them.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -30,6 +31,7 @@ type process struct {
 	fd      *os.File // pidfd, in the runtime's poller; nil when the kernel has none
 	cgroup  *cgroup
 	sampler sampler
+	patient patient
 }
 
 // devNull is standard input of every command.
@@ -108,35 +110,42 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 
 func (p *process) mark() Mark { return Mark{Step: StepStarted, PID: p.pid, Born: p.born} }
 
-// wait does not take the status away: until ended its id stays its own.
-func (p *process) wait(ctx context.Context) error {
+// wait does not take the status away: until close its id stays its own.
+func (p *process) wait(_ context.Context, w *waker) (bool, error) {
 	if p.fd == nil {
-		if p.child { // a kernel older than 5.3; it costs a thread
+		if !p.child {
+			return true, nil // an adopted process without a pidfd is gone
+		}
+		// A kernel older than 5.3. It costs a thread, which outlives an abandoned task.
+		return p.patient.wait(w, func() error {
 			_, _, _, err := Peek(unix.P_PID, p.pid)
 			return err
-		}
-		return nil // an adopted process without a pidfd is gone
+		})
 	}
 	conn, err := p.fd.SyscallConn()
 	if err != nil {
-		return err
+		return true, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = p.fd.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	err = conn.Read(func(fd uintptr) bool {
-		pfd := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		for {
-			n, err := unix.Poll(pfd[:], 0)
-			if err == unix.EINTR {
-				continue
+	if w.interrupt.Load() == nil {
+		f := func() { _ = p.fd.SetReadDeadline(time.Unix(1, 0)) }
+		w.interrupt.Store(&f)
+	}
+	for !w.pending() {
+		err := conn.Read(func(fd uintptr) bool {
+			pfd := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			for {
+				n, err := unix.Poll(pfd[:], 0)
+				if err != unix.EINTR {
+					return n > 0 || err != nil
+				}
 			}
-			return n > 0 || err != nil
+		})
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return true, err
 		}
-	})
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
+		_ = p.fd.SetReadDeadline(time.Time{}) // whoever interrupts again has noted its event before
 	}
-	return err
+	return false, nil
 }
 
 func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {

@@ -25,6 +25,8 @@ type process struct {
 	status syscall.WaitStatus
 	usage  syscall.Rusage
 	err    error
+
+	patient patient
 }
 
 func (t *task) startProcess(s *Spec) (running, error) {
@@ -69,13 +71,15 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 
 func (p *process) mark() Mark { return Mark{Step: StepStarted, PID: p.pid} }
 
-func (p *process) wait(ctx context.Context) error {
-	select {
-	case <-p.gone:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+func (p *process) wait(ctx context.Context, w *waker) (bool, error) {
+	return p.patient.wait(w, func() error {
+		select {
+		case <-p.gone:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 func (p *process) ended(context.Context) (WaitStatus, bool) {

@@ -68,13 +68,6 @@ type Mark struct {
 	Exit  *berth.Exit     `json:"exit,omitempty"`
 }
 
-// Stop is a request to end a task.
-type Stop struct {
-	Grace time.Duration // between asking and killing; 0 takes the launch's
-	Cause string        // for Exit.Cause; empty means canceled
-	Why   string        // for Exit.Reason
-}
-
 // Options is what Run works with.
 type Options struct {
 	// Dir is the task's own directory. Run makes it and what is in it, and leaves it for the caller to remove.
@@ -90,8 +83,8 @@ type Options struct {
 	// Status says how a process ended that is not a child of this one (it was started by a Run that is no more), and
 	// false when nobody knows. Nil knows nothing.
 	Status func(ctx context.Context, pid int, born uint64) (WaitStatus, bool)
-	// Stop delivers requests to end the task. It may be nil.
-	Stop <-chan Stop
+	// Control takes requests to end the task. It may be nil.
+	Control *Control
 	// Envs prepares environments. Nil can only run commands on the machine as it is.
 	Envs Environments
 	// Home takes the log of a task without a LogFile. It may be nil otherwise.
@@ -117,6 +110,9 @@ type Environments interface {
 // Ending ctx abandons the task without ending its process: a later Run with the last mark continues it.
 func Run(ctx context.Context, l berth.Launch, o Options) (exit berth.Exit, err error) {
 	t := &task{l: &l, o: &o, seq: o.Last.Seq, times: o.Last.Times}
+	if o.Control == nil {
+		o.Control = new(Control)
+	}
 	if o.MakeDir == nil {
 		o.MakeDir = MakeDir
 	}
@@ -296,20 +292,6 @@ func (t *task) cut(exit *berth.Exit) *berth.Exit {
 		return &berth.Exit{Code: -1, Cause: t.stop.cause(), Reason: t.stop.why()}
 	}
 	return exit
-}
-
-func (s *Stop) cause() string {
-	if s.Cause == "" {
-		return "canceled"
-	}
-	return s.Cause
-}
-
-func (s *Stop) why() string {
-	if s.Why == "" {
-		return "it was asked to stop"
-	}
-	return s.Why
 }
 
 func (t *task) keep(m Mark) error {

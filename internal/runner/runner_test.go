@@ -26,7 +26,7 @@ type bench struct {
 	t       *testing.T
 	launch  berth.Launch
 	options runner.Options
-	stop    chan runner.Stop
+	control *runner.Control
 
 	mu      sync.Mutex
 	reports []berth.Report
@@ -41,14 +41,14 @@ func newBench(t *testing.T, command string) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { watch.Close() })
-	b := &bench{t: t, stop: make(chan runner.Stop, 1), running: make(chan struct{})}
+	b := &bench{t: t, control: new(runner.Control), running: make(chan struct{})}
 	dir := t.TempDir()
 	b.launch = berth.Launch{
 		Task: "job.1", Job: "job", Attempt: 1, Command: command, LogFile: filepath.Join(dir, "log"),
 		Workspace: berth.Workspace{Subscription: "sub", Group: "rg", Name: "ws"},
 	}
 	b.options = runner.Options{
-		Dir: filepath.Join(dir, "task"), Stop: b.stop, Watch: watch,
+		Dir: filepath.Join(dir, "task"), Control: b.control, Watch: watch,
 		Report: func(r berth.Report) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -197,7 +197,7 @@ func TestStop(t *testing.T) {
 	b := newBench(t, "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
 	go func() {
 		<-b.running
-		b.stop <- runner.Stop{Grace: 30 * time.Second, Why: "somebody asked"}
+		b.control.Stop(runner.Stop{Grace: 30 * time.Second, Why: "somebody asked"})
 	}()
 	exit := b.run()
 	if exit.Cause != "canceled" || exit.Reason != "somebody asked" || exit.OK() {
@@ -227,7 +227,7 @@ echo ready; trap '' TERM; wait; wait; wait`)
 		for !strings.Contains(readLog(b.launch.LogFile), "ready") || len(sleepers(b.options.Dir)) < 6 {
 			time.Sleep(time.Millisecond)
 		}
-		b.stop <- runner.Stop{Grace: 50 * time.Millisecond}
+		b.control.Stop(runner.Stop{Grace: 50 * time.Millisecond})
 	}()
 	if exit := b.run(); exit.Cause != "canceled" {
 		t.Errorf("exit %+v", exit)
@@ -307,7 +307,7 @@ func TestCPULimit(t *testing.T) {
 
 func TestStopBeforeStart(t *testing.T) {
 	b := newBench(t, "echo ran")
-	b.stop <- runner.Stop{}
+	b.control.Stop(runner.Stop{})
 	if exit := b.run(); exit.Cause != "canceled" || exit.Code != -1 {
 		t.Errorf("exit %+v", exit)
 	}
@@ -337,7 +337,7 @@ func TestSamples(t *testing.T) {
 			for _, r := range b.reports {
 				if r.Usage != nil && r.State == berth.TaskRunning {
 					b.mu.Unlock()
-					b.stop <- runner.Stop{}
+					b.control.Stop(runner.Stop{})
 					return
 				}
 			}

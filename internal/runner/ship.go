@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/filewatch"
 )
 
 // logName is the name the server knows the log by.
@@ -27,7 +28,10 @@ func (t *task) startShipping(ctx context.Context) (end func()) {
 		defer close(done)
 		tick := time.NewTimer(0)
 		defer tick.Stop()
-		w := t.watchLog()
+		var w *filewatch.Watch
+		if t.o.Watch != nil {
+			w, _ = t.o.Watch.Add(t.logPath())
+		}
 		defer w.Close()
 		for {
 			// Without notices the log is looked at once a second; with them a burst is sent as one.

@@ -194,20 +194,10 @@ func (t *task) outputDir(name string) string { return filepath.Join(t.o.Dir, "ou
 func (t *task) interruptibly(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan struct{})
-	watched := make(chan *Stop, 1)
-	go func() {
-		select {
-		case s := <-t.o.Stop:
-			watched <- &s
-			cancel()
-		case <-done:
-			watched <- nil
-		}
-	}()
+	t.o.Control.OnStop(cancel)
 	err := f(ctx)
-	close(done)
-	if s := <-watched; s != nil {
+	t.o.Control.OnStop(nil)
+	if s := t.o.Control.take(); s != nil {
 		t.stop = s
 		if err == nil {
 			err = context.Canceled

@@ -172,7 +172,7 @@ func TestStopStaging(t *testing.T) {
 	b.launch.Code = s.At("code")
 	go func() {
 		<-asked
-		b.stop <- runner.Stop{Grace: time.Second, Why: "enough"}
+		b.control.Stop(runner.Stop{Grace: time.Second, Why: "enough"})
 	}()
 	if exit := b.run(); exit.Cause != "canceled" || exit.Reason != "enough" {
 		t.Errorf("exit %+v", exit)

@@ -57,7 +57,7 @@ type home struct {
 // job is a task as the worker sees it. The worker's mutex guards it.
 type job struct {
 	launch    berth.Launch
-	stop      chan runner.Stop
+	control   *runner.Control
 	immediate bool
 	ticket    *ticket
 	clean     bool // it ended, and no process of its is left
@@ -192,7 +192,7 @@ func (w *worker) recover() {
 			last.Step = runner.StepExited
 			last.Exit = &berth.Exit{Code: -1, Cause: "lost", Reason: "the machine was restarted while it ran"}
 		}
-		j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting}
+		j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting}
 		w.jobs[id] = j
 		if last.Step == runner.StepDone {
 			j.state, j.exit = berth.TaskDone, last.Exit
@@ -219,7 +219,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		MakeDir: w.dirs.take,
 		Last:    last,
 		Status:  w.reaped.status,
-		Stop:    j.stop,
+		Control: j.control,
 		Watch:   w.watch,
 		Envs:    w.envs,
 		Base:    w.base,
@@ -248,11 +248,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 	}
 	w.tasks.Go(func() {
 		defer w.gate.leave(j.ticket)
-		select {
-		case <-j.ticket.pass:
-		case s := <-j.stop: // it ends without having begun
-			w.restop(j, s)
-		case <-w.ctx.Done():
+		if !w.admitted(j) {
 			return
 		}
 		if _, err := runner.Run(w.ctx, j.launch, o); err != nil && w.ctx.Err() == nil {
@@ -340,7 +336,7 @@ func (w *worker) start(raw json.RawMessage) error {
 	if w.ctx.Err() != nil {
 		return berth.Errorf(berth.Unavailable, "the runner host is ending")
 	}
-	j := &job{launch: l, stop: make(chan runner.Stop, 1), state: berth.TaskStarting, ticket: w.gate.enter(false)}
+	j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting, ticket: w.gate.enter(false)}
 	if j.ticket.waits() {
 		j.state = berth.TaskPlaced
 	} else {
@@ -386,18 +382,26 @@ func (w *worker) stop(r stopRequest) {
 	if j == nil {
 		return
 	}
-	w.restop(j, runner.Stop{Grace: r.Grace, Why: r.Why})
+	j.control.Stop(runner.Stop{Grace: r.Grace, Why: r.Why})
 }
 
-// restop leaves a request to end for whoever runs the job.
-func (w *worker) restop(j *job, s runner.Stop) {
-	for {
-		select {
-		case j.stop <- s:
-			return
-		case <-j.stop: // the newest request counts
-		}
+// admitted waits in line for the gate. A task that is asked to stop goes on at once, to end without having begun. False
+// means that the worker ends.
+func (w *worker) admitted(j *job) bool {
+	if !j.ticket.waits() {
+		return true
 	}
+	stopped := make(chan struct{})
+	var once sync.Once
+	j.control.OnStop(func() { once.Do(func() { close(stopped) }) })
+	defer j.control.OnStop(nil)
+	select {
+	case <-j.ticket.pass:
+	case <-stopped:
+	case <-w.ctx.Done():
+		return false
+	}
+	return true
 }
 
 // remove forgets a task that is over.
