@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,11 +16,20 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
-// flusher pushes what was written to the client.
+// hold is the context of an answer that goes on: it ends with the request, and with the caller's credentials.
+func (c *call) hold() (context.Context, func()) {
+	if _, ok := auth.From(c.ctx()); ok {
+		return c.ctx(), func() {} // the local socket's owner has none to lose
+	}
+	return c.s.Authority.Hold(c.ctx(), auth.Bearer(c.r.Header.Get("Authorization")), c.who)
+}
+
+// flush pushes what was written to the client.
 func (c *call) flush() {
 	if f, ok := c.w.(http.Flusher); ok {
 		f.Flush()
@@ -60,14 +70,19 @@ func (s *Server) events(c *call, workspace, subject string) error {
 		}
 		from = berth.Rev(n)
 	}
+	ctx, cancel := c.hold()
+	defer cancel()
 	c.startSSE()
-	w := s.DB.Watch(c.ctx(), from)
+	w := s.DB.Watch(ctx, from)
 	if subject != "" {
-		w = s.DB.WatchSubject(c.ctx(), from, workspace, subject)
+		w = s.DB.WatchSubject(ctx, from, workspace, subject)
 	}
 	for {
 		batch, err := w.Next()
 		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
 			return c.endSSE(err)
 		}
 		for _, e := range batch {
@@ -282,9 +297,12 @@ func (l *logReader) copy() (int64, error) {
 
 // follow sends as the file grows, until the job has ended and the last byte was sent.
 func (l *logReader) follow() error {
+	l.c.flush() // the first byte may be long in coming
+	ctx, cancel := l.c.hold()
+	defer cancel()
 	events := make(chan struct{}, 1)
 	ended := make(chan struct{})
-	go l.untilEnd(events, ended)
+	go l.untilEnd(ctx, events, ended)
 	var grew <-chan struct{}
 	for {
 		if grew == nil && l.file != nil {
@@ -302,9 +320,12 @@ func (l *logReader) follow() error {
 			continue // it has just appeared: watch it before waiting
 		}
 		select {
-		case <-l.c.ctx().Done():
+		case <-ctx.Done():
 			return nil
 		case <-ended:
+			if ctx.Err() != nil {
+				return nil
+			}
 			_, err := l.copy()
 			return err
 		case <-grew:
@@ -323,7 +344,7 @@ func (l *logReader) missing() <-chan time.Time {
 }
 
 // untilEnd closes ended once the job is in a final status, and hints at each change before.
-func (l *logReader) untilEnd(events chan<- struct{}, ended chan<- struct{}) {
+func (l *logReader) untilEnd(ctx context.Context, events chan<- struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	subject := "jobs/" + l.doc.Name
 	rev := l.s.DB.Rev()
@@ -334,7 +355,7 @@ func (l *logReader) untilEnd(events chan<- struct{}, ended chan<- struct{}) {
 	if over() {
 		return
 	}
-	w := l.s.DB.WatchSubject(l.c.ctx(), rev, l.doc.Workspace, subject)
+	w := l.s.DB.WatchSubject(ctx, rev, l.doc.Workspace, subject)
 	for {
 		if _, err := w.Next(); err != nil || over() {
 			return
