@@ -64,10 +64,20 @@ func (l Locator) Blob(uri string) (container, name string, ok bool) {
 			rest, _, _ = strings.Cut(rest, "?")
 			container, name, _ = strings.Cut(strings.TrimSuffix(rest, "/"), "/")
 			name, err := url.PathUnescape(name)
-			return container, name, err == nil && container != ""
+			return container, name, err == nil && isContainer(container)
 		}
 	}
 	return "", "", false
+}
+
+// isContainer keeps out what is no container's name: "*" means all of them in a signature.
+func isContainer(name string) bool {
+	for _, c := range name {
+		if c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
 }
 
 // Resolve finds the place of a URI inside workspace ws.
