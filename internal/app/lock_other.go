@@ -2,7 +2,13 @@
 
 package app
 
-import "github.com/berthml/berth"
+import (
+	"io/fs"
+
+	"github.com/berthml/berth"
+)
+
+func mine(fs.FileInfo) bool { return false }
 
 // lock refuses: servers run on Linux and macOS, this build is the client.
 func lock(string) (func() error, error) {

@@ -3,11 +3,18 @@
 package app
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 
 	"github.com/berthml/berth"
 )
+
+// mine reports whether a file belongs to the user this process runs as.
+func mine(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
 
 // lock takes the home for this process; the kernel gives it back however the process ends.
 func lock(path string) (func() error, error) {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/berthml/berth"
 )
 
 // maxSocket is how long the path of a socket may be on every system we run on.
@@ -22,6 +24,15 @@ func socketPath(run string) (string, error) {
 	dir := filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Getuid())+"-"+hex.EncodeToString(h[:6]))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
+	}
+	// Everybody may make folders there: one that somebody else made before us, or a link, would put them between us and our
+	// clients.
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() || !mine(info) {
+		return "", berth.Errorf(berth.Denied, "%s is not a folder of ours; remove it, or choose a home with a shorter path", dir)
 	}
 	return filepath.Join(dir, "api.sock"), os.Chmod(dir, 0o700)
 }
