@@ -155,9 +155,12 @@ func usage(cmd *cobra.Command, err error) error {
 	return usagef("%v\nsee `%s --help`", err, cmd.CommandPath())
 }
 
-// interruptible is ctx ended by Ctrl-C or a request to end; stop gives the signals back.
+// interruptible is ctx ended by Ctrl-C or a request to end; stop gives the signals back. The second one ends the program, whatever
+// it is stuck in.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // interrupted reports whether err is the user's own Ctrl-C.
