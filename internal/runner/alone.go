@@ -63,7 +63,7 @@ func Alone(ctx context.Context, l berth.Launch, dir string, e Environments, c *C
 	defer cancel()
 	group.Go(func() { r.Run(rctx) })
 	exit, err := Run(ctx, l, Options{
-		Dir: filepath.Join(dir, "task"), Report: r.Send, Keep: func(m Mark) error { return saveMark(dir, m) }, Last: last,
+		Dir: filepath.Join(dir, "task"), Report: func(rep berth.Report) { r.Send(rctx, rep) }, Keep: func(m Mark) error { return saveMark(dir, m) }, Last: last,
 		Control: c, Home: home, Envs: e, Watch: watch, Log: log,
 	})
 	if err != nil {

@@ -27,9 +27,14 @@ type Reporter struct {
 	wake chan struct{} // something was queued that should not wait
 	kick chan struct{} // the server seems to be back
 
-	mu    sync.Mutex
-	order []berth.TaskID // tasks with reports that wait, oldest first
-	queue map[berth.TaskID][]berth.Report
+	sending sync.Mutex // held by whoever talks to the home
+
+	mu     sync.Mutex
+	order  []berth.TaskID // tasks with reports that wait, oldest first
+	queue  map[berth.TaskID][]berth.Report
+	linger *time.Timer // wakes Run for reports that may wait a little; nil before the first
+	armed  bool        // it is under way
+	away   bool        // the last attempt failed: only Run tries again
 }
 
 // ReporterOptions is what happens around reports. Any field may be zero.
@@ -57,17 +62,47 @@ func NewReporter(home Home, o ReporterOptions) *Reporter {
 	}
 }
 
-// Send queues a report.
-func (r *Reporter) Send(rep berth.Report) {
+// Send queues a report. That of an end is sent at once, by the caller if nobody else is sending: it has nothing else to do,
+// and the way to another goroutine costs more than the report. It returns when the home has answered or is away.
+func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
+	urgent := rep.State == berth.TaskDone || rep.Warning != ""
 	r.mu.Lock()
 	waiting := r.queue[rep.Task]
 	if len(waiting) == 0 {
 		r.order = append(r.order, rep.Task)
 	}
 	r.queue[rep.Task] = add(waiting, rep)
-	alone := len(r.order) == 1
+	away := r.away
+	if !urgent && !r.armed && !away {
+		r.armed = true
+		if r.linger == nil {
+			r.linger = time.AfterFunc(linger, r.lingered)
+		} else {
+			r.linger.Reset(linger)
+		}
+	}
 	r.mu.Unlock()
-	if rep.State == berth.TaskDone || alone {
+	if !urgent || away {
+		return
+	}
+	if rep.State != berth.TaskDone || !r.sending.TryLock() {
+		poke(r.wake)
+		return
+	}
+	ok := r.flush(ctx)
+	r.sending.Unlock()
+	if !ok || !r.Idle() {
+		poke(r.wake)
+	}
+}
+
+// lingered is called when reports have waited for long enough.
+func (r *Reporter) lingered() {
+	r.mu.Lock()
+	r.armed = false
+	some := len(r.order) > 0
+	r.mu.Unlock()
+	if some {
 		poke(r.wake)
 	}
 }
@@ -118,52 +153,57 @@ func (r *Reporter) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		out, ended := r.front()
-		if len(out) == 0 {
-			select {
-			case <-r.wake:
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		if !ended {
-			timer.Reset(linger)
-			select {
-			case <-timer.C:
-			case <-r.wake:
-			case <-ctx.Done():
-				return
-			}
-			out, _ = r.front()
-		}
-		if r.deliver(ctx, out) {
-			wait = least
-			continue
-		}
-		timer.Reset(wait/2 + rand.N(wait))
 		select {
-		case <-timer.C:
-			wait = min(wait*2, r.o.MaxWait)
-		case <-r.kick:
-			wait = least
+		case <-r.wake:
 		case <-ctx.Done():
 			return
+		}
+		for {
+			r.sending.Lock()
+			ok := r.flush(ctx)
+			r.sending.Unlock()
+			if ok {
+				wait = least
+				break
+			}
+			timer.Reset(wait/2 + rand.N(wait))
+			select {
+			case <-timer.C:
+				wait = min(wait*2, r.o.MaxWait)
+			case <-r.kick:
+				wait = least
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
 
-// front is a copy of the reports to send next; ended says that the end of a task is among them.
-func (r *Reporter) front() (out []berth.Report, ended bool) {
+// flush sends everything that waits, in batches, and says whether it could. The sender's mutex is held.
+func (r *Reporter) flush(ctx context.Context) bool {
+	for {
+		out := r.front()
+		if len(out) == 0 {
+			return true
+		}
+		ok := r.deliver(ctx, out)
+		r.mu.Lock()
+		r.away = !ok
+		r.mu.Unlock()
+		if !ok {
+			return false
+		}
+	}
+}
+
+// front is a copy of the reports to send next.
+func (r *Reporter) front() (out []berth.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, id := range r.order[:min(len(r.order), batch)] {
-		for _, rep := range r.queue[id] {
-			out = append(out, rep)
-			ended = ended || rep.State == berth.TaskDone || rep.Warning != ""
-		}
+		out = append(out, r.queue[id]...)
 	}
-	return out, ended
+	return out
 }
 
 // deliver sends reports from the front of the queue, and takes off it what is settled. False asks for a pause.

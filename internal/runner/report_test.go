@@ -160,8 +160,8 @@ func TestReporter(t *testing.T) {
 			Delivered: func(r berth.Report) { delivered <- r }, Stop: func(id berth.TaskID) { stops <- id },
 		})
 		want := berth.Report{Task: "a.1", Token: "token", Seq: 2, State: berth.TaskDone, Exit: &berth.Exit{Code: 1}}
-		r.Send(berth.Report{Task: "a.1", Token: "token", Seq: 1, State: berth.TaskRunning, Warning: "w"})
-		r.Send(want)
+		r.Send(t.Context(), berth.Report{Task: "a.1", Token: "token", Seq: 1, State: berth.TaskRunning, Warning: "w"})
+		r.Send(t.Context(), want)
 		want.Warning = "w" // merged while it waited
 		if diff := cmp.Diff(want, <-delivered); diff != "" {
 			t.Error(diff)
@@ -178,11 +178,11 @@ func TestReporterAway(t *testing.T) {
 		s.set(func() { s.away = true })
 		r := drive(t, h, runner.ReporterOptions{MaxWait: 5 * time.Millisecond})
 		for i := 1; i <= 100; i++ {
-			r.Send(berth.Report{Task: "a.1", Seq: i, State: berth.TaskRunning})
-			r.Send(berth.Report{Task: "b.1", Seq: i, State: berth.TaskRunning})
+			r.Send(t.Context(), berth.Report{Task: "a.1", Seq: i, State: berth.TaskRunning})
+			r.Send(t.Context(), berth.Report{Task: "b.1", Seq: i, State: berth.TaskRunning})
 		}
 		<-s.got // it was asked at least once
-		r.Send(berth.Report{Task: "a.1", Seq: 101, State: berth.TaskDone, Exit: &berth.Exit{}})
+		r.Send(t.Context(), berth.Report{Task: "a.1", Seq: 101, State: berth.TaskDone, Exit: &berth.Exit{}})
 		s.set(func() { s.away = false })
 		wait(t, "the queue to empty", r.Idle)
 		s.set(func() {
@@ -210,7 +210,7 @@ func TestReporterRefused(t *testing.T) {
 			s.set(func() { s.refuse["bad.1"] = code })
 			r := drive(t, h, runner.ReporterOptions{})
 			for _, id := range []berth.TaskID{"a.1", "bad.1", "b.1"} {
-				r.Send(berth.Report{Task: id, Seq: 1, State: berth.TaskDone})
+				r.Send(t.Context(), berth.Report{Task: id, Seq: 1, State: berth.TaskDone})
 			}
 			wait(t, "the queue to empty", r.Idle)
 			s.set(func() {

@@ -74,7 +74,7 @@ type Options struct {
 	Dir string
 	// MakeDir makes Dir; nil means [MakeDir].
 	MakeDir func(dir string) error
-	// Report takes a report on its way home. It must not block.
+	// Report takes a report on its way home. Only the last one of a task, that of its end, may take its time.
 	Report func(berth.Report)
 	// Keep makes a step durable; the next thing happens after it returned. An error ends the task. Nil keeps nothing.
 	Keep func(Mark) error

@@ -23,6 +23,7 @@ type gate struct {
 type ticket struct {
 	pass   chan struct{} // closed when it may run
 	inside bool
+	left   bool
 }
 
 // limit is how many may run now. The mutex is held.
@@ -56,10 +57,14 @@ func (g *gate) admit(t *ticket) {
 	close(t.pass)
 }
 
-// leave gives a place back, and lets the next one in.
+// leave gives a place back, the first time it is called for a ticket, and lets the next one in.
 func (g *gate) leave(t *ticket) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if t.left {
+		return
+	}
+	t.left = true
 	if t.inside {
 		g.used--
 	} else {

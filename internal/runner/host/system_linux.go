@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"unsafe"
 )
 
 // upper is the role of a host's first process.
@@ -11,6 +12,13 @@ const upper = "reaper"
 
 // self is this very program, even when its file was replaced or removed.
 func self() string { return "/proc/self/exe" }
+
+// quietChildren gives the signal of a child's end its default, which is nothing. The runtime's handler would do nothing
+// too, but a thread is woken for it; ends of children are waited for in other ways here.
+func quietChildren() {
+	var act [4]uint64 // struct sigaction with handler SIG_DFL and no flags
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
+}
 
 // bootID names the time since the machine was started.
 func bootID() (string, error) {

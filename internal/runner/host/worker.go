@@ -237,11 +237,14 @@ func (w *worker) launch(j *job, last runner.Mark) {
 			j.exit = r.Exit
 		}
 		w.mu.Unlock()
-		if r.State == berth.TaskDone && !clean {
-			w.sweeper.add(o.Dir)
+		if r.State == berth.TaskDone {
+			w.gate.leave(j.ticket) // the next one begins while this one is reported
+			if !clean {
+				w.sweeper.add(o.Dir)
+			}
 		}
 		if h != nil {
-			h.Send(r)
+			h.Send(w.ctx, r)
 		} else if r.State == berth.TaskDone {
 			w.delivered(r)
 		}
