@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"io"
 	"net/http"
@@ -221,7 +222,15 @@ func failure(resp *http.Response) error {
 	var v struct {
 		Error struct{ Code, Message string }
 	}
-	if json.Unmarshal(b, &v) == nil && v.Error.Message != "" {
+	var x struct { // the storage's own form
+		XMLName       xml.Name `xml:"Error"`
+		Code, Message string
+	}
+	if xml.Unmarshal(b, &x) == nil {
+		v.Error.Code = x.Code
+		v.Error.Message, _, _ = strings.Cut(x.Message, "\nRequestId:")
+	}
+	if v.Error.Message != "" || json.Unmarshal(b, &v) == nil && v.Error.Message != "" {
 		e.Msg = v.Error.Message
 		if e.Wire == "" {
 			e.Wire = v.Error.Code

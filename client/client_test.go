@@ -68,6 +68,22 @@ func TestErrorsCarryCodeAndMessage(t *testing.T) {
 	}
 }
 
+// TestBlobErrorsCarryTheirMessage: the storage says what is wrong in XML, with lines for those who keep its log.
+func TestBlobErrorsCarryTheirMessage(t *testing.T) {
+	b := &blobs{}
+	h := b.handlers()
+	h["PUT /st.blob.berth/"] = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("x-ms-error-code", "InsufficientStorage")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, xml.Header+"<Error><Code>InsufficientStorage</Code><Message>the disk is full\nRequestId:1\nTime:2</Message></Error>")
+	}
+	c := open(t, h)
+	_, err := c.Data(t.Context(), "workspaceblobstore", &client.Upload{Folder: "f", Hash: "h", Files: []client.File{file(t, "a", []byte("x"))}})
+	if berth.CodeOf(err) != berth.Unavailable || !strings.HasSuffix(err.Error(), "the disk is full") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestUnavailableIsRetried(t *testing.T) {
 	calls := 0
 	c := open(t, map[string]http.HandlerFunc{"GET jobs/j": func(w http.ResponseWriter, r *http.Request) {
@@ -464,6 +480,23 @@ func TestNoServerIsUnavailable(t *testing.T) {
 	_, err := client.Open(t.Context(), client.Config{Home: t.TempDir()})
 	if berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "berth up") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestDamagedServerFile: a file that a power failure cut is no server, and starting one makes it good.
+func TestDamagedServerFile(t *testing.T) {
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "{", "junk"} {
+		if err := os.WriteFile(filepath.Join(home, "run", "server.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := client.Dial(t.Context(), home)
+		if err == nil || !client.Gone(err) {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

@@ -117,6 +117,9 @@ type Server struct {
 	Socket    string          `json:"socket,omitempty"`
 }
 
+// errDamaged is the error of a server.json that was cut while it was written.
+var errDamaged = errors.New("damaged")
+
 // ReadServer reads HOME/run/server.json. The server it tells of may have ended. The error is fs.ErrNotExist when no server
 // has run in this home.
 func ReadServer(home string) (Server, error) {
@@ -127,7 +130,7 @@ func ReadServer(home string) (Server, error) {
 		return s, err
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
-		return s, berth.Errorf(berth.Internal, "%s is damaged (%w); run `berth down`, remove it and run `berth up`", path, err)
+		return s, berth.Errorf(berth.Internal, "%s is %w (%v); run `berth up`, which writes it again", path, errDamaged, err)
 	}
 	if s.Socket == "" {
 		s.Socket = filepath.Join(home, "run", "api.sock")
@@ -147,7 +150,9 @@ func Dial(ctx context.Context, home string) (net.Conn, Server, error) {
 }
 
 // Gone reports whether err of Dial means that no server runs in the home.
-func Gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || refused(err) }
+func Gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged) || refused(err)
+}
 
 // Open returns a client. A local server is connected to, and started if cfg says how; a remote one is not asked anything unless
 // the workspace is not known.

@@ -329,7 +329,12 @@ func (a *App) writeInfo() error {
 		return err
 	}
 	path := filepath.Join(a.cfg.Home, "run", infoFile)
-	if err := os.WriteFile(path+".new", append(b, '\n'), 0o600); err != nil {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
