@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -200,6 +201,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	body := map[string]any{"error": map[string]any{"code": e.WireCode(), "message": e.Error(), "details": []any{}}}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("x-ms-error-code", e.WireCode())
+	settle(w, r)
 	w.WriteHeader(e.Code.HTTPStatus())
 	json.NewEncoder(w).Encode(body) //nolint:errcheck // the client has gone
 }
@@ -212,6 +214,7 @@ func (c *call) send(status int, v any) error {
 	}
 	c.sent = true
 	c.w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	settle(c.w, c.r)
 	c.w.WriteHeader(status)
 	_, err = c.w.Write(b)
 	return err
@@ -220,8 +223,23 @@ func (c *call) send(status int, v any) error {
 // empty answers without a body.
 func (c *call) empty(status int) error {
 	c.sent = true
+	settle(c.w, c.r)
 	c.w.WriteHeader(status)
 	return nil
+}
+
+// settle reads what a handler left of a small body, if it comes soon. Over HTTP/2 an answer that overtakes the body resets the
+// stream, and some clients then lose the answer; HTTP/1 does the same by itself.
+func settle(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor < 2 || r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	rc := http.NewResponseController(w)
+	if rc.SetReadDeadline(time.Now().Add(time.Second)) != nil {
+		return
+	}
+	io.CopyN(io.Discard, r.Body, 256<<10) //nolint:errcheck // the answer is what counts
+	rc.SetReadDeadline(time.Time{})       //nolint:errcheck // as above
 }
 
 // maxBody bounds a document. Blobs do not come this way.
