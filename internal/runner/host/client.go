@@ -19,10 +19,20 @@ import (
 type Client struct {
 	dial func(context.Context) (net.Conn, error)
 
-	mu     sync.Mutex
-	idle   []*conn
-	closed bool
+	mu       sync.Mutex
+	idle     []*conn
+	closed   bool
+	removals []removal // wait to be sent together
 }
+
+// removal is a call of Remove.
+type removal struct {
+	id   berth.TaskID
+	done chan error
+}
+
+// together is how long a removal waits for others: nobody waits for it, and each call wakes two processes.
+const together = 3 * time.Millisecond
 
 type conn struct {
 	net.Conn
@@ -83,7 +93,42 @@ func (c *Client) Stop(ctx context.Context, id berth.TaskID, grace time.Duration)
 
 // Remove forgets a task that is over.
 func (c *Client) Remove(ctx context.Context, id berth.TaskID) error {
-	return c.call(ctx, opRemove, removeRequest{Task: id}, nil)
+	r := removal{id, make(chan error, 1)}
+	c.mu.Lock()
+	c.removals = append(c.removals, r)
+	if len(c.removals) == 1 {
+		time.AfterFunc(together, c.removeAll)
+	}
+	c.mu.Unlock()
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return unreachable(ctx, ctx.Err())
+	}
+}
+
+// removeAll sends the removals that wait.
+func (c *Client) removeAll() {
+	c.mu.Lock()
+	list := c.removals
+	c.removals = nil
+	c.mu.Unlock()
+	ids := make([]berth.TaskID, len(list))
+	for i, r := range list {
+		ids[i] = r.id
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var failed removeAnswer
+	err := c.call(ctx, opRemove, removeRequest{ids}, &failed)
+	for _, r := range list {
+		if f, ok := failed[r.id]; ok {
+			r.done <- f.err()
+		} else {
+			r.done <- err
+		}
+	}
 }
 
 // Info asks the host who it is.
@@ -131,7 +176,7 @@ func (c *Client) call(ctx context.Context, op byte, in, out any) error {
 			if err := json.Unmarshal(answer, &f); err != nil {
 				return berth.Errorf(berth.Internal, "the runner host's answer: %w", err)
 			}
-			return &berth.Error{Code: f.Code, Msg: f.Msg}
+			return f.err()
 		}
 		if out == nil {
 			return nil

@@ -25,7 +25,7 @@ func (j *Journal) Claim(id berth.TaskID, launch string) error {
 func (j *Journal) Mark(id berth.TaskID, m runner.Mark) error { return j.j.mark(id, m) }
 
 // Remove forgets a task.
-func (j *Journal) Remove(id berth.TaskID) error { return j.j.remove(id) }
+func (j *Journal) Remove(id berth.TaskID) error { return j.j.remove([]berth.TaskID{id}) }
 
 // Close closes the file.
 func (j *Journal) Close() { j.j.close() }

@@ -68,8 +68,11 @@ type stopRequest struct {
 }
 
 type removeRequest struct {
-	Task berth.TaskID `json:"task"`
+	Tasks []berth.TaskID `json:"tasks"`
 }
+
+// removeAnswer has the tasks that were not removed.
+type removeAnswer map[berth.TaskID]failure
 
 type restartRequest struct {
 	Command []string `json:"command"`
@@ -81,8 +84,12 @@ type failure struct {
 	Msg  string     `json:"msg"`
 }
 
+func (f failure) err() error { return &berth.Error{Code: f.Code, Msg: f.Msg} }
+
+func failureOf(err error) failure { return failure{Code: berth.CodeOf(err), Msg: err.Error()} }
+
 func encodeFailure(err error) []byte {
-	b, _ := json.Marshal(failure{Code: berth.CodeOf(err), Msg: err.Error()})
+	b, _ := json.Marshal(failureOf(err))
 	return b
 }
 

@@ -204,12 +204,30 @@ func (j *journal) mark(id berth.TaskID, m runner.Mark) error {
 	return j.append(&line{Task: id, Mark: &m})
 }
 
-// remove forgets a task.
-func (j *journal) remove(id berth.TaskID) error {
+// remove forgets tasks.
+func (j *journal) remove(ids []berth.TaskID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var b []byte
+	lines := make([]line, len(ids))
+	sizes := make([]int64, len(ids))
+	for i, id := range ids {
+		lines[i] = line{Task: id, Removed: true}
+		l, err := json.Marshal(lines[i])
+		if err != nil {
+			return err
+		}
+		b = append(append(b, l...), '\n')
+		sizes[i] = int64(len(l) + 1)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.append(&line{Task: id, Removed: true}); err != nil {
+	if err := j.write(b); err != nil {
 		return err
+	}
+	for i := range lines {
+		j.apply(&lines[i], j.boot, sizes[i])
 	}
 	if j.dead > compactAt && j.dead > j.size/2 {
 		return j.rewrite()

@@ -103,7 +103,7 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 		if err := json.Unmarshal(body, &r); err != nil {
 			return nil, berth.Errorf(berth.Invalid, "remove: %w", err)
 		}
-		return nil, w.remove(r.Task)
+		return json.Marshal(w.remove(r.Tasks))
 	case opInfo:
 		w.mu.Lock()
 		n := len(w.jobs)

@@ -15,7 +15,7 @@ const (
 	opStart   = 's' // a berth.Launch
 	opTasks   = 't' // nothing; answers []Status
 	opStop    = 'k' // a stopRequest
-	opRemove  = 'r' // a removeRequest
+	opRemove  = 'r' // a removeRequest; answers a removeAnswer
 	opInfo    = 'i' // nothing; answers an Info
 	opQuit    = 'q' // nothing
 	opRestart = 'x' // a restartRequest

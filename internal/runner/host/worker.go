@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -407,26 +409,34 @@ func (w *worker) admitted(j *job) bool {
 	return true
 }
 
-// remove forgets a task that is over.
-func (w *worker) remove(id berth.TaskID) error {
+// remove forgets tasks that are over, and says which are not.
+func (w *worker) remove(ids []berth.TaskID) removeAnswer {
+	failed := removeAnswer{}
+	over := make(map[berth.TaskID]*job, len(ids))
 	w.mu.Lock()
-	j := w.jobs[id]
-	if j == nil {
-		w.mu.Unlock()
-		return nil
+	for _, id := range ids {
+		j := w.jobs[id]
+		switch {
+		case j == nil:
+		case j.state != berth.TaskDone:
+			failed[id] = failureOf(berth.Errorf(berth.Conflict, "task %s is not over: stop it first", id))
+		default:
+			over[id] = j
+		}
 	}
-	if j.state != berth.TaskDone {
+	if err := w.journal.remove(slices.Collect(maps.Keys(over))); err != nil {
+		for id := range over {
+			failed[id] = failureOf(berth.Errorf(berth.Unavailable, "%w", err))
+		}
 		w.mu.Unlock()
-		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", id)
+		return failed
 	}
-	err := w.journal.remove(id)
-	if err == nil {
+	for id := range over {
 		delete(w.jobs, id)
 	}
 	w.mu.Unlock()
-	if err != nil {
-		return berth.Errorf(berth.Unavailable, "%w", err)
+	for id, j := range over {
+		w.dirs.give(filepath.Join(w.dir, "tasks", string(id)), j.clean)
 	}
-	w.dirs.give(filepath.Join(w.dir, "tasks", string(id)), j.clean)
-	return nil
+	return failed
 }
