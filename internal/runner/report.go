@@ -65,7 +65,7 @@ func NewReporter(home Home, o ReporterOptions) *Reporter {
 // Send queues a report. That of an end is sent at once, by the caller if nobody else is sending: it has nothing else to do,
 // and the way to another goroutine costs more than the report. It returns when the home has answered or is away.
 func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
-	urgent := rep.State == berth.TaskDone || rep.Warning != ""
+	now := urgent(rep)
 	r.mu.Lock()
 	waiting := r.queue[rep.Task]
 	if len(waiting) == 0 {
@@ -73,7 +73,7 @@ func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 	}
 	r.queue[rep.Task] = add(waiting, rep)
 	away := r.away
-	if !urgent && !r.armed && !away {
+	if !now && !r.armed && !away {
 		r.armed = true
 		if r.linger == nil {
 			r.linger = time.AfterFunc(linger, r.lingered)
@@ -82,7 +82,7 @@ func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 		}
 	}
 	r.mu.Unlock()
-	if !urgent || away {
+	if !now || away {
 		return
 	}
 	if rep.State != berth.TaskDone || !r.sending.TryLock() {
@@ -91,18 +91,21 @@ func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 	}
 	ok := r.flush(ctx)
 	r.sending.Unlock()
-	if !ok || !r.Idle() {
+	if !ok || len(r.front()) > 0 { // what came while the mutex was held
 		poke(r.wake)
 	}
 }
 
-// lingered is called when reports have waited for long enough.
+// lingered is called when reports have waited for long enough, and goes on as long as some linger.
 func (r *Reporter) lingered() {
+	due := len(r.front()) > 0
 	r.mu.Lock()
-	r.armed = false
-	some := len(r.order) > 0
+	r.armed = len(r.order) > 0 && !r.away
+	if r.armed {
+		r.linger.Reset(linger)
+	}
 	r.mu.Unlock()
-	if some {
+	if due {
 		poke(r.wake)
 	}
 }
@@ -196,15 +199,24 @@ func (r *Reporter) flush(ctx context.Context) bool {
 	}
 }
 
-// front is a copy of the reports to send next.
+// front is a copy of the reports to send next. Those that may linger are left out while they are young.
 func (r *Reporter) front() (out []berth.Report) {
+	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, id := range r.order[:min(len(r.order), batch)] {
-		out = append(out, r.queue[id]...)
+	for _, id := range r.order {
+		if len(out) >= batch {
+			break
+		}
+		if q := r.queue[id]; len(q) > 1 || urgent(q[0]) || now.Sub(q[0].At) >= linger {
+			out = append(out, q...)
+		}
 	}
 	return out
 }
+
+// urgent says whether a report should not wait for the next one of its task.
+func urgent(r berth.Report) bool { return r.State == berth.TaskDone || r.Warning != "" }
 
 // deliver sends reports from the front of the queue, and takes off it what is settled. False asks for a pause.
 func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/local"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -158,4 +160,70 @@ func BenchmarkTasks(b *testing.B) {
 			b.ReportMetric(float64(h.n.Load())/float64(b.N), "reports/op")
 		})
 	}
+}
+
+// BenchmarkBacklog hands over many tasks at once to a host that runs two at a time.
+func BenchmarkBacklog(b *testing.B) {
+	dir, err := os.MkdirTemp("", "bl")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	x, err := local.Open(driver.Config{Name: "local", Dir: dir, Host: []string{os.Args[0], "_host"}, Slots: 2})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := x.(*local.Driver)
+	ctx := context.Background()
+	defer d.Shutdown(ctx)
+	h := newHome(b, dir)
+	logs := b.TempDir()
+	if _, err := d.Probe(ctx); err != nil {
+		b.Fatal(err)
+	}
+	hc := host.NewClient(dir)
+	defer hc.Close()
+	info, err := hc.Info(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	before, mine := cpu(b, info.PID), cpu(b, os.Getpid())
+	b.ResetTimer()
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for {
+				i := n.Add(1)
+				if i > int64(b.N) {
+					return
+				}
+				id := berth.TaskID(fmt.Sprintf("bench-%d.1", i))
+				l := berth.Launch{
+					Task: id, Job: "bench", Attempt: 1, Command: "/bin/true", LogFile: filepath.Join(logs, string(id)),
+					Home:      berth.Home{URL: h.url, Token: "0123456789abcdef0123456789abcdef"},
+					Artifacts: "https://127.0.0.1:1/st.blob.berth/azureml/ExperimentRun/dcid.bench?sig=x",
+					Workspace: berth.Workspace{Subscription: "s", Group: "g", Name: "w"},
+				}
+				hd, err := d.Start(ctx, l)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				wg.Go(func() {
+					<-h.await(id)
+					h.forget(id)
+					if err := d.Remove(ctx, hd); err != nil {
+						b.Error(err)
+					}
+				})
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(cpu(b, info.PID)-before)/float64(b.N)/1e3, "host-cpu-us/op")
+	b.ReportMetric(float64(cpu(b, os.Getpid())-mine)/float64(b.N)/1e3, "driver-cpu-us/op")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	b.ReportMetric(float64(h.n.Load())/float64(b.N), "reports/op")
 }

@@ -203,3 +203,7 @@ func totalMemory() int64 {
 	}
 	return kb << 10
 }
+
+// Shutdown ends the runner host in dir, if there is one, and returns when its processes are gone. It is for a host that has
+// nothing to run.
+func Shutdown(ctx context.Context, dir string) error { return host.Shutdown(ctx, dir) }

@@ -14,3 +14,6 @@ func HostMain(context.Context, []string) error { return errWindows }
 func Open(driver.Config) (driver.Driver, error) { return nil, errWindows }
 
 var errWindows = berth.Errorf(berth.Unsupported, "tasks do not run on Windows: use a server on Linux or in WSL")
+
+// Shutdown has nothing to end.
+func Shutdown(context.Context, string) error { return nil }
