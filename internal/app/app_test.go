@@ -133,7 +133,12 @@ func shortHome(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(home) })
+	t.Cleanup(func() {
+		if err := local.Shutdown(context.Background(), filepath.Join(home, "host")); err != nil {
+			t.Errorf("the runner host stays: %v", err)
+		}
+		os.RemoveAll(home)
+	})
 	return home
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"net"
 	"path/filepath"
 	"time"
 
@@ -10,13 +9,11 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/driver/local"
 )
 
-// How long a server, and an idle runner host, may take to end.
-const (
-	stopTime = 30 * time.Second
-	hostTime = 5 * time.Second
-)
+// stopTime is how long a server and its idle runner host may take to end.
+const stopTime = 30 * time.Second
 
 func downCommand(s *session) *cobra.Command {
 	return &cobra.Command{
@@ -65,34 +62,13 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	unlock()
 	s.say("stopped the server at %s", info.URL)
 	if running == 0 {
-		return endHost(ctx, cfg.Home)
+		// The server is gone, so nothing new can come.
+		return local.Shutdown(ctx, filepath.Join(cfg.Home, "host"))
 	}
 	if running < 0 {
 		return nil
 	}
 	s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
-	return nil
-}
-
-// endHost ends the runner host of a home that has nothing to run. The server is gone, so nothing new can come.
-func endHost(ctx context.Context, home string) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", filepath.Join(home, "host", "host.sock"))
-	if err != nil {
-		return nil // there is none
-	}
-	defer conn.Close() // nothing is written
-	pid, err := peerPID(conn)
-	if err != nil {
-		return err
-	}
-	if err := terminate(pid); err != nil {
-		return err
-	}
-	if err := conn.SetReadDeadline(time.Now().Add(hostTime)); err != nil {
-		return err
-	}
-	conn.Read(make([]byte, 1)) //nolint:errcheck // it ends with the host
 	return nil
 }
 
