@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -376,11 +377,17 @@ const anonymousComponents = "azureml_anonymous"
 
 // anonymousComponent makes the resource of a component without a name of its own and gives its id. Equal ones are one.
 func (s *scope) anonymousComponent(v *value, source string) string {
+	if slices.Contains(s.within, v) {
+		s.fail(v, "%s refers to itself: a component cannot be a part of itself", v.doc.name)
+		return ""
+	}
 	d := &draft{collection: "components", body: tree{}, anonymous: true, name: anonymousComponents}
 	sub := &scope{load: s.load, draft: d, out: d.body.sub("properties"), field: s.field, bind: s.bind}
 	m := sub.mark()
 	sub.depth++
+	sub.within = append(sub.within, v)
 	sub.component(v, source, true)
+	sub.within = sub.within[:len(sub.within)-1]
 	sub.depth--
 	if sub.failed(m) {
 		return ""

@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // io reads the inputs and outputs of a node into out.
 func (n *node) io(s *scope, out tree) {
@@ -198,18 +201,23 @@ func (n *node) checks(s *scope, v *value, out tree) {
 		s.in("compute").fail(v, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
 	}
 	if n.word == "pipeline" && n.comp != nil && !n.graph.placed {
-		s.unplaced(n.comp)
+		s.unplaced(n.comp, nil)
 	}
 }
 
-// unplaced reports the nodes of a nested pipeline that no compute was found for.
-func (s *scope) unplaced(comp *value) {
+// unplaced reports the nodes of a nested pipeline that no compute was found for. above are the pipelines it lies in: one that
+// names itself is reported elsewhere, and has no end.
+func (s *scope) unplaced(comp *value, above []*value) {
+	if slices.Contains(above, comp) {
+		return
+	}
+	above = append(slices.Clone(above), comp)
 	for _, p := range comp.get("jobs").entries() {
 		here := s.in("jobs." + p.key)
 		word := p.val.textOf("type")
 		switch sub := s.localComponent(p.val); {
 		case word == "pipeline" && sub != nil:
-			here.unplaced(sub)
+			here.unplaced(sub, above)
 		case word != "spark" && word != "pipeline" && !p.val.has("compute"):
 			here.in("compute").fail(p.val, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
 		}

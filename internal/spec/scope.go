@@ -30,6 +30,7 @@ type load struct {
 	made     []*draft          // finished resources, dependencies first
 	known    map[string]*draft // anonymous resources by collection and hash
 	depth    int               // files referring to files
+	within   []*value          // components that are being read, outermost first
 	// components and draw are tables that refer to themselves; through here they can.
 	components map[string]typ
 	draw       func(s *scope, v *value) any
