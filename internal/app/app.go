@@ -250,7 +250,7 @@ func userName() string {
 func (a *App) Run(ctx context.Context) error {
 	srv := &http.Server{
 		Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute,
-		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelInfo),
 		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12},
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -46,6 +47,9 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	// The process on the other end of the socket is the server, whatever a file says.
 	pid, err := peerPID(conn)
 	conn.Close() // nothing was written
+	if err == nil && pid <= 1 { // a server in another pid namespace
+		err = errors.New("it is not visible from here")
+	}
 	if err != nil {
 		return berth.Errorf(berth.Internal, "find the server's process: %w", err)
 	}
