@@ -34,6 +34,7 @@ type Reporter struct {
 	queue  map[berth.TaskID][]berth.Report
 	linger *time.Timer // wakes Run for reports that may wait a little; nil before the first
 	armed  bool        // it is under way
+	sent   time.Time   // when something was last sent
 	away   bool        // the last attempt failed: only Run tries again
 }
 
@@ -43,6 +44,8 @@ type ReporterOptions struct {
 	Delivered func(berth.Report)
 	// Stop is called for each task the server wants to end.
 	Stop func(berth.TaskID)
+	// Busy says that there is enough to do without an answer: then ends of tasks too wait a little, to go together.
+	Busy func() bool
 	// MaxWait is the longest pause between attempts while the server is away.
 	MaxWait time.Duration
 	Log     *slog.Logger
@@ -66,7 +69,11 @@ func NewReporter(home Home, o ReporterOptions) *Reporter {
 // and the way to another goroutine costs more than the report. It returns when the home has answered or is away.
 func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 	now := urgent(rep)
+	busy := now && r.o.Busy != nil && r.o.Busy()
 	r.mu.Lock()
+	if busy && time.Since(r.sent) < linger {
+		now = false
+	}
 	waiting := r.queue[rep.Task]
 	if len(waiting) == 0 {
 		r.order = append(r.order, rep.Task)
@@ -189,6 +196,9 @@ func (r *Reporter) flush(ctx context.Context) bool {
 		if len(out) == 0 {
 			return true
 		}
+		r.mu.Lock()
+		r.sent = time.Now()
+		r.mu.Unlock()
 		ok := r.deliver(ctx, out)
 		r.mu.Lock()
 		r.away = !ok
@@ -204,11 +214,12 @@ func (r *Reporter) front() (out []berth.Report) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ends := now.Sub(r.sent) >= linger || r.o.Busy == nil || !r.o.Busy()
 	for _, id := range r.order {
 		if len(out) >= batch {
 			break
 		}
-		if q := r.queue[id]; len(q) > 1 || urgent(q[0]) || now.Sub(q[0].At) >= linger {
+		if q := r.queue[id]; len(q) > 1 || ends && urgent(q[0]) || now.Sub(q[0].At) >= linger {
 			out = append(out, q...)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,18 @@ type Client struct {
 	mu       sync.Mutex
 	idle     []*conn
 	closed   bool
+	starts   []*start  // wait for the call of Start that is under way
+	starting bool      // one is
 	removals []removal // wait to be sent together
+}
+
+// start is a call of Start.
+type start struct {
+	id   berth.TaskID
+	body []byte
+	done chan struct{} // closed when err is set, or when lead is: then the call has to send what waits
+	lead bool
+	err  error
 }
 
 // removal is a call of Remove.
@@ -74,9 +86,91 @@ func (c *Client) Close() {
 	c.idle = nil
 }
 
-// Start starts a task unless the host knows it.
+// Start starts a task unless the host knows it. Calls that come while one is under way go together with the next one: each
+// wakes two processes.
 func (c *Client) Start(ctx context.Context, l *berth.Launch) error {
-	return c.call(ctx, opStart, l, nil)
+	body, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	s := &start{id: l.Task, body: body, done: make(chan struct{})}
+	c.mu.Lock()
+	if c.starting {
+		c.starts = append(c.starts, s)
+		c.mu.Unlock()
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			if !c.withdraw(s) {
+				<-s.done // it is being sent, or has to send
+			}
+			if !s.lead {
+				return unreachable(ctx, ctx.Err())
+			}
+		}
+		if !s.lead {
+			return s.err
+		}
+	} else {
+		c.starting = true
+		c.mu.Unlock()
+	}
+	if ctx.Err() != nil {
+		s.err = unreachable(ctx, ctx.Err())
+	} else {
+		c.mu.Lock()
+		all := append([]*start{s}, c.starts...)
+		c.starts = nil
+		c.mu.Unlock()
+		c.startAll(ctx, all)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.starts) == 0 {
+		c.starting = false
+	} else { // the first of those that came meanwhile takes over
+		next := c.starts[0]
+		c.starts = c.starts[1:]
+		next.lead = true
+		close(next.done)
+	}
+	return s.err
+}
+
+// withdraw takes back a start that was not sent; false when it is too late.
+func (c *Client) withdraw(s *start) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.starts)
+	c.starts = slices.DeleteFunc(c.starts, func(o *start) bool { return o == s })
+	return len(c.starts) < n
+}
+
+// startAll sends starts and hands out the answers. The first is the caller's own.
+func (c *Client) startAll(ctx context.Context, all []*start) {
+	body := all[0].body
+	if len(all) > 1 {
+		list := make([]json.RawMessage, len(all))
+		for i, s := range all {
+			list[i] = s.body
+		}
+		body, _ = json.Marshal(list)
+		// The others do not end with the caller.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+	}
+	var failed startAnswer
+	err := c.call(ctx, opStart, json.RawMessage(body), &failed)
+	for i, s := range all {
+		s.err = err
+		if f, ok := failed[s.id]; ok {
+			s.err = f.err()
+		}
+		if i > 0 {
+			close(s.done)
+		}
+	}
 }
 
 // Tasks lists every task of the host.
@@ -151,7 +245,11 @@ func (c *Client) Restart(ctx context.Context, command []string) error {
 // host is gone is sent again on a new one.
 func (c *Client) call(ctx context.Context, op byte, in, out any) error {
 	var body []byte
-	if in != nil {
+	switch in := in.(type) {
+	case nil:
+	case json.RawMessage:
+		body = in
+	default:
 		var err error
 		if body, err = json.Marshal(in); err != nil {
 			return err

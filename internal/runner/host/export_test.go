@@ -44,3 +44,6 @@ func (j *Journal) Live() map[berth.TaskID]Entry {
 	}
 	return out
 }
+
+// AppendMark is the line of a mark.
+var AppendMark = appendMark

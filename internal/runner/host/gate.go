@@ -77,6 +77,13 @@ func (g *gate) leave(t *ticket) {
 	}
 }
 
+// crowded reports whether more wait in line than can begin within the next moment.
+func (g *gate) crowded() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.line) >= 4*max(g.slots, 1)
+}
+
 // waits reports whether the ticket's task has to wait.
 func (t *ticket) waits() bool {
 	select {

@@ -71,8 +71,11 @@ type removeRequest struct {
 	Tasks []berth.TaskID `json:"tasks"`
 }
 
-// removeAnswer has the tasks that were not removed.
-type removeAnswer map[berth.TaskID]failure
+// startAnswer and removeAnswer have the tasks with which it failed.
+type (
+	startAnswer  map[berth.TaskID]failure
+	removeAnswer map[berth.TaskID]failure
+)
 
 type restartRequest struct {
 	Command []string `json:"command"`

@@ -8,7 +8,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner"
@@ -199,9 +202,74 @@ func (j *journal) claim(id berth.TaskID, launch json.RawMessage, m runner.Mark) 
 
 // mark records how far a task has come.
 func (j *journal) mark(id berth.TaskID, m runner.Mark) error {
+	b, err := appendMark(nil, id, &m)
+	if err != nil {
+		return err
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.append(&line{Task: id, Mark: &m})
+	if err := j.write(b); err != nil {
+		return err
+	}
+	j.apply(&line{Task: id, Mark: &m}, j.boot, int64(len(b)))
+	return nil
+}
+
+// appendMark adds the line of a mark: what json.Marshal of the line would, at a fraction of its cost.
+func appendMark(b []byte, id berth.TaskID, m *runner.Mark) ([]byte, error) {
+	name, err := json.Marshal(id)
+	if err != nil {
+		return nil, err
+	}
+	b = slices.Grow(b, 512)
+	b = append(append(append(b, `{"task":`...), name...), `,"mark":{"step":"`...)
+	b = append(append(b, m.Step...), '"')
+	if m.PID != 0 {
+		b = strconv.AppendInt(append(b, `,"pid":`...), int64(m.PID), 10)
+	}
+	if m.Box != "" {
+		b = strconv.AppendQuoteToASCII(append(b, `,"box":`...), m.Box) // hexadecimal digits
+	}
+	if m.Born != 0 {
+		b = strconv.AppendUint(append(b, `,"born":`...), m.Born, 10)
+	}
+	if m.Seq != 0 {
+		b = strconv.AppendInt(append(b, `,"seq":`...), int64(m.Seq), 10)
+	}
+	b = append(b, `,"times":{`...)
+	first := true
+	for _, t := range []struct {
+		name string
+		at   time.Time
+	}{
+		{"submitted", m.Times.Submitted},
+		{"placed", m.Times.Placed},
+		{"staging", m.Times.Staging},
+		{"environment", m.Times.Environment},
+		{"started", m.Times.Started},
+		{"firstOutput", m.Times.FirstOutput},
+		{"uploading", m.Times.Uploading},
+		{"ended", m.Times.Ended},
+	} {
+		if t.at.IsZero() {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(append(append(b, '"'), t.name...), `":"`...)
+		b = append(t.at.AppendFormat(b, time.RFC3339Nano), '"')
+	}
+	b = append(b, '}')
+	if m.Exit != nil {
+		exit, err := json.Marshal(m.Exit)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"exit":`...), exit...)
+	}
+	return append(b, "}}\n"...), nil
 }
 
 // remove forgets tasks.
@@ -232,19 +300,6 @@ func (j *journal) remove(ids []berth.TaskID) error {
 	if j.dead > compactAt && j.dead > j.size/2 {
 		return j.rewrite()
 	}
-	return nil
-}
-
-func (j *journal) append(l *line) error {
-	b, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	b = append(b, '\n')
-	if err := j.write(b); err != nil {
-		return err
-	}
-	j.apply(l, j.boot, int64(len(b)))
 	return nil
 }
 

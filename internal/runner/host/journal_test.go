@@ -1,11 +1,13 @@
 package host_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -122,4 +124,42 @@ func TestCompact(t *testing.T) {
 	if len(j.Live()) != 1 {
 		t.Errorf("%d tasks", len(j.Live()))
 	}
+}
+
+// TestMarkLine checks that the hand-made line of a mark says what was put into it, whatever that is.
+func TestMarkLine(t *testing.T) {
+	at := func(t *rapid.T) time.Time {
+		if rapid.Bool().Draw(t, "zero") {
+			return time.Time{}
+		}
+		return time.Unix(rapid.Int64Range(0, 4e9).Draw(t, "s"), rapid.Int64Range(0, 999999999).Draw(t, "ns")).UTC()
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		want := runner.Mark{
+			Step: rapid.SampledFrom([]runner.Step{runner.StepExec, runner.StepStarted, runner.StepExited, runner.StepDone}).Draw(t, "step"),
+			PID:  rapid.IntRange(0, 1<<22).Draw(t, "pid"), Born: rapid.Uint64().Draw(t, "born"), Seq: rapid.IntRange(0, 1<<50).Draw(t, "seq"),
+			Box: rapid.StringMatching("[0-9a-f]{0,64}").Draw(t, "box"),
+			Times: berth.Waterfall{
+				Submitted: at(t), Placed: at(t), Staging: at(t), Environment: at(t), Started: at(t), FirstOutput: at(t), Uploading: at(t), Ended: at(t),
+			},
+		}
+		if rapid.Bool().Draw(t, "ended") {
+			want.Exit = &berth.Exit{Code: rapid.Int().Draw(t, "code"), Reason: rapid.String().Draw(t, "reason"), OOM: rapid.Bool().Draw(t, "oom")}
+		}
+		id := berth.TaskID(rapid.String().Draw(t, "id"))
+		b, err := host.AppendMark(nil, id, &want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Task berth.TaskID
+			Mark runner.Mark
+		}
+		if err := json.Unmarshal(b, &got); err != nil || strings.Count(string(b), "\n") != 1 {
+			t.Fatalf("%s: %v", b, err)
+		}
+		if diff := cmp.Diff(want, got.Mark); diff != "" || got.Task != id {
+			t.Fatal(diff, got.Task)
+		}
+	})
 }

@@ -87,7 +87,7 @@ func (s *server) talk(c net.Conn) {
 func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 	switch op {
 	case opStart:
-		return nil, w.start(body)
+		return w.startAll(body)
 	case opTasks:
 		w.kick()
 		return json.Marshal(w.list())
@@ -119,6 +119,26 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 		return nil, saveProgram(w.dir, r.Command)
 	}
 	return nil, berth.Errorf(berth.Unsupported, "the runner host does not know operation %q: it is older than the server", op)
+}
+
+// startAll starts one task or a list of them.
+func (w *worker) startAll(body []byte) ([]byte, error) {
+	if len(body) == 0 || body[0] != '[' {
+		return []byte("null"), w.start(body)
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, berth.Errorf(berth.Invalid, "start: %w", err)
+	}
+	failed := startAnswer{}
+	for _, raw := range list {
+		if err := w.start(raw); err != nil {
+			var l berth.Launch
+			_ = json.Unmarshal(raw, &l)
+			failed[l.Task] = failureOf(err)
+		}
+	}
+	return json.Marshal(failed)
 }
 
 // kick notes that a server is there.

@@ -12,7 +12,7 @@ import (
 
 // Operations.
 const (
-	opStart   = 's' // a berth.Launch
+	opStart   = 's' // a berth.Launch, or several in a list; answers a startAnswer
 	opTasks   = 't' // nothing; answers []Status
 	opStop    = 'k' // a stopRequest
 	opRemove  = 'r' // a removeRequest; answers a removeAnswer

@@ -297,6 +297,7 @@ func (w *worker) home(at berth.Home) *home {
 	r := runner.NewReporter(c, runner.ReporterOptions{
 		Delivered: w.delivered,
 		Stop:      func(id berth.TaskID) { w.stop(stopRequest{Task: id}) },
+		Busy:      w.gate.crowded,
 		MaxWait:   time.Second,
 		Log:       w.log,
 	})
