@@ -46,8 +46,9 @@ type jobWork struct {
 	fresh map[berth.TaskID]bool // tasks to insert
 }
 
-// advance makes the next step of each touched job and places what can be placed, in one transaction, then acts.
-func (c *Control) advance(ctx context.Context, touched map[jobKey]bool) {
+// advance makes the next step of each touched job and places what can be placed, on the computes where something changed and on
+// those named, in one transaction, then acts.
+func (c *Control) advance(ctx context.Context, touched map[jobKey]bool, computes ...string) {
 	var m *move
 	backoff := 50 * time.Millisecond
 	for {
@@ -56,7 +57,7 @@ func (c *Control) advance(ctx context.Context, touched map[jobKey]bool) {
 				c: c, tx: tx, now: time.Now(), jobs: map[jobKey]*jobWork{},
 				waiting: map[string][]*berth.Task{}, used: maps.Clone(c.used),
 			}
-			return m.run(touched)
+			return m.run(touched, computes)
 		})
 		if err == nil {
 			break
@@ -93,7 +94,7 @@ func (c *Control) advance(ctx context.Context, touched map[jobKey]bool) {
 	}
 }
 
-func (m *move) run(touched map[jobKey]bool) error {
+func (m *move) run(touched map[jobKey]bool, also []string) error {
 	var jobs []*jobWork
 	for k := range touched {
 		j, err := m.job(k)
@@ -107,6 +108,9 @@ func (m *move) run(touched map[jobKey]bool) error {
 	// In the order they were submitted, which is the order they should run in.
 	slices.SortFunc(jobs, func(a, b *jobWork) int { return cmp.Compare(a.doc.ID, b.doc.ID) })
 	computes := map[string]bool{}
+	for _, name := range also {
+		computes[name] = true
+	}
 	for _, j := range jobs {
 		if err := m.step(j, computes); err != nil {
 			return err

@@ -8,6 +8,8 @@ package control
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -205,7 +207,7 @@ func (c *Control) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.advance(ctx, touched)
+	c.advance(ctx, touched, slices.Collect(maps.Keys(c.waiting))...)
 	for id, p := range c.placed {
 		if p.started == nil {
 			c.restart(ctx, id, p)

@@ -286,6 +286,24 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// TestRestartWithQueue: what waited when the loops ended, and nothing else happens, runs when they begin again.
+func TestRestartWithQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.submit("a", "forever")
+		p.submit("b", "true")
+		p.submit("c", "true")
+		p.until("a", berth.Running)
+		p.until("c", berth.Queued)
+		p.stop()
+		p.driver.Finish(p.task("a"), berth.Exit{})
+		synctest.Wait()
+		p.run()
+		p.until("b", berth.Completed)
+		p.until("c", berth.Completed)
+	})
+}
+
 // TestLaunch looks at what a runner is given: everything resolved, nothing of the server's own secrets.
 func TestLaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
