@@ -46,7 +46,7 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	}
 	// The process on the other end of the socket is the server, whatever a file says.
 	pid, err := peerPID(conn)
-	conn.Close() // nothing was written
+	conn.Close()                // nothing was written
 	if err == nil && pid <= 1 { // a server in another pid namespace
 		err = errors.New("it is not visible from here")
 	}
