@@ -60,15 +60,21 @@ func (s *session) downloadJob(ctx context.Context, c *client.Client, job, output
 		return s.fetchOutput(ctx, c, job, output, filepath.Join(dir, "named-outputs", output))
 	}
 	err := s.fetch(ctx, c, "logs and artifacts", client.Artifacts(job), filepath.Join(dir, "artifacts"))
-	if err != nil && berth.CodeOf(err) != berth.NotFound {
+	switch {
+	case berth.CodeOf(err) == berth.NotFound:
+		s.say("%s left no logs or artifacts", job)
+	case err != nil:
 		return err
-	}
-	if !all {
-		return nil
 	}
 	outputs, err := c.Outputs(ctx, job)
 	if err != nil {
 		return err
+	}
+	if !all {
+		if len(outputs) > 0 {
+			s.hint("not copied: %s %s; --all copies everything", plural(len(outputs), "output"), listOf(sortedKeys(outputs)))
+		}
+		return nil
 	}
 	for _, name := range sortedKeys(outputs) {
 		err := s.fetchOutput(ctx, c, job, name, filepath.Join(dir, "named-outputs", name))

@@ -71,14 +71,23 @@ func (s *session) environmentFile(ctx context.Context, c *client.Client, path st
 	if err != nil {
 		return "", err
 	}
+	// As in a job's YAML, the file is read and no more: what is called by its name stays as it was registered.
 	main := r.Main()
-	if main.Version == "" {
-		h := sha256.Sum256(main.Body)
-		main.Version = hex.EncodeToString(h[:16])
+	body, err := s.fill(ctx, c, main)
+	if err != nil {
+		return "", err
 	}
-	if main.Name == "" {
-		main.Name = anonymous
+	main.Uploads = nil
+	var doc client.Document
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return "", err
 	}
+	doc.Properties()["isAnonymous"] = true
+	if main.Body, err = json.Marshal(doc); err != nil {
+		return "", err
+	}
+	h := sha256.Sum256(main.Body)
+	main.Name, main.Version = anonymous, hex.EncodeToString(h[:16])
 	d, err := s.apply(ctx, c, r)
 	return d.ID(), err
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +19,8 @@ func eventsCommand(s *session) *cobra.Command {
 		Short: "Print what happened, to a job or in the whole workspace",
 		Long: "Prints what happened to a job, or in the whole workspace when none is named. With -o json every event is one line;\n" +
 			"its rev is where --from goes on.",
-		Args: maxArgs(1),
+		Args:              maxArgs(1),
+		ValidArgsFunction: s.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.format.check(); err != nil {
 				return err
@@ -83,13 +86,34 @@ func (s *session) eventLine(e berth.Event, start time.Time) string {
 	if p := phase(e); p != "" && (e.Type == berth.EventJobStatus || e.Reason == "") {
 		what += " " + word(p)
 	}
+	var d struct{ Status berth.JobStatus }
+	if e.Type == berth.EventJobStatus && json.Unmarshal(e.Data, &d) == nil && d.Status.Terminal() {
+		what += " " + strings.ToLower(string(d.Status))
+	}
+	reason := oneLine(e.Reason)
+	if e.Type == berth.EventTaskUsage {
+		reason = usageLine(e.Data)
+	}
 	line := s.paint(s.out, dim, when)
 	if start.IsZero() {
 		line += "  " + e.Subject
 	}
 	line += "  " + s.paint(s.out, cyan, what)
-	if e.Reason != "" {
-		line += "  " + oneLine(e.Reason)
+	if reason != "" {
+		line += "  " + reason
+	}
+	return line
+}
+
+// usageLine is what a sample says: CPU, memory, GPU.
+func usageLine(data json.RawMessage) string {
+	var d struct{ Usage berth.Usage }
+	if json.Unmarshal(data, &d) != nil {
+		return ""
+	}
+	line := fmt.Sprintf("CPU %.0f %%, memory %s", d.Usage.CPUPercent, size(d.Usage.MemoryBytes))
+	if d.Usage.GPUPercent > 0 {
+		line += fmt.Sprintf(", GPU %.0f %%", d.Usage.GPUPercent)
 	}
 	return line
 }

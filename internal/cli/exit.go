@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -66,7 +67,11 @@ func (s *session) report(err error) int {
 	if more {
 		fmt.Fprintln(s.err, rest)
 	}
-	if code == exitUnreachable && s.cfg.URL != "" {
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &unknown):
+		fmt.Fprintln(s.err, "set BERTH_CA to a copy of the file tls/ca.pem of that server's home")
+	case code == exitUnreachable && s.cfg.URL != "":
 		fmt.Fprintln(s.err, "the server is the one of BERTH_URL; `berth doctor` looks for the cause")
 	}
 	return code

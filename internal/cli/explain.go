@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,9 +13,10 @@ import (
 
 func explainCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain [JOB]",
-		Short: "Say why a job is where it is, and what to do about it",
-		Args:  maxArgs(1),
+		Use:               "explain [JOB]",
+		Short:             "Say why a job is where it is, and what to do about it",
+		Args:              maxArgs(1),
+		ValidArgsFunction: s.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			c, err := s.open(ctx)
@@ -47,7 +49,7 @@ func (s *session) printExplanation(e *client.Explanation, now time.Time) error {
 	line := func(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 	line("%s is %s", s.paint(s.out, bold, e.Name), s.paint(s.out, statusColor(e.Status), string(e.Status)))
 	if e.Reason != "" {
-		line("  why      %s", e.Reason)
+		line("  why      %s", strings.ReplaceAll(e.Reason, "\n", "\n           "))
 	}
 	if e.Compute != "" {
 		line("  where    %s", e.Compute)
@@ -71,7 +73,7 @@ func (s *session) printExplanation(e *client.Explanation, now time.Time) error {
 	if len(e.History) > 0 {
 		line("\nhistory")
 		for _, ev := range e.History {
-			if ev.Type != "task.usage" {
+			if ev.Type != berth.EventTaskUsage {
 				line("  %s", s.eventLine(ev, e.History[0].Time))
 			}
 		}

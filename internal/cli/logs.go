@@ -17,7 +17,8 @@ func logsCommand(s *session) *cobra.Command {
 		Short: "Print a job's output; -f goes on until it has ended",
 		Long: "Prints a job's output, byte for byte. JOB is a name, the beginning of one, or `last`, which is also the default.\n" +
 			"--since takes a byte offset, from which a reader that was cut off goes on.",
-		Args: maxArgs(1),
+		Args:              maxArgs(1),
+		ValidArgsFunction: s.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()

@@ -72,7 +72,11 @@ func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 	cmd := &cobra.Command{Use: n.word, Short: n.short, Args: cobra.ArbitraryArgs, RunE: group}
 	if verbs {
 		for _, v := range n.verbs {
-			cmd.AddCommand(v(s, n))
+			c := v(s, n)
+			if n.word == "job" && strings.HasSuffix(c.Use, "[NAME]") {
+				c.ValidArgsFunction = s.completeJob
+			}
+			cmd.AddCommand(c)
 		}
 	}
 	return cmd

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ var formats = []string{"json", "jsonc", "yaml", "yamlc", "table", "tsv", "none"}
 // flags adds -o to a command that prints a result.
 func (f *format) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.name, "output", "o", "", "format of the result: json, jsonc, yaml, yamlc, table, tsv or none")
-	cmd.Flags().StringVar(&f.query, "query", "", "JMESPath query of the result")
+	cmd.Flags().StringVar(&f.query, "query", "", "JMESPath query of the result (not supported yet)")
 }
 
 // chosen reports whether the user asked for a machine's form.
@@ -133,11 +134,17 @@ func printTSV(w io.Writer, v any) error {
 	if !ok {
 		list = []any{v}
 	}
+	columns := map[string]any{} // of all items, so that a column is the same value in every line
+	for _, item := range list {
+		if m, ok := item.(map[string]any); ok {
+			maps.Copy(columns, m)
+		}
+	}
 	for _, item := range list {
 		var cells []string
 		switch x := item.(type) {
 		case map[string]any:
-			for _, k := range keys(x) {
+			for _, k := range keys(columns) {
 				cells = append(cells, scalar(x[k]))
 			}
 		case []any:

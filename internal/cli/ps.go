@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -160,11 +161,20 @@ func (s *session) printJobs(jobs []*client.Job, now time.Time) error {
 	return s.printRows(t)
 }
 
+// ago is how long something is past, roughly.
 func ago(d time.Duration) string {
 	if d < time.Second {
 		return "now"
 	}
-	return span(d.Truncate(time.Second)) + " ago"
+	for _, u := range []struct {
+		unit time.Duration
+		word string
+	}{{24 * time.Hour, "days"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if n := d / u.unit; n > 1 || n == 1 && u.word != "days" {
+			return fmt.Sprintf("%d %s ago", n, u.word)
+		}
+	}
+	return fmt.Sprintf("%d s ago", d/time.Second)
 }
 
 func statusColor(st berth.JobStatus) string {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
@@ -16,6 +18,9 @@ var activeStatuses = []berth.JobStatus{
 
 // lookBack is how many jobs a prefix is looked for in.
 const lookBack = 5000
+
+// offered is how many jobs a shell offers.
+const offered = 50
 
 // job finds a job by its name, by a prefix only it has, or as `last`.
 func (s *session) job(ctx context.Context, c *client.Client, text string) (*client.Job, error) {
@@ -45,6 +50,24 @@ func (s *session) job(ctx context.Context, c *client.Client, text string) (*clie
 		return c.Job(ctx, found[0])
 	}
 	return nil, berth.Errorf(berth.Invalid, "%d jobs begin with %q: %s; give more of the name", len(found), text, strings.Join(found[:min(5, len(found))], ", "))
+}
+
+// completeJob offers the names of late jobs to a shell; where no server runs there are none, and none is started.
+func (s *session) completeJob(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	s.noStart = true
+	names := []string{"last"}
+	if c, err := s.open(cmd.Context()); err == nil {
+		for j, err := range c.Jobs(cmd.Context(), client.JobQuery{Max: offered}) {
+			if err != nil {
+				break
+			}
+			names = append(names, j.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 func (s *session) lastJob(ctx context.Context, c *client.Client) (*client.Job, error) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,8 +52,12 @@ func tokenCreate(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s.hint("use it on another machine, with a copy of the server's certificate authority:\n"+
-				"  export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", about.URL)
+			ca := "certificate authority"
+			if s.cfg.URL == "" {
+				ca += ", " + filepath.Join(s.cfg.Home, "tls", "ca.pem")
+			}
+			s.hint("use it on another machine, with a copy of the server's %s:\n"+
+				"  export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", ca, about.URL)
 			return nil
 		},
 	}

@@ -31,7 +31,7 @@ func topCommand(s *session) *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show what running jobs use: CPU, memory, GPU, disk, network",
+		Short: "Show what running jobs use: CPU, memory, GPU, disk",
 		Long:  "Shows what running jobs use. On a terminal it goes on until Ctrl-C; elsewhere it prints once.",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,7 +92,7 @@ func (m *samples) catchUp(ctx context.Context, c *client.Client) (berth.Rev, err
 func (m *samples) take(e berth.Event) {
 	var d struct{ Usage *berth.Usage }
 	name, ok := strings.CutPrefix(e.Subject, "jobs/")
-	if !ok || e.Type != "task.usage" || json.Unmarshal(e.Data, &d) != nil || d.Usage == nil {
+	if !ok || e.Type != berth.EventTaskUsage || json.Unmarshal(e.Data, &d) != nil || d.Usage == nil {
 		return
 	}
 	m.mu.Lock()
