@@ -94,7 +94,7 @@ func (s *Server) events(c *call, workspace, subject string) error {
 				return err
 			}
 			if _, err := fmt.Fprintf(c.w, "id: %d\nevent: %s\ndata: %s\n\n", e.Rev, e.Type, b); err != nil {
-				return nil //nolint:nilerr // the client has gone
+				return nil // the client has gone
 			}
 		}
 		c.flush()
