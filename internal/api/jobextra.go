@@ -105,12 +105,14 @@ func advice(s berth.JobStatus, st berth.JobState, name string) []string {
 		return []string{"it ran out of memory: use a smaller batch or a larger target", "berth logs " + name}
 	case s == berth.Failed && st.Exit != nil && st.Exit.Cause == "timeout":
 		return []string{"raise limits.timeout, or make the job shorter", "berth logs " + name}
+	case s == berth.Failed && st.Times.Started.IsZero():
+		return []string{"mend what the reason says and submit it again; its command never ran"}
 	case s == berth.Failed:
 		return []string{"berth logs " + name + " --tail 50"}
 	case s == berth.Queued:
 		return []string{"berth ps", "berth job cancel -n " + name}
 	case s == berth.Completed:
-		return []string{"berth job download -n " + name}
+		return []string{"berth job download -n " + name + " --all"}
 	case s.Terminal():
 		return []string{fmt.Sprintf("berth logs %s", name)}
 	}

@@ -156,7 +156,7 @@ func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 		if known = err == nil; known {
 			s = StatusOf(ws)
 			s.CPUSeconds = float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9
-			s.MaxRSS = ru.Maxrss << 10
+			s.MaxRSS = peakOf(ru)
 		} else {
 			p.t.o.Log.Error("learning how a command ended", "task", p.t.l.Task, "pid", p.pid, "err", err)
 		}
@@ -165,6 +165,16 @@ func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 	}
 	s.OOM = p.cgroup.oomKilled()
 	return s, known
+}
+
+// peakOf is the most memory a child had, 0 when the kernel does not tell. Between fork and exec a child lives in this process's
+// memory, and the kernel counts that as its peak too; so only what is above our own is surely the child's.
+func peakOf(ru syscall.Rusage) int64 {
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil || ru.Maxrss <= own.Maxrss {
+		return 0
+	}
+	return ru.Maxrss << 10
 }
 
 // close reaps a child whose end is kept. Any other is left to whoever inherits it.
