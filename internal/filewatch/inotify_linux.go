@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -89,11 +90,21 @@ func (w *Watcher) remove(x *Watch) {
 	}
 }
 
+// pause is the least time between two looks at the notices.
+const pause = 2 * time.Millisecond
+
 func (w *Watcher) read() {
 	defer close(w.done)
 	buf := make([]byte, 64<<10)
+	var last time.Time
 	for {
+		// The kernel merges notices that nobody has read: a file that is written without pause is told of this often, not
+		// with every write.
+		if d := time.Since(last); d < pause {
+			time.Sleep(pause - d)
+		}
 		n, err := w.f.Read(buf)
+		last = time.Now()
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

@@ -37,8 +37,8 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
 	}
 	w := newWaker()
-	first := t.watchOutput(w)
-	defer first.Close()
+	t.first = t.watchOutput(w)
+	defer t.first.Close()
 	var r running
 	if boxed {
 		r, err = t.startContainer(ctx, spec)
@@ -62,8 +62,8 @@ func (t *task) adopt(ctx context.Context) *berth.Exit {
 		t.times.Started = time.Now()
 	}
 	w := newWaker()
-	first := t.watchOutput(w)
-	defer first.Close()
+	t.first = t.watchOutput(w)
+	defer t.first.Close()
 	t.look()
 	return t.follow(ctx, r, w)
 }
@@ -117,6 +117,7 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 		e := w.take()
 		if e&eventOutput != 0 && t.times.FirstOutput.IsZero() {
 			t.look()
+			t.first.Close() // a command that writes much would be slowed by the notices
 			t.report(berth.TaskRunning, "running", nil)
 		}
 		if e&eventStop != 0 {

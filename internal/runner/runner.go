@@ -134,9 +134,10 @@ type task struct {
 	o         *Options
 	times     berth.Waterfall
 	peak      berth.Usage
-	running   running // the command, until its end is kept
-	stop      *Stop   // the request that is being obeyed
-	shipped   int64   // how much of the log the server has
+	running   running          // the command, until its end is kept
+	stop      *Stop            // the request that is being obeyed
+	first     *filewatch.Watch // until the first output; nil when nobody watches
+	shipped   int64            // how much of the log the server has
 	reporting sync.Mutex
 	seq       int // of the last report
 	// values is what expressions stand for, by their text; paths is where inputs and outputs are, by their name.
