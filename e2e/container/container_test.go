@@ -112,6 +112,8 @@ inputs:
 outputs:
   out:
     type: uri_folder
+resources:
+  docker_args: --env FROM_ARGS=yes --privileged
 compute: azureml:local
 `, command))
 			}
@@ -139,6 +141,12 @@ compute: azureml:local
 				t.Errorf("%q, %v", made, err)
 			}
 			run("bad", `python3 main.py ${{inputs.data}} ${{outputs.out}} 5`, 5)
+
+			// What docker_args may say is done, and what they may not is told.
+			out = run("args", `test "$FROM_ARGS" = yes && echo told ${{inputs.data}} ${{outputs.out}}`, 0)
+			if !strings.Contains(out, "docker_args without effect here: --privileged") {
+				t.Errorf("no warning of --privileged:\n%s", out)
+			}
 
 			// The image really was used: its file system is not this machine's.
 			mark := write("mark", "x")

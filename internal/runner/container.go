@@ -47,8 +47,8 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 		LogFile: t.logPath(),
 		Labels:  map[string]string{containerLabel: t.unique()},
 	}
-	if len(t.l.DockerArgs) > 0 {
-		t.warn("docker_args are not passed to the container: " + strings.Join(t.l.DockerArgs, " "))
+	if left := c.Apply(t.l.DockerArgs); len(left) > 0 {
+		t.warn("docker_args without effect here: " + strings.Join(left, " "))
 	}
 	if t.l.ShmSize != "" {
 		n, err := parseSize(t.l.ShmSize)

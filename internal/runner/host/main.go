@@ -217,6 +217,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	}
 
 	quietChildren()
+	ordinarySignals()
 	debug.SetGCPercent(400) // the heap is a few megabytes; collecting it is a good part of the cost of a short task
 	w, err := openWorker(dir, log)
 	if err != nil {

@@ -20,6 +20,19 @@ func quietChildren() {
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
 }
 
+// ordinarySignals gives real-time signals their default that whoever started us had ignored, as make does with two of them: a
+// command would inherit that. The runtime sees to the others.
+func ordinarySignals() {
+	const ignored = 1
+	for sig := uintptr(32); sig <= 64; sig++ {
+		var now, act [4]uint64
+		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+		if errno == 0 && now[0] == ignored {
+			_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
+		}
+	}
+}
+
 // bootID names the time since the machine was started.
 func bootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -33,6 +33,8 @@ func bootID() (string, error) { return "unknown", nil }
 
 func quietChildren() {}
 
+func ordinarySignals() {}
+
 func stampOf(string) (stamp [3]syscall.Timespec, ok bool) { return stamp, false }
 
 func alone() bool { return false }
