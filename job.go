@@ -28,6 +28,20 @@ const (
 // Terminal reports whether a job in this status will never change it again.
 func (s JobStatus) Terminal() bool { return s == Completed || s == Failed || s == Canceled }
 
+// ActiveStatuses are those of a job that has not ended.
+var ActiveStatuses = []JobStatus{
+	NotStarted, Queued, Preparing, Provisioning, Starting, Running, Finalizing, CancelRequested, NotResponding,
+}
+
+// StatusTexts are statuses as texts, for queries.
+func StatusTexts(ss []JobStatus) []string {
+	out := make([]string, len(ss))
+	for i, s := range ss {
+		out[i] = string(s)
+	}
+	return out
+}
+
 // CommandJob is the typed view of a command job's properties: what running it needs, no more.
 type CommandJob struct {
 	JobType       string               `json:"jobType"`

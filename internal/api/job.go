@@ -15,12 +15,6 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// activeStatuses are the statuses of a job that has not ended.
-var activeStatuses = []string{
-	string(berth.NotStarted), string(berth.Queued), string(berth.Preparing), string(berth.Provisioning), string(berth.Starting),
-	string(berth.Running), string(berth.Finalizing), string(berth.CancelRequested), string(berth.NotResponding),
-}
-
 // jobMutable are the properties a PUT on an existing job changes; it never runs the job again.
 var jobMutable = []string{"tags", "displayName", "description", "isArchived", "properties"}
 

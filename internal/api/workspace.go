@@ -264,7 +264,7 @@ func (s *Server) deleteWorkspace(c *call) error {
 		return berth.Errorf(berth.Conflict, "workspace %s is the server's default and cannot be deleted", c.ws.Name)
 	}
 	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-		active, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "jobs", Status: activeStatuses, Limit: 1})
+		active, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), Limit: 1})
 		if err != nil {
 			return err
 		}

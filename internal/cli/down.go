@@ -87,7 +87,7 @@ func (s *session) countActive(ctx context.Context, cfg client.Config) int {
 	}
 	defer c.Close()
 	n := 0
-	for _, err := range c.Jobs(ctx, client.JobQuery{View: "All", Status: activeStatuses}) {
+	for _, err := range c.Jobs(ctx, client.JobQuery{View: "All", Status: berth.ActiveStatuses}) {
 		if err != nil {
 			return -1
 		}

@@ -89,7 +89,7 @@ func psJobs(ctx context.Context, c *client.Client, all bool, limit int) ([]*clie
 	if err != nil || len(newest) < limit {
 		return newest, err
 	}
-	active, err := collect(c.Jobs(ctx, client.JobQuery{Status: activeStatuses}), 0)
+	active, err := collect(c.Jobs(ctx, client.JobQuery{Status: berth.ActiveStatuses}), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -10,12 +10,6 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// activeStatuses are those of a job that has not ended.
-var activeStatuses = []berth.JobStatus{
-	berth.NotStarted, berth.Queued, berth.Preparing, berth.Provisioning, berth.Starting, berth.Running, berth.Finalizing,
-	berth.CancelRequested, berth.NotResponding,
-}
-
 // lookBack is how many jobs a prefix is looked for in.
 const lookBack = 5000
 

@@ -51,7 +51,7 @@ func statusCommand(s *session) *cobra.Command {
 			if c.Local() {
 				st.Home = s.cfg.Home
 			}
-			for _, err := range c.Jobs(cmd.Context(), client.JobQuery{View: "All", Status: activeStatuses}) {
+			for _, err := range c.Jobs(cmd.Context(), client.JobQuery{View: "All", Status: berth.ActiveStatuses}) {
 				if err != nil {
 					return err
 				}

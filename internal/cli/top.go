@@ -111,7 +111,7 @@ func (m *samples) of(name string) berth.Usage {
 
 // topRows is every job that has not ended, the busiest first.
 func topRows(ctx context.Context, c *client.Client, m *samples) ([]topRow, error) {
-	jobs, err := collect(c.Jobs(ctx, client.JobQuery{View: "All", Status: activeStatuses}), 0)
+	jobs, err := collect(c.Jobs(ctx, client.JobQuery{View: "All", Status: berth.ActiveStatuses}), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func (c *Control) load(ctx context.Context) error {
 		}
 		for _, w := range workspaces {
 			for after := int64(0); ; {
-				jobs, err := tx.List(store.Query{Workspace: w.Name, Kind: "jobs", Status: activeStatuses, After: after, NoBody: true})
+				jobs, err := tx.List(store.Query{Workspace: w.Name, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), After: after, NoBody: true})
 				if err != nil {
 					return err
 				}
@@ -214,10 +214,4 @@ func (c *Control) load(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// activeStatuses are those of a job that has not ended.
-var activeStatuses = []string{
-	string(berth.NotStarted), string(berth.Queued), string(berth.Preparing), string(berth.Provisioning), string(berth.Starting),
-	string(berth.Running), string(berth.Finalizing), string(berth.CancelRequested), string(berth.NotResponding),
 }

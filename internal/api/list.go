@@ -1,0 +1,129 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// list answers with one page of a collection.
+func (s *Server) list(c *call, r *resource, kind, name string) error {
+	if c.r.Method != http.MethodGet {
+		return methodError(c)
+	}
+	q, err := c.query(kind, name)
+	if err != nil {
+		return err
+	}
+	top := 0
+	if t := c.q.Get("$top"); t != "" {
+		if top, err = strconv.Atoi(t); err != nil || top < 1 {
+			return berth.Errorf(berth.Invalid, "$top=%s is not a positive number", t)
+		}
+	}
+	limit := pageSize
+	if top > 0 && top < limit {
+		limit = top
+	}
+	if r.Collection == "codes" && q.Hash != "" {
+		q.Name = "" // the client asks under a new name each time; the hash is looked for everywhere
+	}
+	q.Limit = limit + 1
+	var docs []*store.Doc
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		if name != "" && q.Hash == "" {
+			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && r.Child != "versions" {
+				return c.missing(err, r, name, "")
+			}
+		}
+		docs, err = tx.List(q)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	more := len(docs) > limit
+	docs = docs[:min(len(docs), limit)]
+	value := make([]any, 0, len(docs))
+	for _, d := range docs {
+		if !c.wanted(r, d) {
+			continue
+		}
+		m, err := c.render(r, d)
+		if err != nil {
+			return err
+		}
+		value = append(value, m)
+	}
+	out := map[string]any{"value": value}
+	if more && top == 0 {
+		out["nextLink"] = c.nextLink(docs[len(docs)-1].ID)
+	}
+	return c.send(http.StatusOK, out)
+}
+
+// pageSize is how many items one page of a list has.
+const pageSize = 200
+
+func (c *call) nextLink(after int64) string {
+	q := maps(c.q)
+	q.Set("$skip", strconv.FormatInt(after, 10))
+	return c.s.BaseURL + c.r.URL.EscapedPath() + "?" + q.Encode()
+}
+
+func maps(q url.Values) url.Values {
+	out := url.Values{}
+	for k, v := range q {
+		out[k] = slices.Clone(v)
+	}
+	return out
+}
+
+func (c *call) query(kind, name string) (store.Query, error) {
+	q := store.Query{Workspace: c.ws.Key(), Kind: kind, Name: name, Hash: c.q.Get("hash"), Parent: c.q.Get("parent")}
+	yes, no := true, false
+	switch strings.ToLower(c.q.Get("listViewType")) {
+	case "archivedonly":
+		q.Archived = &yes
+	case "all":
+	default:
+		q.Archived = &no
+	}
+	if v := c.q.Get("$skip"); v != "" {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return q, berth.Errorf(berth.Invalid, "$skip=%s is not a page mark of this server", v)
+		}
+		q.After = n
+	}
+	if v := c.q.Get("status"); v != "" {
+		q.Status = strings.Split(v, ",")
+	}
+	order := strings.ToLower(c.q.Get("$orderBy"))
+	if order == "" {
+		order = strings.ToLower(c.q.Get("orderBy"))
+	}
+	q.Asc = strings.HasSuffix(order, " asc") || strings.EqualFold(c.q.Get("orderByAsc"), "true")
+	return q, nil
+}
+
+// wanted applies the filters that are not columns.
+func (c *call) wanted(r *resource, d *store.Doc) bool {
+	switch {
+	case r.Collection == "models" && c.q.Get("stage") != "":
+		var v struct{ Properties struct{ Stage string } }
+		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.Stage, c.q.Get("stage"))
+	case r.Collection == "datastores" && strings.EqualFold(c.q.Get("isDefault"), "true"):
+		return strings.EqualFold(d.Name, defaultDatastore)
+	case r.Collection == "jobs" && c.q.Get("jobType") != "":
+		var v struct{ Properties struct{ JobType string } }
+		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.JobType, c.q.Get("jobType"))
+	}
+	return true
+}
