@@ -272,8 +272,12 @@ func (r *Reporter) settle(out []berth.Report) {
 	r.mu.Lock()
 	for _, rep := range out {
 		waiting := r.queue[rep.Task]
-		if len(waiting) > 0 && waiting[0].Seq == rep.Seq {
+		switch {
+		case len(waiting) == 0:
+		case waiting[0].Seq == rep.Seq:
 			r.queue[rep.Task] = waiting[1:]
+		case waiting[0].Warning == rep.Warning:
+			waiting[0].Warning = "" // it took it along, and it has been said now
 		}
 	}
 	left := r.order[:0]
