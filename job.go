@@ -144,6 +144,7 @@ type Waterfall struct {
 // JobState is what Berth keeps of a job beside the client's document.
 type JobState struct {
 	Compute string    `json:"compute,omitempty"` // name of the target it was sent to
+	Attempt int       `json:"attempt,omitempty"` // which attempt this is, when it is not the first
 	Reason  string    `json:"reason,omitempty"`  // why it is in its status: one true sentence
 	Cancel  bool      `json:"cancel,omitempty"`  // somebody asked it to end
 	Exit    *Exit     `json:"exit,omitempty"`

@@ -27,13 +27,17 @@ type Task struct {
 	Workspace string    `json:"workspace"` // key of the workspace
 	Job       string    `json:"job"`       // name of the job
 	Attempt   int       `json:"attempt"`
-	Compute   string    `json:"compute"` // name of the compute it is for
+	Rank      int       `json:"rank,omitempty"`  // which of the attempt's nodes this is
+	Count     int       `json:"count,omitempty"` // how many nodes the attempt has; 0 is 1
+	Compute   string    `json:"compute"`         // name of the compute it is for
 	Node      string    `json:"node,omitempty"`
 	State     TaskState `json:"state"`
 	// Why is the reason it is where it is, one true sentence.
 	Why      string    `json:"why,omitempty"`
-	Handle   string    `json:"handle,omitempty"` // the driver's; opaque
-	Priority int       `json:"priority,omitempty"`
+	Handle   string    `json:"handle,omitempty"`   // the driver's; opaque
+	Priority int       `json:"priority,omitempty"` // higher goes first
+	Spot     bool      `json:"spot,omitempty"`     // may be stopped for other work, and starts again later
+	Evict    bool      `json:"evict,omitempty"`    // it is being stopped for that reason
 	User     string    `json:"user,omitempty"`
 	Stop     bool      `json:"stop,omitempty"` // it should end
 	Created  time.Time `json:"created"`
@@ -49,9 +53,13 @@ type Exit struct {
 	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known
 	Signal string `json:"signal,omitempty"` // for example SIGKILL
 	OOM    bool   `json:"oom,omitempty"`    // the kernel ended it for want of memory
-	// Cause is one of "", "canceled", "timeout", "lost", "staging", "environment", "command", "upload": what ended it when it was not the process itself.
+	// Cause is one of "", "canceled", "timeout", "lost", "staging", "environment", "command", "upload", "evicted", "peer" (another
+	// process of the job failed), "budget": what ended it when it was not the process itself.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"` // one sentence for people
+	// Process is the rank of the process that failed, of a task that runs several, and Log is its log below user_logs/.
+	Process int    `json:"process,omitempty"`
+	Log     string `json:"log,omitempty"`
 }
 
 // OK reports success.
@@ -98,6 +106,45 @@ type Launch struct {
 	// LogFile is set when the node shares the server's disk: standard output and error go straight to this file, and no
 	// log bytes are sent.
 	LogFile string `json:"logFile,omitempty"`
+	// Log is the name of the log below the artifacts: user_logs/std_log.txt, or another for one of several tasks.
+	Log string `json:"log,omitempty"`
+	// Node is the node it runs on, where the target has several.
+	Node string `json:"node,omitempty"`
+	// Group says how the processes of a distributed job find each other; nil for a job of one process.
+	Group *Group `json:"group,omitempty"`
+	// Keep is a directory on the node's machine, shared by the attempts of a job, that stands for ./outputs, so that a checkpoint is
+	// there after a restart; empty when the job's attempts start with nothing.
+	Keep string `json:"keep,omitempty"`
+}
+
+// Group is one node's part of a distributed job.
+type Group struct {
+	Type      string    `json:"type"` // pytorch, mpi, tensorflow, or "" for several nodes without a framework
+	Node      int       `json:"node"` // rank of this node
+	Nodes     []Peer    `json:"nodes"`
+	Port      int       `json:"port"`   // of the meeting point on the first node; a few more after it are free too
+	Secret    string    `json:"secret"` // shared by the tasks of the attempt
+	Processes []Process `json:"processes"`
+	// World is how many processes there are in all.
+	World int `json:"world"`
+	// Workers and Servers are the numbers of TensorFlow.
+	Workers int `json:"workers,omitempty"`
+	Servers int `json:"servers,omitempty"`
+}
+
+// Peer is a node of a distributed job.
+type Peer struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // where its processes are reached
+	Slots   int    `json:"slots"`   // processes on it
+}
+
+// Process is one process on a node.
+type Process struct {
+	Rank    int    `json:"rank"`
+	Local   int    `json:"local"`
+	Log     string `json:"log"`               // name below the artifacts
+	LogFile string `json:"logFile,omitempty"` // as Launch.LogFile
 }
 
 // Home is how a runner reaches its server.

@@ -82,10 +82,22 @@ type Watcher interface {
 
 // A Scaler changes how many nodes a target has. Probe lists the nodes that are there.
 type Scaler interface {
-	// AddNode asks for a node called name of the given size. A node of that name that exists or is on its way is success.
-	AddNode(ctx context.Context, name, size string) error
-	// RemoveNode gives a node back. Unknown is success.
+	// AddNode makes a node and returns when it takes tasks. A node of that name that exists is success. Unavailable when it can be
+	// tried again, Invalid when the target can never have such a node.
+	AddNode(ctx context.Context, n NodeSpec) error
+	// RemoveNode ends everything on a node and gives it back: no process, control group, port or directory of it is left.
+	// Unknown is success.
 	RemoveNode(ctx context.Context, name string) error
+}
+
+// NodeSpec is a node that is asked for.
+type NodeSpec struct {
+	Name   string
+	Size   string
+	CPUs   float64 // limits of everything on the node together; 0 is none
+	Memory int64
+	GPUs   []int // indices of its machine's GPUs that are its own
+	Slots  int   // tasks at once
 }
 
 // A Dialer reaches a port of a running task.

@@ -1,0 +1,174 @@
+package berth
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// LocalCompute is the compute that is always there: the machine the server runs on.
+const LocalCompute = "local"
+
+// Compute types, as Azure names them. Compare with EqualFold.
+const (
+	TypeCluster  = "AmlCompute"
+	TypeInstance = "ComputeInstance"
+)
+
+// ComputeProps is the typed view of a compute's properties: what running it needs, no more.
+type ComputeProps struct {
+	ComputeType string `json:"computeType"`
+	Properties  struct {
+		VMSize        string `json:"vmSize"`
+		VMPriority    string `json:"vmPriority"` // Dedicated, LowPriority; empty is Dedicated
+		ScaleSettings *struct {
+			MaxNodeCount int    `json:"maxNodeCount"`
+			MinNodeCount int    `json:"minNodeCount"`
+			IdleTime     string `json:"nodeIdleTimeBeforeScaleDown"` // ISO 8601
+		} `json:"scaleSettings"`
+		Idle string `json:"idleTimeBeforeShutdown"` // of an instance
+	} `json:"properties"`
+}
+
+// Low reports whether the compute's nodes may be taken away at any time.
+func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
+
+// Tags of a compute that Berth reads. Azure has no field for these; tags are kept by every client.
+const (
+	// TagJobsPerNode is how many jobs share a node; 1 without it.
+	TagJobsPerNode = "berth.jobs_per_node"
+	// TagPlacement is "pack" (the default: fill nodes in use first) or "spread".
+	TagPlacement = "berth.placement"
+)
+
+// ComputeState is what Berth keeps of a compute beside the client's document.
+type ComputeState struct {
+	// State is the provisioning state, "" for Succeeded: Creating, Updating, Deleting, Failed.
+	State string `json:"provisioningState,omitempty"`
+	Error string `json:"error,omitempty"` // why State is Failed
+	// Secrets are sealed properties, see the API's table.
+	Secrets json.RawMessage `json:"secrets,omitempty"`
+
+	// Of a cluster:
+
+	Allocation string    `json:"allocation,omitempty"` // Steady, Resizing
+	Changed    time.Time `json:"changed,omitzero"`     // when Allocation became what it is
+	Target     int       `json:"target,omitempty"`     // how many nodes there should be
+	Reason     string    `json:"reason,omitempty"`     // why: one true sentence
+	Short      string    `json:"short,omitempty"`      // why there are fewer nodes than jobs ask for
+	Warnings   []string  `json:"warnings,omitempty"`   // overcommitment and the like
+	Errors     []string  `json:"errors,omitempty"`     // of the last resize
+	Drain      bool      `json:"drain,omitempty"`      // deleted with jobs running: they end first
+	Serverless bool      `json:"serverless,omitempty"` // made for jobs without a compute, and removed after them
+
+	// Of an instance:
+
+	Instance *InstanceState `json:"instance,omitempty"`
+}
+
+// InstanceState is the life of a compute instance.
+type InstanceState struct {
+	State  string    `json:"state"`  // as Azure: Creating, Running, Stopped, …
+	Want   string    `json:"want"`   // Running or Stopped: what was asked for last
+	Reason string    `json:"reason"` // why it is in State
+	User   string    `json:"user"`   // who it belongs to
+	Since  time.Time `json:"since,omitzero"`
+	// LastOperation as Azure shows it.
+	LastOperation *Operation `json:"lastOperation,omitempty"`
+	Awake         string     `json:"awake,omitempty"`     // what kept it awake last
+	AwakeAt       time.Time  `json:"awakeAt,omitzero"`    // when that was
+	StopsAt       time.Time  `json:"stopsAt,omitzero"`    // when it stops if nothing happens
+	SetUp         bool       `json:"setUp,omitempty"`     // the creation script ran
+	Attempt       int        `json:"attempt,omitempty"`   // grows with each operation asked for
+	DiskBytes     int64      `json:"diskBytes,omitempty"` // used by its home
+	DiskLimit     int64      `json:"diskLimit,omitempty"`
+	Warnings      []string   `json:"warnings,omitempty"`
+	// Apps are the ports of what runs on it, by name: jupyter, and the custom ones.
+	Apps map[string]int `json:"apps,omitempty"`
+}
+
+// Operation is the last thing done to an instance.
+type Operation struct {
+	Name    string    `json:"operationName"` // Create, Start, Stop, Restart, Resize, Reimage, Delete
+	Time    time.Time `json:"operationTime"`
+	Status  string    `json:"operationStatus"`  // InProgress, Succeeded, CreateFailed, StartFailed, …
+	Trigger string    `json:"operationTrigger"` // User, Schedule, IdleShutdown
+}
+
+// NodeState is a node's state as Azure names it.
+type NodeState string
+
+// The states of a node.
+const (
+	NodePreparing NodeState = "preparing" // asked for, not there yet
+	NodeIdle      NodeState = "idle"
+	NodeRunning   NodeState = "running"  // has tasks
+	NodeUnusable  NodeState = "unusable" // it could not be made; Why says why
+	NodeLeaving   NodeState = "leaving"
+	NodePreempted NodeState = "preempted" // taken away; its tasks are being stopped
+)
+
+// Node is one machine of a compute, from the moment it is asked for to the moment it is gone. It is kept as a document of kind
+// "nodes" whose Own is this, Parent the compute and Status the state.
+type Node struct {
+	Name      string    `json:"name"` // of its own within the server; good as a file name and as a host name
+	Workspace string    `json:"workspace"`
+	Compute   string    `json:"compute"`
+	Size      string    `json:"size"`
+	Family    string    `json:"family,omitempty"`
+	Low       bool      `json:"low,omitempty"`
+	Isolated  bool      `json:"isolated,omitempty"`
+	State     NodeState `json:"state"`
+	Why       string    `json:"why,omitempty"`
+	VCPUs     int       `json:"vCPUs"`
+	Memory    int64     `json:"memory"`          // bytes
+	GPUs      []int     `json:"gpus,omitempty"`  // indices on its machine
+	Slots     int       `json:"slots"`           // tasks at once
+	Price     float64   `json:"price,omitempty"` // per hour when it was asked for
+	Priced    bool      `json:"priced,omitempty"`
+	Created   time.Time `json:"created"`        // asked for; it costs from here
+	Ready     time.Time `json:"ready,omitzero"` // took tasks from here
+	IdleSince time.Time `json:"idleSince,omitzero"`
+	Tries     int       `json:"tries,omitempty"`
+}
+
+// Alive reports whether the node holds resources.
+func (n Node) Alive() bool { return n.State != "" }
+
+// Size is one VM size as scheduling and pricing see it.
+type Size struct {
+	Name        string   `json:"name"` // Standard_DS3_v2
+	Family      string   `json:"family"`
+	Series      string   `json:"series"`
+	VCPUs       int      `json:"vCPUs"`
+	MemoryGB    float64  `json:"memoryGB"`
+	GPUs        int      `json:"gpus"`
+	GPU         string   `json:"gpu,omitempty"` // model
+	RDMA        bool     `json:"rdma,omitempty"`
+	PremiumIO   bool     `json:"premiumIO,omitempty"`
+	OSDiskMB    int      `json:"osDiskMB,omitempty"`
+	TempDiskMB  int      `json:"tempDiskMB,omitempty"`
+	LowPriority bool     `json:"lowPriorityCapable"`
+	Category    string   `json:"category"`             // General purpose, Compute optimized, …
+	Restricted  bool     `json:"restricted,omitempty"` // needs an approval
+	Isolated    bool     `json:"isolated,omitempty"`
+	Computes    []string `json:"supportedComputeTypes"`
+	Price       *float64 `json:"price,omitempty"`    // per hour, dedicated; nil is unknown
+	LowPrice    *float64 `json:"lowPrice,omitempty"` // per hour, low priority; nil is unknown
+	Currency    string   `json:"currency,omitempty"`
+	Absent      []string `json:"absent,omitempty"` // locations that do not have it
+	Own         bool     `json:"own,omitempty"`    // added by an administrator
+}
+
+// Memory is MemoryGB in bytes.
+func (s Size) Memory() int64 { return int64(s.MemoryGB * (1 << 30)) }
+
+// Events of computes. Their subject is computes/NAME.
+const (
+	EventNode     = "node.state"       // Data: {"node": …, "state": …}
+	EventResize   = "compute.resize"   // Data: {"from": …, "to": …}
+	EventCompute  = "compute.state"    // an instance's or cluster's state; Data: {"state": …}
+	EventComputes = "compute.asked"    // an action on a compute was asked for: evict, stop, start
+	EventWarning  = "compute.warning"  // overcommitment, a disk that fills up
+	EventActivity = "compute.activity" // what an instance does: setup progress, idle signals
+)

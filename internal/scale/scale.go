@@ -1,0 +1,49 @@
+// Package scale decides how many nodes a pool should have, and why: pure functions over a snapshot.
+package scale
+
+import "time"
+
+// Pool is a cluster as the autoscaler sees it.
+type Pool struct {
+	Name     string
+	Min, Max int
+	Idle     time.Duration // how long a node may be without work
+	Slots    int           // tasks a node runs at once; at least 1
+	Nodes    []Node
+	// Waiting is how many tasks wait, and Largest how many nodes the largest gang among them needs. A gang that needs more than Max
+	// can never run: it is not part of these.
+	Waiting, Largest int
+	// Room is how many nodes more may be asked for now, whatever Max says: by quota, budget, GPUs, isolation. Bound says whose
+	// limit that is, one sentence; it matters only when Room is what stops growth.
+	Room  int
+	Bound string
+	// Hold says why the pool must not grow at all and gives back what is idle, Min or not: it is being deleted. Empty when it may.
+	Hold string
+	// Wait is until when nothing more is asked for, after failures of the provider.
+	Wait time.Time
+}
+
+// Node is a node as the autoscaler sees it.
+type Node struct {
+	Name string
+	// Starting is a node that was asked for and is not there yet. A node that is leaving is not listed.
+	Starting bool
+	Busy     int       // tasks on it
+	Since    time.Time // idle since, when Busy is 0 and it is not Starting
+	// Evicted is a node that was taken away: it counts for nothing.
+	Evicted bool
+}
+
+// A Decision is what to do with a pool.
+type Decision struct {
+	Add    int      // nodes to ask for
+	Remove []string // nodes to give back; idle or starting ones only
+	// Target is how many nodes there are once this is done.
+	Target int
+	// Why is the reason of a change, one true sentence; empty when nothing changes.
+	Why string
+	// Short is why there are fewer nodes than the waiting tasks could use; empty when there are enough.
+	Short string
+	// Wake is when to ask again although nothing happened: the next idle deadline, or the end of Wait. Zero is never.
+	Wake time.Time
+}
