@@ -82,7 +82,7 @@ func (c *Control) stopTask(ctx context.Context, p *placement) {
 		if !ok {
 			return
 		}
-		if err := target.Driver.Stop(ctx, h, grace); err != nil && ctx.Err() == nil {
+		if err := target.Driver.Stop(ctx, h, driver.Stop{Grace: grace}); err != nil && ctx.Err() == nil {
 			c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
 		}
 	})

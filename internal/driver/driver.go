@@ -28,11 +28,18 @@ type Driver interface {
 	Start(ctx context.Context, t berth.Launch) (Handle, error)
 	// Observe lists every task of ours on the target, finished ones until Remove. Everything or an error, never a part.
 	Observe(ctx context.Context) ([]Observed, error)
-	// Stop asks a task to end, then makes it end after grace. It returns when the request is on its way. Stopping a
-	// finished or unknown task is success.
-	Stop(ctx context.Context, h Handle, grace time.Duration) error
+	// Stop asks a task to end, then makes it end after s.Grace. It returns when the request is on its way. Stopping a
+	// finished or unknown task is success. The exit of a task that ends by it has s.Cause, where the target can keep it.
+	Stop(ctx context.Context, h Handle, s Stop) error
 	// Remove forgets a finished task and frees what it held. Unknown is success; a task that still runs is Conflict.
 	Remove(ctx context.Context, h Handle) error
+}
+
+// Stop is a request to end a task.
+type Stop struct {
+	Grace time.Duration // between asking and killing; 0 takes the launch's
+	Cause string        // for Exit.Cause; empty means canceled
+	Why   string        // for Exit.Reason
 }
 
 // A Handle finds a task again on its target. The driver that made it reads it, everybody else only keeps it.

@@ -63,8 +63,8 @@ func (t *Target) Observe(ctx context.Context) (all []Observed, err error) {
 }
 
 // Stop is [Driver.Stop].
-func (t *Target) Stop(ctx context.Context, h Handle, grace time.Duration) error {
-	return t.do(ctx, "stop", string(h), func(ctx context.Context) error { return t.d.Stop(ctx, h, grace) })
+func (t *Target) Stop(ctx context.Context, h Handle, s Stop) error {
+	return t.do(ctx, "stop", string(h), func(ctx context.Context) error { return t.d.Stop(ctx, h, s) })
 }
 
 // Remove is [Driver.Remove].

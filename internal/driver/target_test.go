@@ -65,7 +65,7 @@ func TestRetries(t *testing.T) {
 // stuck never answers.
 type stuck struct{ driver.Driver }
 
-func (stuck) Stop(ctx context.Context, _ driver.Handle, _ time.Duration) error {
+func (stuck) Stop(ctx context.Context, _ driver.Handle, _ driver.Stop) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -73,7 +73,7 @@ func (stuck) Stop(ctx context.Context, _ driver.Handle, _ time.Duration) error {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		err := driver.NewTarget("gpu", stuck{}, nil).Stop(t.Context(), "h", time.Second)
+		err := driver.NewTarget("gpu", stuck{}, nil).Stop(t.Context(), "h", driver.Stop{Grace: time.Second})
 		if berth.CodeOf(err) != berth.Unavailable || time.Since(began) > 2*time.Minute {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -81,7 +81,7 @@ func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := driver.NewTarget("gpu", stuck{}, nil).Stop(ctx, "h", time.Second); err == nil || ctx.Err() == nil {
+		if err := driver.NewTarget("gpu", stuck{}, nil).Stop(ctx, "h", driver.Stop{Grace: time.Second}); err == nil || ctx.Err() == nil {
 			t.Errorf("%v", err)
 		}
 	})

@@ -44,6 +44,7 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"StartFinished", startFinished},
 		{"Stop", stop},
 		{"StopDeaf", stopDeaf},
+		{"StopCause", stopCause},
 		{"StopUnknown", stopUnknown},
 		{"RemoveRunning", removeRunning},
 		{"RemoveTwice", removeTwice},
@@ -209,15 +210,28 @@ func stop(t *testing.T, ctx context.Context, f Fixture) {
 	l := f.Launch("sleep 600")
 	h := start(ctx, t, f.Driver, l)
 	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool { return o.State == berth.TaskRunning })
-	if err := f.Driver.Stop(ctx, h, limit); err != nil {
+	if err := f.Driver.Stop(ctx, h, driver.Stop{Grace: limit}); err != nil {
 		t.Fatal(err)
 	}
 	o := Wait(ctx, t, f.Driver, l.Task)
 	if o.Exit == nil || o.Exit.Cause != "canceled" || o.Exit.OK() {
 		t.Errorf("exit %+v, want cause canceled", o.Exit)
 	}
-	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+	if err := f.Driver.Stop(ctx, h, driver.Stop{Grace: time.Second}); err != nil {
 		t.Errorf("stopping it again: %v", err)
+	}
+}
+
+func stopCause(t *testing.T, ctx context.Context, f Fixture) {
+	l := f.Launch("sleep 600")
+	h := start(ctx, t, f.Driver, l)
+	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool { return o.State == berth.TaskRunning })
+	if err := f.Driver.Stop(ctx, h, driver.Stop{Grace: limit, Cause: "evicted", Why: "its node is wanted"}); err != nil {
+		t.Fatal(err)
+	}
+	o := Wait(ctx, t, f.Driver, l.Task)
+	if o.Exit == nil || o.Exit.Cause != "evicted" || o.Exit.Reason != "its node is wanted" {
+		t.Errorf("exit %+v, want the cause and reason it was stopped for", o.Exit)
 	}
 }
 
@@ -233,7 +247,7 @@ func stopDeaf(t *testing.T, ctx context.Context, f Fixture) {
 	})
 	const grace = 200 * time.Millisecond
 	began := time.Now()
-	if err := f.Driver.Stop(ctx, h, grace); err != nil {
+	if err := f.Driver.Stop(ctx, h, driver.Stop{Grace: grace}); err != nil {
 		t.Fatal(err)
 	}
 	o := Wait(ctx, t, f.Driver, l.Task)
@@ -252,7 +266,7 @@ func stopUnknown(t *testing.T, ctx context.Context, f Fixture) {
 	if err := f.Driver.Remove(ctx, h); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+	if err := f.Driver.Stop(ctx, h, driver.Stop{Grace: time.Second}); err != nil {
 		t.Error(err)
 	}
 }
@@ -263,7 +277,7 @@ func removeRunning(t *testing.T, ctx context.Context, f Fixture) {
 	if err := f.Driver.Remove(ctx, h); berth.CodeOf(err) != berth.Conflict {
 		t.Errorf("removing a running task: %v, want conflict", err)
 	}
-	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+	if err := f.Driver.Stop(ctx, h, driver.Stop{Grace: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	Wait(ctx, t, f.Driver, l.Task)
@@ -391,7 +405,7 @@ func execute(t *testing.T, ctx context.Context, f Fixture) {
 	if err != nil || code != 3 || strings.TrimSpace(out.String()) != string(l.Task) {
 		t.Errorf("code %d, %v, output %q", code, err, out.String())
 	}
-	if err := f.Driver.Stop(ctx, h, time.Second); err != nil {
+	if err := f.Driver.Stop(ctx, h, driver.Stop{Grace: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	Wait(ctx, t, f.Driver, l.Task)

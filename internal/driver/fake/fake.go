@@ -5,6 +5,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"slices"
@@ -165,7 +166,7 @@ func (d *Driver) Observe(context.Context) ([]driver.Observed, error) {
 }
 
 // Stop is [driver.Driver.Stop].
-func (d *Driver) Stop(_ context.Context, h driver.Handle, grace time.Duration) error {
+func (d *Driver) Stop(_ context.Context, h driver.Handle, s driver.Stop) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.broken["stop"]; err != nil {
@@ -175,10 +176,12 @@ func (d *Driver) Stop(_ context.Context, h driver.Handle, grace time.Duration) e
 	if t == nil || t.state == berth.TaskDone {
 		return nil
 	}
-	t.outcome.Exit = berth.Exit{Code: 143, Signal: "SIGTERM", Cause: "canceled", Reason: "it was asked to stop"}
+	t.outcome.Exit = berth.Exit{
+		Code: 143, Signal: "SIGTERM", Cause: cmp.Or(s.Cause, "canceled"), Reason: cmp.Or(s.Why, "it was asked to stop"),
+	}
 	if t.outcome.Deaf {
 		t.outcome.Exit.Code, t.outcome.Exit.Signal = 137, "SIGKILL"
-		d.after(t, grace, d.end)
+		d.after(t, s.Grace, d.end)
 	} else {
 		d.end(t)
 	}

@@ -54,7 +54,7 @@ func TestExec(t *testing.T) {
 	if _, err := d.Exec(ctx, h, driver.Command{Args: []string{"no-such-program"}}); berth.CodeOf(err) != berth.NotFound {
 		t.Errorf("%v", err)
 	}
-	if err := d.Stop(ctx, h, time.Second); err != nil {
+	if err := d.Stop(ctx, h, driver.Stop{Grace: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	drivertest.Wait(ctx, t, d, l.Task)

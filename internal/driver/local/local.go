@@ -99,12 +99,12 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 }
 
 // Stop is [driver.Driver.Stop].
-func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration) error {
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
 	id, err := taskOf(h)
 	if err != nil {
 		return err
 	}
-	return d.call(ctx, func() error { return d.client.Stop(ctx, id, grace) })
+	return d.call(ctx, func() error { return d.client.Stop(ctx, id, host.Stop(s)) })
 }
 
 // Remove is [driver.Driver.Remove].

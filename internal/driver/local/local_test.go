@@ -44,7 +44,7 @@ func open(t testing.TB) (*local.Driver, string) {
 		defer cancel()
 		if all, err := c.Tasks(ctx); err == nil {
 			for _, s := range all {
-				_ = c.Stop(ctx, s.Task, time.Millisecond)
+				_ = c.Stop(ctx, s.Task, host.Stop{Grace: time.Millisecond})
 			}
 		}
 		if t.Failed() {

@@ -181,8 +181,8 @@ func (c *Client) Tasks(ctx context.Context) ([]Status, error) {
 }
 
 // Stop asks a task to end.
-func (c *Client) Stop(ctx context.Context, id berth.TaskID, grace time.Duration) error {
-	return c.call(ctx, opStop, stopRequest{Task: id, Grace: grace}, nil)
+func (c *Client) Stop(ctx context.Context, id berth.TaskID, s Stop) error {
+	return c.call(ctx, opStop, stopRequest{Task: id, Grace: s.Grace, Cause: s.Cause, Why: s.Why}, nil)
 }
 
 // Remove forgets a task that is over.

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner"
 )
 
 // Info is what a host says of itself.
@@ -60,10 +61,14 @@ func Build(path string) string {
 	return strconv.FormatInt(info.Size(), 36) + "-" + strconv.FormatInt(info.ModTime().UnixNano(), 36)
 }
 
+// Stop is a request to end a task.
+type Stop = runner.Stop
+
 // stopRequest, removeRequest and restartRequest are bodies of calls.
 type stopRequest struct {
 	Task  berth.TaskID  `json:"task"`
 	Grace time.Duration `json:"grace,omitempty"`
+	Cause string        `json:"cause,omitempty"`
 	Why   string        `json:"why,omitempty"`
 }
 

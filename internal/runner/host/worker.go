@@ -388,7 +388,7 @@ func (w *worker) stop(r stopRequest) {
 	if j == nil {
 		return
 	}
-	j.control.Stop(runner.Stop{Grace: r.Grace, Why: r.Why})
+	j.control.Stop(runner.Stop{Grace: r.Grace, Cause: r.Cause, Why: r.Why})
 }
 
 // admitted waits in line for the gate. A task that is asked to stop goes on at once, to end without having begun. False
