@@ -129,8 +129,17 @@ type Node struct {
 	Created   time.Time `json:"created"`        // asked for; it costs from here
 	Ready     time.Time `json:"ready,omitzero"` // took tasks from here
 	IdleSince time.Time `json:"idleSince,omitzero"`
-	Tries     int       `json:"tries,omitempty"`
+	// User is who it was asked for: whose job made the cluster grow, or whose instance it is.
+	User string `json:"user,omitempty"`
+	// Evict is set while it is being taken away from its tasks: EvictReclaim, after which it goes, or EvictSimulate, after which it stays.
+	Evict string `json:"evict,omitempty"`
 }
+
+// Ways to take a node away from its tasks.
+const (
+	EvictReclaim  = "reclaim"
+	EvictSimulate = "simulate"
+)
 
 // Alive reports whether the node holds resources.
 func (n Node) Alive() bool { return n.State != "" }

@@ -38,6 +38,7 @@ type Task struct {
 	Priority int       `json:"priority,omitempty"` // higher goes first
 	Spot     bool      `json:"spot,omitempty"`     // may be stopped for other work, and starts again later
 	Evict    bool      `json:"evict,omitempty"`    // it is being stopped for that reason
+	Port     int       `json:"port,omitempty"`     // of the meeting point of its attempt
 	User     string    `json:"user,omitempty"`
 	Stop     bool      `json:"stop,omitempty"` // it should end
 	Created  time.Time `json:"created"`
