@@ -165,7 +165,8 @@ type Size struct {
 	Price       *float64 `json:"price,omitempty"`    // per hour, dedicated; nil is unknown
 	LowPrice    *float64 `json:"lowPrice,omitempty"` // per hour, low priority; nil is unknown
 	Currency    string   `json:"currency,omitempty"`
-	Absent      []string `json:"absent,omitempty"` // locations that do not have it
+	Absent      []string `json:"absent,omitempty"`    // locations that do not have it
+	Locations   []string `json:"locations,omitempty"` // the only locations that have it; empty is all
 	Own         bool     `json:"own,omitempty"`    // added by an administrator
 }
 
@@ -178,6 +179,7 @@ const (
 	EventResize   = "compute.resize"   // Data: {"from": …, "to": …}
 	EventCompute  = "compute.state"    // an instance's or cluster's state; Data: {"state": …}
 	EventComputes = "compute.asked"    // an action on a compute was asked for: evict, stop, start
+	EventQuota    = "quota.changed"    // a limit was set, raised or has run out; Subject: quotas/…
 	EventWarning  = "compute.warning"  // overcommitment, a disk that fills up
 	EventActivity = "compute.activity" // what an instance does: setup progress, idle signals
 )

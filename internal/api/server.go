@@ -41,6 +41,8 @@ type Options struct {
 	Curated func(name string) (berth.LaunchEnv, bool)
 	// Default is the workspace a client gets that names none.
 	Default berth.Workspace
+	// QuotaDefault is how many vCPUs of a family a workspace may have where no limit says anything; 0 is no end.
+	QuotaDefault int
 }
 
 // Server answers the API.

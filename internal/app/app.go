@@ -116,7 +116,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
-		Curated: envs.Curated,
+		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault,
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err

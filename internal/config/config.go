@@ -37,6 +37,8 @@ type Config struct {
 	Location     string `yaml:"location"`
 	// Slots is how many tasks run at once on the local target.
 	Slots int `yaml:"slots"`
+	// QuotaDefault is how many vCPUs of a family of sizes a workspace may have where no limit says anything; 0 is no end.
+	QuotaDefault int `yaml:"quota_default_vcpus"`
 	// ImagesOnHost lets jobs that name only an image run on the host when there is no container engine.
 	ImagesOnHost bool `yaml:"images_on_host"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
@@ -96,6 +98,9 @@ func (c Config) Check() error {
 	}
 	if c.Slots < 1 {
 		return berth.Errorf(berth.Invalid, "slots: %d; at least 1 task must be allowed to run", c.Slots)
+	}
+	if c.QuotaDefault < 0 {
+		return berth.Errorf(berth.Invalid, "quota_default_vcpus: %d; 0 means no limit", c.QuotaDefault)
 	}
 	for _, n := range []struct{ field, value string }{
 		{"subscription", c.Subscription}, {"resource_group", c.Group}, {"workspace", c.Workspace},

@@ -47,6 +47,19 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 	return docs, nil
 }
 
+// All is every document of a query, page after page; its Limit and After do not count.
+func (tx *Tx) All(q Query) ([]*Doc, error) {
+	const page = 1000
+	var all []*Doc
+	for q.After, q.Limit = 0, page; ; q.After = all[len(all)-1].ID {
+		docs, err := tx.List(q)
+		all = append(all, docs...)
+		if err != nil || len(docs) < page {
+			return all, err
+		}
+	}
+}
+
 // statement writes the query as one SELECT, or as several joined by UNION ALL: one for each value that a column of
 // the index before id may have. These are merged by id up to the limit, where OR or IN would read and sort all that
 // match; an engine that does not see this by itself needs the limit in each arm as well. Conditions beside the one that has the index are written as expressions, which no
