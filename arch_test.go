@@ -27,6 +27,7 @@ var imports = map[string][]string{
 	"client":                        {""},
 	"internal/config":               {""},
 	"internal/filewatch":            {},
+	"internal/cron":                 {""},
 	"internal/store":                {""},
 	"internal/store/storetest":      {"", "internal/store"},
 	"internal/auth":                 {"", "internal/store"},
