@@ -83,8 +83,53 @@ type InstanceState struct {
 	DiskBytes     int64      `json:"diskBytes,omitempty"` // used by its home
 	DiskLimit     int64      `json:"diskLimit,omitempty"`
 	Warnings      []string   `json:"warnings,omitempty"`
-	// Apps are the ports of what runs on it, by name: jupyter, and the custom ones.
-	Apps map[string]int `json:"apps,omitempty"`
+	// Errors are what went wrong last, with the end of the log that tells more.
+	Errors []string `json:"errors,omitempty"`
+	// Node is the node it has, and Made the Attempt that asked for it: a node of an earlier attempt has to go first.
+	Node string `json:"node,omitempty"`
+	Made int    `json:"made,omitempty"`
+	// Runs counts the agents that were started on the node; the last one's task is named by it.
+	Runs int `json:"runs,omitempty"`
+	// Scheduled is until when its schedules have been honoured.
+	Scheduled time.Time `json:"scheduled,omitzero"`
+	// Apps are the applications on it: jupyter, and the custom ones.
+	Apps []InstanceApp `json:"apps,omitempty"`
+	// HostKey is the public key its ssh server shows.
+	HostKey string `json:"hostKey,omitempty"`
+}
+
+// InstanceApp is an application of an instance.
+type InstanceApp struct {
+	Name  string `json:"name"`  // in its address
+	Title string `json:"title"` // for people
+	Path  string `json:"path,omitempty"`
+	Error string `json:"error,omitempty"` // why it does not run
+}
+
+// States of an instance, as Azure names them.
+const (
+	InstanceCreating     = "Creating"
+	InstanceCreateFailed = "CreateFailed"
+	InstanceSettingUp    = "SettingUp"
+	InstanceSetupFailed  = "SetupFailed"
+	InstanceRunning      = "Running"
+	InstanceJobRunning   = "JobRunning"
+	InstanceStarting     = "Starting"
+	InstanceStopping     = "Stopping"
+	InstanceStopped      = "Stopped"
+	InstanceRestarting   = "Restarting"
+	InstanceDeleting     = "Deleting"
+)
+
+// Up reports whether the instance can be worked on.
+func (i InstanceState) Up() bool { return i.State == InstanceRunning || i.State == InstanceJobRunning }
+
+// Ask writes down an operation that somebody wants: want is Running or Stopped.
+func (i *InstanceState) Ask(operation, want, trigger, reason string, now time.Time) {
+	i.Want, i.Reason = want, reason
+	i.Attempt++
+	i.Errors, i.Scheduled = nil, now
+	i.LastOperation = &Operation{Name: operation, Time: now, Status: "InProgress", Trigger: trigger}
 }
 
 // Operation is the last thing done to an instance.
