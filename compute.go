@@ -212,7 +212,7 @@ type Size struct {
 	Currency    string   `json:"currency,omitempty"`
 	Absent      []string `json:"absent,omitempty"`    // locations that do not have it
 	Locations   []string `json:"locations,omitempty"` // the only locations that have it; empty is all
-	Own         bool     `json:"own,omitempty"`    // added by an administrator
+	Own         bool     `json:"own,omitempty"`       // added by an administrator
 }
 
 // Memory is MemoryGB in bytes.
