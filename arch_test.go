@@ -37,6 +37,7 @@ var imports = map[string][]string{
 	"internal/sizes":                {"", "internal/store"},
 	"internal/quota":                {"", "internal/sizes", "internal/store"},
 	"internal/spec":                 {""},
+	"internal/jmes":                 {},
 	"internal/kind":                 {""},
 	"internal/sched":                {""},
 	"internal/envs":                 {""},
@@ -52,7 +53,7 @@ var imports = map[string][]string{
 	"internal/control":              {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/quota", "internal/sched", "internal/sizes", "internal/store"},
 	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store"},
 	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/jmes", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 
