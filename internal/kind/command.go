@@ -8,7 +8,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-// command runs one command on one node.
+// command runs one command, on one node or on several together.
 type command struct{}
 
 func (command) Validate(props json.RawMessage) error {
@@ -25,8 +25,8 @@ func (command) Validate(props json.RawMessage) error {
 	if _, err := berth.ParseDuration(c.Limits.Timeout); err != nil {
 		return berth.Errorf(berth.Invalid, "properties.limits.timeout: %w", err)
 	}
-	if n := c.Resources.InstanceCount; n > 1 {
-		return berth.Errorf(berth.Unsupported, "properties.resources.instanceCount is %d; this target runs a job on one node", n)
+	if err := validateNodes(props); err != nil {
+		return err
 	}
 	for name, in := range c.Inputs {
 		if !in.Literal() && in.URI == "" {
@@ -60,54 +60,6 @@ func (command) Validate(props json.RawMessage) error {
 		}
 	}
 	return nil
-}
-
-func (command) Step(j Job, tasks []*berth.Task) Step {
-	s := Step{Status: j.Status, State: j.State}
-	if j.Status.Terminal() {
-		return s
-	}
-	var last *berth.Task
-	for _, t := range tasks {
-		if last == nil || t.Attempt > last.Attempt {
-			last = t
-		}
-	}
-	if last == nil {
-		if j.State.Cancel {
-			s.Status, s.State.Reason = berth.Canceled, "canceled before it was placed"
-			return s
-		}
-		s.Start = []berth.Task{{
-			ID: berth.TaskID(fmt.Sprintf("%s.%d", j.Key, 1)), Attempt: 1, Compute: j.State.Compute,
-		}}
-		s.Status = berth.Queued
-		return s
-	}
-	s.State.Times = last.Times
-	s.State.Times.Submitted = j.State.Times.Submitted
-	s.State.Usage = last.Usage
-	if j.State.Cancel && last.State != berth.TaskDone && !last.Stop {
-		s.Stop = []berth.TaskID{last.ID}
-	}
-	s.State.Reason = last.Why
-	switch last.State {
-	case berth.TaskWaiting:
-		s.Status = berth.Queued
-	case berth.TaskPlaced, berth.TaskStarting:
-		s.Status = berth.Preparing
-	case berth.TaskRunning:
-		s.Status = berth.Running
-	case berth.TaskEnding:
-		s.Status = berth.Finalizing
-	case berth.TaskDone:
-		s.State.Exit = last.Exit
-		s.Status, s.State.Reason = outcome(last.Exit, j.State.Cancel)
-	}
-	if j.State.Cancel && !s.Status.Terminal() {
-		s.Status = berth.CancelRequested
-	}
-	return s
 }
 
 // outcome turns an exit into a final status and a sentence.
