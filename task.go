@@ -101,7 +101,8 @@ type Launch struct {
 	Grace       time.Duration `json:"grace,omitempty"`   // between SIGTERM and SIGKILL
 	CPUs        float64       `json:"cpus,omitempty"`    // 0: no limit
 	Memory      int64         `json:"memory,omitempty"`  // bytes; 0: no limit
-	GPUs        []int         `json:"gpus,omitempty"`    // indices on the node
+	GPUs        []int         `json:"gpus,omitempty"`    // indices on the node's machine
+	NoGPU       bool          `json:"noGPU,omitempty"`   // hide those the node has
 	ShmSize     string        `json:"shmSize,omitempty"`
 	DockerArgs  []string      `json:"dockerArgs,omitempty"`
 	// LogFile is set when the node shares the server's disk: standard output and error go straight to this file, and no

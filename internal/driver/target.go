@@ -107,6 +107,29 @@ func (t *Target) Log(ctx context.Context, h Handle, offset int64) (io.ReadCloser
 	return nil, t.cannot("read logs of tasks")
 }
 
+// addTime is how long a node may take to be made.
+const addTime = 2 * time.Minute
+
+// AddNode is [Scaler.AddNode], or Unsupported. It is tried once: whoever wants the node decides whether to try again.
+func (t *Target) AddNode(ctx context.Context, n NodeSpec) error {
+	s, ok := t.d.(Scaler)
+	if !ok {
+		return t.cannot("make nodes")
+	}
+	one := *t
+	one.attempts, one.deadline = 1, addTime
+	return one.do(ctx, "add node", n.Name, func(ctx context.Context) error { return s.AddNode(ctx, n) })
+}
+
+// RemoveNode is [Scaler.RemoveNode], or Unsupported.
+func (t *Target) RemoveNode(ctx context.Context, name string) error {
+	s, ok := t.d.(Scaler)
+	if !ok {
+		return t.cannot("remove nodes")
+	}
+	return t.do(ctx, "remove node", name, func(ctx context.Context) error { return s.RemoveNode(ctx, name) })
+}
+
 // Close lets go of what the driver holds, where it holds something. Tasks run on.
 func (t *Target) Close() error {
 	if c, ok := t.d.(io.Closer); ok {

@@ -30,6 +30,7 @@ type hierarchy struct {
 	memory, cpu string // version 1
 	unified     string
 	limits      bool // the version 2 tree has the controllers for limits
+	node        bool // this process is in a node's groups, see Groups: then every task has a group, to learn what the kernel ended in it
 }
 
 var machine = sync.OnceValue(func() hierarchy {
@@ -76,6 +77,9 @@ func findHierarchy(mounts, self, root string) hierarchy {
 			}
 		}
 	}
+	for _, d := range []string{h.memory, h.unified} {
+		h.node = h.node || strings.HasPrefix(filepath.Base(d), nodePrefix)
+	}
 	return h
 }
 
@@ -99,13 +103,14 @@ func limitable(own, mount string) (dir string, ok bool) {
 	return own, false
 }
 
-// newCgroup makes the groups, called name, of a task that has limits, nil for one that has none. An error says which limit will not
-// hold; the group it comes with may be nil.
+// newCgroup makes the groups, called name, of a task that has limits, its own or its node's, nil for one that has none. An error says
+// which limit will not hold; the group it comes with may be nil.
 func newCgroup(l *berth.Launch, name string) (*cgroup, error) {
-	if l.CPUs <= 0 && l.Memory <= 0 {
+	h := machine()
+	if l.CPUs <= 0 && l.Memory <= 0 && !h.node {
 		return nil, nil
 	}
-	return machine().make(l, name)
+	return h.make(l, name)
 }
 
 func (h hierarchy) make(l *berth.Launch, name string) (*cgroup, error) {
@@ -119,42 +124,79 @@ func (h hierarchy) make(l *berth.Launch, name string) (*cgroup, error) {
 		}
 	}
 	v2 := c.unified != "" && h.limits
+	if h.memory != "" && (l.Memory > 0 || h.node) {
+		c.memory = filepath.Join(h.memory, name)
+		errs = append(errs, mkdir(c.memory))
+	}
 	if l.Memory > 0 {
-		n := strconv.FormatInt(l.Memory, 10)
 		switch {
-		case h.memory != "":
-			c.memory = filepath.Join(h.memory, name)
-			errs = append(errs, mkdir(c.memory), set(c.memory, "memory.limit_in_bytes", n))
-			_ = set(c.memory, "memory.memsw.limit_in_bytes", n) // not there without accounting of swap
+		case c.memory != "":
+			errs = append(errs, limitMemory(c.memory, l.Memory))
 		case v2:
-			errs = append(errs, set(c.unified, "memory.max", n))
-			_ = set(c.unified, "memory.swap.max", "0")
+			errs = append(errs, limitMemory2(c.unified, l.Memory))
 		default:
-			errs = append(errs, errors.New("memory: this machine has no control group to limit it by"))
+			errs = append(errs, errNoMemory)
 		}
 	}
 	if l.CPUs > 0 {
-		const period = 100000
-		quota := strconv.FormatInt(max(int64(l.CPUs*period), 1000), 10)
 		switch {
 		case h.cpu != "":
 			c.cpu = filepath.Join(h.cpu, name)
-			errs = append(errs, mkdir(c.cpu), set(c.cpu, "cpu.cfs_period_us", strconv.Itoa(period)), set(c.cpu, "cpu.cfs_quota_us", quota))
+			errs = append(errs, mkdir(c.cpu), limitCPU(c.cpu, l.CPUs))
 		case v2:
-			errs = append(errs, set(c.unified, "cpu.max", quota+" "+strconv.Itoa(period)))
+			errs = append(errs, limitCPU2(c.unified, l.CPUs))
 		default:
-			errs = append(errs, errors.New("CPU: this machine has no control group to limit it by"))
+			errs = append(errs, errNoCPU)
 		}
 	}
 	return c, errors.Join(errs...)
 }
 
+var (
+	errNoMemory = errors.New("memory: this machine has no control group to limit it by")
+	errNoCPU    = errors.New("CPU: this machine has no control group to limit it by")
+)
+
+func limitMemory(dir string, bytes int64) error {
+	n := strconv.FormatInt(bytes, 10)
+	// The limit without swap may never be above the one with it, so raising them takes the other order.
+	_ = set(dir, "memory.memsw.limit_in_bytes", n) // not there without accounting of swap
+	err := set(dir, "memory.limit_in_bytes", n)
+	_ = set(dir, "memory.memsw.limit_in_bytes", n)
+	return err
+}
+
+func limitMemory2(dir string, bytes int64) error {
+	_ = set(dir, "memory.swap.max", "0")
+	return set(dir, "memory.max", strconv.FormatInt(bytes, 10))
+}
+
+// period is what a quota of processor time is part of, in microseconds.
+const period = 100000
+
+func quota(cpus float64) string { return strconv.FormatInt(max(int64(cpus*period), 1000), 10) }
+
+func limitCPU(dir string, cpus float64) error {
+	if err := set(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
+		return err
+	}
+	err := set(dir, "cpu.cfs_quota_us", quota(cpus))
+	if errors.Is(err, syscall.EINVAL) {
+		return nil // a group above has less than this, and that holds
+	}
+	return err
+}
+
+func limitCPU2(dir string, cpus float64) error {
+	return set(dir, "cpu.max", quota(cpus)+" "+strconv.Itoa(period))
+}
+
 // openCgroup finds the groups an earlier runner made.
 func openCgroup(l *berth.Launch, name string) *cgroup {
-	if l.CPUs <= 0 && l.Memory <= 0 {
+	h := machine()
+	if l.CPUs <= 0 && l.Memory <= 0 && !h.node {
 		return nil
 	}
-	h := machine()
 	c := &cgroup{fd: -1}
 	for _, d := range []struct {
 		base string
@@ -193,18 +235,26 @@ func (c *cgroup) enter(path string, args []string, attr *syscall.SysProcAttr) (s
 	if c.fd >= 0 {
 		attr.UseCgroupFD, attr.CgroupFD = true, c.fd
 	}
-	var procs []string
-	for _, d := range []string{c.memory, c.cpu} {
-		if d != "" {
-			procs = append(procs, filepath.Join(d, "cgroup.procs"))
-		}
-	}
-	if len(procs) == 0 {
+	doors := doorsOf(c.memory, c.cpu)
+	if len(doors) == 0 {
 		return path, args
 	}
-	const step = `n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ >"$1" || exit 125; shift; n=$((n-1)); done; exec "$@"`
-	shim := append([]string{"/bin/sh", "-c", step, "berth", strconv.Itoa(len(procs))}, procs...)
+	shim := append([]string{"/bin/sh", "-c", stepIn + `exec "$@"`, "berth", strconv.Itoa(len(doors))}, doors...)
 	return "/bin/sh", append(append(shim, path), args[1:]...)
+}
+
+// stepIn is the part of a shell's text that enters groups of version 1: their number and files come first among the arguments. A
+// process of one thread that moves itself by "tasks" is spared a lock of the whole machine.
+const stepIn = `n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; n=$((n-1)); done; `
+
+// doorsOf are the files by which groups of version 1 are entered.
+func doorsOf(dirs ...string) (files []string) {
+	for _, d := range dirs {
+		if d != "" {
+			files = append(files, filepath.Join(d, "tasks"))
+		}
+	}
+	return files
 }
 
 // kill ends every process in the groups.

@@ -40,14 +40,14 @@ func TestCgroupFiles(t *testing.T) {
 				"cg/memory/box/berth-x/memory.limit_in_bytes": "67108864", "cg/memory/box/berth-x/memory.memsw.limit_in_bytes": "67108864",
 				"cg/cpu,cpuacct/berth-x/cpu.cfs_period_us": "100000", "cg/cpu,cpuacct/berth-x/cpu.cfs_quota_us": "150000",
 			},
-			args: "/bin/sh -c … berth 2 ROOT/cg/memory/box/berth-x/cgroup.procs ROOT/cg/cpu,cpuacct/berth-x/cgroup.procs /bin/prog a", fd: true,
+			args: "/bin/sh -c … berth 2 ROOT/cg/memory/box/berth-x/tasks ROOT/cg/cpu,cpuacct/berth-x/tasks /bin/prog a", fd: true,
 		},
 		{
 			name: "version 1, memory only", mounts: v1, self: "4:memory:/box\n1:cpu,cpuacct:/\n0::/\n", launch: berth.Launch{Memory: 1 << 20},
 			want: map[string]string{
 				"cg/memory/box/berth-x/memory.limit_in_bytes": "1048576", "cg/memory/box/berth-x/memory.memsw.limit_in_bytes": "1048576",
 			},
-			args: "/bin/sh -c … berth 1 ROOT/cg/memory/box/berth-x/cgroup.procs /bin/prog a", fd: true,
+			args: "/bin/sh -c … berth 1 ROOT/cg/memory/box/berth-x/tasks /bin/prog a", fd: true,
 		},
 		{
 			name: "version 2, beside our own group", mounts: v2, self: "0::/berth.service/host\n", launch: limits,

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
 )
 
@@ -65,13 +66,6 @@ func (t *task) environ(e *envs.Env, more map[string]string) []string {
 		"AZ_BATCHAI_NUM_NODES=1",
 		"NODE_RANK=0",
 	)
-	if len(l.GPUs) > 0 {
-		ids := make([]string, len(l.GPUs))
-		for i, g := range l.GPUs {
-			ids[i] = strconv.Itoa(g)
-		}
-		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(ids, ","))
-	}
 	for name := range l.Inputs {
 		if path, ok := t.paths[name]; ok {
 			env = append(env, "AZURE_ML_INPUT_"+name+"="+path, "AZUREML_DATAREFERENCE_"+name+"="+path)
@@ -83,12 +77,44 @@ func (t *task) environ(e *envs.Env, more map[string]string) []string {
 	for k, v := range more {
 		env = append(env, k+"="+v)
 	}
+	env = append(env, gpuVars(l, more, e != nil && e.Container != nil)...)
 	env = once(append(env, "BERTH_TASK="+string(l.Task), environMark+"="+t.o.Dir))
 	if e != nil && len(e.PathPrefix) > 0 {
 		prefixPath(env, e.PathPrefix)
 	}
 	return env
 }
+
+// gpuVars are the variables that show a command its own GPUs and no others. They come after the launch's own: there GPUs are counted from
+// zero on the node, and become those of its machine. In a container there are no others, and they are counted from zero.
+func gpuVars(l *berth.Launch, more map[string]string, boxed bool) []string {
+	if len(l.GPUs) == 0 {
+		if l.NoGPU {
+			return []string{cudaDevices + "=", "NVIDIA_VISIBLE_DEVICES=void"}
+		}
+		return nil
+	}
+	if boxed {
+		return nil
+	}
+	var ids []string
+	if asked, ok := more[cudaDevices]; ok {
+		for f := range strings.SplitSeq(asked, ",") {
+			i, err := strconv.Atoi(strings.TrimSpace(f))
+			if err != nil || i < 0 || i >= len(l.GPUs) {
+				break // CUDA too ends the list at the first that is not there
+			}
+			ids = append(ids, strconv.Itoa(l.GPUs[i]))
+		}
+	} else {
+		for _, g := range l.GPUs {
+			ids = append(ids, strconv.Itoa(g))
+		}
+	}
+	return []string{cudaDevices + "=" + strings.Join(ids, ",")}
+}
+
+const cudaDevices = "CUDA_VISIBLE_DEVICES"
 
 // environMark is in the environment of every process of a task, its escaped grandchildren's included. Its value is the
 // task's directory, which tells tasks of the same name apart when a machine has several hosts.

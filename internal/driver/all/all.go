@@ -4,7 +4,9 @@ package all
 import (
 	"strings"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/fake"
 	"github.com/berthml/berth/internal/driver/local"
 )
@@ -12,8 +14,10 @@ import (
 // Drivers maps the type of a compute, in lower case, to the driver that runs tasks there.
 func Drivers() map[string]driver.Open {
 	return map[string]driver.Open{
-		"local": local.Open,
-		"fake":  fake.Open,
+		"local":                            local.Open,
+		strings.ToLower(berth.TypeCluster):  cluster.Open,
+		strings.ToLower(berth.TypeInstance): cluster.Open, // a node of its user's own
+		"fake":                             fake.Open,
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-// execs says whether commands can be run beside tasks.
-const execs = true
+// Execs says whether commands can be run beside tasks.
+const Execs = true
 
 // Exec is [driver.Execer.Exec]: the command runs in the directory and with the variables of the task's first process. It
 // belongs to the task: when that is stopped, so is it.

@@ -2,5 +2,5 @@
 
 package local
 
-// execs says whether commands can be run beside tasks: only Linux tells another process's environment.
-const execs = false
+// Execs says whether commands can be run beside tasks: only Linux tells another process's environment.
+const Execs = false

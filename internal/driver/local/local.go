@@ -9,17 +9,16 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/runner"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -30,6 +29,8 @@ func HostMain(ctx context.Context, args []string) error { return host.Main(ctx, 
 type Driver struct {
 	c      driver.Config
 	client *host.Client
+	node   string
+	start  func(context.Context) error // starts the host unless there is one
 
 	log      *slog.Logger
 	starting sync.Mutex  // held while a host is being started
@@ -46,15 +47,26 @@ func Open(c driver.Config) (driver.Driver, error) {
 		return nil, err
 	}
 	c.Dir = dir
-	e := c.Environments
-	if err := (host.Settings{Slots: c.Slots, Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}).Save(dir); err != nil {
+	if err := Settings(c).Save(dir); err != nil {
 		return nil, err
 	}
+	return New(c, nodeName(), func(ctx context.Context) error { return host.Start(ctx, dir, c.Host, runner.Groups{}) }), nil
+}
+
+// Settings is what the host of a compute is told.
+func Settings(c driver.Config) host.Settings {
+	e := c.Environments
+	return host.Settings{Slots: c.Slots, Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}
+}
+
+// New makes a driver of one host, that of the directory c.Dir, for drivers of several. node is what it is called, and start starts it
+// when it is not there.
+func New(c driver.Config, node string, start func(context.Context) error) *Driver {
 	log := c.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{c: c, client: host.NewClient(dir), log: log}, nil
+	return &Driver{c: c, client: host.NewClient(c.Dir), node: node, start: start, log: log}
 }
 
 // Close lets go of the host, which runs on.
@@ -73,9 +85,9 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	n := driver.Node{
-		Name: nodeName(), CPUs: float64(runtime.NumCPU()), Memory: totalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Name: d.node, CPUs: float64(runtime.NumCPU()), Memory: TotalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 	}
-	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Dials: true, Execs: execs}, nil
+	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Dials: true, Execs: Execs}, nil
 }
 
 // Start is [driver.Driver.Start].
@@ -93,7 +105,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	}
 	out := make([]driver.Observed, len(all))
 	for i, s := range all {
-		out[i] = driver.Observed{Task: s.Task, Handle: handle(s.Task), State: s.State, Node: nodeName(), Exit: s.Exit}
+		out[i] = driver.Observed{Task: s.Task, Handle: handle(s.Task), State: s.State, Node: d.node, Exit: s.Exit}
 	}
 	return out, nil
 }
@@ -168,12 +180,11 @@ func (d *Driver) ensure(ctx context.Context) error {
 	if _, err := d.client.Info(ctx); err == nil {
 		return nil
 	}
-	args := append(append([]string(nil), d.c.Host[1:]...), "--dir", d.c.Dir)
-	cmd := exec.CommandContext(ctx, d.c.Host[0], args...)
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return berth.Errorf(berth.Unavailable, "starting the runner host: %w: %s", err, strings.TrimSpace(string(out)))
+	if err := d.start(ctx); err != nil {
+		if _, coded := errors.AsType[*berth.Error](err); coded {
+			return err
+		}
+		return berth.Errorf(berth.Unavailable, "starting the runner host: %w", err)
 	}
 	return nil
 }
@@ -191,8 +202,8 @@ func (d *Driver) renew(ctx context.Context) {
 	d.log.Info("renewed the runner host, which was of another build", "compute", d.c.Name)
 }
 
-// totalMemory is the machine's memory in bytes, 0 when it is not known.
-func totalMemory() int64 {
+// TotalMemory is the machine's memory in bytes, 0 when it is not known.
+func TotalMemory() int64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0

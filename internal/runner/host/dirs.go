@@ -122,10 +122,17 @@ func old(stamp [3]syscall.Timespec) bool {
 	return true
 }
 
-// destroy deletes a directory, write-protected parts included.
+// destroy deletes a directory.
 func (d *dirs) destroy(dir string) {
+	if err := removeAll(dir); err != nil {
+		d.log.Error("directory of a task not removed", "dir", dir, "err", err)
+	}
+}
+
+// removeAll deletes a directory, write-protected parts included.
+func removeAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
-		return
+		return nil
 	}
 	_ = filepath.WalkDir(dir, func(p string, e os.DirEntry, err error) error {
 		if e != nil && e.IsDir() {
@@ -133,9 +140,7 @@ func (d *dirs) destroy(dir string) {
 		}
 		return nil
 	})
-	if err := os.RemoveAll(dir); err != nil {
-		d.log.Error("directory of a task not removed", "dir", dir, "err", err)
-	}
+	return os.RemoveAll(dir)
 }
 
 // untouched says whether a task's directory is as runner.MakeDir made it.

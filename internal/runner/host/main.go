@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner"
 )
 
 // Descriptors the processes of a host inherit.
@@ -55,7 +57,7 @@ func Main(ctx context.Context, args []string) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("pid", os.Getpid())
 	switch *role {
 	case "":
-		return spawn(ctx, *dir, argv)
+		return Start(ctx, *dir, argv[:len(argv)-2], runner.Groups{})
 	case "reaper":
 		return reap(*dir, argv, *ready, log)
 	case "worker":
@@ -64,9 +66,9 @@ func Main(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown role %q", *role)
 }
 
-// spawn starts a reaper that outlives this process, and waits until its worker listens. Where there is a host, it waits
-// for that one's worker.
-func spawn(ctx context.Context, dir string, argv []string) error {
+// Start starts the host of dir, which outlives this process, and waits until its worker listens. command is the program and its hidden
+// command. The host and its tasks will be in the control groups g. Where there is a host, it waits for that one's worker.
+func Start(ctx context.Context, dir string, command []string, g runner.Groups) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -93,15 +95,17 @@ func spawn(ctx context.Context, dir string, argv []string) error {
 		return err
 	}
 	defer pr.Close()
-	argv = append(slices.Clone(argv), "--role", upper, "--ready")
 	closeInherited()
-	_, err = syscall.ForkExec(self(), argv, &syscall.ProcAttr{
-		Dir: "/", Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
-		Files: []uintptr{null.Fd(), out.Fd(), out.Fd(), null.Fd(), pw.Fd(), lock.Fd()},
-	})
+	argv, attr, done := g.Detach(append(slices.Clone(command), "--dir", dir, "--role", upper, "--ready"))
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.SysProcAttr = "/", attr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, out, out
+	cmd.ExtraFiles = []*os.File{null, pw, lock} // fdLife, fdReady, fdLock
+	err = cmd.Run()
+	done()
 	pw.Close()
 	if err != nil {
-		return fmt.Errorf("starting the runner host: %w", err)
+		return fmt.Errorf("%w, see %s", err, out.Name())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = pr.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -111,7 +115,7 @@ func spawn(ctx context.Context, dir string, argv []string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("the runner host ended at once, see %s", filepath.Join(dir, "host.log"))
+	return fmt.Errorf("the runner host ended at once, see %s", out.Name())
 }
 
 // closeInherited keeps descriptors that came with this process from going on to the host and its tasks: whoever waits for
@@ -198,7 +202,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	for _, fd := range []int{fdLife, fdReady, fdLock} {
 		syscall.CloseOnExec(fd) // tasks have no use for them
 	}
-	ctx, quit := context.WithCancelCause(ctx)
+	ctx, quit := context.WithCancelCause(context.WithoutCancel(ctx)) // a signal ends it below, and says so to the reaper
 	defer quit(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)

@@ -19,6 +19,8 @@ type Settings struct {
 	EnvironmentBytes int64 `json:"environmentBytes,omitempty"`
 	// Engine is the container engine: a Docker API address, empty to look for one, "none" for no containers.
 	Engine string `json:"engine,omitempty"`
+	// KeepAlive says that the host stays although nobody needs it, as long as its directory is there.
+	KeepAlive bool `json:"keepAlive,omitempty"`
 }
 
 func settingsPath(dir string) string { return filepath.Join(dir, "settings.json") }

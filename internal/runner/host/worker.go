@@ -147,7 +147,15 @@ const idle = 10 * time.Minute
 
 // watchIdle ends a host that nobody needs. What it knows of finished tasks is in the journal, for the next one.
 func (w *worker) watchIdle(ctx context.Context) {
-	tick := time.NewTicker(10 * time.Second)
+	s, err := loadSettings(w.dir)
+	if err != nil {
+		w.log.Error("reading the settings", "err", err)
+	}
+	every := 10 * time.Second
+	if s.KeepAlive {
+		every = time.Minute // a machine may have hundreds of hosts that wait
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -164,7 +172,7 @@ func (w *worker) watchIdle(ctx context.Context) {
 		since := time.Since(w.used)
 		w.mu.Unlock()
 		_, err := os.Stat(w.dir)
-		if errors.Is(err, os.ErrNotExist) || since > idle {
+		if errors.Is(err, os.ErrNotExist) || since > idle && !s.KeepAlive {
 			w.quit(errQuit)
 		}
 	}

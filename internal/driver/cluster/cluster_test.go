@@ -1,0 +1,108 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/cluster"
+	"github.com/berthml/berth/internal/driver/drivertest"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "_host" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) // as the command does
+		defer stop()
+		if err := host.Main(ctx, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // a race-enabled host would take a second to end
+	os.Exit(m.Run())
+}
+
+// open makes a driver whose nodes end with the test.
+func open(t testing.TB) (*cluster.Driver, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(dir, "nodes")
+	d := reopen(t, dir)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if t.Failed() {
+			logs, _ := filepath.Glob(filepath.Join(dir, "*", "host.log"))
+			for _, l := range logs {
+				b, _ := os.ReadFile(l)
+				t.Logf("%s:\n%s", l, b)
+			}
+		}
+		info, err := d.Probe(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, n := range info.Nodes {
+			if err := d.RemoveNode(ctx, n.Name); err != nil {
+				t.Error(err)
+			}
+		}
+		leaks(t, dir)
+		os.RemoveAll(filepath.Dir(dir))
+	})
+	return d, dir
+}
+
+func reopen(t testing.TB, dir string) *cluster.Driver {
+	t.Helper()
+	d, err := cluster.Open(driver.Config{Name: "cluster", Dir: dir, Host: []string{os.Args[0], "_host"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.(*cluster.Driver).Close() })
+	return d.(*cluster.Driver)
+}
+
+func leaks(t testing.TB, dir string) {}
+
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
+		d, dir := open(t)
+		if err := d.AddNode(t.Context(), driver.NodeSpec{Name: "n1", Slots: 4, Memory: 1 << 30, CPUs: 2}); err != nil {
+			t.Fatal(err)
+		}
+		logs := t.TempDir()
+		n := 0
+		return drivertest.Fixture{
+			Driver: d,
+			Launch: func(command string) berth.Launch {
+				n++
+				id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
+				return berth.Launch{
+					Task: id, Job: fmt.Sprintf("job-%d", n), Attempt: 1, Command: command, LogFile: filepath.Join(logs, string(id)), Node: "n1",
+				}
+			},
+			Reopen: func(t *testing.T) driver.Driver { return reopen(t, dir) },
+		}
+	})
+}

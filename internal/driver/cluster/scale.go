@@ -1,0 +1,179 @@
+//go:build !windows
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+// AddNode is [driver.Scaler.AddNode].
+func (d *Driver) AddNode(ctx context.Context, s driver.NodeSpec) error {
+	if err := d.check(ctx, s); err != nil {
+		return err
+	}
+	release, err := d.hold(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	n, err := d.node(s.Name)
+	if err != nil {
+		if n, err = d.prepare(ctx, s); err != nil {
+			return berth.Errorf(berth.Unavailable, "making node %s: %w", s.Name, err)
+		}
+	}
+	if err := n.start(ctx); err != nil {
+		return berth.Errorf(berth.Unavailable, "starting node %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// check refuses what can never be a node here.
+func (d *Driver) check(ctx context.Context, s driver.NodeSpec) error {
+	if err := berth.CheckName("node", s.Name); err != nil {
+		return err
+	}
+	if s.CPUs < 0 || s.Memory < 0 || s.Slots < 0 {
+		return berth.Errorf(berth.Invalid, "node %s cannot have %v CPUs, %d bytes of memory and %d slots", s.Name, s.CPUs, s.Memory, s.Slots)
+	}
+	if len(s.GPUs) == 0 {
+		return nil
+	}
+	all, err := d.gpus(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range s.GPUs {
+		if _, ok := find(all, i); !ok {
+			return berth.Errorf(berth.Invalid, "node %s cannot have GPU %d: this machine has %d", s.Name, i, len(all))
+		}
+	}
+	return nil
+}
+
+// prepare makes the directory of a node. What an earlier removal left is removed first. The node is held.
+func (d *Driver) prepare(ctx context.Context, s driver.NodeSpec) (*node, error) {
+	if _, err := os.Lstat(filepath.Join(d.c.Dir, s.Name, removedFile)); err == nil {
+		if err := d.clear(ctx, s.Name); err != nil {
+			return nil, err
+		}
+	}
+	n := d.open(s.Name, record{Spec: s})
+	d.mu.Lock() // the directory of all nodes goes with the last one
+	err := os.MkdirAll(n.dir, 0o700)
+	d.mu.Unlock()
+	if err == nil {
+		err = n.save(record{Spec: s, Groups: runner.NodeGroups(n.unique())})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.node(s.Name)
+}
+
+// RemoveNode is [driver.Scaler.RemoveNode].
+func (d *Driver) RemoveNode(ctx context.Context, name string) error {
+	if berth.CheckName("node", name) != nil {
+		return nil // there can be none
+	}
+	release, err := d.hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	d.mu.Lock()
+	d.drop(name)
+	d.mu.Unlock()
+	if err := d.clear(ctx, name); err != nil {
+		return berth.Errorf(berth.Unavailable, "removing node %s: %w", name, err)
+	}
+	return nil
+}
+
+// clear ends and removes everything of a node, as far as it came. The node is held.
+func (d *Driver) clear(ctx context.Context, name string) error {
+	dir := filepath.Join(d.c.Dir, name)
+	removed := filepath.Join(dir, removedFile)
+	// From here on it takes no task and nobody starts its host, while what has to go is still known.
+	if err := os.Rename(filepath.Join(dir, recordFile), removed); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	r, err := load(removed)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.log.Error("record of a node not understood", "node", name, "err", err)
+	}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := kill(ctx, dir, r.Groups); err != nil {
+		return err
+	}
+	if err := r.Groups.Remove(); err != nil {
+		return err
+	}
+	if err := host.RemoveDir(dir); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_ = os.Remove(d.c.Dir) // when it is empty
+	return nil
+}
+
+// kill ends every process of a node: those in its groups, and those that are known by their marks, until there are none. What is killed
+// may have forked the moment before.
+func kill(ctx context.Context, dir string, g runner.Groups) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		found := g.Kill()
+		for _, pid := range runner.Belonging(dir) {
+			found = true
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if !found {
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return berth.Errorf(berth.Unavailable, "its processes do not end: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// hold waits until nobody else makes, removes or starts a node.
+func (d *Driver) hold(ctx context.Context, name string) (release func(), err error) {
+	for {
+		d.mu.Lock()
+		c := d.held[name]
+		if c == nil {
+			c = make(chan struct{})
+			d.held[name] = c
+			d.mu.Unlock()
+			return func() {
+				d.mu.Lock()
+				delete(d.held, name)
+				d.mu.Unlock()
+				close(c)
+			}, nil
+		}
+		d.mu.Unlock()
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return nil, berth.Errorf(berth.Unavailable, "node %s is being made or removed: %w", name, context.Cause(ctx))
+		}
+	}
+}

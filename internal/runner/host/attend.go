@@ -1,0 +1,32 @@
+package host
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// Attend returns when the worker of dir, which it found there, is gone or ctx ended. False means that it found none.
+func Attend(ctx context.Context, dir string) bool {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", socketPath(dir))
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	_, _ = c.Read(make([]byte, 1)) // nothing was asked, so nothing comes
+	return true
+}
+
+// RemoveDir removes the directory of a host that has ended, and everything of it: the write-protected parts of it too, and its socket,
+// wherever that is.
+func RemoveDir(dir string) error {
+	if p := socketPath(dir); filepath.Dir(p) != dir {
+		if err := os.Remove(p); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return removeAll(dir)
+}
