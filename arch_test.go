@@ -40,6 +40,7 @@ var imports = map[string][]string{
 	"internal/jmes":                 {},
 	"internal/kind":                 {""},
 	"internal/sched":                {""},
+	"internal/scale":                {},
 	"internal/envs":                 {""},
 	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/runner/data"},
 	"internal/runner/data":          {""},

@@ -1,0 +1,203 @@
+package sched
+
+import (
+	"slices"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Pool is a compute as the scheduler sees it.
+type Pool struct {
+	Name  string
+	Nodes []Node // in an order that stays
+	// Max is how many nodes it can ever have. A gang that needs more can never run.
+	Max    int
+	Spread bool // over nodes instead of filling those in use first
+	// Ahead is how many tasks the node of the compute local may be given beyond its slots, to keep in line.
+	Ahead int
+	Down  string         // why it takes nothing now; empty when it does
+	Held  map[string]int // nodes each user holds now
+	// Starting is how many nodes are on their way.
+	Starting int
+	// Short is why there are fewer nodes than wanted, as the autoscaler says it; empty when more can come, up to Max.
+	Short   string
+	Preempt bool // gangs on Spot may be stopped for gangs of higher priority
+}
+
+// Node is a node of a pool.
+type Node struct {
+	Name        string
+	Slots, Used int // tasks at once, and now
+	// Ready is false for a node that takes nothing: it starts, leaves or cannot be used.
+	Ready bool
+}
+
+// Running is a gang that has its nodes.
+type Running struct {
+	Gang
+	On    []string // names of its nodes
+	Since time.Time
+	// Stopping is a gang that was told to stop: its slots will be free soon.
+	Stopping bool
+}
+
+// A Choice is what happens to one waiting gang.
+type Choice struct {
+	Gang  string
+	Nodes []string // where it is placed, in order of rank; empty when it waits
+	// Preempt is the gangs to stop so that this one, which still waits now, can start.
+	Preempt []string
+	Why     string // one true sentence, for a placement as for a wait
+}
+
+// look is how many gangs that cannot be placed are looked at, in order. Later ones have to wait until they are among these.
+const look = 64
+
+// Schedule decides for the gangs of q, in order. It has a Choice for every gang it places, for those it looked at and could not
+// place, and for every one of fresh, gangs that have no reason yet. It does not change q.
+//
+// The first gang that cannot be placed is the head. Later ones are placed only where that does not make the head wait longer:
+// because they end, by their limit, before the head could start by the limits of what runs, or because they take what the head will
+// not need. Where nobody can say when the head can start, it keeps all nodes that are free.
+//
+// What is said about gangs that were not looked at stays true until they are, unless Down, Max or Short changes: then give
+// the ID of every waiting gang as fresh.
+func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time) []Choice {
+	s := round{pool: &p, queue: q, running: running, now: now, local: p.Name == berth.LocalCompute && len(p.Nodes) == 1}
+	s.open()
+	c := q.cursor(p.Held)
+	for waits := 0; waits < look; {
+		if s.local && s.stock.len() == 0 && p.Down == "" {
+			break // what waits has its reason, which is the same for all
+		}
+		g := c.next()
+		if g == nil {
+			break
+		}
+		switch {
+		case p.Down != "":
+			s.wait(g, s.down())
+			waits++
+		case g.Nodes > p.Max:
+			s.wait(g, s.never(g))
+		case s.head == nil && g.Nodes <= s.stock.len():
+			s.place(g)
+			c.took()
+		case s.head == nil:
+			s.block(g)
+			waits++
+		case s.fill(g):
+			c.took()
+		default:
+			s.wait(g, s.behind(g))
+			waits++
+		}
+	}
+	s.rest(fresh)
+	return s.out
+}
+
+// round is one call of Schedule.
+type round struct {
+	pool    *Pool
+	queue   *Queue
+	running []Running
+	now     time.Time
+	local   bool
+
+	out   []Choice
+	names []string // room for the nodes of choices
+	free  []int    // slots of each node, less than 0 where it has more tasks than slots
+	ready int      // nodes
+	slots int      // of the largest node
+	stock stock    // ready nodes with a free slot
+	where map[string]int32
+	head  *Gang
+	need  need
+	keep  *reserve
+	// said holds sentences that many share.
+	said struct{ placed, line, full string }
+}
+
+func (s *round) open() {
+	nodes := s.pool.Nodes
+	s.free = make([]int, len(nodes))
+	s.stock = stock{free: s.free, spread: s.pool.Spread}
+	for i := range nodes {
+		n := &nodes[i]
+		s.free[i] = n.Slots - n.Used
+		if s.local {
+			s.free[i] += s.pool.Ahead
+		}
+		s.slots = max(s.slots, n.Slots)
+		if !n.Ready {
+			continue
+		}
+		s.ready++
+		if s.free[i] > 0 {
+			if s.stock.nodes == nil {
+				s.stock.nodes = make([]int32, 0, len(nodes)-i)
+			}
+			s.stock.nodes = append(s.stock.nodes, int32(i))
+		}
+	}
+	s.stock.order()
+}
+
+// place gives a gang the nodes that come first; there are enough.
+func (s *round) place(g *Gang) {
+	on := s.room(g.Nodes)
+	if g.Nodes == 1 {
+		on[0] = s.pool.Nodes[s.stock.one()].Name
+	} else {
+		taken := make([]int32, g.Nodes)
+		for i := range taken {
+			taken[i] = s.stock.pop()
+		}
+		slices.Sort(taken) // ranks follow the order of nodes
+		for i, n := range taken {
+			on[i] = s.pool.Nodes[n].Name
+			if s.free[n]--; s.free[n] > 0 {
+				s.stock.push(n)
+			}
+		}
+	}
+	s.out = append(s.out, Choice{Gang: g.ID, Nodes: on, Why: s.placed(g, on)})
+}
+
+// room is n names, cut from a larger piece.
+func (s *round) room(n int) []string {
+	if len(s.names) < n {
+		s.names = make([]string, max(n, min(s.queue.Len(), 1024)))
+	}
+	on := s.names[:n:n]
+	s.names = s.names[n:]
+	return on
+}
+
+func (s *round) wait(g *Gang, why string) { s.out = append(s.out, Choice{Gang: g.ID, Why: why}) }
+
+// block makes g the head.
+func (s *round) block(g *Gang) {
+	s.head = g
+	stop := s.want()
+	s.out = append(s.out, Choice{Gang: g.ID, Preempt: stop, Why: s.first()})
+}
+
+// rest gives a reason to the fresh gangs that have none yet.
+func (s *round) rest(fresh []string) {
+	if len(fresh) == 0 {
+		return
+	}
+	seen := make(map[string]bool, len(s.out)+len(fresh))
+	for i := range s.out {
+		seen[s.out[i].Gang] = true
+	}
+	for _, id := range fresh {
+		if g := s.queue.gangs[id]; g != nil && !seen[id] {
+			seen[id] = true
+			s.wait(g, s.later(g))
+		}
+	}
+}

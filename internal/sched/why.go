@@ -1,0 +1,164 @@
+package sched
+
+import "fmt"
+
+// placed is why a gang got its nodes.
+func (s *round) placed(g *Gang, on []string) string {
+	switch {
+	case s.local && s.free[0] < s.pool.Ahead:
+		if s.said.line == "" {
+			s.said.line = fmt.Sprintf("next in line on %s: it runs as soon as one of the %d slots is free", s.pool.Name, s.pool.Nodes[0].Slots)
+		}
+		return s.said.line
+	case s.local:
+		if s.said.placed == "" {
+			s.said.placed = "placed on " + s.pool.Name + ": a slot was free"
+		}
+		return s.said.placed
+	case g.Nodes == 1:
+		return "placed on " + on[0] + ": a slot was free"
+	}
+	return fmt.Sprintf("placed on %d nodes of %s: all had a free slot at once", g.Nodes, s.pool.Name)
+}
+
+// filled is why a gang got nodes although another goes first.
+func (s *round) filled(on []string, short bool) string {
+	where, them := on[0], "it"
+	if len(on) > 1 {
+		where, them = fmt.Sprintf("%d nodes of %s", len(on), s.pool.Name), "them"
+	}
+	if short {
+		return fmt.Sprintf("placed on %s: it ends before job %s, which goes first, can start", where, s.head.name())
+	}
+	return fmt.Sprintf("placed on %s: job %s, which goes first, can do without %s", where, s.head.name(), them)
+}
+
+func (s *round) down() string {
+	if s.said.full == "" {
+		s.said.full = s.pool.Name + " takes no jobs now: " + s.pool.Down
+	}
+	return s.said.full
+}
+
+func (s *round) never(g *Gang) string {
+	if s.pool.Max == 0 {
+		return fmt.Sprintf("needs %s, and %s can have none", nodes(g.Nodes), s.pool.Name)
+	}
+	return fmt.Sprintf("needs %s, and %s can have at most %d", nodes(g.Nodes), s.pool.Name, s.pool.Max)
+}
+
+// first is why the head waits.
+func (s *round) first() string {
+	n := &s.need
+	lack := s.head.Nodes - n.free
+	switch {
+	case len(n.stop) > 0:
+		return "waiting for " + jobs(n.stop) + " of lower priority to stop"
+	case lack <= n.ending:
+		return "waiting for " + jobs(n.ends) + " to stop"
+	case lack > n.ending+n.starting+n.grow:
+		return s.lacking(s.head)
+	case n.ending > 0:
+		return fmt.Sprintf("waiting for %s of %s to start, and for %s to stop", nodes(lack-n.ending), s.pool.Name, jobs(n.ends))
+	}
+	return fmt.Sprintf("waiting for %s of %s to start", nodes(lack), s.pool.Name)
+}
+
+// behind is why a gang waits that comes after the head.
+func (s *round) behind(g *Gang) string {
+	n := &s.need
+	comes := g.Nodes <= n.spare && g.Nodes <= n.room
+	if comes {
+		n.room -= g.Nodes
+	}
+	switch {
+	case g.Nodes <= s.avail():
+		return fmt.Sprintf("job %s goes first: it %s", s.head.name(), s.asks(s.head))
+	case comes:
+		return fmt.Sprintf("waiting for %s of %s to start", nodes(g.Nodes), s.pool.Name)
+	case s.ready == 0 && s.pool.Short == "" && n.room == 0:
+		return fmt.Sprintf("jobs that go first take all %s that %s can have", nodes(s.pool.Max), s.pool.Name)
+	case s.ready == 0 && s.pool.Short == "":
+		return fmt.Sprintf("needs %s, and jobs that go first leave fewer of the %d that %s can have", nodes(g.Nodes), s.pool.Max, s.pool.Name)
+	}
+	return s.lacking(g)
+}
+
+// later is why a gang waits that was not looked at.
+func (s *round) later(g *Gang) string {
+	switch {
+	case s.pool.Down != "":
+		return s.down()
+	case g.Nodes > s.pool.Max:
+		return s.never(g)
+	case s.local && s.ready == 0:
+		return "waiting for " + s.pool.Name + ": it is not ready"
+	case s.local:
+		if s.said.full == "" {
+			s.said.full = fmt.Sprintf("waiting for %s: all %d slots are in use", s.pool.Name, s.pool.Nodes[0].Slots)
+		}
+		return s.said.full
+	case s.avail() == 0 && s.ready > 0 && s.need.starting+s.need.grow == 0:
+		return s.lacking(g)
+	}
+	return fmt.Sprintf("its turn on %s has not come: %d jobs or more go first", s.pool.Name, look)
+}
+
+// lacking is what there is too little of for a gang.
+func (s *round) lacking(g *Gang) string {
+	why := s.asks(g)
+	if s.pool.Short != "" && s.ready+s.pool.Starting < s.pool.Max {
+		why += "; it cannot grow: " + s.pool.Short
+	}
+	return why
+}
+
+// asks is what a gang needs beside what there is.
+func (s *round) asks(g *Gang) string {
+	free := s.avail()
+	switch {
+	case s.ready == 0 && s.pool.Starting > 0:
+		return fmt.Sprintf("needs %s, and only %d of %s on the way", nodes(g.Nodes), s.pool.Starting, s.pool.Name)
+	case s.ready == 0:
+		return fmt.Sprintf("needs %s, and %s has none", nodes(g.Nodes), s.pool.Name)
+	case free == 0 && g.Nodes == 1:
+		return s.full()
+	case free == 0:
+		return fmt.Sprintf("needs %d nodes at once, and %s", g.Nodes, s.full())
+	case s.slots > 1 && free == 1:
+		return fmt.Sprintf("needs %d nodes at once, 1 has a free slot", g.Nodes)
+	case s.slots > 1:
+		return fmt.Sprintf("needs %d nodes at once, %d have a free slot", g.Nodes, free)
+	case free == 1:
+		return fmt.Sprintf("needs %d nodes at once, 1 is free", g.Nodes)
+	}
+	return fmt.Sprintf("needs %d nodes at once, %d are free", g.Nodes, free)
+}
+
+// full is that no node has a free slot.
+func (s *round) full() string {
+	switch {
+	case s.ready == 1 && len(s.pool.Nodes) == 1:
+		return fmt.Sprintf("the node of %s is in use", s.pool.Name)
+	case s.ready == len(s.pool.Nodes):
+		return fmt.Sprintf("all %d nodes of %s are in use", s.ready, s.pool.Name)
+	case s.ready == 1:
+		return fmt.Sprintf("the one node of %s that is ready is in use", s.pool.Name)
+	}
+	return fmt.Sprintf("all %d nodes of %s that are ready are in use", s.ready, s.pool.Name)
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// jobs names one gang, or counts several.
+func jobs(r []*Running) string {
+	if len(r) == 1 {
+		return "job " + r[0].name()
+	}
+	return fmt.Sprintf("%d jobs", len(r))
+}
