@@ -52,9 +52,9 @@ var imports = map[string][]string{
 	"internal/driver/fake":          {"", "internal/driver"},
 	"internal/driver/drivertest":    {"", "internal/driver"},
 	"internal/driver/all":           {"", "internal/driver", "internal/driver/cluster", "internal/driver/local", "internal/driver/fake"},
-	"internal/control":              {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/quota", "internal/sched", "internal/sizes", "internal/store"},
-	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store"},
-	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store"},
+	"internal/control":              {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale"},
+	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched"},
+	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched"},
 	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/jmes", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }

@@ -33,20 +33,22 @@ type Task struct {
 	Node      string    `json:"node,omitempty"`
 	State     TaskState `json:"state"`
 	// Why is the reason it is where it is, one true sentence.
-	Why      string    `json:"why,omitempty"`
-	Handle   string    `json:"handle,omitempty"`   // the driver's; opaque
-	Priority int       `json:"priority,omitempty"` // higher goes first
-	Spot     bool      `json:"spot,omitempty"`     // may be stopped for other work, and starts again later
-	Evict    bool      `json:"evict,omitempty"`    // it is being stopped for that reason
-	Port     int       `json:"port,omitempty"`     // of the meeting point of its attempt
-	User     string    `json:"user,omitempty"`
-	Stop     bool      `json:"stop,omitempty"` // it should end
-	Created  time.Time `json:"created"`
-	Seen     time.Time `json:"seen,omitzero"` // last sign of life
-	Seq      int       `json:"seq,omitempty"` // highest number of a report
-	Times    Waterfall `json:"times,omitzero"`
-	Exit     *Exit     `json:"exit,omitempty"`
-	Usage    Usage     `json:"usage,omitzero"` // peaks
+	Why      string `json:"why,omitempty"`
+	Handle   string `json:"handle,omitempty"`   // the driver's; opaque
+	Priority int    `json:"priority,omitempty"` // higher goes first
+	Spot     bool   `json:"spot,omitempty"`     // may be stopped for other work, and starts again later
+	Evict    bool   `json:"evict,omitempty"`    // it is being stopped for that reason
+	Port     int    `json:"port,omitempty"`     // of the meeting point of its attempt
+	// Limit is how long it may run; 0 is no limit.
+	Limit   time.Duration `json:"limit,omitempty"`
+	User    string        `json:"user,omitempty"`
+	Stop    bool          `json:"stop,omitempty"` // it should end
+	Created time.Time     `json:"created"`
+	Seen    time.Time     `json:"seen,omitzero"` // last sign of life
+	Seq     int           `json:"seq,omitempty"` // highest number of a report
+	Times   Waterfall     `json:"times,omitzero"`
+	Exit    *Exit         `json:"exit,omitempty"`
+	Usage   Usage         `json:"usage,omitzero"` // peaks
 }
 
 // Exit is how a task ended.

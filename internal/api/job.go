@@ -143,7 +143,7 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 	if err := k.Validate(raw); err != nil {
 		return "", err
 	}
-	if compute, err = checkTarget(c, tx, text(props, "computeId")); err != nil {
+	if compute, err = checkTarget(c, tx, text(props, "computeId"), raw); err != nil {
 		return "", err
 	}
 	for key, coll := range map[string]string{"codeId": "codes", "environmentId": "environments"} {
@@ -198,28 +198,6 @@ func asMap(v any) map[string]any {
 	return m
 }
 
-// checkTarget is the name of the compute a job goes to. No compute, or serverless, is the machine itself.
-func checkTarget(c *call, tx *store.Tx, id string) (string, error) {
-	if id == "" {
-		return LocalCompute, nil
-	}
-	ref, err := berth.ParseRef(id, "computes")
-	if err != nil {
-		return "", berth.Errorf(berth.Invalid, "properties.computeId: %w", err)
-	}
-	if strings.EqualFold(ref.Name, "serverless") {
-		return LocalCompute, nil
-	}
-	d, err := tx.Get(c.ws.Key(), "computes", ref.Name, "")
-	if berth.CodeOf(err) == berth.NotFound {
-		return "", berth.Errorf(berth.Invalid, "there is no compute %q in workspace %s; `berth compute list` shows what there is", ref.Name, c.ws.Name)
-	}
-	if err != nil {
-		return "", err
-	}
-	return d.Name, nil
-}
-
 // cancelJob asks a job to end.
 func cancelJob(c *call, r *resource, name, _ string) error {
 	var d *store.Doc
@@ -264,7 +242,7 @@ func cancelJob(c *call, r *resource, name, _ string) error {
 // deleteJob removes a job that has ended, with its logs and outputs.
 func deleteJob(c *call, r *resource, name string) error {
 	var d *store.Doc
-	var live string
+	var live []string
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
 			return err
@@ -276,11 +254,15 @@ func deleteJob(c *call, r *resource, name string) error {
 		if err != nil {
 			return err
 		}
-		log, err := tx.Blob(own.Artifacts, locate.ArtifactPath(d.Name)+"/"+stdLog)
-		if err == nil {
-			live = log.Live
-		} else if berth.CodeOf(err) != berth.NotFound {
+		logs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: locate.ArtifactPath(d.Name) + "/user_logs/"})
+		if err != nil {
 			return err
+		}
+		live = live[:0]
+		for _, b := range logs {
+			if b.Live != "" {
+				live = append(live, b.Live)
+			}
 		}
 		for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: "azureml/" + d.Name + "/"} {
 			if _, err := tx.DeleteBlobs(container, prefix); err != nil {
@@ -299,8 +281,8 @@ func deleteJob(c *call, r *resource, name string) error {
 	if err != nil {
 		return err
 	}
-	if live != "" {
-		if err := os.Remove(filepath.Join(c.s.Blobs.Dir(), filepath.FromSlash(live))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, rel := range live {
+		if err := os.Remove(filepath.Join(c.s.Blobs.Dir(), filepath.FromSlash(rel))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			c.s.Log.Warn("the log of a deleted job is left behind", "job", d.Name, "err", err)
 		}
 	}

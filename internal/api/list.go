@@ -116,6 +116,8 @@ func (c *call) query(kind, name string) (store.Query, error) {
 // wanted applies the filters that are not columns.
 func (c *call) wanted(r *resource, d *store.Doc) bool {
 	switch {
+	case r.Collection == "computes" && strings.HasPrefix(strings.ToLower(d.Name), serverlessPrefix):
+		return false
 	case r.Collection == "models" && c.q.Get("stage") != "":
 		var v struct{ Properties struct{ Stage string } }
 		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.Stage, c.q.Get("stage"))

@@ -20,6 +20,7 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -43,6 +44,8 @@ type Options struct {
 	Default berth.Workspace
 	// QuotaDefault is how many vCPUs of a family a workspace may have where no limit says anything; 0 is no end.
 	QuotaDefault int
+	// Machine is what this machine has: sizes larger than it are overcommitted, or refused.
+	Machine sched.Machine
 }
 
 // Server answers the API.

@@ -294,47 +294,9 @@ func (c *call) storageAccount() string {
 	return "/subscriptions/" + c.ws.Subscription + "/resourceGroups/" + c.ws.Group + "/providers/Microsoft.Storage/storageAccounts/" + c.s.Account
 }
 
-// shapeCompute shows a compute with the state we keep of it.
-func shapeCompute(c *call, d *store.Doc, p map[string]any) {
-	setDefault(p, "properties", map[string]any{})
-	setDefault(p, "computeLocation", c.s.Location)
-	p["createdOn"], p["modifiedOn"] = stamp(d.Created), stamp(d.Updated)
-	p["provisioningState"] = "Succeeded"
-	setDefault(p, "provisioningErrors", nil)
-	setDefault(p, "isAttachedCompute", false)
-}
-
-// LocalCompute is the name of the target that is always there.
-const LocalCompute = "local"
-
-func checkCompute(_ *call, _ *store.Tx, name, _ string, p map[string]any) error {
-	if strings.EqualFold(name, LocalCompute) {
-		return berth.Errorf(berth.Conflict, "compute %q is this machine; it is always there and cannot be changed", LocalCompute)
-	}
-	return berth.Errorf(berth.Unsupported, "computes of type %s cannot be made on this server yet; jobs run on the compute %q", orNone(text(p, "computeType")), LocalCompute)
-}
-
 func orNone(s string) string {
 	if s == "" {
 		return "(none)"
 	}
 	return s
-}
-
-func deleteCompute(c *call, r *resource, name string) error {
-	if strings.EqualFold(name, LocalCompute) {
-		return berth.Errorf(berth.Conflict, "compute %q is this machine and cannot be deleted", LocalCompute)
-	}
-	_, err := c.s.load(c, r, name, "")
-	if err != nil && berth.CodeOf(err) == berth.NotFound {
-		return c.empty(http.StatusNoContent)
-	}
-	return err
-}
-
-func listNodes(c *call, r *resource, name, _ string) error {
-	if _, err := c.s.load(c, r, name, ""); err != nil {
-		return err
-	}
-	return c.send(http.StatusOK, map[string]any{"nodes": []any{}})
 }

@@ -42,9 +42,9 @@ func table() []resource {
 	return []resource{
 		{Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Actions: map[string]func(*call, *resource, string, string) error{"cancel": cancelJob}},
 		{
-			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, Shape: shapeCompute, Check: checkCompute, Delete: deleteCompute,
+			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, Shape: shapeCompute, Put: putCompute, Delete: deleteCompute,
 			Secrets: []string{"properties.administratorAccount.password", "properties.administratorAccount.privateKeyData", "properties.userAccountCredentials.adminUserPassword", "properties.databricksAccessToken"},
-			Actions: map[string]func(*call, *resource, string, string) error{"listnodes": listNodes},
+			Actions: map[string]func(*call, *resource, string, string) error{"listnodes": listNodes, "evict": evictNodes},
 		},
 		{
 			Collection: "datastores", Noun: "datastore", Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Secrets: []string{"credentials.secrets"},

@@ -49,7 +49,7 @@ func (s *Server) createWorkspace(tx *store.Tx, ws berth.Workspace, by string, bo
 		}
 	}
 	local := json.RawMessage(`{"properties":{"computeType":"VirtualMachine","description":"this machine","properties":{"address":"127.0.0.1"}}}`)
-	if err := tx.Insert(&store.Doc{Workspace: ws.Key(), Kind: "computes", Name: LocalCompute, CreatedBy: by, Body: local}); err != nil {
+	if err := tx.Insert(&store.Doc{Workspace: ws.Key(), Kind: "computes", Name: berth.LocalCompute, CreatedBy: by, Body: local}); err != nil {
 		return err
 	}
 	tx.Emit(berth.Event{Workspace: ws.Key(), Subject: "workspaces/" + ws.Name, Type: berth.EventResourcePut, Reason: "workspace made by " + by})

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -25,10 +26,12 @@ import (
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/control"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/local"
 	"github.com/berthml/berth/internal/envs"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -48,6 +51,7 @@ type App struct {
 	control   *control.Control
 	blobs     *blob.Store
 	db        *store.DB
+	machine   sched.Machine
 }
 
 // Account and suffix make up the address of the storage: BASE/st.blob.berth/CONTAINER/BLOB.
@@ -109,6 +113,12 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	}
 	a.closers = append(a.closers, watcher.Close)
 	signer := front.NewSigner(keys.SAS)
+	a.machine = sched.Machine{CPUs: runtime.NumCPU(), Memory: local.TotalMemory(), Strict: cfg.StrictSizes}
+	if gpus, err := cluster.GPUs(ctx); err != nil {
+		log.Warn("GPUs not counted", "err", err)
+	} else {
+		a.machine.GPUs = len(gpus)
+	}
 	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone}
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
@@ -116,7 +126,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
-		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault,
+		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Machine: a.machine,
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err
@@ -125,21 +135,30 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 }
 
 func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {
+	envCache := driver.Environments{Dir: a.cfg.Environments, Bytes: a.cfg.EnvironmentCache, Engine: a.cfg.ContainerEngine}
 	d, err := local.Open(driver.Config{
-		Name: api.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log, Slots: a.cfg.Slots,
-		Environments: driver.Environments{Dir: a.cfg.Environments, Bytes: a.cfg.EnvironmentCache, Engine: a.cfg.ContainerEngine},
+		Name: berth.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log, Slots: a.cfg.Slots, Environments: envCache,
 	})
 	if err != nil {
 		return err
 	}
-	target := driver.NewTarget(api.LocalCompute, d, a.log)
+	target := driver.NewTarget(berth.LocalCompute, d, a.log)
 	a.closers = append(a.closers, target.Close)
+	if envCache.Dir == "" {
+		envCache.Dir = filepath.Join(a.cfg.Home, "host", "envs") // nodes come and go: what was built for one serves the next
+	}
+	nodes, err := cluster.Open(driver.Config{Name: "clusters", Dir: filepath.Join(a.cfg.Home, "nodes"), Host: host, Log: a.log, Environments: envCache})
+	if err != nil {
+		return err
+	}
+	managed := driver.NewTarget("clusters", nodes, a.log)
+	a.closers = append(a.closers, managed.Close)
+	home := berth.Home{URL: "unix://" + a.socket, CA: string(a.certs.CA)}
 	a.control = control.New(control.Options{
 		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
-		Targets: map[string]control.Target{api.LocalCompute: {
-			Driver: target, Slots: a.cfg.Slots, Queues: true, SharedDisk: true,
-			Home: berth.Home{URL: "unix://" + a.socket, CA: string(a.certs.CA)},
-		}},
+		Targets: map[string]control.Target{berth.LocalCompute: {Driver: target, Slots: a.cfg.Slots, Queues: true, SharedDisk: true, Home: home}},
+		Cluster: control.Target{Driver: managed, SharedDisk: true, Home: home},
+		Machine: a.machine, QuotaDefault: a.cfg.QuotaDefault, Keep: filepath.Join(a.cfg.Home, "keep"),
 	})
 	return nil
 }

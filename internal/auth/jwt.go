@@ -80,6 +80,9 @@ func (k *Keys) TaskToken(id berth.TaskID, expiry time.Time) string {
 	return taskPrefix + text + "." + b64.EncodeToString(k.mac("task " + text)[:18])
 }
 
+// GroupSecret is a secret that the tasks of one attempt at a job share.
+func (k *Keys) GroupSecret(id string) string { return b64.EncodeToString(k.mac("group " + id)[:24]) }
+
 // CheckTask is the task a token opens.
 func (k *Keys) CheckTask(token string, now time.Time) (berth.TaskID, error) {
 	id, _, err := k.task(token, now)

@@ -39,6 +39,8 @@ type Config struct {
 	Slots int `yaml:"slots"`
 	// QuotaDefault is how many vCPUs of a family of sizes a workspace may have where no limit says anything; 0 is no end.
 	QuotaDefault int `yaml:"quota_default_vcpus"`
+	// StrictSizes refuses computes of a size larger than the machine instead of overcommitting it.
+	StrictSizes bool `yaml:"strict_sizes"`
 	// ImagesOnHost lets jobs that name only an image run on the host when there is no container engine.
 	ImagesOnHost bool `yaml:"images_on_host"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.

@@ -13,11 +13,19 @@ import (
 // grace is how long a task has between being asked to end and being made to.
 const grace = 10 * time.Second
 
+// target is where a task runs.
+func (c *Control) target(t *berth.Task) Target {
+	if p := keyOf(t.Workspace, t.Compute); p.workspace == "" {
+		return c.o.Targets[p.compute]
+	}
+	return c.o.Cluster
+}
+
 // startTask asks the driver to start a task that was placed, until it answers for good.
 func (c *Control) startTask(ctx context.Context, s started) {
 	p := &placement{task: s.task, since: time.Now(), started: make(chan struct{})}
 	c.placed[s.task.ID] = p
-	target := c.o.Targets[s.task.Compute]
+	target := c.target(&s.task)
 	c.acts.Go(func() {
 		defer close(p.started)
 		backoff := 100 * time.Millisecond
@@ -52,6 +60,9 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 	if p.task.State != berth.TaskPlaced {
 		p.started = make(chan struct{})
 		close(p.started)
+		if p.task.Evict {
+			c.stopTask(ctx, p, driver.Stop{Cause: "evicted", Why: p.task.Why})
+		}
 		return // it runs or ran: the next observation says
 	}
 	var launch berth.Launch
@@ -64,7 +75,7 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 		if j == nil {
 			return berth.Errorf(berth.NotFound, "the job was deleted")
 		}
-		launch, err = m.launch(j, &p.task)
+		launch, err = m.relaunch(j, p.task)
 		return err
 	})
 	if err != nil {
@@ -75,22 +86,25 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 }
 
 // stopTask asks a running task to end, once it has been started.
-func (c *Control) stopTask(ctx context.Context, p *placement) {
-	target := c.o.Targets[p.task.Compute]
+func (c *Control) stopTask(ctx context.Context, p *placement, s driver.Stop) {
+	if s.Grace == 0 {
+		s.Grace = grace
+	}
+	target := c.target(&p.task)
 	c.acts.Go(func() {
 		h, ok := p.find(ctx, target)
 		if !ok {
 			return
 		}
-		if err := target.Driver.Stop(ctx, h, driver.Stop{Grace: grace}); err != nil && ctx.Err() == nil {
+		if err := target.Driver.Stop(ctx, h, s); err != nil && ctx.Err() == nil {
 			c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
 		}
 	})
 }
 
-// remove lets the driver forget a task that has ended.
-func (c *Control) remove(ctx context.Context, p *placement) {
-	target := c.o.Targets[p.task.Compute]
+// removeTask lets the driver forget a task that has ended.
+func (c *Control) removeTask(ctx context.Context, p *placement) {
+	target := c.target(&p.task)
 	c.acts.Go(func() {
 		h, ok := p.find(ctx, target)
 		if !ok {

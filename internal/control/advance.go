@@ -5,35 +5,46 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/kind"
-	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
-// move is one pass over some jobs: what a transaction decided, to be acted on once it is durable.
+// move is one pass over some jobs and pools: what a transaction decided, to be acted on once it is durable.
 type move struct {
 	c   *Control
 	tx  *store.Tx
 	now time.Time
 
-	jobs    map[jobKey]*jobWork
-	places  map[string]place         // workspaces that were read
-	waiting map[string][]*berth.Task // copies of the loop's lists, as they will be
-	used    map[string]int
-	start   []started
-	stop    []berth.TaskID
-	ended   []berth.TaskID
+	jobs   map[jobKey]*jobWork
+	places map[string]place      // workspaces that were read
+	pools  map[poolKey]bool      // where something is to be decided
+	fresh  map[poolKey][]string  // gangs that have no reason yet
+	nodes  map[string]nodeChange // nodes to save
+	start  []started
+	stop   []stopping
+	ended  []*placement
+	add    []berth.Node
+	remove []berth.Node
+	over   []string // directories nobody needs any more
+	market *market  // quotas and sizes, read once
 }
 
 type started struct {
 	task   berth.Task
 	launch berth.Launch
+}
+
+type stopping struct {
+	task berth.TaskID
+	driver.Stop
 }
 
 // jobWork is a job within a move.
@@ -46,26 +57,40 @@ type jobWork struct {
 	fresh map[berth.TaskID]bool // tasks to insert
 }
 
-// advance makes the next step of each touched job and places what can be placed, on the computes where something changed and on
-// those named, in one transaction, then acts.
-func (c *Control) advance(ctx context.Context, touched map[jobKey]bool, computes ...string) {
+// touched is what events said has changed.
+type touched struct {
+	jobs  map[jobKey]bool
+	pools map[poolKey]bool // to be read again and decided upon
+	due   []poolKey        // to be decided upon
+}
+
+// advance makes the next step of each touched job and pool in one transaction, then acts. The transaction changes the loop's picture
+// of the world as it goes; when it has to be run again, that picture is first made anew from the store.
+func (c *Control) advance(ctx context.Context, t touched) {
 	var m *move
 	backoff := 50 * time.Millisecond
 	for {
 		err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-			m = &move{
-				c: c, tx: tx, now: time.Now(), jobs: map[jobKey]*jobWork{},
-				waiting: map[string][]*berth.Task{}, used: maps.Clone(c.used),
+			if c.stale {
+				if err := c.read(tx); err != nil {
+					return err
+				}
 			}
-			return m.run(touched, computes)
+			c.stale = true // until this is durable
+			m = &move{
+				c: c, tx: tx, now: time.Now(), jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, fresh: map[poolKey][]string{},
+				nodes: map[string]nodeChange{},
+			}
+			return m.run(t)
 		})
 		if err == nil {
+			c.stale = false
 			break
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		c.o.Log.Error("jobs could not be advanced; trying again", "jobs", len(touched), "err", err)
+		c.o.Log.Error("jobs could not be advanced; trying again", "jobs", len(t.jobs), "err", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -73,30 +98,56 @@ func (c *Control) advance(ctx context.Context, touched map[jobKey]bool, computes
 			backoff = min(2*backoff, 5*time.Second)
 		}
 	}
-	for compute, list := range m.waiting {
-		c.waiting[compute] = list
+	c.act(ctx, m)
+}
+
+// act does what a move decided.
+func (c *Control) act(ctx context.Context, m *move) {
+	for _, p := range c.pools {
+		p.queue.Commit()
 	}
-	c.used = m.used
-	for _, id := range m.ended {
-		if p := c.placed[id]; p != nil {
-			c.ended(p.task.Compute, m.now)
-			delete(c.placed, id)
-			c.remove(ctx, p)
-		}
+	for _, p := range m.ended {
+		c.ended(p.task.Compute, m.now)
+		delete(c.placed, p.task.ID)
+		c.removeTask(ctx, p)
 	}
 	for _, s := range m.start {
 		c.startTask(ctx, s)
 	}
-	for _, id := range m.stop {
-		if p := c.placed[id]; p != nil {
-			c.stopTask(ctx, p)
+	for _, s := range m.stop {
+		if p := c.placed[s.task]; p != nil {
+			c.stopTask(ctx, p, s.Stop)
 		}
+	}
+	for _, n := range m.add {
+		c.addNode(ctx, n)
+	}
+	for _, n := range m.remove {
+		c.removeNode(ctx, n)
+	}
+	for _, dir := range m.over {
+		c.acts.Go(func() { c.discard(dir) })
 	}
 }
 
-func (m *move) run(touched map[jobKey]bool, also []string) error {
+// discard deletes what the attempts at a job handed on to each other.
+func (c *Control) discard(dir string) {
+	if err := os.RemoveAll(dir); err != nil {
+		c.o.Log.Warn("kept outputs not deleted", "dir", dir, "err", err)
+	}
+}
+
+func (m *move) run(t touched) error {
+	for k := range t.pools {
+		if err := m.refresh(k); err != nil {
+			return err
+		}
+	}
+	for _, k := range t.due {
+		m.pools[k] = true
+	}
 	var jobs []*jobWork
-	for k := range touched {
+	for k := range t.jobs {
 		j, err := m.job(k)
 		if err != nil {
 			return err
@@ -107,25 +158,36 @@ func (m *move) run(touched map[jobKey]bool, also []string) error {
 	}
 	// In the order they were submitted, which is the order they should run in.
 	slices.SortFunc(jobs, func(a, b *jobWork) int { return cmp.Compare(a.doc.ID, b.doc.ID) })
-	computes := map[string]bool{}
-	for _, name := range also {
-		computes[name] = true
-	}
 	for _, j := range jobs {
-		if err := m.step(j, computes); err != nil {
+		if err := m.step(j); err != nil {
 			return err
 		}
 	}
-	for compute := range computes {
-		for again := true; again; {
-			var err error
-			if again, err = m.plan(compute); err != nil {
-				return err
-			}
+	for k := range m.pools {
+		if err := m.decide(k); err != nil {
+			return err
 		}
 	}
 	for _, j := range m.jobs {
 		if err := m.save(j); err != nil {
+			return err
+		}
+	}
+	return m.saveNodes()
+}
+
+// decide sizes a pool and places what can be placed.
+func (m *move) decide(k poolKey) error {
+	p := m.c.pools[k]
+	if p == nil {
+		return nil
+	}
+	if err := m.resize(p); err != nil {
+		return err
+	}
+	for again := true; again; {
+		var err error
+		if again, err = m.place(p); err != nil {
 			return err
 		}
 	}
@@ -188,58 +250,58 @@ func taskKey(d *store.Doc) string {
 	return name + "." + strconv.FormatInt(d.ID, 36)
 }
 
-// step creates and stops tasks as the job's kind says, and notes which computes have something to decide.
-func (m *move) step(j *jobWork, computes map[string]bool) error {
+// step creates and stops tasks as the job's kind says, and notes which pools have something to decide.
+func (m *move) step(j *jobWork) error {
 	s, err := j.next()
 	if err != nil {
 		return err
+	}
+	for _, t := range j.tasks {
+		if p := m.c.placed[t.ID]; t.State == berth.TaskDone && p != nil && !slices.Contains(m.ended, p) {
+			m.ended = append(m.ended, p)
+			if err := m.release(t); err != nil {
+				return err
+			}
+		}
 	}
 	for i := range s.Start {
 		t := s.Start[i]
 		t.Workspace, t.Job, t.User, t.Created = j.doc.Workspace, j.doc.Name, j.doc.CreatedBy, m.now
 		t.State = berth.TaskWaiting
 		t.Times.Submitted = j.state.Times.Submitted
+		p := m.c.pool(&t)
+		t.Spot = t.Spot || p.spec.low
 		j.tasks = append(j.tasks, &t)
 		j.fresh[t.ID] = true
-		m.queue(t.Compute)
-		m.waiting[t.Compute] = append(m.waiting[t.Compute], &t)
-		computes[t.Compute] = true
+		m.c.enqueue(p, &t, j.doc.ID)
+		m.pools[p.key] = true
+		if t.Rank == 0 {
+			m.fresh[p.key] = append(m.fresh[p.key], gangID(&t))
+		}
 	}
 	for _, id := range s.Stop {
-		for _, t := range j.tasks {
-			if t.ID != id {
-				continue
-			}
+		if t := j.task(id); t != nil {
 			t.Stop = true
 			j.dirty[id] = true
 			if t.State == berth.TaskWaiting {
-				m.unqueue(t)
+				m.pools[keyOf(t.Workspace, t.Compute)] = true
+				m.c.dequeue(gangID(t))
 				m.endTask(t, &berth.Exit{Code: -1, Cause: "canceled", Reason: "canceled while it was waiting"})
 			} else {
-				m.stop = append(m.stop, id)
+				m.stop = append(m.stop, stopping{task: id})
 			}
-		}
-	}
-	for _, t := range j.tasks {
-		if t.State == berth.TaskDone && m.c.placed[t.ID] != nil && !slices.Contains(m.ended, t.ID) {
-			m.ended = append(m.ended, t.ID)
-			m.used[t.Compute]--
-			computes[t.Compute] = true
 		}
 	}
 	return nil
 }
 
-// queue makes the move's own copy of a compute's list.
-func (m *move) queue(compute string) {
-	if _, ok := m.waiting[compute]; !ok {
-		m.waiting[compute] = slices.Clone(m.c.waiting[compute])
+func (j *jobWork) task(id berth.TaskID) *berth.Task {
+	for _, t := range j.tasks {
+		if t.ID == id {
+			return t
+		}
 	}
-}
-
-func (m *move) unqueue(t *berth.Task) {
-	m.queue(t.Compute)
-	m.waiting[t.Compute] = slices.DeleteFunc(m.waiting[t.Compute], func(w *berth.Task) bool { return w.ID == t.ID })
+	return nil
 }
 
 func (m *move) endTask(t *berth.Task, e *berth.Exit) {
@@ -247,77 +309,111 @@ func (m *move) endTask(t *berth.Task, e *berth.Exit) {
 	t.Times.Ended = m.now
 }
 
-// plan asks the scheduler about the head of a compute's queue, as many as could be placed, and about the tasks at its end that
-// are new and have no reason yet. What lies between is not looked at: thousands may wait. It says whether to ask again: a task
-// that could not be launched has left its slot to the next.
-func (m *move) plan(compute string) (again bool, err error) {
-	m.queue(compute)
-	list := m.waiting[compute]
-	target, known := m.c.o.Targets[compute]
-	st := sched.Target{Name: compute, Slots: target.Slots, Used: m.used[compute]}
-	if target.Queues {
-		st.Ahead = m.c.pace[compute].ahead(m.now)
+// place asks the scheduler about a pool and makes what it says true. It says whether to ask again: a gang that could not be launched
+// has left its nodes to the next.
+func (m *move) place(p *pool) (again bool, err error) {
+	fresh := m.fresh[p.key]
+	delete(m.fresh, p.key)
+	if p.queue.Len() == 0 {
+		return false, nil
 	}
-	if !known {
-		st.Down = "this server has no driver for it"
+	ahead, down := 0, p.down()
+	if p.local {
+		ahead, down = m.c.pace[p.name].ahead(m.now), m.localDown()
+		if !m.c.o.Targets[p.name].Queues {
+			ahead = 0
+		}
 	}
-	head := min(max(st.Slots+st.Ahead-st.Used, 0), len(list))
-	tail := len(list)
-	for tail > head && list[tail-1].Why == "" {
-		tail--
-	}
-	ask := append(slices.Clone(list[:head]), list[tail:]...)
-	ids := make([]berth.TaskID, len(ask))
-	for i, t := range ask {
-		ids[i] = t.ID
-	}
-	placed := 0
-	for i, d := range sched.Plan(st, ids) {
-		j, err := m.job(jobKey{ask[i].Workspace, ask[i].Job})
+	for _, ch := range m.c.schedule(p, ahead, down, fresh, m.now) {
+		g := m.c.gangs[ch.Gang]
+		j, err := m.job(g.job)
 		if err != nil {
 			return false, err
 		}
 		if j == nil { // deleted while it waited
+			m.c.dequeue(ch.Gang)
 			again = true
-			placed++
 			continue
 		}
-		t := j.own(ask[i])
-		t.Why = d.Why
-		if !j.fresh[t.ID] {
-			j.dirty[t.ID] = true
+		tasks := make([]*berth.Task, len(g.tasks))
+		for i, id := range g.tasks {
+			t := j.task(id)
+			tasks[i] = t
+			if t.Why != ch.Why {
+				t.Why = ch.Why
+				j.dirty[id] = true
+			}
 		}
-		if !d.Place {
-			continue
-		}
-		placed++
-		launch, err := m.launch(j, t)
-		if err != nil {
-			if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
+		for _, id := range ch.Preempt {
+			if err := m.preempt(p, id, "stopped for job "+g.job.name+", which goes first"); err != nil {
 				return false, err
 			}
-			m.endTask(t, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
-			again = true
+		}
+		if len(ch.Nodes) == 0 {
 			continue
 		}
-		t.State, t.Times.Placed = berth.TaskPlaced, m.now
-		m.used[compute]++
-		m.start = append(m.start, started{task: *t, launch: launch})
+		m.c.dequeue(ch.Gang)
+		ok, err := m.launchGang(p, j, tasks, ch.Nodes)
+		if err != nil {
+			return false, err
+		}
+		again = again || !ok
 	}
-	m.waiting[compute] = list[placed:] // the scheduler keeps the order: what it places is at the head
 	return again, nil
 }
 
-// own is the job's own copy of a queued task: a move must not change what the loop holds before it is durable.
-func (j *jobWork) own(queued *berth.Task) *berth.Task {
-	for _, t := range j.tasks {
-		if t.ID == queued.ID {
-			return t
+// launchGang puts tasks on nodes. A job that cannot be launched ends here: ok is false.
+func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) (ok bool, err error) {
+	launches, err := m.launches(p, j, tasks, nodes)
+	if err != nil {
+		if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
+			return false, err
+		}
+		for _, t := range tasks {
+			m.endTask(t, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
+			j.dirty[t.ID] = true
+		}
+		return false, nil
+	}
+	for i, t := range tasks {
+		t.State, t.Times.Placed = berth.TaskPlaced, m.now
+		j.dirty[t.ID] = true
+		p.take(t)
+		m.busy(p, t.Node)
+		m.start = append(m.start, started{task: *t, launch: launches[i]})
+	}
+	return true, nil
+}
+
+// preempt stops a gang so that its job starts again later.
+func (m *move) preempt(p *pool, id, why string) error {
+	for _, pl := range m.c.placed {
+		if keyOf(pl.task.Workspace, pl.task.Compute) == p.key && gangID(&pl.task) == id {
+			if err := m.evictTask(&pl.task, why); err != nil {
+				return err
+			}
 		}
 	}
-	t := *queued
-	j.tasks = append(j.tasks, &t)
-	return &t
+	return nil
+}
+
+// evictTask takes a task's node away from it.
+func (m *move) evictTask(t *berth.Task, why string) error {
+	j, err := m.job(jobKey{t.Workspace, t.Job})
+	if err != nil || j == nil {
+		return err
+	}
+	own := j.task(t.ID)
+	if own == nil || own.State == berth.TaskDone || own.Evict {
+		return nil
+	}
+	own.Evict, own.Why = true, why
+	j.dirty[t.ID] = true
+	if r := m.c.pools[keyOf(t.Workspace, t.Compute)].running[gangID(t)]; r != nil {
+		r.Stopping = true
+	}
+	m.stop = append(m.stop, stopping{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})
+	return nil
 }
 
 // save writes a job's tasks, and the job itself when its status or state has changed.
@@ -355,5 +451,8 @@ func (m *move) save(j *jobWork) error {
 		})
 	}
 	j.doc.Status, j.doc.Own = string(s.Status), own
+	if s.Status.Terminal() && len(j.tasks) > 0 && j.tasks[0].Spot && m.c.o.Keep != "" {
+		m.over = append(m.over, filepath.Join(m.c.o.Keep, keepName(j.tasks[0])))
+	}
 	return m.tx.Save(j.doc)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -37,6 +39,14 @@ type Options struct {
 	Curated func(name string) (berth.LaunchEnv, bool)
 	// ImagesOnHost lets jobs that name only an image run without a container.
 	ImagesOnHost bool
+	// Cluster is the target of every node that is made and given back.
+	Cluster Target
+	// Machine is what this machine has, for deciding which nodes can be on it at once.
+	Machine sched.Machine
+	// QuotaDefault is how many vCPUs of a family may be in use where no limit was set; 0 is no limit.
+	QuotaDefault int
+	// Keep is a directory for what the attempts at a job hand on to each other.
+	Keep string
 }
 
 // Target is one compute as control uses it.
@@ -56,13 +66,18 @@ type Control struct {
 	o Options
 
 	// The following belong to the loop of Run; nobody else touches them.
-	waiting map[string][]*berth.Task // by compute, in the order they should run
-	used    map[string]int           // slots taken, by compute
-	placed  map[berth.TaskID]*placement
-	pace    map[string]*pace // how fast tasks end, by compute
+	pools    map[poolKey]*pool
+	gangs    map[string]*gang // what waits, by the id of its first task
+	placed   map[berth.TaskID]*placement
+	pace     map[string]*pace // how fast tasks end, by compute
+	works    map[string]*nodeWork
+	removing map[string]bool
+	seq      int64
+	stale    bool // the picture above is not what the store says
 
-	acts sync.WaitGroup // driver calls under way
-	logs shards
+	acts  sync.WaitGroup // driver calls under way
+	logs  shards
+	ports ports
 }
 
 // placement is a task that was given to a target and has not ended.
@@ -77,9 +92,8 @@ type placement struct {
 // New returns a Control that does nothing until Run.
 func New(o Options) *Control {
 	return &Control{
-		o: o, waiting: map[string][]*berth.Task{}, used: map[string]int{}, placed: map[berth.TaskID]*placement{},
-		pace: map[string]*pace{},
-		logs: shards{dir: o.Blobs.Dir()},
+		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, removing: map[string]bool{},
+		logs: shards{dir: o.Blobs.Dir()}, stale: true,
 	}
 }
 
@@ -112,10 +126,12 @@ func (c *Control) Run(ctx context.Context) error {
 		}
 	}()
 	c.observe(ctx)
+	hints := c.hints(ctx)
 	observe := newPacer()
 	defer observe.stop()
 	for {
 		observe.set(len(c.placed) > 0)
+		wake, off := c.alarm()
 		select {
 		case <-ctx.Done():
 			<-watchErr
@@ -126,62 +142,102 @@ func (c *Control) Run(ctx context.Context) error {
 			}
 			return err
 		case batch := <-events:
-			touched := map[jobKey]bool{}
-			c.touch(touched, batch)
+			t := touched{jobs: map[jobKey]bool{}, pools: map[poolKey]bool{}}
+			c.touch(&t, batch)
 			// Everything that came meanwhile goes with it: one commit for all.
 			for more := true; more; {
 				select {
 				case batch := <-events:
-					c.touch(touched, batch)
+					c.touch(&t, batch)
 				default:
 					more = false
 				}
 			}
-			if len(touched) > 0 {
-				c.advance(ctx, touched)
+			if len(t.jobs)+len(t.pools)+len(t.due) > 0 {
+				c.advance(ctx, t)
 			}
+		case <-wake:
+			c.advance(ctx, touched{due: c.due(time.Now())})
+		case <-hints:
+			c.observe(ctx)
 		case <-observe.c():
 			c.observe(ctx)
 		}
+		off()
 	}
 }
 
-// touch collects the jobs whose next step may have changed. Our own job.status events are not among the reasons.
-func (c *Control) touch(touched map[jobKey]bool, batch []berth.Event) {
+// alarm rings when the first pool has to be looked at although nothing happened.
+func (c *Control) alarm() (ring <-chan time.Time, off func()) {
+	var first time.Time
+	for _, p := range c.pools {
+		if !p.wake.IsZero() && (first.IsZero() || p.wake.Before(first)) {
+			first = p.wake
+		}
+	}
+	if first.IsZero() {
+		return nil, func() {}
+	}
+	t := time.NewTimer(max(0, time.Until(first)))
+	return t.C, func() { t.Stop() }
+}
+
+// due are the pools whose time has come.
+func (c *Control) due(now time.Time) (out []poolKey) {
+	for k, p := range c.pools {
+		if !p.wake.IsZero() && !p.wake.After(now) {
+			out = append(out, k)
+			p.wake = time.Time{}
+		}
+	}
+	return out
+}
+
+// touch collects the jobs and pools whose next step may have changed. Our own events about jobs and sizes are not among the reasons.
+func (c *Control) touch(t *touched, batch []berth.Event) {
 	for _, e := range batch {
 		switch e.Type {
 		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState:
-			if name, ok := cutJob(e.Subject); ok {
-				touched[jobKey{e.Workspace, name}] = true
+			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
+				t.jobs[jobKey{e.Workspace, name}] = true
 			}
-		}
-	}
-}
-
-func cutJob(subject string) (string, bool) {
-	const p = "jobs/"
-	if len(subject) > len(p) && subject[:len(p)] == p {
-		return subject[len(p):], true
-	}
-	return "", false
-}
-
-// load takes up what an earlier process left: tasks that wait, tasks that were placed, jobs without a task.
-func (c *Control) load(ctx context.Context) error {
-	touched := map[jobKey]bool{}
-	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
-		tasks, err := tx.ActiveTasks()
-		if err != nil {
-			return err
-		}
-		for _, t := range tasks {
-			touched[jobKey{t.Workspace, t.Job}] = true
-			if t.State == berth.TaskWaiting {
-				c.waiting[t.Compute] = append(c.waiting[t.Compute], t)
+		case berth.EventResourcePut, berth.EventResourceDel, berth.EventComputes, berth.EventCompute, berth.EventNode:
+			name, ok := strings.CutPrefix(e.Subject, "computes/")
+			if !ok {
 				continue
 			}
-			c.used[t.Compute]++
-			c.placed[t.ID] = &placement{task: *t, since: time.Now()}
+			t.pools[keyOf(e.Workspace, name)] = true
+			if e.Type == berth.EventNode { // what was full may not be so any more
+				t.due = append(t.due, c.short()...)
+			}
+		case berth.EventQuota:
+			t.due = append(t.due, c.short()...)
+		}
+	}
+}
+
+// short are the pools that have fewer nodes than they want, and the machine's own.
+func (c *Control) short() (out []poolKey) {
+	for k, p := range c.pools {
+		if p.local || p.state.Short != "" || p.alone {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// load takes up what an earlier process left: tasks that wait, tasks that were placed, jobs without a task, nodes on their way.
+func (c *Control) load(ctx context.Context) error {
+	t := touched{jobs: map[jobKey]bool{}}
+	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
+		if err := c.read(tx); err != nil {
+			return err
+		}
+		for _, p := range c.placed {
+			t.jobs[jobKey{p.task.Workspace, p.task.Job}] = true
+		}
+		for _, g := range c.gangs {
+			t.jobs[g.job] = true
 		}
 		workspaces, err := tx.List(store.Query{Kind: "workspaces"})
 		if err != nil {
@@ -194,7 +250,7 @@ func (c *Control) load(ctx context.Context) error {
 					return err
 				}
 				for _, d := range jobs {
-					touched[jobKey{d.Workspace, d.Name}] = true
+					t.jobs[jobKey{d.Workspace, d.Name}] = true
 					after = d.ID
 				}
 				if len(jobs) == 0 {
@@ -207,7 +263,10 @@ func (c *Control) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.advance(ctx, touched, slices.Collect(maps.Keys(c.waiting))...)
+	c.resume(ctx)
+	t.due = slices.Collect(maps.Keys(c.pools))
+	c.advance(ctx, t)
+	c.tidyKept()
 	for id, p := range c.placed {
 		if p.started == nil {
 			c.restart(ctx, id, p)

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,20 +20,72 @@ import (
 // launchLife is how long a launch's token and signatures are good: longer than any job we expect.
 const launchLife = 90 * 24 * time.Hour
 
-const stdLog = "user_logs/std_log.txt"
+// launches is what the runners of a gang need. It puts the tasks on their nodes.
+func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) ([]berth.Launch, error) {
+	var v berth.CommandJob
+	if err := json.Unmarshal(j.props, &v); err != nil {
+		return nil, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
+	}
+	if !p.local {
+		for i, t := range tasks {
+			t.Node = nodes[i]
+		}
+	}
+	if grouped(&v, len(tasks)) {
+		port, err := m.c.ports.free(worldSize(&v, len(tasks))+len(tasks)+portSpare, m.c.portsInUse())
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tasks {
+			t.Port = port
+		}
+	}
+	if tasks[0].Attempt > 1 {
+		if err := m.setAside(j, tasks[0].Attempt-1); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]berth.Launch, len(tasks))
+	for i := range tasks {
+		var err error
+		if out[i], err = m.launch(j, &v, tasks, i); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
 
-// launch is everything the task's runner needs, with each reference resolved to something it can reach. It also registers the
-// log, so that it can be read from the first byte on.
-func (m *move) launch(j *jobWork, t *berth.Task) (berth.Launch, error) {
+// relaunch is what a task that was placed before was given then.
+func (m *move) relaunch(j *jobWork, t berth.Task) (berth.Launch, error) {
 	var v berth.CommandJob
 	if err := json.Unmarshal(j.props, &v); err != nil {
 		return berth.Launch{}, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
 	}
+	var tasks []*berth.Task
+	at := -1
+	for _, x := range j.tasks {
+		if x.Attempt == t.Attempt {
+			if x.ID == t.ID {
+				at = len(tasks)
+			}
+			tasks = append(tasks, x)
+		}
+	}
+	if at < 0 {
+		return berth.Launch{}, berth.Errorf(berth.NotFound, "task %s is not the job's any more", t.ID)
+	}
+	return m.launch(j, &v, tasks, at)
+}
+
+// launch is everything the runner of the i-th task of an attempt needs, with each reference resolved to something it can reach. It
+// also registers the logs, so that they can be read from the first byte on.
+func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i int) (berth.Launch, error) {
+	t := tasks[i]
 	ws, storage, err := m.workspace(j.doc.Workspace)
 	if err != nil {
 		return berth.Launch{}, err
 	}
-	target := m.c.o.Targets[t.Compute]
+	target := m.c.target(t)
 	b := builder{m: m, ws: ws, storage: storage, job: j.doc.Name}
 	timeout, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
@@ -41,6 +94,7 @@ func (m *move) launch(j *jobWork, t *berth.Task) (berth.Launch, error) {
 	l := berth.Launch{
 		Task: t.ID, Job: j.doc.Name, Attempt: t.Attempt, Workspace: ws, Submitted: j.state.Times.Submitted,
 		Home: target.Home, Command: v.Command, Env: map[string]string{}, Timeout: timeout, Grace: grace, ShmSize: v.Resources.ShmSize,
+		Node: t.Node, Log: stdLog,
 	}
 	l.Home.Token = m.c.o.Keys.TaskToken(t.ID, m.now.Add(launchLife))
 	for k, x := range v.Env {
@@ -62,23 +116,93 @@ func (m *move) launch(j *jobWork, t *berth.Task) (berth.Launch, error) {
 	if l.Environment, err = b.environment(v.EnvironmentID, j.props); err != nil {
 		return l, err
 	}
-	folder := locate.ArtifactPath(j.doc.Name)
-	l.Artifacts = b.sign(storage.Artifacts, folder, "rwl")
-	rel, err := m.c.logs.path(storage.ID, t.ID)
+	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwl")
+	m.onNode(&l, t)
+	if grouped(v, len(tasks)) {
+		l.Group = groupOf(v, tasks, i, m.c.o.Keys.GroupSecret(gangID(t)))
+		l.Log = l.Group.Processes[0].Log
+	}
+	return l, b.registerLogs(&l, t, target.SharedDisk)
+}
+
+// onNode adds what a node of a cluster brings with it.
+func (m *move) onNode(l *berth.Launch, t *berth.Task) {
+	if t.Node == "" {
+		return
+	}
+	p := m.c.pool(t)
+	if n := p.node(t.Node); n != nil {
+		l.GPUs, l.NoGPU = n.GPUs, len(n.GPUs) == 0
+		if n.Slots == 1 { // the node's limits are the task's, so that it is the task that is seen to break them
+			l.CPUs, l.Memory = float64(n.VCPUs), n.Memory
+		}
+	}
+	if t.Spot && m.c.o.Keep != "" {
+		l.Keep = filepath.Join(m.c.o.Keep, keepName(t), strconv.Itoa(t.Rank))
+	}
+}
+
+// keepName is the directory of what the attempts at a job hand on: their common part of the id.
+func keepName(t *berth.Task) string {
+	return strings.TrimSuffix(gangID(t), "."+strconv.Itoa(t.Attempt))
+}
+
+const stdLog = "user_logs/std_log.txt"
+
+// registerLogs gives each process of a task a log that grows.
+func (b builder) registerLogs(l *berth.Launch, t *berth.Task, shared bool) error {
+	file := func(name, id string) (string, error) {
+		rel, err := b.m.c.logs.path(b.storage.ID, id)
+		if err != nil {
+			return "", berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
+		}
+		now := b.m.now
+		err = b.m.tx.PutBlob(&store.Blob{
+			Container: b.storage.Artifacts, Name: locate.ArtifactPath(b.job) + "/" + name, Live: rel, ContentType: "text/plain; charset=utf-8",
+			ETag: fmt.Sprintf("0x%016X", now.UnixNano()), Created: now, Modified: now,
+		})
+		if err != nil || !shared {
+			return "", err
+		}
+		return filepath.Join(b.m.c.o.Blobs.Dir(), filepath.FromSlash(rel)), nil
+	}
+	var err error
+	if l.LogFile, err = file(l.Log, string(t.ID)); err != nil || l.Group == nil {
+		return err
+	}
+	for i := range l.Group.Processes {
+		p := &l.Group.Processes[i]
+		if i == 0 {
+			p.LogFile = l.LogFile
+		} else if p.LogFile, err = file(p.Log, fmt.Sprint(t.ID, ".p", p.Rank)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setAside moves the logs of an earlier attempt out of the way of the next, and keeps them.
+func (m *move) setAside(j *jobWork, attempt int) error {
+	_, storage, err := m.workspace(j.doc.Workspace)
 	if err != nil {
-		return l, berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
+		return err
 	}
-	err = m.tx.PutBlob(&store.Blob{
-		Container: storage.Artifacts, Name: folder + "/" + stdLog, Live: rel, ContentType: "text/plain; charset=utf-8",
-		ETag: fmt.Sprintf("0x%016X", m.now.UnixNano()), Created: m.now, Modified: m.now,
-	})
+	folder := locate.ArtifactPath(j.doc.Name) + "/user_logs/"
+	logs, err := m.tx.ListBlobs(store.BlobQuery{Container: storage.Artifacts, Prefix: folder + "std_log"})
 	if err != nil {
-		return l, err
+		return err
 	}
-	if target.SharedDisk {
-		l.LogFile = filepath.Join(m.c.o.Blobs.Dir(), filepath.FromSlash(rel))
+	for _, b := range logs {
+		old := b.Name
+		b.Name = fmt.Sprintf("%sattempt_%d/%s", folder, attempt, strings.TrimPrefix(old, folder))
+		if err := m.tx.PutBlob(b); err != nil {
+			return err
+		}
+		if err := m.tx.DeleteBlob(storage.Artifacts, old); err != nil {
+			return err
+		}
 	}
-	return l, nil
+	return nil
 }
 
 // place is a workspace and its storage.
@@ -272,7 +396,7 @@ type shards struct {
 }
 
 // path is where a task's log is, relative to dir; its folder exists afterwards.
-func (s *shards) path(workspace string, id berth.TaskID) (string, error) {
+func (s *shards) path(workspace, id string) (string, error) {
 	h := fnv.New32a()
 	h.Write([]byte(id)) // a hash does not fail
 	n := h.Sum32() & 0xff
@@ -285,5 +409,5 @@ func (s *shards) path(workspace string, id berth.TaskID) (string, error) {
 		}
 		s.made[n] = true
 	}
-	return rel + "/" + workspace[:8] + "-" + string(id) + ".txt", nil
+	return rel + "/" + workspace[:8] + "-" + id + ".txt", nil
 }

@@ -42,27 +42,54 @@ func (p *pacer) stop() { p.set(false) }
 
 // observe compares what we believe with what the targets see.
 func (c *Control) observe(ctx context.Context) {
-	byTarget := map[string][]*placement{}
+	var local, cluster []*placement
 	for _, p := range c.placed {
-		byTarget[p.task.Compute] = append(byTarget[p.task.Compute], p)
-	}
-	for name, target := range c.o.Targets {
-		ps := byTarget[name]
-		if len(ps) == 0 {
-			continue
+		if keyOf(p.task.Workspace, p.task.Compute).workspace == "" {
+			local = append(local, p)
+		} else {
+			cluster = append(cluster, p)
 		}
-		octx, cancel := context.WithTimeout(ctx, observeEvery)
-		seen, err := target.Driver.Observe(octx)
-		cancel()
-		if err != nil {
-			if ctx.Err() == nil {
-				c.o.Log.Warn("target not observed", "target", name, "err", err)
+	}
+	c.observeTarget(ctx, berth.LocalCompute, c.o.Targets[berth.LocalCompute], local)
+	c.observeTarget(ctx, "clusters", c.o.Cluster, cluster)
+}
+
+func (c *Control) observeTarget(ctx context.Context, name string, target Target, ps []*placement) {
+	if len(ps) == 0 || target.Driver == nil {
+		return
+	}
+	octx, cancel := context.WithTimeout(ctx, observeEvery)
+	seen, err := target.Driver.Observe(octx)
+	cancel()
+	if err != nil {
+		if ctx.Err() == nil {
+			c.o.Log.Warn("target not observed", "target", name, "err", err)
+		}
+		return
+	}
+	c.compare(ctx, ps, seen)
+	c.sweep(ctx, target, seen)
+}
+
+// hints tell that a node is not what it was.
+func (c *Control) hints(ctx context.Context) <-chan struct{} {
+	if c.o.Cluster.Driver == nil {
+		return nil
+	}
+	ch, err := c.o.Cluster.Driver.Watch(ctx)
+	if err != nil {
+		return nil
+	}
+	out := make(chan struct{}, 1)
+	c.acts.Go(func() {
+		for range ch {
+			select {
+			case out <- struct{}{}:
+			default:
 			}
-			continue
 		}
-		c.compare(ctx, ps, seen)
-		c.sweep(ctx, target, seen)
-	}
+	})
+	return out
 }
 
 // sweep removes from a target what ended and is recorded. A task this server does not know at all is left alone: it may belong

@@ -1,0 +1,486 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Computes. A handler only writes what is wanted: the control loop makes clusters as large as they should be, the instance loop
+// starts and stops instances.
+
+// putCompute creates or changes a compute.
+func putCompute(c *call, r *resource, name string) error {
+	if err := berth.CheckName(r.Noun, name); err != nil {
+		return err
+	}
+	if reservedCompute(name) {
+		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be changed", strings.ToLower(name))
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	props, err := object(body, "properties")
+	if err != nil {
+		return err
+	}
+	secrets := takeSecrets(r, props)
+	patch := c.r.Method == http.MethodPatch
+	var d *store.Doc
+	created := false
+	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
+			return err
+		}
+		body, props := body, props
+		var st berth.ComputeState
+		d, err = tx.Get(c.ws.Key(), r.Collection, name, "")
+		created = berth.CodeOf(err) == berth.NotFound
+		switch {
+		case created && patch:
+			return c.missing(err, r, name, "")
+		case created:
+			d = &store.Doc{Workspace: c.ws.Key(), Kind: r.Collection, Name: name, CreatedBy: c.who.User}
+		case err != nil:
+			return err
+		default:
+			if st, err = computeState(d); err != nil {
+				return err
+			}
+			if st.State == "Deleting" {
+				return berth.Errorf(berth.Conflict, "compute %s is being deleted; wait until it is gone, or choose another name", d.Name)
+			}
+			if body, props, err = mergeCompute(r, d, body, props, patch); err != nil {
+				return err
+			}
+		}
+		if err := c.checkCompute(tx, d, body, props, &st, created); err != nil {
+			return err
+		}
+		if len(secrets) > 0 {
+			sealed, err := c.s.seal(c, r, d.Name, secrets)
+			if err != nil {
+				return err
+			}
+			if err := json.Unmarshal(sealed, &st); err != nil {
+				return err
+			}
+		}
+		stripReadOnly(body)
+		if d.Body, err = json.Marshal(body); err != nil {
+			return err
+		}
+		if d.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		c.emit(tx, berth.EventResourcePut, r, d.Name, "")
+		for _, w := range st.Warnings {
+			tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventWarning, Reason: w})
+		}
+		if created {
+			return tx.Insert(d)
+		}
+		return tx.Save(d)
+	})
+	if err != nil {
+		return err
+	}
+	c.operation("put", c.docID(r, d))
+	return c.sendDoc(map[bool]int{true: http.StatusCreated, false: http.StatusOK}[created], r, d)
+}
+
+// reservedCompute says that a name is not a user's to give.
+func reservedCompute(name string) bool {
+	return strings.EqualFold(name, berth.LocalCompute) || strings.EqualFold(name, serverless)
+}
+
+const serverless = "serverless"
+
+func computeState(d *store.Doc) (st berth.ComputeState, err error) {
+	if len(d.Own) > 0 {
+		err = json.Unmarshal(d.Own, &st)
+	}
+	return st, err
+}
+
+// mergeCompute is a change of a compute that exists. Its type and size stay: another size is another compute.
+func mergeCompute(r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+	old := map[string]any{}
+	if err := decodeJSON(d.Body, &old); err != nil {
+		return nil, nil, err
+	}
+	was, err := object(old, "properties")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range []string{"computeType"} {
+		if v, ok := props[f]; ok && !strings.EqualFold(text(props, f), text(was, f)) {
+			return nil, nil, berth.Errorf(berth.Conflict, "compute %s is of type %s and cannot become %v; delete it, or choose another name", d.Name, text(was, f), v)
+		}
+	}
+	if body, props, err = merge(r, d, "", body, props, patch || props["properties"] == nil); err != nil {
+		return nil, nil, err
+	}
+	setDefault(props, "computeType", was["computeType"])
+	return body, props, nil
+}
+
+// checkCompute refuses what could not be, and writes what is wanted into st.
+func (c *call) checkCompute(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
+	switch typ := text(props, "computeType"); {
+	case strings.EqualFold(typ, berth.TypeCluster):
+		return c.checkCluster(tx, d, body, props, st, created)
+	case strings.EqualFold(typ, berth.TypeInstance):
+		return checkInstance(c, tx, d, props, st, created)
+	default:
+		return berth.Errorf(berth.Unsupported, "computes of type %s cannot be made on this server yet; it has AmlCompute and ComputeInstance, and the compute %q", orNone(typ), berth.LocalCompute)
+	}
+}
+
+// maxNodes bounds what a cluster may be asked for.
+const maxNodes = 10000
+
+// checkCluster refuses a cluster that could not be.
+func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return err
+	}
+	var v berth.ComputeProps
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	inner := v.Properties
+	if p := inner.VMPriority; p != "" && !strings.EqualFold(p, "Dedicated") && !strings.EqualFold(p, "LowPriority") {
+		return berth.Errorf(berth.Invalid, "properties.properties.vmPriority %q is not Dedicated or LowPriority", p)
+	}
+	if sc := inner.ScaleSettings; sc != nil {
+		lo, hi := sc.MinNodeCount, sc.MaxNodeCount
+		switch {
+		case lo < 0:
+			return berth.Errorf(berth.Invalid, "min_instances is %d; it cannot be less than 0", lo)
+		case hi < 1:
+			return berth.Errorf(berth.Invalid, "max_instances is %d; a cluster needs at least 1", hi)
+		case lo > hi:
+			return berth.Errorf(berth.Invalid, "min_instances (%d) is more than max_instances (%d)", lo, hi)
+		case hi > maxNodes:
+			return berth.Errorf(berth.Invalid, "max_instances is %d; at most %d are allowed", hi, maxNodes)
+		}
+		if idle, err := berth.ParseDuration(sc.IdleTime); err != nil {
+			return berth.Errorf(berth.Invalid, "idle_time_before_scale_down: %w", err)
+		} else if idle < 0 {
+			return berth.Errorf(berth.Invalid, "idle_time_before_scale_down is negative")
+		}
+	} else if p, ok := props["properties"].(map[string]any); ok {
+		p["scaleSettings"] = map[string]any{"minNodeCount": 0, "maxNodeCount": 1, "nodeIdleTimeBeforeScaleDown": "PT120S"}
+	}
+	if err := checkTags(body); err != nil {
+		return err
+	}
+	if !created {
+		var was struct {
+			Properties berth.ComputeProps `json:"properties"`
+		}
+		if err := json.Unmarshal(d.Body, &was); err != nil {
+			return err
+		}
+		if old := was.Properties.Properties.VMSize; inner.VMSize == "" {
+			props["properties"].(map[string]any)["vmSize"] = old
+			inner.VMSize = old
+		} else if !strings.EqualFold(old, inner.VMSize) {
+			return berth.Errorf(berth.Conflict, "cluster %s has size %s, which cannot change; make another cluster for %s", d.Name, old, inner.VMSize)
+		}
+	}
+	size, err := c.s.checkSize(c, tx, inner.VMSize, locationOf(c, body), berth.TypeCluster, v.Low())
+	if err != nil {
+		return err
+	}
+	ask := sched.Ask{Compute: d.Name, VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: size.GPUs, Isolated: size.Isolated}
+	if st.Warnings = c.s.Machine.Warnings(ask); len(st.Warnings) > 0 && c.s.Machine.Strict {
+		return berth.Errorf(berth.Invalid, "size %s does not fit this machine: %s (the server is set to refuse what it cannot give)", size.Name, strings.Join(st.Warnings, "; "))
+	}
+	st.State = map[bool]string{true: "Creating", false: "Updating"}[created]
+	return nil
+}
+
+// checkTags refuses values of the tags that we read and cannot understand.
+func checkTags(body map[string]any) error {
+	tags, _ := body["tags"].(map[string]any)
+	if v := text(tags, berth.TagJobsPerNode); v != "" {
+		if n, err := strconv.Atoi(v); err != nil || n < 1 || n > 1000 {
+			return berth.Errorf(berth.Invalid, "tag %s is %q; give a number from 1 to 1000", berth.TagJobsPerNode, v)
+		}
+	}
+	if v := text(tags, berth.TagPlacement); v != "" && v != "pack" && v != "spread" {
+		return berth.Errorf(berth.Invalid, "tag %s is %q; it is pack or spread", berth.TagPlacement, v)
+	}
+	return nil
+}
+
+func locationOf(c *call, body map[string]any) string {
+	if l := text(body, "location"); l != "" {
+		return l
+	}
+	return c.s.Location
+}
+
+// shapeCompute adds what the service knows: states, counts, errors.
+func shapeCompute(c *call, d *store.Doc, p map[string]any) {
+	setDefault(p, "properties", map[string]any{})
+	setDefault(p, "computeLocation", c.s.Location)
+	p["createdOn"], p["modifiedOn"] = stamp(d.Created), stamp(d.Updated)
+	setDefault(p, "provisioningErrors", nil)
+	setDefault(p, "isAttachedCompute", false)
+	st, err := computeState(d)
+	if err != nil {
+		p["provisioningState"] = "Unknown"
+		return
+	}
+	p["provisioningState"] = orElse(st.State, "Succeeded")
+	if st.Error != "" {
+		p["provisioningErrors"] = []any{map[string]any{"error": map[string]any{"code": "ProvisioningFailed", "message": st.Error}}}
+	}
+	switch typ := text(p, "computeType"); {
+	case strings.EqualFold(typ, berth.TypeInstance):
+		shapeInstance(c, d, st, p)
+	case strings.EqualFold(typ, berth.TypeCluster):
+		shapeCluster(c, d, st, p)
+	}
+}
+
+func orElse(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// shapeCluster counts the nodes as they are now.
+func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any) {
+	inner, ok := p["properties"].(map[string]any)
+	if !ok {
+		return
+	}
+	setDefault(inner, "vmPriority", "Dedicated")
+	setDefault(inner, "osType", "Linux")
+	setDefault(inner, "remoteLoginPortPublicAccess", "NotSpecified")
+	counts := map[berth.NodeState]int{}
+	nodes, err := c.s.nodes(c, d)
+	if err != nil {
+		c.s.Log.Error("nodes not read", "compute", d.Name, "err", err)
+	}
+	for _, n := range nodes {
+		counts[n.State]++
+	}
+	inner["nodeStateCounts"] = map[string]any{
+		"idleNodeCount": counts[berth.NodeIdle], "runningNodeCount": counts[berth.NodeRunning], "preparingNodeCount": counts[berth.NodePreparing],
+		"unusableNodeCount": counts[berth.NodeUnusable], "leavingNodeCount": counts[berth.NodeLeaving], "preemptedNodeCount": counts[berth.NodePreempted],
+	}
+	inner["currentNodeCount"] = counts[berth.NodeIdle] + counts[berth.NodeRunning] + counts[berth.NodePreempted] + counts[berth.NodeLeaving]
+	inner["targetNodeCount"] = st.Target
+	inner["allocationState"] = orElse(st.Allocation, "Steady")
+	changed := st.Changed
+	if changed.IsZero() {
+		changed = d.Created
+	}
+	inner["allocationStateTransitionTime"] = stamp(changed)
+	inner["errors"] = nil
+	if len(st.Errors) > 0 {
+		var list []any
+		for _, e := range st.Errors {
+			list = append(list, map[string]any{"error": map[string]any{"code": "NodeAllocationFailed", "message": e}})
+		}
+		inner["errors"] = list
+	}
+	// "berth" is ours: why the cluster has the size it has, and what to know about it.
+	p["berth"] = map[string]any{"reason": st.Reason, "short": st.Short, "warnings": st.Warnings}
+}
+
+// kindNode is the kind of the documents that nodes are.
+const kindNode = "nodes"
+
+// nodes reads the nodes of a compute.
+func (s *Server) nodes(c *call, d *store.Doc) (out []berth.Node, err error) {
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		out, err = nodesOf(tx, d.Workspace, d.Name)
+		return err
+	})
+	return out, err
+}
+
+func nodesOf(tx *store.Tx, workspace, compute string) ([]berth.Node, error) {
+	docs, err := tx.List(store.Query{Workspace: workspace, Kind: kindNode, Parent: strings.ToLower(compute), Asc: true, Limit: maxNodes})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]berth.Node, len(docs))
+	for i, nd := range docs {
+		if err := json.Unmarshal(nd.Own, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// listNodes lists the nodes of a cluster, with what runs on them.
+func listNodes(c *call, r *resource, name, _ string) error {
+	d, err := c.s.load(c, r, name, "")
+	if err != nil {
+		return err
+	}
+	value := []any{}
+	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		nodes, err := nodesOf(tx, d.Workspace, d.Name)
+		if err != nil {
+			return err
+		}
+		runs := map[string]string{}
+		tasks, err := tx.ActiveTasks()
+		if err != nil {
+			return err
+		}
+		for _, t := range tasks {
+			if t.Node != "" {
+				runs[t.Node] = t.Job
+			}
+		}
+		for _, n := range nodes {
+			node := map[string]any{
+				"nodeId": n.Name, "nodeState": n.State, "privateIpAddress": "127.0.0.1", "publicIpAddress": nil, "port": nil, "runId": nil,
+				"berth": n,
+			}
+			if job, ok := runs[n.Name]; ok {
+				node["runId"] = job
+			}
+			value = append(value, node)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"nodes": value})
+}
+
+// deleteCompute asks for the end of a compute. One with jobs on it is refused, unless they are to end first (drain=true, ours).
+func deleteCompute(c *call, r *resource, name string) error {
+	if reservedCompute(name) {
+		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be deleted", strings.ToLower(name))
+	}
+	var d *store.Doc
+	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
+			return err
+		}
+		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
+			return err
+		}
+		st, err := computeState(d)
+		if err != nil {
+			return err
+		}
+		if st.State == "Deleting" {
+			return nil
+		}
+		drain, _ := strconv.ParseBool(c.q.Get("drain"))
+		if !drain {
+			if job, err := busyWith(tx, d); err != nil {
+				return err
+			} else if job != "" {
+				return berth.Errorf(berth.Conflict, "compute %s has jobs (%s); wait for them, cancel them, or delete it with --yes, which lets running jobs end first", d.Name, job)
+			}
+		}
+		st.State, st.Drain = "Deleting", drain
+		if st.Instance != nil {
+			wantDeleted(c, d, &st)
+		}
+		if d.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "deletion asked for by " + c.who.User})
+		return tx.Save(d)
+	})
+	if berth.CodeOf(err) == berth.NotFound {
+		return c.empty(http.StatusNoContent)
+	}
+	if err != nil {
+		return err
+	}
+	c.operation("delete", c.docID(r, d))
+	return c.empty(http.StatusAccepted)
+}
+
+// busyWith names a job that is on a compute or waits for it, "" when there is none.
+func busyWith(tx *store.Tx, d *store.Doc) (string, error) {
+	tasks, err := tx.ActiveTasks()
+	for _, t := range tasks {
+		if t.Workspace == d.Workspace && strings.EqualFold(t.Compute, d.Name) {
+			return t.Job, err
+		}
+	}
+	return "", err
+}
+
+// evictNodes takes nodes of a cluster away from their jobs, for good or as a drill (ours).
+func evictNodes(c *call, r *resource, name, _ string) error {
+	var ask struct {
+		Node     string `json:"node"`
+		Simulate bool   `json:"simulate"`
+	}
+	if err := c.into(&ask); err != nil {
+		return err
+	}
+	hit := []string{}
+	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		hit = hit[:0]
+		d, err := tx.Get(c.ws.Key(), r.Collection, name, "")
+		if err != nil {
+			return c.missing(err, r, name, "")
+		}
+		docs, err := tx.List(store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: strings.ToLower(d.Name), Asc: true, Limit: maxNodes})
+		if err != nil {
+			return err
+		}
+		for _, nd := range docs {
+			var n berth.Node
+			if err := json.Unmarshal(nd.Own, &n); err != nil {
+				return err
+			}
+			if (ask.Node != "" && !strings.EqualFold(ask.Node, n.Name)) || n.Evict != "" || (n.State != berth.NodeIdle && n.State != berth.NodeRunning) {
+				continue
+			}
+			if !n.Low && !ask.Simulate {
+				return berth.Errorf(berth.Conflict, "compute %s is dedicated: its nodes are never reclaimed; use --simulate to rehearse what an eviction would do to its jobs", d.Name)
+			}
+			n.Evict, n.Why = berth.EvictReclaim, "the node was reclaimed (evicted by "+c.who.User+")"
+			if ask.Simulate {
+				n.Evict, n.Why = berth.EvictSimulate, "an eviction drill by "+c.who.User
+			}
+			if nd.Own, err = json.Marshal(n); err != nil {
+				return err
+			}
+			if err := tx.Save(nd); err != nil {
+				return err
+			}
+			hit = append(hit, n.Name)
+		}
+		if len(hit) == 0 {
+			if ask.Node != "" {
+				return berth.Errorf(berth.NotFound, "compute %s has no node %q that could be taken away; `berth compute list-nodes -n %s` shows what there is", d.Name, ask.Node, d.Name)
+			}
+			return nil
+		}
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "eviction of " + strings.Join(hit, ", ") + " asked for by " + c.who.User})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"nodes": hit})
+}

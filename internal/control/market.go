@@ -1,0 +1,98 @@
+package control
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/quota"
+	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/sizes"
+)
+
+// market is what nodes are made of and who may have how many: sizes, prices, quotas. A move reads it once, and only when something
+// grows.
+type market struct {
+	sizes  sizes.Catalogue
+	limits quota.Limits
+}
+
+func (m *move) prices() (*market, error) {
+	if m.market != nil {
+		return m.market, nil
+	}
+	var k market
+	var err error
+	if k.sizes, err = sizes.LoadTx(m.tx); err != nil {
+		return nil, err
+	}
+	if k.limits, err = quota.LoadTx(m.tx, m.c.o.QuotaDefault); err != nil {
+		return nil, err
+	}
+	m.market = &k
+	return m.market, nil
+}
+
+// room is how many nodes of a size a pool may have more, as quotas stand, and whose limit that is.
+func (k *market) room(m *move, p *pool, size berth.Size, user string) (int, string) {
+	var use []quota.Use
+	for _, q := range m.c.pools {
+		for _, n := range q.nodes {
+			if !q.local {
+				use = append(use, quota.Use{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: n.VCPUs})
+			}
+		}
+	}
+	ask := quota.Use{Workspace: p.key.workspace, Family: size.Family, User: user, Low: p.spec.low, VCPUs: size.VCPUs}
+	vcpus, unlimited, why := k.limits.Room(use, ask, m.now)
+	if unlimited {
+		return math.MaxInt, ""
+	}
+	return vcpus / max(1, size.VCPUs), why
+}
+
+// rate is the price per hour of a node, nil when it is not known.
+func rate(s berth.Size, low bool) *float64 {
+	if low {
+		return s.LowPrice
+	}
+	return s.Price
+}
+
+func askFor(compute string, s berth.Size) sched.Ask {
+	return sched.Ask{Compute: compute, VCPUs: s.VCPUs, Memory: s.Memory(), GPUs: s.GPUs, Isolated: s.Isolated}
+}
+
+func guest(n berth.Node) sched.Guest {
+	return sched.Guest{
+		Compute: n.Compute, Isolated: n.Isolated, GPUs: n.GPUs, VCPUs: n.VCPUs, Memory: n.Memory, Idle: n.State == berth.NodeIdle,
+	}
+}
+
+// machine is this machine as admission sees it: everything that lives on it.
+func (m *move) machine(asking *pool) sched.Machine {
+	v := m.c.o.Machine
+	v.LocalTasks = m.c.pools[keyOf("", berth.LocalCompute)].nodes[0].used
+	for _, p := range m.c.pools {
+		if p.local {
+			continue
+		}
+		if p.alone && p != asking && p.queue.Len() > 0 && (v.Reserved == "" || p.name < v.Reserved) {
+			v.Reserved = p.name
+		}
+		for _, n := range p.nodes {
+			v.Nodes = append(v.Nodes, guest(n.Node))
+		}
+	}
+	slices.SortFunc(v.Nodes, func(a, b sched.Guest) int { return strings.Compare(a.Compute, b.Compute) })
+	return v
+}
+
+// localDown is why the machine takes no tasks of its own now. It looks at nodes only where there are any.
+func (m *move) localDown() string {
+	if len(m.c.pools) == 1 {
+		return ""
+	}
+	return m.machine(nil).Local()
+}

@@ -1,0 +1,222 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/store"
+)
+
+// nodeWork is a call to the provider about a node that is under way.
+type nodeWork struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// addNode asks the provider for a node and writes down what became of it.
+func (c *Control) addNode(ctx context.Context, n berth.Node) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &nodeWork{cancel: cancel, done: make(chan struct{})}
+	c.works[n.Name] = w
+	c.acts.Go(func() {
+		defer close(w.done)
+		defer cancel()
+		err := c.o.Cluster.Driver.AddNode(ctx, driver.NodeSpec{
+			Name: n.Name, Size: n.Size, CPUs: float64(n.VCPUs), Memory: n.Memory, GPUs: n.GPUs, Slots: n.Slots,
+		})
+		if ctx.Err() != nil {
+			return // it is not wanted any more, or we end: whoever comes next asks again
+		}
+		c.writeNode(ctx, n, func(n *berth.Node, now time.Time) string {
+			if n.State != berth.NodePreparing {
+				return ""
+			}
+			if err != nil {
+				n.State, n.Why = berth.NodeUnusable, err.Error()
+				return "node " + n.Name + " could not be made: " + err.Error()
+			}
+			n.State, n.Why, n.Ready, n.IdleSince = berth.NodeIdle, "", now, now
+			return "node " + n.Name + " takes jobs"
+		})
+	})
+}
+
+// removeNode gives a node back, for as long as it takes, and then forgets it.
+func (c *Control) removeNode(ctx context.Context, n berth.Node) {
+	if c.removing[n.Name] {
+		return
+	}
+	c.removing[n.Name] = true
+	w := c.works[n.Name]
+	delete(c.works, n.Name)
+	c.acts.Go(func() {
+		if w != nil {
+			w.cancel()
+			<-w.done
+		}
+		for backoff := 100 * time.Millisecond; ; backoff = min(2*backoff, 10*time.Second) {
+			err := c.o.Cluster.Driver.RemoveNode(ctx, n.Name)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			c.o.Log.Warn("node not given back yet", "node", n.Name, "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(backoff):
+			}
+		}
+		c.forget(ctx, n)
+	})
+}
+
+// forget deletes a node's document and writes down what its life cost.
+func (c *Control) forget(ctx context.Context, n berth.Node) {
+	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		err := tx.Delete(n.Workspace, kindNode, n.Name, "")
+		if err != nil {
+			if berth.CodeOf(err) == berth.NotFound {
+				return nil
+			}
+			return err
+		}
+		now := tx.Now()
+		err = meter(tx, n.Name, berth.Meter{
+			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, User: n.User, From: n.Created, To: now,
+		}, n.Workspace)
+		if err != nil {
+			return err
+		}
+		return emitNode(tx, n, "gone", "node "+n.Name+" was given back: "+n.Why)
+	})
+	if err != nil && ctx.Err() == nil {
+		c.o.Log.Error("node not forgotten", "node", n.Name, "err", err)
+	}
+}
+
+// writeNode changes a node's document. change returns what to say about it, or "" to leave it as it is.
+func (c *Control) writeNode(ctx context.Context, n berth.Node, change func(n *berth.Node, now time.Time) string) {
+	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var v berth.Node
+		if err := json.Unmarshal(d.Own, &v); err != nil {
+			return err
+		}
+		say := change(&v, tx.Now())
+		if say == "" {
+			return nil
+		}
+		if d.Own, err = json.Marshal(v); err != nil {
+			return err
+		}
+		d.Status = string(v.State)
+		if err := tx.Save(d); err != nil {
+			return err
+		}
+		return emitNode(tx, v, string(v.State), say)
+	})
+	if err != nil && ctx.Err() == nil {
+		c.o.Log.Error("node not written", "node", n.Name, "err", err)
+	}
+}
+
+func emitNode(tx *store.Tx, n berth.Node, state, say string) error {
+	data, err := json.Marshal(map[string]any{"node": n.Name, "state": state})
+	if err != nil {
+		return err
+	}
+	tx.Emit(berth.Event{Workspace: n.Workspace, Subject: "computes/" + n.Compute, Type: berth.EventNode, Reason: say, Data: data})
+	return nil
+}
+
+// resume takes up the nodes an earlier process was making or giving back, and gives back those nobody knows.
+func (c *Control) resume(ctx context.Context) {
+	if c.o.Cluster.Driver == nil {
+		return
+	}
+	known := map[string]bool{}
+	for _, p := range c.pools {
+		if p.local {
+			continue
+		}
+		for _, n := range p.nodes {
+			known[n.Name] = true
+			switch {
+			case p.spec.instance:
+			case n.State == berth.NodePreparing:
+				c.addNode(ctx, n.Node)
+			case n.State == berth.NodeLeaving:
+				c.removeNode(ctx, n.Node)
+			}
+		}
+	}
+	c.acts.Go(func() {
+		info, err := c.o.Cluster.Driver.Probe(ctx)
+		if err != nil {
+			return
+		}
+		for _, n := range info.Nodes {
+			if known[n.Name] || c.known(ctx, n.Name) {
+				continue
+			}
+			c.o.Log.Warn("a node nobody knows is given back", "node", n.Name)
+			if err := c.o.Cluster.Driver.RemoveNode(ctx, n.Name); err != nil && ctx.Err() == nil {
+				c.o.Log.Warn("node not given back", "node", n.Name, "err", err)
+			}
+		}
+	})
+}
+
+// tidyKept deletes what jobs kept that have ended while nobody looked.
+func (c *Control) tidyKept() {
+	dirs, err := os.ReadDir(c.o.Keep)
+	if err != nil {
+		return // nothing was ever kept
+	}
+	live := map[string]bool{}
+	for _, p := range c.placed {
+		live[keepName(&p.task)] = true
+	}
+	for id := range c.gangs {
+		live[id[:strings.LastIndexByte(id, '.')]] = true
+	}
+	for _, d := range dirs {
+		if !live[d.Name()] {
+			c.discard(filepath.Join(c.o.Keep, d.Name()))
+		}
+	}
+}
+
+// known says whether some workspace has a node of a name now.
+func (c *Control) known(ctx context.Context, name string) bool {
+	found := true
+	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
+		workspaces, err := tx.List(store.Query{Kind: "workspaces"})
+		if err != nil {
+			return err
+		}
+		for _, w := range workspaces {
+			if _, err := tx.Get(w.Name, kindNode, name, ""); berth.CodeOf(err) != berth.NotFound {
+				return err
+			}
+		}
+		found = false
+		return nil
+	})
+	return err != nil || found
+}

@@ -1,0 +1,389 @@
+package control
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/store"
+)
+
+// A pool is a compute as the loop sees it: the nodes tasks run on and the gangs that wait for them. The machine itself is one, with
+// a single node that is always there.
+type pool struct {
+	key   poolKey
+	name  string // as first written
+	local bool
+	spec  poolSpec
+	state berth.ComputeState
+	nodes []*node
+	queue sched.Queue
+	// running are the gangs that were placed and have not ended.
+	running map[string]*sched.Running
+	held    map[string]int // nodes by user, for fairness
+
+	alone bool   // it waits for a node that must have the machine for itself
+	own   []byte // its state as the store has it
+
+	wake  time.Time // when to look again although nothing happened
+	fails int       // resizes that failed in a row
+	retry time.Time // nothing is asked of the provider before
+}
+
+// poolKey names a pool. The machine's has no workspace: all share it.
+type poolKey struct{ workspace, compute string }
+
+func keyOf(workspace, compute string) poolKey {
+	if strings.EqualFold(compute, berth.LocalCompute) {
+		return poolKey{compute: berth.LocalCompute}
+	}
+	return poolKey{workspace, strings.ToLower(compute)}
+}
+
+// poolSpec is what a compute's document says about its pool.
+type poolSpec struct {
+	instance bool // its one node comes and goes by other hands
+	size     string
+	low      bool
+	min, max int
+	idle     time.Duration
+	slots    int
+	spread   bool
+	owner    string
+}
+
+// node is a node with what is on it.
+type node struct {
+	berth.Node
+	used int
+}
+
+func (n *node) ready() bool {
+	return n.Evict == "" && (n.State == berth.NodeIdle || n.State == berth.NodeRunning)
+}
+
+// gang is the tasks of an attempt at a job that waits.
+type gang struct {
+	job   jobKey
+	pool  poolKey
+	tasks []berth.TaskID // by rank
+}
+
+// idleDefault is Azure's idle time for clusters that do not say.
+const idleDefault = 120 * time.Second
+
+// specOf reads a compute's document. ok is false for a compute that has no pool of its own.
+func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
+	var v struct {
+		Tags       map[string]string  `json:"tags"`
+		Properties berth.ComputeProps `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return s, false, err
+	}
+	p := v.Properties
+	s = poolSpec{size: p.Properties.VMSize, low: p.Low(), slots: 1, owner: d.CreatedBy, max: 1}
+	switch {
+	case strings.EqualFold(p.ComputeType, berth.TypeInstance):
+		s.instance = true
+		return s, true, nil
+	case !strings.EqualFold(p.ComputeType, berth.TypeCluster):
+		return s, false, nil
+	}
+	s.idle = idleDefault
+	if sc := p.Properties.ScaleSettings; sc != nil {
+		s.min, s.max = sc.MinNodeCount, sc.MaxNodeCount
+		if sc.IdleTime != "" {
+			if s.idle, err = berth.ParseDuration(sc.IdleTime); err != nil {
+				return s, false, err
+			}
+		}
+	}
+	if n, err := strconv.Atoi(v.Tags[berth.TagJobsPerNode]); err == nil && n > 1 {
+		s.slots = n
+	}
+	s.spread = strings.EqualFold(v.Tags[berth.TagPlacement], "spread")
+	return s, true, nil
+}
+
+func newPool(key poolKey, name string) *pool {
+	return &pool{key: key, name: name, running: map[string]*sched.Running{}, held: map[string]int{}}
+}
+
+// node is the pool's node of a name.
+func (p *pool) node(name string) *node {
+	if p.local {
+		return p.nodes[0]
+	}
+	for _, n := range p.nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// view is the pool as the scheduler sees it.
+func (p *pool) view(ahead int, down string) sched.Pool {
+	v := sched.Pool{Name: p.name, Max: p.spec.max, Spread: p.spec.spread, Ahead: ahead, Down: down, Held: p.held, Short: p.state.Short, Preempt: !p.local}
+	v.Nodes = make([]sched.Node, len(p.nodes))
+	for i, n := range p.nodes {
+		v.Nodes[i] = sched.Node{Name: n.Name, Slots: n.Slots, Used: n.used, Ready: n.ready()}
+		if n.State == berth.NodePreparing {
+			v.Starting++
+		}
+	}
+	return v
+}
+
+// down is why a pool takes nothing now.
+func (p *pool) down() string {
+	switch {
+	case p.state.State == "Deleting":
+		return "it is being deleted"
+	case p.spec.instance && len(p.nodes) == 0:
+		state := "not running"
+		if i := p.state.Instance; i != nil && i.State != "" {
+			state = i.State
+		}
+		return "the instance is " + state + "; `berth compute start -n " + p.name + "` starts it"
+	}
+	return ""
+}
+
+// read makes the loop's picture of the world from the store: pools, nodes, gangs that wait and those that were placed. What is known
+// of driver calls under way stays.
+func (c *Control) read(tx *store.Tx) error {
+	pools := map[poolKey]*pool{}
+	lk := keyOf("", berth.LocalCompute)
+	pools[lk] = newLocal(lk, c.o.Targets[berth.LocalCompute].Slots)
+	c.gangs, c.seq = map[string]*gang{}, 0
+	workspaces, err := tx.List(store.Query{Kind: "workspaces"})
+	if err != nil {
+		return err
+	}
+	old := c.pools
+	c.pools = pools
+	for _, w := range workspaces {
+		docs, err := all(tx, store.Query{Workspace: w.Name, Kind: "computes"})
+		if err != nil {
+			return err
+		}
+		for _, d := range docs {
+			if err := c.readPool(tx, d); err != nil {
+				return err
+			}
+		}
+	}
+	for k, p := range old {
+		if q := pools[k]; q != nil {
+			q.fails, q.retry = p.fails, p.retry
+		}
+	}
+	tasks, err := tx.ActiveTasks()
+	if err != nil {
+		return err
+	}
+	placed := c.placed
+	c.placed = map[berth.TaskID]*placement{}
+	for _, t := range tasks {
+		p := c.pool(t)
+		if t.State == berth.TaskWaiting {
+			c.enqueue(p, t, 0)
+			continue
+		}
+		if c.placed[t.ID] = placed[t.ID]; c.placed[t.ID] == nil {
+			c.placed[t.ID] = &placement{task: *t, since: time.Now()}
+		}
+		p.take(t)
+	}
+	return nil
+}
+
+func newLocal(k poolKey, slots int) *pool {
+	p := newPool(k, berth.LocalCompute)
+	p.local, p.spec = true, poolSpec{max: 1, slots: slots}
+	p.nodes = []*node{{Node: berth.Node{Name: berth.LocalCompute, State: berth.NodeIdle, Slots: slots}}}
+	return p
+}
+
+// pool is the pool of a task. One whose compute is gone waits in a pool that has nothing.
+func (c *Control) pool(t *berth.Task) *pool {
+	k := keyOf(t.Workspace, t.Compute)
+	p := c.pools[k]
+	if p == nil {
+		p = newPool(k, t.Compute)
+		p.state.State = "Deleting"
+		c.pools[k] = p
+	}
+	return p
+}
+
+// readPool brings the loop's picture of one compute up to date with its document and those of its nodes.
+func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
+	spec, ok, err := specOf(d)
+	if err != nil || !ok {
+		return err
+	}
+	k := keyOf(d.Workspace, d.Name)
+	p := c.pools[k]
+	if p == nil {
+		p = newPool(k, d.Name)
+		c.pools[k] = p
+	}
+	p.name, p.spec, p.state, p.own = d.Name, spec, berth.ComputeState{}, d.Own
+	if len(d.Own) > 0 {
+		if err := json.Unmarshal(d.Own, &p.state); err != nil {
+			return err
+		}
+	}
+	docs, err := all(tx, store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: nodeParent(d.Name)})
+	if err != nil {
+		return err
+	}
+	used := map[string]int{}
+	for _, n := range p.nodes {
+		used[n.Name] = n.used
+	}
+	p.nodes = p.nodes[:0]
+	for _, nd := range docs {
+		n := &node{used: used[nd.Name]}
+		if err := json.Unmarshal(nd.Own, &n.Node); err != nil {
+			return err
+		}
+		p.nodes = append(p.nodes, n)
+	}
+	return nil
+}
+
+// kindNode and kindMeter are documents of control's own.
+const (
+	kindNode  = "nodes"
+	kindMeter = "meters"
+)
+
+func nodeParent(compute string) string { return strings.ToLower(compute) }
+
+// all reads every document of a query, oldest first.
+func all(tx *store.Tx, q store.Query) ([]*store.Doc, error) {
+	q.Asc = true
+	var out []*store.Doc
+	for {
+		page, err := tx.List(q)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, page...)
+		if len(page) < 1000 {
+			return out, nil
+		}
+		q.After = page[len(page)-1].ID
+	}
+}
+
+// enqueue puts a waiting task into its pool's queue, with the others of its attempt. seq is the job's place in the order of
+// submission, 0 when it is not at hand: tasks are read in that order.
+func (c *Control) enqueue(p *pool, t *berth.Task, seq int64) {
+	id := gangID(t)
+	g := c.gangs[id]
+	if g == nil {
+		g = &gang{job: jobKey{t.Workspace, t.Job}, pool: p.key}
+		c.gangs[id] = g
+	}
+	g.tasks = append(g.tasks, t.ID)
+	if len(g.tasks) < max(1, t.Count) {
+		return
+	}
+	if seq == 0 {
+		c.seq++
+		seq = c.seq
+	}
+	c.seq = max(c.seq, seq)
+	p.queue.Add(sched.Gang{
+		ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: seq, Spot: t.Spot, Limit: t.Limit,
+	})
+}
+
+// dequeue takes a gang out of its queue.
+func (c *Control) dequeue(id string) {
+	if g := c.gangs[id]; g != nil {
+		if p := c.pools[g.pool]; p != nil {
+			p.queue.Remove(id)
+		}
+		delete(c.gangs, id)
+	}
+}
+
+// gangID names the attempt a task belongs to: the id of its first task.
+func gangID(t *berth.Task) string {
+	if t.Rank == 0 {
+		return string(t.ID)
+	}
+	return strings.TrimSuffix(string(t.ID), "-"+strconv.Itoa(t.Rank))
+}
+
+// take notes that a task is on a node.
+func (p *pool) take(t *berth.Task) {
+	if n := p.node(t.Node); n != nil {
+		n.used++
+	}
+	if p.local {
+		return
+	}
+	p.held[t.User]++
+	id := gangID(t)
+	r := p.running[id]
+	if r == nil {
+		r = &sched.Running{Gang: sched.Gang{
+			ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Spot: t.Spot, Limit: t.Limit,
+		}, Since: t.Times.Placed}
+		p.running[id] = r
+	}
+	r.On = append(r.On, t.Node)
+	r.Stopping = r.Stopping || t.Stop || t.Evict
+}
+
+// leave notes that a task is gone from its node.
+func (p *pool) leave(t *berth.Task) {
+	if n := p.node(t.Node); n != nil {
+		n.used--
+	}
+	if p.local {
+		return
+	}
+	if p.held[t.User]--; p.held[t.User] <= 0 {
+		delete(p.held, t.User)
+	}
+	id := gangID(t)
+	if r := p.running[id]; r != nil {
+		if i := slices.Index(r.On, t.Node); i >= 0 {
+			r.On = slices.Delete(r.On, i, i+1)
+		}
+		if len(r.On) == 0 {
+			delete(p.running, id)
+		}
+	}
+}
+
+// gangs are what runs, in an order of its own.
+func (p *pool) gangs() []sched.Running {
+	if p.local || p.queue.Len() == 0 {
+		return nil
+	}
+	out := make([]sched.Running, 0, len(p.running))
+	for _, r := range p.running {
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(a, b sched.Running) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	return out
+}
+
+// schedule asks the scheduler about a pool.
+func (c *Control) schedule(p *pool, ahead int, down string, fresh []string, now time.Time) []sched.Choice {
+	return sched.Schedule(p.view(ahead, down), &p.queue, p.gangs(), fresh, now)
+}

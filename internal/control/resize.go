@@ -1,0 +1,390 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/scale"
+	"github.com/berthml/berth/internal/store"
+)
+
+// nodeChange is a node to write.
+type nodeChange struct {
+	node  berth.Node
+	fresh bool
+}
+
+// refresh reads a compute and its nodes again, because somebody wrote them.
+func (m *move) refresh(k poolKey) error {
+	if k.workspace == "" {
+		m.pools[k] = true
+		return nil
+	}
+	d, err := m.tx.Get(k.workspace, "computes", k.compute, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		if p := m.c.pools[k]; p != nil && len(p.nodes) == 0 && p.queue.Len() == 0 && len(p.running) == 0 {
+			delete(m.c.pools, k)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := m.c.readPool(m.tx, d); err != nil {
+		return err
+	}
+	p := m.c.pools[k]
+	if p == nil {
+		return nil
+	}
+	m.pools[k] = true
+	return m.takeAway(p)
+}
+
+// takeAway stops the tasks on nodes that are being reclaimed.
+func (m *move) takeAway(p *pool) error {
+	for _, n := range p.nodes {
+		if n.Evict == "" || n.State == berth.NodeLeaving {
+			continue
+		}
+		if n.State != berth.NodePreempted {
+			n.State = berth.NodePreempted
+			m.keep(n)
+		}
+		for _, pl := range m.c.placed {
+			if pl.task.Node == n.Name {
+				if err := m.evictTask(&pl.task, n.Why); err != nil {
+					return err
+				}
+			}
+		}
+		m.vacated(n)
+	}
+	return nil
+}
+
+// vacated goes on with a node that is being taken away once nothing is on it.
+func (m *move) vacated(n *node) {
+	switch {
+	case n.used > 0 || n.State != berth.NodePreempted:
+	case n.Evict == berth.EvictSimulate:
+		n.State, n.Evict, n.Why, n.IdleSince = berth.NodeIdle, "", "the drill is over", m.now
+		m.keep(n)
+	default:
+		m.giveBack(n, n.Why)
+	}
+}
+
+// giveBack lets a node go.
+func (m *move) giveBack(n *node, why string) {
+	n.State, n.Why = berth.NodeLeaving, why
+	m.keep(n)
+	m.remove = append(m.remove, n.Node)
+}
+
+// keep notes that a node has to be written.
+func (m *move) keep(n *node) {
+	ch := m.nodes[n.Name]
+	ch.node = n.Node
+	m.nodes[n.Name] = ch
+}
+
+func (m *move) saveNodes() error {
+	for name, ch := range m.nodes {
+		own, err := json.Marshal(ch.node)
+		if err != nil {
+			return err
+		}
+		d := &store.Doc{
+			Workspace: ch.node.Workspace, Kind: kindNode, Name: name, Parent: nodeParent(ch.node.Compute), Status: string(ch.node.State),
+			CreatedBy: ch.node.User, Body: json.RawMessage("{}"), Own: own,
+		}
+		if ch.fresh {
+			err = m.tx.Insert(d)
+		} else if err = m.tx.Save(d); berth.CodeOf(err) == berth.NotFound {
+			err = nil // gone meanwhile
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// busy notes that a node has a task.
+func (m *move) busy(p *pool, name string) {
+	if p.local {
+		return
+	}
+	if n := p.node(name); n != nil && n.State == berth.NodeIdle {
+		n.State, n.Why, n.IdleSince = berth.NodeRunning, "", time.Time{}
+		m.keep(n)
+	}
+}
+
+// release notes the end of a task that was on a node: the node may be idle now, and what it cost is written down.
+func (m *move) release(t *berth.Task) error {
+	p := m.c.pool(t)
+	m.pools[p.key] = true
+	p.leave(t)
+	if p.local {
+		return nil
+	}
+	n := p.node(t.Node)
+	if n == nil {
+		return nil
+	}
+	if n.used == 0 && n.State == berth.NodeRunning {
+		n.State, n.IdleSince = berth.NodeIdle, m.now
+		m.keep(n)
+	}
+	m.vacated(n)
+	to := t.Times.Ended
+	if to.IsZero() || to.Before(t.Times.Placed) {
+		to = m.now
+	}
+	return meter(m.tx, string(t.ID), berth.Meter{
+		Compute: t.Compute, Node: t.Node, Size: n.Size, Low: n.Low, Rate: n.Price / float64(max(1, n.Slots)), Priced: n.Priced,
+		Job: t.Job, User: t.User, From: t.Times.Placed, To: to,
+	}, t.Workspace)
+}
+
+// meter keeps what a stretch of a node's time cost.
+func meter(tx *store.Tx, name string, v berth.Meter, workspace string) error {
+	own, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	err = tx.Insert(&store.Doc{
+		Workspace: workspace, Kind: kindMeter, Name: name, Parent: nodeParent(v.Compute), CreatedBy: v.User, Body: json.RawMessage("{}"), Own: own,
+	})
+	if berth.CodeOf(err) == berth.Conflict {
+		return nil // written before
+	}
+	return err
+}
+
+// resize makes a cluster as large as it should be.
+func (m *move) resize(p *pool) error {
+	if p.local || p.spec.instance {
+		return m.finish(p)
+	}
+	m.clear(p)
+	v := p.demand(m.now)
+	d := scale.Decide(v, m.now)
+	var asks []berth.Node
+	if d.Add > 0 {
+		var err error
+		if asks, v.Bound, err = m.admit(p, d.Add); err != nil {
+			return err
+		}
+		if v.Room = len(asks); v.Room < d.Add {
+			d = scale.Decide(v, m.now)
+		}
+	}
+	before := len(v.Nodes)
+	for _, n := range asks[:min(d.Add, len(asks))] {
+		x := &node{Node: n}
+		p.nodes = append(p.nodes, x)
+		m.nodes[n.Name] = nodeChange{node: n, fresh: true}
+		m.add = append(m.add, n)
+	}
+	for _, name := range d.Remove {
+		if n := p.node(name); n != nil {
+			m.giveBack(n, d.Why)
+		}
+	}
+	p.wake = d.Wake
+	if d.Why != "" {
+		data, err := json.Marshal(map[string]any{"from": before, "to": d.Target})
+		if err != nil {
+			return err
+		}
+		m.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResize, Reason: d.Why, Data: data})
+		p.state.Reason = d.Why
+	}
+	p.state.Target, p.state.Short = d.Target, d.Short
+	if err := m.saveState(p); err != nil {
+		return err
+	}
+	return m.finish(p)
+}
+
+// demand is the pool as the autoscaler sees it.
+func (p *pool) demand(now time.Time) scale.Pool {
+	v := scale.Pool{
+		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: math.MaxInt, Wait: p.retry,
+	}
+	if p.state.State == "Deleting" {
+		v.Hold = "it is being deleted"
+	}
+	v.Sizes = p.queue.Sizes()
+	for _, n := range p.nodes {
+		if n.State == berth.NodeLeaving {
+			continue
+		}
+		v.Nodes = append(v.Nodes, scale.Node{
+			Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.used, Since: n.IdleSince,
+			Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
+		})
+	}
+	return v
+}
+
+// clear gives back nodes that could not be made, and waits longer each time before asking for others.
+func (m *move) clear(p *pool) {
+	for _, n := range p.nodes {
+		if n.State != berth.NodeUnusable {
+			continue
+		}
+		p.fails++
+		p.retry = m.now.Add(min(time.Second<<min(p.fails, 9), 5*time.Minute))
+		p.state.Errors = []string{n.Why}
+		m.giveBack(n, n.Why)
+	}
+	for _, n := range p.nodes {
+		if p.fails > 0 && n.ready() {
+			p.fails, p.retry, p.state.Errors = 0, time.Time{}, nil
+		}
+	}
+}
+
+// admit finds out how many of the nodes a pool wants it may have, as limits and the machine stand, and why not more.
+func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err error) {
+	k, err := m.prices()
+	if err != nil {
+		return nil, "", err
+	}
+	size, ok := k.sizes.Find(p.spec.size)
+	if !ok {
+		return nil, fmt.Sprintf("size %s is no longer known to this server", p.spec.size), nil
+	}
+	user := p.spec.owner
+	for g := range p.queue.All(p.held) {
+		user = g.User
+		break
+	}
+	room, why := k.room(m, p, size, user)
+	machine := m.machine(p)
+	for range min(want, room) {
+		ask := askFor(p.name, size)
+		gpus, ok, not := machine.Admit(ask)
+		if !ok {
+			p.alone = size.Isolated && len(nodes) == 0
+			return nodes, not, nil
+		}
+		p.alone = false
+		n := berth.Node{
+			Name: nodeName(p.name), Workspace: p.key.workspace, Compute: p.name, Size: size.Name, Family: size.Family, Low: p.spec.low,
+			Isolated: size.Isolated, State: berth.NodePreparing, Why: "asked for", VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: gpus,
+			Slots: p.spec.slots, Created: m.now, User: user,
+		}
+		if price := rate(size, p.spec.low); price != nil {
+			n.Price, n.Priced = *price, true
+		}
+		nodes = append(nodes, n)
+		machine.Nodes = append(machine.Nodes, guest(n))
+	}
+	return nodes, why, nil
+}
+
+// nodeName is a name that is good as a file and as a host, and that no other node has.
+func nodeName(compute string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, compute)
+	return strings.Trim(name[:min(len(name), 24)], "-") + "-" + berth.NewGUID()[:8]
+}
+
+// saveState writes what has changed of a compute's own state.
+func (m *move) saveState(p *pool) error {
+	moving := false
+	for _, n := range p.nodes {
+		moving = moving || n.State == berth.NodePreparing || n.State == berth.NodeLeaving
+	}
+	allocation := map[bool]string{true: "Resizing", false: "Steady"}[moving]
+	if allocation != p.state.Allocation {
+		p.state.Allocation, p.state.Changed = allocation, m.now
+	}
+	if p.state.State == "Creating" || p.state.State == "Updating" {
+		p.state.State = ""
+	}
+	own, err := json.Marshal(p.state)
+	if err != nil || bytes.Equal(own, p.own) {
+		return err
+	}
+	d, err := m.tx.Get(p.key.workspace, "computes", p.name, "")
+	if err != nil {
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
+		return err
+	}
+	d.Own, p.own = own, own
+	return m.tx.Save(d)
+}
+
+// finish ends a compute that is being deleted, or that was made for jobs that are over, once nothing is left of it. Jobs that still
+// wait for one that is being deleted are canceled.
+func (m *move) finish(p *pool) error {
+	deleting := p.state.State == "Deleting"
+	if p.local || (!deleting && !p.state.Serverless) {
+		return nil
+	}
+	if deleting {
+		if err := m.refuse(p); err != nil {
+			return err
+		}
+	}
+	if len(p.nodes) > 0 || len(p.running) > 0 || p.queue.Len() > 0 || p.spec.instance {
+		return nil
+	}
+	err := m.tx.Delete(p.key.workspace, "computes", p.name, "")
+	if err != nil && berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	if err == nil {
+		reason := "deleted: nothing is left of it"
+		if !deleting {
+			reason = "removed: the jobs it was made for are over"
+		}
+		m.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResourceDel, Reason: reason})
+	}
+	delete(m.c.pools, p.key)
+	return nil
+}
+
+// refuse ends what waits for a compute that is going.
+func (m *move) refuse(p *pool) error {
+	for id, g := range m.c.gangs {
+		if g.pool != p.key {
+			continue
+		}
+		j, err := m.job(g.job)
+		if err != nil {
+			return err
+		}
+		m.c.dequeue(id)
+		if j == nil {
+			continue
+		}
+		for _, tid := range g.tasks {
+			if t := j.task(tid); t != nil {
+				m.endTask(t, &berth.Exit{Code: -1, Cause: "canceled", Reason: "compute " + p.name + " was deleted while the job waited for it"})
+				j.dirty[tid] = true
+			}
+		}
+	}
+	return nil
+}
