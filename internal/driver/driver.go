@@ -81,7 +81,8 @@ type Node struct {
 	Labels   map[string]string
 }
 
-// A Watcher hints when Observe would say something new. Observe stays the truth: hints may be lost or come in vain.
+// A Watcher hints when Observe would say something new that runners cannot report, the end of a node above all. Observe stays the truth:
+// hints may be lost or come in vain.
 type Watcher interface {
 	// Watch sends until ctx ends, and then closes the channel. A slow receiver misses hints but never all of them.
 	Watch(ctx context.Context) (<-chan struct{}, error)

@@ -14,10 +14,10 @@ import (
 // Drivers maps the type of a compute, in lower case, to the driver that runs tasks there.
 func Drivers() map[string]driver.Open {
 	return map[string]driver.Open{
-		"local":                            local.Open,
+		"local":                             local.Open,
 		strings.ToLower(berth.TypeCluster):  cluster.Open,
 		strings.ToLower(berth.TypeInstance): cluster.Open, // a node of its user's own
-		"fake":                             fake.Open,
+		"fake":                              fake.Open,
 	}
 }
 

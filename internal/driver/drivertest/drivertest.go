@@ -24,6 +24,8 @@ type Fixture struct {
 	// Reopen opens the target again as a server does that was killed and started anew. Nil when the target does not
 	// survive its driver.
 	Reopen func(t *testing.T) driver.Driver
+	// Kill kills all processes of a node at once, for targets that scale. Nil when it cannot be done.
+	Kill func(t testing.TB, node string)
 }
 
 // limit is how long anything may take.
@@ -360,7 +362,7 @@ func optional(t *testing.T, ctx context.Context, f Fixture) {
 			t.Errorf("Info announces %s, the driver has none", c.name)
 		}
 	}
-	if info.Watches && watches {
+	if info.Watches && watches && !info.Scales { // of one that scales only nodes may be watched, see Scale
 		watch(t, ctx, f)
 	}
 	if info.Execs && execs {

@@ -31,7 +31,11 @@ type Outcome struct {
 
 // Options adjust a Driver. The zero value is good.
 type Options struct {
+	// Nodes are those that are there; nil is one, or none when the target scales.
 	Nodes []driver.Node
+	// Scales lets nodes be made, which takes Boot, and removed. Each launch then has to name one.
+	Scales bool
+	Boot   time.Duration
 	// Outcome decides about each task; nil reads the launch's command, see Script.
 	Outcome func(berth.Launch) Outcome
 	// Report takes what the runners of the tasks would report.
@@ -43,6 +47,7 @@ type Driver struct {
 	o Options
 
 	mu     sync.Mutex
+	nodes  []driver.Node
 	tasks  map[berth.TaskID]*task
 	starts []berth.TaskID
 	broken map[string]error
@@ -66,10 +71,11 @@ func New(o Options) *Driver {
 	if o.Outcome == nil {
 		o.Outcome = Script
 	}
-	if o.Nodes == nil {
-		o.Nodes = []driver.Node{{Name: "fake-0", CPUs: 4, Memory: 16 << 30, OS: "linux", Arch: "amd64"}}
+	nodes := slices.Clone(o.Nodes)
+	if o.Nodes == nil && !o.Scales {
+		nodes = []driver.Node{{Name: "fake-0", CPUs: 4, Memory: 16 << 30, OS: "linux", Arch: "amd64"}}
 	}
-	return &Driver{o: o, tasks: map[berth.TaskID]*task{}, broken: map[string]error{}, hints: map[chan struct{}]bool{}}
+	return &Driver{o: o, nodes: nodes, tasks: map[berth.TaskID]*task{}, broken: map[string]error{}, hints: map[chan struct{}]bool{}}
 }
 
 // Open is the driver's [driver.Open].
@@ -115,7 +121,7 @@ func (d *Driver) Probe(context.Context) (driver.Info, error) {
 	if err := d.broken["probe"]; err != nil {
 		return driver.Info{}, err
 	}
-	return driver.Info{Nodes: slices.Clone(d.o.Nodes), SharedDisk: true, Watches: true}, nil
+	return driver.Info{Nodes: slices.Clone(d.nodes), SharedDisk: true, Watches: true, Scales: d.o.Scales}, nil
 }
 
 // Start is [driver.Driver.Start].
@@ -130,6 +136,9 @@ func (d *Driver) Start(_ context.Context, l berth.Launch) (driver.Handle, error)
 	}
 	if d.tasks[l.Task] != nil {
 		return handle(l.Task), nil
+	}
+	if d.o.Scales && d.at(l.Node) < 0 {
+		return "", berth.Errorf(berth.NotFound, "there is no node %q", l.Node)
 	}
 	o := d.o.Outcome(l)
 	if o.Refuse != nil {
@@ -155,7 +164,10 @@ func (d *Driver) Observe(context.Context) ([]driver.Observed, error) {
 	}
 	var all []driver.Observed
 	for id, t := range d.tasks {
-		o := driver.Observed{Task: id, Handle: handle(id), State: t.state, Exit: t.exit, Node: d.o.Nodes[0].Name}
+		o := driver.Observed{Task: id, Handle: handle(id), State: t.state, Exit: t.exit, Node: t.launch.Node}
+		if o.Node == "" && len(d.nodes) > 0 {
+			o.Node = d.nodes[0].Name
+		}
 		if t.state == berth.TaskPlaced {
 			o.Why = "the target holds it in its queue"
 		}
@@ -299,12 +311,7 @@ func (d *Driver) end(t *task) {
 
 // tell reports on a task and hints at the change.
 func (d *Driver) tell(t *task) {
-	for c := range d.hints {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
+	d.hint()
 	if d.o.Report == nil || t.outcome.Silent {
 		return
 	}

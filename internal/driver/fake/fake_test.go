@@ -1,6 +1,7 @@
 package fake_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/drivertest"
 	"github.com/berthml/berth/internal/driver/fake"
 )
@@ -24,6 +26,71 @@ func TestConformance(t *testing.T) {
 			id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
 			return berth.Launch{Task: id, Command: command, LogFile: filepath.Join(dir, string(id))}
 		}}
+	})
+}
+
+func TestScale(t *testing.T) {
+	make := func(t *testing.T) (*fake.Driver, drivertest.Fixture) {
+		d := fake.New(fake.Options{Scales: true, Boot: time.Millisecond})
+		t.Cleanup(func() { d.Close() })
+		n := 0
+		return d, drivertest.Fixture{
+			Driver: d,
+			Launch: func(command string) berth.Launch {
+				n++
+				return berth.Launch{Task: berth.TaskID(fmt.Sprintf("job-%d.1", n)), Command: command, Node: "first"}
+			},
+			Kill: func(_ testing.TB, node string) { d.KillNode(node) },
+		}
+	}
+	drivertest.Scale(t, func(t *testing.T) drivertest.Fixture {
+		_, f := make(t)
+		return f
+	})
+	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
+		d, f := make(t)
+		if err := d.AddNode(t.Context(), driver.NodeSpec{Name: "first"}); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	})
+}
+
+// TestNodes makes and loses nodes on a bubble's clock.
+func TestNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reported := 0
+		d := fake.New(fake.Options{Scales: true, Boot: time.Minute, Report: func([]berth.Report) { reported++ }})
+		defer d.Close()
+		began := time.Now()
+		if err := d.AddNode(t.Context(), driver.NodeSpec{Name: "a"}); err != nil || time.Since(began) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := d.AddNode(short, driver.NodeSpec{Name: "b"}); berth.CodeOf(err) != berth.Unavailable {
+			t.Errorf("%v", err)
+		}
+		for _, id := range []berth.TaskID{"k.1", "l.1"} {
+			if _, err := d.Start(t.Context(), berth.Launch{Task: id, Node: "a", Command: "forever"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if reported != 2 || d.RunningOn("a") != 2 {
+			t.Errorf("%d reports, %d run", reported, d.RunningOn("a"))
+		}
+		d.KillNode("a")
+		all, err := d.Observe(t.Context())
+		if err != nil || len(all) != 2 || all[0].Exit == nil || all[0].Exit.Cause != "lost" || reported != 2 {
+			t.Errorf("%+v, %v, %d reports", all, err, reported)
+		}
+		d.DropNode("a")
+		if all, err := d.Observe(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if _, err := d.Start(t.Context(), berth.Launch{Task: "m.1", Node: "a"}); berth.CodeOf(err) != berth.NotFound {
+			t.Errorf("%v", err)
+		}
 	})
 }
 
