@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/sizes"
 )
 
 // Scope is what a limit is about. What is empty is not told apart: a scope with only a User is all that user has, anywhere.
@@ -24,12 +25,12 @@ type Scope struct {
 // covers reports whether what u has or asks for counts against the scope.
 func (s Scope) covers(u Use) bool {
 	return s.Low == u.Low && (s.Workspace == "" || strings.EqualFold(s.Workspace, u.Workspace)) &&
-		(s.Family == "" || strings.EqualFold(s.Family, u.Family)) && (s.User == "" || strings.EqualFold(s.User, u.User))
+		(s.Family == "" || sizes.SameFamily(s.Family, u.Family)) && (s.User == "" || strings.EqualFold(s.User, u.User))
 }
 
 // same reports whether two scopes are one.
 func (s Scope) same(o Scope) bool {
-	return s.Low == o.Low && strings.EqualFold(s.Workspace, o.Workspace) && strings.EqualFold(s.Family, o.Family) && strings.EqualFold(s.User, o.User)
+	return s.Low == o.Low && strings.EqualFold(s.Workspace, o.Workspace) && sizes.SameFamily(s.Family, o.Family) && strings.EqualFold(s.User, o.User)
 }
 
 // Key is the scope as the name of its document.
@@ -38,7 +39,7 @@ func (s Scope) Key() string {
 	if s.Low {
 		tier = "low"
 	}
-	return strings.ToLower(s.Workspace + "|" + s.Family + "|" + s.User + "|" + tier)
+	return strings.ToLower(s.Workspace + "|" + sizes.FamilyKey(s.Family) + "|" + s.User + "|" + tier)
 }
 
 // Use is what somebody has of a family, or asks for.
@@ -95,7 +96,7 @@ func (l Limit) With(g Grant) Limit {
 type Limits struct {
 	// Default is how many vCPUs of a family a workspace may have where no limit says anything; 0 is no end.
 	Default int
-	// Restricted are the families, in lower case, of which nobody has anything without a grant for that family.
+	// Restricted are the keys of the families of which nobody has anything without a grant for that family.
 	Restricted map[string]bool
 	All        []Limit
 }
@@ -124,7 +125,7 @@ func (l Limits) bounds(ask Use, now time.Time) []bound {
 	}
 	family := Scope{Workspace: ask.Workspace, Family: ask.Family, Low: ask.Low}
 	switch {
-	case l.Restricted[strings.ToLower(ask.Family)]:
+	case l.Restricted[sizes.FamilyKey(ask.Family)]:
 		if !granted {
 			out = append(out, bound{family, 0, ask.Family + " needs an approval, and there is none" + tierOf(ask.Low)})
 		}
@@ -234,7 +235,7 @@ func (s Scope) title() string {
 func request(s Scope, ask Use, taken int) string {
 	cmd := "berth quota request"
 	if s.Family != "" {
-		cmd += " --family " + ask.Family
+		cmd += " --family " + strings.ReplaceAll(ask.Family, " ", "") // which is the same, and needs no quotes
 	}
 	cmd += fmt.Sprintf(" --vcpus %d", taken+max(1, ask.VCPUs))
 	if s.Low {

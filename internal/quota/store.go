@@ -17,7 +17,7 @@ func Load(docs []*store.Doc, c sizes.Catalogue, def int) (Limits, error) {
 	l := Limits{Default: def, Restricted: map[string]bool{}}
 	for _, s := range c.All() {
 		if s.Restricted {
-			l.Restricted[strings.ToLower(s.Family)] = true
+			l.Restricted[sizes.FamilyKey(s.Family)] = true
 		}
 	}
 	for _, d := range docs {
@@ -43,7 +43,7 @@ func LoadTx(tx *store.Tx, def int) (Limits, error) {
 	return Load(docs, c, def)
 }
 
-// Grant gives a scope a number. The older ones stay where they outlive it.
+// Give gives a scope a number. The older ones stay where they outlive it.
 func Give(tx *store.Tx, s Scope, g Grant) (Limit, error) {
 	d, err := tx.Get("", Kind, s.Key(), "")
 	lim := Limit{Scope: s}

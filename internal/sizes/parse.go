@@ -11,8 +11,8 @@ import (
 // osDiskMB is the system disk of every size of Azure's.
 const osDiskMB = 1047552
 
-// parse reads the catalogue's text. A line that is not indented begins a series: its name, then "field: value" lines, then its
-// sizes, one a line. See the head of sizes.txt.
+// parse reads the catalogue's text, whose form its head describes. "series: NAME" begins a series: what follows of the form
+// "field: value" all its sizes share, and every other line is one of them.
 func parse(text string) ([]berth.Size, error) {
 	var all []berth.Size
 	var currency string
@@ -83,6 +83,8 @@ func mark(s *berth.Size, word string) error {
 		s.RDMA = true
 	case "isolated":
 		s.Isolated = true
+	case "cluster":
+		s.Computes = []string{berth.TypeCluster}
 	default:
 		return fmt.Errorf("%q is no mark of a size", word)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/berthml/berth"
 )
@@ -23,7 +24,7 @@ var builtin = sync.OnceValue(func() Catalogue {
 	return newCatalogue(all)
 })
 
-// All is every size that comes with Berth, series by series, small ones first.
+// All is every size that comes with Berth, series by series.
 func All() []berth.Size { return builtin().All() }
 
 // Find is the size of a name, in any case.
@@ -87,11 +88,45 @@ func Supports(s berth.Size, computeType string) bool {
 func (c Catalogue) Family(family string) []berth.Size {
 	var out []berth.Size
 	for _, s := range c.sizes {
-		if strings.EqualFold(s.Family, family) {
+		if SameFamily(s.Family, family) {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// Families is the names of all families, in the order of their first size.
+func (c Catalogue) Families() []string {
+	var out []string
+	for _, s := range c.sizes {
+		if !slices.Contains(out, s.Family) {
+			out = append(out, s.Family)
+		}
+	}
+	return out
+}
+
+// FindFamily is a family's name as the catalogue has it.
+func (c Catalogue) FindFamily(name string) (string, bool) {
+	for _, s := range c.sizes {
+		if SameFamily(s.Family, name) {
+			return s.Family, true
+		}
+	}
+	return "", false
+}
+
+// SameFamily compares the names of two families as Azure does: its services do not agree on case, spaces and underscores.
+func SameFamily(a, b string) bool { return a == b || FamilyKey(a) == FamilyKey(b) }
+
+// FamilyKey is a family's name in the form in which two that are the same are equal.
+func FamilyKey(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == ' ' || r == '_' {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
 }
 
 // Smaller is the next size of the same family with less memory, or the same memory and fewer vCPUs.

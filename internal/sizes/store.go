@@ -57,6 +57,8 @@ func LoadTx(tx *store.Tx) (Catalogue, error) {
 func Overlay(base berth.Size, name string, body []byte) (berth.Size, error) {
 	own := base.Name == ""
 	s := base
+	// Decoding writes through pointers and into slices: base keeps its own.
+	s.Price, s.LowPrice = clone(s.Price), clone(s.LowPrice)
 	s.Computes, s.Absent, s.Locations = slices.Clone(s.Computes), slices.Clone(s.Absent), slices.Clone(s.Locations)
 	if own {
 		s = berth.Size{
@@ -77,6 +79,14 @@ func Overlay(base berth.Size, name string, body []byte) (berth.Size, error) {
 		}
 	}
 	return s, check(s)
+}
+
+func clone(f *float64) *float64 {
+	if f == nil {
+		return nil
+	}
+	v := *f
+	return &v
 }
 
 // check says what is wrong with an administrator's size.
