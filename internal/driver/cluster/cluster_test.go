@@ -4,10 +4,12 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/drivertest"
+	"github.com/berthml/berth/internal/runner"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -61,7 +64,7 @@ func open(t testing.TB) (*cluster.Driver, string) {
 				t.Error(err)
 			}
 		}
-		leaks(t, dir)
+		drivertest.Leaks(t, dir, "berth-node-"+cluster.GroupName(dir))
 		os.RemoveAll(filepath.Dir(dir))
 	})
 	return d, dir
@@ -77,32 +80,66 @@ func reopen(t testing.TB, dir string) *cluster.Driver {
 	return d.(*cluster.Driver)
 }
 
-func leaks(t testing.TB, dir string) {}
-
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func TestConformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
-		d, dir := open(t)
-		if err := d.AddNode(t.Context(), driver.NodeSpec{Name: "n1", Slots: 4, Memory: 1 << 30, CPUs: 2}); err != nil {
+func fixture(t *testing.T) drivertest.Fixture {
+	d, dir := open(t)
+	logs := t.TempDir()
+	n := 0
+	return drivertest.Fixture{
+		Driver: d,
+		Launch: func(command string) berth.Launch {
+			n++
+			id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
+			return berth.Launch{
+				Task: id, Job: fmt.Sprintf("job-%d", n), Attempt: 1, Command: command, LogFile: filepath.Join(logs, string(id)), Node: "first",
+			}
+		},
+		Reopen: func(t *testing.T) driver.Driver { return reopen(t, dir) },
+		Kill:   func(t testing.TB, node string) { kill(t, filepath.Join(dir, node)) },
+	}
+}
+
+// kill kills every process of a node: those of its tasks first, so that nobody can tell how they ended.
+func kill(t testing.TB, dir string) {
+	t.Helper()
+	c := host.NewClient(dir)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	info, err := c.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids := []int{info.Reaper, info.PID}
+	for _, pid := range runner.Belonging(dir) {
+		if !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
-		logs := t.TempDir()
-		n := 0
-		return drivertest.Fixture{
-			Driver: d,
-			Launch: func(command string) berth.Launch {
-				n++
-				id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
-				return berth.Launch{
-					Task: id, Job: fmt.Sprintf("job-%d", n), Attempt: 1, Command: command, LogFile: filepath.Join(logs, string(id)), Node: "n1",
-				}
-			},
-			Reopen: func(t *testing.T) driver.Driver { return reopen(t, dir) },
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
+		f := fixture(t)
+		err := f.Driver.(driver.Scaler).AddNode(t.Context(), driver.NodeSpec{Name: "first", Slots: 4, Memory: 1 << 30, CPUs: 2})
+		if err != nil {
+			t.Fatal(err)
 		}
+		return f
 	})
 }
+
+func TestScale(t *testing.T) { drivertest.Scale(t, fixture) }

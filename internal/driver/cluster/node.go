@@ -251,8 +251,11 @@ func (n *node) start(ctx context.Context) error {
 }
 
 // unique names the node on this machine, which may have several servers with nodes of the same name.
-func (n *node) unique() string {
+func (n *node) unique() string { return GroupName(n.d.c.Dir) + n.name }
+
+// GroupName is what the names of the control groups of all nodes below a directory have in common, after what those of all nodes have.
+func GroupName(dir string) string {
 	h := fnv.New32a()
-	h.Write([]byte(n.dir))
-	return n.name + "-" + strconv.FormatUint(uint64(h.Sum32()), 36)
+	h.Write([]byte(dir))
+	return strconv.FormatUint(uint64(h.Sum32()), 36) + "-"
 }

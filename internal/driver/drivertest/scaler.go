@@ -283,16 +283,17 @@ func watchKill(t *testing.T, ctx context.Context, f Fixture, s driver.Scaler) {
 		l := f.on(node, "sleep 600")
 		start(ctx, t, f.Driver, l)
 		until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool { return o.State == berth.TaskRunning })
-		f.Kill(t, node)
-		for done := false; !done; {
-			select {
-			case <-hints:
-			case <-ctx.Done():
-				t.Fatalf("no hint of the end of node %s", node)
-			}
-			o := look(ctx, t, f.Driver, l.Task)
-			done = o != nil && o.State == berth.TaskDone
+		select { // of what was before
+		case <-hints:
+		default:
 		}
+		f.Kill(t, node)
+		select {
+		case <-hints:
+		case <-ctx.Done():
+			t.Fatalf("no hint of the end of node %s", node)
+		}
+		Wait(ctx, t, f.Driver, l.Task)
 	}
 	cancel()
 	for range hints { // until it is closed
