@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
@@ -142,9 +143,19 @@ func (c *call) mayOperate(d *store.Doc, it *berth.InstanceState) error {
 }
 
 // instanceActions are the POSTs on an instance.
-var instanceActions = map[string]func(*call, *resource, string, string) error{
-	"start": startInstance, "stop": stopInstance, "restart": restartInstance, "resize": resizeInstance,
-	"open": openInstance, "log": instanceLog,
+func instanceActions() map[string]func(*call, *resource, string, string) error {
+	return map[string]func(*call, *resource, string, string) error{
+		"start": startInstance, "stop": stopInstance, "restart": restartInstance, "resize": resizeInstance,
+		"open": openInstance, "log": instanceLog,
+	}
+}
+
+// withActions is b and a together.
+func withActions(a, b map[string]func(*call, *resource, string, string) error) map[string]func(*call, *resource, string, string) error {
+	for k, f := range b {
+		a[k] = f
+	}
+	return a
 }
 
 // operate changes what is wanted of an instance and answers 202.
@@ -316,14 +327,21 @@ func shapeInstance(c *call, d *store.Doc, st berth.ComputeState, props map[strin
 	props["berth"] = own
 }
 
+func stampOrNil(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return stamp(t)
+}
+
 // instanceOp is what an instance's state says about an operation on it.
-func instanceOp(st berth.ComputeState) (status, failure string) {
-	op := st.Instance.LastOperation
+func instanceOp(it *berth.InstanceState) (status, failure string) {
+	op := it.LastOperation
 	switch {
 	case op == nil || op.Status == "Succeeded":
 		return "Succeeded", ""
 	case op.Status == "InProgress":
 		return "InProgress", ""
 	}
-	return "Failed", strings.Join(st.Instance.Errors, "\n")
+	return "Failed", strings.Join(it.Errors, "\n")
 }

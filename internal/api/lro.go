@@ -80,13 +80,17 @@ func opState(verb string, d *store.Doc) (status, failure string) {
 		return "Succeeded", ""
 	}
 	var own struct {
-		State string `json:"provisioningState"`
-		Error string `json:"error"`
+		State    string               `json:"provisioningState"`
+		Error    string               `json:"error"`
+		Instance *berth.InstanceState `json:"instance"`
 	}
 	if len(d.Own) > 0 {
 		if err := json.Unmarshal(d.Own, &own); err != nil {
 			return "Failed", "the resource's record is damaged"
 		}
+	}
+	if own.Instance != nil && own.State != berth.InstanceDeleting {
+		return instanceOp(own.Instance)
 	}
 	switch own.State {
 	case "", "Succeeded":

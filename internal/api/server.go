@@ -46,6 +46,8 @@ type Options struct {
 	QuotaDefault int
 	// Machine is what this machine has: sizes larger than it are overcommitted, or refused.
 	Machine sched.Machine
+	// Instances is the way to compute instances.
+	Instances Instances
 }
 
 // Server answers the API.
@@ -55,6 +57,8 @@ type Server struct {
 	tree  http.Handler // /subscriptions/…, whose segments are compared without case
 	table []resource
 	found sync.Map // workspace key → foundWorkspace
+
+	tickets tickets
 }
 
 // New returns the front door.
@@ -93,6 +97,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if strings.HasPrefix(r.URL.Path, instancePath) {
+		s.proxy(w, r)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Origin") != "" && !s.sameOrigin(r.Header.Get("Origin")) {
 		s.fail(w, r, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", r.Header.Get("Origin")))
 		return

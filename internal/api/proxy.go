@@ -1,0 +1,461 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/devbox"
+	"github.com/berthml/berth/internal/store"
+)
+
+// The way into an instance: /berth/instances/{subscription}/{group}/{workspace}/{instance}/{application}/…, with the user's token or
+// with a cookie that was got for it. Requests go to the agent of the instance, over its socket; nothing of it listens elsewhere.
+
+// instancePath is where the applications of instances are.
+const instancePath = "/berth/instances/"
+
+const (
+	instanceCookie = "berth_instance"
+	cookieLife     = 12 * time.Hour
+	ticketLife     = time.Minute
+	sshProtocol    = "berth-ssh"
+)
+
+// Instances is how the front door reaches instances.
+type Instances struct {
+	// Dir holds their directories, see devbox.Dir.
+	Dir string
+	// Dial opens a stream to the agent of the instance in dir: to one of its applications, or to "ssh".
+	Dial func(ctx context.Context, dir, to string) (net.Conn, error)
+}
+
+// tickets remembers which were used: each is good once.
+type tickets struct {
+	mu   sync.Mutex
+	used map[string]time.Time // until when
+}
+
+func (t *tickets) use(id string, until, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, exp := range t.used {
+		if now.After(exp) {
+			delete(t.used, k)
+		}
+	}
+	if _, again := t.used[id]; again {
+		return false
+	}
+	if t.used == nil {
+		t.used = map[string]time.Time{}
+	}
+	t.used[id] = until
+	return true
+}
+
+// entry is a request for an instance, taken apart.
+type entry struct {
+	doc    *store.Doc
+	it     berth.InstanceState
+	prefix string // of the instance, canonical
+	app    string
+	rest   string // escaped, with its slash
+	bearer string // what the caller is known by
+}
+
+// proxy serves everything below instancePath. It does not go through the mux, which would clean the paths of applications.
+func (s *Server) proxy(w http.ResponseWriter, r *http.Request) {
+	parts := strings.SplitN(strings.TrimPrefix(r.URL.EscapedPath(), instancePath), "/", 6)
+	head, err := segments(strings.Join(parts[:min(5, len(parts))], "/"))
+	if err != nil || len(head) < 5 || unclean(r.URL.EscapedPath()) {
+		s.fail(w, r, notFound(&call{r: r}))
+		return
+	}
+	ws := berth.Workspace{Subscription: head[0], Group: head[1], Name: head[2]}
+	e := entry{prefix: devbox.Prefix(ws.Key(), head[3]), app: head[4]}
+	if len(parts) > 5 {
+		e.rest = "/" + parts[5]
+	}
+	if e.app == "open" {
+		s.redeem(w, r, e)
+		return
+	}
+	p, err := s.enterer(r, &e)
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="berth"`)
+		s.fail(w, r, err)
+		return
+	}
+	s.serve(w, r, p, func(c *call) error {
+		if err := c.s.enter(c, ws); err != nil {
+			return err
+		}
+		if err := c.instance(head[3], &e); err != nil {
+			return err
+		}
+		if e.app == "ssh" {
+			return c.tunnel(e)
+		}
+		return c.forward(e)
+	})
+}
+
+// unclean says whether a path could mean another one to somebody who tidies it.
+func unclean(escaped string) bool {
+	for part := range strings.SplitSeq(escaped, "/") {
+		p, err := url.PathUnescape(part)
+		if err != nil || p == "." || p == ".." || strings.ContainsAny(p, "\x00\\") {
+			return true
+		}
+		for sub := range strings.SplitSeq(p, "/") { // of an escaped slash
+			if sub == ".." {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// enterer is who makes a request: the local socket's owner, the bearer of a token, or of a cookie for this instance.
+func (s *Server) enterer(r *http.Request, e *entry) (auth.Principal, error) {
+	if p, ok := auth.From(r.Context()); ok {
+		return p, nil
+	}
+	e.bearer = auth.Bearer(r.Header.Get("Authorization"))
+	if e.bearer == "" {
+		if c, err := r.Cookie(instanceCookie); err == nil {
+			if e.bearer = s.Authority.Keys.OpenPass(c.Value, "cookie "+e.prefix, time.Now()); e.bearer == "" {
+				return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "your session with this instance is over; open it again with `berth compute open NAME`")
+			}
+			// A page of another origin makes the browser send the cookie along; what it says about itself gives it away.
+			if o := r.Header.Get("Origin"); o != "" && !s.sameOrigin(o) {
+				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", o)
+			}
+			if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of other sites are not accepted")
+			}
+		}
+	}
+	if e.bearer == "" {
+		return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "open this instance with `berth compute open NAME`, or send your token in an Authorization header")
+	}
+	return s.Authority.Check(r.Context(), e.bearer, time.Now())
+}
+
+// instance finds the instance and lets in whose it is, and administrators.
+func (c *call) instance(name string, e *entry) error {
+	d, err := c.s.load(c, c.s.row("computes"), name, "")
+	if err != nil {
+		return err
+	}
+	st, err := computeState(d)
+	if err != nil {
+		return err
+	}
+	if st.Instance == nil {
+		return berth.Errorf(berth.NotFound, "compute %s is no compute instance", d.Name)
+	}
+	e.doc, e.it = d, *st.Instance
+	return c.mayEnter(d, st.Instance)
+}
+
+func (c *call) mayEnter(d *store.Doc, it *berth.InstanceState) error {
+	if c.who.Task != "" || !c.who.CanWrite() || c.who.Role != auth.Admin && c.who.User != it.User {
+		return berth.Errorf(berth.Denied, "instance %s belongs to %s; only they and administrators get in", d.Name, it.User)
+	}
+	return nil
+}
+
+// dialable says why an instance cannot be reached, nil when it can. One whose setup failed can be looked at over ssh.
+func (e entry) dialable() error {
+	if e.it.Up() || e.app == "ssh" && (e.it.State == berth.InstanceSetupFailed || e.it.State == berth.InstanceSettingUp) {
+		return nil
+	}
+	msg := "instance %s is %s"
+	if e.it.State == berth.InstanceStopped {
+		msg += "; start it with `berth compute start -n " + e.doc.Name + "`"
+	}
+	return berth.Errorf(berth.Conflict, msg, e.doc.Name, e.it.State)
+}
+
+// forward passes a request on to an application.
+func (c *call) forward(e entry) error {
+	if err := e.dialable(); err != nil {
+		return err
+	}
+	var app *berth.InstanceApp
+	for i := range e.it.Apps {
+		if strings.EqualFold(e.it.Apps[i].Name, e.app) {
+			app = &e.it.Apps[i]
+		}
+	}
+	if app == nil {
+		return berth.Errorf(berth.NotFound, "instance %s has no application %q", e.doc.Name, e.app)
+	}
+	if app.Error != "" {
+		return berth.Errorf(berth.Conflict, "application %s of instance %s does not run: %s", app.Name, e.doc.Name, app.Error)
+	}
+	base := e.prefix + "/" + app.Name
+	if e.rest == "" {
+		c.w.Header().Set("Location", base+"/"+query(c.r))
+		return c.empty(http.StatusTemporaryRedirect)
+	}
+	ctx, cancel := c.holdFor(e.bearer)
+	defer cancel()
+	dir := devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name)
+	// Every request has a connection of its own, which makes an open one mean somebody is there. The socket is local.
+	transport := &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: 10 * time.Minute,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return c.s.Instances.Dial(ctx, dir, app.Name)
+		},
+	}
+	defer transport.CloseIdleConnections()
+	c.sent = true // by the proxy, whatever happens
+	(&httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite:        func(p *httputil.ProxyRequest) { c.rewrite(p, base, app.Name == "jupyter", e.rest) },
+		ModifyResponse: func(res *http.Response) error { return c.tidy(res, base) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if cause := context.Cause(ctx); cause != nil && c.ctx().Err() == nil {
+				err = cause
+			} else if berth.CodeOf(err) == berth.Internal {
+				err = berth.Errorf(berth.Unavailable, "application %s of instance %s does not answer: %v", app.Name, e.doc.Name, err)
+			}
+			c.s.fail(w, r, err)
+		},
+	}).ServeHTTP(c.w, c.r.WithContext(ctx))
+	return nil
+}
+
+// holdFor is hold for a caller who may be known by a cookie.
+func (c *call) holdFor(bearer string) (context.Context, func()) {
+	if bearer == "" {
+		return c.ctx(), func() {}
+	}
+	return c.s.Authority.Hold(c.ctx(), bearer, c.who)
+}
+
+func query(r *http.Request) string {
+	if r.URL.RawQuery == "" {
+		return ""
+	}
+	return "?" + r.URL.RawQuery
+}
+
+// rewrite makes the request that the application sees: without our credentials, and with the path it serves. Jupyter knows where it
+// is; other applications believe to be at the root.
+func (c *call) rewrite(p *httputil.ProxyRequest, base string, whole bool, rest string) {
+	out := p.Out
+	path := rest
+	if whole {
+		path = base + rest
+	}
+	out.URL.Scheme, out.URL.Host = "http", "instance"
+	// The escaped form is what was checked; Path has to agree with it.
+	out.URL.RawPath = path
+	if u, err := url.PathUnescape(path); err == nil {
+		out.URL.Path = u
+	}
+	out.Host = p.In.Host
+	p.SetXForwarded()
+	out.Header.Set("X-Forwarded-Proto", "https")
+	out.Header.Set("X-Forwarded-Prefix", base)
+	out.Header.Del("Authorization")
+	out.Header.Del("Proxy-Authorization")
+	cookies := p.In.Cookies()
+	out.Header.Del("Cookie")
+	for _, k := range cookies {
+		if k.Name != instanceCookie {
+			out.AddCookie(k)
+		}
+	}
+}
+
+// tidy keeps what an application sets within its own path.
+func (c *call) tidy(res *http.Response, base string) error {
+	cookies := res.Cookies()
+	res.Header.Del("Set-Cookie")
+	for _, k := range cookies {
+		if k.Name == instanceCookie {
+			continue
+		}
+		k.Domain = ""
+		if !strings.HasPrefix(k.Path, base+"/") {
+			k.Path = base + "/"
+		}
+		res.Header.Add("Set-Cookie", k.String())
+	}
+	// Azure's own headers and ours are not an application's to send.
+	res.Header.Del("Azure-AsyncOperation")
+	res.Header.Set("Referrer-Policy", "same-origin")
+	if loc := res.Header.Get("Location"); strings.HasPrefix(loc, "/") && !strings.HasPrefix(loc, "//") && !strings.HasPrefix(loc, base+"/") && loc != base {
+		res.Header.Set("Location", base+loc)
+	}
+	return nil
+}
+
+// tunnel joins the connection with the ssh server of the instance.
+func (c *call) tunnel(e entry) error {
+	if !strings.EqualFold(c.r.Header.Get("Upgrade"), sshProtocol) {
+		return berth.Errorf(berth.Invalid, "this is the way of `berth ssh %s`", e.doc.Name)
+	}
+	if err := e.dialable(); err != nil {
+		return err
+	}
+	ctx, cancel := c.holdFor(e.bearer)
+	defer cancel()
+	far, err := c.s.Instances.Dial(ctx, devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name), "ssh")
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "instance %s does not answer: %w", e.doc.Name, err)
+	}
+	defer far.Close()
+	near, rw, err := http.NewResponseController(c.w).Hijack()
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "an ssh tunnel needs HTTP/1.1")
+	}
+	defer near.Close()
+	c.sent = true
+	defer context.AfterFunc(ctx, func() { near.Close(); far.Close() })()
+	if _, err := io.WriteString(near, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+sshProtocol+"\r\n\r\n"); err != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		_, _ = io.Copy(far, rw)
+		closeWrite(far)
+	})
+	_, _ = io.Copy(near, far)
+	near.Close()
+	far.Close()
+	group.Wait()
+	return nil
+}
+
+// closeWrite says that nothing more comes, where that can be said.
+func closeWrite(c net.Conn) {
+	if w, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite()
+	}
+}
+
+// openInstance gives the caller an address that opens an application in a browser: it is good once, and for a minute.
+func openInstance(c *call, r *resource, name, _ string) error {
+	var e entry
+	if err := c.instance(name, &e); err != nil {
+		return err
+	}
+	var ask struct {
+		App string `json:"app"`
+	}
+	if err := c.into(&ask); err != nil {
+		return err
+	}
+	if ask.App == "" {
+		ask.App = "jupyter"
+	}
+	e.app = ask.App
+	if err := e.dialable(); err != nil {
+		return err
+	}
+	bearer := auth.Bearer(c.r.Header.Get("Authorization"))
+	if bearer == "" { // over the local socket
+		var err error
+		if bearer, err = c.s.Authority.Session(c.ctx(), c.who, cookieLife, c.now); err != nil {
+			return err
+		}
+	}
+	prefix := devbox.Prefix(c.ws.Key(), name)
+	app := "/" + ask.App + "/"
+	for _, a := range e.it.Apps {
+		if strings.EqualFold(a.Name, ask.App) {
+			app = "/" + a.Name + a.Path
+		}
+	}
+	ticket := c.s.Authority.Keys.Pass(bearer, "ticket "+prefix, c.now.Add(ticketLife))
+	c.w.Header().Set("Cache-Control", "no-store")
+	return c.send(http.StatusOK, map[string]any{
+		"url": c.s.BaseURL + prefix + "/open?ticket=" + url.QueryEscape(ticket) + "&to=" + url.QueryEscape(app), "expires": stamp(c.now.Add(ticketLife)),
+	})
+}
+
+// redeem turns a ticket into a cookie for the instance, and goes on to the application without it.
+func (s *Server) redeem(w http.ResponseWriter, r *http.Request, e entry) {
+	now := time.Now()
+	ticket := r.URL.Query().Get("ticket")
+	bearer := s.Authority.Keys.OpenPass(ticket, "ticket "+e.prefix, now)
+	h := sha256.Sum256([]byte(ticket))
+	if r.Method != http.MethodGet || bearer == "" || !s.tickets.use(hex.EncodeToString(h[:]), now.Add(ticketLife), now) {
+		s.fail(w, r, berth.Errorf(berth.Unauthenticated, "this address was used before or is too old; run `berth compute open NAME` again"))
+		return
+	}
+	to := r.URL.Query().Get("to")
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || unclean(to) {
+		to = "/jupyter/"
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: instanceCookie, Value: s.Authority.Keys.Pass(bearer, "cookie "+e.prefix, now.Add(cookieLife)), Path: e.prefix + "/",
+		MaxAge: int(cookieLife.Seconds()), HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
+	})
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	// A redirect from here still counts as begun by whoever led to this page, and a strict cookie would stay at home. A page that goes
+	// on by itself does not.
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	page := "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url=" + htmlEscape(e.prefix+to) + "\"><title>Berth</title>\n"
+	_, _ = io.WriteString(w, page)
+}
+
+func htmlEscape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;", ";", "%3B").Replace(s)
+}
+
+// maxLog is how much of a log is sent.
+const maxLog = 1 << 20
+
+// instanceLog sends the end of one of the instance's logs.
+func instanceLog(c *call, r *resource, name, _ string) error {
+	var e entry
+	if err := c.instance(name, &e); err != nil {
+		return err
+	}
+	which := c.q.Get("name")
+	switch which {
+	case "":
+		which = "agent"
+	case "agent", "creation", "startup", "jupyter", "environment":
+	default:
+		return berth.Errorf(berth.Invalid, "there is no log %q: the logs are agent, environment, creation, startup and jupyter", which)
+	}
+	f, err := os.Open(filepath.Join(devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name), "log", which+".log"))
+	if errors.Is(err, os.ErrNotExist) {
+		return berth.Errorf(berth.NotFound, "instance %s has no log %s yet", e.doc.Name, which)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > maxLog {
+		if _, err := f.Seek(-maxLog, io.SeekEnd); err != nil {
+			return err
+		}
+	}
+	c.sent = true
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err = io.Copy(c.w, io.LimitReader(f, maxLog))
+	return err
+}

@@ -1,0 +1,48 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/berthml/berth/internal/store"
+)
+
+// Session is an access token for somebody who was recognised without one, as over the local socket.
+func (a *Authority) Session(ctx context.Context, p Principal, life time.Duration, now time.Time) (string, error) {
+	err := a.db.View(ctx, func(tx *store.Tx) error {
+		d, err := tx.Get("", kindTokens, p.Token, "")
+		if err == nil {
+			p.mark = markOf(d.Hash)
+		}
+		return err
+	})
+	token, _ := a.AccessToken(p, "berth", life, now)
+	return token, err
+}
+
+// Pass wraps a bearer's credentials so that only this server can read them, for one purpose and until a time. It is what a browser
+// holds instead of a token.
+func (k *Keys) Pass(bearer, purpose string, expiry time.Time) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(expiry.Unix()))
+	sealed := k.Seal(append(b, bearer...), "pass "+purpose)
+	raw, err := base64.RawStdEncoding.DecodeString(sealed)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// OpenPass is the inverse of Pass: the credentials, "" when the pass is for something else, too old or not ours.
+func (k *Keys) OpenPass(pass, purpose string, now time.Time) string {
+	raw, err := base64.RawURLEncoding.DecodeString(pass)
+	if err != nil {
+		return ""
+	}
+	b, err := k.Open(base64.RawStdEncoding.EncodeToString(raw), "pass "+purpose)
+	if err != nil || len(b) < 8 || now.Unix() > int64(binary.BigEndian.Uint64(b)) {
+		return ""
+	}
+	return string(b[8:])
+}

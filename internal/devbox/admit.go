@@ -1,0 +1,86 @@
+package devbox
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/quota"
+	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/sizes"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Admission decides which nodes instances may have, by the same rules as clusters: sizes, quotas, what is free on the machine.
+type Admission struct {
+	Machine      sched.Machine
+	QuotaDefault int
+}
+
+// Admit is [Options.Admit].
+func (a Admission) Admit(tx *store.Tx, n *berth.Node) error {
+	catalogue, err := sizes.LoadTx(tx)
+	if err != nil {
+		return err
+	}
+	size, ok := catalogue.Find(n.Size)
+	if !ok {
+		return berth.Errorf(berth.Invalid, "size %s is not known to this server; `berth compute resize -n %s --size SIZE` gives it another", n.Size, n.Compute)
+	}
+	limits, err := quota.LoadTx(tx, a.QuotaDefault)
+	if err != nil {
+		return err
+	}
+	used, err := quota.Used(tx)
+	if err != nil {
+		return err
+	}
+	ask := quota.Use{Workspace: n.Workspace, Family: size.Family, User: n.User, VCPUs: size.VCPUs}
+	if room, unlimited, why := limits.Room(used, ask, tx.Now()); !unlimited && room < size.VCPUs {
+		return berth.Errorf(berth.Limit, "%s", why)
+	}
+	m, err := a.occupied(tx)
+	if err != nil {
+		return err
+	}
+	gpus, ok, why := m.Admit(sched.Ask{Compute: n.Compute, VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: size.GPUs, Isolated: size.Isolated})
+	if !ok {
+		return berth.Errorf(berth.Unavailable, "%s", why)
+	}
+	n.Size, n.Family, n.Isolated, n.VCPUs, n.Memory, n.GPUs = size.Name, size.Family, size.Isolated, size.VCPUs, size.Memory(), gpus
+	if size.Price != nil {
+		n.Price, n.Priced = *size.Price, true
+	}
+	return nil
+}
+
+// occupied is the machine with everything that lives on it.
+func (a Admission) occupied(tx *store.Tx) (sched.Machine, error) {
+	m := a.Machine
+	workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
+	if err != nil {
+		return m, err
+	}
+	for _, w := range workspaces {
+		docs, err := tx.All(store.Query{Workspace: w.Name, Kind: kindNode})
+		if err != nil {
+			return m, err
+		}
+		for _, d := range docs {
+			var n berth.Node
+			if err := json.Unmarshal(d.Own, &n); err != nil {
+				return m, fmt.Errorf("node %s: %w", d.Name, err)
+			}
+			m.Nodes = append(m.Nodes, sched.Guest{
+				Compute: n.Compute, Isolated: n.Isolated, GPUs: n.GPUs, VCPUs: n.VCPUs, Memory: n.Memory, Idle: n.State == berth.NodeIdle,
+			})
+		}
+	}
+	tasks, err := tx.ActiveTasks()
+	for _, t := range tasks {
+		if t.Compute == berth.LocalCompute && t.State != berth.TaskWaiting {
+			m.LocalTasks++
+		}
+	}
+	return m, err
+}
