@@ -168,6 +168,32 @@ func (l Limits) Check(s berth.Size, workspace, user string, low bool, now time.T
 	return berth.Errorf(berth.Limit, "a node of %s needs %s: %s", s.Name, cores(s.VCPUs), why)
 }
 
+// Ceiling is the most that all users of a workspace together can have of a family.
+func (l Limits) Ceiling(workspace, family string, low bool, now time.Time) (vcpus int, unlimited bool) {
+	all := Use{Workspace: workspace, Family: family, Low: low}
+	bounds := l.bounds(all, now)
+	vcpus = math.MaxInt
+	for _, b := range bounds {
+		vcpus = min(vcpus, b.vcpus)
+	}
+	if vcpus > 0 || !l.Restricted[sizes.FamilyKey(family)] {
+		return vcpus, len(bounds) == 0
+	}
+	// Some users may have what the others may not.
+	sum, seen := 0, map[string]bool{}
+	for _, lim := range l.All {
+		if lim.User == "" || lim.Family == "" || seen[strings.ToLower(lim.User)] {
+			continue
+		}
+		seen[strings.ToLower(lim.User)] = true
+		one := all
+		one.User = lim.User
+		room, _, _ := l.Room(nil, one, now)
+		sum += room
+	}
+	return sum, false
+}
+
 // Ends is when the next grant ends, which can give or take room; ok is false when none does.
 func (l Limits) Ends(now time.Time) (at time.Time, ok bool) {
 	for _, lim := range l.All {
