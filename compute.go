@@ -171,8 +171,9 @@ type Node struct {
 	Slots     int       `json:"slots"`           // tasks at once
 	Price     float64   `json:"price,omitempty"` // per hour when it was asked for
 	Priced    bool      `json:"priced,omitempty"`
-	Created   time.Time `json:"created"`        // asked for; it costs from here
-	Ready     time.Time `json:"ready,omitzero"` // took tasks from here
+	Currency  string    `json:"currency,omitempty"` // of Price
+	Created   time.Time `json:"created"`            // asked for; it costs from here
+	Ready     time.Time `json:"ready,omitzero"`     // took tasks from here
 	IdleSince time.Time `json:"idleSince,omitzero"`
 	// User is who it was asked for: whose job made the cluster grow, or whose instance it is.
 	User string `json:"user,omitempty"`

@@ -143,11 +143,17 @@ type Waterfall struct {
 
 // JobState is what Berth keeps of a job beside the client's document.
 type JobState struct {
-	Compute string    `json:"compute,omitempty"` // name of the target it was sent to
-	Attempt int       `json:"attempt,omitempty"` // which attempt this is, when it is not the first
-	Reason  string    `json:"reason,omitempty"`  // why it is in its status: one true sentence
-	Cancel  bool      `json:"cancel,omitempty"`  // somebody asked it to end
-	Exit    *Exit     `json:"exit,omitempty"`
-	Times   Waterfall `json:"times,omitzero"`
-	Usage   Usage     `json:"usage,omitzero"` // peaks
+	Compute string `json:"compute,omitempty"` // name of the target it was sent to
+	Attempt int    `json:"attempt,omitempty"` // which attempt this is, when it is not the first
+	Reason  string `json:"reason,omitempty"`  // why it is in its status: one true sentence
+	Cancel  bool   `json:"cancel,omitempty"`  // somebody asked it to end
+	// StopCause and StopWhy are for Exit.Cause and the reason where it was not a user who asked it to end.
+	StopCause string `json:"stopCause,omitempty"`
+	StopWhy   string `json:"stopWhy,omitempty"`
+	// Reserved is what the job holds of the budgets it is charged to until it has ended, in ReservedIn.
+	Reserved   float64   `json:"reserved,omitempty"`
+	ReservedIn string    `json:"reservedIn,omitempty"`
+	Exit       *Exit     `json:"exit,omitempty"`
+	Times      Waterfall `json:"times,omitzero"`
+	Usage      Usage     `json:"usage,omitzero"` // peaks
 }
