@@ -41,16 +41,27 @@ var machine = sync.OnceValue(func() hierarchy {
 
 // findHierarchy reads /proc/self/mountinfo and /proc/self/cgroup. root is put before every path, for tests.
 func findHierarchy(mounts, self, root string) hierarchy {
-	own := map[string]string{} // controller, or "" for version 2, to the group of this process
-	for l := range strings.Lines(self) {
+	h, mount := ownGroups(mounts, self, root)
+	if h.unified != "" && h.memory == "" && h.cpu == "" {
+		h.unified, h.limits = limitable(h.unified, mount)
+	}
+	for _, d := range []string{h.memory, h.unified} {
+		h.node = h.node || strings.HasPrefix(filepath.Base(d), nodePrefix)
+	}
+	return h
+}
+
+// ownGroups are the groups of the process whose /proc/PID/cgroup is own, and where the version 2 tree is mounted.
+func ownGroups(mounts, own, root string) (h hierarchy, mount string) {
+	groups := map[string]string{} // by controller, or "" for version 2
+	for l := range strings.Lines(own) {
 		f := strings.SplitN(strings.TrimSpace(l), ":", 3)
 		if len(f) == 3 {
 			for c := range strings.SplitSeq(f[1], ",") {
-				own[c] = f[2]
+				groups[c] = f[2]
 			}
 		}
 	}
-	var h hierarchy
 	for l := range strings.Lines(mounts) {
 		left, right, ok := strings.Cut(l, " - ")
 		f, g := strings.Fields(left), strings.Fields(right)
@@ -58,7 +69,7 @@ func findHierarchy(mounts, self, root string) hierarchy {
 			continue
 		}
 		below := func(c string) string {
-			return filepath.Join(root, f[4], strings.TrimPrefix(own[c], strings.TrimSuffix(f[3], "/")))
+			return filepath.Join(root, f[4], strings.TrimPrefix(groups[c], strings.TrimSuffix(f[3], "/")))
 		}
 		switch g[0] {
 		case "cgroup":
@@ -71,16 +82,10 @@ func findHierarchy(mounts, self, root string) hierarchy {
 				}
 			}
 		case "cgroup2":
-			h.unified = below("")
-			if h.memory == "" && h.cpu == "" {
-				h.unified, h.limits = limitable(h.unified, filepath.Join(root, f[4]))
-			}
+			h.unified, mount = below(""), filepath.Join(root, f[4])
 		}
 	}
-	for _, d := range []string{h.memory, h.unified} {
-		h.node = h.node || strings.HasPrefix(filepath.Base(d), nodePrefix)
-	}
-	return h
+	return h, mount
 }
 
 // limitable finds the directory below which groups with limits can be made. A group with processes in it cannot hand

@@ -17,3 +17,12 @@ func MakeCgroup(mounts, self, root string, l *berth.Launch, program []string) (a
 	_, args = c.enter(program[0], program, &attr)
 	return args, attr.UseCgroupFD, err
 }
+
+// MakeGroups makes the groups of a node below root, on a machine with these mounts and this place in them, and tells how its host would be
+// started there.
+func MakeGroups(mounts, self, root string, cpus float64, memory int64, program []string) (args []string, useFD bool, err error) {
+	g, err := findHierarchy(mounts, self, root).groups("x").Make(cpus, memory)
+	args, attr, done := g.Detach(program)
+	defer done()
+	return args, attr.UseCgroupFD, err
+}

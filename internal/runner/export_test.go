@@ -4,6 +4,7 @@ package runner
 var (
 	Plain    = plain
 	ParseGPU = parseGPUs
+	GPUVars  = gpuVars
 )
 
 // Expand expands with a table of values; a name with a nil value is an optional input that was not given.

@@ -145,6 +145,35 @@ func (g Groups) Detach(program []string) (argv []string, attr *syscall.SysProcAt
 	return append(argv, program...), attr, done
 }
 
+// Join changes how a program is started so that it is in the same groups as the process pid, as far as those are not our own. done is to
+// be called once it was started.
+func Join(pid int, path string, args []string, attr *syscall.SysProcAttr) (newPath string, newArgs []string, done func()) {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	self, _ := os.ReadFile("/proc/self/cgroup")
+	other, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return path, args, func() {}
+	}
+	ours, _ := ownGroups(string(mounts), string(self), "")
+	theirs, _ := ownGroups(string(mounts), string(other), "")
+	c := &cgroup{fd: -1}
+	if theirs.memory != ours.memory {
+		c.memory = theirs.memory
+	}
+	if theirs.cpu != ours.cpu {
+		c.cpu = theirs.cpu
+	}
+	if theirs.unified != ours.unified {
+		c.fd, _ = unix.Open(theirs.unified, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	}
+	newPath, newArgs = c.enter(path, args, attr)
+	return newPath, newArgs, func() {
+		if c.fd >= 0 {
+			unix.Close(c.fd)
+		}
+	}
+}
+
 // Kill ends every process in the groups, and says whether there was one.
 func (g Groups) Kill() (found bool) {
 	if g.Unified != "" {

@@ -116,6 +116,9 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err := d.unbox(ctx, name, r.Groups); err != nil {
+		return err
+	}
 	if err := kill(ctx, dir, r.Groups); err != nil {
 		return err
 	}
@@ -131,6 +134,42 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 	return nil
 }
 
+// unbox ends what runs in containers on a node. They are the container engine's, so only the host can tell which they are, and for that it
+// has to run.
+func (d *Driver) unbox(ctx context.Context, name string, g runner.Groups) error {
+	dir := filepath.Join(d.c.Dir, name)
+	if !host.Boxes(dir) {
+		return nil
+	}
+	if err := host.Start(ctx, dir, d.c.Host, g); err != nil {
+		return err
+	}
+	c := host.NewClient(dir)
+	defer c.Close()
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		all, err := c.Tasks(ctx)
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, s := range all {
+			if s.State == berth.TaskDone || s.PID != 0 {
+				continue
+			}
+			left++
+			if err := c.Stop(ctx, s.Task, host.Stop{Grace: time.Millisecond, Why: "its node was given back"}); err != nil {
+				return err
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if !pause(ctx, wait) {
+			return berth.Errorf(berth.Unavailable, "its containers do not end: %w", context.Cause(ctx))
+		}
+	}
+}
+
 // kill ends every process of a node: those in its groups, and those that are known by their marks, until there are none. What is killed
 // may have forked the moment before.
 func kill(ctx context.Context, dir string, g runner.Groups) error {
@@ -143,13 +182,21 @@ func kill(ctx context.Context, dir string, g runner.Groups) error {
 		if !found {
 			return nil
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, wait) {
 			return berth.Errorf(berth.Unavailable, "its processes do not end: %w", context.Cause(ctx))
 		}
+	}
+}
+
+// pause waits, or says false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -16,13 +16,14 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/runner"
 )
 
 // Execs says whether commands can be run beside tasks.
 const Execs = true
 
-// Exec is [driver.Execer.Exec]: the command runs in the directory and with the variables of the task's first process. It
-// belongs to the task: when that is stopped, so is it.
+// Exec is [driver.Execer.Exec]: the command runs in the directory, with the variables and within the limits of the task's first process.
+// It belongs to the task: when that is stopped, so is it.
 func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (int, error) {
 	pid, err := d.pid(ctx, h)
 	if err != nil {
@@ -46,13 +47,15 @@ func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (i
 	if err != nil {
 		return 0, berth.Errorf(berth.NotFound, "%w", err)
 	}
+	attr := &syscall.SysProcAttr{Setsid: true}
+	path, args, done := runner.Join(pid, path, args, attr)
+	defer done()
 	cmd := exec.CommandContext(ctx, path, args[1:]...)
-	cmd.Args, cmd.Env, cmd.Dir = args, env, dir
+	cmd.Args, cmd.Env, cmd.Dir, cmd.SysProcAttr = args, env, dir, attr
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if c.Terminal {
 		return terminal(ctx, cmd, c)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	return exitCode(ctx, cmd.Run())
 }
@@ -124,7 +127,7 @@ func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command) (int, error)
 	defer ours.Close()
 	resize(ours, c.Size)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.SysProcAttr.Setctty = true
 	err = cmd.Start()
 	theirs.Close()
 	if err != nil {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"os"
@@ -29,4 +30,15 @@ func RemoveDir(dir string) error {
 		}
 	}
 	return removeAll(dir)
+}
+
+// Boxes says whether the host of dir has, had or is about to have tasks in containers.
+func Boxes(dir string) bool {
+	b, _ := os.ReadFile(filepath.Join(dir, "journal"))
+	for _, sign := range []string{`,"box":"`, `"image":"`, `"build":"`} {
+		if bytes.Contains(b, []byte(sign)) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,0 +1,400 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/cluster"
+	"github.com/berthml/berth/internal/driver/drivertest"
+	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+func add(t *testing.T, d *cluster.Driver, s driver.NodeSpec) {
+	t.Helper()
+	if err := d.AddNode(limited(t), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command on a node to its end and returns that, and the output.
+func run(t *testing.T, d *cluster.Driver, l berth.Launch) (*berth.Exit, string) {
+	t.Helper()
+	ctx := limited(t)
+	l.LogFile = filepath.Join(t.TempDir(), "log")
+	if _, err := d.Start(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	o := drivertest.Wait(ctx, t, d, l.Task)
+	b, _ := os.ReadFile(l.LogFile)
+	return o.Exit, string(b)
+}
+
+// enforced skips a test where control groups cannot be made.
+func enforced(t *testing.T) {
+	t.Helper()
+	if err := runner.NodeGroups("x").Check(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// group reads a file of the group of the process that runs it, in version 1 or 2, and of the group above it.
+const group = `
+g() {
+	v1=$(grep -E "^[0-9]+:([a-z]+,)*$1(,[a-z]+)*:" /proc/self/cgroup | cut -d: -f3)
+	if [ -d /sys/fs/cgroup/$1 ]; then cat /sys/fs/cgroup/$1$v1/$2/$3; else cat /sys/fs/cgroup$(grep ^0:: /proc/self/cgroup | cut -d: -f3)/$2/$4; fi
+}
+`
+
+func TestLimits(t *testing.T) {
+	enforced(t)
+	d, _ := open(t)
+	add(t, d, driver.NodeSpec{Name: "small", CPUs: 0.5, Memory: 512 << 20, Slots: 1})
+	add(t, d, driver.NodeSpec{Name: "large", CPUs: 4000, Memory: 1 << 50, Slots: 1}) // more than any machine has is no limit, and no error
+	exit, out := run(t, d, berth.Launch{
+		Task: "a.1", Node: "small",
+		Command: group + "g memory . memory.limit_in_bytes memory.max; g memory .. memory.limit_in_bytes memory.max; g cpu .. cpu.cfs_quota_us cpu.max",
+	})
+	if f := strings.Fields(out); !exit.OK() || len(f) < 3 || f[0] != fmt.Sprint(512<<20) || f[1] != fmt.Sprint(576<<20) || f[2] != "50000" {
+		t.Errorf("exit %+v, limits %q", exit, out)
+	}
+	if exit, _ := run(t, d, berth.Launch{Task: "b.1", Node: "large", Command: "true"}); !exit.OK() {
+		t.Errorf("exit %+v", exit)
+	}
+	info, err := d.Probe(limited(t))
+	if err != nil || len(info.Warnings) != 0 {
+		t.Errorf("%v, %q", err, info.Warnings)
+	}
+	for _, n := range info.Nodes {
+		if n.Name == "small" && (n.CPUs != 0.5 || n.Memory != 512<<20) {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
+// TestOOM lets tasks use more memory than their node has: they are told so, and the node goes on.
+func TestOOM(t *testing.T) {
+	enforced(t)
+	const hungry = `tail -c 300m /dev/zero | tail -n 1 >/dev/null; awk 'BEGIN { for (s = "x"; ; s = s s) ; }'`
+	d, dir := open(t)
+	for _, slots := range []int{1, 4} {
+		node := fmt.Sprint("slots-", slots)
+		add(t, d, driver.NodeSpec{Name: node, CPUs: 2, Memory: 128 << 20, Slots: slots})
+		c := host.NewClient(filepath.Join(dir, node))
+		defer c.Close()
+		before, err := c.Info(limited(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		exit, out := run(t, d, berth.Launch{Task: "a.1", Node: node, Command: hungry})
+		if exit.OK() || !exit.OOM || !strings.Contains(exit.Reason, "memory") {
+			t.Errorf("%s: exit %+v, output %q", node, exit, out)
+		}
+		if slots == 1 && !strings.Contains(exit.Reason, "128 MiB") {
+			t.Errorf("%s: %s", node, exit.Reason)
+		}
+		if exit, _ := run(t, d, berth.Launch{Task: "b.1", Node: node, Command: "true"}); !exit.OK() || exit.OOM {
+			t.Errorf("%s: exit %+v afterwards", node, exit)
+		}
+		if after, err := c.Info(limited(t)); err != nil || after.PID != before.PID {
+			t.Errorf("%s: the host did not live: %+v, %v", node, after, err)
+		}
+	}
+}
+
+// TestExecLimits looks at where a command beside a task runs: in the task's groups, with its limits.
+func TestExecLimits(t *testing.T) {
+	enforced(t)
+	ctx := limited(t)
+	d, _ := open(t)
+	add(t, d, driver.NodeSpec{Name: "n", CPUs: 1, Memory: 256 << 20, Slots: 1})
+	l := berth.Launch{Task: "a.1", Node: "n", Command: "cat /proc/self/cgroup; sleep 600", LogFile: filepath.Join(t.TempDir(), "log")}
+	h, err := d.Start(ctx, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	wait(t, "the task", func() bool {
+		b, _ := os.ReadFile(l.LogFile)
+		want = string(b)
+		return strings.Contains(want, "0::")
+	})
+	var out strings.Builder
+	if code, err := d.Exec(ctx, h, driver.Command{Args: []string{"cat", "/proc/self/cgroup"}, Stdout: &out}); code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	if out.String() != want || !strings.Contains(want, "berth-node-") {
+		t.Errorf("it runs in %s, the task in %s", out.String(), want)
+	}
+}
+
+func TestRestartHost(t *testing.T) {
+	d, dir := open(t)
+	add(t, d, driver.NodeSpec{Name: "n", CPUs: 1, Memory: 256 << 20, Slots: 2})
+	_, first := run(t, d, berth.Launch{Task: "a.1", Node: "n", Command: "cat /proc/self/cgroup"})
+	kill(t, filepath.Join(dir, "n"))
+	_, second := run(t, d, berth.Launch{Task: "b.1", Node: "n", Command: "cat /proc/self/cgroup"}) // by Start
+	if strings.ReplaceAll(first, "a.1", "") != strings.ReplaceAll(second, "b.1", "") && !strings.Contains(second, "berth-node-") {
+		t.Errorf("first in %s, then in %s", first, second)
+	}
+	// A host whose reaper is asked to end does, and is started again too.
+	c := host.NewClient(filepath.Join(dir, "n"))
+	defer c.Close()
+	info, err := c.Info(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(info.Reaper, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the host to end", func() bool { return len(runner.Belonging(filepath.Join(dir, "n"))) == 0 })
+	all, err := d.Observe(limited(t))
+	if err != nil || len(all) != 2 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestRemoveStubborn gives back a node whose tasks defend themselves: by ignoring signals, by leaving their session and their parent, by
+// dropping their marks, by making their directory read-only. Half of the time its host was killed before.
+func TestRemoveStubborn(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		d, dir := open(t)
+		ctx := limited(t)
+		add(t, d, driver.NodeSpec{Name: "n", CPUs: 1, Memory: 256 << 20, Slots: 4})
+		log := filepath.Join(t.TempDir(), "log")
+		l := berth.Launch{Task: "a.1", Node: "n", LogFile: log, Command: `trap '' TERM INT HUP
+mkdir -p ro/in; touch ro/in/file; chmod 500 ro ro/in
+(setsid sh -c 'trap "" TERM; echo daemon; while :; do sleep 600; done' &)
+setsid env -i sh -c 'cd /; trap "" TERM; echo bare $$; while :; do sleep 601; done' &
+while :; do sleep 600; done`}
+		if _, err := d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		var bare int
+		wait(t, "the task's processes", func() bool {
+			b, _ := os.ReadFile(log)
+			if i := strings.Index(string(b), "bare "); i >= 0 {
+				_, _ = fmt.Sscanf(string(b[i:]), "bare %d\n", &bare)
+			}
+			return bare > 0 && strings.Contains(string(b), "daemon")
+		})
+		if killed {
+			c := host.NewClient(filepath.Join(dir, "n"))
+			info, err := c.Info(ctx)
+			c.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = syscall.Kill(info.Reaper, syscall.SIGKILL)
+			_ = syscall.Kill(info.PID, syscall.SIGKILL)
+		}
+		if err := d.RemoveNode(ctx, "n"); err != nil {
+			t.Fatal(err)
+		}
+		drivertest.Leaks(t, dir, "berth-node-"+cluster.GroupName(dir))
+		if err := syscall.Kill(bare, 0); err == nil && runner.NodeGroups("x").Check() == nil {
+			t.Errorf("process %d, without a mark, is left (host killed before: %v)", bare, killed)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("the directory of nodes is left: %v", err)
+		}
+	}
+}
+
+// TestHalves finds what servers leave that are killed in the middle of making or removing a node.
+func TestHalves(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	if err := os.MkdirAll(filepath.Join(dir, "made"), 0o700); err != nil { // before anything is known of it
+		t.Fatal(err)
+	}
+	add(t, d, driver.NodeSpec{Name: "gone", Memory: 256 << 20})
+	l := berth.Launch{Task: "a.1", Node: "gone", Command: "sleep 600", LogFile: filepath.Join(t.TempDir(), "log")}
+	if _, err := d.Start(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "gone", "node.json"), filepath.Join(dir, "gone", "removed.json")); err != nil {
+		t.Fatal(err)
+	}
+	d = reopen(t, dir)
+	info, err := d.Probe(ctx)
+	if err != nil || len(info.Nodes) != 2 {
+		t.Errorf("what is half there can be found to be removed: %+v, %v", info.Nodes, err)
+	}
+	if all, err := d.Observe(ctx); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for _, n := range []string{"made", "gone"} {
+		if _, err := d.Start(ctx, berth.Launch{Task: "b.1", Node: n, Command: "true"}); berth.CodeOf(err) != berth.NotFound {
+			t.Errorf("%v", err)
+		}
+		add(t, d, driver.NodeSpec{Name: n, Memory: 256 << 20})
+		if exit, _ := run(t, d, berth.Launch{Task: "b.1", Node: n, Command: "true"}); !exit.OK() {
+			t.Errorf("%s: exit %+v", n, exit)
+		}
+	}
+	if all, err := d.Observe(ctx); err != nil || len(all) != 2 {
+		t.Errorf("%+v, %v: the task of the node that was being removed must not come back", all, err)
+	}
+}
+
+// TestVanished takes a node's directory away.
+func TestVanished(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	add(t, d, driver.NodeSpec{Name: "n", Memory: 256 << 20})
+	add(t, d, driver.NodeSpec{Name: "other", Memory: 256 << 20})
+	away := filepath.Join(t.TempDir(), "away")
+	if err := os.Rename(filepath.Join(dir, "n"), away); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Start(ctx, berth.Launch{Task: "a.1", Node: "n", Command: "true"})
+	if berth.CodeOf(err) != berth.NotFound || !strings.Contains(err.Error(), "no node n") {
+		t.Errorf("%v", err)
+	}
+	if all, err := d.Observe(ctx); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := os.Rename(away, filepath.Join(dir, "n")); err != nil { // for the end
+		t.Fatal(err)
+	}
+	add(t, d, driver.NodeSpec{Name: "n"})
+}
+
+// TestDeep has a directory too deep for a socket's path.
+func TestDeep(t *testing.T) {
+	ctx := limited(t)
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep", 30))
+	d := reopen(t, dir)
+	add(t, d, driver.NodeSpec{Name: "n", Memory: 256 << 20})
+	if exit, _ := run(t, d, berth.Launch{Task: "b.1", Node: "n", Command: "true"}); !exit.OK() {
+		t.Errorf("exit %+v", exit)
+	}
+	if err := d.RemoveNode(ctx, "n"); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Leaks(t, dir, "berth-node-"+cluster.GroupName(dir))
+	if left, _ := filepath.Glob(filepath.Join(temp, "*", "*.sock")); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// smi puts an nvidia-smi on PATH that tells of two GPUs.
+func smi(t *testing.T, text string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func TestGPUs(t *testing.T) {
+	t.Setenv("PATH", "/nowhere")
+	if all, err := cluster.GPUs(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("without nvidia-smi: %+v, %v", all, err)
+	}
+	t.Setenv("PATH", "/usr/bin:/bin")
+	smi(t, `echo "0, NVIDIA H200, 143771"; echo "1, NVIDIA A100-SXM4, 80GB, 81920"`)
+	all, err := cluster.GPUs(t.Context())
+	if err != nil || len(all) != 2 || all[0] != (cluster.GPU{0, "NVIDIA H200", 143771 << 20}) || all[1].Model != "NVIDIA A100-SXM4, 80GB" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	d, _ := open(t)
+	add(t, d, driver.NodeSpec{Name: "none", Slots: 1})
+	add(t, d, driver.NodeSpec{Name: "one", Slots: 1, GPUs: []int{1}})
+	if err := d.AddNode(limited(t), driver.NodeSpec{Name: "two", GPUs: []int{2}}); berth.CodeOf(err) != berth.Invalid {
+		t.Errorf("a GPU that is not there: %v", err)
+	}
+	const show = `echo "${CUDA_VISIBLE_DEVICES-unset}"`
+	for _, tt := range []struct {
+		l    berth.Launch
+		want string
+	}{
+		{berth.Launch{Node: "none"}, ""},
+		{berth.Launch{Node: "none", GPUs: []int{0}}, ""},
+		{berth.Launch{Node: "one"}, "1"},
+		{berth.Launch{Node: "one", NoGPU: true}, ""},
+		{berth.Launch{Node: "one", Env: map[string]string{"CUDA_VISIBLE_DEVICES": "0"}}, "1"},
+	} {
+		tt.l.Task, tt.l.Command = berth.TaskID(fmt.Sprintf("t%d.1", time.Now().UnixNano())), show
+		if exit, out := run(t, d, tt.l); !exit.OK() || strings.TrimSpace(out) != tt.want {
+			t.Errorf("%+v: exit %+v, sees %q, want %q", tt.l, exit, out, tt.want)
+		}
+	}
+	info, err := d.Probe(limited(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range info.Nodes {
+		if n.Name == "one" && (n.GPUs != 1 || n.GPUModel != "NVIDIA A100-SXM4, 80GB") {
+			t.Errorf("%+v", n)
+		}
+	}
+	smi(t, "echo 'No devices were found'; exit 6")
+	if _, err := cluster.GPUs(t.Context()); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "No devices") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestManyNodes makes and gives back many nodes at once.
+func TestManyNodes(t *testing.T) {
+	ctx := limited(t)
+	d, _ := open(t)
+	const n = 12
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			name := fmt.Sprint("n", i)
+			err := d.AddNode(ctx, driver.NodeSpec{Name: name, Memory: 256 << 20, CPUs: 1, Slots: 1})
+			if err == nil {
+				_, err = d.Start(ctx, berth.Launch{Task: berth.TaskID(name + ".1"), Node: name, Command: "sleep 600"})
+			}
+			errs <- err
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if all, err := d.Observe(ctx); err != nil || len(all) != n {
+		t.Errorf("%d tasks, %v", len(all), err)
+	}
+	for i := range n {
+		go func() { errs <- d.RemoveNode(ctx, fmt.Sprint("n", i)) }()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if all, err := d.Observe(ctx); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func wait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("waiting for %s", what)
+		}
+	}
+}
