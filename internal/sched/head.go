@@ -1,64 +1,105 @@
 package sched
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
 
-// need is what the head lacks and what it may count on.
-type need struct {
-	free   int // nodes with a free slot
-	ending int // nodes that have one once the gangs that were told to stop are gone
-	// starting are on their way; grow is how many more the pool may still get.
-	starting, grow int
-	ends, stop     []*Running // gangs that are stopping, and those to be stopped now, for its sake
-	// spare is how many of the nodes that are to come the gangs so far leave to others, and room how many slots those have.
-	spare, room int
+// outlook is what gangs that wait can count on soon, in their order: nodes of gangs that are stopping, and nodes to come.
+type outlook struct {
+	stock stock // nodes that will have a free slot
+	// come is how many nodes are yet to come: on their way, or within what the pool may grow by; slots are theirs that nobody
+	// before counts on.
+	come, slots int
+	ends        []*Running        // gangs that are stopping
+	stop        map[*Running]bool // those of them that are told so now
+	stale       bool              // a gang was placed since: the stock has nodes that are full
+	// over is that somebody before waits for what nobody can name: later ones count on nothing.
+	over bool
+	// soon is that the head does not wait for that.
+	soon bool
 }
 
-// want works out what the head waits for, and which gangs must be stopped for it.
-func (s *round) want() (stop []string) {
-	n := &s.need
-	n.free, n.starting = s.stock.len(), s.pool.Starting
+// survey opens the outlook.
+func (s *round) survey() {
+	o := &s.outlook
+	o.come = s.pool.Starting
 	if s.pool.Short == "" {
-		n.grow = max(0, s.pool.Max-s.ready-s.pool.Starting)
+		o.come += max(0, s.pool.Max-s.ready-s.pool.Starting)
 	}
-	free := s.free
+	o.slots = o.come * max(1, s.slots)
+	o.stock = stock{free: slices.Clone(s.free), spread: s.pool.Spread, nodes: slices.Clone(s.stock.nodes)}
 	for i := range s.running {
-		r := &s.running[i]
-		if !r.Stopping {
-			continue
-		}
-		if len(n.ends) == 0 {
-			free = slices.Clone(free)
-		}
-		if gain := s.release(free, r.On); gain > 0 {
-			n.ending += gain
-		}
-		n.ends = append(n.ends, r)
-	}
-	lack := s.head.Nodes - n.free - n.ending
-	n.spare = max(0, n.starting+n.grow-max(0, lack))
-	n.room = n.spare * max(1, s.slots)
-	if lack -= n.starting + n.grow; lack > 0 && s.pool.Preempt {
-		n.stop = s.victims(lack, free)
-		for _, r := range n.stop {
-			stop = append(stop, r.ID)
+		if r := &s.running[i]; r.Stopping {
+			o.ends = append(o.ends, r)
+			s.release(&o.stock, r.On)
 		}
 	}
-	return stop
+	o.stock.order()
 }
 
-// release frees one slot on each of the nodes and says how many could not be used before and can now.
-func (s *round) release(free []int, on []string) (gain int) {
+// await is what a gang that cannot be placed waits for, the gangs to be stopped for it, and whether that will be enough. Where it
+// will, the gang's share is taken out of the outlook.
+func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
+	o := &s.outlook
+	if o.over {
+		return "", nil, false
+	}
+	if o.stale {
+		o.stale = false
+		o.stock.nodes = slices.DeleteFunc(o.stock.nodes, func(n int32) bool { return o.stock.free[n] <= 0 })
+		o.stock.order()
+	}
+	lack := g.Nodes - o.stock.len()
+	switch start := min(lack, o.come, o.slots); {
+	case lack <= 0:
+		why = "waiting for " + jobs(o.ends) + " to stop"
+	case start == lack && len(o.ends) > 0 && o.stock.len() > s.avail():
+		why = fmt.Sprintf("waiting for %s of %s to start, and for %s to stop", nodes(lack), s.pool.Name, jobs(o.ends))
+	case start == lack:
+		why = fmt.Sprintf("waiting for %s of %s to start", nodes(lack), s.pool.Name)
+	default:
+		victims := s.victims(g, lack-start)
+		if victims == nil {
+			o.over = true
+			return "", nil, false
+		}
+		if o.stop == nil {
+			o.stop = map[*Running]bool{}
+		}
+		for _, r := range victims {
+			stop = append(stop, r.ID)
+			o.stop[r] = true
+			s.release(&o.stock, r.On)
+		}
+		o.stock.order()
+		o.ends = append(o.ends, victims...)
+		why = "waiting for " + jobs(victims) + " of lower priority to stop"
+	}
+	rest := g.Nodes
+	taken := make([]int32, min(rest, o.stock.len()))
+	for i := range taken {
+		taken[i] = o.stock.pop()
+	}
+	for _, n := range taken {
+		if o.stock.free[n]--; o.stock.free[n] > 0 {
+			o.stock.push(n)
+		}
+	}
+	o.slots -= rest - len(taken)
+	return why, stop, true
+}
+
+// release frees one slot on each of the nodes. Those that had none are added at the end: the stock must be put in order.
+func (s *round) release(to *stock, on []string) {
 	for _, name := range on {
 		if i, ok := s.index(name); ok {
-			if free[i]++; free[i] == 1 {
-				gain++
+			if to.free[i]++; to.free[i] == 1 {
+				to.nodes = append(to.nodes, i)
 			}
 		}
 	}
-	return gain
 }
 
 // index is the place of a node that is ready.
@@ -88,8 +129,7 @@ type reserve struct {
 // reserve finds out when the head can start and on how many nodes it does not depend.
 func (s *round) reserve() *reserve {
 	k := &reserve{then: slices.Clone(s.free)}
-	soon := s.head.Nodes <= s.need.free+s.need.ending+s.need.starting+s.need.grow || len(s.need.stop) > 0
-	if !soon {
+	if !s.outlook.soon {
 		k.until(s)
 	}
 	k.roomy = stock{free: s.free, spread: s.pool.Spread}
@@ -113,40 +153,45 @@ func (k *reserve) put(n int32) {
 // until looks for the time at which the head has its nodes.
 func (k *reserve) until(s *round) {
 	type end struct {
-		at time.Time
-		on []string
+		at   time.Time
+		on   []string
+		sure bool
 	}
 	var ends []end
 	for i := range s.running {
 		switch r := &s.running[i]; {
 		case r.Stopping:
-			ends = append(ends, end{s.now, r.On})
+			ends = append(ends, end{s.now, r.On, false})
 		case r.Limit > 0:
-			ends = append(ends, end{r.Since.Add(r.Limit), r.On})
+			at := r.Since.Add(r.Limit)
+			ends = append(ends, end{at, r.On, at.After(s.now)})
 		}
 	}
 	for i := range s.out { // what was placed just now runs as well
 		if c := &s.out[i]; len(c.Nodes) > 0 {
 			if g := s.queue.gangs[c.Gang]; g.Limit > 0 {
-				ends = append(ends, end{s.now.Add(g.Limit), c.Nodes})
+				ends = append(ends, end{s.now.Add(g.Limit), c.Nodes, true})
 			}
 		}
 	}
 	slices.SortStableFunc(ends, func(a, b end) int { return a.at.Compare(b.at) })
-	then := slices.Clone(k.then)
-	// Nodes that are yet to come let the head start earlier, so they count for the time; they may fail to come, so they do not
-	// count as extra.
-	have, hope := s.need.free, s.need.starting+s.need.grow
+	// What should have ended and nodes that are yet to come let the head start earlier, so they count for the time. That may fail,
+	// so they do not count as something the head can do without.
+	hope := stock{free: slices.Clone(k.then), nodes: slices.Clone(s.stock.nodes)}
+	sure := stock{free: slices.Clone(k.then), nodes: slices.Clone(s.stock.nodes)}
 	for i := 0; i < len(ends); {
 		at := ends[i].at
 		for ; i < len(ends) && ends[i].at.Equal(at); i++ {
-			have += s.release(then, ends[i].on)
+			s.release(&hope, ends[i].on)
+			if ends[i].sure {
+				s.release(&sure, ends[i].on)
+			}
 		}
-		if have+hope < s.head.Nodes {
+		if hope.len()+s.outlook.come < s.head.Nodes {
 			continue
 		}
 		if at.After(s.now) {
-			k.at, k.then, k.extra = at, then, max(0, have-s.head.Nodes)
+			k.at, k.then, k.extra = at, sure.free, max(0, sure.len()-s.head.Nodes)
 		}
 		return
 	}
@@ -191,7 +236,9 @@ func (s *round) fill(g *Gang) bool {
 		if s.free[n]--; s.free[n] > 0 {
 			k.put(n)
 		}
+		s.outlook.stock.free[n]--
 	}
+	s.outlook.stale = true
 	slices.Sort(taken)
 	on := s.room(g.Nodes)
 	for i, n := range taken {

@@ -13,43 +13,44 @@ type victim struct {
 	gain int // nodes that this would free
 }
 
-// victims finds gangs of lower priority whose nodes are what the head lacks: as few as can be found, and of those that will do, the
+// victims finds gangs of lower priority than g whose nodes are what it lacks: as few as can be found, and of those that will do the
 // ones of the lowest priority, with the fewest nodes, that began last. None when stopping all of them would not be enough.
-// free is what the nodes have once the gangs that are stopping are gone.
-func (s *round) victims(lack int, free []int) []*Running {
+func (s *round) victims(g *Gang, lack int) []*Running {
+	if !s.pool.Preempt {
+		return nil
+	}
 	var left victims
-	all, most := slices.Clone(free), 0
+	all := stock{free: slices.Clone(s.outlook.stock.free)}
 	for i := range s.running {
-		if r := &s.running[i]; r.Spot && !r.Stopping && r.Priority < s.head.Priority {
-			left = append(left, victim{r, s.gain(free, r)})
-			most += s.release(all, r.On)
+		if r := &s.running[i]; r.Spot && r.Priority < g.Priority && !r.Stopping && !s.outlook.stop[r] {
+			left = append(left, victim{r, s.gain(s.outlook.stock.free, r)})
+			s.release(&all, r.On)
 		}
 	}
-	if most < lack {
+	if all.len() < lack {
 		return nil
 	}
 	heap.Init(&left)
-	free = slices.Clone(free)
+	got := stock{free: slices.Clone(s.outlook.stock.free)}
 	var chosen []*Running
-	got := 0
-	for got < lack {
+	for got.len() < lack {
 		v := left[0]
 		// What others freed meanwhile counts no more.
-		if now := s.gain(free, v.Running); now != v.gain {
+		if now := s.gain(got.free, v.Running); now != v.gain {
 			left[0].gain = now
 			heap.Fix(&left, 0)
 			continue
 		}
 		at := 0
-		if v.gain >= lack-got {
-			at = s.least(left, free, lack-got)
+		if v.gain >= lack-got.len() {
+			at = s.least(left, got.free, lack-got.len())
 		}
 		v = left[at]
 		heap.Remove(&left, at)
 		chosen = append(chosen, v.Running)
-		got += s.release(free, v.On)
+		s.release(&got, v.On)
 	}
-	return s.spare(chosen, free, got-lack)
+	return s.spare(chosen, got.free, got.len()-lack)
 }
 
 // gain is how many nodes become usable when a gang stops.

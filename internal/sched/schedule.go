@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,7 +58,8 @@ const look = 64
 // Schedule decides for the gangs of q, in order. It has a Choice for every gang it places, for those it looked at and could not
 // place, and for every one of fresh, gangs that have no reason yet. It does not change q.
 //
-// The first gang that cannot be placed is the head. Later ones are placed only where that does not make the head wait longer:
+// A gang that cannot run however long it waits, because it needs more nodes than Max, or than there are while Short keeps the pool from
+// growing, is passed over. The first other gang that cannot be placed is the head. Later ones are placed only where that does not make the head wait longer:
 // because they end, by their limit, before the head could start by the limits of what runs, or because they take what the head will
 // not need. Where nobody can say when the head can start, it keeps all nodes that are free.
 //
@@ -67,7 +69,7 @@ func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time
 	s := round{pool: &p, queue: q, running: running, now: now, local: p.Name == berth.LocalCompute && len(p.Nodes) == 1}
 	s.open()
 	c := q.cursor(p.Held)
-	for waits := 0; waits < look; {
+	for len(s.waits) < look && (p.Down == "" || s.passed < look) {
 		if s.local && s.stock.len() == 0 && p.Down == "" {
 			break // what waits has its reason, which is the same for all
 		}
@@ -75,25 +77,21 @@ func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time
 		if g == nil {
 			break
 		}
-		switch {
-		case p.Down != "":
-			s.wait(g, s.down())
-			waits++
-		case g.Nodes > p.Max:
-			s.wait(g, s.never(g))
+		switch why := s.stuck(g); {
+		case why != "" && s.passed < look:
+			s.passed++
+			s.wait(g, why)
+		case why != "":
 		case s.head == nil && g.Nodes <= s.stock.len():
 			s.place(g)
 			c.took()
-		case s.head == nil:
-			s.block(g)
-			waits++
-		case s.fill(g):
+		case s.head != nil && s.fill(g):
 			c.took()
-		default:
-			s.wait(g, s.behind(g))
-			waits++
+		case s.block(g):
+			c.took() // it will have its nodes soon
 		}
 	}
+	s.explain()
 	s.rest(fresh)
 	return s.out
 }
@@ -113,11 +111,18 @@ type round struct {
 	slots int      // of the largest node
 	stock stock    // ready nodes with a free slot
 	where map[string]int32
-	head  *Gang
-	need  need
-	keep  *reserve
+
+	waits  []waiting
+	passed int // gangs that were passed over because they are stuck
+	head   *Gang
+	keep   *reserve
+
+	outlook outlook
 	// said holds sentences that many share.
-	said struct{ placed, line, full string }
+	said struct {
+		placed, line, full string
+		stuck              map[int]string // by the nodes of the gang
+	}
 }
 
 func (s *round) open() {
@@ -178,11 +183,51 @@ func (s *round) room(n int) []string {
 
 func (s *round) wait(g *Gang, why string) { s.out = append(s.out, Choice{Gang: g.ID, Why: why}) }
 
-// block makes g the head.
-func (s *round) block(g *Gang) {
-	s.head = g
-	stop := s.want()
-	s.out = append(s.out, Choice{Gang: g.ID, Preempt: stop, Why: s.first()})
+// stuck is why a gang cannot run however long it waits, as things are: such a one keeps nobody else waiting.
+func (s *round) stuck(g *Gang) string {
+	switch {
+	case s.pool.Down != "":
+		return s.down()
+	case g.Nodes > s.pool.Max:
+		return s.never(g)
+	case g.Nodes > s.ready+s.pool.Starting && s.pool.Short != "":
+		return s.bounded(g)
+	}
+	return ""
+}
+
+// waiting is a gang that was looked at and waits. Its reason is written when all is decided, so that it speaks of how things are then.
+type waiting struct {
+	gang *Gang
+	out  int // its place in round.out
+}
+
+// block has a gang wait, and says whether it only waits for nodes that are about to be there. The first one is the head.
+func (s *round) block(g *Gang) (soon bool) {
+	first := s.head == nil
+	if first {
+		s.head = g
+		s.survey()
+	}
+	why, stop, soon := s.await(g)
+	if first {
+		s.outlook.soon = soon
+	}
+	s.waits = append(s.waits, waiting{g, len(s.out)})
+	s.out = append(s.out, Choice{Gang: g.ID, Preempt: stop, Why: why})
+	return soon
+}
+
+// explain writes what block left open.
+func (s *round) explain() {
+	for _, w := range s.waits {
+		switch c := &s.out[w.out]; {
+		case w.gang != s.head && len(c.Preempt) == 0 && w.gang.Nodes <= s.avail():
+			c.Why = fmt.Sprintf("job %s goes first: it %s", s.head.name(), s.asks(s.head))
+		case c.Why == "":
+			c.Why = s.lacking(w.gang)
+		}
+	}
 }
 
 // rest gives a reason to the fresh gangs that have none yet.

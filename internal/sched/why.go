@@ -41,56 +41,43 @@ func (s *round) down() string {
 }
 
 func (s *round) never(g *Gang) string {
-	if s.pool.Max == 0 {
-		return fmt.Sprintf("needs %s, and %s can have none", nodes(g.Nodes), s.pool.Name)
-	}
-	return fmt.Sprintf("needs %s, and %s can have at most %d", nodes(g.Nodes), s.pool.Name, s.pool.Max)
+	return s.once(g, func() string {
+		if s.pool.Max == 0 {
+			return fmt.Sprintf("needs %s, and %s can have none", nodes(g.Nodes), s.pool.Name)
+		}
+		return fmt.Sprintf("needs %s, and %s can have at most %d", nodes(g.Nodes), s.pool.Name, s.pool.Max)
+	})
 }
 
-// first is why the head waits.
-func (s *round) first() string {
-	n := &s.need
-	lack := s.head.Nodes - n.free
-	switch {
-	case len(n.stop) > 0:
-		return "waiting for " + jobs(n.stop) + " of lower priority to stop"
-	case lack <= n.ending:
-		return "waiting for " + jobs(n.ends) + " to stop"
-	case lack > n.ending+n.starting+n.grow:
-		return s.lacking(s.head)
-	case n.ending > 0:
-		return fmt.Sprintf("waiting for %s of %s to start, and for %s to stop", nodes(lack-n.ending), s.pool.Name, jobs(n.ends))
-	}
-	return fmt.Sprintf("waiting for %s of %s to start", nodes(lack), s.pool.Name)
+func (s *round) bounded(g *Gang) string {
+	return s.once(g, func() string {
+		has := fmt.Sprint(s.ready + s.pool.Starting)
+		if has == "0" {
+			has = "none"
+		}
+		return fmt.Sprintf("needs %s, and %s has %s and cannot grow: %s", nodes(g.Nodes), s.pool.Name, has, s.pool.Short)
+	})
 }
 
-// behind is why a gang waits that comes after the head.
-func (s *round) behind(g *Gang) string {
-	n := &s.need
-	comes := g.Nodes <= n.spare && g.Nodes <= n.room
-	if comes {
-		n.room -= g.Nodes
+// once makes a sentence that depends on nothing but how many nodes a gang needs.
+func (s *round) once(g *Gang, say func() string) string {
+	why, ok := s.said.stuck[g.Nodes]
+	if !ok {
+		if s.said.stuck == nil {
+			s.said.stuck = map[int]string{}
+		}
+		why = say()
+		s.said.stuck[g.Nodes] = why
 	}
-	switch {
-	case g.Nodes <= s.avail():
-		return fmt.Sprintf("job %s goes first: it %s", s.head.name(), s.asks(s.head))
-	case comes:
-		return fmt.Sprintf("waiting for %s of %s to start", nodes(g.Nodes), s.pool.Name)
-	case s.ready == 0 && s.pool.Short == "" && n.room == 0:
-		return fmt.Sprintf("jobs that go first take all %s that %s can have", nodes(s.pool.Max), s.pool.Name)
-	case s.ready == 0 && s.pool.Short == "":
-		return fmt.Sprintf("needs %s, and jobs that go first leave fewer of the %d that %s can have", nodes(g.Nodes), s.pool.Max, s.pool.Name)
-	}
-	return s.lacking(g)
+	return why
 }
 
 // later is why a gang waits that was not looked at.
 func (s *round) later(g *Gang) string {
+	if why := s.stuck(g); why != "" {
+		return why
+	}
 	switch {
-	case s.pool.Down != "":
-		return s.down()
-	case g.Nodes > s.pool.Max:
-		return s.never(g)
 	case s.local && s.ready == 0:
 		return "waiting for " + s.pool.Name + ": it is not ready"
 	case s.local:
@@ -98,7 +85,7 @@ func (s *round) later(g *Gang) string {
 			s.said.full = fmt.Sprintf("waiting for %s: all %d slots are in use", s.pool.Name, s.pool.Nodes[0].Slots)
 		}
 		return s.said.full
-	case s.avail() == 0 && s.ready > 0 && s.need.starting+s.need.grow == 0:
+	case s.avail() == 0 && s.ready > 0 && s.outlook.come == 0:
 		return s.lacking(g)
 	}
 	return fmt.Sprintf("its turn on %s has not come: %d jobs or more go first", s.pool.Name, look)
@@ -106,6 +93,9 @@ func (s *round) later(g *Gang) string {
 
 // lacking is what there is too little of for a gang.
 func (s *round) lacking(g *Gang) string {
+	if s.ready == 0 {
+		return fmt.Sprintf("needs %s of %s, and jobs that go first leave fewer of the %d to come", nodes(g.Nodes), s.pool.Name, s.outlook.come)
+	}
 	why := s.asks(g)
 	if s.pool.Short != "" && s.ready+s.pool.Starting < s.pool.Max {
 		why += "; it cannot grow: " + s.pool.Short
@@ -117,10 +107,6 @@ func (s *round) lacking(g *Gang) string {
 func (s *round) asks(g *Gang) string {
 	free := s.avail()
 	switch {
-	case s.ready == 0 && s.pool.Starting > 0:
-		return fmt.Sprintf("needs %s, and only %d of %s on the way", nodes(g.Nodes), s.pool.Starting, s.pool.Name)
-	case s.ready == 0:
-		return fmt.Sprintf("needs %s, and %s has none", nodes(g.Nodes), s.pool.Name)
 	case free == 0 && g.Nodes == 1:
 		return s.full()
 	case free == 0:

@@ -1,0 +1,146 @@
+package sched_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berthml/berth/internal/sched"
+)
+
+// inOrder is the order of the queue, worked out the long way: again and again the gang that goes first of those left.
+func inOrder(gangs map[string]sched.Gang, held map[string]int) []string {
+	left, share := maps.Clone(gangs), maps.Clone(held)
+	if share == nil {
+		share = map[string]int{}
+	}
+	var ids []string
+	for len(left) > 0 {
+		var first *sched.Gang
+		for _, g := range left {
+			if first == nil || goesFirst(g, *first, share) {
+				first = &g
+			}
+		}
+		ids = append(ids, first.ID)
+		share[first.User] += first.Nodes
+		delete(left, first.ID)
+	}
+	return ids
+}
+
+func goesFirst(a, b sched.Gang, share map[string]int) bool {
+	switch {
+	case a.Priority != b.Priority:
+		return a.Priority > b.Priority
+	case share[a.User] != share[b.User]:
+		return share[a.User] < share[b.User]
+	case a.Seq != b.Seq:
+		return a.Seq < b.Seq
+	}
+	return a.ID < b.ID
+}
+
+func drawHeld(t *rapid.T) map[string]int {
+	return rapid.MapOf(rapid.SampledFrom([]string{"ada", "bob", "cyd"}), rapid.IntRange(0, 5)).Draw(t, "held")
+}
+
+// TestQueue holds a queue against a plain map: same gangs, same order, same demand, whatever is done and undone.
+func TestQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q sched.Queue
+		have, kept := map[string]sched.Gang{}, map[string]sched.Gang{}
+		seq := int64(0)
+		id := rapid.Custom(func(t *rapid.T) string { return fmt.Sprint("g", rapid.IntRange(0, 30).Draw(t, "id")) })
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				seq++
+				g := sched.Gang{
+					ID: id.Draw(t, "gang"), Nodes: rapid.IntRange(1, 5).Draw(t, "nodes"), User: rapid.SampledFrom([]string{"ada", "bob", "cyd"}).Draw(t, "user"),
+					Priority: rapid.IntRange(0, 2).Draw(t, "priority"), Seq: seq,
+				}
+				if rapid.IntRange(0, 3).Draw(t, "again") == 0 { // an attempt that comes back keeps its place
+					g.Seq = rapid.Int64Range(0, seq).Draw(t, "seq")
+				}
+				q.Add(g)
+				if _, ok := have[g.ID]; !ok {
+					have[g.ID] = g
+				}
+			},
+			"remove": func(t *rapid.T) {
+				id := id.Draw(t, "gang")
+				_, want := have[id]
+				if got := q.Remove(id); got != want {
+					t.Fatalf("removed %v, want %v", got, want)
+				}
+				delete(have, id)
+			},
+			"remove first": func(t *rapid.T) {
+				if ids := inOrder(have, nil); len(ids) > 0 {
+					q.Remove(ids[0])
+					delete(have, ids[0])
+				}
+			},
+			"commit": func(*rapid.T) {
+				q.Commit()
+				kept = maps.Clone(have)
+			},
+			"rollback": func(*rapid.T) {
+				q.Rollback()
+				have = maps.Clone(kept)
+			},
+			"": func(t *rapid.T) { same(t, &q, have) },
+		})
+	})
+}
+
+func same(t *rapid.T, q *sched.Queue, have map[string]sched.Gang) {
+	held := drawHeld(t)
+	want := inOrder(have, held)
+	var got []string
+	for g := range q.All(held) {
+		got = append(got, g.ID)
+		if have[g.ID] != g {
+			t.Fatalf("%+v, want %+v", g, have[g.ID])
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Fatalf("order with %v: %s", held, d)
+	}
+	if q.Len() != len(have) {
+		t.Fatalf("%d gangs, want %d", q.Len(), len(have))
+	}
+	most := rapid.IntRange(0, 6).Draw(t, "max")
+	tasks, largest, sizes := 0, 0, map[int]int{}
+	for _, g := range have {
+		sizes[g.Nodes]++
+		if g.Nodes <= most {
+			tasks, largest = tasks+g.Nodes, max(largest, g.Nodes)
+		}
+	}
+	if x, y := q.Demand(most); x != tasks || y != largest {
+		t.Fatalf("demand up to %d: %d, %d, want %d, %d", most, x, y, tasks, largest)
+	}
+	if d := cmp.Diff(sizes, q.Sizes()); d != "" {
+		t.Fatal(d)
+	}
+	if len(want) > 0 {
+		i := rapid.IntRange(0, len(want)-1).Draw(t, "of")
+		if n := q.AheadOf(want[i], held); n != i {
+			t.Fatalf("%d ahead of %s, want %d", n, want[i], i)
+		}
+		if n, m := q.Ahead(want[i]), slices.Index(inOrder(have, nil), want[i]); n != m {
+			t.Fatalf("%d ahead of %s where nobody holds anything, want %d", n, want[i], m)
+		}
+		if g, ok := q.Get(want[i]); !ok || g != have[want[i]] {
+			t.Fatalf("%+v, %v", g, ok)
+		}
+	}
+	if _, ok := q.Get("nobody"); ok || q.Ahead("nobody") != 0 {
+		t.Fatal("there is a gang that was never added")
+	}
+}
