@@ -1,0 +1,95 @@
+package cost
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Run is a job that has ended well: what its time is guessed from when it runs again.
+type Run struct {
+	Name       string
+	Experiment string
+	Command    string
+	Display    string        // its display name; empty when it has none of its own
+	Took       time.Duration // from its placement to its end
+	Cost       float64
+	Priced     bool // Cost is known
+}
+
+// History is how long runs like a job took.
+type History struct {
+	Of          string // what they have in common with it: command, display name, experiment
+	Runs        int
+	Median, P90 time.Duration
+	Cost        float64 // on average
+	Priced      bool    // Cost is known, of every run
+}
+
+// Like is the history of a job, from runs of its experiment: those of the same command where there are any, else those of the same
+// display name, else all. ok is false when there is none.
+func Like(job Run, runs []Run) (h History, ok bool) {
+	for _, like := range []struct {
+		of   string
+		same func(Run) bool
+	}{
+		{"command", func(r Run) bool { return job.Command != "" && r.Command == job.Command }},
+		{"display name", func(r Run) bool { return job.Display != "" && strings.EqualFold(r.Display, job.Display) }},
+		{"experiment", func(Run) bool { return !strings.EqualFold(job.Experiment, unnamed) }},
+	} {
+		var found []Run
+		for _, r := range runs {
+			if strings.EqualFold(r.Experiment, job.Experiment) && r.Took > 0 && like.same(r) {
+				found = append(found, r)
+			}
+		}
+		if len(found) > 0 {
+			return history(like.of, found), true
+		}
+	}
+	return History{}, false
+}
+
+// unnamed is the experiment of jobs that name none: they have nothing in common.
+const unnamed = "Default"
+
+func history(of string, runs []Run) History {
+	h := History{Of: of, Runs: len(runs), Priced: true}
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Took, b.Took) })
+	h.Median = (runs[(len(runs)-1)/2].Took + runs[len(runs)/2].Took) / 2
+	h.P90 = runs[max(0, int(math.Ceil(0.9*float64(len(runs))))-1)].Took
+	for _, r := range runs {
+		h.Cost += r.Cost / float64(len(runs))
+		h.Priced = h.Priced && r.Priced
+	}
+	if !h.Priced {
+		h.Cost = 0
+	}
+	return h
+}
+
+// Rate is the price of an hour of a node, nil when it is not known.
+func Rate(s berth.Size, low bool) *float64 {
+	if low {
+		return s.LowPrice
+	}
+	return s.Price
+}
+
+// assumed is how long a job is taken to run when neither a limit nor a history says anything.
+const assumed = time.Hour
+
+// Hold is how long a job reserves its budget for, and what that follows from.
+func Hold(limit time.Duration, h History, known bool) (time.Duration, string) {
+	switch {
+	case limit > 0:
+		return limit, "its limits.timeout"
+	case known:
+		return h.P90, "what runs like it took"
+	}
+	return assumed, "it has no limits.timeout, so an hour is assumed"
+}

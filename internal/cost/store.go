@@ -1,0 +1,278 @@
+package cost
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/sizes"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Kinds of documents. Nodes and meters are written by whoever makes and gives back nodes.
+const (
+	Kind      = "budgets"
+	kindMeter = "meters"
+	kindNode  = "nodes"
+)
+
+// reader reads the meters of a workspace.
+type reader struct {
+	tx        *store.Tx
+	workspace string
+	sizes     *sizes.Catalogue // read when a meter does not say its currency
+}
+
+// meter is what a document of kind meters says.
+func (r *reader) meter(d *store.Doc) (m berth.Meter, err error) {
+	if err := json.Unmarshal(d.Own, &m); err != nil {
+		return m, berth.Errorf(berth.Internal, "meter %s cannot be read: %w", d.Name, err)
+	}
+	m.Currency, err = r.currency(m.Size, m.Currency, m.Priced)
+	return m, err
+}
+
+// currency is the one a price is in: where it was not written down, that of the size.
+func (r *reader) currency(size, currency string, priced bool) (string, error) {
+	if currency != "" || !priced {
+		return currency, nil
+	}
+	if r.sizes == nil {
+		c, err := sizes.LoadTx(r.tx)
+		if err != nil {
+			return "", err
+		}
+		r.sizes = &c
+	}
+	s, _ := r.sizes.Find(size)
+	return s.Currency, nil
+}
+
+// live is what has not ended: nodes, and the tasks on them, up to now.
+func (r *reader) live(now time.Time) ([]berth.Meter, error) {
+	docs, err := r.tx.All(store.Query{Workspace: r.workspace, Kind: kindNode, Asc: true})
+	if err != nil || len(docs) == 0 {
+		return nil, err
+	}
+	own, err := r.instances()
+	if err != nil {
+		return nil, err
+	}
+	var out []berth.Meter
+	nodes := map[string]berth.Meter{}
+	for _, d := range docs {
+		var n berth.Node
+		if err := json.Unmarshal(d.Own, &n); err != nil {
+			return nil, berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
+		}
+		m := berth.Meter{
+			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, Slots: n.Slots, User: n.User,
+			From: n.Created, To: now, Instance: own[strings.ToLower(n.Compute)],
+		}
+		if m.Currency, err = r.currency(n.Size, n.Currency, n.Priced); err != nil {
+			return nil, err
+		}
+		nodes[n.Name] = m
+		out = append(out, m)
+	}
+	tasks, err := r.tx.ActiveTasks()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tasks {
+		m, ok := nodes[t.Node]
+		if !ok || t.Workspace != r.workspace || t.Times.Placed.IsZero() {
+			continue
+		}
+		m.Job, m.User, m.From, m.Instance = t.Job, t.User, t.Times.Placed, false
+		m.Rate /= float64(max(1, m.Slots))
+		if !t.Times.Ended.IsZero() && t.Times.Ended.Before(now) {
+			m.To = t.Times.Ended // it is not written down yet
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// instances are the computes that are somebody's own, in lower case.
+func (r *reader) instances() (map[string]bool, error) {
+	docs, err := r.tx.All(store.Query{Workspace: r.workspace, Kind: "computes"})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, d := range docs {
+		var v struct {
+			Properties struct {
+				ComputeType string `json:"computeType"`
+			} `json:"properties"`
+		}
+		if json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.ComputeType, berth.TypeInstance) {
+			out[strings.ToLower(d.Name)] = true
+		}
+	}
+	return out, nil
+}
+
+// ended is the meters that were written since a time, the oldest first, and the last document among all.
+func (r *reader) ended(since time.Time) (out []berth.Meter, last int64, err error) {
+	for q := (store.Query{Workspace: r.workspace, Kind: kindMeter}); ; {
+		docs, err := r.tx.List(q)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, d := range docs {
+			last = max(last, d.ID)
+			// A meter is written when its stretch is over: what was written before the window is not in it.
+			if d.Created.Before(since) {
+				slices.Reverse(out)
+				return out, last, nil
+			}
+			m, err := r.meter(d)
+			if err != nil {
+				return nil, 0, err
+			}
+			out = append(out, m)
+		}
+		if len(docs) == 0 {
+			slices.Reverse(out)
+			return out, last, nil
+		}
+		q.After = docs[len(docs)-1].ID
+	}
+}
+
+// Meters is everything that is known of a workspace from a time on, what has not ended up to now included.
+func Meters(tx *store.Tx, workspace string, since, now time.Time) ([]berth.Meter, error) {
+	r := &reader{tx: tx, workspace: workspace}
+	out, _, err := r.ended(since)
+	if err != nil {
+		return nil, err
+	}
+	live, err := r.live(now)
+	return append(out, live...), err
+}
+
+// Account is a budget with where it stands.
+type Account struct {
+	Doc *store.Doc
+	berth.BudgetStatus
+	Ledger Ledger
+}
+
+// Accounts is the budgets of a workspace as they stand now. Their ledgers are brought up to date, but not written.
+func Accounts(tx *store.Tx, workspace string, now time.Time) ([]*Account, error) {
+	docs, err := tx.All(store.Query{Workspace: workspace, Kind: Kind, Asc: true})
+	if err != nil || len(docs) == 0 {
+		return nil, err
+	}
+	r := &reader{tx: tx, workspace: workspace}
+	live, err := r.live(now)
+	if err != nil {
+		return nil, err
+	}
+	held, err := reservations(tx, workspace)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*Account, len(docs))
+	for i, d := range docs {
+		a := &Account{Doc: d}
+		var b berth.Budget
+		if err := json.Unmarshal(d.Body, &b); err != nil {
+			return nil, berth.Errorf(berth.Internal, "budget %s cannot be read: %w", d.Name, err)
+		}
+		if len(d.Own) > 0 {
+			if err := json.Unmarshal(d.Own, &a.Ledger); err != nil {
+				return nil, berth.Errorf(berth.Internal, "the ledger of budget %s cannot be read: %w", d.Name, err)
+			}
+		}
+		from, _ := Period(b, d.Created, now)
+		if err := r.bring(&a.Ledger, b, from, live); err != nil {
+			return nil, err
+		}
+		a.BudgetStatus = Stand(b, d.Created, a.Ledger, live, held, now)
+		out[i] = a
+	}
+	return out, nil
+}
+
+// bring writes the meters that are new into a ledger.
+func (r *reader) bring(l *Ledger, b berth.Budget, from time.Time, live []berth.Meter) error {
+	if l.From.IsZero() {
+		meters, last, err := r.ended(from)
+		if err != nil {
+			return err
+		}
+		*l = Ledger{From: from, Cursor: last}
+		for _, m := range meters {
+			l.Add(b, m)
+		}
+	} else {
+		*l = l.Roll(from)
+		if err := r.follow(l, b); err != nil {
+			return err
+		}
+	}
+	lives := map[string]bool{}
+	for _, m := range live {
+		lives[m.Node] = true
+	}
+	for node := range l.Tasks {
+		if !lives[node] {
+			delete(l.Tasks, node) // it went without a meter of its own
+		}
+	}
+	return nil
+}
+
+func (r *reader) follow(l *Ledger, b berth.Budget) error {
+	for q := (store.Query{Workspace: r.workspace, Kind: kindMeter, Asc: true}); ; {
+		q.After = l.Cursor
+		docs, err := r.tx.List(q)
+		if err != nil || len(docs) == 0 {
+			return err
+		}
+		for _, d := range docs {
+			m, err := r.meter(d)
+			if err != nil {
+				return err
+			}
+			l.Add(b, m)
+			l.Cursor = d.ID
+		}
+	}
+}
+
+// reservations is what jobs that have not ended hold.
+func reservations(tx *store.Tx, workspace string) ([]Held, error) {
+	docs, err := tx.All(store.Query{Workspace: workspace, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses)})
+	if err != nil {
+		return nil, err
+	}
+	var out []Held
+	for _, d := range docs {
+		if !bytes.Contains(d.Own, []byte(`"reserved"`)) {
+			continue
+		}
+		var st berth.JobState
+		if err := json.Unmarshal(d.Own, &st); err != nil {
+			return nil, err
+		}
+		out = append(out, Held{Job: d.Name, User: d.CreatedBy, Currency: st.ReservedIn, Amount: st.Reserved})
+	}
+	return out, nil
+}
+
+// Save writes an account's ledger where it has changed.
+func (a *Account) Save(tx *store.Tx) error {
+	own, err := json.Marshal(a.Ledger)
+	if err != nil || bytes.Equal(own, a.Doc.Own) {
+		return err
+	}
+	a.Doc.Own = own
+	return tx.Save(a.Doc)
+}
