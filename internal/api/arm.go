@@ -113,6 +113,9 @@ func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
 			return s.events(c, c.ws.Key(), "")
 		}
 	}
+	if fold(p, 0, "quotas") || fold(p, 0, "quotaRequests") {
+		return s.workspaceQuota(c, p)
+	}
 	if fold(p, 0, "jobs") && len(p) >= 3 {
 		if done, err := s.jobExtra(c, p); done {
 			return err

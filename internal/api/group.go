@@ -216,12 +216,3 @@ func templateWorkspace(sub, group string, body map[string]any) (berth.Workspace,
 	}
 	return berth.Workspace{Subscription: sub, Group: group, Name: name}, doc, nil
 }
-
-// location answers for the sizes and limits of a place. This machine is the only size there is.
-func (s *Server) location(c *call, sub, loc, what string) error {
-	switch strings.ToLower(what) {
-	case "vmsizes", "usages", "quotas":
-		return c.send(http.StatusOK, map[string]any{"value": []any{}})
-	}
-	return notFound(c)
-}

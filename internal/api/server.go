@@ -80,6 +80,7 @@ func (s *Server) routes() {
 	s.mux.Handle("/tokens", s.guard(s.tokens))
 	s.mux.Handle("/tokens/{name}", s.guard(s.tokens))
 	s.mux.Handle("GET /berth/v1/server", s.guard(s.serverInfo))
+	s.sizeRoutes()
 	s.mux.Handle("POST /runner/v1/reports", s.open(s.reports))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.appendLog))
 	s.mux.Handle("GET /opstatus/{verb}/{path...}", s.guard(s.operation))

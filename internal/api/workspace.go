@@ -9,6 +9,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -279,6 +280,9 @@ func (s *Server) deleteWorkspace(c *call) error {
 			if _, err := tx.DeleteBlobs(container, ""); err != nil {
 				return err
 			}
+		}
+		if err := quota.Forget(tx, c.ws.Key()); err != nil {
+			return err
 		}
 		if err := tx.DeleteWorkspace(c.ws.Key()); err != nil {
 			return err

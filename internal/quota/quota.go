@@ -121,7 +121,7 @@ func (l Limits) bounds(ask Use, now time.Time) []bound {
 			granted = true
 			said = said || lim.User == ""
 		}
-		out = append(out, bound{lim.Scope, g.VCPUs, lim.title() + " is " + cores(g.VCPUs)})
+		out = append(out, bound{lim.Scope, g.VCPUs, lim.Title() + " is " + Cores(g.VCPUs)})
 	}
 	family := Scope{Workspace: ask.Workspace, Family: ask.Family, Low: ask.Low}
 	switch {
@@ -130,7 +130,7 @@ func (l Limits) bounds(ask Use, now time.Time) []bound {
 			out = append(out, bound{family, 0, ask.Family + " needs an approval, and there is none" + tierOf(ask.Low)})
 		}
 	case !said && l.Default > 0:
-		out = append(out, bound{family, l.Default, "the server's default for each workspace is " + cores(l.Default) + " of " + ask.Family + tierOf(ask.Low)})
+		out = append(out, bound{family, l.Default, "the server's default for each workspace is " + Cores(l.Default) + " of " + ask.Family + tierOf(ask.Low)})
 	}
 	return out
 }
@@ -165,7 +165,7 @@ func (l Limits) Check(s berth.Size, workspace, user string, low bool, now time.T
 	if unlimited || room >= s.VCPUs {
 		return nil
 	}
-	return berth.Errorf(berth.Limit, "a node of %s needs %s: %s", s.Name, cores(s.VCPUs), why)
+	return berth.Errorf(berth.Limit, "a node of %s needs %s: %s", s.Name, Cores(s.VCPUs), why)
 }
 
 // Ceiling is the most that all users of a workspace together can have of a family.
@@ -215,6 +215,50 @@ func (l Limits) Of(s Scope) (Limit, bool) {
 	return l.All[i], true
 }
 
+// Row is a limit as it counts in a workspace, with what is in use of it.
+type Row struct {
+	Scope
+	Title   string    `json:"title"`
+	VCPUs   int       `json:"vCPUs"` // -1 when there is no limit
+	Used    int       `json:"used"`
+	Expires time.Time `json:"expires,omitzero"`
+	By      string    `json:"by,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Request string    `json:"request,omitempty"`
+}
+
+// Rows is every limit that counts in a workspace, and the families in use there that have none of their own.
+func (l Limits) Rows(workspace string, use []Use, now time.Time) []Row {
+	var rows []Row
+	for _, lim := range l.All {
+		if g, ok := lim.At(now); ok && (lim.Workspace == "" || strings.EqualFold(lim.Workspace, workspace)) {
+			rows = append(rows, Row{lim.Scope, lim.Title(), g.VCPUs, used(use, lim.Scope), g.Expires, g.By, g.Reason, g.Request})
+		}
+	}
+	seen := map[string]bool{}
+	for _, u := range use {
+		s := Scope{Workspace: workspace, Family: u.Family, Low: u.Low}
+		said := slices.ContainsFunc(l.All, func(x Limit) bool {
+			_, live := x.At(now)
+			return live && x.User == "" && x.Family != "" && x.covers(Use{Workspace: workspace, Family: u.Family, Low: u.Low})
+		})
+		if !strings.EqualFold(u.Workspace, workspace) || said || seen[s.Key()] {
+			continue
+		}
+		seen[s.Key()] = true
+		row := Row{Scope: s, Title: s.Title(), VCPUs: -1, Used: used(use, s)}
+		switch {
+		case l.Restricted[sizes.FamilyKey(u.Family)]:
+			row.VCPUs, _ = l.Ceiling(workspace, u.Family, u.Low, now)
+		case l.Default > 0:
+			row.VCPUs, row.By = l.Default, "the server's default"
+		}
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return strings.Compare(a.Key(), b.Key()) })
+	return rows
+}
+
 func used(use []Use, s Scope) int {
 	n := 0
 	for _, u := range use {
@@ -225,7 +269,8 @@ func used(use []Use, s Scope) int {
 	return n
 }
 
-func cores(n int) string {
+// Cores is a number of vCPUs for people.
+func Cores(n int) string {
 	if n == 1 {
 		return "1 vCPU"
 	}
@@ -239,22 +284,22 @@ func tierOf(low bool) string {
 	return ""
 }
 
-// title is a scope for people.
-func (s Scope) title() string {
-	whose := "the server's"
-	switch _, name, _ := strings.Cut(s.Workspace, "/workspaces/"); {
+// Title is a scope for people.
+func (s Scope) Title() string {
+	_, name, _ := strings.Cut(s.Workspace, "/workspaces/")
+	out := "the server's limit"
+	switch {
 	case s.User != "" && s.Workspace != "":
-		whose = "user " + s.User + "'s in workspace " + name
+		out = "user " + s.User + "'s limit in workspace " + name
 	case s.User != "":
-		whose = "user " + s.User + "'s"
+		out = "user " + s.User + "'s limit"
 	case s.Workspace != "":
-		whose = "workspace " + name + "'s"
+		out = "workspace " + name + "'s limit"
 	}
-	of := ""
 	if s.Family != "" {
-		of = " of " + s.Family
+		out += " of " + s.Family
 	}
-	return whose + " limit" + of + tierOf(s.Low)
+	return out + tierOf(s.Low)
 }
 
 // request is the command with which to ask for a wider limit: enough for what is in use and the ask.

@@ -222,6 +222,11 @@ func TestOverlayRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", body, err, says)
 		}
 	}
+	// A machine somebody named before Azure had that name stays theirs.
+	c, err := sizes.Load([]*store.Doc{doc("Standard_DS3_v2", `{"vCPUs":400,"memoryGB":8}`)})
+	if s, _ := c.Find("Standard_DS3_v2"); err != nil || s.VCPUs != 400 || !s.Own {
+		t.Errorf("%+v, %v", s, err)
+	}
 	if _, err := sizes.Load([]*store.Doc{doc("Standard_DS3_v2", `{"vCPUs":400}`)}); err == nil || !strings.Contains(err.Error(), "another name") {
 		t.Errorf("Azure's sizes are what they are: %v", err)
 	}

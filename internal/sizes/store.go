@@ -31,6 +31,11 @@ func Load(docs []*store.Doc) (Catalogue, error) {
 			base = all[i]
 		}
 		s, err := Overlay(base, d.Name, d.Body)
+		if err != nil && known { // made before Azure had a size of that name: it is what it was
+			if own, ownErr := Overlay(berth.Size{}, d.Name, d.Body); ownErr == nil {
+				s, err = own, nil
+			}
+		}
 		switch {
 		case err != nil:
 			return Catalogue{}, err
