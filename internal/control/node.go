@@ -91,7 +91,8 @@ func (c *Control) forget(ctx context.Context, n berth.Node) {
 		}
 		now := tx.Now()
 		err = meter(tx, n.Name, berth.Meter{
-			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, User: n.User, From: n.Created, To: now,
+			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced,
+			Currency: n.Currency, Slots: n.Slots, User: n.User, From: n.Created, To: now,
 		}, n.Workspace)
 		if err != nil {
 			return err

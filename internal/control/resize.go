@@ -150,6 +150,7 @@ func (m *move) release(t *berth.Task) error {
 	}
 	return meter(m.tx, string(t.ID), berth.Meter{
 		Compute: t.Compute, Node: t.Node, Size: n.Size, Low: n.Low, Rate: n.Price / float64(max(1, n.Slots)), Priced: n.Priced,
+		Currency: n.Currency, Slots: n.Slots,
 		Job: t.Job, User: t.User, From: t.Times.Placed, To: to,
 	}, t.Workspace)
 }
@@ -285,7 +286,7 @@ func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err e
 			Slots: p.spec.slots, Created: m.now, User: user,
 		}
 		if price := rate(size, p.spec.low); price != nil {
-			n.Price, n.Priced = *price, true
+			n.Price, n.Priced, n.Currency = *price, true, size.Currency
 		}
 		nodes = append(nodes, n)
 		machine.Nodes = append(machine.Nodes, guest(n))

@@ -49,7 +49,7 @@ func (a Admission) Admit(tx *store.Tx, n *berth.Node) error {
 	}
 	n.Size, n.Family, n.Isolated, n.VCPUs, n.Memory, n.GPUs = size.Name, size.Family, size.Isolated, size.VCPUs, size.Memory(), gpus
 	if size.Price != nil {
-		n.Price, n.Priced = *size.Price, true
+		n.Price, n.Priced, n.Currency = *size.Price, true, size.Currency
 	}
 	return nil
 }

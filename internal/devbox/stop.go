@@ -139,7 +139,7 @@ func (k *keeper) jobsEnd(ctx context.Context, v *view) (time.Duration, error) {
 func (v *view) dropNode(tx *store.Tx) error {
 	if n := v.node; n != nil {
 		own, err := json.Marshal(berth.Meter{
-			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, User: n.User, From: n.Created, To: tx.Now(),
+			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, Currency: n.Currency, Instance: true, User: n.User, From: n.Created, To: tx.Now(),
 		})
 		if err != nil {
 			return err
