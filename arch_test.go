@@ -45,9 +45,10 @@ var imports = map[string][]string{
 	"internal/sched":                {""},
 	"internal/scale":                {},
 	"internal/envs":                 {""},
-	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/runner/data"},
+	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/runner/data", "internal/runner/group"},
 	"internal/runner/data":          {""},
 	"internal/runner/data/blobtest": {""},
+	"internal/runner/group":         {""},
 	"internal/runner/host":          {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/data"},
 	"internal/driver":               {""},
 	"internal/driver/local":         {"", "internal/driver", "internal/runner", "internal/runner/host"},
@@ -60,7 +61,7 @@ var imports = map[string][]string{
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs"},
 	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched"},
 	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/jmes", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/driver/local", "internal/jmes", "internal/runner/group", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

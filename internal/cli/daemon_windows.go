@@ -26,3 +26,5 @@ func peerPID(net.Conn) (int, error) { return 0, errNoServer() }
 func serve(context.Context, config.Config, *slog.Logger) error { return errNoServer() }
 
 func hostMain([]string) int { return exitFailed }
+
+func groupMain([]string) int { return exitFailed }

@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth/internal/app"
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/driver/local"
+	launcher "github.com/berthml/berth/internal/runner/group"
 )
 
 // serve runs a server until ctx ends.
@@ -40,3 +41,6 @@ func hostMain(args []string) int {
 	}
 	return 0
 }
+
+// groupMain is the hidden command that starts the processes of a distributed job.
+func groupMain(args []string) int { return launcher.Main(args) }

@@ -1,0 +1,123 @@
+package group
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// openMPI says whether there is an mpirun to work with.
+func openMPI() error {
+	path, err := exec.LookPath("mpirun")
+	if err != nil {
+		return berth.Errorf(berth.NotFound, "the job is of type mpi, and there is no mpirun on its first node: give it an environment with Open MPI "+
+			"(conda: openmpi), or install it on the nodes (Debian, Ubuntu: apt install openmpi-bin)")
+	}
+	out, err := exec.Command(path, "--version").CombinedOutput()
+	if err != nil {
+		return berth.Errorf(berth.Internal, "%s --version: %w: %s", path, err, strings.TrimSpace(string(out)))
+	}
+	if !strings.Contains(string(out), "Open MPI") {
+		first, _, _ := strings.Cut(string(out), "\n")
+		return berth.Errorf(berth.Unsupported, "%s is not Open MPI's (%s): MPI jobs need Open MPI", path, first)
+	}
+	return nil
+}
+
+// nodeName is what mpirun calls a node: the first is its own, the others are reached by our agent and need no address.
+func nodeName(node int) string {
+	if node == 0 {
+		return "localhost"
+	}
+	return "berth-node-" + strconv.Itoa(node)
+}
+
+func nodeNumber(name string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "berth-node-"))
+	if err != nil || nodeName(n) != name {
+		return 0, fmt.Errorf("%q is no node of the job", name)
+	}
+	return n, nil
+}
+
+// mpirunArgs is the command line of mpirun. Ranks are numbered node by node as the group has them, and are bound to no core: nodes may
+// share a machine, and then would choose the same ones.
+func mpirunArgs(s *Spec, agent string, root bool, network string) []string {
+	g := &s.Group
+	hosts := make([]string, len(g.Nodes))
+	for i, n := range g.Nodes {
+		hosts[i] = nodeName(i) + ":" + strconv.Itoa(n.Slots)
+	}
+	var args []string
+	if root {
+		args = append(args, "--allow-run-as-root")
+	}
+	args = append(args, "-np", strconv.Itoa(g.World), "--host", strings.Join(hosts, ","), "--map-by", "slot", "--bind-to", "none", "--wdir", "/")
+	for _, mca := range [][2]string{
+		{"plm", "rsh"},
+		{"plm_rsh_agent", agent},
+		{"plm_rsh_no_tree_spawn", "1"}, // each daemon is started from here
+		{"plm_rsh_num_concurrent", strconv.Itoa(max(128, len(g.Nodes)))},
+		{"orte_leave_session_attached", "1"}, // daemons stay children of their launcher
+		{"orte_do_not_resolve", "1"},
+	} {
+		args = append(args, "--mca", mca[0], mca[1])
+	}
+	if network != "" {
+		args = append(args, "--mca", "btl_tcp_if_include", network, "--mca", "oob_tcp_if_include", network)
+	}
+	return append(args, "/bin/sh", "-c", `exec "$`+programVar+`" _group rank`)
+}
+
+// interfaces names the network that the nodes have in common, as MPI wants it, so that it does not try others: the loopback
+// interface when they share a machine. Empty leaves the choice to MPI.
+func interfaces(nodes []berth.Peer) string {
+	if len(nodes) < 2 {
+		return ""
+	}
+	ips := make([]net.IP, len(nodes))
+	loops := 0
+	for i, n := range nodes {
+		all, err := net.LookupIP(n.Address)
+		if err != nil || len(all) == 0 {
+			return ""
+		}
+		ips[i] = all[0]
+		if ips[i].IsLoopback() {
+			loops++
+		}
+	}
+	list, err := net.Interfaces()
+	if err != nil {
+		return ""
+	}
+	for _, in := range list {
+		if loops == len(nodes) {
+			if in.Flags&net.FlagLoopback != 0 {
+				return in.Name
+			}
+			continue
+		}
+		addrs, _ := in.Addrs()
+		for _, a := range addrs {
+			if network, ok := a.(*net.IPNet); ok && containsAll(network, ips) {
+				ones, _ := network.Mask.Size()
+				return network.IP.Mask(network.Mask).String() + "/" + strconv.Itoa(ones)
+			}
+		}
+	}
+	return ""
+}
+
+func containsAll(n *net.IPNet, ips []net.IP) bool {
+	for _, ip := range ips {
+		if !n.Contains(ip) {
+			return false
+		}
+	}
+	return true
+}
