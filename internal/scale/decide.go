@@ -127,19 +127,25 @@ func (s *state) shrink(p Pool, now time.Time, d *Decision, w waiting) {
 	idle, least := max(0, p.Idle), min(p.Min, p.Max)
 	need := s.lack(w.reach) + len(s.idle) + len(s.starting)
 	spare := min(len(s.idle)-need, s.alive-len(s.starting)-least)
-	n := 0
+	n, odd := 0, 0
 	var next time.Time
 	for _, node := range s.idle {
 		switch at := node.Since.Add(idle); {
 		case n < spare && expired(node, idle, now):
 			d.Remove = append(d.Remove, node.Name)
 			n++
+			if node.Since.After(now) {
+				odd++
+			}
 		case at.After(now) && (next.IsZero() || at.Before(next)):
 			next = at
 		}
 	}
-	if n > 0 {
-		s.because = append(s.because, tooLong(n, idle))
+	if n > odd {
+		s.because = append(s.because, tooLong(n-odd, idle))
+	}
+	if odd > 0 {
+		s.because = append(s.because, fmt.Sprintf("%s idle for an unknown time, the clock was set back", nodes(odd)))
 	}
 	if n < spare && !next.IsZero() && (d.Wake.IsZero() || next.Before(d.Wake)) {
 		d.Wake = next
