@@ -71,6 +71,7 @@ type builder struct {
 	dir       string
 	log       *os.File
 	progress  func(string)
+	vars      []string // beside those of every build
 	installed []string
 }
 
@@ -147,7 +148,7 @@ func (b *builder) conda(ctx context.Context, r request) error {
 // run runs a program of the build, its output to the log and what people should know of it to progress.
 func (b *builder) run(ctx context.Context, name string, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = env
+	cmd.Env = append(env, b.vars...)
 	cmd.Dir = b.cache.dir
 	cmd.ExtraFiles = []*os.File{b.lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -56,6 +56,8 @@ type ContainerSpec struct {
 	// Wait returns.
 	Log    io.Writer
 	Labels map[string]string
+	// Image runs the image's own program, as it is.
+	Image bool
 }
 
 // A Mount makes a file or folder of the node visible in a container.
@@ -116,6 +118,9 @@ func (c *Container) Start(ctx context.Context, s ContainerSpec) (*Running, error
 func (c *Container) config(s ContainerSpec) *container.Config {
 	labels := map[string]string{Label: "task"}
 	maps.Copy(labels, s.Labels)
+	if s.Image {
+		return &container.Config{Image: c.Image, Cmd: s.Cmd, Env: s.Env, User: s.User, Labels: labels, AttachStdout: true, AttachStderr: true}
+	}
 	return &container.Config{
 		Image: c.Image, Entrypoint: []string{"/bin/sh", "-c", initScript, "berth"}, Cmd: s.Cmd,
 		Env: s.Env, WorkingDir: s.Workdir, User: s.User, Labels: labels,
@@ -257,6 +262,22 @@ func (r *Running) Kill(ctx context.Context, signal string) error {
 		return nil
 	}
 	return engineError("signalling the container", err)
+}
+
+// Address is where the ports of a container are that has a network of its own.
+func (r *Running) Address(ctx context.Context) (string, error) {
+	res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{})
+	if err != nil {
+		return "", engineError("looking at the container", err)
+	}
+	if n := res.Container.NetworkSettings; n != nil {
+		for _, e := range n.Networks {
+			if e.IPAddress.IsValid() {
+				return e.IPAddress.String(), nil
+			}
+		}
+	}
+	return "", berth.Errorf(berth.Unsupported, "the engine gives containers no address that can be reached from here")
 }
 
 // Remove ends the container if it runs and removes it. One that is not there is no error.

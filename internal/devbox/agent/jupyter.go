@@ -1,0 +1,266 @@
+//go:build !windows
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berthml/berth/internal/devbox"
+)
+
+// jupyter is the instance's JupyterLab, which is started again when it ends.
+type jupyter struct {
+	a      *agent
+	sock   string
+	base   string
+	client *http.Client
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	why   string // it does not run; empty when it does
+	ended bool   // on purpose
+}
+
+func newJupyter(a *agent) *jupyter {
+	j := &jupyter{a: a, sock: filepath.Join(runDir(a.dir), "jupyter.sock"), base: a.c.Prefix + "/jupyter/", why: "it is starting"}
+	j.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		MaxIdleConns: 2,
+		DialContext:  func(ctx context.Context, _, _ string) (net.Conn, error) { return j.connect(ctx) },
+	}}
+	return j
+}
+
+func (j *jupyter) connect(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", j.sock)
+}
+
+// dial is a connection for a user's request.
+func (j *jupyter) dial(ctx context.Context) (net.Conn, error) {
+	c, err := j.connect(ctx)
+	if err != nil {
+		if why := j.problem(); why != "" {
+			err = errors.New(why)
+		}
+		return nil, fmt.Errorf("JupyterLab does not answer: %w", err)
+	}
+	return c, nil
+}
+
+func (j *jupyter) problem() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.why
+}
+
+func (j *jupyter) setProblem(why string) {
+	j.mu.Lock()
+	j.why = why
+	j.mu.Unlock()
+}
+
+// firstStart is how long JupyterLab may take to answer the first time: it may have to compile itself on a busy machine.
+const firstStart = 4 * time.Minute
+
+// start starts JupyterLab, returns when it answers, and sees to it that it stays.
+func (j *jupyter) start(ctx context.Context) error {
+	exited, err := j.launch()
+	if err != nil {
+		return &failure{"JupyterLab could not be started: " + err.Error(), j.a.tail("jupyter")}
+	}
+	if err := j.ready(ctx, exited, firstStart); err != nil {
+		j.end()
+		return &failure{"JupyterLab did not start: " + err.Error(), j.a.tail("jupyter")}
+	}
+	go j.keep(ctx, exited)
+	return nil
+}
+
+// keep starts JupyterLab again whenever it ends.
+func (j *jupyter) keep(ctx context.Context, exited chan error) {
+	for n := 0; ; n++ {
+		var err error
+		select {
+		case err = <-exited:
+		case <-ctx.Done():
+			return
+		}
+		j.mu.Lock()
+		over := j.ended
+		j.why = "it ended and is being started again"
+		j.mu.Unlock()
+		if over || ctx.Err() != nil {
+			return
+		}
+		j.a.warn(fmt.Sprintf("JupyterLab ended (%v) and was started again; kernels that ran are lost", err))
+		j.a.show()
+		for wait := 100 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
+			if exited, err = j.launch(); err == nil {
+				if err = j.ready(ctx, exited, firstStart); err == nil {
+					break
+				}
+			}
+			if ctx.Err() != nil || errors.Is(err, errEnding) {
+				return
+			}
+			j.setProblem("it does not start: " + err.Error())
+			j.a.show()
+			t := time.NewTimer(wait)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				t.Stop()
+				return
+			}
+		}
+		j.a.show()
+	}
+}
+
+// launch starts the process.
+func (j *jupyter) launch() (chan error, error) {
+	a := j.a
+	if err := os.MkdirAll(filepath.Join(runDir(a.dir), "jupyter"), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(j.sock); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	// No token: only this user's processes reach the socket, and the server checks who comes through it. Cross-site requests are
+	// refused there too.
+	cmd := a.command(filepath.Join(a.env(), "bin", "python"), "-m", "jupyterlab", "--no-browser", "--allow-root",
+		"--ServerApp.sock="+j.sock, "--ServerApp.sock_mode=0600", "--ServerApp.base_url="+j.base, "--ServerApp.root_dir="+a.home(),
+		"--IdentityProvider.token=", "--PasswordIdentityProvider.hashed_password=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.allow_remote_access=True",
+		"--ServerApp.trust_xheaders=True", "--ServerApp.quit_button=False", "--ServerApp.allow_unauthenticated_access=True",
+		"--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
+	)
+	log := a.logFile("jupyter")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.WaitDelay = time.Second
+	err := a.family.start(cmd)
+	log.Close()
+	if err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	j.cmd = cmd
+	j.mu.Unlock()
+	exited := make(chan error, 1)
+	go func() {
+		err := a.family.wait(cmd)
+		if err == nil {
+			err = errors.New("it ended by itself")
+		}
+		exited <- err
+	}()
+	return exited, nil
+}
+
+// ready waits until JupyterLab answers.
+func (j *jupyter) ready(ctx context.Context, exited chan error, limit time.Duration) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for {
+		var s struct{}
+		err := j.get(ctx, "api/status", &s)
+		if err == nil {
+			j.setProblem("")
+			return nil
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case err := <-exited:
+			t.Stop()
+			exited <- err
+			return err
+		case <-deadline.C:
+			t.Stop()
+			return fmt.Errorf("no answer within %s: %w", limit, err)
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// get asks JupyterLab something, without that counting as use.
+func (j *jupyter) get(ctx context.Context, path string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+j.base+path+"?no_track_activity=1", nil)
+	if err != nil {
+		return err
+	}
+	res, err := j.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("JupyterLab answered %s", res.Status)
+	}
+	return json.NewDecoder(res.Body).Decode(out)
+}
+
+// end stops JupyterLab for good, its kernels first.
+func (j *jupyter) end() {
+	j.mu.Lock()
+	j.ended = true
+	cmd := j.cmd
+	j.mu.Unlock()
+	if cmd != nil {
+		killGroup(cmd, syscall.SIGTERM)
+	}
+}
+
+// signals says whether notebooks and terminals are used.
+func (j *jupyter) signals(ctx context.Context) []devbox.Signal {
+	var status struct {
+		Last time.Time `json:"last_activity"`
+	}
+	page := devbox.Signal{Name: "notebook", Why: "JupyterLab was used"}
+	if err := j.get(ctx, "api/status", &status); err != nil {
+		page.Error = err.Error()
+	}
+	page.Last = status.Last
+	var kernels []struct {
+		Name  string    `json:"name"`
+		State string    `json:"execution_state"`
+		Last  time.Time `json:"last_activity"`
+	}
+	k := devbox.Signal{Name: "kernels", Why: "a notebook kernel was used"}
+	if err := j.get(ctx, "api/kernels", &kernels); err != nil {
+		k.Error = err.Error()
+	}
+	for _, x := range kernels {
+		if x.State == "busy" || x.State == "starting" || x.State == "restarting" {
+			k.Busy, k.Why = true, "a notebook kernel is busy ("+x.Name+")"
+		}
+		if x.Last.After(k.Last) {
+			k.Last = x.Last
+		}
+	}
+	var terminals []struct {
+		Last time.Time `json:"last_activity"`
+	}
+	t := devbox.Signal{Name: "terminals", Why: "a terminal was used"}
+	if err := j.get(ctx, "api/terminals", &terminals); err != nil {
+		t.Error = err.Error()
+	}
+	for _, x := range terminals {
+		if x.Last.After(t.Last) {
+			t.Last = x.Last
+		}
+	}
+	return []devbox.Signal{k, t, page}
+}
