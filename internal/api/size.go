@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -87,10 +88,11 @@ func (s *Server) listSizes(c *call) error {
 	if err != nil {
 		return err
 	}
-	value := all.All()
-	if loc := c.q.Get("location"); loc != "" {
-		value = all.In(loc)
-	}
+	loc, typ, family := c.q.Get("location"), c.q.Get("computeType"), c.q.Get("family")
+	value := slices.DeleteFunc(all.All(), func(size berth.Size) bool {
+		return loc != "" && !sizes.Available(size, loc) || typ != "" && !sizes.Supports(size, typ) ||
+			family != "" && !sizes.SameFamily(size.Family, family) && !strings.EqualFold(size.Series, family)
+	})
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }
 

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// sizeFilter is what list-sizes was asked for.
+type sizeFilter struct {
+	client.SizeQuery
+	gpu      bool
+	maxPrice float64
+}
+
+// listSizesVerb is compute list-sizes.
+func listSizesVerb(s *session, _ noun) *cobra.Command {
+	var f sizeFilter
+	cmd := &cobra.Command{
+		Use: "list-sizes", Short: "List VM sizes with what they have and cost", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			if t := f.Type; t != "" && !strings.EqualFold(t, berth.TypeCluster) && !strings.EqualFold(t, berth.TypeInstance) {
+				return usagef("--type %s: the types with sizes are %s and %s", t, berth.TypeCluster, berth.TypeInstance)
+			}
+			if f.maxPrice < 0 {
+				return usagef("--max-price %g: give a price per hour", f.maxPrice)
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if f.Location, err = place(cmd.Context(), c, f.Location); err != nil {
+				return err
+			}
+			all, err := c.Sizes(cmd.Context(), f.SizeQuery)
+			if err != nil {
+				return err
+			}
+			found, unknown := f.choose(all)
+			if s.format.chosen() {
+				items := make([]any, len(found))
+				for i, size := range found {
+					items[i] = sizeEntity(size)
+				}
+				return s.print(items)
+			}
+			if err := s.printRows(sizeTable(found)); err != nil {
+				return err
+			}
+			if unknown > 0 {
+				s.hint("%d %s without a known price left out", unknown, plural(unknown, "size"))
+			}
+			return nil
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.Type, "type", "", "only sizes for this type of compute: AmlCompute or ComputeInstance")
+	fl.StringVarP(&f.Location, "location", "l", "", "location; the workspace's when empty")
+	fl.StringVar(&f.Family, "family", "", "only this family or series, for example standardDSv2Family or DSv2")
+	fl.BoolVar(&f.gpu, "gpu", false, "only sizes with GPUs")
+	fl.Float64Var(&f.maxPrice, "max-price", 0, "only sizes that cost at most this much an hour, dedicated")
+	s.format.flags(cmd)
+	return cmd
+}
+
+// place is a location, the workspace's where none is named.
+func place(ctx context.Context, c *client.Client, location string) (string, error) {
+	if location != "" {
+		return location, nil
+	}
+	return c.Location(ctx)
+}
+
+// choose applies the filters that are ours; unknown is how many sizes have no price to compare.
+func (f sizeFilter) choose(all []berth.Size) (found []berth.Size, unknown int) {
+	for _, size := range all {
+		switch {
+		case f.gpu && size.GPUs == 0:
+		case f.maxPrice > 0 && size.Price == nil:
+			unknown++
+		case f.maxPrice > 0 && *size.Price > f.maxPrice:
+		default:
+			found = append(found, size)
+		}
+	}
+	return found, unknown
+}
+
+// sizeEntity is a size in the form az prints it, and what is ours beside it.
+func sizeEntity(size berth.Size) map[string]any {
+	return map[string]any{
+		"name": size.Name, "family": size.Family, "v_cp_us": size.VCPUs, "gpus": size.GPUs, "os_vhd_size_mb": size.OSDiskMB,
+		"max_resource_volume_mb": size.TempDiskMB, "memory_gb": size.MemoryGB, "low_priority_capable": size.LowPriority,
+		"premium_io": size.PremiumIO, "supported_compute_types": strings.Join(size.Computes, ","),
+		"series": size.Series, "category": size.Category, "gpu": size.GPU, "rdma": size.RDMA, "restricted": size.Restricted,
+		"isolated": size.Isolated, "price": size.Price, "low_price": size.LowPrice, "currency": size.Currency, "own": size.Own,
+	}
+}
+
+// sizeTable is sizes by category, each in the order of the catalogue.
+func sizeTable(all []berth.Size) table {
+	t := table{header: []string{"NAME", "VCPUS", "MEMORY", "GPUS", "PRICE/H", "LOW PRIORITY/H", "NOTE"}}
+	var categories []string
+	by := map[string][]berth.Size{}
+	for _, size := range all {
+		if by[size.Category] == nil {
+			categories = append(categories, size.Category)
+		}
+		by[size.Category] = append(by[size.Category], size)
+	}
+	for _, category := range categories {
+		t.add(cell{category, bold})
+		for _, size := range by[category] {
+			gpus := ""
+			if size.GPUs > 0 {
+				gpus = strings.TrimSpace(fmt.Sprintf("%d %s", size.GPUs, size.GPU))
+			}
+			low := "-"
+			if size.LowPriority {
+				low = money(size.LowPrice, size.Currency)
+			}
+			t.add(cell{size.Name, ""}, cell{strconv.Itoa(size.VCPUs), ""}, cell{fmt.Sprintf("%g GB", size.MemoryGB), ""}, cell{gpus, ""},
+				cell{money(size.Price, size.Currency), ""}, cell{low, ""}, cell{sizeNote(size), dim})
+		}
+	}
+	return t
+}
+
+// money is a price for people; one nobody knows is said to be so.
+func money(price *float64, currency string) string {
+	if price == nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(strconv.FormatFloat(*price, 'f', -1, 64) + " " + currency)
+}
+
+func sizeNote(size berth.Size) string {
+	var notes []string
+	for _, n := range []struct {
+		on   bool
+		text string
+	}{
+		{size.Restricted, "needs approval"},
+		{size.Isolated, "alone on its host"},
+		{size.RDMA, "RDMA"},
+		{len(size.Computes) == 1, strings.Join(size.Computes, "") + " only"},
+		{size.Own, "own"},
+	} {
+		if n.on {
+			notes = append(notes, n.text)
+		}
+	}
+	return strings.Join(notes, ", ")
+}
+
+// listUsageVerb is compute list-usage.
+func listUsageVerb(s *session, _ noun) *cobra.Command {
+	var location string
+	cmd := &cobra.Command{
+		Use: "list-usage", Short: "List how many vCPUs are in use and how many may be", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if location, err = place(cmd.Context(), c, location); err != nil {
+				return err
+			}
+			all, err := c.Usages(cmd.Context(), location)
+			if err != nil {
+				return err
+			}
+			if !s.format.chosen() {
+				return s.printRows(usageTable(all))
+			}
+			items := make([]any, len(all))
+			for i, u := range all {
+				items[i] = map[string]any{
+					"id": u.ID, "aml_workspace_location": u.Location, "type": u.Type, "unit": "count", "current_value": u.Used, "limit": u.Limit,
+					"name": map[string]any{"value": u.Name.Value, "localized_value": u.Name.Title},
+				}
+			}
+			return s.print(items)
+		},
+	}
+	cmd.Flags().StringVarP(&location, "location", "l", "", "location; the workspace's when empty")
+	s.format.flags(cmd)
+	return cmd
+}
+
+// usageTable is the location's vCPUs by family, dedicated and low priority side by side.
+func usageTable(all []client.Usage) table {
+	t := table{header: []string{"FAMILY", "DEDICATED", "LIMIT", "LOW PRIORITY", "LIMIT"}}
+	rows := map[string]int{}
+	for _, u := range all {
+		total, low := strings.Contains(u.Type, "/total"), strings.Contains(strings.ToLower(u.Type), "lowpriority")
+		if !total && !strings.Contains(u.Type, "/vmFamily/") {
+			continue // of one workspace
+		}
+		name := u.Name.Value
+		if total {
+			name = "all"
+		}
+		i, ok := rows[name]
+		if !ok {
+			i = len(t.rows)
+			rows[name] = i
+			t.add(cell{name, ""}, cell{}, cell{}, cell{}, cell{})
+		}
+		at := 1
+		if low {
+			at = 3
+		}
+		t.rows[i][at].text, t.rows[i][at+1].text = strconv.Itoa(u.Used), limitText(u.Limit)
+	}
+	return t
+}
+
+func limitText(limit int) string {
+	if limit < 0 {
+		return "none"
+	}
+	return strconv.Itoa(limit)
+}
