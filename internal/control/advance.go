@@ -163,9 +163,17 @@ func (m *move) run(t touched) error {
 			return err
 		}
 	}
+	waited := m.c.reserved(nil)
 	for k := range m.pools {
 		if err := m.decide(k); err != nil {
 			return err
+		}
+	}
+	if m.c.reserved(nil) != waited { // one pool needs the machine for itself, or does not any more: that concerns all
+		for k := range m.c.pools {
+			if err := m.decide(k); err != nil {
+				return err
+			}
 		}
 	}
 	for _, j := range m.jobs {

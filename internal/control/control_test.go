@@ -24,6 +24,7 @@ import (
 	"github.com/berthml/berth/internal/driver/fake"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -34,12 +35,16 @@ type plant struct {
 	api     http.Handler
 	db      *store.DB
 	driver  *fake.Driver
+	cluster *fake.Driver
 	options control.Options
 	ws      string
 	stop    func()
 }
 
-var space = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
+var (
+	space   = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
+	machine = sched.Machine{CPUs: 8, Memory: 32 << 30, GPUs: 2}
+)
 
 func build(t *testing.T, slots int) *plant {
 	t.Helper()
@@ -63,7 +68,7 @@ func build(t *testing.T, slots int) *plant {
 	curated := func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false }
 	s := api.New(api.Options{
 		DB: db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}), Authority: authority, Signer: signer,
-		Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated,
+		Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated, Machine: machine,
 	})
 	if err := s.EnsureWorkspace(t.Context(), space, "ann"); err != nil {
 		t.Fatal(err)
@@ -73,14 +78,18 @@ func build(t *testing.T, slots int) *plant {
 		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.Principal{User: "ann", Role: auth.Admin})))
 	})
 	p.driver = fake.New(fake.Options{Report: func(rs []berth.Report) { go p.report(rs) }})
+	p.cluster = fake.New(fake.Options{Scales: true, Boot: 2 * time.Second, Report: func(rs []berth.Report) { go p.report(rs) }})
 	p.options = control.Options{
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated,
 		Targets: map[string]control.Target{"local": {Driver: driver.NewTarget("local", p.driver, log), Slots: slots, SharedDisk: true}},
+		Cluster: control.Target{Driver: driver.NewTarget("clusters", p.cluster, log), SharedDisk: true},
+		Machine: machine, Keep: filepath.Join(dir, "keep"),
 	}
 	p.run()
 	t.Cleanup(func() {
 		p.stop()
 		p.driver.Close()
+		p.cluster.Close()
 		blobs.Close()
 		db.Close()
 	})
@@ -114,8 +123,10 @@ func (p *plant) do(method, path string, body any) (int, []byte) {
 
 func (p *plant) report(rs []berth.Report) {
 	for i := range rs {
-		if l, ok := p.driver.Launch(rs[i].Task); ok {
-			rs[i].Token = l.Home.Token
+		for _, d := range []*fake.Driver{p.driver, p.cluster} {
+			if l, ok := d.Launch(rs[i].Task); ok {
+				rs[i].Token = l.Home.Token
+			}
 		}
 	}
 	if code, b := p.do("POST", "/runner/v1/reports", rs); code != http.StatusOK {

@@ -74,12 +74,10 @@ func guest(n berth.Node) sched.Guest {
 func (m *move) machine(asking *pool) sched.Machine {
 	v := m.c.o.Machine
 	v.LocalTasks = m.c.pools[keyOf("", berth.LocalCompute)].nodes[0].used
+	v.Reserved = m.c.reserved(asking)
 	for _, p := range m.c.pools {
 		if p.local {
 			continue
-		}
-		if p.alone && p != asking && p.queue.Len() > 0 && (v.Reserved == "" || p.name < v.Reserved) {
-			v.Reserved = p.name
 		}
 		for _, n := range p.nodes {
 			v.Nodes = append(v.Nodes, guest(n.Node))
@@ -87,6 +85,16 @@ func (m *move) machine(asking *pool) sched.Machine {
 	}
 	slices.SortFunc(v.Nodes, func(a, b sched.Guest) int { return strings.Compare(a.Compute, b.Compute) })
 	return v
+}
+
+// reserved is the compute, other than the one that asks, that waits for this machine to be empty.
+func (c *Control) reserved(asking *pool) (name string) {
+	for _, p := range c.pools {
+		if p.alone && p != asking && p.queue.Len() > 0 && (name == "" || p.name < name) {
+			name = p.name
+		}
+	}
+	return name
 }
 
 // localDown is why the machine takes no tasks of its own now. It looks at nodes only where there are any.

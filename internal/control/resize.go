@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -176,7 +175,10 @@ func (m *move) resize(p *pool) error {
 		return m.finish(p)
 	}
 	m.clear(p)
-	v := p.demand(m.now)
+	v := p.demand()
+	if m.c.reserved(p) != "" {
+		v.Idle = 0 // somebody waits for the machine to be empty
+	}
 	d := scale.Decide(v, m.now)
 	var asks []berth.Node
 	if d.Add > 0 {
@@ -217,9 +219,9 @@ func (m *move) resize(p *pool) error {
 }
 
 // demand is the pool as the autoscaler sees it.
-func (p *pool) demand(now time.Time) scale.Pool {
+func (p *pool) demand() scale.Pool {
 	v := scale.Pool{
-		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: math.MaxInt, Wait: p.retry,
+		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: p.spec.max, Wait: p.retry,
 	}
 	if p.state.State == "Deleting" {
 		v.Hold = "it is being deleted"
