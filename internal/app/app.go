@@ -25,6 +25,7 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/control"
+	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/local"
@@ -49,6 +50,7 @@ type App struct {
 	certs     *auth.Certs
 	api       *api.Server
 	control   *control.Control
+	devbox    *devbox.Loop
 	blobs     *blob.Store
 	db        *store.DB
 	machine   sched.Machine
@@ -126,7 +128,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
-		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Machine: a.machine,
+		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Machine: a.machine, Instances: a.reach(),
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err
@@ -160,6 +162,7 @@ func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Si
 		Cluster: control.Target{Driver: managed, SharedDisk: true, Home: home},
 		Machine: a.machine, QuotaDefault: a.cfg.QuotaDefault, Keep: filepath.Join(a.cfg.Home, "keep"),
 	})
+	a.openInstances(managed, envCache, host)
 	return nil
 }
 
@@ -285,6 +288,8 @@ func (a *App) Run(ctx context.Context) error {
 	defer stop()
 	controlled := make(chan error, 1)
 	go func() { controlled <- a.control.Run(cctx) }()
+	boxed := make(chan error, 1)
+	go func() { boxed <- a.devbox.Run(cctx) }()
 	swept := make(chan error, 1)
 	go func() { swept <- a.control.Sweep(cctx) }()
 	if err := a.writeInfo(); err != nil {
@@ -297,6 +302,8 @@ func (a *App) Run(ctx context.Context) error {
 	case err = <-errs:
 	case err = <-controlled:
 		controlled <- nil
+	case err = <-boxed:
+		boxed <- nil
 	}
 	stop()
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -304,7 +311,7 @@ func (a *App) Run(ctx context.Context) error {
 	if e := errors.Join(srv.Shutdown(sctx), local.Shutdown(sctx)); e != nil {
 		a.log.Warn("requests were cut off", "err", e)
 	}
-	return errors.Join(err, <-controlled, <-swept)
+	return errors.Join(err, <-controlled, <-boxed, <-swept)
 }
 
 // Close frees what Open took, in reverse.

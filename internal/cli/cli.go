@@ -21,6 +21,9 @@ import (
 
 // Main runs the command line args, the program's name first, and returns the exit code.
 func Main(args []string) int {
+	if len(args) > 1 && args[1] == "_devbox" { // what an instance's node runs; never typed
+		return devboxMain(args[2:])
+	}
 	if len(args) > 1 && args[1] == "_host" { // what the local driver starts; never typed
 		return hostMain(args[2:])
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	QuotaDefault int `yaml:"quota_default_vcpus"`
 	// StrictSizes refuses computes of a size larger than the machine instead of overcommitting it.
 	StrictSizes bool `yaml:"strict_sizes"`
+	// InstanceDisk is how large the disk of a compute instance is, in bytes; 0 is what the machine has.
+	InstanceDisk int64 `yaml:"instance_disk_bytes"`
 	// ImagesOnHost lets jobs that name only an image run on the host when there is no container engine.
 	ImagesOnHost bool `yaml:"images_on_host"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
@@ -61,6 +63,7 @@ func Default(home string) Config {
 		Location:         "local",
 		Slots:            max(2, runtime.NumCPU()),
 		EnvironmentCache: 20 << 30,
+		InstanceDisk:     120_000_000_000,
 	}
 }
 

@@ -1,0 +1,3 @@
+package cli
+
+func devboxMain([]string) int { return exitFailed }
