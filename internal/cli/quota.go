@@ -45,7 +45,7 @@ func quotaRequest(s *session) *cobra.Command {
 				return usagef("say how many with --vcpus")
 			}
 			var err error
-			if a.Expires, err = moment(expires, time.Now()); err != nil {
+			if a.Expires, err = timeToCome(expires, time.Now()); err != nil {
 				return err
 			}
 			c, err := s.open(cmd.Context())
@@ -77,7 +77,7 @@ func quotaApprove(s *session) *cobra.Command {
 		Use: "approve ID", Short: "Grant a request", Args: oneArg("request"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if a.Expires, err = moment(expires, time.Now()); err != nil {
+			if a.Expires, err = timeToCome(expires, time.Now()); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("vcpus") && a.VCPUs < 1 {
@@ -153,7 +153,7 @@ func quotaSet(s *session) *cobra.Command {
 				a.VCPUs = -1
 			}
 			var err error
-			if a.Expires, err = moment(expires, time.Now()); err != nil {
+			if a.Expires, err = timeToCome(expires, time.Now()); err != nil {
 				return err
 			}
 			c, err := s.open(cmd.Context())
@@ -224,12 +224,12 @@ func (s *session) printQuotas(q client.Quotas) error {
 				reason = r.Decision.By + ": " + r.Decision.Reason
 			}
 		}
-		t.add(cell{r.ID, ""}, cell{r.Status, statusOf[r.Status]}, cell{strconv.Itoa(n), ""}, cell{subjectOf(r), ""}, cell{r.By, ""}, cell{costText(r.Cost), ""}, cell{oneLine(reason), ""})
+		t.add(cell{r.ID, ""}, cell{r.Status, quotaColor[r.Status]}, cell{strconv.Itoa(n), ""}, cell{subjectOf(r), ""}, cell{r.By, ""}, cell{costText(r.Cost), ""}, cell{oneLine(reason), ""})
 	}
 	return s.printRows(t)
 }
 
-var statusOf = map[string]string{"pending": yellow, "approved": green, "denied": red, "expired": dim}
+var quotaColor = map[string]string{"pending": yellow, "approved": green, "denied": red, "expired": dim}
 
 // subjectOf is what a request is about.
 func subjectOf(r client.QuotaRequest) string {
@@ -270,8 +270,8 @@ func untilText(t time.Time) string {
 	return "until " + dateText(t)
 }
 
-// moment is a time to come: a length of time from now, in days and weeks too, a date or a time. Empty is no time.
-func moment(text string, now time.Time) (time.Time, error) {
+// timeToCome is a time to come: a length of time from now, in days and weeks too, a date or a time. Empty is no time.
+func timeToCome(text string, now time.Time) (time.Time, error) {
 	bad := usagef("%q is no time to come: give 7d, 12h, 2026-12-31 or 2026-12-31T18:00:00Z", text)
 	if text == "" {
 		return time.Time{}, nil

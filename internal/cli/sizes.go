@@ -38,7 +38,7 @@ func listSizesVerb(s *session, _ noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.Location, err = place(cmd.Context(), c, f.Location); err != nil {
+			if f.Location, err = workspaceLocation(cmd.Context(), c, f.Location); err != nil {
 				return err
 			}
 			all, err := c.Sizes(cmd.Context(), f.SizeQuery)
@@ -72,8 +72,8 @@ func listSizesVerb(s *session, _ noun) *cobra.Command {
 	return cmd
 }
 
-// place is a location, the workspace's where none is named.
-func place(ctx context.Context, c *client.Client, location string) (string, error) {
+// workspaceLocation is a location, the workspace's where none is named.
+func workspaceLocation(ctx context.Context, c *client.Client, location string) (string, error) {
 	if location != "" {
 		return location, nil
 	}
@@ -126,17 +126,17 @@ func sizeTable(all []berth.Size) table {
 			}
 			low := "-"
 			if size.LowPriority {
-				low = money(size.LowPrice, size.Currency)
+				low = priceText(size.LowPrice, size.Currency)
 			}
 			t.add(cell{size.Name, ""}, cell{strconv.Itoa(size.VCPUs), ""}, cell{fmt.Sprintf("%g GB", size.MemoryGB), ""}, cell{gpus, ""},
-				cell{money(size.Price, size.Currency), ""}, cell{low, ""}, cell{sizeNote(size), dim})
+				cell{priceText(size.Price, size.Currency), ""}, cell{low, ""}, cell{sizeNote(size), dim})
 		}
 	}
 	return t
 }
 
-// money is a price for people; one nobody knows is said to be so.
-func money(price *float64, currency string) string {
+// priceText is a price for people; one nobody knows is said to be so.
+func priceText(price *float64, currency string) string {
 	if price == nil {
 		return "unknown"
 	}
@@ -175,7 +175,7 @@ func listUsageVerb(s *session, _ noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if location, err = place(cmd.Context(), c, location); err != nil {
+			if location, err = workspaceLocation(cmd.Context(), c, location); err != nil {
 				return err
 			}
 			all, err := c.Usages(cmd.Context(), location)
