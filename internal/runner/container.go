@@ -62,6 +62,14 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 			c.Mounts = append(c.Mounts, envs.Mount{Host: p, Path: p, ReadOnly: !strings.EqualFold(in.Mode, "ReadWriteMount")})
 		}
 	}
+	if t.l.Keep != "" {
+		c.Mounts = append(c.Mounts, envs.Mount{Host: t.l.Keep, Path: t.l.Keep})
+	}
+	if t.grouped() {
+		if err := t.boxGroup(&c, s); err != nil {
+			return nil, err
+		}
+	}
 	r, err := s.env.Container.Start(ctx, c)
 	if err != nil {
 		return nil, err

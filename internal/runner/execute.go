@@ -56,6 +56,9 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 func (t *task) adopt(ctx context.Context) *berth.Exit {
 	r, exit := t.find(ctx)
 	if exit != nil {
+		if t.grouped() { // its launcher may have come to its end
+			exit, _ = t.groupExit(exit, false)
+		}
 		return exit
 	}
 	if t.times.Started.IsZero() {
@@ -162,11 +165,15 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if t.stop != nil {
-		r.kill() // those that outlive what was asked to end
+	if t.stop != nil || t.grouped() {
+		r.kill() // those that outlive what was asked to end, or their launcher
 	}
 	if t.times.FirstOutput.IsZero() {
 		t.look()
+	}
+	exit := status.exit()
+	if t.grouped() {
+		exit, known = t.groupExit(exit, known)
 	}
 	if !known {
 		if t.stop != nil {
@@ -175,7 +182,6 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 		return lost("its process has ended, but whoever could have learnt how was killed before")
 	}
 	t.peak = peaks(t.peak, berth.Usage{At: time.Now(), CPUSeconds: status.CPUSeconds, MemoryBytes: status.MaxRSS})
-	exit := status.exit()
 	if exit.OOM && exit.Code != 0 {
 		exit.Reason = "the kernel ended a process of the command for want of memory"
 		if t.l.Memory > 0 {

@@ -26,3 +26,13 @@ func MakeGroups(mounts, self, root string, cpus float64, memory int64, program [
 	defer done()
 	return args, attr.UseCgroupFD, err
 }
+
+// Marked lists the living processes that carry the mark of a task's directory.
+func Marked(dir string) (pids []int) {
+	for _, s := range processes() {
+		if alive(s) && markOf(s.pid) == dir {
+			pids = append(pids, s.pid)
+		}
+	}
+	return pids
+}

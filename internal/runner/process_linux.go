@@ -39,9 +39,12 @@ var devNull = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.D
 
 // startProcess starts the command in a session of its own. No thread waits for it: its pidfd sits in the poller.
 func (t *task) startProcess(s *Spec) (running, error) {
-	path, args := argv(s.Command, s.Env, s.Dir)
+	path, args, plain, err := t.program(s)
+	if err != nil {
+		return nil, err
+	}
 	pid, pidfd, err := fork(s, path, args)
-	if err != nil && len(args) > 0 && path != shell() {
+	if err != nil && plain {
 		// What cannot be executed, a script without an interpreter say, is the shell's to judge.
 		path, args = viaShell(s.Command)
 		pid, pidfd, err = fork(s, path, args)
@@ -201,6 +204,12 @@ func (p *process) here() bool {
 }
 
 func (p *process) ask() {
+	if p.t.grouped() { // the launcher asks each of its processes, once
+		if p.here() {
+			_ = syscall.Kill(p.pid, syscall.SIGTERM)
+		}
+		return
+	}
 	if p.here() {
 		_ = syscall.Kill(-p.pid, syscall.SIGTERM)
 	}

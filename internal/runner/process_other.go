@@ -30,9 +30,12 @@ type process struct {
 }
 
 func (t *task) startProcess(s *Spec) (running, error) {
-	path, args := argv(s.Command, s.Env, s.Dir)
+	path, args, plain, err := t.program(s)
+	if err != nil {
+		return nil, err
+	}
 	pid, err := fork(s, path, args)
-	if err != nil && path != shell() {
+	if err != nil && plain {
 		path, args = viaShell(s.Command)
 		pid, err = fork(s, path, args)
 	}
@@ -90,10 +93,17 @@ func (p *process) ended(context.Context) (WaitStatus, bool) {
 	return s, p.err == nil
 }
 
-func (p *process) ask()                             { _ = syscall.Kill(-p.pid, syscall.SIGTERM) }
 func (p *process) kill()                            { _ = syscall.Kill(-p.pid, syscall.SIGKILL) }
 func (p *process) sample(now time.Time) berth.Usage { return berth.Usage{At: now} }
 func (p *process) close(bool)                       {}
+
+func (p *process) ask() {
+	if p.t.grouped() { // the launcher asks each of its processes, once
+		_ = syscall.Kill(p.pid, syscall.SIGTERM)
+		return
+	}
+	_ = syscall.Kill(-p.pid, syscall.SIGTERM)
+}
 
 // StatusOf translates what wait4 says.
 func StatusOf(ws syscall.WaitStatus) WaitStatus {

@@ -8,6 +8,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"log/slog"
@@ -137,7 +138,7 @@ type task struct {
 	running   running          // the command, until its end is kept
 	stop      *Stop            // the request that is being obeyed
 	first     *filewatch.Watch // until the first output; nil when nobody watches
-	shipped   int64            // how much of the log the server has
+	shipped   []output         // the logs, with how much of them the server has
 	reporting sync.Mutex
 	seq       int // of the last report
 	// values is what expressions stand for, by their text; paths is where inputs and outputs are, by their name.
@@ -241,6 +242,9 @@ func (t *task) begin(ctx context.Context) *berth.Exit {
 	t.times.Staging = time.Now()
 	if err := t.stage(ctx); err != nil {
 		return t.cut(fail("staging", err))
+	}
+	if err := t.linkKept(); err != nil {
+		return fail("staging", fmt.Errorf("the directory of kept outputs: %w", err))
 	}
 	var env *envs.Env
 	if needsEnvironment(t.l.Environment) {

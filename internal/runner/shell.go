@@ -2,24 +2,14 @@ package runner
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+
+	"github.com/berthml/berth/internal/runner/group"
 )
 
-// shell is what commands are written for: bash where there is one, else sh.
-var shell = sync.OnceValue(func() string {
-	for _, p := range []string{"/bin/bash", "/usr/bin/bash"} {
-		if executable(p) {
-			return p
-		}
-	}
-	if p, err := exec.LookPath("bash"); err == nil {
-		return p
-	}
-	return "/bin/sh"
-})
+// shell is what commands are written for.
+var shell = group.Shell
 
 // argv is the program and arguments that carry out command. A command of plain words is executed without a shell
 // around it, as make does: starting a shell costs more than starting most programs. Where anything is in doubt the

@@ -11,7 +11,7 @@ import (
 	"github.com/berthml/berth/internal/filewatch"
 )
 
-// logName is the name the server knows the log by.
+// logName is the name the server knows a log by that has none of its own.
 const logName = "user_logs/std_log.txt"
 
 // ships says whether the log has to be sent.
@@ -28,7 +28,7 @@ func (t *task) startShipping(ctx context.Context) (end func()) {
 		defer close(done)
 		tick := time.NewTimer(0)
 		defer tick.Stop()
-		var w *filewatch.Watch
+		var w *filewatch.Watch // of the first log; the others are looked at with it
 		if t.o.Watch != nil {
 			w, _ = t.o.Watch.Add(t.logPath())
 		}
@@ -53,9 +53,31 @@ func (t *task) startShipping(ctx context.Context) (end func()) {
 	}
 }
 
-// ship sends what the log has and the server has not.
+// ship sends what the logs have and the server has not.
 func (t *task) ship(ctx context.Context) error {
-	f, err := os.Open(t.logPath())
+	if t.shipped == nil {
+		t.shipped = t.logs()
+	}
+	var errs []error
+	for i := range t.shipped {
+		if err := t.shipOne(ctx, &t.shipped[i]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	// One that may be had later is worth more trouble than one that is refused.
+	for _, err := range errs {
+		if c := berth.CodeOf(err); c == berth.Unavailable || c == berth.Internal {
+			return err
+		}
+	}
+	return errs[0]
+}
+
+func (t *task) shipOne(ctx context.Context, o *output) error {
+	f, err := os.Open(o.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -65,25 +87,25 @@ func (t *task) ship(ctx context.Context) error {
 	defer f.Close()
 	buf := make([]byte, 1<<20)
 	for stuck := 0; ; {
-		n, err := f.ReadAt(buf, t.shipped)
+		n, err := f.ReadAt(buf, o.size)
 		if n == 0 {
 			if err == io.EOF {
 				err = nil
 			}
 			return err
 		}
-		size, err := t.o.Home.AppendLog(ctx, Task{t.l.Task, t.l.Home.Token}, logName, t.shipped, buf[:n])
+		size, err := t.o.Home.AppendLog(ctx, Task{t.l.Task, t.l.Home.Token}, o.name, o.size, buf[:n])
 		if err != nil {
 			return err
 		}
-		if size <= t.shipped {
+		if size <= o.size {
 			if stuck++; stuck > 3 {
 				return berth.Errorf(berth.Unavailable, "the server has %d bytes of the log and takes no more", size)
 			}
 		} else {
 			stuck = 0
 		}
-		t.shipped = size
+		o.size = size
 	}
 }
 

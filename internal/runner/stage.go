@@ -188,7 +188,12 @@ func (t *task) output(name string, out berth.LaunchOutput) (string, error) {
 	return dir, nil
 }
 
-func (t *task) outputDir(name string) string { return filepath.Join(t.o.Dir, "outputs", name) }
+func (t *task) outputDir(name string) string {
+	if t.l.Keep != "" {
+		return filepath.Join(t.l.Keep, "named", name)
+	}
+	return filepath.Join(t.o.Dir, "outputs", name)
+}
 
 // interruptibly runs f with a context that also ends when the task is asked to stop.
 func (t *task) interruptibly(ctx context.Context, f func(context.Context) error) error {

@@ -40,7 +40,11 @@ func (t *task) shipments() []shipment {
 	}
 	if t.l.Artifacts != "" {
 		for _, d := range []string{"outputs", "logs"} {
-			if p := filepath.Join(t.workdir(), d); !empty(p) {
+			p := filepath.Join(t.workdir(), d)
+			if kept, err := os.Readlink(p); err == nil && kept == t.kept() {
+				p = kept
+			}
+			if !empty(p) {
 				list = append(list, shipment{name: "./" + d, path: p, url: data.Join(t.l.Artifacts, d)})
 			}
 		}

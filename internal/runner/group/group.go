@@ -31,6 +31,8 @@ type Spec struct {
 	Group   berth.Group `json:"group"`
 	Command string      `json:"command"` // for a shell, the same for each process
 	Dir     string      `json:"dir"`     // where the processes run
+	// Told says that the processes are asked to end together with the launcher, which has not to ask them then.
+	Told bool `json:"told,omitempty"`
 	// Grace is what the others are given to end when one process has failed; 0 is ten seconds.
 	Grace time.Duration `json:"grace,omitempty"`
 }

@@ -77,7 +77,9 @@ func runLocal(s *Spec, dir string) berth.Exit {
 		case <-asked:
 			if !stopping {
 				stopping = true
-				all(syscall.SIGTERM)
+				if !s.Told {
+					all(syscall.SIGTERM)
+				}
 			}
 		case <-enough:
 			all(syscall.SIGKILL)
