@@ -116,8 +116,8 @@ type Launch struct {
 	Node string `json:"node,omitempty"`
 	// Group says how the processes of a distributed job find each other; nil for a job of one process.
 	Group *Group `json:"group,omitempty"`
-	// Keep is a directory on the node's machine, shared by the attempts of a job, that stands for ./outputs, so that a checkpoint is
-	// there after a restart; empty when the job's attempts start with nothing.
+	// Keep is a directory on the node's machine, shared by the attempts of a job, where ./outputs and the named outputs live, so that a
+	// checkpoint is there after a restart; empty when the job's attempts start with nothing.
 	Keep string `json:"keep,omitempty"`
 }
 
