@@ -161,6 +161,35 @@ func TestContainer(t *testing.T) {
 			t.Errorf("exit %+v", exit)
 		}
 	})
+	t.Run("group", func(t *testing.T) {
+		b := newGroup(t, `trap 'echo asked; exit 3' TERM; echo $RANK of $WORLD_SIZE; while ! test -e go; do sleep 0.05; done; test $RANK = 2 || exit 4`)
+		b.launch.Environment, b.options.Envs = berth.LaunchEnv{Name: "bb", Image: image}, cache
+		b.launch.Keep = filepath.Join(t.TempDir(), "keep")
+		stopped := newGroup(t, b.launch.Command)
+		stopped.launch.Environment, stopped.options.Envs = b.launch.Environment, cache
+		go func() {
+			<-b.running
+			_ = os.WriteFile(filepath.Join(b.options.Dir, "wd", "go"), nil, 0o600)
+		}()
+		exit := b.run()
+		if exit.Cause == "command" && strings.Contains(exit.Reason, "not a static") {
+			t.Skip("this test was built with cgo: " + exit.Reason)
+		}
+		want := berth.Exit{Code: 4, Process: 3, Log: "user_logs/std_log_process_3.txt", Reason: "process 3 (node 1) ended with exit code 4"}
+		if exit != want || !strings.HasPrefix(b.log(), "2 of 4\n") || b.second() != "3 of 4\n" {
+			t.Errorf("exit %+v, logs %q, %q", exit, b.log(), b.second())
+		}
+		go func() {
+			<-stopped.running
+			for stopped.second() == "" || readLog(stopped.launch.LogFile) == "" {
+				time.Sleep(5 * time.Millisecond)
+			}
+			stopped.control.Stop(runner.Stop{Grace: 30 * time.Second, Cause: "evicted"})
+		}()
+		if exit := stopped.run(); exit.Cause != "evicted" || exit.Code != 3 || strings.Count(stopped.log(), "asked") != 1 || strings.Count(stopped.second(), "asked") != 1 {
+			t.Errorf("stopped: exit %+v, logs %q, %q", exit, stopped.log(), stopped.second())
+		}
+	})
 	t.Run("memory", func(t *testing.T) {
 		b := boxed(t, "tail /dev/zero")
 		b.launch.Memory = 32 << 20

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
@@ -36,6 +38,10 @@ func (t *task) boxGroup(c *envs.ContainerSpec, s *Spec) error {
 	if err != nil {
 		return err
 	}
+	if !static(program) {
+		return berth.Errorf(berth.Unsupported, "a distributed job cannot run in a container here: %s, which starts its processes there, is not a static "+
+			"Linux program; use a released build, or an environment without an image", program)
+	}
 	const inside = "/.berth"
 	c.Mounts = append(c.Mounts, envs.Mount{Host: program, Path: inside, ReadOnly: true})
 	for _, p := range t.l.Group.Processes[1:] {
@@ -51,6 +57,16 @@ func (t *task) boxGroup(c *envs.ContainerSpec, s *Spec) error {
 	}
 	c.Cmd = append([]string{inside}, group.Words(t.o.Dir)...)
 	return t.leaveSpec(s, true)
+}
+
+// static says whether a program runs in any image.
+func static(program string) bool {
+	f, err := elf.Open(program)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // groupExit adds to the end of a launcher what it has left about its processes. It stands in for an end that nobody knows.
