@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/berthml/berth"
 )
@@ -116,17 +115,43 @@ func (c Catalogue) FindFamily(name string) (string, bool) {
 	return "", false
 }
 
-// SameFamily compares the names of two families as Azure does: its services do not agree on case, spaces and underscores.
-func SameFamily(a, b string) bool { return a == b || FamilyKey(a) == FamilyKey(b) }
+// SameFamily compares the names of two families as Azure does: its services do not agree on case, spaces and underscores. It is
+// asked for every node and limit, so it makes nothing.
+func SameFamily(a, b string) bool {
+	for {
+		x, i := letter(a)
+		y, j := letter(b)
+		if x != y || i < 0 || j < 0 {
+			return x == y && i == j
+		}
+		a, b = a[i:], b[j:]
+	}
+}
+
+// letter is the first letter of a family's name that counts, in lower case, and where what follows begins: -1 at the end.
+func letter(s string) (byte, int) {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == ' ' || c == '_':
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A', i + 1
+		default:
+			return c, i + 1
+		}
+	}
+	return 0, -1
+}
 
 // FamilyKey is a family's name in the form in which two that are the same are equal.
 func FamilyKey(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == ' ' || r == '_' {
-			return -1
+	b := make([]byte, 0, len(name))
+	for {
+		c, i := letter(name)
+		if i < 0 {
+			return string(b)
 		}
-		return unicode.ToLower(r)
-	}, name)
+		b, name = append(b, c), name[i:]
+	}
 }
 
 // Smaller is the next size of the same family with less memory, or the same memory and fewer vCPUs.

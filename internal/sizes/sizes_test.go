@@ -246,8 +246,12 @@ func TestFamilies(t *testing.T) {
 			}
 			return r
 		}, strings.ToUpper(name))
-		if !sizes.SameFamily(name, other) || sizes.SameFamily(name, other+"x") {
+		if !sizes.SameFamily(name, other) || sizes.SameFamily(name, other+"x") || sizes.SameFamily(other+"x", name) || sizes.SameFamily(name, "") {
 			t.Errorf("%q, %q", name, other)
+		}
+		a, b := rapid.StringMatching(`[aAbB _]{0,6}`).Draw(t, "a"), rapid.StringMatching(`[aAbB _]{0,6}`).Draw(t, "b")
+		if sizes.SameFamily(a, b) != (sizes.FamilyKey(a) == sizes.FamilyKey(b)) {
+			t.Errorf("%q, %q", a, b)
 		}
 	})
 }
