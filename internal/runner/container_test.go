@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -190,6 +191,35 @@ func TestContainer(t *testing.T) {
 			t.Errorf("stopped: exit %+v, logs %q, %q", exit, stopped.log(), stopped.second())
 		}
 	})
+	t.Run("mpi", func(t *testing.T) {
+		if _, err := exec.LookPath("mpirun"); err != nil {
+			t.Skip("mpirun is not installed")
+		}
+		nodes := []*bench{boxed(t, "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on node $NODE_RANK"), nil}
+		nodes[1] = boxed(t, nodes[0].launch.Command)
+		port := freePort(t)
+		for i, b := range nodes {
+			// The machine's own Open MPI, seen in a container.
+			b.launch.Inputs = map[string]berth.LaunchInput{}
+			for _, dir := range []string{"usr", "lib", "lib64", "etc"} {
+				b.launch.Inputs[dir] = berth.LaunchInput{Type: "uri_folder", Mode: "ReadOnlyMount", URL: "file:///" + dir}
+			}
+			peer := berth.Peer{Address: "127.0.0.1", Slots: 1}
+			b.launch.Group = &berth.Group{
+				Type: "mpi", Node: i, Nodes: []berth.Peer{peer, peer}, Port: port, Secret: "s", World: 2,
+				Processes: []berth.Process{{Rank: i, Log: fmt.Sprintf("user_logs/std_log_process_%d.txt", i), LogFile: b.launch.LogFile}},
+			}
+		}
+		ends := make(chan berth.Exit)
+		go func() { ends <- nodes[1].run() }()
+		exit, other := nodes[0].run(), <-ends
+		if exit.Cause == "command" && strings.Contains(exit.Reason, "not a static") {
+			t.Skip("this test was built with cgo: " + exit.Reason)
+		}
+		if !exit.OK() || !other.OK() || nodes[0].log() != "rank 0 of 2 on node 0\n" || nodes[1].log() != "rank 1 of 2 on node 1\n" {
+			t.Errorf("exits %+v, %+v, logs %q, %q", exit, other, nodes[0].log(), nodes[1].log())
+		}
+	})
 	t.Run("memory", func(t *testing.T) {
 		b := boxed(t, "tail /dev/zero")
 		b.launch.Memory = 32 << 20
@@ -218,4 +248,21 @@ func TestContainer(t *testing.T) {
 			t.Errorf("exit %+v, %v, log %q", exit, err, b.log())
 		}
 	})
+}
+
+// freePort is a port that nobody listens on, and neither on the next.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+1)); err == nil {
+			l.Close()
+			return port
+		}
+	}
 }
