@@ -133,6 +133,7 @@ func mergeCompute(r *resource, d *store.Doc, body, props map[string]any, patch b
 
 // checkCompute refuses what could not be, and writes what is wanted into st.
 func (c *call) checkCompute(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
+	setDefault(props, "computeLocation", locationOf(c, body))
 	switch typ := text(props, "computeType"); {
 	case strings.EqualFold(typ, berth.TypeCluster):
 		return c.checkCluster(tx, d, body, props, st, created)
