@@ -95,6 +95,20 @@ func (c *Client) Job(ctx context.Context, name string) (*Job, error) {
 	return &j, err
 }
 
+// Children goes through the names of a job's children.
+func (c *Client) Children(ctx context.Context, name string) iter.Seq2[string, error] {
+	type run struct {
+		ID string `json:"runId"`
+	}
+	return func(yield func(string, error) bool) {
+		for r, err := range list[run](ctx, c, "/history/v1.0"+c.path("runs", name, "children"), nil) {
+			if !yield(r.ID, err) {
+				return
+			}
+		}
+	}
+}
+
 // Submit creates a job and returns its document and the revision it was created at. A job that has this name already is a
 // conflict, not an update.
 func (c *Client) Submit(ctx context.Context, name string, body json.RawMessage) (Document, berth.Rev, error) {

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/berthml/berth"
 )
@@ -36,21 +38,59 @@ func Main(args []string) int {
 	s := newSession()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	words := azManners(s, args[1:])
-	root := newRoot(s, words)
-	root.SetArgs(words)
-	err := root.ExecuteContext(ctx)
+	err := s.run(ctx, args)
 	s.close()
 	return s.report(err)
 }
 
-// azManners takes the word ml out of `berth ml NOUN VERB`, and lets it choose Azure's default output.
-func azManners(s *session, args []string) []string {
-	if len(args) > 0 && args[0] == "ml" {
-		s.format.az = true
-		return args[1:]
+// run finds the command and runs it. The program called by the name az is az; `berth ml NOUN VERB` is `az ml NOUN VERB`.
+func (s *session) run(ctx context.Context, args []string) error {
+	var root *cobra.Command
+	name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe")
+	words := args[1:]
+	switch {
+	case name == "az" && (len(words) == 0 || words[0] != "ml"):
+		s.manners("az")
+		root = azRoot(s)
+	case name == "az", len(words) > 0 && words[0] == "ml":
+		s.manners(name + " ml")
+		words = words[1:]
+		root = mlRoot(s, name+" ml", words)
+	default:
+		root = newRoot(s, words)
 	}
-	return args
+	words, err := s.words(root, words)
+	if err != nil {
+		return err
+	}
+	root.SetArgs(words)
+	return root.ExecuteContext(ctx)
+}
+
+// manners makes a session behave as az does: JSON by default, its exit codes, ERROR before what went wrong.
+func (s *session) manners(program string) {
+	s.format.az, s.program = true, program
+}
+
+// words brings what was typed into the form of our own flags, for the commands that follow az's grammar.
+func (s *session) words(root *cobra.Command, words []string) ([]string, error) {
+	if len(words) > 0 && strings.HasPrefix(words[0], cobra.ShellCompRequestCmd) {
+		return words, nil
+	}
+	cmd, rest, err := root.Find(words)
+	if err != nil || cmd == root || !s.format.az && cmd.Parent().GroupID != groupNoun {
+		return words, nil //nolint:nilerr // the command itself says so, with its help
+	}
+	if s.format.az {
+		if rest, err = filesIn(rest); err != nil {
+			return nil, err
+		}
+	}
+	if rest, err = azWords(cmd, rest); err != nil {
+		return nil, err
+	}
+	path := strings.Fields(strings.TrimPrefix(cmd.CommandPath(), root.CommandPath()))
+	return append(path, rest...), nil
 }
 
 // Groups of commands, in the order help shows them.
@@ -73,14 +113,9 @@ func newRoot(s *session, words []string) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return group(cmd, args) },
 	}
-	root.SetOut(s.out)
-	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%v\nsee `%s --help`", err, cmd.CommandPath())
-	})
+	s.dress(root)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Jobs:"}, &cobra.Group{ID: groupServer, Title: "The server:"},
 		&cobra.Group{ID: groupNoun, Title: "Resources, as in `az ml`:"})
-	s.flags(root)
 	for _, c := range []struct {
 		group string
 		make  func(*session) *cobra.Command
@@ -92,6 +127,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupRun, eventsCommand},
 		{groupRun, topCommand},
 		{groupRun, renderCommand},
+		{groupRun, sshCommand},
 		{groupServer, upCommand},
 		{groupServer, downCommand},
 		{groupServer, statusCommand},
@@ -99,18 +135,68 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupServer, doctorCommand},
 		{groupServer, azureEnvCommand},
 		{groupServer, tokenCommand},
+		{groupServer, quotaCommand},
 		{"", versionCommand},
 	} {
 		cmd := c.make(s)
 		cmd.GroupID = c.group
 		root.AddCommand(cmd)
 	}
+	addNouns(s, root, words)
+	return root
+}
+
+// mlRoot is the tree of `az ml`: the nouns alone.
+func mlRoot(s *session, name string, words []string) *cobra.Command {
+	root := &cobra.Command{
+		Use: name, Short: "Machine learning, as in `az ml`", SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: group,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+	}
+	s.dress(root)
+	root.AddGroup(&cobra.Group{ID: groupNoun, Title: "Resources:"})
+	addNouns(s, root, words)
+	return root
+}
+
+// dress gives a root what every root has.
+func (s *session) dress(root *cobra.Command) {
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v%s\nsee `%s --help`", err, nearFlag(cmd, err), cmd.CommandPath())
+	})
+	s.flags(root)
+}
+
+// nearFlag is the flag that was probably meant.
+func nearFlag(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := nearest(unknown.GetSpecifiedName(), names); near != "" {
+		return "; did you mean --" + near + "?"
+	}
+	return ""
+}
+
+func addNouns(s *session, root *cobra.Command, words []string) {
 	for _, n := range nouns() {
 		cmd := nounCommand(s, n, mentions(words, n.word))
 		cmd.GroupID = groupNoun
 		root.AddCommand(cmd)
 	}
-	return root
+	for _, word := range sortedKeys(unserved) {
+		if mentions(words, word) {
+			root.AddCommand(unservedCommand(word, unserved[word]))
+		}
+	}
 }
 
 // mentions reports whether the command line may be about a noun; a shell that completes words may be about any.

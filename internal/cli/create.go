@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -10,15 +12,19 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
+// creation is what a create command was asked for.
+type creation struct {
+	target
+	file, saveAs   string
+	set            wordGroups
+	stream, noWait bool
+	web            *bool
+	registry       string
+}
+
 // createVerb is NOUN create: from a YAML file, or from flags for what needs no file.
 func createVerb(s *session, n noun) *cobra.Command {
-	var (
-		t                   target
-		file                string
-		set                 []string
-		stream, noWait, web bool
-		fields              = map[string]*string{}
-	)
+	var o creation
 	cmd := &cobra.Command{
 		Use:   "create [-f FILE]",
 		Short: "Create a " + n.word,
@@ -27,62 +33,92 @@ func createVerb(s *session, n noun) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
+			if o.registry != "" {
+				return usagef("--registry-name %s: this server has no registries", o.registry)
+			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			if t.name == "" && len(args) > 0 {
-				t.name = args[0]
+			if o.name == "" && len(args) > 0 {
+				o.name = args[0]
 			}
-			for _, flag := range sortedKeys(fields) {
-				if cmd.Flags().Changed(flag) {
-					set = append(set, n.fields[flag]+"="+*fields[flag])
-				}
+			sets, err := setsOf(&o.set)
+			if err != nil {
+				return err
 			}
-			if file == "" && (n.word == "job" || len(set) == 0 && n.word != "workspace") {
+			sets = append(sets, optionSets(cmd, n.options)...)
+			if o.file == "" && (n.word == "job" || len(sets) == 0 && n.word != "workspace") {
 				return usagef("give a file: `berth %s create -f %s.yml`", n.word, n.word)
 			}
 			c, err := s.open(ctx)
 			if err != nil {
 				return err
 			}
-			r, err := s.document(c, n, file, set, t)
+			r, err := s.document(c, n, o.file, sets, o.target)
 			if err != nil {
 				return err
 			}
-			return s.create(ctx, c, n, r, stream)
+			return s.create(ctx, c, n, r, o)
 		},
 	}
 	f := cmd.Flags()
-	t.flags(cmd, n)
-	f.StringVarP(&file, "file", "f", "", "YAML file")
-	f.StringArrayVar(&set, "set", nil, "a.b=value: override a field of the file; may be repeated")
-	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is ready")
-	if n.word == "job" {
-		f.BoolVarP(&stream, "stream", "s", false, "stream its output and end with its exit code")
-		f.BoolVar(&web, "web", false, "print the address of its page")
-		f.Lookup("web").Hidden = true
+	o.flags(cmd, n)
+	f.StringVarP(&o.file, "file", "f", "", "YAML file")
+	setFlag(cmd, &o.set)
+	f.BoolVar(&o.noWait, "no-wait", false, "do not wait until it is ready")
+	f.Bool("skip-validation", false, "accepted for az's sake; the server checks what it is sent")
+	f.Lookup("skip-validation").Hidden = true
+	switch {
+	case n.word == "job":
+		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and end with its exit code")
+		f.StringVarP(&o.saveAs, "save-as", "a", "", "write the job as it was created to this YAML file")
+		o.web = s.webFlag(cmd)
+	case n.versioned:
+		f.StringVar(&o.registry, "registry-name", "", "a registry; there are none here")
+		f.Lookup("registry-name").Hidden = true
 	}
-	for _, flag := range sortedKeys(n.fields) {
-		fields[flag] = f.String(flag, "", n.fields[flag]+" of the "+n.word)
-	}
+	optionFlags(cmd, n.options)
 	s.format.flags(cmd)
 	return cmd
+}
+
+// setFlag adds --set PATH=VALUE …, which overrides fields of a file.
+func setFlag(cmd *cobra.Command, to *wordGroups) {
+	cmd.Flags().Var(to, "set", "PATH=VALUE …: override fields of the file")
+	takesMany(cmd.Flags().Lookup("set"), many)
+}
+
+// setsOf is what --set said, as spec takes it; paths that are none are refused with the place.
+func setsOf(w *wordGroups) ([]string, error) {
+	var out []string
+	for _, group := range w.groups {
+		for _, word := range group {
+			if _, _, err := splitSet(word); err != nil {
+				return nil, err
+			}
+			out = append(out, word)
+		}
+	}
+	return out, nil
 }
 
 // document is what a file, or flags alone, become.
 func (s *session) document(c *client.Client, n noun, file string, set []string, t target) (*spec.Result, error) {
 	if file != "" {
-		return s.load(c, n.word, file, set, t.name, t.version)
+		return s.load(c, n.yaml(), file, set, t.name, t.version)
 	}
 	if t.name != "" {
 		set = append([]string{"name=" + t.name}, set...)
 	}
 	return spec.LoadBytes([]byte("{}"), spec.Options{
-		Kind: n.word, Set: set, Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the command line",
+		Kind: n.yaml(), Set: set, Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the command line",
 	})
 }
 
-func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.Result, stream bool) error {
+func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.Result, o creation) error {
 	d, rev, err := s.applyRev(ctx, c, r)
+	if err == nil && n.word == "compute" && !o.noWait {
+		d, err = s.settled(ctx, c, n, []string{n.collection, d.Name()})
+	}
 	if err != nil {
 		if interrupted(ctx, err) {
 			return exitError(exitInterrupted)
@@ -93,8 +129,22 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 		return s.print(entity(n, d))
 	}
 	name := d.Name()
-	if !stream {
-		if s.format.chosen() {
+	if o.saveAs != "" {
+		var b bytes.Buffer
+		shown, err := plain(entity(n, d))
+		if err != nil {
+			return err
+		}
+		if err := printYAML(&b, shown, false); err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.saveAs, b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	s.web(*o.web, name)
+	if !o.stream {
+		if !s.format.plainly() {
 			return s.print(entity(n, d))
 		}
 		_, err := fmt.Fprintln(s.out, name)
@@ -106,7 +156,7 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 	if err := s.followTo(ctx, c, name, rev, nil); err != nil {
 		return err
 	}
-	if !s.format.chosen() {
+	if s.format.plainly() {
 		return nil
 	}
 	if d, err = c.Get(ctx, "jobs", name); err != nil {
@@ -118,23 +168,30 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 // validateVerb is NOUN validate: everything that can be checked without a server.
 func validateVerb(s *session, n noun) *cobra.Command {
 	var file string
-	var set []string
+	var set wordGroups
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE",
 		Short: "Check a YAML file without creating anything",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
 			if file == "" {
 				return usagef("give a file: `berth %s validate -f %s.yml`", n.word, n.word)
 			}
-			r, err := spec.Load(file, spec.Options{Kind: n.word, Set: set})
+			sets, err := setsOf(&set)
+			if err != nil {
+				return err
+			}
+			r, err := spec.Load(file, spec.Options{Kind: n.yaml(), Set: sets})
 			if err != nil {
 				return err
 			}
 			for _, w := range r.Warnings {
 				s.warn("%v", w)
 			}
-			if s.format.chosen() {
+			if !s.format.plainly() {
 				return s.print(map[string]any{"result": "Succeeded", "errors": []any{}})
 			}
 			s.say("%s is valid", file)
@@ -142,7 +199,7 @@ func validateVerb(s *session, n noun) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file")
-	cmd.Flags().StringArrayVar(&set, "set", nil, "a.b=value: override a field of the file; may be repeated")
+	setFlag(cmd, &set)
 	s.format.flags(cmd)
 	return cmd
 }

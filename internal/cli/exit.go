@@ -59,11 +59,19 @@ func exitCode(err error) int {
 func (s *session) report(err error) int {
 	code := exitCode(err)
 	var exit exitError
-	if err == nil || errors.As(err, &exit) {
+	said := err == nil || errors.As(err, &exit)
+	mark := "berth:"
+	if s.format.az {
+		mark = "ERROR:"
+		if code != exitOK && code != exitUsage && code != exitNotFound && code != exitInterrupted || said && code != exitOK && code != exitInterrupted {
+			code = exitFailed // az knows no other
+		}
+	}
+	if said {
 		return code
 	}
 	first, rest, more := strings.Cut(err.Error(), "\n")
-	fmt.Fprintf(s.err, "%s %s\n", s.paint(s.err, red, "berth:"), first)
+	fmt.Fprintf(s.err, "%s %s\n", s.paint(s.err, red, mark), first)
 	if more {
 		fmt.Fprintln(s.err, rest)
 	}

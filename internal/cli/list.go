@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/url"
 	"strconv"
@@ -20,7 +21,11 @@ type listing struct {
 	limit                int
 	archived, everything bool
 	all                  bool
-	status               string
+	status, stage        string
+	kind                 string // of computes and connections
+	parent               string // of jobs
+	registry             string
+	group                bool // only the workspaces of the resource group that was named
 }
 
 // jobLimit is how many jobs a list has unless it is told otherwise, as in az.
@@ -37,45 +42,100 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
+			if err := l.check(); err != nil {
+				return err
+			}
 			if n.word == "job" && l.limit == 0 && !l.all {
 				l.limit = jobLimit
 			}
+			l.group = cmd.Flags().Changed("resource-group")
 			c, err := s.open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if n.word == "job" && !s.format.chosen() {
+			if n.word == "job" && s.format.plainly() && l.parent == "" {
 				return s.listJobs(cmd.Context(), c, l)
 			}
 			docs, err := collect(l.docs(cmd.Context(), c, n), l.limit)
 			if err != nil {
 				return err
 			}
-			items := make([]any, len(docs))
-			for i, d := range docs {
-				items[i] = entity(n, d)
+			items := make([]any, 0, len(docs))
+			for _, d := range docs {
+				shown := entity(n, d)
+				if l.kind == "" || strings.EqualFold(fmt.Sprint(shown["type"]), l.kind) {
+					items = append(items, s.azList(n, shown))
+				}
 			}
-			if s.format.chosen() {
-				return s.print(items)
+			if n.word == "job" && s.format.az && l.limit > 0 {
+				s.say("Displaying top %d results from the list command.", l.limit)
 			}
-			return s.printRows(columns(n, items))
+			if s.format.plainly() {
+				return s.printRows(columns(n.columns, items))
+			}
+			return s.printAs(items, n.table)
 		},
 	}
 	f := cmd.Flags()
 	f.IntVarP(&l.limit, "max-results", "r", 0, "at most this many")
 	if n.versioned {
 		f.StringVarP(&l.name, "name", "n", "", "list the versions of this one")
+		f.StringVar(&l.registry, "registry-name", "", "a registry; there are none here")
+		f.Lookup("registry-name").Hidden = true
 	}
 	if n.versioned || n.word == "job" {
 		f.BoolVar(&l.archived, "archived-only", false, "only archived ones")
 		f.BoolVar(&l.everything, "include-archived", false, "archived ones too")
 	}
-	if n.word == "job" {
+	switch n.word {
+	case "job":
 		f.BoolVar(&l.all, "all-results", false, "every job, not only the newest 50")
+		f.StringVarP(&l.parent, "parent-job-name", "p", "", "only the children of this job")
 		f.StringVar(&l.status, "status", "", "only jobs in this status; several with commas between")
+	case "model":
+		f.StringVarP(&l.stage, "stage", "s", "", "only those in this stage")
+	case "compute", "connection":
+		f.StringVarP(&l.kind, "type", "t", "", "only those of this type")
 	}
 	s.format.flags(cmd)
 	return cmd
+}
+
+// check refuses what cannot be listed.
+func (l listing) check() error {
+	switch {
+	case l.archived && l.everything:
+		return usagef("give --archived-only or --include-archived, not both")
+	case l.limit < 0:
+		return usagef("--max-results %d: give a number above 0", l.limit)
+	case l.registry != "":
+		return usagef("--registry-name %s: this server has no registries", l.registry)
+	}
+	return nil
+}
+
+// azList adds to an item of a list the names that az gives some of its members there.
+func (s *session) azList(n noun, shown map[string]any) map[string]any {
+	if !s.format.az {
+		return shown
+	}
+	switch n.word {
+	case "model":
+		shown["stage"] = shown["stage"] // null where there is none
+		if shown["description"] == nil {
+			shown["description"] = ""
+		}
+		if shown["version"] != nil {
+			shown["model type"] = shown["type"]
+		}
+	case "environment":
+	default:
+		return shown
+	}
+	if v := shown["latest_version"]; v != nil {
+		shown["latest version"] = v
+	}
+	return shown
 }
 
 func (s *session) listJobs(ctx context.Context, c *client.Client, l listing) error {
@@ -116,23 +176,42 @@ func (l listing) docs(ctx context.Context, c *client.Client, n noun) iter.Seq2[c
 	if l.limit > 0 && l.limit <= 200 {
 		q.Set("$top", strconv.Itoa(l.limit))
 	}
-	if l.status != "" {
-		q.Set("status", l.status)
+	for key, value := range map[string]string{"status": l.status, "stage": l.stage} {
+		if value != "" {
+			q.Set(key, value)
+		}
 	}
 	switch {
 	case n.collection == "":
-		return c.Workspaces(ctx, true)
+		return c.Workspaces(ctx, !l.group)
+	case l.parent != "":
+		return children(ctx, c, l.parent)
 	case n.versioned && l.name != "":
 		return c.List(ctx, q, n.collection, l.name, "versions")
 	}
 	return c.List(ctx, q, n.collection)
 }
 
-// columns is a table of entities with the noun's own columns.
-func columns(n noun, items []any) table {
+// children goes through the children of a job.
+func children(ctx context.Context, c *client.Client, parent string) iter.Seq2[client.Document, error] {
+	return func(yield func(client.Document, error) bool) {
+		for name, err := range c.Children(ctx, parent) {
+			var d client.Document
+			if err == nil {
+				d, err = c.Get(ctx, "jobs", name)
+			}
+			if !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
+// columns is a table of entities with these columns, as far as anything stands in them.
+func columns(names []string, items []any) table {
 	var t table
 	var keep []string
-	for _, col := range n.columns {
+	for _, col := range names {
 		used := col == "name"
 		for _, it := range items {
 			used = used || scalar(it.(map[string]any)[col]) != ""

@@ -12,16 +12,29 @@ import (
 
 // noun is a row of the table of resources: everything that tells one from another on the command line.
 type noun struct {
-	word       string // on the command line, and the kind of its YAML
+	word       string // on the command line
+	kind       string // of its YAML; the word when empty
 	collection string // in the API; "" is the workspace itself
 	versioned  bool
 	tracked    bool // tags are at the top of the document
 	short      string
 	verbs      []verb
-	// fields are those of the YAML that `create` also takes as flags, by flag.
-	fields map[string]string
-	// columns of a list, as paths in the entity.
+	// options are the flags of create and update that stand for a field of the YAML.
+	options []option
+	// columns of a list for people, as paths in the entity.
 	columns []string
+	// table is the columns of -o table, those of az.
+	table []column
+	// unserved are the verbs of az ml that this server cannot serve, and why not.
+	unserved map[string]string
+}
+
+// yaml is the kind of the noun's YAML.
+func (n noun) yaml() string {
+	if n.kind != "" {
+		return n.kind
+	}
+	return n.word
 }
 
 // verb makes the command of one verb of a noun.
@@ -31,40 +44,135 @@ type verb func(s *session, n noun) *cobra.Command
 func nouns() []noun {
 	asset := []verb{createVerb, listVerb, showVerb, updateVerb, archiveVerb, restoreVerb, validateVerb}
 	thing := []verb{createVerb, listVerb, showVerb, updateVerb, deleteVerb}
+	and := func(verbs []verb, more ...verb) []verb { return append(verbs[:len(verbs):len(verbs)], more...) }
+	registry := map[string]string{"share": noRegistry}
 	return []noun{
 		{
 			word: "job", collection: "jobs", short: "Jobs",
 			verbs: []verb{
 				createVerb, listVerb, showVerb, updateVerb, archiveVerb, restoreVerb, deleteVerb, downloadVerb, cancelVerb, streamVerb, validateVerb,
+				showServicesVerb,
+			},
+			table: []column{
+				{"name", "name"},
+				{"status", "status"},
+				{"experiment", "experiment_name"},
+				{"compute target", "compute"},
+				{"job type", "type"},
+				{"created on", "creation_context.created_at"},
 			},
 		},
 		{
-			word: "compute", collection: "computes", tracked: true, short: "Where jobs run", verbs: thing,
-			fields: map[string]string{"type": "type", "size": "size", "description": "description"}, columns: []string{"name", "type", "provisioning_state", "description"},
+			word: "compute", collection: "computes", tracked: true, short: "Where jobs run", options: computeOptions,
+			verbs: append(and(
+				thing,
+				attachVerb,
+				detachVerb,
+				listNodesVerb,
+				listSizesVerb,
+				listUsageVerb,
+			), instanceVerbs()...),
+			columns: []string{"name", "type", "provisioning_state", "description"},
+			table:   []column{{"name", "name"}, {"compute type", "type"}, {"state", "state|provisioning_state"}, {"instance type", "size"}},
 		},
 		{
-			word: "environment", collection: "environments", versioned: true, short: "What jobs run in", verbs: asset,
-			fields:  map[string]string{"image": "image", "conda-file": "conda_file", "build-context": "build.path", "dockerfile-path": "build.dockerfile_path", "description": "description"},
-			columns: []string{"name", "version", "latest_version", "description"},
+			word: "environment", collection: "environments", versioned: true, short: "What jobs run in", verbs: asset, options: environmentOptions,
+			columns:  []string{"name", "version", "latest_version", "description"},
+			table:    []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}},
+			unserved: registry,
 		},
 		{
-			word: "data", collection: "data", versioned: true, short: "Data assets", verbs: append(asset[:len(asset):len(asset)], downloadVerb),
-			fields: map[string]string{"path": "path", "type": "type", "description": "description"}, columns: []string{"name", "version", "latest_version", "type", "description"},
+			word: "data", collection: "data", versioned: true, short: "Data assets", verbs: and(asset, downloadVerb), options: dataOptions,
+			columns: []string{"name", "version", "latest_version", "type", "description"},
+			table:   []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}, {"data type", "type"}, {"path", "path"}},
+			unserved: map[string]string{
+				"share": noRegistry, "mount": noMount, "import": "it cannot import from databases and other clouds' stores",
+				"list-materialization-status": "it imports no data, so there is nothing to list",
+			},
 		},
 		{
-			word: "datastore", collection: "datastores", short: "Where data is kept", verbs: append(thing[:len(thing):len(thing)], validateVerb),
-			columns: []string{"name", "type", "container_name", "is_default", "description"},
+			word: "datastore", collection: "datastores", short: "Where data is kept", verbs: and(thing, validateVerb),
+			columns:  []string{"name", "type", "container_name", "is_default", "description"},
+			table:    []column{{"name", "name"}, {"storage type", "type"}, {"storage account name", "account_name"}},
+			unserved: map[string]string{"mount": noMount},
 		},
 		{
-			word: "model", collection: "models", versioned: true, short: "Models", verbs: append(asset[:len(asset):len(asset)], downloadVerb),
-			fields: map[string]string{"path": "path", "type": "type", "description": "description", "stage": "stage"}, columns: []string{"name", "version", "latest_version", "type", "description"},
+			word: "model", collection: "models", versioned: true, short: "Models", verbs: and(asset, downloadVerb), options: modelOptions,
+			columns: []string{"name", "version", "latest_version", "type", "description"},
+			table: []column{
+				{"name", "name"},
+				{"description", "description"},
+				{"latest version", "latest_version"},
+				{"version", "version"},
+				{"model type", "type"},
+				{"path", "path"},
+				{"stage", "stage"},
+			},
+			unserved: map[string]string{"share": noRegistry, "package": "it builds no model packages"},
 		},
-		{word: "component", collection: "components", versioned: true, short: "Reusable steps", verbs: asset, columns: []string{"name", "version", "latest_version", "type", "description"}},
 		{
-			word: "workspace", collection: "", tracked: true, short: "Workspaces", verbs: thing,
-			fields: map[string]string{"description": "description", "display-name": "display_name"}, columns: []string{"name", "resource_group", "location", "description"},
+			word: "component", collection: "components", versioned: true, short: "Reusable steps", verbs: asset,
+			columns:  []string{"name", "version", "latest_version", "type", "description"},
+			table:    []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}, {"component type", "type"}},
+			unserved: map[string]string{"prepare-for-sign": "it signs no components"},
 		},
-		{word: "connection", collection: "connections", short: "Credentials of other services", verbs: thing, columns: []string{"name", "type", "target"}},
+		{
+			word: "workspace", collection: "", tracked: true, short: "Workspaces", verbs: and(thing, listKeysVerb, diagnoseVerb), options: workspaceOptions,
+			columns: []string{"name", "resource_group", "location", "description"},
+			table:   []column{{"name", "name"}, {"location", "location"}, {"description", "description"}},
+			unserved: map[string]string{
+				"sync-keys": "its workspaces have no keys of other services to copy", "provision-network": "it makes no managed networks", "outbound-rule": "it makes no managed networks",
+			},
+		},
+		{
+			word: "connection", collection: "connections", short: "Credentials of other services", verbs: thing,
+			columns: []string{"name", "type", "target"}, table: []column{{"name", "name"}, {"target", "target"}},
+		},
+		{
+			word: "feature-set", kind: "feature_set", collection: "featuresets", versioned: true, short: "Feature sets, as documents", verbs: asset,
+			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
+			unserved: map[string]string{
+				"backfill": "it computes no features", "get-feature": "it computes no features", "list-features": "it computes no features",
+				"list-materialization-operation": "it computes no features",
+			},
+		},
+		{
+			word: "feature-store-entity", kind: "feature_store_entity", collection: "featurestoreEntities", versioned: true, short: "Entities of feature stores, as documents", verbs: asset,
+			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
+		},
+	}
+}
+
+const (
+	noRegistry = "it has no registries"
+	noMount    = "it mounts no data here; `download` copies it"
+)
+
+// unserved are the nouns of az ml that this server does not serve, and what it lacks. A row goes when the server can.
+var unserved = map[string]string{
+	"online-endpoint":          "online endpoints",
+	"online-deployment":        "online endpoints",
+	"batch-endpoint":           "batch endpoints",
+	"batch-deployment":         "batch endpoints",
+	"serverless-endpoint":      "serverless endpoints",
+	"marketplace-subscription": "a marketplace",
+	"schedule":                 "schedules",
+	"registry":                 "registries",
+	"feature-store":            "feature stores of their own; `feature-set` and `feature-store-entity` keep documents in a workspace",
+	"capability-host":          "capability hosts",
+	"deployment-template":      "deployment templates",
+	"azure-openai-deployment":  "Azure OpenAI",
+	"index":                    "commands for index assets; the Python SDK's are served",
+	"virtual-cluster":          "virtual clusters",
+}
+
+// unservedCommand stands for a noun that is not served: whatever is asked of it, it says so.
+func unservedCommand(word, lacks string) *cobra.Command {
+	return &cobra.Command{
+		Use: word, Hidden: true, Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("%s is not served by this server yet: it has no %s", word, lacks)
+		},
 	}
 }
 
@@ -77,6 +185,14 @@ func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 				c.ValidArgsFunction = s.completeJob
 			}
 			cmd.AddCommand(c)
+		}
+		for word, why := range n.unserved {
+			cmd.AddCommand(&cobra.Command{
+				Use: word, Hidden: true, Args: cobra.ArbitraryArgs, DisableFlagParsing: true,
+				RunE: func(*cobra.Command, []string) error {
+					return usagef("%s %s is not served by this server: %s", n.word, word, why)
+				},
+			})
 		}
 	}
 	return cmd
@@ -153,17 +269,13 @@ func (s *session) resolve(ctx context.Context, n noun, t *target) (*client.Clien
 	return c, nil
 }
 
-// read is the document of a target.
-func (s *session) read(ctx context.Context, n noun, t *target) (*client.Client, client.Document, error) {
-	c, err := s.resolve(ctx, n, t)
-	if err != nil {
-		return nil, nil, err
-	}
+// read is the document of the target, which then knows its version.
+func (t *target) read(ctx context.Context, c *client.Client, n noun) (client.Document, error) {
 	d, err := c.Get(ctx, t.path(n)...)
 	if err == nil && n.versioned {
 		if ref, err := berth.ParseRef(d.ID(), n.collection); err == nil && ref.Version != "" {
 			t.version, t.label = ref.Version, "" // what the label meant
 		}
 	}
-	return c, d, err
+	return d, err
 }

@@ -19,6 +19,7 @@ type session struct {
 	out, err *stream
 	cfg      client.Config
 	format   format
+	program  string // how it was called where that is az's way: az, az ml, berth ml
 	verbose  bool
 	debug    bool
 	quiet    bool // --only-show-errors
@@ -88,6 +89,9 @@ func (s *session) config() (client.Config, error) {
 		if *o.by != "" {
 			*o.to = *o.by
 		}
+	}
+	if err == nil {
+		err = s.defaults(cfg.Home, &cfg.Workspace)
 	}
 	return cfg, err
 }

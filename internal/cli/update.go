@@ -1,133 +1,180 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
-	"strings"
+	"reflect"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/spec"
 )
 
 // updateVerb is NOUN update: --set, --add and --remove on the resource as `show` prints it, or a whole file.
 func updateVerb(s *session, n noun) *cobra.Command {
-	var t target
-	var file string
-	var set, remove []string
-	cmd := &cobra.Command{
-		Use: "update [NAME] --set FIELD=VALUE", Short: "Change a " + n.word, Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if file != "" {
-				c, err := s.open(ctx)
-				if err != nil {
-					return err
-				}
-				r, err := s.load(c, n.word, file, set, t.name, t.version)
-				if err != nil {
-					return err
-				}
-				d, err := s.apply(ctx, c, r)
-				if err != nil {
-					return err
-				}
-				return s.print(entity(n, d))
-			}
-			if err := s.need(n, &t, args); err != nil {
+	var (
+		file   string
+		e      edits
+		noWait bool
+		web    *bool
+		cmd    *cobra.Command
+	)
+	options := updatable(n.options)
+	cmd = s.about(n, "update", "Change a "+n.word, func(ctx context.Context, c *client.Client, t *target) error {
+		for _, set := range optionSets(cmd, options) {
+			e.list = append(e.list, change{"set", []string{set}})
+		}
+		if len(e.list) == 0 {
+			return usagef("say what to change: --set FIELD=VALUE, --add LIST VALUE, --remove FIELD, or -f FILE")
+		}
+		d, err := t.read(ctx, c, n)
+		if err != nil {
+			return err
+		}
+		if err := s.edit(ctx, c, n, t, d, &e); err != nil {
+			return err
+		}
+		if n.word == "job" {
+			s.web(*web, t.name)
+		}
+		if d, err = c.Put(ctx, d, t.path(n)...); err != nil {
+			return err
+		}
+		if !noWait && n.tracked {
+			if d, err = s.settled(ctx, c, n, t.path(n)); err != nil {
 				return err
 			}
-			if len(set)+len(remove) == 0 {
-				return usagef("say what to change: --set FIELD=VALUE, --remove FIELD, or -f FILE")
-			}
-			c, d, err := s.read(ctx, n, &t)
-			if err != nil {
-				return err
-			}
-			for _, kv := range set {
-				field, value, ok := strings.Cut(kv, "=")
-				if !ok {
-					return usagef("--set %s: give FIELD=VALUE", kv)
-				}
-				assign(d, wirePath(n, field), parseValue(value))
-			}
-			for _, field := range remove {
-				assign(d, wirePath(n, field), nil)
-			}
-			if d, err = c.Put(ctx, d, t.path(n)...); err != nil {
-				return err
-			}
-			return s.print(entity(n, d))
-		},
+		}
+		return s.print(entity(n, d))
+	})
+	byName := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if file == "" {
+			return byName(cmd, args)
+		}
+		return s.updateByFile(cmd, n, file, &e, optionSets(cmd, options))
 	}
-	t.flags(cmd, n)
+	cmd.Use = "update [NAME] --set FIELD=VALUE"
 	f := cmd.Flags()
 	f.StringVarP(&file, "file", "f", "", "YAML file")
-	f.StringArrayVar(&set, "set", nil, "FIELD=VALUE, for example tags.owner=ann; may be repeated")
-	f.StringArrayVar(&remove, "remove", nil, "FIELD to remove; may be repeated")
-	s.format.flags(cmd)
+	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is ready")
+	e.flags(cmd)
+	optionFlags(cmd, options)
+	if n.word == "job" {
+		web = s.webFlag(cmd)
+	}
 	return cmd
 }
 
-// wirePath is where a field of the entity is in the document.
-func wirePath(n noun, field string) []string {
-	p := strings.Split(field, ".")
-	switch p[0] {
-	case "tags":
-		if n.tracked {
-			return p
-		}
-		return append([]string{"properties"}, p...)
-	case "properties":
-		return append([]string{"properties"}, p...)
-	case "display_name":
-		if n.word == "workspace" {
-			return []string{"properties", "friendlyName"}
-		}
+// updateByFile puts what a file says in the place of what is there.
+func (s *session) updateByFile(cmd *cobra.Command, n noun, file string, e *edits, sets []string) error {
+	if err := s.format.check(); err != nil {
+		return err
 	}
-	for i := range p {
-		p[i] = camel(p[i])
+	for _, c := range e.list {
+		if c.op != "set" {
+			return usagef("--%s changes what is there, and -f replaces it; use one of them", c.op)
+		}
+		sets = append(sets, c.words...)
 	}
-	return append([]string{"properties"}, p...)
+	ctx := cmd.Context()
+	c, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	name, _ := cmd.Flags().GetString("name")
+	version := ""
+	if n.versioned {
+		version, _ = cmd.Flags().GetString("version")
+	}
+	r, err := s.load(c, n.yaml(), file, sets, name, version)
+	if err != nil {
+		return err
+	}
+	d, err := s.apply(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	return s.print(entity(n, d))
 }
 
-// parseValue reads JSON where it is JSON and text where it is not.
-func parseValue(text string) any {
-	var v any
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.UseNumber()
-	if dec.Decode(&v) != nil || dec.More() {
-		return text
+// edit changes a document by changing what is shown of it. Both forms, before and after, are read as files are; what differs
+// between the two bodies is what changes in the document, and everything no file can say stays as it is.
+func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target, d client.Document, e *edits) error {
+	shown, err := plain(entity(n, d))
+	if err != nil {
+		return err
 	}
-	if _, number := v.(json.Number); number {
-		return text // versions and tags are text; the server turns text into numbers where it wants them
+	before, err := s.reread(ctx, c, n, t, shown)
+	if err != nil {
+		return err
 	}
-	return v
+	m := shown.(map[string]any)
+	name, version := m["name"], m["version"]
+	if err := e.apply(m); err != nil {
+		return err
+	}
+	if m["name"] != name || m["version"] != version {
+		return berth.Errorf(berth.Invalid, "the name and version of a %s cannot be changed", n.word)
+	}
+	after, err := s.reread(ctx, c, n, t, m)
+	if err != nil {
+		return err
+	}
+	overlay(d, before, after)
+	return nil
 }
 
-// assign sets a value deep in a document; nil removes it.
-func assign(d client.Document, path []string, v any) {
-	m := map[string]any(d)
-	for _, k := range path[:len(path)-1] {
-		next, ok := m[k].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			m[k] = next
+// reread is the body an entity becomes.
+func (s *session) reread(ctx context.Context, c *client.Client, n noun, t *target, shown any) (map[string]any, error) {
+	text, err := json.Marshal(shown)
+	if err != nil {
+		return nil, err
+	}
+	r, err := spec.LoadBytes(text, spec.Options{Kind: n.yaml(), Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the " + n.word + " as it is shown"})
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Resources[:len(r.Resources)-1] { // what the change needs
+		res := &r.Resources[i]
+		body, err := s.fill(ctx, c, res)
+		if err != nil {
+			return nil, err
 		}
-		m = next
+		if _, err := s.put(ctx, c, res, body); err != nil {
+			return nil, err
+		}
 	}
-	if last := path[len(path)-1]; v == nil {
-		delete(m, last)
-	} else {
-		m[last] = v
+	body, err := s.fill(ctx, c, r.Main())
+	if err != nil {
+		return nil, err
 	}
+	v, err := plain(body)
+	m, _ := v.(map[string]any)
+	return m, err
 }
 
-func camel(s string) string {
-	parts := strings.Split(s, "_")
-	for i := 1; i < len(parts); i++ {
-		if parts[i] != "" {
-			parts[i] = strings.ToUpper(parts[i][:1]) + parts[i][1:]
+// overlay makes the changes from before to after in d.
+func overlay(d, before, after map[string]any) {
+	for k, now := range after {
+		then, was := before[k]
+		if was && reflect.DeepEqual(then, now) {
+			continue
+		}
+		inner, ok := now.(map[string]any)
+		old, too := d[k].(map[string]any)
+		if ok && too {
+			then, _ := then.(map[string]any)
+			overlay(old, then, inner)
+			continue
+		}
+		d[k] = now
+	}
+	for k := range before {
+		if _, still := after[k]; !still {
+			delete(d, k)
 		}
 	}
-	return strings.Join(parts, "")
 }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -13,20 +15,28 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// showVerb is NOUN show.
-func showVerb(s *session, n noun) *cobra.Command {
-	var t target
+// about makes a command about one resource: named by -n, and -v or -l for an asset, or by an argument. It opens the client,
+// finds the resource and hands over.
+func (s *session) about(n noun, word, short string, run func(ctx context.Context, c *client.Client, t *target) error) *cobra.Command {
+	t := &target{}
 	cmd := &cobra.Command{
-		Use: "show [NAME]", Short: "Show one " + n.word, Args: maxArgs(1),
+		Use: word + " [NAME]", Short: short, Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.need(n, &t, args); err != nil {
+			if err := s.format.check(); err != nil {
 				return err
 			}
-			_, d, err := s.read(cmd.Context(), n, &t)
+			if n.word != "workspace" || t.name != "" || len(args) > 0 || word == "delete" {
+				if err := t.need(n, args); err != nil {
+					return err
+				}
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			c, err := s.resolve(ctx, n, t)
 			if err != nil {
 				return err
 			}
-			return s.print(entity(n, d))
+			return run(ctx, c, t)
 		},
 	}
 	t.flags(cmd, n)
@@ -34,86 +44,108 @@ func showVerb(s *session, n noun) *cobra.Command {
 	return cmd
 }
 
-// need is target.need, with the default workspace for a workspace nobody named.
-func (s *session) need(n noun, t *target, args []string) error {
-	if err := s.format.check(); err != nil {
-		return err
-	}
-	if n.word == "workspace" && t.name == "" && len(args) == 0 {
-		return nil
-	}
-	return t.need(n, args)
+// webFlag adds --web, for az's sake: there are no pages to show yet.
+func (s *session) webFlag(cmd *cobra.Command) *bool {
+	web := new(bool)
+	cmd.Flags().BoolVarP(web, "web", "e", false, "show its page in a browser")
+	return web
 }
 
-func archiveVerb(s *session, n noun) *cobra.Command { return archiving(s, n, "archive", true) }
-func restoreVerb(s *session, n noun) *cobra.Command { return archiving(s, n, "restore", false) }
+func (s *session) web(asked bool, name string) {
+	if asked {
+		s.say("this server has no web pages to show; `berth logs -f %s` and `berth explain %s` tell of the job", name, name)
+	}
+}
+
+// showVerb is NOUN show.
+func showVerb(s *session, n noun) *cobra.Command {
+	var web, secrets *bool
+	cmd := s.about(n, "show", "Show one "+n.word, func(ctx context.Context, c *client.Client, t *target) error {
+		d, err := t.read(ctx, c, n)
+		if err != nil {
+			return err
+		}
+		if n.word == "job" {
+			s.web(*web, t.name)
+		}
+		if n.word == "connection" && *secrets {
+			if err := c.Post(ctx, nil, &d, "connections", t.name, "listsecrets"); err != nil {
+				return err
+			}
+		}
+		if n.word == "compute" && s.format.plainly() {
+			defer s.describeInstance(d)
+		}
+		return s.print(entity(n, d))
+	})
+	switch n.word {
+	case "job":
+		web = s.webFlag(cmd)
+	case "connection":
+		secrets = cmd.Flags().BoolP("populate-secrets", "p", false, "with its credentials")
+	}
+	return cmd
+}
+
+func archiveVerb(s *session, n noun) *cobra.Command {
+	return archiving(s, n, "archive", "Hide it from lists", true)
+}
+
+func restoreVerb(s *session, n noun) *cobra.Command {
+	return archiving(s, n, "restore", "Show it in lists again", false)
+}
 
 // archiving is NOUN archive and NOUN restore. Without a version an asset is archived as a whole.
-func archiving(s *session, n noun, word string, archived bool) *cobra.Command {
-	var t target
-	short := "Hide it from lists"
-	if !archived {
-		short = "Show it in lists again"
-	}
-	cmd := &cobra.Command{
-		Use: word + " [NAME]", Short: short, Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.need(n, args); err != nil {
+func archiving(s *session, n noun, word, short string, archived bool) *cobra.Command {
+	return s.about(n, word, short, func(ctx context.Context, c *client.Client, t *target) error {
+		path := []string{n.collection, t.name}
+		if t.version != "" || t.label != "" {
+			if _, err := t.read(ctx, c, n); err != nil { // what a label means
 				return err
 			}
-			c, err := s.resolve(cmd.Context(), n, &t)
-			if err != nil {
-				return err
-			}
-			path := t.path(n)
-			if n.versioned && t.version == "" && t.label == "" {
-				path = []string{n.collection, t.name}
-			}
-			d, err := c.Get(cmd.Context(), path...)
-			if err != nil {
-				return err
-			}
-			if t.label != "" {
-				ref, err := berth.ParseRef(d.ID(), n.collection)
-				if err != nil {
-					return err
-				}
-				path = []string{n.collection, t.name, "versions", ref.Version}
-			}
-			d.Properties()["isArchived"] = archived
-			_, err = c.Put(cmd.Context(), d, path...)
+			path = t.path(n)
+		}
+		d, err := c.Get(ctx, path...)
+		if err != nil {
 			return err
-		},
-	}
-	t.flags(cmd, n)
-	return cmd
+		}
+		d.Properties()["isArchived"] = archived
+		_, err = c.Put(ctx, d, path...)
+		return err
+	})
 }
 
 // deleteVerb is NOUN delete.
 func deleteVerb(s *session, n noun) *cobra.Command {
-	var t target
+	return deleting(s, n, "delete", "Delete a "+n.word)
+}
+
+func deleting(s *session, n noun, word, short string) *cobra.Command {
 	var yes, noWait bool
-	cmd := &cobra.Command{
-		Use: "delete [NAME]", Short: "Delete a " + n.word, Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.need(n, args); err != nil {
+	cmd := s.about(n, word, short, func(ctx context.Context, c *client.Client, t *target) error {
+		// az asks about what can be lost for good; a datastore is only a name for a place.
+		if !yes && !(s.format.az && n.word == "datastore") {
+			if err := s.confirm(fmt.Sprintf("%s %s %s?", word, n.word, t.name)); err != nil {
 				return err
 			}
-			c, err := s.resolve(cmd.Context(), n, &t)
-			if err != nil {
-				return err
-			}
-			if !yes {
-				if err := s.confirm(fmt.Sprintf("delete %s %s?", n.word, t.name)); err != nil {
-					return err
-				}
-			}
-			return c.Delete(cmd.Context(), t.path(n)...)
-		},
+		}
+		path := t.path(n)
+		if err := c.Delete(ctx, path...); err != nil || noWait {
+			return err
+		}
+		_, err := s.settled(ctx, c, n, path)
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
+		return err
+	})
+	f := cmd.Flags()
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is gone")
+	if n.word == "workspace" {
+		f.Bool("all-resources", false, "Azure's: with what belongs to it; here that is always so")
+		f.BoolP("permanently-delete", "p", false, "Azure's: for good; here that is always so")
 	}
-	t.flags(cmd, n)
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it is gone")
 	return cmd
 }
 
@@ -134,89 +166,167 @@ func (s *session) confirm(question string) error {
 	return nil
 }
 
+// inProgress are the states of what the server has not finished making, changing or deleting.
+var inProgress = map[string]bool{"creating": true, "updating": true, "deleting": true, "provisioning": true, "accepted": true, "scaling": true}
+
+// settled waits until the server has finished with a resource, and is the resource then.
+func (s *session) settled(ctx context.Context, c *client.Client, n noun, path []string) (client.Document, error) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		d, err := c.Get(ctx, path...)
+		if err != nil {
+			return nil, err
+		}
+		state, _ := d.Properties()["provisioningState"].(string)
+		if !inProgress[strings.ToLower(state)] {
+			if strings.EqualFold(state, "failed") {
+				s.warn("the %s is there, but it has failed: `berth %s show` tells more", n.word, n.word)
+			}
+			return d, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
 // cancelVerb is job cancel.
 func cancelVerb(s *session, n noun) *cobra.Command {
-	var t target
-	cmd := &cobra.Command{
-		Use: "cancel [NAME]", Short: "Ask a job to end", Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.need(n, args); err != nil {
-				return err
-			}
-			c, err := s.resolve(cmd.Context(), n, &t)
-			if err != nil {
-				return err
-			}
-			if err := c.Cancel(cmd.Context(), t.name); err != nil {
-				return err
-			}
-			s.say("asked %s to end", t.name)
-			return nil
-		},
-	}
-	t.flags(cmd, n)
+	cmd := s.about(n, "cancel", "Ask a job to end", func(ctx context.Context, c *client.Client, t *target) error {
+		if err := c.Cancel(ctx, t.name); err != nil {
+			return err
+		}
+		s.say("asked %s to end", t.name)
+		return nil
+	})
+	cmd.Flags().Bool("no-wait", false, "do not wait; it never does")
 	return cmd
 }
 
 // streamVerb is job stream: the log so far and as it grows, and the job's exit code.
 func streamVerb(s *session, n noun) *cobra.Command {
-	var t target
-	cmd := &cobra.Command{
-		Use: "stream [NAME]", Short: "Stream a job's output and end with its exit code", Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.need(n, args); err != nil {
-				return err
-			}
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			c, err := s.open(ctx)
-			if err != nil {
-				return err
-			}
-			j, err := s.job(ctx, c, t.name)
-			if err != nil {
-				return err
-			}
-			err = s.followLog(ctx, c, j, client.LogOptions{}, true)
-			if interrupted(ctx, err) {
-				return s.detached(j.Name)
-			}
+	return s.about(n, "stream", "Stream a job's output and end with its exit code", func(ctx context.Context, c *client.Client, t *target) error {
+		j, err := c.Job(ctx, t.name)
+		if err != nil {
 			return err
-		},
-	}
-	t.flags(cmd, n)
-	return cmd
+		}
+		err = s.followLog(ctx, c, j, client.LogOptions{}, true)
+		if interrupted(ctx, err) {
+			return s.detached(j.Name)
+		}
+		return err
+	})
 }
 
 // downloadVerb is NOUN download: what a job left, or the files of an asset.
 func downloadVerb(s *session, n noun) *cobra.Command {
-	var t target
 	var dir, output string
 	var all bool
-	cmd := &cobra.Command{
-		Use: "download [NAME]", Short: "Copy its files here", Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.need(n, args); err != nil {
-				return err
-			}
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			c, d, err := s.read(ctx, n, &t)
-			if err != nil {
-				return err
-			}
-			if n.word == "job" {
-				return s.downloadJob(ctx, c, t.name, output, dir, all)
-			}
-			uri, _ := d.Properties()[n.word+"Uri"].(string)
-			return s.fetch(ctx, c, t.name, uri, dir+"/"+t.name)
-		},
-	}
-	t.flags(cmd, n)
-	cmd.Flags().StringVarP(&dir, "download-path", "p", ".", "folder to copy to")
+	cmd := s.about(n, "download", "Copy its files here", func(ctx context.Context, c *client.Client, t *target) error {
+		if n.word == "job" {
+			return s.downloadJob(ctx, c, t.name, output, dir, all)
+		}
+		d, err := t.read(ctx, c, n)
+		if err != nil {
+			return err
+		}
+		uri, _ := d.Properties()[n.word+"Uri"].(string)
+		return s.fetch(ctx, c, t.name, uri, dir+"/"+t.name)
+	})
+	f := cmd.Flags()
+	f.StringVarP(&dir, "download-path", "p", ".", "folder to copy to")
 	if n.word == "job" {
-		cmd.Flags().StringVar(&output, "output-name", "", "only this output")
-		cmd.Flags().BoolVar(&all, "all", false, "every output, and logs and artifacts")
+		f.StringVar(&output, "output-name", "", "only this output")
+		f.BoolVar(&all, "all", false, "every output, and logs and artifacts")
 	}
 	return cmd
+}
+
+// showServicesVerb is job show-services: where the job's own services answer.
+func showServicesVerb(s *session, n noun) *cobra.Command {
+	var node int
+	cmd := s.about(n, "show-services", "Show the services of a job", func(ctx context.Context, c *client.Client, t *target) error {
+		d, err := t.read(ctx, c, n)
+		if err != nil {
+			return err
+		}
+		services, _ := entity(n, d)["services"].(map[string]any)
+		shown := map[string]any{}
+		for name, v := range services {
+			if name != "Studio" && name != "Tracking" { // the server's, not the job's
+				shown[name] = v
+			}
+		}
+		return s.print(shown)
+	})
+	cmd.Flags().IntVarP(&node, "node-index", "i", 0, "of this node")
+	return cmd
+}
+
+// listNodesVerb is compute list-nodes.
+func listNodesVerb(s *session, n noun) *cobra.Command {
+	return s.about(n, "list-nodes", "List the nodes of a compute", func(ctx context.Context, c *client.Client, t *target) error {
+		var p struct{ Nodes []map[string]any }
+		if err := c.Post(ctx, nil, &p, n.collection, t.name, "listNodes"); err != nil {
+			return err
+		}
+		nodes := make([]any, len(p.Nodes))
+		for i, node := range p.Nodes {
+			nodes[i] = snakeKeys(node)
+		}
+		if s.format.plainly() {
+			return s.printRows(columns([]string{"node_id", "node_state", "private_ip_address", "port", "run_id"}, nodes))
+		}
+		return s.print(nodes)
+	})
+}
+
+// attachVerb is compute attach: create, for what is there already.
+func attachVerb(s *session, n noun) *cobra.Command {
+	n.options = attachOptions
+	cmd := createVerb(s, n)
+	cmd.Use, cmd.Short = "attach [-f FILE]", "Use a machine or a cluster that is there already"
+	return cmd
+}
+
+// detachVerb is compute detach: the compute is forgotten, what is behind it stays.
+func detachVerb(s *session, n noun) *cobra.Command {
+	return deleting(s, n, "detach", "Forget a compute that was attached")
+}
+
+// listKeysVerb is workspace list-keys.
+func listKeysVerb(s *session, n noun) *cobra.Command {
+	return s.about(n, "list-keys", "List the keys of what belongs to a workspace", func(ctx context.Context, c *client.Client, _ *target) error {
+		var keys map[string]any
+		if err := c.Post(ctx, nil, &keys, "listKeys"); err != nil {
+			return err
+		}
+		return s.print(snakeKeys(keys))
+	})
+}
+
+// diagnoseVerb is workspace diagnose.
+func diagnoseVerb(s *session, n noun) *cobra.Command {
+	cmd := s.about(n, "diagnose", "Look for what is wrong with a workspace", func(ctx context.Context, c *client.Client, _ *target) error {
+		var found struct{ Value map[string]any }
+		if err := c.Post(ctx, map[string]any{"value": map[string]any{}}, &found, "diagnose"); err != nil {
+			return err
+		}
+		return s.print(snakeKeys(found.Value))
+	})
+	cmd.Flags().Bool("no-wait", false, "do not wait; it never does")
+	return cmd
+}
+
+// snakeKeys is an object with its members under snake_case names, at every level.
+func snakeKeys(m map[string]any) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		if inner, ok := v.(map[string]any); ok {
+			v = snakeKeys(inner)
+		}
+		out[snake(k)] = v
+	}
+	return out
 }

@@ -252,6 +252,9 @@ func waterfall(t berth.Waterfall, u berth.Usage) string {
 
 // nextSteps are the commands people want after a submit.
 func (s *session) nextSteps(name string) {
+	if s.format.az {
+		return
+	}
 	s.hint("  berth logs -f %s\n  berth explain %s\n  berth job cancel -n %s", name, name, name)
 }
 
