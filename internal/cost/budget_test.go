@@ -208,8 +208,11 @@ func TestCheckBudget(t *testing.T) {
 		t.Error(err)
 	}
 	for _, b := range []berth.Budget{
-		{Amount: 0, Currency: "USD", Period: "month"}, {Amount: -1, Currency: "USD", Period: "month"}, {Amount: 1, Currency: "usd", Period: "month"},
-		{Amount: 1, Currency: "USD", Period: "year"}, {Amount: 1, Period: "week"},
+		{Amount: 0, Currency: "USD", Period: "month"},
+		{Amount: -1, Currency: "USD", Period: "month"},
+		{Amount: 1, Currency: "usd", Period: "month"},
+		{Amount: 1, Currency: "USD", Period: "year"},
+		{Amount: 1, Period: "week"},
 	} {
 		if cost.CheckBudget(b) == nil {
 			t.Errorf("%+v is accepted", b)

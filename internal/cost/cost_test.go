@@ -175,8 +175,10 @@ func TestLike(t *testing.T) {
 	}
 	runs := []cost.Run{
 		run("train", "x", 4*time.Hour), run("train", "x", 1*time.Hour), run("train", "y", 3*time.Hour), run("train", "y", 2*time.Hour),
-		run("score", "y", 10*time.Hour), {Experiment: "other", Command: "train", Took: 99 * time.Hour},
-		{Experiment: "Default", Command: "x", Took: time.Hour}, {Experiment: "e", Command: "train"},
+		run("score", "y", 10*time.Hour),
+		{Experiment: "other", Command: "train", Took: 99 * time.Hour},
+		{Experiment: "Default", Command: "x", Took: time.Hour},
+		{Experiment: "e", Command: "train"},
 	}
 	for _, tt := range []struct {
 		job  cost.Run

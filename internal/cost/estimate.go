@@ -2,6 +2,7 @@ package cost
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -92,4 +93,39 @@ func Hold(limit time.Duration, h History, known bool) (time.Duration, string) {
 		return h.P90, "what runs like it took"
 	}
 	return assumed, "it has no limits.timeout, so an hour is assumed"
+}
+
+// Reserve is what a job holds of its budgets until it has ended: its nodes, or its share of one, for as long as it may run.
+func Reserve(nodes, slots int, size berth.Size, low bool, limit time.Duration, h History, known bool) Ask {
+	rate := Rate(size, low)
+	if rate == nil {
+		return Ask{}
+	}
+	held, why := Hold(limit, h, known)
+	a := Ask{Priced: true, Currency: size.Currency, Amount: *rate * float64(nodes) / float64(max(1, slots)) * held.Hours()}
+	what := "1 node"
+	if nodes > 1 {
+		what = fmt.Sprintf("%d nodes", nodes)
+	}
+	if slots > 1 {
+		what += fmt.Sprintf(", of each 1 of %d slots,", slots)
+	}
+	a.How = fmt.Sprintf("%s of %s at %s an hour for %s: %s", what, size.Name, Money(*rate, size.Currency), Span(held), why)
+	return a
+}
+
+// Span is a duration for people: 45s, 12m, 4h30m.
+func Span(d time.Duration) string {
+	d = d.Round(time.Second)
+	if d >= time.Hour {
+		d = d.Round(time.Minute)
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

@@ -1,0 +1,295 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/scale"
+	"github.com/berthml/berth/internal/sched"
+)
+
+// world is a pool as the scheduler sees it, with what waits for it.
+type world struct {
+	queue   sched.Queue
+	pool    sched.Pool
+	running []sched.Running
+	resize  scale.Decision
+	spec    *Pool
+}
+
+// view makes a world of a pool, with one gang more where extra is not nil.
+func view(p Pool, extra *sched.Gang, now time.Time) *world {
+	w := &world{running: p.Running, spec: &p}
+	last := int64(0)
+	for _, g := range p.Waiting {
+		w.queue.Add(g)
+		last = max(last, g.Seq)
+	}
+	if extra != nil {
+		extra.Seq = last + 1
+		w.queue.Add(*extra)
+	}
+	w.pool = sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: map[string]int{}, Preempt: p.Type != Local, Short: p.Short}
+	if p.Down != nil {
+		w.pool.Down = p.Down.Why
+	}
+	for _, r := range p.Running {
+		w.pool.Held[r.User] += len(r.On)
+	}
+	if p.Type == Local {
+		w.pool.Held = nil // who goes first on the machine itself does not depend on what runs
+	}
+	for _, n := range p.Nodes {
+		w.pool.Nodes = append(w.pool.Nodes, sched.Node{Name: n.Name, Slots: max(1, n.Slots), Used: n.Used, Ready: n.ready()})
+		if n.State == berth.NodePreparing {
+			w.pool.Starting++
+		}
+	}
+	if p.Type == Cluster || p.Type == Serverless {
+		w.grow(p, now)
+	}
+	return w
+}
+
+// grow asks the autoscaler what it would do.
+func (w *world) grow(p Pool, now time.Time) {
+	v := scale.Pool{Name: p.Name, Min: p.Min, Max: p.Max, Idle: p.Idle, Slots: max(1, p.Slots), Sizes: w.queue.Sizes(), Room: NoBound}
+	for _, n := range p.Nodes {
+		if n.State != berth.NodeLeaving {
+			v.Nodes = append(v.Nodes, scale.Node{
+				Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.Used, Since: n.IdleSince,
+				Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
+			})
+		}
+	}
+	if p.Short != "" {
+		v.Room, v.Bound = 0, p.Short
+	}
+	w.resize = scale.Decide(v, now)
+	if w.resize.Add > p.Room {
+		v.Room, v.Bound = p.Room, p.Bound.Why
+		w.resize = scale.Decide(v, now)
+	}
+	w.pool.Short = w.resize.Short
+	w.pool.Starting += w.resize.Add
+}
+
+// choose is what the scheduler decides for a gang now.
+func (w *world) choose(id string, now time.Time) sched.Choice {
+	for _, c := range sched.Schedule(w.pool, &w.queue, w.running, []string{id}, now) {
+		if c.Gang == id {
+			return c
+		}
+	}
+	return sched.Choice{Gang: id, Why: "it waits to be looked at"}
+}
+
+// booted is the pool when the nodes that are on their way, or would be, have started.
+func (w *world) booted() sched.Pool {
+	p := w.pool
+	p.Nodes = slices.Clone(p.Nodes)
+	for i, n := range w.spec.Nodes {
+		if n.State == berth.NodePreparing {
+			p.Nodes[i].Ready = true
+		}
+	}
+	for i := range w.resize.Add {
+		p.Nodes = append(p.Nodes, sched.Node{Name: fmt.Sprintf("\x00new-%d", i), Slots: max(1, w.spec.Slots), Ready: true})
+	}
+	p.Starting = 0
+	return p
+}
+
+// grown says whether a gang would be placed once all nodes have started, and for how many it has to wait.
+func (w *world) grown(id string, now time.Time) (boot int, ok bool) {
+	p := w.booted()
+	for _, c := range sched.Schedule(p, &w.queue, w.running, []string{id}, now) {
+		if c.Gang != id || len(c.Nodes) == 0 {
+			continue
+		}
+		ready := map[string]bool{}
+		for _, n := range w.pool.Nodes {
+			ready[n.Name] = n.Ready
+		}
+		for _, name := range c.Nodes {
+			if !ready[name] {
+				boot++
+			}
+		}
+		return boot, boot > 0
+	}
+	return 0, false
+}
+
+// limit is what keeps the pool from having a place for one job more.
+func (w *world) limit(p Pool) berth.PlanLimit {
+	alive := 0
+	for _, n := range p.Nodes {
+		if n.ready() || n.State == berth.NodePreparing {
+			alive++
+		}
+	}
+	switch {
+	case p.Type == Local:
+		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: fmt.Sprintf("all %d slots of this machine are in use", p.Nodes[0].Slots)}
+	case p.Type == Instance:
+		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: "instance " + p.Name + " runs one job at a time"}
+	case w.pool.Short != "" && alive+w.resize.Add < p.Max:
+		l := p.Bound
+		if l.Kind == "" {
+			l = berth.PlanLimit{Kind: berth.LimitMachine, Why: w.pool.Short}
+		}
+		l.Whose = cmp.Or(l.Whose, p.Name)
+		return l
+	}
+	return berth.PlanLimit{Kind: berth.LimitMax, Whose: p.Name, Why: fmt.Sprintf("%s can have at most %s (max_instances), and all are taken", p.Name, nodes(p.Max))}
+}
+
+// steps bounds how far a simulation looks.
+const steps = 1000
+
+// simulate finds out when a gang would start if everything that runs ends as expected; zero when that is not known.
+func (w *world) simulate(expect map[string]Expect, id string, now time.Time) (at time.Time, basis string) {
+	p := w.booted()
+	where := map[string]int{}
+	for i, n := range p.Nodes {
+		where[n.Name] = i
+	}
+	var queue sched.Queue
+	for g := range w.queue.All(nil) {
+		queue.Add(g)
+	}
+	held := map[string]int{}
+	maps.Copy(held, w.pool.Held)
+	if w.pool.Held != nil {
+		p.Held = held
+	}
+	sim := simulation{running: slices.Clone(w.running), expect: expect, now: now}
+	at = now
+	for range steps {
+		for _, c := range sched.Schedule(p, &queue, sim.running, nil, at) {
+			if len(c.Nodes) == 0 {
+				continue
+			}
+			if c.Gang == id {
+				return at, sim.basis()
+			}
+			g, _ := queue.Get(c.Gang)
+			queue.Remove(c.Gang)
+			sim.running = append(sim.running, sched.Running{Gang: g, On: c.Nodes, Since: at})
+			held[g.User] += len(c.Nodes)
+			for _, n := range c.Nodes {
+				p.Nodes[where[n]].Used++
+			}
+		}
+		ended, when, ok := sim.next(at)
+		if !ok {
+			return time.Time{}, ""
+		}
+		at = when
+		for _, r := range ended {
+			held[r.User] -= len(r.On)
+			for _, n := range r.On {
+				if i, ok := where[n]; ok {
+					p.Nodes[i].Used--
+				}
+			}
+		}
+	}
+	return time.Time{}, ""
+}
+
+// simulation is what runs, and what its ends were taken from.
+type simulation struct {
+	running []sched.Running
+	expect  map[string]Expect
+	now     time.Time
+	guessed bool // an end was no limit
+}
+
+// ends is when a gang that runs will have ended. A guess that it has outlived says nothing.
+func ends(r sched.Running, expect map[string]Expect, now time.Time) (at time.Time, limit, ok bool) {
+	if r.Stopping {
+		return now, true, true
+	}
+	e, ok := expect[r.ID]
+	at = r.Since.Add(e.Took)
+	switch {
+	case !ok:
+		return at, false, false
+	case at.Before(now) && !e.Limit:
+		return at, false, false
+	case at.Before(now):
+		at = now
+	}
+	return at, e.Limit, true
+}
+
+// next takes out what ends first.
+func (s *simulation) next(at time.Time) (ended []sched.Running, when time.Time, ok bool) {
+	for _, r := range s.running {
+		if end, _, known := ends(r, s.expect, s.now); known && (!ok || end.Before(when)) {
+			when, ok = end, true
+		}
+	}
+	if when.Before(at) {
+		when = at
+	}
+	s.running = slices.DeleteFunc(s.running, func(r sched.Running) bool {
+		end, limit, known := ends(r, s.expect, s.now)
+		if !known || end.After(when) {
+			return false
+		}
+		ended = append(ended, r)
+		s.guessed = s.guessed || !limit
+		return true
+	})
+	return ended, when, ok
+}
+
+func (s *simulation) basis() string {
+	if s.guessed {
+		return "history"
+	}
+	return "limits"
+}
+
+// most is how many jobs in the way are named.
+const most = 10
+
+// inTheWay is the jobs that run, the next to end first, and those that wait and go before a gang.
+func (w *world) inTheWay(expect map[string]Expect, id string, now time.Time) []berth.PlanJob {
+	out := []berth.PlanJob{}
+	for _, r := range w.running {
+		j := berth.PlanJob{Name: r.Name, User: r.User, Status: "running", Nodes: len(r.On)}
+		if at, _, ok := ends(r, expect, now); ok {
+			j.Ends = at
+		}
+		out = append(out, j)
+	}
+	slices.SortStableFunc(out, func(a, b berth.PlanJob) int {
+		if a.Ends.IsZero() != b.Ends.IsZero() {
+			return map[bool]int{true: 1, false: -1}[a.Ends.IsZero()]
+		}
+		return a.Ends.Compare(b.Ends)
+	})
+	for g := range w.queue.All(w.pool.Held) {
+		if g.ID == id || len(out) >= most {
+			break
+		}
+		out = append(out, berth.PlanJob{Name: g.Name, User: g.User, Status: "waiting", Nodes: g.Nodes})
+	}
+	return out[:min(len(out), most)]
+}
+
+// Why is the reason a gang of a pool waits now, how many go before it, and the jobs in its way. ok is false when it does not wait:
+// the scheduler will place it when it looks next.
+func Why(p Pool, id string, now time.Time) (why string, ahead int, jobs []berth.PlanJob, ok bool) {
+	w := view(p, nil, now)
+	c := w.choose(id, now)
+	return c.Why, w.queue.AheadOf(id, w.pool.Held), w.inTheWay(p.Expect, id, now), len(c.Nodes) == 0
+}
