@@ -88,7 +88,7 @@ func limited(t *testing.T) context.Context {
 
 func fixture(t *testing.T) drivertest.Fixture {
 	d, dir := open(t)
-	logs := t.TempDir()
+	logs := filepath.Dir(dir) // goes after the nodes
 	n := 0
 	return drivertest.Fixture{
 		Driver: d,

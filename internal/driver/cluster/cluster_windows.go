@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 )
@@ -9,3 +11,6 @@ import (
 func Open(driver.Config) (driver.Driver, error) {
 	return nil, berth.Errorf(berth.Unsupported, "nodes do not run on Windows: use a server on Linux or in WSL")
 }
+
+// Rest has nothing to do where there are no nodes.
+func Rest(context.Context, string) error { return nil }

@@ -122,6 +122,9 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 	if err := kill(ctx, dir, r.Groups); err != nil {
 		return err
 	}
+	if err := host.Shutdown(ctx, dir); err != nil { // returns when the last of them has let go of its files
+		return err
+	}
 	if err := r.Groups.Remove(); err != nil {
 		return err
 	}

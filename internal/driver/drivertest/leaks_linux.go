@@ -14,12 +14,17 @@ import (
 // command line, environment or working directory, control groups whose names begin with groups, sockets, files.
 func Leaks(t testing.TB, dir, groups string) {
 	t.Helper()
-	var left []string
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { // what was killed needs a moment to be gone
-		if left = processes(dir); len(left) == 0 || time.Now().After(end) {
-			break
-		}
+	left := leaks(dir, groups)
+	for end := time.Now().Add(5 * time.Second); len(left) > 0 && time.Now().Before(end); left = leaks(dir, groups) {
+		time.Sleep(10 * time.Millisecond) // what was killed needs a moment to be gone
 	}
+	for _, l := range left {
+		t.Errorf("leaked: %s", l)
+	}
+}
+
+func leaks(dir, groups string) []string {
+	left := processes(dir)
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(p string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() && strings.HasPrefix(e.Name(), groups) {
 			left = append(left, "control group "+p)
@@ -39,9 +44,7 @@ func Leaks(t testing.TB, dir, groups string) {
 		}
 		return nil
 	})
-	for _, l := range left {
-		t.Errorf("leaked: %s", l)
-	}
+	return left
 }
 
 // processes lists the living processes that have to do with a directory, this one apart.

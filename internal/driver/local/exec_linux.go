@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,15 +31,14 @@ func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (i
 		return 0, err
 	}
 	proc := "/proc/" + strconv.Itoa(pid)
-	environ, err := os.ReadFile(proc + "/environ")
+	env, err := environ(ctx, proc)
 	if err != nil {
-		return 0, berth.Errorf(berth.Conflict, "the task has ended")
+		return 0, err
 	}
 	dir, err := os.Readlink(proc + "/cwd")
 	if err != nil {
 		return 0, berth.Errorf(berth.Conflict, "the task has ended")
 	}
-	env := strings.Split(strings.TrimRight(string(environ), "\x00"), "\x00")
 	args := c.Args
 	if len(args) == 0 {
 		args = []string{"/bin/sh", "-c", "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"}
@@ -58,6 +58,27 @@ func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (i
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	return exitCode(ctx, cmd.Run())
+}
+
+// environ reads a process's variables. One that is just becoming another program has none for a moment.
+func environ(ctx context.Context, proc string) ([]string, error) {
+	for range 1000 {
+		b, err := os.ReadFile(proc + "/environ")
+		if err != nil {
+			return nil, berth.Errorf(berth.Conflict, "the task has ended")
+		}
+		if len(b) > 0 {
+			return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), nil
+		}
+		timer := time.NewTimer(time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+	return nil, berth.Errorf(berth.Conflict, "the task has ended")
 }
 
 // pid is the first process of a task.

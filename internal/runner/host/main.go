@@ -95,8 +95,15 @@ func Start(ctx context.Context, dir string, command []string, g runner.Groups) e
 		return err
 	}
 	defer pr.Close()
+	program, err := exec.LookPath(command[0])
+	if err == nil {
+		program, err = filepath.Abs(program) // it starts in another directory
+	}
+	if err != nil {
+		return err
+	}
 	closeInherited()
-	argv, attr, done := g.Detach(append(slices.Clone(command), "--dir", dir, "--role", upper, "--ready"))
+	argv, attr, done := g.Detach(slices.Concat([]string{program}, command[1:], []string{"--dir", dir, "--role", upper, "--ready"}))
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.SysProcAttr = "/", attr
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, out, out
