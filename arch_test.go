@@ -61,7 +61,7 @@ var imports = map[string][]string{
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs"},
 	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched"},
 	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/jmes", "internal/runner/group", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

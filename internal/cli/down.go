@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/local"
 )
 
@@ -67,7 +68,7 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	s.say("stopped the server at %s", info.URL)
 	if running == 0 {
 		// The server is gone, so nothing new can come.
-		return local.Shutdown(ctx, filepath.Join(cfg.Home, "host"))
+		return errors.Join(local.Shutdown(ctx, filepath.Join(cfg.Home, "host")), cluster.Rest(ctx, filepath.Join(cfg.Home, "nodes")))
 	}
 	if running < 0 {
 		return nil
