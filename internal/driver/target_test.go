@@ -113,3 +113,37 @@ func TestOptional(t *testing.T) {
 	for range hints { // until it is closed
 	}
 }
+
+// slow makes nodes that are never there.
+type slow struct {
+	driver.Driver
+	adds int
+}
+
+func (s *slow) AddNode(ctx context.Context, _ driver.NodeSpec) error {
+	s.adds++
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (*slow) RemoveNode(context.Context, string) error { return nil }
+
+func TestAddNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := &slow{}, time.Now()
+		err := driver.NewTarget("gpu", s, nil).AddNode(t.Context(), driver.NodeSpec{Name: "a"})
+		if berth.CodeOf(err) != berth.Unavailable || time.Since(began) != 2*time.Minute || s.adds != 1 {
+			t.Errorf("%v after %v and %d calls", err, time.Since(began), s.adds)
+		}
+		if err := driver.NewTarget("gpu", s, nil).RemoveNode(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+	})
+	tg := driver.NewTarget("gpu", stuck{}, nil)
+	if err := tg.AddNode(t.Context(), driver.NodeSpec{Name: "a"}); berth.CodeOf(err) != berth.Unsupported {
+		t.Errorf("%v", err)
+	}
+	if err := tg.RemoveNode(t.Context(), "a"); berth.CodeOf(err) != berth.Unsupported {
+		t.Errorf("%v", err)
+	}
+}

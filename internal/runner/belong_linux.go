@@ -3,27 +3,47 @@ package runner
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// Belonging lists the living processes of the host of dir: its own, those of its tasks by their marks, and everything below any of them.
-func Belonging(dir string) []int {
+// Belonging lists the living processes of the hosts of some directories: their own, those of their tasks by their marks, and everything
+// below any of them. One pass over the machine's processes serves all directories.
+func Belonging(dirs ...string) map[string][]int {
+	hosts := make(map[string]bool, len(dirs))
+	for _, d := range dirs {
+		hosts[d] = true
+	}
 	all := processes()
-	ours := map[int]bool{}
+	owner := map[int]string{}
 	for _, s := range all {
-		if alive(s) && (strings.HasPrefix(markOf(s.pid), dir+"/") || hostOf(s.pid) == dir) {
-			ours[s.pid] = true
+		if !alive(s) {
+			continue
+		}
+		if d := hostOf(s.pid); hosts[d] {
+			owner[s.pid] = d
+			continue
+		}
+		for d := markOf(s.pid); len(d) > 1; d = filepath.Dir(d) {
+			if hosts[d] {
+				owner[s.pid] = d
+				break
+			}
 		}
 	}
-	if len(ours) == 0 {
-		return nil
+	for grew := len(owner) > 0; grew; {
+		grew = false
+		for _, s := range all {
+			if d, ok := owner[s.ppid]; ok && owner[s.pid] == "" {
+				owner[s.pid], grew = d, true
+			}
+		}
 	}
-	descend(all, ours)
-	var list []int
+	list := map[string][]int{}
 	for _, s := range all {
-		if ours[s.pid] && alive(s) {
-			list = append(list, s.pid)
+		if d, ok := owner[s.pid]; ok && alive(s) {
+			list[d] = append(list[d], s.pid)
 		}
 	}
 	return list

@@ -24,6 +24,8 @@ type Driver struct {
 	log  *slog.Logger
 	gpus func(context.Context) ([]GPU, error)
 
+	search search
+
 	mu       sync.Mutex
 	nodes    map[string]*node         // those of the directory, as last seen
 	held     map[string]chan struct{} // nodes that are being made, removed or started; closed when that is over

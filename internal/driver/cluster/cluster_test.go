@@ -116,7 +116,7 @@ func kill(t testing.TB, dir string) {
 		t.Fatal(err)
 	}
 	pids := []int{info.Reaper, info.PID}
-	for _, pid := range runner.Belonging(dir) {
+	for _, pid := range runner.Belonging(dir)[dir] {
 		if !slices.Contains(pids, pid) {
 			pids = append(pids, pid)
 		}

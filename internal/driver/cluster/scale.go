@@ -119,7 +119,7 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 	if err := d.unbox(ctx, name, r.Groups); err != nil {
 		return err
 	}
-	if err := kill(ctx, dir, r.Groups); err != nil {
+	if err := d.kill(ctx, dir, r.Groups); err != nil {
 		return err
 	}
 	if err := host.Shutdown(ctx, dir); err != nil { // returns when the last of them has let go of its files
@@ -173,14 +173,16 @@ func (d *Driver) unbox(ctx context.Context, name string, g runner.Groups) error 
 	}
 }
 
-// kill ends every process of a node: those in its groups, and those that are known by their marks, until there are none. What is killed
-// may have forked the moment before.
-func kill(ctx context.Context, dir string, g runner.Groups) error {
+// kill ends every process of a node: those in its groups, and then those that are known by their marks, until there are none. What is
+// killed may have forked the moment before.
+func (d *Driver) kill(ctx context.Context, dir string, g runner.Groups) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		found := g.Kill()
-		for _, pid := range runner.Belonging(dir) {
-			found = true
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		if !found {
+			for _, pid := range d.search.find(dir) {
+				found = true
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 		}
 		if !found {
 			return nil
