@@ -12,9 +12,8 @@ type outlook struct {
 	// come is how many nodes are yet to come: on their way, or within what the pool may grow by; slots are theirs that nobody
 	// before counts on.
 	come, slots int
-	ends        []*Running        // gangs that are stopping
-	stop        map[*Running]bool // those of them that are told so now
-	stale       bool              // a gang was placed since: the stock has nodes that are full
+	ends        []*Running // gangs that are stopping
+	stale       bool       // a gang was placed since: the stock has nodes that are full
 	// over is that somebody before waits for what nobody can name: later ones count on nothing.
 	over bool
 	// soon is that the head does not wait for that.
@@ -65,12 +64,8 @@ func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
 			o.over = true
 			return "", nil, false
 		}
-		if o.stop == nil {
-			o.stop = map[*Running]bool{}
-		}
 		for _, r := range victims {
 			stop = append(stop, r.ID)
-			o.stop[r] = true
 			s.release(&o.stock, r.On)
 		}
 		o.stock.order()

@@ -111,6 +111,8 @@ type round struct {
 	slots int      // of the largest node
 	stock stock    // ready nodes with a free slot
 	where map[string]int32
+	spot  []victim
+	bids  []int32 // room for them
 
 	waits  []waiting
 	passed int // gangs that were passed over because they are stuck
@@ -174,7 +176,7 @@ func (s *round) place(g *Gang) {
 // room is n names, cut from a larger piece.
 func (s *round) room(n int) []string {
 	if len(s.names) < n {
-		s.names = make([]string, max(n, min(s.queue.Len(), 1024)))
+		s.names = make([]string, max(n, min(s.queue.Len(), s.stock.len()*s.slots, 1024)))
 	}
 	on := s.names[:n:n]
 	s.names = s.names[n:]

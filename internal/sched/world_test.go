@@ -39,7 +39,7 @@ func drawWorld(t *rapid.T) world {
 	slots := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "slots")
 	ready := 0
 	var order []int
-	for i := range 8-rapid.IntRange(0, 8).Draw(t, "no nodes") {
+	for i := range 8 - rapid.IntRange(0, 8).Draw(t, "no nodes") {
 		n := sched.Node{Name: fmt.Sprint("gpus-", i), Slots: slots, Ready: !rarely(t, 6, "not ready")}
 		if n.Ready {
 			ready++
@@ -52,7 +52,7 @@ func drawWorld(t *rapid.T) world {
 	if rarely(t, 20, "down") {
 		p.Down = "it is being mended"
 	}
-	for i := range 7-rapid.IntRange(0, 7).Draw(t, "not running") {
+	for i := range 7 - rapid.IntRange(0, 7).Draw(t, "not running") {
 		r := sched.Running{Gang: drawGang(t, fmt.Sprint("r", i)), Stopping: rarely(t, 5, "stopping")}
 		r.Since = noon.Add(-time.Duration(rapid.IntRange(0, 90).Draw(t, "since")) * time.Minute)
 		for _, k := range rapid.Permutation(order).Draw(t, "on") {
