@@ -59,6 +59,14 @@ func (c *Client) Delete(ctx context.Context, segments ...string) error {
 	return c.call(ctx, http.MethodDelete, c.path(segments...), nil, nil)
 }
 
+// Drain removes a compute once the jobs that run on it have ended; those that wait for it are canceled.
+func (c *Client) Drain(ctx context.Context, segments ...string) error {
+	if _, err := c.Get(ctx, segments...); err != nil {
+		return err
+	}
+	return c.call(ctx, http.MethodDelete, c.path(segments...)+"?drain=true", nil, nil)
+}
+
 // page is one answer of a list.
 type page[T any] struct {
 	Value    []T    `json:"value"`

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -433,13 +434,14 @@ func evictNodes(c *call, r *resource, name, _ string) error {
 	var ask struct {
 		Node     string `json:"node"`
 		Simulate bool   `json:"simulate"`
+		DryRun   bool   `json:"dryRun"`
 	}
 	if err := c.into(&ask); err != nil {
 		return err
 	}
-	hit := []string{}
+	hit, jobs := []string{}, []string{}
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-		hit = hit[:0]
+		hit, jobs = hit[:0], jobs[:0]
 		d, err := tx.Get(c.ws.Key(), r.Collection, name, "")
 		if err != nil {
 			return c.missing(err, r, name, "")
@@ -463,18 +465,33 @@ func evictNodes(c *call, r *resource, name, _ string) error {
 			if ask.Simulate {
 				n.Evict, n.Why = berth.EvictSimulate, "an eviction drill by "+c.who.User
 			}
+			hit = append(hit, n.Name)
+			if ask.DryRun {
+				continue
+			}
 			if nd.Own, err = json.Marshal(n); err != nil {
 				return err
 			}
 			if err := tx.Save(nd); err != nil {
 				return err
 			}
-			hit = append(hit, n.Name)
+		}
+		tasks, err := tx.ActiveTasks()
+		if err != nil {
+			return err
+		}
+		for _, t := range tasks {
+			if slices.Contains(hit, t.Node) && !slices.Contains(jobs, t.Job) {
+				jobs = append(jobs, t.Job)
+			}
 		}
 		if len(hit) == 0 {
 			if ask.Node != "" {
 				return berth.Errorf(berth.NotFound, "compute %s has no node %q that could be taken away; `berth compute list-nodes -n %s` shows what there is", d.Name, ask.Node, d.Name)
 			}
+			return nil
+		}
+		if ask.DryRun {
 			return nil
 		}
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "eviction of " + strings.Join(hit, ", ") + " asked for by " + c.who.User})
@@ -483,5 +500,5 @@ func evictNodes(c *call, r *resource, name, _ string) error {
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, map[string]any{"nodes": hit})
+	return c.send(http.StatusOK, map[string]any{"nodes": hit, "jobs": jobs})
 }

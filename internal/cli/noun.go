@@ -69,6 +69,7 @@ func nouns() []noun {
 				attachVerb,
 				detachVerb,
 				listNodesVerb,
+				evictVerb,
 				listSizesVerb,
 				listUsageVerb,
 			), instanceVerbs()...),

@@ -130,7 +130,11 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 			}
 		}
 		path := t.path(n)
-		if err := c.Delete(ctx, path...); err != nil || noWait {
+		remove := c.Delete
+		if yes && n.word == "compute" {
+			remove = c.Drain
+		}
+		if err := remove(ctx, path...); err != nil || noWait {
 			return err
 		}
 		_, err := s.settled(ctx, c, n, path)
