@@ -71,7 +71,6 @@ func static(program string) bool {
 
 // groupExit adds to the end of a launcher what it has left about its processes. It stands in for an end that nobody knows.
 func (t *task) groupExit(exit *berth.Exit, known bool) (*berth.Exit, bool) {
-	group.Clean(t.o.Dir)
 	said, err := group.Result(t.o.Dir)
 	switch {
 	case err != nil:

@@ -2,11 +2,9 @@ package group
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"github.com/berthml/berth"
@@ -51,10 +49,8 @@ func newNode(s *Spec, dir string) (*node, error) {
 	for _, p := range s.Group.Processes {
 		n.spec[p.Rank] = p
 	}
-	for _, d := range []string{n.tmp(), shared(dir)} {
-		if err := os.Mkdir(d, 0o700); err != nil && !os.IsExist(err) {
-			return nil, err
-		}
+	if err := os.Mkdir(n.tmp(), 0o700); err != nil && !os.IsExist(err) {
+		return nil, err
 	}
 	_ = os.Remove(socket)
 	l, err := net.Listen("unix", socket)
@@ -87,15 +83,17 @@ func (n *node) read(l *link, arm int) {
 // tmp is where mpirun and its daemons keep their files.
 func (n *node) tmp() string { return filepath.Join(n.dir, "mpi") }
 
-// shared is the directory of the ranks' shared memory. MPI takes its names from the host's, which nodes on one machine have in common.
-func shared(dir string) string {
-	h := fnv.New64a()
-	h.Write([]byte(dir))
-	return "/dev/shm/berth-" + strconv.FormatUint(h.Sum64(), 36)
+// together says whether nodes of the job share a machine.
+func (n *node) together() bool {
+	seen := map[string]bool{}
+	for _, p := range n.s.Group.Nodes {
+		if seen[p.Address] {
+			return true
+		}
+		seen[p.Address] = true
+	}
+	return false
 }
-
-// Clean removes what a launcher that was killed may have left outside of its task's directory.
-func Clean(dir string) { _ = os.RemoveAll(shared(dir)) }
 
 // environ is the environment of mpirun and its daemons.
 func (n *node) environ() ([]string, error) {
@@ -117,11 +115,13 @@ func (n *node) begin(l *link, rank int) error {
 	if p.Rank == n.s.Group.Processes[0].Rank {
 		log = ownOutput()
 	}
-	mem := shared(n.dir)
-	env := append(
-		n.s.environ(p),
-		"OMPI_MCA_btl_vader_backing_directory="+mem, "OMPI_MCA_btl_sm_backing_directory="+mem, "OMPI_MCA_osc_sm_backing_directory="+mem,
-	)
+	env := n.s.environ(p)
+	if n.together() {
+		// MPI names its shared memory after the host, so that ranks of two nodes of one machine would take each other's.
+		for _, c := range []string{"btl_vader", "btl_sm", "osc_sm"} {
+			env = append(env, "OMPI_MCA_"+c+"_backing_directory="+n.tmp())
+		}
+	}
 	if tmp, ok := os.LookupEnv("TMPDIR"); ok {
 		env = append(env, "TMPDIR="+tmp)
 	}
@@ -155,11 +155,10 @@ func (n *node) rankOf(l *link) (int, bool) {
 	return 0, false
 }
 
-// close ends what is left of the node's ranks and removes what is outside of the task's directory.
+// close ends what is left of the node's ranks.
 func (n *node) close() {
 	n.tell(opKill)
 	_ = os.Remove(socket)
-	Clean(n.dir)
 }
 
 // stopCode is the exit code of a launcher that was asked to end before anything began.
