@@ -208,10 +208,10 @@ func (s *Server) approve(c *call, tx *store.Tx, r *quota.Request, a quotaAsk) (n
 		return "", err
 	}
 	*r = decided
-	if _, err := quota.Give(tx, r.Scope, grant); err != nil {
+	c.emitQuota(tx, *r, quota.EventApproved, c.who.User+" approved "+asked(*r)+because(grant.Reason))
+	if err := s.setQuota(c, tx, r.Scope, grant); err != nil {
 		return "", err
 	}
-	c.emitQuota(tx, *r, quota.EventApproved, c.who.User+" approved "+asked(*r)+because(grant.Reason))
 	if r.Family == "" {
 		return "", nil
 	}

@@ -280,7 +280,7 @@ func TestQuotaRequests(t *testing.T) {
 	}
 	// The trail.
 	events := string(x.as(ann, "GET", x.ws+"/events", nil).want(200).raw)
-	for _, want := range []string{"quota.requested", "quota.approved", "quota.denied", "ann asked for 12 vCPUs as user ann's limit in workspace lab of standardNCSv3Family: thesis", "root approved 6 vCPUs", "use what you have"} {
+	for _, want := range []string{"quota.requested", "quota.approved", "quota.denied", berth.EventQuota, "ann asked for 12 vCPUs as user ann's limit in workspace lab of standardNCSv3Family: thesis", "root approved 6 vCPUs", "use what you have"} {
 		if !strings.Contains(events, want) {
 			t.Errorf("no %q in %s", want, events)
 		}

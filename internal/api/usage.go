@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -297,10 +296,7 @@ func (s *Server) setQuota(c *call, tx *store.Tx, scope quota.Scope, g quota.Gran
 	if _, err := quota.Give(tx, scope, g); err != nil {
 		return err
 	}
-	tx.Emit(berth.Event{
-		Workspace: scope.Workspace, Subject: "quotas/set", Type: quota.EventSet,
-		Reason: c.who.User + " set " + scope.Title() + " to " + strconv.Itoa(g.VCPUs) + " vCPUs", Data: eventData(quota.Limit{Scope: scope, Grants: []quota.Grant{g}}),
-	})
+	c.emitLimit(tx, scope, c.who.User+" set "+scope.Title()+" to "+quota.Cores(g.VCPUs)+because(g.Reason), g)
 	return nil
 }
 
@@ -313,6 +309,13 @@ func (s *Server) unsetQuota(c *call, tx *store.Tx, scope quota.Scope) error {
 	if err != nil {
 		return err
 	}
-	tx.Emit(berth.Event{Workspace: scope.Workspace, Subject: "quotas/set", Type: quota.EventSet, Reason: c.who.User + " removed " + scope.Title(), Data: eventData(scope)})
+	c.emitLimit(tx, scope, c.who.User+" removed "+scope.Title())
 	return nil
+}
+
+// emitLimit records that a limit changed. It is what the loops wait for that had too little of it.
+func (c *call) emitLimit(tx *store.Tx, scope quota.Scope, reason string, grants ...quota.Grant) {
+	tx.Emit(berth.Event{
+		Workspace: scope.Workspace, Subject: "quotas/limit", Type: berth.EventQuota, Reason: reason, Data: eventData(quota.Limit{Scope: scope, Grants: grants}),
+	})
 }

@@ -20,12 +20,11 @@ const (
 	Expired  = "expired"
 )
 
-// Events of quotas, in the workspace they are about. Their subject is quotas/ID of the request, or quotas/set.
+// Events of requests, in their workspace. Their subject is quotas/ID. A limit that changes is a berth.EventQuota besides.
 const (
 	EventRequested = "quota.requested"
 	EventApproved  = "quota.approved"
 	EventDenied    = "quota.denied"
-	EventSet       = "quota.set" // an administrator set a limit without a request
 )
 
 // Request asks for a limit.
