@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -114,18 +115,26 @@ func (g Groups) Make(cpus float64, memory int64) (Groups, error) {
 		err := mkdir(g.CPU)
 		if err == nil {
 			made.CPU = g.CPU
+			_ = set(g.CPU, "cpu.shares", strconv.Itoa(weight(cpus, 1024)))
 			err = limitCPU(g.CPU, cpus)
 		}
 		errs = append(errs, err)
 	} else if cpus > 0 {
 		switch {
 		case v2:
+			_ = set(made.Unified, "cpu.weight", strconv.Itoa(weight(cpus, 100)))
 			errs = append(errs, limitCPU2(made.Unified, cpus))
 		case len(errs) == 0:
 			errs = append(errs, errNoCPU)
 		}
 	}
 	return made, errors.Join(errs...)
+}
+
+// weight is a node's part of the machine where there are more nodes than it can carry: as many times one as it has CPUs, but no more than
+// the machine has, so that a node that is too large leaves the server its part.
+func weight(cpus float64, one int) int {
+	return max(int(min(cpus, float64(runtime.NumCPU()))*float64(one)), 2)
 }
 
 func (g Groups) host() string { return filepath.Join(g.Unified, "host") }

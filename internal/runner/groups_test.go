@@ -44,7 +44,8 @@ func TestNodeGroups(t *testing.T) {
 				"cg/memory/box/berth-node-x/memory.limit_in_bytes":       memAll,
 				"cg/memory/box/berth-node-x/memory.memsw.limit_in_bytes": memAll,
 				"cg/cpu/berth-node-x/cpu.cfs_period_us":                  "100000",
-				"cg/cpu/berth-node-x/cpu.cfs_quota_us":                   "200000",
+				"cg/cpu/berth-node-x/cpu.cfs_quota_us":                   "50000",
+				"cg/cpu/berth-node-x/cpu.shares":                         "512",
 			},
 			args: "/bin/sh -c … berth 2 ROOT/cg/memory/box/berth-node-x/tasks ROOT/cg/cpu/berth-node-x/tasks /bin/prog a", fd: true,
 			then: "4:memory:/box/berth-node-x\n1:cpu:/berth-node-x\n0::/berth-node-x/host\n", task: berth.Launch{Memory: 1 << 30},
@@ -61,7 +62,8 @@ func TestNodeGroups(t *testing.T) {
 				"cg/memory/berth-node-x/memory.limit_in_bytes":       memAll,
 				"cg/memory/berth-node-x/memory.memsw.limit_in_bytes": memAll,
 				"cg/cpu/berth-node-x/cpu.cfs_period_us":              "100000",
-				"cg/cpu/berth-node-x/cpu.cfs_quota_us":               "200000",
+				"cg/cpu/berth-node-x/cpu.cfs_quota_us":               "50000",
+				"cg/cpu/berth-node-x/cpu.shares":                     "512",
 			},
 			args: "/bin/sh -c … berth 2 ROOT/cg/memory/berth-node-x/tasks ROOT/cg/cpu/berth-node-x/tasks /bin/prog a", fd: true,
 			then:     "4:memory:/berth-node-x\n1:cpu:/berth-node-x\n0::/berth-node-x/host\n",
@@ -75,7 +77,8 @@ func TestNodeGroups(t *testing.T) {
 			},
 			want: map[string]string{
 				"cg/berth.service/berth-node-x/memory.max": memAll, "cg/berth.service/berth-node-x/memory.swap.max": "0",
-				"cg/berth.service/berth-node-x/cpu.max":                "200000 100000",
+				"cg/berth.service/berth-node-x/cpu.max":                "50000 100000",
+				"cg/berth.service/berth-node-x/cpu.weight":             "50",
 				"cg/berth.service/berth-node-x/cgroup.subtree_control": "+memory +cpu",
 			},
 			args: "/bin/sh -c … berth 0 /bin/prog a", fd: true,
@@ -112,7 +115,7 @@ func TestNodeGroups(t *testing.T) {
 			}
 			before := files(t, root)
 			program := []string{"/bin/prog", "a"}
-			args, fd, err := runner.MakeGroups(tt.mounts, tt.self, root, 2, 1<<30, program)
+			args, fd, err := runner.MakeGroups(tt.mounts, tt.self, root, 0.5, 1<<30, program)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Fatalf("%v, want %q", err, tt.err)
 			}

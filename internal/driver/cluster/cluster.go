@@ -72,7 +72,8 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	info := driver.Info{SharedDisk: true, Scales: true, Watches: true, Dials: true, Execs: local.Execs}
-	if err := runner.NodeGroups("x").Check(); err != nil {
+	limitless := runner.NodeGroups("x").Check()
+	if err := limitless; err != nil {
 		info.Warnings = append(info.Warnings, "the CPU and memory limits of nodes are not enforced: "+err.Error())
 	}
 	for _, n := range nodes {
@@ -92,7 +93,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 				v.GPUModel = modelOf(all, s.GPUs[0])
 			}
 		}
-		if w := n.warning(); w != "" {
+		if w := n.warning(); w != "" && limitless == nil { // otherwise it is said already
 			info.Warnings = append(info.Warnings, "node "+n.name+": "+w)
 		}
 		info.Nodes = append(info.Nodes, v)

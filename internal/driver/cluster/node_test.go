@@ -165,6 +165,30 @@ func TestRestartHost(t *testing.T) {
 	}
 }
 
+// TestRest ends all hosts, as is done after a server that had nothing to run; the nodes are there for the next one.
+func TestRest(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	nodes := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
+	for _, n := range nodes {
+		add(t, d, driver.NodeSpec{Name: filepath.Base(n), Memory: 256 << 20})
+	}
+	if err := cluster.Rest(ctx, dir); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the hosts to end", func() bool { return len(runner.Belonging(nodes...)) == 0 })
+	if left, _ := filepath.Glob("/sys/fs/cgroup/*/berth-node-" + cluster.GroupName(dir) + "*"); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+	d = reopen(t, dir)
+	if exit, _ := run(t, d, berth.Launch{Task: "a.1", Node: "a", Command: "true"}); !exit.OK() {
+		t.Errorf("exit %+v", exit)
+	}
+	if err := cluster.Rest(ctx, filepath.Join(dir, "nowhere")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRemoveStubborn gives back a node whose tasks defend themselves: by ignoring signals, by leaving their session and their parent, by
 // dropping their marks, by making their directory read-only. Half of the time its host was killed before.
 func TestRemoveStubborn(t *testing.T) {
@@ -347,6 +371,30 @@ func TestGPUs(t *testing.T) {
 	smi(t, "echo 'No devices were found'; exit 6")
 	if _, err := cluster.GPUs(t.Context()); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "No devices") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestRealGPUs counts what CUDA itself sees, on a machine that has GPUs.
+func TestRealGPUs(t *testing.T) {
+	all, err := cluster.GPUs(t.Context())
+	if err != nil || len(all) == 0 {
+		t.Skipf("no GPUs: %v", err)
+	}
+	if all[0].Model == "" || all[0].Memory < 1<<30 {
+		t.Errorf("%+v", all[0])
+	}
+	d, _ := open(t)
+	add(t, d, driver.NodeSpec{Name: "none", Slots: 1})
+	add(t, d, driver.NodeSpec{Name: "one", Slots: 1, GPUs: []int{all[0].Index}})
+	const count = `python3 -c "
+import ctypes
+c, n = ctypes.CDLL('libcuda.so.1'), ctypes.c_int(0)
+print(c.cuInit(0), c.cuDeviceGetCount(ctypes.byref(n)), n.value)"`
+	for node, want := range map[string]string{"none": "100 3 0", "one": "0 0 1"} { // 100 is no device, 3 not initialised
+		exit, out := run(t, d, berth.Launch{Task: berth.TaskID(node + ".1"), Node: node, Command: count})
+		if !exit.OK() || strings.TrimSpace(out) != want {
+			t.Errorf("on node %s: %q, want %q; exit %+v", node, out, want, exit)
+		}
 	}
 }
 
