@@ -54,8 +54,13 @@ func BenchmarkPlacement(b *testing.B) {
 // BenchmarkDecision: 10,000 gangs wait for 1,000 nodes that are all in use. A gang ends and one comes; what to place, what the demand is
 // and how many nodes there should be is decided anew.
 func BenchmarkDecision(b *testing.B) {
+	b.Run("preempt", func(b *testing.B) { decide(b, true) })
+	b.Run("backfill", func(b *testing.B) { decide(b, false) })
+}
+
+func decide(b *testing.B, preempt bool) {
 	p := wide(1000)
-	p.Max, p.Preempt, p.Short = 1200, true, "the quota is used up"
+	p.Max, p.Preempt, p.Short = 1200, preempt, "the quota is used up"
 	sp := scale.Pool{Name: p.Name, Max: p.Max, Slots: 10, Bound: p.Short}
 	var q sched.Queue
 	for i, g := range crowd(10_000) {

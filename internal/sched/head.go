@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -47,8 +48,7 @@ func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
 	}
 	if o.stale {
 		o.stale = false
-		o.stock.nodes = slices.DeleteFunc(o.stock.nodes, func(n int32) bool { return o.stock.free[n] <= 0 })
-		o.stock.order()
+		s.restock()
 	}
 	lack := g.Nodes - o.stock.len()
 	switch start := min(lack, o.come, o.slots); {
@@ -59,17 +59,14 @@ func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
 	case start == lack:
 		why = fmt.Sprintf("waiting for %s of %s to start", nodes(lack), s.pool.Name)
 	default:
-		victims := s.victims(g, lack-start)
+		victims := s.preempt(g, lack-start)
 		if victims == nil {
 			o.over = true
 			return "", nil, false
 		}
 		for _, r := range victims {
 			stop = append(stop, r.ID)
-			s.release(&o.stock, r.On)
 		}
-		o.stock.order()
-		o.ends = append(o.ends, victims...)
 		why = "waiting for " + jobs(victims) + " of lower priority to stop"
 	}
 	rest := g.Nodes
@@ -78,12 +75,48 @@ func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
 		taken[i] = o.stock.pop()
 	}
 	for _, n := range taken {
-		if o.stock.free[n]--; o.stock.free[n] > 0 {
+		if s.lend(n); o.stock.free[n] > 0 {
 			o.stock.push(n)
 		}
 	}
 	o.slots -= rest - len(taken)
 	return why, stop, true
+}
+
+// preempt finds gangs to be stopped for g, which lacks nodes, and adds theirs to the outlook.
+func (s *round) preempt(g *Gang, lack int) (stop []*Running) {
+	if !s.pool.Preempt {
+		return nil
+	}
+	for _, v := range s.market(g).choose(lack) {
+		stop = append(stop, v.Running)
+	}
+	if len(stop) > 0 {
+		s.outlook.ends = append(s.outlook.ends, stop...)
+		s.restock()
+	}
+	return stop
+}
+
+// restock finds the nodes that will have a free slot anew.
+func (s *round) restock() {
+	o := &s.outlook.stock
+	o.nodes = o.nodes[:0]
+	for i := range s.pool.Nodes {
+		if o.free[i] > 0 && s.pool.Nodes[i].Ready {
+			o.nodes = append(o.nodes, int32(i))
+		}
+	}
+	o.order()
+}
+
+// lend takes a slot out of the outlook.
+func (s *round) lend(n int32) {
+	if s.victims != nil {
+		s.victims.move(n, -1)
+	} else {
+		s.outlook.stock.free[n]--
+	}
 }
 
 // release frees one slot on each of the nodes. Those that had none are added at the end: the stock must be put in order.
@@ -148,45 +181,50 @@ func (k *reserve) put(n int32) {
 // until looks for the time at which the head has its nodes.
 func (k *reserve) until(s *round) {
 	type end struct {
-		at   time.Time
+		in   time.Duration
 		on   []string
 		sure bool
 	}
-	var ends []end
+	ends := make([]end, 0, len(s.running)+len(s.out))
 	for i := range s.running {
 		switch r := &s.running[i]; {
 		case r.Stopping:
-			ends = append(ends, end{s.now, r.On, false})
+			ends = append(ends, end{0, r.On, false})
 		case r.Limit > 0:
-			at := r.Since.Add(r.Limit)
-			ends = append(ends, end{at, r.On, at.After(s.now)})
+			in := r.Since.Add(r.Limit).Sub(s.now)
+			ends = append(ends, end{max(0, in), r.On, in > 0})
 		}
 	}
 	for i := range s.out { // what was placed just now runs as well
 		if c := &s.out[i]; len(c.Nodes) > 0 {
 			if g := s.queue.gangs[c.Gang]; g.Limit > 0 {
-				ends = append(ends, end{s.now.Add(g.Limit), c.Nodes, true})
+				ends = append(ends, end{g.Limit, c.Nodes, true})
 			}
 		}
 	}
-	slices.SortStableFunc(ends, func(a, b end) int { return a.at.Compare(b.at) })
+	by := make([]int32, len(ends))
+	for i := range by {
+		by[i] = int32(i)
+	}
+	slices.SortFunc(by, func(a, b int32) int { return cmp.Compare(ends[a].in, ends[b].in) })
 	// What should have ended and nodes that are yet to come let the head start earlier, so they count for the time. That may fail,
 	// so they do not count as something the head can do without.
 	hope := stock{free: slices.Clone(k.then), nodes: slices.Clone(s.stock.nodes)}
 	sure := stock{free: slices.Clone(k.then), nodes: slices.Clone(s.stock.nodes)}
-	for i := 0; i < len(ends); {
-		at := ends[i].at
-		for ; i < len(ends) && ends[i].at.Equal(at); i++ {
-			s.release(&hope, ends[i].on)
-			if ends[i].sure {
-				s.release(&sure, ends[i].on)
+	for i := 0; i < len(by); {
+		in := ends[by[i]].in
+		for ; i < len(by) && ends[by[i]].in == in; i++ {
+			e := &ends[by[i]]
+			s.release(&hope, e.on)
+			if e.sure {
+				s.release(&sure, e.on)
 			}
 		}
 		if hope.len()+s.outlook.come < s.head.Nodes {
 			continue
 		}
-		if at.After(s.now) {
-			k.at, k.then, k.extra = at, sure.free, max(0, sure.len()-s.head.Nodes)
+		if in > 0 {
+			k.at, k.then, k.extra = s.now.Add(in), sure.free, max(0, sure.len()-s.head.Nodes)
 		}
 		return
 	}
@@ -231,7 +269,7 @@ func (s *round) fill(g *Gang) bool {
 		if s.free[n]--; s.free[n] > 0 {
 			k.put(n)
 		}
-		s.outlook.stock.free[n]--
+		s.lend(n)
 	}
 	s.outlook.stale = true
 	slices.Sort(taken)

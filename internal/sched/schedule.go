@@ -111,8 +111,6 @@ type round struct {
 	slots int      // of the largest node
 	stock stock    // ready nodes with a free slot
 	where map[string]int32
-	spot  []victim
-	bids  []int32 // room for them
 
 	waits  []waiting
 	passed int // gangs that were passed over because they are stuck
@@ -120,6 +118,7 @@ type round struct {
 	keep   *reserve
 
 	outlook outlook
+	victims *victims
 	// said holds sentences that many share.
 	said struct {
 		placed, line, full string
