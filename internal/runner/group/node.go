@@ -121,6 +121,10 @@ func (n *node) begin(l *link, rank int) error {
 		for _, c := range []string{"btl_vader", "btl_sm", "osc_sm"} {
 			env = append(env, "OMPI_MCA_"+c+"_backing_directory="+n.tmp())
 		}
+		// Hierarchical collectives too tell nodes apart by the host, and add up wrongly (Open MPI 5.0.11).
+		if _, set := os.LookupEnv("OMPI_MCA_coll"); !set {
+			env = append(env, "OMPI_MCA_coll=^han")
+		}
 	}
 	if tmp, ok := os.LookupEnv("TMPDIR"); ok {
 		env = append(env, "TMPDIR="+tmp)
