@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,24 +89,38 @@ func ownGroups(mounts, own, root string) (h hierarchy, mount string) {
 	return h, mount
 }
 
-// limitable finds the directory below which groups with limits can be made. A group with processes in it cannot hand
-// controllers on, so it is the parent of our own, or our own when that is the root of all.
+// limitable finds the directory below which groups with limits can be made. A group with processes in it cannot hand controllers on, so it
+// is the parent of our own, or our own when that is the root of all. Where nobody has asked for the controllers yet, we do.
 func limitable(own, mount string) (dir string, ok bool) {
-	for _, d := range []string{own, filepath.Dir(own)} {
-		if len(d) < len(mount) {
-			break
-		}
-		b, _ := os.ReadFile(filepath.Join(d, "cgroup.subtree_control"))
-		if strings.Contains(string(b), "memory") && strings.Contains(string(b), "cpu") {
-			return d, true
+	parent := filepath.Dir(own)
+	rel, err := filepath.Rel(mount, parent)
+	top := own == mount || err != nil || strings.HasPrefix(rel, "..")
+	switch {
+	case handsOn(own):
+		return own, true
+	case top:
+		return own, hand(own)
+	case handsOn(parent):
+		return parent, true
+	}
+	dir = mount
+	for part := range strings.SplitSeq("./"+rel, "/") {
+		if dir = filepath.Join(dir, part); !hand(dir) {
+			return own, false
 		}
 	}
-	if own == mount {
-		if os.WriteFile(filepath.Join(own, "cgroup.subtree_control"), []byte("+memory +cpu"), 0) == nil {
-			return own, true
-		}
-	}
-	return own, false
+	return dir, true
+}
+
+// handsOn says whether groups below dir have the controllers for limits, and hand makes it so.
+func handsOn(dir string) bool {
+	b, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	f := strings.Fields(string(b))
+	return slices.Contains(f, "memory") && slices.Contains(f, "cpu")
+}
+
+func hand(dir string) bool {
+	return handsOn(dir) || set(dir, "cgroup.subtree_control", "+memory +cpu") == nil
 }
 
 // newCgroup makes the groups, called name, of a task that has limits, its own or its node's, nil for one that has none. An error says

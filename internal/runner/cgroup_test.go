@@ -64,8 +64,17 @@ func TestCgroupFiles(t *testing.T) {
 			args: "/bin/prog a", fd: true,
 		},
 		{
+			name: "version 2, nobody asked for it yet", mounts: v2, self: "0::/user.slice/user-0.slice/session\n", launch: berth.Launch{CPUs: 2},
+			have: map[string]string{"cg/cgroup.subtree_control": "cpu memory", "cg/user.slice/user-0.slice/session/cgroup.subtree_control": ""},
+			want: map[string]string{
+				"cg/user.slice/cgroup.subtree_control": "+memory +cpu", "cg/user.slice/user-0.slice/cgroup.subtree_control": "+memory +cpu",
+				"cg/user.slice/user-0.slice/berth-x/cpu.max": "200000 100000",
+			},
+			args: "/bin/prog a", fd: true,
+		},
+		{
 			name: "version 2, not delegated", mounts: v2, self: "0::/user.slice/session\n", launch: limits,
-			have: map[string]string{"cg/user.slice/cgroup.subtree_control": "pids", "cg/user.slice/session/cgroup.subtree_control": ""},
+			have: map[string]string{"cg/cgroup.subtree_control": "memory cpu", "cg/user.slice/cgroup.subtree_control/refused": ""},
 			args: "/bin/prog a", fd: true, err: "no control group",
 		},
 		{name: "none at all", launch: limits, args: "/bin/prog a", err: "no control group"},

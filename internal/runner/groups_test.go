@@ -91,7 +91,7 @@ func TestNodeGroups(t *testing.T) {
 		},
 		{
 			name: "version 2, not delegated", mounts: v2, self: "0::/user.slice/session\n",
-			have: map[string]string{"cg/user.slice/cgroup.subtree_control": "pids", "cg/user.slice/session/cgroup.subtree_control": ""},
+			have: map[string]string{"cg/cgroup.subtree_control": "memory cpu", "cg/user.slice/cgroup.subtree_control/refused": ""},
 			args: "/bin/sh -c … berth 0 /bin/prog a", fd: true, err: "no control group",
 		},
 		{name: "none at all", args: "/bin/sh -c … berth 0 /bin/prog a", err: "no control group"},
@@ -126,6 +126,11 @@ func TestNodeGroups(t *testing.T) {
 			checkFiles(t, root, before, tt.want)
 			if tt.then == "" {
 				return
+			}
+			for f, text := range files(t, root) {
+				if text == "+memory +cpu" { // as the kernel does
+					write(t, filepath.Join(root, f), "cpu memory\n")
+				}
 			}
 			before = files(t, root)
 			args, _, err = runner.MakeCgroup(tt.mounts, tt.then, root, &tt.task, program)
