@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ const (
 	// linger is how long a report waits that is not the last of its task: of a task that ends meanwhile only the end
 	// is told.
 	linger = 3 * time.Millisecond
+	// gather is how long any report waits for others while there is more than enough to do: a call of the server costs it
+	// a commit and a look at every job that is named, and both cost the same for one task as for ten.
+	gather = 20 * time.Millisecond
 )
 
 // Reporter carries the reports of many tasks to one home: one call at a time, and what is said meanwhile goes with the
@@ -68,12 +72,9 @@ func NewReporter(home Home, o ReporterOptions) *Reporter {
 // Send queues a report. That of an end is sent at once, by the caller if nobody else is sending: it has nothing else to do,
 // and the way to another goroutine costs more than the report. It returns when the home has answered or is away.
 func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
-	now := urgent(rep)
-	busy := now && r.o.Busy != nil && r.o.Busy()
+	wait, busy := r.patience()
 	r.mu.Lock()
-	if busy && time.Since(r.sent) < linger {
-		now = false
-	}
+	now := urgent(rep) && (!busy || time.Since(r.sent) >= wait)
 	waiting := r.queue[rep.Task]
 	if len(waiting) == 0 {
 		r.order = append(r.order, rep.Task)
@@ -83,9 +84,9 @@ func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 	if !now && !r.armed && !away {
 		r.armed = true
 		if r.linger == nil {
-			r.linger = time.AfterFunc(linger, r.lingered)
+			r.linger = time.AfterFunc(wait, r.lingered)
 		} else {
-			r.linger.Reset(linger)
+			r.linger.Reset(wait)
 		}
 	}
 	r.mu.Unlock()
@@ -106,10 +107,11 @@ func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 // lingered is called when reports have waited for long enough, and goes on as long as some linger.
 func (r *Reporter) lingered() {
 	due := len(r.front()) > 0
+	wait, _ := r.patience()
 	r.mu.Lock()
 	r.armed = len(r.order) > 0 && !r.away
 	if r.armed {
-		r.linger.Reset(linger)
+		r.linger.Reset(wait)
 	}
 	r.mu.Unlock()
 	if due {
@@ -209,17 +211,28 @@ func (r *Reporter) flush(ctx context.Context) bool {
 	}
 }
 
-// front is a copy of the reports to send next. Those that may linger are left out while they are young.
+// patience is how long reports wait for others, and whether those of ends do too.
+func (r *Reporter) patience() (wait time.Duration, busy bool) {
+	if r.o.Busy != nil && r.o.Busy() {
+		return gather, true
+	}
+	return linger, false
+}
+
+// front is a copy of the reports to send next. Those that may linger are left out while they are young; where one has to go, all
+// ends go with it.
 func (r *Reporter) front() (out []berth.Report) {
 	now := time.Now()
+	wait, busy := r.patience()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ends := now.Sub(r.sent) >= linger || r.o.Busy == nil || !r.o.Busy()
+	old := func(q []berth.Report) bool { return len(q) > 1 || now.Sub(q[0].At) >= wait }
+	ends := !busy || now.Sub(r.sent) >= wait || slices.ContainsFunc(r.order, func(id berth.TaskID) bool { return old(r.queue[id]) })
 	for _, id := range r.order {
 		if len(out) >= batch {
 			break
 		}
-		if q := r.queue[id]; len(q) > 1 || ends && urgent(q[0]) || now.Sub(q[0].At) >= linger {
+		if q := r.queue[id]; old(q) || ends && urgent(q[0]) {
 			out = append(out, q...)
 		}
 	}

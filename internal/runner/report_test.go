@@ -15,7 +15,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -213,6 +215,62 @@ func TestReporterAway(t *testing.T) {
 				t.Errorf("%d reports", len(s.reports))
 			}
 		})
+	})
+}
+
+// calls is a home that notes when it was called with how many reports.
+type calls struct {
+	mu    sync.Mutex
+	sizes []int
+	at    []time.Time
+}
+
+func (c *calls) Report(_ context.Context, rs []berth.Report) (runner.Reply, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sizes, c.at = append(c.sizes, len(rs)), append(c.at, time.Now())
+	return runner.Reply{}, nil
+}
+
+func (c *calls) AppendLog(context.Context, runner.Task, string, int64, []byte) (int64, error) {
+	return 0, errors.New("not here")
+}
+
+// TestReporterGathers ends a task each millisecond: while there is enough to do the ends go together and none waits for long, and
+// otherwise each goes at once.
+func TestReporterGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var home calls
+		var busy atomic.Bool
+		busy.Store(true)
+		r := drive(t, &home, runner.ReporterOptions{Busy: busy.Load})
+		end := func(id string) {
+			r.Send(t.Context(), berth.Report{Task: berth.TaskID(id), Seq: 1, At: time.Now(), State: berth.TaskDone})
+		}
+		began := time.Now()
+		for i := range 100 {
+			end("busy." + strconv.Itoa(i))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		sum := 0
+		for i, n := range home.sizes {
+			sum += n
+			if i > 0 && home.at[i].Sub(home.at[i-1]) > 45*time.Millisecond {
+				t.Errorf("nothing was sent between %v and %v", home.at[i-1].Sub(began), home.at[i].Sub(began))
+			}
+		}
+		if n := len(home.sizes); sum != 100 || n < 3 || n > 10 {
+			t.Errorf("%d reports in %d calls: %v", sum, n, home.sizes)
+		}
+		busy.Store(false)
+		home.sizes = nil
+		for i := range 10 {
+			end("idle." + strconv.Itoa(i))
+		}
+		if len(home.sizes) != 10 {
+			t.Errorf("with time to spare the ends went as %v", home.sizes)
+		}
 	})
 }
 
