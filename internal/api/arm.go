@@ -110,11 +110,14 @@ func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
 		case "diagnose":
 			return s.diagnose(c)
 		case "events":
-			return s.events(c, c.ws.Key(), "")
+			return s.events(c, c.ws.Key(), c.q.Get("subject"))
 		}
 	}
 	if fold(p, 0, "quotas") || fold(p, 0, "quotaRequests") {
 		return s.workspaceQuota(c, p)
+	}
+	if done, err := s.extra(c, p); done {
+		return err
 	}
 	if fold(p, 0, "jobs") && len(p) >= 3 {
 		if done, err := s.jobExtra(c, p); done {

@@ -35,11 +35,7 @@ func putJob(c *call, r *resource, name string) error {
 		return err
 	}
 	stripReadOnly(body)
-	delete(props, "status")
-	delete(props, "services")
-	setDefault(props, "experimentName", "Default")
-	setDefault(props, "displayName", name)
-	defaultModes(props)
+	jobDefaults(props, name)
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -68,7 +64,11 @@ func putJob(c *call, r *resource, name string) error {
 		if err != nil {
 			return err
 		}
-		own, err := json.Marshal(berth.JobState{Compute: compute, Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted"})
+		st := berth.JobState{Compute: compute, Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted"}
+		if err := c.reserve(tx, compute, props, name, &st); err != nil {
+			return err
+		}
+		own, err := json.Marshal(st)
 		if err != nil {
 			return err
 		}
@@ -146,35 +146,41 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 	if compute, err = checkTarget(c, tx, text(props, "computeId"), raw); err != nil {
 		return "", err
 	}
+	return compute, c.checkReferences(tx, props, false)
+}
+
+// checkReferences refuses a job that names what is not there. Of one that is only planned the code need not be there, nor what a
+// client would make before it submits it.
+func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool) error {
 	for key, coll := range map[string]string{"codeId": "codes", "environmentId": "environments"} {
 		id := text(props, key)
-		if id == "" {
+		if id == "" || planned && (coll == "codes" || strings.HasPrefix(id, placeholder)) {
 			continue
 		}
 		ref, err := berth.ParseRef(id, coll)
 		if err != nil {
-			return "", berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
+			return berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
 		}
 		if err := c.checkAsset(tx, coll, ref); err != nil {
-			return "", berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
+			return berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
 		}
 	}
 	for _, side := range []string{"inputs", "outputs"} {
 		m, _ := props[side].(map[string]any)
 		for n, v := range m {
 			if err := berth.CheckName(strings.TrimSuffix(side, "s"), n); err != nil {
-				return "", err
+				return err
 			}
 			uri := text(asMap(v), "uri")
 			if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {
 				continue
 			}
 			if _, err := c.s.Resolve(tx, c.ws, uri); err != nil {
-				return "", berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, n, err)
+				return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, n, err)
 			}
 		}
 	}
-	return compute, nil
+	return nil
 }
 
 // checkAsset says whether the code or environment a job names is there.

@@ -44,6 +44,10 @@ type Options struct {
 	Default berth.Workspace
 	// QuotaDefault is how many vCPUs of a family a workspace may have where no limit says anything; 0 is no end.
 	QuotaDefault int
+	// Slots is how many tasks this machine itself runs at once.
+	Slots int
+	// ImagesOnHost says that jobs that name only an image may run without a container.
+	ImagesOnHost bool
 	// Machine is what this machine has: sizes larger than it are overcommitted, or refused.
 	Machine sched.Machine
 	// Instances is the way to compute instances.
@@ -180,7 +184,7 @@ func asks(r *http.Request) bool {
 	case "data", "modelregistry":
 		return fold(p, n-1, "batchGetResolvedUris")
 	case "subscriptions":
-		return fold(p, n-3, "computes") && fold(p, n-1, "listNodes")
+		return fold(p, n-3, "computes") && fold(p, n-1, "listNodes") || fold(p, n-3, "jobs") && fold(p, n-1, "plan")
 	}
 	return false
 }

@@ -40,7 +40,7 @@ var assetKeep = []string{"isArchived", "tags", "description", "properties", "sta
 func table() []resource {
 	pending := map[string]func(*call, *resource, string, string) error{"startpendingupload": startPendingUpload}
 	return []resource{
-		{Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Actions: map[string]func(*call, *resource, string, string) error{"cancel": cancelJob}},
+		{Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Actions: map[string]func(*call, *resource, string, string) error{"cancel": cancelJob, "plan": planJob}},
 		{
 			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, Shape: shapeCompute, Put: putCompute, Delete: deleteCompute,
 			Secrets: []string{"properties.administratorAccount.password", "properties.administratorAccount.privateKeyData", "properties.userAccountCredentials.adminUserPassword", "properties.databricksAccessToken"},

@@ -27,8 +27,8 @@ type History struct {
 	Of          string // what they have in common with it: command, display name, experiment
 	Runs        int
 	Median, P90 time.Duration
-	Cost        float64 // on average
-	Priced      bool    // Cost is known, of every run
+	Cost        float64 // on average, of those whose cost is known
+	Priced      bool    // there are such
 }
 
 // Like is the history of a job, from runs of its experiment: those of the same command where there are any, else those of the same
@@ -59,16 +59,19 @@ func Like(job Run, runs []Run) (h History, ok bool) {
 const unnamed = "Default"
 
 func history(of string, runs []Run) History {
-	h := History{Of: of, Runs: len(runs), Priced: true}
+	h := History{Of: of, Runs: len(runs)}
 	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Took, b.Took) })
 	h.Median = (runs[(len(runs)-1)/2].Took + runs[len(runs)/2].Took) / 2
 	h.P90 = runs[max(0, int(math.Ceil(0.9*float64(len(runs))))-1)].Took
+	priced := 0.0
 	for _, r := range runs {
-		h.Cost += r.Cost / float64(len(runs))
-		h.Priced = h.Priced && r.Priced
+		if r.Priced {
+			h.Cost += r.Cost
+			priced++
+		}
 	}
-	if !h.Priced {
-		h.Cost = 0
+	if h.Priced = priced > 0; h.Priced {
+		h.Cost /= priced
 	}
 	return h
 }

@@ -64,18 +64,12 @@ func (r *reader) live(now time.Time) ([]berth.Meter, error) {
 	var out []berth.Meter
 	nodes := map[string]berth.Meter{}
 	for _, d := range docs {
-		var n berth.Node
-		if err := json.Unmarshal(d.Own, &n); err != nil {
-			return nil, berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
-		}
-		m := berth.Meter{
-			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, Slots: n.Slots, User: n.User,
-			From: n.Created, To: now, Instance: own[strings.ToLower(n.Compute)],
-		}
-		if m.Currency, err = r.currency(n.Size, n.Currency, n.Priced); err != nil {
+		m, err := r.node(d, now)
+		if err != nil {
 			return nil, err
 		}
-		nodes[n.Name] = m
+		m.Instance = own[strings.ToLower(m.Compute)]
+		nodes[m.Node] = m
 		out = append(out, m)
 	}
 	tasks, err := r.tx.ActiveTasks()
@@ -87,14 +81,33 @@ func (r *reader) live(now time.Time) ([]berth.Meter, error) {
 		if !ok || t.Workspace != r.workspace || t.Times.Placed.IsZero() {
 			continue
 		}
-		m.Job, m.User, m.From, m.Instance = t.Job, t.User, t.Times.Placed, false
-		m.Rate /= float64(max(1, m.Slots))
-		if !t.Times.Ended.IsZero() && t.Times.Ended.Before(now) {
-			m.To = t.Times.Ended // it is not written down yet
-		}
-		out = append(out, m)
+		out = append(out, on(m, t, now))
 	}
 	return out, nil
+}
+
+// node is the life of a node up to now.
+func (r *reader) node(d *store.Doc, now time.Time) (m berth.Meter, err error) {
+	var n berth.Node
+	if err := json.Unmarshal(d.Own, &n); err != nil {
+		return m, berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
+	}
+	m = berth.Meter{
+		Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced, Slots: n.Slots, User: n.User,
+		From: n.Created, To: now,
+	}
+	m.Currency, err = r.currency(n.Size, n.Currency, n.Priced)
+	return m, err
+}
+
+// on is what a task that has not been written down yet uses of a node.
+func on(m berth.Meter, t *berth.Task, now time.Time) berth.Meter {
+	m.Job, m.User, m.From, m.To, m.Instance = t.Job, t.User, t.Times.Placed, now, false
+	m.Rate /= float64(max(1, m.Slots))
+	if !t.Times.Ended.IsZero() && t.Times.Ended.Before(now) {
+		m.To = t.Times.Ended
+	}
+	return m
 }
 
 // instances are the computes that are somebody's own, in lower case.
@@ -275,4 +288,38 @@ func (a *Account) Save(tx *store.Tx) error {
 	}
 	a.Doc.Own = own
 	return tx.Save(a.Doc)
+}
+
+// Tasks is the meters of some tasks, those that run up to now. What ran on no node of a cluster cost nothing and has none.
+func Tasks(tx *store.Tx, workspace string, tasks []*berth.Task, now time.Time) ([]berth.Meter, error) {
+	r := &reader{tx: tx, workspace: workspace}
+	var out []berth.Meter
+	for _, t := range tasks {
+		if t.Node == "" || t.Times.Placed.IsZero() {
+			continue
+		}
+		d, err := tx.Get(workspace, kindMeter, string(t.ID), "")
+		if err == nil {
+			m, err := r.meter(d)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, m)
+			continue
+		}
+		if berth.CodeOf(err) != berth.NotFound {
+			return nil, err
+		}
+		if d, err = tx.Get(workspace, kindNode, t.Node, ""); berth.CodeOf(err) == berth.NotFound {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		n, err := r.node(d, now)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, on(n, t, now))
+	}
+	return out, nil
 }

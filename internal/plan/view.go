@@ -293,3 +293,35 @@ func Why(p Pool, id string, now time.Time) (why string, ahead int, jobs []berth.
 	c := w.choose(id, now)
 	return c.Why, w.queue.AheadOf(id, w.pool.Held), w.inTheWay(p.Expect, id, now), len(c.Nodes) == 0
 }
+
+// Deadline is when the next node of a pool goes if nothing happens; zero when none does.
+func Deadline(p Pool, now time.Time) time.Time {
+	if p.Type != Cluster && p.Type != Serverless {
+		return time.Time{}
+	}
+	return view(p, nil, now).resize.Wake
+}
+
+// Leaving is when each idle node of a pool goes if nothing happens. Those that the pool keeps at least, or that somebody waits for,
+// are not among them.
+func Leaving(p Pool, now time.Time) map[string]time.Time {
+	out := map[string]time.Time{}
+	if p.Type != Cluster && p.Type != Serverless || len(p.Waiting) > 0 {
+		return out
+	}
+	var idle []Node
+	alive := 0
+	for _, n := range p.Nodes {
+		if n.ready() {
+			alive++
+			if n.Used == 0 {
+				idle = append(idle, n)
+			}
+		}
+	}
+	slices.SortStableFunc(idle, func(a, b Node) int { return a.IdleSince.Compare(b.IdleSince) })
+	for _, n := range idle[:max(0, min(len(idle), alive-p.Min))] {
+		out[n.Name] = n.IdleSince.Add(p.Idle)
+	}
+	return out
+}

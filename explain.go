@@ -1,0 +1,69 @@
+package berth
+
+import "time"
+
+// Explanation is why a job is where it is, how it came there, and what to do.
+type Explanation struct {
+	Name    string    `json:"name"`
+	Status  JobStatus `json:"status"`
+	Reason  string    `json:"reason"` // now: of a job that waits, worked out when it was asked
+	Compute string    `json:"compute"`
+	Attempt int       `json:"attempt,omitempty"` // which this is, when it is not the first
+	Times   Waterfall `json:"times"`
+	Exit    *Exit     `json:"exit"`
+	Usage   Usage     `json:"usage"`
+	// Of a job that waits: how many go first, the jobs that run where it would, and those in its way.
+	Ahead    int       `json:"ahead"`
+	Running  []string  `json:"running"`
+	InTheWay []PlanJob `json:"inTheWay"`
+	Starting int       `json:"starting"` // nodes of its compute that are on their way
+	// Cost is what it has cost so far; none of it on the machine itself. One line for each currency.
+	Cost    []CostLine `json:"cost"`
+	Advice  []string   `json:"advice"`
+	History []Event    `json:"history"`
+}
+
+// ComputeExplanation is why a compute has the size it has, and what to do.
+type ComputeExplanation struct {
+	Name  string `json:"name"`
+	Type  string `json:"type"` // local, cluster, instance, serverless
+	State string `json:"state"`
+	Size  string `json:"size,omitempty"`
+	Tier  string `json:"tier,omitempty"`
+	// Reason is why it has as many nodes as it has, or is in its state; Short why there are not more although jobs wait.
+	Reason  string  `json:"reason,omitempty"`
+	Short   string  `json:"short,omitempty"`
+	Target  int     `json:"target"`      // nodes there should be
+	Min     int     `json:"min"`         // nodes
+	Max     int     `json:"max"`         // nodes
+	Slots   int     `json:"slots"`       // jobs on a node at once
+	Idle    float64 `json:"idleSeconds"` // how long a node may be without work
+	Waiting int     `json:"waiting"`     // jobs
+
+	Nodes []NodeExplanation `json:"nodes"`
+	// Next is when the next node goes, or the instance stops, if nothing happens.
+	Next time.Time `json:"next,omitzero"`
+	// PerHour is what the nodes that are there cost, as far as prices are known, and Unknown how many have none.
+	PerHour  float64 `json:"perHour"`
+	Currency string  `json:"currency,omitempty"`
+	Unknown  int     `json:"unknownPrices"`
+
+	Warnings []string `json:"warnings"`
+	Errors   []string `json:"errors"`
+	Advice   []string `json:"advice"`
+	History  []Event  `json:"history"`
+}
+
+// NodeExplanation is a node and what it runs.
+type NodeExplanation struct {
+	Name    string    `json:"name"`
+	State   NodeState `json:"state"`
+	Why     string    `json:"why,omitempty"`
+	Jobs    []string  `json:"jobs"`
+	User    string    `json:"user,omitempty"` // whom it was asked for
+	Created time.Time `json:"created,omitzero"`
+	// IdleSince is since when it has nothing to do, and Goes when it is given back if that stays so.
+	IdleSince time.Time `json:"idleSince,omitzero"`
+	Goes      time.Time `json:"goes,omitzero"`
+	Price     *float64  `json:"price,omitempty"` // an hour; absent when it is not known
+}

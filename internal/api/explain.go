@@ -1,0 +1,269 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/plan"
+	"github.com/berthml/berth/internal/store"
+)
+
+// told is how many events an explanation has at most.
+const told = 200
+
+// explain answers why a job is where it is: the reason now, who is ahead, what it cost, and how it came there.
+func (s *Server) explain(c *call, name string) error {
+	var e berth.Explanation
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		d, err := tx.Get(c.ws.Key(), "jobs", name, "")
+		if err != nil {
+			return c.missing(err, s.row("jobs"), name, "")
+		}
+		var st berth.JobState
+		if err := json.Unmarshal(d.Own, &st); err != nil {
+			return err
+		}
+		e = berth.Explanation{
+			Name: d.Name, Status: berth.JobStatus(d.Status), Reason: st.Reason, Compute: st.Compute, Attempt: st.Attempt, Times: st.Times,
+			Exit: st.Exit, Usage: st.Usage, Running: []string{}, InTheWay: []berth.PlanJob{},
+		}
+		x := c.snapshot(tx)
+		down := false
+		if e.Status == berth.Queued {
+			if down, err = x.waiting(d, &e); err != nil {
+				return err
+			}
+		}
+		if e.Cost, err = x.jobCost(d.Name); err != nil {
+			return err
+		}
+		e.Advice = advice(e, st, down)
+		e.History, err = tx.Events(store.EventQuery{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Limit: told})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, e)
+}
+
+// waiting says why a job waits now. What is kept with the job was true when the scheduler last looked at it; numbers may have changed
+// since. down says that its compute takes nothing.
+func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) (down bool, err error) {
+	compute, err := x.tx.Get(x.ws, "computes", e.Compute, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return false, nil // it is on its way out, and so is the job
+	}
+	if err != nil {
+		return false, err
+	}
+	p, st, err := x.pool(compute)
+	if err != nil {
+		return false, err
+	}
+	p.Short = st.Short
+	if st.State == "Deleting" {
+		p.Down = &berth.PlanLimit{Kind: berth.LimitDeleting, Why: "it is being deleted"}
+	}
+	for _, n := range p.Nodes {
+		if n.State == berth.NodePreparing {
+			e.Starting++
+		}
+	}
+	for _, r := range p.Running {
+		e.Running = append(e.Running, r.Name)
+	}
+	tasks, err := x.active()
+	if err != nil {
+		return false, err
+	}
+	for _, t := range tasks {
+		if t.Job != d.Name || t.Workspace != d.Workspace || t.State != berth.TaskWaiting || t.Rank != 0 {
+			continue
+		}
+		why, ahead, in, waits := plan.Why(p, gangID(t), x.now)
+		e.Ahead, e.InTheWay = ahead, in
+		if waits {
+			e.Reason = why
+			if e.Attempt > 1 {
+				e.Reason = fmt.Sprintf("attempt %d: %s", e.Attempt, why)
+			}
+		}
+	}
+	return p.Down != nil, nil
+}
+
+// advice is what the user can do now, as commands.
+func advice(e berth.Explanation, st berth.JobState, down bool) []string {
+	s, name := e.Status, e.Name
+	failed := s == berth.Failed && st.Exit != nil
+	switch {
+	case failed && st.Exit.OOM:
+		return []string{"it ran out of memory: use a smaller batch or a larger target", "berth advise --job " + name, "berth logs " + name}
+	case failed && st.Exit.Cause == "timeout":
+		return []string{"raise limits.timeout, or make the job shorter", "berth logs " + name}
+	case s == berth.Failed && st.Times.Started.IsZero():
+		return []string{"mend what the reason says and submit it again; its command never ran"}
+	case s == berth.Failed:
+		return []string{"berth logs " + name + " --tail 50"}
+	case s == berth.Canceled && st.StopCause == "budget":
+		return []string{"berth budget list", "berth job download -n " + name + " --all"}
+	case s == berth.Queued && (down || e.Compute != berth.LocalCompute):
+		return []string{"berth explain compute/" + e.Compute, "berth job cancel -n " + name}
+	case s == berth.Queued:
+		return []string{"berth ps", "berth job cancel -n " + name}
+	case s == berth.Completed:
+		return []string{"berth job download -n " + name + " --all"}
+	case s.Terminal():
+		return []string{"berth logs " + name}
+	}
+	return []string{"berth logs -f " + name}
+}
+
+// explainCompute answers why a compute has the size it has.
+func (s *Server) explainCompute(c *call, name string) error {
+	var e berth.ComputeExplanation
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		d, err := tx.Get(c.ws.Key(), "computes", name, "")
+		if err != nil {
+			return c.missing(err, s.row("computes"), name, "")
+		}
+		x := c.snapshot(tx)
+		p, st, err := x.pool(d)
+		if err != nil {
+			return err
+		}
+		e = berth.ComputeExplanation{
+			Name: d.Name, Type: p.Type, State: orElse(st.State, "Succeeded"), Reason: st.Reason, Short: st.Short, Target: st.Target,
+			Min: p.Min, Max: p.Max, Slots: p.Slots, Idle: p.Idle.Seconds(), Waiting: len(p.Waiting), Warnings: nonNil(st.Warnings),
+			Errors: nonNil(st.Errors), Advice: []string{}, Nodes: []berth.NodeExplanation{},
+		}
+		if p.Size != nil {
+			e.Size, e.Tier = p.Size.Name, tier(p.Low)
+		}
+		if st.Error != "" {
+			e.Errors = append(e.Errors, st.Error)
+		}
+		p.Short = st.Short
+		e.Next = plan.Deadline(p, x.now)
+		if err := x.explainNodes(p, &e); err != nil {
+			return err
+		}
+		if i := st.Instance; i != nil {
+			e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
+			e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
+		}
+		e.Advice = computeAdvice(e, p, st)
+		e.History, err = computeHistory(tx, c.ws.Key(), d.Name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, e)
+}
+
+func tier(low bool) string { return map[bool]string{true: "low_priority", false: "dedicated"}[low] }
+
+func nonNil(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// explainNodes lists the nodes with what they run and what they cost.
+func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error {
+	tasks, err := x.active()
+	if err != nil {
+		return err
+	}
+	runs := map[string][]string{}
+	for _, t := range tasks {
+		switch {
+		case t.State == berth.TaskWaiting:
+		case p.Type == plan.Local && strings.EqualFold(t.Compute, p.Name):
+			runs[p.Name] = append(runs[p.Name], t.Job)
+		case t.Node != "" && t.Workspace == x.ws:
+			runs[t.Node] = append(runs[t.Node], t.Job)
+		}
+	}
+	goes := plan.Leaving(p, x.now)
+	for _, n := range p.Nodes {
+		v := berth.NodeExplanation{
+			Name: n.Name, State: n.State, Why: n.Why, Jobs: nonNil(runs[n.Name]), User: n.User, Created: n.Created, IdleSince: n.IdleSince, Goes: goes[n.Name],
+		}
+		switch {
+		case p.Type == plan.Local:
+			if n.Used > 0 {
+				v.State = berth.NodeRunning
+			}
+		case n.Priced:
+			v.Price = &n.Price
+			e.PerHour += n.Price
+			e.Currency = orElse(n.Currency, p.Size.Currency)
+		default:
+			e.Unknown++
+		}
+		e.Nodes = append(e.Nodes, v)
+	}
+	return nil
+}
+
+// computeAdvice is what the user can do about a compute now.
+func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeState) []string {
+	out := []string{}
+	idle := 0
+	for _, n := range p.Nodes {
+		if n.State == berth.NodeIdle && n.Used == 0 {
+			idle++
+		}
+	}
+	switch {
+	case p.Down != nil:
+		out = append(out, "berth compute start -n "+e.Name)
+	case p.Type == plan.Instance && e.Next.IsZero() && st.Instance != nil && st.Instance.Up():
+		out = append(out, "it does not stop by itself: set idle_time_before_shutdown_minutes, or `berth compute stop -n "+e.Name+"`")
+	case e.Waiting > 0 && st.Short == "" && len(p.Nodes) >= p.Max && p.Type == plan.Cluster:
+		out = append(out, fmt.Sprintf("jobs wait and it is as large as it may be: `berth compute update -n %s --max-instances %d`", e.Name, p.Max+e.Waiting))
+	case e.Waiting == 0 && idle > 0 && p.Min > 0 && p.Type == plan.Cluster:
+		out = append(out, fmt.Sprintf("it keeps %d idle: `berth compute update -n %s --min-instances 0` lets it go to zero", min(idle, p.Min), e.Name))
+	}
+	if len(e.Errors) > 0 {
+		out = append(out, "berth doctor")
+	}
+	if p.Type != plan.Local {
+		out = append(out, "berth cost --by compute,user")
+	}
+	return out
+}
+
+// computeHistory is the last of what happened to a compute, the oldest first.
+func computeHistory(tx *store.Tx, workspace, name string) ([]berth.Event, error) {
+	events, err := tx.Events(store.EventQuery{Workspace: workspace, Subject: "computes/" + name, Limit: told, Desc: true})
+	out := []berth.Event{}
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].Type != berth.EventActivity {
+			out = append(out, events[i])
+		}
+	}
+	return out, err
+}
+
+// since is a query's time: RFC 3339, or a date of UTC.
+func (c *call) since(key string, otherwise time.Time) (time.Time, error) {
+	v := c.q.Get(key)
+	if v == "" {
+		return otherwise, nil
+	}
+	for _, form := range []string{time.RFC3339Nano, time.DateOnly} {
+		if t, err := time.Parse(form, v); err == nil {
+			return t, nil
+		}
+	}
+	return otherwise, berth.Errorf(berth.Invalid, "%s=%s is not a time such as 2026-03-01T12:00:00Z or a date such as 2026-03-01", key, v)
+}

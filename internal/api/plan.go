@@ -1,0 +1,335 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/kind"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/plan"
+	"github.com/berthml/berth/internal/quota"
+	"github.com/berthml/berth/internal/store"
+)
+
+// placeholder begins a reference to something that a client would upload or create before it submits the job. A plan takes it for
+// granted.
+const placeholder = "local:"
+
+// planJob says what would become of a job (ours): POST jobs/NAME/plan with the body of the PUT. Nothing is created. Where the job
+// would come with an environment of its own, berth.environment in the body is the properties of that.
+func planJob(c *call, r *resource, name, _ string) error {
+	if err := berth.CheckName(r.Noun, name); err != nil {
+		return err
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	props, err := object(body, "properties")
+	if err != nil {
+		return err
+	}
+	jobDefaults(props, name)
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return err
+	}
+	k, err := kind.Of(text(props, "jobType"))
+	if err != nil {
+		return err
+	}
+	if err := k.Validate(raw); err != nil {
+		return err
+	}
+	var v berth.CommandJob
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	var p berth.Plan
+	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		if err := c.checkReferences(tx, props, true); err != nil {
+			return err
+		}
+		x := c.snapshot(tx)
+		x.priced = true
+		s, err := x.plan(c, v, name)
+		if err != nil {
+			return err
+		}
+		tasks := k.Step(kind.Job{Name: name, Key: name, State: berth.JobState{Compute: s.Pool.Name}, Props: raw}, nil).Start
+		if len(tasks) > 0 {
+			s.Job.Nodes, s.Job.Priority, s.Job.Spot = len(tasks), tasks[0].Priority, tasks[0].Spot
+		}
+		if err := x.room(&s.Pool, c.who.User, s.Job.Nodes); err != nil {
+			return err
+		}
+		environment, err := c.planEnvironment(tx, props, body)
+		if err != nil {
+			return err
+		}
+		s.Warnings = append(s.Warnings, environment...)
+		p = plan.Make(s)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, p)
+}
+
+// plan is everything a plan is made from, but for what the job's kind says.
+func (x *snapshot) plan(c *call, v berth.CommandJob, name string) (s plan.Snapshot, err error) {
+	s = plan.Snapshot{Now: x.now, Job: plan.Job{Name: name, User: c.who.User, Nodes: max(1, v.Resources.InstanceCount)}}
+	if s.Job.Timeout, err = berth.ParseDuration(v.Limits.Timeout); err != nil {
+		return s, err
+	}
+	if err := x.target(c, v, &s); err != nil {
+		return s, err
+	}
+	if s.History, s.Known, err = x.history(v, name); err != nil || s.Pool.Size == nil {
+		return s, err
+	}
+	accounts, err := cost.Accounts(x.tx, x.ws, x.now)
+	if err != nil {
+		return s, err
+	}
+	for _, a := range accounts {
+		if a.User == "" || strings.EqualFold(a.User, c.who.User) {
+			s.Budgets = append(s.Budgets, a.BudgetStatus)
+		}
+	}
+	return s, nil
+}
+
+// target finds the pool a job would go to, as checkTarget does, without making one.
+func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
+	name := serverless
+	if v.ComputeID != "" {
+		ref, err := berth.ParseRef(v.ComputeID, "computes")
+		if err != nil {
+			return berth.Errorf(berth.Invalid, "properties.computeId: %w", err)
+		}
+		name = ref.Name
+	}
+	var err error
+	switch {
+	case strings.EqualFold(name, berth.LocalCompute), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1:
+		s.Pool, err = x.local()
+		return err
+	case strings.EqualFold(name, serverless):
+		return x.serverless(c, v, s)
+	}
+	d, err := x.tx.Get(x.ws, "computes", name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return berth.Errorf(berth.Invalid, "there is no compute %q in workspace %s; `berth compute list` shows what there is", name, c.ws.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return x.existing(c, d, s)
+}
+
+// existing is a pool that is there.
+func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
+	var st berth.ComputeState
+	var err error
+	if s.Pool, st, err = x.pool(d); err != nil {
+		return err
+	}
+	refuse := func(kind, why string) {
+		s.Refused = append(s.Refused, berth.PlanLimit{Kind: kind, Ever: true, Whose: d.Name, Why: why})
+	}
+	if st.State == "Deleting" {
+		refuse(berth.LimitDeleting, "compute "+d.Name+" is being deleted and takes no more jobs")
+	}
+	if i := st.Instance; i != nil && i.User != "" && !strings.EqualFold(i.User, c.who.User) && c.who.Role != auth.Admin {
+		refuse(berth.LimitOwner, fmt.Sprintf("compute %s belongs to %s; only they and administrators may run jobs on it", d.Name, i.User))
+	}
+	z := s.Pool.Size
+	if z == nil {
+		return nil
+	}
+	if z.VCPUs == 0 {
+		refuse(berth.LimitSize, fmt.Sprintf("size %s of compute %s is no longer known to this server", z.Name, d.Name))
+		return nil
+	}
+	for _, e := range st.Errors {
+		s.Warnings = append(s.Warnings, "the last node of "+d.Name+" could not be made: "+e)
+	}
+	s.Warnings = append(s.Warnings, c.s.Machine.Warnings(askOf(d.Name, *z))...)
+	if s.Pool.Type == plan.Instance {
+		return nil
+	}
+	return x.ever(s, c.who.User)
+}
+
+// serverless is the pool that would be made, or is there, for jobs of a size.
+func (x *snapshot) serverless(c *call, v berth.CommandJob, s *plan.Snapshot) error {
+	name := orElse(v.Resources.InstanceType, serverlessSize)
+	low := strings.EqualFold(v.QueueSettings.JobTier, "Spot")
+	size, err := c.s.checkSize(c, x.tx, name, c.s.Location, berth.TypeCluster, low)
+	if err != nil && berth.CodeOf(err) != berth.Limit { // limits are the plan's to tell
+		return berth.Errorf(berth.CodeOf(err), "resources.instance_type: %w", err)
+	}
+	pool := serverlessPrefix + strings.ToLower(size.Name)
+	if low {
+		pool += "-low"
+	}
+	d, err := x.tx.Get(x.ws, "computes", pool, "")
+	if err == nil {
+		return x.existing(c, d, s)
+	}
+	if berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	s.Pool = plan.Pool{
+		Name: pool, Type: plan.Serverless, New: true, Size: &size, Low: low, Max: max(s.Job.Nodes, serverlessNodes), Slots: 1, Room: plan.NoBound,
+		Expect: map[string]plan.Expect{},
+	}
+	s.Warnings = append(s.Warnings, c.s.Machine.Warnings(askOf(pool, size))...)
+	return x.ever(s, c.who.User)
+}
+
+// ever adds what no waiting would change: a quota below what the job needs, a machine that is strict.
+func (x *snapshot) ever(s *plan.Snapshot, user string) error {
+	limits, err := quota.LoadTx(x.tx, x.s.QuotaDefault)
+	if err != nil {
+		return err
+	}
+	z := s.Pool.Size
+	if vcpus, unlimited, why := limits.Room(nil, x.use(&s.Pool, user), x.now); !unlimited && vcpus < s.Job.Nodes*z.VCPUs {
+		l := berth.PlanLimit{Kind: berth.LimitQuota, Ever: true, Whose: s.Pool.Name}
+		if z.Restricted && vcpus == 0 {
+			l.Kind = berth.LimitApproval
+		}
+		l.Why = fmt.Sprintf("it needs %s: %s", quota.Cores(s.Job.Nodes*z.VCPUs), why)
+		s.Refused = append(s.Refused, l)
+	}
+	empty := x.s.Machine
+	empty.Nodes, empty.LocalTasks, empty.Reserved = nil, 0, ""
+	if _, ok, why := empty.Admit(askOf(s.Pool.Name, *z)); !ok {
+		s.Refused = append(s.Refused, berth.PlanLimit{Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: why})
+	}
+	m, err := x.machine()
+	if err != nil {
+		return err
+	}
+	vcpus := s.Job.Nodes * z.VCPUs
+	for _, n := range m.Nodes {
+		vcpus += n.VCPUs
+	}
+	if !m.Strict && z.VCPUs <= m.CPUs && vcpus > m.CPUs {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("with it nodes of %s share the %d of this machine: they are slower than their sizes promise", quota.Cores(vcpus), m.CPUs))
+	}
+	return nil
+}
+
+// planEnvironment warns of an environment that may not be what the job names.
+func (c *call) planEnvironment(tx *store.Tx, props, body map[string]any) ([]string, error) {
+	env := asMap(dig(body, "berth.environment"))
+	if id := text(props, "environmentId"); id != "" && !strings.HasPrefix(id, placeholder) {
+		d, err := c.environmentOf(tx, id)
+		if err != nil || d == nil {
+			return nil, err
+		}
+		m := map[string]any{}
+		if err := decodeJSON(d.Body, &m); err != nil {
+			return nil, err
+		}
+		env = asMap(m["properties"])
+	}
+	image := text(env, "image")
+	if image == "" && env["build"] == nil {
+		return nil, nil
+	}
+	if image == "" {
+		image = "the image it builds"
+	}
+	extra := asMap(props["properties"])
+	if !c.s.ImagesOnHost && !strings.EqualFold(text(extra, "berth.environment"), "host") {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("its environment names %s: where a node has no container engine the command runs on the machine as it is", image)}, nil
+}
+
+// environmentOf is the document of an environment, nil for one that is always there.
+func (c *call) environmentOf(tx *store.Tx, id string) (*store.Doc, error) {
+	ref, err := berth.ParseRef(id, "environments")
+	if err != nil || ref.Registry != "" {
+		return nil, err
+	}
+	d, err := locate.Version(tx, c.ws, "environments", ref)
+	if _, curated := c.s.Curated(ref.Name); err != nil && curated {
+		return nil, nil
+	}
+	return d, err
+}
+
+// jobDefaults writes into a job what the service writes when the client gave nothing.
+func jobDefaults(props map[string]any, name string) {
+	delete(props, "status")
+	delete(props, "services")
+	setDefault(props, "experimentName", "Default")
+	setDefault(props, "displayName", name)
+	defaultModes(props)
+}
+
+// reserve holds a job's share of the budgets it is charged to, or says which has too little left.
+func (c *call) reserve(tx *store.Tx, compute string, props map[string]any, name string, st *berth.JobState) error {
+	if strings.EqualFold(compute, berth.LocalCompute) {
+		return nil // this machine costs nothing
+	}
+	if some, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: cost.Kind, Limit: 1, NoBody: true}); err != nil || len(some) == 0 {
+		return err
+	}
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return err
+	}
+	var v berth.CommandJob
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	d, err := tx.Get(c.ws.Key(), "computes", compute, "")
+	if err != nil {
+		return err
+	}
+	spec, err := specOf(d)
+	if err != nil {
+		return err
+	}
+	x := c.snapshot(tx)
+	size, ok, err := x.size(spec.Properties.VMSize)
+	if err != nil || !ok {
+		return err
+	}
+	limit, err := berth.ParseDuration(v.Limits.Timeout)
+	if err != nil {
+		return err
+	}
+	h, known, err := x.history(v, name)
+	if err != nil {
+		return err
+	}
+	ask := cost.Reserve(max(1, v.Resources.InstanceCount), spec.slots, size, spec.Low(), limit, h, known)
+	accounts, err := cost.Accounts(tx, c.ws.Key(), tx.Now())
+	if err != nil {
+		return err
+	}
+	accounts = slices.DeleteFunc(accounts, func(a *cost.Account) bool { return a.User != "" && !strings.EqualFold(a.User, c.who.User) })
+	for _, a := range accounts {
+		if ok, why := cost.Fits(a.BudgetStatus, ask); !ok {
+			return &berth.Error{Code: berth.Denied, Wire: "BudgetExceeded", Msg: why + "; `berth budget list` shows what is left, and an administrator can raise it"}
+		}
+	}
+	if len(accounts) > 0 && ask.Priced {
+		st.Reserved, st.ReservedIn = ask.Amount, ask.Currency
+	}
+	return nil
+}

@@ -1,0 +1,421 @@
+package api
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/plan"
+	"github.com/berthml/berth/internal/quota"
+	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/sizes"
+	"github.com/berthml/berth/internal/store"
+)
+
+// snapshot reads computes as the pure packages see them. It belongs to one transaction.
+type snapshot struct {
+	s   *Server
+	tx  *store.Tx
+	ws  string // key of the workspace
+	now time.Time
+
+	sizes *sizes.Catalogue
+	tasks []*berth.Task // that are not done, of all workspaces
+	runs  map[string][]cost.Run
+	// priced wants to know what earlier runs cost, too.
+	priced bool
+}
+
+func (c *call) snapshot(tx *store.Tx) *snapshot {
+	return &snapshot{s: c.s, tx: tx, ws: c.ws.Key(), now: c.now, runs: map[string][]cost.Run{}}
+}
+
+func (x *snapshot) size(name string) (berth.Size, bool, error) {
+	if x.sizes == nil {
+		c, err := sizes.LoadTx(x.tx)
+		if err != nil {
+			return berth.Size{}, false, err
+		}
+		x.sizes = &c
+	}
+	z, ok := x.sizes.Find(name)
+	return z, ok, nil
+}
+
+func (x *snapshot) active() ([]*berth.Task, error) {
+	if x.tasks != nil {
+		return x.tasks, nil
+	}
+	var err error
+	x.tasks, err = x.tx.ActiveTasks()
+	return x.tasks, err
+}
+
+// computeSpec is what a compute's document says.
+type computeSpec struct {
+	berth.ComputeProps
+	slots  int
+	spread bool
+	idle   time.Duration
+}
+
+func specOf(d *store.Doc) (s computeSpec, err error) {
+	var v struct {
+		Tags       map[string]string  `json:"tags"`
+		Properties berth.ComputeProps `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return s, err
+	}
+	s = computeSpec{ComputeProps: v.Properties, slots: 1, spread: strings.EqualFold(v.Tags[berth.TagPlacement], "spread"), idle: 2 * time.Minute}
+	if n, err := strconv.Atoi(v.Tags[berth.TagJobsPerNode]); err == nil && n > 1 {
+		s.slots = n
+	}
+	if sc := s.Properties.ScaleSettings; sc != nil && sc.IdleTime != "" {
+		s.idle, err = berth.ParseDuration(sc.IdleTime)
+	}
+	return s, err
+}
+
+// pool is a compute with its nodes and what runs on it and waits for it.
+func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err error) {
+	if strings.EqualFold(d.Name, berth.LocalCompute) {
+		p, err = x.local()
+		return p, st, err
+	}
+	spec, err := specOf(d)
+	if err != nil {
+		return p, st, err
+	}
+	if st, err = computeState(d); err != nil {
+		return p, st, err
+	}
+	p = plan.Pool{
+		Name: d.Name, Type: plan.Cluster, Low: spec.Low(), Max: 1, Slots: spec.slots, Idle: spec.idle, Spread: spec.spread,
+		Room: plan.NoBound, Expect: map[string]plan.Expect{},
+	}
+	if sc := spec.Properties.ScaleSettings; sc != nil {
+		p.Min, p.Max = sc.MinNodeCount, sc.MaxNodeCount
+	}
+	switch {
+	case strings.EqualFold(spec.ComputeType, berth.TypeInstance):
+		p.Type, p.Min, p.Max, p.Idle = plan.Instance, 0, 1, 0
+	case st.Serverless:
+		p.Type = plan.Serverless
+	}
+	if size, ok, err := x.size(spec.Properties.VMSize); err != nil {
+		return p, st, err
+	} else if ok {
+		p.Size = &size
+	} else {
+		p.Size = &berth.Size{Name: spec.Properties.VMSize}
+	}
+	nodes, err := nodesOf(x.tx, d.Workspace, d.Name)
+	if err != nil {
+		return p, st, err
+	}
+	for _, n := range nodes {
+		p.Nodes = append(p.Nodes, plan.Node{Node: n})
+	}
+	if p.Type == plan.Instance && len(nodes) == 0 {
+		p.Down = stopped(d.Name, st)
+	}
+	return p, st, x.gangs(&p)
+}
+
+// stopped is why an instance takes no jobs.
+func stopped(name string, st berth.ComputeState) *berth.PlanLimit {
+	state := "not running"
+	if i := st.Instance; i != nil && i.State != "" {
+		state = i.State
+	}
+	return &berth.PlanLimit{Kind: berth.LimitStopped, Whose: name, Why: "the instance is " + state + "; `berth compute start -n " + name + "` starts it"}
+}
+
+// local is the machine itself: one node that is always there.
+func (x *snapshot) local() (plan.Pool, error) {
+	p := plan.Pool{
+		Name: berth.LocalCompute, Type: plan.Local, Max: 1, Slots: max(1, x.s.Slots), Room: plan.NoBound, Expect: map[string]plan.Expect{},
+		Nodes: []plan.Node{{Node: berth.Node{Name: berth.LocalCompute, State: berth.NodeIdle, Slots: max(1, x.s.Slots)}}},
+	}
+	m, err := x.machine()
+	if err != nil {
+		return p, err
+	}
+	if down := m.Local(); down != "" {
+		p.Down = &berth.PlanLimit{Kind: berth.LimitMachine, Whose: p.Name, Why: down}
+	}
+	return p, x.gangs(&p)
+}
+
+// gangs fills in what runs on a pool and what waits for it.
+func (x *snapshot) gangs(p *plan.Pool) error {
+	tasks, err := x.active()
+	if err != nil {
+		return err
+	}
+	running, waiting := map[string]*sched.Running{}, map[string]bool{}
+	var order []string
+	for i, t := range tasks {
+		if !strings.EqualFold(t.Compute, p.Name) || p.Type != plan.Local && t.Workspace != x.ws {
+			continue
+		}
+		id := gangID(t)
+		g := sched.Gang{
+			ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: int64(i + 1), Spot: t.Spot, Limit: t.Limit,
+		}
+		if t.State == berth.TaskWaiting {
+			if !waiting[id] {
+				waiting[id] = true
+				p.Waiting = append(p.Waiting, g)
+			}
+			continue
+		}
+		node := t.Node
+		if p.Type == plan.Local {
+			node = p.Name
+		}
+		for k := range p.Nodes {
+			if p.Nodes[k].Name == node {
+				p.Nodes[k].Used++
+			}
+		}
+		r := running[id]
+		if r == nil {
+			r = &sched.Running{Gang: g, Since: t.Times.Placed}
+			running[id] = r
+			order = append(order, id)
+		}
+		r.On = append(r.On, node)
+		r.Stopping = r.Stopping || t.Stop || t.Evict
+	}
+	for _, id := range order {
+		p.Running = append(p.Running, *running[id])
+	}
+	return x.expect(p, tasks)
+}
+
+// gangID names the attempt a task belongs to: the id of its first task.
+func gangID(t *berth.Task) string {
+	if t.Rank == 0 {
+		return string(t.ID)
+	}
+	return strings.TrimSuffix(string(t.ID), "-"+strconv.Itoa(t.Rank))
+}
+
+// expected is for how many jobs it is worked out how long they take.
+const expected = 200
+
+// expect says how long what runs and waits takes, where a limit or a history tells.
+func (x *snapshot) expect(p *plan.Pool, tasks []*berth.Task) error {
+	n := 0
+	for _, t := range tasks {
+		if t.Rank != 0 || !strings.EqualFold(t.Compute, p.Name) || p.Type != plan.Local && t.Workspace != x.ws {
+			continue
+		}
+		if n++; n > expected {
+			return nil
+		}
+		if t.Limit > 0 {
+			p.Expect[gangID(t)] = plan.Expect{Took: t.Limit, Limit: true}
+			continue
+		}
+		d, err := x.tx.Get(t.Workspace, "jobs", t.Job, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		v, err := jobOf(d)
+		if err != nil {
+			continue
+		}
+		if limit, err := berth.ParseDuration(v.Limits.Timeout); err == nil && limit > 0 {
+			p.Expect[gangID(t)] = plan.Expect{Took: limit, Limit: true}
+			continue
+		}
+		if t.Workspace != x.ws {
+			continue // others' history is not ours
+		}
+		h, known, err := x.history(v, d.Name)
+		if err != nil {
+			return err
+		}
+		if known {
+			p.Expect[gangID(t)] = plan.Expect{Took: h.Median}
+		}
+	}
+	return nil
+}
+
+// jobOf is the typed view of a job's document.
+func jobOf(d *store.Doc) (v berth.CommandJob, err error) {
+	var body struct {
+		Properties *berth.CommandJob `json:"properties"`
+	}
+	body.Properties = &v
+	err = json.Unmarshal(d.Body, &body)
+	return v, err
+}
+
+// remembered is how many runs of an experiment are looked at, the newest.
+const remembered = 100
+
+// history is how long runs like a job took.
+func (x *snapshot) history(v berth.CommandJob, name string) (cost.History, bool, error) {
+	runs, ok := x.runs[v.ExperimentName]
+	if !ok {
+		docs, err := x.tx.List(store.Query{
+			Workspace: x.ws, Kind: "jobs", Parent: v.ExperimentName, Status: []string{string(berth.Completed)}, Limit: remembered,
+		})
+		if err != nil {
+			return cost.History{}, false, err
+		}
+		for _, d := range docs {
+			r, ok := runOf(d)
+			if !ok {
+				continue
+			}
+			if x.priced {
+				if err := x.price(&r); err != nil {
+					return cost.History{}, false, err
+				}
+			}
+			runs = append(runs, r)
+		}
+		x.runs[v.ExperimentName] = runs
+	}
+	h, known := cost.Like(run(v, name), runs)
+	return h, known, nil
+}
+
+func run(v berth.CommandJob, name string) cost.Run {
+	r := cost.Run{Name: name, Experiment: v.ExperimentName, Command: v.Command, Display: v.DisplayName}
+	if strings.EqualFold(r.Display, name) {
+		r.Display = "" // it was given none
+	}
+	return r
+}
+
+// runOf is what a job that has ended tells of the next one like it.
+func runOf(d *store.Doc) (cost.Run, bool) {
+	v, err := jobOf(d)
+	if err != nil {
+		return cost.Run{}, false
+	}
+	var st berth.JobState
+	if json.Unmarshal(d.Own, &st) != nil || st.Times.Placed.IsZero() || st.Times.Ended.IsZero() {
+		return cost.Run{}, false
+	}
+	r := run(v, d.Name)
+	r.Took = st.Times.Ended.Sub(st.Times.Placed)
+	return r, r.Took > 0
+}
+
+// price fills in what a run cost, if that is known.
+func (x *snapshot) price(r *cost.Run) error {
+	lines, err := x.jobCost(r.Name)
+	if len(lines) == 1 && lines[0].Unknown == 0 {
+		r.Cost, r.Priced = lines[0].Cost, true
+	}
+	return err
+}
+
+// machine is this machine with everything that lives on it.
+func (x *snapshot) machine() (sched.Machine, error) {
+	m := x.s.Machine
+	m.Nodes = slices.Clone(m.Nodes)
+	tasks, err := x.active()
+	if err != nil {
+		return m, err
+	}
+	for _, t := range tasks {
+		if t.State != berth.TaskWaiting && strings.EqualFold(t.Compute, berth.LocalCompute) {
+			m.LocalTasks++
+		}
+	}
+	workspaces, err := x.tx.All(store.Query{Kind: kindWorkspace, NoBody: true})
+	if err != nil {
+		return m, err
+	}
+	for _, w := range workspaces {
+		docs, err := x.tx.All(store.Query{Workspace: w.Name, Kind: kindNode, Asc: true})
+		if err != nil {
+			return m, err
+		}
+		for _, d := range docs {
+			var n berth.Node
+			if err := json.Unmarshal(d.Own, &n); err != nil {
+				return m, err
+			}
+			m.Nodes = append(m.Nodes, sched.Guest{
+				Compute: n.Compute, Isolated: n.Isolated, GPUs: n.GPUs, VCPUs: n.VCPUs, Memory: n.Memory, Idle: n.State == berth.NodeIdle,
+			})
+		}
+	}
+	return m, nil
+}
+
+// room fills in how many nodes more a pool may have, by quota and by what the machine has, and whose limit that is.
+func (x *snapshot) room(p *plan.Pool, user string, asks int) error {
+	if p.Size == nil || p.Type == plan.Instance || p.Size.VCPUs == 0 {
+		return nil
+	}
+	limits, err := quota.LoadTx(x.tx, x.s.QuotaDefault)
+	if err != nil {
+		return err
+	}
+	use, err := quota.Used(x.tx)
+	if err != nil {
+		return err
+	}
+	vcpus, unlimited, why := limits.Room(use, x.use(p, user), x.now)
+	if !unlimited {
+		p.Room = min(vcpus/p.Size.VCPUs, math.MaxInt32)
+		p.Bound = berth.PlanLimit{Kind: berth.LimitQuota, Whose: p.Name, Why: why}
+	}
+	for _, g := range p.Waiting {
+		asks += g.Nodes
+	}
+	m, err := x.machine()
+	if err != nil {
+		return err
+	}
+	ask := askOf(p.Name, *p.Size)
+	for n := range min(asks, p.Room, max(0, p.Max-len(p.Nodes))) {
+		gpus, ok, why := m.Admit(ask)
+		if !ok {
+			p.Room, p.Bound = n, berth.PlanLimit{Kind: berth.LimitMachine, Whose: p.Name, Why: why}
+			return nil
+		}
+		m.Nodes = append(m.Nodes, sched.Guest{Compute: p.Name, Isolated: p.Size.Isolated, GPUs: gpus, VCPUs: p.Size.VCPUs, Memory: p.Size.Memory()})
+	}
+	return nil
+}
+
+func (x *snapshot) use(p *plan.Pool, user string) quota.Use {
+	return quota.Use{Workspace: x.ws, Family: p.Size.Family, User: user, Low: p.Low, VCPUs: p.Size.VCPUs}
+}
+
+func askOf(compute string, z berth.Size) sched.Ask {
+	return sched.Ask{Compute: compute, VCPUs: z.VCPUs, Memory: z.Memory(), GPUs: z.GPUs, Isolated: z.Isolated}
+}
+
+// jobCost is what a job has cost so far, one line for each currency.
+func (x *snapshot) jobCost(name string) ([]berth.CostLine, error) {
+	tasks, err := x.tx.TasksOf(x.ws, name)
+	if err != nil {
+		return nil, err
+	}
+	meters, err := cost.Tasks(x.tx, x.ws, tasks, x.now)
+	if err != nil {
+		return nil, err
+	}
+	return cost.Tally(meters, nil, cost.Window{Until: x.now.Add(time.Hour)}).Totals, nil
+}
