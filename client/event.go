@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/berthml/berth"
 )
@@ -14,8 +16,8 @@ import (
 // maxEvents is how many events one page has at most.
 const maxEvents = 5000
 
-// Events is the first page of events after revision from: of one job, or of the whole workspace when job is empty. rev is the
-// server's revision at the time.
+// Events is the first page of events after revision from: of one job, of a subject such as computes/cpu, or of the whole workspace
+// when job is empty. rev is the server's revision at the time.
 func (c *Client) Events(ctx context.Context, job string, from berth.Rev) (events []berth.Event, rev berth.Rev, err error) {
 	var p struct {
 		Value []berth.Event `json:"value"`
@@ -28,11 +30,14 @@ func (c *Client) Events(ctx context.Context, job string, from berth.Rev) (events
 
 func (c *Client) eventPath(job string, from berth.Rev) string {
 	path := c.path("events")
-	if job != "" {
+	switch {
+	case strings.Contains(job, "/"):
+		path += "?subject=" + url.QueryEscape(job)
+	case job != "":
 		path = c.path("jobs", job, "events")
 	}
 	if from > 0 {
-		path += "?from=" + strconv.FormatInt(int64(from), 10)
+		path = withQuery(path, "from="+strconv.FormatInt(int64(from), 10))
 	}
 	return path
 }

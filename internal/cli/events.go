@@ -15,9 +15,9 @@ func eventsCommand(s *session) *cobra.Command {
 	var follow bool
 	var from int64
 	cmd := &cobra.Command{
-		Use:   "events [-f] [JOB]",
-		Short: "Print what happened, to a job or in the whole workspace",
-		Long: "Prints what happened to a job, or in the whole workspace when none is named. With -o json every event is one line;\n" +
+		Use:   "events [-f] [JOB | computes/NAME]",
+		Short: "Print what happened, to a job, to a compute or in the whole workspace",
+		Long: "Prints what happened to a job or a compute, or in the whole workspace when none is named. With -o json every event is one line;\n" +
 			"its rev is where --from goes on.",
 		Args:              maxArgs(1),
 		ValidArgsFunction: s.completeJob,
@@ -32,7 +32,9 @@ func eventsCommand(s *session) *cobra.Command {
 				return err
 			}
 			name := ""
-			if len(args) > 0 {
+			if len(args) > 0 && strings.Contains(args[0], "/") {
+				name = args[0]
+			} else if len(args) > 0 {
 				j, err := s.job(ctx, c, args[0])
 				if err != nil {
 					return err

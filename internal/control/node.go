@@ -90,6 +90,9 @@ func (c *Control) forget(ctx context.Context, n berth.Node) {
 			return err
 		}
 		now := tx.Now()
+		if n.Ready.IsZero() { // it never was
+			return emitNode(tx, n, "gone", "node "+n.Name+" was given up: "+n.Why)
+		}
 		err = meter(tx, n.Name, berth.Meter{
 			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced,
 			Currency: n.Currency, Slots: n.Slots, User: n.User, From: n.Created, To: now,
