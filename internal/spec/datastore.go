@@ -31,11 +31,6 @@ func datastoreOf(name string, own ...part) typ {
 		f("name", text, to("@name"), required),
 		f("description", text),
 		f("tags", textMap, def(tree{})),
-		backwards(func(_, out tree) {
-			if how, ok := out["credentials"].(tree); ok && len(how) == 0 {
-				delete(out, "credentials")
-			}
-		}),
 	}
 	return into(obj(append(ps, own...)...))
 }

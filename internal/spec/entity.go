@@ -24,7 +24,9 @@ func Entity(collection string, doc json.RawMessage) (map[string]any, error) {
 	e := entity{root: tree(root)}
 	e.base, _ = asTree(root["properties"])
 	out, ok := e.show(collection)
-	if !ok {
+	if ok {
+		e.present(collection, out)
+	} else {
 		return nil, berth.Errorf(berth.Unsupported, "there is no YAML form of %s", collection)
 	}
 	return out, nil
@@ -344,10 +346,12 @@ func (e *entity) component() tree {
 			out[k] = v
 		}
 	}
-	for _, key := range []string{"environment", "code"} {
-		if id, ok := strings.CutPrefix(out.text(key), "azureml:/"); ok && armAsset.MatchString("/"+id) {
-			out[key] = showAsset("/" + id)
+	if jobs, ok := asTree(out["jobs"]); ok {
+		nodes := tree{}
+		for name, n := range jobs {
+			nodes[name] = showNode(n)
 		}
+		out["jobs"] = nodes
 	}
 	for _, key := range []string{"description", "tags"} {
 		if v := e.base[key]; v != nil {

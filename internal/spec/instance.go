@@ -110,32 +110,34 @@ func suffixed(name, before, after string) typ {
 	}}
 }
 
+var startStopTrigger = byKey("type", map[string]typ{
+	"cron": obj(
+		is("triggerType", "Cron"),
+		f("type", text, unsent),
+		f("expression", text, required),
+		f("start_time", text),
+		f("time_zone", text, def("UTC")),
+	),
+	"recurrence": obj(
+		is("triggerType", "Recurrence"),
+		f("type", text, unsent),
+		f("frequency", frequency, required),
+		f("interval", whole),
+		f("schedule", obj(
+			f("hours", listOf(whole), def([]any{})),
+			f("minutes", listOf(whole), def([]any{})),
+			f("week_days", listOf(weekDay)),
+		)),
+		f("start_time", text),
+		f("time_zone", text, def("UTC")),
+	),
+})
+
 var startStop = obj(
 	readonly("schedule_id", "provisioning_state"),
 	f("action", enum("start", "stop"), required),
 	f("state", enum("enabled", "disabled"), to("status"), def("Enabled")),
-	f("trigger", byKey("type", map[string]typ{
-		"cron": obj(
-			is("triggerType", "Cron"),
-			f("type", text, unsent),
-			f("expression", text, required),
-			f("start_time", text),
-			f("time_zone", text, def("UTC")),
-		),
-		"recurrence": obj(
-			is("triggerType", "Recurrence"),
-			f("type", text, unsent),
-			f("frequency", frequency, required),
-			f("interval", whole),
-			f("schedule", obj(
-				f("hours", listOf(whole), def([]any{})),
-				f("minutes", listOf(whole), def([]any{})),
-				f("week_days", listOf(weekDay)),
-			)),
-			f("start_time", text),
-			f("time_zone", text, def("UTC")),
-		),
-	})),
+	f("trigger", startStopTrigger),
 	then(func(s *scope, v *value) {
 		trigger, ok := s.out["trigger"].(tree)
 		if !ok {
@@ -144,6 +146,11 @@ var startStop = obj(
 		delete(s.out, "trigger")
 		s.out["triggerType"] = trigger["triggerType"]
 		s.out[snake(trigger.text("triggerType"))] = trigger
+	}),
+	backwards(func(in, out tree) {
+		if trigger, ok := asTree(in[snake(in.text("triggerType"))]); ok {
+			out["trigger"] = startStopTrigger.show(trigger)
+		}
 	}),
 )
 
@@ -171,6 +178,11 @@ var customApplication = obj(
 	)), required),
 	f("environment_variables", mapOf(typ{name: "text", read: func(_ *scope, v *value) any {
 		return tree{"type": "local", "value": v.raw()}
+	}, show: func(j any) any {
+		if m, ok := asTree(j); ok {
+			return m["value"]
+		}
+		return j
 	}})),
 	f("bind_mounts", listOf(obj(
 		is("type", "bind"),

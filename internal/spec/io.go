@@ -40,6 +40,7 @@ var dataInput = obj(
 			s.in("path_on_compute").fail(v.get("path_on_compute"), "is not for models")
 		}
 	}),
+	backwards(func(_, out tree) { out["path"] = showAsset(out["path"]) }),
 )
 
 var wrapped = obj(f("value", literal, required))

@@ -131,9 +131,6 @@ var resources = obj(
 		if args := in["dockerArgsList"]; args != nil {
 			out["docker_args"] = args
 		}
-		if props, ok := asTree(out["properties"]); ok && len(props) == 0 {
-			delete(out, "properties")
-		}
 	}),
 )
 

@@ -1,0 +1,160 @@
+package spec
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// present adds the habits of az's own display that no table says: ids with azureml: before them, members that are always or
+// never shown, dates as Python writes them. What it adds, Load takes back.
+func (e *entity) present(collection string, out tree) {
+	if c, ok := asTree(out["creation_context"]); ok {
+		for _, key := range []string{"created_at", "last_modified_at"} {
+			if at, ok := c[key].(string); ok {
+				c[key] = pythonTime(at, "-07:00")
+			}
+		}
+	}
+	switch collection {
+	case "jobs":
+		e.presentJob(out)
+	case "environments":
+		longIDs(out, "id")
+		always(out, "tags")
+	case "models":
+		longIDs(out, "id")
+		unlessEmpty(out, "flavors")
+	case "components":
+		longIDs(out, "id", "code", "environment")
+		unlessEmpty(out, "tags")
+	case "computes":
+		e.presentCompute(out)
+	case "datastores":
+		delete(out, "creation_context")
+		always(out, "credentials")
+		delete(out["credentials"].(tree), "credentialsType")
+	case "connections":
+		e.presentConnection(out)
+	case "workspaces":
+		delete(out, "creation_context")
+		if v := e.base["publicNetworkAccess"]; v != nil {
+			out["public_network_access"] = v
+		}
+		if id, ok := asTree(out["identity"]); ok {
+			for _, key := range []string{"principal_id", "tenant_id"} {
+				if v := e.root.at("identity." + camel(key)); v != nil {
+					id[key] = v
+				}
+			}
+		}
+	}
+}
+
+func (e *entity) presentJob(out tree) {
+	if out["compute"] == "azureml:local" {
+		out["compute"] = "local"
+	}
+	longIDs(out, "compute")
+	if id, ok := e.base["codeId"].(string); ok && armAsset.MatchString(id) {
+		out["code"] = "azureml:" + id
+	}
+	if res, ok := asTree(out["resources"]); ok {
+		always(res, "properties")
+	}
+	if vars, ok := asTree(out["environment_variables"]); ok {
+		for k, v := range vars {
+			vars[k] = pythonText(v)
+		}
+	}
+	if id, ok := asTree(out["identity"]); ok && id["type"] == "managed" {
+		id["type"] = "managed_identity"
+	}
+	if how, ok := out["sampling_algorithm"].(string); ok {
+		out["sampling_algorithm"] = tree{"type": how}
+	}
+}
+
+func (e *entity) presentCompute(out tree) {
+	delete(out, "creation_context")
+	if at, ok := out["created_on"].(string); ok {
+		out["created_on"] = pythonTime(at, "-0700")
+	}
+	if out["type"] != "computeinstance" {
+		delete(out, "created_on")
+	}
+	switch out["type"] {
+	case "amlcompute":
+		always(out, "network_settings")
+		if out["ssh_public_access_enabled"] == nil {
+			out["ssh_public_access_enabled"] = false
+		}
+	case "virtualmachine":
+		delete(out, "compute_location")
+		delete(out, "tags")
+		unlessEmpty(out, "ssh_settings")
+	}
+}
+
+// presentConnection shows which sort of credentials there are, never more, and the metadata under its old name too.
+func (e *entity) presentConnection(out tree) {
+	if word := e.base.text("authType"); word != "" && out["credentials"] == nil {
+		if how, ok := asTree(connectionCredentials.show(tree{"authType": word})); ok {
+			out["credentials"] = tree{"type": how["type"]}
+		}
+	}
+	always(out, "metadata")
+	out["tags"] = out["metadata"]
+}
+
+// always shows a mapping although it is empty.
+func always(out tree, key string) {
+	if m, ok := asTree(out[key]); ok {
+		out[key] = m
+	} else {
+		out[key] = tree{}
+	}
+}
+
+// unlessEmpty leaves an empty mapping out.
+func unlessEmpty(out tree, key string) {
+	if m, ok := asTree(out[key]); ok && len(m) == 0 {
+		delete(out, key)
+	}
+}
+
+// longIDs puts azureml: before full ids.
+func longIDs(out tree, keys ...string) {
+	for _, key := range keys {
+		if id, ok := out[key].(string); ok && strings.HasPrefix(id, "/subscriptions/") {
+			out[key] = "azureml:" + id
+		}
+	}
+}
+
+// pythonTime is a moment as Python writes it: no fraction where there is none, else six digits, and the zone as numbers.
+func pythonTime(at, zone string) string {
+	t, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil {
+		return at
+	}
+	form := "2006-01-02T15:04:05"
+	if t.Nanosecond() >= 1000 || zone == "-0700" {
+		form += ".000000"
+	}
+	return t.Format(form + zone)
+}
+
+// pythonText is a scalar as the text Python makes of it.
+func pythonText(v any) any {
+	switch x := v.(type) {
+	case bool:
+		if x {
+			return "True"
+		}
+		return "False"
+	case json.Number:
+		return x.String()
+	}
+	return v
+}
