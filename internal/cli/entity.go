@@ -9,39 +9,26 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// entity is a document in the form `az ml … show` prints. The container of an asset is shown with its latest version, and what
-// spec knows no form of with its properties under snake_case names.
+// entity is a document in the form `az ml … show` prints.
 func entity(n noun, d client.Document) map[string]any {
 	collection := n.collection
 	if collection == "" {
 		collection = "workspaces"
 	}
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return d // it came as JSON
+	}
 	ref, err := berth.ParseRef(d.ID(), n.collection)
-	container := err == nil && n.versioned && ref.Version == ""
-	if !container {
-		if raw, err := json.Marshal(d); err == nil {
-			if out, err := spec.Entity(collection, raw); err == nil {
-				complete(n, d, out)
-				return out
-			}
+	if container := err == nil && n.versioned && ref.Version == ""; !container {
+		if out, err := spec.Entity(collection, raw); err == nil {
+			complete(n, d, out)
+			return out
 		}
 	}
-	out := map[string]any{"id": d.ID(), "name": d.Name()}
-	for k, v := range d.Properties() {
-		switch {
-		case v == nil, k == "isArchived", k == "nextVersion", k == "provisioningState" && container:
-		case k == "dataType":
-			out["type"] = v
-		default:
-			out[snake(k)] = v
-		}
-	}
-	if sys, ok := d["systemData"].(map[string]any); ok {
-		shown := map[string]any{}
-		for k, v := range sys {
-			shown[snake(k)] = v
-		}
-		out["creation_context"] = shown
+	out, err := spec.Container(collection, raw)
+	if err != nil {
+		return d
 	}
 	return out
 }

@@ -302,11 +302,14 @@ func detachVerb(s *session, n noun) *cobra.Command {
 // listKeysVerb is workspace list-keys.
 func listKeysVerb(s *session, n noun) *cobra.Command {
 	return s.about(n, "list-keys", "List the keys of what belongs to a workspace", func(ctx context.Context, c *client.Client, _ *target) error {
-		var keys map[string]any
+		keys := map[string]any{} // az shows these, with or without a value
+		for _, k := range []string{"appInsightsInstrumentationKey", "containerRegistryCredentials", "notebookAccessKeys", "userStorageKey", "userStorageResourceId"} {
+			keys[k] = nil
+		}
 		if err := c.Post(ctx, nil, &keys, "listKeys"); err != nil {
 			return err
 		}
-		return s.print(snakeKeys(keys))
+		return s.print(keys)
 	})
 }
 
@@ -317,7 +320,7 @@ func diagnoseVerb(s *session, n noun) *cobra.Command {
 		if err := c.Post(ctx, map[string]any{"value": map[string]any{}}, &found, "diagnose"); err != nil {
 			return err
 		}
-		return s.print(snakeKeys(found.Value))
+		return s.print(found.Value)
 	})
 	cmd.Flags().Bool("no-wait", false, "do not wait; it never does")
 	return cmd
