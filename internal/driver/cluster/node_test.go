@@ -303,6 +303,7 @@ func TestDeep(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep", 30))
 	d := reopen(t, dir)
+	t.Cleanup(func() { _ = d.RemoveNode(context.Background(), "n") }) // also when the test fails
 	add(t, d, driver.NodeSpec{Name: "n", Memory: 256 << 20})
 	if exit, _ := run(t, d, berth.Launch{Task: "b.1", Node: "n", Command: "true"}); !exit.OK() {
 		t.Errorf("exit %+v", exit)
