@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Launch.Keep is shared by the attempts at a job, and by its nodes where they share a machine: "outputs" in it stands for ./outputs of the
-// command, and "named" has a folder for each named output. What one attempt wrote is there for the next.
+// Launch.Keep is shared by the attempts at a job: "outputs" in it stands for ./outputs of the command, and "named" has a folder for each named
+// output. What one attempt wrote is there for the next.
 
 // kept is what stands for ./outputs, empty when nothing does.
 func (t *task) kept() string {
@@ -37,7 +37,7 @@ func (t *task) linkKept() error {
 		if err := os.CopyFS(next, os.DirFS(own)); err != nil {
 			return err
 		}
-		// Another node of the job may have been faster: then its directory is not empty, or as empty as this one.
+		// Another node of the job, where they share it, may have been faster: then its directory is not empty, or as empty as this one.
 		if err := os.Rename(next, kept); err != nil {
 			if _, serr := os.Stat(kept); serr != nil {
 				return err
