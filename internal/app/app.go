@@ -292,6 +292,8 @@ func (a *App) Run(ctx context.Context) error {
 	go func() { boxed <- a.devbox.Run(cctx) }()
 	swept := make(chan error, 1)
 	go func() { swept <- a.control.Sweep(cctx) }()
+	minded := make(chan error, 1)
+	go func() { minded <- a.control.Budgets(cctx) }()
 	if err := a.writeInfo(); err != nil {
 		return err
 	}
@@ -304,6 +306,8 @@ func (a *App) Run(ctx context.Context) error {
 		controlled <- nil
 	case err = <-boxed:
 		boxed <- nil
+	case err = <-minded:
+		minded <- nil
 	}
 	stop()
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -311,7 +315,7 @@ func (a *App) Run(ctx context.Context) error {
 	if e := errors.Join(srv.Shutdown(sctx), local.Shutdown(sctx)); e != nil {
 		a.log.Warn("requests were cut off", "err", e)
 	}
-	return errors.Join(err, <-controlled, <-boxed, <-swept)
+	return errors.Join(err, <-controlled, <-boxed, <-swept, <-minded)
 }
 
 // Close frees what Open took, in reverse.

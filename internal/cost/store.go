@@ -280,6 +280,12 @@ func reservations(tx *store.Tx, workspace string) ([]Held, error) {
 	return out, nil
 }
 
+// Changed reports whether an account's ledger is not what is written.
+func (a *Account) Changed() (bool, error) {
+	own, err := json.Marshal(a.Ledger)
+	return !bytes.Equal(own, a.Doc.Own), err
+}
+
 // Save writes an account's ledger where it has changed.
 func (a *Account) Save(tx *store.Tx) error {
 	own, err := json.Marshal(a.Ledger)

@@ -24,6 +24,7 @@ func (command) Step(j Job, tasks []*berth.Task) Step {
 	if len(g) == 0 {
 		if j.State.Cancel {
 			s.Status, s.State.Reason = berth.Canceled, "canceled before it was placed"
+			s.stopped()
 			return s
 		}
 		s.Start, s.Status = attemptOf(j, 1), berth.Queued
@@ -59,8 +60,23 @@ func (command) Step(j Job, tasks []*berth.Task) Step {
 		if s.Status == berth.Failed && len(g) > 1 && t.Exit != nil && t.Exit.Log == "" {
 			s.State.Reason = fmt.Sprintf("node %d: %s", t.Rank, s.State.Reason)
 		}
+		s.stopped()
 	}
 	return s
+}
+
+// stopped says why a canceled job was, where it was not its user who wanted that.
+func (s *Step) stopped() {
+	st := &s.State
+	if s.Status != berth.Canceled || st.StopCause == "" {
+		return
+	}
+	st.Reason = st.StopWhy
+	if st.Exit != nil {
+		e := *st.Exit
+		e.Cause, e.Reason = st.StopCause, st.StopWhy
+		st.Exit = &e
+	}
 }
 
 // attemptOf is the tasks of an attempt. The first has the id of the attempt, the others the rank after it.

@@ -1,0 +1,211 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/store"
+)
+
+const (
+	// budgetPause is between two looks at budgets, however much happens.
+	budgetPause = 200 * time.Millisecond
+	// budgetSleep is the longest time without a look: clocks are set, and machines sleep.
+	budgetSleep = time.Hour
+	// budgetCause is the Exit.Cause of a job whose budget is used up.
+	budgetCause = "budget"
+)
+
+// Budgets warns when most of a budget is spent, and asks the jobs charged to one that is used up to end, until ctx ends. It looks when
+// something happened that costs, and when what runs will have spent so much; without budgets it never does.
+func (c *Control) Budgets(ctx context.Context) error {
+	from := c.o.DB.Rev()
+	events, errs := c.follow(ctx, from)
+	due, some := time.Now(), true
+	var last time.Time
+	for {
+		var ring <-chan time.Time
+		var timer *time.Timer
+		if !due.IsZero() {
+			timer = time.NewTimer(min(max(0, time.Until(due)), budgetSleep))
+			ring = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			<-errs
+			return nil
+		case err := <-errs:
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case berth.CodeOf(err) != berth.Gone:
+				return err
+			}
+			events, errs = c.follow(ctx, c.o.DB.Rev())
+			due = time.Now()
+		case batch := <-events:
+			if at := last.Add(budgetPause); costly(batch, some) && (due.IsZero() || at.Before(due)) {
+				due = at
+			}
+		case <-ring:
+			if time.Now().Before(due) {
+				break // the longest sleep
+			}
+			due, some = c.checkBudgets(ctx)
+			last = time.Now()
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// follow passes events on until ctx ends. The error comes after the last of them.
+func (c *Control) follow(ctx context.Context, from berth.Rev) (<-chan []berth.Event, <-chan error) {
+	events, errs := make(chan []berth.Event), make(chan error, 1)
+	go func() {
+		for w := c.o.DB.Watch(ctx, from); ; {
+			batch, err := w.Next()
+			if err != nil {
+				errs <- err
+				return
+			}
+			select {
+			case events <- batch:
+			case <-ctx.Done():
+				errs <- ctx.Err()
+				return
+			}
+		}
+	}()
+	return events, errs
+}
+
+// costly says whether what happened can change what is spent, or what may be. Where there are no budgets only a new one can.
+func costly(batch []berth.Event, some bool) bool {
+	for i := range batch {
+		switch batch[i].Type {
+		case berth.EventBudget:
+			return true
+		case berth.EventJobCreated, berth.EventJobStatus, berth.EventTaskState, berth.EventNode:
+			if some {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkBudgets looks at every budget. It says when to look again, and whether there are any.
+func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) {
+	var due []string
+	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
+		workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
+		if err != nil {
+			return err
+		}
+		for _, w := range workspaces {
+			accounts, err := cost.Accounts(tx, w.Name, time.Now())
+			if err != nil {
+				return err
+			}
+			work := false
+			for _, a := range accounts {
+				some = true
+				if at := cost.Next(a.BudgetStatus, time.Now()); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+					next = at
+				}
+				warn, end := a.Ledger.Cross(a.BudgetStatus)
+				changed, err := a.Changed()
+				if err != nil {
+					return err
+				}
+				work = work || warn || end || changed || a.Ledger.Ended
+			}
+			if work {
+				due = append(due, w.Name)
+			}
+		}
+		return nil
+	})
+	for _, workspace := range due {
+		if err == nil {
+			err = c.o.DB.Update(ctx, func(tx *store.Tx) error { return settleBudgets(tx, workspace) })
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			c.o.Log.Warn("budgets were not looked at", "err", err)
+		}
+		return time.Now().Add(5 * time.Second), true
+	}
+	return next, some
+}
+
+// settleBudgets writes down what is spent of the budgets of a workspace, and acts on what has come true.
+func settleBudgets(tx *store.Tx, workspace string) error {
+	accounts, err := cost.Accounts(tx, workspace, tx.Now())
+	if err != nil {
+		return err
+	}
+	for _, a := range accounts {
+		warn, end := a.Ledger.Cross(a.BudgetStatus)
+		tell := func(typ, reason string) error {
+			data, err := json.Marshal(a.BudgetStatus)
+			tx.Emit(berth.Event{Workspace: workspace, Subject: "budgets/" + a.Name, Type: typ, Reason: reason, Data: data})
+			return err
+		}
+		title := cost.Title(a.Budget)
+		if warn && !end {
+			if err := tell(berth.EventBudgetWarning, fmt.Sprintf("%s: %s are spent (%.0f %%)", title, cost.Money(a.Spent, a.Currency), 100*a.Spent/a.Amount)); err != nil {
+				return err
+			}
+		}
+		if end {
+			if err := tell(berth.EventBudgetExhausted, title+" is used up: jobs charged to it are asked to end, and new ones are refused"); err != nil {
+				return err
+			}
+		}
+		if a.Ledger.Ended {
+			if err := stopCharged(tx, a, title); err != nil {
+				return err
+			}
+		}
+		if err := a.Save(tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopCharged asks the jobs charged to a budget to end, gently, as if they were canceled. What runs on the machine itself costs nothing.
+func stopCharged(tx *store.Tx, a *cost.Account, title string) error {
+	docs, err := tx.All(store.Query{Workspace: a.Doc.Workspace, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses)})
+	if err != nil {
+		return err
+	}
+	for _, d := range docs {
+		var st berth.JobState
+		if err := json.Unmarshal(d.Own, &st); err != nil {
+			return err
+		}
+		if st.Cancel || strings.EqualFold(st.Compute, berth.LocalCompute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {
+			continue
+		}
+		st.Cancel, st.StopCause, st.StopWhy = true, budgetCause, title+" is used up"
+		if d.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		d.Status = string(berth.CancelRequested)
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobCancel, Reason: st.StopWhy})
+		if err := tx.Save(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}

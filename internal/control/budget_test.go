@@ -1,0 +1,145 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/control"
+)
+
+// watchBudgets runs the loop that minds budgets.
+func (p *plant) watchBudgets() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- control.New(p.options).Budgets(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			p.t.Errorf("budgets ended: %v", err)
+		}
+	}
+}
+
+func (p *plant) budget(name string, amount float64) {
+	p.t.Helper()
+	if code, b := p.do("PUT", p.ws+"/budgets/"+name, map[string]any{"amount": amount, "period": "total"}); code >= 300 {
+		p.t.Fatalf("budget: %d %s", code, b)
+	}
+}
+
+func (p *plant) standing(name string) (b berth.BudgetStatus) {
+	p.t.Helper()
+	_, raw := p.do("GET", p.ws+"/budgets/"+name, nil)
+	if err := json.Unmarshal(raw, &b); err != nil {
+		p.t.Fatalf("%v in %s", err, raw)
+	}
+	return b
+}
+
+// told is the types of the events of a budget, without those of its writing.
+func (p *plant) told(name string) string {
+	var out []string
+	for _, e := range p.events("budgets/" + name) {
+		if e.Type != berth.EventBudget {
+			out = append(out, e.Type)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// A node costs 3.60 an hour: a budget of 5 has 4000 seconds until the warning and 5000 until it is used up.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		defer p.watchBudgets()()
+		if code, b := p.do("PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 3.6, "lowPrice": 3.6}); code >= 300 {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.clusterOf("cpu", 0, 1, nil)
+		p.budget("workspace", 5)
+		p.budget("user:bob", 1) // nobody's here
+		begin := time.Now()
+		p.on("cpu", "long", "forever", nil) // reserves an hour: 3.60
+		if code, b := p.put("more", "cpu", "true", nil); code != http.StatusForbidden || !strings.Contains(string(b), "BudgetExceeded") {
+			t.Fatalf("a second hour: %d %s", code, b)
+		}
+		p.on("cpu", "next", "true", map[string]any{"limits": map[string]any{"timeout": "PT10S"}}) // behind it
+		p.submit("here", "forever")
+		p.until("long", berth.Running)
+		if b := p.standing("workspace"); b.Reserved < 3.5 || b.Rate != 3.6 || b.State != "ok" {
+			t.Errorf("%+v", b)
+		}
+		time.Sleep(time.Until(begin.Add(3999 * time.Second)))
+		synctest.Wait()
+		if got := p.told("workspace"); got != "" {
+			t.Errorf("told %q before 80 %%", got)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := p.told("workspace"); got != berth.EventBudgetWarning {
+			t.Errorf("told %q at 80 %%", got)
+		}
+		time.Sleep(time.Until(begin.Add(4999 * time.Second)))
+		synctest.Wait()
+		if s, _ := p.job("long"); s != berth.Running {
+			t.Errorf("long is %s before its budget is used up", s)
+		}
+		st := p.until("long", berth.Canceled)
+		if took := time.Since(begin); took > 5030*time.Second {
+			t.Errorf("it was stopped after %s", took)
+		}
+		if st.Exit == nil || st.Exit.Cause != "budget" || st.Reason != "the workspace's budget of 5.00 USD is used up" {
+			t.Errorf("%+v", st)
+		}
+		if st := p.until("next", berth.Canceled); st.Reason != "the workspace's budget of 5.00 USD is used up" {
+			t.Errorf("%+v", st)
+		}
+		if s, _ := p.job("here"); s != berth.Running {
+			t.Errorf("what costs nothing is %s", s)
+		}
+		if got := p.told("workspace"); got != berth.EventBudgetWarning+" "+berth.EventBudgetExhausted {
+			t.Errorf("told %q", got)
+		}
+		if got := p.told("user:bob"); got != "" {
+			t.Errorf("bob was told %q", got)
+		}
+		if code, b := p.put("more", "cpu", "true", map[string]any{"limits": map[string]any{"timeout": "PT1S"}}); code != http.StatusForbidden || !strings.Contains(string(b), "used up") {
+			t.Errorf("a job of a second: %d %s", code, b)
+		}
+		p.budget("workspace", 50)
+		p.on("cpu", "more", "true", nil)
+		p.until("more", berth.Completed)
+	})
+}
+
+// A loop that starts late, or again, does not tell twice what was told, and finds what it missed.
+func TestBudgetAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		if code, b := p.do("PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 3.6, "lowPrice": 3.6}); code >= 300 {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.clusterOf("cpu", 0, 1, nil)
+		p.budget("workspace", 5)
+		p.on("cpu", "long", "forever", nil)
+		p.until("long", berth.Running)
+		time.Sleep(4100 * time.Second)
+		for range 2 {
+			stop := p.watchBudgets()
+			synctest.Wait()
+			if got := p.told("workspace"); got != berth.EventBudgetWarning {
+				t.Errorf("told %q", got)
+			}
+			stop()
+		}
+		time.Sleep(1000 * time.Second)
+		defer p.watchBudgets()()
+		p.until("long", berth.Canceled)
+	})
+}
