@@ -1,3 +1,4 @@
+// Package sched decides which waiting gang goes where, and why not, and what may share a machine: pure functions over a snapshot.
 package sched
 
 import (
@@ -58,10 +59,13 @@ const look = 64
 // Schedule decides for the gangs of q, in order. It has a Choice for every gang it places, for those it looked at and could not
 // place, and for every one of fresh, gangs that have no reason yet. It does not change q.
 //
-// A gang that cannot run however long it waits, because it needs more nodes than Max, or than there are while Short keeps the pool from
-// growing, is passed over. The first other gang that cannot be placed is the head. Later ones are placed only where that does not make the head wait longer:
-// because they end, by their limit, before the head could start by the limits of what runs, or because they take what the head will
-// not need. Where nobody can say when the head can start, it keeps all nodes that are free.
+// A gang that cannot run however long it waits, because it needs more nodes than Max, or than there are while Short keeps the pool
+// from growing, is passed over. The first other gang that cannot be placed is the head. Later ones are placed only where that does
+// not make the head wait longer: because they end, by their limit, before the head could start by the limits of what runs, or because
+// they take what the head will not need. Where nobody can say when the head can start, it keeps all nodes that are free.
+//
+// With Preempt, gangs on Spot of lower priority are stopped for the head, and for those after it as long as all before them will have
+// their nodes soon: as few as will do, and none when that is not enough. Nodes that are to come are counted on first.
 //
 // What is said about gangs that were not looked at stays true until they are, unless Down, Max or Short changes: then give
 // the ID of every waiting gang as fresh.

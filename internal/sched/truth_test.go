@@ -190,6 +190,9 @@ func TestReasonsAreTrue(t *testing.T) {
 			if k < 0 || sentences[k].wait != (len(c.Nodes) == 0) || !sentences[k].holds(s, patterns[k].FindStringSubmatch(c.Why)) {
 				t.Fatalf("%+v: %q is not true\n%+v\n%+v", s.gang, c.Why, w.pool, out)
 			}
+			if len(c.Preempt) > 0 && !strings.HasSuffix(c.Why, "of lower priority to stop") {
+				t.Fatalf("stops %v and says %q", c.Preempt, c.Why)
+			}
 			used[k]++
 		}
 	})
