@@ -30,13 +30,24 @@ var seen = []string{
 	"download of one output", "stream", "failure", "cancel", "list, archive, restore, edit", "code is uploaded once", "refusals",
 }
 
-func TestPythonSDK(t *testing.T) {
+// The same for compute.py.
+var seenCompute = []string{
+	"sizes and usage", "cluster: create, show, update, list", "cluster: a job makes a node", "cluster: a job of two nodes", "serverless", "refusals",
+	"cluster: delete", "instance: create", "instance: a job on it", "instance: stop, start, restart", "instance: delete",
+}
+
+func TestPythonSDK(t *testing.T) { tell(t, "story.py", seen) }
+
+func TestPythonCompute(t *testing.T) { tell(t, "compute.py", seenCompute) }
+
+// tell runs a story with each version of the SDK, against a server of its own.
+func tell(t *testing.T, file string, seen []string) {
 	for _, version := range []string{"1.35.2", "1.34.1"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			python := world.Python(t, "azure-ai-ml=="+version, "azure-identity==1.27.0", "six==1.17.0")
 			s := world.Start(t)
-			story, err := filepath.Abs("story.py")
+			story, err := filepath.Abs(file)
 			if err != nil {
 				t.Fatal(err)
 			}
