@@ -172,11 +172,13 @@ func (l *Loop) wake(ctx context.Context, k key) {
 func (l *Loop) forget(kp *keeper) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(kp.wake) > 0 {
+	select {
+	case <-kp.wake:
 		return false
+	default:
+		delete(l.keepers, kp.key)
+		return true
 	}
-	delete(l.keepers, kp.key)
-	return true
 }
 
 // retryAfter is how long a keeper waits after the nth failure in a row.

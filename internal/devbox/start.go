@@ -1,6 +1,7 @@
 package devbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -219,15 +220,28 @@ func taskID(node string, run int) berth.TaskID {
 	return berth.TaskID(fmt.Sprintf("%s.agent.%d", node, run))
 }
 
-// writeConfig replaces the file as a whole. A disk that is full is no reason not to start: an older file of the same length is
-// written over in place.
+// writeConfig replaces the file as a whole. A disk that is full is no reason not to start: then the old one is written over in place,
+// which takes no space, because all are padded to whole blocks.
 func writeConfig(path string, b []byte) error {
+	b = append(b, bytes.Repeat([]byte{' '}, 4095-(len(b)+4095)%4096)...)
 	tmp := path + ".new"
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
-		os.Remove(tmp)
+	err := os.WriteFile(tmp, b, 0o600)
+	if err == nil {
+		return os.Rename(tmp, path)
+	}
+	os.Remove(tmp)
+	f, again := os.OpenFile(path, os.O_WRONLY, 0)
+	if again != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return os.Rename(tmp, path)
+	defer f.Close()
+	if _, again = f.WriteAt(b, 0); again == nil {
+		again = f.Truncate(int64(len(b)))
+	}
+	if again != nil {
+		return fmt.Errorf("writing %s: %w", path, again)
+	}
+	return nil
 }
 
 // quote writes words for a shell.
@@ -240,7 +254,7 @@ func quote(words []string) string {
 }
 
 // Packages are what an instance's Python environment starts with. ipykernel and pip are there for the user's own.
-var Packages = []string{"jupyterlab==4.6.6", "ipykernel", "pip"}
+var Packages = []string{"jupyterlab==4.6.6", "notebook==7.6.5", "ipykernel", "pip"}
 
 // config is what the agent is told.
 func (k *keeper) config(ctx context.Context, v *view) (Config, error) {
@@ -252,7 +266,7 @@ func (k *keeper) config(ctx context.Context, v *view) (Config, error) {
 	}
 	if len(ws) >= 8 {
 		maps.Copy(c.Vars, map[string]string{
-			"AZUREML_ARM_SUBSCRIPTION": ws[1], "AZUREML_ARM_RESOURCEGROUP": ws[3], "AZUREML_ARM_WORKSPACE_NAME": ws[7],
+			"AZUREML_ARM_SUBSCRIPTION": ws[1], "AZUREML_ARM_RESOURCEGROUP": ws[3], "AZUREML_ARM_WORKSPACE_NAME": ws[7], "AZUREML_WORKSPACE_NAME": ws[7],
 		})
 	}
 	if v.node != nil {

@@ -46,7 +46,7 @@ func (k *keeper) takeDown(ctx context.Context, v *view, state string) (time.Dura
 			return nil // its next node is asked for
 		}
 		now.it.StopsAt, now.it.Apps, now.it.Warnings = time.Time{}, nil, nil
-		if now.it.State == berth.InstanceCreateFailed {
+		if now.it.State == berth.InstanceCreateFailed || now.state.State == berth.InstanceDeleting {
 			return nil
 		}
 		now.done("Succeeded")

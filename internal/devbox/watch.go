@@ -122,8 +122,8 @@ func (k *keeper) idle(ctx context.Context, v *view, now time.Time) (time.Duratio
 			return nil
 		}))
 	}
-	// What is shown may be a minute old, or a tenth of the idle time: not every look is a write.
-	fresh := verdict.AwakeAt.Sub(v.it.AwakeAt) < max(every, min(time.Minute, v.spec.Idle/10))
+	// What is shown of a busy one may be a minute old, or a tenth of the idle time: not every look is a write.
+	fresh := verdict.AwakeAt.Equal(v.it.AwakeAt) || verdict.Busy && verdict.AwakeAt.Sub(v.it.AwakeAt) < max(every, min(time.Minute, v.spec.Idle/10))
 	if fresh && verdict.Awake == v.it.Awake && (verdict.StopsAt.IsZero() == v.it.StopsAt.IsZero()) {
 		return k.look.Sub(now), nil
 	}
@@ -151,7 +151,7 @@ func (k *keeper) signals(ctx context.Context, v *view, now time.Time) []Signal {
 	if v.node != nil && v.node.State == berth.NodeRunning {
 		out = append(out, Signal{Name: "jobs", Busy: true, Why: "a job runs on it"})
 	}
-	actx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	actx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	seen, err := k.l.o.Agent(k.dir()).Signals(actx)
 	if err != nil {

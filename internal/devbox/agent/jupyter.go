@@ -223,44 +223,47 @@ func (j *jupyter) end() {
 	}
 }
 
-// signals says whether notebooks and terminals are used.
+// signals says whether notebooks and terminals are used. An open page without anything happening on it is no use.
 func (j *jupyter) signals(ctx context.Context) []devbox.Signal {
 	var status struct {
 		Last time.Time `json:"last_activity"`
 	}
-	page := devbox.Signal{Name: "notebook", Why: "JupyterLab was used"}
-	if err := j.get(ctx, "api/status", &status); err != nil {
-		page.Error = err.Error()
-	}
-	page.Last = status.Last
 	var kernels []struct {
 		Name  string    `json:"name"`
 		State string    `json:"execution_state"`
 		Last  time.Time `json:"last_activity"`
 	}
-	k := devbox.Signal{Name: "kernels", Why: "a notebook kernel was used"}
-	if err := j.get(ctx, "api/kernels", &kernels); err != nil {
-		k.Error = err.Error()
-	}
-	for _, x := range kernels {
-		if x.State == "busy" || x.State == "starting" || x.State == "restarting" {
-			k.Busy, k.Why = true, "a notebook kernel is busy ("+x.Name+")"
-		}
-		if x.Last.After(k.Last) {
-			k.Last = x.Last
-		}
-	}
 	var terminals []struct {
 		Last time.Time `json:"last_activity"`
 	}
-	t := devbox.Signal{Name: "terminals", Why: "a terminal was used"}
-	if err := j.get(ctx, "api/terminals", &terminals); err != nil {
-		t.Error = err.Error()
+	out := []devbox.Signal{
+		{Name: "kernels", Why: "a notebook kernel was used"}, {Name: "terminals", Why: "a terminal was used"}, {Name: "notebook", Why: "JupyterLab was used"},
 	}
-	for _, x := range terminals {
-		if x.Last.After(t.Last) {
-			t.Last = x.Last
+	var group sync.WaitGroup
+	for i, q := range []struct {
+		path string
+		to   any
+	}{{"api/kernels", &kernels}, {"api/terminals", &terminals}, {"api/status", &status}} {
+		group.Go(func() {
+			if err := j.get(ctx, q.path, q.to); err != nil {
+				out[i].Error = err.Error()
+			}
+		})
+	}
+	group.Wait()
+	for _, x := range kernels {
+		if x.State == "busy" || x.State == "starting" || x.State == "restarting" {
+			out[0].Busy, out[0].Why = true, "a notebook kernel is busy ("+x.Name+")"
+		}
+		if x.Last.After(out[0].Last) {
+			out[0].Last = x.Last
 		}
 	}
-	return []devbox.Signal{k, t, page}
+	for _, x := range terminals {
+		if x.Last.After(out[1].Last) {
+			out[1].Last = x.Last
+		}
+	}
+	out[2].Last = status.Last
+	return out
 }

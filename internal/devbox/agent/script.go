@@ -41,7 +41,7 @@ type nopCloser struct{ io.Writer }
 func (nopCloser) Close() error { return nil }
 
 // hidden are variables of the task that the agent is; the user's processes are no job.
-var hidden = []string{"AZUREML_RUN_", "AZUREML_ROOT_RUN_", "AZUREML_NODE_", "AZ_BATCHAI_", "NODE_RANK=", "PWD=", "HOME=", "PYTHONUNBUFFERED=", "OLDPWD=", "SHLVL="}
+var hidden = []string{"AZUREML_RUN_", "AZUREML_ROOT_RUN_", "AZUREML_NODE_", "AZ_BATCHAI_", "AZUREML_WORKSPACE_NAME=", "NODE_RANK=", "PWD=", "HOME=", "PYTHONUNBUFFERED=", "OLDPWD=", "SHLVL="}
 
 // environ is what every process on the instance starts with.
 func (a *agent) environ() []string {
