@@ -36,6 +36,8 @@ type agent struct {
 	dir string
 	c   devbox.Config
 	log *slog.Logger
+	// scratch is a directory that goes with the agent.
+	scratch string
 
 	family  *family // of processes
 	ssh     *sshServer
@@ -80,9 +82,14 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 		dir: dir, c: c, log: slog.New(slog.NewTextHandler(os.Stderr, nil)), change: make(chan struct{}), stop: cancel,
 		status: devbox.Status{Run: c.Run, Seq: 1, Phase: devbox.PhaseEnvironment, Detail: "the instance's agent has started"},
 	}
+	var err error
+	// What services need while they run is not on the instance's disk, which may be full.
+	if a.scratch, err = os.MkdirTemp("", "berth-ci-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(a.scratch)
 	a.family = newFamily(a.environ())
 	defer a.family.end(5 * time.Second)
-	var err error
 	if a.ssh, err = newSSH(a); err != nil {
 		return err
 	}

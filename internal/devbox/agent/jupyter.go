@@ -131,7 +131,7 @@ func (j *jupyter) keep(ctx context.Context, exited chan error) {
 // launch starts the process.
 func (j *jupyter) launch() (chan error, error) {
 	a := j.a
-	if err := os.MkdirAll(filepath.Join(runDir(a.dir), "jupyter"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(a.scratch, "jupyter"), 0o700); err != nil {
 		return nil, err
 	}
 	if err := os.Remove(j.sock); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/envs"
 )
@@ -62,7 +61,7 @@ next:
 	}
 	env = append(env,
 		"HOME="+a.home(), "VIRTUAL_ENV="+a.env(), "PATH="+filepath.Join(a.home(), ".local", "bin")+":"+filepath.Join(a.env(), "bin")+":"+path,
-		"SHELL="+shell(), "JUPYTER_RUNTIME_DIR="+filepath.Join(runDir(a.dir), "jupyter"),
+		"SHELL="+shell(), "JUPYTER_RUNTIME_DIR="+filepath.Join(a.scratch, "jupyter"),
 	)
 	for k, v := range a.c.Vars {
 		env = append(env, k+"="+v)
@@ -186,10 +185,11 @@ func (a *agent) writeScript(name string, data []byte) (string, error) {
 	}
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // written on Windows
 	path := filepath.Join(runDir(a.dir), name+".sh")
-	if err := os.WriteFile(path, data, 0o700); err != nil {
-		return "", berth.Errorf(berth.Unavailable, "%w", err)
+	if os.WriteFile(path, data, 0o700) == nil {
+		return path, nil
 	}
-	return path, nil
+	path = filepath.Join(a.scratch, name+".sh") // the instance's disk is full
+	return path, os.WriteFile(path, data, 0o700)
 }
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
