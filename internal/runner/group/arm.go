@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -28,15 +29,15 @@ func (s *Spec) address(node int) string {
 	return net.JoinHostPort(s.Group.Nodes[node].Address, strconv.Itoa(s.Group.Port+node))
 }
 
-func runArm(s *Spec, dir string) berth.Exit {
+func runArm(ctx context.Context, s *Spec, dir string) berth.Exit {
 	runtime.LockOSThread()
 	asked := signals()
-	n, err := newNode(s, dir)
+	n, err := newNode(ctx, s, dir)
 	if err != nil {
 		return cannot("node %d cannot wait for the first node: %v", s.Group.Node, err)
 	}
 	defer n.close()
-	l, err := net.Listen("tcp", s.address(s.Group.Node))
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.address(s.Group.Node))
 	if err != nil {
 		return cannot("node %d cannot wait for the first node: %v", s.Group.Node, err)
 	}
@@ -80,7 +81,7 @@ func runArm(s *Spec, dir string) berth.Exit {
 			a.daemon = nil
 			_ = a.head.send(message{Op: opExit, Code: e.Code})
 		case e := <-n.events:
-			if x := a.handle(e); x != nil {
+			if x := a.handle(ctx, e); x != nil {
 				return *x
 			}
 		}
@@ -88,9 +89,9 @@ func runArm(s *Spec, dir string) berth.Exit {
 }
 
 // handle is not nil when the arm's work is over.
-func (a *arm) handle(e event) *berth.Exit {
+func (a *arm) handle(ctx context.Context, e event) *berth.Exit {
 	if e.from == a.head {
-		return a.obey(e)
+		return a.obey(ctx, e)
 	}
 	var err error
 	switch {
@@ -120,7 +121,7 @@ func (a *arm) tellHead(m message) error {
 }
 
 // obey does what the head says.
-func (a *arm) obey(e event) *berth.Exit {
+func (a *arm) obey(ctx context.Context, e event) *berth.Exit {
 	if e.err != nil {
 		why := "the connection was cut"
 		if e.err != io.EOF {
@@ -130,7 +131,7 @@ func (a *arm) obey(e event) *berth.Exit {
 	}
 	switch e.m.Op {
 	case opRun:
-		if err := a.startDaemon(e.m.Text); err != nil {
+		if err := a.startDaemon(ctx, e.m.Text); err != nil {
 			_ = a.head.send(message{Op: opErr, Data: []byte("berth: " + err.Error() + "\n")})
 			_ = a.head.send(message{Op: opExit, Code: 127})
 		}
@@ -148,12 +149,12 @@ func (a *arm) obey(e event) *berth.Exit {
 }
 
 // startDaemon runs mpirun's daemon, whose words travel back.
-func (a *arm) startDaemon(text string) error {
+func (a *arm) startDaemon(ctx context.Context, text string) error {
 	env, err := a.environ()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("/bin/sh", "-c", text)
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", text)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = env, a.dir, attr()
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &relay{a.head, opOut}, &relay{a.head, opErr}, time.Second
 	if err := cmd.Start(); err != nil {

@@ -11,6 +11,7 @@
 package group
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -118,20 +119,21 @@ func Log(dir string, p berth.Process) string {
 
 // Main is the hidden command: args are what follows it on the command line.
 func Main(args []string) int {
+	ctx := context.Background() // its processes are ended in other ways
 	switch {
 	case len(args) == 1 && args[0] == "rank":
-		return rank()
+		return rank(ctx)
 	case len(args) > 2 && args[0] == "rsh":
-		return agent(args[1:])
+		return agent(ctx, args[1:])
 	case len(args) == 1:
-		return launch(args[0])
+		return launch(ctx, args[0])
 	}
 	fmt.Fprintln(os.Stderr, "berth _group: this command is not for people")
 	return 2
 }
 
 // launch is the launcher's process.
-func launch(dir string) int {
+func launch(ctx context.Context, dir string) int {
 	first := false // it is the first process that failed, and this is its log
 	e := func() (e berth.Exit) {
 		s, err := read(dir)
@@ -144,11 +146,11 @@ func launch(dir string) int {
 		defer func() { first = e.Cause == "" && e.Process == s.Group.Processes[0].Rank }()
 		if strings.EqualFold(s.Group.Type, "mpi") {
 			if s.Group.Node > 0 {
-				return runArm(s, dir)
+				return runArm(ctx, s, dir)
 			}
-			return runHead(s, dir)
+			return runHead(ctx, s, dir)
 		}
-		return runLocal(s, dir)
+		return runLocal(ctx, s, dir)
 	}()
 	if e.Reason != "" && !first {
 		fmt.Fprintln(os.Stderr, "berth:", e.Reason)

@@ -2,6 +2,7 @@ package group
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -34,26 +35,26 @@ type head struct {
 	enough   <-chan time.Time
 }
 
-func runHead(s *Spec, dir string) berth.Exit {
+func runHead(ctx context.Context, s *Spec, dir string) berth.Exit {
 	runtime.LockOSThread()
 	asked := signals()
-	major, err := openMPI()
+	major, err := openMPI(ctx)
 	if err != nil {
 		return berth.Exit{Code: 127, Cause: "command", Reason: err.Error()}
 	}
-	n, err := newNode(s, dir)
+	n, err := newNode(ctx, s, dir)
 	if err != nil {
 		return cannot("the first node cannot begin: %v", err)
 	}
 	defer n.close()
 	h := &head{node: n, agents: map[int]*link{}, over: map[int]bool{}, aborts: &aborts{to: os.Stderr}}
-	if h.arms, err = h.reach(asked); err != nil {
+	if h.arms, err = h.reach(ctx, asked); err != nil {
 		return cannot("%v", err)
 	}
 	if h.arms == nil {
 		return berth.Exit{Code: stopCode, Signal: "SIGTERM", Reason: "it was asked to end while it waited for the other nodes"}
 	}
-	e := h.run(major, asked)
+	e := h.run(ctx, major, asked)
 	for _, a := range h.arms {
 		if a != nil {
 			_ = a.send(message{Op: opEnd, Exit: &e})
@@ -65,7 +66,7 @@ func runHead(s *Spec, dir string) berth.Exit {
 
 // reach connects to the arms, which may still be on their way: their nodes stage and prepare for as long as they need. Nil without an
 // error means that the launcher was asked to end.
-func (h *head) reach(asked <-chan os.Signal) ([]*link, error) {
+func (h *head) reach(ctx context.Context, asked <-chan os.Signal) ([]*link, error) {
 	nodes := h.s.Group.Nodes
 	arms := make([]*link, len(nodes))
 	if len(nodes) > 1 && h.s.Group.Secret == "" {
@@ -78,7 +79,7 @@ func (h *head) reach(asked <-chan os.Signal) ([]*link, error) {
 	there := make(chan reached)
 	for i := range nodes {
 		if i > 0 {
-			go func() { there <- reached{i, h.dial(i)} }()
+			go func() { there <- reached{i, h.dial(ctx, i)} }()
 		}
 	}
 	for range len(nodes) - 1 {
@@ -98,10 +99,11 @@ func (h *head) reach(asked <-chan os.Signal) ([]*link, error) {
 }
 
 // dial reaches the arm of a node, however long that takes.
-func (h *head) dial(node int) *link {
+func (h *head) dial(ctx context.Context, node int) *link {
 	told := time.Now()
+	dialer := net.Dialer{Timeout: handshakeLimit}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		c, err := net.DialTimeout("tcp", h.s.address(node), handshakeLimit)
+		c, err := dialer.DialContext(ctx, "tcp", h.s.address(node))
 		if err == nil {
 			var l *link
 			if l, err = shake(c, h.s.Group.Secret, node, "head"); err == nil {
@@ -118,8 +120,8 @@ func (h *head) dial(node int) *link {
 }
 
 // run has mpirun run the command and follows it to its end.
-func (h *head) run(major int, asked <-chan os.Signal) berth.Exit {
-	if err := h.startMPI(major); err != nil {
+func (h *head) run(ctx context.Context, major int, asked <-chan os.Signal) berth.Exit {
+	if err := h.startMPI(ctx, major); err != nil {
 		return cannot("mpirun did not start: %v", err)
 	}
 	ended := make(chan ended, 1)
@@ -154,7 +156,7 @@ func (h *head) run(major int, asked <-chan os.Signal) berth.Exit {
 }
 
 // startMPI starts mpirun on the program that stands above each rank.
-func (h *head) startMPI(major int) error {
+func (h *head) startMPI(ctx context.Context, major int) error {
 	env, err := h.environ()
 	if err != nil {
 		return err
@@ -163,7 +165,7 @@ func (h *head) startMPI(major int) error {
 	if err != nil {
 		return err
 	}
-	h.mpirun = exec.Command("mpirun", mpirunArgs(h.s, major, program+" _group rsh", os.Getuid() == 0, interfaces(h.s.Group.Nodes))...)
+	h.mpirun = exec.CommandContext(ctx, "mpirun", mpirunArgs(h.s, major, program+" _group rsh", os.Getuid() == 0, interfaces(ctx, h.s.Group.Nodes))...)
 	h.mpirun.Env, h.mpirun.Dir, h.mpirun.SysProcAttr = env, h.dir, attr()
 	h.mpirun.Stdout, h.mpirun.Stderr, h.mpirun.WaitDelay = os.Stdout, h.aborts, time.Second
 	return h.mpirun.Start()

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,7 +34,7 @@ func (p *process) signal(sig syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.P
 
 // runLocal starts the processes as children. The first to fail ends the others; when the launcher is asked to end all are asked to,
 // and whoever asked says when it is enough.
-func runLocal(s *Spec, dir string) berth.Exit {
+func runLocal(ctx context.Context, s *Spec, dir string) berth.Exit {
 	runtime.LockOSThread()
 	asked := signals()
 	running := map[int]*process{}
@@ -45,7 +46,7 @@ func runLocal(s *Spec, dir string) berth.Exit {
 		}
 	}
 	for i, p := range s.Group.Processes {
-		cmd, err := s.start(p, dir, i == 0)
+		cmd, err := s.start(ctx, p, dir, i == 0)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "berth: process %d did not start: %v\n", p.Rank, err)
 			fail(ended{Rank: p.Rank, Code: 126})
@@ -95,8 +96,8 @@ func runLocal(s *Spec, dir string) berth.Exit {
 }
 
 // start starts one process. The first writes where the launcher does.
-func (s *Spec) start(p berth.Process, dir string, first bool) (*exec.Cmd, error) {
-	cmd := exec.Command(Shell(), "-c", s.Command)
+func (s *Spec) start(ctx context.Context, p berth.Process, dir string, first bool) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, Shell(), "-c", s.Command)
 	cmd.Dir, cmd.SysProcAttr = s.Dir, attr()
 	cmd.Env = append(os.Environ(), s.environ(p)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

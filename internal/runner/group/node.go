@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -44,7 +45,7 @@ type node struct {
 }
 
 // newNode prepares a node and serves its ranks. The readers end with the launcher's process.
-func newNode(s *Spec, dir string) (*node, error) {
+func newNode(ctx context.Context, s *Spec, dir string) (*node, error) {
 	n := &node{s: s, dir: dir, events: make(chan event), ranks: map[int]*link{}, spec: map[int]berth.Process{}}
 	for _, p := range s.Group.Processes {
 		n.spec[p.Rank] = p
@@ -53,7 +54,7 @@ func newNode(s *Spec, dir string) (*node, error) {
 		return nil, err
 	}
 	_ = os.Remove(socket)
-	l, err := net.Listen("unix", socket)
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -14,11 +15,11 @@ import (
 )
 
 // dial reaches the launcher of the task this process belongs to.
-func dial() (*link, error) {
+func dial(ctx context.Context) (*link, error) {
 	if err := os.Chdir(os.Getenv(TaskDir)); err != nil {
 		return nil, err
 	}
-	c, err := net.Dial("unix", socket)
+	c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
@@ -27,13 +28,13 @@ func dial() (*link, error) {
 
 // agent is what mpirun starts instead of ssh: it has the launcher of the named node run a command. args are the node and the words of
 // the command, which a shell there puts together.
-func agent(args []string) int {
+func agent(ctx context.Context, args []string) int {
 	node, err := nodeNumber(args[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "berth:", err)
 		return 255
 	}
-	l, err := dial()
+	l, err := dial(ctx)
 	if err == nil {
 		err = l.send(message{Op: opRun, Node: node, Text: strings.Join(args[1:], " ")})
 	}
@@ -57,9 +58,9 @@ func agent(args []string) int {
 
 // rank is the parent of one MPI rank. It does what its launcher says, tells it how the command ended, and waits for leave to end
 // itself, because mpirun acts on that at once.
-func rank() int {
+func rank(ctx context.Context) int {
 	runtime.LockOSThread()
-	l, cmd, number, err := startRank()
+	l, cmd, number, err := startRank(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "berth: a process could not be started:", err)
 		return 126
@@ -124,12 +125,12 @@ func rank() int {
 }
 
 // startRank asks the launcher what to do and starts it.
-func startRank() (l *link, cmd *exec.Cmd, number int, err error) {
+func startRank(ctx context.Context) (l *link, cmd *exec.Cmd, number int, err error) {
 	v := os.Getenv("OMPI_COMM_WORLD_RANK")
 	if number, err = strconv.Atoi(v); err != nil {
 		return nil, nil, 0, fmt.Errorf("mpirun says its rank is %q", v)
 	}
-	if l, err = dial(); err != nil {
+	if l, err = dial(ctx); err != nil {
 		return nil, nil, number, err
 	}
 	if err := l.send(message{Op: opRank, Rank: number}); err != nil {
@@ -147,7 +148,7 @@ func startRank() (l *link, cmd *exec.Cmd, number int, err error) {
 		return nil, nil, number, err
 	}
 	defer log.Close()
-	cmd = exec.Command(Shell(), "-c", m.Spec.Command)
+	cmd = exec.CommandContext(ctx, Shell(), "-c", m.Spec.Command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = m.Spec.Dir, log, log, attr()
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
