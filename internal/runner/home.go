@@ -3,8 +3,6 @@ package runner
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"io"
 	"net"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner/data"
 )
 
 // HTTPHome is a server reached over HTTP.
@@ -27,12 +26,19 @@ type HTTPHome struct {
 // NewHTTPHome makes the home at url: https://HOST[:PORT], http://… or unix:///path/of/socket. ca is PEM to trust besides
 // the system's roots; it may be empty.
 func NewHTTPHome(home, ca string) (*HTTPHome, error) {
-	tr, err := transport(ca)
+	tr := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSHandshakeTimeout:   10 * time.Second,
+		IdleConnTimeout:       90 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   4,
+	}
+	trusting, err := data.Trust(tr, ca)
 	if err != nil {
 		return nil, err
 	}
-	tr.MaxIdleConnsPerHost = 4
-	h := &HTTPHome{client: &http.Client{Transport: tr}}
+	h := &HTTPHome{client: &http.Client{Transport: trusting}}
 	if path, ok := strings.CutPrefix(home, "unix://"); ok {
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
@@ -47,28 +53,6 @@ func NewHTTPHome(home, ca string) (*HTTPHome, error) {
 	}
 	h.base = strings.TrimSuffix(home, "/")
 	return h, nil
-}
-
-// transport is an HTTP transport that trusts ca besides the system's roots.
-func transport(ca string) (*http.Transport, error) {
-	tr := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		TLSHandshakeTimeout:   10 * time.Second,
-		IdleConnTimeout:       90 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		ForceAttemptHTTP2:     true,
-	}
-	if ca != "" {
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool()
-		}
-		if !roots.AppendCertsFromPEM([]byte(ca)) {
-			return nil, berth.Errorf(berth.Invalid, "the server's certificate authority is not PEM")
-		}
-		tr.TLSClientConfig = &tls.Config{RootCAs: roots}
-	}
-	return tr, nil
 }
 
 // Close lets idle connections go.

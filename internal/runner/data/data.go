@@ -8,7 +8,6 @@ package data
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -63,18 +62,12 @@ func New(o Options) (*Client, error) {
 		// One connection per transfer is faster for large files than streams that share one.
 		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
 	}
-	if o.CA != "" {
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool()
-		}
-		if !roots.AppendCertsFromPEM([]byte(o.CA)) {
-			return nil, berth.Errorf(berth.Invalid, "the certificate authority for data is not PEM")
-		}
-		tr.TLSClientConfig = &tls.Config{RootCAs: roots}
+	trusting, err := Trust(tr, o.CA)
+	if err != nil {
+		return nil, err
 	}
 	return &Client{
-		http: &http.Client{Transport: tr}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, pause: 100 * time.Millisecond,
+		http: &http.Client{Transport: trusting}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, pause: 100 * time.Millisecond,
 	}, nil
 }
 
