@@ -253,6 +253,7 @@ func TestReporterGathers(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait() // for what was noted to be seen here
 		sum := 0
 		for i, n := range home.sizes {
 			sum += n
@@ -268,6 +269,7 @@ func TestReporterGathers(t *testing.T) {
 		for i := range 10 {
 			end("idle." + strconv.Itoa(i))
 		}
+		synctest.Wait()
 		if len(home.sizes) != 10 {
 			t.Errorf("with time to spare the ends went as %v", home.sizes)
 		}
