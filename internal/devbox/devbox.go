@@ -14,7 +14,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +82,13 @@ func New(o Options) *Loop { return &Loop{o: o, keepers: map[key]*keeper{}} }
 func Dir(root, workspace, name string) string {
 	h := sha256.Sum256([]byte(workspace))
 	return filepath.Join(root, hex.EncodeToString(h[:8]), strings.ToLower(name))
+}
+
+// Scratch is a directory for what an instance needs only while it runs, and what must have a short name. It is not on the instance's
+// disk, which may be full, and goes with its node.
+func Scratch(dir string) string {
+	h := sha256.Sum256([]byte(dir))
+	return filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Getuid()), "ci-"+hex.EncodeToString(h[:6]))
 }
 
 // Run works until ctx ends, and returns when every call it made has returned. Instances run on.

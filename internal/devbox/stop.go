@@ -3,6 +3,7 @@ package devbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,9 @@ func (k *keeper) takeDown(ctx context.Context, v *view, state string) (time.Dura
 		cancel()
 	}
 	if err := k.l.o.Machine.RemoveNode(ctx, v.it.Node); err != nil {
+		return 0, err
+	}
+	if err := destroy(Scratch(k.dir())); err != nil {
 		return 0, err
 	}
 	k.added, k.started, k.deaths = "", 0, 0
@@ -202,7 +206,7 @@ func (l *Loop) scrap(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return destroy(dir)
+	return errors.Join(destroy(Scratch(dir)), destroy(dir))
 }
 
 // sweep scraps the directories of instances that are no more.

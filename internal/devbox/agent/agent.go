@@ -84,7 +84,14 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 	}
 	var err error
 	// What services need while they run is not on the instance's disk, which may be full.
-	if a.scratch, err = os.MkdirTemp("", "berth-ci-"); err != nil {
+	a.scratch = devbox.Scratch(dir)
+	if err := os.RemoveAll(a.scratch); err != nil { // of an agent that was killed
+		return err
+	}
+	if err := os.MkdirAll(a.scratch, 0o700); err != nil {
+		return err
+	}
+	if err := private(filepath.Dir(a.scratch)); err != nil {
 		return err
 	}
 	defer os.RemoveAll(a.scratch)
@@ -131,13 +138,8 @@ func listen(dir string) (net.Listener, error) {
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(run)
-	if err != nil {
+	if err := private(run); err != nil {
 		return nil, err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || !ok || st.Uid != uint32(os.Geteuid()) || info.Mode().Perm()&0o022 != 0 {
-		return nil, berth.Errorf(berth.Denied, "%s can be changed by others: make it a directory of yours with mode 0700", run)
 	}
 	path := socketPath(dir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -147,6 +149,19 @@ func listen(dir string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
 	syscall.Umask(old)
 	return l, err
+}
+
+// private says whether a directory is ours alone, so that a socket in it is what it seems.
+func private(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || st.Uid != uint32(os.Geteuid()) || info.Mode().Perm()&0o022 != 0 {
+		return berth.Errorf(berth.Denied, "%s can be changed by others: make it a directory of yours with mode 0700", dir)
+	}
+	return nil
 }
 
 // accept finds out what a connection is for.

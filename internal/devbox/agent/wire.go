@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,16 +25,12 @@ const (
 	sshName = "ssh"
 )
 
-// runDir is where the sockets of an instance are. Their paths may have about a hundred bytes, so a deep directory has them in a
-// private one for temporary files.
+// runDir is where the sockets of an instance are. Their paths may have about a hundred bytes, so a deep directory has them elsewhere.
 func runDir(dir string) string {
-	run := filepath.Join(dir, "run")
-	if len(run) <= 80 {
+	if run := filepath.Join(dir, "run"); len(run) <= 80 {
 		return run
 	}
-	h := fnv.New64a()
-	h.Write([]byte(dir))
-	return filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Getuid()), "ci-"+strconv.FormatUint(h.Sum64(), 36))
+	return filepath.Join(devbox.Scratch(dir), "run")
 }
 
 func socketPath(dir string) string { return filepath.Join(runDir(dir), "agent.sock") }
