@@ -1,7 +1,7 @@
 // Command bench measures Berth beside real peers: interleaved rounds in one run, CPU per operation, the physical floor beside each
 // result. It appends one line per comparison to bench/out/results.jsonl.
 //
-//	bench [start short list place log idle watch flat]   run all, or those named
+//	bench [start short list place cluster log idle watch flat]   run all, or those named
 //	bench report                                         write the table of docs/performance.md from the results
 //
 // BENCH_FORCE=1 runs on a busy machine and marks the rows as not scored; BENCH_QUICK=1 runs small, to try the harness, and
@@ -30,7 +30,7 @@ var benchmarks = []struct {
 	name string
 	run  func(*bench) error
 }{
-	{"idle", idle}, {"start", start}, {"list", list}, {"short", short}, {"place", place}, {"watch", watch}, {"log", logs}, {"flat", flat},
+	{"idle", idle}, {"start", start}, {"list", list}, {"short", short}, {"place", place}, {"cluster", cluster}, {"watch", watch}, {"log", logs}, {"flat", flat},
 }
 
 const results = "bench/out/results.jsonl"

@@ -102,7 +102,7 @@ func (c *Conn) Copy(w io.Writer, path string) (int64, error) {
 
 // Job is the document of a command job.
 func Job(command string) []byte {
-	return []byte(`{"properties":{"jobType":"Command","command":` + strconv.Quote(command) + `,"computeId":"azureml:local"}}`)
+	return JobOn("local", command)
 }
 
 // Submit creates a job; when it returns, the job is on disk.
@@ -114,6 +114,8 @@ func (c *Conn) Submit(ws, name string, job []byte) error {
 // Event is what the benchmarks need of an event.
 type Event struct {
 	Type, Job, Status string
+	Compute, State    string // of a node: where it is, and what became of it
+	Time              string
 }
 
 // Done reports whether the job of the event has ended.
@@ -165,7 +167,10 @@ func (w *Watch) Next() (Event, error) {
 			}
 		}
 		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
-			return Event{Type: w.kind, Job: field(data, `"subject":"jobs/`), Status: field(data, `"status":"`)}, nil
+			return Event{
+				Type: w.kind, Job: field(data, `"subject":"jobs/`), Status: field(data, `"status":"`),
+				Compute: field(data, `"subject":"computes/`), State: field(data, `"state":"`), Time: field(data, `"time":"`),
+			}, nil
 		}
 	}
 }

@@ -4,6 +4,7 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/berthml/berth/bench/measure"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/cluster"
 )
 
 // Server is a running server in a home of its own.
@@ -124,7 +127,7 @@ func (s *Server) CLI(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Stop ends the server and its runner host.
+// Stop ends the server, its runner host and its nodes.
 func (s *Server) Stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -143,7 +146,28 @@ func (s *Server) Stop() {
 			break
 		}
 	}
+	if err := s.giveBack(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: nodes are left:", err)
+	}
 	s.group.Close()
+}
+
+// giveBack removes the nodes that are left of clusters: they outlive a server too.
+func (s *Server) giveBack() error {
+	d, err := cluster.Open(driver.Config{Name: "clusters", Dir: filepath.Join(s.Home, "nodes"), Host: []string{s.Bin, "_host"}})
+	if err != nil {
+		return err
+	}
+	t := driver.NewTarget("clusters", d, nil)
+	defer t.Close()
+	info, err := t.Probe(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, n := range info.Nodes {
+		err = errors.Join(err, t.RemoveNode(context.Background(), n.Name))
+	}
+	return err
 }
 
 func tail(path string) string {
