@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/berthml/berth/internal/app"
@@ -19,6 +20,9 @@ import (
 
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, cfg config.Config, log *slog.Logger) (err error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200) // the heap is a few megabytes; collecting it is a good part of the cost of a short job
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)

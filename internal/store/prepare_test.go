@@ -19,13 +19,16 @@ func TestPreparedOnce(t *testing.T) {
 	defer db.Close()
 	no, asked := false, 0
 	reads := map[string]func(tx *Tx) error{
-		"get":      func(tx *Tx) error { _, err := tx.Get("w", "jobs", "a", ""); return err },
-		"list":     func(tx *Tx) error { _, err := tx.List(Query{Workspace: "w", Kind: "jobs", Archived: &no}); return err },
-		"statuses": func(tx *Tx) error { _, err := tx.List(Query{Workspace: "w", Kind: "jobs", Status: []string{"x", "y"}}); return err },
-		"parent":   func(tx *Tx) error { _, err := tx.List(Query{Workspace: "w", Kind: "jobs", Parent: "p"}); return err },
-		"tasks":    func(tx *Tx) error { _, err := tx.TasksOf("w", "a"); return err },
-		"events":   func(tx *Tx) error { _, err := tx.Events(EventQuery{Workspace: "w", Subject: "jobs/a"}); return err },
-		"blobs":    func(tx *Tx) error { _, err := tx.ListBlobs(BlobQuery{Container: "c", Prefix: "p"}); return err },
+		"get":  func(tx *Tx) error { _, err := tx.Get("w", "jobs", "a", ""); return err },
+		"list": func(tx *Tx) error { _, err := tx.List(Query{Workspace: "w", Kind: "jobs", Archived: &no}); return err },
+		"statuses": func(tx *Tx) error {
+			_, err := tx.List(Query{Workspace: "w", Kind: "jobs", Status: []string{"x", "y"}})
+			return err
+		},
+		"parent": func(tx *Tx) error { _, err := tx.List(Query{Workspace: "w", Kind: "jobs", Parent: "p"}); return err },
+		"tasks":  func(tx *Tx) error { _, err := tx.TasksOf("w", "a"); return err },
+		"events": func(tx *Tx) error { _, err := tx.Events(EventQuery{Workspace: "w", Subject: "jobs/a"}); return err },
+		"blobs":  func(tx *Tx) error { _, err := tx.ListBlobs(BlobQuery{Container: "c", Prefix: "p"}); return err },
 		"save": func(tx *Tx) error {
 			d, err := tx.Get("w", "jobs", "a", "")
 			if err != nil {
