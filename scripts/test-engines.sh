@@ -10,11 +10,13 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	command -v runc >/dev/null || need+=(runc)
 	[ -x /bin/busybox ] || need+=(busybox-static)
 	command -v mpicc >/dev/null || need+=(openmpi-bin libopenmpi-dev)
+	[ -n "${BERTH_TORCH_PYTHON:-}" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || need+=(python3-torch)
 	if [ ${#need[@]} -gt 0 ]; then
 		apt-get update -qq
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}"
 	fi
 fi
 export BERTH_BIN=$PWD/bin/berth
-export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi}
-go test -tags engines -timeout 20m -count=1 ./internal/envs/... ./internal/runner/group ./e2e/container/...
+export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
+export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch}
+go test -tags engines -timeout 20m -count=1 ./internal/envs/... ./internal/runner ./internal/runner/group ./e2e/cluster ./e2e/container/...

@@ -412,7 +412,7 @@ func (m *move) evictTask(t *berth.Task, why string) error {
 		return err
 	}
 	own := j.task(t.ID)
-	if own == nil || own.State == berth.TaskDone || own.Evict {
+	if own == nil || own.State == berth.TaskDone || own.Evict || own.Stop {
 		return nil
 	}
 	own.Evict, own.Why = true, why

@@ -138,7 +138,7 @@ func (m *move) onNode(l *berth.Launch, t *berth.Task) {
 		}
 	}
 	if t.Spot && m.c.o.Keep != "" {
-		l.Keep = filepath.Join(m.c.o.Keep, keepName(t), strconv.Itoa(t.Rank))
+		l.Keep = filepath.Join(m.c.o.Keep, keepName(t)) // one for all nodes: each finds what the first one saved
 	}
 }
 
