@@ -111,6 +111,13 @@ func (m *move) saveNodes() error {
 		if err != nil {
 			return err
 		}
+		if p := m.c.pools[keyOf(ch.node.Workspace, ch.node.Compute)]; p != nil && p.spec.instance { // whose own loop wants to know
+			data, err := json.Marshal(map[string]any{"node": name, "state": ch.node.State})
+			if err != nil {
+				return err
+			}
+			m.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Why, Data: data})
+		}
 	}
 	return nil
 }
