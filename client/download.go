@@ -31,10 +31,14 @@ type blobItem struct {
 	Size int64  `xml:"Properties>Content-Length"`
 }
 
-// Download copies what is at a datastore URI below the folder dir: a folder's files under their relative names, a single file
+// Download copies what is at the URI of a place in a datastore, or of a job's output, below the folder dir: a folder's files under their relative names, a single file
 // under its own. Files appear whole or not at all. A name that would leave dir is an error.
 func (c *Client) Download(ctx context.Context, uri, dir string, progress func(done, total int64)) (Download, error) {
-	name, prefix, err := splitURI(uri)
+	place, err := c.outputPlace(ctx, uri)
+	if err != nil {
+		return Download{}, err
+	}
+	name, prefix, err := splitURI(place)
 	if err != nil {
 		return Download{}, err
 	}
@@ -58,6 +62,30 @@ func (c *Client) Download(ctx context.Context, uri, dir string, progress func(do
 		return Download{}, berth.Errorf(berth.NotFound, "there is nothing at %s", uri)
 	}
 	return c.fetchAll(ctx, ds, items, base, dir, progress)
+}
+
+// outputPlace is the datastore URI of azureml://jobs/JOB/outputs/OUTPUT/paths/PATH; any other URI is itself. The output artifacts
+// is everything a job left in its own folder.
+func (c *Client) outputPlace(ctx context.Context, uri string) (string, error) {
+	rest, ok := strings.CutPrefix(uri, "azureml://jobs/")
+	if !ok {
+		return uri, nil
+	}
+	p := strings.Split(strings.Trim(rest, "/"), "/")
+	if len(p) < 3 || !strings.EqualFold(p[1], "outputs") || len(p) > 3 && !strings.EqualFold(p[3], "paths") {
+		return "", berth.Errorf(berth.Invalid, "%s is not azureml://jobs/JOB/outputs/OUTPUT/paths/PATH", uri)
+	}
+	place := Artifacts(p[0])
+	if p[2] != "artifacts" {
+		outputs, err := c.Outputs(ctx, p[0])
+		if err != nil {
+			return "", err
+		}
+		if place, ok = outputs[p[2]]; !ok {
+			return "", berth.Errorf(berth.NotFound, "job %s has no output %s", p[0], p[2])
+		}
+	}
+	return strings.TrimSuffix(place, "/") + "/" + strings.Join(p[min(len(p), 4):], "/"), nil
 }
 
 func only(items []blobItem, name string) []blobItem {

@@ -25,12 +25,15 @@ func azGroup(s *session) *cobra.Command {
 			if name == "" { // az takes -g too
 				name = s.cfg.Workspace.Group
 			}
-			if name == "" && word != "list" {
+			if name == "" && word != "list" && word != "show" {
 				return nil, usagef("give the resource group with --name")
 			}
 			c, err := s.open(ctx)
 			if err != nil {
 				return nil, err
+			}
+			if name == "" {
+				name = c.Workspace.Group // the default one
 			}
 			return run(ctx, c)
 		})

@@ -224,7 +224,7 @@ func (t *azTable) head(name string) {
 
 func (t *azTable) String() string {
 	if len(t.heads) == 0 {
-		return ""
+		return "\n"
 	}
 	widths := make([]int, len(t.heads))
 	for i, h := range t.heads {

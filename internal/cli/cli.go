@@ -48,6 +48,9 @@ func (s *session) run(ctx context.Context, args []string) error {
 	var root *cobra.Command
 	name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe")
 	words := args[1:]
+	if len(words) > 0 && (words[0] == "serve" || strings.HasPrefix(words[0], "_")) {
+		name = "berth" // how the program starts itself, whatever it is called
+	}
 	switch {
 	case name == "az" && (len(words) == 0 || words[0] != "ml"):
 		s.manners("az")

@@ -11,9 +11,10 @@ import (
 	"github.com/berthml/berth/internal/cli"
 )
 
-// The test binary is berth itself: command line, server and runner.
+// The test binary is berth itself: command line, server and runner, and az where it is called so.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"berth": func() { os.Exit(cli.Main(os.Args)) }})
+	program := func() { os.Exit(cli.Main(os.Args)) }
+	testscript.Main(m, map[string]func(){"berth": program, "az": program})
 }
 
 func TestScripts(t *testing.T) {

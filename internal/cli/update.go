@@ -107,11 +107,16 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	if err != nil {
 		return err
 	}
-	before, err := s.reread(ctx, c, n, t, shown)
+	m := shown.(map[string]any)
+	for k, v := range m {
+		if v == "" {
+			delete(m, k) // nothing, which some fields of a file may not be
+		}
+	}
+	before, err := s.reread(ctx, c, n, t, m)
 	if err != nil {
 		return err
 	}
-	m := shown.(map[string]any)
 	name, version := m["name"], m["version"]
 	if err := e.apply(m); err != nil {
 		return err
@@ -133,7 +138,13 @@ func (s *session) reread(ctx context.Context, c *client.Client, n noun, t *targe
 	if err != nil {
 		return nil, err
 	}
-	r, err := spec.LoadBytes(text, spec.Options{Kind: n.yaml(), Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the " + n.word + " as it is shown"})
+	r, err := spec.LoadBytes(text, spec.Options{Kind: n.yaml(), Workspace: c.Workspace, Name: t.name, Version: t.version})
+	if bad, ok := err.(spec.Errors); ok {
+		for i := range bad {
+			bad[i].File, bad[i].Line, bad[i].Col = "", 0, 0 // nobody wrote this file; the field is the place
+		}
+		return nil, bad
+	}
 	if err != nil {
 		return nil, err
 	}

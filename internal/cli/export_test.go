@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"bytes"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth/internal/jmes"
+)
+
+// TSV and Table are what the forms print of a value, after a query where there is one.
+func TSV(v any, query string) (string, error) {
+	return form(v, query, func(b *bytes.Buffer, v any) error { return printTSV(b, v) })
+}
+
+func Table(v any, query string) (string, error) {
+	return form(v, query, func(b *bytes.Buffer, v any) error { return printTable(b, v, nil, query == "") })
+}
+
+func form(v any, query string, print func(*bytes.Buffer, any) error) (string, error) {
+	v, err := plain(v)
+	if err != nil {
+		return "", err
+	}
+	if query != "" {
+		e, err := jmes.Parse(query)
+		if err != nil {
+			return "", err
+		}
+		if v, err = e.Search(v); err != nil {
+			return "", err
+		}
+	}
+	var b bytes.Buffer
+	err = print(&b, v)
+	return b.String(), err
+}
+
+// Edit does what the words of an update command ask of an entity.
+func Edit(m map[string]any, words ...string) error {
+	var e edits
+	cmd := &cobra.Command{Use: "update", RunE: func(*cobra.Command, []string) error { return e.apply(m) }, SilenceErrors: true, SilenceUsage: true}
+	e.flags(cmd)
+	words, err := azWords(cmd, words)
+	if err != nil {
+		return err
+	}
+	cmd.SetArgs(words)
+	return cmd.Execute()
+}
+
+var (
+	AzWords  = azWords
+	FilesIn  = filesIn
+	Nearest  = nearest
+	ColorOf  = colorJSON
+	Settings = readSettings
+)
+
+// Many marks a flag of a test's command as one that takes several words.
+func Many(cmd *cobra.Command, name string) *[][]string {
+	w := &wordGroups{}
+	cmd.Flags().Var(w, name, "")
+	takesMany(cmd.Flags().Lookup(name), many)
+	return &w.groups
+}
+
+func Set(s *settings, section, key, value string) { s.set(section, key, value) }
+func Get(s *settings, section, key string) string { return s.get(section, key) }
+func Write(s *settings) error                     { return s.write() }

@@ -1,0 +1,67 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berthml/berth/internal/cli"
+)
+
+// TestForms holds what az 2.91 itself prints of these values.
+func TestForms(t *testing.T) {
+	for _, c := range []struct{ name, value, query, tsv, table string }{
+		{"text", `"Completed"`, "", "Completed\n", "Result\n---------\nCompleted\n"},
+		{"number", `3`, "", "3\n", "Result\n--------\n3\n"},
+		{"truth", `true`, "", "true\n", "Result\n--------\nTrue\n"},
+		{"scalars", `["a", null, true, 2.5]`, "", "a\nNone\ntrue\n2.5\n", "Result\n--------\na\n\nTrue\n2.5\n"},
+		{
+			"object", `{"name": "a", "id": "x", "type": "t", "n": 1, "ok": true, "list": [1, 2], "map": {"k": 1}, "none": null}`, "",
+			"x\t2\t\t1\ta\tNone\tTrue\tt\n", "N    Name    Ok\n---  ------  ----\n1    a       True\n",
+		},
+		{
+			"objects", `[{"name": "long name", "v": "1"}, {"name": "b", "v": "22"}]`, "", "long name\t1\nb\t22\n",
+			"Name       V\n---------  ---\nlong name  1\nb          22\n",
+		},
+		{"lists", `[["a", "b"], ["c", null]]`, "", "a\tb\nc\tNone\n", "Column1    Column2\n---------  ---------\na          b\nc\n"},
+		{"letters", `[{"a": "grün", "bb": "x"}]`, "", "grün\tx\n", "A     Bb\n----  ----\ngrün  x\n"},
+		{
+			"lines", `[{"name": "a", "text": "one\ntwo"}, {"name": "b", "text": "three"}]`, "", "a\tone\ntwo\nb\tthree\n",
+			"Name    Text\n------  ------\na       one\n        two\nb       three\n",
+		},
+		{"nothing", `[]`, "", "", "\n"},
+		{"a query's order", `[{"x": "1", "y": "two"}]`, "[].{z: x, a: y, id: x, nul: nope, l: [x]}", "1\ttwo\t1\tNone\t1\n", "Z    A\n---  ---\n1    two\n"},
+		{"one field", `{"status": "Running"}`, "status", "Running\n", "Result\n--------\nRunning\n"},
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(c.value), &v); err != nil {
+			t.Fatal(err)
+		}
+		for form, print := range map[string]func(any, string) (string, error){c.tsv: cli.TSV, c.table: cli.Table} {
+			got, err := print(v, c.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(form, got); diff != "" {
+				t.Errorf("%s (-az +ours):\n%s", c.name, diff)
+			}
+		}
+	}
+}
+
+// TestColumns: a column of tsv is the same member in every line, although az itself leaves out what an item lacks.
+func TestColumns(t *testing.T) {
+	got, err := cli.TSV([]any{map[string]any{"a": "1", "c": "3"}, map[string]any{"a": "1", "b": "2", "c": "3"}}, "")
+	if want := "1\t\t3\n1\t2\t3\n"; err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+func TestColor(t *testing.T) {
+	const text = "{\n  \"a\": \"x: \\\"y\\\"\",\n  \"n\": 1,\n  \"l\": [\n    true\n  ]\n}\n"
+	const want = "{\n  \x1b[34m\"a\"\x1b[0m: \x1b[32m\"x: \\\"y\\\"\"\x1b[0m,\n  \x1b[34m\"n\"\x1b[0m: \x1b[36m1\x1b[0m,\n  \x1b[34m\"l\"\x1b[0m: [\n    \x1b[36mtrue\x1b[0m\n  ]\n}\n"
+	if diff := cmp.Diff(want, string(cli.ColorOf([]byte(text)))); diff != "" {
+		t.Error(diff)
+	}
+}
