@@ -425,3 +425,31 @@ func nothingLeft(t *testing.T, p *place, node string) {
 		}
 	}
 }
+
+// TestPythonSDK is the story of somebody with Azure's own client.
+func TestPythonSDK(t *testing.T) {
+	for _, version := range []string{"1.35.2", "1.34.1"} {
+		t.Run(version, func(t *testing.T) {
+			python := world.Python(t, "azure-ai-ml=="+version, "azure-identity==1.27.0", "six==1.17.0")
+			p := &place{Server: world.Start(t), t: t, name: "sdkbox"}
+			t.Cleanup(func() { _ = p.Command("compute", "delete", "-n", p.name, "--yes").Run() })
+			story, err := filepath.Abs("story.py")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(python, story)
+			cmd.Env, cmd.Dir = p.Environ(), t.TempDir()
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s\n%s\n%s", err, out, errs.String(), p.logs())
+			}
+			for _, line := range []string{"create", "list", "job", "stop, start, restart", "refusal", "delete"} {
+				if !strings.Contains(string(out), "seen: "+line+"\n") {
+					t.Errorf("the story does not say %q:\n%s", line, out)
+				}
+			}
+		})
+	}
+}
