@@ -110,7 +110,7 @@ distribution: {type: pytorch, process_count_per_instance: 2}
 	}
 }
 
-// TestMPIEviction: the ranks of an interrupted job have time to save their work, and find it again.
+// TestMPIEviction: the ranks of an interrupted job have time to save their work, and each finds what all have saved.
 func TestMPIEviction(t *testing.T) {
 	t.Parallel()
 	needs(t, "mpi", "mpirun", "--version")
@@ -119,8 +119,8 @@ func TestMPIEviction(t *testing.T) {
 type: command
 compute: azureml:c
 command: |
-  trap 'sleep 2; echo saved by $OMPI_COMM_WORLD_RANK >outputs/work; exit 3' TERM
-  echo attempt $AZUREML_RUN_ATTEMPT: $(cat outputs/work)
+  trap 'sleep 2; echo saved by $OMPI_COMM_WORLD_RANK >outputs/$OMPI_COMM_WORLD_RANK; exit 3' TERM
+  echo attempt $AZUREML_RUN_ATTEMPT: $(cat outputs/0 outputs/1)
   if [ $AZUREML_RUN_ATTEMPT = 1 ]; then sleep 600 & wait; fi
 environment: {image: none}
 properties: {berth.environment: host}
@@ -134,7 +134,7 @@ distribution: {type: mpi}
 	s.run("compute", "evict", "c", "--node", s.nodes("c")[0])
 	s.wait("the job has ended", func() bool { return s.status("mpi") == "Completed" })
 	for rank := range 2 {
-		if log := s.log("mpi", rank); !strings.Contains(log, fmt.Sprintf("attempt 2: saved by %d\n", rank)) {
+		if log := s.log("mpi", rank); !strings.Contains(log, "attempt 2: saved by 0 saved by 1\n") {
 			t.Errorf("rank %d: %q", rank, log)
 		}
 	}
