@@ -38,6 +38,11 @@ func (e *entity) present(collection string, out tree) {
 		e.presentConnection(out)
 	case "workspaces":
 		delete(out, "creation_context")
+		for _, key := range []string{"key_vault", "application_insights"} {
+			if out[key] == "" {
+				delete(out, key) // there is none, and no file may say so
+			}
+		}
 		if v := e.base["publicNetworkAccess"]; v != nil {
 			out["public_network_access"] = v
 		}
