@@ -332,7 +332,7 @@ func (c *call) tunnel(e entry) error {
 	c.sent = true
 	defer context.AfterFunc(ctx, func() { near.Close(); far.Close() })()
 	if _, err := io.WriteString(near, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+sshProtocol+"\r\n\r\n"); err != nil {
-		return nil //nolint:nilerr // the client has gone
+		return nil // the client has gone
 	}
 	var group sync.WaitGroup
 	group.Go(func() {

@@ -27,7 +27,6 @@ type box struct {
 
 	mu   sync.Mutex
 	last *http.Request
-	open int
 }
 
 const boxPath = "/berth/instances/sub/group/lab/box"
@@ -68,7 +67,9 @@ func (x *box) state(state string) {
 		}
 		st.Instance.State = state
 		st.Instance.Apps = []berth.InstanceApp{
-			{Name: "jupyter", Title: "JupyterLab", Path: "/lab"}, {Name: "RStudio", Title: "RStudio", Path: "/"}, {Name: "down", Title: "down"},
+			{Name: "jupyter", Title: "JupyterLab", Path: "/lab"},
+			{Name: "RStudio", Title: "RStudio", Path: "/"},
+			{Name: "down", Title: "down"},
 			{Name: "broken", Title: "broken", Error: "there is no engine"},
 		}
 		d.Own, err = json.Marshal(st)

@@ -42,7 +42,8 @@ func (a *App) diskBytes() int64 {
 	n := a.cfg.InstanceDisk
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(a.cfg.Home, &st); err == nil {
-		if all := int64(st.Blocks) * int64(st.Bsize); n == 0 || all < n {
+		all := int64(st.Blocks) * int64(st.Bsize) //nolint:unconvert // other types on other systems
+		if n == 0 || all < n {
 			return all
 		}
 	}

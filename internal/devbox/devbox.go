@@ -127,7 +127,7 @@ func ours(typ string) bool {
 // ended is nil for the end of ctx, which is how a Loop is stopped.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
-		return nil
+		return nil //nolint:nilerr // see above
 	}
 	return err
 }

@@ -172,7 +172,7 @@ func (k *keeper) measure(ctx context.Context, v *view) error {
 	defer cancel()
 	n, err := k.l.o.Agent(k.dir()).Disk(actx)
 	if err != nil {
-		return nil //nolint:nilerr // it is counted again later
+		return nil // it is counted again later
 	}
 	limit := k.l.o.DiskBytes
 	if n == v.it.DiskBytes && limit == v.it.DiskLimit {

@@ -25,7 +25,7 @@ func diskUse(dir string) (sum int64) {
 			return nil
 		}
 		if st.Nlink > 1 && !e.IsDir() {
-			k := id{uint64(st.Dev), st.Ino}
+			k := id{uint64(st.Dev), st.Ino} //nolint:unconvert // another type on other systems
 			if seen[k] {
 				return nil
 			}

@@ -78,7 +78,7 @@ func shell() string {
 
 // command is a process of the instance, in the home directory and a group of its own.
 func (a *agent) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
+	cmd := exec.CommandContext(context.Background(), name, args...) // it ends with its session, or with the instance
 	cmd.Env, cmd.Dir = a.family.env, a.home()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd

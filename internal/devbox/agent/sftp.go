@@ -209,7 +209,8 @@ func (r *reply) describe(info fs.FileInfo) *reply {
 		return r.uint32(0)
 	}
 	r.uint32(attrSize | attrOwner | attrMode | attrTimes).uint64(uint64(info.Size())).uint32(st.Uid).uint32(st.Gid)
-	return r.uint32(uint32(st.Mode)).uint32(uint32(info.ModTime().Unix())).uint32(uint32(info.ModTime().Unix()))
+	r.uint32(uint32(st.Mode)) //nolint:unconvert // another type on other systems
+	return r.uint32(uint32(info.ModTime().Unix())).uint32(uint32(info.ModTime().Unix()))
 }
 
 func status(id uint32, err error) []byte {
