@@ -150,24 +150,9 @@ func (c *Client) Tasks(ctx context.Context, name string) ([]*berth.Task, error) 
 	return p.Value, err
 }
 
-// Explanation is why a job is where it is.
-type Explanation struct {
-	Name    string          `json:"name"`
-	Status  berth.JobStatus `json:"status"`
-	Reason  string          `json:"reason"`
-	Compute string          `json:"compute"`
-	Times   berth.Waterfall `json:"times"`
-	Exit    *berth.Exit     `json:"exit"`
-	Usage   berth.Usage     `json:"usage"`
-	Ahead   int             `json:"ahead"`
-	Running []string        `json:"running"`
-	Advice  []string        `json:"advice"`
-	History []berth.Event   `json:"history"`
-}
-
 // Explain asks why a job is where it is.
-func (c *Client) Explain(ctx context.Context, name string) (*Explanation, error) {
-	var e Explanation
+func (c *Client) Explain(ctx context.Context, name string) (*berth.Explanation, error) {
+	var e berth.Explanation
 	return &e, c.call(ctx, http.MethodGet, c.path("jobs", name, "explain"), nil, &e)
 }
 

@@ -25,7 +25,6 @@ const (
 	containerRAM   = 48.0
 	containerModel = 1.0
 	instanceDisk   = 120.0 // GB, of an instance
-	offers         = 3
 )
 
 // Check says what is wrong with what is asked.
@@ -86,7 +85,7 @@ var rules = map[string]func(berth.AdviceNeeds, Market) []berth.TargetAdvice{
 func experiment(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	box := berth.TargetAdvice{
 		Target: "instance", Here: true, Tier: "dedicated", Rule: "notebooks are best on a machine that is always there: a compute instance",
-		Sizes: choose(n, m, berth.TypeInstance), Notes: []string{"an instance costs as long as it runs: give it an idle time after which it stops"},
+		Sizes: choose(n, m, berth.TypeInstance, false), Notes: []string{"an instance costs as long as it runs: give it an idle time after which it stops"},
 	}
 	if n.DataGB >= instanceDisk {
 		box.Notes = append(box.Notes, fmt.Sprintf("its disk has %s, less than the data: mount the data, or work on a part of it", gb(instanceDisk)))
@@ -100,7 +99,7 @@ func experiment(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 }
 
 func production(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
-	c := cluster(n, m, "scripts that train again and again belong on a compute cluster: it grows when they are submitted and shrinks to nothing when they have ended")
+	c := cluster(n, m, false, "scripts that train again and again belong on a compute cluster: it grows when they are submitted and shrinks to nothing when they have ended")
 	c.Notes = append(c.Notes, "first scale up, then out: find the size that is fast enough for one, then add nodes")
 	if n.GPU {
 		c.Notes = append(c.Notes, "train deep models on GPUs, and test and register them on a CPU size, which costs less")
@@ -113,8 +112,7 @@ func production(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 }
 
 func many(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
-	c := cluster(n, m, "to train many models at once use a compute cluster: each node works on one by itself")
-	c.Tier = "low_priority"
+	c := cluster(n, m, true, "to train many models at once use a compute cluster: each node works on one by itself")
 	c.Notes = append(c.Notes,
 		"low priority costs a fraction; what is taken away starts again, so let each run write checkpoints to ./outputs",
 		"size a node for one model, and let max_instances be how many run at once")
@@ -123,7 +121,7 @@ func many(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 }
 
 func batch(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
-	c := cluster(n, m, "batch scoring runs on a compute cluster, with normal or low priority; it answers no requests")
+	c := cluster(n, m, false, "batch scoring runs on a compute cluster, with normal or low priority; it answers no requests")
 	c.Notes = append(c.Notes, "first scale up, then out: one node that is fast enough, then as many as the data needs")
 	if n.GPU {
 		c.Notes = append(c.Notes, "scoring in batches on GPUs is for clusters only")
@@ -135,7 +133,7 @@ func batch(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 // realtime is the choice between container instances, Kubernetes and the machine at hand.
 func realtime(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	k := berth.TargetAdvice{
-		Target: "kubernetes", Rule: "requests of production are answered on Kubernetes: it is fast and grows with them", Sizes: choose(n, m, ""),
+		Target: "kubernetes", Rule: "requests of production are answered on Kubernetes: it is fast and grows with them", Sizes: choose(n, m, "", false),
 		Notes: []string{"first scale up, then out: once one machine answers fast enough, add as many as there are requests at once"},
 	}
 	if n.GPU {
@@ -167,8 +165,9 @@ func realtime(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	return []berth.TargetAdvice{k, c, here}
 }
 
-func cluster(n berth.AdviceNeeds, m Market, rule string) berth.TargetAdvice {
-	return berth.TargetAdvice{Target: "cluster", Here: true, Tier: "dedicated", Rule: rule, Sizes: choose(n, m, berth.TypeCluster)}
+func cluster(n berth.AdviceNeeds, m Market, low bool, rule string) berth.TargetAdvice {
+	tier := map[bool]string{true: "low_priority", false: "dedicated"}[low]
+	return berth.TargetAdvice{Target: "cluster", Here: true, Tier: tier, Rule: rule, Sizes: choose(n, m, berth.TypeCluster, low)}
 }
 
 // create is the command that makes a compute of the first size offered.
@@ -186,34 +185,39 @@ func create(kind string, sizes []berth.SizeOffer, more string) []string {
 // usual is how much memory a machine has where nobody says what is needed.
 const usual = 14
 
-// choose is the sizes that will do, the cheapest first: those that need no approval before the others, and sizes without a known
-// price last.
-func choose(n berth.AdviceNeeds, m Market, computeType string) []berth.SizeOffer {
+// choose is the size that will do and costs least, the next larger of its family, and one of another: those that need no approval
+// before the others, and sizes without a known price last.
+func choose(n berth.AdviceNeeds, m Market, computeType string, low bool) []berth.SizeOffer {
 	need := n.MemoryGB
 	if need == 0 && !n.GPU {
 		need = usual
 	}
 	var fit []berth.Size
 	for _, s := range m.Sizes {
-		if (s.GPUs > 0) == n.GPU && s.MemoryGB >= need && supports(s, computeType) && !s.Isolated {
+		if (s.GPUs > 0) == n.GPU && s.MemoryGB >= need && supports(s, computeType) && !s.Isolated && (s.LowPriority || !low) {
 			fit = append(fit, s)
 		}
 	}
-	slices.SortStableFunc(fit, cheaper)
-	var out []berth.SizeOffer
-	for i, s := range fit[:min(offers, len(fit))] {
-		why := "next"
-		if i == 0 {
-			why = "the cheapest that will do"
-			if s.Price == nil {
-				why = "the smallest that will do; its price is not known"
-			}
+	slices.SortStableFunc(fit, func(a, b berth.Size) int { return cheaper(a, b, low) })
+	if len(fit) == 0 {
+		return nil
+	}
+	why := "the cheapest that will do"
+	if rate(fit[0], low) == nil {
+		why = "the smallest that will do; its price is not known"
+	}
+	out := []berth.SizeOffer{offer(fit[0], why)}
+	var up *berth.Size
+	for i, s := range fit {
+		if s.Family == fit[0].Family && s.MemoryGB > fit[0].MemoryGB && (up == nil || s.MemoryGB < up.MemoryGB) {
+			up = &fit[i]
 		}
-		o := offer(s, why)
-		if s.Restricted {
-			o.Why += ", and needs an approval"
-		}
-		out = append(out, o)
+	}
+	if up != nil {
+		out = append(out, offer(*up, "the next larger: scale up before you scale out"))
+	}
+	if i := slices.IndexFunc(fit, func(s berth.Size) bool { return s.Family != fit[0].Family }); i >= 0 {
+		out = append(out, offer(fit[i], "of another family, where the first cannot be had"))
 	}
 	return out
 }
@@ -223,8 +227,9 @@ func supports(s berth.Size, computeType string) bool {
 }
 
 // cheaper orders sizes: no approval needed, a known price, that price, and then as little of everything as possible.
-func cheaper(a, b berth.Size) int {
-	return cmp.Or(before(!a.Restricted, !b.Restricted), before(a.Price != nil, b.Price != nil), compare(a.Price, b.Price),
+func cheaper(a, b berth.Size, low bool) int {
+	x, y := rate(a, low), rate(b, low)
+	return cmp.Or(before(!a.Restricted, !b.Restricted), before(x != nil, y != nil), compare(x, y),
 		cmp.Compare(a.MemoryGB, b.MemoryGB), cmp.Compare(a.VCPUs, b.VCPUs), strings.Compare(a.Name, b.Name))
 }
 
@@ -246,6 +251,9 @@ func compare(a, b *float64) int {
 }
 
 func offer(s berth.Size, why string) berth.SizeOffer {
+	if s.Restricted {
+		why += "; it needs an approval"
+	}
 	return berth.SizeOffer{
 		Name: s.Name, VCPUs: s.VCPUs, MemoryGB: s.MemoryGB, GPUs: s.GPUs, GPU: s.GPU, Price: s.Price, LowPrice: s.LowPrice, Currency: s.Currency,
 		Restricted: s.Restricted, Why: why,

@@ -15,7 +15,7 @@ func price(v float64) *float64 { return &v }
 
 func size(name, family string, vcpus int, memory float64, gpus int, cost float64) berth.Size {
 	s := berth.Size{
-		Name: name, Family: family, VCPUs: vcpus, MemoryGB: memory, GPUs: gpus, Currency: "USD", Computes: []string{berth.TypeCluster, berth.TypeInstance},
+		Name: name, Family: family, VCPUs: vcpus, MemoryGB: memory, GPUs: gpus, Currency: "USD", LowPriority: true, Computes: []string{berth.TypeCluster, berth.TypeInstance},
 	}
 	if cost > 0 {
 		s.Price, s.LowPrice = price(cost), price(cost/5)
@@ -29,11 +29,13 @@ func size(name, family string, vcpus int, memory float64, gpus int, cost float64
 func market() advise.Market {
 	alone := size("Alone", "F", 8, 64, 0, 0.01)
 	alone.Isolated = true
+	promo := size("NC6-promo", "P", 6, 56, 1, 0.1)
+	promo.LowPriority, promo.LowPrice = false, nil
 	barred := size("GPU-new", "N2", 6, 112, 1, 0.5)
 	barred.Restricted = true
 	return advise.Market{Sizes: []berth.Size{
 		size("D2", "D", 2, 7, 0, 0.15), size("D3", "D", 4, 14, 0, 0.3), size("D4", "D", 8, 28, 0, 0.6), size("D5", "D", 16, 56, 0, 1.2),
-		size("E4", "E", 4, 32, 0, 0.25), size("X9", "X", 2, 60, 0, 0), alone, size("NC6", "N", 6, 56, 1, 0.9), size("NC12", "N", 12, 112, 2, 1.8), barred,
+		size("E4", "E", 4, 32, 0, 0.25), size("X9", "X", 2, 60, 0, 0), alone, size("NC6", "N", 6, 56, 1, 0.9), size("NC12", "N", 12, 112, 2, 1.8), barred, promo,
 	}}
 }
 
@@ -48,19 +50,20 @@ func TestTargets(t *testing.T) {
 	}{
 		{"notebooks", berth.AdviceNeeds{Case: "experiment"}, "instance", "E4", "always there"},
 		{"notebooks with more data than a disk", berth.AdviceNeeds{Case: "experiment", DataGB: 200}, "instance", "E4", "less than the data"},
-		{"notebooks with a GPU", berth.AdviceNeeds{Case: "experiment", GPU: true}, "instance", "NC6", "always there"},
+		{"notebooks with a GPU", berth.AdviceNeeds{Case: "experiment", GPU: true}, "instance", "NC6-promo", "always there"},
 		{"production", berth.AdviceNeeds{Case: "production", RAMGB: 20}, "cluster", "E4", "150 % of the RAM"},
 		{"production of a large model", berth.AdviceNeeds{Case: "production", RAMGB: 30}, "cluster", "D5", "first scale up, then out"},
-		{"deep models", berth.AdviceNeeds{Case: "production", GPU: true}, "cluster", "NC6", "CPU size, which costs less"},
+		{"deep models", berth.AdviceNeeds{Case: "production", GPU: true}, "cluster", "NC6-promo", "CPU size, which costs less"},
 		{"more GPU memory", berth.AdviceNeeds{Case: "production", GPU: true, RAMGB: 60}, "cluster", "NC12", "CPU size, which costs less"},
 		{"many models", berth.AdviceNeeds{Case: "many"}, "cluster", "E4", "each node works on one"},
+		{"many models on what can be taken away", berth.AdviceNeeds{Case: "many", GPU: true}, "cluster", "NC6", "checkpoints"},
 		{"batch", berth.AdviceNeeds{Case: "batch", ModelGB: 4}, "cluster", "D2", "taken to be its size"},
-		{"batch on GPUs", berth.AdviceNeeds{Case: "batch", GPU: true}, "cluster", "NC6", "clusters only"},
+		{"batch on GPUs", berth.AdviceNeeds{Case: "batch", GPU: true}, "cluster", "NC6-promo", "clusters only"},
 		{"a small web service", berth.AdviceNeeds{Case: "realtime", ModelGB: 0.5, RAMGB: 4}, "container instances", "", "models below 1 GB"},
 		{"a web service that needs much", berth.AdviceNeeds{Case: "realtime", ModelGB: 0.5, RAMGB: 32}, "kubernetes", "D5", "48 GB of RAM are too much"},
 		{"a web service just below", berth.AdviceNeeds{Case: "realtime", ModelGB: 0.99, RAMGB: 31.9}, "container instances", "", "less than 48 GB"},
 		{"a large model", berth.AdviceNeeds{Case: "realtime", ModelGB: 1, RAMGB: 4}, "kubernetes", "D2", "single node"},
-		{"a web service on GPUs", berth.AdviceNeeds{Case: "realtime", GPU: true}, "kubernetes", "NC6", "GPUs runs on Kubernetes only"},
+		{"a web service on GPUs", berth.AdviceNeeds{Case: "realtime", GPU: true}, "kubernetes", "NC6-promo", "GPUs runs on Kubernetes only"},
 		{"a web service nobody describes", berth.AdviceNeeds{Case: "realtime"}, "kubernetes", "E4", "grows with them"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,32 +94,35 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// What is offered has enough memory, is of the kind asked for, and the cheapest comes first; a size that needs an approval comes after
-// those that need none.
+// What is offered has enough memory and is of the kind asked for; nothing that will do is better than the first.
 func TestOffers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := advise.Market{}
 		for range rapid.IntRange(0, 12).Draw(t, "n") {
-			s := size(rapid.StringMatching("[A-Z]{6}").Draw(t, "name"), "F", rapid.IntRange(1, 64).Draw(t, "vcpus"), rapid.Float64Range(1, 400).Draw(t, "memory"),
-				rapid.IntRange(0, 2).Draw(t, "gpus"), float64(rapid.IntRange(0, 9).Draw(t, "price")))
+			s := size(rapid.StringMatching("[A-Z]{6}").Draw(t, "name"), rapid.SampledFrom([]string{"F", "G"}).Draw(t, "family"), rapid.IntRange(1, 64).Draw(t, "vcpus"),
+				rapid.Float64Range(1, 400).Draw(t, "memory"), rapid.IntRange(0, 2).Draw(t, "gpus"), float64(rapid.IntRange(0, 9).Draw(t, "price")))
 			s.Restricted = rapid.Bool().Draw(t, "restricted")
 			m.Sizes = append(m.Sizes, s)
 		}
-		needs := berth.AdviceNeeds{Case: rapid.SampledFrom(berth.Cases[:4]).Draw(t, "case"), GPU: rapid.Bool().Draw(t, "gpu"), RAMGB: rapid.Float64Range(0, 200).Draw(t, "ram")}
+		needs := berth.AdviceNeeds{Case: rapid.SampledFrom(berth.Cases[:4]).Draw(t, "case"), GPU: rapid.Bool().Draw(t, "gpu"), RAMGB: rapid.Float64Range(20, 200).Draw(t, "ram")}
 		got := advise.Targets(needs, m).Targets[0].Sizes
-		for i, o := range got {
-			if o.MemoryGB < 1.5*needs.RAMGB || (o.GPUs > 0) != needs.GPU {
+		do := func(s berth.SizeOffer) bool { return s.MemoryGB >= 1.5*needs.RAMGB && (s.GPUs > 0) == needs.GPU }
+		for _, o := range got {
+			if !do(o) {
 				t.Errorf("%+v for %+v", o, needs)
 			}
-			if i == 0 {
+		}
+		for _, s := range m.Sizes {
+			if !do(berth.SizeOffer{MemoryGB: s.MemoryGB, GPUs: s.GPUs}) {
 				continue
 			}
-			if p := got[i-1]; p.Restricted && !o.Restricted || p.Restricted == o.Restricted && (p.Price == nil && o.Price != nil || p.Price != nil && o.Price != nil && *p.Price > *o.Price) {
-				t.Errorf("%+v before %+v", p, o)
+			if len(got) == 0 {
+				t.Fatalf("%s would do, and nothing is offered", s.Name)
 			}
-		}
-		if len(got) > 3 {
-			t.Errorf("%d offers", len(got))
+			first := got[0]
+			if first.Restricted && !s.Restricted || first.Restricted == s.Restricted && (first.Price == nil && s.Price != nil || first.Price != nil && s.Price != nil && *s.Price < *first.Price) {
+				t.Errorf("%+v is offered before %+v", first, s)
+			}
 		}
 	})
 }

@@ -59,7 +59,7 @@ func say(a *berth.MeasuredAdvice, r Run, z *berth.Size, why string) {
 	if a.Verdict == "too small" {
 		word = "next larger"
 	}
-	a.Advice = fmt.Sprintf("%s: %s size is %s (%s, %d vCPUs)", why, word, z.Name, gb(z.MemoryGB), z.VCPUs)
+	a.Advice = fmt.Sprintf("%s: %s size is %s (%s, %s)", why, word, z.Name, gb(z.MemoryGB), cores(z.VCPUs))
 	o := offer(*z, word)
 	a.Better = &o
 	now, then := rate(r.Size, r.Low), rate(*z, r.Low)
@@ -103,7 +103,7 @@ func smaller(r Run, m Market, need float64) (berth.Size, bool) {
 	if len(family) == 0 {
 		return berth.Size{}, false
 	}
-	return slices.MinFunc(family, cheaper), true
+	return slices.MinFunc(family, func(a, b berth.Size) int { return cheaper(a, b, r.Low) }), true
 }
 
 // larger is the next size above that of a run: of its family, else of any.
@@ -114,7 +114,7 @@ func larger(r Run, m Market) *berth.Size {
 			if !alike(s, r.Size) || s.MemoryGB <= r.Size.MemoryGB || own && s.Family != r.Size.Family {
 				continue
 			}
-			if found == nil || s.MemoryGB < found.MemoryGB || s.MemoryGB == found.MemoryGB && cheaper(s, *found) < 0 {
+			if found == nil || s.MemoryGB < found.MemoryGB || s.MemoryGB == found.MemoryGB && cheaper(s, *found, r.Low) < 0 {
 				found = &m.Sizes[i]
 			}
 		}
@@ -123,6 +123,13 @@ func larger(r Run, m Market) *berth.Size {
 		}
 	}
 	return nil
+}
+
+func cores(n int) string {
+	if n == 1 {
+		return "1 vCPU"
+	}
+	return fmt.Sprintf("%d vCPUs", n)
 }
 
 func round(v float64) float64 { return math.Round(v*100) / 100 }

@@ -228,7 +228,7 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 		out = append(out, "berth compute start -n "+e.Name)
 	case p.Type == plan.Instance && e.Next.IsZero() && st.Instance != nil && st.Instance.Up():
 		out = append(out, "it does not stop by itself: set idle_time_before_shutdown_minutes, or `berth compute stop -n "+e.Name+"`")
-	case e.Waiting > 0 && st.Short == "" && len(p.Nodes) >= p.Max && p.Type == plan.Cluster:
+	case e.Waiting > 0 && len(p.Nodes) >= p.Max && p.Type == plan.Cluster:
 		out = append(out, fmt.Sprintf("jobs wait and it is as large as it may be: `berth compute update -n %s --max-instances %d`", e.Name, p.Max+e.Waiting))
 	case e.Waiting == 0 && idle > 0 && p.Min > 0 && p.Type == plan.Cluster:
 		out = append(out, fmt.Sprintf("it keeps %d idle: `berth compute update -n %s --min-instances 0` lets it go to zero", min(idle, p.Min), e.Name))

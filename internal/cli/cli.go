@@ -127,9 +127,11 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupRun, psCommand},
 		{groupRun, logsCommand},
 		{groupRun, explainCommand},
+		{groupRun, planCommand},
 		{groupRun, eventsCommand},
 		{groupRun, topCommand},
 		{groupRun, renderCommand},
+		{groupRun, adviseCommand},
 		{groupRun, sshCommand},
 		{groupServer, upCommand},
 		{groupServer, downCommand},
@@ -139,6 +141,8 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupServer, azureEnvCommand},
 		{groupServer, tokenCommand},
 		{groupServer, quotaCommand},
+		{groupServer, costCommand},
+		{groupServer, budgetCommand},
 		{"", versionCommand},
 	} {
 		cmd := c.make(s)

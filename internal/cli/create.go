@@ -18,6 +18,7 @@ type creation struct {
 	file, saveAs   string
 	set            wordGroups
 	stream, noWait bool
+	dryRun         bool
 	web            *bool
 	registry       string
 }
@@ -29,7 +30,12 @@ func createVerb(s *session, n noun) *cobra.Command {
 		Use:   "create [-f FILE]",
 		Short: "Create a " + n.word,
 		Args:  maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			defer func() {
+				if o.dryRun {
+					err = planFailed(err)
+				}
+			}()
 			if err := s.format.check(); err != nil {
 				return err
 			}
@@ -57,6 +63,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.dryRun {
+				return s.plan(ctx, c, r)
+			}
 			return s.create(ctx, c, n, r, o)
 		},
 	}
@@ -69,6 +78,7 @@ func createVerb(s *session, n noun) *cobra.Command {
 	f.Lookup("skip-validation").Hidden = true
 	switch {
 	case n.word == "job":
+		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would become of it, as `berth plan`")
 		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and end with its exit code")
 		f.StringVarP(&o.saveAs, "save-as", "a", "", "write the job as it was created to this YAML file")
 		o.web = s.webFlag(cmd)

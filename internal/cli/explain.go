@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -13,29 +14,28 @@ import (
 
 func explainCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "explain [JOB]",
-		Short:             "Say why a job is where it is, and what to do about it",
+		Use:               "explain [JOB | COMPUTE | compute/NAME]",
+		Short:             "Say why a job or a compute is where it is, and what to do about it",
 		Args:              maxArgs(1),
 		ValidArgsFunction: s.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			c, err := s.open(ctx)
 			if err != nil {
 				return err
 			}
-			name := selector(args)
-			e, err := c.Explain(ctx, name)
-			if berth.CodeOf(err) == berth.NotFound {
-				var j *client.Job
-				if j, err = s.job(ctx, c, name); err != nil {
-					return err
-				}
-				e, err = c.Explain(ctx, j.Name)
-			}
-			if err != nil {
+			e, compute, err := s.explanation(ctx, c, selector(args))
+			switch {
+			case err != nil:
 				return err
-			}
-			if s.format.chosen() {
+			case compute != nil && s.format.chosen():
+				return s.print(compute)
+			case compute != nil:
+				return s.printCompute(compute, time.Now())
+			case s.format.chosen():
 				return s.print(e)
 			}
 			return s.printExplanation(e, time.Now())
@@ -45,38 +45,146 @@ func explainCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func (s *session) printExplanation(e *client.Explanation, now time.Time) error {
-	line := func(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
-	line("%s is %s", s.paint(s.out, bold, e.Name), s.paint(s.out, statusColor(e.Status), string(e.Status)))
-	if e.Reason != "" {
-		line("  why      %s", strings.ReplaceAll(e.Reason, "\n", "\n           "))
+// explanation is that of a job, or of a compute: the job of that name, the compute of that name, the job that begins so.
+func (s *session) explanation(ctx context.Context, c *client.Client, name string) (*berth.Explanation, *berth.ComputeExplanation, error) {
+	if of, ok := strings.CutPrefix(name, "compute/"); ok {
+		e, err := c.ExplainCompute(ctx, of)
+		return nil, e, err
 	}
-	if e.Compute != "" {
-		line("  where    %s", e.Compute)
+	if of, ok := strings.CutPrefix(name, "job/"); ok {
+		name = of
 	}
+	e, err := c.Explain(ctx, name)
+	if berth.CodeOf(err) != berth.NotFound {
+		return e, nil, err
+	}
+	if name != "last" {
+		if e, err := c.ExplainCompute(ctx, name); berth.CodeOf(err) != berth.NotFound {
+			return nil, e, err
+		}
+	}
+	j, err := s.job(ctx, c, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err = c.Explain(ctx, j.Name)
+	return e, nil, err
+}
+
+func (s *session) printExplanation(e *berth.Explanation, now time.Time) error {
+	h := &sheet{s: s}
+	h.line("%s is %s", s.paint(s.out, bold, e.Name), s.paint(s.out, statusColor(e.Status), string(e.Status)))
+	h.say("why", e.Reason)
+	h.say("where", e.Compute)
 	if e.Status == berth.Queued {
-		line("  ahead    %d waiting, %d running there", e.Ahead, len(e.Running))
+		ahead := fmt.Sprintf("%d waiting, %d running there", e.Ahead, len(e.Running))
+		if e.Starting > 0 {
+			ahead += fmt.Sprintf(", %d %s starting", e.Starting, plural(e.Starting, "node"))
+		}
+		h.say("ahead", ahead)
+		for _, j := range e.InTheWay {
+			h.say("", inTheWay(j, now))
+		}
+	}
+	if e.Attempt > 1 {
+		h.say("attempt", fmt.Sprint(e.Attempt))
 	}
 	if e.Exit != nil && e.Exit.Code >= 0 {
-		line("  exit     %d", e.Exit.Code)
+		h.say("exit", fmt.Sprint(e.Exit.Code))
 	}
-	if w := waterfall(e.Times, e.Usage); w != "" {
-		line("  time     %s", w)
+	h.say("time", waterfall(e.Times, e.Usage))
+	for _, l := range e.Cost {
+		h.say("cost", fmt.Sprintf("%s for %s node hours", spent(l.CostSum, l.Currency), hours(l.NodeHours)))
 	}
-	for i, a := range e.Advice {
-		word := "  next    "
-		if i > 0 {
-			word = "          "
+	h.all("next", e.Advice)
+	s.printHistory(h, e.History)
+	return h.err
+}
+
+func (s *session) printHistory(h *sheet, events []berth.Event) {
+	if len(events) == 0 {
+		return
+	}
+	h.line("\nhistory")
+	for _, ev := range events {
+		if ev.Type != berth.EventTaskUsage {
+			h.line("  %s", s.eventLine(ev, events[0].Time))
 		}
-		line("%s %s", word, a)
 	}
-	if len(e.History) > 0 {
-		line("\nhistory")
-		for _, ev := range e.History {
-			if ev.Type != berth.EventTaskUsage {
-				line("  %s", s.eventLine(ev, e.History[0].Time))
-			}
+}
+
+func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error {
+	h := &sheet{s: s}
+	what := e.Type
+	if e.Size != "" {
+		what += fmt.Sprintf(" of %s (%s)", e.Size, e.Tier)
+	}
+	h.line("%s is a %s, %s", s.paint(s.out, bold, e.Name), what, s.paint(s.out, stateColor(e.State), e.State))
+	h.say("why", e.Reason)
+	h.say("not more", e.Short)
+	switch e.Type {
+	case "cluster", "serverless":
+		h.say("nodes", fmt.Sprintf("%d of %d to %d; %d wanted", len(e.Nodes), e.Min, e.Max, e.Target))
+	case "local":
+		h.say("slots", fmt.Sprint(e.Slots))
+	}
+	if e.Waiting > 0 {
+		h.say("waiting", fmt.Sprintf("%d %s", e.Waiting, plural(e.Waiting, "job")))
+	}
+	if len(e.Nodes) > 0 && e.Type != "local" {
+		costs := money(e.PerHour, e.Currency) + " an hour now"
+		if e.Unknown == len(e.Nodes) {
+			costs = "unknown: its size has no price"
+		} else if e.Unknown > 0 {
+			costs += fmt.Sprintf(", and %d %s without a price", e.Unknown, plural(e.Unknown, "node"))
 		}
+		h.say("costs", costs)
 	}
-	return nil
+	if !e.Next.IsZero() {
+		word := "a node goes"
+		if e.Type == "instance" {
+			word = "it stops"
+		}
+		h.say("idle", word+" at "+clock(e.Next, now)+" if nothing happens")
+	}
+	for _, w := range e.Warnings {
+		h.say("warning", s.paint(s.out, yellow, w))
+	}
+	for _, w := range e.Errors {
+		h.say("error", s.paint(s.out, red, w))
+	}
+	h.all("next", e.Advice)
+	if h.err == nil && len(e.Nodes) > 0 && e.Type != "local" {
+		h.line("")
+		h.err = s.printNodes(e.Nodes, now)
+	}
+	s.printHistory(h, e.History)
+	return h.err
+}
+
+func (s *session) printNodes(nodes []berth.NodeExplanation, now time.Time) error {
+	t := table{header: []string{"NODE", "STATE", "FOR", "AGE", "GOES", "JOBS"}}
+	for _, n := range nodes {
+		goes, jobs := "", strings.Join(n.Jobs, ", ")
+		if !n.Goes.IsZero() {
+			goes = clock(n.Goes, now)
+		}
+		if jobs == "" {
+			jobs = n.Why
+		}
+		t.add(cell{n.Name, ""}, cell{string(n.State), ""}, cell{n.User, ""}, cell{span(now.Sub(n.Created)), dim}, cell{orText(goes, "-"), ""}, cell{oneLine(jobs), ""})
+	}
+	return s.printRows(t)
+}
+
+func stateColor(state string) string {
+	switch state {
+	case "Succeeded", berth.InstanceRunning, berth.InstanceJobRunning:
+		return green
+	case "Failed", berth.InstanceCreateFailed, berth.InstanceSetupFailed:
+		return red
+	case berth.InstanceStopped:
+		return dim
+	}
+	return yellow
 }

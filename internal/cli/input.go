@@ -58,6 +58,9 @@ func (r *bareRun) inputDoc(ctx context.Context, c *client.Client, value string) 
 	if st.IsDir() {
 		typ = "uri_folder"
 	}
+	if r.dryRun {
+		return map[string]any{"jobInputType": typ, "uri": "local:" + abs}, nil
+	}
 	uri, err := r.s.uploadData(ctx, c, spec.Upload{Path: abs, Kind: "data", Type: typ})
 	return map[string]any{"jobInputType": typ, "uri": uri}, err
 }

@@ -31,6 +31,7 @@ type bareRun struct {
 	noWait      bool
 	timeout     time.Duration
 	yes         bool
+	dryRun      bool
 	command     []string
 }
 
@@ -53,7 +54,11 @@ func runCommand(s *session) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.command = args
-			return r.run(cmd.Context())
+			err := r.run(cmd.Context())
+			if r.dryRun {
+				err = planFailed(err)
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -70,7 +75,9 @@ func runCommand(s *session) *cobra.Command {
 	f.BoolVar(&r.noCode, "no-code", false, "upload nothing")
 	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
 	f.DurationVar(&r.timeout, "timeout", 0, "end it after this time, for example 90m")
+	f.BoolVar(&r.dryRun, "dry-run", false, "upload and submit nothing; only say what would become of it, as `berth plan`")
 	f.BoolVarP(&r.yes, "yes", "y", false, "upload a very large folder without complaint")
+	f.StringVarP(&s.format.name, "format", "o", "", "form of what --dry-run says, for example json")
 	return cmd
 }
 
@@ -96,6 +103,9 @@ func (r *bareRun) run(parent context.Context) error {
 			return exitError(exitInterrupted)
 		}
 		return err
+	}
+	if r.dryRun {
+		return r.s.planBody(ctx, c, r.name, body)
 	}
 	_, rev, err := c.Submit(ctx, r.name, body)
 	if err != nil {
@@ -167,6 +177,8 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 	}
 	if r.environment == "host" {
 		extra["berth.environment"] = "host"
+	} else if _, file := os.Stat(r.environment); r.dryRun && (file == nil || r.environment == "python") {
+		props["environmentId"] = "local:" + r.environment
 	} else if id, err := r.s.environment(ctx, c, r.environment); err != nil {
 		return nil, err
 	} else if id != "" {
@@ -180,7 +192,11 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 		outs[name] = map[string]any{"jobOutputType": "uri_folder"}
 	}
 	props["outputs"] = outs
-	if !r.noCode {
+	switch {
+	case r.noCode:
+	case r.dryRun:
+		props["codeId"] = "local:" + dir
+	default:
 		if id, err := r.s.uploadCode(ctx, c, dir, r.yes); err != nil {
 			return nil, err
 		} else if id != "" {

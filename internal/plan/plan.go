@@ -181,7 +181,8 @@ func duration(s Snapshot) berth.PlanDuration {
 func price(s Snapshot, n int) berth.PlanPrice {
 	z := s.Pool.Size
 	if z == nil {
-		return berth.PlanPrice{}
+		zero := 0.0
+		return berth.PlanPrice{Known: true, PerNode: &zero, PerHour: &zero}
 	}
 	out := berth.PlanPrice{Dedicated: z.Price, Low: z.LowPrice, Currency: z.Currency}
 	if r := cost.Rate(*z, s.Pool.Low); r != nil {
