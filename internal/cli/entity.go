@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -15,22 +14,14 @@ func entity(n noun, d client.Document) map[string]any {
 	if collection == "" {
 		collection = "workspaces"
 	}
-	raw, err := json.Marshal(d)
-	if err != nil {
-		return d // it came as JSON
-	}
 	ref, err := berth.ParseRef(d.ID(), n.collection)
 	if container := err == nil && n.versioned && ref.Version == ""; !container {
-		if out, err := spec.Entity(collection, raw); err == nil {
+		if out, err := spec.Entity(collection, d); err == nil {
 			complete(n, d, out)
 			return out
 		}
 	}
-	out, err := spec.Container(collection, raw)
-	if err != nil {
-		return d
-	}
-	return out
+	return spec.Container(collection, d)
 }
 
 // complete adds what az shows although no file says it.

@@ -104,6 +104,9 @@ func (s *session) printAs(v any, columns []column) error {
 
 // plain turns any value into what JSON knows: maps, lists, text, numbers.
 func plain(v any) (any, error) {
+	if isPlain(v) {
+		return v, nil
+	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -113,6 +116,24 @@ func plain(v any) (any, error) {
 	var out any
 	err = dec.Decode(&out)
 	return out, err
+}
+
+// isPlain reports whether a value is plain already, as entities are.
+func isPlain(v any) bool {
+	switch x := v.(type) {
+	case nil, string, bool, json.Number:
+		return true
+	case map[string]any:
+		for _, e := range x {
+			if !isPlain(e) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return !slices.ContainsFunc(x, func(e any) bool { return !isPlain(e) })
+	}
+	return false
 }
 
 // addGroups adds the resource group to everything that has an ARM id, as az does.

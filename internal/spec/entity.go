@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -14,22 +13,62 @@ import (
 //
 // collection is the REST collection: jobs, environments, data, models, components, computes, datastores, workspaces,
 // onlineEndpoints, onlineEndpoints/deployments, … .
-func Entity(collection string, doc json.RawMessage) (map[string]any, error) {
-	dec := json.NewDecoder(bytes.NewReader(doc))
-	dec.UseNumber()
-	var root map[string]any
-	if err := dec.Decode(&root); err != nil {
-		return nil, berth.Errorf(berth.Invalid, "the document is not a JSON object: %w", err)
-	}
-	e := entity{root: tree(root)}
-	e.base, _ = asTree(root["properties"])
+//
+// doc is what encoding/json makes of the document, with numbers as json.Number; it stays as it is.
+func Entity(collection string, doc map[string]any) (map[string]any, error) {
+	e := newEntity(doc)
 	out, ok := e.show(collection)
-	if ok {
-		e.present(collection, out)
-	} else {
+	if !ok {
 		return nil, berth.Errorf(berth.Unsupported, "there is no YAML form of %s", collection)
 	}
-	return out, nil
+	e.present(collection, out)
+	return plain(out).(map[string]any), nil
+}
+
+func newEntity(doc map[string]any) *entity {
+	root := copied(doc).(tree)
+	e := &entity{root: root}
+	e.base, _ = asTree(root["properties"])
+	return e
+}
+
+// copied is a value of its own, its objects trees.
+func copied(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		out := make(tree, len(x))
+		for k, e := range x {
+			out[k] = copied(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, e := range x {
+			out[i] = copied(e)
+		}
+		return out
+	}
+	return v
+}
+
+// plain is a value in the types of encoding/json.
+func plain(v any) any {
+	switch x := v.(type) {
+	case tree:
+		for k, e := range x {
+			x[k] = plain(e)
+		}
+		return map[string]any(x)
+	case map[string]any:
+		return plain(tree(x))
+	case []any:
+		for i, e := range x {
+			x[i] = plain(e)
+		}
+	case number:
+		return json.Number(x)
+	}
+	return v
 }
 
 // entity is a document being shown.

@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -100,7 +101,14 @@ func FuzzEntity(f *testing.F) {
 	f.Add("computes", []byte(`{"properties":{"computeType":"AmlCompute","properties":{"scaleSettings":{"nodeIdleTimeBeforeScaleDown":"P1D"}}}}`))
 	f.Add("components", []byte(`{"properties":{"componentSpec":{"name":"c"}}}`))
 	f.Fuzz(func(t *testing.T, collection string, doc []byte) {
-		got, err := spec.Entity(collection, doc)
+		dec := json.NewDecoder(bytes.NewReader(doc))
+		dec.UseNumber()
+		var m map[string]any
+		if dec.Decode(&m) != nil {
+			return
+		}
+		spec.Container(collection, m)
+		got, err := spec.Entity(collection, m)
 		if err != nil {
 			return
 		}
