@@ -22,9 +22,10 @@ import (
 // app is an application of the user's: a container with a port.
 type app struct {
 	spec devbox.App
-	run  *envs.Running
+	host bool // it shares the machine's network, because the engine has no other
 
 	mu   sync.Mutex
+	run  *envs.Running
 	addr string // of its port
 	why  string // it does not run; empty when it does
 	open int    // connections
@@ -56,13 +57,13 @@ func (a *agent) runApp(ctx context.Context, x *app) error {
 		return err
 	}
 	env, err := cache.Prepare(ctx, berth.LaunchEnv{Name: x.spec.Name, Image: x.spec.Image}, func(s string) { a.log.Info(s, "app", x.spec.Name) }, func(s string) { a.warn(s) })
+	if berth.CodeOf(err) == berth.Unsupported || err == nil && env.Container == nil {
+		return berth.Errorf(berth.Unsupported, "its image %s needs a container engine, and none answers: install Docker or Podman on the server's machine, then restart the instance", x.spec.Image)
+	}
 	if err != nil {
 		return err
 	}
 	defer env.Release()
-	if env.Container == nil {
-		return berth.Errorf(berth.Unsupported, "its image %s needs a container engine, and there is none: install Docker or Podman on the server's machine", x.spec.Image)
-	}
 	log, err := os.OpenFile(filepath.Join(a.dir, "log", "app-"+x.spec.Name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	var out io.Writer = log
 	if err != nil {
@@ -97,6 +98,9 @@ func (a *agent) serveApp(ctx context.Context, x *app, c *envs.Container, log io.
 		Name: "berth-" + a.c.Node + "-" + strings.ToLower(x.spec.Name), Network: "bridge", Log: log, GPUs: a.c.GPUs, CPUs: a.c.CPUs, Memory: a.c.Memory,
 		Labels: map[string]string{envs.Label + ".node": a.c.Node}, Image: true,
 	}
+	if x.host {
+		spec.Network = "host"
+	}
 	for k, v := range x.spec.Env {
 		spec.Env = append(spec.Env, k+"="+v)
 	}
@@ -115,9 +119,15 @@ func (a *agent) serveApp(ctx context.Context, x *app, c *envs.Container, log io.
 	x.mu.Lock()
 	x.run = run
 	x.mu.Unlock()
-	ip, err := run.Address(ctx)
-	if err != nil {
-		return err
+	ip := "127.0.0.1"
+	if !x.host {
+		if ip, err = run.Address(ctx); berth.CodeOf(err) == berth.Unsupported {
+			x.host = true
+			a.warn(fmt.Sprintf("application %s shares the machine's network, because the container engine has no other: its port %d is open to everybody on it", x.spec.Name, x.spec.Port))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	x.set(net.JoinHostPort(ip, strconv.Itoa(x.spec.Port)), "")
 	a.show()
