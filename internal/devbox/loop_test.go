@@ -326,6 +326,32 @@ func TestJobs(t *testing.T) {
 	})
 }
 
+// TestDrain: an instance that is deleted with a job on it waits for the job.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t)
+		p.made("box", nil)
+		if code, b := p.do("PUT", p.ws+"/jobs/long", map[string]any{"properties": map[string]any{"jobType": "Command", "command": "sleep 600", "computeId": "box"}}); code != http.StatusCreated {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.reaches("box", "JobRunning")
+		if code, b := p.do("DELETE", p.ws+"/computes/box", nil); code != http.StatusConflict || !strings.Contains(string(b), "has jobs (long)") {
+			t.Fatalf("%d %s", code, b)
+		}
+		if code, b := p.do("DELETE", p.ws+"/computes/box?drain=true", nil); code != http.StatusAccepted {
+			t.Fatalf("%d %s", code, b)
+		}
+		time.Sleep(5 * time.Minute)
+		if got := p.state("box"); got != "Deleting" || p.job("long") != "Running" {
+			t.Errorf("the instance is %s, its job %s", got, p.job("long"))
+		}
+		p.reaches("box", "gone")
+		if got := p.job("long"); got != "Completed" {
+			t.Errorf("the job is %s", got)
+		}
+	})
+}
+
 func (p *plant) job(name string) (status string) {
 	p.t.Helper()
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) error {

@@ -73,6 +73,9 @@ func (k *keeper) leave(ctx context.Context, v *view, state string) error {
 		if now.it.State != state && now.it.State != berth.InstanceCreateFailed {
 			now.become(tx, state, why)
 		}
+		if now.state.Drain {
+			return nil // they end first, in their own time
+		}
 		tasks, err := tasksOn(tx, now.node.Name)
 		for _, t := range tasks {
 			if err := cancelJob(tx, t, "compute instance "+now.doc.Name+" ends: "+why); err != nil {
@@ -124,7 +127,7 @@ func cancelJob(tx *store.Tx, t *berth.Task, why string) error {
 
 // jobsEnd waits until no job is on the node, or until they had their time.
 func (k *keeper) jobsEnd(ctx context.Context, v *view) (time.Duration, error) {
-	if v.node == nil || time.Since(v.it.Since) > jobGrace {
+	if v.node == nil || time.Since(v.it.Since) > jobGrace && !v.state.Drain {
 		return 0, nil
 	}
 	left := 0
