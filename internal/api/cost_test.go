@@ -278,6 +278,11 @@ func TestPlan(t *testing.T) {
 	if in := time.Until(p.Start.At).Round(time.Minute); in != 30*time.Minute || p.Start.Basis != "history" {
 		t.Errorf("it starts in %s by %s", in, p.Start.Basis)
 	}
+	// Whoever may read may ask; nothing that only looks like a plan is one.
+	reader := x.token("looker", auth.Reader)
+	x.as(reader, "POST", x.ws+"/jobs/new/plan", job("cpu", "")).want(http.StatusOK)
+	x.as(reader, "POST", "/subscriptions/s/resourceGroups/jobs/deployments/plan", job("cpu", "")).want(http.StatusForbidden)
+	x.as(reader, "PUT", x.ws+"/budgets/workspace", map[string]any{"amount": 1}).want(http.StatusForbidden)
 	// What is wrong with the document is said as at submit.
 	for _, body := range []map[string]any{job("none", ""), job("cpu", "soon"), {"properties": map[string]any{"jobType": "Command"}}, job("cpu", "", "environmentId", "azureml:none:1")} {
 		x.as(ann, "POST", x.ws+"/jobs/new/plan", body).want(http.StatusBadRequest)

@@ -184,7 +184,7 @@ func asks(r *http.Request) bool {
 	case "data", "modelregistry":
 		return fold(p, n-1, "batchGetResolvedUris")
 	case "subscriptions":
-		return fold(p, n-3, "computes") && fold(p, n-1, "listNodes") || fold(p, n-3, "jobs") && fold(p, n-1, "plan")
+		return fold(p, n-3, "computes") && fold(p, n-1, "listNodes") || n > 4 && fold(p, n-5, "workspaces") && fold(p, n-3, "jobs") && fold(p, n-1, "plan")
 	}
 	return false
 }

@@ -66,14 +66,14 @@ type computeSpec struct {
 
 func specOf(d *store.Doc) (s computeSpec, err error) {
 	var v struct {
-		Tags       map[string]string  `json:"tags"`
+		Tags       berth.Tags         `json:"tags"`
 		Properties berth.ComputeProps `json:"properties"`
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return s, err
 	}
-	s = computeSpec{ComputeProps: v.Properties, slots: 1, spread: strings.EqualFold(v.Tags[berth.TagPlacement], "spread"), idle: 2 * time.Minute}
-	if n, err := strconv.Atoi(v.Tags[berth.TagJobsPerNode]); err == nil && n > 1 {
+	s = computeSpec{ComputeProps: v.Properties, slots: 1, spread: strings.EqualFold(string(v.Tags[berth.TagPlacement]), "spread"), idle: 2 * time.Minute}
+	if n, err := strconv.Atoi(string(v.Tags[berth.TagJobsPerNode])); err == nil && n > 1 {
 		s.slots = n
 	}
 	if sc := s.Properties.ScaleSettings; sc != nil && sc.IdleTime != "" {
@@ -188,6 +188,9 @@ func (x *snapshot) gangs(p *plan.Pool) error {
 		r := running[id]
 		if r == nil {
 			r = &sched.Running{Gang: g, Since: t.Times.Placed}
+			if !t.Times.Started.IsZero() {
+				r.Since = t.Times.Started // limits count from here
+			}
 			running[id] = r
 			order = append(order, id)
 		}

@@ -289,10 +289,13 @@ func planStart(p *berth.Plan, now time.Time) string {
 		return "now"
 	case p.Boot > 0:
 		text = fmt.Sprintf("when %d %s started", p.Boot, map[bool]string{true: "node has", false: "nodes have"}[p.Boot == 1])
+		if !p.Start.At.IsZero() {
+			text += ", about " + clock(p.Start.At, now)
+		}
 	case p.Start.At.IsZero():
 		text = "nobody can say when"
 	case p.Start.Basis == "limits":
-		text = "at " + clock(p.Start.At, now) + " at the latest, by the limits of what runs"
+		text = "by about " + clock(p.Start.At, now) + ", by the limits of what runs"
 	default:
 		text = "about " + clock(p.Start.At, now) + ", by how long such jobs took"
 	}

@@ -142,6 +142,9 @@ func start(s Snapshot, p *berth.Plan) {
 		if boot, ok := v.grown(ours, s.Now); ok {
 			p.Verdict, p.Boot = berth.PlanSoon, boot
 			p.Reason = fmt.Sprintf("it would start when %s of %s %s started", nodes(boot), s.Pool.Name, have(boot))
+			if took := bootTime(s.Pool.Nodes); took > 0 {
+				p.Start.At, p.Start.Basis = s.Now.Add(took), "history"
+			}
 			break
 		}
 		p.Verdict, p.Reason = berth.PlanWait, choice.Why
@@ -154,6 +157,21 @@ func start(s Snapshot, p *berth.Plan) {
 	if p.Verdict == berth.PlanWait || p.Start.Ahead > 0 {
 		p.Start.Jobs = v.inTheWay(s.Pool.Expect, ours, s.Now)
 	}
+}
+
+// bootTime is how long the nodes that are there took to start, the middle one; 0 when there are none.
+func bootTime(nodes []Node) time.Duration {
+	var took []time.Duration
+	for _, n := range nodes {
+		if d := n.Ready.Sub(n.Created); !n.Ready.IsZero() && d > 0 {
+			took = append(took, d)
+		}
+	}
+	if len(took) == 0 {
+		return 0
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
 }
 
 func now(p Pool, n int) string {

@@ -149,6 +149,18 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// Nodes that are there say how long the next take.
+func TestBoot(t *testing.T) {
+	pool := cluster(3, 2, 2)
+	if p := plan.Make(plan.Snapshot{Now: now, Job: job(1), Pool: pool}); p.Boot != 1 || !p.Start.At.IsZero() {
+		t.Errorf("%+v", p)
+	}
+	pool.Nodes[0].Created, pool.Nodes[0].Ready = now.Add(-time.Hour), now.Add(-time.Hour+90*time.Second)
+	if p := plan.Make(plan.Snapshot{Now: now, Job: job(1), Pool: pool}); p.Verdict != berth.PlanSoon || !p.Start.At.Equal(now.Add(90*time.Second)) {
+		t.Errorf("%+v", p.Start)
+	}
+}
+
 func TestPriceAndCost(t *testing.T) {
 	s := plan.Snapshot{Now: now, Job: job(2), Pool: cluster(4, 0, 0)}
 	p := plan.Make(s)
