@@ -60,8 +60,9 @@ type jobWork struct {
 // touched is what events said has changed.
 type touched struct {
 	jobs  map[jobKey]bool
-	pools map[poolKey]bool // to be read again and decided upon
-	due   []poolKey        // to be decided upon
+	pools map[poolKey]bool            // to be read again and decided upon
+	nodes map[poolKey]map[string]bool // nodes to be read again; their pools to be decided upon
+	due   []poolKey                   // to be decided upon
 }
 
 // advance makes the next step of each touched job and pool in one transaction, then acts. The transaction changes the loop's picture
@@ -140,6 +141,11 @@ func (c *Control) discard(dir string) {
 func (m *move) run(t touched) error {
 	for k := range t.pools {
 		if err := m.refresh(k); err != nil {
+			return err
+		}
+	}
+	for k, names := range t.nodes {
+		if err := m.refreshNodes(k, names); err != nil {
 			return err
 		}
 	}
@@ -334,6 +340,9 @@ func (m *move) place(p *pool) (again bool, err error) {
 	}
 	for _, ch := range m.c.schedule(p, ahead, down, fresh, m.now) {
 		g := m.c.gangs[ch.Gang]
+		if len(ch.Nodes) == 0 && len(ch.Preempt) == 0 && ch.Why == g.why {
+			continue // it says so already, and nobody deletes a job that waits
+		}
 		j, err := m.job(g.job)
 		if err != nil {
 			return false, err
@@ -343,6 +352,7 @@ func (m *move) place(p *pool) (again bool, err error) {
 			again = true
 			continue
 		}
+		g.why = ch.Why
 		tasks := make([]*berth.Task, len(g.tasks))
 		for i, id := range g.tasks {
 			t := j.task(id)

@@ -7,6 +7,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -142,7 +143,7 @@ func (c *Control) Run(ctx context.Context) error {
 			}
 			return err
 		case batch := <-events:
-			t := touched{jobs: map[jobKey]bool{}, pools: map[poolKey]bool{}}
+			t := touched{jobs: map[jobKey]bool{}, pools: map[poolKey]bool{}, nodes: map[poolKey]map[string]bool{}}
 			c.touch(&t, batch)
 			// Everything that came meanwhile goes with it: one commit for all.
 			for more := true; more; {
@@ -153,7 +154,7 @@ func (c *Control) Run(ctx context.Context) error {
 					more = false
 				}
 			}
-			if len(t.jobs)+len(t.pools)+len(t.due) > 0 {
+			if len(t.jobs)+len(t.pools)+len(t.nodes)+len(t.due) > 0 {
 				c.advance(ctx, t)
 			}
 		case <-wake:
@@ -195,6 +196,7 @@ func (c *Control) due(now time.Time) (out []poolKey) {
 
 // touch collects the jobs and pools whose next step may have changed. Our own events about jobs and sizes are not among the reasons.
 func (c *Control) touch(t *touched, batch []berth.Event) {
+	room := false
 	for _, e := range batch {
 		switch e.Type {
 		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState:
@@ -206,14 +208,32 @@ func (c *Control) touch(t *touched, batch []berth.Event) {
 			if !ok {
 				continue
 			}
-			t.pools[keyOf(e.Workspace, name)] = true
-			if e.Type == berth.EventNode { // what was full may not be so any more
-				t.due = append(t.due, c.short()...)
+			if e.Type != berth.EventNode {
+				t.pools[keyOf(e.Workspace, name)] = true
+				continue
 			}
+			t.node(keyOf(e.Workspace, name), e.Data)
+			room = true // what was full may not be so any more
 		case berth.EventQuota:
-			t.due = append(t.due, c.short()...)
+			room = true
 		}
 	}
+	if room {
+		t.due = append(t.due, c.short()...)
+	}
+}
+
+// node notes that a node changed, as the data of its event say.
+func (t *touched) node(k poolKey, data json.RawMessage) {
+	var v struct{ Node string }
+	if json.Unmarshal(data, &v) != nil || v.Node == "" {
+		t.pools[k] = true
+		return
+	}
+	if t.nodes[k] == nil {
+		t.nodes[k] = map[string]bool{}
+	}
+	t.nodes[k][v.Node] = true
 }
 
 // short are the pools that have fewer nodes than they want, and the machine's own.

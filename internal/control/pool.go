@@ -72,6 +72,7 @@ type gang struct {
 	job   jobKey
 	pool  poolKey
 	tasks []berth.TaskID // by rank
+	why   string         // what its tasks say they wait for, "" when they do not say the same
 }
 
 // idleDefault is Azure's idle time for clusters that do not say.
@@ -292,8 +293,11 @@ func (c *Control) enqueue(p *pool, t *berth.Task, seq int64) {
 	id := gangID(t)
 	g := c.gangs[id]
 	if g == nil {
-		g = &gang{job: jobKey{t.Workspace, t.Job}, pool: p.key}
+		g = &gang{job: jobKey{t.Workspace, t.Job}, pool: p.key, why: t.Why}
 		c.gangs[id] = g
+	}
+	if t.Why != g.why {
+		g.why = ""
 	}
 	g.tasks = append(g.tasks, t.ID)
 	if len(g.tasks) < max(1, t.Count) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,41 @@ func (m *move) refresh(k poolKey) error {
 	p := m.c.pools[k]
 	if p == nil {
 		return nil
+	}
+	m.pools[k] = true
+	return m.takeAway(p)
+}
+
+// refreshNodes reads some nodes of a compute again, because somebody wrote them: a burst brings hundreds of nodes, each with an event of
+// its own.
+func (m *move) refreshNodes(k poolKey, names map[string]bool) error {
+	p := m.c.pools[k]
+	if p == nil || p.spec.instance {
+		return m.refresh(k)
+	}
+	for name := range names {
+		i := slices.IndexFunc(p.nodes, func(n *node) bool { return n.Name == name })
+		d, err := m.tx.Get(k.workspace, kindNode, name, "")
+		switch {
+		case berth.CodeOf(err) == berth.NotFound && i < 0:
+		case berth.CodeOf(err) == berth.NotFound:
+			p.nodes = slices.Delete(p.nodes, i, i+1)
+		case err != nil:
+			return err
+		default:
+			if i < 0 {
+				i = len(p.nodes)
+				p.nodes = append(p.nodes, new(node))
+			}
+			n := &node{used: p.nodes[i].used}
+			if err := json.Unmarshal(d.Own, &n.Node); err != nil {
+				return err
+			}
+			p.nodes[i] = n
+		}
+	}
+	if len(p.nodes) == 0 { // nothing may be left of the compute
+		return m.refresh(k)
 	}
 	m.pools[k] = true
 	return m.takeAway(p)
