@@ -33,7 +33,9 @@ func (c *Conn) Times(ws, job string) (berth.Waterfall, error) {
 	if err != nil {
 		return berth.Waterfall{}, err
 	}
-	var v struct{ Properties struct{ Berth berth.JobState } }
+	var v struct {
+		Properties struct{ Berth berth.JobState }
+	}
 	err = json.Unmarshal(b, &v)
 	return v.Properties.Berth.Times, err
 }
