@@ -84,7 +84,11 @@ func (c *commit) begin() error {
 	}
 	c.at, c.rev, c.pruned = at, at.rev, at.pruned
 	c.known, c.foreign = at.rev, nil
-	if known := w.db.feed.rev(); known < at.rev {
+	known := w.db.feed.rev()
+	if known != at.rev {
+		w.memory.clear()
+	}
+	if known < at.rev {
 		view := &Tx{db: w.db, s: w.s, ctx: c.ctx}
 		if c.foreign, c.known, err = view.missed(known, at.rev); err != nil {
 			return lost(err)
@@ -106,7 +110,7 @@ func (c *commit) step(u *update) (outcome, error) {
 			return outcome{}, lost(err)
 		}
 	}
-	tx := &Tx{db: w.db, s: w.s, ctx: c.ctx, write: true, now: c.at.now, rev: c.rev, pruned: c.pruned}
+	tx := &Tx{db: w.db, s: w.s, ctx: c.ctx, memory: w.memory, write: true, now: c.at.now, rev: c.rev, pruned: c.pruned}
 	o := c.call(u, tx)
 	if o.err != nil || o.panicked {
 		if !tx.wrote && tx.failed == nil && !save {
@@ -170,6 +174,7 @@ func (c *commit) undo(save bool, cause error) error {
 	case !save:
 		return errCareless
 	}
+	w.memory.clear()
 	_, err := w.s.exec(c.ctx, "ROLLBACK TO one")
 	if err == nil {
 		_, err = w.s.exec(c.ctx, "RELEASE one")

@@ -48,12 +48,16 @@ func (tx *Tx) Get(workspace, kind, name, version string) (*Doc, error) {
 	if scope == 0 {
 		return nil, noDoc(kind, name, version)
 	}
-	var d *Doc
+	k := docKey{scope, strings.ToLower(name), version}
+	d := tx.memory.doc(k)
+	if d != nil {
+		return d, nil
+	}
 	err = tx.query(func(r *sql.Rows) (bool, error) {
 		var err error
 		d, err = scanDoc(r, true)
 		return false, err
-	}, selectDoc, scope, strings.ToLower(name), version)
+	}, selectDoc, scope, k.key, version)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +65,7 @@ func (tx *Tx) Get(workspace, kind, name, version string) (*Doc, error) {
 		return nil, noDoc(kind, name, version)
 	}
 	d.Workspace, d.Kind = workspace, kind
+	tx.memory.keepDoc(k, d)
 	return d, nil
 }
 
@@ -71,12 +76,13 @@ func (tx *Tx) Insert(d *Doc) error {
 	if err != nil {
 		return err
 	}
+	k := docKey{scope, strings.ToLower(d.Name), d.Version}
 	rev, now := tx.next(), tx.Now()
 	created := d.Created
 	if created.IsZero() {
 		created = now
 	}
-	n, err := tx.exec(insertDoc, int64(rev), scope, strings.ToLower(d.Name), d.Name, d.Version, int64(rev),
+	n, err := tx.exec(insertDoc, int64(rev), scope, k.key, d.Name, d.Version, int64(rev),
 		nanos(created), nanos(now), d.CreatedBy, d.Status, flag(d.Archived), d.Hash, d.Parent, []byte(d.Body), []byte(d.Own))
 	if err != nil {
 		return err
@@ -85,6 +91,7 @@ func (tx *Tx) Insert(d *Doc) error {
 		return berth.Errorf(berth.Conflict, "%s exists already", title(d.Kind, d.Name, d.Version))
 	}
 	d.ID, d.Rev, d.Created, d.Updated = int64(rev), rev, created, now
+	tx.memory.keepDoc(k, d)
 	return nil
 }
 
@@ -98,9 +105,10 @@ func (tx *Tx) Save(d *Doc) error {
 	if scope == 0 {
 		return noDoc(d.Kind, d.Name, d.Version)
 	}
+	k := docKey{scope, strings.ToLower(d.Name), d.Version}
 	rev, now := tx.next(), tx.Now()
 	n, err := tx.exec(updateDoc, int64(rev), nanos(now), d.CreatedBy, d.Status, flag(d.Archived), d.Hash, d.Parent,
-		[]byte(d.Body), []byte(d.Own), scope, strings.ToLower(d.Name), d.Version)
+		[]byte(d.Body), []byte(d.Own), scope, k.key, d.Version)
 	if err != nil {
 		return err
 	}
@@ -108,6 +116,7 @@ func (tx *Tx) Save(d *Doc) error {
 		return noDoc(d.Kind, d.Name, d.Version)
 	}
 	d.Rev, d.Updated = rev, now
+	tx.memory.saved(k, d)
 	return nil
 }
 
@@ -120,7 +129,9 @@ func (tx *Tx) Delete(workspace, kind, name, version string) error {
 	if scope == 0 {
 		return noDoc(kind, name, version)
 	}
-	n, err := tx.exec(deleteDoc, scope, strings.ToLower(name), version)
+	k := docKey{scope, strings.ToLower(name), version}
+	tx.memory.dropDoc(k)
+	n, err := tx.exec(deleteDoc, scope, k.key, version)
 	if err != nil {
 		return err
 	}

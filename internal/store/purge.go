@@ -7,6 +7,7 @@ func (tx *Tx) DeleteTasks(workspace, job string) error {
 		return err
 	}
 	tx.next()
+	tx.memory.dropTasks(jobKey{scope, job})
 	_, err = tx.exec("DELETE FROM tasks WHERE scope = ? AND job = ?", scope, job)
 	return err
 }
@@ -32,6 +33,7 @@ func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
 // DeleteWorkspace removes every document and task inside a workspace. Events stay: they are history.
 func (tx *Tx) DeleteWorkspace(workspace string) error {
 	tx.next()
+	tx.memory.clear()
 	for _, table := range []string{"docs", "tasks"} {
 		if _, err := tx.exec("DELETE FROM "+table+" WHERE scope IN (SELECT id FROM scopes WHERE workspace = ?)", workspace); err != nil {
 			return err

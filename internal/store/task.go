@@ -25,11 +25,16 @@ func (tx *Tx) InsertTask(t *berth.Task) error {
 	if n == 0 {
 		return berth.Errorf(berth.Conflict, "task %s exists already", t.ID)
 	}
+	tx.memory.keepTask(jobKey{scope, t.Job}, t)
 	return nil
 }
 
 // SaveTask writes an existing task. A missing one is berth.NotFound.
 func (tx *Tx) SaveTask(t *berth.Task) error {
+	scope, err := tx.scope(t.Workspace, "")
+	if err != nil {
+		return err
+	}
 	body, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -42,11 +47,15 @@ func (tx *Tx) SaveTask(t *berth.Task) error {
 	if n == 0 {
 		return noTask(t.ID)
 	}
+	tx.memory.keepTask(jobKey{scope, t.Job}, t)
 	return nil
 }
 
 // Task reads one task. A missing one is berth.NotFound.
 func (tx *Tx) Task(id berth.TaskID) (*berth.Task, error) {
+	if t := tx.memory.task(id); t != nil {
+		return t, nil
+	}
 	tasks, err := tx.tasks("SELECT body FROM tasks WHERE id = ?", string(id))
 	if err != nil {
 		return nil, err
@@ -63,7 +72,15 @@ func (tx *Tx) TasksOf(workspace, job string) ([]*berth.Task, error) {
 	if err != nil || scope == 0 {
 		return nil, err
 	}
-	return tx.tasks("SELECT body FROM tasks WHERE scope = ? AND job = ? ORDER BY seq", scope, job)
+	k := jobKey{scope, job}
+	if tasks, ok := tx.memory.tasksOf(k); ok {
+		return tasks, nil
+	}
+	tasks, err := tx.tasks("SELECT body FROM tasks WHERE scope = ? AND job = ? ORDER BY seq", scope, job)
+	if err == nil {
+		tx.memory.keepTasks(k, tasks)
+	}
+	return tasks, err
 }
 
 // ActiveTasks reads the tasks that are not done, in the order they were made. Done ones cost it nothing.

@@ -15,6 +15,7 @@ type Tx struct {
 	s  *session
 	// ctx bounds the statements of a View. It is here because a Tx lives exactly as long as the call that brought it.
 	ctx    context.Context
+	memory *memory // of the writer; nil in a View
 	write  bool
 	wrote  bool  // something
 	failed error // the first error of the engine

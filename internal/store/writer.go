@@ -24,12 +24,13 @@ const (
 // A writer runs all updates of a DB, on one goroutine and one connection. An update that finds the writer idle starts
 // at once; those that come while it works share the next commit.
 type writer struct {
-	db    *DB
-	s     *session // nil when the connection was lost
-	pool  *sql.DB
-	queue chan *update
-	quit  chan struct{} // closed to stop
-	ended chan struct{} // closed when stopped
+	db     *DB
+	s      *session // nil when the connection was lost
+	pool   *sql.DB
+	memory *memory
+	queue  chan *update
+	quit   chan struct{} // closed to stop
+	ended  chan struct{} // closed when stopped
 
 	batch   []*update // taken and not answered yet
 	running *update
@@ -37,6 +38,9 @@ type writer struct {
 
 func (w *writer) init(db *DB, s *session, pool *sql.DB) {
 	w.db, w.s, w.pool = db, s, pool
+	if !db.d.remote {
+		w.memory = &memory{}
+	}
 	w.queue = make(chan *update, 2*batchLimit)
 	w.quit, w.ended = make(chan struct{}), make(chan struct{})
 }
@@ -145,6 +149,7 @@ func (w *writer) try() (*commit, error) {
 
 // rollback undoes whatever transaction is open. A session on which that does not work is given up.
 func (w *writer) rollback() {
+	w.memory.clear()
 	if w.s == nil {
 		return
 	}
