@@ -418,6 +418,9 @@ func (k *keeper) setupFailed(ctx context.Context, v *view) error {
 	return again(k.change(ctx, v, func(tx *store.Tx, now *view) error {
 		now.it.HostKey, now.it.SetUp = s.HostKey, now.it.SetUp || s.SetUp
 		now.it.Errors = []string{s.Failed}
+		for _, w := range s.Warnings {
+			now.warn(tx, w)
+		}
 		if s.Log != "" {
 			now.it.Errors = append(now.it.Errors, s.Log)
 		}

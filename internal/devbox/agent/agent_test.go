@@ -386,6 +386,9 @@ func TestFullDisk(t *testing.T) {
 	if !strings.Contains(s.Failed, "exit status 1") || s.HostKey != key {
 		t.Errorf("%+v", s)
 	}
+	if len(s.Warnings) == 0 || !strings.Contains(s.Warnings[0], "the disk is full") {
+		t.Errorf("no warning: %q", s.Warnings)
+	}
 	if out, code := run(t, dial(t, dir, s.HostKey), "rm large && df . >/dev/null && echo free", nil); code != 0 || out != "free\n" {
 		t.Errorf("%q %d", out, code)
 	}

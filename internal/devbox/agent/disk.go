@@ -36,3 +36,15 @@ func diskUse(dir string) (sum int64) {
 	})
 	return sum
 }
+
+// lowDisk is how much must be free for everything to be kept that should be.
+const lowDisk = 64 << 20
+
+// diskFree is how many bytes can still be written where dir is, -1 when that is not known.
+func diskFree(dir string) int64 {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return -1
+	}
+	return int64(st.Bavail) * int64(st.Bsize) //nolint:unconvert // other types on other systems
+}

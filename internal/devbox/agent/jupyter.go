@@ -142,7 +142,8 @@ func (j *jupyter) launch() (chan error, error) {
 	cmd := a.command(filepath.Join(a.env(), "bin", "python"), "-m", "jupyterlab", "--no-browser", "--allow-root",
 		"--ServerApp.sock="+j.sock, "--ServerApp.sock_mode=0600", "--ServerApp.base_url="+j.base, "--ServerApp.root_dir="+a.home(),
 		"--IdentityProvider.token=", "--PasswordIdentityProvider.hashed_password=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.allow_remote_access=True",
-		"--ServerApp.trust_xheaders=True", "--ServerApp.quit_button=False", "--ServerApp.allow_unauthenticated_access=True",
+		"--ServerApp.trust_xheaders=True", "--ServerApp.quit_button=False", "--FileContentsManager.delete_to_trash=False", // which frees nothing
+		"--ServerApp.allow_unauthenticated_access=True",
 		"--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
 	)
 	log := a.logFile("jupyter")
