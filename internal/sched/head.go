@@ -15,6 +15,7 @@ type outlook struct {
 	come, slots int
 	ends        []*Running // gangs that are stopping
 	stale       bool       // a gang was placed since: the stock has nodes that are full
+	lent        bool       // a gang counts on slots of it since that were spare before
 	// over is that somebody before waits for what nobody can name: later ones count on nothing.
 	over bool
 	// soon is that the head does not wait for that.
@@ -80,6 +81,7 @@ func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
 		}
 	}
 	o.slots -= rest - len(taken)
+	o.lent = true
 	return why, stop, true
 }
 
@@ -146,11 +148,12 @@ func (s *round) index(name string) (int32, bool) {
 
 // reserve is what is kept for the head.
 type reserve struct {
-	// at is when the head can start at the latest, by the limits of what runs; zero when that may be at any moment or nobody knows.
+	// at is when the head can start at the latest, by the limits of what runs; zero when nobody knows.
 	at    time.Time
 	then  []int // free slots of each node at that time
 	extra int   // how many nodes with a free slot there will be beyond what the head needs
-	// roomy are nodes that have a slot for the head even if another is taken, tight those that have not. Both have a free slot now.
+	// roomy are nodes that have a slot for the head, and for those after it that wait for no more than what they will have soon, even
+	// if another is taken; tight are those that have not. Both have a free slot now.
 	roomy, tight stock
 }
 
@@ -163,15 +166,15 @@ func (s *round) reserve() *reserve {
 	k.roomy = stock{free: s.free, spread: s.pool.Spread}
 	k.tight = k.roomy
 	for _, n := range s.stock.nodes {
-		k.put(n)
+		s.offer(k, n)
 	}
 	s.stock.nodes = nil
 	return k
 }
 
-// put offers a node with a free slot.
-func (k *reserve) put(n int32) {
-	if k.then[n] > 1 {
+// offer puts back a node with a free slot.
+func (s *round) offer(k *reserve, n int32) {
+	if k.then[n] > 1 && (!s.outlook.soon || s.outlook.stock.free[n] > 0) {
 		k.roomy.push(n)
 	} else {
 		k.tight.push(n)
@@ -220,13 +223,10 @@ func (k *reserve) until(s *round) {
 				s.release(&sure, e.on)
 			}
 		}
-		if hope.len()+s.outlook.come < s.head.Nodes {
-			continue
-		}
-		if in > 0 {
+		if hope.len()+s.outlook.come >= s.head.Nodes {
 			k.at, k.then, k.extra = s.now.Add(in), sure.free, max(0, sure.len()-s.head.Nodes)
+			return
 		}
-		return
 	}
 }
 
@@ -247,6 +247,14 @@ func (s *round) fill(g *Gang) bool {
 		s.keep = s.reserve()
 	}
 	k := s.keep
+	if s.outlook.soon && s.outlook.lent { // somebody counts on slots that were spare
+		s.outlook.lent = false
+		all := k.roomy.nodes
+		k.roomy.nodes = nil
+		for _, n := range all {
+			s.offer(k, n)
+		}
+	}
 	short := !k.at.IsZero() && g.Limit > 0 && !s.now.Add(g.Limit).After(k.at)
 	if !short && g.Nodes > k.roomy.len()+min(k.extra, k.tight.len()) {
 		return false
@@ -266,10 +274,10 @@ func (s *round) fill(g *Gang) bool {
 				k.extra--
 			}
 		}
-		if s.free[n]--; s.free[n] > 0 {
-			k.put(n)
-		}
 		s.lend(n)
+		if s.free[n]--; s.free[n] > 0 {
+			s.offer(k, n)
+		}
 	}
 	s.outlook.stale = true
 	slices.Sort(taken)

@@ -3,6 +3,7 @@ package sched_test
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 	"testing"
 	"time"
@@ -167,7 +168,10 @@ func starts(free map[string]int, n int, ends []end) time.Time {
 func TestHeadIsNotDelayed(t *testing.T) {
 	filled := 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawBlocked(t)
+		if rarely(t, 4, "any world") {
+			w = drawWorld(t)
+		}
 		out := w.schedule()
 		before, at := w.split(out)
 		if at < 0 {
@@ -232,7 +236,10 @@ func TestHeadIsNotDelayed(t *testing.T) {
 func TestPreemptionLaws(t *testing.T) {
 	stopped := 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawCrowded(t)
+		if rarely(t, 4, "any world") {
+			w = drawWorld(t)
+		}
 		out := w.schedule()
 		before, at := w.split(out)
 		told := map[string]bool{}
@@ -279,7 +286,7 @@ func TestPreemptionLaws(t *testing.T) {
 			}
 		}
 		for which := range uint(1) << len(candidates) {
-			if n := ones(which); enough(which, candidates) && (fewest < 0 || n < fewest) {
+			if n := bits.OnesCount(which); enough(which, candidates) && (fewest < 0 || n < fewest) {
 				fewest = n
 			}
 		}
@@ -293,9 +300,12 @@ func TestPreemptionLaws(t *testing.T) {
 		case w.pool.Nodes[0].Slots == 1 && n > fewest:
 			t.Fatalf("stops %v, where %d would do", out[at].Preempt, fewest)
 		default:
-			for i := range candidates {
+			for i, r := range candidates {
 				if which := chosen &^ (1 << i); which != chosen && enough(which, candidates) {
-					t.Fatalf("stops %v, and %s for nothing", out[at].Preempt, candidates[i].ID)
+					t.Fatalf("stops %v, and %s for nothing", out[at].Preempt, r.ID)
+				}
+				if n == 1 && enough(1<<i, candidates) && lesser(r, candidates[bits.TrailingZeros(chosen)]) {
+					t.Fatalf("stops %v, where less is lost with %s", out[at].Preempt, r.ID)
 				}
 			}
 		}
@@ -314,11 +324,9 @@ func release(free map[string]int, r sched.Running) {
 	}
 }
 
-func ones(x uint) (n int) {
-	for ; x > 0; x &= x - 1 {
-		n++
-	}
-	return n
+// lesser is whether less is lost when a is stopped than when b is.
+func lesser(a, b sched.Running) bool {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(len(a.On), len(b.On)), b.Since.Compare(a.Since)) < 0
 }
 
 // TestFairShare: of two users who both wait with equal jobs, neither holds more than one gang more than the other.

@@ -20,14 +20,14 @@ func TestMachineLaws(t *testing.T) {
 	isolated, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := sched.Machine{
-			CPUs: rapid.IntRange(1, 8).Draw(t, "cpus"), Memory: int64(rapid.IntRange(1, 16).Draw(t, "memory")) * gib,
+			CPUs: oneOf(t, "cpus", 2, 8, 64), Memory: int64(oneOf(t, "memory", 4, 16, 64)) * gib,
 			GPUs: rapid.IntRange(0, 4).Draw(t, "gpus"), Strict: rapid.Bool().Draw(t, "strict"),
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"node": func(t *rapid.T) {
 				a := sched.Ask{
-					Compute: rapid.SampledFrom([]string{"a", "b", "alone"}).Draw(t, "compute"), VCPUs: rapid.IntRange(1, 10).Draw(t, "vcpus"),
-					Memory: int64(rapid.IntRange(1, 20).Draw(t, "memory")) * gib, GPUs: rapid.IntRange(0, 5).Draw(t, "gpus"),
+					Compute: oneOf(t, "compute", "a", "a", "b", "alone"), VCPUs: 1 + even(t, 10, "vcpus"),
+					Memory: int64(1+even(t, 20, "memory")) * gib, GPUs: even(t, 6, "gpus"),
 				}
 				a.Isolated = a.Compute == "alone"
 				gpus, ok, why := m.Admit(a)

@@ -67,6 +67,10 @@ func TestScenarios(t *testing.T) {
 	stopping.Stopping = true
 	shared := nodes(2, 2)
 	shared[0].Slots, shared[1].Slots = 2, 4
+	double := nodes(6, 0)
+	for i := range double {
+		double[i].Slots, double[i].Used = 2, 2
+	}
 	for _, tt := range []struct {
 		name    string
 		pool    sched.Pool
@@ -179,6 +183,15 @@ func TestScenarios(t *testing.T) {
 				spot("p", "gpus-1"), spot("q", "gpus-2"), {Gang: sched.Gang{ID: "r", Nodes: 1, Spot: true}, On: []string{"gpus-3"}, Since: noon},
 			},
 			want: []sched.Choice{{Gang: "urgent", Preempt: []string{"r", "p"}, Why: "waiting for 2 jobs of lower priority to stop"}},
+		},
+		{
+			name: "nobody is stopped whose nodes others free as well",
+			pool: sched.Pool{Max: 6, Nodes: double, Preempt: true}, gangs: []sched.Gang{{ID: "urgent", Nodes: 6, Priority: 1}},
+			running: []sched.Running{
+				spot("middle", "gpus-2", "gpus-3", "gpus-4", "gpus-5"), spot("left", "gpus-1", "gpus-2", "gpus-3"), spot("right", "gpus-4", "gpus-5", "gpus-6"),
+				runs(gang("ends", 2), "gpus-1", "gpus-6"),
+			},
+			want: []sched.Choice{{Gang: "urgent", Preempt: []string{"left", "right"}, Why: "waiting for 2 jobs of lower priority to stop"}},
 		},
 		{
 			name: "nobody is stopped when that is not enough",

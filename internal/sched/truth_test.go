@@ -56,10 +56,10 @@ var sentences = []struct {
 	}},
 	{`waiting for (job \S+|\d+ jobs) of lower priority to stop`, true, func(s said, m []string) bool {
 		n := len(s.choice.Preempt)
-		return n == 1 && m[1] == "job job-"+s.choice.Preempt[0] || n > 1 && m[1] == fmt.Sprint(n, " jobs")
+		return (n == 1 && m[1] == "job job-"+s.choice.Preempt[0] || n > 1 && m[1] == fmt.Sprint(n, " jobs")) && s.gang.Nodes <= usable(s.soon())+s.come()
 	}},
 	{`waiting for (job \S+|\d+ jobs) to stop`, true, func(s said, m []string) bool {
-		return s.gang.Nodes > s.free && s.stopping(m[1])
+		return s.gang.Nodes > s.free && s.stopping(m[1]) && s.gang.Nodes <= usable(s.soon())
 	}},
 	{`job (\S+) goes first: it (.+)`, true, func(s said, m []string) bool {
 		return s.head() == m[1] && s.gang.Nodes <= s.free && s.i > s.at && lacks(s, s.gangs[s.out[s.at].Gang], m[2])
@@ -161,6 +161,17 @@ func (s said) stopping(words string) bool {
 	return len(names) > 1 && words == fmt.Sprint(len(names), " jobs")
 }
 
+// soon is the free slots of nodes once all has stopped that is told to by then.
+func (s said) soon() map[string]int {
+	free := s.world.free(s.out)
+	for _, r := range s.running {
+		if r.Stopping || slices.ContainsFunc(s.out[:s.i+1], func(c sched.Choice) bool { return slices.Contains(c.Preempt, r.ID) }) {
+			release(free, r)
+		}
+	}
+	return free
+}
+
 func (s said) slots() int {
 	if len(s.pool.Nodes) == 0 {
 		return 1
@@ -182,8 +193,15 @@ func TestReasonsAreTrue(t *testing.T) {
 	used := make([]int, len(sentences))
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
+		switch even(t, 4, "kind") {
+		case 0:
+			w = drawBlocked(t)
+		case 1:
+			w = drawCrowded(t)
+		}
 		out := w.schedule()
 		_, at := w.split(out)
+		promised := 0
 		for i, c := range out {
 			s := said{world: w, gang: w.gangs[c.Gang], choice: c, out: out, at: at, i: i, free: usable(w.free(out))}
 			k := slices.IndexFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(c.Why) })
@@ -194,6 +212,16 @@ func TestReasonsAreTrue(t *testing.T) {
 				t.Fatalf("stops %v and says %q", c.Preempt, c.Why)
 			}
 			used[k]++
+			if strings.HasSuffix(c.Why, " to stop") || strings.HasSuffix(c.Why, " to start") {
+				promised += s.gang.Nodes
+			}
+			has := s.come() * s.slots()
+			for _, n := range s.soon() {
+				has += max(0, n)
+			}
+			if promised > has {
+				t.Fatalf("%d tasks wait for %d slots to start or to become free\n%+v", promised, has, out)
+			}
 		}
 	})
 	for k, n := range used {

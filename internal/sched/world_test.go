@@ -36,7 +36,10 @@ func drawWorld(t *rapid.T) world {
 		Name: "gpus", Spread: rapid.Bool().Draw(t, "spread"), Preempt: rapid.Bool().Draw(t, "preempt"), Held: drawHeld(t),
 	}}
 	p := &w.pool
-	slots := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "slots")
+	slots := 1
+	if rapid.Bool().Draw(t, "shared") {
+		slots = 2 + even(t, 2, "slots")
+	}
 	ready := 0
 	var order []int
 	for i := range 8 - rapid.IntRange(0, 8).Draw(t, "no nodes") {
@@ -46,15 +49,16 @@ func drawWorld(t *rapid.T) world {
 		}
 		p.Nodes, order = append(p.Nodes, n), append(order, i)
 	}
-	p.Starting = rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "starting")
-	p.Max = ready + p.Starting + rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "grow")
-	p.Short = rapid.SampledFrom([]string{"", "", "the quota of ada is used up"}).Draw(t, "short")
+	p.Starting = oneOf(t, "starting", 0, 0, 0, 1, 2)
+	p.Max = ready + p.Starting + oneOf(t, "grow", 0, 0, 0, 0, 1, 3)
+	p.Short = oneOf(t, "short", "", "", "the quota of ada is used up")
 	if rarely(t, 20, "down") {
 		p.Down = "it is being mended"
 	}
 	for i := range 7 - rapid.IntRange(0, 7).Draw(t, "not running") {
-		r := sched.Running{Gang: drawGang(t, fmt.Sprint("r", i)), Stopping: rarely(t, 5, "stopping")}
-		r.Since = noon.Add(-time.Duration(rapid.IntRange(0, 90).Draw(t, "since")) * time.Minute)
+		r := sched.Running{Gang: drawGang(t, fmt.Sprint("r", i)), Stopping: rarely(t, 3, "stopping")}
+		r.Nodes = oneOf(t, "on nodes", 1, 1, 2, 4)
+		r.Since = noon.Add(-time.Duration(even(t, 45, "since")) * 2 * time.Minute)
 		for _, k := range rapid.Permutation(order).Draw(t, "on") {
 			if n := &p.Nodes[k]; len(r.On) < r.Nodes && n.Used < n.Slots {
 				n.Used++
@@ -70,7 +74,7 @@ func drawWorld(t *rapid.T) world {
 			n.Used++
 		}
 	}
-	waits := 10 - rapid.IntRange(0, 10).Draw(t, "not waiting")
+	waits := even(t, 12, "waiting")
 	if rarely(t, 20, "many") {
 		waits += 100
 	}
@@ -85,16 +89,106 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
+// drawBlocked makes a pool on which most of what runs has a limit, a gang or two that find room, one that does not, and small ones
+// behind it: what a head must be guarded in.
+func drawBlocked(t *rapid.T) world {
+	w := world{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Spread: rapid.Bool().Draw(t, "spread"), Starting: oneOf(t, "starting", 0, 0, 0, 1)}}
+	p := &w.pool
+	slots := oneOf(t, "slots", 1, 2, 3)
+	for i := range 3 + even(t, 6, "nodes") {
+		p.Nodes = append(p.Nodes, sched.Node{Name: fmt.Sprint("gpus-", i), Slots: slots, Ready: true})
+	}
+	p.Max = len(p.Nodes) + p.Starting + oneOf(t, "grow", 0, 0, 0, 1)
+	minutes := func(what string) time.Duration { return time.Duration(5*(1+even(t, 24, what))) * time.Minute }
+	for i := range 1 + even(t, 2*len(p.Nodes), "running") {
+		r := sched.Running{Gang: sched.Gang{ID: fmt.Sprint("r", i), Name: fmt.Sprint("job-r", i), Limit: minutes("limit")}, Stopping: rarely(t, 4, "stopping")}
+		r.Since = noon.Add(oneOf(t, "since", -5*time.Minute, -30*time.Minute, -time.Hour))
+		if rarely(t, 8, "unlimited") {
+			r.Limit = 0
+		}
+		for range oneOf(t, "on nodes", 1, 1, 2, 3) {
+			n := &p.Nodes[even(t, len(p.Nodes), "on")]
+			if n.Used < n.Slots && !slices.Contains(r.On, n.Name) {
+				n.Used++
+				r.On = append(r.On, n.Name)
+			}
+		}
+		if r.Nodes = len(r.On); r.Nodes > 0 {
+			w.running = append(w.running, r)
+		}
+	}
+	add := func(n int) {
+		g := sched.Gang{ID: fmt.Sprint("g", len(w.gangs)), Nodes: n, Seq: int64(len(w.gangs)), Limit: minutes("limit")}
+		g.Name = "job-" + g.ID
+		if rarely(t, 3, "unlimited") {
+			g.Limit = 0
+		}
+		w.gangs[g.ID] = g
+	}
+	for range even(t, 3, "before") {
+		add(1)
+	}
+	add(1 + even(t, len(p.Nodes), "head"))
+	for range even(t, 8, "behind") {
+		add(oneOf(t, "small", 1, 1, 1, 2))
+	}
+	return w
+}
+
+// drawCrowded makes a full pool where much of what runs may be stopped, and urgent gangs wait.
+func drawCrowded(t *rapid.T) world {
+	w := world{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Preempt: true, Starting: oneOf(t, "starting", 0, 0, 0, 1)}}
+	p := &w.pool
+	slots := oneOf(t, "slots", 1, 2, 3)
+	var order []int
+	for i := range 2 + even(t, 5, "nodes") {
+		p.Nodes, order = append(p.Nodes, sched.Node{Name: fmt.Sprint("gpus-", i), Slots: slots, Ready: true}), append(order, i)
+	}
+	p.Max = len(p.Nodes) + p.Starting
+	for i := range 4 + even(t, 6, "running") {
+		r := sched.Running{Stopping: rarely(t, 8, "stopping"), Since: noon.Add(-time.Duration(even(t, 4, "since")) * time.Minute)}
+		r.ID, r.Priority, r.Spot = fmt.Sprint("r", i), even(t, 3, "priority"), !rarely(t, 5, "dedicated")
+		r.Name = "job-" + r.ID
+		n := oneOf(t, "on nodes", 1, 1, 2, 2, 3)
+		for _, k := range rapid.Permutation(order).Draw(t, "on") {
+			if node := &p.Nodes[k]; len(r.On) < n && node.Used < slots {
+				node.Used++
+				r.On = append(r.On, node.Name)
+			}
+		}
+		if r.Nodes = len(r.On); r.Nodes > 0 {
+			w.running = append(w.running, r)
+		}
+	}
+	for i := range 1 + even(t, 7, "waiting") {
+		g := sched.Gang{ID: fmt.Sprint("g", i), Name: fmt.Sprint("job-g", i), Nodes: oneOf(t, "of nodes", 1, 1, 2, 3, 4), Priority: 1 + even(t, 3, "priority"), Seq: int64(i)}
+		w.gangs[g.ID] = g
+	}
+	return w
+}
+
 func drawGang(t *rapid.T, id string) sched.Gang {
 	return sched.Gang{
-		ID: id, Name: "job-" + id, Nodes: rapid.SampledFrom([]int{1, 1, 1, 2, 3, 4, 5}).Draw(t, "of nodes"),
-		User: rapid.SampledFrom([]string{"ada", "bob", "cyd"}).Draw(t, "user"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
-		Spot: rapid.Bool().Draw(t, "spot"), Limit: time.Duration(rapid.SampledFrom([]int{0, 5, 20, 60, 120}).Draw(t, "limit")) * time.Minute,
+		ID: id, Name: "job-" + id, Nodes: oneOf(t, "of nodes", 1, 1, 1, 2, 2, 3, 4, 5),
+		User: oneOf(t, "user", "ada", "bob", "cyd"), Priority: even(t, 3, "priority"),
+		Spot: rapid.Bool().Draw(t, "spot"), Limit: time.Duration(oneOf(t, "limit", 0, 5, 20, 60, 120)) * time.Minute,
 	}
 }
 
-// rarely is true once in n times or less: rapid likes small numbers best.
-func rarely(t *rapid.T, n int, what string) bool { return rapid.IntRange(1, n).Draw(t, what) == n }
+// even is one of 0 to n-1, all about as often: rapid's own numbers are mostly small.
+func even(t *rapid.T, n int, what string) (x int) {
+	for _, bit := range rapid.SliceOfN(rapid.Bool(), 6, 6).Draw(t, what) {
+		x <<= 1
+		if bit {
+			x++
+		}
+	}
+	return x % n
+}
+
+func rarely(t *rapid.T, n int, what string) bool { return even(t, n, what) == n-1 }
+
+func oneOf[T any](t *rapid.T, what string, of ...T) T { return of[even(t, len(of), what)] }
 
 // free is the slots each ready node has once what these choices place is there.
 func (w world) free(placed []sched.Choice) map[string]int {
