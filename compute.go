@@ -33,6 +33,25 @@ type ComputeProps struct {
 // Low reports whether the compute's nodes may be taken away at any time.
 func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
 
+// Tags are a compute's tags as Berth reads them. Whatever a client put there, the compute can be read: what is no scalar is left out.
+type Tags map[string]Scalar
+
+// UnmarshalJSON never fails.
+func (t *Tags) UnmarshalJSON(b []byte) error {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(b, &all) != nil {
+		return nil
+	}
+	*t = Tags{}
+	for k, v := range all {
+		var s Scalar
+		if s.UnmarshalJSON(v) == nil {
+			(*t)[k] = s
+		}
+	}
+	return nil
+}
+
 // Tags of a compute that Berth reads. Azure has no field for these; tags are kept by every client.
 const (
 	// TagJobsPerNode is how many jobs share a node; 1 without it.

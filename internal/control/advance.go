@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,9 +228,7 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 	var body struct {
 		Properties json.RawMessage `json:"properties"`
 	}
-	if err := json.Unmarshal(d.Body, &body); err != nil {
-		return nil, err
-	}
+	_ = json.Unmarshal(d.Body, &body) // next says what is wrong with it
 	j.props = body.Properties
 	if d.Status != string(berth.NotStarted) {
 		if j.tasks, err = m.tx.TasksOf(k.workspace, k.name); err != nil {
@@ -240,16 +239,27 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 	return j, nil
 }
 
+// next is what the job does next. One whose document says nothing that can be done ends: it must not hold up the others.
 func (j *jobWork) next() (kind.Step, error) {
 	var v struct {
 		JobType string `json:"jobType"`
 	}
-	if err := json.Unmarshal(j.props, &v); err != nil {
-		return kind.Step{}, err
+	err := json.Unmarshal(j.props, &v)
+	var k kind.Kind
+	if err == nil {
+		k, err = kind.Of(v.JobType)
 	}
-	k, err := kind.Of(v.JobType)
-	if err != nil {
-		return kind.Step{}, err
+	if err != nil && len(j.tasks) == 0 {
+		s := kind.Step{Status: berth.JobStatus(j.doc.Status), State: j.state}
+		if !s.Status.Terminal() {
+			s.Status, s.State.Reason = berth.Failed, "the job's document cannot be read: "+err.Error()
+		}
+		return s, nil
+	}
+	if err != nil { // it was read once: what runs is looked after to its end
+		if k, err = kind.Of("Command"); err != nil {
+			return kind.Step{}, err
+		}
 	}
 	return k.Step(kind.Job{Name: j.doc.Name, Key: taskKey(j.doc), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props}, j.tasks), nil
 }
@@ -383,6 +393,10 @@ func (m *move) place(p *pool) (again bool, err error) {
 // launchGang puts tasks on nodes. A job that cannot be launched ends here: ok is false.
 func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) (ok bool, err error) {
 	launches, err := m.launches(p, j, tasks, nodes)
+	if errors.Is(err, errNoPorts) {
+		m.putBack(p, j, tasks, err.Error())
+		return true, nil
+	}
 	if err != nil {
 		if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
 			return false, err
@@ -401,6 +415,18 @@ func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []stri
 		m.start = append(m.start, started{task: *t, launch: launches[i]})
 	}
 	return true, nil
+}
+
+// putBack lets a gang wait on that was chosen and cannot start now for a reason that passes.
+func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string) {
+	for _, t := range tasks {
+		t.Node, t.Why = "", why
+		j.dirty[t.ID] = true
+		m.c.enqueue(p, t, j.doc.ID)
+	}
+	if at := m.now.Add(portPause); p.wake.IsZero() || at.Before(p.wake) {
+		p.wake = at
+	}
 }
 
 // preempt stops a gang so that its job starts again later.

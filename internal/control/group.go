@@ -1,11 +1,13 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -15,6 +17,7 @@ const (
 	firstPort = 20000
 	lastPort  = 32000
 	portSpare = 8 // beyond one for each process and node
+	portPause = 2 * time.Second
 )
 
 // grouped says whether the processes of a job have to find each other.
@@ -74,25 +77,46 @@ func groupOf(v *berth.CommandJob, tasks []*berth.Task, i int, secret string) *be
 	return g
 }
 
-// ports hands out blocks of ports that nobody listens on.
-type ports struct{ next int }
+// portBlock is how many ports are handed out at least; a job has one or several blocks.
+const portBlock = 64
 
+// ports hands out blocks of ports that nobody listens on.
+type ports struct {
+	next int
+	size map[int]int // of what was handed out, by its first port
+}
+
+// errNoPorts says that too many ports are in use now: it will be otherwise later.
+var errNoPorts = errors.New("no ports are free")
+
+// free is the first of n ports in a row. taken are the first ports of blocks in use.
 func (p *ports) free(n int, taken map[int]bool) (int, error) {
 	if p.next == 0 {
-		p.next = firstPort + rand.IntN((lastPort-firstPort)/64)*64
+		p.next = firstPort + rand.IntN((lastPort-firstPort)/portBlock)*portBlock
 	}
-	n = (n + 63) / 64 * 64
-	for range (lastPort - firstPort) / n {
+	n = (n + portBlock - 1) / portBlock * portBlock
+	if n > lastPort-firstPort {
+		return 0, berth.Errorf(berth.Limit, "the job's processes need %d ports to meet, and there are %d; run fewer processes", n, lastPort-firstPort)
+	}
+next:
+	for range (lastPort - firstPort) / portBlock {
 		if p.next+n > lastPort {
 			p.next = firstPort
 		}
 		at := p.next
-		p.next += n
-		if !taken[at] && quiet(at) {
+		p.next += portBlock
+		for b := at; b < at+n; b += portBlock {
+			if taken[b] {
+				continue next
+			}
+		}
+		if quiet(at) {
+			p.next = at + n
+			p.size[at] = n
 			return at, nil
 		}
 	}
-	return 0, berth.Errorf(berth.Unavailable, "no %d free ports between %d and %d for the processes to meet", n, firstPort, lastPort)
+	return 0, fmt.Errorf("%w: no %d in a row between %d and %d for the processes to meet", errNoPorts, n, firstPort, lastPort)
 }
 
 // quiet says that nobody listens on a port.
@@ -105,13 +129,26 @@ func quiet(port int) bool {
 	return true
 }
 
-// portsInUse are the blocks of jobs that run.
-func (c *Control) portsInUse() map[int]bool {
-	out := map[int]bool{}
-	for _, p := range c.placed {
-		if p.task.Port != 0 {
-			out[p.task.Port] = true
+// portsInUse are the blocks of jobs that run, and of those that are about to.
+func (m *move) portsInUse() map[int]bool {
+	size := map[int]int{}
+	note := func(t *berth.Task) {
+		if t.Port != 0 {
+			size[t.Port] = max(portBlock, m.c.ports.size[t.Port], t.Count+portSpare)
 		}
 	}
+	for _, p := range m.c.placed {
+		note(&p.task)
+	}
+	for i := range m.start {
+		note(&m.start[i].task)
+	}
+	out := map[int]bool{}
+	for at, n := range size {
+		for b := at; b < at+n; b += portBlock {
+			out[b] = true
+		}
+	}
+	m.c.ports.size = size
 	return out
 }

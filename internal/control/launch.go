@@ -32,7 +32,7 @@ func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string
 		}
 	}
 	if grouped(&v, len(tasks)) {
-		port, err := m.c.ports.free(worldSize(&v, len(tasks))+len(tasks)+portSpare, m.c.portsInUse())
+		port, err := m.c.ports.free(worldSize(&v, len(tasks))+len(tasks)+portSpare, m.portsInUse())
 		if err != nil {
 			return nil, err
 		}
@@ -291,7 +291,7 @@ func (b builder) code(id string) (string, error) {
 		Properties struct{ CodeURI string }
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return "", err
+		return "", berth.Errorf(berth.Invalid, "code %s cannot be read: %w", id, err)
 	}
 	return b.resolve(v.Properties.CodeURI, "rl")
 }
@@ -342,7 +342,7 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 		Properties map[string]berth.Scalar `json:"properties"`
 	}
 	if err := json.Unmarshal(props, &extra); err != nil {
-		return berth.LaunchEnv{}, err
+		return berth.LaunchEnv{}, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
 	}
 	host := b.m.c.o.ImagesOnHost || strings.EqualFold(string(extra.Properties[hostProperty]), "host")
 	if id == "" {
@@ -376,7 +376,7 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 		}
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return berth.LaunchEnv{}, err
+		return berth.LaunchEnv{}, berth.Errorf(berth.Invalid, "environment %s cannot be read: %w", name, err)
 	}
 	env := berth.LaunchEnv{Name: name, Image: v.Properties.Image, Conda: v.Properties.CondaFile, Host: host}
 	if bc := v.Properties.Build; bc != nil {

@@ -81,7 +81,7 @@ const idleDefault = 120 * time.Second
 // specOf reads a compute's document. ok is false for a compute that has no pool of its own.
 func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
 	var v struct {
-		Tags       map[string]string  `json:"tags"`
+		Tags       berth.Tags         `json:"tags"`
 		Properties berth.ComputeProps `json:"properties"`
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
@@ -105,10 +105,10 @@ func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
 			}
 		}
 	}
-	if n, err := strconv.Atoi(v.Tags[berth.TagJobsPerNode]); err == nil && n > 1 {
+	if n, err := strconv.Atoi(string(v.Tags[berth.TagJobsPerNode])); err == nil && n > 1 {
 		s.slots = n
 	}
-	s.spread = strings.EqualFold(v.Tags[berth.TagPlacement], "spread")
+	s.spread = strings.EqualFold(string(v.Tags[berth.TagPlacement]), "spread")
 	return s, true, nil
 }
 
@@ -228,8 +228,11 @@ func (c *Control) pool(t *berth.Task) *pool {
 // readPool brings the loop's picture of one compute up to date with its document and those of its nodes.
 func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 	spec, ok, err := specOf(d)
+	if err != nil {
+		c.o.Log.Error("compute not understood, and left alone", "compute", d.Name, "err", err)
+	}
 	if err != nil || !ok {
-		return err
+		return nil
 	}
 	k := keyOf(d.Workspace, d.Name)
 	p := c.pools[k]

@@ -10,6 +10,9 @@ import (
 // mostNodes is how many nodes a job may have, and how many processes on each of them.
 const mostNodes = 1000
 
+// mostProcesses is how many processes a job may have in all: each needs a port to be reached at.
+const mostProcesses = 10_000
+
 // nodes is the part of a command job that says where and how often its command runs. What is absent is nil: its default is not 0.
 type nodes struct {
 	Resources struct {
@@ -73,7 +76,13 @@ func validateNodes(props json.RawMessage) error {
 	}
 	switch strings.ToLower(d.Type) {
 	case "pytorch", "mpi":
-		return within("processCountPerInstance", d.ProcessCountPerInstance, 1)
+		if err := within("processCountPerInstance", d.ProcessCountPerInstance, 1); err != nil {
+			return err
+		}
+		if p := d.ProcessCountPerInstance; p != nil && *p*n.asked() > mostProcesses {
+			return berth.Errorf(berth.Invalid, "properties.distribution: %d processes on each of %d nodes are more than the %d that a job can have", *p, n.asked(), mostProcesses)
+		}
+		return nil
 	case "tensorflow":
 		if err := within("workerCount", d.WorkerCount, 1); err != nil {
 			return err

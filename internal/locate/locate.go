@@ -192,7 +192,7 @@ func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int)
 		Properties struct{ DataURI, ModelURI, CodeURI string }
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return Place{}, err
+		return Place{}, berth.Errorf(berth.Invalid, "%s cannot be read: %w", text, err)
 	}
 	uri := v.Properties.DataURI + v.Properties.ModelURI + v.Properties.CodeURI
 	if uri == "" {
