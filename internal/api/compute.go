@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -125,7 +126,11 @@ func mergeCompute(r *resource, d *store.Doc, body, props map[string]any, patch b
 			return nil, nil, berth.Errorf(berth.Conflict, "compute %s is of type %s and cannot become %v; delete it, or choose another name", d.Name, text(was, f), v)
 		}
 	}
-	if body, props, err = merge(r, d, "", body, props, patch || props["properties"] == nil); err != nil {
+	if props["properties"] == nil {
+		delete(props, "properties") // nothing is said about them
+		patch = true
+	}
+	if body, props, err = merge(r, d, "", body, props, patch); err != nil {
 		return nil, nil, err
 	}
 	setDefault(props, "computeType", was["computeType"])
@@ -134,6 +139,10 @@ func mergeCompute(r *resource, d *store.Doc, body, props map[string]any, patch b
 
 // checkCompute refuses what could not be, and writes what is wanted into st.
 func (c *call) checkCompute(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
+	inner, _ := props["properties"].(map[string]any)
+	if err := oneReading(body, props, inner); err != nil {
+		return err
+	}
 	setDefault(props, "computeLocation", locationOf(c, body))
 	switch typ := text(props, "computeType"); {
 	case strings.EqualFold(typ, berth.TypeCluster):
@@ -213,13 +222,28 @@ func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]a
 
 // checkTags refuses values of the tags that we read and cannot understand.
 func checkTags(body map[string]any) error {
-	tags, _ := body["tags"].(map[string]any)
-	if v := text(tags, berth.TagJobsPerNode); v != "" {
+	given, err := object(body, "tags")
+	if err != nil {
+		return err
+	}
+	tags := map[string]string{}
+	for k, v := range given {
+		switch v := v.(type) {
+		case string:
+			tags[k] = v
+		case nil:
+		case bool, json.Number:
+			tags[k] = fmt.Sprint(v)
+		default:
+			return berth.Errorf(berth.Invalid, "tag %s is no text", k)
+		}
+	}
+	if v := tags[berth.TagJobsPerNode]; v != "" {
 		if n, err := strconv.Atoi(v); err != nil || n < 1 || n > 1000 {
 			return berth.Errorf(berth.Invalid, "tag %s is %q; give a number from 1 to 1000", berth.TagJobsPerNode, v)
 		}
 	}
-	if v := text(tags, berth.TagPlacement); v != "" && v != "pack" && v != "spread" {
+	if v := tags[berth.TagPlacement]; v != "" && v != "pack" && v != "spread" {
 		return berth.Errorf(berth.Invalid, "tag %s is %q; it is pack or spread", berth.TagPlacement, v)
 	}
 	return nil
@@ -386,6 +410,11 @@ func deleteCompute(c *call, r *resource, name string) error {
 		st, err := computeState(d)
 		if err != nil {
 			return err
+		}
+		if st.Instance != nil {
+			if err := c.mayOperate(d, st.Instance); err != nil {
+				return err
+			}
 		}
 		if st.State == "Deleting" {
 			return nil

@@ -34,6 +34,9 @@ func putJob(c *call, r *resource, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := oneReading(body, props); err != nil {
+		return err
+	}
 	stripReadOnly(body)
 	jobDefaults(props, name)
 	raw, err := json.Marshal(body)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode"
 
 	"github.com/berthml/berth"
 )
@@ -26,6 +27,32 @@ func object(m map[string]any, key string) (map[string]any, error) {
 		return o, nil
 	}
 	return nil, berth.Errorf(berth.Invalid, "%s must be an object", key)
+}
+
+// oneReading refuses objects with two members of the same name but for case: the parts of a server would not read the same one.
+func oneReading(objects ...map[string]any) error {
+	for _, m := range objects {
+		seen := map[string]string{}
+		for k := range m {
+			same := strings.Map(smallest, k)
+			if other, ok := seen[same]; ok {
+				return berth.Errorf(berth.Invalid, "%q and %q are the same member; give one of them", other, k)
+			}
+			seen[same] = k
+		}
+	}
+	return nil
+}
+
+// smallest is the smallest of the runes that differ from r in case only, as encoding/json compares names.
+func smallest(r rune) rune {
+	for {
+		next := unicode.SimpleFold(r)
+		if next <= r {
+			return next
+		}
+		r = next
+	}
 }
 
 // dig follows a dotted path; nil when something on the way is not there.
