@@ -453,3 +453,28 @@ func TestPythonSDK(t *testing.T) {
 		})
 	}
 }
+
+// TestExample runs the example as a newcomer would.
+func TestExample(t *testing.T) {
+	p := &place{Server: world.Start(t), t: t, name: "notebook-box"}
+	t.Cleanup(func() { _ = p.Command("compute", "delete", "-n", p.name, "--yes").Run() })
+	script, err := filepath.Abs("../../examples/notebook/run.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := filepath.Join(t.TempDir(), "out.ipynb")
+	cmd := exec.Command(script)
+	cmd.Env = append(p.Command().Env, "BERTH="+p.Bin, "PYTHON="+world.Python(t, "requests==2.34.2", "websocket-client==1.9.2"), "OUT="+result)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, p.logs())
+	}
+	for _, want := range []string{"on notebook-box", "(0.997, -0.999)", "0.0\n0.247\n0.479\n", "notebook-box is Stopped"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the example does not show %q:\n%s", want, out)
+		}
+	}
+	if got := p.state(); got != "gone" {
+		t.Errorf("afterwards it is %s", got)
+	}
+}
