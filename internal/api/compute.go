@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -212,9 +211,8 @@ func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]a
 	if err != nil {
 		return err
 	}
-	ask := sched.Ask{Compute: d.Name, VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: size.GPUs, Isolated: size.Isolated}
-	if st.Warnings = c.s.Machine.Warnings(ask); len(st.Warnings) > 0 && c.s.Machine.Strict {
-		return berth.Errorf(berth.Invalid, "size %s does not fit this machine: %s (the server is set to refuse what it cannot give)", size.Name, strings.Join(st.Warnings, "; "))
+	if st.Warnings, err = c.s.fits(d.Name, size); err != nil {
+		return err
 	}
 	st.State = map[bool]string{true: "Creating", false: "Updating"}[created]
 	return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/devbox"
-	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -80,9 +79,8 @@ func (c *call) checkInstanceSize(tx *store.Tx, name, size string, st *berth.Comp
 	if err != nil {
 		return err
 	}
-	ask := sched.Ask{Compute: name, VCPUs: s.VCPUs, Memory: s.Memory(), GPUs: s.GPUs, Isolated: s.Isolated}
-	st.Warnings = c.s.Machine.Warnings(ask)
-	return nil
+	st.Warnings, err = c.s.fits(name, s)
+	return err
 }
 
 // resized asks for the size the document now has: at once when the instance runs, at its next start when it does not.

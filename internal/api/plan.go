@@ -211,10 +211,8 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 		l.Why = fmt.Sprintf("it needs %s: %s", quota.Cores(s.Job.Nodes*z.VCPUs), why)
 		s.Refused = append(s.Refused, l)
 	}
-	empty := x.s.Machine
-	empty.Nodes, empty.LocalTasks, empty.Reserved = nil, 0, ""
-	if _, ok, why := empty.Admit(askOf(s.Pool.Name, *z)); !ok {
-		s.Refused = append(s.Refused, berth.PlanLimit{Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: why})
+	if _, err := x.s.fits(s.Pool.Name, *z); err != nil {
+		s.Refused = append(s.Refused, berth.PlanLimit{Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: err.Error()})
 	}
 	m, err := x.machine()
 	if err != nil {

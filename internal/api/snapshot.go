@@ -410,6 +410,17 @@ func askOf(compute string, z berth.Size) sched.Ask {
 	return sched.Ask{Compute: compute, VCPUs: z.VCPUs, Memory: z.Memory(), GPUs: z.GPUs, Isolated: z.Isolated}
 }
 
+// fits refuses a size that this machine, if it is strict, can never give; else it warns of what it has too little of.
+func (s *Server) fits(compute string, z berth.Size) (warnings []string, err error) {
+	ask := askOf(compute, z)
+	empty := s.Machine
+	empty.Nodes, empty.LocalTasks, empty.Reserved = nil, 0, ""
+	if _, ok, why := empty.Admit(ask); !ok {
+		return nil, berth.Errorf(berth.Invalid, "size %s does not fit this machine: %s", z.Name, why)
+	}
+	return s.Machine.Warnings(ask), nil
+}
+
 // jobCost is what a job has cost so far, one line for each currency.
 func (x *snapshot) jobCost(name string) ([]berth.CostLine, error) {
 	tasks, err := x.tx.TasksOf(x.ws, name)

@@ -87,6 +87,9 @@ func (c *call) serverlessPool(tx *store.Tx, v berth.CommandJob, nodes int) (stri
 	if err != nil {
 		return "", berth.Errorf(berth.CodeOf(err), "resources.instance_type: %w", err)
 	}
+	if _, err := c.s.fits(name, size); err != nil {
+		return "", berth.Errorf(berth.CodeOf(err), "resources.instance_type: %w", err)
+	}
 	pool, priority := serverlessPrefix+strings.ToLower(size.Name), "Dedicated"
 	if low {
 		pool, priority = pool+"-low", "LowPriority"
