@@ -307,7 +307,7 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 		setDefault(p, k, map[string]any{})
 	}
 	p["services"] = map[string]any{
-		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID() + "&tid=" + tenant()},
+		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID()}, // clients add the tenant
 		"Tracking": map[string]any{"jobServiceType": "Tracking", "endpoint": c.s.trackingURI(c.ws)},
 	}
 	var st berth.JobState
