@@ -1,7 +1,7 @@
 // Command bench measures Berth beside real peers: interleaved rounds in one run, CPU per operation, the physical floor beside each
 // result. It appends one line per comparison to bench/out/results.jsonl.
 //
-//	bench [start short list place cluster burst log idle watch flat]   run all, or those named
+//	bench [start short list place cluster burst nodes log idle watch flat]   run all, or those named
 //	bench report                                         write the table of docs/performance.md from the results
 //
 // BENCH_FORCE=1 runs on a busy machine and marks the rows as not scored; BENCH_QUICK=1 runs small, to try the harness, and
@@ -31,7 +31,7 @@ var benchmarks = []struct {
 	name string
 	run  func(*bench) error
 }{
-	{"idle", idle}, {"start", start}, {"list", list}, {"short", short}, {"place", place}, {"cluster", cluster}, {"burst", burst}, {"watch", watch}, {"log", logs}, {"flat", flat},
+	{"idle", idle}, {"start", start}, {"list", list}, {"short", short}, {"place", place}, {"cluster", cluster}, {"burst", burst}, {"nodes", nodes}, {"watch", watch}, {"log", logs}, {"flat", flat},
 }
 
 const results = "bench/out/results.jsonl"
@@ -42,10 +42,16 @@ func main() {
 	switch {
 	case len(args) == 2 && args[0] == "spew":
 		err = spew(args[1])
-	case len(args) > 0 && args[0] == "_plant":
+	case len(args) == 3 && args[0] == "_plant", len(args) == 4 && args[0] == "_server":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		err = world.PlantMain(ctx, args[1:])
+		if args[0] == "_plant" {
+			err = world.PlantMain(ctx, args[1:])
+		} else {
+			err = world.ServerMain(ctx, args[1:])
+		}
+	case len(args) > 3 && args[0] == "_node":
+		err = world.NodeMain(args[1:])
 	case len(args) == 1 && args[0] == "report":
 		err = report(results, "docs/performance.md")
 	default:

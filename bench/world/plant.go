@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -128,6 +129,7 @@ func PlantMain(ctx context.Context, args []string) (err error) {
 	if err := door.EnsureWorkspace(ctx, plantSpace, "bench"); err != nil {
 		return err
 	}
+	debug.SetGCPercent(200) // as a server does
 	reports := make(chan []berth.Report, 10_000)
 	tell := func(rs []berth.Report) { reports <- rs }
 	here, nodes := fake.New(fake.Options{Report: tell}), fake.New(fake.Options{Scales: true, Boot: boot, Report: tell})

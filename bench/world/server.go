@@ -34,38 +34,45 @@ type Server struct {
 
 // Start runs a server in home, which may hold the files of an earlier one, and waits until it answers.
 func Start(ctx context.Context, group *measure.Group, bin, home string) (*Server, error) {
+	s := &Server{Bin: bin, Home: home}
+	return s, s.start(ctx, group, bin, "serve", "--home", home, "--listen", "127.0.0.1:0")
+}
+
+// start runs a program that serves the home.
+func (s *Server) start(ctx context.Context, group *measure.Group, program string, args ...string) error {
+	home := s.Home
 	if err := os.MkdirAll(home, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	log, err := os.OpenFile(filepath.Join(home, "bench.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer log.Close()
-	s := &Server{Bin: bin, Home: home, group: group.Sub("server-" + filepath.Base(home)), ended: make(chan struct{})}
+	s.group, s.ended = group.Sub("server-"+filepath.Base(home)), make(chan struct{})
 	_ = os.Remove(filepath.Join(home, "run", "server.json"))
-	s.cmd = s.group.Command(context.WithoutCancel(ctx), bin, "serve", "--home", home, "--listen", "127.0.0.1:0")
+	s.cmd = s.group.Command(context.WithoutCancel(ctx), program, args...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() { _ = s.cmd.Wait(); close(s.ended) }()
 	for end := time.Now().Add(60 * time.Second); ; {
 		if err = s.connect(ctx); err == nil {
-			return s, nil
+			return nil
 		}
 		select {
 		case <-ctx.Done():
 			s.Stop()
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-s.ended:
-			return nil, fmt.Errorf("the server ended: %s", tail(log.Name()))
+			return fmt.Errorf("the server ended: %s", tail(log.Name()))
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(end) {
 			s.Stop()
-			return nil, fmt.Errorf("the server does not answer: %w: %s", err, tail(log.Name()))
+			return fmt.Errorf("the server does not answer: %w: %s", err, tail(log.Name()))
 		}
 	}
 }
@@ -145,6 +152,10 @@ func (s *Server) Stop() {
 		if len(host) == 0 {
 			break
 		}
+	}
+	if s.Bin == "" { // its nodes are somebody else's
+		s.group.Close()
+		return
 	}
 	if err := s.giveBack(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: nodes are left:", err)
