@@ -83,6 +83,9 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 		return
 	}
 	c.startTask(ctx, started{task: p.task, launch: launch})
+	if p.task.Evict { // by an earlier process, which may not have come to it
+		c.stopTask(ctx, c.placed[id], driver.Stop{Cause: "evicted", Why: p.task.Why})
+	}
 }
 
 // stopTask asks a running task to end, once it has been started.

@@ -294,7 +294,10 @@ func (m *move) step(j *jobWork) error {
 		t.State = berth.TaskWaiting
 		t.Times.Submitted = j.state.Times.Submitted
 		p := m.c.pool(&t)
-		t.Spot = t.Spot || p.spec.low
+		if !p.local {
+			t.Spot = t.Spot || p.spec.low
+			t.Limit = j.limit()
+		}
 		j.tasks = append(j.tasks, &t)
 		j.fresh[t.ID] = true
 		m.c.enqueue(p, &t, j.doc.ID)
@@ -317,6 +320,23 @@ func (m *move) step(j *jobWork) error {
 		}
 	}
 	return nil
+}
+
+// limit is how long a task of the job can run at most once its command has begun, 0 when nobody knows.
+func (j *jobWork) limit() time.Duration {
+	var v struct {
+		Limits struct {
+			Timeout string `json:"timeout"`
+		} `json:"limits"`
+	}
+	if json.Unmarshal(j.props, &v) != nil {
+		return 0
+	}
+	d, err := berth.ParseDuration(v.Limits.Timeout)
+	if err != nil || d <= 0 {
+		return 0
+	}
+	return d + grace
 }
 
 func (j *jobWork) task(id berth.TaskID) *berth.Task {

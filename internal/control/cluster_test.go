@@ -434,3 +434,26 @@ func TestNodeKilled(t *testing.T) {
 		p.until("next", berth.Completed)
 	})
 }
+
+// TestBackfill: a job that is known to end in time runs before a gang that waits, another does not.
+func TestBackfill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.clusterOf("cpu", 2, 2, nil)
+		timeout := func(d string) map[string]any { return map[string]any{"limits": map[string]any{"timeout": d}} }
+		p.on("cpu", "long", "sleep 600", timeout("PT20M"))
+		p.until("long", berth.Running)
+		p.on("cpu", "gang", "sleep 10", map[string]any{"resources": map[string]any{"instanceCount": 2}})
+		p.on("cpu", "endless", "sleep 10", nil)
+		p.on("cpu", "short", "sleep 10", timeout("PT1M"))
+		p.until("short", berth.Completed)
+		if s, st := p.job("endless"); s != berth.Queued || !strings.Contains(st.Reason, "gang") {
+			t.Errorf("a job that may run for ever is %s before a gang that waits: %s", s, st.Reason)
+		}
+		if s, _ := p.job("gang"); s != berth.Queued {
+			t.Errorf("gang is %s", s)
+		}
+		p.until("gang", berth.Completed)
+		p.until("endless", berth.Completed)
+	})
+}

@@ -9,8 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -284,7 +282,11 @@ func (c *Control) load(ctx context.Context) error {
 		return err
 	}
 	c.resume(ctx)
-	t.due = slices.Collect(maps.Keys(c.pools))
+	t.pools = map[poolKey]bool{} // what was asked of them and not done yet is done first
+	for k := range c.pools {
+		t.pools[k] = true
+		t.due = append(t.due, k)
+	}
 	c.advance(ctx, t)
 	c.tidyKept()
 	for id, p := range c.placed {

@@ -82,11 +82,19 @@ func (c *Control) removeNode(ctx context.Context, n berth.Node) {
 // forget deletes a node's document and writes down what its life cost.
 func (c *Control) forget(ctx context.Context, n berth.Node) {
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		err := tx.Delete(n.Workspace, kindNode, n.Name, "")
+		d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
 		if err != nil {
-			if berth.CodeOf(err) == berth.NotFound {
-				return nil
-			}
+			return err
+		}
+		why := n.Why
+		if err := json.Unmarshal(d.Own, &n); err != nil { // it may have been ready just before it was given up
+			return err
+		}
+		n.Why = why
+		if err := tx.Delete(n.Workspace, kindNode, n.Name, ""); err != nil {
 			return err
 		}
 		now := tx.Now()

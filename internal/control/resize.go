@@ -17,6 +17,7 @@ import (
 type nodeChange struct {
 	node  berth.Node
 	fresh bool
+	drill bool // a drill on it is over
 }
 
 // refresh reads a compute and its nodes again, because somebody wrote them.
@@ -110,6 +111,9 @@ func (m *move) vacated(n *node) {
 	case n.Evict == berth.EvictSimulate:
 		n.State, n.Evict, n.Why, n.IdleSince = berth.NodeIdle, "", "the drill is over", m.now
 		m.keep(n)
+		ch := m.nodes[n.Name]
+		ch.drill = true
+		m.nodes[n.Name] = ch
 	default:
 		m.giveBack(n, n.Why)
 	}
@@ -131,6 +135,13 @@ func (m *move) keep(n *node) {
 
 func (m *move) saveNodes() error {
 	for name, ch := range m.nodes {
+		if !ch.fresh {
+			if err := m.heed(&ch); berth.CodeOf(err) == berth.NotFound {
+				continue // gone meanwhile
+			} else if err != nil {
+				return err
+			}
+		}
 		own, err := json.Marshal(ch.node)
 		if err != nil {
 			return err
@@ -141,8 +152,8 @@ func (m *move) saveNodes() error {
 		}
 		if ch.fresh {
 			err = m.tx.Insert(d)
-		} else if err = m.tx.Save(d); berth.CodeOf(err) == berth.NotFound {
-			err = nil // gone meanwhile
+		} else {
+			err = m.tx.Save(d)
 		}
 		if err != nil {
 			return err
@@ -154,6 +165,28 @@ func (m *move) saveNodes() error {
 			}
 			m.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Why, Data: data})
 		}
+	}
+	return nil
+}
+
+// heed keeps what others wrote about a node since the loop read it. Their event is on its way, and the loop acts on it then.
+func (m *move) heed(ch *nodeChange) error {
+	d, err := m.tx.Get(ch.node.Workspace, kindNode, ch.node.Name, "")
+	if err != nil {
+		return err
+	}
+	var now berth.Node
+	if err := json.Unmarshal(d.Own, &now); err != nil {
+		return err
+	}
+	if now.Evict != "" && ch.node.Evict == "" && !ch.drill {
+		ch.node.Evict, ch.node.Why = now.Evict, now.Why
+	}
+	if now.State == berth.NodeLeaving {
+		ch.node.State, ch.node.Why = now.State, now.Why
+	}
+	if ch.node.Ready.IsZero() {
+		ch.node.Ready = now.Ready
 	}
 	return nil
 }
@@ -376,6 +409,18 @@ func (m *move) saveState(p *pool) error {
 			return nil
 		}
 		return err
+	}
+	if !bytes.Equal(d.Own, p.own) && len(d.Own) > 0 { // somebody wants something of it, and the event that says so is on its way
+		var now berth.ComputeState
+		if err := json.Unmarshal(d.Own, &now); err != nil {
+			return err
+		}
+		s := p.state
+		now.Allocation, now.Changed, now.Target, now.Reason, now.Short, now.Errors = s.Allocation, s.Changed, s.Target, s.Reason, s.Short, s.Errors
+		if own, err = json.Marshal(now); err != nil {
+			return err
+		}
+		p.state = now
 	}
 	d.Own, p.own = own, own
 	return m.tx.Save(d)
