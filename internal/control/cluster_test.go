@@ -441,7 +441,7 @@ func TestBackfill(t *testing.T) {
 		p := build(t, 1)
 		p.clusterOf("cpu", 2, 2, nil)
 		timeout := func(d string) map[string]any { return map[string]any{"limits": map[string]any{"timeout": d}} }
-		p.on("cpu", "long", "sleep 600", timeout("PT20M"))
+		p.on("cpu", "long", "sleep 200", timeout("PT20M"))
 		p.until("long", berth.Running)
 		p.on("cpu", "gang", "sleep 10", map[string]any{"resources": map[string]any{"instanceCount": 2}})
 		p.on("cpu", "endless", "sleep 10", nil)

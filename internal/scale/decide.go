@@ -24,7 +24,7 @@ func Decide(p Pool, now time.Time) Decision {
 	}
 	var d Decision
 	s.over(p, &d)
-	room := max(0, p.Room)
+	room := min(max(0, p.Room), max(0, p.Max)) // more is of no use, and could not be added up
 	w := s.demand(p, min(p.Max, s.alive+room))
 	full := max(s.alive+s.lack(w.all), min(p.Min, p.Max))
 	want := max(s.alive+s.lack(w.reach), min(p.Min, p.Max))
