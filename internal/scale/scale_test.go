@@ -2,6 +2,7 @@ package scale_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -48,6 +49,11 @@ func TestScenarios(t *testing.T) {
 			"up to the most",
 			scale.Pool{Max: 4, Room: 9, Nodes: busy(2), Waiting: 20, Largest: 1},
 			scale.Decision{Add: 2, Target: 4, Why: "20 jobs wait: 2 -> 4 nodes", Short: "gpus can have at most 4 nodes"},
+		},
+		{
+			"room without end",
+			scale.Pool{Max: 4, Room: math.MaxInt, Nodes: busy(1), Waiting: 1, Largest: 1},
+			scale.Decision{Add: 1, Target: 2, Why: "1 job waits: 1 -> 2 nodes"},
 		},
 		{
 			"what is on its way counts",
