@@ -191,22 +191,28 @@ func (m *move) run(t touched) error {
 	return m.saveNodes()
 }
 
-// decide sizes a pool and places what can be placed.
+// decide sizes a pool and places what can be placed. What was placed may have left others short of nodes that seemed enough, so it
+// looks again until nothing more is placed.
 func (m *move) decide(k poolKey) error {
-	p := m.c.pools[k]
-	if p == nil {
-		return nil
-	}
-	if err := m.resize(p); err != nil {
-		return err
-	}
-	for again := true; again; {
-		var err error
-		if again, err = m.place(p); err != nil {
+	for {
+		p := m.c.pools[k]
+		if p == nil {
+			return nil
+		}
+		if err := m.resize(p); err != nil {
 			return err
 		}
+		before := len(m.start)
+		for again := true; again; {
+			var err error
+			if again, err = m.place(p); err != nil {
+				return err
+			}
+		}
+		if p.local || p.queue.Len() == 0 || len(m.start) == before {
+			return nil
+		}
 	}
-	return nil
 }
 
 // job reads a job and its tasks once per move; nil when it is gone.
