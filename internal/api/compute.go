@@ -295,7 +295,7 @@ func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any
 	setDefault(inner, "osType", "Linux")
 	setDefault(inner, "remoteLoginPortPublicAccess", "NotSpecified")
 	counts := map[berth.NodeState]int{}
-	nodes, err := c.s.nodes(c, d)
+	nodes, st, err := c.s.nodes(c, d, st)
 	if err != nil {
 		c.s.Log.Error("nodes not read", "compute", d.Name, "err", err)
 	}
@@ -308,7 +308,7 @@ func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any
 	}
 	inner["currentNodeCount"] = counts[berth.NodeIdle] + counts[berth.NodeRunning] + counts[berth.NodePreempted] + counts[berth.NodeLeaving]
 	inner["targetNodeCount"] = st.Target
-	inner["allocationState"] = orElse(st.Allocation, "Steady")
+	inner["allocationState"] = map[bool]string{true: "Resizing", false: "Steady"}[counts[berth.NodePreparing]+counts[berth.NodeLeaving] > 0]
 	changed := st.Changed
 	if changed.IsZero() {
 		changed = d.Created
@@ -329,13 +329,22 @@ func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any
 // kindNode is the kind of the documents that nodes are.
 const kindNode = "nodes"
 
-// nodes reads the nodes of a compute.
-func (s *Server) nodes(c *call, d *store.Doc) (out []berth.Node, err error) {
+// nodes reads the nodes of a compute, and its state as of the same moment.
+func (s *Server) nodes(c *call, d *store.Doc, st berth.ComputeState) (out []berth.Node, _ berth.ComputeState, err error) {
 	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		out, err = nodesOf(tx, d.Workspace, d.Name)
+		if out, err = nodesOf(tx, d.Workspace, d.Name); err != nil {
+			return err
+		}
+		now, err := tx.Get(d.Workspace, d.Kind, d.Name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
+		if err == nil {
+			st, err = computeState(now)
+		}
 		return err
 	})
-	return out, err
+	return out, st, err
 }
 
 func nodesOf(tx *store.Tx, workspace, compute string) ([]berth.Node, error) {

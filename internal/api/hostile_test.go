@@ -1,9 +1,12 @@
 package api_test
 
 import (
+	"encoding/json"
 	"testing"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/store"
 )
 
 func clusterDoc(kv ...any) map[string]any {
@@ -64,4 +67,30 @@ func TestOthersInstances(t *testing.T) {
 	}
 	x.as(x.ann, "GET", x.ws+"/computes/box", nil).want(200).is("properties.properties.state", "Running")
 	x.as(x.ann, "DELETE", x.ws+"/computes/box", nil).want(202)
+}
+
+// TestAllocationState: a cluster is resizing while a node comes or goes, whatever the loop had time to write down.
+func TestAllocationState(t *testing.T) {
+	x := open(t)
+	x.do("PUT", x.ws+"/computes/c", clusterDoc()).want(201).is("properties.properties.allocationState", "Steady")
+	for _, s := range []struct {
+		state berth.NodeState
+		want  string
+	}{{berth.NodePreparing, "Resizing"}, {berth.NodeIdle, "Steady"}, {berth.NodeRunning, "Steady"}, {berth.NodeLeaving, "Resizing"}} {
+		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+			own, err := json.Marshal(berth.Node{Name: "c-1", State: s.state})
+			if err != nil {
+				return err
+			}
+			d := &store.Doc{Workspace: workspace.Key(), Kind: "nodes", Name: "c-1", Parent: "c", Own: own}
+			if err := tx.Save(d); berth.CodeOf(err) != berth.NotFound {
+				return err
+			}
+			return tx.Insert(d)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.do("GET", x.ws+"/computes/c", nil).want(200).is("properties.properties.allocationState", s.want)
+	}
 }
