@@ -64,7 +64,7 @@ func TestLife(t *testing.T) {
 		if b, err := os.ReadFile(file); err != nil || string(b) != "mine" {
 			t.Errorf("the home lost a file: %q %v", b, err)
 		}
-		runs := p.of("box").starts
+		runs := p.of("box").runs()
 		if len(runs) != 4 || runs[0].Creation == nil || runs[1].Creation != nil {
 			t.Errorf("the creation script ran not once, or the agent started %d times", len(runs))
 		}
@@ -98,7 +98,7 @@ func TestLife(t *testing.T) {
 // TestKilled ends the loop at every moment of a start, a stop and a deletion: the next one makes it so, once.
 func TestKilled(t *testing.T) {
 	for _, c := range []struct{ verb, end string }{{"start", "Running"}, {"stop", "Stopped"}, {"restart", "Running"}, {"delete", "gone"}} {
-		for at := time.Duration(0); at <= 15*time.Second; at += 1500 * time.Millisecond {
+		for at := time.Duration(0); at <= 15*time.Second; at += 2500 * time.Millisecond {
 			t.Run(fmt.Sprintf("%s/%s", c.verb, at), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := build(t)
@@ -136,7 +136,7 @@ func TestKilled(t *testing.T) {
 func TestSetupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)
-		p.of("box").fails = "the creation script failed: exit status 3"
+		p.of("box").be(func(b *box) { b.fails = "the creation script failed: exit status 3" })
 		p.made("box", nil)
 		p.reaches("box", "SetupFailed")
 		v, _ := p.show("box")
@@ -149,7 +149,7 @@ func TestSetupFails(t *testing.T) {
 		if v.Properties.ProvisioningState != "Failed" {
 			t.Errorf("provisioning state %s", v.Properties.ProvisioningState)
 		}
-		p.of("box").fails = ""
+		p.of("box").be(func(b *box) { b.fails = "" })
 		p.action("box", "start", nil)
 		p.until("start", func() bool { return p.op("start", "box") == "Succeeded" })
 		v, _ = p.show("box")
@@ -203,8 +203,8 @@ func TestQuota(t *testing.T) {
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)
-		box := p.of("box")
-		box.seen(devbox.Signal{Name: "kernels", Busy: true, Why: "a notebook kernel is busy (python3)"})
+		agent := p.of("box")
+		agent.seen(devbox.Signal{Name: "kernels", Busy: true, Why: "a notebook kernel is busy (python3)"})
 		p.made("box", map[string]any{"idleTimeBeforeShutdown": "PT10M"})
 		p.reaches("box", "Running")
 		time.Sleep(time.Hour)
@@ -212,13 +212,13 @@ func TestIdle(t *testing.T) {
 		if v.Properties.Properties.State != "Running" || !strings.Contains(v.Properties.Berth.Awake, "kernel is busy") {
 			t.Fatalf("a busy instance: %+v", v)
 		}
-		box.seen(devbox.Signal{Name: "gpu", Error: "nvidia-smi is gone"})
+		agent.seen(devbox.Signal{Name: "gpu", Error: "nvidia-smi is gone"})
 		time.Sleep(time.Hour)
 		if got := p.state("box"); got != "Running" {
 			t.Fatalf("what cannot be seen counts as busy, and it is %s", got)
 		}
 		last := time.Now()
-		box.seen(devbox.Signal{Name: "ssh", Last: last, Why: "somebody was connected over ssh"})
+		agent.seen(devbox.Signal{Name: "ssh", Last: last, Why: "somebody was connected over ssh"})
 		time.Sleep(9 * time.Minute)
 		v, _ = p.show("box")
 		if v.Properties.Properties.State != "Running" || v.Properties.Berth.StopsAt.Sub(last).Abs() < 10*time.Minute-time.Second {
@@ -227,13 +227,13 @@ func TestIdle(t *testing.T) {
 		// The server is away when the time comes, and somebody works: nothing stops.
 		p.stop()
 		time.Sleep(time.Hour)
-		box.seen(devbox.Signal{Name: "ssh", Busy: true, Why: "somebody is connected over ssh"})
+		agent.seen(devbox.Signal{Name: "ssh", Busy: true, Why: "somebody is connected over ssh"})
 		p.run()
 		time.Sleep(time.Minute)
 		if got := p.state("box"); got != "Running" {
 			t.Fatalf("a busy instance whose deadline passed while nobody looked is %s", got)
 		}
-		box.seen(devbox.Signal{Name: "ssh", Last: time.Now(), Why: "somebody was connected over ssh"})
+		agent.seen(devbox.Signal{Name: "ssh", Last: time.Now(), Why: "somebody was connected over ssh"})
 		p.reaches("box", "Stopped")
 		v, _ = p.show("box")
 		if op := v.Properties.Properties.LastOperation; op.Trigger != "IdleShutdown" || op.Name != "Stop" || op.Status != "Succeeded" {
@@ -242,9 +242,11 @@ func TestIdle(t *testing.T) {
 		if !strings.Contains(v.Properties.Berth.Reason, "the last thing was: somebody was connected over ssh") {
 			t.Errorf("reason: %s", v.Properties.Berth.Reason)
 		}
-		if box.stopped != 1 {
-			t.Errorf("the agent was asked %d times to end", box.stopped)
-		}
+		agent.be(func(b *box) {
+			if b.stopped != 1 {
+				t.Errorf("the agent was asked %d times to end", b.stopped)
+			}
+		})
 	})
 }
 
@@ -387,9 +389,9 @@ func TestKilledServices(t *testing.T) {
 		v, _ := p.show("box")
 		node := v.Properties.Berth.Node
 		for i, kill := range []func(){p.of("box").kill, func() { p.driver.KillNode(node) }, func() { p.driver.DropNode(node) }} {
-			before := len(p.of("box").starts)
+			before := len(p.of("box").runs())
 			kill()
-			p.until("another agent", func() bool { return len(p.of("box").starts) > before && p.of("box").there() })
+			p.until("another agent", func() bool { return len(p.of("box").runs()) > before && p.of("box").there() })
 			time.Sleep(time.Minute)
 			if got := p.state("box"); got != "Running" {
 				t.Errorf("%d: it is %s", i, got)
@@ -405,7 +407,7 @@ func TestKilledServices(t *testing.T) {
 func TestAgentThatCannotStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)
-		p.of("box").deaf = true
+		p.of("box").be(func(b *box) { b.deaf = true })
 		over := make(chan struct{})
 		defer close(over)
 		go func() {
@@ -432,7 +434,7 @@ func TestDisk(t *testing.T) {
 		p := build(t)
 		p.made("box", nil)
 		p.reaches("box", "Running")
-		p.of("box").disk = 950 // of 1000
+		p.of("box").be(func(b *box) { b.disk = 950 }) // of 1000
 		p.until("a warning", func() bool {
 			v, _ := p.show("box")
 			return len(v.Properties.Berth.Warnings) == 1 && strings.Contains(v.Properties.Berth.Warnings[0], "95 % full") && strings.Contains(v.Properties.Berth.Warnings[0], "berth ssh box")

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -287,6 +288,20 @@ func (b *box) seen(s ...devbox.Signal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.signals = s
+}
+
+// be changes what a test decides about the agent.
+func (b *box) be(f func(*box)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(b)
+}
+
+// runs are the configurations it was started with, so far.
+func (b *box) runs() []devbox.Config {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.starts)
 }
 
 // kill is the sudden end of the agent's process.
