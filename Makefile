@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X github.com/berthml/berth.Version=$(VERSION)
 CACHE   ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/berth-tools
 
-.PHONY: build quickstart test test-engines lint bench dist clean
+.PHONY: build quickstart test test-engines lint bench compatibility dist clean
 build: ## bin/berth, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
 
@@ -23,6 +23,9 @@ lint: ## gofumpt, vet, golangci-lint, govulncheck
 
 bench: build ## against real peers, ratios in one run
 	./bench/run.sh
+
+compatibility: build ## Microsoft's own live tests and the YAML corpus, into docs/compatibility.md
+	./scripts/compatibility.sh
 
 dist: ## release binaries
 	VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' ./scripts/dist.sh

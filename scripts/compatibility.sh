@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Runs Microsoft's own live tests of azure-ai-ml, unchanged, against a fresh server, compares the YAML front end with the corpus,
+# and writes what came of it to docs/compatibility.md.
+#
+#   BERTH_E2E_MIRROR=PATH scripts/compatibility.sh [FOLDER…]
+#
+# PATH is a git directory of Azure/azure-sdk-for-python. BERTH_ACCEPT is the folder with run_e2e.py (default ../shared/accept/azure-sdk),
+# BERTH_CORPUS that of the corpus (default ../shared/corpus). Folders are those of the tests; without any, the ones this server serves.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+accept=${BERTH_ACCEPT:-$root/../shared/accept/azure-sdk}
+corpus=${BERTH_CORPUS:-$root/../shared/corpus}
+: "${BERTH_E2E_MIRROR:?set it to a git directory of Azure/azure-sdk-for-python}"
+folders=("$@")
+if [ ${#folders[@]} = 0 ]; then
+	folders=(code_asset component connection dataset datastore environment evaluator index model workspace)
+fi
+berth=${BERTH_BIN:-$root/bin/berth}
+work=$(mktemp -d)
+export BERTH_HOME=$work/home
+unset BERTH_URL
+cleanup() {
+	"$berth" down >/dev/null 2>&1 || true
+	rm -rf "$work"
+}
+trap cleanup EXIT
+
+"$berth" up
+# What the tests find in their workspace: a cluster by this name. A server without clusters refuses it, and the tests that name it fail.
+"$berth" compute create --type amlcompute -n cpu-cluster --min-instances 0 --max-instances 2 -o none ||
+	echo "no cluster cpu-cluster: the tests that name it will fail" >&2
+"$berth" azure-env -o json >"$work/env.json"
+
+only=()
+for f in "${folders[@]}"; do only+=(--only "$f/"); done
+python3 "$accept/run_e2e.py" --mirror "$BERTH_E2E_MIRROR" --url-env "$work/env.json" --class A --timeout 600 --json "$work/e2e.json" "${only[@]}" >"$work/e2e.log" 2>&1 || true
+tail -n 30 "$work/e2e.log" >&2
+test -s "$work/e2e.json"
+if [ -f "$corpus/rest/compare.py" ]; then
+	python3 "$corpus/rest/compare.py" --berth "$berth" --root "$corpus" --golden "$corpus/rest" --stub "$corpus/rest/LOCAL.tsv" --kind-flag=--kind \
+		--json "$work/corpus.json" >"$work/corpus.log" 2>&1 || true
+	tail -n 4 "$work/corpus.log" >&2
+fi
+VERSION=$("$berth" version) python3 "$root/scripts/compatibility.py" "$work/e2e.json" "$work/corpus.json" "$accept" >"$work/page.md"
+cp "$work/page.md" docs/compatibility.md
+echo "docs/compatibility.md is written" >&2
