@@ -13,3 +13,10 @@ else
 	go test -timeout 15m $(go list ./... | grep -vE "$programs")
 fi
 go test -timeout 15m $(go list ./... | grep -E "$programs")
+
+# A few seconds of random input for everything that reads what people write. What is found stays in testdata/fuzz.
+grep -rlE --include='*_test.go' '^func Fuzz' internal | xargs -n1 dirname | sort -u | while read -r dir; do
+	grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go | sed 's/^func //' | while read -r target; do
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-3s}" "./$dir"
+	done
+done
