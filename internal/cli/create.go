@@ -52,6 +52,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			sets = append(sets, optionSets(cmd, n.options)...)
+			if place := s.place(cmd, n); place != "" {
+				sets = append([]string{"location=" + place}, sets...)
+			}
 			if o.file == "" && (n.word == "job" || len(sets) == 0 && n.word != "workspace") {
 				return usagef("give a file: `berth %s create -f %s.yml`", n.word, n.word)
 			}
@@ -89,6 +92,19 @@ func createVerb(s *session, n noun) *cobra.Command {
 	optionFlags(cmd, n.options)
 	s.format.flags(cmd)
 	return cmd
+}
+
+// place is where az would make a workspace that names no place: the default location.
+func (s *session) place(cmd *cobra.Command, n noun) string {
+	file, _ := cmd.Flags().GetString("file")
+	if !s.format.az || n.word != "workspace" || file != "" {
+		return ""
+	}
+	cfg, err := s.config()
+	if err != nil {
+		return ""
+	}
+	return s.location(cfg.Home)
 }
 
 // setFlag adds --set PATH=VALUE …, which overrides fields of a file.
