@@ -55,6 +55,15 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// azExit is the code az would end with: it knows 1, 2 and 3, and a failed job's own code is 1 too.
+func azExit(code int, said bool) int {
+	switch {
+	case code == exitOK, code == exitInterrupted, !said && (code == exitUsage || code == exitNotFound):
+		return code
+	}
+	return exitFailed
+}
+
 // report says what went wrong and returns the exit code.
 func (s *session) report(err error) int {
 	code := exitCode(err)
@@ -62,10 +71,7 @@ func (s *session) report(err error) int {
 	said := err == nil || errors.As(err, &exit)
 	mark := "berth:"
 	if s.format.az {
-		mark = "ERROR:"
-		if code != exitOK && code != exitUsage && code != exitNotFound && code != exitInterrupted || said && code != exitOK && code != exitInterrupted {
-			code = exitFailed // az knows no other
-		}
+		mark, code = "ERROR:", azExit(code, said)
 	}
 	if said {
 		return code

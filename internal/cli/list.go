@@ -121,7 +121,9 @@ func (s *session) azList(n noun, shown map[string]any) map[string]any {
 	}
 	switch n.word {
 	case "model":
-		shown["stage"] = shown["stage"] // null where there is none
+		if _, there := shown["stage"]; !there {
+			shown["stage"] = nil
+		}
 		if shown["description"] == nil {
 			shown["description"] = ""
 		}
