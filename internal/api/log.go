@@ -181,8 +181,21 @@ func (l *logReader) open() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	opened, err := f.Stat()
+	if err != nil {
+		f.Close() // opened for reading
+		return err
+	}
+	// An empty log may have become another task's between being found and being opened; then it is not there any more.
+	if named, err := os.Lstat(l.parts[l.at]); err != nil || !os.SameFile(opened, named) {
+		f.Close() // opened for reading
+		return nil
+	}
 	l.file = f
-	return err
+	return nil
 }
 
 // next goes on to the part after the present one, which does not grow any more.

@@ -101,6 +101,10 @@ func (s *Store) openLive(b *store.Blob) (*Reader, error) {
 	if err == nil {
 		var named fs.FileInfo
 		named, err = s.root.Lstat(b.Live)
+		if errors.Is(err, fs.ErrNotExist) { // it was empty, and became another task's
+			f.Close()
+			return empty, nil
+		}
 		if err == nil && (!named.Mode().IsRegular() || !os.SameFile(opened, named)) {
 			err = errors.New("it is not a regular file")
 		}

@@ -48,7 +48,7 @@ func (t *task) boxGroup(c *envs.ContainerSpec, s *Spec) error {
 		if p.LogFile == "" {
 			continue // it is in the task's directory
 		}
-		fd, err := openAppend(p.LogFile) // what is not there cannot be mounted
+		fd, err := OpenLog(p.LogFile) // what is not there cannot be mounted
 		if err != nil {
 			return err
 		}

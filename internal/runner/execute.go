@@ -249,12 +249,12 @@ func (t *task) logPath() string {
 // openLog opens the file that takes the output. It is opened for appending: an attempt that shares it adds to it, and
 // two writers do not overwrite each other.
 func (t *task) openLog() (int, error) {
-	fd, err := openAppend(t.logPath())
+	fd, err := t.o.OpenLog(t.logPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(filepath.Dir(t.logPath()), 0o700); err != nil {
 			return -1, err
 		}
-		fd, err = openAppend(t.logPath())
+		fd, err = t.o.OpenLog(t.logPath())
 	}
 	return fd, err
 }

@@ -5,8 +5,9 @@ import (
 	"syscall"
 )
 
-// openAppend opens a file without the runtime's poller, which has no use for it.
-func openAppend(path string) (int, error) {
+// OpenLog opens a file for appending, and makes it where it is not there. It goes without the runtime's poller, which has no use
+// for it.
+func OpenLog(path string) (int, error) {
 	for {
 		fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_APPEND|syscall.O_CLOEXEC, 0o600)
 		switch err {

@@ -75,6 +75,8 @@ type Options struct {
 	Dir string
 	// MakeDir makes Dir; nil means [MakeDir].
 	MakeDir func(dir string) error
+	// OpenLog opens the file that takes the output, for appending, and makes it where it is not there; nil means [OpenLog].
+	OpenLog func(path string) (fd int, err error)
 	// Report takes a report on its way home. Only the last one of a task, that of its end, may take its time.
 	Report func(berth.Report)
 	// Keep makes a step durable; the next thing happens after it returned. An error ends the task. Nil keeps nothing.
@@ -116,6 +118,9 @@ func Run(ctx context.Context, l berth.Launch, o Options) (exit berth.Exit, err e
 	}
 	if o.MakeDir == nil {
 		o.MakeDir = MakeDir
+	}
+	if o.OpenLog == nil {
+		o.OpenLog = OpenLog
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

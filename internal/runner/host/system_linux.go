@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // upper is the role of a host's first process.
@@ -54,4 +56,21 @@ func stampOf(dir string) (stamp [3]syscall.Timespec, ok bool) {
 		}
 	}
 	return stamp, true
+}
+
+// moveUnshared gives the blank file that fd has open another name, unless that name is taken, or somebody else has the file open or is
+// about to: a lease for writing is given to the only one, and tells of others who come.
+func moveUnshared(fd int, from, to string) bool {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		return false
+	}
+	ok := blank(fd) && unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE) == nil
+	if ok {
+		lease, err := unix.FcntlInt(uintptr(fd), unix.F_GETLEASE, 0)
+		if ok = err == nil && lease == unix.F_WRLCK; !ok {
+			_ = unix.Renameat2(unix.AT_FDCWD, to, unix.AT_FDCWD, from, unix.RENAME_NOREPLACE)
+		}
+	}
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+	return ok && err == nil
 }

@@ -37,6 +37,8 @@ func ordinarySignals() {}
 
 func stampOf(string) (stamp [3]syscall.Timespec, ok bool) { return stamp, false }
 
+func moveUnshared(int, string, string) bool { return false }
+
 func alone() bool { return false }
 
 func reap(string, []string, bool, *slog.Logger) error {

@@ -29,6 +29,7 @@ type worker struct {
 	journal *journal
 	reaped  *reaped
 	dirs    *dirs
+	logs    *logs
 	sweeper *sweeper
 	watch   *filewatch.Watcher
 	envs    *environments
@@ -101,6 +102,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		dir: dir, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
+		logs:    &logs{log: log},
 		gate:    &gate{dir: dir},
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
@@ -135,6 +137,7 @@ func (w *worker) run(ctx context.Context, l net.Listener) error {
 	w.tasks.Wait()
 	w.senders.Wait()
 	w.dirs.close()
+	w.logs.close()
 	if w.watch != nil {
 		w.watch.Close()
 	}
@@ -227,6 +230,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 			return w.keep(id, m)
 		},
 		MakeDir: w.dirs.take,
+		OpenLog: w.logs.take,
 		Last:    last,
 		Status:  w.reaped.status,
 		Control: j.control,
@@ -446,6 +450,7 @@ func (w *worker) remove(ids []berth.TaskID) removeAnswer {
 	w.mu.Unlock()
 	for id, j := range over {
 		w.dirs.give(filepath.Join(w.dir, "tasks", string(id)), j.clean)
+		w.logs.give(j.launch.LogFile, j.clean)
 	}
 	return failed
 }
