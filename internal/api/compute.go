@@ -436,7 +436,9 @@ func deleteCompute(c *call, r *resource, name string) error {
 		}
 		st.State, st.Drain = "Deleting", drain
 		if st.Instance != nil {
-			wantDeleted(c, d, &st)
+			if err := wantDeleted(c, d, &st); err != nil {
+				return err
+			}
 		}
 		if d.Own, err = json.Marshal(st); err != nil {
 			return err

@@ -267,10 +267,14 @@ func resizeInstance(c *call, r *resource, name, _ string) error {
 }
 
 // wantDeleted notes in an instance's state that it is to be deleted.
-func wantDeleted(c *call, _ *store.Doc, st *berth.ComputeState) {
+func wantDeleted(c *call, d *store.Doc, st *berth.ComputeState) error {
 	it := st.Instance
+	if err := c.mayOperate(d, it); err != nil {
+		return err
+	}
 	it.State, it.Since = berth.InstanceDeleting, c.now
 	it.Ask("Delete", berth.InstanceStopped, "User", "deleted by "+c.who.User, c.now)
+	return nil
 }
 
 // shapeInstance adds what the service knows of an instance.

@@ -466,6 +466,9 @@ func TestUsers(t *testing.T) {
 				t.Errorf("stop by %s: %d %s", c.user, code, b)
 			}
 		}
+		if code, b := p.as("bob", auth.User, "DELETE", p.ws+"/computes/box", nil); code != http.StatusForbidden {
+			t.Errorf("deletion by bob: %d %s", code, b)
+		}
 		body := map[string]any{"properties": map[string]any{"computeType": "ComputeInstance", "properties": map[string]any{
 			"vmSize": "Standard_DS3_v2", "personalComputeInstanceSettings": map[string]any{"assignedUser": map[string]any{"objectId": auth.ObjectID("bob"), "tenantId": "t"}},
 		}}}

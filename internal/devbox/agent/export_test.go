@@ -1,0 +1,6 @@
+//go:build linux
+
+package agent
+
+// GPUSignal is for tests.
+var GPUSignal = gpuSignal
