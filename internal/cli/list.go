@@ -48,11 +48,11 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if n.word == "job" && l.limit == 0 && !l.all {
 				l.limit = jobLimit
 			}
-			l.group = cmd.Flags().Changed("resource-group")
 			c, err := s.open(cmd.Context())
 			if err != nil {
 				return err
 			}
+			l.group = cmd.Flags().Changed("resource-group") || s.format.az && s.cfg.Workspace.Group != ""
 			if n.word == "job" && s.format.plainly() && l.parent == "" {
 				return s.listJobs(cmd.Context(), c, l)
 			}
