@@ -68,3 +68,18 @@ func Many(cmd *cobra.Command, name string) *[][]string {
 func Set(s *settings, section, key, value string) { s.set(section, key, value) }
 func Get(s *settings, section, key string) string { return s.get(section, key) }
 func Write(s *settings) error                     { return s.write() }
+
+// Known is whether `az ml NOUN VERB` is a command, and whether it is one that is only said not to be served.
+func Known(noun, verb string) (known, served bool) {
+	s := newSession()
+	s.manners("az ml")
+	root := mlRoot(s, "az ml", []string{noun, verb})
+	cmd, _, err := root.Find([]string{noun, verb})
+	if err != nil || cmd == root {
+		return false, false
+	}
+	if cmd.DisableFlagParsing { // unserved
+		return true, false
+	}
+	return cmd.Name() == verb, true
+}

@@ -61,6 +61,7 @@ func nouns() []noun {
 				{"job type", "type"},
 				{"created on", "creation_context.created_at"},
 			},
+			unserved: map[string]string{"connect-ssh": "there is no ssh into a job; a compute instance has one"},
 		},
 		{
 			word: "compute", collection: "computes", tracked: true, short: "Where jobs run", options: computeOptions,
@@ -73,8 +74,9 @@ func nouns() []noun {
 				listSizesVerb,
 				listUsageVerb,
 			), instanceVerbs()...),
-			columns: []string{"name", "type", "provisioning_state", "description"},
-			table:   []column{{"name", "name"}, {"compute type", "type"}, {"state", "state|provisioning_state"}, {"instance type", "size"}},
+			columns:  []string{"name", "type", "provisioning_state", "description"},
+			table:    []column{{"name", "name"}, {"compute type", "type"}, {"state", "state|provisioning_state"}, {"instance type", "size"}},
+			unserved: map[string]string{"enable-sso": "it has no single sign-on to turn on or off"},
 		},
 		{
 			word: "environment", collection: "environments", versioned: true, short: "What jobs run in", verbs: asset, options: environmentOptions,
@@ -133,7 +135,7 @@ func nouns() []noun {
 			word: "feature-set", kind: "feature_set", collection: "featuresets", versioned: true, short: "Feature sets, as documents", verbs: asset,
 			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
 			unserved: map[string]string{
-				"backfill": "it computes no features", "get-feature": "it computes no features", "list-features": "it computes no features",
+				"backfill": "it computes no features", "get-feature": "it computes no features", "show-feature": "it computes no features", "list-features": "it computes no features",
 				"list-materialization-operation": "it computes no features",
 			},
 		},
