@@ -272,6 +272,15 @@ func (s *Server) deleteWorkspace(c *call) error {
 		if len(active) > 0 {
 			return berth.Errorf(berth.Conflict, "job %s of workspace %s has not ended; cancel it first", active[0].Name, c.ws.Name)
 		}
+		computes, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "computes", Limit: 2, NoBody: true})
+		if err != nil {
+			return err
+		}
+		for _, d := range computes { // their nodes would be left behind
+			if !strings.EqualFold(d.Name, berth.LocalCompute) {
+				return berth.Errorf(berth.Conflict, "workspace %s has compute %s; delete it first", c.ws.Name, d.Name)
+			}
+		}
 		own, err := locate.StorageOf(tx, c.ws.Key())
 		if err != nil {
 			return err

@@ -152,7 +152,7 @@ func Parse(properties []byte) (Spec, error) {
 			return s, err
 		}
 	}
-	seen := map[string]bool{"jupyter": true, "ssh": true, "open": true, "log": true}
+	seen := map[string]bool{"jupyter": true, "ssh": true, "open": true, "log": true, "control": true}
 	for i, c := range p.CustomServices {
 		if err := berth.CheckName("application", c.Name); err != nil {
 			return s, berth.Errorf(berth.Invalid, "customServices[%d]: %w", i, err)

@@ -3,7 +3,6 @@ package devbox
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,7 +115,7 @@ func cancelJob(tx *store.Tx, t *berth.Task, why string) error {
 	if st.Cancel {
 		return nil
 	}
-	st.Cancel, st.Reason = true, why
+	st.Cancel, st.StopCause, st.StopWhy = true, "canceled", why
 	if d.Own, err = json.Marshal(st); err != nil {
 		return err
 	}
@@ -192,7 +191,7 @@ func (k *keeper) remove(ctx context.Context, v *view) (time.Duration, error) {
 	return 0, errGone
 }
 
-// vanish takes apart what is left of an instance whose document is gone, as when its workspace was deleted.
+// vanish ends an instance whose document is gone.
 func (k *keeper) vanish(ctx context.Context) error {
 	if err := k.l.scrap(ctx, k.dir()); err != nil {
 		return err
@@ -200,7 +199,8 @@ func (k *keeper) vanish(ctx context.Context) error {
 	return errGone
 }
 
-// scrap ends the instance of a directory and removes it.
+// scrap ends the instance of a directory. Its files stay: they go only when somebody deletes the instance, and a database that does not
+// know of it may be another one, or an older copy.
 func (l *Loop) scrap(ctx context.Context, dir string) error {
 	var c Config
 	b, err := os.ReadFile(filepath.Join(dir, "agent.json"))
@@ -209,10 +209,13 @@ func (l *Loop) scrap(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return errors.Join(destroy(Scratch(dir)), destroy(dir))
+	if _, err := os.Stat(dir); err == nil {
+		l.o.Log.Warn("the files of an instance nobody knows are left where they are", "dir", dir)
+	}
+	return destroy(Scratch(dir))
 }
 
-// sweep scraps the directories of instances that are no more.
+// sweep ends the instances that are no more.
 func (l *Loop) sweep(ctx context.Context, keys []key) {
 	known := map[string]bool{}
 	for _, k := range keys {
@@ -224,7 +227,7 @@ func (l *Loop) sweep(ctx context.Context, keys []key) {
 			continue
 		}
 		if err := l.scrap(ctx, dir); err != nil && ctx.Err() == nil {
-			l.o.Log.Warn("what is left of an instance was not removed", "dir", dir, "err", err)
+			l.o.Log.Warn("an instance nobody knows was not ended", "dir", dir, "err", err)
 		}
 	}
 }
