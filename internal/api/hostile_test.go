@@ -2,10 +2,15 @@ package api_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/api"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -93,4 +98,95 @@ func TestAllocationState(t *testing.T) {
 		}
 		x.do("GET", x.ws+"/computes/c", nil).want(200).is("properties.properties.allocationState", s.want)
 	}
+}
+
+// TestScriptsArePrivate: what somebody's setup scripts and applications are told is theirs.
+func TestScriptsArePrivate(t *testing.T) {
+	x := open(t)
+	ann, bob, reader := x.token("ann", auth.User), x.token("bob", auth.User), x.token("r", auth.Reader)
+	x.as(ann, "PUT", x.ws+"/computes/mine", map[string]any{"properties": map[string]any{"computeType": "ComputeInstance", "properties": map[string]any{
+		"vmSize": "Standard_DS3_v2",
+		"setupScripts": map[string]any{"scripts": map[string]any{
+			"creationScript": map[string]any{"scriptSource": "inline", "scriptData": "aHVudGVyMg==", "scriptArguments": "--key hunter2"},
+		}},
+		"customServices": []any{map[string]any{
+			"name": "rstudio", "image": map[string]any{"reference": "img"}, "endpoints": []any{map[string]any{"target": 80}},
+			"environmentVariables": map[string]any{"PASSWORD": map[string]any{"type": "local", "value": "hunter2"}},
+		}},
+	}}}).want(201)
+	for who, token := range map[string]string{"another user": bob, "a reader": reader} {
+		for _, path := range []string{"/computes/mine", "/computes"} {
+			if a := x.as(token, "GET", x.ws+path, nil).want(200); strings.Contains(string(a.raw), "hunter2") || strings.Contains(string(a.raw), "aHVudGVyMg") {
+				t.Errorf("%s sees %s", who, a.raw)
+			}
+		}
+	}
+	for _, token := range []string{ann, x.admin} {
+		x.as(token, "GET", x.ws+"/computes/mine", nil).want(200).is("properties.properties.setupScripts.scripts.creationScript.scriptData", "aHVudGVyMg==").
+			is("properties.properties.customServices.0.environmentVariables.PASSWORD.value", "hunter2")
+	}
+}
+
+// TestOpen: an address is that of JupyterLab, or of the application that was named, by its name or as it is shown.
+func TestOpen(t *testing.T) {
+	x := openBox(t)
+	x.change(func(it *berth.InstanceState) {
+		it.Apps = []berth.InstanceApp{
+			{Name: "jupyter", Title: "Jupyter", Path: "/tree"}, {Name: "jupyter", Title: "JupyterLab", Path: "/lab"},
+			{Name: "jupyter", Title: "Terminal", Path: "/terminals/1"}, {Name: "RStudio", Title: "RStudio", Path: "/"},
+		}
+	})
+	for app, want := range map[string]string{"": "%2Fjupyter%2Flab", "jupyter": "%2Fjupyter%2Ftree", "jupyterlab": "%2Fjupyter%2Flab", "Terminal": "%2Fjupyter%2Fterminals%2F1", "rstudio": "%2FRStudio%2F"} {
+		a := x.as(x.ann, "POST", x.ws+"/computes/box/open", map[string]any{"app": app}).want(200)
+		if url, _ := a.at("url").(string); !strings.HasSuffix(url, "&to="+want) {
+			t.Errorf("%q opens %s", app, url)
+		}
+	}
+	x.as(x.ann, "POST", x.ws+"/computes/box/open", map[string]any{"app": "none"}).want(404)
+}
+
+// change changes what the loop would write.
+func (x *box) change(f func(*berth.InstanceState)) {
+	x.t.Helper()
+	err := x.db.Update(x.t.Context(), func(tx *store.Tx) error {
+		d, err := tx.Get(workspace.Key(), "computes", "box", "")
+		if err != nil {
+			return err
+		}
+		var st berth.ComputeState
+		if err := json.Unmarshal(d.Own, &st); err != nil {
+			return err
+		}
+		f(st.Instance)
+		if d.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		return tx.Save(d)
+	})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// TestLogsAreFiles: what an instance put in the place of its log is not read for it.
+func TestLogsAreFiles(t *testing.T) {
+	x := openBox(t)
+	dir := filepath.Join(devbox.Dir(x.h.(*api.Server).Instances.Dir, workspace.Key(), "box"), "log")
+	secret := filepath.Join(t.TempDir(), "secret.key")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{secret: "hunter2", filepath.Join(dir, "agent.log"): "hello"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, "creation.log")); err != nil {
+		t.Fatal(err)
+	}
+	if a := x.as(x.ann, "POST", x.ws+"/computes/box/log", nil).want(200); string(a.raw) != "hello" {
+		t.Errorf("%s", a.raw)
+	}
+	x.as(x.ann, "POST", x.ws+"/computes/box/log?name=creation", nil).want(404)
+	x.as(x.ann, "POST", x.ws+"/computes/box/log?name=../agent", nil).want(400)
 }

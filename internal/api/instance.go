@@ -284,6 +284,9 @@ func shapeInstance(c *call, d *store.Doc, st berth.ComputeState, props map[strin
 	if !ok || it == nil {
 		return
 	}
+	if c.mayOperate(d, it) != nil || !c.who.CanWrite() {
+		conceal(inner)
+	}
 	inner["state"] = it.State
 	inner["createdBy"] = map[string]any{"userName": d.CreatedBy, "userOrgId": auth.TenantID, "userId": auth.ObjectID(d.CreatedBy)}
 	inner["lastOperation"] = it.LastOperation
@@ -327,6 +330,15 @@ func shapeInstance(c *call, d *store.Doc, st berth.ComputeState, props map[strin
 		}
 	}
 	props["berth"] = own
+}
+
+// conceal takes out what the user of an instance tells its scripts and applications, which may hold secrets.
+func conceal(inner map[string]any) {
+	delete(inner, "setupScripts")
+	apps, _ := inner["customServices"].([]any)
+	for _, a := range apps {
+		delete(asMap(a), "environmentVariables")
+	}
 }
 
 func stampOrNil(t time.Time) any {

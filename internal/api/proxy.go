@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -192,6 +194,18 @@ func (e entry) dialable() error {
 	return berth.Errorf(berth.Conflict, msg, e.doc.Name, e.it.State)
 }
 
+// find is the application that is shown under a title, or that has the name.
+func (e entry) find(app string) (berth.InstanceApp, bool) {
+	for _, same := range []func(berth.InstanceApp) string{
+		func(a berth.InstanceApp) string { return a.Title }, func(a berth.InstanceApp) string { return a.Name },
+	} {
+		if i := slices.IndexFunc(e.it.Apps, func(a berth.InstanceApp) bool { return strings.EqualFold(same(a), app) }); i >= 0 {
+			return e.it.Apps[i], true
+		}
+	}
+	return berth.InstanceApp{}, false
+}
+
 // forward passes a request on to an application.
 func (c *call) forward(e entry) error {
 	if err := e.dialable(); err != nil {
@@ -366,11 +380,14 @@ func openInstance(c *call, r *resource, name, _ string) error {
 		return err
 	}
 	if ask.App == "" {
-		ask.App = "jupyter"
+		ask.App = "JupyterLab"
 	}
-	e.app = ask.App
 	if err := e.dialable(); err != nil {
 		return err
+	}
+	at, ok := e.find(ask.App)
+	if !ok {
+		return berth.Errorf(berth.NotFound, "instance %s has no application %q", e.doc.Name, ask.App)
 	}
 	bearer := auth.Bearer(c.r.Header.Get("Authorization"))
 	if bearer == "" { // over the local socket
@@ -380,12 +397,7 @@ func openInstance(c *call, r *resource, name, _ string) error {
 		}
 	}
 	prefix := devbox.Prefix(c.ws.Key(), name)
-	app := "/" + ask.App + "/"
-	for _, a := range e.it.Apps {
-		if strings.EqualFold(a.Name, ask.App) {
-			app = "/" + a.Name + a.Path
-		}
-	}
+	app := "/" + at.Name + cmp.Or(at.Path, "/")
 	ticket := c.s.Authority.Keys.Pass(bearer, "ticket "+prefix, c.now.Add(ticketLife))
 	c.w.Header().Set("Cache-Control", "no-store")
 	return c.send(http.StatusOK, map[string]any{
@@ -441,10 +453,15 @@ func instanceLog(c *call, r *resource, name, _ string) error {
 	default:
 		return berth.Errorf(berth.Invalid, "there is no log %q: the logs are agent, environment, creation, startup and jupyter", which)
 	}
-	f, err := os.Open(filepath.Join(devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name), "log", which+".log"))
-	if errors.Is(err, os.ErrNotExist) {
+	path := filepath.Join(devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name), "log", which+".log")
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !info.Mode().IsRegular() { // the instance may put there what it likes
 		return berth.Errorf(berth.NotFound, "instance %s has no log %s yet", e.doc.Name, which)
 	}
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
