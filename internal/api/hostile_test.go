@@ -132,8 +132,10 @@ func TestOpen(t *testing.T) {
 	x := openBox(t)
 	x.change(func(it *berth.InstanceState) {
 		it.Apps = []berth.InstanceApp{
-			{Name: "jupyter", Title: "Jupyter", Path: "/tree"}, {Name: "jupyter", Title: "JupyterLab", Path: "/lab"},
-			{Name: "jupyter", Title: "Terminal", Path: "/terminals/1"}, {Name: "RStudio", Title: "RStudio", Path: "/"},
+			{Name: "jupyter", Title: "Jupyter", Path: "/tree"},
+			{Name: "jupyter", Title: "JupyterLab", Path: "/lab"},
+			{Name: "jupyter", Title: "Terminal", Path: "/terminals/1"},
+			{Name: "RStudio", Title: "RStudio", Path: "/"},
 		}
 	})
 	for app, want := range map[string]string{"": "%2Fjupyter%2Flab", "jupyter": "%2Fjupyter%2Ftree", "jupyterlab": "%2Fjupyter%2Flab", "Terminal": "%2Fjupyter%2Fterminals%2F1", "rstudio": "%2FRStudio%2F"} {
