@@ -54,7 +54,7 @@ func Idle(signals []Signal, p Policy, now time.Time) Verdict {
 				v.Awake = s.Why
 			}
 			v.Busy, v.AwakeAt = true, now
-		case !v.Busy && s.Last.After(v.AwakeAt) && !s.Last.After(now):
+		case !v.Busy && !s.Last.IsZero() && !s.Last.Before(v.AwakeAt) && !s.Last.After(now):
 			v.Awake, v.AwakeAt = s.Why, s.Last
 		}
 	}
