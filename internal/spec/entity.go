@@ -305,7 +305,9 @@ func showSettings(set tree) tree {
 		switch k {
 		case "_source":
 		case "default_compute", "default_datastore":
-			out[k] = showName(v)
+			if out[k] = showName(v); out[k] == "azureml:serverless" {
+				out[k] = "serverless"
+			}
 		default:
 			out[k] = v
 		}
@@ -349,6 +351,9 @@ func showNodeIO(v any) any {
 			out[name] = one
 		case in["value"] != nil:
 			out[name] = in["value"]
+			if text, ok := in["value"].(string); ok && strings.HasPrefix(text, "${{") && strings.HasSuffix(text, "}}") && in["job_input_type"] != nil {
+				out[name] = tree{"path": text} // bound to another's
+			}
 		default:
 			shown := tree{}
 			for k, val := range in {

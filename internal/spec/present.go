@@ -72,6 +72,11 @@ func (e *entity) presentJob(out tree) {
 			vars[k] = pythonText(v)
 		}
 	}
+	if out["type"] == "pipeline" {
+		for _, key := range []string{"properties", "tags", "inputs", "outputs", "settings"} {
+			unlessEmpty(out, key)
+		}
+	}
 	if id, ok := asTree(out["identity"]); ok && id["type"] == "managed" {
 		id["type"] = "managed_identity"
 	}
