@@ -40,7 +40,7 @@ type Tags map[string]Scalar
 func (t *Tags) UnmarshalJSON(b []byte) error {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(b, &all) != nil {
-		return nil
+		return nil //nolint:nilerr // the point of it
 	}
 	*t = Tags{}
 	for k, v := range all {

@@ -191,8 +191,8 @@ func (l *logReader) open() error {
 	}
 	// An empty log may have become another task's between being found and being opened; then it is not there any more.
 	if named, err := os.Lstat(l.parts[l.at]); err != nil || !os.SameFile(opened, named) {
-		f.Close() // opened for reading
-		return nil
+		f.Close()  // opened for reading
+		return nil //nolint:nilerr // there is nothing to read
 	}
 	l.file = f
 	return nil

@@ -281,7 +281,7 @@ func planCost(p *berth.Plan) string {
 }
 
 func planStart(p *berth.Plan, now time.Time) string {
-	text := ""
+	var text string
 	switch {
 	case p.Verdict == berth.PlanNever:
 		return ""

@@ -42,7 +42,7 @@ func (c *Control) Budgets(ctx context.Context) error {
 		case err := <-errs:
 			switch {
 			case ctx.Err() != nil:
-				return nil
+				return nil //nolint:nilerr // it is the reason
 			case berth.CodeOf(err) != berth.Gone:
 				return err
 			}

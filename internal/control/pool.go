@@ -232,7 +232,7 @@ func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 		c.o.Log.Error("compute not understood, and left alone", "compute", d.Name, "err", err)
 	}
 	if err != nil || !ok {
-		return nil
+		return nil //nolint:nilerr // it was told, and must not hold up the others
 	}
 	k := keyOf(d.Workspace, d.Name)
 	p := c.pools[k]
