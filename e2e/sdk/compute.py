@@ -9,7 +9,7 @@ import sys
 import time
 
 from azure.ai.ml import MLClient, command
-from azure.ai.ml.entities import AmlCompute, ComputeInstance, Environment
+from azure.ai.ml.entities import AmlCompute, Environment
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.identity import DefaultAzureCredential
 
@@ -104,20 +104,3 @@ for _ in range(300):
 else:
     raise AssertionError("the cluster is still there")
 seen("cluster: delete")
-
-# A personal instance.
-box = client.compute.begin_create_or_update(ComputeInstance(name="mybox", size="Standard_DS3_v2", idle_time_before_shutdown_minutes=60)).result()
-assert isinstance(box, ComputeInstance) and box.state == "Running", box.state
-assert client.compute.get("mybox").state == "Running"
-seen("instance: create")
-assert run("mybox", "echo on my own machine").status == "Completed"
-seen("instance: a job on it")
-client.compute.begin_stop("mybox").result()
-assert client.compute.get("mybox").state == "Stopped"
-client.compute.begin_start("mybox").result()
-assert client.compute.get("mybox").state == "Running"
-client.compute.begin_restart("mybox").result()
-assert client.compute.get("mybox").state == "Running"
-seen("instance: stop, start, restart")
-client.compute.begin_delete("mybox").result()
-seen("instance: delete")
