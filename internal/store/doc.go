@@ -35,8 +35,9 @@ const (
 	selectDoc   = "SELECT " + docColumns + docLong + " FROM docs" + docIdentity
 	insertDoc   = "INSERT INTO docs (id, scope, key, name, version, rev, created, updated, created_by, status, archived, hash, parent, body, own)" +
 		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, key, version) DO NOTHING"
-	updateDoc = "UPDATE docs SET rev = ?, updated = ?, created_by = ?, status = ?, archived = ?, hash = ?, parent = ?, body = ?, own = ?" + docIdentity
-	deleteDoc = "DELETE FROM docs" + docIdentity
+	updateDoc   = "UPDATE docs SET rev = ?, updated = ?, created_by = ?, status = ?, archived = ?, hash = ?, parent = ?, body = ?, own = ?" + docIdentity
+	updateState = "UPDATE docs SET rev = ?, updated = ?, status = ?, own = ? WHERE id = ?"
+	deleteDoc   = "DELETE FROM docs" + docIdentity
 )
 
 // Get reads one document. A missing one is berth.NotFound.
@@ -107,8 +108,13 @@ func (tx *Tx) Save(d *Doc) error {
 	}
 	k := docKey{scope, strings.ToLower(d.Name), d.Version}
 	rev, now := tx.next(), tx.Now()
-	n, err := tx.exec(updateDoc, int64(rev), nanos(now), d.CreatedBy, d.Status, flag(d.Archived), d.Hash, d.Parent,
-		[]byte(d.Body), []byte(d.Own), scope, k.key, d.Version)
+	var n int64
+	if id := tx.memory.onlyState(k, d); id != 0 {
+		n, err = tx.exec(updateState, int64(rev), nanos(now), d.Status, []byte(d.Own), id)
+	} else {
+		n, err = tx.exec(updateDoc, int64(rev), nanos(now), d.CreatedBy, d.Status, flag(d.Archived), d.Hash, d.Parent,
+			[]byte(d.Body), []byte(d.Own), scope, k.key, d.Version)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -88,6 +89,19 @@ func (m *memory) saved(k docKey, d *Doc) {
 	m.keepDoc(k, &c)
 }
 
+// onlyState is the ID of the stored document if d differs from it in nothing but its status and what Berth owns, and 0 otherwise: an
+// engine writes every index anew whose columns are set, to what they were or not.
+func (m *memory) onlyState(k docKey, d *Doc) int64 {
+	if m == nil {
+		return 0
+	}
+	old, ok := m.docs.get(k)
+	if !ok || old.CreatedBy != d.CreatedBy || old.Archived != d.Archived || old.Hash != d.Hash || old.Parent != d.Parent || !bytes.Equal(old.Body, d.Body) {
+		return 0
+	}
+	return old.ID
+}
+
 func (m *memory) dropDoc(k docKey) {
 	if m != nil {
 		m.docs.drop(k)
@@ -96,6 +110,19 @@ func (m *memory) dropDoc(k docKey) {
 
 // task is a copy of a task, nil when it is not remembered.
 func (m *memory) task(id berth.TaskID) *berth.Task {
+	if t := m.find(id); t != nil {
+		return copyTask(t)
+	}
+	return nil
+}
+
+// stays says that the stored task is known to be active, or not to be, already.
+func (m *memory) stays(id berth.TaskID, active bool) bool {
+	t := m.find(id)
+	return t != nil && (t.State != berth.TaskDone) == active
+}
+
+func (m *memory) find(id berth.TaskID) *berth.Task {
 	if m == nil {
 		return nil
 	}
@@ -108,7 +135,7 @@ func (m *memory) task(id berth.TaskID) *berth.Task {
 		return nil
 	}
 	if i := j.index(id); i >= 0 {
-		return copyTask(j.list[i])
+		return j.list[i]
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ type state struct {
 	Docs  map[string]*store.Doc
 	Tasks map[string][]*berth.Task
 	Task  map[berth.TaskID]*berth.Task
+	// Active and Done are read from their indexes.
+	Active map[berth.TaskID]bool
+	Done   map[string]bool
 }
 
 var (
@@ -30,16 +33,38 @@ var (
 )
 
 func read(tx *store.Tx) (state, error) {
-	s := state{map[string]*store.Doc{}, map[string][]*berth.Task{}, map[berth.TaskID]*berth.Task{}}
+	s := state{map[string]*store.Doc{}, map[string][]*berth.Task{}, map[berth.TaskID]*berth.Task{}, map[berth.TaskID]bool{}, map[string]bool{}}
+	active, err := tx.ActiveTasks()
+	if err != nil {
+		return s, err
+	}
+	for _, t := range active {
+		s.Active[t.ID] = true
+	}
 	for _, w := range memorySpace {
+		docs, err := tx.List(store.Query{Workspace: w, Kind: "jobs", Status: []string{"y"}})
+		if err != nil {
+			return s, err
+		}
+		for _, d := range docs {
+			s.Done[w+d.Name] = true
+		}
 		for _, n := range memoryJobs {
 			d, err := tx.Get(w, "jobs", n, "")
 			if err != nil && berth.CodeOf(err) != berth.NotFound {
 				return s, err
 			}
 			s.Docs[w+n] = d
+			if got := d != nil && d.Status == "y"; got != s.Done[w+n] {
+				return s, fmt.Errorf("job %s %s is listed: %v", w, n, !got)
+			}
 			if s.Tasks[w+n], err = tx.TasksOf(w, n); err != nil {
 				return s, err
+			}
+			for _, t := range s.Tasks[w+n] {
+				if s.Active[t.ID] != (t.State != berth.TaskDone) {
+					return s, fmt.Errorf("task %s is %s, and active: %v", t.ID, t.State, s.Active[t.ID])
+				}
 			}
 			for i := range 5 {
 				id := taskID(w, n, i)
@@ -134,7 +159,7 @@ func change(r *rapid.T, tx *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		t.Why, t.State, t.Exit, t.Seen, t.Times.Ended = string(text), berth.TaskDone, &berth.Exit{Reason: string(text)}, time.Now(), time.Now()
+		t.Why, t.State, t.Exit, t.Seen, t.Times.Ended = string(text), rapid.SampledFrom([]berth.TaskState{berth.TaskRunning, berth.TaskDone}).Draw(r, "state"), &berth.Exit{Reason: string(text)}, time.Now(), time.Now()
 		err = tx.SaveTask(t)
 		t.Exit.Reason, t.Why = "never written", "never written"
 		return err

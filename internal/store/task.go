@@ -40,7 +40,11 @@ func (tx *Tx) SaveTask(t *berth.Task) error {
 		return err
 	}
 	tx.next()
-	n, err := tx.exec("UPDATE tasks SET active = ?, body = ? WHERE id = ?", flag(t.State != berth.TaskDone), body, string(t.ID))
+	text, args := "UPDATE tasks SET body = ? WHERE id = ?", []any{body, string(t.ID)}
+	if active := t.State != berth.TaskDone; !tx.memory.stays(t.ID, active) {
+		text, args = "UPDATE tasks SET body = ?, active = ? WHERE id = ?", []any{body, flag(active), string(t.ID)}
+	}
+	n, err := tx.exec(text, args...)
 	if err != nil {
 		return err
 	}
