@@ -113,11 +113,30 @@ func (c *Control) removeTask(ctx context.Context, p *placement) {
 		if !ok {
 			return
 		}
-		if err := target.Driver.Remove(ctx, h); err != nil && ctx.Err() == nil {
+		err := target.Driver.Remove(ctx, h)
+		// Whatever it reported, it runs. That is so for a moment at the end of every task; later it is ended.
+		for wait := removePause; berth.CodeOf(err) == berth.Conflict && wait < 16*removePause; wait *= 2 {
+			if wait == 4*removePause {
+				c.o.Log.Warn("a task that is over is made to end", "task", p.task.ID)
+				if err := target.Driver.Stop(ctx, h, driver.Stop{Grace: grace, Cause: "canceled", Why: "it was reported to be over"}); err != nil && ctx.Err() == nil {
+					c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			err = target.Driver.Remove(ctx, h)
+		}
+		if err != nil && ctx.Err() == nil {
 			c.o.Log.Debug("task not removed; a later sweep does it", "task", p.task.ID, "err", err)
 		}
 	})
 }
+
+// removePause is how long a task that has just reported its end may take to be over.
+const removePause = time.Second
 
 // find waits until Start has answered, and is the task's handle. A process that did not start the task itself asks the target.
 func (p *placement) find(ctx context.Context, t Target) (driver.Handle, bool) {

@@ -157,3 +157,30 @@ func TestPortsRunOut(t *testing.T) {
 		})
 	})
 }
+
+// TestLiars: a task that says it is over is made to be, and costs what it took, not what it says.
+func TestLiars(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.clusterOf("cpu", 0, 1, nil)
+		p.on("cpu", "j", "forever", nil)
+		p.until("j", berth.Running)
+		id := p.tasks("j")[0].ID
+		l, _ := p.cluster.Launch(id)
+		began := time.Now()
+		p.do("POST", "/runner/v1/reports", []berth.Report{{
+			Task: id, Token: l.Home.Token, Seq: 100, At: began, State: berth.TaskDone, Exit: &berth.Exit{},
+			Times: berth.Waterfall{Ended: began.AddDate(70, 0, 0)},
+		}})
+		p.until("j", berth.Completed)
+		p.settle("nothing runs", func() bool { return p.cluster.Running() == 0 })
+		if d := time.Since(began); d > 30*time.Second {
+			t.Errorf("it ran on for %v", d)
+		}
+		for _, m := range p.meters() {
+			if m.Job == "j" && m.To.After(time.Now()) {
+				t.Errorf("it is metered until %v", m.To)
+			}
+		}
+	})
+}

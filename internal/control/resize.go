@@ -220,7 +220,7 @@ func (m *move) release(t *berth.Task) error {
 	}
 	m.vacated(n)
 	to := t.Times.Ended
-	if to.IsZero() || to.Before(t.Times.Placed) {
+	if to.IsZero() || to.Before(t.Times.Placed) || to.After(m.now) { // by the clock of its node, or by somebody who lies
 		to = m.now
 	}
 	return meter(m.tx, string(t.ID), berth.Meter{
