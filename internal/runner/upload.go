@@ -113,6 +113,12 @@ func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent)
 				})
 				return nil
 			}
+		} else if info, serr := os.Lstat(s.path); serr == nil && !info.IsDir() {
+			// The command put something else in its place. What a link points to is not the command's.
+			t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
+				r.Warning = s.name + " is no folder any more, and was not kept"
+			})
+			return nil
 		} else {
 			skipped, err = c.PutFolder(ctx, s.path, s.url, sent.below(s.name), &total)
 		}
