@@ -23,8 +23,12 @@ func (c *Control) target(t *berth.Task) Target {
 
 // startTask asks the driver to start a task that was placed, until it answers for good.
 func (c *Control) startTask(ctx context.Context, s started) {
-	p := &placement{task: s.task, since: time.Now(), started: make(chan struct{})}
-	c.placed[s.task.ID] = p
+	p := c.placed[s.task.ID]
+	if p == nil || !p.left {
+		p = &placement{task: s.task, since: time.Now(), started: make(chan struct{})}
+		c.placed[s.task.ID] = p
+	}
+	p.left = false
 	target := c.target(&s.task)
 	c.acts.Go(func() {
 		defer close(p.started)
@@ -58,7 +62,7 @@ func (c *Control) startTask(ctx context.Context, s started) {
 // restart takes up a task that an earlier process had placed. Starting is idempotent, so asking again can only find it.
 func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 	if p.task.State != berth.TaskPlaced {
-		p.started = make(chan struct{})
+		p.left = false
 		close(p.started)
 		if p.task.Evict {
 			c.stopTask(ctx, p, driver.Stop{Cause: "evicted", Why: p.task.Why})
@@ -79,6 +83,8 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 		return err
 	})
 	if err != nil {
+		p.left = false
+		close(p.started)
 		c.endTask(ctx, id, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
 		return
 	}

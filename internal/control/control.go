@@ -73,6 +73,7 @@ type Control struct {
 	removing map[string]bool
 	seq      int64
 	stale    bool // the picture above is not what the store says
+	missed   bool // a target did not see a task when it was last asked
 
 	acts  sync.WaitGroup // driver calls under way
 	logs  shards
@@ -85,6 +86,7 @@ type placement struct {
 	handle  atomic.Pointer[driver.Handle] // nil until the driver said it
 	since   time.Time
 	started chan struct{} // closed when Start has answered
+	left    bool          // by an earlier process: it has to be taken up
 	missing int           // how many observations in a row did not list it
 }
 
@@ -129,7 +131,7 @@ func (c *Control) Run(ctx context.Context) error {
 	observe := newPacer()
 	defer observe.stop()
 	for {
-		observe.set(len(c.placed) > 0)
+		observe.set(c.every())
 		wake, off := c.alarm()
 		select {
 		case <-ctx.Done():
@@ -160,6 +162,7 @@ func (c *Control) Run(ctx context.Context) error {
 		case <-hints:
 			c.observe(ctx)
 		case <-observe.c():
+			observe.rang()
 			c.observe(ctx)
 		}
 		off()
@@ -290,7 +293,7 @@ func (c *Control) load(ctx context.Context) error {
 	c.advance(ctx, t)
 	c.tidyKept()
 	for id, p := range c.placed {
-		if p.started == nil {
+		if p.left {
 			c.restart(ctx, id, p)
 		}
 	}

@@ -16,19 +16,40 @@ const observeEvery = 5 * time.Second
 // before that is taken for the truth.
 const patience = 3
 
-// pacer ticks while it is on; off, it costs nothing.
-type pacer struct{ t *time.Ticker }
+// observeMany is how many tasks can be looked at in that time without it showing: with more the next look comes later, as long as nothing
+// is missing, but not later than observeLate.
+const (
+	observeMany = 250
+	observeLate = 20 * time.Second
+)
+
+// pacer rings again and again while it has a pace; without one it costs nothing.
+type pacer struct {
+	t     *time.Timer
+	every time.Duration
+	last  time.Time // when it rang, or began
+}
 
 func newPacer() *pacer { return &pacer{} }
 
-func (p *pacer) set(on bool) {
-	switch {
-	case on && p.t == nil:
-		p.t = time.NewTicker(observeEvery)
-	case !on && p.t != nil:
-		p.t.Stop()
-		p.t = nil
+// set changes the pace, 0 is none: it rings that long after it last did.
+func (p *pacer) set(every time.Duration) {
+	if every == p.every {
+		return
 	}
+	if p.every == 0 {
+		p.last = time.Now()
+	}
+	p.stop()
+	if p.every = every; every > 0 {
+		p.t = time.NewTimer(time.Until(p.last.Add(every)))
+	}
+}
+
+// rang notes that it rang.
+func (p *pacer) rang() {
+	p.last = time.Now()
+	p.t.Reset(p.every)
 }
 
 func (p *pacer) c() <-chan time.Time {
@@ -38,7 +59,24 @@ func (p *pacer) c() <-chan time.Time {
 	return p.t.C
 }
 
-func (p *pacer) stop() { p.set(false) }
+func (p *pacer) stop() {
+	if p.t != nil {
+		p.t.Stop()
+		p.t, p.every = nil, 0
+	}
+}
+
+// every is how often to look at the tasks that were placed.
+func (c *Control) every() time.Duration {
+	n := len(c.placed)
+	switch {
+	case n == 0:
+		return 0
+	case n <= observeMany || c.missed:
+		return observeEvery
+	}
+	return min(observeEvery*time.Duration(1+n/observeMany), observeLate).Truncate(observeEvery)
+}
 
 // observe compares what we believe with what the targets see.
 func (c *Control) observe(ctx context.Context) {
@@ -50,6 +88,7 @@ func (c *Control) observe(ctx context.Context) {
 			cluster = append(cluster, p)
 		}
 	}
+	c.missed = false
 	c.observeTarget(ctx, berth.LocalCompute, c.o.Targets[berth.LocalCompute], local)
 	c.observeTarget(ctx, "clusters", c.o.Cluster, cluster)
 }
@@ -137,6 +176,7 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 			p.missing = 0
 			continue
 		}
+		c.missed = true
 		if p.missing++; p.missing < patience {
 			continue
 		}
