@@ -22,6 +22,7 @@ import (
 // processes wherever they went. A nil cgroup does nothing.
 type cgroup struct {
 	memory, cpu string // directories of version 1 controllers; empty when not used
+	pids        string // of a node, for what joins it
 	unified     string // directory in the version 2 tree; empty when there is none
 	fd          int    // of unified, for entering; -1 when closed
 }
@@ -29,6 +30,7 @@ type cgroup struct {
 // hierarchy is where this process may make groups: for each controller the directory below which to do so.
 type hierarchy struct {
 	memory, cpu string // version 1
+	pids        string // version 1
 	unified     string
 	limits      bool // the version 2 tree has the controllers for limits
 	node        bool // this process is in a node's groups, see Groups: then every task has a group, to learn what the kernel ended in it
@@ -80,6 +82,8 @@ func ownGroups(mounts, own, root string) (h hierarchy, mount string) {
 					h.memory = below(o)
 				case "cpu":
 					h.cpu = below(o)
+				case "pids":
+					h.pids = below(o)
 				}
 			}
 		case "cgroup2":
@@ -255,7 +259,7 @@ func (c *cgroup) enter(path string, args []string, attr *syscall.SysProcAttr) (s
 	if c.fd >= 0 {
 		attr.UseCgroupFD, attr.CgroupFD = true, c.fd
 	}
-	doors := doorsOf(c.memory, c.cpu)
+	doors := doorsOf(c.memory, c.cpu, c.pids)
 	if len(doors) == 0 {
 		return path, args
 	}

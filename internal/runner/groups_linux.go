@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,7 @@ const hostMemory = 64 << 20
 type Groups struct {
 	Memory  string `json:"memory,omitempty"` // directories of version 1 controllers
 	CPU     string `json:"cpu,omitempty"`
+	Pids    string `json:"pids,omitempty"`
 	Unified string `json:"unified,omitempty"` // directory in the version 2 tree
 	Limits  bool   `json:"limits,omitempty"`  // the version 2 tree has the controllers for limits
 }
@@ -40,7 +42,7 @@ func (h hierarchy) groups(name string) Groups {
 	for _, d := range []struct {
 		base string
 		dir  *string
-	}{{h.memory, &g.Memory}, {h.cpu, &g.CPU}, {h.unified, &g.Unified}} {
+	}{{h.memory, &g.Memory}, {h.cpu, &g.CPU}, {h.pids, &g.Pids}, {h.unified, &g.Unified}} {
 		if d.base != "" {
 			*d.dir = filepath.Join(d.base, nodePrefix+name)
 		}
@@ -49,7 +51,7 @@ func (h hierarchy) groups(name string) Groups {
 }
 
 func (g Groups) dirs() (all []string) {
-	for _, d := range []string{g.Memory, g.CPU, g.Unified} {
+	for _, d := range []string{g.Memory, g.CPU, g.Pids, g.Unified} {
 		if d != "" {
 			all = append(all, d)
 		}
@@ -128,7 +130,33 @@ func (g Groups) Make(cpus float64, memory int64) (Groups, error) {
 			errs = append(errs, errNoCPU)
 		}
 	}
+	g.limitPids(&made)
 	return made, errors.Join(errs...)
+}
+
+// limitPids leaves the machine half of the processes it can have, where they are counted by group. It is no promise of a size, so that
+// it cannot be done is no error.
+func (g Groups) limitPids(made *Groups) {
+	b, _ := os.ReadFile("/proc/sys/kernel/pid_max")
+	all, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || all < 2 {
+		return
+	}
+	dir := made.Unified
+	if g.Pids != "" && mkdir(g.Pids) == nil {
+		made.Pids, dir = g.Pids, g.Pids
+	} else if parent := filepath.Dir(dir); made.Unified != "" && counts(parent) && !counts(dir) {
+		_ = set(parent, "cgroup.subtree_control", "+pids")
+	}
+	if made.Pids != "" || made.Unified != "" && counts(dir) {
+		_ = set(dir, "pids.max", strconv.Itoa(all/2))
+	}
+}
+
+// counts says whether the processes in a version 2 group can be counted.
+func counts(dir string) bool {
+	b, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	return slices.Contains(strings.Fields(string(b)), "pids")
 }
 
 // weight is a node's part of the machine where there are more nodes than it can carry: as many times one as it has CPUs, but no more than
@@ -149,7 +177,7 @@ func (g Groups) Detach(program []string) (argv []string, attr *syscall.SysProcAt
 			done = func() { unix.Close(fd) }
 		}
 	}
-	doors := doorsOf(g.Memory, g.CPU)
+	doors := doorsOf(g.Memory, g.CPU, g.Pids)
 	argv = append([]string{"/bin/sh", "-c", stepIn + `"$@" & exit 0`, "berth", strconv.Itoa(len(doors))}, doors...)
 	return append(argv, program...), attr, done
 }
@@ -172,6 +200,9 @@ func Join(pid int, path string, args []string, attr *syscall.SysProcAttr) (newPa
 	if theirs.cpu != ours.cpu {
 		c.cpu = theirs.cpu
 	}
+	if theirs.pids != ours.pids {
+		c.pids = theirs.pids
+	}
 	if theirs.unified != ours.unified {
 		c.fd, _ = unix.Open(theirs.unified, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}
@@ -189,7 +220,7 @@ func (g Groups) Kill() (found bool) {
 		if b, err := os.ReadFile(filepath.Join(g.Unified, "cgroup.events")); err == nil {
 			found = strings.Contains(string(b), "populated 1")
 		}
-		if set(g.Unified, "cgroup.kill", "1") == nil && g.Memory == "" && g.CPU == "" {
+		if set(g.Unified, "cgroup.kill", "1") == nil && g.Memory == "" && g.CPU == "" && g.Pids == "" {
 			return found
 		}
 	}
