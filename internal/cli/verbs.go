@@ -134,11 +134,14 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 		if yes && n.word == "compute" {
 			remove = c.Drain
 		}
-		if err := remove(ctx, path...); err != nil || noWait {
+		err := remove(ctx, path...)
+		if s.format.az && n.word != "workspace" && berth.CodeOf(err) == berth.NotFound {
+			return nil // as Azure says of it: it is not there, so it is done
+		}
+		if err != nil || noWait {
 			return err
 		}
-		_, err := s.settled(ctx, c, n, path)
-		if berth.CodeOf(err) == berth.NotFound {
+		if _, err = s.settled(ctx, c, n, path); berth.CodeOf(err) == berth.NotFound {
 			return nil
 		}
 		return err

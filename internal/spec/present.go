@@ -93,6 +93,7 @@ func (e *entity) presentCompute(out tree) {
 	if out["type"] != "computeinstance" {
 		delete(out, "created_on")
 	}
+	unlessEmpty(out, "tags")
 	switch out["type"] {
 	case "amlcompute":
 		always(out, "network_settings")
