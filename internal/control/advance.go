@@ -50,9 +50,8 @@ type stopping struct {
 
 // jobWork is a job within a move.
 type jobWork struct {
-	doc   *store.Doc
-	state berth.JobState
-	props json.RawMessage
+	doc *store.Doc
+	said
 	tasks []*berth.Task
 	dirty map[berth.TaskID]bool // tasks to save
 	fresh map[berth.TaskID]bool // tasks to insert
@@ -228,14 +227,9 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 		return nil, err
 	}
 	j := &jobWork{doc: d, dirty: map[berth.TaskID]bool{}, fresh: map[berth.TaskID]bool{}}
-	if err := json.Unmarshal(d.Own, &j.state); err != nil {
+	if j.said, err = m.c.said.of(k, d); err != nil {
 		return nil, err
 	}
-	var body struct {
-		Properties json.RawMessage `json:"properties"`
-	}
-	_ = json.Unmarshal(d.Body, &body) // next says what is wrong with it
-	j.props = body.Properties
 	if d.Status != string(berth.NotStarted) {
 		if j.tasks, err = m.tx.TasksOf(k.workspace, k.name); err != nil {
 			return nil, err
@@ -247,14 +241,7 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 
 // next is what the job does next. One whose document says nothing that can be done ends: it must not hold up the others.
 func (j *jobWork) next() (kind.Step, error) {
-	var v struct {
-		JobType string `json:"jobType"`
-	}
-	err := json.Unmarshal(j.props, &v)
-	var k kind.Kind
-	if err == nil {
-		k, err = kind.Of(v.JobType)
-	}
+	k, err := j.kind, j.unclear
 	if err != nil && len(j.tasks) == 0 {
 		s := kind.Step{Status: berth.JobStatus(j.doc.Status), State: j.state}
 		if !s.Status.Terminal() {
@@ -512,7 +499,10 @@ func (m *move) save(j *jobWork) error {
 		return nil
 	}
 	if string(s.Status) != j.doc.Status {
-		data, err := json.Marshal(map[string]any{"status": s.Status, "exit": s.State.Exit})
+		data, err := json.Marshal(struct {
+			Exit   *berth.Exit     `json:"exit"`
+			Status berth.JobStatus `json:"status"`
+		}{s.State.Exit, s.Status})
 		if err != nil {
 			return err
 		}
@@ -521,6 +511,7 @@ func (m *move) save(j *jobWork) error {
 		})
 	}
 	j.doc.Status, j.doc.Own = string(s.Status), own
+	m.c.said.note(j, s)
 	if s.Status.Terminal() && len(j.tasks) > 0 && j.tasks[0].Spot && m.c.o.Keep != "" {
 		m.over = append(m.over, filepath.Join(m.c.o.Keep, keepName(j.tasks[0])))
 	}

@@ -70,6 +70,7 @@ type Control struct {
 	placed   map[berth.TaskID]*placement
 	pace     map[string]*pace // how fast tasks end, by compute
 	works    map[string]*nodeWork
+	said     sayings
 	removing map[string]bool
 	seq      int64
 	stale    bool // the picture above is not what the store says
@@ -93,7 +94,7 @@ type placement struct {
 // New returns a Control that does nothing until Run.
 func New(o Options) *Control {
 	return &Control{
-		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, removing: map[string]bool{},
+		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{},
 		logs: shards{dir: o.Blobs.Dir()}, stale: true,
 	}
 }

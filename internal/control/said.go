@@ -1,0 +1,79 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/kind"
+	"github.com/berthml/berth/internal/store"
+)
+
+// said is what a job's document says.
+type said struct {
+	body, own json.RawMessage // where it says it
+	props     json.RawMessage
+	kind      kind.Kind
+	unclear   error // why there is no kind
+	state     berth.JobState
+}
+
+// sayings remembers what the documents of jobs under way say: they are looked at several times, and mostly say what they said. What is
+// remembered holds for the very same text only, so nobody has to tell it of changes.
+type sayings map[jobKey]said
+
+// maxSaid is how many are remembered.
+const maxSaid = 1024
+
+// of reads a job's document.
+func (s sayings) of(k jobKey, d *store.Doc) (said, error) {
+	v, ok := s[k]
+	if ok && bytes.Equal(v.own, d.Own) && bytes.Equal(v.body, d.Body) {
+		return v, nil
+	}
+	if !ok || !bytes.Equal(v.body, d.Body) {
+		v = said{body: d.Body}
+		v.props, v.kind, v.unclear = kindOf(d.Body)
+	}
+	v.own, v.state = d.Own, berth.JobState{}
+	if err := json.Unmarshal(d.Own, &v.state); err != nil {
+		return v, err
+	}
+	s.keep(k, v)
+	return v, nil
+}
+
+// kindOf is a job's properties and what kind of job they make.
+func kindOf(body json.RawMessage) (json.RawMessage, kind.Kind, error) {
+	var v struct {
+		Properties json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal(body, &v) // what is wrong shows below
+	var props struct {
+		JobType string `json:"jobType"`
+	}
+	if err := json.Unmarshal(v.Properties, &props); err != nil {
+		return v.Properties, nil, err
+	}
+	k, err := kind.Of(props.JobType)
+	return v.Properties, k, err
+}
+
+// note remembers what a job's document says from now on; of one that is over, nothing.
+func (s sayings) note(j *jobWork, step kind.Step) {
+	k := jobKey{j.doc.Workspace, j.doc.Name}
+	if step.Status.Terminal() {
+		delete(s, k)
+		return
+	}
+	v := j.said
+	v.own, v.state = j.doc.Own, step.State
+	s.keep(k, v)
+}
+
+func (s sayings) keep(k jobKey, v said) {
+	if len(s) >= maxSaid {
+		clear(s)
+	}
+	s[k] = v
+}
