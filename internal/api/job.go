@@ -89,11 +89,13 @@ func putJob(c *call, r *resource, name string) error {
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if created {
-		status = http.StatusCreated
+	if !created {
+		return c.sendDoc(http.StatusOK, r, d)
 	}
-	return c.sendDoc(status, r, d)
+	if err := c.dress(r, d, body); err != nil { // what was stored, without reading it again
+		return err
+	}
+	return c.sendBody(http.StatusCreated, d, body)
 }
 
 // defaultModes writes the modes the service writes when the client gave none.
@@ -310,10 +312,8 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID()}, // clients add the tenant
 		"Tracking": map[string]any{"jobServiceType": "Tracking", "endpoint": c.s.trackingURI(c.ws)},
 	}
-	var st berth.JobState
-	if len(d.Own) == 0 || json.Unmarshal(d.Own, &st) != nil {
-		return
+	// "berth" is ours, a berth.JobState: Azure has no word for why a job waits, how it ended and where its time went.
+	if len(d.Own) > 0 {
+		p["berth"] = d.Own
 	}
-	// "berth" is ours: Azure has no word for why a job waits, how it ended and where its time went.
-	p["berth"] = st
 }

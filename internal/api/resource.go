@@ -387,9 +387,14 @@ func (c *call) render(r *resource, d *store.Doc) (map[string]any, error) {
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return nil, err
 	}
+	return m, c.dress(r, d, m)
+}
+
+// dress adds what we own to m, which is d's body.
+func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 	props, err := object(m, "properties")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m["id"] = c.docID(r, d)
 	m["name"] = d.Name
@@ -408,7 +413,7 @@ func (c *call) render(r *resource, d *store.Doc) (map[string]any, error) {
 		var own containerOwn
 		if d.Own != nil {
 			if err := json.Unmarshal(d.Own, &own); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		props["latestVersion"], props["nextVersion"] = own.Latest, own.Next
@@ -424,7 +429,7 @@ func (c *call) render(r *resource, d *store.Doc) (map[string]any, error) {
 	case r.Shape != nil:
 		r.Shape(c, d, props)
 	}
-	return m, nil
+	return nil
 }
 
 func (c *call) sendDoc(status int, r *resource, d *store.Doc) error {
@@ -432,6 +437,11 @@ func (c *call) sendDoc(status int, r *resource, d *store.Doc) error {
 	if err != nil {
 		return err
 	}
+	return c.sendBody(status, d, m)
+}
+
+// sendBody answers with a document that is rendered.
+func (c *call) sendBody(status int, d *store.Doc, m map[string]any) error {
 	c.w.Header().Set("ETag", etag(d))
 	if inm := c.r.Header.Get("If-None-Match"); inm != "" && inm == etag(d) && c.r.Method == http.MethodGet {
 		return c.empty(http.StatusNotModified)
