@@ -150,11 +150,14 @@ func (c *Client) withdraw(s *start) bool {
 func (c *Client) startAll(ctx context.Context, all []*start) {
 	body := all[0].body
 	if len(all) > 1 {
-		list := make([]json.RawMessage, len(all))
+		body = []byte{'['}
 		for i, s := range all {
-			list[i] = s.body
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = append(body, s.body...)
 		}
-		body, _ = json.Marshal(list)
+		body = append(body, ']')
 		// The others do not end with the caller.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)

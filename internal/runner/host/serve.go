@@ -2,7 +2,9 @@ package host
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"sync"
@@ -124,19 +126,31 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 // startAll starts one task or a list of them.
 func (w *worker) startAll(body []byte) ([]byte, error) {
 	if len(body) == 0 || body[0] != '[' {
-		return []byte("null"), w.start(body)
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, berth.Errorf(berth.Invalid, "start: %w", err)
+		var l berth.Launch
+		if err := json.Unmarshal(body, &l); err != nil {
+			return nil, berth.Errorf(berth.Invalid, "launch: %w", err)
+		}
+		return []byte("null"), w.start(l, body)
 	}
 	failed := startAnswer{}
-	for _, raw := range list {
-		if err := w.start(raw); err != nil {
-			var l berth.Launch
-			_ = json.Unmarshal(raw, &l)
-			failed[l.Task] = failureOf(err)
+	dec := json.NewDecoder(bytes.NewReader(body)) // it reads each launch once, and says where it ends
+	_, err := dec.Token()
+	for err == nil && dec.More() {
+		var l berth.Launch
+		from := dec.InputOffset()
+		err = dec.Decode(&l)
+		var wrong *json.UnmarshalTypeError
+		switch {
+		case errors.As(err, &wrong):
+			failed[l.Task], err = failureOf(berth.Errorf(berth.Invalid, "launch: %w", err)), nil
+		case err == nil:
+			if err := w.start(l, bytes.TrimLeft(body[from:dec.InputOffset()], ", \t\r\n")); err != nil {
+				failed[l.Task] = failureOf(err)
+			}
 		}
+	}
+	if err != nil {
+		return nil, berth.Errorf(berth.Invalid, "start: %w", err)
 	}
 	return json.Marshal(failed)
 }

@@ -337,12 +337,8 @@ func (w *worker) delivered(r berth.Report) {
 	}
 }
 
-// start claims a task and runs it; a task that was claimed before is left alone.
-func (w *worker) start(raw json.RawMessage) error {
-	var l berth.Launch
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return berth.Errorf(berth.Invalid, "launch: %w", err)
-	}
+// start claims a task, whose launch is l and in JSON raw, and runs it; a task that was claimed before is left alone.
+func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 	if err := checkID(l.Task); err != nil {
 		return err
 	}
