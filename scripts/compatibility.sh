@@ -14,7 +14,7 @@ corpus=${BERTH_CORPUS:-$root/../shared/corpus}
 : "${BERTH_E2E_MIRROR:?set it to a git directory of Azure/azure-sdk-for-python}"
 folders=("$@")
 if [ ${#folders[@]} = 0 ]; then
-	folders=(code_asset component connection dataset datastore environment evaluator index model workspace)
+	folders=(code_asset command_job component compute connection dataset datastore environment evaluator index model workspace)
 fi
 berth=${BERTH_BIN:-$root/bin/berth}
 work=$(mktemp -d)
@@ -27,9 +27,11 @@ cleanup() {
 trap cleanup EXIT
 
 "$berth" up
-# What the tests find in their workspace: a cluster by this name. A server without clusters refuses it, and the tests that name it fail.
-"$berth" compute create --type amlcompute -n cpu-cluster --min-instances 0 --max-instances 2 -o none ||
-	echo "no cluster cpu-cluster: the tests that name it will fail" >&2
+# What the tests find in their workspace: clusters by these names, made as anybody makes them.
+for name in cpu-cluster testCompute; do
+	"$berth" compute create --type amlcompute -n $name --min-instances 0 --max-instances 2 -o none ||
+		echo "no cluster $name: the tests that name it will fail" >&2
+done
 "$berth" azure-env -o json >"$work/env.json"
 
 only=()
