@@ -75,6 +75,14 @@ func (s *session) manners(program string) {
 	s.format.az, s.program = true, program
 }
 
+// self is how the program was called.
+func (s *session) self() string {
+	if s.program != "" {
+		return s.program
+	}
+	return "berth"
+}
+
 // words brings what was typed into the form of our own flags, for the commands that follow az's grammar.
 func (s *session) words(root *cobra.Command, words []string) ([]string, error) {
 	if len(words) > 0 && strings.HasPrefix(words[0], cobra.ShellCompRequestCmd) {

@@ -56,7 +56,7 @@ func createVerb(s *session, n noun) *cobra.Command {
 				sets = append([]string{"location=" + place}, sets...)
 			}
 			if o.file == "" && (n.word == "job" || len(sets) == 0 && n.word != "workspace") {
-				return usagef("give a file: `berth %s create -f %s.yml`", n.word, n.word)
+				return usagef("give a file: `%s %s create -f %s.yml`", s.self(), n.word, n.word)
 			}
 			c, err := s.open(ctx)
 			if err != nil {
@@ -204,7 +204,7 @@ func validateVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			if file == "" {
-				return usagef("give a file: `berth %s validate -f %s.yml`", n.word, n.word)
+				return usagef("give a file: `%s %s validate -f %s.yml`", s.self(), n.word, n.word)
 			}
 			sets, err := setsOf(&set)
 			if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ var workspaceOptions = []option{
 func optionFlags(cmd *cobra.Command, options []option) {
 	f := cmd.Flags()
 	for _, o := range options {
-		help := strings.ReplaceAll(o.field, "_", " ")
+		help := "the field " + o.field
 		if o.kind == tagsOption {
 			f.VarP(&wordGroups{}, o.flag, o.short, "KEY=VALUE …: "+help)
 			takesMany(f.Lookup(o.flag), many)
@@ -145,7 +146,7 @@ func optionSets(cmd *cobra.Command, options []option) (sets []string) {
 			}
 		case listOption:
 			for i, id := range strings.Split(flag.Value.String(), ",") {
-				sets = append(sets, o.field+"["+string(rune('0'+i))+"].resource_id="+id)
+				sets = append(sets, o.field+"["+strconv.Itoa(i)+"].resource_id="+id)
 			}
 		default:
 			sets = append(sets, o.field+"="+flag.Value.String())
