@@ -73,8 +73,11 @@ type Control struct {
 	said     sayings
 	removing map[string]bool
 	seq      int64
-	stale    bool // the picture above is not what the store says
-	missed   bool // a target did not see a task when it was last asked
+	stale    bool            // the picture above is not what the store says
+	missed   map[string]bool // targets that did not see a task when they were last asked
+	asking   map[string]bool // targets that have not answered yet; true when they are to be asked again
+
+	looks chan look // answers of targets
 
 	acts  sync.WaitGroup // driver calls under way
 	logs  shards
@@ -95,7 +98,7 @@ type placement struct {
 func New(o Options) *Control {
 	return &Control{
 		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{},
-		logs: shards{dir: o.Blobs.Dir()}, stale: true,
+		missed: map[string]bool{}, asking: map[string]bool{}, looks: make(chan look), logs: shards{dir: o.Blobs.Dir()}, stale: true,
 	}
 }
 
@@ -160,6 +163,8 @@ func (c *Control) Run(ctx context.Context) error {
 			}
 		case <-wake:
 			c.advance(ctx, touched{due: c.due(time.Now())})
+		case l := <-c.looks:
+			c.saw(ctx, l)
 		case <-hints:
 			c.observe(ctx)
 		case <-observe.c():

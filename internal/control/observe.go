@@ -72,13 +72,25 @@ func (c *Control) every() time.Duration {
 	switch {
 	case n == 0:
 		return 0
-	case n <= observeMany || c.missed:
+	case n <= observeMany || c.missed[berth.LocalCompute] || c.missed[clusters]:
 		return observeEvery
 	}
 	return min(observeEvery*time.Duration(1+n/observeMany), observeLate).Truncate(observeEvery)
 }
 
-// observe compares what we believe with what the targets see.
+// clusters is the name of the target that all nodes are.
+const clusters = "clusters"
+
+// look is a question to a target, and its answer.
+type look struct {
+	target Target
+	name   string
+	asked  []*placement // what should be there
+	seen   []driver.Observed
+	err    error
+}
+
+// observe asks the targets what they see. One that does not answer keeps nobody waiting: the loop goes on, and compares when it has.
 func (c *Control) observe(ctx context.Context) {
 	var local, cluster []*placement
 	for _, p := range c.placed {
@@ -88,26 +100,45 @@ func (c *Control) observe(ctx context.Context) {
 			cluster = append(cluster, p)
 		}
 	}
-	c.missed = false
-	c.observeTarget(ctx, berth.LocalCompute, c.o.Targets[berth.LocalCompute], local)
-	c.observeTarget(ctx, "clusters", c.o.Cluster, cluster)
+	c.ask(ctx, look{name: berth.LocalCompute, target: c.o.Targets[berth.LocalCompute], asked: local})
+	c.ask(ctx, look{name: clusters, target: c.o.Cluster, asked: cluster})
 }
 
-func (c *Control) observeTarget(ctx context.Context, name string, target Target, ps []*placement) {
-	if len(ps) == 0 || target.Driver == nil {
+// ask asks a target, unless it has not answered the last time yet: then it is asked again once it has.
+func (c *Control) ask(ctx context.Context, l look) {
+	if len(l.asked) == 0 || l.target.Driver == nil {
 		return
 	}
-	octx, cancel := context.WithTimeout(ctx, observeEvery)
-	seen, err := target.Driver.Observe(octx)
-	cancel()
-	if err != nil {
-		if ctx.Err() == nil {
-			c.o.Log.Warn("target not observed", "target", name, "err", err)
+	if _, under := c.asking[l.name]; under {
+		c.asking[l.name] = true
+		return
+	}
+	c.asking[l.name] = false
+	c.acts.Go(func() {
+		octx, cancel := context.WithTimeout(ctx, observeEvery)
+		defer cancel()
+		l.seen, l.err = l.target.Driver.Observe(octx)
+		select {
+		case c.looks <- l:
+		case <-ctx.Done():
 		}
-		return
+	})
+}
+
+// saw takes the answer of a target.
+func (c *Control) saw(ctx context.Context, l look) {
+	again := c.asking[l.name]
+	delete(c.asking, l.name)
+	switch {
+	case l.err == nil:
+		c.missed[l.name] = c.compare(ctx, l.asked, l.seen)
+		c.sweep(ctx, l.target, l.seen)
+	case ctx.Err() == nil:
+		c.o.Log.Warn("target not observed", "target", l.name, "err", l.err)
 	}
-	c.compare(ctx, ps, seen)
-	c.sweep(ctx, target, seen)
+	if again {
+		c.observe(ctx)
+	}
 }
 
 // hints tell that a node is not what it was.
@@ -150,19 +181,28 @@ func (c *Control) sweep(ctx context.Context, target Target, seen []driver.Observ
 	if err != nil {
 		return
 	}
-	for _, h := range over {
-		if err := target.Driver.Remove(ctx, h); err != nil && ctx.Err() == nil {
-			c.o.Log.Debug("task not removed", "handle", h, "err", err)
-		}
+	if len(over) == 0 {
+		return
 	}
+	c.acts.Go(func() {
+		for _, h := range over {
+			if err := target.Driver.Remove(ctx, h); err != nil && ctx.Err() == nil {
+				c.o.Log.Debug("task not removed", "handle", h, "err", err)
+			}
+		}
+	})
 }
 
-func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Observed) {
+// compare ends what a target has not seen for long. It says whether something was missing.
+func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Observed) (missed bool) {
 	byTask := make(map[berth.TaskID]driver.Observed, len(seen))
 	for _, o := range seen {
 		byTask[o.Task] = o
 	}
 	for _, p := range ps {
+		if c.placed[p.task.ID] != p {
+			continue // it ended meanwhile
+		}
 		select {
 		case <-p.started:
 		default:
@@ -176,7 +216,7 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 			p.missing = 0
 			continue
 		}
-		c.missed = true
+		missed = true
 		if p.missing++; p.missing < patience {
 			continue
 		}
@@ -186,4 +226,5 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 		}
 		c.endTask(ctx, p.task.ID, exit)
 	}
+	return missed
 }
