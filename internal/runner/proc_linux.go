@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // procStat is what is read of /proc/PID/stat.
@@ -56,6 +58,26 @@ func parseStat(b []byte) (s procStat, ok bool) {
 func Born(pid int) (born uint64, parent int, ok bool) {
 	s, ok := readStat(pid)
 	return s.born, s.ppid, ok
+}
+
+// clockTicks is the time since boot as Born counts it.
+func clockTicks() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	const perSecond = 100 // USER_HZ, on everything Go runs on
+	return uint64(ts.Nano() / (1e9 / perSecond))
+}
+
+// bornSince is Born of a process that was just forked, and not before the given time. Where the clock has not moved on since, that is
+// when it began, and /proc need not be asked.
+func bornSince(before uint64, pid int) uint64 {
+	if before != 0 && clockTicks() == before {
+		return before
+	}
+	born, _, _ := Born(pid)
+	return born
 }
 
 // markOf is the directory of the task a process belongs to by its mark, empty when it has none.

@@ -43,6 +43,7 @@ func (t *task) startProcess(s *Spec) (running, error) {
 	if err != nil {
 		return nil, err
 	}
+	before := clockTicks()
 	pid, pidfd, err := fork(s, path, args)
 	if err != nil && plain {
 		// What cannot be executed, a script without an interpreter say, is the shell's to judge.
@@ -57,7 +58,7 @@ func (t *task) startProcess(s *Spec) (running, error) {
 		_ = syscall.SetNonblock(pidfd, true)
 		p.fd = os.NewFile(uintptr(pidfd), "pidfd")
 	}
-	p.born, _, _ = Born(pid)
+	p.born = bornSince(before, pid)
 	return p, nil
 }
 
