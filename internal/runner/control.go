@@ -73,6 +73,7 @@ const (
 	eventLimit                     // it has run for as long as it may
 	eventGrace                     // what was asked to end has not
 	eventOutput                    // it wrote something for the first time
+	eventWatch                     // it has run for long enough to be watched
 	eventSample                    // it is time to look at what it uses
 	eventAbandon                   // the runner ends
 )

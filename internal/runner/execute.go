@@ -13,6 +13,9 @@ import (
 	"github.com/berthml/berth/internal/filewatch"
 )
 
+// watchFirst is when a command's log is watched for its first output. Of a command that ends before, the log is looked at then.
+const watchFirst = 5 * time.Millisecond
+
 // defaultGrace is what a process is given between SIGTERM and SIGKILL when nobody says.
 const defaultGrace = 30 * time.Second
 
@@ -37,8 +40,6 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
 	}
 	w := newWaker()
-	t.first = t.watchOutput(w)
-	defer t.first.Close()
 	var r running
 	if boxed {
 		r, err = t.startContainer(ctx, spec)
@@ -64,11 +65,7 @@ func (t *task) adopt(ctx context.Context) *berth.Exit {
 	if t.times.Started.IsZero() {
 		t.times.Started = time.Now()
 	}
-	w := newWaker()
-	t.first = t.watchOutput(w)
-	defer t.first.Close()
-	t.look()
-	return t.follow(ctx, r, w)
+	return t.follow(ctx, r, newWaker())
 }
 
 // watchOutput watches the log for the first output, if that can be done.
@@ -102,8 +99,11 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 	if t.l.Timeout > 0 {
 		defer w.after(time.Until(t.times.Started.Add(t.l.Timeout)), eventLimit).Stop()
 	}
-	sample := w.after(sampleFirst, eventSample)
-	defer sample.Stop()
+	timer := w.after(watchFirst, eventWatch)
+	defer func() {
+		timer.Stop()
+		t.first.Close()
+	}()
 	end := ending{r: r, w: w}
 	defer end.close()
 	for {
@@ -118,8 +118,11 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 			return t.over(ctx, r)
 		}
 		e := w.take()
-		if e&eventOutput != 0 && t.times.FirstOutput.IsZero() {
-			t.look()
+		if e&eventWatch != 0 {
+			t.first = t.watchOutput(w)
+			timer = w.after(sampleFirst-watchFirst, eventSample)
+		}
+		if e&(eventWatch|eventOutput) != 0 && t.times.FirstOutput.IsZero() && t.look() {
 			t.first.Close() // a command that writes much would be slowed by the notices
 			t.report(berth.TaskRunning, "running", nil)
 		}
@@ -144,7 +147,7 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 			u := r.sample(time.Now())
 			t.peak = peaks(t.peak, u)
 			t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Usage = &u })
-			sample.Reset(sampleAgain(time.Since(t.times.Started)))
+			timer.Reset(sampleAgain(time.Since(t.times.Started)))
 		}
 	}
 }
@@ -227,16 +230,17 @@ func (e *ending) close() {
 	}
 }
 
-// look notes when the first output came, from the log itself.
-func (t *task) look() {
+// look notes when the first output came, from the log itself, if it has.
+func (t *task) look() bool {
 	info, err := os.Stat(t.logPath())
 	if err != nil || info.Size() == 0 || !t.times.FirstOutput.IsZero() {
-		return
+		return false
 	}
 	t.times.FirstOutput = info.ModTime()
 	if t.times.FirstOutput.Before(t.times.Started) { // a file system's clock is some milliseconds late
 		t.times.FirstOutput = t.times.Started
 	}
+	return true
 }
 
 func (t *task) logPath() string {

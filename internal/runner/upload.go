@@ -41,8 +41,10 @@ func (t *task) shipments() []shipment {
 	if t.l.Artifacts != "" {
 		for _, d := range []string{"outputs", "logs"} {
 			p := filepath.Join(t.workdir(), d)
-			if kept, err := os.Readlink(p); err == nil && kept == t.kept() {
-				p = kept
+			if kept := t.kept(); kept != "" {
+				if to, err := os.Readlink(p); err == nil && to == kept {
+					p = kept
+				}
 			}
 			if !empty(p) {
 				list = append(list, shipment{name: "./" + d, path: p, url: data.Join(t.l.Artifacts, d)})
