@@ -12,12 +12,16 @@ import (
 type gate struct {
 	dir string // of the host, whose settings say how many
 
-	mu    sync.Mutex
-	read  time.Time // of the settings
-	slots int       // 0: no limit
-	used  int
-	line  []*ticket
+	mu     sync.Mutex
+	looked time.Time // when the settings were last looked at
+	read   time.Time // their time
+	slots  int       // 0: no limit
+	used   int
+	line   []*ticket
 }
+
+// lookEvery is how often the settings are looked at, which every task gives occasion for.
+const lookEvery = 100 * time.Millisecond
 
 // ticket is a task's place, inside the gate or in the line before it.
 type ticket struct {
@@ -28,6 +32,11 @@ type ticket struct {
 
 // limit is how many may run now. The mutex is held.
 func (g *gate) limit() int {
+	now := time.Now()
+	if now.Sub(g.looked) < lookEvery {
+		return g.slots
+	}
+	g.looked = now
 	info, err := os.Stat(settingsPath(g.dir))
 	if err == nil && !info.ModTime().Equal(g.read) {
 		if s, err := loadSettings(g.dir); err == nil {

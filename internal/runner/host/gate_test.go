@@ -2,10 +2,16 @@ package host
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestGate(t *testing.T) {
 	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { testGate(t, dir) })
+}
+
+func testGate(t *testing.T, dir string) {
 	save := func(slots int) {
 		t.Helper()
 		if err := (Settings{Slots: slots}).Save(dir); err != nil {
@@ -30,6 +36,7 @@ func TestGate(t *testing.T) {
 	}
 	e := g.enter(false)
 	save(3)
+	time.Sleep(lookEvery)
 	f := g.enter(false) // sees the new limit, and that somebody came before
 	g.leave(b)
 	if e.waits() || f.waits() {
