@@ -40,6 +40,16 @@ var workspace = berth.Workspace{Subscription: "sub", Group: "Group", Name: "lab"
 
 func open(t *testing.T) *house {
 	t.Helper()
+	w, err := filewatch.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return openWith(t, w)
+}
+
+func openWith(t *testing.T, w *filewatch.Watcher) *house {
+	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})
 	if err != nil {
@@ -55,11 +65,6 @@ func open(t *testing.T) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := filewatch.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Close() })
 	x := &house{t: t, db: db, blobs: blobs, auth: auth.NewAuthority(keys, db), ws: workspace.ID()}
 	if x.admin, err = x.auth.AdminToken(t.Context(), dir, "root"); err != nil {
 		t.Fatal(err)

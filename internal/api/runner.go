@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,51 +10,86 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
-// reports takes what runners say of their tasks. Each report carries its own task's token; the whole batch is one transaction. The
-// answer lists the tasks that should end.
+// reports takes what runners say of their tasks.
 func (s *Server) reports(c *call) error {
 	var rs []berth.Report
 	if err := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody)).Decode(&rs); err != nil {
 		return berth.Errorf(berth.Invalid, "the body is not a list of reports: %w", err)
 	}
+	answer, err := s.deliver(c.ctx(), rs, c.now)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, answer)
+}
+
+// delivery is the answer to reports: the tasks that should end, and those that are not there or not the sender's.
+type delivery struct {
+	Stop    []berth.TaskID `json:"stop"`
+	Unknown []berth.TaskID `json:"unknown"`
+}
+
+// deliver takes reports. Each carries its own task's token; the whole batch is one transaction, but for samples that can wait.
+func (s *Server) deliver(ctx context.Context, rs []berth.Report, now time.Time) (d delivery, err error) {
 	known := rs[:0]
-	refused := []berth.TaskID{}
+	var refused []berth.TaskID
 	for _, r := range rs {
-		id, err := s.Authority.Keys.CheckTask(r.Token, c.now)
+		id, err := s.Authority.Keys.CheckTask(r.Token, now)
 		if err != nil || id != r.Task {
 			refused = append(refused, r.Task)
 			continue
 		}
 		known = append(known, r)
 	}
-	var stop, unknown []berth.TaskID
-	if len(known) == 0 {
-		return c.send(http.StatusOK, map[string]any{"stop": stop, "unknown": refused})
+	known, d.Stop = s.samples.take(known, now)
+	if len(known) > 0 {
+		var stop []berth.TaskID
+		if stop, d.Unknown, err = s.record(ctx, known, now); err != nil {
+			return d, err
+		}
+		d.Stop = append(d.Stop, stop...)
 	}
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	d.Unknown = append(d.Unknown, refused...)
+	return d, nil
+}
+
+// record writes reports, and says which of their tasks should end and which are not there.
+func (s *Server) record(ctx context.Context, rs []berth.Report, now time.Time) (stop, unknown []berth.TaskID, err error) {
+	var tasks map[berth.TaskID]*berth.Task
+	err = s.DB.Update(ctx, func(tx *store.Tx) error {
 		stop, unknown = stop[:0], unknown[:0]
-		tasks := map[berth.TaskID]*berth.Task{}
-		for _, r := range known {
-			t := tasks[r.Task]
-			if t == nil {
+		tasks = map[berth.TaskID]*berth.Task{}
+		for _, r := range rs {
+			t, seen := tasks[r.Task]
+			if !seen {
 				var err error
-				if t, err = tx.Task(r.Task); berth.CodeOf(err) == berth.NotFound {
+				t, err = tx.Task(r.Task)
+				switch {
+				case berth.CodeOf(err) == berth.NotFound:
+					t = nil
 					unknown = append(unknown, r.Task)
-					continue
-				} else if err != nil {
+				case err != nil:
 					return err
+				case t.State != berth.TaskDone:
+					s.samples.peaks(t)
 				}
 				tasks[r.Task] = t
 			}
-			applyReport(tx, t, r)
+			if t != nil {
+				applyReport(tx, t, r)
+			}
 		}
 		for _, t := range tasks {
+			if t == nil {
+				continue
+			}
 			if t.Stop && t.State != berth.TaskDone {
 				stop = append(stop, t.ID)
 			}
@@ -63,10 +99,10 @@ func (s *Server) reports(c *call) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.samples.note(tasks, now)
 	}
-	return c.send(http.StatusOK, map[string]any{"stop": stop, "unknown": append(unknown, refused...)})
+	return stop, unknown, err
 }
 
 // applyReport moves a task on. States only go forward, so a report that comes twice or late changes nothing.
@@ -99,7 +135,7 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 		t.Why = stateReason(r)
 		tx.Emit(taskEvent(t, berth.EventTaskState, t.Why, map[string]any{"task": t.ID, "state": t.State, "phase": r.Phase, "at": r.At, "exit": r.Exit}))
 	case r.Usage != nil:
-		tx.Emit(taskEvent(t, berth.EventTaskUsage, "", map[string]any{"task": t.ID, "usage": r.Usage}))
+		tx.Emit(usageEvent(t, r))
 	case r.Detail != "":
 		t.Why = r.Detail
 		tx.Emit(taskEvent(t, berth.EventTaskPhase, r.Detail, map[string]any{"task": t.ID, "phase": r.Phase, "detail": r.Detail, "at": r.At}))

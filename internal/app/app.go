@@ -294,6 +294,8 @@ func (a *App) Run(ctx context.Context) error {
 	go func() { swept <- a.control.Sweep(cctx) }()
 	minded := make(chan error, 1)
 	go func() { minded <- a.control.Budgets(cctx) }()
+	sampled := make(chan error, 1)
+	go func() { sampled <- a.api.Samples(cctx) }()
 	if err := a.writeInfo(); err != nil {
 		return err
 	}
@@ -315,7 +317,7 @@ func (a *App) Run(ctx context.Context) error {
 	if e := errors.Join(srv.Shutdown(sctx), local.Shutdown(sctx)); e != nil {
 		a.log.Warn("requests were cut off", "err", e)
 	}
-	return errors.Join(err, <-controlled, <-boxed, <-swept, <-minded)
+	return errors.Join(err, <-controlled, <-boxed, <-swept, <-minded, <-sampled)
 }
 
 // Close frees what Open took, in reverse.
