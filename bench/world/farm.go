@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -32,7 +33,7 @@ type Farm struct {
 	*Server
 	ctx   context.Context
 	end   context.CancelFunc
-	l     net.Listener
+	l     *net.UnixListener
 	build string
 
 	mu    sync.Mutex
@@ -48,6 +49,7 @@ type Farm struct {
 // farmHost is the host of one node.
 type farmHost struct {
 	farm *Farm
+	lock *os.File
 	l    net.Listener
 
 	mu    sync.Mutex
@@ -61,7 +63,7 @@ func StartFarm(ctx context.Context, group *measure.Group, self, home string, eve
 		return nil, err
 	}
 	path := filepath.Join(home, "farm.sock")
-	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
@@ -94,13 +96,13 @@ func ServerMain(ctx context.Context, args []string) error {
 // NodeMain is what the server starts in place of a runner host: it has the farm answer for the node, and ends. args are the farm's socket
 // and those of a runner host.
 func NodeMain(args []string) error {
-	const fdReady = 4
-	c, err := net.Dial("unix", args[0]) //nolint:noctx // it ends with the process
+	const fdReady, fdLock = 4, 5
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if _, err := fmt.Fprintln(c, args[2]); err != nil { // --dir DIR
+	if _, _, err := c.WriteMsgUnix([]byte(args[2]), syscall.UnixRights(fdLock), nil); err != nil { // --dir DIR
 		return err
 	}
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
@@ -152,15 +154,16 @@ func (f *Farm) fail(err error) {
 // accept takes nodes.
 func (f *Farm) accept() {
 	for {
-		c, err := f.l.Accept()
+		c, err := f.l.AcceptUnix()
 		if err != nil {
 			return
 		}
 		f.group.Go(func() {
 			defer c.Close()
-			dir, err := bufio.NewReader(c).ReadString('\n')
+			dir, oob := make([]byte, 4096), make([]byte, 64)
+			n, m, _, _, err := c.ReadMsgUnix(dir, oob)
 			if err == nil {
-				err = f.take(dir[:len(dir)-1])
+				err = f.take(string(dir[:n]), oob[:m])
 			}
 			if err == nil {
 				_, err = c.Write([]byte{'.'})
@@ -173,12 +176,16 @@ func (f *Farm) accept() {
 }
 
 // take is from now on the host of a node's directory.
-func (f *Farm) take(dir string) error {
+func (f *Farm) take(dir string, rights []byte) error {
+	lock, err := received(rights)
+	if err != nil {
+		return err
+	}
 	l, err := new(net.ListenConfig).Listen(f.ctx, "unix", filepath.Join(dir, "host.sock"))
 	if err != nil {
 		return err
 	}
-	h := &farmHost{farm: f, l: l, tasks: map[berth.TaskID]*berth.Launch{}}
+	h := &farmHost{farm: f, lock: lock, l: l, tasks: map[berth.TaskID]*berth.Launch{}}
 	f.mu.Lock()
 	f.hosts = append(f.hosts, h)
 	f.mu.Unlock()
@@ -197,8 +204,23 @@ func (f *Farm) take(dir string) error {
 	return nil
 }
 
+// received is the lock of a directory, which says that somebody is its host.
+func received(rights []byte) (*os.File, error) {
+	messages, err := syscall.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("a node came without its lock: %w", err)
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("a node came without its lock: %w", err)
+	}
+	syscall.CloseOnExec(fds[0])
+	return os.NewFile(uintptr(fds[0]), "lock"), nil
+}
+
 func (h *farmHost) close() {
 	h.l.Close()
+	h.lock.Close()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.conns {
