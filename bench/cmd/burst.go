@@ -65,6 +65,7 @@ func burst(b *bench) error {
 			"CPU is a job's and its node's whole life",
 			jobs, burstConns, boot, slices.Max(last), measure.Median(each), measure.Quantile(each, 0.99), measure.Median(first), measure.Median(taken)),
 	}
+	row.Absent("Karpenter and KWOK", "none in this run")
 	row.Judge(measure.Bound{Of: "value", Limit: 100})
 	return b.write(row)
 }

@@ -2,7 +2,7 @@
 // result. It appends one line per comparison to bench/out/results.jsonl.
 //
 //	bench [start short list place cluster burst nodes log idle watch flat]   run all, or those named
-//	bench report                                         write the table of docs/performance.md from the results
+//	bench report                                                             write the table of docs/performance.md from the results
 //
 // BENCH_FORCE=1 runs on a busy machine and marks the rows as not scored; BENCH_QUICK=1 runs small, to try the harness, and
 // writes no results; BENCH_ROUNDS sets the number of rounds (5); BENCH_DIR is where homes are made (/var/tmp); BERTH_BIN is the program

@@ -70,7 +70,7 @@ func nodes(b *bench) error {
 	}
 	row := measure.Row{
 		Name: "nodes.cpu", Unit: "% of a core", Value: 100 * cpu.Seconds() / wall.Seconds(), CPUPerOp: measure.Number(peer.Ms(cpu) / float64(after-samples)),
-		Durable: "yes: a sample is answered after the sync",
+		Durable: "what changes a state is answered after its sync; samples are written within a second",
 		Note: fmt.Sprintf("a server with %d nodes, each with a task that reports a sample every %v: %d samples in %.0f s, and what the loops look at by themselves; "+
 			"the nodes' own part is answered for by another process and not counted", n, sampleEvery, after-samples, wall.Seconds()),
 	}
