@@ -101,21 +101,32 @@ func (c *Control) stopTask(ctx context.Context, p *placement, s driver.Stop) {
 	}
 	target := c.target(&p.task)
 	c.acts.Go(func() {
-		h, ok := p.find(ctx, target)
-		if !ok {
-			return
-		}
-		if err := target.Driver.Stop(ctx, h, s); err != nil && ctx.Err() == nil {
-			c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
+		for wait := stopPause; wait < 256*stopPause; wait *= 2 {
+			h, ok, err := p.find(ctx, target)
+			if ok {
+				err = target.Driver.Stop(ctx, h, s)
+			}
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			c.o.Log.Warn("task not stopped yet", "task", p.task.ID, "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
 		}
 	})
 }
+
+// stopPause is how soon a target that does not answer is asked again to stop a task, the first time.
+const stopPause = 200 * time.Millisecond
 
 // removeTask lets the driver forget a task that has ended.
 func (c *Control) removeTask(ctx context.Context, p *placement) {
 	target := c.target(&p.task)
 	c.acts.Go(func() {
-		h, ok := p.find(ctx, target)
+		h, ok, _ := p.find(ctx, target)
 		if !ok {
 			return
 		}
@@ -145,26 +156,23 @@ func (c *Control) removeTask(ctx context.Context, p *placement) {
 const removePause = time.Second
 
 // find waits until Start has answered, and is the task's handle. A process that did not start the task itself asks the target.
-func (p *placement) find(ctx context.Context, t Target) (driver.Handle, bool) {
+func (p *placement) find(ctx context.Context, t Target) (h driver.Handle, ok bool, err error) {
 	select {
 	case <-p.started:
 	case <-ctx.Done():
-		return "", false
+		return "", false, ctx.Err()
 	}
 	if h := p.handle.Load(); h != nil {
-		return *h, true
+		return *h, true, nil
 	}
 	seen, err := t.Driver.Observe(ctx)
-	if err != nil {
-		return "", false
-	}
 	for _, o := range seen {
 		if o.Task == p.task.ID {
 			p.handle.Store(&o.Handle)
-			return o.Handle, true
+			return o.Handle, true, nil
 		}
 	}
-	return "", false
+	return "", false, err
 }
 
 // endTask records an end that the runner cannot report.

@@ -170,9 +170,14 @@ func (m *move) run(t touched) error {
 		}
 	}
 	waited := m.c.reserved(nil)
-	for k := range m.pools {
-		if err := m.decide(k); err != nil {
-			return err
+	for _, local := range []bool{false, true} { // the machine itself last: a node may need it for itself
+		for k := range m.pools {
+			if (k.workspace == "") != local {
+				continue
+			}
+			if err := m.decide(k); err != nil {
+				return err
+			}
 		}
 	}
 	if m.c.reserved(nil) != waited { // one pool needs the machine for itself, or does not any more: that concerns all

@@ -177,6 +177,7 @@ func TestLiars(t *testing.T) {
 		if d := time.Since(began); d > 30*time.Second {
 			t.Errorf("it ran on for %v", d)
 		}
+		time.Sleep(time.Second) // for its last report
 		for _, m := range p.meters() {
 			if m.Job == "j" && m.To.After(time.Now()) {
 				t.Errorf("it is metered until %v", m.To)

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,8 @@ import (
 // hung is a target that does not answer while it is on.
 type hung struct {
 	*fake.Driver
-	on *atomic.Bool
+	on   *atomic.Bool
+	node string // only this one does not answer; all when empty
 }
 
 func (h hung) wait(ctx context.Context) error {
@@ -31,6 +33,14 @@ func (h hung) wait(ctx context.Context) error {
 }
 
 func (h hung) Observe(ctx context.Context) ([]driver.Observed, error) {
+	if h.node != "" && h.on.Load() {
+		all, err := h.Driver.Observe(ctx)
+		all = slices.DeleteFunc(all, func(o driver.Observed) bool { return o.Node == h.node })
+		if err == nil {
+			err = berth.Errorf(berth.Unavailable, "%w", &driver.Unseen{Nodes: []string{h.node}, Err: context.DeadlineExceeded})
+		}
+		return all, err
+	}
 	if err := h.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -51,7 +61,7 @@ func TestHungTarget(t *testing.T) {
 		synctest.Wait()
 		p.stop()
 		var on atomic.Bool
-		p.options.Cluster.Driver = driver.NewTarget("clusters", hung{p.cluster, &on}, p.options.Log)
+		p.options.Cluster.Driver = driver.NewTarget("clusters", hung{p.cluster, &on, ""}, p.options.Log)
 		p.run()
 		p.clusterOf("cpu", 0, 2, nil)
 		p.on("cpu", "far", "forever", nil)
@@ -74,6 +84,29 @@ func TestHungTarget(t *testing.T) {
 		p.until("lost", berth.Failed)
 		if s, _ := p.job("far"); s != berth.Running {
 			t.Errorf("far is %s", s)
+		}
+	})
+}
+
+// TestHungNode: what is lost on a node is found although another does not answer, and what is on that one is not given up.
+func TestHungNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		p.clusterOf("cpu", 0, 2, nil)
+		p.on("cpu", "stays", "forever", nil)
+		p.on("cpu", "lost", "forever", nil)
+		p.until("stays", berth.Running)
+		p.until("lost", berth.Running)
+		p.stop()
+		var on atomic.Bool
+		on.Store(true)
+		p.options.Cluster.Driver = driver.NewTarget("clusters", hung{p.cluster, &on, p.tasks("stays")[0].Node}, p.options.Log)
+		p.run()
+		p.cluster.Lose(p.tasks("lost")[0].ID)
+		p.until("lost", berth.Failed)
+		time.Sleep(time.Minute)
+		if s, _ := p.job("stays"); s != berth.Running {
+			t.Errorf("stays is %s", s)
 		}
 	})
 }

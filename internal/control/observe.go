@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/berthml/berth"
@@ -129,12 +131,16 @@ func (c *Control) ask(ctx context.Context, l look) {
 func (c *Control) saw(ctx context.Context, l look) {
 	again := c.asking[l.name]
 	delete(c.asking, l.name)
-	switch {
-	case l.err == nil:
+	if l.err != nil && ctx.Err() == nil {
+		c.o.Log.Warn("target not observed", "target", l.name, "err", l.err)
+	}
+	var unseen *driver.Unseen
+	if errors.As(l.err, &unseen) { // of what is there nobody knows, but the rest was seen
+		l.asked = slices.DeleteFunc(l.asked, func(p *placement) bool { return slices.Contains(unseen.Nodes, p.task.Node) })
+	}
+	if l.err == nil || unseen != nil {
 		c.missed[l.name] = c.compare(ctx, l.asked, l.seen)
 		c.sweep(ctx, l.target, l.seen)
-	case ctx.Err() == nil:
-		c.o.Log.Warn("target not observed", "target", l.name, "err", l.err)
 	}
 	if again {
 		c.observe(ctx)

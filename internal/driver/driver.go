@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -26,7 +27,8 @@ type Driver interface {
 	// Start places a runner for t. Starting a task that exists, running or finished, returns its handle and runs
 	// nothing: t.Task is the key, and the driver marks whatever it creates with it.
 	Start(ctx context.Context, t berth.Launch) (Handle, error)
-	// Observe lists every task of ours on the target, finished ones until Remove. Everything or an error, never a part.
+	// Observe lists every task of ours on the target, finished ones until Remove. Everything or an error, never a part; but with the error
+	// Unseen, everything on the nodes that it does not name.
 	Observe(ctx context.Context) ([]Observed, error)
 	// Stop asks a task to end, then makes it end after s.Grace. It returns when the request is on its way. Stopping a
 	// finished or unknown task is success. The exit of a task that ends by it has s.Cause, where the target can keep it.
@@ -34,6 +36,17 @@ type Driver interface {
 	// Remove forgets a finished task and frees what it held. Unknown is success; a task that still runs is Conflict.
 	Remove(ctx context.Context, h Handle) error
 }
+
+// Unseen is the error of an Observe that could not reach all nodes.
+type Unseen struct {
+	Nodes []string
+	Err   error
+}
+
+func (u *Unseen) Error() string { return "nodes " + strings.Join(u.Nodes, ", ") + ": " + u.Err.Error() }
+
+// Unwrap is what they said.
+func (u *Unseen) Unwrap() error { return u.Err }
 
 // Stop is a request to end a task.
 type Stop struct {

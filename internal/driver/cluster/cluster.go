@@ -138,15 +138,20 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 		})
 	}
 	group.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
 	var all []driver.Observed
+	var unseen driver.Unseen
 	for i, list := range each {
+		if errs[i] != nil {
+			unseen.Nodes = append(unseen.Nodes, nodes[i].name)
+			continue
+		}
 		for _, o := range list {
 			o.Handle = handle(nodes[i].name, o.Handle)
 			all = append(all, o)
 		}
+	}
+	if unseen.Err = errors.Join(errs...); unseen.Err != nil {
+		return all, berth.Errorf(berth.Unavailable, "observing: %w", &unseen)
 	}
 	return all, nil
 }

@@ -153,8 +153,8 @@ func (d *Driver) scan() (nodes []*node, halves []string, err error) {
 			r, err := load(filepath.Join(d.c.Dir, name, recordFile))
 			if err == nil {
 				n = d.adopt(name, r)
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return nil, nil, berth.Errorf(berth.Unavailable, "node %s: %w", name, err)
+			} else if !errors.Is(err, fs.ErrNotExist) { // it is as good as not quite there, and holds up no other
+				d.log.Error("record of a node not understood", "node", name, "err", err)
 			}
 		}
 		if n == nil || !n.here() {

@@ -112,6 +112,7 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 	r, err := load(removed)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.log.Error("record of a node not understood", "node", name, "err", err)
+		r.Groups = runner.NodeGroups(GroupName(d.c.Dir) + name) // where they would be made
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
