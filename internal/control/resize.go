@@ -279,6 +279,11 @@ func (m *move) resize(p *pool) error {
 		}
 	}
 	p.wake = d.Wake
+	if d.Short != "" && m.market != nil { // a limit that ends is no event
+		if at, ok := m.market.limits.Ends(m.now); ok && (p.wake.IsZero() || at.Before(p.wake)) {
+			p.wake = at
+		}
+	}
 	if d.Why != "" {
 		data, err := json.Marshal(map[string]any{"from": before, "to": d.Target})
 		if err != nil {
