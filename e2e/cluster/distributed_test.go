@@ -88,15 +88,22 @@ distribution: {type: pytorch, process_count_per_instance: 2}
 func TestGang(t *testing.T) {
 	t.Parallel()
 	s := two(t, "c")
-	file := write(t, `
+	// The last one fails when all have said something.
+	file := write(t, fmt.Sprintf(`
 type: command
 compute: azureml:c
-command: echo process $RANK; if [ $RANK = 3 ]; then echo bad news; exit 7; fi; sleep 600
+command: |
+  cd %s; echo process $RANK; touch $RANK
+  if [ $RANK = 3 ]; then
+    until [ -e 0 ] && [ -e 1 ] && [ -e 2 ]; do sleep 0.1; done
+    echo bad news; exit 7
+  fi
+  sleep 600
 environment: {image: none}
 properties: {berth.environment: host}
 resources: {instance_count: 2}
 distribution: {type: pytorch, process_count_per_instance: 2}
-`)
+`, t.TempDir()))
 	s.run("job", "create", "-f", file, "-n", "fails", "-o", "none")
 	s.wait("the job has ended", func() bool { return s.status("fails") == "Failed" })
 	if got := s.reason("fails"); got != "process 3 (node 1) ended with exit code 7" {
