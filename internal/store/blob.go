@@ -1,7 +1,6 @@
 package store
 
 import (
-	"database/sql"
 	"encoding/json"
 	"strings"
 	"time"
@@ -125,7 +124,7 @@ func prefixEnd(prefix string) string {
 // blobs runs a query of blobColumns until a name does not begin with prefix.
 func (tx *Tx) blobs(prefix, text string, args ...any) ([]*Blob, error) {
 	var blobs []*Blob
-	err := tx.query(func(r *sql.Rows) (bool, error) {
+	err := tx.query(func(r row) (bool, error) {
 		var b Blob
 		var meta string
 		var created, modified int64
@@ -152,7 +151,7 @@ func (tx *Tx) blobs(prefix, text string, args ...any) ([]*Blob, error) {
 // content that nothing points at.
 func (tx *Tx) BlobHashes(after string, limit int) ([]string, error) {
 	var hashes []string
-	err := tx.query(func(r *sql.Rows) (bool, error) {
+	err := tx.query(func(r row) (bool, error) {
 		var h string
 		err := r.Scan(&h)
 		hashes = append(hashes, h)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"database/sql"
 	"encoding/json"
 	"strings"
 	"time"
@@ -54,7 +53,7 @@ func (tx *Tx) Get(workspace, kind, name, version string) (*Doc, error) {
 	if d != nil {
 		return d, nil
 	}
-	err = tx.query(func(r *sql.Rows) (bool, error) {
+	err = tx.query(func(r row) (bool, error) {
 		var err error
 		d, err = scanDoc(r, true)
 		return false, err
@@ -149,7 +148,7 @@ func (tx *Tx) Delete(workspace, kind, name, version string) error {
 }
 
 // scanDoc reads a row of docColumns, followed by docLong where long is set.
-func scanDoc(r *sql.Rows, long bool) (*Doc, error) {
+func scanDoc(r row, long bool) (*Doc, error) {
 	var d Doc
 	var created, updated int64
 	var archived int64

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"database/sql"
 	"strings"
 	"time"
 
@@ -100,7 +99,7 @@ func (tx *Tx) Events(q EventQuery) ([]berth.Event, error) {
 func (tx *Tx) readEvents(text string, args ...any) ([]berth.Event, error) {
 	var events []berth.Event
 	var scopes []int64
-	err := tx.query(func(r *sql.Rows) (bool, error) {
+	err := tx.query(func(r row) (bool, error) {
 		var e berth.Event
 		var at, scope int64
 		if err := r.Scan((*int64)(&e.Rev), &at, &scope, &e.Subject, &e.Type, &e.Reason, (*[]byte)(&e.Data)); err != nil {
@@ -131,7 +130,7 @@ func (tx *Tx) PruneEvents(before time.Time, limit int) (int, error) {
 	}
 	var last int64
 	n, end := 0, nanos(before)
-	err := tx.query(func(r *sql.Rows) (bool, error) {
+	err := tx.query(func(r row) (bool, error) {
 		var rev, at int64
 		if err := r.Scan(&rev, &at); err != nil {
 			return false, err

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"database/sql"
 	"slices"
 	"strings"
 )
@@ -32,7 +31,7 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 	}
 	text, args := q.statement(scope, tx.db.d.limitArms)
 	var docs []*Doc
-	err = tx.query(func(r *sql.Rows) (bool, error) {
+	err = tx.query(func(r row) (bool, error) {
 		d, err := scanDoc(r, !q.NoBody)
 		if err != nil {
 			return false, err

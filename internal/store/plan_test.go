@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,7 +64,7 @@ func TestPlans(t *testing.T) {
 func plan(t *testing.T, db *DB, text string, args []any) (steps []string) {
 	t.Helper()
 	err := db.View(context.Background(), func(tx *Tx) error {
-		return tx.query(func(r *sql.Rows) (bool, error) {
+		return tx.query(func(r row) (bool, error) {
 			var step string
 			var skip any
 			err := r.Scan(&skip, &skip, &skip, &step)

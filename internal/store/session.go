@@ -9,27 +9,53 @@ import (
 
 // A session is one connection with its prepared statements. One goroutine uses it at a time.
 type session struct {
-	conn  *sql.Conn
-	d     *dialect
-	stmts map[string]*sql.Stmt
+	conn   *sql.Conn
+	d      *dialect
+	direct driver.ConnPrepareContext // the driver's own end of conn, where statements go straight to it
+	stmts  map[string]stmt
+	args   []driver.NamedValue // of the statement that is being run directly
 }
+
+// A stmt is a prepared statement: of database/sql, or of the driver itself.
+type stmt struct {
+	*sql.Stmt
+	direct driver.Stmt
+}
+
+// A row is what a query reads.
+type row interface{ Scan(dest ...any) error }
 
 func newSession(ctx context.Context, pool *sql.DB, d *dialect) (*session, error) {
 	c, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &session{conn: c, d: d, stmts: make(map[string]*sql.Stmt)}, nil
+	s := &session{conn: c, d: d, stmts: make(map[string]stmt)}
+	if d.remote {
+		return s, nil
+	}
+	// What database/sql does about a statement costs a good part of what SQLite does. It is all for pools and lost connections: this
+	// one is ours until it is closed, and cannot be lost.
+	err = c.Raw(func(end any) error {
+		s.direct = end.(driver.ConnPrepareContext)
+		return nil
+	})
+	return s, err
 }
 
 // stmt is q prepared. The set of texts is small and fixed, so none is ever dropped.
-func (s *session) stmt(q string) (*sql.Stmt, error) {
-	if st, ok := s.stmts[q]; ok {
+func (s *session) stmt(q string) (st stmt, err error) {
+	st, ok := s.stmts[q]
+	if ok {
 		return st, nil
 	}
-	st, err := s.conn.PrepareContext(context.Background(), s.d.text(q))
+	if s.direct != nil {
+		st.direct, err = s.direct.PrepareContext(context.Background(), s.d.text(q))
+	} else {
+		st.Stmt, err = s.conn.PrepareContext(context.Background(), s.d.text(q))
+	}
 	if err != nil {
-		return nil, err
+		return st, err
 	}
 	s.stmts[q] = st
 	return st, nil
@@ -41,7 +67,12 @@ func (s *session) exec(ctx context.Context, q string, args ...any) (int64, error
 	if err != nil {
 		return 0, err
 	}
-	res, err := st.ExecContext(ctx, args...)
+	var res driver.Result
+	if st.direct != nil {
+		res, err = st.direct.(driver.StmtExecContext).ExecContext(ctx, s.values(args))
+	} else {
+		res, err = st.ExecContext(ctx, args...)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -49,10 +80,13 @@ func (s *session) exec(ctx context.Context, q string, args ...any) (int64, error
 }
 
 // query runs q and calls scan once per row until it returns false.
-func (s *session) query(ctx context.Context, scan func(*sql.Rows) (bool, error), q string, args ...any) error {
+func (s *session) query(ctx context.Context, scan func(row) (bool, error), q string, args ...any) error {
 	st, err := s.stmt(q)
 	if err != nil {
 		return err
+	}
+	if st.direct != nil {
+		return s.queryDirect(ctx, st.direct, scan, args)
 	}
 	rows, err := st.QueryContext(ctx, args...)
 	if err != nil {
@@ -74,7 +108,7 @@ func (s *session) query(ctx context.Context, scan func(*sql.Rows) (bool, error),
 // row reads the first row of q into dest and says whether there was one.
 func (s *session) row(ctx context.Context, dest []any, q string, args ...any) (bool, error) {
 	found := false
-	err := s.query(ctx, func(r *sql.Rows) (bool, error) {
+	err := s.query(ctx, func(r row) (bool, error) {
 		found = true
 		return false, r.Scan(dest...)
 	}, q, args...)
@@ -84,7 +118,11 @@ func (s *session) row(ctx context.Context, dest []any, q string, args ...any) (b
 // close ends the connection. Statements go with it.
 func (s *session) close() {
 	for _, st := range s.stmts {
-		st.Close()
+		if st.direct != nil {
+			st.direct.Close()
+		} else {
+			st.Close()
+		}
 	}
 	// Without this the connection would go back to the pool, in whatever state it is.
 	s.conn.Raw(func(any) error { return driver.ErrBadConn }) //nolint:errcheck // its own error comes back

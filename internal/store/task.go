@@ -1,7 +1,6 @@
 package store
 
 import (
-	"database/sql"
 	"encoding/json"
 
 	"github.com/berthml/berth"
@@ -94,8 +93,8 @@ func (tx *Tx) ActiveTasks() ([]*berth.Task, error) {
 
 func (tx *Tx) tasks(text string, args ...any) ([]*berth.Task, error) {
 	var tasks []*berth.Task
-	err := tx.query(func(r *sql.Rows) (bool, error) {
-		var body sql.RawBytes
+	err := tx.query(func(r row) (bool, error) {
+		var body []byte
 		if err := r.Scan(&body); err != nil {
 			return false, err
 		}

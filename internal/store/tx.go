@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/berthml/berth"
@@ -66,7 +65,7 @@ func (tx *Tx) exec(q string, args ...any) (int64, error) {
 	return n, tx.fail(err)
 }
 
-func (tx *Tx) query(scan func(*sql.Rows) (bool, error), q string, args ...any) error {
+func (tx *Tx) query(scan func(row) (bool, error), q string, args ...any) error {
 	if tx.failed != nil {
 		return tx.failed
 	}
