@@ -23,6 +23,9 @@ func putCompute(c *call, r *resource, name string) error {
 	if reservedCompute(name) {
 		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be changed", strings.ToLower(name))
 	}
+	if strings.HasPrefix(strings.ToLower(name), serverlessPrefix) {
+		return berth.Errorf(berth.Conflict, "names that begin with %s are those of pools that the server makes for jobs without a compute; choose another", serverlessPrefix)
+	}
 	body, err := c.body()
 	if err != nil {
 		return err
@@ -462,6 +465,16 @@ func busyWith(tx *store.Tx, d *store.Doc) (string, error) {
 	for _, t := range tasks {
 		if t.Workspace == d.Workspace && strings.EqualFold(t.Compute, d.Name) {
 			return t.Job, err
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	fresh, err := tx.All(store.Query{Workspace: d.Workspace, Kind: "jobs", Status: []string{string(berth.NotStarted)}})
+	for _, j := range fresh { // which have no task yet
+		var st berth.JobState
+		if json.Unmarshal(j.Own, &st) == nil && strings.EqualFold(st.Compute, d.Name) {
+			return j.Name, err
 		}
 	}
 	return "", err

@@ -192,3 +192,11 @@ func TestLogsAreFiles(t *testing.T) {
 	x.as(x.ann, "POST", x.ws+"/computes/box/log?name=creation", nil).want(404)
 	x.as(x.ann, "POST", x.ws+"/computes/box/log?name=../agent", nil).want(400)
 }
+
+// TestDeleteWithFreshJob: a job that was just taken keeps its compute, although no loop has looked at it yet.
+func TestDeleteWithFreshJob(t *testing.T) {
+	x := open(t)
+	x.do("PUT", x.ws+"/computes/c", clusterDoc()).want(201)
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true", "computeId", "C")).want(201)
+	x.do("DELETE", x.ws+"/computes/c", nil).want(409).says("has jobs (j)")
+}

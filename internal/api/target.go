@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -97,10 +99,13 @@ func (c *call) serverlessPool(tx *store.Tx, v berth.CommandJob, nodes int) (stri
 	d, err := tx.Get(c.ws.Key(), "computes", pool, "")
 	if err == nil {
 		st, err := computeState(d)
-		if err != nil || st.State != "Deleting" {
-			return d.Name, err
+		if err == nil && st.State == "Deleting" {
+			err = berth.Errorf(berth.Unavailable, "the pool for %s is just being removed; submit the job again", size.Name)
 		}
-		return "", berth.Errorf(berth.Unavailable, "the pool for %s is just being removed; submit the job again", size.Name)
+		if err == nil {
+			err = c.letGrow(tx, d, nodes)
+		}
+		return d.Name, err
 	}
 	if berth.CodeOf(err) != berth.NotFound {
 		return "", err
@@ -121,6 +126,25 @@ func (c *call) serverlessPool(tx *store.Tx, v berth.CommandJob, nodes int) (stri
 	}
 	tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "computes/" + pool, Type: berth.EventResourcePut, Reason: "made for a job without a compute"})
 	return pool, tx.Insert(&store.Doc{Workspace: c.ws.Key(), Kind: "computes", Name: pool, CreatedBy: c.who.User, Body: body, Own: own})
+}
+
+// letGrow lets a pool have so many nodes at least.
+func (c *call) letGrow(tx *store.Tx, d *store.Doc, nodes int) error {
+	body := map[string]any{}
+	if err := decodeJSON(d.Body, &body); err != nil {
+		return err
+	}
+	scale, ok := dig(body, "properties.properties.scaleSettings").(map[string]any)
+	if most, err := strconv.Atoi(fmt.Sprint(scale["maxNodeCount"])); !ok || err == nil && most >= nodes {
+		return nil
+	}
+	scale["maxNodeCount"] = nodes
+	var err error
+	if d.Body, err = json.Marshal(body); err != nil {
+		return err
+	}
+	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventResourcePut, Reason: "a job needs more nodes"})
+	return tx.Save(d)
 }
 
 // serverlessNodes is how large such a pool can get.

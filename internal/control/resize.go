@@ -446,6 +446,11 @@ func (m *move) finish(p *pool) error {
 	if len(p.nodes) > 0 || len(p.running) > 0 || p.queue.Len() > 0 || p.spec.instance {
 		return nil
 	}
+	if !deleting {
+		if coming, err := m.coming(p); err != nil || coming {
+			return err
+		}
+	}
 	err := m.tx.Delete(p.key.workspace, "computes", p.name, "")
 	if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return err
@@ -459,6 +464,18 @@ func (m *move) finish(p *pool) error {
 	}
 	delete(m.c.pools, p.key)
 	return nil
+}
+
+// coming says whether a job was sent to a pool that the loop has not been told of yet.
+func (m *move) coming(p *pool) (bool, error) {
+	docs, err := m.tx.All(store.Query{Workspace: p.key.workspace, Kind: "jobs", Status: []string{string(berth.NotStarted)}})
+	for _, d := range docs {
+		var st berth.JobState
+		if json.Unmarshal(d.Own, &st) == nil && strings.EqualFold(st.Compute, p.name) {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // refuse ends what waits for a compute that is going.
