@@ -36,6 +36,7 @@ type move struct {
 	remove []berth.Node
 	over   []string // directories nobody needs any more
 	market *market  // quotas and sizes, read once
+	met    bool     // the nodes that others made were read
 }
 
 type started struct {
@@ -361,7 +362,10 @@ func (m *move) place(p *pool) (again bool, err error) {
 	}
 	ahead, down := 0, p.down()
 	if p.local {
-		ahead, down = m.c.pace[p.name].ahead(m.now), m.localDown()
+		if down, err = m.localDown(); err != nil {
+			return false, err
+		}
+		ahead = m.c.pace[p.name].ahead(m.now)
 		if !m.c.o.Targets[p.name].Queues {
 			ahead = 0
 		}

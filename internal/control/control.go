@@ -73,6 +73,7 @@ type Control struct {
 	said     sayings
 	removing map[string]bool
 	seq      int64
+	met      int64           // the last node that was looked for among those that others make
 	stale    bool            // the picture above is not what the store says
 	missed   map[string]bool // targets that did not see a task when they were last asked
 	asking   map[string]bool // targets that have not answered yet; true when they are to be asked again

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/sizes"
+	"github.com/berthml/berth/internal/store"
 )
 
 // market is what nodes are made of and who may have how many: sizes, prices, quotas. A move reads it once, and only when something
@@ -70,6 +72,42 @@ func guest(n berth.Node) sched.Guest {
 	}
 }
 
+// newcomers reads the nodes that others wrote and of which the loop has not been told yet: those of instances. What they have nobody else
+// can have.
+func (m *move) newcomers() error {
+	if m.met {
+		return nil
+	}
+	m.met = true
+	workspaces, err := m.tx.All(store.Query{Kind: "workspaces", NoBody: true})
+	if err != nil {
+		return err
+	}
+	last := m.c.met
+	for _, w := range workspaces {
+		docs, err := all(m.tx, store.Query{Workspace: w.Name, Kind: kindNode, After: m.c.met})
+		if err != nil {
+			return err
+		}
+		for _, d := range docs {
+			last = max(last, d.ID)
+			var n berth.Node
+			if err := json.Unmarshal(d.Own, &n); err != nil {
+				return err
+			}
+			k := keyOf(w.Name, n.Compute)
+			if q := m.c.pools[k]; q != nil && q.node(n.Name) != nil {
+				continue
+			}
+			if err := m.refresh(k); err != nil {
+				return err
+			}
+		}
+	}
+	m.c.met = last
+	return nil
+}
+
 // machine is this machine as admission sees it: everything that lives on it.
 func (m *move) machine(asking *pool) sched.Machine {
 	v := m.c.o.Machine
@@ -98,9 +136,17 @@ func (c *Control) reserved(asking *pool) (name string) {
 }
 
 // localDown is why the machine takes no tasks of its own now. It looks at nodes only where there are any.
-func (m *move) localDown() string {
+func (m *move) localDown() (string, error) {
 	if len(m.c.pools) == 1 {
-		return ""
+		return "", nil
 	}
-	return m.machine(nil).Local()
+	for _, p := range m.c.pools {
+		if p.spec.instance {
+			if err := m.newcomers(); err != nil {
+				return "", err
+			}
+			break
+		}
+	}
+	return m.machine(nil).Local(), nil
 }

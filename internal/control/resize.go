@@ -340,6 +340,9 @@ func (m *move) clear(p *pool) {
 
 // admit finds out how many of the nodes a pool wants it may have, as limits and the machine stand, and why not more.
 func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err error) {
+	if err := m.newcomers(); err != nil {
+		return nil, "", err
+	}
 	k, err := m.prices()
 	if err != nil {
 		return nil, "", err
