@@ -5,9 +5,11 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +39,7 @@ func TestHungNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
+		stopped(t, pid)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -82,4 +85,21 @@ func TestDamagedRecord(t *testing.T) {
 	if err := d.RemoveNode(limited(t), "torn"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// stopped waits until every thread of a process stands still: the signal is only on its way when it was sent.
+func stopped(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		still := len(threads) > 0
+		for _, f := range threads {
+			b, err := os.ReadFile(f)
+			still = still && (err != nil || strings.Contains(string(b), ") T "))
+		}
+		if still {
+			return
+		}
+	}
+	t.Fatalf("process %d does not stop", pid)
 }
