@@ -1,7 +1,9 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -125,14 +127,51 @@ func (m *move) machine(asking *pool) sched.Machine {
 	return v
 }
 
-// reserved is the compute, other than the one that asks, that waits for this machine to be empty.
-func (c *Control) reserved(asking *pool) (name string) {
+// reserved is the compute for which this machine is kept empty, "" when it is the one that asks: of those that need it for themselves the
+// one that has waited longest, so that they do not wait for each other.
+func (c *Control) reserved(asking *pool) string {
+	var first *pool
 	for _, p := range c.pools {
-		if p.alone && p != asking && p.queue.Len() > 0 && (name == "" || p.name < name) {
-			name = p.name
+		if p.alone && p.queue.Len() > 0 && (first == nil || cmp.Or(p.since.Compare(first.since), strings.Compare(p.name, first.name)) < 0) {
+			first = p
 		}
 	}
-	return name
+	if first == nil || first == asking {
+		return ""
+	}
+	return first.name
+}
+
+// wait notes whether a pool waits for this machine to be empty, and says why its node cannot come. Nothing is kept back for one that
+// waits for nodes which do not leave by themselves: it might be for ever.
+func (m *move) wait(p *pool, alone bool, why string) string {
+	var stay []string
+	for _, q := range m.c.pools {
+		switch {
+		case !alone || q == p || q.local || len(q.nodes) == 0 || q.state.State == "Deleting":
+		case q.spec.instance:
+			stay = append(stay, q.name+" is an instance")
+		case q.spec.min > 0:
+			stay = append(stay, fmt.Sprintf("%s keeps at least %s", q.name, count(q.spec.min, "node")))
+		}
+	}
+	if len(stay) > 0 {
+		alone = false
+		slices.Sort(stay)
+		why += "; nothing is held back for it, because " + strings.Join(stay, ", ")
+	}
+	if alone && !p.alone {
+		p.since = m.now
+	}
+	p.alone = alone
+	return why
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // localDown is why the machine takes no tasks of its own now. It looks at nodes only where there are any.

@@ -27,8 +27,9 @@ type pool struct {
 	running map[string]*sched.Running
 	held    map[string]int // nodes by user, for fairness
 
-	alone bool   // it waits for a node that must have the machine for itself
-	own   []byte // its state as the store has it
+	alone bool      // it waits for a node that must have the machine for itself
+	since time.Time // when that began
+	own   []byte    // its state as the store has it
 
 	wake  time.Time // when to look again although nothing happened
 	fails int       // resizes that failed in a row
@@ -183,7 +184,7 @@ func (c *Control) read(tx *store.Tx) error {
 	}
 	for k, p := range old {
 		if q := pools[k]; q != nil {
-			q.fails, q.retry = p.fails, p.retry
+			q.fails, q.retry, q.alone, q.since = p.fails, p.retry, p.alone, p.since
 		}
 	}
 	tasks, err := tx.ActiveTasks()

@@ -251,6 +251,9 @@ func (m *move) resize(p *pool) error {
 		return m.finish(p)
 	}
 	m.clear(p)
+	if p.queue.Len() == 0 {
+		p.alone = false
+	}
 	v := p.demand()
 	if m.c.reserved(p) != "" {
 		v.Idle = 0 // somebody waits for the machine to be empty
@@ -362,8 +365,7 @@ func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err e
 		ask := askFor(p.name, size)
 		gpus, ok, not := machine.Admit(ask)
 		if !ok {
-			p.alone = size.Isolated && len(nodes) == 0
-			return nodes, not, nil
+			return nodes, m.wait(p, size.Isolated && len(nodes) == 0, not), nil
 		}
 		p.alone = false
 		n := berth.Node{
