@@ -25,6 +25,7 @@ func TestTwoIsolated(t *testing.T) {
 		p.until("first", berth.Running)
 		p.on("b", "bj", "sleep 20", nil)
 		p.until("bj", berth.Queued)
+		time.Sleep(time.Second)
 		p.on("a", "aj", "sleep 20", nil)
 		p.on("", "here", "sleep 1", nil)
 		p.until("bj", berth.Completed) // it came first
