@@ -103,3 +103,19 @@ func stopped(t *testing.T, pid int) {
 	}
 	t.Fatalf("process %d does not stop", pid)
 }
+
+// TestDirectoryGone: a node whose directory somebody moved away is given back with everything that runs on it.
+func TestDirectoryGone(t *testing.T) {
+	d, dir := open(t)
+	add(t, d, driver.NodeSpec{Name: "n", Slots: 1, CPUs: 1, Memory: 1 << 30})
+	if _, err := d.Start(limited(t), berth.Launch{Task: "a.1", Node: "n", Command: "sleep 600", LogFile: filepath.Join(t.TempDir(), "log")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "n"), filepath.Join(t.TempDir(), "n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.RemoveNode(limited(t), "n"); err != nil {
+		t.Fatal(err)
+	}
+	// What is left is found at the end of the test.
+}

@@ -114,8 +114,12 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 		d.log.Error("record of a node not understood", "node", name, "err", err)
 		r.Groups = runner.NodeGroups(GroupName(d.c.Dir) + name) // where they would be made
 	}
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) { // it is removed, or somebody took the directory only
+		g := runner.NodeGroups(GroupName(d.c.Dir) + name)
+		if err := d.kill(ctx, dir, g); err != nil {
+			return err
+		}
+		return g.Remove()
 	}
 	if err := d.unbox(ctx, name, r.Groups); err != nil {
 		return err
