@@ -27,6 +27,7 @@ var imports = map[string][]string{
 	"client":                        {""},
 	"internal/config":               {""},
 	"internal/filewatch":            {},
+	"internal/slack":                {},
 	"internal/cron":                 {""},
 	"internal/store":                {""},
 	"internal/store/storetest":      {"", "internal/store"},
@@ -45,7 +46,7 @@ var imports = map[string][]string{
 	"internal/sched":                {""},
 	"internal/scale":                {},
 	"internal/envs":                 {""},
-	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/runner/data", "internal/runner/group"},
+	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/runner/data", "internal/runner/group", "internal/slack"},
 	"internal/runner/data":          {""},
 	"internal/runner/data/blobtest": {""},
 	"internal/runner/group":         {""},
@@ -61,7 +62,7 @@ var imports = map[string][]string{
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs"},
 	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/plan"},
 	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/slack", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

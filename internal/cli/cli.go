@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/slack"
 )
 
 // Main runs the command line args, the program's name first, and returns the exit code.
@@ -32,7 +33,9 @@ func Main(args []string) int {
 	if len(args) > 1 && args[1] == "_group" { // what runners start
 		return groupMain(args[2:])
 	}
-	if len(args) > 1 && args[1] != "serve" {
+	if len(args) > 1 && args[1] == "serve" {
+		slack.Patient()
+	} else {
 		debug.SetGCPercent(400) // most commands end before a collection would pay
 	}
 	s := newSession()

@@ -21,7 +21,7 @@ import (
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, cfg config.Config, log *slog.Logger) (err error) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200) // the heap is a few megabytes; collecting it is a good part of the cost of a short job
+		debug.SetGCPercent(400) // the heap is a few megabytes; collecting it is a good part of the cost of a short job
 	}
 	exe, err := os.Executable()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/slack"
 )
 
 func signalName(n int) string {
@@ -76,7 +77,9 @@ func fork(s *Spec, path string, args []string) (pid, pidfd int, err error) {
 			files = append(files, hold.Fd())
 		}
 	}
-	pid, err = syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: files, Sys: attr})
+	pid, err = slack.Ordinary(func() (int, error) {
+		return syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: files, Sys: attr})
+	})
 	if err == nil && pidfd < 0 { // a kernel older than 5.4
 		if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
 			pidfd, err = -1, nil

@@ -35,7 +35,7 @@ type spare struct {
 }
 
 // maxSpare is how many directories wait for a task.
-const maxSpare = 32
+const maxSpare = 256
 
 func openDirs(root string, log *slog.Logger) (*dirs, error) {
 	d := &dirs{root: root, log: log, used: map[string]spare{}}

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"log/slog"
 	"sync"
 	"syscall"
 
@@ -14,8 +13,6 @@ import (
 // A file changes hands only while nobody else has it open, or whoever follows the old log would read the new one. Who has found the
 // old name but not opened it yet sees after opening that the name is gone.
 type logs struct {
-	log *slog.Logger
-
 	mu    sync.Mutex
 	spare []spareLog
 }
@@ -40,9 +37,6 @@ func (l *logs) take(path string) (int, error) {
 	if !moveUnshared(s.fd, s.path, path) {
 		syscall.Close(s.fd)
 		return runner.OpenLog(path)
-	}
-	if err := syscall.Futimes(s.fd, nil); err != nil { // it is as old as the task
-		l.log.Warn("the time of a log is not its own", "log", path, "err", err)
 	}
 	return s.fd, nil
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -47,7 +46,7 @@ func TestLogs(t *testing.T) {
 		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &logs{log: slog.New(slog.DiscardHandler)}
+			l := &logs{}
 			defer l.close()
 			dir := t.TempDir()
 			old, next := filepath.Join(dir, "old"), filepath.Join(dir, "next")

@@ -102,7 +102,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		dir: dir, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
-		logs:    &logs{log: log},
+		logs:    &logs{},
 		gate:    &gate{dir: dir},
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
