@@ -10,7 +10,7 @@ import (
 
 const (
 	patient  = 1_000_000 // nanoseconds
-	ordinary = 50_000  // what the kernel gives a process that does not ask
+	ordinary = 50_000    // what the kernel gives a process that does not ask
 	tried    = "_BERTH_PATIENT"
 )
 
