@@ -61,8 +61,8 @@ var imports = map[string][]string{
 	"internal/devbox":               {"", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store"},
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs"},
 	"internal/api":                  {"", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/plan"},
-	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/slack", "internal/spec"},
+	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/slack"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/berthml/berth/bench/measure"
 	"github.com/berthml/berth/bench/peer"
 	"github.com/berthml/berth/bench/world"
+	"github.com/berthml/berth/internal/app"
 )
 
 // benchmarks in the order they run: the idle server first, the one that writes gigabytes last.
@@ -43,6 +44,7 @@ func main() {
 	case len(args) == 2 && args[0] == "spew":
 		err = spew(args[1])
 	case len(args) == 3 && args[0] == "_plant", len(args) == 4 && args[0] == "_server":
+		app.Tune()
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		if args[0] == "_plant" {

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/slack"
 )
 
 // Main runs the command line args, the program's name first, and returns the exit code.
@@ -34,7 +33,7 @@ func Main(args []string) int {
 		return groupMain(args[2:])
 	}
 	if len(args) > 1 && args[1] == "serve" {
-		slack.Patient()
+		tune()
 	} else {
 		debug.SetGCPercent(400) // most commands end before a collection would pay
 	}

@@ -27,4 +27,6 @@ func serve(context.Context, config.Config, *slog.Logger) error { return errNoSer
 
 func hostMain([]string) int { return exitFailed }
 
+func tune() {}
+
 func groupMain([]string) int { return exitFailed }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/berthml/berth/internal/app"
@@ -18,11 +17,11 @@ import (
 	launcher "github.com/berthml/berth/internal/runner/group"
 )
 
+// tune comes before everything else in a process that is going to serve.
+func tune() { app.Tune() }
+
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, cfg config.Config, log *slog.Logger) (err error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // the heap is a few megabytes; collecting it is a good part of the cost of a short job
-	}
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
