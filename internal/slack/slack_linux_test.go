@@ -52,7 +52,7 @@ func child(ordinary bool) string {
 	start := func() (int, error) {
 		return syscall.ForkExec("/bin/cat", []string{"cat", "/proc/self/timerslack_ns"}, &syscall.ProcAttr{Files: []uintptr{0, w.Fd(), 2}})
 	}
-	pid := 0
+	var pid int
 	if ordinary {
 		pid, err = Ordinary(start)
 	} else {
