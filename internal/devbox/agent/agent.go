@@ -29,6 +29,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/devbox"
+	"github.com/berthml/berth/internal/socket"
 )
 
 // agent is the process.
@@ -91,7 +92,7 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 	if err := os.MkdirAll(a.scratch, 0o700); err != nil {
 		return err
 	}
-	if err := private(filepath.Dir(a.scratch)); err != nil {
+	if err := socket.Private(filepath.Dir(a.scratch)); err != nil {
 		return err
 	}
 	defer os.RemoveAll(a.scratch)
@@ -100,7 +101,7 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 	if a.ssh, err = newSSH(a); err != nil {
 		return err
 	}
-	l, err := listen(dir)
+	l, err := socket.Listen(socketPath(dir))
 	if err != nil {
 		return err
 	}
@@ -130,38 +131,6 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 		}
 		group.Go(func() { a.accept(ctx, conn, streams) })
 	}
-}
-
-// listen opens the socket, which only the user may reach.
-func listen(dir string) (net.Listener, error) {
-	run := runDir(dir)
-	if err := os.MkdirAll(run, 0o700); err != nil {
-		return nil, err
-	}
-	if err := private(run); err != nil {
-		return nil, err
-	}
-	path := socketPath(dir)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	old := syscall.Umask(0o177)
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
-	syscall.Umask(old)
-	return l, err
-}
-
-// private says whether a directory is ours alone, so that a socket in it is what it seems.
-func private(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || !ok || st.Uid != uint32(os.Geteuid()) || info.Mode().Perm()&0o022 != 0 {
-		return berth.Errorf(berth.Denied, "%s can be changed by others: make it a directory of yours with mode 0700", dir)
-	}
-	return nil
 }
 
 // accept finds out what a connection is for.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berthml/berth/internal/pty"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -92,7 +93,7 @@ func (x *session) request(ctx context.Context, r *ssh.Request, group *sync.WaitG
 		}
 		x.cols, x.rows = v.Cols, v.Rows
 		if x.pty != nil {
-			resize(x.pty, x.rows, x.cols)
+			pty.Resize(x.pty, int(x.rows), int(x.cols))
 		}
 	case "signal":
 		var v struct{ Name string }
@@ -192,11 +193,11 @@ func (x *session) onPipes(cmd *exec.Cmd) (func(), error) {
 
 // onTerminal gives the command a terminal.
 func (x *session) onTerminal(cmd *exec.Cmd) (func(), error) {
-	ours, theirs, err := openTerminal()
+	ours, theirs, err := pty.Open()
 	if err != nil {
 		return nil, err
 	}
-	resize(ours, x.rows, x.cols)
+	pty.Resize(ours, int(x.rows), int(x.cols))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	cmd.Env = append(cmd.Env, "TERM="+x.term, "SSH_TTY="+theirs.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -13,10 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/pty"
 	"github.com/berthml/berth/internal/runner"
 )
 
@@ -141,12 +140,12 @@ func exitCode(ctx context.Context, err error) (int, error) {
 
 // terminal runs cmd on a terminal of its own and passes on what goes over it.
 func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command) (int, error) {
-	ours, theirs, err := openTerminal()
+	ours, theirs, err := pty.Open()
 	if err != nil {
 		return 0, err
 	}
 	defer ours.Close()
-	resize(ours, c.Size)
+	pty.Resize(ours, c.Size.Rows, c.Size.Columns)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	cmd.SysProcAttr.Setctty = true
 	err = cmd.Start()
@@ -164,7 +163,7 @@ func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command) (int, error)
 					c.Resize = nil
 					continue
 				}
-				resize(ours, s)
+				pty.Resize(ours, s.Rows, s.Columns)
 			case <-done:
 				return
 			}
@@ -183,35 +182,4 @@ func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command) (int, error)
 	close(done)
 	group.Wait()
 	return code, err
-}
-
-func openTerminal() (ours, theirs *os.File, err error) {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("opening a terminal: %w", err)
-	}
-	ours = os.NewFile(uintptr(fd), "ptmx")
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		theirs, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		ours.Close()
-		return nil, nil, fmt.Errorf("opening a terminal: %w", err)
-	}
-	return ours, theirs, nil
-}
-
-func resize(f *os.File, s driver.WindowSize) {
-	if s.Rows <= 0 || s.Columns <= 0 {
-		return
-	}
-	if c, err := f.SyscallConn(); err == nil {
-		_ = c.Control(func(fd uintptr) {
-			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(s.Rows), Col: uint16(s.Columns)})
-		})
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/socket"
 )
 
 // Client talks to a host. It keeps connections and may be used concurrently. Errors of a host that is not there are
@@ -63,7 +64,7 @@ func NewClient(dir string) *Client {
 	path := socketPath(dir)
 	return NewClientFunc(func(ctx context.Context) (net.Conn, error) {
 		if _, err := os.Lstat(path); err == nil {
-			if err := private(filepath.Dir(path)); err != nil {
+			if err := socket.Private(filepath.Dir(path)); err != nil {
 				return nil, err
 			}
 		}

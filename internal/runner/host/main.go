@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/socket"
 )
 
 // Descriptors the processes of a host inherit.
@@ -235,7 +235,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 		log.Error("opening the host", "err", err)
 		return exitFailed
 	}
-	l, err := listen(dir)
+	l, err := socket.Listen(socketPath(dir))
 	if err != nil {
 		log.Error("opening the host", "err", err)
 		return exitFailed
@@ -282,35 +282,4 @@ func loadProgram(dir string) (command []string) {
 		_ = json.Unmarshal(b, &command)
 	}
 	return command
-}
-
-// listen opens the socket, which only the user may reach.
-func listen(dir string) (net.Listener, error) {
-	path := socketPath(dir)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	if err := private(filepath.Dir(path)); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	old := syscall.Umask(0o177)
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
-	syscall.Umask(old)
-	return l, err
-}
-
-// private says whether a directory is ours alone, so that a socket in it is what it seems.
-func private(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || !ok || st.Uid != uint32(os.Geteuid()) || info.Mode().Perm()&0o022 != 0 {
-		return berth.Errorf(berth.Denied, "%s can be changed by others: make it a directory of yours with mode 0700", dir)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package agent
+package pty
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a terminal: our end, and the one a shell is given.
-func openTerminal() (ours, theirs *os.File, err error) {
+// Open makes a terminal: our end, and the one a shell is given.
+func Open() (ours, theirs *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening a terminal: %w", err)
@@ -29,13 +29,14 @@ func openTerminal() (ours, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-func resize(f *os.File, rows, cols uint32) {
-	if rows == 0 || cols == 0 {
+// Resize tells those on a terminal how large it is; a size of nothing is not told.
+func Resize(ours *os.File, rows, columns int) {
+	if rows <= 0 || columns <= 0 {
 		return
 	}
-	if c, err := f.SyscallConn(); err == nil {
+	if c, err := ours.SyscallConn(); err == nil {
 		_ = c.Control(func(fd uintptr) {
-			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(cols)})
+			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)})
 		})
 	}
 }
