@@ -214,6 +214,7 @@ func (c *Control) touch(t *touched, batch []berth.Event) {
 		case berth.EventResourcePut, berth.EventResourceDel, berth.EventComputes, berth.EventCompute, berth.EventNode:
 			name, ok := strings.CutPrefix(e.Subject, "computes/")
 			if !ok {
+				room = room || strings.HasPrefix(e.Subject, "sizes/") // it may be there again, or need no approval any more
 				continue
 			}
 			if e.Type != berth.EventNode {

@@ -31,9 +31,17 @@ type pool struct {
 	since time.Time // when that began
 	own   []byte    // its state as the store has it
 
+	told bounds // what was told to all that wait
+
 	wake  time.Time // when to look again although nothing happened
 	fails int       // resizes that failed in a row
 	retry time.Time // nothing is asked of the provider before
+}
+
+// bounds is what keeps a pool from taking more. Reasons speak of it.
+type bounds struct {
+	max         int
+	down, short string
 }
 
 // poolKey names a pool. The machine's has no workspace: all share it.
@@ -391,7 +399,11 @@ func (p *pool) gangs() []sched.Running {
 	return out
 }
 
-// schedule asks the scheduler about a pool.
+// schedule asks the scheduler about a pool. When its bounds have changed that concerns the reasons of all that wait.
 func (c *Control) schedule(p *pool, ahead int, down string, fresh []string, now time.Time) []sched.Choice {
+	if b := (bounds{p.spec.max, down, p.state.Short}); b != p.told {
+		p.told = b
+		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
+	}
 	return sched.Schedule(p.view(ahead, down), &p.queue, p.gangs(), fresh, now)
 }

@@ -2,6 +2,8 @@ package sched
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -93,6 +95,9 @@ func (q *Queue) Get(id string) (Gang, bool) {
 
 // Len is how many gangs wait.
 func (q *Queue) Len() int { return len(q.gangs) }
+
+// IDs are those of all gangs that wait, in no order.
+func (q *Queue) IDs() iter.Seq[string] { return maps.Keys(q.gangs) }
 
 // Commit makes the changes since the last Commit or Rollback stand.
 func (q *Queue) Commit() {
