@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -278,6 +279,12 @@ func TestPlan(t *testing.T) {
 	if in := time.Until(p.Start.At).Round(time.Minute); in != 30*time.Minute || p.Start.Basis != "history" {
 		t.Errorf("it starts in %s by %s", in, p.Start.Basis)
 	}
+	// A limit that was lowered below what is there keeps nobody from the nodes there are.
+	x.do("POST", x.ws+"/quotas", map[string]any{"size": "Standard_DS3_v2", "vCPUs": 0}).want(http.StatusOK)
+	if p := plan(job("cpu", "")); p.Verdict != berth.PlanWait || kinds(p) != "max_instances " || p.Start.At.IsZero() {
+		t.Errorf("%+v", p)
+	}
+	x.do("POST", x.ws+"/quotas", map[string]any{"size": "Standard_DS3_v2", "vCPUs": -1}).want(http.StatusOK)
 	// Whoever may read may ask; nothing that only looks like a plan is one.
 	reader := x.token("looker", auth.Reader)
 	x.as(reader, "POST", x.ws+"/jobs/new/plan", job("cpu", "")).want(http.StatusOK)
@@ -317,8 +324,8 @@ func TestExplainWaiting(t *testing.T) {
 	x := open(t)
 	x.cluster("cpu", 1)
 	x.paid("n1", "cpu", "ann", time.Hour)
-	wait := func(name string) {
-		x.do("PUT", x.ws+"/jobs/"+name, job("cpu", "")).want(http.StatusCreated)
+	wait := func(name string, more ...any) {
+		x.do("PUT", x.ws+"/jobs/"+name, job("cpu", "", more...)).want(http.StatusCreated)
 		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
 			d, err := tx.Get(workspace.Key(), "jobs", name, "")
 			if err != nil {
@@ -332,9 +339,18 @@ func TestExplainWaiting(t *testing.T) {
 			if err := tx.Save(d); err != nil {
 				return err
 			}
-			return tx.InsertTask(&berth.Task{
-				ID: berth.TaskID(name + ".1"), Workspace: workspace.Key(), Job: name, Attempt: 1, Compute: "cpu", User: "root", State: berth.TaskWaiting, Why: "something old",
-			})
+			count := max(1, len(more)) // as many nodes as it names
+			for rank := range count {
+				id := name + ".1"
+				if rank > 0 {
+					id += fmt.Sprint("-", rank)
+				}
+				err = errors.Join(err, tx.InsertTask(&berth.Task{
+					ID: berth.TaskID(id), Workspace: workspace.Key(), Job: name, Attempt: 1, Compute: "cpu", User: "root", State: berth.TaskWaiting, Why: "something old",
+					Rank: rank, Count: count,
+				}))
+			}
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -348,6 +364,26 @@ func TestExplainWaiting(t *testing.T) {
 	if e.Reason != "the node of cpu is in use" || e.Ahead != 1 || len(e.Running) != 1 || len(e.InTheWay) != 2 || e.InTheWay[1].Name != "w1" {
 		t.Errorf("%+v", e)
 	}
+	if c := decode[berth.ComputeExplanation](x.do("GET", x.ws+"/computes/cpu/explain", nil).want(http.StatusOK)); !strings.Contains(c.Advice[0], "--max-instances 2") {
+		t.Errorf("%q", c.Advice)
+	}
+	// One that came when there could be more nodes says what to do about it.
+	x.do("PATCH", x.ws+"/computes/cpu", scale(2)).want(http.StatusOK)
+	wait("gang", "resources", map[string]any{"instanceCount": 2})
+	x.do("PATCH", x.ws+"/computes/cpu", scale(1)).want(http.StatusOK)
+	e = decode[berth.Explanation](x.do("GET", x.ws+"/jobs/gang/explain", nil).want(http.StatusOK))
+	raise := "berth compute update -n cpu --max-instances 2"
+	if e.Reason != "needs 2 nodes, and cpu can have at most 1" || e.Advice[0] != raise {
+		t.Errorf("%q %q", e.Reason, e.Advice)
+	}
+	if c := decode[berth.ComputeExplanation](x.do("GET", x.ws+"/computes/cpu/explain", nil).want(http.StatusOK)); !strings.Contains(c.Advice[0], raise) || !strings.Contains(c.Advice[0], "gang") {
+		t.Errorf("%q", c.Advice)
+	}
+}
+
+// scale is a change of how many nodes a cluster may have.
+func scale(most int) map[string]any {
+	return map[string]any{"properties": map[string]any{"properties": map[string]any{"scaleSettings": map[string]any{"maxNodeCount": most, "minNodeCount": 0}}}}
 }
 
 func TestAdvise(t *testing.T) {

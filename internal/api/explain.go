@@ -9,6 +9,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/plan"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -32,16 +33,15 @@ func (s *Server) explain(c *call, name string) error {
 			Exit: st.Exit, Usage: st.Usage, Running: []string{}, InTheWay: []berth.PlanJob{},
 		}
 		x := c.snapshot(tx)
-		down := false
 		if e.Status == berth.Queued {
-			if down, err = x.waiting(d, &e); err != nil {
+			if err := x.waiting(d, &e); err != nil {
 				return err
 			}
 		}
 		if e.Cost, err = x.jobCost(d.Name); err != nil {
 			return err
 		}
-		e.Advice = advice(e, st, down)
+		e.Advice = append(e.Advice, advice(e, st)...)
 		e.History, err = tx.Events(store.EventQuery{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Limit: told})
 		return err
 	})
@@ -52,22 +52,25 @@ func (s *Server) explain(c *call, name string) error {
 }
 
 // waiting says why a job waits now. What is kept with the job was true when the scheduler last looked at it; numbers may have changed
-// since. down says that its compute takes nothing.
-func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) (down bool, err error) {
+// since.
+func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 	compute, err := x.tx.Get(x.ws, "computes", e.Compute, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return false, nil // it is on its way out, and so is the job
+		return nil // it is on its way out, and so is the job
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	p, st, err := x.pool(compute)
 	if err != nil {
-		return false, err
+		return err
 	}
 	p.Short = st.Short
 	if st.State == "Deleting" {
 		p.Down = &berth.PlanLimit{Kind: berth.LimitDeleting, Why: "it is being deleted"}
+	}
+	if p.Down != nil && p.Type == plan.Local {
+		e.Advice = append(e.Advice, "berth explain compute/"+p.Name)
 	}
 	for _, n := range p.Nodes {
 		if n.State == berth.NodePreparing {
@@ -79,7 +82,7 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) (down bool, err e
 	}
 	tasks, err := x.active()
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, t := range tasks {
 		if t.Job != d.Name || t.Workspace != d.Workspace || t.State != berth.TaskWaiting || t.Rank != 0 {
@@ -93,12 +96,20 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) (down bool, err e
 				e.Reason = fmt.Sprintf("attempt %d: %s", e.Attempt, why)
 			}
 		}
+		if p.Type == plan.Cluster && t.Count > p.Max {
+			e.Advice = append(e.Advice, raise(p, t.Count))
+		}
 	}
-	return p.Down != nil, nil
+	return nil
+}
+
+// raise is the command that lets a cluster have more nodes.
+func raise(p plan.Pool, most int) string {
+	return fmt.Sprintf("berth compute update -n %s --max-instances %d", p.Name, most)
 }
 
 // advice is what the user can do now, as commands.
-func advice(e berth.Explanation, st berth.JobState, down bool) []string {
+func advice(e berth.Explanation, st berth.JobState) []string {
 	s, name := e.Status, e.Name
 	failed := s == berth.Failed && st.Exit != nil
 	switch {
@@ -112,7 +123,7 @@ func advice(e berth.Explanation, st berth.JobState, down bool) []string {
 		return []string{"berth logs " + name + " --tail 50"}
 	case s == berth.Canceled && st.StopCause == "budget":
 		return []string{"berth budget list", "berth job download -n " + name + " --all"}
-	case s == berth.Queued && (down || e.Compute != berth.LocalCompute):
+	case s == berth.Queued && e.Compute != berth.LocalCompute:
 		return []string{"berth explain compute/" + e.Compute, "berth job cancel -n " + name}
 	case s == berth.Queued:
 		return []string{"berth ps", "berth job cancel -n " + name}
@@ -223,13 +234,21 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 			idle++
 		}
 	}
+	var largest sched.Gang
+	for _, g := range p.Waiting {
+		if g.Nodes > largest.Nodes {
+			largest = g
+		}
+	}
 	switch {
-	case p.Down != nil:
+	case p.Down != nil && p.Type == plan.Instance:
 		out = append(out, "berth compute start -n "+e.Name)
 	case p.Type == plan.Instance && e.Next.IsZero() && st.Instance != nil && st.Instance.Up():
 		out = append(out, "it does not stop by itself: set idle_time_before_shutdown_minutes, or `berth compute stop -n "+e.Name+"`")
-	case e.Waiting > 0 && len(p.Nodes) >= p.Max && p.Type == plan.Cluster:
-		out = append(out, fmt.Sprintf("jobs wait and it is as large as it may be: `berth compute update -n %s --max-instances %d`", e.Name, p.Max+e.Waiting))
+	case largest.Nodes > p.Max && p.Type == plan.Cluster:
+		out = append(out, fmt.Sprintf("job %s needs %d nodes at once: `%s`", largest.Name, largest.Nodes, raise(p, largest.Nodes)))
+	case e.Waiting > 0 && len(p.Nodes) >= p.Max && p.Type == plan.Cluster: // twice as many will do for a beginning
+		out = append(out, fmt.Sprintf("jobs wait and it is as large as it may be: `%s`", raise(p, p.Max+min(e.Waiting, p.Max))))
 	case e.Waiting == 0 && idle > 0 && p.Min > 0 && p.Type == plan.Cluster:
 		out = append(out, fmt.Sprintf("it keeps %d idle: `berth compute update -n %s --min-instances 0` lets it go to zero", min(idle, p.Min), e.Name))
 	}

@@ -203,7 +203,13 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 		return err
 	}
 	z := s.Pool.Size
-	if vcpus, unlimited, why := limits.Room(nil, x.use(&s.Pool, user), x.now); !unlimited && vcpus < s.Job.Nodes*z.VCPUs {
+	has := 0 // nodes that are there are left alone when a limit is lowered, and serve on
+	for _, n := range s.Pool.Nodes {
+		if n.State == berth.NodePreparing || n.State == berth.NodeIdle || n.State == berth.NodeRunning {
+			has++
+		}
+	}
+	if vcpus, unlimited, why := limits.Room(nil, x.use(&s.Pool, user), x.now); !unlimited && vcpus < s.Job.Nodes*z.VCPUs && has < s.Job.Nodes {
 		l := berth.PlanLimit{Kind: berth.LimitQuota, Ever: true, Whose: s.Pool.Name}
 		if z.Restricted && vcpus == 0 {
 			l.Kind = berth.LimitApproval

@@ -270,3 +270,28 @@ func TestWhy(t *testing.T) {
 		t.Errorf("%q", why)
 	}
 }
+
+// TestLeaving: who goes is what the autoscaler says, also while something waits that can never run.
+func TestLeaving(t *testing.T) {
+	pool := cluster(3, 3, 1)
+	for i := range pool.Nodes[1:] {
+		pool.Nodes[i+1].IdleSince = now.Add(time.Duration(-i) * time.Second)
+	}
+	leaving := func() map[string]time.Time { return plan.Leaving(pool, now) }
+	both := map[string]time.Time{"n1": now.Add(pool.Idle), "n2": now.Add(pool.Idle - time.Second)}
+	if d := cmp.Diff(both, leaving()); d != "" {
+		t.Error(d)
+	}
+	pool.Waiting = []sched.Gang{{ID: "huge", Nodes: 4, User: "ann", Seq: 1}}
+	if d := cmp.Diff(both, leaving()); d != "" {
+		t.Errorf("with a gang that can never run: %s", d)
+	}
+	pool.Waiting[0].Nodes = 3
+	if d := cmp.Diff(map[string]time.Time{}, leaving()); d != "" {
+		t.Errorf("with one that needs them: %s", d)
+	}
+	pool.Waiting, pool.Min = nil, 2
+	if d := cmp.Diff(map[string]time.Time{"n2": both["n2"]}, leaving()); d != "" {
+		t.Errorf("with two to be kept: %s", d)
+	}
+}

@@ -306,22 +306,23 @@ func Deadline(p Pool, now time.Time) time.Time {
 // are not among them.
 func Leaving(p Pool, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
-	if p.Type != Cluster && p.Type != Serverless || len(p.Waiting) > 0 {
+	if p.Type != Cluster && p.Type != Serverless {
 		return out
 	}
-	var idle []Node
-	alive := 0
+	end := now // when all that are idle have been so for too long
+	since := map[string]time.Time{}
 	for _, n := range p.Nodes {
-		if n.ready() {
-			alive++
-			if n.Used == 0 {
-				idle = append(idle, n)
+		if n.ready() && n.Used == 0 {
+			since[n.Name] = n.IdleSince.Add(p.Idle)
+			if since[n.Name].After(end) {
+				end = since[n.Name]
 			}
 		}
 	}
-	slices.SortStableFunc(idle, func(a, b Node) int { return a.IdleSince.Compare(b.IdleSince) })
-	for _, n := range idle[:max(0, min(len(idle), alive-p.Min))] {
-		out[n.Name] = n.IdleSince.Add(p.Idle)
+	for _, name := range view(p, nil, end).resize.Remove {
+		if at, ok := since[name]; ok {
+			out[name] = at
+		}
 	}
 	return out
 }

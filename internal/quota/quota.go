@@ -152,7 +152,10 @@ func (l Limits) Room(use []Use, ask Use, now time.Time) (vcpus int, unlimited bo
 		}
 	}
 	why = least.why
-	if taken > 0 {
+	switch {
+	case taken > least.vcpus: // it was lowered since
+		why += " (" + strconv.Itoa(taken) + " in use)"
+	case taken > 0:
 		why += ", of which " + strconv.Itoa(taken) + " are in use"
 	}
 	return vcpus, false, why + "; ask for more with `" + request(least.scope, ask, taken) + "`"

@@ -242,6 +242,19 @@ func TestWhy(t *testing.T) {
 			"workspace lab's limit of standardNCSv3Family is 24 vCPUs, of which 20 are in use; ask for more with `berth quota request --family standardNCSv3Family --vcpus 26`",
 		},
 		{
+			"restricted since",
+			quota.Limit{},
+			[]quota.Use{{lab, ncv3, "bob", false, 6}},
+			ask, 0,
+			"standardNCSv3Family needs an approval, and there is none (6 in use); ask for more with `berth quota request --family standardNCSv3Family --vcpus 12`",
+		},
+		{
+			"lowered", limit(quota.Scope{Workspace: lab, Family: ncv3}, 6, time.Time{}),
+			[]quota.Use{{lab, ncv3, "bob", false, 12}},
+			ask, 0,
+			"workspace lab's limit of standardNCSv3Family is 6 vCPUs (12 in use); ask for more with `berth quota request --family standardNCSv3Family --vcpus 18`",
+		},
+		{
 			"user", limit(quota.Scope{User: "ann", Low: true}, 8, time.Time{}), nil,
 			quota.Use{Workspace: lab, Family: dsv2, User: "ann", Low: true, VCPUs: 16},
 			8,
