@@ -152,8 +152,15 @@ compute: azureml:local
 			mark := write("mark", "x")
 			run("apart", `test ! -e `+mark+` && test -n "${{inputs.data}}${{outputs.out}}"`, 0)
 
+			write("src/hog.py", hogProgram)
+			cmd := s.Command("job", "create", "-f", yml("hog", `python3 hog.py ${{inputs.data}} ${{outputs.out}}`), "--name", "hog", "-o", "none")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			checkUsage(t, s, "hog")
+
 			// Cancel ends the container.
-			cmd := s.Command("job", "create", "-f", yml("long", `sleep 600 ${{inputs.data}} ${{outputs.out}} || sleep 600`), "--name", "long", "-o", "none")
+			cmd = s.Command("job", "create", "-f", yml("long", `sleep 600 ${{inputs.data}} ${{outputs.out}} || sleep 600`), "--name", "long", "-o", "none")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

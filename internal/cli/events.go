@@ -113,9 +113,12 @@ func usageLine(data json.RawMessage) string {
 	if json.Unmarshal(data, &d) != nil {
 		return ""
 	}
-	line := fmt.Sprintf("CPU %.0f %%, memory %s", d.Usage.CPUPercent, size(d.Usage.MemoryBytes))
-	if d.Usage.GPUPercent > 0 {
-		line += fmt.Sprintf(", GPU %.0f %%", d.Usage.GPUPercent)
+	var parts []string
+	if d.Usage.MemoryBytes > 0 { // else only the GPUs are known
+		parts = append(parts, fmt.Sprintf("CPU %.0f %%, memory %s", d.Usage.CPUPercent, size(d.Usage.MemoryBytes)))
 	}
-	return line
+	if d.Usage.GPUPercent > 0 {
+		parts = append(parts, fmt.Sprintf("GPU %.0f %%", d.Usage.GPUPercent))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -455,3 +455,39 @@ func TestImageEviction(t *testing.T) {
 		}
 	})
 }
+
+// What a container uses is told by its engine while it runs, and not after.
+func TestStats(t *testing.T) {
+	eachEngine(t, func(t *testing.T, c *envs.Cache) {
+		env, _ := prepare(t, c, berth.LaunchEnv{Image: pythonImage})
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		box := start(t, env.Container, envs.ContainerSpec{
+			Cmd: sh(`exec python3 -c 'x = b"x" * (100 << 20); sum(range(10_000_000)); print("up", flush=True); import time; time.sleep(600)'`), Log: w,
+		})
+		if _, err := r.Read(make([]byte, 8)); err != nil {
+			t.Fatal(err)
+		}
+		if pid, err := box.PID(t.Context()); err != nil || pid <= 1 {
+			t.Errorf("pid %d, %v", pid, err)
+		}
+		s, err := box.Stats(t.Context())
+		t.Logf("%+v", s)
+		if err != nil || s.Memory < 100<<20 || s.CPU < 10*time.Millisecond {
+			t.Errorf("stats %+v, %v", s, err)
+		}
+		if err := box.Kill(t.Context(), "SIGKILL"); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, box)
+		if s, err := box.Stats(t.Context()); berth.CodeOf(err) != berth.NotFound {
+			t.Errorf("stats of a container that ended: %+v, %v", s, err)
+		}
+		if pid, err := box.PID(t.Context()); berth.CodeOf(err) != berth.NotFound {
+			t.Errorf("pid of a container that ended: %d, %v", pid, err)
+		}
+	})
+}

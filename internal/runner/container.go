@@ -29,6 +29,9 @@ type box struct {
 	killed bool
 
 	patient patient
+	sampler sampler
+	inside  insight
+	silent  bool // it was said that the engine does not tell what it uses
 }
 
 // startContainer starts the command in the image of its environment. The task's directory has the same name inside, so
@@ -132,11 +135,38 @@ func (b *box) signal(name string) {
 	}
 }
 
-// sample knows nothing of containers yet but the GPUs they use.
-func (b *box) sample(now time.Time) berth.Usage {
-	u := berth.Usage{At: now}
-	addGPUs(&u, b.t.l.GPUs)
-	return u
+// engineAnswer is how long an engine may take to say what a container uses: meanwhile nobody looks after the task.
+const engineAnswer = 5 * time.Second
+
+// sample reads the container's processes where this machine shows them, like those of any other command, and asks the engine where not:
+// its containers may be in another machine or another world of processes.
+func (b *box) sample(now time.Time) (berth.Usage, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), engineAnswer)
+	defer cancel()
+	u, ok := b.look(ctx, now)
+	if !ok {
+		u, ok = b.inquire(ctx, now)
+	}
+	if ok {
+		u = b.sampler.note(u, b.t.times.Started)
+	}
+	return u, addGPUs(&u, b.t.l.GPUs) || ok
+}
+
+// inquire asks the engine what the container uses.
+func (b *box) inquire(ctx context.Context, now time.Time) (berth.Usage, bool) {
+	s, err := b.r.Stats(ctx)
+	if err != nil {
+		if !b.silent {
+			b.silent = true
+			b.t.o.Log.Warn("a container is not measured", "task", b.t.l.Task, "err", err)
+		}
+		return berth.Usage{At: now}, false
+	}
+	return berth.Usage{
+		At: now, CPUSeconds: s.CPU.Seconds(), MemoryBytes: s.Memory,
+		ReadBytes: s.Read, WriteBytes: s.Written, NetRxBytes: s.NetRx, NetTxBytes: s.NetTx,
+	}, true
 }
 
 // close removes the container of a command that ended; one that is abandoned stays for the next runner.

@@ -23,8 +23,9 @@ import (
 
 const image = "localhost/berth-busybox:1"
 
-// docker starts a dockerd of the test's own with an image of busybox, and returns its address.
-func docker(t *testing.T) string {
+// docker starts a dockerd of the test's own with an image of busybox, and returns its address. One that is apart lives in another world
+// of processes, as in a virtual machine.
+func docker(t *testing.T, apart bool) string {
 	t.Helper()
 	missing := t.Skipf
 	if strings.Contains(os.Getenv("BERTH_REQUIRE_ENGINES"), "docker") {
@@ -44,10 +45,18 @@ func docker(t *testing.T) string {
 	}
 	defer log.Close()
 	host := "unix://" + dir + "/s"
-	cmd := exec.Command("dockerd", "-H", host, "--data-root", dir+"/data", "--exec-root", dir+"/x", "--pidfile", dir+"/pid",
-		"--bridge=none", "--iptables=false", "--ip-forward=false", "--exec-opt", "native.cgroupdriver=cgroupfs")
+	args := []string{
+		"dockerd", "-H", host, "--data-root", dir + "/data", "--exec-root", dir + "/x", "--pidfile", dir + "/pid",
+		"--bridge=none", "--iptables=false", "--ip-forward=false", "--exec-opt", "native.cgroupdriver=cgroupfs",
+	}
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if apart {
+		args = append([]string{"sh", "-c", `mount -t proc proc /proc && exec "$@"`, "sh"}, args...)
+		attr.Cloneflags, attr.Unshareflags = syscall.CLONE_NEWPID, syscall.CLONE_NEWNS
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = attr
 	if err := cmd.Start(); err != nil {
 		missing("no dockerd: %v", err)
 	}
@@ -122,7 +131,7 @@ func busyboxTar(t *testing.T, busybox string) *bytes.Buffer {
 }
 
 func TestContainer(t *testing.T) {
-	cache, err := envs.Open(t.TempDir(), envs.Options{DockerHost: docker(t)})
+	cache, err := envs.Open(t.TempDir(), envs.Options{DockerHost: docker(t, false)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,9 +144,10 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 			end.again()
 		}
 		if e&eventSample != 0 {
-			u := r.sample(time.Now())
-			t.peak = peaks(t.peak, u)
-			t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Usage = &u })
+			if u, ok := r.sample(time.Now()); ok {
+				t.peak = peaks(t.peak, u)
+				t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Usage = &u })
+			}
 			timer.Reset(sampleAgain(time.Since(t.times.Started)))
 		}
 	}
@@ -184,7 +185,9 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 		}
 		return lost("its process has ended, but whoever could have learnt how was killed before")
 	}
-	t.peak = peaks(t.peak, berth.Usage{At: time.Now(), CPUSeconds: status.CPUSeconds, MemoryBytes: status.MaxRSS})
+	if status.CPUSeconds > 0 || status.MaxRSS > 0 {
+		t.peak = peaks(t.peak, berth.Usage{At: time.Now(), CPUSeconds: status.CPUSeconds, MemoryBytes: status.MaxRSS})
+	}
 	if exit.OOM && exit.Code != 0 {
 		exit.Reason = "the kernel ended a process of the command for want of memory"
 		if t.l.Memory > 0 {

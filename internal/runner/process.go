@@ -28,8 +28,8 @@ type running interface {
 	// ask asks every process of it to end, kill makes them.
 	ask()
 	kill()
-	// sample is what it uses now.
-	sample(now time.Time) berth.Usage
+	// sample is what it uses now; false when that is not known.
+	sample(now time.Time) (berth.Usage, bool)
 	// mark is how a later runner finds it.
 	mark() Mark
 	// close lets go of it. over says that it ended and that its end is kept: then the system may forget it.

@@ -93,9 +93,9 @@ func (p *process) ended(context.Context) (WaitStatus, bool) {
 	return s, p.err == nil
 }
 
-func (p *process) kill()                            { _ = syscall.Kill(-p.pid, syscall.SIGKILL) }
-func (p *process) sample(now time.Time) berth.Usage { return berth.Usage{At: now} }
-func (p *process) close(bool)                       {}
+func (p *process) kill()                                { _ = syscall.Kill(-p.pid, syscall.SIGKILL) }
+func (p *process) sample(time.Time) (berth.Usage, bool) { return berth.Usage{}, false }
+func (p *process) close(bool)                           {}
 
 func (p *process) ask() {
 	if p.t.grouped() { // the launcher asks each of its processes, once

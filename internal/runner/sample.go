@@ -42,6 +42,29 @@ func peaks(a, b berth.Usage) berth.Usage {
 	}
 }
 
+// sampler turns counters into samples.
+type sampler struct {
+	last     berth.Usage
+	rx0, tx0 int64 // what the network's counters stood at before
+	begun    bool
+}
+
+// note makes a sample of u, which has counters since the start and what is held now: counters never go back, and processor time becomes
+// a percentage since the sample before.
+func (s *sampler) note(u berth.Usage, started time.Time) berth.Usage {
+	if s.last.At.IsZero() {
+		s.last.At = started
+	}
+	// What a process used is gone with it unless its parent waited.
+	u.CPUSeconds = max(u.CPUSeconds, s.last.CPUSeconds)
+	u.ReadBytes, u.WriteBytes = max(u.ReadBytes, s.last.ReadBytes), max(u.WriteBytes, s.last.WriteBytes)
+	if d := u.At.Sub(s.last.At).Seconds(); d > 0 {
+		u.CPUPercent = 100 * (u.CPUSeconds - s.last.CPUSeconds) / d
+	}
+	s.last = u
+	return u
+}
+
 // gpu is what one GPU is doing.
 type gpu struct {
 	index   int
@@ -58,10 +81,10 @@ var gpus struct {
 	last []gpu
 }
 
-// addGPUs fills in what the GPUs of the given indices are doing.
-func addGPUs(u *berth.Usage, indices []int) {
+// addGPUs fills in what the GPUs of the given indices are doing, and says whether that is known.
+func addGPUs(u *berth.Usage, indices []int) (known bool) {
 	if len(indices) == 0 {
-		return
+		return false
 	}
 	gpus.Lock()
 	defer gpus.Unlock()
@@ -70,7 +93,7 @@ func addGPUs(u *berth.Usage, indices []int) {
 		gpus.path, _ = exec.LookPath("nvidia-smi")
 	}
 	if gpus.path == "" {
-		return
+		return false
 	}
 	if time.Since(gpus.at) > 1500*time.Millisecond {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -88,8 +111,10 @@ func addGPUs(u *berth.Usage, indices []int) {
 		if slices.Contains(indices, g.index) {
 			u.GPUPercent += g.percent
 			u.GPUMemory += g.memory
+			known = true
 		}
 	}
+	return known
 }
 
 // parseGPUs reads lines of index, percent, MiB.

@@ -44,7 +44,19 @@ func lookAround(now time.Time) table {
 }
 
 // tree lists the processes of a command: its session and everything below.
-func (t table) tree(pid int) []*procStat {
+func (t table) tree(pid int) []*procStat { return t.family(t.sessions[pid]) }
+
+// below lists a process and everything below it.
+func (t table) below(pid int) []*procStat {
+	s, ok := readStat(pid)
+	if !ok {
+		return nil
+	}
+	return t.family([]*procStat{&s})
+}
+
+// family lists processes and everything below them, each once.
+func (t table) family(roots []*procStat) []*procStat {
 	seen := map[int]bool{}
 	var list []*procStat
 	var add func(s *procStat)
@@ -58,24 +70,29 @@ func (t table) tree(pid int) []*procStat {
 			add(c)
 		}
 	}
-	for _, s := range t.sessions[pid] {
+	for _, s := range roots {
 		add(s)
 	}
 	return list
 }
 
-// sampler turns counters into samples.
-type sampler struct {
-	last     berth.Usage
-	rx0, tx0 int64
-	begun    bool
+func (p *process) sample(now time.Time) (berth.Usage, bool) {
+	rx, tx := readNet("self")
+	if !p.sampler.begun {
+		p.sampler.begun, p.sampler.rx0, p.sampler.tx0 = true, rx, tx
+	}
+	u := usageOf(now, lookAround(now).tree(p.pid))
+	u.NetRxBytes, u.NetTxBytes = rx-p.sampler.rx0, tx-p.sampler.tx0
+	u = p.sampler.note(u, p.t.times.Started)
+	addGPUs(&u, p.t.l.GPUs)
+	return u, true
 }
 
-func (p *process) sample(now time.Time) berth.Usage {
-	s := &p.sampler
+// usageOf is what processes used since they began, and the memory they hold.
+func usageOf(now time.Time, list []*procStat) berth.Usage {
 	u := berth.Usage{At: now}
 	var ticks uint64
-	for _, st := range lookAround(now).tree(p.pid) {
+	for _, st := range list {
 		ticks += st.ticks
 		u.MemoryBytes += st.rss * int64(os.Getpagesize())
 		r, w := readIO(st.pid)
@@ -83,20 +100,6 @@ func (p *process) sample(now time.Time) berth.Usage {
 		u.WriteBytes += w
 	}
 	u.CPUSeconds = float64(ticks) / ticksPerSecond
-	rx, tx := readNet()
-	if !s.begun {
-		s.begun, s.rx0, s.tx0 = true, rx, tx
-		s.last.At = p.t.times.Started
-	}
-	u.NetRxBytes, u.NetTxBytes = rx-s.rx0, tx-s.tx0
-	// What a process used is gone with it unless its parent waited: the counters never go back.
-	u.CPUSeconds = max(u.CPUSeconds, s.last.CPUSeconds)
-	u.ReadBytes, u.WriteBytes = max(u.ReadBytes, s.last.ReadBytes), max(u.WriteBytes, s.last.WriteBytes)
-	if d := now.Sub(s.last.At).Seconds(); d > 0 {
-		u.CPUPercent = 100 * (u.CPUSeconds - s.last.CPUSeconds) / d
-	}
-	addGPUs(&u, p.t.l.GPUs)
-	s.last = u
 	return u
 }
 
@@ -118,9 +121,9 @@ func readIO(pid int) (read, written int64) {
 	return read, written
 }
 
-// readNet is what the machine's interfaces but the loopback received and sent.
-func readNet() (rx, tx int64) {
-	b, err := os.ReadFile("/proc/net/dev")
+// readNet is what the interfaces a process sees, but the loopback, received and sent: the machine's, or a container's own.
+func readNet(pid string) (rx, tx int64) {
+	b, err := os.ReadFile("/proc/" + pid + "/net/dev")
 	if err != nil {
 		return 0, 0
 	}
