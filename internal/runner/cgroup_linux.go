@@ -323,15 +323,20 @@ func (c *cgroup) oomKilled() bool {
 	return false
 }
 
+// release lets go of the groups, and of what is in them.
+func (c *cgroup) release() {
+	if c != nil && c.fd >= 0 {
+		unix.Close(c.fd)
+		c.fd = -1
+	}
+}
+
 // remove ends what is left in the groups and removes them. Processes need a moment to be gone.
 func (c *cgroup) remove() {
 	if c == nil {
 		return
 	}
-	if c.fd >= 0 {
-		unix.Close(c.fd)
-		c.fd = -1
-	}
+	c.release()
 	c.kill()
 	for _, d := range []string{c.memory, c.cpu, c.unified} {
 		if d == "" {

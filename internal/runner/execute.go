@@ -34,7 +34,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		if spec.cgroup, err = newCgroup(t.l, t.unique()); err != nil {
 			t.warn("its limits are not enforced: " + err.Error())
 		}
-		defer spec.cgroup.remove()
+		defer func() { t.tidy(ctx, spec.cgroup) }()
 	}
 	if err := t.keep(Mark{Step: StepExec}); err != nil {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
@@ -53,8 +53,18 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	return t.follow(ctx, r, w)
 }
 
+// tidy removes the groups of a command that is over, and what is left in them. One that is only let go of runs on in them.
+func (t *task) tidy(ctx context.Context, c *cgroup) {
+	if ctx.Err() != nil {
+		c.release()
+		return
+	}
+	c.remove()
+}
+
 // adopt follows a command that an earlier runner started.
 func (t *task) adopt(ctx context.Context) *berth.Exit {
+	defer t.tidy(ctx, openCgroup(t.l, t.unique()))
 	r, exit := t.find(ctx)
 	if exit != nil {
 		if t.grouped() { // its launcher may have come to its end

@@ -123,4 +123,8 @@ func newCgroup(l *berth.Launch, _ string) (*cgroup, error) {
 	return nil, nil
 }
 
+func openCgroup(*berth.Launch, string) *cgroup { return nil }
+
+func (c *cgroup) release() {}
+
 func (c *cgroup) remove() {}

@@ -357,7 +357,14 @@ func TestSamples(t *testing.T) {
 
 // TestAbandon ends a Run without ending the command, and lets another Run take it up.
 func TestAbandon(t *testing.T) {
+	for name, cpus := range map[string]float64{"free": 0, "limited": 0.5} {
+		t.Run(name, func(t *testing.T) { abandon(t, cpus) })
+	}
+}
+
+func abandon(t *testing.T, cpus float64) {
 	b := newBench(t, "echo one; read x <fifo; echo two; exit 5")
+	b.launch.CPUs = cpus
 	if err := os.MkdirAll(filepath.Join(b.options.Dir, "wd"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -398,6 +405,9 @@ func TestAbandon(t *testing.T) {
 			t.Errorf("report number %d was used twice", r.Seq)
 		}
 		seqs[r.Seq] = true
+	}
+	if left, _ := filepath.Glob("/sys/fs/cgroup/*/berth-*-job.1"); len(left) > 0 {
+		t.Errorf("groups left: %v", left)
 	}
 }
 

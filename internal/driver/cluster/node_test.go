@@ -165,6 +165,54 @@ func TestRestartHost(t *testing.T) {
 	}
 }
 
+// TestTaskOutlivesHost kills the reaper of a node, then all of its host, while a task runs: it runs on to its end, within its limits.
+func TestTaskOutlivesHost(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	add(t, d, driver.NodeSpec{Name: "n", CPUs: 1, Memory: 256 << 20})
+	stop, log := filepath.Join(t.TempDir(), "stop"), filepath.Join(t.TempDir(), "log")
+	l := berth.Launch{Task: "a.1", Node: "n", Command: "echo on; until [ -e " + stop + " ]; do sleep 0.05; done; echo over", LogFile: log}
+	if _, err := d.Start(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	says := func(what string) {
+		t.Helper()
+		wait(t, "the task to say "+what, func() bool {
+			b, _ := os.ReadFile(log)
+			return strings.Contains(string(b), what)
+		})
+	}
+	says("on")
+	c := host.NewClient(filepath.Join(dir, "n"))
+	defer c.Close()
+	before, err := c.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(before.Reaper, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var now host.Info
+	wait(t, "the worker to take the reaper's place", func() bool {
+		now, err = c.Info(ctx)
+		return err == nil && now.Reaper != before.Reaper
+	})
+	for _, pid := range []int{now.Reaper, now.PID} {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := d.Observe(ctx) // which starts the host again
+	if err != nil || len(all) != 1 || all[0].State == berth.TaskDone {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Wait(ctx, t, d, l.Task)
+	says("over")
+}
+
 // TestRest ends all hosts, as is done after a server that had nothing to run; the nodes are there for the next one.
 func TestRest(t *testing.T) {
 	ctx := limited(t)
