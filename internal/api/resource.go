@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -199,6 +200,9 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		if err := c.ifMatch(tx, r.kind(version), name, version); err != nil {
 			return err
 		}
+		if err := c.lasting(tx, r, props); err != nil {
+			return err
+		}
 		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
 		created = berth.CodeOf(err) == berth.NotFound
 		switch {
@@ -261,6 +265,23 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		c.operation("put", c.docID(r, d))
 	}
 	return c.sendDoc(status, r, d)
+}
+
+// lasting writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
+// download from datastores only.
+func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
+	for _, f := range r.Fixed {
+		uri, ok := props[f].(string)
+		if !ok {
+			continue
+		}
+		place, err := locate.Lasting(tx, c.ws, uri)
+		if err != nil {
+			return berth.Errorf(berth.CodeOf(err), "properties.%s: %w", f, err)
+		}
+		props[f] = place
+	}
+	return nil
 }
 
 // growContainer makes or moves on the container of a new version.

@@ -112,7 +112,11 @@ func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int
 	case len(p) >= 3 && strings.EqualFold(p[0], "datastores") && strings.EqualFold(p[2], "paths"):
 		return l.datastore(tx, ws, p[1], strings.Join(p[3:], "/"), uri)
 	case len(p) >= 4 && strings.EqualFold(p[0], "jobs") && strings.EqualFold(p[2], "outputs"):
-		return l.jobOutput(tx, ws, p, uri)
+		kept, err := jobOutput(tx, ws, p, uri)
+		if err != nil {
+			return Place{}, err
+		}
+		return l.resolve(tx, ws, kept, depth+1)
 	}
 	return l.asset(tx, ws, uri, depth)
 }
@@ -143,26 +147,68 @@ func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri str
 	return Place{Container: own.Container, Name: strings.Trim(path, "/")}, nil
 }
 
-// jobOutput is azureml://jobs/J/outputs/O/paths/P; the output "artifacts" is the job's own folder.
-func (l Locator) jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (Place, error) {
+// Lasting is a URI that still says where the data is when the job it names is gone: an output of a job becomes the place in the
+// datastore where it is kept. Every other URI is itself.
+func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (string, error) {
+	rest, ok := cut(uri, "azureml://jobs/")
+	if !ok {
+		return uri, nil
+	}
+	p := strings.Split("jobs/"+rest, "/")
+	if len(p) < 4 || !strings.EqualFold(p[2], "outputs") {
+		return uri, nil
+	}
+	kept, err := jobOutput(tx, ws, p, uri)
+	if err != nil {
+		return "", err
+	}
+	if place, ok := cut(kept, "azureml://datastores/"); ok {
+		kept = "azureml://subscriptions/" + ws.Subscription + "/resourcegroups/" + ws.Group + "/workspaces/" + ws.Name + "/datastores/" + place
+	}
+	return kept, nil
+}
+
+// jobOutput is the URI at which azureml://jobs/J/outputs/O/paths/P is kept; the output "artifacts" is the job's own folder.
+func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string, error) {
 	job, out := p[1], p[3]
-	if _, err := tx.Get(ws.Key(), "jobs", job, ""); err != nil {
-		if berth.CodeOf(err) == berth.NotFound {
-			return Place{}, berth.Errorf(berth.Invalid, "%s: there is no job %s", uri, job)
-		}
-		return Place{}, err
+	d, err := tx.Get(ws.Key(), "jobs", job, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return "", berth.Errorf(berth.Invalid, "%s: there is no job %s", uri, job)
+	}
+	if err != nil {
+		return "", err
 	}
 	tail := ""
 	if len(p) > 5 && strings.EqualFold(p[4], "paths") {
 		tail = strings.Join(p[5:], "/")
 	}
 	if err := cleanPath(tail); err != nil {
-		return Place{}, berth.Errorf(berth.Invalid, "%s: %w", uri, err)
+		return "", berth.Errorf(berth.Invalid, "%s: %w", uri, err)
 	}
 	if strings.EqualFold(out, "artifacts") {
-		return l.datastore(tx, ws, "workspaceartifactstore", join(ArtifactPath(job), tail), uri)
+		return join("azureml://datastores/workspaceartifactstore/paths/"+ArtifactPath(d.Name), tail), nil
 	}
-	return l.datastore(tx, ws, "workspaceblobstore", join(OutputPath(job, out), tail), uri)
+	var v struct {
+		Properties struct {
+			Outputs map[string]berth.JobOutput `json:"outputs"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return "", berth.Errorf(berth.Invalid, "the outputs of job %s cannot be read: %w", d.Name, err)
+	}
+	kept := OutputURI(d.Name, out, v.Properties.Outputs[out])
+	if tail != "" {
+		kept = strings.TrimSuffix(kept, "/") + "/" + tail
+	}
+	return kept, nil
+}
+
+// OutputURI is where an output of a job is kept: at the path that the job names for it, or in a folder of its own.
+func OutputURI(job, name string, o berth.JobOutput) string {
+	if o.URI == "" {
+		return "azureml://datastores/workspaceblobstore/paths/" + OutputPath(job, name) + "/"
+	}
+	return strings.NewReplacer("${{name}}", job, "${{output_name}}", name).Replace(o.URI)
 }
 
 // ArtifactPath is the folder of a job's logs and default outputs in the artifact store.
