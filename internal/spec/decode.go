@@ -75,8 +75,6 @@ func decode(data []byte, doc *document) (v *value, err error) {
 	return v, nil
 }
 
-var yamlPlace = re(`(?s)^.*?at L(\d+)\.C(\d+): (.*)$`)
-
 // decodeAny is decode for any top-level value.
 func decodeAny(data []byte, doc *document) (v *value, err error) {
 	if len(data) > MaxFile {
@@ -125,13 +123,19 @@ func invalidAt(data []byte) int {
 
 func syntax(doc *document, err error) Error {
 	e := Error{File: doc.name, Msg: strings.TrimPrefix(err.Error(), "yaml: ")}
-	if m := yamlPlace.FindStringSubmatch(e.Msg); m != nil {
-		e.Line, _ = strconv.Atoi(m[1])
-		e.Col, _ = strconv.Atoi(m[2])
-		e.Msg = m[3]
+	where := ""
+	var load *yaml.LoadError
+	if errors.As(err, &load) {
+		e.Line, e.Col, e.Msg = load.Mark.Line, load.Mark.Column, "is not YAML: "+load.Message
+		if where = load.ContextMsg; where != "" && load.ContextMark != load.Mark {
+			e.Msg += fmt.Sprintf(" (%s that begins at %d:%d)", where, load.ContextMark.Line, load.ContextMark.Column)
+		}
 	}
 	if strings.Contains(e.Msg, "found character that cannot start any token") {
 		e.Msg += " (a tab? YAML is indented with spaces; text with @, ` or % in front needs quotes)"
+	}
+	if strings.HasPrefix(where, "while parsing a flow") {
+		e.Msg += " (text with ${{ }} within { } or [ ] needs quotes)"
 	}
 	return e
 }

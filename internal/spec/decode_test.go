@@ -194,3 +194,19 @@ func TestOverridesOfOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestSyntaxErrors: what is not YAML is told as everything else is, with file, line and column, and without the parser's own name.
+func TestSyntaxErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"command: x\noutputs:\n  o: {path: a/${{name}}/b, type: uri_file}\n": "f.yml:3:16: is not YAML: did not find expected ',' or '}' (while parsing a flow mapping that begins at 3:6) (text with ${{ }} within { } or [ ] needs quotes)",
+		"command: x\n\tname: y\n": "f.yml:2:1: is not YAML: found a tab character that violates indentation",
+		"a: @x\n":                 "f.yml:1:4: is not YAML: found character that cannot start any token",
+		"command: \"x\n":          "f.yml:2:1: is not YAML: found unexpected end of stream (while scanning a quoted scalar that begins at 1:10)",
+		"a: *nobody\n":            "f.yml:1:4: is not YAML: unknown anchor 'nobody'",
+	} {
+		_, err := spec.LoadBytes([]byte(text), spec.Options{File: "f.yml"})
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "go-yaml") {
+			t.Errorf("%q gives\n%v, want\n%s", text, err, want)
+		}
+	}
+}
