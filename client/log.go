@@ -19,6 +19,8 @@ type LogOptions struct {
 	Offset int64  // byte to begin at
 	Tail   int    // lines before the end to begin at; 0 is not asked for
 	Follow bool   // go on until the job has ended
+	// Chosen, if not nil, is told which log it is when none was named and the job has failed: that of the process that did.
+	Chosen func(name string)
 }
 
 // Log copies a job's log to w and returns the offset after the last byte written. The error of w is returned as it is.
@@ -55,6 +57,9 @@ func (c *Client) Log(ctx context.Context, job string, o LogOptions, w io.Writer)
 	at := o.Offset
 	if n, err := strconv.ParseInt(resp.Header.Get("X-Berth-Offset"), 10, 64); err == nil {
 		at = n
+	}
+	if name := resp.Header.Get("X-Berth-Log"); name != "" && o.Chosen != nil {
+		o.Chosen(name)
 	}
 	var sink writeError
 	sink.w = w

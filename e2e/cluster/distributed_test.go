@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -104,13 +105,23 @@ properties: {berth.environment: host}
 resources: {instance_count: 2}
 distribution: {type: pytorch, process_count_per_instance: 2}
 `, t.TempDir()))
-	s.run("job", "create", "-f", file, "-n", "fails", "-o", "none")
-	s.wait("the job has ended", func() bool { return s.status("fails") == "Failed" })
+	// Who looks on sees the first process, and then the one that failed.
+	out, err := s.try("job", "create", "-f", file, "-n", "fails", "-o", "none", "--stream")
+	var code *exec.ExitError
+	if !errors.As(err, &code) || code.ExitCode() != 7 || !strings.HasPrefix(out, "process 0\n") || strings.Count(out, "process 3\nbad news\n") != 1 {
+		t.Errorf("streamed, with %v: %s", err, out)
+	}
+	if got := s.status("fails"); got != "Failed" {
+		t.Errorf("status %s", got)
+	}
 	if got := s.reason("fails"); got != "process 3 (node 1) ended with exit code 7" {
 		t.Errorf("reason %q", got)
 	}
 	if log := s.run("logs", "fails"); log != "process 3\nbad news\n" {
 		t.Errorf("log %q", log)
+	}
+	if log := s.run("logs", "-f", "fails"); log != "process 3\nbad news\n" {
+		t.Errorf("log, followed when it is over: %q", log)
 	}
 	if log := s.log("fails", 1); log != "process 1\n" {
 		t.Errorf("log of another process %q", log)

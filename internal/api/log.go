@@ -28,7 +28,8 @@ const (
 
 // logs serves the bytes of a log from ?offset=N on: what each attempt at the job wrote, one after the other. With follow=true the
 // answer goes on as the file grows and ends when the job has ended and everything was sent. tail=N begins N lines before the end.
-// X-Berth-Offset says where the answer begins. Without a name it is the log of the process that failed, or of the first one.
+// X-Berth-Offset says where the answer begins. Without a name it is the log of the process that failed, which X-Berth-Log then names, or
+// of the first one. Who goes on somewhere goes on in the first one's.
 func (s *Server) logs(c *call, job string, p []string) error {
 	d, st, err := s.job(c, job)
 	if err != nil {
@@ -39,8 +40,9 @@ func (s *Server) logs(c *call, job string, p []string) error {
 		return err
 	}
 	l := &logReader{s: s, c: c, doc: d, container: own.Artifacts, folder: locate.ArtifactPath(d.Name) + "/", name: path.Join(p...)}
-	if l.name == "" && st.Exit != nil && st.Exit.Log != "" && !st.Exit.OK() {
+	if at := c.q.Get("offset"); l.name == "" && (at == "" || at == "0") && st.Exit != nil && st.Exit.Log != "" && !st.Exit.OK() {
 		l.name = st.Exit.Log
+		c.w.Header().Set("X-Berth-Log", l.name)
 	}
 	named := l.name != "" && l.name != stdLog
 	defer l.close()

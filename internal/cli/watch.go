@@ -27,6 +27,7 @@ type watcher struct {
 	open   bool // the last byte written was not the end of a line
 	warned map[string]bool
 	told   string
+	shown  string // the log the server chose, if it did
 }
 
 // quietStart is how long a job may take to its first output before a plain terminal is told what it waits for.
@@ -40,6 +41,7 @@ func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
 	events, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.events(events) })
+	w.log.Chosen = func(name string) { w.shown = name }
 	j, err := w.c.Follow(ctx, w.job, w.log, w, func(err error) {
 		w.line.aside(func() { w.s.warn("%v; waiting for it to come back", err) })
 	})
@@ -50,9 +52,25 @@ func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
 		fmt.Fprintln(w.s.err)
 	}
 	if err == nil {
+		w.failed(ctx, j)
 		w.lastWarnings(ctx)
 	}
 	return j, err
+}
+
+// failedLines is how much of the log of a process that failed is shown after that of the first one.
+const failedLines = 100
+
+// failed shows the log of the process that ended a job of several. Those who look on follow the first one's.
+func (w *watcher) failed(ctx context.Context, j *client.Job) {
+	exit := j.State().Exit
+	if exit == nil || exit.OK() || exit.Process == 0 || exit.Log == "" || exit.Log == w.shown || w.log.Name != "" {
+		return
+	}
+	w.s.say("the log of the process that failed, %s:", exit.Log)
+	if _, err := w.c.Log(ctx, w.job, client.LogOptions{Name: exit.Log, Tail: failedLines}, w.s.out); err != nil {
+		w.s.warn("it cannot be shown: %v", err)
+	}
 }
 
 // Write takes log bytes.
