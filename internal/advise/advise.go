@@ -261,4 +261,9 @@ func offer(s berth.Size, why string) berth.SizeOffer {
 }
 
 // gb is an amount for people.
-func gb(v float64) string { return fmt.Sprintf("%.3g GB", v) }
+func gb(v float64) string {
+	if v > 0 && v < 0.1 {
+		return fmt.Sprintf("%.3g MB", v*1024)
+	}
+	return fmt.Sprintf("%.3g GB", v)
+}

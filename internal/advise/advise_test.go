@@ -149,6 +149,7 @@ func TestMeasure(t *testing.T) {
 		{"much too large", advise.Run{Size: find("D5"), PeakGB: 9, PeakCPUs: 2.2}, "too large", "D3", 0.9, "asked 56 GB, peak 9 GB: next smaller size is D3 (14 GB, 4 vCPUs), which costs 0.9 USD an hour less"},
 		{"it needs its CPUs", advise.Run{Size: find("D5"), PeakGB: 9, PeakCPUs: 7.9}, "too large", "D4", 0.6, "asked 56 GB, peak 9 GB: next smaller size is D4 (28 GB, 8 vCPUs), which costs 0.6 USD an hour less"},
 		{"low priority", advise.Run{Size: find("D5"), Low: true, PeakGB: 9}, "too large", "D3", 0.18, "asked 56 GB, peak 9 GB: next smaller size is D3 (14 GB, 4 vCPUs), which costs 0.18 USD an hour less"},
+		{"tiny", advise.Run{Size: find("D5"), PeakGB: 0.0625, PeakCPUs: 3}, "too large", "D3", 0.9, "asked 56 GB, peak 64 MB: next smaller size is D3 (14 GB, 4 vCPUs), which costs 0.9 USD an hour less"},
 		{"right", advise.Run{Size: find("D3"), PeakGB: 8, PeakCPUs: 3}, "fits", "", 0, "asked 14 GB, peak 8 GB: no smaller size has 150 % of that, 12 GB, and as many CPUs as it kept busy"},
 		{"nearly full", advise.Run{Size: find("D3"), PeakGB: 13.5}, "too small", "D4", -0.3, "asked 14 GB, peak 13.5 GB: there is hardly any room left: next larger size is D4 (28 GB, 8 vCPUs)"},
 		{"out of memory", advise.Run{Size: find("D5"), PeakGB: 40, OOM: true}, "too small", "X9", 0, "it had 56 GB and ran out of memory: next larger size is X9 (60 GB, 2 vCPUs)"},

@@ -299,6 +299,9 @@ func TestPlan(t *testing.T) {
 func TestExplainCompute(t *testing.T) {
 	x := open(t)
 	x.cluster("cpu", 3)
+	if e := decode[berth.ComputeExplanation](x.do("GET", x.ws+"/computes/cpu/explain", nil).want(http.StatusOK)); e.Reason != "no job waits, and it has no nodes" {
+		t.Errorf("reason: %q", e.Reason)
+	}
 	n1 := x.paid("n1", "cpu", "ann", time.Hour)
 	x.paid("n2", "cpu", "bob", 30*time.Minute)
 	x.do("PUT", x.ws+"/jobs/b", job("cpu", "")).want(http.StatusCreated)
@@ -312,6 +315,9 @@ func TestExplainCompute(t *testing.T) {
 	}
 	if len(e.History) == 0 || e.History[0].Type != berth.EventResourcePut {
 		t.Errorf("%+v", e.History)
+	}
+	if e.Reason != "no job waits: 1 node runs jobs, 1 is idle" { // not why it grew an hour ago
+		t.Errorf("reason: %q", e.Reason)
 	}
 	if e := decode[berth.ComputeExplanation](x.do("GET", x.ws+"/computes/local/explain", nil).want(http.StatusOK)); e.Type != "local" || len(e.Nodes) != 1 {
 		t.Errorf("%+v", e)

@@ -164,6 +164,9 @@ func (s *Server) explainCompute(c *call, name string) error {
 		if err := x.explainNodes(p, &e); err != nil {
 			return err
 		}
+		if p.Type == plan.Cluster && p.Down == nil && e.Waiting == 0 {
+			e.Reason = standing(e.Nodes)
+		}
 		if i := st.Instance; i != nil {
 			e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
 			e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
@@ -176,6 +179,42 @@ func (s *Server) explainCompute(c *call, name string) error {
 		return err
 	}
 	return c.send(http.StatusOK, e)
+}
+
+// standing is why a cluster nobody waits for has the nodes it has. Why it grew or shrank last is in its history.
+func standing(nodes []berth.NodeExplanation) string {
+	if len(nodes) == 0 {
+		return "no job waits, and it has no nodes"
+	}
+	count := map[string]int{}
+	for _, n := range nodes {
+		switch {
+		case len(n.Jobs) > 0:
+			count["run"]++
+		case n.State == berth.NodeIdle:
+			count["idle"]++
+		default:
+			count["come"]++
+		}
+	}
+	var parts []string
+	say := func(n int, one, many string) {
+		switch {
+		case n == 0:
+			return
+		case n == 1:
+			many = one
+		}
+		noun := ""
+		if len(parts) == 0 {
+			noun = map[bool]string{true: " node", false: " nodes"}[n == 1]
+		}
+		parts = append(parts, fmt.Sprint(n)+noun+" "+many)
+	}
+	say(count["run"], "runs jobs", "run jobs")
+	say(count["idle"], "is idle", "are idle")
+	say(count["come"], "comes or goes", "come or go")
+	return "no job waits: " + strings.Join(parts, ", ")
 }
 
 func tier(low bool) string { return map[bool]string{true: "low_priority", false: "dedicated"}[low] }

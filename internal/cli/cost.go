@@ -126,6 +126,9 @@ func (s *session) printSpending(sp *berth.Spending) error {
 }
 
 func hours(v float64) string {
+	if v > 0 && v < 0.0001 {
+		return "<0.0001"
+	}
 	if v > 0 && v < 0.1 {
 		return strconv.FormatFloat(v, 'g', 2, 64)
 	}

@@ -119,7 +119,11 @@ func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error
 	if e.Size != "" {
 		what += fmt.Sprintf(" of %s (%s)", e.Size, e.Tier)
 	}
-	h.line("%s is a %s, %s", s.paint(s.out, bold, e.Name), what, s.paint(s.out, stateColor(e.State), e.State))
+	article := "a"
+	if strings.ContainsAny(what[:min(1, len(what))], "aeiou") {
+		article = "an"
+	}
+	h.line("%s is %s %s, %s", s.paint(s.out, bold, e.Name), article, what, s.paint(s.out, stateColor(e.State), e.State))
 	h.say("why", e.Reason)
 	h.say("not more", e.Short)
 	switch e.Type {

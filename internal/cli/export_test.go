@@ -83,3 +83,6 @@ func Known(noun, verb string) (known, served bool) {
 	}
 	return cmd.Name() == verb, true
 }
+
+// Hours is how node hours are written.
+var Hours = hours

@@ -65,3 +65,11 @@ func TestColor(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestHours(t *testing.T) {
+	for v, want := range map[float64]string{0: "0.00", 3e-5: "<0.0001", 0.00056: "0.00056", 0.0314: "0.031", 0.5: "0.50", 1234.567: "1234.57"} {
+		if got := cli.Hours(v); got != want {
+			t.Errorf("%v hours are %q, want %q", v, got, want)
+		}
+	}
+}
