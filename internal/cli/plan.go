@@ -173,6 +173,9 @@ func (s *session) printPlan(p *berth.Plan, now time.Time) error {
 		berth.PlanNow: {"would run now", green}, berth.PlanSoon: {"would run soon", green}, berth.PlanWait: {"would wait", yellow},
 		berth.PlanNever: {"cannot run as it is", red},
 	}[p.Verdict]
+	if p.Verdict == berth.PlanWait && len(p.Limits) > 0 && p.Limits[0].Kind == berth.LimitBudget { // it is not kept to wait for that
+		head.text = "would be refused now"
+	}
 	h.line("the job %s", s.paint(s.out, head.color, head.text))
 	h.say("why", p.Reason)
 	h.say("where", planPlace(p))

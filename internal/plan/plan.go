@@ -295,7 +295,8 @@ func advice(l berth.PlanLimit, s Snapshot, n int) string {
 	case berth.LimitStopped:
 		return "berth compute start -n " + name
 	case berth.LimitBudget:
-		if s.Job.Timeout == 0 {
+		used := slices.ContainsFunc(s.Budgets, func(b berth.BudgetStatus) bool { return b.Name == l.Whose && b.Left <= 0 })
+		if s.Job.Timeout == 0 && !used {
 			return "set limits.timeout: a shorter job reserves less"
 		}
 		return "berth budget list"

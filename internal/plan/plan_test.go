@@ -209,6 +209,21 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%v: %s %q %s", tt.timeout, p.Verdict, kinds(p), p.Reason)
 		}
 	}
+	used := b
+	used.Spent, used.Reserved, used.Left = 11, 0, -1
+	for _, tt := range []struct {
+		b      berth.BudgetStatus
+		advice string
+	}{{b, "set limits.timeout: a shorter job reserves less"}, {used, "berth budget list"}} {
+		long := cluster(1, 1, 0)
+		size := *long.Size
+		price := 3.0
+		size.Price = &price
+		long.Size = &size
+		if p := plan.Make(plan.Snapshot{Now: now, Job: job(1), Pool: long, Budgets: []berth.BudgetStatus{tt.b}}); len(p.Advice) != 1 || p.Advice[0] != tt.advice {
+			t.Errorf("%v left: advice %q", tt.b.Left, p.Advice)
+		}
+	}
 	unpriced := cluster(1, 1, 0)
 	unpriced.Size = &berth.Size{Name: "X"}
 	if p := plan.Make(plan.Snapshot{Now: now, Job: job(1), Pool: unpriced, Budgets: []berth.BudgetStatus{b}}); p.Verdict != "now" || !strings.Contains(p.Warnings[0], "cannot count it") {
