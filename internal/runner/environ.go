@@ -68,11 +68,12 @@ func (t *task) environ(e *envs.Env, more map[string]string) []string {
 	)
 	for name := range l.Inputs {
 		if path, ok := t.paths[name]; ok {
-			env = append(env, "AZURE_ML_INPUT_"+name+"="+path, "AZUREML_DATAREFERENCE_"+name+"="+path)
+			env = append(env, "AZURE_ML_INPUT_"+name+"="+path, "AZUREML_INPUT_"+name+"="+path, "AZUREML_DATAREFERENCE_"+name+"="+path)
 		}
 	}
 	for name := range l.Outputs {
-		env = append(env, "AZURE_ML_OUTPUT_"+name+"="+t.values["outputs."+name], "AZUREML_DATAREFERENCE_"+name+"="+t.values["outputs."+name])
+		path := t.values["outputs."+name]
+		env = append(env, "AZURE_ML_OUTPUT_"+name+"="+path, "AZUREML_OUTPUT_"+name+"="+path, "AZUREML_DATAREFERENCE_"+name+"="+path)
 	}
 	for k, v := range more {
 		env = append(env, k+"="+v)

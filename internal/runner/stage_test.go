@@ -29,6 +29,7 @@ func TestStage(t *testing.T) {
 	}
 	b := newBench(t, `cat train.py; echo; find lib -type f; cat ${{inputs.folder}}/a.csv ${{inputs.folder}}/sub/b.csv ${{inputs.file}} ${{inputs.mounted}}/f ${{inputs.model}}/model.pkl; echo
 echo ${{inputs.direct}} ${{inputs.n}} $[[--opt ${{inputs.opt}}]] "$AZURE_ML_INPUT_folder"
+[ "$AZUREML_INPUT_folder" = "$AZURE_ML_INPUT_folder" ] || echo no AZUREML_INPUT_folder
 test -w ${{inputs.folder}}/a.csv && stat -c %a ${{inputs.folder}}/a.csv
 basename ${{inputs.file}}`)
 	b.launch.Code = s.At("code")
@@ -89,7 +90,7 @@ func TestStageErrors(t *testing.T) {
 func TestOutputs(t *testing.T) {
 	for _, code := range []string{"0", "3"} { // outputs of a failed command are kept too
 		s := blobtest.New(t)
-		b := newBench(t, `echo m >${{outputs.model}}/m.bin; mkdir ${{outputs.model}}/sub; echo n >"$AZURE_ML_OUTPUT_model"/sub/n; echo f >${{outputs.file}}
+		b := newBench(t, `echo m >${{outputs.model}}/m.bin; mkdir ${{outputs.model}}/sub; echo n >"$AZURE_ML_OUTPUT_model"/sub/n; echo a >"$AZUREML_OUTPUT_model"/sub/a; echo f >${{outputs.file}}
 echo o >outputs/o.txt; mkdir logs; echo l >logs/l.txt; echo ${{outputs.direct}}; exit `+code)
 		b.launch.Artifacts = s.At("ExperimentRun/dcid.job")
 		b.launch.Outputs = map[string]berth.LaunchOutput{
@@ -104,7 +105,7 @@ echo o >outputs/o.txt; mkdir logs; echo l >logs/l.txt; echo ${{outputs.direct}};
 			t.Errorf("exit %+v, log %s", exit, b.log())
 		}
 		want := map[string]string{
-			"job/model/m.bin": "m\n", "job/model/sub/n": "n\n", "job/result.json": "f\n",
+			"job/model/m.bin": "m\n", "job/model/sub/n": "n\n", "job/model/sub/a": "a\n", "job/result.json": "f\n",
 			"ExperimentRun/dcid.job/outputs/o.txt": "o\n", "ExperimentRun/dcid.job/logs/l.txt": "l\n",
 		}
 		if diff := cmp.Diff(want, s.All("")); diff != "" {
