@@ -166,7 +166,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 // mlRoot is the tree of `az ml`: the nouns alone.
 func mlRoot(s *session, name string, words []string) *cobra.Command {
 	root := &cobra.Command{
-		Use: name, Short: "Machine learning, as in `az ml`", SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: group,
+		Use: "ml", Short: "Machine learning, as in `az ml`", SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: group,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
 	}
 	s.dress(root)

@@ -81,7 +81,7 @@ func createVerb(s *session, n noun) *cobra.Command {
 	f.Lookup("skip-validation").Hidden = true
 	switch {
 	case n.word == "job":
-		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would become of it, as `berth plan`")
+		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would become of it, as berth plan does")
 		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and end with its exit code")
 		f.StringVarP(&o.saveAs, "save-as", "a", "", "write the job as it was created to this YAML file")
 		o.web = s.webFlag(cmd)

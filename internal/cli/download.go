@@ -33,10 +33,13 @@ func (s *session) fetchOutput(ctx context.Context, c *client.Client, job, output
 		return berth.Errorf(berth.NotFound, "job %s has no output %q; it has %s", job, output, listOf(sortedKeys(outputs)))
 	}
 	err = s.fetch(ctx, c, "output "+output, uri, dir)
-	if berth.CodeOf(err) == berth.NotFound {
-		return berth.Errorf(berth.NotFound, "job %s wrote nothing to its output %s", job, output)
+	if berth.CodeOf(err) != berth.NotFound {
+		return err
 	}
-	return err
+	if j, err := c.Job(ctx, job); err == nil && !j.Status().Terminal() {
+		return berth.Errorf(berth.NotFound, "job %s has written nothing to its output %s yet: it is %s", job, output, j.Status())
+	}
+	return berth.Errorf(berth.NotFound, "job %s wrote nothing to its output %s", job, output)
 }
 
 func listOf(words []string) string {
