@@ -338,7 +338,7 @@ func TestJobDocuments(t *testing.T) {
 		{props("jobType", "Command", "command", "x ${{inputs.a}}"), []string{"inputs.a", "names no input"}},
 		{props("jobType", "Command", "command", "x ${{inputs.a"), []string{"not closed"}},
 		{props("jobType", "Command", "command", "x", "computeId", "azureml:gone"), []string{`"gone"`, "berth compute list"}},
-		{props("jobType", "Command", "command", "x", "environmentId", "azureml:e:1"), []string{"e:1"}},
+		{props("jobType", "Command", "command", "x", "environmentId", "azureml:e:1"), []string{"e:1", "`berth environment list`"}},
 		{props("jobType", "Command", "command", "x", "limits", map[string]any{"timeout": "1h"}), []string{"timeout", "ISO 8601"}},
 		{props("jobType", "Command", "command", "x", "inputs", map[string]any{"a": map[string]any{"jobInputType": "uri_file", "uri": "azureml://datastores/none/paths/x"}}), []string{"datastore none could not be found"}},
 		{props("jobType", "Command", "command", "x", "environmentVariables", map[string]any{"A": []int{1}}), []string{"scalar"}},

@@ -4,6 +4,7 @@ package locate
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -252,7 +253,7 @@ func Version(tx *store.Tx, ws berth.Workspace, collection string, ref berth.Ref)
 	if ref.Version != "" {
 		d, err := tx.Get(ws.Key(), collection+"/versions", ref.Name, ref.Version)
 		if berth.CodeOf(err) == berth.NotFound {
-			err = berth.Errorf(berth.Invalid, "there is no %s %s:%s in this workspace", strings.TrimSuffix(collection, "s"), ref.Name, ref.Version)
+			err = berth.Errorf(berth.Invalid, "there is no %s %s:%s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, ref.Version, lists(collection))
 		}
 		return d, err
 	}
@@ -264,9 +265,17 @@ func Version(tx *store.Tx, ws berth.Workspace, collection string, ref berth.Ref)
 		return nil, err
 	}
 	if len(docs) == 0 {
-		return nil, berth.Errorf(berth.Invalid, "there is no %s %s in this workspace", strings.TrimSuffix(collection, "s"), ref.Name)
+		return nil, berth.Errorf(berth.Invalid, "there is no %s %s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, lists(collection))
 	}
 	return docs[0], nil
+}
+
+// lists is the command that shows what there is, where there is one.
+func lists(collection string) string {
+	if collection == "codes" {
+		return ""
+	}
+	return fmt.Sprintf("; `berth %s list` shows what there is", strings.TrimSuffix(collection, "s"))
 }
 
 func cleanPath(p string) error {
