@@ -3,8 +3,10 @@ package spec
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -148,6 +150,9 @@ func (f *Folder) add(file, name string) error {
 	if st.Mode()&os.ModeSymlink != 0 {
 		if real, err = filepath.EvalSymlinks(file); err == nil {
 			st, err = os.Stat(real)
+		}
+		if to, _ := os.Readlink(file); errors.Is(err, fs.ErrNotExist) { // only to be shown
+			return berth.Errorf(berth.Invalid, "%s is a link to %s, which is not there; remove the link or name it in .amlignore", file, to)
 		}
 		if err != nil {
 			return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))

@@ -95,6 +95,13 @@ func TestSnapshotLinks(t *testing.T) {
 	if diff := cmp.Diff([]string{"file.txt", "folder/far.txt", "near.txt"}, names(f)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+	link("nowhere", "lost")
+	if _, err := spec.Snapshot(root); err == nil || !strings.Contains(err.Error(), "lost is a link to nowhere, which is not there; remove the link or name it in .amlignore") {
+		t.Errorf("a link to nothing gives %v", err)
+	}
+	if err := os.Remove(filepath.Join(root, "lost")); err != nil {
+		t.Fatal(err)
+	}
 	link(root, "self")
 	if _, err := spec.Snapshot(root); err == nil || !strings.Contains(err.Error(), "link to a folder that holds it") {
 		t.Errorf("a link to the folder itself gives %v", err)
