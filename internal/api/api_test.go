@@ -36,6 +36,11 @@ type house struct {
 	h     http.Handler
 }
 
+// curated is a list of one environment that is always there.
+func curated(name string) (berth.LaunchEnv, bool) {
+	return berth.LaunchEnv{Conda: "dependencies: [python=3.10]"}, name == "always-1.5"
+}
+
 var workspace = berth.Workspace{Subscription: "sub", Group: "Group", Name: "lab"}
 
 func open(t *testing.T) *house {
@@ -74,7 +79,7 @@ func openWith(t *testing.T, w *filewatch.Watcher) *house {
 		DB: db, Blobs: blobs, Authority: x.auth, Signer: signer, Watcher: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Front:    front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}),
 		Locator:  locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/"},
-		Location: "here", Default: workspace, Curated: func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false },
+		Location: "here", Default: workspace, Curated: curated,
 	})
 	if err := s.EnsureWorkspace(t.Context(), workspace, "root"); err != nil {
 		t.Fatal(err)

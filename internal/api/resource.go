@@ -113,7 +113,7 @@ func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, e
 		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
 		return err
 	})
-	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" && version != "" {
+	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" {
 		if d, ok := s.curatedEnvironment(c.ws.Key(), name, version); ok {
 			return d, nil
 		}
@@ -169,6 +169,11 @@ func (s *Server) label(c *call, r *resource, name, label string) error {
 		d, err = latest(tx, c.ws.Key(), r, name)
 		return err
 	})
+	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" {
+		if always, ok := s.curatedEnvironment(c.ws.Key(), name, curatedVersion); ok {
+			return c.sendDoc(http.StatusOK, r, always)
+		}
+	}
 	if err != nil {
 		return c.missing(err, r, name, "")
 	}

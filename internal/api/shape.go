@@ -70,11 +70,19 @@ func checkModel(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
 	return nil
 }
 
-// curatedEnvironment is the document of an environment that is always there: it answers for every version somebody names.
+// curatedVersion is the latest version of environments that are always there.
+const curatedVersion = "1"
+
+// curatedEnvironment is the document of an environment that is always there: it answers for every version somebody names, and for the
+// container. The first that somebody makes of that name takes its place.
 func (s *Server) curatedEnvironment(workspace, name, version string) (*store.Doc, bool) {
 	env, ok := s.Curated(name)
 	if !ok {
 		return nil, false
+	}
+	if version == "" {
+		own, err := json.Marshal(containerOwn{Latest: curatedVersion, Next: curatedVersion})
+		return &store.Doc{Workspace: workspace, Kind: "environments", Name: name, Body: json.RawMessage(`{"properties":{}}`), Own: own}, err == nil
 	}
 	body, err := json.Marshal(map[string]any{"properties": map[string]any{
 		"image": "mcr.microsoft.com/azureml/curated/" + name + ":" + version, "condaFile": env.Conda, "osType": "Linux",

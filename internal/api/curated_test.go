@@ -1,0 +1,18 @@
+package api_test
+
+import "testing"
+
+// TestCurated: an environment that is always there is found in every way one is looked for, until somebody makes one of that name.
+func TestCurated(t *testing.T) {
+	x := open(t)
+	env := x.ws + "/environments/always-1.5"
+	x.do("GET", env, nil).want(200).is("name", "always-1.5").is("properties.latestVersion", "1").is("properties.nextVersion", "1")
+	x.do("GET", env+"/versions/7", nil).want(200).is("name", "7").is("properties.environmentType", "Curated")
+	x.do("GET", env+"/labels/latest", nil).want(200).is("name", "1").is("properties.condaFile", "dependencies: [python=3.10]")
+	x.do("GET", x.ws+"/environments/other", nil).want(404)
+	x.do("GET", x.ws+"/environments/other/labels/latest", nil).want(404)
+
+	x.do("PUT", env+"/versions/1", props("image", "mine")).want(201)
+	x.do("GET", env, nil).want(200).is("properties.latestVersion", "1").is("properties.nextVersion", "2")
+	x.do("GET", env+"/labels/latest", nil).want(200).is("properties.image", "mine")
+}
