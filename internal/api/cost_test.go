@@ -13,6 +13,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -173,6 +174,9 @@ func TestBudgets(t *testing.T) {
 			return err
 		}
 		d.Status = string(berth.Completed)
+		if err := cost.Release(tx, d.Workspace, d.CreatedBy, berth.JobState{Reserved: 8, ReservedIn: "USD"}); err != nil { // as control does
+			return err
+		}
 		return tx.Save(d)
 	})
 	if err != nil {
@@ -293,6 +297,39 @@ func TestPlan(t *testing.T) {
 	// What is wrong with the document is said as at submit.
 	for _, body := range []map[string]any{job("none", ""), job("cpu", "soon"), {"properties": map[string]any{"jobType": "Command"}}, job("cpu", "", "environmentId", "azureml:none:1")} {
 		x.as(ann, "POST", x.ws+"/jobs/new/plan", body).want(http.StatusBadRequest)
+	}
+}
+
+// TestHistoryBehindMany: what runs took is known however many jobs of the experiment wait.
+func TestHistoryBehindMany(t *testing.T) {
+	x := open(t)
+	end := time.Now()
+	own, err := json.Marshal(berth.JobState{Compute: "local", Times: berth.Waterfall{Placed: end.Add(-time.Hour), Ended: end}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(job("", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = x.db.Update(t.Context(), func(tx *store.Tx) error {
+		d := store.Doc{Workspace: workspace.Key(), Kind: "jobs", Parent: "e", Body: body, Own: own}
+		var err error
+		for i := range 1000 {
+			one := d
+			one.Name, one.Status = fmt.Sprint("w", i), string(berth.Queued)
+			if i < 3 {
+				one.Status = string(berth.Completed)
+			}
+			err = errors.Join(err, tx.Insert(&one))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := decode[berth.Plan](x.do("POST", x.ws+"/jobs/new/plan", job("", "")).want(http.StatusOK)); p.Duration.Runs != 3 || p.Duration.Median != 3600 {
+		t.Errorf("%+v", p.Duration)
 	}
 }
 

@@ -335,5 +335,5 @@ func (c *call) reserve(tx *store.Tx, compute string, props map[string]any, name 
 	if len(accounts) > 0 && ask.Priced {
 		st.Reserved, st.ReservedIn = ask.Amount, ask.Currency
 	}
-	return nil
+	return cost.Take(tx, c.ws.Key(), c.who.User, *st)
 }

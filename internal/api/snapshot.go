@@ -274,9 +274,7 @@ const remembered = 100
 func (x *snapshot) history(v berth.CommandJob, name string) (cost.History, bool, error) {
 	runs, ok := x.runs[v.ExperimentName]
 	if !ok {
-		docs, err := x.tx.List(store.Query{
-			Workspace: x.ws, Kind: "jobs", Parent: v.ExperimentName, Status: []string{string(berth.Completed)}, Limit: remembered,
-		})
+		docs, err := x.completed(v.ExperimentName)
 		if err != nil {
 			return cost.History{}, false, err
 		}
@@ -296,6 +294,35 @@ func (x *snapshot) history(v berth.CommandJob, name string) (cost.History, bool,
 	}
 	h, known := cost.Like(run(v, name), runs)
 	return h, known, nil
+}
+
+// among is how many jobs are looked at for those that completed. Of an experiment thousands may wait, and thousands of others may have
+// completed since; a submit must not read them all.
+const among = 500
+
+// completed is the last jobs of an experiment that completed, those among its last jobs, or else among the last that completed at all.
+func (x *snapshot) completed(experiment string) (docs []*store.Doc, err error) {
+	done := []string{string(berth.Completed)}
+	for _, q := range []store.Query{{Parent: experiment}, {Status: done}} {
+		q.Workspace, q.Kind, q.Limit, q.NoBody = x.ws, "jobs", among, true
+		last, err := x.tx.List(q)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range last {
+			if d.Parent != experiment || d.Status != done[0] || len(docs) >= remembered {
+				continue
+			}
+			if d, err = x.tx.Get(x.ws, "jobs", d.Name, ""); err != nil {
+				return nil, err
+			}
+			docs = append(docs, d)
+		}
+		if len(docs) > 0 {
+			break
+		}
+	}
+	return docs, nil
 }
 
 func run(v berth.CommandJob, name string) cost.Run {

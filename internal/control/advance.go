@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/store"
@@ -518,6 +519,11 @@ func (m *move) save(j *jobWork) error {
 		m.tx.Emit(berth.Event{
 			Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobStatus, Reason: s.State.Reason, Data: data,
 		})
+	}
+	if s.Status.Terminal() && !berth.JobStatus(j.doc.Status).Terminal() {
+		if err := cost.Release(m.tx, j.doc.Workspace, j.doc.CreatedBy, s.State); err != nil {
+			return err
+		}
 	}
 	j.doc.Status, j.doc.Own = string(s.Status), own
 	m.c.said.note(j, s)

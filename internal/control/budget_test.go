@@ -3,6 +3,8 @@ package control_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -141,5 +143,52 @@ func TestBudgetAfterRestart(t *testing.T) {
 		time.Sleep(1000 * time.Second)
 		defer p.watchBudgets()()
 		p.until("long", berth.Canceled)
+	})
+}
+
+// TestReservations: what is reserved is the sum of what jobs that have not ended reserve, whatever becomes of them, and nothing when all
+// have.
+func TestReservations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.clusterOf("cpu", 0, 1, nil)
+		p.budget("workspace", 1000)
+		p.limit(0, time.Time{}) // none starts
+		sum := 0.0
+		check := func() {
+			t.Helper()
+			synctest.Wait()
+			if b := p.standing("workspace"); math.Abs(b.Reserved-sum) > 1e-9 {
+				t.Errorf("%v are reserved, want %v", b.Reserved, sum)
+			}
+		}
+		var each []float64
+		for i := range 20 {
+			p.on("cpu", fmt.Sprint("j", i), "true", map[string]any{"limits": map[string]any{"timeout": fmt.Sprintf("PT%dM", i+1)}})
+			_, st := p.job(fmt.Sprint("j", i))
+			each = append(each, st.Reserved)
+			sum += st.Reserved
+			check()
+		}
+		if sum == 0 {
+			t.Fatal("nothing is reserved")
+		}
+		for i := 0; i < 20; i += 3 {
+			p.do("POST", p.ws+"/jobs/"+fmt.Sprint("j", i)+"/cancel", nil)
+			p.until(fmt.Sprint("j", i), berth.Canceled)
+			sum -= each[i]
+			check()
+		}
+		p.stop()
+		p.run()
+		check()
+		p.limit(4, time.Time{})
+		for i := range 20 {
+			if i%3 != 0 {
+				p.until(fmt.Sprint("j", i), berth.Completed)
+			}
+		}
+		sum = 0
+		check()
 	})
 }

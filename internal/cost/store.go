@@ -72,16 +72,23 @@ func (r *reader) live(now time.Time) ([]berth.Meter, error) {
 		nodes[m.Node] = m
 		out = append(out, m)
 	}
-	tasks, err := r.tx.ActiveTasks()
+	// Not by all tasks: thousands may wait.
+	jobs, err := r.tx.All(store.Query{Workspace: r.workspace, Kind: "jobs", Status: berth.StatusTexts(begun), NoBody: true, Asc: true})
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range tasks {
-		m, ok := nodes[t.Node]
-		if !ok || t.Workspace != r.workspace || t.Times.Placed.IsZero() {
-			continue
+	for _, j := range jobs {
+		tasks, err := r.tx.TasksOf(r.workspace, j.Name)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, on(m, t, now))
+		for _, t := range tasks {
+			m, ok := nodes[t.Node]
+			if !ok || t.State == berth.TaskDone || t.Times.Placed.IsZero() {
+				continue
+			}
+			out = append(out, on(m, t, now))
+		}
 	}
 	return out, nil
 }
@@ -258,26 +265,6 @@ func (r *reader) follow(l *Ledger, b berth.Budget) error {
 			l.Cursor = d.ID
 		}
 	}
-}
-
-// reservations is what jobs that have not ended hold.
-func reservations(tx *store.Tx, workspace string) ([]Held, error) {
-	docs, err := tx.All(store.Query{Workspace: workspace, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses)})
-	if err != nil {
-		return nil, err
-	}
-	var out []Held
-	for _, d := range docs {
-		if !bytes.Contains(d.Own, []byte(`"reserved"`)) {
-			continue
-		}
-		var st berth.JobState
-		if err := json.Unmarshal(d.Own, &st); err != nil {
-			return nil, err
-		}
-		out = append(out, Held{Job: d.Name, User: d.CreatedBy, Currency: st.ReservedIn, Amount: st.Reserved})
-	}
-	return out, nil
 }
 
 // Changed reports whether an account's ledger is not what is written.
