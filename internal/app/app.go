@@ -56,6 +56,9 @@ type App struct {
 	machine   sched.Machine
 }
 
+// nodeMemory is what a node takes of the machine's memory before anything runs on it, generously: its host's processes.
+const nodeMemory = 16 << 20
+
 // Account and suffix make up the address of the storage: BASE/st.blob.berth/CONTAINER/BLOB.
 const (
 	account = "st"
@@ -116,6 +119,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	a.closers = append(a.closers, watcher.Close)
 	signer := front.NewSigner(keys.SAS)
 	a.machine = sched.Machine{CPUs: runtime.NumCPU(), Memory: local.TotalMemory(), Strict: cfg.StrictSizes}
+	a.machine.Most = int(a.machine.Memory / nodeMemory)
 	if gpus, err := cluster.GPUs(ctx); err != nil {
 		log.Warn("GPUs not counted", "err", err)
 	} else {

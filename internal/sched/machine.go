@@ -13,7 +13,9 @@ type Machine struct {
 	GPUs   int   // their indices are 0 to GPUs-1
 	// Strict refuses to promise more than there is: a size larger than the machine, or nodes that are together.
 	Strict bool
-	Nodes  []Guest
+	// Most is how many nodes it can hold, however small: each has processes of its own. 0 is no end.
+	Most  int
+	Nodes []Guest
 	// LocalTasks is how many tasks run here without a node.
 	LocalTasks int
 	// Reserved is a compute that waits for an isolated node here. Nothing else comes until it has got it, or it would wait for ever.
@@ -44,6 +46,9 @@ type Ask struct {
 func (m Machine) Admit(a Ask) (gpus []int, ok bool, why string) {
 	if why = m.alone(a); why != "" {
 		return nil, false, why
+	}
+	if m.Most > 0 && len(m.Nodes) >= m.Most {
+		return nil, false, fmt.Sprintf("this machine has %s, as many as it can hold", nodes(len(m.Nodes)))
 	}
 	if m.Strict {
 		if why = m.over(a); why != "" {

@@ -22,6 +22,7 @@ func TestMachineLaws(t *testing.T) {
 		m := sched.Machine{
 			CPUs: oneOf(t, "cpus", 2, 8, 64), Memory: int64(oneOf(t, "memory", 4, 16, 64)) * gib,
 			GPUs: rapid.IntRange(0, 4).Draw(t, "gpus"), Strict: rapid.Bool().Draw(t, "strict"),
+			Most: oneOf(t, "most", 0, 0, 2, 5),
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"node": func(t *rapid.T) {
@@ -108,6 +109,9 @@ func excess(m sched.Machine, a sched.Ask) (n int) {
 
 // admissible is the law itself.
 func admissible(m sched.Machine, a sched.Ask) bool {
+	if m.Most > 0 && len(m.Nodes) >= m.Most {
+		return false
+	}
 	gpus, cpus, memory := m.GPUs, m.CPUs, m.Memory
 	for _, n := range m.Nodes {
 		if n.Isolated {
