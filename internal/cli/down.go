@@ -68,7 +68,11 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	s.say("stopped the server at %s", info.URL)
 	if running == 0 {
 		// The server is gone, so nothing new can come.
-		return errors.Join(local.Shutdown(ctx, filepath.Join(cfg.Home, "host")), cluster.Rest(ctx, filepath.Join(cfg.Home, "nodes")))
+		kept, err := cluster.Rest(ctx, filepath.Join(cfg.Home, "nodes"))
+		if kept > 0 {
+			s.say("%d compute %s on, and can be reached again after `berth up`", kept, map[bool]string{true: "instance runs", false: "instances run"}[kept == 1])
+		}
+		return errors.Join(local.Shutdown(ctx, filepath.Join(cfg.Home, "host")), err)
 	}
 	if running < 0 {
 		return nil

@@ -13,4 +13,4 @@ func Open(driver.Config) (driver.Driver, error) {
 }
 
 // Rest has nothing to do where there are no nodes.
-func Rest(context.Context, string) error { return nil }
+func Rest(context.Context, string) (int, error) { return 0, nil }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/cluster"
@@ -221,7 +223,24 @@ func TestRest(t *testing.T) {
 	for _, n := range nodes {
 		add(t, d, driver.NodeSpec{Name: filepath.Base(n), Memory: 256 << 20})
 	}
-	if err := cluster.Rest(ctx, dir); err != nil {
+	// On the third one something runs, as an instance does: it stays as it is.
+	add(t, d, driver.NodeSpec{Name: "c", Memory: 256 << 20})
+	l := berth.Launch{Task: "c.1", Node: "c", Command: "sleep 600", LogFile: filepath.Join(t.TempDir(), "log")}
+	if _, err := d.Start(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the task", func() bool {
+		all, err := d.Observe(ctx)
+		return err == nil && len(all) == 1 && all[0].State == berth.TaskRunning
+	})
+	before := runner.Belonging(filepath.Join(dir, "c"))
+	if kept, err := cluster.Rest(ctx, dir); err != nil || kept != 1 {
+		t.Fatal(kept, err)
+	}
+	if diff := cmp.Diff(before, runner.Belonging(filepath.Join(dir, "c"))); diff != "" {
+		t.Errorf("processes of the node that runs something: %s", diff)
+	}
+	if err := d.RemoveNode(ctx, "c"); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the hosts to end", func() bool { return len(runner.Belonging(nodes...)) == 0 })
@@ -232,8 +251,8 @@ func TestRest(t *testing.T) {
 	if exit, _ := run(t, d, berth.Launch{Task: "a.1", Node: "a", Command: "true"}); !exit.OK() {
 		t.Errorf("exit %+v", exit)
 	}
-	if err := cluster.Rest(ctx, filepath.Join(dir, "nowhere")); err != nil {
-		t.Error(err)
+	if kept, err := cluster.Rest(ctx, filepath.Join(dir, "nowhere")); err != nil || kept != 0 {
+		t.Error(kept, err)
 	}
 }
 
