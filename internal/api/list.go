@@ -48,6 +48,11 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 	if err != nil {
 		return err
 	}
+	if len(docs) == 0 && kind == "environments/versions" && (q.Archived == nil || !*q.Archived) && q.After == 0 {
+		if d, ok := s.curatedEnvironment(c.ws.Key(), name, curatedVersion); ok { // the SDK lists versions to find the latest
+			docs = append(docs, d)
+		}
+	}
 	more := len(docs) > limit
 	docs = docs[:min(len(docs), limit)]
 	value := make([]any, 0, len(docs))
