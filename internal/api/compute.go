@@ -156,8 +156,11 @@ func (c *call) checkCompute(tx *store.Tx, d *store.Doc, body, props map[string]a
 	}
 }
 
-// maxNodes bounds what a cluster may be asked for.
-const maxNodes = 10000
+// maxNodes bounds what a cluster may be asked for, idleTime is how long its nodes stay idle when nobody says.
+const (
+	maxNodes = 10000
+	idleTime = "PT120S"
+)
 
 // checkCluster refuses a cluster that could not be.
 func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
@@ -190,8 +193,11 @@ func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]a
 		} else if idle < 0 {
 			return berth.Errorf(berth.Invalid, "idle_time_before_scale_down is negative")
 		}
+		if m := asMap(dig(props, "properties.scaleSettings")); m != nil && sc.IdleTime == "" { // Azure's clients leave out a 0 too: what holds is shown
+			m["nodeIdleTimeBeforeScaleDown"] = idleTime
+		}
 	} else if p, ok := props["properties"].(map[string]any); ok {
-		p["scaleSettings"] = map[string]any{"minNodeCount": 0, "maxNodeCount": 1, "nodeIdleTimeBeforeScaleDown": "PT120S"}
+		p["scaleSettings"] = map[string]any{"minNodeCount": 0, "maxNodeCount": 1, "nodeIdleTimeBeforeScaleDown": idleTime}
 	}
 	if err := checkTags(body); err != nil {
 		return err

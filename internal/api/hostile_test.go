@@ -49,6 +49,17 @@ func TestOddClusters(t *testing.T) {
 	x.do("GET", x.ws+"/computes/c", nil).want(200).is("properties.properties.vmSize", "Standard_DS3_v2")
 }
 
+// TestIdleTimeIsShown: a cluster that was given no idle time shows the one that holds, and zero is zero.
+func TestIdleTimeIsShown(t *testing.T) {
+	x := open(t)
+	const where = "properties.properties.scaleSettings.nodeIdleTimeBeforeScaleDown"
+	for given, want := range map[string]string{`"maxNodeCount":2`: "PT120S", `"maxNodeCount":2,"nodeIdleTimeBeforeScaleDown":""`: "PT120S", `"maxNodeCount":2,"nodeIdleTimeBeforeScaleDown":"PT0S"`: "PT0S"} {
+		body := `{"properties":{"computeType":"AmlCompute","properties":{"vmSize":"Standard_DS3_v2","scaleSettings":{` + given + `}}}}`
+		x.do("PUT", x.ws+"/computes/idle", body)
+		x.do("GET", x.ws+"/computes/idle", nil).want(200).is(where, want)
+	}
+}
+
 // TestOddJobs: a job is read in one way only.
 func TestOddJobs(t *testing.T) {
 	x := open(t)
