@@ -143,7 +143,9 @@ func (s *session) document(c *client.Client, n noun, file string, set []string, 
 func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.Result, o creation) error {
 	d, rev, err := s.applyRev(ctx, c, r)
 	if err == nil && n.word == "compute" && !o.noWait {
-		d, err = s.settled(ctx, c, n, []string{n.collection, d.Name()})
+		if d, err = settled(ctx, c, []string{n.collection, d.Name()}); err == nil {
+			err = s.broken(n, d)
+		}
 	}
 	if err != nil {
 		if interrupted(ctx, err) {

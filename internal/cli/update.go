@@ -43,8 +43,11 @@ func updateVerb(s *session, n noun) *cobra.Command {
 			return err
 		}
 		if !noWait && n.tracked {
-			if d, err = s.settled(ctx, c, n, t.path(n)); err != nil {
+			if d, err = settled(ctx, c, t.path(n)); err != nil {
 				return err
+			}
+			if err := s.broken(n, d); err != nil {
+				s.warn("%v", err)
 			}
 		}
 		return s.print(entity(n, d))

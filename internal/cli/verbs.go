@@ -141,7 +141,7 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 		if err != nil || noWait {
 			return err
 		}
-		if _, err = s.settled(ctx, c, n, path); berth.CodeOf(err) == berth.NotFound {
+		if _, err = settled(ctx, c, path); berth.CodeOf(err) == berth.NotFound {
 			return nil
 		}
 		return err
@@ -177,7 +177,7 @@ func (s *session) confirm(question string) error {
 var inProgress = map[string]bool{"creating": true, "updating": true, "deleting": true, "provisioning": true, "accepted": true, "scaling": true}
 
 // settled waits until the server has finished with a resource, and is the resource then.
-func (s *session) settled(ctx context.Context, c *client.Client, n noun, path []string) (client.Document, error) {
+func settled(ctx context.Context, c *client.Client, path []string) (client.Document, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		d, err := c.Get(ctx, path...)
 		if err != nil {
@@ -185,9 +185,6 @@ func (s *session) settled(ctx context.Context, c *client.Client, n noun, path []
 		}
 		state, _ := d.Properties()["provisioningState"].(string)
 		if !inProgress[strings.ToLower(state)] {
-			if strings.EqualFold(state, "failed") {
-				s.warn("the %s is there, but it has failed: `berth %s show` tells more", n.word, n.word)
-			}
 			return d, nil
 		}
 		select {
@@ -196,6 +193,23 @@ func (s *session) settled(ctx context.Context, c *client.Client, n noun, path []
 		case <-time.After(pause):
 		}
 	}
+}
+
+// broken is why a resource that is there is of no use, nil when it is.
+func (s *session) broken(n noun, d client.Document) error {
+	p := d.Properties()
+	if state, _ := p["provisioningState"].(string); !strings.EqualFold(state, "failed") {
+		return nil
+	}
+	why := ""
+	if all, _ := p["provisioningErrors"].([]any); len(all) > 0 {
+		first, _ := all[0].(map[string]any)
+		inner, _ := first["error"].(map[string]any)
+		if text, _ := inner["message"].(string); text != "" {
+			why = ": " + text
+		}
+	}
+	return berth.Errorf(berth.Invalid, "%s %s is there, but it has failed%s\n`%s %s show -n %s` tells more", n.word, d.Name(), why, s.self(), n.word, d.Name())
 }
 
 // cancelVerb is job cancel.
