@@ -19,4 +19,4 @@ fi
 export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
 export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch}
-go test -tags engines -timeout 20m -count=1 ./internal/envs/... ./internal/runner ./internal/runner/group ./e2e/cluster ./e2e/container/...
+go test -tags engines -timeout 20m -count=1 ./internal/envs/... ./internal/runner ./internal/runner/group ./e2e/cluster ./e2e/container/... ./bench/peer

@@ -6,7 +6,7 @@
 //
 // BENCH_FORCE=1 runs on a busy machine and marks the rows as not scored; BENCH_QUICK=1 runs small, to try the harness, and
 // writes no results; BENCH_ROUNDS sets the number of rounds (5); BENCH_DIR is where homes are made (/var/tmp); BERTH_BIN is the program
-// under test (bin/berth).
+// under test (bin/berth); BENCH_K8S is a folder with etcd, kube-apiserver, kube-scheduler and kwok (berth-engines/k8s in the user's cache).
 package main
 
 import (

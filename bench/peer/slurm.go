@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/berthml/berth/bench/measure"
@@ -21,9 +20,7 @@ import (
 type Slurm struct {
 	Version string
 	dir     string
-	group   *measure.Group
-	daemons []*exec.Cmd
-	ended   chan string
+	daemons daemons
 	env     []string
 }
 
@@ -46,7 +43,7 @@ func StartSlurm(ctx context.Context, group *measure.Group, dir string) (*Slurm, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Slurm{dir: dir, group: group.Sub("slurm"), ended: make(chan string, 8)}
+	s := &Slurm{dir: dir, daemons: daemons{logs: filepath.Join(dir, "log"), group: group.Sub("slurm")}}
 	if err := s.start(ctx, base); err != nil {
 		s.Stop()
 		return nil, err
@@ -94,11 +91,11 @@ func (s *Slurm) start(ctx context.Context, base int) error {
 		return err
 	}
 	socket := filepath.Join(s.dir, "munge", "socket")
-	if err := s.daemon(ctx, "munged", "--foreground", "--force", "--key-file="+s.dir+"/munge/key", "--socket="+socket, "--pid-file="+s.dir+"/munge/pid",
+	if _, err := s.daemons.start(ctx, "munged", "--foreground", "--force", "--key-file="+s.dir+"/munge/key", "--socket="+socket, "--pid-file="+s.dir+"/munge/pid",
 		"--log-file="+s.dir+"/munge/log", "--seed-file="+s.dir+"/munge/seed", "--num-threads=4"); err != nil {
 		return err
 	}
-	if err := s.wait(ctx, func(ctx context.Context) bool {
+	if err := s.daemons.wait(ctx, "slurm", func(ctx context.Context) bool {
 		return exec.CommandContext(ctx, "munge", "-n", "-S", socket).Run() == nil
 	}); err != nil {
 		return err
@@ -113,7 +110,7 @@ func (s *Slurm) start(ctx context.Context, base int) error {
 		return err
 	}
 	s.env = append(os.Environ(), "SLURM_CONF="+conf)
-	if err := s.daemon(ctx, "slurmctld", "-D", "-f", conf, "-c", "-i"); err != nil {
+	if _, err := s.daemons.start(ctx, "slurmctld", "-D", "-f", conf, "-c", "-i"); err != nil {
 		return err
 	}
 	for i := range slurmNodes {
@@ -121,11 +118,11 @@ func (s *Slurm) start(ctx context.Context, base int) error {
 		if err := os.MkdirAll(filepath.Join(s.dir, "spool-"+node), 0o755); err != nil {
 			return err
 		}
-		if err := s.daemon(ctx, "slurmd", "-D", "-f", conf, "-N", node); err != nil {
+		if _, err := s.daemons.start(ctx, "slurmd", "-D", "-f", conf, "-N", node); err != nil {
 			return err
 		}
 	}
-	return s.wait(ctx, func(ctx context.Context) bool {
+	return s.daemons.wait(ctx, "slurm", func(ctx context.Context) bool {
 		out, _ := s.command(ctx, "sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D").Output()
 		return atoi(string(out)) == slurmNodes
 	})
@@ -174,45 +171,6 @@ PartitionName=main Nodes=n[1-NODES] Default=YES MaxTime=INFINITE State=UP
 `)
 }
 
-func (s *Slurm) daemon(ctx context.Context, name string, args ...string) error {
-	log, err := os.OpenFile(filepath.Join(s.dir, "log", name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := s.group.Command(context.WithoutCancel(ctx), name, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	s.daemons = append(s.daemons, cmd)
-	go func() { _ = cmd.Wait(); s.ended <- name }()
-	return nil
-}
-
-// wait asks again and again until ok, a daemon ends, or time is over.
-func (s *Slurm) wait(ctx context.Context, ok func(context.Context) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
-	defer cancel()
-	for {
-		try, end := context.WithTimeout(ctx, 5*time.Second)
-		done := ok(try)
-		end()
-		if done {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.New("slurm is not ready within a minute")
-		case name := <-s.ended:
-			log, _ := os.ReadFile(filepath.Join(s.dir, "log", name+".log"))
-			return fmt.Errorf("%s ended: %s", name, log[max(0, len(log)-300):])
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
 func (s *Slurm) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.WaitDelay = s.env, time.Second
@@ -247,7 +205,7 @@ func (s *Slurm) timed(ctx context.Context, pipe *Pipe, name string, args ...stri
 // Array runs /bin/true n times as a job array; ends are read from the file Slurm writes of completed jobs.
 func (s *Slurm) Array(ctx context.Context, n int) (Result, error) {
 	before, cpu := s.completed(), time.Duration(0)
-	if used, ok := s.group.Usage(); ok {
+	if used, ok := s.daemons.group.Usage(); ok {
 		cpu = used
 	}
 	t := time.Now()
@@ -262,7 +220,7 @@ func (s *Slurm) Array(ctx context.Context, n int) (Result, error) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	r := Result{PerSecond: float64(n) / time.Since(t).Seconds()}
-	if used, ok := s.group.Usage(); ok {
+	if used, ok := s.daemons.group.Usage(); ok {
 		r.CPU = Ms(used-cpu) / float64(n)
 	}
 	return r, nil
@@ -280,18 +238,5 @@ func (s *Slurm) Stop() {
 	if s.env != nil {
 		_ = s.command(ctx, "scancel", "-Q", "-u", "root").Run()
 	}
-	for i := len(s.daemons) - 1; i >= 0; i-- {
-		_ = s.daemons[i].Process.Signal(syscall.SIGTERM)
-	}
-	after := time.After(10 * time.Second)
-	for range s.daemons {
-		select {
-		case <-s.ended:
-		case <-after:
-			for _, d := range s.daemons {
-				_ = d.Process.Kill()
-			}
-		}
-	}
-	s.group.Close()
+	s.daemons.stopAll()
 }
