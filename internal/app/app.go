@@ -298,6 +298,8 @@ func (a *App) Run(ctx context.Context) error {
 	go func() { swept <- a.control.Sweep(cctx) }()
 	minded := make(chan error, 1)
 	go func() { minded <- a.control.Budgets(cctx) }()
+	limited := make(chan error, 1)
+	go func() { limited <- a.control.Limits(cctx) }()
 	sampled := make(chan error, 1)
 	go func() { sampled <- a.api.Samples(cctx) }()
 	if err := a.writeInfo(); err != nil {
@@ -314,6 +316,8 @@ func (a *App) Run(ctx context.Context) error {
 		boxed <- nil
 	case err = <-minded:
 		minded <- nil
+	case err = <-limited:
+		limited <- nil
 	}
 	stop()
 	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -321,7 +325,7 @@ func (a *App) Run(ctx context.Context) error {
 	if e := errors.Join(srv.Shutdown(sctx), local.Shutdown(sctx)); e != nil {
 		a.log.Warn("requests were cut off", "err", e)
 	}
-	return errors.Join(err, <-controlled, <-boxed, <-swept, <-minded, <-sampled)
+	return errors.Join(err, <-controlled, <-boxed, <-swept, <-minded, <-limited, <-sampled)
 }
 
 // Close frees what Open took, in reverse.

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/control"
 )
 
 // limit sets a limit of the workspace for the family of the plant's clusters.
@@ -37,5 +39,56 @@ func TestLimitEnds(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		p.until("j", berth.Completed)
+	})
+}
+
+// TestLimitEndIsTold: the end of a limit is an event, once, also when no server was there when it came.
+func TestLimitEndIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		loop := func() (stop func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- control.New(p.options).Limits(ctx) }()
+			return func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Errorf("limits ended: %v", err)
+				}
+			}
+		}
+		told := func() (n int, last string) {
+			for _, e := range p.events("quotas/limit") {
+				if strings.Contains(e.Reason, "has ended") {
+					n, last = n+1, e.Reason
+				}
+			}
+			return n, last
+		}
+		stop := loop()
+		p.limit(8, time.Time{})
+		p.limit(16, time.Now().Add(time.Hour))
+		time.Sleep(time.Hour - time.Second)
+		synctest.Wait()
+		if n, last := told(); n != 0 {
+			t.Errorf("told %q too early", last)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n, last := told(); n != 1 || !strings.Contains(last, "16 vCPUs, has ended; it is 8 vCPUs again") {
+			t.Errorf("told %d times: %q", n, last)
+		}
+		p.limit(4, time.Now().Add(time.Minute))
+		stop()
+		time.Sleep(time.Hour)
+		defer loop()()
+		synctest.Wait()
+		if n, last := told(); n != 2 || !strings.Contains(last, "4 vCPUs, has ended; it is 8") {
+			t.Errorf("told %d times: %q", n, last)
+		}
+		time.Sleep(48 * time.Hour)
+		if n, _ := told(); n != 2 {
+			t.Errorf("told %d times", n)
+		}
 	})
 }

@@ -3,6 +3,7 @@ package quota
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/sizes"
@@ -91,4 +92,58 @@ func Used(tx *store.Tx) ([]Use, error) {
 		}
 	}
 	return use, nil
+}
+
+// Expire drops the grants that have ended, and says so: an event for each limit that is another one since, or none. next is when the next
+// ends; zero when none does.
+func Expire(tx *store.Tx, now time.Time) (next time.Time, err error) {
+	docs, err := tx.All(store.Query{Kind: Kind, Asc: true})
+	if err != nil {
+		return next, err
+	}
+	for _, d := range docs {
+		var lim Limit
+		if err := json.Unmarshal(d.Own, &lim); err != nil {
+			return next, berth.Errorf(berth.Internal, "quota %s cannot be read: %w", d.Name, err)
+		}
+		if at, ok := (Limits{All: []Limit{lim}}).Ends(now); ok && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+		if err := lim.expire(tx, d, now); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// expire brings one limit up to date with the clock.
+func (l Limit) expire(tx *store.Tx, d *store.Doc, now time.Time) error {
+	var live []Grant
+	var ended Grant // the last
+	for _, g := range l.Grants {
+		if g.Live(now) {
+			live = append(live, g)
+		} else if g.Expires.After(ended.Expires) {
+			ended = g
+		}
+	}
+	if len(live) == len(l.Grants) {
+		return nil
+	}
+	reason := l.Title() + ", " + Cores(ended.VCPUs) + ", has ended"
+	var err error
+	if l.Grants = live; len(live) > 0 {
+		reason += "; it is " + Cores(live[0].VCPUs) + " again"
+		if d.Own, err = json.Marshal(l); err == nil {
+			err = tx.Save(d)
+		}
+	} else {
+		err = tx.Delete("", Kind, d.Name, "")
+	}
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(l)
+	tx.Emit(berth.Event{Workspace: l.Workspace, Subject: "quotas/limit", Type: berth.EventQuota, Reason: reason, Data: data})
+	return err
 }
