@@ -29,6 +29,7 @@ type load struct {
 	at     time.Time
 	cpu    time.Duration
 	busy   time.Time // when it was last
+	used   float64   // how much of a core it was then
 	share  float64
 }
 
@@ -68,11 +69,12 @@ func (l *load) signal(now time.Time) devbox.Signal {
 		l.at, l.cpu = now, cpu
 	}
 	s.Busy = l.share > busyCPU
+	s.Why = fmt.Sprintf("its processes used %.0f %% of a core", 100*l.used)
 	if s.Busy {
-		l.busy = now
+		l.busy, l.used = now, l.share
+		s.Why = fmt.Sprintf("its processes use %.0f %% of a core", 100*l.share)
 	}
 	s.Last = l.busy
-	s.Why = fmt.Sprintf("its processes use %.0f %% of a core", 100*l.share)
 	return s
 }
 
