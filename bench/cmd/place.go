@@ -121,7 +121,6 @@ func placements(tasks, nodes int) (rate, cpu float64, err error) {
 			placed++
 		}
 	}
-	q.Commit()
 	wall, used := time.Since(begin), self()-before
 	if placed != tasks || q.Len() > 0 {
 		return 0, 0, fmt.Errorf("%d of %d tasks were placed", placed, tasks)
@@ -141,7 +140,6 @@ func decisions(waiting, n int) (took []float64, cpu float64) {
 			ID: fmt.Sprintf("job-%06d", i), Nodes: 1 + i%4, User: fmt.Sprint("user-", i%10), Priority: i % 3, Seq: int64(i), Limit: time.Duration(i%5) * time.Hour,
 		})
 	}
-	q.Commit()
 	var running []sched.Running
 	for i := range p.Nodes {
 		for k := range 10 {
@@ -164,7 +162,7 @@ func decisions(waiting, n int) (took []float64, cpu float64) {
 		scale.Decide(sp, now)
 		took = append(took, peer.Ms(time.Since(begin)))
 		node.Used++
-		q.Rollback()
+		q.Remove(id)
 	}
 	return took, peer.Ms(self()-before) / float64(n)
 }

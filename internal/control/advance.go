@@ -106,9 +106,6 @@ func (c *Control) advance(ctx context.Context, t touched) {
 
 // act does what a move decided.
 func (c *Control) act(ctx context.Context, m *move) {
-	for _, p := range c.pools {
-		p.queue.Commit()
-	}
 	for _, p := range m.ended {
 		c.ended(p.task.Compute, m.now)
 		delete(c.placed, p.task.ID)

@@ -31,14 +31,10 @@ func (g *Gang) before(h *Gang) int {
 
 // Queue holds the gangs that wait for one pool, in the order in which they should run: by priority, then fairly between users
 // (who has the fewest nodes goes first), then by Seq. It is not safe for concurrent use. The zero Queue is empty.
-//
-// Changes can be taken back: Commit makes everything since the last Commit or Rollback stand, Rollback undoes it. That is for
-// callers whose own transaction may fail and be run again.
 type Queue struct {
 	gangs  map[string]*Gang
 	levels []*level // by priority, highest first; none is empty
 	sizes  map[int]int
-	log    []change
 }
 
 // level is the gangs of one priority.
@@ -55,13 +51,7 @@ type line struct {
 	at    int // in level.lines
 	nodes int // of all its gangs
 	all   []*Gang
-	front int // all[:front] is free room: a gang that left may come back by Rollback
-}
-
-// change is an entry of the undo log.
-type change struct {
-	gang  *Gang
-	added bool
+	front int // all[:front] is free room: a gang that was preempted comes back to its place
 }
 
 // Add puts a gang in its place. An ID that is there already has no effect.
@@ -71,7 +61,6 @@ func (q *Queue) Add(g Gang) {
 	}
 	g.Nodes = max(g.Nodes, 1)
 	q.insert(&g)
-	q.log = append(q.log, change{&g, true})
 }
 
 // Remove takes a gang out and says whether it was there.
@@ -81,7 +70,6 @@ func (q *Queue) Remove(id string) bool {
 		return false
 	}
 	q.take(g)
-	q.log = append(q.log, change{g, false})
 	return true
 }
 
@@ -98,24 +86,6 @@ func (q *Queue) Len() int { return len(q.gangs) }
 
 // IDs are those of all gangs that wait, in no order.
 func (q *Queue) IDs() iter.Seq[string] { return maps.Keys(q.gangs) }
-
-// Commit makes the changes since the last Commit or Rollback stand.
-func (q *Queue) Commit() {
-	clear(q.log) // it must not keep gangs alive
-	q.log = q.log[:0]
-}
-
-// Rollback undoes the changes since the last Commit or Rollback.
-func (q *Queue) Rollback() {
-	for _, c := range slices.Backward(q.log) {
-		if c.added {
-			q.take(c.gang)
-		} else {
-			q.insert(c.gang)
-		}
-	}
-	q.Commit()
-}
 
 // Demand is what the gangs with at most max nodes ask for: their tasks, and the nodes of the largest.
 func (q *Queue) Demand(max int) (tasks, largest int) {

@@ -144,7 +144,6 @@ func (s *sim) schedule() {
 		}
 		s.running = append(s.running, &simRun{sched.Running{Gang: g, On: c.Nodes, Since: s.now}, s.now.Add(s.work[g.ID])})
 	}
-	s.queue.Commit()
 	for g := range s.queue.All(nil) {
 		if s.why[g.ID] == "" {
 			s.t.Fatalf("%s waits without a reason", g.ID)
