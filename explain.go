@@ -17,7 +17,9 @@ type Explanation struct {
 	Running  []string  `json:"running"`
 	InTheWay []PlanJob `json:"inTheWay"`
 	Starting int       `json:"starting"` // nodes of its compute that are on their way
-	// Cost is what it has cost so far; none of it on the machine itself. One line for each currency.
+	// Steps are those of a pipeline.
+	Steps []PipelineStep `json:"steps,omitempty"`
+	// Cost is what it has cost so far, a pipeline with all its steps; none of it on the machine itself. One line for each currency.
 	Cost    []CostLine `json:"cost"`
 	Advice  []string   `json:"advice"`
 	History []Event    `json:"history"`

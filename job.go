@@ -85,6 +85,14 @@ type JobOutput struct {
 	AssetVersion string `json:"assetVersion"`
 }
 
+// Place is the URI where the output called name of a job is, wherever the client left that to us.
+func (o JobOutput) Place(job, name string) string {
+	if o.URI == "" {
+		return "azureml://datastores/workspaceblobstore/paths/azureml/" + job + "/" + name + "/"
+	}
+	return strings.NewReplacer("${{name}}", job, "${{output_name}}", name, "${{default_datastore}}", "workspaceblobstore").Replace(o.URI)
+}
+
 // JobResources is what a job asks of its target.
 type JobResources struct {
 	InstanceCount int             `json:"instanceCount"`
@@ -156,4 +164,9 @@ type JobState struct {
 	Exit       *Exit     `json:"exit,omitempty"`
 	Times      Waterfall `json:"times,omitzero"`
 	Usage      Usage     `json:"usage,omitzero"` // peaks
+	// Parent is the pipeline job this job is a step of, and Node its name there.
+	Parent string `json:"parent,omitempty"`
+	Node   string `json:"node,omitempty"`
+	// Steps are those of a pipeline job, in the order of their names.
+	Steps []PipelineStep `json:"steps,omitempty"`
 }

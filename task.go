@@ -57,7 +57,7 @@ type Exit struct {
 	Signal string `json:"signal,omitempty"` // for example SIGKILL
 	OOM    bool   `json:"oom,omitempty"`    // the kernel ended it for want of memory
 	// Cause is one of "", "canceled", "timeout", "lost", "staging", "environment", "command", "upload", "evicted", "peer" (another
-	// process of the job failed), "budget": what ended it when it was not the process itself.
+	// process of the job or step of its pipeline failed), "budget": what ended it when it was not the process itself.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"` // one sentence for people
 	// Process is the rank of the process that failed, of a task that runs several, and Log is its log below user_logs/.

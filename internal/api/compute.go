@@ -104,8 +104,6 @@ func reservedCompute(name string) bool {
 	return strings.EqualFold(name, berth.LocalCompute) || strings.EqualFold(name, serverless)
 }
 
-const serverless = "serverless"
-
 func computeState(d *store.Doc) (st berth.ComputeState, err error) {
 	if len(d.Own) > 0 {
 		err = json.Unmarshal(d.Own, &st)

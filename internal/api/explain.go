@@ -30,7 +30,7 @@ func (s *Server) explain(c *call, name string) error {
 		}
 		e = berth.Explanation{
 			Name: d.Name, Status: berth.JobStatus(d.Status), Reason: st.Reason, Compute: st.Compute, Attempt: st.Attempt, Times: st.Times,
-			Exit: st.Exit, Usage: st.Usage, Running: []string{}, InTheWay: []berth.PlanJob{},
+			Exit: st.Exit, Usage: st.Usage, Steps: st.Steps, Running: []string{}, InTheWay: []berth.PlanJob{},
 		}
 		x := c.snapshot(tx)
 		if e.Status == berth.Queued {
@@ -38,7 +38,15 @@ func (s *Server) explain(c *call, name string) error {
 				return err
 			}
 		}
-		if e.Cost, err = x.jobCost(d.Name); err != nil {
+		all, err := family(tx, d)
+		if err != nil {
+			return err
+		}
+		names := make([]string, len(all))
+		for i, d := range all {
+			names[i] = d.Name
+		}
+		if e.Cost, err = x.jobCost(names...); err != nil {
 			return err
 		}
 		e.Advice = append(e.Advice, advice(e, st)...)
@@ -117,6 +125,8 @@ func advice(e berth.Explanation, st berth.JobState) []string {
 		return []string{"it ran out of memory: use a smaller batch or a larger target", "berth advise --job " + name, "berth logs " + name}
 	case failed && st.Exit.Cause == "timeout":
 		return []string{"raise limits.timeout, or make the job shorter", "berth logs " + name}
+	case s == berth.Failed && len(st.Steps) > 0 || s == berth.Running && len(st.Steps) > 0:
+		return append(stepAdvice(s, st), "berth logs "+name)
 	case s == berth.Failed && st.Times.Started.IsZero():
 		return []string{"mend what the reason says and submit it again; its command never ran"}
 	case s == berth.Failed:

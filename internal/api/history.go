@@ -91,10 +91,13 @@ func (c *call) runDoc(d *store.Doc, st berth.JobState) map[string]any {
 	m := map[string]any{
 		"runId": d.Name, "status": d.Status, "target": st.Compute, "displayName": v.Properties.DisplayName,
 		"experimentName": v.Properties.ExperimentName, "description": v.Properties.Description, "hidden": d.Archived,
-		"tags": orEmpty(v.Properties.Tags), "properties": orEmpty(v.Properties.Properties), "runType": "azureml.commandRun",
+		"tags": orEmpty(v.Properties.Tags), "properties": orEmpty(v.Properties.Properties), "runType": runType(st),
 		"createdUtc": stamp(d.Created), "startTimeUtc": nil, "endTimeUtc": nil,
 		"inputDatasets": []any{}, "outputDatasets": []any{}, "runDefinition": nil, "warnings": []any{}, "error": nil,
 		"rootRunId": d.Name, "parentRunId": nil, "userId": d.CreatedBy,
+	}
+	if st.Parent != "" {
+		m["parentRunId"] = st.Parent
 	}
 	if !st.Times.Started.IsZero() {
 		m["startTimeUtc"] = stamp(st.Times.Started)
@@ -106,6 +109,17 @@ func (c *call) runDoc(d *store.Doc, st berth.JobState) map[string]any {
 		m["error"] = map[string]any{"error": map[string]any{"code": "UserError", "message": st.Reason}}
 	}
 	return m
+}
+
+// runType is what the run history calls a kind of run.
+func runType(st berth.JobState) string {
+	switch {
+	case st.Parent != "":
+		return "azureml.StepRun"
+	case len(st.Steps) > 0:
+		return "azureml.PipelineRun"
+	}
+	return "azureml.commandRun"
 }
 
 func orEmpty(m map[string]any) map[string]any {
@@ -149,13 +163,6 @@ func (s *Server) runDetails(c *call, name string) error {
 	}
 	m["logFiles"] = logs
 	return c.send(http.StatusOK, m)
-}
-
-func (s *Server) runChildren(c *call, name string) error {
-	if _, _, err := s.job(c, name); err != nil {
-		return err
-	}
-	return c.send(http.StatusOK, map[string]any{"value": []any{}})
 }
 
 // patchRun is how clients from 1.35 on archive and edit a job.

@@ -39,6 +39,7 @@ func putJob(c *call, r *resource, name string) error {
 	}
 	stripReadOnly(body)
 	jobDefaults(props, name)
+	pipelineDefaults(props)
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -63,12 +64,13 @@ func putJob(c *call, r *resource, name string) error {
 				}
 			})
 		}
-		compute, err := checkJob(c, tx, props)
-		if err != nil {
-			return err
+		st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted"}
+		if isPipeline(props) {
+			err = c.checkPipeline(tx, name, props, &st)
+		} else if st.Compute, err = checkJob(c, tx, props); err == nil {
+			err = c.reserve(tx, st.Compute, props, name, &st)
 		}
-		st := berth.JobState{Compute: compute, Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted"}
-		if err := c.reserve(tx, compute, props, name, &st); err != nil {
+		if err != nil {
 			return err
 		}
 		own, err := json.Marshal(st)
@@ -148,7 +150,7 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 	if err := k.Validate(raw); err != nil {
 		return "", err
 	}
-	if compute, err = checkTarget(c, tx, text(props, "computeId"), raw); err != nil {
+	if compute, err = checkTarget(c, tx, raw); err != nil {
 		return "", err
 	}
 	return compute, c.checkReferences(tx, props, false)
@@ -261,30 +263,22 @@ func deleteJob(c *call, r *resource, name string) error {
 		if !berth.JobStatus(d.Status).Terminal() {
 			return berth.Errorf(berth.Conflict, "job %s has not ended; cancel it first", name)
 		}
-		own, err := locate.StorageOf(tx, c.ws.Key())
-		if err != nil {
+		if err := c.leaves(tx, d); err != nil {
 			return err
 		}
-		logs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: locate.ArtifactPath(d.Name) + "/user_logs/"})
+		all, err := family(tx, d)
 		if err != nil {
 			return err
 		}
 		live = live[:0]
-		for _, b := range logs {
-			if b.Live != "" {
-				live = append(live, b.Live)
-			}
-		}
-		for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: "azureml/" + d.Name + "/"} {
-			if _, err := tx.DeleteBlobs(container, prefix); err != nil {
+		for _, d := range all {
+			logs, err := c.erase(tx, d)
+			if err != nil {
 				return err
 			}
+			live = append(live, logs...)
 		}
-		if err := tx.DeleteTasks(c.ws.Key(), d.Name); err != nil {
-			return err
-		}
-		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventResourceDel, Reason: "deleted by " + c.who.User})
-		return tx.Delete(c.ws.Key(), "jobs", name, "")
+		return nil
 	})
 	if berth.CodeOf(err) == berth.NotFound {
 		return c.empty(http.StatusNoContent)
@@ -299,6 +293,33 @@ func deleteJob(c *call, r *resource, name string) error {
 	}
 	c.operation("delete", c.docID(r, d))
 	return c.empty(http.StatusAccepted)
+}
+
+// erase removes one job. It returns the log files that belong to nobody then.
+func (c *call) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
+	own, err := locate.StorageOf(tx, c.ws.Key())
+	if err != nil {
+		return nil, err
+	}
+	logs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: locate.ArtifactPath(d.Name) + "/user_logs/"})
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range logs {
+		if b.Live != "" {
+			live = append(live, b.Live)
+		}
+	}
+	for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: "azureml/" + d.Name + "/"} {
+		if _, err := tx.DeleteBlobs(container, prefix); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.DeleteTasks(c.ws.Key(), d.Name); err != nil {
+		return nil, err
+	}
+	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventResourceDel, Reason: "deleted by " + c.who.User})
+	return live, tx.Delete(c.ws.Key(), "jobs", d.Name, "")
 }
 
 // shapeJob adds the status, the links and the state we keep.

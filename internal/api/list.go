@@ -42,8 +42,21 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 				return c.missing(err, r, name, "")
 			}
 		}
-		docs, err = tx.List(q)
-		return err
+		docs = nil
+		for full := true; full && len(docs) <= limit; { // until enough are wanted, or there are no more
+			page, err := tx.List(q)
+			if err != nil {
+				return err
+			}
+			full = len(page) == q.Limit
+			for _, d := range page {
+				q.After = d.ID
+				if c.wanted(r, d) {
+					docs = append(docs, d)
+				}
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -57,9 +70,6 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 	docs = docs[:min(len(docs), limit)]
 	value := make([]any, 0, len(docs))
 	for _, d := range docs {
-		if !c.wanted(r, d) {
-			continue
-		}
 		m, err := c.render(r, d)
 		if err != nil {
 			return err
@@ -128,6 +138,8 @@ func (c *call) wanted(r *resource, d *store.Doc) bool {
 		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.Stage, c.q.Get("stage"))
 	case r.Collection == "datastores" && strings.EqualFold(c.q.Get("isDefault"), "true"):
 		return strings.EqualFold(d.Name, defaultDatastore)
+	case r.Collection == "jobs" && isStep(d):
+		return false // they are listed with their pipeline
 	case r.Collection == "jobs" && c.q.Get("jobType") != "":
 		var v struct{ Properties struct{ JobType string } }
 		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.JobType, c.q.Get("jobType"))

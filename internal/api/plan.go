@@ -40,6 +40,9 @@ func planJob(c *call, r *resource, name, _ string) error {
 	if err != nil {
 		return err
 	}
+	if isPipeline(props) {
+		return berth.Errorf(berth.Unsupported, "a pipeline cannot be planned as a whole yet: each of its steps is placed when those before it have ended; plan a step as a command job")
+	}
 	k, err := kind.Of(text(props, "jobType"))
 	if err != nil {
 		return err
@@ -286,42 +289,60 @@ func jobDefaults(props map[string]any, name string) {
 
 // reserve holds a job's share of the budgets it is charged to, or says which has too little left.
 func (c *call) reserve(tx *store.Tx, compute string, props map[string]any, name string, st *berth.JobState) error {
+	ask, err := c.ask(tx, compute, props, name)
+	if err != nil || ask == nil {
+		return err
+	}
+	return c.charge(tx, *ask, st)
+}
+
+// ask is what a job would hold of budgets, nil where nothing has to be held.
+func (c *call) ask(tx *store.Tx, compute string, props map[string]any, name string) (*cost.Ask, error) {
 	if strings.EqualFold(compute, berth.LocalCompute) {
-		return nil // this machine costs nothing
+		return nil, nil // this machine costs nothing
 	}
 	if some, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: cost.Kind, Limit: 1, NoBody: true}); err != nil || len(some) == 0 {
-		return err
+		return nil, err
 	}
 	raw, err := json.Marshal(props)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var v berth.CommandJob
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return berth.Errorf(berth.Invalid, "properties: %w", err)
+		return nil, berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
+	vmSize, low, slots := orElse(v.Resources.InstanceType, serverlessSize), strings.EqualFold(v.QueueSettings.JobTier, "Spot"), 1
 	d, err := tx.Get(c.ws.Key(), "computes", compute, "")
-	if err != nil {
-		return err
-	}
-	spec, err := specOf(d)
-	if err != nil {
-		return err
+	switch {
+	case err == nil:
+		spec, err := specOf(d)
+		if err != nil {
+			return nil, err
+		}
+		vmSize, low, slots = spec.Properties.VMSize, spec.Low(), spec.slots
+	case berth.CodeOf(err) != berth.NotFound || !strings.HasPrefix(compute, serverlessPrefix): // such a pool may yet have to be made
+		return nil, err
 	}
 	x := c.snapshot(tx)
-	size, ok, err := x.size(spec.Properties.VMSize)
+	size, ok, err := x.size(vmSize)
 	if err != nil || !ok {
-		return err
+		return nil, err
 	}
 	limit, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h, known, err := x.history(v, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ask := cost.Reserve(max(1, v.Resources.InstanceCount), spec.slots, size, spec.Low(), limit, h, known)
+	ask := cost.Reserve(max(1, v.Resources.InstanceCount), slots, size, low, limit, h, known)
+	return &ask, nil
+}
+
+// charge reserves what is asked for.
+func (c *call) charge(tx *store.Tx, ask cost.Ask, st *berth.JobState) error {
 	accounts, err := cost.Accounts(tx, c.ws.Key(), tx.Now())
 	if err != nil {
 		return err

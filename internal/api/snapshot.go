@@ -448,11 +448,15 @@ func (s *Server) fits(compute string, z berth.Size) (warnings []string, err erro
 	return s.Machine.Warnings(ask), nil
 }
 
-// jobCost is what a job has cost so far, one line for each currency.
-func (x *snapshot) jobCost(name string) ([]berth.CostLine, error) {
-	tasks, err := x.tx.TasksOf(x.ws, name)
-	if err != nil {
-		return nil, err
+// jobCost is what jobs have cost so far, one line for each currency.
+func (x *snapshot) jobCost(jobs ...string) ([]berth.CostLine, error) {
+	var tasks []*berth.Task
+	for _, name := range jobs {
+		more, err := x.tx.TasksOf(x.ws, name)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, more...)
 	}
 	meters, err := cost.Tasks(x.tx, x.ws, tasks, x.now)
 	if err != nil {

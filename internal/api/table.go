@@ -54,7 +54,7 @@ func table() []resource {
 		{Collection: "environments", Child: "versions", Noun: "environment", Keep: assetKeep, Shape: shapeAsset, Check: checkEnvironment},
 		{Collection: "data", Child: "versions", Noun: "data asset", Keep: assetKeep, Fixed: []string{"dataUri", "dataType"}, Shape: shapeData, ShapeContainer: shapeDataContainer, Check: checkData, Actions: pending},
 		{Collection: "models", Child: "versions", Noun: "model", Keep: assetKeep, Fixed: []string{"modelUri"}, Shape: shapeModel, Check: checkModel, Actions: pending},
-		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Shape: shapeComponent, Next: timestampVersion},
+		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Shape: shapeComponent, Check: checkComponent, Next: timestampVersion},
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
 		{

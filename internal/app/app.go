@@ -164,7 +164,7 @@ func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Si
 		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: map[string]control.Target{berth.LocalCompute: {Driver: target, Slots: a.cfg.Slots, Queues: true, SharedDisk: true, Home: home}},
 		Cluster: control.Target{Driver: managed, SharedDisk: true, Home: home},
-		Machine: a.machine, QuotaDefault: a.cfg.QuotaDefault, Keep: filepath.Join(a.cfg.Home, "keep"),
+		Machine: a.machine, QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
 	})
 	a.openInstances(managed, envCache, host)
 	return nil

@@ -96,9 +96,29 @@ func (s *session) printExplanation(e *berth.Explanation, now time.Time) error {
 	for _, l := range e.Cost {
 		h.say("cost", fmt.Sprintf("%s for %s node hours", spent(l.CostSum, l.Currency), hours(l.NodeHours)))
 	}
+	h.all("steps", stepLines(e.Steps, now))
 	h.all("next", e.Advice)
 	s.printHistory(h, e.History)
 	return h.err
+}
+
+// stepLines is the steps of a pipeline, a line each.
+func stepLines(steps []berth.PipelineStep, now time.Time) []string {
+	var out []string
+	for _, p := range inOrder(steps) {
+		line := p.Node + " " + stepStatus(p)
+		if d := stepSpan(p, now); d > 0 {
+			line += ", " + span(d)
+		}
+		if p.Job != "" {
+			line += ", job " + p.Job
+		}
+		if p.Status == berth.Failed || p.Status == berth.Canceled {
+			line += ": " + oneLine(p.Reason)
+		}
+		out = append(out, line)
+	}
+	return out
 }
 
 func (s *session) printHistory(h *sheet, events []berth.Event) {

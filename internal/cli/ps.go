@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,8 @@ type psRow struct {
 	Ended      time.Time       `json:"ended,omitzero"`
 	Seconds    float64         `json:"seconds"`
 	ExitCode   *int            `json:"exit_code,omitempty"`
+	// Steps are those of a pipeline.
+	Steps []berth.PipelineStep `json:"steps,omitempty"`
 }
 
 func psCommand(s *session) *cobra.Command {
@@ -123,7 +126,7 @@ func psRowOf(j *client.Job, now time.Time) psRow {
 	r := psRow{
 		Name: j.Name, Status: j.Status(), Reason: st.Reason, Compute: st.Compute, Experiment: j.Properties.ExperimentName,
 		Command: j.Properties.Command, Created: j.SystemData.CreatedAt, Started: st.Times.Started, Ended: st.Times.Ended,
-		Seconds: jobSpan(j, now).Seconds(),
+		Seconds: jobSpan(j, now).Seconds(), Steps: st.Steps,
 	}
 	if st.Exit != nil {
 		r.ExitCode = &st.Exit.Code
@@ -157,8 +160,54 @@ func (s *session) printJobs(jobs []*client.Job, now time.Time) error {
 		}
 		t.add(cell{j.Name, ""}, cell{string(j.Status()), statusColor(j.Status())}, cell{st.Compute, ""}, cell{span(jobSpan(j, now)), ""},
 			cell{ago(now.Sub(j.SystemData.CreatedAt)), dim}, cell{oneLine(last), ""})
+		for _, p := range inOrder(st.Steps) { // a step that has begun is a job of its own: its name is what other commands take
+			began, took := "", ""
+			if !p.Began.IsZero() {
+				began, took = ago(now.Sub(p.Began)), span(stepSpan(p, now))
+			}
+			name := "  " + p.Node
+			if p.Job != "" {
+				name = "  " + p.Job
+			}
+			reason := ""
+			if p.Status == berth.Failed || p.Status == berth.Canceled {
+				reason = p.Reason
+			}
+			t.add(cell{name, ""}, cell{stepStatus(p), statusColor(p.Status)}, cell{"", ""}, cell{took, ""}, cell{began, dim}, cell{oneLine(reason), ""})
+		}
 	}
 	return s.printRows(t)
+}
+
+// inOrder is steps as they began, and those that have not after them.
+func inOrder(steps []berth.PipelineStep) []berth.PipelineStep {
+	steps = slices.Clone(steps)
+	slices.SortStableFunc(steps, func(a, b berth.PipelineStep) int {
+		if (a.FirstLine == 0) != (b.FirstLine == 0) {
+			return b.FirstLine - a.FirstLine
+		}
+		return a.FirstLine - b.FirstLine
+	})
+	return steps
+}
+
+// stepStatus is a step's status in a word.
+func stepStatus(p berth.PipelineStep) string {
+	if p.Status == "" {
+		return "waiting"
+	}
+	return string(p.Status)
+}
+
+// stepSpan is how long a step has been under way.
+func stepSpan(p berth.PipelineStep, now time.Time) time.Duration {
+	switch {
+	case p.Began.IsZero():
+		return 0
+	case p.Ended.IsZero():
+		return now.Sub(p.Began)
+	}
+	return p.Ended.Sub(p.Began)
 }
 
 // ago is how long something is past, roughly.

@@ -38,6 +38,7 @@ type move struct {
 	over   []string // directories nobody needs any more
 	market *market  // quotas and sizes, read once
 	met    bool     // the nodes that others made were read
+	above  []jobKey // pipelines whose steps changed
 }
 
 type started struct {
@@ -57,6 +58,10 @@ type jobWork struct {
 	tasks []*berth.Task
 	dirty map[berth.TaskID]bool // tasks to save
 	fresh map[berth.TaskID]bool // tasks to insert
+
+	// Of a pipeline:
+	read     string // its status when it was read
+	children map[string]kind.Child
 }
 
 // touched is what events said has changed.
@@ -187,9 +192,15 @@ func (m *move) run(t touched) error {
 		}
 	}
 	for _, j := range m.jobs {
+		if j.pipeline {
+			continue // after their steps
+		}
 		if err := m.save(j); err != nil {
 			return err
 		}
+	}
+	if err := m.pipelines(); err != nil {
+		return err
 	}
 	return m.saveNodes()
 }
@@ -230,11 +241,11 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &jobWork{doc: d, dirty: map[berth.TaskID]bool{}, fresh: map[berth.TaskID]bool{}}
+	j := &jobWork{doc: d, dirty: map[berth.TaskID]bool{}, fresh: map[berth.TaskID]bool{}, read: d.Status}
 	if j.said, err = m.c.said.of(k, d); err != nil {
 		return nil, err
 	}
-	if d.Status != string(berth.NotStarted) {
+	if d.Status != string(berth.NotStarted) && !j.pipeline {
 		if j.tasks, err = m.tx.TasksOf(k.workspace, k.name); err != nil {
 			return nil, err
 		}
@@ -258,7 +269,7 @@ func (j *jobWork) next() (kind.Step, error) {
 			return kind.Step{}, err
 		}
 	}
-	return k.Step(kind.Job{Name: j.doc.Name, Key: taskKey(j.doc), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props}, j.tasks), nil
+	return k.Step(kind.Job{Name: j.doc.Name, Key: taskKey(j.doc), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props, Children: j.children}, j.tasks), nil
 }
 
 // taskKey begins the ids of a job's tasks: its name, for people, and its place in the store, which no other job has, in this
@@ -273,6 +284,9 @@ func taskKey(d *store.Doc) string {
 
 // step creates and stops tasks as the job's kind says, and notes which pools have something to decide.
 func (m *move) step(j *jobWork) error {
+	if j.pipeline {
+		return nil // see pipelines
+	}
 	s, err := j.next()
 	if err != nil {
 		return err
@@ -521,6 +535,12 @@ func (m *move) save(j *jobWork) error {
 		if err := cost.Release(m.tx, j.doc.Workspace, j.doc.CreatedBy, s.State); err != nil {
 			return err
 		}
+	}
+	if string(s.Status) != j.doc.Status && j.state.Parent != "" {
+		m.above = append(m.above, jobKey{j.doc.Workspace, j.state.Parent})
+	}
+	if j.pipeline {
+		m.tellSteps(j, s)
 	}
 	j.doc.Status, j.doc.Own = string(s.Status), own
 	m.c.said.note(j, s)

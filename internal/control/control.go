@@ -44,6 +44,8 @@ type Options struct {
 	Machine sched.Machine
 	// QuotaDefault is how many vCPUs of a family may be in use where no limit was set; 0 is no limit.
 	QuotaDefault int
+	// Location is where the pools of steps without a compute are made.
+	Location string
 	// Keep is a directory for what the attempts at a job hand on to each other.
 	Keep string
 }
@@ -207,7 +209,7 @@ func (c *Control) touch(t *touched, batch []berth.Event) {
 	room := false
 	for _, e := range batch {
 		switch e.Type {
-		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState:
+		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState, berth.EventJobStep:
 			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
 				t.jobs[jobKey{e.Workspace, name}] = true
 			}

@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/kind"
@@ -14,6 +15,7 @@ type said struct {
 	body, own json.RawMessage // where it says it
 	props     json.RawMessage
 	kind      kind.Kind
+	pipeline  bool
 	unclear   error // why there is no kind
 	state     berth.JobState
 }
@@ -33,7 +35,7 @@ func (s sayings) of(k jobKey, d *store.Doc) (said, error) {
 	}
 	if !ok || !bytes.Equal(v.body, d.Body) {
 		v = said{body: d.Body}
-		v.props, v.kind, v.unclear = kindOf(d.Body)
+		v.props, v.kind, v.pipeline, v.unclear = kindOf(d.Body)
 	}
 	v.own, v.state = d.Own, berth.JobState{}
 	if err := json.Unmarshal(d.Own, &v.state); err != nil {
@@ -44,7 +46,7 @@ func (s sayings) of(k jobKey, d *store.Doc) (said, error) {
 }
 
 // kindOf is a job's properties and what kind of job they make.
-func kindOf(body json.RawMessage) (json.RawMessage, kind.Kind, error) {
+func kindOf(body json.RawMessage) (json.RawMessage, kind.Kind, bool, error) {
 	var v struct {
 		Properties json.RawMessage `json:"properties"`
 	}
@@ -53,10 +55,10 @@ func kindOf(body json.RawMessage) (json.RawMessage, kind.Kind, error) {
 		JobType string `json:"jobType"`
 	}
 	if err := json.Unmarshal(v.Properties, &props); err != nil {
-		return v.Properties, nil, err
+		return v.Properties, nil, false, err
 	}
 	k, err := kind.Of(props.JobType)
-	return v.Properties, k, err
+	return v.Properties, k, strings.EqualFold(props.JobType, "Pipeline"), err
 }
 
 // note remembers what a job's document says from now on; of one that is over, nothing.

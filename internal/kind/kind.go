@@ -4,6 +4,7 @@ package kind
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -16,6 +17,16 @@ type Job struct {
 	Status berth.JobStatus
 	State  berth.JobState
 	Props  json.RawMessage
+	// Children are the jobs that run its steps, by the names of the steps.
+	Children map[string]Child
+}
+
+// Child is what a kind sees of a job that runs a step of another.
+type Child struct {
+	Status berth.JobStatus
+	Reason string
+	Cancel bool // it was asked to end
+	Ended  time.Time
 }
 
 // Step is what should be made true now. It is the same for the same job and tasks, so a step that was computed and lost is
@@ -23,6 +34,8 @@ type Job struct {
 type Step struct {
 	Start  []berth.Task // tasks to create; ID, Attempt and Compute are set
 	Stop   []berth.TaskID
+	Begin  []string // steps whose jobs are to be created
+	Cancel []string // steps whose jobs are to be asked to end
 	Status berth.JobStatus
 	State  berth.JobState
 }
@@ -37,7 +50,8 @@ type Kind interface {
 
 // kinds is every kind this server can run.
 var kinds = map[string]Kind{
-	"command": command{},
+	"command":  command{},
+	"pipeline": pipeline{},
 }
 
 // Of is the kind of a jobType. A type that Azure has and this server cannot run yet is an error that says so.
@@ -46,7 +60,7 @@ func Of(jobType string) (Kind, error) {
 		return k, nil
 	}
 	if jobType == "" {
-		return nil, berth.Errorf(berth.Invalid, "properties.jobType is missing; this server runs Command jobs")
+		return nil, berth.Errorf(berth.Invalid, "properties.jobType is missing; this server runs Command and Pipeline jobs")
 	}
-	return nil, berth.Errorf(berth.Unsupported, "jobs of type %s cannot run on this server yet; it runs Command jobs", jobType)
+	return nil, berth.Errorf(berth.Unsupported, "jobs of type %s cannot run on this server yet; it runs Command and Pipeline jobs", jobType)
 }

@@ -205,12 +205,7 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 }
 
 // OutputURI is where an output of a job is kept: at the path that the job names for it, or in a folder of its own.
-func OutputURI(job, name string, o berth.JobOutput) string {
-	if o.URI == "" {
-		return "azureml://datastores/workspaceblobstore/paths/" + OutputPath(job, name) + "/"
-	}
-	return strings.NewReplacer("${{name}}", job, "${{output_name}}", name).Replace(o.URI)
-}
+func OutputURI(job, name string, o berth.JobOutput) string { return o.Place(job, name) }
 
 // ArtifactPath is the folder of a job's logs and default outputs in the artifact store.
 func ArtifactPath(job string) string { return "ExperimentRun/dcid." + job }
@@ -276,6 +271,18 @@ func lists(collection string) string {
 		return ""
 	}
 	return fmt.Sprintf("; `berth %s list` shows what there is", strings.TrimSuffix(collection, "s"))
+}
+
+// Component finds the component a step of a pipeline names.
+func Component(tx *store.Tx, ws berth.Workspace, id string) (*store.Doc, error) {
+	ref, err := berth.ParseRef(id, "components")
+	if err != nil {
+		return nil, err
+	}
+	if ref.Registry != "" {
+		return nil, berth.Errorf(berth.Unsupported, "component %s is in registry %s; this server has no registries", ref.Name, ref.Registry)
+	}
+	return Version(tx, ws, "components", ref)
 }
 
 func cleanPath(p string) error {

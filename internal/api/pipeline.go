@@ -1,0 +1,293 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/kind"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+func isPipeline(props map[string]any) bool {
+	return strings.EqualFold(text(props, "jobType"), "Pipeline")
+}
+
+// pipelineDefaults writes where the outputs of a pipeline are kept, when that is another datastore than usual.
+func pipelineDefaults(props map[string]any) {
+	ds, err := berth.ParseRef(text(asMap(props["settings"]), "default_datastore"), "datastores")
+	if !isPipeline(props) || err != nil || strings.EqualFold(ds.Name, defaultDatastore) {
+		return
+	}
+	for name, v := range asMap(props["outputs"]) {
+		o := asMap(v)
+		if o == nil {
+			o = map[string]any{}
+			asMap(props["outputs"])[name] = o
+		}
+		setDefault(o, "uri", "azureml://datastores/"+ds.Name+"/paths/azureml/${{name}}/${{output_name}}/")
+	}
+}
+
+// checkPipeline refuses a pipeline of which a step could not run, with the step's name, and says what is known of the others.
+func (c *call) checkPipeline(tx *store.Tx, name string, props map[string]any, st *berth.JobState) error {
+	if err := c.checkReferences(tx, props, false); err != nil {
+		return err
+	}
+	steps, err := c.unfold(tx, name, props)
+	if err != nil {
+		return err
+	}
+	command, err := kind.Of("Command")
+	if err != nil {
+		return err
+	}
+	total := cost.Ask{}
+	held := map[string]float64{}
+	st.Compute = berth.LocalCompute
+	choose := c.chooser(tx)
+	choose.Dry = true
+	for _, s := range steps {
+		within := func(err error) error { return berth.Errorf(berth.CodeOf(err), "step %s: %w", s.Path, err) }
+		raw, err := json.Marshal(s.Props)
+		if err != nil {
+			return err
+		}
+		if err := command.Validate(raw); err != nil {
+			return within(err)
+		}
+		var v berth.CommandJob
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return within(berth.Errorf(berth.Invalid, "properties: %w", err))
+		}
+		compute, err := choose.Of(v)
+		if err == nil {
+			err = c.checkReferences(tx, s.Props, false)
+		}
+		if err != nil {
+			return within(err)
+		}
+		if !strings.EqualFold(compute, berth.LocalCompute) && st.Compute == berth.LocalCompute {
+			st.Compute = compute
+		}
+		ask, err := c.ask(tx, compute, s.Props, kind.ChildName(name, s.Root))
+		if err != nil {
+			return within(err)
+		}
+		if ask != nil && ask.Priced && (total.Currency == "" || total.Currency == ask.Currency) {
+			total.Priced, total.Currency = true, ask.Currency
+			total.Amount += ask.Amount
+			held[s.Root] += ask.Amount
+		}
+	}
+	if st.Compute == berth.LocalCompute {
+		return nil
+	}
+	total.How = fmt.Sprintf("%d steps", len(steps))
+	if err := c.charge(tx, total, st); err != nil || st.Reserved == 0 {
+		return err
+	}
+	for node, amount := range held {
+		st.Steps = append(st.Steps, berth.PipelineStep{Node: node, Reserved: amount})
+	}
+	slices.SortFunc(st.Steps, func(a, b berth.PipelineStep) int { return strings.Compare(a.Node, b.Node) })
+	return nil
+}
+
+// unfold is a pipeline's steps, down to the commands.
+func (c *call) unfold(tx *store.Tx, name string, props map[string]any) ([]kind.Unfolded, error) {
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return nil, err
+	}
+	return kind.Unfold(c.ws, name, raw, c.components(tx))
+}
+
+// components finds components by their ids.
+func (c *call) components(tx *store.Tx) func(id string) (*kind.Component, error) {
+	return func(id string) (*kind.Component, error) {
+		d, err := locate.Component(tx, c.ws, id)
+		if err != nil {
+			return nil, err
+		}
+		return kind.ReadComponent(d.Name, d.Body)
+	}
+}
+
+// isStep says whether a job is a step of a pipeline, by what we keep of it: a quote inside a text would have a backslash before it.
+func isStep(d *store.Doc) bool { return bytes.Contains(d.Own, []byte(`"parent":"`)) }
+
+// runChildren lists the jobs of a pipeline's steps, as the run history has them.
+func (s *Server) runChildren(c *call, name string) error {
+	value := []any{}
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		d, err := tx.Get(c.ws.Key(), "jobs", name, "")
+		if err != nil {
+			return c.missing(err, s.row("jobs"), name, "")
+		}
+		children, err := stepJobs(tx, d)
+		for _, d := range children {
+			var st berth.JobState
+			if err := json.Unmarshal(d.Own, &st); err != nil {
+				return err
+			}
+			value = append(value, c.runDoc(d, st))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"value": value})
+}
+
+// stepJobs is the jobs of a pipeline's steps that are there.
+func stepJobs(tx *store.Tx, d *store.Doc) ([]*store.Doc, error) {
+	var st berth.JobState
+	if err := json.Unmarshal(d.Own, &st); err != nil {
+		return nil, err
+	}
+	var out []*store.Doc
+	for _, p := range st.Steps {
+		if p.Job == "" {
+			continue
+		}
+		child, err := tx.Get(d.Workspace, "jobs", p.Job, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var own berth.JobState
+		if err := json.Unmarshal(child.Own, &own); err != nil {
+			return nil, err
+		}
+		if own.Parent == d.Name && own.Node == p.Node { // not a later job of that name
+			out = append(out, child)
+		}
+	}
+	return out, nil
+}
+
+// family is a job with the jobs of its steps, and theirs.
+func family(tx *store.Tx, d *store.Doc) ([]*store.Doc, error) {
+	out := []*store.Doc{d}
+	children, err := stepJobs(tx, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, child := range children {
+		more, err := family(tx, child)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
+// leaves refuses to take a step away from a pipeline that has not ended.
+func (c *call) leaves(tx *store.Tx, d *store.Doc) error {
+	var st berth.JobState
+	if err := json.Unmarshal(d.Own, &st); err != nil || st.Parent == "" {
+		return err
+	}
+	parent, err := tx.Get(d.Workspace, "jobs", st.Parent, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err == nil && !berth.JobStatus(parent.Status).Terminal() {
+		return berth.Errorf(berth.Conflict, "job %s is a step of pipeline %s, which has not ended; cancel that first", d.Name, parent.Name)
+	}
+	return err
+}
+
+// stepAdvice names the steps to look at: those that failed, or those that are under way.
+func stepAdvice(s berth.JobStatus, st berth.JobState) (out []string) {
+	for _, p := range st.Steps {
+		switch {
+		case p.Job == "":
+		case s == berth.Failed && p.Status == berth.Failed:
+			out = append(out, "berth logs "+p.Job+" --tail 50")
+		case s != berth.Failed && !p.Status.Terminal():
+			out = append(out, "berth explain "+p.Job)
+		}
+	}
+	return out[:min(len(out), 3)]
+}
+
+// checkComponent makes the definition of a pipeline component out of the job it is said to come from: its steps, and what it takes and
+// gives as declarations. A value the job had becomes the default.
+func checkComponent(c *call, tx *store.Tx, _, _ string, props map[string]any) error {
+	spec := asMap(props["componentSpec"])
+	id := text(spec, "sourceJobId")
+	if id == "" || len(asMap(spec["jobs"])) > 0 {
+		return nil
+	}
+	ref, err := berth.ParseRef(id, "jobs")
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "componentSpec.sourceJobId: %w", err)
+	}
+	d, err := tx.Get(c.ws.Key(), "jobs", ref.Name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return berth.Errorf(berth.Invalid, "componentSpec.sourceJobId: there is no job %s in workspace %s", ref.Name, c.ws.Name)
+	}
+	if err != nil {
+		return err
+	}
+	var job map[string]any
+	if err := decodeJSON(d.Body, &job); err != nil {
+		return err
+	}
+	from := asMap(job["properties"])
+	if !isPipeline(from) {
+		return berth.Errorf(berth.Invalid, "componentSpec.sourceJobId: job %s is not a pipeline", d.Name)
+	}
+	types, err := c.inputTypes(tx, from)
+	if err != nil {
+		return err
+	}
+	inputs, outputs := map[string]any{}, map[string]any{}
+	for name, v := range asMap(from["inputs"]) {
+		in := asMap(v)
+		decl := map[string]any{"type": orElse(types[name], "string")}
+		if strings.EqualFold(text(in, "jobInputType"), "literal") || in["jobInputType"] == nil {
+			if in["value"] != nil {
+				decl["default"] = in["value"]
+			}
+		} else {
+			decl["type"] = in["jobInputType"]
+		}
+		inputs[name] = decl
+	}
+	for name, v := range asMap(from["outputs"]) {
+		outputs[name] = map[string]any{"type": orElse(text(asMap(v), "jobOutputType"), "uri_folder")}
+	}
+	spec["type"], spec["jobs"] = "pipeline", from["jobs"]
+	for k, made := range map[string]map[string]any{"inputs": inputs, "outputs": outputs} {
+		if len(asMap(spec[k])) == 0 {
+			spec[k] = made
+		}
+	}
+	return nil
+}
+
+// inputTypes is what the components of a pipeline's steps declare the pipeline's values to be.
+func (c *call) inputTypes(tx *store.Tx, props map[string]any) (map[string]string, error) {
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return nil, err
+	}
+	g, err := kind.ReadGraph(raw)
+	if err != nil {
+		return nil, err
+	}
+	return g.InputTypes(c.components(tx))
+}

@@ -1,0 +1,395 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/kind"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
+)
+
+// pipelines takes the next step of each pipeline that was touched or whose steps changed, after the steps themselves: the jobs of
+// steps that may begin are created in this very transaction. What changes a pipeline may change the one it is a step of.
+func (m *move) pipelines() error {
+	for k, j := range m.jobs {
+		if j.pipeline {
+			m.above = append(m.above, k)
+		}
+	}
+	slices.SortFunc(m.above, func(a, b jobKey) int { return strings.Compare(a.workspace+"\x00"+a.name, b.workspace+"\x00"+b.name) })
+	for len(m.above) > 0 {
+		k := m.above[0]
+		m.above = m.above[1:]
+		j, err := m.job(k)
+		if err != nil {
+			return err
+		}
+		if j == nil || !j.pipeline {
+			continue
+		}
+		if j.doc.Status == string(berth.Finalizing) && j.read != j.doc.Status {
+			continue // its end is told first, see tell
+		}
+		if err := m.stepPipeline(j); err != nil {
+			return err
+		}
+		if err := m.save(j); err != nil {
+			return err
+		}
+		var st berth.JobState
+		if err := json.Unmarshal(j.doc.Own, &st); err != nil {
+			return err
+		}
+		j.state = st
+	}
+	return nil
+}
+
+// stepPipeline creates and cancels the jobs of steps until there is nothing to do at once.
+func (m *move) stepPipeline(j *jobWork) error {
+	if berth.JobStatus(j.doc.Status).Terminal() {
+		return nil
+	}
+	if j.children == nil {
+		if err := m.tell(j); err != nil {
+			return err
+		}
+	}
+	j.children = map[string]kind.Child{}
+	for _, p := range j.state.Steps {
+		if p.Job != "" && !p.Status.Terminal() {
+			if err := m.look(j, p.Node, p.Job); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		s, err := j.next()
+		if err != nil || len(s.Begin)+len(s.Cancel) == 0 {
+			return err
+		}
+		j.state = s.State
+		for _, node := range s.Begin {
+			if err := m.begin(j, node); err != nil {
+				return err
+			}
+		}
+		for _, node := range s.Cancel {
+			if err := m.cancelStep(j, node); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// look notes what the job of a step says.
+func (m *move) look(j *jobWork, node, name string) error {
+	d, err := m.tx.Get(j.doc.Workspace, "jobs", name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var st berth.JobState
+	if err := json.Unmarshal(d.Own, &st); err != nil {
+		return err
+	}
+	if st.Parent != j.doc.Name || st.Node != node {
+		return nil // another job of that name: ours was deleted
+	}
+	c := kind.Child{Status: berth.JobStatus(d.Status), Reason: st.Reason, Cancel: st.Cancel, Ended: st.Times.Ended}
+	if c.Status.Terminal() && c.Ended.IsZero() {
+		c.Ended = m.now
+	}
+	j.children[node] = c
+	return nil
+}
+
+// begin creates the job of a step. What cannot begin has failed.
+func (m *move) begin(j *jobWork, node string) error {
+	i := slices.IndexFunc(j.state.Steps, func(p berth.PipelineStep) bool { return p.Node == node })
+	p := &j.state.Steps[i]
+	d, err := m.child(j, p)
+	if err != nil {
+		if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
+			return err
+		}
+		p.Status, p.Reason, p.Ended = berth.Failed, err.Error(), m.now
+		return nil
+	}
+	if err := m.handOver(j, p, d); err != nil {
+		return err
+	}
+	p.Job, p.Status, p.Began, p.Reserved = d.Name, berth.NotStarted, m.now, 0
+	j.children[node] = kind.Child{Status: berth.NotStarted}
+	if err := m.tx.Insert(d); err != nil {
+		return err
+	}
+	m.tx.Emit(berth.Event{
+		Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: fmt.Sprintf("step %s of pipeline %s", node, j.doc.Name),
+	})
+	return nil
+}
+
+// handOver gives a step's part of what the pipeline holds of budgets to the step's job.
+func (m *move) handOver(j *jobWork, p *berth.PipelineStep, child *store.Doc) error {
+	if p.Reserved == 0 {
+		return nil
+	}
+	part, rest := j.state, j.state
+	part.Reserved, rest.Reserved = p.Reserved, max(0, j.state.Reserved-p.Reserved)
+	err := cost.Release(m.tx, child.Workspace, child.CreatedBy, j.state)
+	for _, st := range []berth.JobState{part, rest} {
+		if err == nil {
+			err = cost.Take(m.tx, child.Workspace, child.CreatedBy, st)
+		}
+	}
+	j.state.Reserved = rest.Reserved
+	return err
+}
+
+// child is the document of the job that runs a step.
+func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
+	ws, _, err := m.workspace(j.doc.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	g, err := kind.ReadGraph(j.props)
+	if err != nil {
+		return nil, err
+	}
+	c, err := locate.Component(m.tx, ws, g.Jobs[p.Node].ComponentID)
+	if err != nil {
+		return nil, err
+	}
+	var missing error
+	maker := kind.Maker{Graph: g, Name: j.doc.Name, Workspace: ws, Output: func(node, name string) (berth.JobOutput, bool) {
+		o, ok, err := m.output(j, node, name)
+		if err != nil {
+			missing = err
+		}
+		return o, ok
+	}}
+	spec, err := kind.ReadComponent(c.Name, c.Body)
+	if err != nil {
+		return nil, err
+	}
+	props, err := maker.Make(p.Node, spec)
+	if missing != nil {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, err
+	}
+	st := berth.JobState{
+		Compute: j.state.Compute, Times: berth.Waterfall{Submitted: m.now}, Reason: "accepted", Parent: j.doc.Name, Node: p.Node,
+		Reserved: p.Reserved, ReservedIn: j.state.ReservedIn,
+	}
+	if st.Reserved == 0 {
+		st.ReservedIn = ""
+	}
+	body, err := json.Marshal(map[string]any{"properties": props})
+	if err != nil {
+		return nil, err
+	}
+	if props["jobType"] == "Command" {
+		if st.Compute, err = m.choose(j, ws, body); err != nil {
+			return nil, err
+		}
+	}
+	own, err := json.Marshal(st)
+	if err != nil {
+		return nil, err
+	}
+	d := &store.Doc{
+		Workspace: j.doc.Workspace, Kind: "jobs", Status: string(berth.NotStarted), CreatedBy: j.doc.CreatedBy, Parent: g.ExperimentName,
+		Body: body, Own: own,
+	}
+	for n := 1; ; n++ {
+		d.Name = kind.ChildName(j.doc.Name, p.Node)
+		if n > 1 {
+			d.Name += fmt.Sprintf("_%d", n)
+		}
+		if _, err := m.tx.Get(d.Workspace, "jobs", d.Name, ""); berth.CodeOf(err) == berth.NotFound {
+			return d, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// choose is the compute of a step. Whether its user may use it was checked when the pipeline was taken.
+func (m *move) choose(j *jobWork, ws berth.Workspace, body []byte) (string, error) {
+	var v struct {
+		Properties berth.CommandJob `json:"properties"`
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		return "", berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	return target.Chooser{
+		Tx: m.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: true, Location: m.c.o.Location,
+		Size: func(name string, _ bool) (berth.Size, error) {
+			k, err := m.prices()
+			if err != nil {
+				return berth.Size{}, err
+			}
+			size, ok := k.sizes.Find(name)
+			if !ok {
+				return size, berth.Errorf(berth.Invalid, "size %s is no longer known to this server", name)
+			}
+			return size, nil
+		},
+	}.Of(v.Properties)
+}
+
+// output is an output of a step that has ended.
+func (m *move) output(j *jobWork, node, name string) (o berth.JobOutput, ok bool, err error) {
+	i := slices.IndexFunc(j.state.Steps, func(p berth.PipelineStep) bool { return p.Node == node })
+	if i < 0 || j.state.Steps[i].Job == "" {
+		return o, false, nil
+	}
+	job := j.state.Steps[i].Job
+	d, err := m.tx.Get(j.doc.Workspace, "jobs", job, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return o, false, nil
+	}
+	if err != nil {
+		return o, false, err
+	}
+	var v struct {
+		Properties struct {
+			Outputs map[string]berth.JobOutput `json:"outputs"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return o, false, err
+	}
+	o, ok = v.Properties.Outputs[name]
+	o.URI = o.Place(d.Name, name)
+	return o, ok, nil
+}
+
+// cancelStep asks the job of a step to end, for the reason the pipeline ends for.
+func (m *move) cancelStep(j *jobWork, node string) error {
+	i := slices.IndexFunc(j.state.Steps, func(p berth.PipelineStep) bool { return p.Node == node })
+	k := jobKey{j.doc.Workspace, j.state.Steps[i].Job}
+	c := j.children[node]
+	c.Cancel = true
+	j.children[node] = c
+	child, err := m.job(k)
+	if err != nil || child == nil || berth.JobStatus(child.doc.Status).Terminal() {
+		return err
+	}
+	why := "cancel of pipeline " + j.doc.Name + " requested"
+	child.state.Cancel, child.state.StopCause, child.state.StopWhy = true, j.state.StopCause, j.state.StopWhy
+	if !j.state.Cancel {
+		child.state.StopCause, child.state.StopWhy = "peer", "another step of the pipeline failed"
+		why = child.state.StopWhy
+	}
+	if child.doc.Own, err = json.Marshal(child.state); err != nil {
+		return err
+	}
+	child.doc.Status = string(berth.CancelRequested)
+	m.tx.Emit(berth.Event{Workspace: k.workspace, Subject: "jobs/" + child.doc.Name, Type: berth.EventJobCancel, Reason: why})
+	return m.tx.Save(child.doc)
+}
+
+// tellSteps emits an event for each step that began or ended. They bring the pipeline back once they are durable, so that its log can
+// tell the same, see tell.
+func (m *move) tellSteps(j *jobWork, s kind.Step) {
+	var was berth.JobState
+	_ = json.Unmarshal(j.doc.Own, &was) // it was read before
+	type word struct {
+		line   int
+		step   berth.PipelineStep
+		reason string
+	}
+	var words []word
+	for i, p := range s.State.Steps {
+		var old berth.PipelineStep
+		if i < len(was.Steps) {
+			old = was.Steps[i]
+		}
+		if p.FirstLine != old.FirstLine {
+			words = append(words, word{p.FirstLine, p, fmt.Sprintf("step %s begins as job %s", p.Node, p.Job)})
+		}
+		if p.LastLine != old.LastLine {
+			words = append(words, word{p.LastLine, p, fmt.Sprintf("step %s is %s: %s", p.Node, p.Status, p.Reason)})
+		}
+	}
+	if len(words) == 0 && s.Status == berth.Finalizing && j.doc.Status != string(s.Status) {
+		words = append(words, word{reason: "no step runs any more"})
+	}
+	slices.SortFunc(words, func(a, b word) int { return a.line - b.line })
+	for _, w := range words {
+		data, _ := json.Marshal(w.step) // it holds nothing that cannot be
+		m.tx.Emit(berth.Event{Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobStep, Reason: w.reason, Data: data})
+	}
+}
+
+// tell writes into the pipeline's log what the store says, no more: what this transaction decides comes when it is durable. A log is
+// therefore complete before its pipeline is over, whatever happens between.
+func (m *move) tell(j *jobWork) error {
+	_, storage, err := m.workspace(j.doc.Workspace)
+	if err != nil {
+		return err
+	}
+	rel, err := m.c.logs.path(storage.ID, taskKey(j.doc))
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
+	}
+	if j.state.Times.Started.IsZero() {
+		err := m.tx.PutBlob(&store.Blob{
+			Container: storage.Artifacts, Name: locate.ArtifactPath(j.doc.Name) + "/" + stdLog, Live: rel, ContentType: "text/plain; charset=utf-8",
+			ETag: fmt.Sprintf("0x%016X", m.now.UnixNano()), Created: m.now, Modified: m.now,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	text := kind.PipelineLog(berth.JobStatus(j.doc.Status), j.state)
+	if text == "" {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(m.c.o.Blobs.Dir(), filepath.FromSlash(rel)), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
+	}
+	defer f.Close()
+	if err := catchUp(f, text); err != nil {
+		return berth.Errorf(berth.Unavailable, "the log: %w", err)
+	}
+	return nil
+}
+
+// catchUp adds to a file the lines of text that it does not have yet. A line that was cut off is written again.
+func catchUp(f *os.File, text string) error {
+	have, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	whole := strings.LastIndexByte(string(have), '\n') + 1
+	for range strings.Count(string(have[:whole]), "\n") {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	if text == "" && whole == len(have) {
+		return nil
+	}
+	if err := f.Truncate(int64(whole)); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt([]byte(text), int64(whole)); err != nil {
+		return err
+	}
+	return f.Sync()
+}

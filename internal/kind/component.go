@@ -1,0 +1,90 @@
+package kind
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// Component is the typed view of a component's specification, which is its YAML as JSON.
+type Component struct {
+	Type         string                     `json:"type"`
+	Command      string                     `json:"command"`
+	Code         string                     `json:"code"`
+	Environment  json.RawMessage            `json:"environment"`
+	Inputs       map[string]*ComponentInput `json:"inputs"`
+	Outputs      map[string]*ComponentIO    `json:"outputs"`
+	Resources    map[string]any             `json:"resources"`
+	Distribution map[string]any             `json:"distribution"`
+	Env          map[string]any             `json:"environment_variables"`
+	Jobs         map[string]map[string]any  `json:"jobs"`
+	Settings     map[string]any             `json:"settings"`
+	// Inline says that it was made of a step that came without a component: what it declares of its inputs was guessed by a client.
+	Inline bool `json:"-"`
+}
+
+// ReadComponent reads a component's document.
+func ReadComponent(name string, body json.RawMessage) (*Component, error) {
+	var v struct {
+		Properties struct {
+			Spec *Component `json:"componentSpec"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		return nil, berth.Errorf(berth.Invalid, "component %s: %s", name, jsonReason(err))
+	}
+	if v.Properties.Spec == nil {
+		return nil, berth.Errorf(berth.Invalid, "component %s has no componentSpec", name)
+	}
+	v.Properties.Spec.Inline = strings.EqualFold(name, "azureml_anonymous")
+	return v.Properties.Spec, nil
+}
+
+// ComponentInput is a declared input.
+type ComponentInput struct {
+	ComponentIO
+	Optional berth.Scalar  `json:"optional"`
+	Default  *berth.Scalar `json:"default"`
+}
+
+// ComponentIO is what inputs and outputs have in common.
+type ComponentIO struct {
+	Type string `json:"type"`
+	Mode string `json:"mode"`
+}
+
+func (i *ComponentInput) optional() bool { return strings.EqualFold(string(i.Optional), "true") }
+
+var literals = []string{"string", "number", "integer", "boolean", "enum"}
+
+// literal says that a declared type is a value's.
+func literal(typ string) bool { return slices.Contains(literals, strings.ToLower(typ)) }
+
+// file says that a type of data is one file; folder that it is several.
+func file(typ string) bool { return strings.EqualFold(typ, "uri_file") }
+
+func folder(typ string) bool {
+	return strings.EqualFold(typ, "uri_folder") || strings.EqualFold(typ, "mltable")
+}
+
+// InputTypes is what the components of the steps declare the values to be that the pipeline takes.
+func (g *Graph) InputTypes(component func(id string) (*Component, error)) (map[string]string, error) {
+	types := map[string]string{}
+	for _, node := range g.Nodes() {
+		c, err := component(g.Jobs[node].ComponentID)
+		if err != nil {
+			return nil, berth.Errorf(berth.CodeOf(err), "step %s: %w", node, err)
+		}
+		for name, in := range g.Jobs[node].Inputs {
+			if in == nil || in.Value == nil || c.Inputs[name] == nil || !literal(c.Inputs[name].Type) {
+				continue
+			}
+			if of := wholeInput(string(*in.Value)); of != "" && types[of] == "" {
+				types[of] = c.Inputs[name].Type
+			}
+		}
+	}
+	return types, nil
+}

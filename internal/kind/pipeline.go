@@ -1,0 +1,257 @@
+package kind
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// pipeline runs steps, each a job of its own, in the order their inputs and outputs demand.
+type pipeline struct{}
+
+// Validate checks what can be said without the components: see Unfold for the rest.
+func (pipeline) Validate(props json.RawMessage) error {
+	g, err := ReadGraph(props)
+	if err != nil {
+		return err
+	}
+	return g.validate()
+}
+
+// Step of a pipeline: a step begins when all it takes its inputs from have completed. Once one has failed no other begins and those
+// under way are asked to end, unless the pipeline is to go on; then only what needs the failed one does not run. The end is told in
+// the log first: Finalizing stands between.
+func (pipeline) Step(j Job, _ []*berth.Task) Step {
+	s := Step{Status: j.Status, State: j.State}
+	if j.Status.Terminal() {
+		return s
+	}
+	g, err := ReadGraph(j.Props)
+	if err != nil {
+		s.Status, s.State.Reason = berth.Failed, "the pipeline's document cannot be read: "+err.Error()
+		return s
+	}
+	st := &s.State
+	st.Steps = stepsOf(g, j.State.Steps)
+	follow(st.Steps, j.Children)
+	byNode := map[string]*berth.PipelineStep{}
+	for i := range st.Steps {
+		byNode[st.Steps[i].Node] = &st.Steps[i]
+	}
+	failed := firstFailed(st.Steps)
+	stop := st.Cancel || failed != nil && !g.Settings.Continue
+	active := 0
+	for i := range st.Steps {
+		p := &st.Steps[i]
+		switch {
+		case p.Status.Terminal():
+		case p.Job == "":
+			if !stop && !slices.ContainsFunc(g.Jobs[p.Node].needs(), func(n string) bool { return byNode[n] == nil || byNode[n].Status != berth.Completed }) {
+				s.Begin = append(s.Begin, p.Node)
+			}
+		default:
+			active++
+			if stop && !j.Children[p.Node].Cancel {
+				s.Cancel = append(s.Cancel, p.Node)
+			}
+		}
+	}
+	st.Times = pipelineTimes(st.Times, st.Steps)
+	switch {
+	case active > 0 || len(s.Begin) > 0:
+		st.Times.Ended = time.Time{}
+		s.Status, st.Reason = berth.Running, progress(st.Steps)
+		switch {
+		case st.Cancel:
+			s.Status = berth.CancelRequested
+		case stop:
+			st.Reason = fmt.Sprintf("step %s ended as %s; %s", failed.Node, failed.Status, waitsFor(st.Steps))
+		}
+	case j.Status != berth.Finalizing && len(st.Steps) > 0:
+		_, st.Reason = verdict(st, failed)
+		s.Status = berth.Finalizing
+	default:
+		s.Status, st.Reason = verdict(st, failed)
+		s.stopped()
+	}
+	return s
+}
+
+// stepsOf is the steps of a pipeline, with what is known of them.
+func stepsOf(g *Graph, known []berth.PipelineStep) []berth.PipelineStep {
+	steps := make([]berth.PipelineStep, 0, len(g.Jobs))
+	for _, node := range g.Nodes() {
+		p := berth.PipelineStep{Node: node}
+		if i := slices.IndexFunc(known, func(k berth.PipelineStep) bool { return k.Node == node }); i >= 0 {
+			p = known[i]
+		}
+		steps = append(steps, p)
+	}
+	return steps
+}
+
+// follow takes over what the jobs of the steps say. What begins and ends gets a line in the log, each in its turn; a line that was
+// given stays.
+func follow(steps []berth.PipelineStep, children map[string]Child) {
+	line := 0
+	for _, p := range steps {
+		line = max(line, p.FirstLine, p.LastLine)
+	}
+	for i := range steps {
+		p := &steps[i]
+		if p.Job != "" && !p.Status.Terminal() {
+			c, ok := children[p.Node]
+			if !ok {
+				c = Child{Status: berth.Failed, Reason: "its job " + p.Job + " was deleted"}
+			}
+			p.Status = c.Status
+			if c.Status.Terminal() {
+				p.Reason, p.Ended = c.Reason, c.Ended
+			}
+		}
+		if p.Job != "" && p.FirstLine == 0 {
+			line++
+			p.FirstLine = line
+		}
+		if p.Status.Terminal() && p.LastLine == 0 {
+			line++
+			p.LastLine = line
+		}
+	}
+}
+
+// firstFailed is the step that ended otherwise than well first, nil when none did. One that failed goes before one that was canceled:
+// the cancelling may have been ours.
+func firstFailed(steps []berth.PipelineStep) *berth.PipelineStep {
+	var first *berth.PipelineStep
+	for i := range steps {
+		p := &steps[i]
+		if p.Status != berth.Failed && p.Status != berth.Canceled {
+			continue
+		}
+		if first == nil || p.Status != first.Status && p.Status == berth.Failed || p.Status == first.Status && p.LastLine < first.LastLine {
+			first = p
+		}
+	}
+	return first
+}
+
+func pipelineTimes(w berth.Waterfall, steps []berth.PipelineStep) berth.Waterfall {
+	w.Started, w.Ended = time.Time{}, time.Time{}
+	for _, p := range steps {
+		if !p.Began.IsZero() && (w.Started.IsZero() || p.Began.Before(w.Started)) {
+			w.Started = p.Began
+		}
+		if p.Ended.After(w.Ended) {
+			w.Ended = p.Ended
+		}
+	}
+	w.Placed = w.Started
+	return w
+}
+
+// progress is the reason of a pipeline that runs.
+func progress(steps []berth.PipelineStep) string {
+	done := 0
+	for _, p := range steps {
+		if p.Status.Terminal() {
+			done++
+		}
+	}
+	return fmt.Sprintf("%d of %d steps have ended; %s", done, len(steps), waitsFor(steps))
+}
+
+// waitsFor names the steps that are under way.
+func waitsFor(steps []berth.PipelineStep) string {
+	const most = 3
+	var now []string
+	for _, p := range steps {
+		if p.Job != "" && !p.Status.Terminal() {
+			now = append(now, fmt.Sprintf("%s (%s)", p.Node, p.Status))
+		}
+	}
+	if len(now) == 0 {
+		return "the next begins"
+	}
+	text := "it waits for " + strings.Join(now[:min(len(now), most)], ", ")
+	if len(now) > most {
+		text += fmt.Sprintf(" and %d more", len(now)-most)
+	}
+	return text
+}
+
+// verdict is how a pipeline ended of which nothing runs or will.
+func verdict(st *berth.JobState, failed *berth.PipelineStep) (berth.JobStatus, string) {
+	idle := 0
+	for _, p := range st.Steps {
+		if p.Status == "" {
+			idle++
+		}
+	}
+	switch {
+	case failed == nil && idle == 0 && len(st.Steps) == 1:
+		return berth.Completed, "its step completed"
+	case failed == nil && idle == 0:
+		return berth.Completed, fmt.Sprintf("all %d steps completed", len(st.Steps))
+	case st.Cancel && (failed == nil || failed.Status == berth.Canceled):
+		if idle == len(st.Steps) {
+			return berth.Canceled, "canceled before a step began"
+		}
+		return berth.Canceled, "canceled by the user"
+	case failed == nil:
+		return berth.Failed, "the steps that are left wait for each other"
+	}
+	reason := "step " + failed.Node + " failed: " + failed.Reason
+	if failed.Status == berth.Canceled {
+		reason = "step " + failed.Node + " was canceled: " + failed.Reason
+	}
+	if idle > 0 {
+		reason += fmt.Sprintf("; %d did not run", idle)
+	}
+	return berth.Failed, reason
+}
+
+// PipelineLog is what the log of a pipeline says, a line for each thing that happened. It only ever grows.
+func PipelineLog(status berth.JobStatus, st berth.JobState) string {
+	type said struct {
+		n    int
+		text string
+	}
+	var lines []said
+	add := func(n int, at time.Time, format string, args ...any) {
+		if n > 0 {
+			text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ") + "\n"
+			if !at.IsZero() {
+				text = at.UTC().Format("[2006-01-02T15:04:05Z] ") + text
+			}
+			lines = append(lines, said{n, text})
+		}
+	}
+	for _, p := range st.Steps {
+		add(p.FirstLine, p.Began, "%s: begins as job %s", p.Node, p.Job)
+		switch {
+		case p.Status == berth.Completed && !p.Began.IsZero():
+			add(p.LastLine, p.Ended, "%s: Completed after %s", p.Node, p.Ended.Sub(p.Began).Round(time.Millisecond))
+		default:
+			add(p.LastLine, p.Ended, "%s: %s: %s", p.Node, p.Status, p.Reason)
+		}
+	}
+	slices.SortFunc(lines, func(a, b said) int { return cmp.Compare(a.n, b.n) })
+	if status == berth.Finalizing {
+		add(len(lines)+1, st.Times.Ended, "the pipeline ends: %s", st.Reason)
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(l.text)
+	}
+	return b.String()
+}
+
+// Nodes are the names of the steps, in order.
+func (g *Graph) Nodes() []string { return slices.Sorted(maps.Keys(g.Jobs)) }

@@ -1,0 +1,173 @@
+// Package target says which compute a job goes to, and makes the pools of jobs that name none.
+package target
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Serverless is the compute of jobs that leave it to the server where they run.
+const Serverless = "serverless"
+
+// Prefix begins the names of pools that are made for jobs without a compute. They are not listed.
+const Prefix = Serverless + "-"
+
+// Size is the size of a job that names more than one node and no size.
+const Size = "Standard_DS3_v2"
+
+// Nodes is how large such a pool can get.
+const Nodes = 100
+
+// A Chooser chooses in one transaction, for one user.
+type Chooser struct {
+	Tx        *store.Tx
+	Workspace berth.Workspace
+	User      string
+	Admin     bool
+	Location  string
+	// Size finds the size of a pool that is to be made, and says whether it may be.
+	Size func(name string, low bool) (berth.Size, error)
+	// Dry makes nothing.
+	Dry bool
+}
+
+// Of is the name of the compute a job goes to. A job without one, or with the compute serverless, that names a size or more than one
+// node gets a pool of its own; one that names neither runs on the machine itself.
+func (c Chooser) Of(v berth.CommandJob) (string, error) {
+	nodes := max(1, v.Resources.InstanceCount)
+	name := Serverless
+	if v.ComputeID != "" {
+		ref, err := berth.ParseRef(v.ComputeID, "computes")
+		if err != nil {
+			return "", berth.Errorf(berth.Invalid, "properties.computeId: %w", err)
+		}
+		name = ref.Name
+	}
+	if strings.EqualFold(name, Serverless) {
+		if v.Resources.InstanceType == "" && nodes == 1 {
+			return berth.LocalCompute, nil
+		}
+		return c.pool(v, nodes)
+	}
+	d, err := c.Tx.Get(c.Workspace.Key(), "computes", name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return "", berth.Errorf(berth.Invalid, "there is no compute %q in workspace %s; `berth compute list` shows what there is", name, c.Workspace.Name)
+	}
+	if err != nil {
+		return "", err
+	}
+	return d.Name, c.check(d, nodes)
+}
+
+// check says whether a compute could ever run a job of so many nodes.
+func (c Chooser) check(d *store.Doc, nodes int) error {
+	st, err := stateOf(d)
+	if err != nil {
+		return err
+	}
+	var v struct {
+		Properties berth.ComputeProps `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return err
+	}
+	limit := 1
+	if sc := v.Properties.Properties.ScaleSettings; sc != nil && strings.EqualFold(v.Properties.ComputeType, berth.TypeCluster) {
+		limit = sc.MaxNodeCount
+	}
+	switch {
+	case st.State == "Deleting":
+		return berth.Errorf(berth.Conflict, "compute %s is being deleted and takes no more jobs", d.Name)
+	case nodes > limit && limit == 1:
+		return berth.Errorf(berth.Invalid, "resources.instance_count is %d; compute %s runs a job on one node", nodes, d.Name)
+	case nodes > limit:
+		return berth.Errorf(berth.Invalid, "resources.instance_count is %d, but compute %s has at most %d nodes; raise max_instances or ask for fewer", nodes, d.Name, limit)
+	case st.Instance != nil && st.Instance.User != "" && st.Instance.User != c.User && !c.Admin:
+		return berth.Errorf(berth.Denied, "compute %s belongs to %s; only they and administrators may run jobs on it", d.Name, st.Instance.User)
+	}
+	return nil
+}
+
+func stateOf(d *store.Doc) (st berth.ComputeState, err error) {
+	if len(d.Own) > 0 {
+		err = json.Unmarshal(d.Own, &st)
+	}
+	return st, err
+}
+
+// pool makes the pool for jobs of a size, where there is none, or lets it grow. The control loop removes it after them.
+func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
+	low := strings.EqualFold(v.QueueSettings.JobTier, "Spot")
+	name := v.Resources.InstanceType
+	if name == "" {
+		name = Size
+	}
+	size, err := c.Size(name, low)
+	if err != nil {
+		return "", berth.Errorf(berth.CodeOf(err), "resources.instance_type: %w", err)
+	}
+	pool, priority := Prefix+strings.ToLower(size.Name), "Dedicated"
+	if low {
+		pool, priority = pool+"-low", "LowPriority"
+	}
+	if c.Dry {
+		return pool, nil
+	}
+	d, err := c.Tx.Get(c.Workspace.Key(), "computes", pool, "")
+	if err == nil {
+		st, err := stateOf(d)
+		if err == nil && st.State == "Deleting" {
+			err = berth.Errorf(berth.Unavailable, "the pool for %s is just being removed; submit the job again", size.Name)
+		}
+		if err == nil {
+			err = c.letGrow(d, nodes)
+		}
+		return d.Name, err
+	}
+	if berth.CodeOf(err) != berth.NotFound {
+		return "", err
+	}
+	body, err := json.Marshal(map[string]any{"location": c.Location, "properties": map[string]any{
+		"computeType": berth.TypeCluster, "description": "made for jobs without a compute",
+		"properties": map[string]any{
+			"vmSize": size.Name, "vmPriority": priority, "osType": "Linux",
+			"scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": max(nodes, Nodes), "nodeIdleTimeBeforeScaleDown": "PT0S"},
+		},
+	}})
+	if err != nil {
+		return "", err
+	}
+	own, err := json.Marshal(berth.ComputeState{Serverless: true})
+	if err != nil {
+		return "", err
+	}
+	c.Tx.Emit(berth.Event{Workspace: c.Workspace.Key(), Subject: "computes/" + pool, Type: berth.EventResourcePut, Reason: "made for a job without a compute"})
+	return pool, c.Tx.Insert(&store.Doc{Workspace: c.Workspace.Key(), Kind: "computes", Name: pool, CreatedBy: c.User, Body: body, Own: own})
+}
+
+// letGrow lets a pool have so many nodes at least.
+func (c Chooser) letGrow(d *store.Doc, nodes int) error {
+	body := map[string]any{}
+	if err := json.Unmarshal(d.Body, &body); err != nil {
+		return err
+	}
+	scale := body
+	for _, k := range []string{"properties", "properties", "scaleSettings"} {
+		scale, _ = scale[k].(map[string]any)
+	}
+	if most, err := strconv.Atoi(fmt.Sprint(scale["maxNodeCount"])); scale == nil || err == nil && most >= nodes {
+		return nil
+	}
+	scale["maxNodeCount"] = nodes
+	var err error
+	if d.Body, err = json.Marshal(body); err != nil {
+		return err
+	}
+	c.Tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventResourcePut, Reason: "a job needs more nodes"})
+	return c.Tx.Save(d)
+}
