@@ -36,6 +36,14 @@ var seenCompute = []string{
 	"cluster: delete",
 }
 
+// The same for pipeline.py.
+var seenPipeline = []string{
+	"two steps that pass a folder on, streamed", "children, download of the whole and of steps", "nested pipelines, and a component made of a job",
+	"failure", "cancel", "refusals",
+}
+
+func TestPythonPipeline(t *testing.T) { tell(t, "pipeline.py", seenPipeline) }
+
 func TestPythonSDK(t *testing.T) { tell(t, "story.py", seen) }
 
 func TestPythonCompute(t *testing.T) { tell(t, "compute.py", seenCompute) }
