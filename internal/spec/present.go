@@ -95,6 +95,8 @@ func (e *entity) presentCompute(out tree) {
 	}
 	unlessEmpty(out, "tags")
 	switch out["type"] {
+	case "computeinstance":
+		e.presentInstance(out)
 	case "amlcompute":
 		always(out, "network_settings")
 		if out["ssh_public_access_enabled"] == nil {
@@ -104,6 +106,41 @@ func (e *entity) presentCompute(out tree) {
 		delete(out, "compute_location")
 		delete(out, "tags")
 		unlessEmpty(out, "ssh_settings")
+	}
+}
+
+// presentInstance shows what an instance tells of itself, by the names that az has for it.
+func (e *entity) presentInstance(out tree) {
+	own, _ := asTree(e.base["properties"])
+	if op, ok := asTree(out["last_operation"]); ok {
+		shown := tree{}
+		for k, v := range op {
+			if at, ok := v.(string); ok && k == "operationTime" {
+				if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+					v = t.UTC().Format("2006-01-02T15:04:05.000000Z")
+				}
+			}
+			shown[snake(k)] = v
+		}
+		out["last_operation"] = shown
+	}
+	var services []any
+	apps, _ := own["applications"].([]any)
+	for _, one := range apps {
+		if app, ok := asTree(one); ok {
+			services = append(services, tree{"display_name": app["displayName"], "endpoint_uri": app["endpointUri"]})
+		}
+	}
+	if len(services) > 0 {
+		out["services"] = services
+	}
+	if ends, ok := asTree(own["connectivityEndpoints"]); ok && ends["privateIpAddress"] != nil {
+		out["network_settings"] = tree{"private_ip_address": ends["privateIpAddress"]}
+	}
+	if plan, ok := asTree(out["schedules"]); ok {
+		if fires, _ := plan["compute_start_stop"].([]any); len(fires) == 0 {
+			delete(out, "schedules")
+		}
 	}
 }
 
