@@ -362,6 +362,29 @@ func TestExplainCompute(t *testing.T) {
 	x.do("GET", x.ws+"/computes/none/explain", nil).want(http.StatusNotFound)
 }
 
+// TestExplainLongRun: the history of a job has its beginning and its end, however often it was measured.
+func TestExplainLongRun(t *testing.T) {
+	x := open(t)
+	x.do("PUT", x.ws+"/jobs/long", job("", "")).want(http.StatusCreated)
+	err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+		for range 3000 {
+			tx.Emit(berth.Event{Workspace: workspace.Key(), Subject: "jobs/long", Type: berth.EventTaskUsage})
+		}
+		tx.Emit(berth.Event{Workspace: workspace.Key(), Subject: "jobs/long", Type: berth.EventJobStatus, Reason: "the command ended with exit code 0"})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range decode[berth.Explanation](x.do("GET", x.ws+"/jobs/long/explain", nil).want(http.StatusOK)).History {
+		got = append(got, e.Type)
+	}
+	if d := cmp.Diff([]string{berth.EventJobCreated, berth.EventJobStatus}, got); d != "" {
+		t.Error(d)
+	}
+}
+
 // A job that waits is explained by what is now, not by what was when the scheduler looked last.
 func TestExplainWaiting(t *testing.T) {
 	x := open(t)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (s *Server) explain(c *call, name string) error {
 			return err
 		}
 		e.Advice = append(e.Advice, advice(e, st)...)
-		e.History, err = tx.Events(store.EventQuery{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Limit: told})
+		e.History, err = history(tx, c.ws.Key(), "jobs/"+d.Name)
 		return err
 	})
 	if err != nil {
@@ -182,7 +183,7 @@ func (s *Server) explainCompute(c *call, name string) error {
 			e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
 		}
 		e.Advice = computeAdvice(e, p, st)
-		e.History, err = computeHistory(tx, c.ws.Key(), d.Name)
+		e.History, err = history(tx, c.ws.Key(), "computes/"+d.Name)
 		return err
 	})
 	if err != nil {
@@ -310,16 +311,26 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 	return out
 }
 
-// computeHistory is the last of what happened to a compute, the oldest first.
-func computeHistory(tx *store.Tx, workspace, name string) ([]berth.Event, error) {
-	events, err := tx.Events(store.EventQuery{Workspace: workspace, Subject: "computes/" + name, Limit: told, Desc: true})
+// history is the last of what happened to a job or a compute, the oldest first. What is only measured, again and again, is not part of it.
+func history(tx *store.Tx, workspace, subject string) ([]berth.Event, error) {
 	out := []berth.Event{}
-	for i := len(events) - 1; i >= 0; i-- {
-		if events[i].Type != berth.EventActivity {
-			out = append(out, events[i])
+	q := store.EventQuery{Workspace: workspace, Subject: subject, Desc: true}
+	for range 20 { // pages
+		events, err := tx.Events(q)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			if q.From = e.Rev; e.Type != berth.EventActivity && e.Type != berth.EventTaskUsage && len(out) < told {
+				out = append(out, e)
+			}
+		}
+		if len(events) == 0 || len(out) == told {
+			break
 		}
 	}
-	return out, err
+	slices.Reverse(out)
+	return out, nil
 }
 
 // since is a query's time: RFC 3339, or a date of UTC.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
 )
 
 func eventsCommand(s *session) *cobra.Command {
@@ -41,21 +43,12 @@ func eventsCommand(s *session) *cobra.Command {
 				}
 				name = j.Name
 			}
-			events, rev, err := c.Events(ctx, name, berth.Rev(from))
+			rev, err := s.pastEvents(ctx, c, name, berth.Rev(from))
 			if err != nil {
 				return err
 			}
-			for _, e := range events {
-				if err := s.printEvent(e); err != nil {
-					return err
-				}
-			}
 			if !follow {
 				return nil
-			}
-			// What is on the page is not news again, whichever is further.
-			if n := len(events); n > 0 {
-				rev = events[n-1].Rev
 			}
 			err = c.Watch(ctx, name, rev, s.printEvent)
 			if interrupted(ctx, err) {
@@ -68,6 +61,32 @@ func eventsCommand(s *session) *cobra.Command {
 	cmd.Flags().Int64Var(&from, "from", 0, "only events after this revision")
 	s.format.flags(cmd)
 	return cmd
+}
+
+// pastEvents prints what happened up to now, page by page, and returns where what comes next begins.
+func (s *session) pastEvents(ctx context.Context, c *client.Client, name string, from berth.Rev) (berth.Rev, error) {
+	var end berth.Rev
+	for last := from; ; {
+		events, now, err := c.Events(ctx, name, last)
+		if err != nil {
+			return last, err
+		}
+		for _, e := range events {
+			if err := s.printEvent(e); err != nil {
+				return last, err
+			}
+			last = e.Rev // what was printed is not news again, whichever is further
+		}
+		if end == 0 {
+			end = now
+		}
+		switch {
+		case len(events) == 0 && last == from:
+			return max(from, now), nil
+		case len(events) == 0 || last >= end:
+			return last, nil
+		}
+	}
 }
 
 func (s *session) printEvent(e berth.Event) error {
