@@ -49,6 +49,21 @@ func TestOddClusters(t *testing.T) {
 	x.do("GET", x.ws+"/computes/c", nil).want(200).is("properties.properties.vmSize", "Standard_DS3_v2")
 }
 
+// TestWrongTypes: a value of another type than its field is called that, in words that are not a programming language's.
+func TestWrongTypes(t *testing.T) {
+	x := open(t)
+	for most, want := range map[string]string{
+		`99999999999999999999`: "scaleSettings.maxNodeCount cannot be the number 99999999999999999999; give a whole number",
+		`"many"`:               "scaleSettings.maxNodeCount cannot be a text; give a whole number",
+		`[1]`:                  "scaleSettings.maxNodeCount cannot be a list; give a whole number",
+	} {
+		got := x.do("PUT", x.ws+"/computes/c", `{"properties":{"computeType":"AmlCompute","properties":{"vmSize":"Standard_DS3_v2","scaleSettings":{"maxNodeCount":`+most+`}}}}`).want(400)
+		if !strings.Contains(string(got.raw), want) || strings.Contains(string(got.raw), "Go ") {
+			t.Errorf("%s", got.raw)
+		}
+	}
+}
+
 // TestIdleTimeIsShown: a cluster that was given no idle time shows the one that holds, and zero is zero.
 func TestIdleTimeIsShown(t *testing.T) {
 	x := open(t)

@@ -212,7 +212,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Log.Error("internal error", "request", id, "method", r.Method, "path", r.URL.Path, "err", err)
 		e = &berth.Error{Code: berth.Internal, Msg: "an internal error; the server's log has it under request " + id}
 	}
-	body := map[string]any{"error": map[string]any{"code": e.WireCode(), "message": e.Error(), "details": []any{}}}
+	body := map[string]any{"error": map[string]any{"code": e.WireCode(), "message": plainly(e), "details": []any{}}}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("x-ms-error-code", e.WireCode())
 	settle(w, r)
