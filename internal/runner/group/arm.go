@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -131,7 +132,7 @@ func (a *arm) obey(ctx context.Context, e event) *berth.Exit {
 	}
 	switch e.m.Op {
 	case opRun:
-		if err := a.startDaemon(ctx, e.m.Text); err != nil {
+		if err := a.startDaemon(ctx, e.m); err != nil {
 			_ = a.head.send(message{Op: opErr, Data: []byte("berth: " + err.Error() + "\n")})
 			_ = a.head.send(message{Op: opExit, Code: 127})
 		}
@@ -148,9 +149,23 @@ func (a *arm) obey(ctx context.Context, e event) *berth.Exit {
 	return nil
 }
 
+// here is the command of a message as this node writes it. Each node has this program in another place, and a daemon that is told of an
+// agent it does not find does not start.
+func here(m message) (string, error) {
+	if m.Self == "" {
+		return m.Text, nil
+	}
+	own, err := self()
+	return strings.ReplaceAll(m.Text, m.Self, own), err
+}
+
 // startDaemon runs mpirun's daemon, whose words travel back.
-func (a *arm) startDaemon(ctx context.Context, text string) error {
+func (a *arm) startDaemon(ctx context.Context, m message) error {
 	env, err := a.environ()
+	if err != nil {
+		return err
+	}
+	text, err := here(m)
 	if err != nil {
 		return err
 	}

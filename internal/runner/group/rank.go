@@ -36,7 +36,7 @@ func agent(ctx context.Context, args []string) int {
 	}
 	l, err := dial(ctx)
 	if err == nil {
-		err = l.send(message{Op: opRun, Node: node, Text: strings.Join(args[1:], " ")})
+		err = l.send(message{Op: opRun, Node: node, Text: strings.Join(args[1:], " "), Self: os.Getenv(programVar)})
 	}
 	for err == nil {
 		var m message

@@ -24,6 +24,7 @@ type message struct {
 	Node  int         `json:"node,omitempty"`
 	Rank  int         `json:"rank,omitempty"`
 	Text  string      `json:"text,omitempty"` // a command for a shell
+	Self  string      `json:"self,omitempty"` // how Text names this program, where it was written
 	Data  []byte      `json:"data,omitempty"`
 	Code  int         `json:"code,omitempty"`
 	Ended *ended      `json:"ended,omitempty"`
