@@ -66,7 +66,9 @@ func putJob(c *call, r *resource, name string) error {
 		}
 		st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted"}
 		if isPipeline(props) {
-			err = c.checkPipeline(tx, name, props, &st)
+			if err = c.checkPipeline(tx, name, props, &st); err == nil {
+				raw, err = json.Marshal(body) // it may have got its steps only now
+			}
 		} else if st.Compute, err = checkJob(c, tx, props); err == nil {
 			err = c.reserve(tx, st.Compute, props, name, &st)
 		}

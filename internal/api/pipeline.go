@@ -37,6 +37,15 @@ func pipelineDefaults(props map[string]any) {
 
 // checkPipeline refuses a pipeline of which a step could not run, with the step's name, and says what is known of the others.
 func (c *call) checkPipeline(tx *store.Tx, name string, props map[string]any, st *berth.JobState) error {
+	if id := text(props, "componentId"); id != "" && len(asMap(props["jobs"])) == 0 {
+		whole, err := c.components(tx)(id)
+		if err == nil {
+			err = whole.Adopt(props, orEmpty(asMap(props["inputs"])))
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := c.checkReferences(tx, props, false); err != nil {
 		return err
 	}

@@ -195,6 +195,43 @@ func TestPipelineNested(t *testing.T) {
 	})
 }
 
+// TestPipelineOfComponent: a job that names a pipeline component has its steps, its defaults and no others.
+func TestPipelineOfComponent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 4)
+		say := p.component("say", object{
+			"type": "command", "command": "sleep 1; echo ${{inputs.word}} $[[${{inputs.more}}]]",
+			"inputs": object{"word": object{"type": "string"}, "more": object{"type": "string", "optional": true}},
+		})
+		whole := p.component("whole", object{
+			"type": "pipeline", "inputs": object{"word": object{"type": "string"}, "often": object{"type": "string", "default": "twice"}, "more": object{"type": "string", "optional": true}},
+			"jobs": object{
+				"a": object{"type": "command", "componentId": say, "inputs": object{"word": value("${{parent.inputs.word}}"), "more": value("${{parent.inputs.more}}")}},
+				"b": object{"type": "command", "componentId": say, "inputs": object{"word": value("${{parent.inputs.often}}")}},
+			},
+		})
+		job := object{"jobType": "Pipeline", "componentId": whole, "jobs": object{}}
+		if why := p.offer("c", job); why != "properties.inputs.word is required by the component and was not given" {
+			t.Errorf("%q", why)
+		}
+		job["inputs"] = object{"word": object{"jobInputType": "literal", "value": "hello"}}
+		if why := p.offer("c", job); why != "" {
+			t.Fatal(why)
+		}
+		p.until("c_a", berth.Running)
+		p.until("c_b", berth.Running)
+		for name, want := range map[string]string{"c_a": "hello", "c_b": "twice"} {
+			if l, _ := p.driver.Launch(p.task(name)); l.Inputs["word"].Value != want || strings.Contains(l.Command, "more") {
+				t.Errorf("%s: %+v", name, l)
+			}
+		}
+		p.until("c", berth.Completed)
+		if why := p.offer("d", object{"jobType": "Pipeline", "componentId": say}); !strings.Contains(why, "needs a pipeline component") {
+			t.Errorf("%q", why)
+		}
+	})
+}
+
 // names is one field of each thing in a list.
 func (p *plant) names(path, field string) string {
 	p.t.Helper()

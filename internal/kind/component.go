@@ -2,6 +2,7 @@ package kind
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,13 +63,6 @@ var literals = []string{"string", "number", "integer", "boolean", "enum"}
 // literal says that a declared type is a value's.
 func literal(typ string) bool { return slices.Contains(literals, strings.ToLower(typ)) }
 
-// file says that a type of data is one file; folder that it is several.
-func file(typ string) bool { return strings.EqualFold(typ, "uri_file") }
-
-func folder(typ string) bool {
-	return strings.EqualFold(typ, "uri_folder") || strings.EqualFold(typ, "mltable")
-}
-
 // InputTypes is what the components of the steps declare the values to be that the pipeline takes.
 func (g *Graph) InputTypes(component func(id string) (*Component, error)) (map[string]string, error) {
 	types := map[string]string{}
@@ -87,4 +81,41 @@ func (g *Graph) InputTypes(component func(id string) (*Component, error)) (map[s
 		}
 	}
 	return types, nil
+}
+
+// steps is those of a pipeline component that is given some inputs: what is bound to one that was left out is left out too.
+func (c *Component) steps(inputs map[string]any) map[string]any {
+	jobs := map[string]any{}
+	for name, job := range c.Jobs {
+		job = maps.Clone(job)
+		if in, ok := job["inputs"].(map[string]any); ok {
+			in = maps.Clone(in)
+			maps.DeleteFunc(in, func(_ string, v any) bool {
+				name := wholeInput(v)
+				return name != "" && inputs[name] == nil && c.Inputs[name] != nil
+			})
+			job["inputs"] = in
+		}
+		jobs[name] = job
+	}
+	return jobs
+}
+
+// Adopt makes a pipeline job that names a component instead of steps one that has the component's.
+func (c *Component) Adopt(props, inputs map[string]any) error {
+	if !strings.EqualFold(c.Type, "pipeline") {
+		return berth.Errorf(berth.Invalid, "properties.componentId: the component is of type %s, and a pipeline job needs a pipeline component", c.Type)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Inputs)) {
+		decl := c.Inputs[name]
+		switch {
+		case inputs[name] != nil || decl == nil:
+		case decl.Default != nil:
+			inputs[name] = map[string]any{"jobInputType": "literal", "value": string(*decl.Default)}
+		case !decl.optional():
+			return berth.Errorf(berth.Invalid, "properties.inputs.%s is required by the component and was not given", name)
+		}
+	}
+	props["inputs"], props["jobs"] = inputs, c.steps(inputs)
+	return nil
 }

@@ -115,6 +115,9 @@ func (m Maker) command(p map[string]any, n *Node, c *Component, compute string) 
 				if k != "environmentVariables" {
 					key, v = camel(key), number(key, v)
 				}
+				if k == "limits" && key == "timeout" {
+					v = seconds(v)
+				}
 				both[key] = v
 			}
 		}
@@ -141,21 +144,7 @@ func (m Maker) id(text, collection string) string {
 // nested adds what a pipeline job has. Inside it parent means itself; an input that was left out is left out of its steps too.
 func (m Maker) nested(p map[string]any, n *Node, c *Component, compute string) error {
 	p["jobType"] = "Pipeline"
-	inputs := p["inputs"].(map[string]any)
-	jobs := map[string]any{}
-	for name, job := range c.Jobs {
-		job = maps.Clone(job)
-		if in, ok := job["inputs"].(map[string]any); ok {
-			in = maps.Clone(in)
-			maps.DeleteFunc(in, func(_ string, v any) bool {
-				name := wholeInput(v)
-				return name != "" && inputs[name] == nil && c.Inputs[name] != nil
-			})
-			job["inputs"] = in
-		}
-		jobs[name] = job
-	}
-	p["jobs"] = jobs
+	p["jobs"] = c.steps(p["inputs"].(map[string]any))
 	s := m.Graph.Settings
 	settings := map[string]any{"continue_on_step_failure": s.Continue}
 	maps.Copy(settings, c.Settings)
@@ -240,8 +229,6 @@ func (m Maker) input(in *NodeInput, decl *ComponentInput, inline bool) (map[stri
 		return nil, fmt.Errorf("is of type %s, and %s is a value", decl.Type, text)
 	case b.uri != "" && !inline && literal(decl.Type):
 		return nil, fmt.Errorf("is of type %s, and %s is data", decl.Type, text)
-	case b.uri != "" && !b.part && (file(decl.Type) && folder(b.typ) || folder(decl.Type) && file(b.typ)):
-		return nil, fmt.Errorf("is of type %s, and %s is of type %s", decl.Type, text, b.typ)
 	case b.uri == "":
 		return map[string]any{"jobInputType": "literal", "value": b.value}, checkValue(b.value, decl.Type)
 	case b.part || b.typ == "":
@@ -343,6 +330,14 @@ func number(key string, v any) any {
 		if n, err := strconv.Atoi(strings.TrimSpace(s)); err == nil {
 			return n
 		}
+	}
+	return v
+}
+
+// seconds is a duration as jobs have it; a bare number is one of seconds.
+func seconds(v any) any {
+	if n, err := strconv.ParseFloat(fmt.Sprint(v), 64); err == nil {
+		return "PT" + strconv.FormatFloat(n, 'f', -1, 64) + "S"
 	}
 	return v
 }

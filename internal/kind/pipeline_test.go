@@ -321,7 +321,8 @@ func TestUnfold(t *testing.T) {
 			"b":    object{"componentId": "both", "inputs": object{"n": lit("1")}, "outputs": object{"out": object{"type": "literal", "value": "${{parent.outputs.end}}"}}},
 			"c":    object{"componentId": "one", "inputs": object{"f": lit("${{parent.jobs.a.outputs.o}}/x/${{parent.inputs.n}}.csv")}},
 			"d":    object{"componentId": "use", "inputs": object{"i": lit("${{parent.inputs.d}}"), "x": lit("of ${{parent.name}}")}},
-			"last": object{"componentId": "one", "inputs": object{"f": lit("${{parent.jobs.b.outputs.out}}")}},
+			"last": object{"componentId": "one", "inputs": object{"f": lit("${{parent.jobs.b.outputs.out}}")}, "limits": object{"timeout": 90}},
+			"z":    object{"componentId": "one", "inputs": object{"f": lit("${{parent.inputs.d}}")}}, // what is given keeps its type, as in Azure
 		},
 	})
 	steps, err := kind.Unfold(space, "p", props, shop(parts))
@@ -343,7 +344,8 @@ func TestUnfold(t *testing.T) {
 		"c": `cat ${{inputs.f}} @whole in {"f":{"jobInputType":"uri_file","mode":"ReadOnlyMount","uri":"azureml://datastores/workspaceblobstore/paths/azureml/p_a/o/x/5.csv"}} out {} {"berth.environment":"host"}`,
 		"d": `use ${{inputs.i}} --extra ${{inputs.x}} @whole in {"i":{"jobInputType":"uri_folder","mode":"Download","uri":"azureml:d:1"},"x":{"jobInputType":"literal","value":"of p"}} ` +
 			`out {"r":{"jobOutputType":"uri_file","mode":"ReadWriteMount"}} {"berth.environment":"host"}`,
-		"last": `cat ${{inputs.f}} @whole in {"f":{"jobInputType":"uri_file","mode":"ReadOnlyMount","uri":"azureml://datastores/x/paths/p.txt"}} out {} {"berth.environment":"host"}`,
+		"last": `cat ${{inputs.f}} @whole in {"f":{"jobInputType":"uri_file","mode":"ReadOnlyMount","uri":"azureml://datastores/x/paths/p.txt"}} out {} {"timeout":"PT90S"}{"berth.environment":"host"}`,
+		"z":    `cat ${{inputs.f}} @whole in {"f":{"jobInputType":"uri_folder","mode":"Direct","uri":"azureml:d:1"}} out {} {"berth.environment":"host"}`,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -397,7 +399,6 @@ func TestPipelineRefusals(t *testing.T) {
 		{object{"b": in("make", "fast", "perhaps")}, `step b: input fast is of type boolean`, berth.Invalid},
 		{object{"b": in("make", "n", "${{parent.inputs.d}}")}, "step b: input n is of type integer, and ${{parent.inputs.d}} is data", berth.Invalid},
 		{object{"b": in("use", "i", "${{parent.inputs.v}}")}, "step b: input i is of type uri_folder, and ${{parent.inputs.v}} is a value", berth.Invalid},
-		{object{"a": a, "b": in("one", "f", "${{parent.jobs.a.outputs.o}}")}, "step b: input f is of type uri_file, and ${{parent.jobs.a.outputs.o}} is of type uri_folder", berth.Invalid},
 		{object{"b": in("make", "fast", "see ${{parent.inputs.d}}")}, "data can only stand at the beginning", berth.Invalid},
 		{object{"a": in("use", "i", "${{parent.jobs.b.outputs.r}}"), "b": in("use", "i", "${{parent.jobs.a.outputs.r}}")}, "waits for itself: a needs b needs a", berth.Invalid},
 		{object{"a": object{"componentId": "make", "outputs": object{"o": object{"value": "${{parent.outputs.z}}"}}}}, "the pipeline has no output z", berth.Invalid},
