@@ -236,7 +236,7 @@ func (m *move) choose(j *jobWork, ws berth.Workspace, body []byte) (string, erro
 	if err := json.Unmarshal(body, &v); err != nil {
 		return "", berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
-	return target.Chooser{
+	name, err := target.Chooser{
 		Tx: m.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: true, Location: m.c.o.Location,
 		Size: func(name string, _ bool) (berth.Size, error) {
 			k, err := m.prices()
@@ -250,6 +250,10 @@ func (m *move) choose(j *jobWork, ws berth.Workspace, body []byte) (string, erro
 			return size, nil
 		},
 	}.Of(v.Properties)
+	if berth.CodeOf(err) == berth.Unavailable { // it is up to this loop to remove that pool: it must not wait for it here
+		err = berth.Errorf(berth.Conflict, "%w", err)
+	}
+	return name, err
 }
 
 // output is an output of a step that has ended.

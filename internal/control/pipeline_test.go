@@ -397,6 +397,22 @@ func TestPipelineServerless(t *testing.T) {
 			t.Errorf("on %s", st.Compute)
 		}
 		p.until("s", berth.Completed)
+		// A pool that somebody deletes just then ends the step, and holds up nobody.
+		first := object{"componentId": p.component("first", object{"type": "command", "command": "sleep 60", "outputs": object{"o": object{"type": "uri_folder"}}})}
+		next := object{"componentId": p.component("next", object{"type": "command", "command": "true", "inputs": object{"i": object{"type": "uri_folder"}}})}
+		next["inputs"], next["resources"] = object{"i": value("${{parent.jobs.a.outputs.o}}")}, object{"instance_type": "Standard_DS2_v2"}
+		if why := p.offer("gone", object{"jobType": "Pipeline", "jobs": object{"a": first, "b": next, "c": step}}); why != "" {
+			t.Fatal(why)
+		}
+		p.until("gone_a", berth.Running)
+		p.until("gone_c", berth.Running)
+		if code, b := p.do("DELETE", p.ws+"/computes/serverless-standard_ds2_v2?drain=true", nil); code >= 300 {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.driver.Finish(p.task("gone_a"), berth.Exit{})
+		if st := p.until("gone", berth.Failed); !strings.HasPrefix(st.Reason, "step b failed: the pool for Standard_DS2_v2 is just being removed") {
+			t.Errorf("%s", st.Reason)
+		}
 		for _, c := range []struct {
 			step object
 			want string
