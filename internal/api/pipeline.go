@@ -37,10 +37,10 @@ func pipelineDefaults(props map[string]any) {
 
 // checkPipeline refuses a pipeline of which a step could not run, with the step's name, and says what is known of the others.
 func (c *call) checkPipeline(tx *store.Tx, name string, props map[string]any, st *berth.JobState) error {
-	if id := text(props, "componentId"); id != "" && len(asMap(props["jobs"])) == 0 {
+	if id := text(props, "componentId"); id != "" {
 		whole, err := c.components(tx)(id)
 		if err == nil {
-			err = whole.Adopt(props, orEmpty(asMap(props["inputs"])))
+			err = whole.Adopt(props, orEmpty(asMap(props["inputs"])), orEmpty(asMap(props["outputs"])))
 		}
 		if err != nil {
 			return err

@@ -201,14 +201,19 @@ func TestPipelineOfComponent(t *testing.T) {
 		p := build(t, 4)
 		say := p.component("say", object{
 			"type": "command", "command": "sleep 1; echo ${{inputs.word}} $[[${{inputs.more}}]]",
-			"inputs": object{"word": object{"type": "string"}, "more": object{"type": "string", "optional": true}},
+			"inputs":  object{"word": object{"type": "string"}, "more": object{"type": "string", "optional": true}},
+			"outputs": object{"o": object{"type": "uri_folder"}},
 		})
 		whole := p.component("whole", object{
 			"type": "pipeline", "inputs": object{"word": object{"type": "string"}, "often": object{"type": "string", "default": "twice"}, "more": object{"type": "string", "optional": true}},
 			"jobs": object{
 				"a": object{"type": "command", "componentId": say, "inputs": object{"word": value("${{parent.inputs.word}}"), "more": value("${{parent.inputs.more}}")}},
-				"b": object{"type": "command", "componentId": say, "inputs": object{"word": value("${{parent.inputs.often}}")}},
+				"b": object{
+					"type": "command", "componentId": say, "inputs": object{"word": value("${{parent.inputs.often}}")},
+					"outputs": object{"o": object{"type": "literal", "value": "${{parent.outputs.said}}"}},
+				},
 			},
+			"outputs": object{"said": object{"type": "uri_folder"}},
 		})
 		job := object{"jobType": "Pipeline", "componentId": whole, "jobs": object{}}
 		if why := p.offer("c", job); why != "properties.inputs.word is required by the component and was not given" {
@@ -225,7 +230,15 @@ func TestPipelineOfComponent(t *testing.T) {
 				t.Errorf("%s: %+v", name, l)
 			}
 		}
+		if l, _ := p.driver.Launch(p.task("c_b")); !strings.Contains(l.Outputs["o"].URI, "/azureml/c/said/") {
+			t.Errorf("%+v", l)
+		}
 		p.until("c", berth.Completed)
+		job["jobs"] = object{"only": object{"componentId": say, "inputs": object{"word": value("${{parent.inputs.often}}")}, "outputs": object{"o": object{"value": "${{parent.outputs.said}}"}}}}
+		if why := p.offer("e", job); why != "" { // some clients send steps and leave out the rest
+			t.Error(why)
+		}
+		p.until("e_only", berth.Running)
 		if why := p.offer("d", object{"jobType": "Pipeline", "componentId": say}); !strings.Contains(why, "needs a pipeline component") {
 			t.Errorf("%q", why)
 		}

@@ -101,8 +101,9 @@ func (c *Component) steps(inputs map[string]any) map[string]any {
 	return jobs
 }
 
-// Adopt makes a pipeline job that names a component instead of steps one that has the component's.
-func (c *Component) Adopt(props, inputs map[string]any) error {
+// Adopt completes a pipeline job that names a component: what it does not say of inputs and outputs, and its steps where it has none, are
+// the component's.
+func (c *Component) Adopt(props, inputs, outputs map[string]any) error {
 	if !strings.EqualFold(c.Type, "pipeline") {
 		return berth.Errorf(berth.Invalid, "properties.componentId: the component is of type %s, and a pipeline job needs a pipeline component", c.Type)
 	}
@@ -116,6 +117,17 @@ func (c *Component) Adopt(props, inputs map[string]any) error {
 			return berth.Errorf(berth.Invalid, "properties.inputs.%s is required by the component and was not given", name)
 		}
 	}
-	props["inputs"], props["jobs"] = inputs, c.steps(inputs)
+	for name, decl := range c.Outputs {
+		if outputs[name] == nil {
+			if decl == nil {
+				decl = &ComponentIO{}
+			}
+			outputs[name] = map[string]any{"jobOutputType": orElse(decl.Type, "uri_folder"), "mode": orElse(wireMode(decl.Mode), "ReadWriteMount")}
+		}
+	}
+	props["inputs"], props["outputs"] = inputs, outputs
+	if jobs, ok := props["jobs"].(map[string]any); !ok || len(jobs) == 0 {
+		props["jobs"] = c.steps(inputs)
+	}
 	return nil
 }
