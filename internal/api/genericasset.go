@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -30,7 +31,7 @@ func (s *Server) indexes(c *call, p []string) error {
 			if err != nil {
 				return err
 			}
-			var own containerOwn
+			var own asset.Container
 			if err := json.Unmarshal(d.Own, &own); err != nil {
 				return err
 			}
@@ -92,7 +93,7 @@ func (s *Server) putIndex(c *call, kindV, name, version string) error {
 			if err := tx.Insert(d); err != nil {
 				return err
 			}
-			return c.growContainer(tx, &indexResource, name, version)
+			return asset.Grow(tx, c.ws.Key(), indexResource.Collection, name, version, c.who.User)
 		}
 		if err != nil {
 			return err

@@ -316,7 +316,7 @@ func (s *Server) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ string,
 		}
 		o := v.Properties.Outputs[output]
 		if o.URI != "" {
-			return locate.OutputURI(d.Name, output, o), outputTypes[strings.ToLower(o.Type)], nil
+			return o.Place(d.Name, output), outputTypes[strings.ToLower(o.Type)], nil
 		}
 		return longURI(c.ws, defaultDatastore, locate.OutputPath(d.Name, output)) + "/", "UriFolder", nil
 	}

@@ -180,6 +180,9 @@ func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool)
 			if err := berth.CheckName(strings.TrimSuffix(side, "s"), n); err != nil {
 				return err
 			}
+			if err := c.checkAssetOf(tx, asMap(v)); err != nil {
+				return berth.Errorf(berth.CodeOf(err), "properties.%s.%s: %w", side, n, err)
+			}
 			uri := text(asMap(v), "uri")
 			if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {
 				continue
@@ -190,6 +193,32 @@ func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool)
 		}
 	}
 	return nil
+}
+
+// checkAssetOf refuses an output that is to become an asset and could not.
+func (c *call) checkAssetOf(tx *store.Tx, output map[string]any) error {
+	name, version := text(output, "assetName"), text(output, "assetVersion")
+	if name == "" {
+		return nil
+	}
+	if err := berth.CheckName("asset", name); err != nil || version == "" {
+		return err
+	}
+	if err := berth.CheckVersion("asset", version); err != nil {
+		return err
+	}
+	coll := "data"
+	if strings.HasSuffix(strings.ToLower(text(output, "jobOutputType")), "_model") {
+		coll = "models"
+	}
+	_, err := tx.Get(c.ws.Key(), coll+"/versions", name, version)
+	if err == nil {
+		return berth.Errorf(berth.Conflict, "%s:%s exists already, and versions do not change: give another version, or none for the next one", name, version)
+	}
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	return err
 }
 
 // checkAsset says whether the code or environment a job names is there.

@@ -8,15 +8,10 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
-
-// containerOwn is what we keep of an asset container.
-type containerOwn struct {
-	Latest string `json:"latestVersion"`
-	Next   string `json:"nextVersion"`
-}
 
 // resource serves one collection: list, item, versions, actions.
 func (s *Server) resource(c *call, r *resource, p []string) error {
@@ -249,7 +244,7 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 			return err
 		}
 		if created && version != "" && r.Child == "versions" {
-			if err := c.growContainer(tx, r, name, version); err != nil {
+			if err := asset.Grow(tx, c.ws.Key(), r.Collection, name, version, c.who.User); err != nil {
 				return err
 			}
 		}
@@ -287,40 +282,6 @@ func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 		props[f] = place
 	}
 	return nil
-}
-
-// growContainer makes or moves on the container of a new version.
-func (c *call) growContainer(tx *store.Tx, r *resource, name, version string) error {
-	d, err := tx.Get(c.ws.Key(), r.Collection, name, "")
-	created := berth.CodeOf(err) == berth.NotFound
-	if created {
-		d = &store.Doc{
-			Workspace: c.ws.Key(), Kind: r.Collection, Name: name, CreatedBy: c.who.User, Body: json.RawMessage(`{"properties":{}}`),
-		}
-	} else if err != nil {
-		return err
-	}
-	var own containerOwn
-	if d.Own != nil {
-		if err := json.Unmarshal(d.Own, &own); err != nil {
-			return err
-		}
-	}
-	next := 1
-	if n, err := strconv.Atoi(own.Next); err == nil {
-		next = n
-	}
-	if n, err := strconv.Atoi(version); err == nil && n >= next {
-		next = n + 1
-	}
-	own.Latest, own.Next = version, strconv.Itoa(next)
-	if d.Own, err = json.Marshal(own); err != nil {
-		return err
-	}
-	if created {
-		return tx.Insert(d)
-	}
-	return tx.Save(d)
 }
 
 // merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
@@ -436,7 +397,7 @@ func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 	}
 	switch {
 	case r.Child == "versions" && d.Version == "":
-		var own containerOwn
+		var own asset.Container
 		if d.Own != nil {
 			if err := json.Unmarshal(d.Own, &own); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -81,7 +82,7 @@ func (s *Server) curatedEnvironment(workspace, name, version string) (*store.Doc
 		return nil, false
 	}
 	if version == "" {
-		own, err := json.Marshal(containerOwn{Latest: curatedVersion, Next: curatedVersion})
+		own, err := json.Marshal(asset.Container{Latest: curatedVersion, Next: curatedVersion})
 		return &store.Doc{Workspace: workspace, Kind: "environments", Name: name, Body: json.RawMessage(`{"properties":{}}`), Own: own}, err == nil
 	}
 	body, err := json.Marshal(map[string]any{"properties": map[string]any{

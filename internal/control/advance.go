@@ -536,6 +536,11 @@ func (m *move) save(j *jobWork) error {
 			return err
 		}
 	}
+	if s.Status == berth.Completed && j.doc.Status != string(s.Status) {
+		if err := m.register(j); err != nil {
+			return err
+		}
+	}
 	if string(s.Status) != j.doc.Status && j.state.Parent != "" {
 		m.above = append(m.above, jobKey{j.doc.Workspace, j.state.Parent})
 	}

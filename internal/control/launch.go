@@ -319,7 +319,7 @@ func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchIn
 func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.LaunchOutput, error) {
 	out := make(map[string]berth.LaunchOutput, len(in))
 	for name, o := range in {
-		x := berth.LaunchOutput{Type: o.Type, Mode: o.Mode, URI: locate.OutputURI(b.job, name, o)}
+		x := berth.LaunchOutput{Type: o.Type, Mode: o.Mode, URI: o.Place(b.job, name)}
 		var err error
 		if x.URL, err = b.resolve(x.URI, "rwl"); err != nil {
 			return nil, berth.Errorf(berth.CodeOf(err), "output %s: %w", name, err)

@@ -197,15 +197,12 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return "", berth.Errorf(berth.Invalid, "the outputs of job %s cannot be read: %w", d.Name, err)
 	}
-	kept := OutputURI(d.Name, out, v.Properties.Outputs[out])
+	kept := v.Properties.Outputs[out].Place(d.Name, out)
 	if tail != "" {
 		kept = strings.TrimSuffix(kept, "/") + "/" + tail
 	}
 	return kept, nil
 }
-
-// OutputURI is where an output of a job is kept: at the path that the job names for it, or in a folder of its own.
-func OutputURI(job, name string, o berth.JobOutput) string { return o.Place(job, name) }
 
 // ArtifactPath is the folder of a job's logs and default outputs in the artifact store.
 func ArtifactPath(job string) string { return "ExperimentRun/dcid." + job }

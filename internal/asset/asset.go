@@ -1,0 +1,86 @@
+// Package asset keeps the versions of assets and the containers they are in.
+package asset
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Container is what we keep of an asset's container.
+type Container struct {
+	Latest string `json:"latestVersion"`
+	Next   string `json:"nextVersion"`
+}
+
+// Version is one version of an asset that is to be made.
+type Version struct {
+	Workspace  string // its key
+	Collection string
+	Name       string
+	Version    string // the next one when empty
+	User       string
+	Properties map[string]any
+}
+
+// Create writes a new version. One that is there already is an AlreadyExists.
+func Create(tx *store.Tx, v Version) (version string, err error) {
+	if v.Version == "" {
+		own, _, err := container(tx, v.Workspace, v.Collection, v.Name)
+		if err != nil {
+			return "", err
+		}
+		if v.Version = own.Next; v.Version == "" {
+			v.Version = "1"
+		}
+	}
+	body, err := json.Marshal(map[string]any{"properties": v.Properties})
+	if err != nil {
+		return "", err
+	}
+	d := &store.Doc{Workspace: v.Workspace, Kind: v.Collection + "/versions", Name: v.Name, Version: v.Version, CreatedBy: v.User, Body: body}
+	if err := tx.Insert(d); err != nil {
+		return "", err
+	}
+	return v.Version, Grow(tx, v.Workspace, v.Collection, v.Name, v.Version, v.User)
+}
+
+// Grow makes or moves on the container of a new version.
+func Grow(tx *store.Tx, workspace, collection, name, version, user string) error {
+	own, d, err := container(tx, workspace, collection, name)
+	if err != nil {
+		return err
+	}
+	next := 1
+	if n, err := strconv.Atoi(own.Next); err == nil {
+		next = n
+	}
+	if n, err := strconv.Atoi(version); err == nil && n >= next {
+		next = n + 1
+	}
+	raw, err := json.Marshal(Container{Latest: version, Next: strconv.Itoa(next)})
+	if err != nil {
+		return err
+	}
+	if d == nil {
+		return tx.Insert(&store.Doc{
+			Workspace: workspace, Kind: collection, Name: name, CreatedBy: user, Body: json.RawMessage(`{"properties":{}}`), Own: raw,
+		})
+	}
+	d.Own = raw
+	return tx.Save(d)
+}
+
+// container reads a container; its document is nil when there is none yet.
+func container(tx *store.Tx, workspace, collection, name string) (own Container, d *store.Doc, err error) {
+	d, err = tx.Get(workspace, collection, name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return own, nil, nil
+	}
+	if err == nil && d.Own != nil {
+		err = json.Unmarshal(d.Own, &own)
+	}
+	return own, d, err
+}

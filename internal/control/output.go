@@ -1,0 +1,75 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/locate"
+)
+
+// register makes the assets that outputs of a job which has completed are to become: those that the job gives a name. What cannot be made
+// is told; the job did what it was to do, and its output is where it is.
+func (m *move) register(j *jobWork) error {
+	if !bytes.Contains(j.props, []byte(`"assetName"`)) {
+		return nil // as a rule
+	}
+	var props struct {
+		Outputs map[string]berth.JobOutput `json:"outputs"`
+	}
+	if err := json.Unmarshal(j.props, &props); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(props.Outputs)) {
+		o := props.Outputs[name]
+		if o.AssetName == "" {
+			continue
+		}
+		made, err := m.makeAsset(j, name, o)
+		switch code := berth.CodeOf(err); {
+		case err == nil:
+			m.tx.Emit(berth.Event{
+				Workspace: j.doc.Workspace, Subject: made, Type: berth.EventResourcePut, Reason: fmt.Sprintf("output %s of job %s", name, j.doc.Name),
+			})
+		case code == berth.Internal || code == berth.Unavailable:
+			return err
+		default:
+			m.tx.Emit(berth.Event{
+				Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobWarning,
+				Reason: fmt.Sprintf("output %s did not become an asset: %v; it is kept at %s", name, err, o.Place(j.doc.Name, name)),
+			})
+		}
+	}
+	return nil
+}
+
+// makeAsset makes one, and is its subject.
+func (m *move) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, error) {
+	ws, _, err := m.workspace(j.doc.Workspace)
+	if err != nil {
+		return "", err
+	}
+	if err := berth.CheckName("asset", o.AssetName); err != nil {
+		return "", err
+	}
+	uri, err := locate.Lasting(m.tx, ws, "azureml://jobs/"+j.doc.Name+"/outputs/"+name)
+	if err != nil {
+		return "", err
+	}
+	v := asset.Version{Workspace: j.doc.Workspace, Collection: "data", Name: o.AssetName, Version: o.AssetVersion, User: j.doc.CreatedBy}
+	switch typ := strings.ToLower(o.Type); {
+	case strings.HasSuffix(typ, "_model"):
+		v.Collection, v.Properties = "models", map[string]any{"modelUri": uri, "modelType": typ, "jobName": j.doc.Name}
+	case typ == "":
+		v.Properties = map[string]any{"dataUri": uri, "dataType": "uri_folder"}
+	default:
+		v.Properties = map[string]any{"dataUri": uri, "dataType": typ}
+	}
+	version, err := asset.Create(m.tx, v)
+	return v.Collection + "/" + v.Name + "/versions/" + version, err
+}
