@@ -218,16 +218,37 @@ func (r *Running) Wait(ctx context.Context) (code int, oom bool, err error) {
 			return -1, false, context.Cause(ctx)
 		}
 	}
-	if res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{}); err == nil && res.Container.State != nil {
-		oom = res.Container.State.OOMKilled
-		// Podman notices the first process only. 2026-11, Podman 4.3; can go when it reports the others.
-		limited := res.Container.HostConfig != nil && res.Container.HostConfig.Memory > 0
-		oom = oom || r.eng.podman && limited && code == 128+int(syscall.SIGKILL) && !r.killed.Load()
-	}
+	oom = r.oomKilled(ctx, code)
 	if err != nil {
 		return code, oom, engineError("reading the container's output", err)
 	}
 	return code, oom, nil
+}
+
+// oomPatience is how long an engine may take to notice that a container which is over ended for lack of memory: it is told so by the
+// kernel on another way than of the end itself.
+const oomPatience = 2 * time.Second
+
+// oomKilled says whether a container that ended with code was out of memory.
+func (r *Running) oomKilled(ctx context.Context, code int) bool {
+	for begin, pauseFor := time.Now(), time.Duration(0); ; {
+		res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{})
+		if err != nil || res.Container.State == nil {
+			return false
+		}
+		limited := res.Container.HostConfig != nil && res.Container.HostConfig.Memory > 0
+		switch {
+		case res.Container.State.OOMKilled:
+			return true
+		case !limited || code != 128+int(syscall.SIGKILL) || r.killed.Load():
+			return false
+		case r.eng.podman: // it notices the first process only. 2026-11, Podman 4.3; can go when it reports the others.
+			return true
+		}
+		if time.Since(begin) > oomPatience || pause(ctx, &pauseFor) != nil {
+			return false
+		}
+	}
 }
 
 func (r *Running) waitOnce(ctx context.Context) (int, error) {
