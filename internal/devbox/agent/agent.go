@@ -242,14 +242,21 @@ func (a *agent) routes() http.Handler {
 		}
 		a.family.end(5 * time.Second)
 		send(w, true)
+		_ = http.NewResponseController(w).Flush() // the end closes this connection too
 		a.stop()
 	})
 	return mux
 }
 
 func send(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v)
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	_, _ = w.Write(b)
 }
 
 // set changes the status and tells who waits for it.
