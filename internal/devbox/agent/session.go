@@ -40,9 +40,12 @@ func (s *sshServer) session(ctx context.Context, stream ssh.Channel, requests <-
 	defer group.Wait()
 	defer stream.Close()
 	for r := range requests {
-		ok := x.request(ctx, r, &group)
+		ok, run := x.request(ctx, r)
 		if r.WantReply {
 			_ = r.Reply(ok, nil)
+		}
+		if run != nil { // what ends at once must not close the stream before the reply
+			group.Go(run)
 		}
 	}
 	// The client is gone. What still runs for it gets the signal of a terminal that was hung up.
@@ -64,13 +67,13 @@ func (x *session) wait() int {
 	return code
 }
 
-// request does what a client asks for and says whether it could.
-func (x *session) request(ctx context.Context, r *ssh.Request, group *sync.WaitGroup) bool {
+// request does what a client asks for and says whether it could, and what is to run now that it is asked.
+func (x *session) request(ctx context.Context, r *ssh.Request) (ok bool, run func()) {
 	switch r.Type {
 	case "env":
 		var v struct{ Name, Value string }
 		if ssh.Unmarshal(r.Payload, &v) != nil || x.began || !harmless(v.Name) {
-			return false
+			return false, nil
 		}
 		x.env = append(x.env, v.Name+"="+v.Value)
 	case "pty-req":
@@ -80,7 +83,7 @@ func (x *session) request(ctx context.Context, r *ssh.Request, group *sync.WaitG
 			Modes                string
 		}
 		if ssh.Unmarshal(r.Payload, &v) != nil || x.began {
-			return false
+			return false, nil
 		}
 		x.term, x.cols, x.rows = v.Term, v.Cols, v.Rows
 		if x.term == "" {
@@ -89,7 +92,7 @@ func (x *session) request(ctx context.Context, r *ssh.Request, group *sync.WaitG
 	case "window-change":
 		var v struct{ Cols, Rows, Wide, Up uint32 }
 		if ssh.Unmarshal(r.Payload, &v) != nil {
-			return false
+			return false, nil
 		}
 		x.cols, x.rows = v.Cols, v.Rows
 		if x.pty != nil {
@@ -98,34 +101,34 @@ func (x *session) request(ctx context.Context, r *ssh.Request, group *sync.WaitG
 	case "signal":
 		var v struct{ Name string }
 		if ssh.Unmarshal(r.Payload, &v) != nil || signals[v.Name] == 0 {
-			return false
+			return false, nil
 		}
 		x.kill(signals[v.Name])
 	case "shell":
-		return x.begin(ctx, "", group)
+		return x.begin(ctx, "")
 	case "exec":
 		var v struct{ Command string }
 		if ssh.Unmarshal(r.Payload, &v) != nil || v.Command == "" {
-			return false
+			return false, nil
 		}
-		return x.begin(ctx, v.Command, group)
+		return x.begin(ctx, v.Command)
 	case "subsystem":
 		var v struct{ Name string }
 		if ssh.Unmarshal(r.Payload, &v) != nil || v.Name != "sftp" || x.began {
-			return false
+			return false, nil
 		}
 		x.began = true
-		group.Go(func() {
+		return true, func() {
 			err := serveFiles(x.stream, x.s.a.home())
 			if err != nil {
 				x.s.a.log.Info("sftp session ended", "err", err)
 			}
 			x.exit(0)
-		})
+		}
 	default:
-		return false
+		return false, nil
 	}
-	return true
+	return true, nil
 }
 
 // harmless are the variables a client may set, as sshd has them.
@@ -139,9 +142,9 @@ var signals = map[string]syscall.Signal{
 }
 
 // begin starts the shell, with a command or as a login.
-func (x *session) begin(ctx context.Context, command string, group *sync.WaitGroup) bool {
+func (x *session) begin(ctx context.Context, command string) (ok bool, run func()) {
 	if x.began {
-		return false
+		return false, nil
 	}
 	x.began = true
 	a := x.s.a
@@ -155,7 +158,6 @@ func (x *session) begin(ctx context.Context, command string, group *sync.WaitGro
 	cmd.Env = append(append(append([]string(nil), a.family.env...), x.env...), "SSH_CONNECTION=127.0.0.1 0 127.0.0.1 22", "USER="+a.c.User)
 	x.cmd = cmd
 	var err error
-	var run func()
 	if x.term != "" {
 		run, err = x.onTerminal(cmd)
 	} else {
@@ -163,13 +165,13 @@ func (x *session) begin(ctx context.Context, command string, group *sync.WaitGro
 	}
 	if err != nil {
 		a.log.Warn("ssh session not started", "err", err)
-		_, _ = io.WriteString(x.stream.Stderr(), "berth: "+err.Error()+"\r\n")
-		x.exit(255)
 		x.cmd = nil
-		return true
+		return true, func() {
+			_, _ = io.WriteString(x.stream.Stderr(), "berth: "+err.Error()+"\r\n")
+			x.exit(255)
+		}
 	}
-	group.Go(run)
-	return true
+	return true, run
 }
 
 // onPipes connects the command with the stream, every byte as it is.
