@@ -15,8 +15,6 @@ import (
 const (
 	// budgetPause is between two looks at budgets, however much happens.
 	budgetPause = 200 * time.Millisecond
-	// budgetSleep is the longest time without a look: clocks are set, and machines sleep.
-	budgetSleep = time.Hour
 	// budgetCause is the Exit.Cause of a job whose budget is used up.
 	budgetCause = "budget"
 )
@@ -24,66 +22,15 @@ const (
 // Budgets warns when most of a budget is spent, and asks the jobs charged to one that is used up to end, until ctx ends. It looks when
 // something happened that costs, and when what runs will have spent so much; without budgets it never does.
 func (c *Control) Budgets(ctx context.Context) error {
-	from := c.o.DB.Rev()
-	events, errs := c.follow(ctx, from)
-	due, some := time.Now(), true
+	some := true
 	var last time.Time
-	for {
-		var ring <-chan time.Time
-		var timer *time.Timer
-		if !due.IsZero() {
-			timer = time.NewTimer(min(max(0, time.Until(due)), budgetSleep))
-			ring = timer.C
-		}
-		select {
-		case <-ctx.Done():
-			<-errs
-			return nil
-		case err := <-errs:
-			switch {
-			case ctx.Err() != nil:
-				return nil //nolint:nilerr // it is the reason
-			case berth.CodeOf(err) != berth.Gone:
-				return err
-			}
-			events, errs = c.follow(ctx, c.o.DB.Rev())
-			due = time.Now()
-		case batch := <-events:
-			if at := last.Add(budgetPause); costly(batch, some) && (due.IsZero() || at.Before(due)) {
-				due = at
-			}
-		case <-ring:
-			if time.Now().Before(due) {
-				break // the longest sleep
-			}
-			due, some = c.checkBudgets(ctx)
-			last = time.Now()
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-	}
-}
-
-// follow passes events on until ctx ends. The error comes after the last of them.
-func (c *Control) follow(ctx context.Context, from berth.Rev) (<-chan []berth.Event, <-chan error) {
-	events, errs := make(chan []berth.Event), make(chan error, 1)
-	go func() {
-		for w := c.o.DB.Watch(ctx, from); ; {
-			batch, err := w.Next()
-			if err != nil {
-				errs <- err
-				return
-			}
-			select {
-			case events <- batch:
-			case <-ctx.Done():
-				errs <- ctx.Err()
-				return
-			}
-		}
-	}()
-	return events, errs
+	return c.lookout(ctx, func(batch []berth.Event) (time.Time, bool) {
+		return last.Add(budgetPause), costly(batch, some)
+	}, func() (next time.Time) {
+		next, some = c.checkBudgets(ctx)
+		last = time.Now()
+		return next
+	})
 }
 
 // costly says whether what happened can change what is spent, or what may be. Where there are no budgets only a new one can.

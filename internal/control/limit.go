@@ -12,41 +12,9 @@ import (
 
 // Limits says so when a limit of vCPUs ends, until ctx ends. It sleeps until the next does, or until somebody sets one.
 func (c *Control) Limits(ctx context.Context) error {
-	events, errs := c.follow(ctx, c.o.DB.Rev())
-	due := time.Now()
-	for {
-		var ring <-chan time.Time
-		var timer *time.Timer
-		if !due.IsZero() {
-			timer = time.NewTimer(min(max(0, time.Until(due)), budgetSleep)) // clocks are set
-			ring = timer.C
-		}
-		select {
-		case <-ctx.Done():
-			<-errs
-			return nil
-		case err := <-errs:
-			switch {
-			case ctx.Err() != nil:
-				return nil //nolint:nilerr // it is the reason
-			case berth.CodeOf(err) != berth.Gone:
-				return err
-			}
-			events, errs = c.follow(ctx, c.o.DB.Rev())
-			due = time.Now()
-		case batch := <-events:
-			if slices.ContainsFunc(batch, func(e berth.Event) bool { return e.Type == berth.EventQuota }) {
-				due = time.Now()
-			}
-		case <-ring:
-			if !time.Now().Before(due) {
-				due = c.expire(ctx)
-			}
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	return c.lookout(ctx, func(batch []berth.Event) (time.Time, bool) {
+		return time.Now(), slices.ContainsFunc(batch, func(e berth.Event) bool { return e.Type == berth.EventQuota })
+	}, func() time.Time { return c.expire(ctx) })
 }
 
 // expire drops what has ended, and says when to look again.
