@@ -109,7 +109,7 @@ func (s *session) load(c *client.Client, kind, file string, set []string, name, 
 		return nil, err
 	}
 	return spec.Load(file, spec.Options{
-		Kind: kind, Set: set, Workspace: c.Workspace, Name: name, Version: version, Experiment: filepath.Base(dir),
+		Kind: kind, Set: set, Workspace: c.Workspace, Name: name, Version: version, Experiment: filepath.Base(dir), Links: followLinks(),
 	})
 }
 

@@ -136,7 +136,7 @@ func (s *session) document(c *client.Client, n noun, file string, set []string, 
 		set = append([]string{"name=" + t.name}, set...)
 	}
 	return spec.LoadBytes([]byte("{}"), spec.Options{
-		Kind: n.yaml(), Set: set, Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the command line",
+		Kind: n.yaml(), Set: set, Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the command line", Links: followLinks(),
 	})
 }
 
@@ -212,7 +212,7 @@ func validateVerb(s *session, n noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := spec.Load(file, spec.Options{Kind: n.yaml(), Set: sets})
+			r, err := spec.Load(file, spec.Options{Kind: n.yaml(), Set: sets, Links: followLinks()})
 			if err != nil {
 				return err
 			}

@@ -67,7 +67,7 @@ func (s *session) environmentFile(ctx context.Context, c *client.Client, path st
 	case isConda(b):
 		return s.condaEnvironment(ctx, c, string(b))
 	}
-	r, err := spec.Load(path, spec.Options{Kind: "environment", Workspace: c.Workspace})
+	r, err := spec.Load(path, spec.Options{Kind: "environment", Workspace: c.Workspace, Links: followLinks()})
 	if err != nil {
 		return "", err
 	}

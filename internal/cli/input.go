@@ -61,7 +61,7 @@ func (r *bareRun) inputDoc(ctx context.Context, c *client.Client, value string) 
 	if r.dryRun {
 		return map[string]any{"jobInputType": typ, "uri": "local:" + abs}, nil
 	}
-	uri, err := r.s.uploadData(ctx, c, spec.Upload{Path: abs, Kind: "data", Type: typ})
+	uri, err := r.s.uploadData(ctx, c, spec.Upload{Path: abs, Kind: "data", Type: typ, Links: followLinks()})
 	return map[string]any{"jobInputType": typ, "uri": uri}, err
 }
 

@@ -23,7 +23,7 @@ func renderCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.Experiment = filepath.Base(dir)
+			o.Experiment, o.Links = filepath.Base(dir), followLinks()
 			return spec.Render(s.out, file, o)
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -22,16 +23,39 @@ const (
 // neverCode is what `berth run` leaves behind whether an ignore file names it or not.
 var neverCode = []string{".git/", "__pycache__/", ".venv/", ".ipynb_checkpoints/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/"}
 
+// followLinks says whether links may lead out of the folders that are uploaded.
+func followLinks() bool {
+	yes, err := strconv.ParseBool(os.Getenv("BERTH_FOLLOW_LINKS"))
+	return yes && err == nil
+}
+
 // uploadCode makes a code asset of a folder and returns its id, "" when there is nothing in it.
 func (s *session) uploadCode(ctx context.Context, c *client.Client, dir string, yes bool) (string, error) {
-	u := spec.Upload{Path: dir, Kind: "code", Ignore: neverCode}
+	u := spec.Upload{Path: dir, Kind: "code", Ignore: neverCode, Links: followLinks()}
 	if rel, err := filepath.Rel(dir, s.cfg.Home); err == nil && filepath.IsLocal(rel) && s.cfg.Home != "" {
 		if rel == "." {
 			return "", berth.Errorf(berth.Invalid, "%s is the home of the local server; change to the folder of your code, or use --no-code", dir)
 		}
 		u.Ignore = append(u.Ignore[:len(u.Ignore):len(u.Ignore)], "/"+filepath.ToSlash(rel)+"/")
 	}
+	u.Ignore = append(u.Ignore[:len(u.Ignore):len(u.Ignore)], virtualEnvs(dir)...)
 	return s.codeAsset(ctx, c, u, yes)
+}
+
+// virtualEnvs are patterns for the Python environments in a folder, whatever they are called: they are bound to their
+// place, and links lead out of them.
+func virtualEnvs(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // the snapshot says so
+	}
+	var out []string
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(dir, e.Name(), "pyvenv.cfg")); err == nil {
+			out = append(out, "/"+e.Name()+"/")
+		}
+	}
+	return out
 }
 
 // codeAsset makes a code asset of an upload and returns its id.

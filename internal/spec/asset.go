@@ -63,7 +63,7 @@ func (s *scope) uri(v *value, collection string, u Upload) any {
 	}
 	path = strings.TrimPrefix(path, "file:")
 	u.Path = s.resolve(v, path)
-	return s.upload(u)
+	return s.upload(v, u)
 }
 
 // checkShape refuses a file where a folder is meant and the other way round.

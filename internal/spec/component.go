@@ -232,7 +232,7 @@ func (s *scope) includes(v *value) {
 	}
 	if base == "" {
 		// Without code of its own, the includes alone are the code.
-		s.out["code"] = "azureml:" + s.upload(Upload{Kind: "code", Includes: paths, Ignore: []string{"__pycache__"}})
+		s.out["code"] = "azureml:" + here.upload(inc, Upload{Kind: "code", Includes: paths, Ignore: []string{"__pycache__"}})
 		return
 	}
 	for i := range s.draft.uploads {
@@ -241,7 +241,7 @@ func (s *scope) includes(v *value) {
 			break
 		}
 	}
-	s.out["code"] = "azureml:" + s.upload(Upload{Kind: "code", Path: base, Includes: paths, Ignore: []string{"__pycache__"}})
+	s.out["code"] = "azureml:" + here.upload(inc, Upload{Kind: "code", Path: base, Includes: paths, Ignore: []string{"__pycache__"}})
 }
 
 func sameFile(a, b string) bool {

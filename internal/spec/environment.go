@@ -140,7 +140,7 @@ var contextPath = typ{name: "a folder", read: func(s *scope, v *value) any {
 		return nil
 	}
 	if abs := s.resolve(v, path); exists(abs) {
-		return s.upload(Upload{Kind: "context", Path: abs})
+		return s.upload(v, Upload{Kind: "context", Path: abs})
 	}
 	if u, err := url.Parse(path); err == nil && u.Scheme != "" && u.Host != "" {
 		return path

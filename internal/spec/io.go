@@ -119,7 +119,7 @@ func (s *scope) dataPath(v, in *value) any {
 	if kind == "" {
 		kind = "uri_folder"
 	}
-	return s.upload(Upload{Kind: "data", Type: kind, Path: s.resolve(v, path), Datastore: in.textOf("datastore")})
+	return s.upload(v, Upload{Kind: "data", Type: kind, Path: s.resolve(v, path), Datastore: in.textOf("datastore")})
 }
 
 // output is one output of a job; null is the default one.

@@ -26,6 +26,8 @@ type Options struct {
 	Name, Version string
 	// Experiment is the experiment of jobs that name none; the name of the working directory, as a rule.
 	Experiment string
+	// Links allows links that lead out of the folders that are uploaded.
+	Links bool
 }
 
 // Result is what a file becomes.
@@ -71,6 +73,8 @@ type Upload struct {
 	Includes []string
 	// Ignore are patterns to leave out beside those of the folder's ignore file.
 	Ignore []string
+	// Links allows links that lead out of the folder; they are followed.
+	Links bool
 }
 
 // Load reads the YAML file at path. A file that is wrong gives Errors, all of them at once.
@@ -102,7 +106,7 @@ func translate(v *value, o Options) (*Result, error) {
 	if o.Workspace == (berth.Workspace{}) {
 		o.Workspace = berth.Workspace{Subscription: "sub", Group: "rg", Name: "ws"}
 	}
-	l := &load{options: o, known: map[string]*draft{}, files: map[string]*value{}, components: componentTypes(), draw: draw.read}
+	l := &load{options: o, known: map[string]*draft{}, files: map[string]*value{}, strays: map[string]bool{}, components: componentTypes(), draw: draw.read}
 	if errs := override(v, o.Set); len(errs) > 0 {
 		return nil, errs
 	}

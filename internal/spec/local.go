@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// upload notes that the file or folder at path (absolute) is to be uploaded, and gives the placeholder that stands for
-// the result.
-func (s *scope) upload(u Upload) string {
+// upload notes that the file or folder v names is to be uploaded, and gives the placeholder that stands for the result.
+func (s *scope) upload(v *value, u Upload) string {
+	u.Links = s.options.Links
 	u.Placeholder = "upload:" + u.Kind + ":" + u.Path
 	if len(u.Includes) > 0 {
 		sum := sha256.Sum256([]byte(strings.Join(u.Includes, "\x00")))
@@ -19,6 +19,14 @@ func (s *scope) upload(u Upload) string {
 	for _, known := range s.draft.uploads {
 		if known.Placeholder == u.Placeholder {
 			return u.Placeholder
+		}
+	}
+	if f, err := u.listing(); err == nil { // what else is wrong is said when it is uploaded
+		for _, stray := range f.strays {
+			if !s.strays[stray] {
+				s.strays[stray] = true
+				s.fail(v, "%s", stray)
+			}
 		}
 	}
 	s.draft.uploads = append(s.draft.uploads, u)
@@ -36,7 +44,7 @@ var code = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) a
 			s.fail(v, "the root of the file system cannot be code")
 			return nil
 		}
-		return s.upload(Upload{Kind: "code", Path: abs})
+		return s.upload(v, Upload{Kind: "code", Path: abs})
 	}
 	switch {
 	case strings.HasPrefix(path, "git+"):

@@ -35,6 +35,7 @@ type load struct {
 	components map[string]typ
 	draw       func(s *scope, v *value) any
 	files      map[string]*value // YAML files read so far, by path
+	strays     map[string]bool   // links out of the folders to upload that were complained of
 }
 
 // draft is a Resource under construction.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -27,6 +28,8 @@ type Folder struct {
 	Files []File
 	// Hash is the content hash that code is de-duplicated by, equal to the one Azure's clients make.
 	Hash string
+	// strays says of each link that leads out of the folder what is wrong with it.
+	strays []string
 }
 
 // File is one file of a Folder.
@@ -38,19 +41,20 @@ type File struct {
 
 // Snapshot lists the files to upload for path, a folder or a single file, less what .amlignore (or, failing that,
 // .gitignore) in it names, and hashes them. Includes are further files and folders that are put beside the code, each
-// under its own name. Links are followed, also out of the folder; a link back to a folder that is being listed is an
-// error.
+// under its own name. Links are followed within the folder; one that leads out of it, to nothing, or back to a folder
+// that is being listed is an error.
 func Snapshot(root string, includes ...string) (*Folder, error) {
-	return snapshot(root, includes, nil)
+	return Upload{Path: root, Includes: includes}.Snapshot()
 }
 
 // Snapshot lists what an upload consists of.
-func (u Upload) Snapshot() (*Folder, error) { return snapshot(u.Path, u.Includes, u.Ignore) }
-
-func snapshot(root string, includes, extra []string) (*Folder, error) {
-	f, err := listing(root, includes, extra)
+func (u Upload) Snapshot() (*Folder, error) {
+	f, err := u.listing()
 	if err != nil {
 		return nil, err
+	}
+	if len(f.strays) > 0 {
+		return nil, berth.Errorf(berth.Invalid, "%s", strings.Join(f.strays, "\n"))
 	}
 	return f, f.finish()
 }
@@ -59,7 +63,7 @@ func snapshot(root string, includes, extra []string) (*Folder, error) {
 // times.
 func (u Upload) fingerprint() string {
 	const much = 64 << 20
-	f, err := listing(u.Path, u.Includes, u.Ignore)
+	f, err := u.listing()
 	if err != nil {
 		return u.Path
 	}
@@ -81,45 +85,42 @@ func (u Upload) fingerprint() string {
 	return hexSum(b.String())
 }
 
-// listing is a snapshot without its hash.
-func listing(root string, includes, extra []string) (*Folder, error) {
+// listing is a snapshot without its hash; links that lead out of the folder are among its strays.
+func (u Upload) listing() (*Folder, error) {
 	f := &Folder{}
-	if root == "" { // includes alone
-		return f, f.include(includes, extra)
+	if u.Path == "" { // includes alone
+		return f, f.include(u)
 	}
-	st, err := os.Stat(root)
+	st, err := os.Stat(u.Path)
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%s: %s", root, reason(err))
+		return nil, berth.Errorf(berth.Invalid, "%s: %s", u.Path, reason(err))
 	}
 	if !st.IsDir() {
-		if err := f.add(root, filepath.Base(root)); err != nil {
-			return nil, err
-		}
+		err = f.add(u.Path, filepath.Base(u.Path))
 	} else {
-		w := walker{folder: f, ignore: ignoreIn(root, extra)}
-		if err := w.walk(root, "", nil); err != nil {
-			return nil, err
-		}
+		err = f.walk(u.Path, "", u)
 	}
-	return f, f.include(includes, extra)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.include(u)
 }
 
 // include adds further files and folders beside what is there. A name that ends in .zip stands for a folder beside it
 // only when there is no such file; that form is not supported.
-func (f *Folder) include(includes, extra []string) error {
+func (f *Folder) include(u Upload) error {
 	seen := map[string]bool{}
 	for _, file := range f.Files {
 		seen[file.Name] = true
 	}
-	for _, inc := range includes {
+	for _, inc := range u.Includes {
 		before := len(f.Files)
 		st, err := os.Stat(inc)
 		switch {
 		case err != nil:
 			return berth.Errorf(berth.Invalid, "additional include %s: %s", inc, reason(err))
 		case st.IsDir():
-			w := walker{folder: f, ignore: ignoreIn(inc, extra)}
-			err = w.walk(inc, filepath.Base(inc), nil)
+			err = f.walk(inc, filepath.Base(inc), u)
 		default:
 			err = f.add(inc, filepath.Base(inc))
 		}
@@ -198,10 +199,25 @@ func copyInto(w io.Writer, file string) error {
 	return err
 }
 
+// walk adds the files of dir, called prefix/….
+func (f *Folder) walk(dir, prefix string, u Upload) error {
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
+	}
+	w := walker{folder: f, root: root, ignore: ignoreIn(dir, u.Ignore), links: u.Links}
+	return w.walk(dir, prefix, nil)
+}
+
 type walker struct {
 	folder *Folder
+	root   string // the real folder
 	ignore *Ignore
+	links  bool // links may lead out of root
 }
+
+// errStray ends the listing of a folder outside as soon as it is known that something of it would be uploaded.
+var errStray = errors.New("outside of the folder")
 
 // walk lists dir, whose files are called prefix/…; open are the real folders above it.
 func (w *walker) walk(dir, prefix string, open []string) error {
@@ -209,41 +225,60 @@ func (w *walker) walk(dir, prefix string, open []string) error {
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
 	}
-	for _, above := range open {
-		if above == real {
-			return berth.Errorf(berth.Invalid, "%s is a link to a folder that holds it; remove the link or name it in .amlignore", dir)
-		}
+	if slices.Contains(open, real) {
+		return berth.Errorf(berth.Invalid, "%s is a link to a folder that holds it; remove the link or name it in .amlignore", dir)
 	}
 	entries, err := os.ReadDir(real)
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
 	}
+	open = append(open[:len(open):len(open)], real)
 	for _, e := range entries {
-		name, file := path.Join(prefix, e.Name()), filepath.Join(dir, e.Name())
-		isDir := e.IsDir()
-		if e.Type()&os.ModeSymlink != 0 {
-			st, err := os.Stat(file)
-			isDir = err == nil && st.IsDir()
-		}
-		// Folders are listed even when a pattern matches them: a later line may take a file back.
-		if isDir {
-			if w.ignore.prunes(w.ignore.rel(file)) {
-				continue
-			}
-			if err := w.walk(file, name, append(open[:len(open):len(open)], real)); err != nil {
-				return err
-			}
+		file := filepath.Join(dir, e.Name())
+		err := w.entry(e, file, path.Join(prefix, e.Name()), open)
+		if errors.Is(err, errStray) && w.within(real) { // here the way out begins
+			to, _ := filepath.EvalSymlinks(file) // only to be shown
+			w.folder.strays = append(w.folder.strays, fmt.Sprintf("%s is a link to %s, outside of the folder; "+
+				"put a copy in its place, name it in .amlignore, or allow such links with BERTH_FOLLOW_LINKS=1", file, to))
 			continue
 		}
-		if w.ignore.Match(w.ignore.rel(file)) {
-			continue
-		}
-		if e.Type()&os.ModeSymlink == 0 {
-			file = filepath.Join(real, e.Name())
-		}
-		if err := w.folder.add(file, name); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// entry adds a file, or all of a folder; the last of open is the real folder it is in.
+func (w *walker) entry(e fs.DirEntry, file, name string, open []string) error {
+	real, isDir := filepath.Join(open[len(open)-1], e.Name()), e.IsDir()
+	if e.Type()&os.ModeSymlink != 0 {
+		if to, err := filepath.EvalSymlinks(file); err == nil {
+			st, err := os.Stat(to)
+			real, isDir = to, err == nil && st.IsDir()
+		}
+	}
+	// Folders are listed even when a pattern matches them: a later line may take a file back.
+	if isDir {
+		if w.ignore.prunes(w.ignore.rel(file)) {
+			return nil
+		}
+		return w.walk(file, name, open)
+	}
+	if w.ignore.Match(w.ignore.rel(file)) {
+		return nil
+	}
+	if !w.within(real) {
+		return errStray
+	}
+	if e.Type()&os.ModeSymlink == 0 {
+		file = real
+	}
+	return w.folder.add(file, name)
+}
+
+// within says whether a real path may be uploaded.
+func (w *walker) within(real string) bool {
+	rel, err := filepath.Rel(w.root, real)
+	return w.links || err == nil && filepath.IsLocal(rel)
 }

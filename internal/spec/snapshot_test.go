@@ -86,14 +86,45 @@ func TestSnapshotLinks(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	link(filepath.Join(outside, "data"), "folder")
+	want := func(u spec.Upload, want ...string) {
+		t.Helper()
+		u.Path = root
+		f, err := u.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, names(f)); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+	}
 	link(filepath.Join(root, "near.txt"), "file.txt")
-	f, err := spec.Snapshot(root)
-	if err != nil {
+	link(filepath.Join(outside, "data"), "folder")
+	link("folder/far.txt", "through.txt")
+	want(spec.Upload{Links: true}, "file.txt", "folder/far.txt", "near.txt", "through.txt")
+	want(spec.Upload{Ignore: []string{"folder", "through.txt", "!near.txt"}}, "file.txt", "near.txt")
+
+	_, err := spec.Snapshot(root)
+	for _, name := range []string{"folder", "through.txt"} {
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(root, name)+" is a link to "+outside) {
+			t.Errorf("a link out of the folder, %s, gives %v", name, err)
+		}
+	}
+	if err == nil || strings.Contains(err.Error(), "file.txt is a link") {
+		t.Errorf("a link within the folder gives %v", err)
+	}
+	for _, name := range []string{"folder", "through.txt"} {
+		if err := os.Remove(filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// The folder itself may be named by a link.
+	alias := filepath.Join(outside, "alias")
+	if err := os.Symlink(root, alias); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"file.txt", "folder/far.txt", "near.txt"}, names(f)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
+	if f, err := spec.Snapshot(alias); err != nil || len(f.Files) != 2 {
+		t.Errorf("a folder named by a link gives %v, %v", f, err)
 	}
 	link("nowhere", "lost")
 	if _, err := spec.Snapshot(root); err == nil || !strings.Contains(err.Error(), "lost is a link to nowhere, which is not there; remove the link or name it in .amlignore") {
