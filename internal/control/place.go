@@ -1,0 +1,138 @@
+package control
+
+import (
+	"errors"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+// place asks the scheduler about a pool and makes what it says true. It says whether to ask again: a gang that could not be launched
+// has left its nodes to the next.
+func (m *move) place(p *pool) (again bool, err error) {
+	fresh := m.fresh[p.key]
+	delete(m.fresh, p.key)
+	if p.queue.Len() == 0 {
+		return false, nil
+	}
+	ahead, down := 0, p.down()
+	if p.local {
+		if down, err = m.localDown(); err != nil {
+			return false, err
+		}
+		ahead = m.c.pace[p.name].ahead(m.now)
+		if !m.c.o.Targets[p.name].Queues {
+			ahead = 0
+		}
+	}
+	for _, ch := range m.c.schedule(p, ahead, down, fresh, m.now) {
+		g := m.c.gangs[ch.Gang]
+		if len(ch.Nodes) == 0 && len(ch.Preempt) == 0 && ch.Why == g.why {
+			continue // it says so already, and nobody deletes a job that waits
+		}
+		j, err := m.job(g.job)
+		if err != nil {
+			return false, err
+		}
+		if j == nil { // deleted while it waited
+			m.c.dequeue(ch.Gang)
+			again = true
+			continue
+		}
+		g.why = ch.Why
+		tasks := make([]*berth.Task, len(g.tasks))
+		for i, id := range g.tasks {
+			t := j.task(id)
+			tasks[i] = t
+			if t.Why != ch.Why {
+				t.Why = ch.Why
+				j.dirty[id] = true
+			}
+		}
+		for _, id := range ch.Preempt {
+			if err := m.preempt(p, id, "stopped for job "+g.job.name+", which goes first"); err != nil {
+				return false, err
+			}
+		}
+		if len(ch.Nodes) == 0 {
+			continue
+		}
+		m.c.dequeue(ch.Gang)
+		ok, err := m.launchGang(p, j, tasks, ch.Nodes)
+		if err != nil {
+			return false, err
+		}
+		again = again || !ok
+	}
+	return again, nil
+}
+
+// launchGang puts tasks on nodes. A job that cannot be launched ends here: ok is false.
+func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) (ok bool, err error) {
+	launches, err := m.launches(p, j, tasks, nodes)
+	if errors.Is(err, errNoPorts) {
+		m.putBack(p, j, tasks, err.Error())
+		return true, nil
+	}
+	if err != nil {
+		if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
+			return false, err
+		}
+		for _, t := range tasks {
+			m.endTask(t, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
+			j.dirty[t.ID] = true
+		}
+		return false, nil
+	}
+	for i, t := range tasks {
+		t.State, t.Times.Placed = berth.TaskPlaced, m.now
+		j.dirty[t.ID] = true
+		p.take(t)
+		m.busy(p, t.Node)
+		m.start = append(m.start, started{task: *t, launch: launches[i]})
+	}
+	return true, nil
+}
+
+// putBack lets a gang wait on that was chosen and cannot start now for a reason that passes.
+func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string) {
+	for _, t := range tasks {
+		t.Node, t.Why = "", why
+		j.dirty[t.ID] = true
+		m.c.enqueue(p, t, j.doc.ID)
+	}
+	if at := m.now.Add(portPause); p.wake.IsZero() || at.Before(p.wake) {
+		p.wake = at
+	}
+}
+
+// preempt stops a gang so that its job starts again later.
+func (m *move) preempt(p *pool, id, why string) error {
+	for _, pl := range m.c.placed {
+		if keyOf(pl.task.Workspace, pl.task.Compute) == p.key && gangID(&pl.task) == id {
+			if err := m.evictTask(&pl.task, why); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// evictTask takes a task's node away from it.
+func (m *move) evictTask(t *berth.Task, why string) error {
+	j, err := m.job(jobKey{t.Workspace, t.Job})
+	if err != nil || j == nil {
+		return err
+	}
+	own := j.task(t.ID)
+	if own == nil || own.State == berth.TaskDone || own.Evict || own.Stop {
+		return nil
+	}
+	own.Evict, own.Why = true, why
+	j.dirty[t.ID] = true
+	if r := m.c.pools[keyOf(t.Workspace, t.Compute)].running[gangID(t)]; r != nil {
+		r.Stopping = true
+	}
+	m.stop = append(m.stop, stopping{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})
+	return nil
+}
