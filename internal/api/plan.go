@@ -212,7 +212,7 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 			has++
 		}
 	}
-	if vcpus, unlimited, why := limits.Room(nil, x.use(&s.Pool, user), x.now); !unlimited && vcpus < s.Job.Nodes*z.VCPUs && has < s.Job.Nodes {
+	if vcpus, unlimited, why := limits.Room(nil, x.use(&s.Pool, user, s.Job.Nodes), x.now); !unlimited && vcpus < s.Job.Nodes*z.VCPUs && has < s.Job.Nodes {
 		l := berth.PlanLimit{Kind: berth.LimitQuota, Ever: true, Whose: s.Pool.Name}
 		if z.Restricted && vcpus == 0 {
 			l.Kind = berth.LimitApproval

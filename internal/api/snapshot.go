@@ -405,7 +405,7 @@ func (x *snapshot) room(p *plan.Pool, user string, asks int) error {
 	if err != nil {
 		return err
 	}
-	vcpus, unlimited, why := limits.Room(use, x.use(p, user), x.now)
+	vcpus, unlimited, why := limits.Room(use, x.use(p, user, asks), x.now)
 	if !unlimited {
 		p.Room = min(vcpus/p.Size.VCPUs, math.MaxInt32)
 		p.Bound = berth.PlanLimit{Kind: berth.LimitQuota, Whose: p.Name, Why: why}
@@ -429,8 +429,9 @@ func (x *snapshot) room(p *plan.Pool, user string, asks int) error {
 	return nil
 }
 
-func (x *snapshot) use(p *plan.Pool, user string) quota.Use {
-	return quota.Use{Workspace: x.ws, Family: p.Size.Family, User: user, Low: p.Low, VCPUs: p.Size.VCPUs}
+// use is what some nodes of a pool would take.
+func (x *snapshot) use(p *plan.Pool, user string, nodes int) quota.Use {
+	return quota.Use{Workspace: x.ws, Family: p.Size.Family, User: user, Low: p.Low, VCPUs: nodes * p.Size.VCPUs}
 }
 
 func askOf(compute string, z berth.Size) sched.Ask {

@@ -42,6 +42,19 @@ func TestLimitEnds(t *testing.T) {
 	})
 }
 
+// TestLimitSaysHowMuch: who needs more nodes than a limit allows is told how much to ask for: all of them.
+func TestLimitSaysHowMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.limit(8, time.Time{}) // two nodes
+		p.clusterOf("cpu", 4, 4, nil)
+		p.settle("it says why there are not more", func() bool {
+			v, _ := p.compute("cpu")
+			return strings.Contains(v.Properties.Berth.Short, "berth quota request --family standardDSv2Family --vcpus 16`")
+		})
+	})
+}
+
 // TestLimitEndIsTold: the end of a limit is an event, once, also when no server was there when it came.
 func TestLimitEndIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,8 +38,8 @@ func (m *move) prices() (*market, error) {
 	return m.market, nil
 }
 
-// room is how many nodes of a size a pool may have more, as quotas stand, and whose limit that is.
-func (k *market) room(m *move, p *pool, size berth.Size, user string) (int, string) {
+// room is how many nodes of a size a pool that wants some may have more, as quotas stand, and whose limit that is.
+func (k *market) room(m *move, p *pool, size berth.Size, user string, want int) (int, string) {
 	var use []quota.Use
 	for _, q := range m.c.pools {
 		for _, n := range q.nodes {
@@ -48,7 +48,7 @@ func (k *market) room(m *move, p *pool, size berth.Size, user string) (int, stri
 			}
 		}
 	}
-	ask := quota.Use{Workspace: p.key.workspace, Family: size.Family, User: user, Low: p.spec.low, VCPUs: size.VCPUs}
+	ask := quota.Use{Workspace: p.key.workspace, Family: size.Family, User: user, Low: p.spec.low, VCPUs: want * size.VCPUs}
 	vcpus, unlimited, why := k.limits.Room(use, ask, m.now)
 	if unlimited {
 		return math.MaxInt, ""

@@ -359,7 +359,7 @@ func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err e
 		user = g.User
 		break
 	}
-	room, why := k.room(m, p, size, user)
+	room, why := k.room(m, p, size, user, want)
 	machine := m.machine(p)
 	for range min(want, room) {
 		ask := askFor(p.name, size)
