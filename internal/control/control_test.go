@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,7 @@ type plant struct {
 	options control.Options
 	ws      string
 	stop    func()
+	reports sync.WaitGroup // on their way
 }
 
 var (
@@ -77,8 +79,8 @@ func build(t *testing.T, slots int) *plant {
 	p.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.Principal{User: "ann", Role: auth.Admin})))
 	})
-	p.driver = fake.New(fake.Options{Report: func(rs []berth.Report) { go p.report(rs) }})
-	p.cluster = fake.New(fake.Options{Scales: true, Boot: 2 * time.Second, Report: func(rs []berth.Report) { go p.report(rs) }})
+	p.driver = fake.New(fake.Options{Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
+	p.cluster = fake.New(fake.Options{Scales: true, Boot: 2 * time.Second, Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
 	p.options = control.Options{
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated,
 		Targets: map[string]control.Target{"local": {Driver: driver.NewTarget("local", p.driver, log), Slots: slots, SharedDisk: true}},
@@ -90,6 +92,7 @@ func build(t *testing.T, slots int) *plant {
 		p.stop()
 		p.driver.Close()
 		p.cluster.Close()
+		p.reports.Wait()
 		blobs.Close()
 		db.Close()
 	})

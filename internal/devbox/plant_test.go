@@ -43,6 +43,7 @@ type plant struct {
 	ws      string
 	dir     string
 	stop    func()
+	reports sync.WaitGroup // on their way
 
 	mu    sync.Mutex
 	boxes map[string]*box // by directory
@@ -80,7 +81,7 @@ func build(t *testing.T) *plant {
 		t.Fatal(err)
 	}
 	p.driver = fake.New(fake.Options{
-		Scales: true, Boot: 3 * time.Second, Outcome: p.outcome, Report: func(rs []berth.Report) { go p.report(rs) },
+		Scales: true, Boot: 3 * time.Second, Outcome: p.outcome, Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) },
 	})
 	target := driver.NewTarget("clusters", p.driver, log)
 	p.options = devbox.Options{
@@ -105,6 +106,7 @@ func build(t *testing.T) *plant {
 		cancel()
 		<-controlled
 		p.driver.Close()
+		p.reports.Wait()
 		blobs.Close()
 		db.Close()
 	})

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,9 +135,14 @@ func TestRetry(t *testing.T) {
 		blobs["code/"+k] = v
 	}
 	s.Set(blobs)
-	var n atomic.Int64
+	var mu sync.Mutex
+	tries := map[string]int{}
 	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
-		switch n.Add(1) % 5 {
+		mu.Lock()
+		tries[r.URL.String()]++
+		n := tries[r.URL.String()]
+		mu.Unlock()
+		switch n {
 		case 1:
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return true
