@@ -209,6 +209,14 @@ const (
 // Alive reports whether the node holds resources.
 func (n Node) Alive() bool { return n.State != "" }
 
+// Says is why the node is as it is, in words also when nothing has to be explained.
+func (n Node) Says() string {
+	if n.Why != "" {
+		return n.Why
+	}
+	return "the node is " + string(n.State)
+}
+
 // Size is one VM size as scheduling and pricing see it.
 type Size struct {
 	Name        string   `json:"name"` // Standard_DS3_v2

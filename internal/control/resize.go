@@ -163,7 +163,7 @@ func (m *move) saveNodes() error {
 			if err != nil {
 				return err
 			}
-			m.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Why, Data: data})
+			m.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Says(), Data: data})
 		}
 	}
 	return nil

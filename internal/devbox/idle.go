@@ -31,7 +31,7 @@ type Verdict struct {
 	Busy    bool
 	Awake   string    // what kept it awake last
 	AwakeAt time.Time // when that was
-	StopsAt time.Time // when it stops if nothing happens; zero when it never does
+	StopsAt time.Time // when it stops if nothing happens; zero while it is in use, and when it never does
 	Reason  string    // one sentence
 }
 
@@ -62,10 +62,12 @@ func Idle(signals []Signal, p Policy, now time.Time) Verdict {
 		v.Reason = "it has no idle time and runs until it is stopped"
 		return v
 	}
+	if v.Busy {
+		v.Reason = "it is in use: " + v.Awake
+		return v
+	}
 	v.StopsAt = v.AwakeAt.Add(p.After)
 	switch {
-	case v.Busy:
-		v.Reason = "it is in use: " + v.Awake
 	case now.Before(v.StopsAt):
 		v.Reason = fmt.Sprintf("it is idle and stops at %s", v.StopsAt.UTC().Format(time.RFC3339))
 	default:

@@ -279,6 +279,6 @@ func (v *view) saveNode(tx *store.Tx, n *berth.Node, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	v.emit(tx, berth.EventNode, n.Why, data)
+	v.emit(tx, berth.EventNode, n.Says(), data)
 	return nil
 }

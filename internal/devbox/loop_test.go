@@ -212,6 +212,14 @@ func TestIdle(t *testing.T) {
 		if v.Properties.Properties.State != "Running" || !strings.Contains(v.Properties.Berth.Awake, "kernel is busy") {
 			t.Fatalf("a busy instance: %+v", v)
 		}
+		if at := v.Properties.Berth.StopsAt; !at.IsZero() {
+			t.Errorf("it is busy and says that it stops at %v", at)
+		}
+		for _, e := range p.events("box") {
+			if e.Reason == "" {
+				t.Errorf("%s says nothing", e.Type)
+			}
+		}
 		agent.seen(devbox.Signal{Name: "gpu", Error: "nvidia-smi is gone"})
 		time.Sleep(time.Hour)
 		if got := p.state("box"); got != "Running" {
