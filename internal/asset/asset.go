@@ -3,6 +3,7 @@ package asset
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 
 	"github.com/berthml/berth"
@@ -25,7 +26,7 @@ type Version struct {
 	Properties map[string]any
 }
 
-// Create writes a new version. One that is there already is an AlreadyExists.
+// Create writes a new version. One that is there already is a Conflict.
 func Create(tx *store.Tx, v Version) (version string, err error) {
 	if v.Version == "" {
 		own, _, err := container(tx, v.Workspace, v.Collection, v.Name)
@@ -57,7 +58,7 @@ func Grow(tx *store.Tx, workspace, collection, name, version, user string) error
 	if n, err := strconv.Atoi(own.Next); err == nil {
 		next = n
 	}
-	if n, err := strconv.Atoi(version); err == nil && n >= next {
+	if n, err := strconv.Atoi(version); err == nil && n >= next && n < math.MaxInt {
 		next = n + 1
 	}
 	raw, err := json.Marshal(Container{Latest: version, Next: strconv.Itoa(next)})

@@ -1,0 +1,65 @@
+package asset_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/store"
+)
+
+// TestVersions: versions without a name of their own are numbered on from the highest number, and the latest is the one made last.
+func TestVersions(t *testing.T) {
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, step := range []struct {
+		ask, want string
+		container asset.Container
+	}{
+		{"", "1", asset.Container{Latest: "1", Next: "2"}},
+		{"", "2", asset.Container{Latest: "2", Next: "3"}},
+		{"7", "7", asset.Container{Latest: "7", Next: "8"}},
+		{"5", "5", asset.Container{Latest: "5", Next: "8"}},
+		{"beta", "beta", asset.Container{Latest: "beta", Next: "8"}},
+		{"", "8", asset.Container{Latest: "8", Next: "9"}},
+		{"9223372036854775807", "9223372036854775807", asset.Container{Latest: "9223372036854775807", Next: "9"}},
+		{"", "9", asset.Container{Latest: "9", Next: "10"}},
+	} {
+		var got string
+		var own asset.Container
+		err := db.Update(t.Context(), func(tx *store.Tx) (err error) {
+			got, err = asset.Create(tx, asset.Version{
+				Workspace: "w", Collection: "data", Name: "d", Version: step.ask, User: "ann", Properties: map[string]any{"dataUri": "x"},
+			})
+			if err != nil {
+				return err
+			}
+			d, err := tx.Get("w", "data", "d", "")
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(d.Own, &own)
+		})
+		if err != nil || got != step.want {
+			t.Fatalf("version %q becomes %q, %v", step.ask, got, err)
+		}
+		if diff := cmp.Diff(step.container, own); diff != "" {
+			t.Errorf("after %q (-want +got):\n%s", step.ask, diff)
+		}
+	}
+	// A version is never made twice, and nothing of the attempt stays.
+	err = db.Update(t.Context(), func(tx *store.Tx) error {
+		_, err := asset.Create(tx, asset.Version{Workspace: "w", Collection: "data", Name: "d", Version: "5", User: "ben"})
+		return err
+	})
+	if berth.CodeOf(err) != berth.Conflict {
+		t.Errorf("a version that is there gives %v", err)
+	}
+}
