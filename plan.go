@@ -19,8 +19,8 @@ type Plan struct {
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason"` // one true sentence
 
-	Compute string `json:"compute"`
-	Type    string `json:"type"`           // local, cluster, instance, serverless
+	Compute string `json:"compute"`        // empty for a pipeline whose steps go to several
+	Type    string `json:"type"`           // local, cluster, instance, serverless, pipeline
 	New     bool   `json:"new"`            // the pool would be made for it
 	Size    string `json:"size,omitempty"` // of the nodes
 	Tier    string `json:"tier,omitempty"` // dedicated, low_priority
@@ -35,6 +35,10 @@ type Plan struct {
 	Budgets  []PlanBudget `json:"budgets"`
 	Warnings []string     `json:"warnings"`
 	Advice   []string     `json:"advice"` // what to do, as commands where there are any
+
+	// Steps are the plans of a pipeline's steps, each as if it were submitted now, and After the steps that one has to wait for.
+	Steps []Plan   `json:"steps,omitempty"`
+	After []string `json:"after,omitempty"`
 }
 
 // Kinds of limits that keep a job from running.

@@ -289,6 +289,38 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	x.do("POST", x.ws+"/quotas", map[string]any{"size": "Standard_DS3_v2", "vCPUs": -1}).want(http.StatusOK)
+	// A pipeline: what its steps are made of may have yet to be made.
+	step := func(id, compute string, inputs map[string]any) map[string]any {
+		return map[string]any{"type": "command", "componentId": id, "computeId": compute, "inputs": inputs, "limits": map[string]any{"timeout": "PT1H"}}
+	}
+	pipe := map[string]any{
+		"properties": map[string]any{"jobType": "Pipeline", "jobs": map[string]any{
+			"make": step("azureml:maker:1", "local", nil),
+			"use":  step("azureml:user:7", "cpu", map[string]any{"i": map[string]any{"job_input_type": "literal", "value": "${{parent.jobs.make.outputs.o}}"}}),
+		}},
+		"berth": map[string]any{"resources": []any{
+			map[string]any{"type": "environments", "name": "e", "version": "1", "body": map[string]any{"properties": map[string]any{"image": "x"}}},
+			map[string]any{"type": "components", "name": "maker", "version": "1", "body": map[string]any{"properties": map[string]any{"componentSpec": map[string]any{
+				"type": "command", "command": "make", "code": "azureml:local:/src", "environment": "azureml:e:1", "outputs": map[string]any{"o": map[string]any{"type": "uri_folder"}},
+			}}}},
+			map[string]any{"type": "components", "name": "user", "version": "7", "body": map[string]any{"properties": map[string]any{"componentSpec": map[string]any{
+				"type": "command", "command": "use ${{inputs.i}}", "environment": "azureml:e:1", "inputs": map[string]any{"i": map[string]any{"type": "uri_folder"}},
+			}}}},
+		}},
+	}
+	p = plan(pipe)
+	if p.Type != "pipeline" || p.Verdict != berth.PlanNow || len(p.Steps) != 2 || p.Steps[1].Compute != "cpu" || p.Steps[1].Job != "use" || p.Steps[1].After[0] != "make" {
+		t.Errorf("%+v", p)
+	}
+	if p.Duration.Limit != 7200 || p.Cost.AtMost == nil || *p.Cost.AtMost != *p.Steps[1].Cost.AtMost || *p.Cost.AtMost == 0 {
+		t.Errorf("%+v %+v", p.Duration, p.Cost)
+	}
+	delete(pipe, "berth")
+	x.as(ann, "POST", x.ws+"/jobs/new/plan", pipe).want(http.StatusBadRequest).says("step make").says("maker")
+	if all := x.do("GET", x.ws+"/components", nil).want(http.StatusOK); strings.Contains(string(all.raw), "maker") {
+		t.Errorf("a plan made %s", all.raw)
+	}
+
 	// Whoever may read may ask; nothing that only looks like a plan is one.
 	reader := x.token("looker", auth.Reader)
 	x.as(reader, "POST", x.ws+"/jobs/new/plan", job("cpu", "")).want(http.StatusOK)

@@ -170,6 +170,9 @@ func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool)
 		if err != nil {
 			return berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
 		}
+		if _, ok := c.willMake(ref, coll); ok {
+			continue
+		}
 		if err := c.checkAsset(tx, coll, ref); err != nil {
 			return berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
 		}

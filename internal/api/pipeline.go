@@ -37,14 +37,8 @@ func pipelineDefaults(props map[string]any) {
 
 // checkPipeline refuses a pipeline of which a step could not run, with the step's name, and says what is known of the others.
 func (c *call) checkPipeline(tx *store.Tx, name string, props map[string]any, st *berth.JobState) error {
-	if id := text(props, "componentId"); id != "" {
-		whole, err := c.components(tx)(id)
-		if err == nil {
-			err = whole.Adopt(props, orEmpty(asMap(props["inputs"])), orEmpty(asMap(props["outputs"])))
-		}
-		if err != nil {
-			return err
-		}
+	if err := c.adopt(tx, props); err != nil {
+		return err
 	}
 	if err := c.checkReferences(tx, props, false); err != nil {
 		return err
@@ -109,6 +103,19 @@ func (c *call) checkPipeline(tx *store.Tx, name string, props map[string]any, st
 	return nil
 }
 
+// adopt gives a pipeline that is a component as a whole the steps of that.
+func (c *call) adopt(tx *store.Tx, props map[string]any) error {
+	id := text(props, "componentId")
+	if id == "" {
+		return nil
+	}
+	whole, err := c.components(tx)(id)
+	if err != nil {
+		return err
+	}
+	return whole.Adopt(props, orEmpty(asMap(props["inputs"])), orEmpty(asMap(props["outputs"])))
+}
+
 // unfold is a pipeline's steps, down to the commands.
 func (c *call) unfold(tx *store.Tx, name string, props map[string]any) ([]kind.Unfolded, error) {
 	raw, err := json.Marshal(props)
@@ -121,6 +128,11 @@ func (c *call) unfold(tx *store.Tx, name string, props map[string]any) ([]kind.U
 // components finds components by their ids.
 func (c *call) components(tx *store.Tx) func(id string) (*kind.Component, error) {
 	return func(id string) (*kind.Component, error) {
+		if ref, err := berth.ParseRef(id, "components"); err == nil {
+			if raw, ok := c.willMake(ref, "components"); ok {
+				return kind.ReadComponent(ref.Name, raw)
+			}
+		}
 		d, err := locate.Component(tx, c.ws, id)
 		if err != nil {
 			return nil, err

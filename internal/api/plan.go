@@ -17,12 +17,11 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// placeholder begins a reference to something that a client would upload or create before it submits the job. A plan takes it for
-// granted.
+// placeholder begins a reference to something that a client would upload before it submits the job. A plan takes it for granted.
 const placeholder = "local:"
 
-// planJob says what would become of a job (ours): POST jobs/NAME/plan with the body of the PUT. Nothing is created. Where the job
-// would come with an environment of its own, berth.environment in the body is the properties of that.
+// planJob says what would become of a job (ours): POST jobs/NAME/plan with the body of the PUT. Nothing is created. The environments and
+// components that the client would make first are in berth.resources of the body, each with type, name, version and body.
 func planJob(c *call, r *resource, name, _ string) error {
 	if err := berth.CheckName(r.Noun, name); err != nil {
 		return err
@@ -35,50 +34,24 @@ func planJob(c *call, r *resource, name, _ string) error {
 	if err != nil {
 		return err
 	}
+	if c.made, err = madeFirst(body); err != nil {
+		return err
+	}
 	jobDefaults(props, name)
-	raw, err := json.Marshal(props)
-	if err != nil {
-		return err
-	}
-	if isPipeline(props) {
-		return berth.Errorf(berth.Unsupported, "a pipeline cannot be planned as a whole yet: each of its steps is placed when those before it have ended; plan a step as a command job")
-	}
-	k, err := kind.Of(text(props, "jobType"))
-	if err != nil {
-		return err
-	}
-	if err := k.Validate(raw); err != nil {
-		return err
-	}
-	var v berth.CommandJob
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return berth.Errorf(berth.Invalid, "properties: %w", err)
-	}
 	var p berth.Plan
-	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		if err := c.checkReferences(tx, props, true); err != nil {
-			return err
-		}
+	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
 		x := c.snapshot(tx)
 		x.priced = true
-		s, err := x.plan(c, v, name)
-		if err != nil {
+		if isPipeline(props) {
+			p, err = x.planPipeline(c, name, props)
 			return err
 		}
-		tasks := k.Step(kind.Job{Name: name, Key: name, State: berth.JobState{Compute: s.Pool.Name}, Props: raw}, nil).Start
-		if len(tasks) > 0 {
-			s.Job.Nodes, s.Job.Priority, s.Job.Spot = len(tasks), tasks[0].Priority, tasks[0].Spot
+		s, err := x.planCommand(c, name, name, props)
+		if err == nil {
+			s.Budgets, err = x.budgets(c)
 		}
-		if err := x.room(&s.Pool, c.who.User, s.Job.Nodes); err != nil {
-			return err
-		}
-		environment, err := c.planEnvironment(tx, props, body)
-		if err != nil {
-			return err
-		}
-		s.Warnings = append(s.Warnings, environment...)
 		p = plan.Make(s)
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
@@ -86,28 +59,110 @@ func planJob(c *call, r *resource, name, _ string) error {
 	return c.send(http.StatusOK, p)
 }
 
-// plan is everything a plan is made from, but for what the job's kind says.
-func (x *snapshot) plan(c *call, v berth.CommandJob, name string) (s plan.Snapshot, err error) {
-	s = plan.Snapshot{Now: x.now, Job: plan.Job{Name: name, User: c.who.User, Nodes: max(1, v.Resources.InstanceCount)}}
+// madeFirst reads what a client would make before it submits a job.
+func madeFirst(body map[string]any) (map[string]json.RawMessage, error) {
+	list, ok := dig(body, "berth.resources").([]any)
+	if !ok {
+		return nil, nil
+	}
+	made := map[string]json.RawMessage{}
+	for _, v := range list {
+		res := asMap(v)
+		raw, err := json.Marshal(res["body"])
+		if err != nil {
+			return nil, err
+		}
+		made[madeKey(text(res, "type"), text(res, "name"), text(res, "version"))] = raw
+	}
+	return made, nil
+}
+
+func madeKey(collection, name, version string) string {
+	return strings.ToLower(collection + "/" + name + "/" + version)
+}
+
+// willMake is the document of an asset that the client would make first.
+func (c *call) willMake(ref berth.Ref, collection string) (json.RawMessage, bool) {
+	raw, ok := c.made[madeKey(collection, ref.Name, ref.Version)]
+	return raw, ok
+}
+
+// planPipeline plans each step of a pipeline, and the whole.
+func (x *snapshot) planPipeline(c *call, name string, props map[string]any) (p berth.Plan, err error) {
+	if err := c.adopt(x.tx, props); err != nil {
+		return p, err
+	}
+	if err := c.checkReferences(x.tx, props, true); err != nil {
+		return p, err
+	}
+	unfolded, err := c.unfold(x.tx, name, props)
+	if err != nil {
+		return p, err
+	}
+	var steps []plan.Step
+	for _, u := range unfolded {
+		s, err := x.planCommand(c, u.Path, kind.ChildName(name, u.Root), u.Props)
+		if err != nil {
+			return p, berth.Errorf(berth.CodeOf(err), "step %s: %w", u.Path, err)
+		}
+		steps = append(steps, plan.Step{Snapshot: s, After: u.After})
+	}
+	budgets, err := x.budgets(c)
+	return plan.Pipeline(name, steps, budgets), err
+}
+
+// planCommand is everything the plan of a command job is made from, but for budgets. Title is what to call it; name is what it would be
+// called.
+func (x *snapshot) planCommand(c *call, title, name string, props map[string]any) (s plan.Snapshot, err error) {
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return s, err
+	}
+	k, err := kind.Of(text(props, "jobType"))
+	if err != nil {
+		return s, err
+	}
+	if err := k.Validate(raw); err != nil {
+		return s, err
+	}
+	var v berth.CommandJob
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return s, berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	if err := c.checkReferences(x.tx, props, true); err != nil {
+		return s, err
+	}
+	s = plan.Snapshot{Now: x.now, Job: plan.Job{Name: title, User: c.who.User, Nodes: max(1, v.Resources.InstanceCount)}}
 	if s.Job.Timeout, err = berth.ParseDuration(v.Limits.Timeout); err != nil {
 		return s, err
 	}
 	if err := x.target(c, v, &s); err != nil {
 		return s, err
 	}
-	if s.History, s.Known, err = x.history(v, name); err != nil || s.Pool.Size == nil {
+	if s.History, s.Known, err = x.history(v, name); err != nil {
 		return s, err
 	}
+	tasks := k.Step(kind.Job{Name: name, Key: name, State: berth.JobState{Compute: s.Pool.Name}, Props: raw}, nil).Start
+	if len(tasks) > 0 {
+		s.Job.Nodes, s.Job.Priority, s.Job.Spot = len(tasks), tasks[0].Priority, tasks[0].Spot
+	}
+	if err := x.room(&s.Pool, c.who.User, s.Job.Nodes); err != nil {
+		return s, err
+	}
+	environment, err := c.planEnvironment(x.tx, props)
+	s.Warnings = append(s.Warnings, environment...)
+	return s, err
+}
+
+// budgets are those that the user's jobs are charged to.
+func (x *snapshot) budgets(c *call) (out []berth.BudgetStatus, err error) {
 	accounts, err := cost.Accounts(x.tx, x.ws, x.now)
-	if err != nil {
-		return s, err
-	}
 	for _, a := range accounts {
 		if a.User == "" || strings.EqualFold(a.User, c.who.User) {
-			s.Budgets = append(s.Budgets, a.BudgetStatus)
+			out = append(out, a.BudgetStatus)
 		}
 	}
-	return s, nil
+	return out, err
 }
 
 // target finds the pool a job would go to, as checkTarget does, without making one.
@@ -238,15 +293,15 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 }
 
 // planEnvironment warns of an environment that may not be what the job names.
-func (c *call) planEnvironment(tx *store.Tx, props, body map[string]any) ([]string, error) {
-	env := asMap(dig(body, "berth.environment"))
+func (c *call) planEnvironment(tx *store.Tx, props map[string]any) ([]string, error) {
+	var env map[string]any
 	if id := text(props, "environmentId"); id != "" && !strings.HasPrefix(id, placeholder) {
-		d, err := c.environmentOf(tx, id)
-		if err != nil || d == nil {
+		raw, err := c.environmentOf(tx, id)
+		if err != nil || raw == nil {
 			return nil, err
 		}
 		m := map[string]any{}
-		if err := decodeJSON(d.Body, &m); err != nil {
+		if err := decodeJSON(raw, &m); err != nil {
 			return nil, err
 		}
 		env = asMap(m["properties"])
@@ -266,16 +321,22 @@ func (c *call) planEnvironment(tx *store.Tx, props, body map[string]any) ([]stri
 }
 
 // environmentOf is the document of an environment, nil for one that is always there.
-func (c *call) environmentOf(tx *store.Tx, id string) (*store.Doc, error) {
+func (c *call) environmentOf(tx *store.Tx, id string) (json.RawMessage, error) {
 	ref, err := berth.ParseRef(id, "environments")
 	if err != nil || ref.Registry != "" {
 		return nil, err
 	}
+	if raw, ok := c.willMake(ref, "environments"); ok {
+		return raw, nil
+	}
 	d, err := locate.Version(tx, c.ws, "environments", ref)
-	if _, curated := c.s.Curated(ref.Name); err != nil && curated {
+	if err == nil {
+		return d.Body, nil
+	}
+	if _, curated := c.s.Curated(ref.Name); curated {
 		return nil, nil
 	}
-	return d, err
+	return nil, err
 }
 
 // jobDefaults writes into a job what the service writes when the client gave nothing.

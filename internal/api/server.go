@@ -130,6 +130,8 @@ type call struct {
 	q    url.Values
 	now  time.Time
 	sent bool
+	// made is what a client would make before the job that is planned, by madeKey.
+	made map[string]json.RawMessage
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }

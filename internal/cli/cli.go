@@ -91,7 +91,7 @@ func (s *session) words(root *cobra.Command, words []string) ([]string, error) {
 		return words, nil
 	}
 	cmd, rest, err := root.Find(words)
-	if err != nil || cmd == root || !s.format.az && cmd.Parent().GroupID != groupNoun {
+	if err != nil || cmd == root || !s.format.az && cmd.Parent().GroupID != groupNoun && cmd.Flags().Lookup("set") == nil {
 		return words, nil //nolint:nilerr // the command itself says so, with its help
 	}
 	if s.format.az {

@@ -11,6 +11,7 @@ import (
 func renderCommand(s *session) *cobra.Command {
 	var o spec.Options
 	var file string
+	var set wordGroups
 	cmd := &cobra.Command{
 		Use:   "render -f FILE",
 		Short: "Print the REST documents a YAML file becomes, without a server",
@@ -23,13 +24,16 @@ func renderCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.Set, err = setsOf(&set); err != nil {
+				return err
+			}
 			o.Experiment, o.Links = filepath.Base(dir), followLinks()
 			return spec.Render(s.out, file, o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&file, "file", "f", "", "YAML file")
-	f.StringArrayVar(&o.Set, "set", nil, "a.b=value: override a field; may be repeated")
+	setFlag(cmd, &set)
 	f.StringVar(&o.Kind, "kind", "", "what the file describes; found out when empty")
 	return cmd
 }

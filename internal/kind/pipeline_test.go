@@ -329,8 +329,9 @@ func TestUnfold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]string{}
+	got, order := map[string]string{}, []string{}
 	for _, s := range steps {
+		order = append(order, s.Path+" "+strings.Join(s.After, " "))
 		p := maps(s.Props)
 		got[s.Path] = fmt.Sprint(p["command"], " @", strings.TrimPrefix(p["computeId"], space.ID()+"/computes/"), " in ", p["inputs"], " out ", p["outputs"], " ", p["resources"], p["distribution"], p["limits"], p["environmentVariables"], p["queueSettings"], p["properties"])
 	}
@@ -346,6 +347,9 @@ func TestUnfold(t *testing.T) {
 			`out {"r":{"jobOutputType":"uri_file","mode":"ReadWriteMount"}} {"berth.environment":"host"}`,
 		"last": `cat ${{inputs.f}} @whole in {"f":{"jobInputType":"uri_file","mode":"ReadOnlyMount","uri":"azureml://datastores/x/paths/p.txt"}} out {} {"timeout":"PT90S"}{"berth.environment":"host"}`,
 		"z":    `cat ${{inputs.f}} @whole in {"f":{"jobInputType":"uri_folder","mode":"Direct","uri":"azureml:d:1"}} out {} {"berth.environment":"host"}`,
+	}
+	if d := cmp.Diff([]string{"a ", "b.first ", "b.second b.first", "c a", "d ", "last b.second", "z "}, order); d != "" {
+		t.Errorf("after which the steps come (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

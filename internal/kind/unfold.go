@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/berthml/berth"
 )
@@ -37,8 +38,9 @@ func sum(s string) uint64 {
 
 // Unfolded is one step of a pipeline, or of a pipeline inside it, that runs a command.
 type Unfolded struct {
-	Path  string // the step's name, after those of the steps it is inside of
-	Root  string // the first of these
+	Path  string   // the step's name, after those of the steps it is inside of
+	Root  string   // the first of these
+	After []string // paths of the steps that must have completed before it begins; they stand before it
 	Props map[string]any
 }
 
@@ -46,7 +48,7 @@ type Unfolded struct {
 // refuses what could not run: every reason names the step. component finds a component by its id.
 func Unfold(ws berth.Workspace, name string, props json.RawMessage, component func(id string) (*Component, error)) ([]Unfolded, error) {
 	u := &unfolder{workspace: ws, component: component}
-	err := u.pipeline(name, "", props, 0)
+	err := u.pipeline(name, "", props, nil, 0)
 	return u.out, err
 }
 
@@ -57,7 +59,7 @@ type unfolder struct {
 	out       []Unfolded
 }
 
-func (u *unfolder) pipeline(name, path string, props json.RawMessage, depth int) error {
+func (u *unfolder) pipeline(name, path string, props json.RawMessage, after []string, depth int) error {
 	within := func(err error) error {
 		if path == "" {
 			return err
@@ -75,6 +77,7 @@ func (u *unfolder) pipeline(name, path string, props json.RawMessage, depth int)
 		return within(berth.Errorf(berth.Limit, "a pipeline can have %d steps in all, and be %d deep", mostSteps, mostDepth))
 	}
 	made := map[string]map[string]any{} // outputs of steps
+	commands := map[string][]string{}   // paths of the commands a step consists of
 	m := Maker{Graph: g, Name: name, Workspace: u.workspace, Output: func(node, out string) (berth.JobOutput, bool) {
 		o, ok := made[node][out].(map[string]any)
 		if !ok {
@@ -97,8 +100,13 @@ func (u *unfolder) pipeline(name, path string, props json.RawMessage, depth int)
 		if path != "" {
 			at = path + "." + node
 		}
+		before := slices.Clone(after)
+		for _, need := range n.needs() {
+			before = append(before, commands[need]...)
+		}
 		if p["jobType"] != "Pipeline" {
-			u.out = append(u.out, Unfolded{Path: at, Root: rootOf(at), Props: p})
+			u.out = append(u.out, Unfolded{Path: at, Root: rootOf(at), After: u.last(before), Props: p})
+			commands[node] = []string{at}
 			continue
 		}
 		raw, err := json.Marshal(p)
@@ -111,11 +119,28 @@ func (u *unfolder) pipeline(name, path string, props json.RawMessage, depth int)
 		}
 		written := inner.written()
 		maps.DeleteFunc(made[node], func(out string, _ any) bool { return !written[out] })
-		if err := u.pipeline(ChildName(name, node), at, raw, depth+1); err != nil {
+		first := len(u.out)
+		if err := u.pipeline(ChildName(name, node), at, raw, before, depth+1); err != nil {
 			return err
+		}
+		for _, inner := range u.out[first:] {
+			commands[node] = append(commands[node], inner.Path)
 		}
 	}
 	return nil
+}
+
+// last is paths without those that others of them come after anyway.
+func (u *unfolder) last(paths []string) []string {
+	early := map[string]bool{}
+	for i := len(u.out) - 1; i >= 0; i-- {
+		if s := u.out[i]; early[s.Path] || slices.Contains(paths, s.Path) {
+			for _, before := range s.After {
+				early[before] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(paths, func(p string) bool { return early[p] })
 }
 
 func rootOf(path string) string {

@@ -100,7 +100,9 @@ func Make(s Snapshot) berth.Plan {
 	}
 	p.Price = price(s, p.Nodes)
 	p.Cost = total(s, p)
-	budgets(s, &p)
+	if ask, ok := s.Ask(); ok {
+		budgets(s.Budgets, ask, &p)
+	}
 	if p.Nodes > s.Pool.Max {
 		p.Limits = append(p.Limits, berth.PlanLimit{Kind: berth.LimitGang, Ever: true, Whose: s.Pool.Name, Why: gang(p.Nodes, s.Pool)})
 	}
@@ -243,13 +245,17 @@ func total(s Snapshot, p berth.Plan) berth.PlanCost {
 	return c
 }
 
-// budgets says what the job would reserve, and whether that fits.
-func budgets(s Snapshot, p *berth.Plan) {
+// Ask is what the job would reserve of budgets; ok is false for one that costs nothing.
+func (s Snapshot) Ask() (ask cost.Ask, ok bool) {
 	if s.Pool.Size == nil {
-		return // it costs nothing
+		return ask, false
 	}
-	ask := cost.Reserve(p.Nodes, s.Pool.Slots, *s.Pool.Size, s.Pool.Low, s.Job.Timeout, s.History, s.Known)
-	for _, b := range s.Budgets {
+	return cost.Reserve(max(1, s.Job.Nodes), s.Pool.Slots, *s.Pool.Size, s.Pool.Low, s.Job.Timeout, s.History, s.Known), true
+}
+
+// budgets says whether what the job would reserve fits.
+func budgets(all []berth.BudgetStatus, ask cost.Ask, p *berth.Plan) {
+	for _, b := range all {
 		ok, why := cost.Fits(b, ask)
 		p.Budgets = append(p.Budgets, berth.PlanBudget{Name: b.Name, Left: b.Left, Reserve: ask.Amount, Currency: b.Currency, Fits: ok, Why: why})
 		if !ok {
