@@ -99,6 +99,13 @@ func ignored(cmd *cobra.Command, words ...string) *cobra.Command {
 	return cmd
 }
 
+// refusal is the value of a flag of az's that cannot be served, and would be missed if it were left: the reason.
+type refusal string
+
+func (r refusal) Set(string) error { return usagef("%s", string(r)) }
+func (r refusal) String() string   { return "" }
+func (r refusal) Type() string     { return "string" }
+
 func azVersionCommand(s *session) *cobra.Command {
 	return s.azCommand("version", "Print versions", func(context.Context) (any, error) {
 		return map[string]any{"azure-cli": azVersion, "azure-cli-core": azVersion, "berth": berth.Version, "extensions": map[string]any{"ml": mlVersion}}, nil

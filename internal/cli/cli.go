@@ -99,7 +99,7 @@ func (s *session) words(root *cobra.Command, words []string) ([]string, error) {
 			return nil, err
 		}
 	}
-	if rest, err = azWords(cmd, rest); err != nil {
+	if rest, err = azWords(cmd, rest, s.format.az); err != nil {
 		return nil, err
 	}
 	path := strings.Fields(strings.TrimPrefix(cmd.CommandPath(), root.CommandPath()))

@@ -20,7 +20,7 @@ type creation struct {
 	stream, noWait bool
 	dryRun         bool
 	web            *bool
-	registry       string
+	secrets        *bool // of a connection
 }
 
 // createVerb is NOUN create: from a YAML file, or from flags for what needs no file.
@@ -39,8 +39,8 @@ func createVerb(s *session, n noun) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
-			if o.registry != "" {
-				return usagef("--registry-name %s: this server has no registries", o.registry)
+			if err := noRegistries(o.registry); err != nil {
+				return err
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
@@ -79,15 +79,16 @@ func createVerb(s *session, n noun) *cobra.Command {
 	f.BoolVar(&o.noWait, "no-wait", false, "do not wait until it is ready")
 	f.Bool("skip-validation", false, "accepted for az's sake; the server checks what it is sent")
 	f.Lookup("skip-validation").Hidden = true
-	switch {
-	case n.word == "job":
+	switch n.word {
+	case "job":
 		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would become of it, as berth plan does")
 		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and end with its exit code")
 		f.StringVarP(&o.saveAs, "save-as", "a", "", "write the job as it was created to this YAML file")
 		o.web = s.webFlag(cmd)
-	case n.versioned:
-		f.StringVar(&o.registry, "registry-name", "", "a registry; there are none here")
-		f.Lookup("registry-name").Hidden = true
+	case "connection":
+		o.secrets = secretsFlag(cmd)
+	case "workspace":
+		ignored(cmd, "update-dependent-resources?/u")
 	}
 	optionFlags(cmd, n.options)
 	s.format.flags(cmd)
@@ -154,6 +155,9 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 		return err
 	}
 	if n.word != "job" {
+		if d, err = withSecrets(ctx, c, d, o.secrets); err != nil {
+			return err
+		}
 		return s.print(entity(n, d))
 	}
 	name := d.Name()

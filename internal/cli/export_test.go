@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,7 @@ func Edit(m map[string]any, words ...string) error {
 	var e edits
 	cmd := &cobra.Command{Use: "update", RunE: func(*cobra.Command, []string) error { return e.apply(m) }, SilenceErrors: true, SilenceUsage: true}
 	e.flags(cmd)
-	words, err := azWords(cmd, words)
+	words, err := azWords(cmd, words, false)
 	if err != nil {
 		return err
 	}
@@ -82,6 +83,22 @@ func Known(noun, verb string) (known, served bool) {
 		return true, false
 	}
 	return cmd.Name() == verb, true
+}
+
+// Takes is whether `az ml NOUN VERB` takes a flag, --long or -s; one that is not served takes what it is given.
+func Takes(noun, verb, flag string) bool {
+	s := newSession()
+	s.manners("az ml")
+	root := mlRoot(s, "az ml", []string{noun, verb})
+	cmd, _, err := root.Find([]string{noun, verb})
+	if err != nil || cmd.DisableFlagParsing {
+		return err == nil
+	}
+	cmd.InheritedFlags() // makes Flags complete
+	if name, ok := strings.CutPrefix(flag, "--"); ok {
+		return cmd.Flags().Lookup(name) != nil
+	}
+	return cmd.Flags().ShorthandLookup(flag[1:]) != nil
 }
 
 // Hours is how node hours are written.

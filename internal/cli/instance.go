@@ -45,6 +45,7 @@ func operation(s *session, n noun, verb, short string) *cobra.Command {
 	}
 	t.flags(cmd, n)
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it is done")
+	s.format.flags(cmd) // az's, although there is nothing to print
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,8 @@ type listing struct {
 	kind                 string // of computes and connections
 	parent               string // of jobs
 	registry             string
-	group                bool // only the workspaces of the resource group that was named
+	secrets              *bool // of connections
+	group                bool  // only the workspaces of the resource group that was named
 }
 
 // jobLimit is how many jobs a list has unless it is told otherwise, as in az.
@@ -62,8 +64,11 @@ func listVerb(s *session, n noun) *cobra.Command {
 			}
 			items := make([]any, 0, len(docs))
 			for _, d := range docs {
+				if d, err = withSecrets(cmd.Context(), c, d, l.secrets); err != nil {
+					return err
+				}
 				shown := entity(n, d)
-				if l.kind == "" || strings.EqualFold(fmt.Sprint(shown["type"]), l.kind) {
+				if l.wants(n, d, shown) {
 					items = append(items, s.azList(n, shown))
 				}
 			}
@@ -80,8 +85,7 @@ func listVerb(s *session, n noun) *cobra.Command {
 	f.IntVarP(&l.limit, "max-results", "r", 0, "at most this many")
 	if n.versioned {
 		f.StringVarP(&l.name, "name", "n", "", "list the versions of this one")
-		f.StringVar(&l.registry, "registry-name", "", "a registry; there are none here")
-		f.Lookup("registry-name").Hidden = true
+		registryFlag(cmd, &l.registry)
 	}
 	if n.versioned || n.word == "job" {
 		f.BoolVar(&l.archived, "archived-only", false, "only archived ones")
@@ -96,6 +100,11 @@ func listVerb(s *session, n noun) *cobra.Command {
 		f.StringVarP(&l.stage, "stage", "s", "", "only those in this stage")
 	case "compute", "connection":
 		f.StringVarP(&l.kind, "type", "t", "", "only those of this type")
+	case "workspace":
+		f.StringVar(&l.kind, "filtered-kinds", "", "only those of these kinds, with commas between: default, hub, project")
+	}
+	if n.word == "connection" {
+		l.secrets = secretsFlag(cmd)
 	}
 	s.format.flags(cmd)
 	return cmd
@@ -108,10 +117,20 @@ func (l listing) check() error {
 		return usagef("give --archived-only or --include-archived, not both")
 	case l.limit < 0:
 		return usagef("--max-results %d: give a number above 0", l.limit)
-	case l.registry != "":
-		return usagef("--registry-name %s: this server has no registries", l.registry)
 	}
-	return nil
+	return noRegistries(l.registry)
+}
+
+// wants reports whether an item is of the kind that was asked for.
+func (l listing) wants(n noun, d client.Document, shown map[string]any) bool {
+	if l.kind == "" {
+		return true
+	}
+	if n.word != "workspace" {
+		return strings.EqualFold(fmt.Sprint(shown["type"]), l.kind)
+	}
+	kind, _ := d["kind"].(string)
+	return slices.ContainsFunc(strings.Split(l.kind, ","), func(k string) bool { return strings.EqualFold(k, kind) })
 }
 
 // azList adds to an item of a list the names that az gives some of its members there.

@@ -37,6 +37,9 @@ func (n noun) yaml() string {
 	return n.word
 }
 
+// inStore reports whether az keeps the noun in a feature store, which is a workspace here.
+func (n noun) inStore() bool { return strings.HasPrefix(n.word, "feature-") }
+
 // verb makes the command of one verb of a noun.
 type verb func(s *session, n noun) *cobra.Command
 
@@ -132,7 +135,7 @@ func nouns() []noun {
 			columns: []string{"name", "type", "target"}, table: []column{{"name", "name"}, {"target", "target"}},
 		},
 		{
-			word: "feature-set", kind: "feature_set", collection: "featuresets", versioned: true, short: "Feature sets, as documents", verbs: asset,
+			word: "feature-set", kind: "feature_set", collection: "featuresets", versioned: true, short: "Feature sets, as documents", verbs: asset, options: featureSetOptions,
 			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
 			unserved: map[string]string{
 				"backfill": "it computes no features", "get-feature": "it computes no features", "show-feature": "it computes no features", "list-features": "it computes no features",
@@ -141,6 +144,7 @@ func nouns() []noun {
 		},
 		{
 			word: "feature-store-entity", kind: "feature_store_entity", collection: "featurestoreEntities", versioned: true, short: "Entities of feature stores, as documents", verbs: asset,
+			options: []option{{flag: "description", short: "d", field: "description"}},
 			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
 		},
 	}
@@ -181,6 +185,9 @@ func unservedCommand(word, lacks string) *cobra.Command {
 
 func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 	cmd := &cobra.Command{Use: n.word, Short: n.short, Args: cobra.ArbitraryArgs, RunE: group}
+	if n.inStore() {
+		cmd.PersistentFlags().StringVar(&s.cfg.Workspace.Name, "feature-store-name", "", "the workspace, by az's name for it")
+	}
 	if verbs {
 		for _, v := range n.verbs {
 			c := v(s, n)
@@ -202,18 +209,39 @@ func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 }
 
 // target is what -n, -v and -l name.
-type target struct{ name, version, label string }
+type target struct {
+	name, version, label string
+	registry             string // az's; there are none here
+}
 
 func (t *target) flags(cmd *cobra.Command, n noun) {
 	cmd.Flags().StringVarP(&t.name, "name", "n", "", "name of the "+n.word)
 	if n.versioned {
 		cmd.Flags().StringVarP(&t.version, "version", "v", "", "version")
 		cmd.Flags().StringVarP(&t.label, "label", "l", "", "label, for example latest")
+		registryFlag(cmd, &t.registry)
 	}
+}
+
+// registryFlag adds --registry-name, which az has where assets are named.
+func registryFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "registry-name", "", "a registry; there are none here")
+	cmd.Flags().Lookup("registry-name").Hidden = true
+}
+
+// noRegistries refuses the name of a registry.
+func noRegistries(name string) error {
+	if name == "" {
+		return nil
+	}
+	return usagef("--registry-name %s: this server has no registries", name)
 }
 
 // need takes the name from an argument when -n gave none, and NAME:VERSION or NAME@LABEL apart.
 func (t *target) need(n noun, args []string) error {
+	if err := noRegistries(t.registry); err != nil {
+		return err
+	}
 	if t.name == "" && len(args) > 0 {
 		t.name = args[0]
 	}

@@ -94,6 +94,12 @@ var modelOptions = []option{
 	{flag: "stage", short: "s", field: "stage", update: true},
 }
 
+var featureSetOptions = []option{
+	{flag: "description", short: "d", field: "description"},
+	{flag: "specification", short: "s", field: "specification"},
+	{flag: "materialization-settings", short: "m", field: "materialization_settings"},
+}
+
 var workspaceOptions = []option{
 	description,
 	tags,
@@ -109,6 +115,11 @@ var workspaceOptions = []option{
 	{flag: "managed-network", short: "m", field: "managed_network.isolation_mode", update: true},
 	{flag: "kind", field: "kind"},
 	{flag: "hub-id", field: "hub_id"},
+	{flag: "default-resource-group", field: "default_resource_group"},
+	{flag: "enable-data-isolation", short: "e", field: "enable_data_isolation", kind: switchOption},
+	{flag: "provision-network-now", field: "provision_network_now", kind: switchOption},
+	{flag: "system-datastores-auth-mode", short: "d", field: "system_datastores_auth_mode", update: true},
+	{flag: "allow-roleassignment-on-rg", short: "r", field: "allow_roleassignment_on_rg", kind: switchOption, update: true},
 }
 
 // optionFlags adds the flags to a command.

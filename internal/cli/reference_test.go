@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,6 +48,26 @@ func TestReference(t *testing.T) {
 				t.Errorf("az ml %s %s is not known", words[0], verb)
 			} else if want && !served {
 				t.Errorf("az ml %s %s is not served", words[0], verb)
+			}
+		}
+	}
+}
+
+// TestFlags: every flag of every command of az ml is taken. The list is that of extension ml 2.44.1; what all commands take is not
+// in it.
+func TestFlags(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join("testdata", "flags.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	common := strings.Fields("--resource-group -g --workspace-name -w --subscription --output -o --query --debug --verbose --only-show-errors " +
+		"--change-reference --acquire-policy-token")
+	for line := range strings.Lines(string(list)) {
+		command, flags, _ := strings.Cut(strings.TrimSpace(line), ":")
+		noun, verb, _ := strings.Cut(command, " ")
+		for _, flag := range append(strings.Fields(flags), common...) {
+			if !cli.Takes(noun, verb, flag) {
+				t.Errorf("az ml %s does not take %s", command, flag)
 			}
 		}
 	}

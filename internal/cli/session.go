@@ -68,6 +68,11 @@ func (s *session) flags(root *cobra.Command) {
 	f.BoolVar(&s.verbose, "verbose", false, "say more")
 	f.BoolVar(&s.debug, "debug", false, "say every request")
 	f.BoolVar(&s.quiet, "only-show-errors", false, "say nothing but errors")
+	if s.format.az { // of az's policy checks
+		f.String("change-reference", "", "taken for az's sake; it means nothing here")
+		f.Bool("acquire-policy-token", false, "taken for az's sake; it means nothing here")
+		f.Lookup("change-reference").Hidden, f.Lookup("acquire-policy-token").Hidden = true, true
+	}
 }
 
 // config is which server the environment and the flags name.

@@ -63,7 +63,7 @@ func listSizesVerb(s *session, _ noun) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.Type, "type", "", "only sizes for this type of compute: AmlCompute or ComputeInstance")
+	fl.StringVarP(&f.Type, "type", "t", "", "only sizes for this type of compute: AmlCompute or ComputeInstance")
 	fl.StringVarP(&f.Location, "location", "l", "", "location; the workspace's when empty")
 	fl.StringVar(&f.Family, "family", "", "only this family or series, for example standardDSv2Family or DSv2")
 	fl.BoolVar(&f.gpu, "gpu", false, "only sizes with GPUs")

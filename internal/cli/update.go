@@ -19,6 +19,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		e      edits
 		noWait bool
 		web    *bool
+		secret *bool
 		cmd    *cobra.Command
 	)
 	options := updatable(n.options)
@@ -50,6 +51,9 @@ func updateVerb(s *session, n noun) *cobra.Command {
 				s.warn("%v", err)
 			}
 		}
+		if d, err = withSecrets(ctx, c, d, secret); err != nil {
+			return err
+		}
 		return s.print(entity(n, d))
 	})
 	byName := cmd.RunE
@@ -65,8 +69,15 @@ func updateVerb(s *session, n noun) *cobra.Command {
 	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is ready")
 	e.flags(cmd)
 	optionFlags(cmd, options)
-	if n.word == "job" {
+	switch n.word {
+	case "job":
 		web = s.webFlag(cmd)
+	case "connection":
+		secret = secretsFlag(cmd)
+	case "workspace":
+		ignored(cmd, "update-dependent-resources?/u")
+		cmd.Flags().Var(refusal("this server has no rules for networks"), "network-acls", "az's; not served")
+		cmd.Flags().Lookup("network-acls").Hidden = true
 	}
 	return cmd
 }

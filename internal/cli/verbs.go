@@ -68,10 +68,8 @@ func showVerb(s *session, n noun) *cobra.Command {
 		if n.word == "job" {
 			s.web(*web, t.name)
 		}
-		if n.word == "connection" && *secrets {
-			if err := c.Post(ctx, nil, &d, "connections", t.name, "listsecrets"); err != nil {
-				return err
-			}
+		if d, err = withSecrets(ctx, c, d, secrets); err != nil {
+			return err
 		}
 		if n.word == "compute" && s.format.plainly() {
 			defer s.describeInstance(d)
@@ -82,9 +80,23 @@ func showVerb(s *session, n noun) *cobra.Command {
 	case "job":
 		web = s.webFlag(cmd)
 	case "connection":
-		secrets = cmd.Flags().BoolP("populate-secrets", "p", false, "with its credentials")
+		secrets = secretsFlag(cmd)
 	}
 	return cmd
+}
+
+func secretsFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().BoolP("populate-secrets", "p", false, "with its credentials")
+}
+
+// withSecrets is a connection with its credentials, where they were asked for.
+func withSecrets(ctx context.Context, c *client.Client, d client.Document, asked *bool) (client.Document, error) {
+	if asked == nil || !*asked {
+		return d, nil
+	}
+	var full client.Document
+	err := c.Post(ctx, nil, &full, "connections", d.Name(), "listsecrets")
+	return full, err
 }
 
 func archiveVerb(s *session, n noun) *cobra.Command {
@@ -97,7 +109,7 @@ func restoreVerb(s *session, n noun) *cobra.Command {
 
 // archiving is NOUN archive and NOUN restore. Without a version an asset is archived as a whole.
 func archiving(s *session, n noun, word, short string, archived bool) *cobra.Command {
-	return s.about(n, word, short, func(ctx context.Context, c *client.Client, t *target) error {
+	cmd := s.about(n, word, short, func(ctx context.Context, c *client.Client, t *target) error {
 		path := []string{n.collection, t.name}
 		if t.version != "" || t.label != "" {
 			if _, err := t.read(ctx, c, n); err != nil { // what a label means
@@ -113,6 +125,10 @@ func archiving(s *session, n noun, word, short string, archived bool) *cobra.Com
 		_, err = c.Put(ctx, d, path...)
 		return err
 	})
+	if n.inStore() {
+		ignored(cmd, "yes?/y") // nothing is lost, so nobody is asked
+	}
+	return cmd
 }
 
 // deleteVerb is NOUN delete.

@@ -16,7 +16,7 @@ import (
 type arity string
 
 const (
-	many    arity = "many"    // KEY=VALUE …, as long as they have a =
+	many    arity = "many"    // KEY=VALUE …, as long as they have a =; by az's manners up to the next flag
 	list    arity = "list"    // PATH VALUE …, up to the next flag
 	indexed arity = "indexed" // PATH [INDEX]
 )
@@ -47,8 +47,9 @@ func (w *wordGroups) Set(text string) error {
 	return nil
 }
 
-// azWords brings the words of a command into pflag's form. Words it cannot place it leaves as they are, for pflag to refuse.
-func azWords(cmd *cobra.Command, words []string) ([]string, error) {
+// azWords brings the words of a command into pflag's form. Words it cannot place it leaves as they are, for pflag to refuse. Where
+// strict is set no word is an argument of the command itself, so a flag that takes many takes all that follow.
+func azWords(cmd *cobra.Command, words []string, strict bool) ([]string, error) {
 	cmd.InitDefaultHelpFlag()
 	cmd.InheritedFlags() // makes Flags complete
 	flags := cmd.Flags()
@@ -67,19 +68,20 @@ func azWords(cmd *cobra.Command, words []string) ([]string, error) {
 			continue
 		}
 		rest := words[i+1:]
+		// A flag where a value should be is what a script writes when its variable is empty.
+		missing := len(rest) == 0 || isFlag(flags, rest[0])
 		switch a := f.Annotations[arityKey]; {
 		case a != nil:
 			group := []string{}
 			if given {
 				group = append(group, value)
-			} else if len(rest) > 0 {
+			} else if !missing {
 				group, rest = append(group, rest[0]), rest[1:]
 			}
 			if len(group) == 0 {
-				out = append(out, word) // pflag says that an argument is missing
-				continue
+				return nil, usagef("flag needs an argument: %s", word)
 			}
-			n := following(arity(a[0]), rest)
+			n := following(arity(a[0]), rest, strict)
 			group = append(group, rest[:n]...)
 			i = len(words) - len(rest[n:]) - 1
 			out = append(out, "--"+f.Name+"="+strings.Join(group, between))
@@ -91,23 +93,29 @@ func azWords(cmd *cobra.Command, words []string) ([]string, error) {
 				i++
 			}
 			out = append(out, "--"+f.Name+value)
-		case len(rest) > 0:
+		case missing:
+			return nil, usagef("flag needs an argument: %s", word)
+		default:
 			out = append(out, "--"+f.Name+"="+rest[0])
 			i++
-		default:
-			out = append(out, "--"+f.Name)
 		}
 	}
 	return out, nil
 }
 
+// isFlag reports whether a word is a flag that is known.
+func isFlag(flags *pflag.FlagSet, word string) bool {
+	f, _, _, err := flagOf(flags, word)
+	return f != nil || err != nil
+}
+
 // following is how many of the words belong to the flag before them.
-func following(a arity, words []string) int {
+func following(a arity, words []string, strict bool) int {
 	n := 0
 	for _, w := range words {
 		flag := len(w) > 1 && w[0] == '-' && (w[1] < '0' || w[1] > '9')
 		switch {
-		case flag, a == many && !strings.Contains(w, "="), a == indexed && (n == 1 || !isNumber(w)):
+		case flag, a == many && !strict && !strings.Contains(w, "="), a == indexed && (n == 1 || !isNumber(w)):
 			return n
 		}
 		n++

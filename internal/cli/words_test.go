@@ -21,9 +21,10 @@ func TestWords(t *testing.T) {
 		Args         []string
 	}
 	for _, c := range []struct {
-		words string
-		want  result
-		err   string
+		strict bool // by az's manners
+		words  string
+		want   result
+		err    string
 	}{
 		{words: "-n x", want: result{Name: "x"}},
 		{words: "--name x --out tsv", want: result{Name: "x", Output: "tsv"}},
@@ -40,6 +41,10 @@ func TestWords(t *testing.T) {
 		{words: "--al", err: "--al may mean --all-results or --also; write more of it"},
 		{words: "--nothing", err: "unknown flag: --nothing"},
 		{words: "--tags", err: "needs an argument"},
+		{words: "--name --output tsv", err: "needs an argument: --name"},
+		{words: "--tags -n x", err: "needs an argument: --tags"},
+		{words: "--out", err: "needs an argument: --out"},
+		{strict: true, words: "--tags c=d e -n x", want: result{Name: "x", Tags: [][]string{{"c=d", "e"}}}},
 	} {
 		var got result
 		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(_ *cobra.Command, args []string) error {
@@ -51,7 +56,7 @@ func TestWords(t *testing.T) {
 		cmd.Flags().BoolVar(&got.All, "all-results", false, "")
 		cmd.Flags().String("also", "", "")
 		tags := cli.Many(cmd, "tags")
-		words, err := cli.AzWords(cmd, strings.Fields(c.words))
+		words, err := cli.AzWords(cmd, strings.Fields(c.words), c.strict)
 		if err == nil {
 			cmd.SetArgs(words)
 			err = cmd.Execute()
