@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -17,28 +18,28 @@ import (
 type column struct{ head, path string }
 
 // printTSV prints values without keys: a line for each item, a tab between values, in the order of the keys. A list inside is
-// its length, an object nothing.
-func printTSV(w io.Writer, v any) error {
+// its length, an object nothing. Even makes a column the same member in every line; az leaves out what an item lacks.
+func printTSV(w io.Writer, v any, even bool) error {
 	list, ok := v.([]any)
 	if !ok {
 		list = []any{v}
 	}
-	var all []string // of plain objects, so that a column is the same value in every line
+	all := map[string]any{}
 	for _, item := range list {
-		if m, ok := item.(map[string]any); ok {
-			for k := range m {
-				all = append(all, k)
-			}
+		if m, ok := item.(map[string]any); ok && even {
+			maps.Copy(all, m)
 		}
 	}
-	slices.Sort(all)
-	all = slices.Compact(all)
+	names := keys(all)
 	var b strings.Builder
 	for _, item := range list {
 		var cells []string
 		switch x := item.(type) {
 		case map[string]any:
-			for _, k := range all {
+			if !even {
+				names = keys(x)
+			}
+			for _, k := range names {
 				e, there := x[k]
 				if !there {
 					e = map[string]any{}
@@ -176,21 +177,46 @@ func capital(word string) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// azCell is any value in a cell; az shows lists and objects as Python does, we show them as JSON.
+// azCell is any value in a cell.
 func azCell(v any) string {
 	switch v.(type) {
 	case nil:
 		return ""
 	case []any, map[string]any, *jmes.Object:
-		b, err := json.Marshal(v)
-		if err != nil {
-			return ""
-		}
-		return string(b)
+		return pythonText(v)
 	case bool:
 		return tsvCell(v)
 	}
 	return scalar(v)
+}
+
+// pythonText is a value as Python writes it, which is what az puts into a cell.
+func pythonText(v any) string {
+	var parts []string
+	switch x := v.(type) {
+	case []any:
+		for _, e := range x {
+			parts = append(parts, pythonText(e))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case map[string]any:
+		for _, k := range keys(x) {
+			parts = append(parts, pythonText(k)+": "+pythonText(x[k]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case *jmes.Object:
+		for _, k := range x.Keys {
+			parts = append(parts, pythonText(k)+": "+pythonText(x.Values[k]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case string:
+		quote := "'"
+		if strings.Contains(x, "'") && !strings.Contains(x, `"`) {
+			quote = `"`
+		}
+		return quote + strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, quote, `\`+quote).Replace(x) + quote
+	}
+	return tsvCell(v)
 }
 
 // at is a value deep in an entity: names with dots between; of several with | between the first that is there.

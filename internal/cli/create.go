@@ -56,7 +56,7 @@ func createVerb(s *session, n noun) *cobra.Command {
 				sets = append([]string{"location=" + place}, sets...)
 			}
 			if o.file == "" && (n.word == "job" || len(sets) == 0 && n.word != "workspace") {
-				return usagef("give a file: `%s %s create -f %s.yml`", s.self(), n.word, n.word)
+				return needFile(s, n, "create")
 			}
 			c, err := s.open(ctx)
 			if err != nil {
@@ -93,6 +93,16 @@ func createVerb(s *session, n noun) *cobra.Command {
 	optionFlags(cmd, n.options)
 	s.format.flags(cmd)
 	return cmd
+}
+
+// needFile says that a file is missing. az knows it from the flags of some commands, and of others when it reads what there is.
+func needFile(s *session, n noun, verb string) error {
+	say := latef
+	switch n.word {
+	case "job", "component", "datastore", "connection":
+		say = usagef
+	}
+	return say("give a file: `%s %s %s -f %s.yml`", s.self(), n.word, verb, n.word)
 }
 
 // place is where az would make a workspace that names no place: the default location.

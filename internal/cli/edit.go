@@ -168,22 +168,25 @@ func (s step) String() string {
 
 // splitSet takes PATH=VALUE apart at the first = that is not in brackets.
 func splitSet(word string) ([]step, string, error) {
-	inside := false
+	open := -1 // where the bracket is that is not closed yet
 	for i, c := range word {
 		switch c {
 		case '[':
-			inside = true
+			open = i
 		case ']':
-			inside = false
+			open = -1
 		case '=':
-			if inside {
+			if open >= 0 {
 				continue
 			}
 			path, err := parsePath("--set", word[:i])
 			return path, word[i+1:], err
 		}
 	}
-	return nil, "", usagef("--set %s: give PATH=VALUE; there is no =", word)
+	if open >= 0 {
+		return nil, "", latef("--set: this [ is not closed, at character %d of %q", len([]rune(word[:open]))+1, word)
+	}
+	return nil, "", latef("--set %s: give PATH=VALUE; there is no =", word)
 }
 
 // parsePath reads a.b[0].c[name=x].

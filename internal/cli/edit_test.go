@@ -80,8 +80,9 @@ func TestEditMistakes(t *testing.T) {
 		"--set a..b=1":            `a name is missing beside the dot, at character 2 of "a..b"`,
 		"--set .a=1":              "at character 1",
 		"--set a.=1":              "at character 2",
-		"--set a[0=1":             "there is no =",
-		"--set args[0=1":          "there is no =",
+		"--set a[0=1":             "this [ is not closed, at character 2",
+		"--set a[b=3":             "this [ is not closed, at character 2 of \"a[b=3\"",
+		"--set args[0=1":          "this [ is not closed, at character 5",
 		"--set args[x]=1":         `"x" is neither an index nor KEY=VALUE, at character 6`,
 		"--set args]=1":           "closes nothing, at character 5",
 		"--set args[0]x=1":        "a . or a [ should follow the ], at character 8",
@@ -98,7 +99,7 @@ func TestEditMistakes(t *testing.T) {
 		"--remove tag.team":       "there is no tag; did you mean tags?",
 		"--remove args 5":         "there is no item [5]",
 		"--remove limits 0":       "is an item of a list, and here is none",
-		"--set größe[=1":          "there is no =",
+		"--set größe[=1":          "this [ is not closed, at character 6",
 	} {
 		err := cli.Edit(object(t, before), strings.Fields(words)...)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -25,12 +25,17 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// usageError is a wrong command line.
-type usageError struct{ msg string }
+// usageError is a wrong command line. One that is late is such that az finds only when it does the work, so that its code is another.
+type usageError struct {
+	msg  string
+	late bool
+}
 
 func (e usageError) Error() string { return e.msg }
 
-func usagef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+func usagef(format string, args ...any) error { return usageError{msg: fmt.Sprintf(format, args...)} }
+
+func latef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...), true} }
 
 // exitCode is the exit code of an error.
 func exitCode(err error) int {
@@ -55,10 +60,10 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// azExit is the code az would end with: it knows 1, 2 and 3, and a failed job's own code is 1 too.
-func azExit(code int, said bool) int {
+// azExit is the code az would end with: it knows 1, 2 and 3. Late is what it finds while it works: a failed job's own code is 1 too.
+func azExit(code int, late bool) int {
 	switch {
-	case code == exitOK, code == exitInterrupted, !said && (code == exitUsage || code == exitNotFound):
+	case code == exitOK, code == exitInterrupted, !late && (code == exitUsage || code == exitNotFound):
 		return code
 	}
 	return exitFailed
@@ -71,7 +76,8 @@ func (s *session) report(err error) int {
 	said := err == nil || errors.As(err, &exit)
 	mark := "berth:"
 	if s.format.az {
-		mark, code = "ERROR:", azExit(code, said)
+		var use usageError
+		mark, code = "ERROR:", azExit(code, said || errors.As(err, &use) && use.late)
 	}
 	if said {
 		return code

@@ -11,11 +11,20 @@ import (
 
 // TSV and Table are what the forms print of a value, after a query where there is one.
 func TSV(v any, query string) (string, error) {
-	return form(v, query, func(b *bytes.Buffer, v any) error { return printTSV(b, v) })
+	return form(v, query, func(b *bytes.Buffer, v any) error { return printTSV(b, v, false) })
+}
+
+// EvenTSV is TSV with the same columns in every line.
+func EvenTSV(v any) (string, error) {
+	return form(v, "", func(b *bytes.Buffer, v any) error { return printTSV(b, v, true) })
 }
 
 func Table(v any, query string) (string, error) {
 	return form(v, query, func(b *bytes.Buffer, v any) error { return printTable(b, v, nil, query == "") })
+}
+
+func YAML(v any) (string, error) {
+	return form(v, "", func(b *bytes.Buffer, v any) error { return printYAML(b, v, false) })
 }
 
 func form(v any, query string, print func(*bytes.Buffer, any) error) (string, error) {

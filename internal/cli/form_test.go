@@ -32,6 +32,14 @@ func TestForms(t *testing.T) {
 		},
 		{"nothing", `[]`, "", "", "\n"},
 		{"a query's order", `[{"x": "1", "y": "two"}]`, "[].{z: x, a: y, id: x, nul: nope, l: [x]}", "1\ttwo\t1\tNone\t1\n", "Z    A\n---  ---\n1    two\n"},
+		{
+			"uneven", `[{"a": "1", "c": "3"}, {"a": "1", "b": "2", "c": "3"}]`, "", "1\t3\n1\t2\t3\n",
+			"A    C    B\n---  ---  ---\n1    3\n1    3    2\n",
+		},
+		{
+			"deep cells", `[["a", {"k": "v'", "n": null, "t": true}, ["x", 1.5]]]`, "", "a\t\t2\n",
+			"Column1    Column2                            Column3\n---------  ---------------------------------  ----------\na          {'k': \"v'\", 'n': None, 't': True}  ['x', 1.5]\n",
+		},
 		{"one field", `{"status": "Running"}`, "status", "Running\n", "Result\n--------\nRunning\n"},
 	} {
 		var v any
@@ -50,11 +58,40 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestColumns: a column of tsv is the same member in every line, although az itself leaves out what an item lacks.
+// TestColumns: a column of tsv is the same member in every line where az's manners are not asked for.
 func TestColumns(t *testing.T) {
-	got, err := cli.TSV([]any{map[string]any{"a": "1", "c": "3"}, map[string]any{"a": "1", "b": "2", "c": "3"}}, "")
+	got, err := cli.EvenTSV([]any{map[string]any{"a": "1", "c": "3"}, map[string]any{"a": "1", "b": "2", "c": "3"}})
 	if want := "1\t\t3\n1\t2\t3\n"; err != nil || got != want {
 		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+// TestYAML holds what az 2.91 itself prints of these values.
+func TestYAML(t *testing.T) {
+	for _, c := range []struct{ value, want string }{
+		{`"Completed"`, "Completed\n...\n"},
+		{`3`, "3\n...\n"},
+		{`"3"`, "'3'\n"},
+		{`[]`, "[]\n"},
+		{`{"a": {}, "b": [], "c": null, "d": true, "e": 1.5, "f": ""}`, "a: {}\nb: []\nc: null\nd: true\ne: 1.5\nf: ''\n"},
+		{`{"n": "1", "y": "yes", "off": "2026-11-15", "d": "2026-11-15T15:47:31.900504+00:00"}`, "d: '2026-11-15T15:47:31.900504+00:00'\nn: '1'\n'off': '2026-11-15'\ny: 'yes'\n"},
+		{`{"list": ["a", {"x": 1, "y": "1:30"}, ["b"]]}`, "list:\n- a\n- x: 1\n  y: '1:30'\n- - b\n"},
+		{`{"c": "one\ntwo\n", "t": "tab\tin", "q": "it's: #1", "p": "a 'b'", "x": "- no"}`, "c: 'one\n\n  two\n\n  '\np: a 'b'\nq: 'it''s: #1'\nt: \"tab\\tin\"\nx: '- no'\n"},
+		{
+			`{"command": "echo hello; mkdir -p outputs; echo x > outputs/o.txt; ls ${{inputs.d}} > ${{outputs.r}}/l and more"}`,
+			"command: echo hello; mkdir -p outputs; echo x > outputs/o.txt; ls ${{inputs.d}} >\n  ${{outputs.r}}/l and more\n",
+		},
+		{`{"c": "a\n b\n"}`, "c: \"a\\n b\\n\"\n"},
+		{`{"u": "grün ☃"}`, "u: grün ☃\n"},
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(c.value), &v); err != nil {
+			t.Fatal(err)
+		}
+		got, err := cli.YAML(v)
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-az +ours):\n%s", c.value, err, diff)
+		}
 	}
 }
 

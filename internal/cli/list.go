@@ -114,9 +114,9 @@ func listVerb(s *session, n noun) *cobra.Command {
 func (l listing) check() error {
 	switch {
 	case l.archived && l.everything:
-		return usagef("give --archived-only or --include-archived, not both")
+		return latef("give --archived-only or --include-archived, not both")
 	case l.limit < 0:
-		return usagef("--max-results %d: give a number above 0", l.limit)
+		return latef("--max-results %d: give a number above 0", l.limit)
 	}
 	return noRegistries(l.registry)
 }

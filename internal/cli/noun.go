@@ -256,7 +256,7 @@ func (t *target) need(n noun, args []string) error {
 		return usagef("give the name of the %s with -n", n.word)
 	}
 	if t.version != "" && t.label != "" {
-		return usagef("give a version or a label, not both")
+		return latef("give a version or a label, not both")
 	}
 	return nil
 }

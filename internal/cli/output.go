@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/berthml/berth/internal/jmes"
 )
@@ -50,6 +49,9 @@ func (f *format) check() error {
 	}
 	var err error
 	if f.expr, err = jmes.Parse(f.query); err != nil {
+		if bad, ok := err.(*jmes.SyntaxError); ok && bad.Call {
+			return latef("--query: %v", err)
+		}
 		return usagef("--query: %v", err)
 	}
 	return nil
@@ -83,7 +85,7 @@ func (s *session) printAs(v any, columns []column) error {
 	}
 	if s.format.expr != nil {
 		if v, err = s.format.expr.Search(v); err != nil {
-			return usagef("--query %s: %v", s.format.query, err)
+			return latef("--query %s: %v", s.format.query, err)
 		}
 		columns = nil
 	}
@@ -95,7 +97,7 @@ func (s *session) printAs(v any, columns []column) error {
 	case "yaml", "yamlc":
 		return printYAML(s.out, v, color)
 	case "tsv":
-		return printTSV(s.out, v)
+		return printTSV(s.out, v, !s.format.az)
 	case "table":
 		return printTable(s.out, v, columns, s.format.expr == nil)
 	}
@@ -172,21 +174,6 @@ func printJSON(w io.Writer, v any, color bool) error {
 	return err
 }
 
-func printYAML(w io.Writer, v any, color bool) error {
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := enc.Encode(numbers(unordered(v))); err != nil {
-		return err
-	}
-	text := b.Bytes()
-	if color {
-		text = colorYAML(text)
-	}
-	_, err := w.Write(text)
-	return err
-}
-
 // unordered makes plain maps of objects that have an order; JSON and YAML are printed in the order of their keys.
 func unordered(v any) any {
 	switch x := v.(type) {
@@ -204,29 +191,6 @@ func unordered(v any) any {
 		for i := range x {
 			x[i] = unordered(x[i])
 		}
-	}
-	return v
-}
-
-// numbers turns json.Number into numbers, which YAML would quote otherwise.
-func numbers(v any) any {
-	switch x := v.(type) {
-	case map[string]any:
-		for k := range x {
-			x[k] = numbers(x[k])
-		}
-	case []any:
-		for i := range x {
-			x[i] = numbers(x[i])
-		}
-	case json.Number:
-		if n, err := x.Int64(); err == nil {
-			return n
-		}
-		if f, err := x.Float64(); err == nil {
-			return f
-		}
-		return x.String()
 	}
 	return v
 }

@@ -18,6 +18,9 @@ type SyntaxError struct {
 	Query string
 	At    int // offset in bytes
 	Msg   string
+	// Call says that the grammar was right: a function is not known, or takes another number of arguments. The specification has
+	// these errors found when the query is evaluated.
+	Call bool
 }
 
 func (e *SyntaxError) Error() string {

@@ -57,7 +57,12 @@ func (p *parser) next() token {
 }
 
 func (p *parser) fail(t token, format string, args ...any) error {
-	return &SyntaxError{p.query, t.at, fmt.Sprintf(format, args...)}
+	return &SyntaxError{Query: p.query, At: t.at, Msg: fmt.Sprintf(format, args...)}
+}
+
+// failCall is fail for a call that is written well.
+func (p *parser) failCall(t token, format string, args ...any) error {
+	return &SyntaxError{Query: p.query, At: t.at, Msg: fmt.Sprintf(format, args...), Call: true}
 }
 
 func (p *parser) unexpected(want string) error {
@@ -326,7 +331,7 @@ func (p *parser) call(t token) (node, error) {
 	p.next()
 	f, ok := functions()[t.text]
 	if !ok {
-		return nil, p.fail(t, "there is no function %s", t.text)
+		return nil, p.failCall(t, "there is no function %s", t.text)
 	}
 	var args []node
 	for p.now().kind != rparen {
@@ -347,7 +352,7 @@ func (p *parser) call(t token) (node, error) {
 	}
 	p.next()
 	if len(args) < len(f.takes) || len(args) > len(f.takes) && !f.more {
-		return nil, p.fail(t, "%s takes %s, not %d", t.text, f.count(), len(args))
+		return nil, p.failCall(t, "%s takes %s, not %d", t.text, f.count(), len(args))
 	}
 	return invocation{t.text, f, args}, nil
 }

@@ -120,10 +120,10 @@ func scanOne(query string, i int) (token, error) {
 		}
 	}
 	if c == '=' {
-		return token{}, &SyntaxError{query, i, "a single = compares nothing; write =="}
+		return token{}, &SyntaxError{Query: query, At: i, Msg: "a single = compares nothing; write =="}
 	}
 	r, _ := utf8.DecodeRuneInString(query[i:])
-	return token{}, &SyntaxError{query, i, "the character " + string(r) + " has no meaning here"}
+	return token{}, &SyntaxError{Query: query, At: i, Msg: "the character " + string(r) + " has no meaning here"}
 }
 
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
@@ -135,10 +135,10 @@ func scanNumber(query string, i int) (token, error) {
 		j++
 	}
 	if query[i] == '-' && j == i+1 {
-		return token{}, &SyntaxError{query, i, "after - a number should follow"}
+		return token{}, &SyntaxError{Query: query, At: i, Msg: "after - a number should follow"}
 	}
 	if j-i > 18 {
-		return token{}, &SyntaxError{query, i, "the number is too large"}
+		return token{}, &SyntaxError{Query: query, At: i, Msg: "the number is too large"}
 	}
 	n := 0
 	for _, d := range strings.TrimPrefix(query[i:j], "-") {
@@ -161,7 +161,7 @@ func scanText(query string, i int) (token, error) {
 		j++
 	}
 	if j >= len(query) {
-		return token{}, &SyntaxError{query, i, "the quote " + string(q) + " is not closed"}
+		return token{}, &SyntaxError{Query: query, At: i, Msg: "the quote " + string(q) + " is not closed"}
 	}
 	text, inner := query[i:j+1], query[i+1:j]
 	switch q {
@@ -170,7 +170,7 @@ func scanText(query string, i int) (token, error) {
 	case '"':
 		var s string
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return token{}, &SyntaxError{query, i, "the name " + text + " is not a JSON string"}
+			return token{}, &SyntaxError{Query: query, At: i, Msg: "the name " + text + " is not a JSON string"}
 		}
 		return token{kind: quoted, text: text, value: s}, nil
 	}
@@ -181,7 +181,7 @@ func scanText(query string, i int) (token, error) {
 		v, err = decode(`"` + strings.TrimLeft(inner, " \t\r\n") + `"`)
 	}
 	if err != nil {
-		return token{}, &SyntaxError{query, i, "the literal " + text + " is not JSON"}
+		return token{}, &SyntaxError{Query: query, At: i, Msg: "the literal " + text + " is not JSON"}
 	}
 	return token{kind: literal, text: text, value: v}, nil
 }
