@@ -9,16 +9,17 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
 
 // Limits on what is read, so that a hostile or mistaken file is refused in a moment.
 const (
-	MaxFile  = 16 << 20  // bytes of a file
-	maxNodes = 1_000_000 // values of a document, aliases counted as often as they are used
-	maxDepth = 100       // nesting
+	MaxFile  = 16 << 20    // bytes of a file
+	maxText  = 2 * MaxFile // bytes of all texts of a document, aliases counted as often as they are used
+	maxNodes = 1_000_000   // values of a document, counted likewise
+	maxDepth = 100         // nesting
+	maxTwice = 50          // repeated keys that are told
 )
 
 // document is a YAML file: where it is, for relative paths and for messages.
@@ -28,6 +29,8 @@ type document struct {
 	path string // absolute, "" when the text did not come from a file
 	// lines are the source, to find the place of an expression inside a text.
 	lines []string
+	// twice are keys that are there more than once.
+	twice Errors
 }
 
 // open reads and decodes the file at path, name being what to call it in messages.
@@ -36,19 +39,27 @@ func open(path, name string) (*value, error) {
 	if err != nil {
 		return nil, Errors{{File: name, Msg: err.Error()}}
 	}
+	// Looked at before it is opened: opening a pipe waits for whoever writes to it.
+	if st, err := os.Stat(abs); err == nil && st.IsDir() {
+		return nil, Errors{{File: name, Msg: "is a folder, a YAML file is needed"}}
+	} else if err == nil && !st.Mode().IsRegular() && !handed(abs) {
+		return nil, Errors{{File: name, Msg: "is no file: it is a pipe or a device"}}
+	}
 	file, err := os.Open(abs)
 	if err != nil {
 		return nil, Errors{{File: name, Msg: reason(err)}}
 	}
 	defer file.Close()
-	if st, err := file.Stat(); err == nil && st.IsDir() {
-		return nil, Errors{{File: name, Msg: "is a folder, a YAML file is needed"}}
-	}
 	data, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
 	if err != nil {
 		return nil, Errors{{File: name, Msg: reason(err)}}
 	}
 	return decode(data, &document{name: name, dir: filepath.Dir(abs), path: abs})
+}
+
+// handed says whether path is something this process was started with, such as the shell's <(command): somebody writes to it.
+func handed(path string) bool {
+	return path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
 }
 
 // reason is a file error without the path it repeats.
@@ -80,8 +91,9 @@ func decodeAny(data []byte, doc *document) (v *value, err error) {
 	if len(data) > MaxFile {
 		return nil, Errors{{File: doc.name, Msg: fmt.Sprintf("is larger than %d MB", MaxFile>>20)}}
 	}
-	if utf16 := bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}); !utf16 && !utf8.Valid(data) {
-		return nil, Errors{{File: doc.name, Line: 1 + bytes.Count(data[:invalidAt(data)], []byte("\n")), Col: 1, Msg: "is not UTF-8 text"}}
+	data, bad := utf8Text(data)
+	if bad != nil {
+		return nil, Errors{{File: doc.name, Line: bad.line, Col: bad.col, Msg: bad.msg}}
 	}
 	// The parser is not ours: whatever it does with hostile input, the caller gets an error.
 	defer func() {
@@ -89,18 +101,18 @@ func decodeAny(data []byte, doc *document) (v *value, err error) {
 			v, err = nil, Errors{{File: doc.name, Msg: fmt.Sprintf("cannot be read as YAML: %v", r)}}
 		}
 	}()
-	dec := yaml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))))
+	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var top yaml.Node
 	if err := dec.Decode(&top); errors.Is(err, io.EOF) {
 		return &value{shape: null, doc: doc, line: 1, col: 1}, nil
 	} else if err != nil {
-		return nil, Errors{syntax(doc, err)}
+		return nil, Errors{syntax(doc, data, err)}
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); err == nil {
 		return nil, Errors{{File: doc.name, Line: more.Line, Col: more.Column, Msg: "holds more than one document; put each into a file of its own"}}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, Errors{syntax(doc, err)}
+		return nil, Errors{syntax(doc, data, err)}
 	}
 	if len(top.Content) == 0 {
 		return &value{shape: null, doc: doc, line: 1, col: 1}, nil
@@ -110,23 +122,15 @@ func decodeAny(data []byte, doc *document) (v *value, err error) {
 	return b.build(top.Content[0], 0)
 }
 
-func invalidAt(data []byte) int {
-	for i := 0; i < len(data); {
-		r, n := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return len(data)
-}
-
-func syntax(doc *document, err error) Error {
+func syntax(doc *document, data []byte, err error) Error {
 	e := Error{File: doc.name, Msg: strings.TrimPrefix(err.Error(), "yaml: ")}
 	where := ""
 	var load *yaml.LoadError
 	if errors.As(err, &load) {
 		e.Line, e.Col, e.Msg = load.Mark.Line, load.Mark.Column, "is not YAML: "+load.Message
+		if e.Line == 0 && load.Mark.Index <= len(data) { // of what no text may hold only the offset is told
+			e.Line, e.Col = placeOf(data[:load.Mark.Index])
+		}
 		if where = load.ContextMsg; where != "" && load.ContextMark != load.Mark {
 			e.Msg += fmt.Sprintf(" (%s that begins at %d:%d)", where, load.ContextMark.Line, load.ContextMark.Column)
 		}
@@ -144,6 +148,7 @@ func syntax(doc *document, err error) Error {
 type builder struct {
 	doc   *document
 	count int
+	text  int                 // bytes
 	open  map[*yaml.Node]bool // anchors being built, to refuse a value that holds itself
 }
 
@@ -166,6 +171,9 @@ func (b *builder) build(n *yaml.Node, depth int) (*value, error) {
 		}
 		return b.build(n.Alias, depth+1)
 	case yaml.ScalarNode:
+		if b.text += len(n.Value); b.text > maxText {
+			return nil, b.fail(n, "holds more than %d MB of text (do aliases multiply?)", maxText>>20)
+		}
 		return v, b.scalar(v, n)
 	case yaml.SequenceNode:
 		b.open[n] = true
@@ -216,6 +224,7 @@ func (b *builder) collection(n *yaml.Node, own string) error {
 // pairs fills the mapping v: merged keys first, then its own, the last of equal keys winning.
 func (b *builder) pairs(v *value, n *yaml.Node, depth int) error {
 	var merged, own []pair
+	seen := make(map[string]*value, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, err := b.build(n.Content[i], depth+1)
 		if err != nil {
@@ -235,7 +244,15 @@ func (b *builder) pairs(v *value, n *yaml.Node, depth int) error {
 			}
 			merged = append(merged, more...)
 		default:
-			own = append(own, pair{key: keyText(k), at: k, val: val, text: k.shape == str})
+			p := pair{key: keyText(k), at: k, val: val, text: k.shape == str}
+			if first := seen[p.key]; first != nil && len(b.doc.twice) < maxTwice {
+				b.doc.twice = append(b.doc.twice, Error{
+					File: b.doc.name, Line: k.line, Col: k.col,
+					Msg: fmt.Sprintf("%q is there already, in line %d; this one counts", p.key, first.line),
+				})
+			}
+			seen[p.key] = k
+			own = append(own, p)
 		}
 	}
 	index := make(map[string]int, len(merged)+len(own))

@@ -94,7 +94,7 @@ func TestEncodings(t *testing.T) {
 		}
 	}
 	_, err := spec.LoadBytes([]byte("command: x\nname: \xff\n"), spec.Options{File: "f.yml"})
-	if err == nil || !strings.Contains(err.Error(), "f.yml:2:1: is not UTF-8") {
+	if err == nil || !strings.Contains(err.Error(), "f.yml:2:7: is not UTF-8") {
 		t.Errorf("invalid UTF-8 gives %v", err)
 	}
 }

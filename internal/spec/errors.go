@@ -3,7 +3,9 @@ package spec
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/berthml/berth"
 )
@@ -35,6 +37,23 @@ func (e Error) Error() string {
 	b.WriteString(e.Msg)
 	if e.Suggest != "" {
 		fmt.Fprintf(&b, " (did you mean %q?)", e.Suggest)
+	}
+	return visible(b.String())
+}
+
+// visible shows what cannot be seen by its escape, so that names out of a file do not command a terminal.
+func visible(s string) string {
+	hidden := func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
 	}
 	return b.String()
 }

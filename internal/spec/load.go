@@ -3,7 +3,9 @@ package spec
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sort"
 
 	"github.com/berthml/berth"
@@ -106,7 +108,8 @@ func translate(v *value, o Options) (*Result, error) {
 	if o.Workspace == (berth.Workspace{}) {
 		o.Workspace = berth.Workspace{Subscription: "sub", Group: "rg", Name: "ws"}
 	}
-	l := &load{options: o, known: map[string]*draft{}, files: map[string]*value{}, strays: map[string]bool{}, components: componentTypes(), draw: draw.read}
+	l := &load{options: o, known: map[string]*draft{}, files: map[string]*value{}, parts: map[used]string{}, strays: map[string]bool{}, components: componentTypes(), draw: draw.read}
+	l.warnings = append(l.warnings, v.doc.twice...)
 	if errs := override(v, o.Set); len(errs) > 0 {
 		return nil, errs
 	}
@@ -133,7 +136,10 @@ func translate(v *value, o Options) (*Result, error) {
 
 // result turns the drafts into Resources.
 func (l *load) result() (*Result, error) {
-	r := &Result{Warnings: l.warnings}
+	for _, path := range slices.Sorted(maps.Keys(l.files)) {
+		l.warnings = append(l.warnings, l.files[path].doc.twice...)
+	}
+	r := &Result{Warnings: l.warnings.tidy()}
 	for _, d := range l.made {
 		body, err := encode(d.body)
 		if err != nil {

@@ -21,6 +21,10 @@ func (s *scope) upload(v *value, u Upload) string {
 			return u.Placeholder
 		}
 	}
+	if st, err := os.Stat(u.Path); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
+		s.fail(v, "%s is no file and no folder: it cannot be uploaded", u.Path)
+		return u.Placeholder
+	}
 	if f, err := u.listing(); err == nil { // what else is wrong is said when it is uploaded
 		for _, stray := range f.strays {
 			if !s.strays[stray] {

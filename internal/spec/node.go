@@ -375,8 +375,19 @@ func (s *scope) componentID(ref string) string {
 // anonymousComponents is what components that only a pipeline uses are called.
 const anonymousComponents = "azureml_anonymous"
 
-// anonymousComponent makes the resource of a component without a name of its own and gives its id. Equal ones are one.
+// anonymousComponent makes the resource of a component without a name of its own and gives its id, "" when it is wrong. A file that many
+// steps name is read once, and what is wrong with it is said once.
 func (s *scope) anonymousComponent(v *value, source string) string {
+	p := used{v, source, s.bind}
+	id, known := s.parts[p]
+	if !known {
+		id = s.readComponent(v, source)
+		s.parts[p] = id
+	}
+	return id
+}
+
+func (s *scope) readComponent(v *value, source string) string {
 	if slices.Contains(s.within, v) {
 		s.fail(v, "%s refers to itself: a component cannot be a part of itself", v.doc.name)
 		return ""

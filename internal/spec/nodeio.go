@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -201,23 +200,23 @@ func (n *node) checks(s *scope, v *value, out tree) {
 		s.in("compute").fail(v, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
 	}
 	if n.word == "pipeline" && n.comp != nil && !n.graph.placed {
-		s.unplaced(n.comp, nil)
+		s.unplaced(n.comp, map[*value]bool{})
 	}
 }
 
-// unplaced reports the nodes of a nested pipeline that no compute was found for. above are the pipelines it lies in: one that
-// names itself is reported elsewhere, and has no end.
-func (s *scope) unplaced(comp *value, above []*value) {
-	if slices.Contains(above, comp) {
+// unplaced reports the nodes of a nested pipeline that no compute was found for. seen are the pipelines that were looked at: one that
+// names itself has no end, and one that many name is reported once.
+func (s *scope) unplaced(comp *value, seen map[*value]bool) {
+	if seen[comp] {
 		return
 	}
-	above = append(slices.Clone(above), comp)
+	seen[comp] = true
 	for _, p := range comp.get("jobs").entries() {
 		here := s.in("jobs." + p.key)
 		word := p.val.textOf("type")
 		switch sub := s.localComponent(p.val); {
 		case word == "pipeline" && sub != nil:
-			here.unplaced(sub, above)
+			here.unplaced(sub, seen)
 		case word != "spark" && word != "pipeline" && !p.val.has("compute"):
 			here.in("compute").fail(p.val, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
 		}

@@ -133,7 +133,7 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 		}
 	}
 	if !placed {
-		s.in("jobs").unplaced(comp, nil)
+		s.in("jobs").unplaced(comp, map[*value]bool{})
 	}
 }
 

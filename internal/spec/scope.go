@@ -35,7 +35,15 @@ type load struct {
 	components map[string]typ
 	draw       func(s *scope, v *value) any
 	files      map[string]*value // YAML files read so far, by path
+	parts      map[used]string   // ids of the anonymous components read so far
 	strays     map[string]bool   // links out of the folders to upload that were complained of
+}
+
+// used is a component as a step uses it.
+type used struct {
+	v      *value
+	source string
+	bind   bool
 }
 
 // draft is a Resource under construction.
@@ -106,6 +114,7 @@ func (s *scope) back(m mark) Errors {
 				delete(s.known, k)
 			}
 		}
+		clear(s.parts) // one of them may have been this
 	}
 	s.errs, s.warnings, s.made = s.errs[:m.errs], s.warnings[:m.warnings], s.made[:m.made]
 	s.draft.uploads = s.draft.uploads[:m.uploads]

@@ -1,0 +1,5 @@
+package spec_test
+
+import "errors"
+
+func makePipe(string) error { return errors.ErrUnsupported }
