@@ -264,6 +264,9 @@ func (n flat) eval(v any) (any, error) {
 	out := []any{}
 	for _, e := range list {
 		if inner, ok := e.([]any); ok {
+			if len(out)+len(inner) > maxItems {
+				return nil, errSize
+			}
 			out = append(out, inner...)
 		} else {
 			out = append(out, e)

@@ -205,6 +205,9 @@ func contains(a []any) (any, error) {
 }
 
 func join(a []any) (any, error) {
+	if err := bounded(a[1], maxText); err != nil || len(a[1].([]any))*len(a[0].(string)) > maxText {
+		return nil, errSize
+	}
 	var parts []string
 	for _, e := range a[1].([]any) {
 		parts = append(parts, e.(string))
@@ -381,6 +384,9 @@ func toNumber(a []any) (any, error) {
 func toString(a []any) (any, error) {
 	if text, ok := a[0].(string); ok {
 		return text, nil
+	}
+	if err := bounded(a[0], maxText); err != nil {
+		return nil, err
 	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

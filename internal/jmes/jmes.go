@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strings"
 )
 
 // Expr is a query that was understood. It may be used by several goroutines.
@@ -24,8 +26,15 @@ type SyntaxError struct {
 }
 
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("%s, at character %d of %q", e.Msg, len([]rune(e.Query[:e.At]))+1, e.Query)
+	query := e.Query
+	if len(query) > maxShown {
+		query = strings.ToValidUTF8(query[:maxShown], "") + "…"
+	}
+	return fmt.Sprintf("%s, at character %d of %q", e.Msg, len([]rune(e.Query[:e.At]))+1, query)
 }
+
+// maxShown is how much of a query a message repeats.
+const maxShown = 200
 
 // Parse reads a query. The error is a *SyntaxError.
 func Parse(query string) (*Expr, error) {
@@ -45,7 +54,16 @@ func Parse(query string) (*Expr, error) {
 }
 
 // Search is what the query finds in v. What is not there is nil; an error is a function that was given the wrong thing.
-func (e *Expr) Search(v any) (any, error) { return e.root.eval(v) }
+func (e *Expr) Search(v any) (any, error) {
+	out, err := e.root.eval(v)
+	if err == nil {
+		err = bounded(out, max(minSize, maxGrow*(math.MaxInt32-weigh(v, math.MaxInt32))))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 // Object is an object whose keys have an order.
 type Object struct {

@@ -116,6 +116,24 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// A few characters must not make more than a machine holds.
+func TestBombs(t *testing.T) {
+	v := decode(t, `{"a": "text"}`)
+	for _, query := range []string{
+		strings.Repeat("[@,@]|", 60) + "@",
+		strings.Repeat("{a:@,b:@}|", 60) + "@",
+		strings.Repeat("[@,@]|to_string(@)|", 60) + "@",
+		strings.Repeat("to_string([", 60) + "@,@" + strings.Repeat(",@,@])", 60),
+		strings.Repeat("[to_string(@),to_string(@)]|join('',@)|", 60) + "@",
+		"to_array(a)|" + strings.Repeat("[@,@]|[]|", 60) + "@",
+		strings.Repeat("[@,@]|map(&@,@)|", 60) + "@",
+	} {
+		if got, err := search(query, v); err == nil || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("%.60s gives %.60v, %v", query, got, err)
+		}
+	}
+}
+
 // TestMistakes says what is wrong and where.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
@@ -133,6 +151,7 @@ func TestMistakes(t *testing.T) {
 		{"{1: b}", 1, "the name of a member"},
 		{"foo bar", 4, "the query should end here"},
 		{"größe", 2, "has no meaning"},
+		{"a\x1b[2J", 1, `the character \x1b has no meaning`},
 		{"nosuch(@)", 0, "there is no function nosuch"},
 		{"length(@, @)", 0, "takes 1 argument, not 2"},
 		{"join(',')", 0, "takes 2 arguments, not 1"},
@@ -155,6 +174,9 @@ func TestMistakes(t *testing.T) {
 		if bad.At != c.at || !strings.Contains(bad.Msg, c.words) {
 			t.Errorf("%.40s: at %d: %s; want at %d: %s", c.query, bad.At, bad.Msg, c.at, c.words)
 		}
+	}
+	if _, err := jmes.Parse(strings.Repeat("é", 3000)); err == nil || len(err.Error()) > 2*300 {
+		t.Errorf("a long message: %v", err)
 	}
 	_, err := jmes.Parse("größe")
 	if want := `at character 3 of "größe"`; err == nil || !strings.HasSuffix(err.Error(), want) {

@@ -2,6 +2,7 @@ package jmes
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -123,7 +124,7 @@ func scanOne(query string, i int) (token, error) {
 		return token{}, &SyntaxError{Query: query, At: i, Msg: "a single = compares nothing; write =="}
 	}
 	r, _ := utf8.DecodeRuneInString(query[i:])
-	return token{}, &SyntaxError{Query: query, At: i, Msg: "the character " + string(r) + " has no meaning here"}
+	return token{}, &SyntaxError{Query: query, At: i, Msg: "the character " + strings.Trim(strconv.QuoteRune(r), "'") + " has no meaning here"}
 }
 
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
