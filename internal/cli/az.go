@@ -65,6 +65,11 @@ func azGroupOf(word, short string, commands ...*cobra.Command) *cobra.Command {
 // azCommand is a command whose result is printed. The flags are those az's has and that mean nothing here; they are taken and
 // left.
 func (s *session) azCommand(word, short string, run func(ctx context.Context) (any, error)) *cobra.Command {
+	return s.azTable(word, short, nil, run)
+}
+
+// azTable is azCommand with the columns of its table.
+func (s *session) azTable(word, short string, columns []column, run func(ctx context.Context) (any, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: word, Short: short, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,7 +80,7 @@ func (s *session) azCommand(word, short string, run func(ctx context.Context) (a
 			if err != nil || v == nil {
 				return err
 			}
-			return s.print(v)
+			return s.printAs(v, columns)
 		},
 	}
 	s.format.flags(cmd)
@@ -108,7 +113,7 @@ func (r refusal) Type() string     { return "string" }
 
 func azVersionCommand(s *session) *cobra.Command {
 	return s.azCommand("version", "Print versions", func(context.Context) (any, error) {
-		return map[string]any{"azure-cli": azVersion, "azure-cli-core": azVersion, "berth": berth.Version, "extensions": map[string]any{"ml": mlVersion}}, nil
+		return map[string]any{"azure-cli": azVersion, "azure-cli-core": azVersion, "azure-cli-telemetry": "1.1.0", "berth": berth.Version, "extensions": map[string]any{"ml": mlVersion}}, nil
 	})
 }
 

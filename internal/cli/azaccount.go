@@ -25,7 +25,14 @@ func azAccount(s *session) *cobra.Command {
 		}
 		return nil, berth.Errorf(berth.NotFound, "there is no subscription")
 	})
-	list := ignored(s.azCommand("list", "List subscriptions", func(ctx context.Context) (any, error) { return s.accounts(ctx) }), "all?", "refresh?")
+	list := ignored(s.azTable("list", "List subscriptions", []column{
+		{"name", "name"},
+		{"cloudName", "environmentName"},
+		{"subscriptionId", "id"},
+		{"tenantId", "tenantId"},
+		{"state", "state"},
+		{"isDefault", "isDefault"},
+	}, func(ctx context.Context) (any, error) { return s.accounts(ctx) }), "all?", "refresh?")
 	set := ignored(s.azCommand("set", "Choose a subscription", func(ctx context.Context) (any, error) { return nil, s.setAccount(ctx) }), "name/n")
 	set.Flags().StringVarP(&s.cfg.Workspace.Subscription, "subscription", "s", "", "id or name of the subscription")
 	places := ignored(s.azCommand("list-locations", "List the places there are", func(ctx context.Context) (any, error) {

@@ -21,7 +21,11 @@ func azGroup(s *session) *cobra.Command {
 		return "/subscriptions/" + c.Workspace.Subscription + "/resourceGroups/" + name
 	}
 	command := func(word, short string, run func(ctx context.Context, c *client.Client) (any, error)) *cobra.Command {
-		cmd := s.azCommand(word, short, func(ctx context.Context) (any, error) {
+		var columns []column
+		if word == "list" {
+			columns = []column{{"name", "name"}, {"location", "location"}, {"status", "properties.provisioningState"}}
+		}
+		cmd := s.azTable(word, short, columns, func(ctx context.Context) (any, error) {
 			if name == "" { // az takes -g too
 				name = s.cfg.Workspace.Group
 			}

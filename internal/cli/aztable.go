@@ -219,10 +219,16 @@ func pythonText(v any) string {
 	return tsvCell(v)
 }
 
-// at is a value deep in an entity: names with dots between; of several with | between the first that is there.
+// at is a value deep in an entity: names with dots between; of several with | between the first that is there. A name with & after it
+// has to be there for what follows.
 func at(m map[string]any, path string) any {
 	for _, one := range strings.Split(path, "|") {
 		var v any = m
+		if needs, rest, ok := strings.Cut(one, "&"); ok {
+			if one = rest; m[needs] == nil {
+				continue
+			}
+		}
 		for _, k := range strings.Split(one, ".") {
 			inner, _ := v.(map[string]any)
 			v = inner[k]

@@ -183,7 +183,16 @@ func (s *session) dress(root *cobra.Command) {
 		return usagef("%v%s\nsee `%s --help`", err, nearFlag(cmd, err), cmd.CommandPath())
 	})
 	s.flags(root)
+	if s.format.az {
+		if root.Annotations == nil {
+			root.Annotations = map[string]string{}
+		}
+		root.Annotations[azMark] = "true"
+	}
 }
+
+// azMark is what marks a tree of commands that has az's manners.
+const azMark = "berth_az"
 
 // nearFlag is the flag that was probably meant.
 func nearFlag(cmd *cobra.Command, err error) string {
@@ -228,6 +237,15 @@ func mentions(words []string, noun string) bool {
 
 // group is the RunE of a command that only has commands below it.
 func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 && cmd.Root().Annotations[azMark] != "" {
+		var words []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() && c.Name() != "help" && c.Name() != "completion" {
+				words = append(words, c.Name())
+			}
+		}
+		return usagef("a command is missing after %s: %s\nsee `%s --help`", cmd.CommandPath(), strings.Join(words, ", "), cmd.CommandPath())
+	}
 	if len(args) == 0 {
 		return cmd.Help()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -220,13 +221,16 @@ func validateVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			if file == "" {
-				return usagef("give a file: `%s %s validate -f %s.yml`", s.self(), n.word, n.word)
+				return needFile(s, n, "validate")
 			}
 			sets, err := setsOf(&set)
 			if err != nil {
 				return err
 			}
 			r, err := spec.Load(file, spec.Options{Kind: n.yaml(), Set: sets, Links: followLinks()})
+			if bad, ok := err.(spec.Errors); ok && s.format.az && bad[0].Field != "" {
+				return s.print(verdict(bad)) // az's own code is 0: the result says it
+			}
 			if err != nil {
 				return err
 			}
@@ -234,7 +238,7 @@ func validateVerb(s *session, n noun) *cobra.Command {
 				s.warn("%v", w)
 			}
 			if !s.format.plainly() {
-				return s.print(map[string]any{"result": "Succeeded", "errors": []any{}})
+				return s.print(verdict(nil))
 			}
 			s.say("%s is valid", file)
 			return nil
@@ -244,4 +248,24 @@ func validateVerb(s *session, n noun) *cobra.Command {
 	setFlag(cmd, &set)
 	s.format.flags(cmd)
 	return cmd
+}
+
+// verdict is what a validation found, in az's form.
+func verdict(bad spec.Errors) map[string]any {
+	if len(bad) == 0 {
+		return map[string]any{"result": "Succeeded"}
+	}
+	var all []any
+	for _, e := range bad {
+		where := e.File
+		if e.Line > 0 {
+			where += "#line " + strconv.Itoa(e.Line)
+		}
+		msg := e.Msg
+		if e.Suggest != "" {
+			msg += fmt.Sprintf(" (did you mean %q?)", e.Suggest)
+		}
+		all = append(all, map[string]any{"location": where, "message": msg, "path": e.Field, "value": nil})
+	}
+	return map[string]any{"errors": all, "result": "Failed"}
 }

@@ -35,6 +35,11 @@ func (e usageError) Error() string { return e.msg }
 
 func usagef(format string, args ...any) error { return usageError{msg: fmt.Sprintf(format, args...)} }
 
+// noLabel is an asset, or a label of it, that is not there.
+type noLabel struct{ error }
+
+func (e noLabel) Unwrap() error { return e.error }
+
 func latef(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...), true} }
 
 // exitCode is the exit code of an error.
@@ -77,7 +82,8 @@ func (s *session) report(err error) int {
 	mark := "berth:"
 	if s.format.az {
 		var use usageError
-		mark, code = "ERROR:", azExit(code, said || errors.As(err, &use) && use.late)
+		var label noLabel
+		mark, code = "ERROR:", azExit(code, said || errors.As(err, &use) && use.late || errors.As(err, &label))
 	}
 	if said {
 		return code

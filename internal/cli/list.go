@@ -133,31 +133,41 @@ func (l listing) wants(n noun, d client.Document, shown map[string]any) bool {
 	return slices.ContainsFunc(strings.Split(l.kind, ","), func(k string) bool { return strings.EqualFold(k, kind) })
 }
 
-// azList adds to an item of a list the names that az gives some of its members there.
+// azList is an item of a list in the form az gives it there: of environments it keeps only names and versions, of models it renames some.
 func (s *session) azList(n noun, shown map[string]any) map[string]any {
-	if !s.format.az {
+	if !s.format.az || n.word != "environment" && n.word != "model" {
 		return shown
 	}
-	switch n.word {
-	case "model":
-		if _, there := shown["stage"]; !there {
-			shown["stage"] = nil
+	latest, version := shown["latest_version"], shown["version"]
+	if n.word == "environment" {
+		shown = map[string]any{"name": shown["name"]}
+	} else {
+		kind := shown["type"]
+		for k, v := range map[string]any{"stage": nil, "description": "", "tags": map[string]any{}, "properties": map[string]any{}} {
+			if shown[k] == nil {
+				shown[k] = v
+			}
 		}
-		if shown["description"] == nil {
-			shown["description"] = ""
+		for k := range shown {
+			if !slices.Contains(azModel, k) {
+				delete(shown, k)
+			}
 		}
-		if shown["version"] != nil {
-			shown["model type"] = shown["type"]
+		if version != nil {
+			shown["model type"] = kind
 		}
-	case "environment":
-	default:
-		return shown
 	}
-	if v := shown["latest_version"]; v != nil {
-		shown["latest version"] = v
+	if latest != nil {
+		shown["latest version"] = latest
+	}
+	if version != nil {
+		shown["version"] = version
 	}
 	return shown
 }
+
+// azModel are the members of a model that az keeps in lists.
+var azModel = []string{"name", "tags", "stage", "id", "properties", "description", "creation_context", "path"}
 
 func (s *session) listJobs(ctx context.Context, c *client.Client, l listing) error {
 	q := client.JobQuery{View: l.view(), Max: l.limit}

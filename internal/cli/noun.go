@@ -84,13 +84,13 @@ func nouns() []noun {
 		{
 			word: "environment", collection: "environments", versioned: true, short: "What jobs run in", verbs: asset, options: environmentOptions,
 			columns:  []string{"name", "version", "latest_version", "description"},
-			table:    []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}},
+			table:    []column{{"name", "name"}, {"latest version", "latest_version|latest version"}, {"version", "version"}},
 			unserved: registry,
 		},
 		{
 			word: "data", collection: "data", versioned: true, short: "Data assets", verbs: and(asset, downloadVerb), options: dataOptions,
 			columns: []string{"name", "version", "latest_version", "type", "description"},
-			table:   []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}, {"data type", "type"}, {"path", "path"}},
+			table:   []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}, {"data type", "version&type"}, {"path", "path"}},
 			unserved: map[string]string{
 				"share": noRegistry, "mount": noMount, "import": "it cannot import from databases and other clouds' stores",
 				"list-materialization-status": "it imports no data, so there is nothing to list",
@@ -108,18 +108,19 @@ func nouns() []noun {
 			table: []column{
 				{"name", "name"},
 				{"description", "description"},
-				{"latest version", "latest_version"},
-				{"version", "version"},
-				{"model type", "type"},
-				{"path", "path"},
 				{"stage", "stage"},
+				{"latest version", "latest_version|latest version"},
+				{"version", "version"},
+				{"model type", "version&type|model type"},
+				{"path", "path"},
+				{"resourceGroup", "resourceGroup"},
 			},
 			unserved: map[string]string{"share": noRegistry, "package": "it builds no model packages"},
 		},
 		{
 			word: "component", collection: "components", versioned: true, short: "Reusable steps", verbs: asset,
 			columns:  []string{"name", "version", "latest_version", "type", "description"},
-			table:    []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}, {"component type", "type"}},
+			table:    []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}, {"component type", "version&type"}},
 			unserved: map[string]string{"prepare-for-sign": "it signs no components"},
 		},
 		{
@@ -303,6 +304,9 @@ func (s *session) resolve(ctx context.Context, n noun, t *target) (*client.Clien
 // read is the document of the target, which then knows its version.
 func (t *target) read(ctx context.Context, c *client.Client, n noun) (client.Document, error) {
 	d, err := c.Get(ctx, t.path(n)...)
+	if t.label != "" && berth.CodeOf(err) == berth.NotFound {
+		err = noLabel{err}
+	}
 	if err == nil && n.versioned {
 		if ref, err := berth.ParseRef(d.ID(), n.collection); err == nil && ref.Version != "" {
 			t.version, t.label = ref.Version, "" // what the label meant

@@ -148,7 +148,7 @@ func addGroups(v any) {
 	case map[string]any:
 		if id, ok := x["id"].(string); ok && x["resourceGroup"] == nil {
 			parts := strings.Split(strings.TrimPrefix(id, "azureml:"), "/")
-			if len(parts) > 4 && parts[0] == "" && strings.EqualFold(parts[1], "subscriptions") && strings.EqualFold(parts[3], "resourceGroups") {
+			if len(parts) > 5 && parts[0] == "" && strings.EqualFold(parts[1], "subscriptions") && strings.EqualFold(parts[3], "resourceGroups") {
 				x["resourceGroup"] = parts[4]
 			}
 		}

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -49,9 +51,9 @@ func listSizesVerb(s *session, _ noun) *cobra.Command {
 			if s.format.chosen() {
 				items := make([]any, len(found))
 				for i, size := range found {
-					items[i] = sizeEntity(size)
+					items[i] = sizeEntity(size, s.format.az)
 				}
-				return s.print(items)
+				return s.printAs(items, sizeColumns)
 			}
 			if err := s.printRows(sizeTable(found)); err != nil {
 				return err
@@ -95,15 +97,41 @@ func (f sizeFilter) choose(all []berth.Size) (found []berth.Size, unknown int) {
 	return found, unknown
 }
 
+// sizeColumns are az's.
+var sizeColumns = []column{
+	{"name", "name"},
+	{"family", "family"},
+	{"v_cp_us", "v_cp_us"},
+	{"gpus", "gpus"},
+	{"os_vhd_size_mb", "os_vhd_size_mb"},
+	{"max_resource_volume_mb", "max_resource_volume_mb"},
+	{"memory_gb", "memory_gb"},
+	{"low_priority_capable", "low_priority_capable"},
+	{"premium_io", "premium_io"},
+	{"supported_compute_types", "supported_compute_types"},
+}
+
 // sizeEntity is a size in the form az prints it, and what is ours beside it.
-func sizeEntity(size berth.Size) map[string]any {
-	return map[string]any{
+func sizeEntity(size berth.Size, az bool) map[string]any {
+	out := map[string]any{
 		"name": size.Name, "family": size.Family, "v_cp_us": size.VCPUs, "gpus": size.GPUs, "os_vhd_size_mb": size.OSDiskMB,
 		"max_resource_volume_mb": size.TempDiskMB, "memory_gb": size.MemoryGB, "low_priority_capable": size.LowPriority,
 		"premium_io": size.PremiumIO, "supported_compute_types": strings.Join(size.Computes, ","),
 		"series": size.Series, "category": size.Category, "gpu": size.GPU, "rdma": size.RDMA, "restricted": size.Restricted,
 		"isolated": size.Isolated, "price": size.Price, "low_price": size.LowPrice, "currency": size.Currency, "own": size.Own,
 	}
+	if az { // which writes the list and the number as Python does
+		types := make([]any, len(size.Computes))
+		for i, t := range size.Computes {
+			types[i] = t
+		}
+		out["supported_compute_types"] = pythonText(types)
+		out["memory_gb"] = json.Number(strconv.FormatFloat(size.MemoryGB, 'f', -1, 64))
+		if size.MemoryGB == math.Trunc(size.MemoryGB) {
+			out["memory_gb"] = json.Number(strconv.FormatFloat(size.MemoryGB, 'f', 1, 64))
+		}
+	}
+	return out
 }
 
 // sizeTable is sizes by category, each in the order of the catalogue.
@@ -188,11 +216,17 @@ func listUsageVerb(s *session, _ noun) *cobra.Command {
 			items := make([]any, len(all))
 			for i, u := range all {
 				items[i] = map[string]any{
-					"id": u.ID, "aml_workspace_location": u.Location, "type": u.Type, "unit": "count", "current_value": u.Used, "limit": u.Limit,
+					"id": u.ID, "aml_workspace_location": u.Location, "type": u.Type, "unit": "Count", "current_value": u.Used, "limit": u.Limit,
 					"name": map[string]any{"value": u.Name.Value, "localized_value": u.Name.Title},
 				}
 			}
-			return s.print(items)
+			return s.printAs(items, []column{
+				{"aml_workspace_location", "aml_workspace_location"},
+				{"unit", "unit"},
+				{"current_value", "current_value"},
+				{"limit", "limit"},
+				{"name", "name.value"},
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&location, "location", "l", "", "location; the workspace's when empty")

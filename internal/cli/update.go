@@ -27,7 +27,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		for _, set := range optionSets(cmd, options) {
 			e.list = append(e.list, change{"set", []string{set}})
 		}
-		if len(e.list) == 0 {
+		if len(e.list) == 0 && !s.format.az { // to az nothing is a change too
 			return usagef("say what to change: --set FIELD=VALUE, --add LIST VALUE, --remove FIELD, or -f FILE")
 		}
 		d, err := t.read(ctx, c, n)

@@ -231,7 +231,12 @@ func (s *session) broken(n noun, d client.Document) error {
 // cancelVerb is job cancel.
 func cancelVerb(s *session, n noun) *cobra.Command {
 	cmd := s.about(n, "cancel", "Ask a job to end", func(ctx context.Context, c *client.Client, t *target) error {
-		if err := c.Cancel(ctx, t.name); err != nil {
+		err := c.Cancel(ctx, t.name)
+		if s.format.az && berth.CodeOf(err) == berth.Conflict {
+			s.say("%v", err) // it has ended, which is what was asked for
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		s.say("asked %s to end", t.name)
@@ -294,6 +299,9 @@ func showServicesVerb(s *session, n noun) *cobra.Command {
 			if name != "Studio" && name != "Tracking" { // the server's, not the job's
 				shown[name] = v
 			}
+		}
+		if s.format.az && len(shown) == 0 {
+			return nil
 		}
 		return s.print(shown)
 	})
