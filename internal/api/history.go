@@ -54,6 +54,8 @@ func (s *Server) history(c *call, p []string) error {
 		return s.runDetails(c, p[1])
 	case len(p) == 3 && fold(p, 0, "runs") && fold(p, 2, "children"):
 		return s.runChildren(c, p[1])
+	case len(p) == 4 && fold(p, 0, "runs") && fold(p, 2, "serviceinstances"):
+		return s.runServices(c, p[1])
 	case len(p) == 2 && fold(p, 0, "runs"):
 		return s.run(c, p[1])
 	case len(p) == 4 && fold(p, 0, "experiments") && fold(p, 2, "runs"):
@@ -75,6 +77,14 @@ func (s *Server) job(c *call, name string) (*store.Doc, berth.JobState, error) {
 		return nil, st, err
 	}
 	return d, st, json.Unmarshal(d.Own, &st)
+}
+
+// runServices is the services a job itself offers on one of its nodes: none, whatever it asked for.
+func (s *Server) runServices(c *call, name string) error {
+	if _, _, err := s.job(c, name); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"instances": map[string]any{}})
 }
 
 // runDoc is the run object of a job.

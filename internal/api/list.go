@@ -128,10 +128,15 @@ func (c *call) query(kind, name string) (store.Query, error) {
 	return q, nil
 }
 
+// nameless are the names under which clients keep what has none of its own, each version by its hash. They are in no list, as in Azure.
+var nameless = []string{"azureml_anonymous", "CliV2AnonymousEnvironment"}
+
 // wanted applies the filters that are not columns.
 func (c *call) wanted(r *resource, d *store.Doc) bool {
 	switch {
 	case r.Collection == "computes" && strings.HasPrefix(strings.ToLower(d.Name), serverlessPrefix):
+		return false
+	case d.Version == "" && slices.Contains(nameless, d.Name) && r.Child == "versions":
 		return false
 	case r.Collection == "models" && c.q.Get("stage") != "":
 		var v struct{ Properties struct{ Stage string } }
