@@ -328,7 +328,9 @@ func showNode(n any) any {
 		case "componentId":
 			out["component"] = showAsset(v)
 		case "computeId":
-			out["compute"] = showName(v)
+			if out["compute"] = showName(v); out["compute"] == "azureml:local" {
+				out["compute"] = "local"
+			}
 		case "inputs", "outputs":
 			out[k] = showNodeIO(v)
 		default:

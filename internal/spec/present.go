@@ -67,6 +67,9 @@ func (e *entity) presentJob(out tree) {
 	if res, ok := asTree(out["resources"]); ok {
 		always(res, "properties")
 	}
+	if out["type"] == "command" {
+		always(out, "environment_variables")
+	}
 	if vars, ok := asTree(out["environment_variables"]); ok {
 		for k, v := range vars {
 			vars[k] = pythonText(v)
