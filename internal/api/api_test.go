@@ -56,7 +56,7 @@ func open(t *testing.T) *house {
 func openWith(t *testing.T, w *filewatch.Watcher) *house {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {
 		t.Fatal(err)
 	}

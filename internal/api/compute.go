@@ -41,7 +41,10 @@ func putCompute(c *call, r *resource, name string) error {
 		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
 			return err
 		}
-		body, props := body, props
+		body, props, err := own(body)
+		if err != nil {
+			return err
+		}
 		var st berth.ComputeState
 		d, err = tx.Get(c.ws.Key(), r.Collection, name, "")
 		created = berth.CodeOf(err) == berth.NotFound

@@ -200,6 +200,10 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		if err := c.ifMatch(tx, r.kind(version), name, version); err != nil {
 			return err
 		}
+		body, props, err := own(body)
+		if err != nil {
+			return err
+		}
 		if err := c.lasting(tx, r, props); err != nil {
 			return err
 		}

@@ -29,6 +29,32 @@ func object(m map[string]any, key string) (map[string]any, error) {
 	return nil, berth.Errorf(berth.Invalid, "%s must be an object", key)
 }
 
+// own is a copy of a body with its properties, for an update to change: it may be run again, and must then begin with what was sent.
+func own(body map[string]any) (copied, props map[string]any, err error) {
+	copied = asMap(clone(body))
+	props, err = object(copied, "properties")
+	return copied, props, err
+}
+
+// clone copies objects and lists.
+func clone(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, val := range x {
+			out[k] = clone(val)
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, val := range x {
+			out[i] = clone(val)
+		}
+		return out
+	}
+	return v
+}
+
 // oneReading refuses objects with two members of the same name but for case: the parts of a server would not read the same one.
 func oneReading(objects ...map[string]any) error {
 	for _, m := range objects {

@@ -14,7 +14,7 @@ import (
 
 // TestVersions: versions without a name of their own are numbered on from the highest number, and the latest is the one made last.
 func TestVersions(t *testing.T) {
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true})
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 func open(t *testing.T) (*auth.Authority, string) {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {
 		t.Fatal(err)
 	}

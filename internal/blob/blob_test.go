@@ -30,7 +30,7 @@ func open(t testing.TB) *blob.Store {
 
 func openIn(t testing.TB, dir string) *blob.Store {
 	t.Helper()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "berth.db"), store.Options{NoSync: true})
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "berth.db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,12 @@ func (c *commit) step(u *update) (outcome, error) {
 			return outcome{}, lost(err)
 		}
 	}
-	tx := &Tx{db: w.db, s: w.s, ctx: c.ctx, memory: w.memory, write: true, now: c.at.now, rev: c.rev, pruned: c.pruned}
+	if w.db.rehearse {
+		if err := c.rehearse(u); err != nil {
+			return outcome{}, lost(err)
+		}
+	}
+	tx := c.tx()
 	o := c.call(u, tx)
 	if o.err != nil || o.panicked {
 		if !tx.wrote && tx.failed == nil && !save {
@@ -125,6 +130,24 @@ func (c *commit) step(u *update) (outcome, error) {
 	}
 	c.keep(tx)
 	return o, nil
+}
+
+func (c *commit) tx() *Tx {
+	return &Tx{db: c.w.db, s: c.w.s, ctx: c.ctx, memory: c.w.memory, write: true, now: c.at.now, rev: c.rev, pruned: c.pruned}
+}
+
+// rehearse runs an update and undoes it, whatever comes of it.
+func (c *commit) rehearse(u *update) error {
+	if _, err := c.w.s.exec(c.ctx, "SAVEPOINT rehearsal"); err != nil {
+		return err
+	}
+	c.call(u, c.tx())
+	c.w.memory.clear()
+	_, err := c.w.s.exec(c.ctx, "ROLLBACK TO rehearsal")
+	if err == nil {
+		_, err = c.w.s.exec(c.ctx, "RELEASE rehearsal")
+	}
+	return err
 }
 
 // keep adds an update that succeeded.

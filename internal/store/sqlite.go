@@ -72,7 +72,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
-	db := &DB{d: sqliteDialect, where: path, log: o.Log}
+	db := &DB{d: sqliteDialect, where: path, log: o.Log, rehearse: o.Rehearse}
 	synchronous := "FULL"
 	if o.NoSync {
 		synchronous = "OFF"

@@ -20,7 +20,9 @@ import (
 type Options struct {
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
-	Log    *slog.Logger
+	// Rehearse runs every update twice and undoes the first, as it happens when a commit has to be tried again: for tests only.
+	Rehearse bool
+	Log      *slog.Logger
 }
 
 // ErrClosed is what every call on a closed DB returns.
@@ -40,6 +42,8 @@ type DB struct {
 	server    string   // our name among servers of one database
 	committed func()   // called by the writer after each commit; may be nil
 	stops     []func() // what Open started beyond the writer; run by Close in reverse
+
+	rehearse bool // see Options
 
 	closed atomic.Bool
 	close  sync.Once

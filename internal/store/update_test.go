@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -297,4 +298,32 @@ func TestReadModifyWrite(t *testing.T) {
 			return err
 		})
 	})
+}
+
+// TestRehearse: with it every update runs twice, and what the first run did is gone when the second begins.
+func TestRehearse(t *testing.T) {
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true, Rehearse: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	runs := 0
+	err = db.Update(t.Context(), func(tx *store.Tx) error {
+		runs++
+		tx.Emit(berth.Event{Workspace: "w", Subject: "x", Type: "t"})
+		return tx.Insert(&store.Doc{Workspace: "w", Kind: "k", Name: "n", Body: json.RawMessage("{}")})
+	})
+	if err != nil || runs != 2 {
+		t.Fatalf("it ran %d times: %v", runs, err)
+	}
+	err = db.View(t.Context(), func(tx *store.Tx) error {
+		events, err := tx.Events(store.EventQuery{Workspace: "w"})
+		if len(events) != 1 {
+			t.Errorf("%d events of one update", len(events))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -35,7 +35,7 @@ type site struct {
 func serve(t testing.TB) *site {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "berth.db"), store.Options{NoSync: true})
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "berth.db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {
 		t.Fatal(err)
 	}
