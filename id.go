@@ -4,14 +4,32 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // Provider is the resource provider every workspace resource lives under.
 const Provider = "Microsoft.MachineLearningServices"
 
-// A TaskID names one task for ever, across workspaces and across jobs that had the same name: JOB.MARK.ATTEMPT.
+// A TaskID names one task for ever, across workspaces and across jobs that had the same name: JOB.MARK.ATTEMPT, and -RANK for all but the
+// first of several.
 type TaskID string
+
+// NewTaskKey is what the ids of a job's tasks begin with: its name, for people, and a mark that no other job has, now or later: its place
+// in the order in which jobs were submitted. Ids become file names, so a long name is cut.
+func NewTaskKey(job string, place int64) string {
+	return job[:min(len(job), 150)] + "." + strconv.FormatInt(place, 36)
+}
+
+// Place is where the task's job stands in the order in which jobs were submitted.
+func (id TaskID) Place() int64 {
+	key := string(id[:max(0, strings.LastIndexByte(string(id), '.'))])
+	place, err := strconv.ParseInt(key[strings.LastIndexByte(key, '.')+1:], 36, 64)
+	if err != nil {
+		return 0 // no id of ours; it goes first
+	}
+	return place
+}
 
 // Workspace names a workspace: the scope of every other resource.
 type Workspace struct {

@@ -1,6 +1,10 @@
 package berth
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // TaskState is where a task is in its life.
 type TaskState string
@@ -49,6 +53,14 @@ type Task struct {
 	Times   Waterfall     `json:"times,omitzero"`
 	Exit    *Exit         `json:"exit,omitempty"`
 	Usage   Usage         `json:"usage,omitzero"` // peaks
+}
+
+// Gang names the attempt the task belongs to: the id of its first task.
+func (t *Task) Gang() string {
+	if t.Rank == 0 {
+		return string(t.ID)
+	}
+	return strings.TrimSuffix(string(t.ID), "-"+strconv.Itoa(t.Rank))
 }
 
 // Exit is how a task ended.

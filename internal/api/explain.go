@@ -97,7 +97,7 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 		if t.Job != d.Name || t.Workspace != d.Workspace || t.State != berth.TaskWaiting || t.Rank != 0 {
 			continue
 		}
-		why, ahead, in, waits := plan.Why(p, gangID(t), x.now)
+		why, ahead, in, waits := plan.Why(p, t.Gang(), x.now)
 		e.Ahead, e.InTheWay = ahead, in
 		if waits {
 			e.Reason = why

@@ -161,13 +161,13 @@ func (x *snapshot) gangs(p *plan.Pool) error {
 	}
 	running, waiting := map[string]*sched.Running{}, map[string]bool{}
 	var order []string
-	for i, t := range tasks {
+	for _, t := range tasks {
 		if !strings.EqualFold(t.Compute, p.Name) || p.Type != plan.Local && t.Workspace != x.ws {
 			continue
 		}
-		id := gangID(t)
+		id := t.Gang()
 		g := sched.Gang{
-			ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: int64(i + 1), Spot: t.Spot, Limit: t.Limit,
+			ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: t.ID.Place(), Spot: t.Spot, Limit: t.Limit,
 		}
 		if t.State == berth.TaskWaiting {
 			if !waiting[id] {
@@ -203,14 +203,6 @@ func (x *snapshot) gangs(p *plan.Pool) error {
 	return x.expect(p, tasks)
 }
 
-// gangID names the attempt a task belongs to: the id of its first task.
-func gangID(t *berth.Task) string {
-	if t.Rank == 0 {
-		return string(t.ID)
-	}
-	return strings.TrimSuffix(string(t.ID), "-"+strconv.Itoa(t.Rank))
-}
-
 // expected is for how many jobs it is worked out how long they take.
 const expected = 200
 
@@ -225,7 +217,7 @@ func (x *snapshot) expect(p *plan.Pool, tasks []*berth.Task) error {
 			return nil
 		}
 		if t.Limit > 0 {
-			p.Expect[gangID(t)] = plan.Expect{Took: t.Limit, Limit: true}
+			p.Expect[t.Gang()] = plan.Expect{Took: t.Limit, Limit: true}
 			continue
 		}
 		d, err := x.tx.Get(t.Workspace, "jobs", t.Job, "")
@@ -240,7 +232,7 @@ func (x *snapshot) expect(p *plan.Pool, tasks []*berth.Task) error {
 			continue
 		}
 		if limit, err := berth.ParseDuration(v.Limits.Timeout); err == nil && limit > 0 {
-			p.Expect[gangID(t)] = plan.Expect{Took: limit, Limit: true}
+			p.Expect[t.Gang()] = plan.Expect{Took: limit, Limit: true}
 			continue
 		}
 		if t.Workspace != x.ws {
@@ -251,7 +243,7 @@ func (x *snapshot) expect(p *plan.Pool, tasks []*berth.Task) error {
 			return err
 		}
 		if known {
-			p.Expect[gangID(t)] = plan.Expect{Took: h.Median}
+			p.Expect[t.Gang()] = plan.Expect{Took: h.Median}
 		}
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/berthml/berth"
@@ -38,6 +37,7 @@ type move struct {
 	market *market  // quotas and sizes, read once
 	met    bool     // the nodes that others made were read
 	above  []jobKey // pipelines whose steps changed
+	anew   bool     // the picture was made anew from the store
 }
 
 type started struct {
@@ -78,15 +78,19 @@ func (c *Control) advance(ctx context.Context, t touched) {
 	backoff := 50 * time.Millisecond
 	for {
 		err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-			if c.stale {
+			anew := c.stale
+			if anew {
 				if err := c.read(tx); err != nil {
 					return err
 				}
 			}
 			c.stale = true // until this is durable
+			for _, p := range c.pools {
+				p.before = p.memory
+			}
 			m = &move{
 				c: c, tx: tx, now: time.Now(), jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, fresh: map[poolKey][]string{},
-				nodes: map[string]nodeChange{},
+				nodes: map[string]nodeChange{}, anew: anew,
 			}
 			return m.run(t)
 		})
@@ -154,6 +158,11 @@ func (m *move) run(t touched) error {
 	}
 	for _, k := range t.due {
 		m.pools[k] = true
+	}
+	if m.anew { // when to look at each is not known any more
+		for k := range m.c.pools {
+			m.pools[k] = true
+		}
 	}
 	var jobs []*jobWork
 	for k := range t.jobs {
@@ -268,17 +277,7 @@ func (j *jobWork) next() (kind.Step, error) {
 			return kind.Step{}, err
 		}
 	}
-	return k.Step(kind.Job{Name: j.doc.Name, Key: taskKey(j.doc), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props, Children: j.children}, j.tasks), nil
-}
-
-// taskKey begins the ids of a job's tasks: its name, for people, and its place in the store, which no other job has, in this
-// workspace or another, now or later. Ids become file names, so a long name is cut.
-func taskKey(d *store.Doc) string {
-	name := d.Name
-	if len(name) > 150 {
-		name = name[:150]
-	}
-	return name + "." + strconv.FormatInt(d.ID, 36)
+	return k.Step(kind.Job{Name: j.doc.Name, Key: berth.NewTaskKey(j.doc.Name, j.doc.ID), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props, Children: j.children}, j.tasks), nil
 }
 
 // step creates and stops tasks as the job's kind says, and notes which pools have something to decide.
@@ -291,11 +290,20 @@ func (m *move) step(j *jobWork) error {
 		return err
 	}
 	for _, t := range j.tasks {
-		if p := m.c.placed[t.ID]; t.State == berth.TaskDone && p != nil && !slices.Contains(m.ended, p) {
+		if t.State != berth.TaskDone {
+			continue
+		}
+		p := m.c.placed[t.ID]
+		switch {
+		case p != nil && !slices.Contains(m.ended, p):
 			m.ended = append(m.ended, p)
-			if err := m.release(t); err != nil {
-				return err
-			}
+		case p == nil && m.anew && !t.Times.Placed.IsZero():
+			m.c.pool(t).take(t) // an earlier process took note of its end, and perhaps of no more
+		default:
+			continue
+		}
+		if err := m.release(t); err != nil {
+			return err
 		}
 	}
 	for i := range s.Start {
@@ -310,10 +318,10 @@ func (m *move) step(j *jobWork) error {
 		}
 		j.tasks = append(j.tasks, &t)
 		j.fresh[t.ID] = true
-		m.c.enqueue(p, &t, j.doc.ID)
+		m.c.enqueue(p, &t)
 		m.pools[p.key] = true
 		if t.Rank == 0 {
-			m.fresh[p.key] = append(m.fresh[p.key], gangID(&t))
+			m.fresh[p.key] = append(m.fresh[p.key], t.Gang())
 		}
 	}
 	for _, id := range s.Stop {
@@ -322,7 +330,7 @@ func (m *move) step(j *jobWork) error {
 			j.dirty[id] = true
 			if t.State == berth.TaskWaiting {
 				m.pools[keyOf(t.Workspace, t.Compute)] = true
-				m.c.dequeue(gangID(t))
+				m.c.dequeue(t.Gang())
 				m.endTask(t, &berth.Exit{Code: -1, Cause: "canceled", Reason: "canceled while it was waiting"})
 			} else {
 				m.stop = append(m.stop, stopping{task: id})

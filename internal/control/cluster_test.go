@@ -457,3 +457,31 @@ func TestBackfill(t *testing.T) {
 		p.until("endless", berth.Completed)
 	})
 }
+
+// TestEndedWhileAway: the end of a task of which the server took note, and nothing more before it died, is made up for: what it cost is
+// written down, and its node is idle from then on and goes when its time has come.
+func TestEndedWhileAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.clusterOf("cpu", 0, 1, nil)
+		p.on("cpu", "j", "sleep 30", nil)
+		p.until("j", berth.Running)
+		p.stop()
+		time.Sleep(time.Minute) // it ends, and its report is taken
+		p.run()
+		p.until("j", berth.Completed)
+		if v, _ := p.compute("cpu"); v.Properties.Properties.NodeStateCounts.IdleNodeCount != 1 {
+			t.Errorf("%+v", v)
+		}
+		p.settle("its node goes", func() bool { v, _ := p.compute("cpu"); return v.live() == 0 })
+		var took time.Duration
+		for _, m := range p.meters() {
+			if m.Job == "j" {
+				took += m.To.Sub(m.From)
+			}
+		}
+		if took < 29*time.Second || took > 31*time.Second {
+			t.Errorf("a job of 30 s costs %v", took)
+		}
+	})
+}

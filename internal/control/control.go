@@ -74,7 +74,6 @@ type Control struct {
 	works    map[string]*nodeWork
 	said     sayings
 	removing map[string]bool
-	seq      int64
 	met      int64           // the last node that was looked for among those that others make
 	stale    bool            // the picture above is not what the store says
 	missed   map[string]bool // targets that did not see a task when they were last asked

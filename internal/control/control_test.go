@@ -51,7 +51,7 @@ var (
 func build(t *testing.T, slots int) *plant {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: rehearsed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,6 +410,31 @@ func TestBadLaunch(t *testing.T) {
 		p.until("good", berth.Completed)
 		if st := p.until("bad", berth.Failed); !strings.Contains(st.Reason, "d:1") {
 			t.Errorf("reason %q", st.Reason)
+		}
+	})
+}
+
+// TestOrderAfterRestart: jobs that wait keep their order, also those that were taken up together.
+func TestOrderAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.submit("first", "forever")
+		p.until("first", berth.Running)
+		want := "first"
+		p.stop()
+		for i := range 20 {
+			name := fmt.Sprint("j", i)
+			p.submit(name, "true")
+			want += " " + name
+		}
+		p.run() // takes up all of them at once
+		p.until("j19", berth.Queued)
+		p.stop()
+		p.run()
+		p.driver.Finish(p.task("first"), berth.Exit{})
+		p.until("j19", berth.Completed)
+		if got := p.started(); got != want {
+			t.Errorf("started %s", got)
 		}
 	})
 }

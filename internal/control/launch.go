@@ -119,7 +119,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwl")
 	m.onNode(&l, t)
 	if grouped(v, len(tasks)) {
-		l.Group = groupOf(v, tasks, i, m.c.o.Keys.GroupSecret(gangID(t)))
+		l.Group = groupOf(v, tasks, i, m.c.o.Keys.GroupSecret(t.Gang()))
 		l.Log = l.Group.Processes[0].Log
 	}
 	return l, b.registerLogs(&l, t, target.SharedDisk)
@@ -144,7 +144,7 @@ func (m *move) onNode(l *berth.Launch, t *berth.Task) {
 
 // keepName is the directory of what the attempts at a job hand on: their common part of the id.
 func keepName(t *berth.Task) string {
-	return strings.TrimSuffix(gangID(t), "."+strconv.Itoa(t.Attempt))
+	return strings.TrimSuffix(t.Gang(), "."+strconv.Itoa(t.Attempt))
 }
 
 const stdLog = "user_logs/std_log.txt"

@@ -348,7 +348,7 @@ func (m *move) tell(j *jobWork) error {
 	if err != nil {
 		return err
 	}
-	rel, err := m.c.logs.path(storage.ID, taskKey(j.doc))
+	rel, err := m.c.logs.path(storage.ID, berth.NewTaskKey(j.doc.Name, j.doc.ID))
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
 	}

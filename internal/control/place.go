@@ -99,7 +99,7 @@ func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string) {
 	for _, t := range tasks {
 		t.Node, t.Why = "", why
 		j.dirty[t.ID] = true
-		m.c.enqueue(p, t, j.doc.ID)
+		m.c.enqueue(p, t)
 	}
 	if at := m.now.Add(portPause); p.wake.IsZero() || at.Before(p.wake) {
 		p.wake = at
@@ -109,7 +109,7 @@ func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string) {
 // preempt stops a gang so that its job starts again later.
 func (m *move) preempt(p *pool, id, why string) error {
 	for _, pl := range m.c.placed {
-		if keyOf(pl.task.Workspace, pl.task.Compute) == p.key && gangID(&pl.task) == id {
+		if keyOf(pl.task.Workspace, pl.task.Compute) == p.key && pl.task.Gang() == id {
 			if err := m.evictTask(&pl.task, why); err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func (m *move) evictTask(t *berth.Task, why string) error {
 	}
 	own.Evict, own.Why = true, why
 	j.dirty[t.ID] = true
-	if r := m.c.pools[keyOf(t.Workspace, t.Compute)].running[gangID(t)]; r != nil {
+	if r := m.c.pools[keyOf(t.Workspace, t.Compute)].running[t.Gang()]; r != nil {
 		r.Stopping = true
 	}
 	m.stop = append(m.stop, stopping{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})

@@ -27,13 +27,19 @@ type pool struct {
 	running map[string]*sched.Running
 	held    map[string]int // nodes by user, for fairness
 
-	alone bool      // it waits for a node that must have the machine for itself
-	since time.Time // when that began
-	own   []byte    // its state as the store has it
+	own []byte // its state as the store has it
 
 	told bounds // what was told to all that wait
 
-	wake  time.Time // when to look again although nothing happened
+	wake time.Time // when to look again although nothing happened
+	memory
+	before memory // as it was when the move began
+}
+
+// memory is what is known of a pool and not in the store.
+type memory struct {
+	alone bool      // it waits for a node that must have the machine for itself
+	since time.Time // when that began
 	fails int       // resizes that failed in a row
 	retry time.Time // nothing is asked of the provider before
 }
@@ -172,7 +178,7 @@ func (c *Control) read(tx *store.Tx) error {
 	pools := map[poolKey]*pool{}
 	lk := keyOf("", berth.LocalCompute)
 	pools[lk] = newLocal(lk, c.o.Targets[berth.LocalCompute].Slots)
-	c.gangs, c.seq = map[string]*gang{}, 0
+	c.gangs = map[string]*gang{}
 	workspaces, err := tx.List(store.Query{Kind: "workspaces"})
 	if err != nil {
 		return err
@@ -192,7 +198,7 @@ func (c *Control) read(tx *store.Tx) error {
 	}
 	for k, p := range old {
 		if q := pools[k]; q != nil {
-			q.fails, q.retry, q.alone, q.since = p.fails, p.retry, p.alone, p.since
+			q.memory = p.before
 		}
 	}
 	tasks, err := tx.ActiveTasks()
@@ -204,13 +210,29 @@ func (c *Control) read(tx *store.Tx) error {
 	for _, t := range tasks {
 		p := c.pool(t)
 		if t.State == berth.TaskWaiting {
-			c.enqueue(p, t, 0)
+			c.enqueue(p, t)
 			continue
 		}
 		if c.placed[t.ID] = placed[t.ID]; c.placed[t.ID] == nil {
 			c.placed[t.ID] = &placement{task: *t, since: time.Now(), started: make(chan struct{}), left: true}
 		}
 		p.take(t)
+	}
+	for id, p := range placed {
+		if c.placed[id] != nil {
+			continue
+		}
+		t, err := tx.Task(id)
+		if berth.CodeOf(err) == berth.NotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if t.State == berth.TaskDone { // which is yet to be acted on
+			c.placed[id] = p
+			c.pool(t).take(t)
+		}
 	}
 	return nil
 }
@@ -299,10 +321,9 @@ func all(tx *store.Tx, q store.Query) ([]*store.Doc, error) {
 	}
 }
 
-// enqueue puts a waiting task into its pool's queue, with the others of its attempt. seq is the job's place in the order of
-// submission, 0 when it is not at hand: tasks are read in that order.
-func (c *Control) enqueue(p *pool, t *berth.Task, seq int64) {
-	id := gangID(t)
+// enqueue puts a waiting task into its pool's queue, with the others of its attempt.
+func (c *Control) enqueue(p *pool, t *berth.Task) {
+	id := t.Gang()
 	g := c.gangs[id]
 	if g == nil {
 		g = &gang{job: jobKey{t.Workspace, t.Job}, pool: p.key, why: t.Why}
@@ -315,13 +336,8 @@ func (c *Control) enqueue(p *pool, t *berth.Task, seq int64) {
 	if len(g.tasks) < max(1, t.Count) {
 		return
 	}
-	if seq == 0 {
-		c.seq++
-		seq = c.seq
-	}
-	c.seq = max(c.seq, seq)
 	p.queue.Add(sched.Gang{
-		ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: seq, Spot: t.Spot, Limit: t.Limit,
+		ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: t.ID.Place(), Spot: t.Spot, Limit: t.Limit,
 	})
 }
 
@@ -335,14 +351,6 @@ func (c *Control) dequeue(id string) {
 	}
 }
 
-// gangID names the attempt a task belongs to: the id of its first task.
-func gangID(t *berth.Task) string {
-	if t.Rank == 0 {
-		return string(t.ID)
-	}
-	return strings.TrimSuffix(string(t.ID), "-"+strconv.Itoa(t.Rank))
-}
-
 // take notes that a task is on a node.
 func (p *pool) take(t *berth.Task) {
 	if n := p.node(t.Node); n != nil {
@@ -352,7 +360,7 @@ func (p *pool) take(t *berth.Task) {
 		return
 	}
 	p.held[t.User]++
-	id := gangID(t)
+	id := t.Gang()
 	r := p.running[id]
 	if r == nil {
 		r = &sched.Running{Gang: sched.Gang{
@@ -375,7 +383,7 @@ func (p *pool) leave(t *berth.Task) {
 	if p.held[t.User]--; p.held[t.User] <= 0 {
 		delete(p.held, t.User)
 	}
-	id := gangID(t)
+	id := t.Gang()
 	if r := p.running[id]; r != nil {
 		if i := slices.Index(r.On, t.Node); i >= 0 {
 			r.On = slices.Delete(r.On, i, i+1)

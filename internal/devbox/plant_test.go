@@ -54,7 +54,7 @@ var space = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
 func build(t *testing.T) *plant {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true})
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: rehearsed})
 	if err != nil {
 		t.Fatal(err)
 	}
