@@ -180,7 +180,11 @@ func (s *session) listJobs(ctx context.Context, c *client.Client, l listing) err
 	if err != nil {
 		return err
 	}
-	if err := s.printJobs(jobs, time.Now()); err != nil {
+	steps, err := stepJobs(ctx, c, jobs)
+	if err != nil {
+		return err
+	}
+	if err := s.printJobs(jobs, steps, time.Now()); err != nil {
 		return err
 	}
 	if len(jobs) == jobLimit && l.limit == jobLimit {

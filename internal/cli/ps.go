@@ -66,7 +66,11 @@ func psCommand(s *session) *cobra.Command {
 				s.say("no jobs yet; `berth run -- echo hello` makes one")
 				return nil
 			}
-			return s.printJobs(jobs, time.Now())
+			steps, err := stepJobs(cmd.Context(), c, jobs)
+			if err != nil {
+				return err
+			}
+			return s.printJobs(jobs, steps, time.Now())
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "every job, not only active and recent ones")
@@ -150,16 +154,44 @@ func jobSpan(j *client.Job, now time.Time) time.Duration {
 	return to.Sub(from)
 }
 
-func (s *session) printJobs(jobs []*client.Job, now time.Time) error {
+// stepLook is how many steps' jobs a list looks at; a long list is not made slow by what stands at its end.
+const stepLook = 100
+
+// stepJobs is the jobs of the steps of pipelines, by their names: where they run and what.
+func stepJobs(ctx context.Context, c *client.Client, jobs []*client.Job) (map[string]*client.Job, error) {
+	out := map[string]*client.Job{}
+	for _, j := range jobs {
+		for _, p := range j.State().Steps {
+			if p.Job == "" || len(out) == stepLook {
+				continue
+			}
+			step, err := c.Job(ctx, p.Job)
+			switch {
+			case berth.CodeOf(err) == berth.NotFound: // it was deleted
+			case err != nil:
+				return nil, err
+			default:
+				out[p.Job] = step
+			}
+		}
+	}
+	return out, nil
+}
+
+// lastWord is what is to be said of a job at the end of its line: the reason it does not run, or else what it runs.
+func lastWord(j *client.Job) string {
+	if st := j.State(); j.Status() != berth.Running && j.Status() != berth.Completed && st.Reason != "" {
+		return st.Reason
+	}
+	return j.Properties.Command
+}
+
+func (s *session) printJobs(jobs []*client.Job, steps map[string]*client.Job, now time.Time) error {
 	t := table{header: []string{"NAME", "STATUS", "COMPUTE", "TIME", "CREATED", "COMMAND OR REASON"}}
 	for _, j := range jobs {
 		st := j.State()
-		last := j.Properties.Command
-		if j.Status() != berth.Running && j.Status() != berth.Completed && st.Reason != "" {
-			last = st.Reason
-		}
 		t.add(cell{j.Name, ""}, cell{string(j.Status()), statusColor(j.Status())}, cell{st.Compute, ""}, cell{span(jobSpan(j, now)), ""},
-			cell{ago(now.Sub(j.SystemData.CreatedAt)), dim}, cell{oneLine(last), ""})
+			cell{ago(now.Sub(j.SystemData.CreatedAt)), dim}, cell{oneLine(lastWord(j)), ""})
 		for _, p := range inOrder(st.Steps) { // a step that has begun is a job of its own: its name is what other commands take
 			began, took := "", ""
 			if !p.Began.IsZero() {
@@ -169,11 +201,14 @@ func (s *session) printJobs(jobs []*client.Job, now time.Time) error {
 			if p.Job != "" {
 				name = "  " + p.Job
 			}
-			reason := ""
-			if p.Status == berth.Failed || p.Status == berth.Canceled {
-				reason = p.Reason
+			compute, last := "", ""
+			if step := steps[p.Job]; step != nil {
+				compute, last = step.State().Compute, lastWord(step)
 			}
-			t.add(cell{name, ""}, cell{stepStatus(p), statusColor(p.Status)}, cell{"", ""}, cell{took, ""}, cell{began, dim}, cell{oneLine(reason), ""})
+			if p.Status == berth.Failed || p.Status == berth.Canceled {
+				last = p.Reason
+			}
+			t.add(cell{name, ""}, cell{stepStatus(p), statusColor(p.Status)}, cell{compute, ""}, cell{took, ""}, cell{began, dim}, cell{oneLine(last), ""})
 		}
 	}
 	return s.printRows(t)
