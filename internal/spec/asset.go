@@ -42,6 +42,9 @@ var dataBody = obj(
 		if path == nil || path.shape != str {
 			return
 		}
+		if short, ok := strings.CutPrefix(path.text, "azureml:"); ok && !strings.HasPrefix(short, "//") {
+			s.in("path").fail(path, "%s names an asset: the path of data is a local path or an address", describe(path))
+		}
 		kind := s.out.text("dataType")
 		if !remote(path.text) {
 			s.in("path").checkShape(path, kind)
@@ -103,8 +106,8 @@ var modelBody = obj(
 	assetCommon,
 	f("path", text, unsent, to("modelUri")),
 	f("type", enum(modelTypes...), to("modelType"), def("custom_model")),
-	f("tags", freeMap, def(tree{})),
-	f("properties", freeMap, def(tree{})),
+	f("tags", writtenMap, def(tree{})),
+	f("properties", writtenMap, def(tree{})),
 	f("stage", text),
 	f("flavors", flavors),
 	f("system_metadata", freeMap, unsent),

@@ -26,6 +26,18 @@ var (
 	literal = typ{name: "text, a number or true/false", read: readLiteral}
 )
 
+// webAddress is a URL of the web, with a host that could be one.
+var webAddress = typ{name: "a URL", read: func(s *scope, v *value) any {
+	url, ok := readText(s, v).(string)
+	if ok && !webForm.MatchString(url) {
+		s.fail(v, "%s is no URL: https://HOST/PATH", describe(v))
+		return nil
+	}
+	return url
+}}
+
+var webForm = re(`(?i)^(https?|ftps?)://([^\s/@:]+(:[^\s/@]*)?@)?(localhost|([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]{2,}\.?|[0-9]+(\.[0-9]+){3}|\[[0-9a-f:.]+\])(:[0-9]+)?([/?#]\S*)?$`)
+
 func readText(s *scope, v *value) any {
 	if v.shape != str {
 		if v.scalar() && v.shape != null {

@@ -28,6 +28,12 @@ var batchModel = typ{name: deploymentModel.name, read: func(s *scope, v *value) 
 	return tree{"referenceType": "Id", "assetId": id}
 }}
 
+// batchCode is the code of a batch deployment; what the service generates for a model needs no script.
+var batchCode = obj(
+	f("code", deploymentCode, to("codeId"), required),
+	f("scoring_script", text),
+)
+
 // batchRun are the settings of a batch run.
 var batchRun = parts{
 	f("mini_batch_size", whole),
@@ -43,8 +49,9 @@ var batchRun = parts{
 var plainDeployment = obj(
 	readonly("creation_context", "provisioning_state"),
 	deploymentCommon,
+	f("code_configuration", batchCode),
 	f("model", batchModel),
-	f("compute", compute),
+	f("compute", cluster),
 	f("resources", resources),
 	f("type", anything, unsent),
 	f("instance_count", whole, to("resources.instanceCount")),
@@ -55,8 +62,9 @@ var plainDeployment = obj(
 var modelDeployment = obj(
 	readonly("creation_context", "provisioning_state"),
 	deploymentCommon,
+	f("code_configuration", batchCode),
 	f("model", batchModel),
-	f("compute", compute, required),
+	f("compute", cluster, required),
 	f("resources", resources),
 	f("type", enum("model", "pipeline"), unsent),
 	f("error_threshold", whole, unsent),
@@ -79,8 +87,8 @@ var modelDeployment = obj(
 
 // pipelineDeployment runs a pipeline component.
 var pipelineDeployment = obj(
-	f("name", text, to("@name")),
-	f("endpoint_name", text, to("@parent")),
+	f("name", text, to("@name"), required),
+	f("endpoint_name", text, to("@parent"), required),
 	f("description", text),
 	f("tags", freeMap, to("/tags")),
 	f("type", enum("pipeline", "model"), unsent),
@@ -98,6 +106,7 @@ var pipelineDeployment = obj(
 			ref = v.get("job_definition").get("component")
 		}
 		config := s.out.sub("deploymentConfiguration")
+		s.draft.name = strings.ToLower(s.draft.name)
 		switch {
 		case ref == nil:
 			job := v.get("job_definition")
@@ -111,7 +120,7 @@ var pipelineDeployment = obj(
 			s.in("component").fail(ref, "must be a reference or a path, this is %s", ref.shape)
 			return
 		case remote(ref.text):
-			if s.in("component").checkAsset(ref, "components", false) {
+			if s.in("component").checkAsset(ref, "components", true) {
 				config.put("componentId", tree{"referenceType": "Id", "assetId": s.componentID(ref.text)})
 			}
 			return

@@ -97,6 +97,21 @@ var (
 	jobMap  = mapOf(orNull(text))
 )
 
+// writtenMap takes any values and sends each as the text Python has for it: "True", "['a', 1]".
+var writtenMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	if v.shape != mapping {
+		s.fail(v, "must be a mapping, this is %s", v.shape)
+		return nil
+	}
+	out := tree{}
+	for _, p := range v.pairs {
+		if p.val.shape != null {
+			out[p.key] = p.val.python()
+		}
+	}
+	return out
+}}
+
 // oneOf tries types in order and takes the first that fits. When none does, the errors of the one that came closest
 // are reported: the one whose errors lie deepest in the value.
 func oneOf(ts ...typ) typ {

@@ -23,9 +23,8 @@ func computeOf(word, name string, own ...part) typ {
 		f("description", text),
 		f("location", text, to("/location")),
 		f("tags", textMap, to("/tags")),
-		f("resource_id", text),
 	}
-	return into(obj(append(ps, own...)...))
+	return into(obj(append(append(ps, own...), f("resource_id", text))...))
 }
 
 // into is an object read straight into the scope's own object instead of a new one.
@@ -147,7 +146,7 @@ var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
 
 var kubernetesCompute = computeOf("kubernetes", "Kubernetes",
 	f("properties", quantities),
-	f("namespace", text, to("properties.namespace"), required),
+	f("namespace", text, to("properties.namespace"), def("default")),
 	f("identity", resourceIdentity, to("/identity")),
 )
 

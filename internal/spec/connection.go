@@ -82,19 +82,22 @@ func connection(category, auth string, own ...part) typ {
 		default:
 			s.out["authType"] = auth
 		}
+		if s.out["target"] == nil && category != "Serp" && category != "OpenAi" {
+			s.in("target").fail(v, "is required")
+		}
 	}))
 	return into(obj(ps...))
 }
 
 var connectionCredentials = byKey("type", map[string]typ{
-	"pat":               auth("PAT", f("pat", text)),
-	"sas":               auth("SAS", f("sas_token", text, to("sas"))),
-	"username_password": auth("UsernamePassword", f("username", text), f("password", text)),
+	"pat":               auth("PAT", f("pat", text, required)),
+	"sas":               auth("SAS", f("sas_token", text, to("sas"), required)),
+	"username_password": auth("UsernamePassword", f("username", text, required), f("password", text, required)),
 	"managed_identity":  auth("ManagedIdentity", f("client_id", text), f("resource_id", text)),
-	"service_principal": auth("ServicePrincipal", f("client_id", text), f("client_secret", text), f("tenant_id", text)),
-	"access_key":        auth("AccessKey", f("access_key_id", text), f("secret_access_key", text)),
-	"api_key":           auth("ApiKey", f("key", text)),
-	"account_key":       auth("AccountKey", f("account_key", text, to("key"))),
+	"service_principal": auth("ServicePrincipal", f("client_id", text), f("client_secret", text, required), f("tenant_id", text)),
+	"access_key":        auth("AccessKey", f("access_key_id", text, required), f("secret_access_key", text, required)),
+	"api_key":           auth("ApiKey", f("key", text, required)),
+	"account_key":       auth("AccountKey", f("account_key", text, to("key"), required)),
 	"aad":               auth("AAD"),
 	"none":              auth("None"),
 })
@@ -106,6 +109,9 @@ func auth(name string, own ...field) typ {
 	}
 	return obj(ps)
 }
+
+// lakeID is a lake told by its id rather than its name.
+var lakeID = re(`^.{7}-.{4}-.{4}-.{4}.{12}`)
 
 // oneLakeTarget builds the address of a lake from its parts.
 func oneLakeTarget(s *scope, v *value) {
@@ -122,5 +128,9 @@ func oneLakeTarget(s *scope, v *value) {
 	if !strings.Contains(at, "://") {
 		at = "https://" + at
 	}
-	s.out["target"] = at + "/" + v.textOf("one_lake_workspace_name") + "/" + v.get("artifact").textOf("name")
+	name := v.get("artifact").textOf("name")
+	if !lakeID.MatchString(name) {
+		name += ".Lakehouse"
+	}
+	s.out["target"] = at + "/" + v.textOf("one_lake_workspace_name") + "/" + name
 }

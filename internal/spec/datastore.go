@@ -19,7 +19,7 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 			f("name", text, to("artifactName"), required),
 			f("type", looseEnum("lake_house=LakeHouse"), to("artifactType"), def("LakeHouse")),
 		), required),
-		f("endpoint", text),
+		f("endpoint", text, required),
 		f("credentials", credentials(servicePrincipal, certificate), def(none))),
 })}
 

@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 var onlineDeploymentKind = kind{
 	word: "online-deployment", collection: "onlineEndpoints/deployments", base: "properties",
@@ -22,7 +25,6 @@ var deploymentCommon = parts{
 	f("description", text),
 	f("tags", freeMap, to("/tags"), def(tree{})),
 	f("properties", freeMap, def(tree{})),
-	f("code_configuration", codeConfiguration),
 	f("environment", deploymentEnvironment, to("environmentId")),
 	f("environment_variables", freeMap, def(tree{})),
 }
@@ -33,16 +35,25 @@ var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
 		s.fail(v, "%s is no name of a deployment: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
 		return nil
 	}
-	return name
+	return strings.ToLower(name)
 }}
 
 var codeConfiguration = obj(
-	f("code", code, to("codeId"), required),
+	f("code", deploymentCode, to("codeId"), required),
 	f("scoring_script", text, required),
 )
 
+// deploymentCode is code that may also be the bare id of a code asset.
+var deploymentCode = typ{name: code.name, show: showAsset, read: func(s *scope, v *value) any {
+	if v.shape == str && armAsset.MatchString(v.text) {
+		return v.text
+	}
+	return code.read(s, v)
+}}
+
 var onlineDeployment = parts{
 	deploymentCommon,
+	f("code_configuration", codeConfiguration),
 	f("model", deploymentModel),
 	f("model_mount_path", text),
 	f("app_insights_enabled", flag, def(false)),
@@ -96,6 +107,13 @@ var kubernetesDeployment = obj(
 		f("requests", containerAmounts, to("containerResourceRequests")),
 		f("limits", containerAmounts, to("containerResourceLimits")),
 	), to("containerResourceRequirements")),
+	then(func(s *scope, v *value) {
+		for path, ref := range map[string]*value{"environment": v.get("environment"), "model": v.get("model"), "code_configuration.code": v.get("code_configuration").get("code")} {
+			if ref != nil && registryForm.MatchString(ref.text) {
+				s.in(path).fail(ref, "a deployment on Kubernetes cannot use what is in a registry")
+			}
+		}
+	}),
 )
 
 var containerAmounts = obj(
@@ -120,8 +138,10 @@ var dataCollector = obj(
 	f("rolling_rate", enum("minute", "hour", "day")),
 	f("sampling_rate", typ{name: "a number", read: func(s *scope, v *value) any {
 		got := readDecimal(s, v)
-		if v.shape == float && (v.real < 0 || v.real > 1) {
-			s.fail(v, "must be between 0 and 1, this is %s", v.python())
+		if n, ok := got.(number); ok {
+			if rate, err := strconv.ParseFloat(string(n), 64); err == nil && (rate < 0 || rate > 1) {
+				s.fail(v, "must be between 0 and 1, this is %s", v.python())
+			}
 		}
 		return got
 	}}, unsent),
@@ -195,7 +215,7 @@ var deploymentModel = typ{name: "a model", show: showAsset, read: func(s *scope,
 		s.fail(v, "must be a reference or a mapping, this is %s", v.shape)
 	case registryForm.MatchString(v.text):
 		return v.text
-	case s.checkAsset(v, "models", false):
+	case s.checkAsset(v, "models", true):
 		return s.assetID("models", v.text)
 	}
 	return nil
@@ -204,6 +224,7 @@ var deploymentModel = typ{name: "a model", show: showAsset, read: func(s *scope,
 // inlineModel registers a model: under its name when it has one, else under the hash of its content.
 func (s *scope) inlineModel(v *value) any {
 	if v.has("name") && v.has("version") {
+		s.in("path").checkPlace(v.get("path"))
 		return s.namedAsset(modelKind, v)
 	}
 	name := v.textOf("name")
@@ -211,15 +232,16 @@ func (s *scope) inlineModel(v *value) any {
 		s.in("name").fail(v, "is required with a version")
 		return nil
 	}
-	if !v.has("path") {
+	if path := v.get("path"); path == nil || path.shape == null {
 		s.in("path").fail(v, "is required")
 		return nil
 	}
+	s.in("path").checkPlace(v.get("path"))
 	d := &draft{collection: "models", body: tree{}, anonymous: name == ""}
 	sub := &scope{load: s.load, draft: d, out: d.body.sub("properties"), field: s.field}
 	m := sub.mark()
 	w := v
-	if name == "" {
+	if !v.has("name") {
 		w = v.with("name", v.newText("anonymous"))
 	}
 	modelBody.table.fill(sub, w)
@@ -236,6 +258,15 @@ func (s *scope) inlineModel(v *value) any {
 	s.keep(d)
 	return s.workspace().ResourceID("models", d.name, "versions", d.version)
 }
+
+// checkPlace refuses an azureml:// address that is no place of files.
+func (s *scope) checkPlace(path *value) {
+	if path != nil && path.shape == str && strings.HasPrefix(path.text, "azureml://") && !placeForm.MatchString(path.text) {
+		s.fail(path, "%s is no place of files: azureml://datastores/NAME/paths/PATH or azureml://jobs/NAME/outputs/NAME/paths/PATH", describe(path))
+	}
+}
+
+var placeForm = re(`^azureml://(subscriptions/[^/]+/resourcegroups/[^/]+/workspaces/[^/]+/)?(datastores/[^/]+/paths/|jobs/[^/]+/outputs/[^/]+)`)
 
 // namedAsset makes the resource of an asset that is written where it is used, and gives its id.
 func (s *scope) namedAsset(k kind, v *value) any {

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"math/big"
 	"strings"
 )
 
@@ -37,7 +38,7 @@ var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
 		s.fail(v, "%s is no name of an endpoint: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
 		return nil
 	}
-	return name
+	return strings.ToLower(name)
 }}
 
 var onlineCommon = parts{
@@ -46,6 +47,17 @@ var onlineCommon = parts{
 	f("auth_mode", enum("key=Key", "aml_token=AMLToken", "aad_token=AADToken"), def("Key")),
 	f("traffic", traffic, def(tree{})),
 	f("mirror_traffic", traffic, def(tree{})),
+	then(func(s *scope, v *value) {
+		sum := new(big.Int)
+		for _, p := range v.get("traffic").entries() {
+			if n, ok := wholeOf(p.val); ok {
+				sum.Add(sum, n)
+			}
+		}
+		if sum.Cmp(big.NewInt(100)) > 0 {
+			s.in("traffic").fail(v.get("traffic"), "adds up to %s percent: at most 100 can be given away", sum)
+		}
+	}),
 	f("identity", oneIdentity, to("/identity"), def(tree{"type": "SystemAssigned"})),
 }
 
@@ -55,12 +67,17 @@ var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
 	if !ok {
 		return nil
 	}
+	out := tree{}
 	for _, p := range v.pairs {
-		if n, ok := wholeOf(p.val); ok && n.IsInt64() && (n.Int64() < 0 || n.Int64() > 100) {
+		n, ok := wholeOf(p.val)
+		if ok && (n.Sign() < 0 || n.Cmp(big.NewInt(100)) > 0) {
 			s.in(p.key).fail(p.val, "must be a percentage from 0 to 100")
 		}
+		if ok && n.Sign() != 0 { // names of deployments are lower-case, and none is no share
+			out[strings.ToLower(p.key)] = m[p.key]
+		}
 	}
-	return m
+	return out
 }}
 
 // oneIdentity is a resource's identity with at most one identity assigned by the user.
@@ -102,5 +119,4 @@ var batchEndpointKind = kind{word: "batch-endpoint", collection: "batchEndpoints
 	f("auth_mode", enum("aad_token=aadToken"), def("aadToken")),
 	f("identity", oneIdentity, unsent),
 	f("defaults", obj(f("deployment_name", text))),
-	then(func(s *scope, _ *value) { s.draft.name = strings.ToLower(s.draft.name) }),
 )}

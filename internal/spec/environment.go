@@ -3,7 +3,6 @@ package spec
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"net/url"
 	"strings"
 )
 
@@ -142,7 +141,7 @@ var contextPath = typ{name: "a folder", read: func(s *scope, v *value) any {
 	if abs := s.resolve(v, path); exists(abs) {
 		return s.upload(v, Upload{Kind: "context", Path: abs})
 	}
-	if u, err := url.Parse(path); err == nil && u.Scheme != "" && u.Host != "" {
+	if webForm.MatchString(path) {
 		return path
 	}
 	s.fail(v, "%s does not exist (looked for %s)", path, s.resolve(v, path))

@@ -9,7 +9,8 @@ import (
 var featureStoreKind = kind{word: "feature_store", collection: "workspaces", base: "properties", body: obj(
 	workspaceCommon,
 	is("/kind", "featurestore"),
-	f("compute_runtime", obj(f("spark_runtime_version", text)), to("featureStoreSettings.computeRuntime")),
+	f("compute_runtime", obj(f("spark_runtime_version", text)), to("featureStoreSettings.computeRuntime"),
+		def(tree{"sparkRuntimeVersion": "3.4.0"})),
 	f("offline_store", materializationStore, unsent),
 	f("online_store", materializationStore, unsent),
 	f("materialization_identity", obj(f("principal_id", text), f("client_id", text), f("resource_id", text)), unsent),
@@ -17,8 +18,20 @@ var featureStoreKind = kind{word: "feature_store", collection: "workspaces", bas
 
 var materializationStore = obj(
 	f("type", text, required),
-	f("target", text, required),
+	f("target", storeID, required),
 )
+
+// storeID is the id of the storage a feature store keeps its values in.
+var storeID = typ{name: "an ARM id", read: func(s *scope, v *value) any {
+	id, ok := readText(s, v).(string)
+	if ok && !storeForm.MatchString(id) {
+		s.fail(v, "%s is no ARM id: /subscriptions/ID/resourceGroups/NAME/providers/…", describe(v))
+		return nil
+	}
+	return id
+}}
+
+var storeForm = re(`^/?subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.[^/]+/[^/]+/[^/]+`)
 
 var stage = exactEnum("Development", "Production", "Archived")
 
@@ -43,30 +56,31 @@ var featureSetKind = kind{word: "feature_set", collection: "featuresets", base: 
 	f("version", text, to("@version"), required),
 	f("description", text),
 	f("entities", listOf(text), required),
-	f("specification", obj(f("path", text)), required, unsent),
+	f("specification", obj(f("path", text, required)), required, unsent),
 	f("stage", stage, def("Development")),
 	f("tags", textMap, def(tree{})),
 	f("materialization_settings", obj(
-		f("schedule", recurrence),
+		f("schedule", obj(f("type", enum("recurrence"), required, unsent), more(recurrence))),
 		f("notification", obj(
 			f("email_on", listOf(exactEnum("JobCompleted", "JobFailed", "JobCancelled")), required),
 			f("emails", listOf(text), required),
 		)),
 		f("resource", obj(f("instance_type", text))),
 		f("spark_configuration", freeMap),
-		f("offline_enabled", flag, unsent),
-		f("online_enabled", flag, unsent),
-		then(func(s *scope, v *value) {
-			on, off := v.get("online_enabled"), v.get("offline_enabled")
-			both, store := on != nil && on.yes && off != nil && off.yes, "None"
+		f("offline_enabled", flag),
+		f("online_enabled", flag),
+		then(func(s *scope, _ *value) {
+			on, off, store := s.out["onlineEnabled"] == true, s.out["offlineEnabled"] == true, "None"
 			switch {
-			case both:
+			case on && off:
 				store = "OnlineAndOffline"
-			case on != nil && on.yes:
+			case on:
 				store = "Online"
-			case off != nil && off.yes:
+			case off:
 				store = "Offline"
 			}
+			delete(s.out, "onlineEnabled")
+			delete(s.out, "offlineEnabled")
 			s.out["storeType"] = store
 		}),
 	)),

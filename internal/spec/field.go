@@ -209,6 +209,9 @@ func (t *table) one(s *scope, fd *field, v *value) {
 	} else {
 		got = fd.typ.read(s.in(fd.name), val)
 	}
+	if got == "" && fd.required && (fd.to == "@name" || fd.to == "@parent") {
+		s.in(fd.name).fail(val, "may not be empty")
+	}
 	if !fd.hidden {
 		s.store(s.dest(fd), got)
 	}

@@ -56,7 +56,9 @@ var code = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) a
 	case strings.HasPrefix(path, "azureml://feeds/"):
 		return "azureml://registries/" + strings.TrimPrefix(path, "azureml://feeds/")
 	case strings.HasPrefix(path, "azureml:"):
-		if s.checkAsset(v, "codes", true) {
+		if short := strings.TrimPrefix(path, "azureml:"); strings.Contains(short, "@") && !strings.Contains(short, "/") {
+			s.fail(v, "%s: code has no labels, name a version: azureml:NAME:VERSION", describe(v))
+		} else if s.checkAsset(v, "codes", true) {
 			return s.assetID("codes", path)
 		}
 	case urlForm.MatchString(path):

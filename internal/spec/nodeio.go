@@ -190,7 +190,9 @@ func (n *node) checks(s *scope, v *value, out tree) {
 		if n.comp != nil {
 			s.sparkChecks(n.run, n.run.get("conf"), n.run.get("entry"), n.comp.get("code"))
 		}
-		s.sparkModes(v, n.comp)
+		if n.comp != nil { // else the modes the component declares are not known here
+			s.sparkModes(v, n.comp)
+		}
 		if out["identity"] == nil {
 			s.into(out).sparkIdentity(v)
 		}

@@ -60,17 +60,22 @@ func (s *scope) assetID(collection, ref string) string {
 	return "azureml:" + short + "@latest"
 }
 
-// compute is the name of a compute, a full id, or a word with a meaning of its own: local, serverless.
+// compute is a cluster, or local: the machine the job is sent from.
 var compute = typ{name: "a compute", read: func(s *scope, v *value) any {
+	if v.shape == str && strings.EqualFold(v.text, "local") {
+		return "local"
+	}
+	return cluster.read(s, v)
+}, show: showName}
+
+// cluster is the name of a compute or a full id.
+var cluster = typ{name: "a compute", read: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if !ok {
 		return nil
 	}
 	if s.bind && bound(name) {
 		return name
-	}
-	if strings.EqualFold(name, "local") {
-		return "local"
 	}
 	return s.armID("computes", name)
 }, show: showName}

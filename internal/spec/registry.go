@@ -37,8 +37,8 @@ var registryKind = kind{word: "registry", collection: "registries", base: "prope
 )}
 
 var (
-	acrForm     = re(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.ContainerRegistry/registries/[^/]+$`)
-	storageForm = re(`(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[^/]+$`)
+	acrForm     = re(`^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.ContainerRegistry/registries/[^/]+$`)
+	storageForm = re(`^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/[^/]+$`)
 )
 
 // containerRegistry is the id of one that exists, or how to make one.
@@ -52,7 +52,7 @@ var containerRegistry = typ{name: "an id or a mapping", read: func(s *scope, v *
 	}
 	return obj(
 		readonly("arm_resource_id"),
-		f("acr_account_sku", enum("premium=Premium"), to("systemCreatedAcrAccount.acrAccountSku")),
+		f("acr_account_sku", enum("premium=Premium"), to("systemCreatedAcrAccount.acrAccountSku"), required),
 	).read(s, v)
 }}
 
@@ -103,7 +103,7 @@ func systemStorage(kind string, hns bool) tree {
 var capabilityHostKind = kind{word: "capability_host", collection: "capabilityHosts", base: "properties", body: obj(
 	f("name", text, to("@name")),
 	f("description", text),
-	f("capability_host_kind", text),
+	f("capability_host_kind", text, def("Agents")),
 	f("vector_store_connections", listOf(text)),
 	f("ai_services_connections", listOf(text)),
 	f("storage_connections", listOf(text)),

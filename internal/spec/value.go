@@ -2,6 +2,7 @@ package spec
 
 import (
 	"math/big"
+	"strings"
 )
 
 // shape is what a YAML value is, after YAML 1.1's rules.
@@ -119,9 +120,21 @@ func (v *value) newMap() *value {
 // scalar says whether v is a single value.
 func (v *value) scalar() bool { return v.shape != list && v.shape != mapping }
 
-// python is the scalar's text as Python's str() writes it: True, 1.0, 1e-05.
+// python is v's text as Python's str() writes it: True, 1.0, 1e-05, {'a': [1, 'b']}.
 func (v *value) python() string {
 	switch v.shape {
+	case list:
+		parts := make([]string, len(v.items))
+		for i, it := range v.items {
+			parts[i] = it.repr()
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case mapping:
+		parts := make([]string, len(v.pairs))
+		for i, p := range v.pairs {
+			parts[i] = p.at.repr() + ": " + p.val.repr()
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
 	case boolean:
 		if v.yes {
 			return "True"
@@ -135,6 +148,19 @@ func (v *value) python() string {
 		return "None"
 	}
 	return v.text
+}
+
+// repr is python for a value inside another: text stands in quotes.
+func (v *value) repr() string {
+	if v.shape != str {
+		return v.python()
+	}
+	quote := "'"
+	if strings.Contains(v.text, "'") && !strings.Contains(v.text, `"`) {
+		quote = `"`
+	}
+	escape := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, quote, `\`+quote)
+	return quote + escape.Replace(v.text) + quote
 }
 
 // raw is v as JSON values, numbers and booleans kept as they are.

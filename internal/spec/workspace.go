@@ -8,7 +8,7 @@ var workspaceKind = kind{word: "workspace", collection: "workspaces", base: "pro
 	"":        into(obj(is("/kind", "default"), workspaceCommon)),
 	"default": into(obj(is("/kind", "default"), workspaceCommon)),
 	"hub": into(obj(is("/kind", "hub"), workspaceCommon,
-		f("default_resource_group", armPath, unsent),
+		f("default_resource_group", text, unsent),
 		f("enable_data_isolation", flag, def(false)),
 		is("workspaceHubConfig", tree{}))),
 	"project": into(obj(is("/kind", "project"), workspaceCommon,
@@ -37,7 +37,7 @@ var workspaceCommon = parts{
 	f("primary_user_assigned_identity", text),
 	f("customer_managed_key", obj(
 		f("key_vault", text),
-		f("key_uri", text),
+		f("key_uri", webAddress),
 		f("cosmosdb_id", text),
 		f("storage_id", text),
 		f("search_id", text),
