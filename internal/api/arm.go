@@ -33,6 +33,35 @@ func notFound(c *call) error {
 	return &berth.Error{Code: berth.NotFound, Wire: "ResourceNotFound", Msg: "there is nothing at " + c.r.URL.Path}
 }
 
+// unserved are collections of Azure's that this server does not have, in words.
+var unserved = map[string]string{
+	"batchendpoints":             "batch endpoints",
+	"capabilityhosts":            "capability hosts",
+	"labelingjobs":               "labeling jobs",
+	"marketplacesubscriptions":   "marketplace subscriptions",
+	"onlineendpoints":            "online endpoints",
+	"outboundrules":              "outbound rules",
+	"privateendpointconnections": "private endpoint connections",
+	"registries":                 "registries",
+	"schedules":                  "schedules",
+	"serverlessendpoints":        "serverless endpoints",
+}
+
+// notServed says of what Azure would have at p that this server has it not. To read it is to find nothing; to make it is refused.
+func notServed(c *call, p []string) error {
+	noun := ""
+	if len(p) > 0 {
+		noun = unserved[strings.ToLower(p[0])]
+	}
+	switch {
+	case noun == "":
+		return notFound(c)
+	case c.r.Method == http.MethodGet || c.r.Method == http.MethodHead:
+		return berth.Errorf(berth.NotFound, "this server has no %s yet", noun)
+	}
+	return berth.Errorf(berth.Unsupported, "this server has no %s yet", noun)
+}
+
 // arm walks /subscriptions/{sub}/… down to the handler of what is named.
 func (s *Server) arm(c *call) error {
 	p, err := segments(c.r.URL.EscapedPath())
@@ -60,7 +89,7 @@ func (s *Server) provider(c *call, sub string, p []string) error {
 	case len(p) == 3 && fold(p, 0, "locations"):
 		return s.location(c, sub, p[1], p[2])
 	}
-	return notFound(c)
+	return notServed(c, p)
 }
 
 // group serves /subscriptions/{sub}/resourceGroups/….
@@ -84,6 +113,8 @@ func (s *Server) group(c *call, sub string, p []string) error {
 			return s.workspace(c)
 		}
 		return s.inWorkspace(c, ws, p[5:])
+	case fold(p, 1, "providers") && fold(p, 2, berth.Provider):
+		return notServed(c, p[3:])
 	}
 	return notFound(c)
 }
@@ -127,10 +158,13 @@ func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
 	if r := s.row(p[0]); r != nil {
 		return s.resource(c, r, p)
 	}
-	return notFound(c)
+	return notServed(c, p)
 }
 
 func (s *Server) listSubscriptions(c *call) error {
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		return methodError(c)
+	}
 	subs := map[string]bool{s.Default.Subscription: true}
 	all, err := s.allWorkspaces(c.ctx())
 	if err != nil {
@@ -154,7 +188,7 @@ func subscriptionDoc(sub string) map[string]any {
 }
 
 func (s *Server) subscription(c *call, sub string) error {
-	if c.r.Method != http.MethodGet {
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return methodError(c)
 	}
 	return c.send(http.StatusOK, subscriptionDoc(sub))

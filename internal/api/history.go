@@ -226,6 +226,10 @@ func snakeTypes(agent string) bool {
 	return major > 1 || minor >= 35
 }
 
+// noModels reports whether the client cannot ask where models are: azure-ai-ml 1.35 ends with a TypeError before it has sent the question
+// (2026-11). Told of folders, it downloads them.
+func noModels(agent string) bool { return sdkVersion.MatchString(agent) && snakeTypes(agent) }
+
 var outputTypes = map[string]string{
 	"uri_folder": "UriFolder", "uri_file": "UriFile", "mltable": "MLTable",
 	"custom_model": "CustomModel", "mlflow_model": "MLFlowModel", "triton_model": "TritonModel",
@@ -261,7 +265,10 @@ func (s *Server) runData(c *call) error {
 			typ = "uri_folder"
 		}
 		coll := "data"
-		if strings.HasSuffix(typ, "_model") {
+		switch model := strings.HasSuffix(typ, "_model"); {
+		case model && noModels(c.r.UserAgent()):
+			typ = "uri_folder"
+		case model:
 			coll = "models"
 		}
 		shown := outputTypes[typ]
@@ -298,7 +305,7 @@ func (s *Server) resolvedURIs(c *call) error {
 			if err != nil {
 				return err
 			}
-			out[id] = map[string]any{"uri": uri, "type": typ}
+			out[id] = map[string]any{"uri": uri, "path": uri, "type": typ} // data has a uri, a model a path
 		}
 		return nil
 	})

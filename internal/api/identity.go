@@ -184,6 +184,9 @@ func (s *Server) tokens(c *call) error {
 	return methodError(c)
 }
 
+// wrongMethod is what clients see of a method that is not possible.
+const wrongMethod = "MethodNotAllowed"
+
 func methodError(c *call) error {
-	return &berth.Error{Code: berth.Invalid, Wire: "MethodNotAllowed", Msg: c.r.Method + " is not possible on " + c.r.URL.Path}
+	return &berth.Error{Code: berth.Invalid, Wire: wrongMethod, Msg: c.r.Method + " is not possible on " + c.r.URL.Path}
 }

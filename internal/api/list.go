@@ -14,7 +14,7 @@ import (
 
 // list answers with one page of a collection.
 func (s *Server) list(c *call, r *resource, kind, name string) error {
-	if c.r.Method != http.MethodGet {
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return methodError(c)
 	}
 	q, err := c.query(kind, name)
@@ -141,6 +141,12 @@ func (c *call) wanted(r *resource, d *store.Doc) bool {
 	case r.Collection == "models" && c.q.Get("stage") != "":
 		var v struct{ Properties struct{ Stage string } }
 		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.Stage, c.q.Get("stage"))
+	case r.Collection == "connections" && c.q.Get("category")+c.q.Get("target") != "":
+		var v struct {
+			Properties struct{ Category, Target string }
+		}
+		kind, target := c.q.Get("category"), c.q.Get("target")
+		return json.Unmarshal(d.Body, &v) == nil && (kind == "" || strings.EqualFold(v.Properties.Category, kind)) && (target == "" || v.Properties.Target == target)
 	case r.Collection == "datastores" && strings.EqualFold(c.q.Get("isDefault"), "true"):
 		return strings.EqualFold(d.Name, defaultDatastore)
 	case r.Collection == "jobs" && isStep(d):

@@ -49,7 +49,7 @@ func TestVMSizes(t *testing.T) {
 	if named(t, x.do("GET", here+"vmSizes?computeType=ComputeInstance", nil), "name", "Standard_D1_v2") != nil {
 		t.Error("Standard_D1_v2 is for clusters only")
 	}
-	x.do("POST", here+"vmSizes", "{}").want(400)
+	x.do("POST", here+"vmSizes", "{}").want(405)
 }
 
 func TestOwnSizes(t *testing.T) {
@@ -285,7 +285,7 @@ func TestQuotaRequests(t *testing.T) {
 			t.Errorf("no %q in %s", want, events)
 		}
 	}
-	x.do("DELETE", x.ws+"/quotas", nil).want(400)
+	x.do("DELETE", x.ws+"/quotas", nil).want(405)
 	x.do("GET", x.ws+"/quotas/more", nil).want(404)
 }
 

@@ -207,6 +207,7 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		if err := c.lasting(tx, r, props); err != nil {
 			return err
 		}
+		before := map[string]any{} // the properties until now, as far as secrets depend on them
 		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
 		created = berth.CodeOf(err) == berth.NotFound
 		switch {
@@ -217,6 +218,11 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		case err != nil:
 			return err
 		default:
+			if r.SecretKind != "" {
+				if _, before, err = bodyOf(d); err != nil {
+					return err
+				}
+			}
 			if body, props, err = merge(r, d, version, body, props, c.r.Method == http.MethodPatch); err != nil {
 				return err
 			}
@@ -234,8 +240,8 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		if d.Body, err = json.Marshal(body); err != nil {
 			return err
 		}
-		if len(secrets) > 0 {
-			if d.Own, err = s.seal(c, r, d.Name, secrets); err != nil {
+		if len(r.Secrets) > 0 {
+			if d.Own, err = s.reseal(c, r, d, before, props, secrets); err != nil {
 				return err
 			}
 		}
@@ -288,13 +294,19 @@ func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 	return nil
 }
 
-// merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
-func merge(r *resource, d *store.Doc, version string, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
-	old := map[string]any{}
-	if err := decodeJSON(d.Body, &old); err != nil {
+// bodyOf is a document and its properties, to be changed at will.
+func bodyOf(d *store.Doc) (body, props map[string]any, err error) {
+	body = map[string]any{}
+	if err := decodeJSON(d.Body, &body); err != nil {
 		return nil, nil, err
 	}
-	oldProps, err := object(old, "properties")
+	props, err = object(body, "properties")
+	return body, props, err
+}
+
+// merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
+func merge(r *resource, d *store.Doc, version string, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+	old, oldProps, err := bodyOf(d)
 	if err != nil {
 		return nil, nil, err
 	}

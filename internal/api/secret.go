@@ -30,6 +30,48 @@ func (s *Server) seal(c *call, r *resource, name string, secrets map[string]any)
 	return json.Marshal(map[string]string{"secrets": s.Authority.Keys.Seal(b, bound(c, r, name))})
 }
 
+// reseal is what is kept of a document's secrets after a PUT that gave some, or none: those it had stay, as long as their kind does. old
+// and now are the properties before and after.
+func (s *Server) reseal(c *call, r *resource, d *store.Doc, old, now, given map[string]any) (json.RawMessage, error) {
+	kept := map[string]any{}
+	if was, ok := dig(old, r.SecretKind).(string); ok && was == dig(now, r.SecretKind) {
+		had, err := s.secrets(c, r, d)
+		if err != nil {
+			return nil, err
+		}
+		for path, v := range had {
+			kept[path] = v
+		}
+	}
+	for path, v := range given {
+		if !blank(v) {
+			kept[path] = v
+		}
+	}
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	return s.seal(c, r, d.Name, kept)
+}
+
+// blank says whether v holds no secret: clients send the frame of what they were not shown.
+func blank(v any) bool {
+	switch x := v.(type) {
+	case nil:
+		return true
+	case string:
+		return x == ""
+	case map[string]any:
+		for k, v := range x {
+			if k != "secretsType" && !blank(v) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
 func bound(c *call, r *resource, name string) string {
 	return c.ws.Key() + "/" + r.Collection + "/" + name
 }

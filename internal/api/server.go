@@ -217,8 +217,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	body := map[string]any{"error": map[string]any{"code": e.WireCode(), "message": plainly(e), "details": []any{}}}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("x-ms-error-code", e.WireCode())
+	status := e.Code.HTTPStatus()
+	if e.Wire == wrongMethod {
+		status = http.StatusMethodNotAllowed
+	}
 	settle(w, r)
-	w.WriteHeader(e.Code.HTTPStatus())
+	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(body) //nolint:errcheck // the client has gone
 }
 
@@ -273,6 +277,9 @@ func (c *call) body() (map[string]any, error) {
 		}
 		return nil, berth.Errorf(berth.Invalid, "the body is not a JSON object: %w", err)
 	}
+	if err := ends(dec); err != nil {
+		return nil, err
+	}
 	if m == nil {
 		return nil, berth.Errorf(berth.Invalid, "the body is null; a JSON object is needed")
 	}
@@ -284,6 +291,14 @@ func (c *call) into(v any) error {
 	dec := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	if err := dec.Decode(v); err != nil && err.Error() != "EOF" {
 		return berth.Errorf(berth.Invalid, "the body is not the JSON this call takes: %w", err)
+	}
+	return ends(dec)
+}
+
+// ends refuses text after a document.
+func ends(dec *json.Decoder) error {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return berth.Errorf(berth.Invalid, "there is text after the JSON object of the body")
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ type resource struct {
 	Fixed []string
 	// Secrets are paths below properties that are kept encrypted and never returned.
 	Secrets []string
+	// SecretKind is the path of what says which kind of secrets they are.
+	SecretKind string
 	// Shape adds what the service itself writes into an answer.
 	Shape func(c *call, d *store.Doc, props map[string]any)
 	// ShapeContainer does it for the first level of a versioned resource.
@@ -47,7 +49,7 @@ func table() []resource {
 			Actions: withActions(instanceActions(), map[string]func(*call, *resource, string, string) error{"listnodes": listNodes, "evict": evictNodes}),
 		},
 		{
-			Collection: "datastores", Noun: "datastore", Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Secrets: []string{"credentials.secrets"},
+			Collection: "datastores", Noun: "datastore", Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",
 			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": listSecrets},
 		},
 		{Collection: "codes", Child: "versions", Noun: "code", Keep: assetKeep, Fixed: nil, Shape: shapeCode, Actions: pending},
@@ -58,7 +60,7 @@ func table() []resource {
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
 		{
-			Collection: "connections", Noun: "connection", Created: 200, Secrets: []string{"credentials"}, Shape: shapeConnection,
+			Collection: "connections", Noun: "connection", Created: 200, Secrets: []string{"credentials"}, SecretKind: "authType", Shape: shapeConnection,
 			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": connectionSecrets},
 		},
 	}

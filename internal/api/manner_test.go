@@ -1,0 +1,124 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// What this server does not have is refused with a sentence that says so, not with an address that leads nowhere.
+func TestNotServedYet(t *testing.T) {
+	x := open(t)
+	group := "/subscriptions/sub/resourceGroups/Group/providers/Microsoft.MachineLearningServices"
+	for path, noun := range map[string]string{
+		x.ws + "/schedules/s":                          "schedules",
+		x.ws + "/onlineEndpoints/e":                    "online endpoints",
+		x.ws + "/OnlineEndpoints/e/deployments/blue":   "online endpoints",
+		x.ws + "/batchEndpoints/e":                     "batch endpoints",
+		x.ws + "/serverlessEndpoints/e":                "serverless endpoints",
+		x.ws + "/marketplaceSubscriptions/e":           "marketplace subscriptions",
+		x.ws + "/outboundRules/e":                      "outbound rules",
+		group + "/registries/r":                        "registries",
+		group + "/registries/r/components/c/versions/": "registries",
+	} {
+		x.do("PUT", path, props("a", "b")).want(400).is("error.code", "NotSupported").says("this server has no "+noun+" yet")
+		x.do("GET", path, nil).want(404).is("error.code", "ResourceNotFound").says("this server has no "+noun+" yet")
+	}
+	x.do("GET", x.ws+"/schedules", nil).want(404).says("this server has no schedules yet")
+	x.do("GET", group+"/registries", nil).want(404).says("this server has no registries yet")
+	x.do("GET", "/subscriptions/sub/providers/Microsoft.MachineLearningServices/registries", nil).want(404).says("this server has no registries yet")
+	x.do("PUT", x.ws+"/nosuch/e", props("a", "b")).want(404).says("there is nothing at")
+	x.do("PUT", strings.Replace(x.ws, "lab", "none", 1)+"/schedules/s", props("a", "b")).want(404).says("no workspace none")
+}
+
+func TestMethods(t *testing.T) {
+	x := open(t)
+	for _, c := range [][2]string{{"POST", x.ws + "/jobs"}, {"PATCH", x.ws + "/jobs/cancel/cancel"}, {"DELETE", "/subscriptions"}, {"FOO", "/subscriptions"}, {"PUT", "/tenants"}, {"DELETE", x.ws + "/datastores"}} {
+		if a := x.do(c[0], c[1], nil); a.status != 405 && a.status != 404 {
+			t.Errorf("%s %s gives %d %s", c[0], c[1], a.status, a.raw)
+		}
+	}
+	x.do("POST", x.ws+"/jobs", nil).want(405).is("error.code", "MethodNotAllowed")
+	x.do("HEAD", x.ws+"/jobs", nil).want(200)
+	x.do("HEAD", x.ws+"/data/none/versions", nil).want(200)
+	x.do("HEAD", "/subscriptions", nil).want(200)
+}
+
+// A document is one JSON value and nothing more.
+func TestTrailingText(t *testing.T) {
+	x := open(t)
+	for _, tail := range []string{" x", "{}", "]", "\x00"} {
+		x.do("PUT", x.ws+"/environments/e/versions/1", `{"properties":{"image":"i"}}`+tail).want(400).says("after the JSON object")
+		x.do("POST", "/data/v1.0"+x.ws+"/dataversion/batchGetResolvedUris", `{"values":[]}`+tail).want(400)
+	}
+	x.do("PUT", x.ws+"/environments/e/versions/1", `{"properties":{"image":"i"}}`+" \r\n\t").want(201)
+}
+
+func TestConnectionsByCategory(t *testing.T) {
+	x := open(t)
+	for name, kind := range map[string]string{"a": "S3", "b": "Git", "c": "PythonFeed"} {
+		x.do("PUT", x.ws+"/connections/"+name, props("category", kind, "authType", "None", "target", "https://"+name)).want(200)
+	}
+	for query, want := range map[string]int{"": 3, "?category=s3": 1, "?category=pythonFeed": 1, "?category=none": 0, "?target=https://b": 1} {
+		a := x.do("GET", x.ws+"/connections"+query, nil).want(200)
+		if got, _ := a.at("value").([]any); len(got) != want {
+			t.Errorf("%s lists %d", query, len(got))
+		}
+	}
+}
+
+// A client that reads a resource, changes a word and writes it back has no secrets to send: they stay. With another kind of credentials they
+// go.
+func TestSecretsStay(t *testing.T) {
+	x := open(t)
+	store := func(kind string, secrets any) map[string]any {
+		cred := map[string]any{"credentialsType": kind}
+		if secrets != nil {
+			cred["secrets"] = secrets
+		}
+		return props("datastoreType", "AzureBlob", "accountName", "a", "containerName", "c", "credentials", cred)
+	}
+	path := x.ws + "/datastores/far"
+	key := map[string]any{"secretsType": "AccountKey", "key": "k1"}
+	x.do("PUT", path, store("AccountKey", key)).want(201)
+	for _, again := range []any{nil, map[string]any{"secretsType": "AccountKey"}, map[string]any{"secretsType": "AccountKey", "key": nil}, map[string]any{"key": ""}} {
+		x.do("PUT", path, store("AccountKey", again)).want(200)
+		x.do("POST", path+"/listSecrets", nil).want(200).is("key", "k1")
+	}
+	x.do("PUT", path, store("AccountKey", map[string]any{"secretsType": "AccountKey", "key": "k2"})).want(200)
+	x.do("POST", path+"/listSecrets", nil).want(200).is("key", "k2")
+	x.do("PUT", path, store("None", nil)).want(200)
+	x.do("POST", path+"/listSecrets", nil).want(400).says("has no secrets")
+	x.do("PUT", path, store("AccountKey", nil)).want(200)
+	x.do("POST", path+"/listSecrets", nil).want(400).says("has no secrets")
+
+	path = x.ws + "/connections/far"
+	x.do("PUT", path, props("category", "Git", "authType", "PAT", "target", "t", "credentials", map[string]any{"pat": "p1"})).want(200)
+	x.do("PUT", path, props("category", "Git", "authType", "PAT", "target", "t2", "credentials", nil)).want(200)
+	x.do("POST", path+"/listsecrets", nil).want(200).is("properties.credentials.pat", "p1").is("properties.target", "t2")
+	x.do("PUT", path, props("category", "Git", "authType", "None", "target", "t2")).want(200)
+	if a := x.do("POST", path+"/listsecrets", nil).want(200); a.at("properties.credentials") != nil {
+		t.Errorf("credentials: %v", a.at("properties.credentials"))
+	}
+}
+
+// azure-ai-ml 1.35 asks the data plane of models with a body that it cannot build itself; it is told of folders instead. Before, the address
+// of a model is called its path.
+func TestModelOutputs(t *testing.T) {
+	x := open(t)
+	outputs := map[string]any{"m": map[string]any{"jobOutputType": "custom_model"}, "d": map[string]any{"jobOutputType": "uri_folder"}}
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", outputs)).want(201)
+	ask := map[string]any{"runId": "j"}
+	a := x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.35.2").want(200).is("runMetadata.outputs.m.type", "uri_folder")
+	for agent, want := range map[string]string{"azure-ai-ml/1.35.2": "data", "azure-ai-ml/1.34.1": "modelregistry"} {
+		a = x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", agent).want(200)
+		id, _ := a.at("runMetadata.outputs.m.assetId").(string)
+		path := map[string]string{"data": "/data/v1.0" + x.ws + "/dataversion/batchGetResolvedUris", "modelregistry": "/modelregistry/v1.0" + x.ws + "/models/batchGetResolvedUris"}[want]
+		values, _ := x.do("POST", path, map[string]any{"values": []string{id}}).want(200).at("values").(map[string]any)
+		got, _ := values[id].(map[string]any)
+		key := map[string]string{"data": "uri", "modelregistry": "path"}[want]
+		if s, _ := got[key].(string); !strings.HasSuffix(s, "/paths/azureml/j/m/") {
+			t.Errorf("%s: %v", agent, values)
+		}
+	}
+	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.34.1").want(200).is("runMetadata.outputs.m.type", "CustomModel")
+}
