@@ -32,7 +32,7 @@ var imports = map[string][]string{
 	"internal/socket":               {""},
 	"internal/cron":                 {""},
 	"internal/store":                {""},
-	"internal/store/storetest":      {"", "internal/store"},
+	"internal/store/pgtest":         {},
 	"internal/auth":                 {"", "internal/store"},
 	"internal/blob":                 {"", "internal/store"},
 	"internal/blob/front":           {"", "internal/blob", "internal/store"},

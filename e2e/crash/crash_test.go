@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth/e2e/world"
+	"github.com/berthml/berth/internal/store/pgtest"
 )
 
 // Sizes: the short form belongs to every test run; BERTH_CRASH_KILLS and BERTH_CRASH_JOBS make it long.
@@ -48,7 +49,8 @@ type chaos struct {
 	cmd *exec.Cmd
 }
 
-func newChaos(t *testing.T) *chaos {
+// newChaos starts a server with a home of its own; config is its configuration file.
+func newChaos(t *testing.T, config string) *chaos {
 	t.Helper()
 	home, err := os.MkdirTemp("", "bc")
 	if err != nil {
@@ -56,6 +58,9 @@ func newChaos(t *testing.T) *chaos {
 	}
 	w := &chaos{t: t, bin: world.Binary(t), home: home, marks: filepath.Join(home, "marks")}
 	if err := os.Mkdir(w.marks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "berth.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.ws = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/berth/providers/Microsoft.MachineLearningServices/workspaces/default"
@@ -232,8 +237,27 @@ func (w *chaos) submit(i int) {
 
 func TestKillAnything(t *testing.T) {
 	jobs, kills, seed := sizes()
+	newChaos(t, "").killing(jobs, kills, seed, nil)
+}
+
+// TestKillAnythingPostgres is the same with a PostgreSQL that is killed too.
+func TestKillAnythingPostgres(t *testing.T) {
+	jobs, kills, seed := sizes()
+	db, err := pgtest.Start()
+	pgtest.Need(t, err)
+	defer db.Stop()
+	newChaos(t, "database: "+db.URL()+"\n").killing(jobs/2, kills/2, seed, func() {
+		db.Kill()
+		if err := db.Start(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// killing submits jobs and kills processes, and the database where there is one to kill, at random moments.
+func (w *chaos) killing(jobs, kills int, seed uint64, database func()) {
+	t := w.t
 	rng := rand.New(rand.NewPCG(seed, 7))
-	w := newChaos(t)
 	var submitted sync.WaitGroup
 	submitted.Go(func() {
 		for i := range jobs {
@@ -251,6 +275,9 @@ func TestKillAnything(t *testing.T) {
 			what, pids = "runner", hosts[rng.IntN(len(hosts)):][:1]
 		case n == 9:
 			what, pids = "everything", append(hosts, w.cmd.Process.Pid)
+		case n%2 == 0 && database != nil:
+			what, pids = "database", nil
+			database()
 		}
 		for _, p := range pids {
 			if err := syscall.Kill(p, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/store/pgtest"
 )
 
 // benchEngines runs a benchmark on a durable database of every engine.
@@ -31,10 +32,10 @@ func benchEngines(b *testing.B, bench func(b *testing.B, db *store.DB)) {
 	}
 	run("sqlite", func(b *testing.B) string { return "sqlite:" + filepath.Join(b.TempDir(), "berth.db") })
 	run("postgres", func(b *testing.B) string {
-		server, err := startPostgres()
-		needPostgres(b, err)
-		b.Cleanup(server.stop)
-		return server.url()
+		server, err := pgtest.Start()
+		pgtest.Need(b, err)
+		b.Cleanup(server.Stop)
+		return server.URL()
 	})
 }
 
@@ -152,10 +153,10 @@ func BenchmarkFlat(b *testing.B) {
 		flat(b, many, func() string { return "sqlite:" + filepath.Join(b.TempDir(), "berth.db") })
 	})
 	b.Run("postgres", func(b *testing.B) {
-		server, err := startPostgres()
-		needPostgres(b, err)
-		b.Cleanup(server.stop)
-		flat(b, many, func() string { return server.schema(b) })
+		server, err := pgtest.Start()
+		pgtest.Need(b, err)
+		b.Cleanup(server.Stop)
+		flat(b, many, func() string { return server.Schema(b) })
 	})
 }
 

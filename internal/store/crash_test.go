@@ -17,6 +17,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/store/pgtest"
 )
 
 // child is the life of the test binary when TestKill starts it: it writes documents until it is killed, and names each
@@ -148,10 +149,10 @@ func integrity(t *testing.T, path string) {
 // written twice, and the store finds the server again.
 func TestKillPostgres(t *testing.T) {
 	t.Parallel()
-	server, err := startPostgres()
-	needPostgres(t, err)
-	t.Cleanup(server.stop)
-	db, err := store.Open(ctx, server.schema(t), store.Options{})
+	server, err := pgtest.Start()
+	pgtest.Need(t, err)
+	t.Cleanup(server.Stop)
+	db, err := store.Open(ctx, server.Schema(t), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +204,8 @@ func TestKillPostgres(t *testing.T) {
 	}()
 	for range 2 {
 		<-time.After(100*time.Millisecond + rand.N(50*time.Millisecond)) // let it write for a while
-		server.kill()
-		if err := server.start(); err != nil {
+		server.Kill()
+		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}

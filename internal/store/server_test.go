@@ -16,7 +16,7 @@ import (
 // TestServers has three servers on one database: watchers of each see the events of all, in the same order.
 func TestServers(t *testing.T) {
 	t.Parallel()
-	url := sharedPostgres(t).schema(t)
+	url := sharedPostgres(t).Schema(t)
 	const servers, writers, each = 3, 3, 30
 	var dbs []*store.DB
 	for range servers {
@@ -71,7 +71,7 @@ func TestServers(t *testing.T) {
 // TestLeaseBetweenServers: of many that want a lease one gets it.
 func TestLeaseBetweenServers(t *testing.T) {
 	t.Parallel()
-	url := sharedPostgres(t).schema(t)
+	url := sharedPostgres(t).Schema(t)
 	got := make(chan string, 8)
 	var wg sync.WaitGroup
 	for i := range 4 {
