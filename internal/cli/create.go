@@ -165,6 +165,9 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 		}
 		return err
 	}
+	if n.word == "compute" && o.noWait && s.format.az {
+		return nil // as az, which has nothing to show yet
+	}
 	if n.word != "job" {
 		if d, err = withSecrets(ctx, c, d, o.secrets); err != nil {
 			return err

@@ -91,7 +91,7 @@ func (e *edits) add(m map[string]any, words []string) error {
 		return err
 	}
 	if len(words) < 2 {
-		return usagef("%s: say what to add: PATH VALUE or PATH KEY=VALUE …", where)
+		return latef("%s: say what to add: PATH VALUE or PATH KEY=VALUE …", where)
 	}
 	parent, err := walk(m, path[:len(path)-1], where, true)
 	if err != nil {

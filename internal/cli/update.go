@@ -24,6 +24,9 @@ func updateVerb(s *session, n noun) *cobra.Command {
 	)
 	options := updatable(n.options)
 	cmd = s.about(n, "update", "Change a "+n.word, func(ctx context.Context, c *client.Client, t *target) error {
+		if tags := cmd.Flags().Lookup("tags"); tags != nil && tags.Changed {
+			e.list = append(e.list, change{"set", []string{"tags={}"}}) // they take the place of those there are
+		}
 		for _, set := range optionSets(cmd, options) {
 			e.list = append(e.list, change{"set", []string{set}})
 		}
