@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"time"
 )
@@ -147,12 +148,15 @@ func (e *entity) presentInstance(out tree) {
 	}
 }
 
-// presentConnection shows which sort of credentials there are, never more, and the metadata under its old name too.
+// presentConnection shows which sort of credentials there are, the credentials only where the service tells them, and the metadata
+// under its old name too.
 func (e *entity) presentConnection(out tree) {
 	if word := e.base.text("authType"); word != "" && out["credentials"] == nil {
-		if how, ok := asTree(connectionCredentials.show(tree{"authType": word})); ok {
-			out["credentials"] = tree{"type": how["type"]}
+		told := tree{"authType": word}
+		if secrets, ok := asTree(e.base["credentials"]); ok {
+			maps.Copy(told, secrets)
 		}
+		out["credentials"] = connectionCredentials.show(told)
 	}
 	always(out, "metadata")
 	out["tags"] = out["metadata"]
