@@ -88,7 +88,11 @@ type JobOutput struct {
 // Place is the URI where the output called name of a job is, wherever the client left that to us.
 func (o JobOutput) Place(job, name string) string {
 	if o.URI == "" {
-		return "azureml://datastores/workspaceblobstore/paths/azureml/" + job + "/" + name + "/"
+		place := "azureml://datastores/workspaceblobstore/paths/azureml/" + job + "/" + name
+		if strings.EqualFold(o.Type, "uri_file") {
+			return place
+		}
+		return place + "/"
 	}
 	return strings.NewReplacer("${{name}}", job, "${{output_name}}", name, "${{default_datastore}}", "workspaceblobstore").Replace(o.URI)
 }

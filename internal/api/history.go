@@ -332,10 +332,15 @@ func (s *Server) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ string,
 			return "", "", err
 		}
 		o := v.Properties.Outputs[output]
-		if o.URI != "" {
-			return o.Place(d.Name, output), outputTypes[strings.ToLower(o.Type)], nil
+		typ := outputTypes[strings.ToLower(o.Type)]
+		if typ == "" {
+			typ = "UriFolder"
 		}
-		return longURI(c.ws, defaultDatastore, locate.OutputPath(d.Name, output)) + "/", "UriFolder", nil
+		uri := o.Place(d.Name, output)
+		if place, ok := strings.CutPrefix(uri, "azureml://datastores/"); ok && o.URI == "" {
+			uri = longURI(c.ws, place)
+		}
+		return uri, typ, nil
 	}
 	d, err := locate.Version(tx, c.ws, strings.ToLower(ref.Collection), ref)
 	if err != nil {
@@ -350,8 +355,9 @@ func (s *Server) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ string,
 	return v.Properties.DataURI + v.Properties.ModelURI, outputTypes[strings.ToLower(v.Properties.DataType)], nil
 }
 
-func longURI(ws berth.Workspace, datastore, path string) string {
-	return "azureml://subscriptions/" + ws.Subscription + "/resourcegroups/" + ws.Group + "/workspaces/" + ws.Name + "/datastores/" + datastore + "/paths/" + path
+// longURI is a place below datastores/ with its workspace.
+func longURI(ws berth.Workspace, place string) string {
+	return "azureml://subscriptions/" + ws.Subscription + "/resourcegroups/" + ws.Group + "/workspaces/" + ws.Name + "/datastores/" + place
 }
 
 // artifacts serves the artifact calls of azureml-mlflow: where to put and get a run's files.

@@ -20,8 +20,8 @@ func TestNotServedYet(t *testing.T) {
 		group + "/registries/r":                        "registries",
 		group + "/registries/r/components/c/versions/": "registries",
 	} {
-		x.do("PUT", path, props("a", "b")).want(400).is("error.code", "NotSupported").says("this server has no "+noun+" yet")
-		x.do("GET", path, nil).want(404).is("error.code", "ResourceNotFound").says("this server has no "+noun+" yet")
+		x.do("PUT", path, props("a", "b")).want(400).is("error.code", "NotSupported").says("this server has no " + noun + " yet")
+		x.do("GET", path, nil).want(404).is("error.code", "ResourceNotFound").says("this server has no " + noun + " yet")
 	}
 	x.do("GET", x.ws+"/schedules", nil).want(404).says("this server has no schedules yet")
 	x.do("GET", group+"/registries", nil).want(404).says("this server has no registries yet")

@@ -1,6 +1,9 @@
 package api_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestAssetOfAnOutput: an asset made of a job's output says where the bytes are, wherever the job put them, and outlives the job.
 func TestAssetOfAnOutput(t *testing.T) {
@@ -8,12 +11,13 @@ func TestAssetOfAnOutput(t *testing.T) {
 	at := func(path string) map[string]any {
 		return map[string]any{"jobOutputType": "uri_folder", "uri": "azureml://datastores/workspaceblobstore/paths/" + path}
 	}
-	outputs := map[string]any{"o": map[string]any{"jobOutputType": "uri_folder"}, "own": at("mine/${{name}}/${{output_name}}.txt")}
+	outputs := map[string]any{"file": map[string]any{"jobOutputType": "uri_file"}, "o": map[string]any{"jobOutputType": "uri_folder"}, "own": at("mine/${{name}}/${{output_name}}.txt")}
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", outputs)).want(201)
 	long := "azureml://subscriptions/sub/resourcegroups/Group/workspaces/lab/datastores/"
 	for uri, want := range map[string]string{
 		"azureml://jobs/j/outputs/o":                      long + "workspaceblobstore/paths/azureml/j/o/",
 		"azureml://jobs/j/outputs/o/paths/deep/d.txt":     long + "workspaceblobstore/paths/azureml/j/o/deep/d.txt",
+		"azureml://jobs/j/outputs/file":                   long + "workspaceblobstore/paths/azureml/j/file",
 		"azureml://jobs/j/outputs/own":                    long + "workspaceblobstore/paths/mine/j/own.txt",
 		"azureml://jobs/j/outputs/artifacts/paths/net":    long + "workspaceartifactstore/paths/ExperimentRun/dcid.j/net",
 		"azureml://datastores/workspaceblobstore/paths/x": "azureml://datastores/workspaceblobstore/paths/x",
@@ -32,6 +36,18 @@ func TestAssetOfAnOutput(t *testing.T) {
 	a := x.do("POST", "/data/v1.0"+x.ws+"/dataversion/batchGetResolvedUris", map[string]any{"values": []string{id}}).want(200)
 	values, _ := a.at("values").(map[string]any)
 	if got, _ := values[id].(map[string]any); got["uri"] != "azureml://datastores/workspaceblobstore/paths/mine/j/own.txt" {
+		t.Errorf("resolved: %v", values)
+	}
+}
+
+// TestOutputOfOneFile: the address of a file has no slash at its end, or clients look for what lies below it.
+func TestOutputOfOneFile(t *testing.T) {
+	x := open(t)
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", map[string]any{"f": map[string]any{"jobOutputType": "uri_file"}})).want(201)
+	id := "azureml://locations/l/workspaces/lab/data/azureml_j_output_data_f/versions/1"
+	values, _ := x.do("POST", "/data/v1.0"+x.ws+"/dataversion/batchGetResolvedUris", map[string]any{"values": []string{id}}).want(200).at("values").(map[string]any)
+	got, _ := values[id].(map[string]any)
+	if uri, _ := got["uri"].(string); !strings.HasSuffix(uri, "/paths/azureml/j/f") || got["type"] != "UriFile" {
 		t.Errorf("resolved: %v", values)
 	}
 }

@@ -207,9 +207,6 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 // ArtifactPath is the folder of a job's logs and default outputs in the artifact store.
 func ArtifactPath(job string) string { return "ExperimentRun/dcid." + job }
 
-// OutputPath is the folder of a named output in the default datastore.
-func OutputPath(job, output string) string { return "azureml/" + job + "/" + output }
-
 // asset is a version of a data asset or model, whose own URI is then resolved.
 func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int) (Place, error) {
 	ref, err := berth.ParseRef(text, "data")
