@@ -34,19 +34,7 @@ type blobItem struct {
 // Download copies what is at the URI of a place in a datastore, or of a job's output, below the folder dir: a folder's files under their relative names, a single file
 // under its own. Files appear whole or not at all. A name that would leave dir is an error.
 func (c *Client) Download(ctx context.Context, uri, dir string, progress func(done, total int64)) (Download, error) {
-	place, err := c.outputPlace(ctx, uri)
-	if err != nil {
-		return Download{}, err
-	}
-	name, prefix, err := splitURI(place)
-	if err != nil {
-		return Download{}, err
-	}
-	ds, err := c.datastore(ctx, name)
-	if err != nil {
-		return Download{}, err
-	}
-	items, err := c.blobs(ctx, ds, prefix+"/")
+	ds, prefix, items, err := c.content(ctx, uri)
 	if err != nil {
 		return Download{}, err
 	}
@@ -62,6 +50,32 @@ func (c *Client) Download(ctx context.Context, uri, dir string, progress func(do
 		return Download{}, berth.Errorf(berth.NotFound, "there is nothing at %s", uri)
 	}
 	return c.fetchAll(ctx, ds, items, base, dir, progress)
+}
+
+// Folder is the name of the folder a URI leads to, "" where it leads to a file or to nothing.
+func (c *Client) Folder(ctx context.Context, uri string) (string, error) {
+	_, prefix, items, err := c.content(ctx, uri)
+	if err != nil || len(items) == 0 {
+		return "", err
+	}
+	return path.Base(prefix), nil
+}
+
+// content is where a URI leads to, and what is in it if that is a folder.
+func (c *Client) content(ctx context.Context, uri string) (ds *folder, prefix string, items []blobItem, err error) {
+	place, err := c.outputPlace(ctx, uri)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	name, prefix, err := splitURI(place)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if ds, err = c.datastore(ctx, name); err != nil {
+		return nil, "", nil, err
+	}
+	items, err = c.blobs(ctx, ds, prefix+"/")
+	return ds, prefix, items, err
 }
 
 // outputPlace is the datastore URI of azureml://jobs/JOB/outputs/OUTPUT/paths/PATH; any other URI is itself. The output artifacts

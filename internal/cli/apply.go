@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"sort"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
@@ -76,6 +78,10 @@ func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource
 			uris[u.Placeholder], err = s.codeAsset(ctx, c, u, false)
 		} else {
 			uris[u.Placeholder], err = s.uploadData(ctx, c, u)
+		}
+		if res.Type == "models" { // which clients name with their workspace
+			uris[u.Placeholder] = strings.Replace(uris[u.Placeholder], "azureml://datastores/", fmt.Sprintf("azureml://subscriptions/%s/resourcegroups/%s/workspaces/%s/datastores/",
+				c.Workspace.Subscription, c.Workspace.Group, c.Workspace.Name), 1)
 		}
 		if err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -274,7 +275,15 @@ func downloadVerb(s *session, n noun) *cobra.Command {
 			return err
 		}
 		uri, _ := d.Properties()[n.word+"Uri"].(string)
-		return s.fetch(ctx, c, t.name, uri, dir+"/"+t.name)
+		to := filepath.Join(dir, t.name)
+		if s.format.az && n.word == "model" { // a folder stays one, by its own name
+			folder, err := c.Folder(ctx, uri)
+			if err != nil {
+				return err
+			}
+			to = filepath.Join(to, folder)
+		}
+		return s.fetch(ctx, c, t.name, uri, to)
 	})
 	f := cmd.Flags()
 	f.StringVarP(&dir, "download-path", "p", ".", "folder to copy to")
