@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ type chaos struct {
 	home  string
 	marks string
 	ws    string
+	on    string // the compute of the jobs
 	http  *http.Client
 
 	mu  sync.Mutex
@@ -56,7 +58,7 @@ func newChaos(t *testing.T, config string) *chaos {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &chaos{t: t, bin: world.Binary(t), home: home, marks: filepath.Join(home, "marks")}
+	w := &chaos{t: t, bin: world.Binary(t), home: home, marks: filepath.Join(home, "marks"), on: "local"}
 	if err := os.Mkdir(w.marks, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -132,9 +134,10 @@ func (w *chaos) serve() {
 	}()
 }
 
-// hosts are the processes of the runner host of this home: the program itself, started with _host.
+// hosts are the processes of the runner host of this home: the program itself, started with _host. A child that is about to become a
+// command still looks like its parent; it is none of them.
 func (w *chaos) hosts() []int {
-	var out []int
+	lines := map[int]string{}
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -147,9 +150,19 @@ func (w *chaos) hosts() []int {
 		}
 		pid, err := strconv.Atoi(strings.Split(f, "/")[2])
 		if err == nil {
-			out = append(out, pid)
+			lines[pid] = string(b)
 		}
 	}
+	var out []int
+	for pid, line := range lines {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if _, rest, ok := strings.Cut(string(stat), ") "); err == nil && ok {
+			if parent, err := strconv.Atoi(strings.Fields(rest)[1]); err == nil && lines[parent] != line {
+				out = append(out, pid)
+			}
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 
@@ -225,7 +238,7 @@ func exitCode(i int) int { return i % 3 }
 func (w *chaos) submit(i int) {
 	// The mark says that the command ran, and would say it twice.
 	command := fmt.Sprintf(`echo ran >> %s/%s; for i in $(seq %d); do echo "line $i"; sleep 0.0%d; done; exit %d`, w.marks, jobName(i), lines(i), 1+i%9, exitCode(i))
-	body := map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": "azureml:local"}}
+	body := map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": "azureml:" + w.on}}
 	w.until("submit", time.Minute, func() (bool, error) {
 		code, b, err := w.do("PUT", w.ws+"/jobs/"+jobName(i), body)
 		if err == nil && code != http.StatusCreated && code != http.StatusOK {
@@ -252,6 +265,55 @@ func TestKillAnythingPostgres(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestKillAnythingCluster is the same with jobs on a cluster. Every node and every job is paid for.
+func TestKillAnythingCluster(t *testing.T) {
+	jobs, kills, seed := sizes()
+	w := newChaos(t, "")
+	w.on = "nodes"
+	cluster := map[string]any{"location": "local", "properties": map[string]any{"computeType": "AmlCompute", "properties": map[string]any{
+		"vmSize": "Standard_DS1_v2", "scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": 3, "nodeIdleTimeBeforeScaleDown": "PT2S"},
+	}}}
+	w.until("cluster", time.Minute, func() (bool, error) {
+		code, b, err := w.do("PUT", w.ws+"/computes/nodes", cluster)
+		if err == nil && code/100 != 2 {
+			err = fmt.Errorf("%d %s", code, b)
+		}
+		return err == nil, err
+	})
+	w.killing(jobs/4, kills/2, seed, nil)
+	w.until("the last node to go", time.Minute, func() (bool, error) {
+		code, b, err := w.do("POST", w.ws+"/computes/nodes/listNodes", nil)
+		return err == nil && code == http.StatusOK && !bytes.Contains(b, []byte("nodeId")), fmt.Errorf("%d %s %w", code, b, err)
+	})
+	w.paid(jobs / 4)
+}
+
+// paid checks that every job that ran has a cost.
+func (w *chaos) paid(jobs int) {
+	var cost struct {
+		Groups []struct {
+			Job       string  `json:"job"`
+			NodeHours float64 `json:"nodeHours"`
+		} `json:"groups"`
+	}
+	w.until("cost", time.Minute, func() (bool, error) {
+		code, b, err := w.do("GET", w.ws+"/cost?by=job", nil)
+		if err == nil && code == http.StatusOK {
+			return true, json.Unmarshal(b, &cost)
+		}
+		return false, fmt.Errorf("%d %s %w", code, b, err)
+	})
+	hours := map[string]float64{}
+	for _, g := range cost.Groups {
+		hours[g.Job] += g.NodeHours
+	}
+	for i := range jobs {
+		if _, err := os.Stat(filepath.Join(w.marks, jobName(i))); err == nil && hours[jobName(i)] <= 0 {
+			w.t.Errorf("%s ran and cost nothing", jobName(i))
+		}
+	}
 }
 
 // killing submits jobs and kills processes, and the database where there is one to kill, at random moments.

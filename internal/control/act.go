@@ -39,7 +39,7 @@ func (c *Control) startTask(ctx context.Context, s started) {
 				p.handle.Store(&h)
 				return
 			}
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || p.over.Load() { // a host that was away knew it, and what became of it
 				return
 			}
 			switch berth.CodeOf(err) {
@@ -54,6 +54,9 @@ func (c *Control) startTask(ctx context.Context, s started) {
 				return
 			case <-time.After(backoff):
 				backoff = min(2*backoff, 5*time.Second)
+			}
+			if p.over.Load() {
+				return
 			}
 		}
 	})

@@ -117,6 +117,12 @@ func (c *Control) act(ctx context.Context, m *move) {
 	for _, p := range m.ended {
 		c.ended(p.task.Compute, m.now)
 		delete(c.placed, p.task.ID)
+		p.over.Store(true)
+		select {
+		case <-p.started:
+		default:
+			c.leaving[p.task.ID] = p
+		}
 		c.removeTask(ctx, p)
 	}
 	for _, s := range m.start {

@@ -74,10 +74,11 @@ type Control struct {
 	works    map[string]*nodeWork
 	said     sayings
 	removing map[string]bool
-	met      int64           // the last node that was looked for among those that others make
-	stale    bool            // the picture above is not what the store says
-	missed   map[string]bool // targets that did not see a task when they were last asked
-	asking   map[string]bool // targets that have not answered yet; true when they are to be asked again
+	leaving  map[berth.TaskID]*placement // ended while Start had not answered: only when it has may their targets forget them
+	met      int64                       // the last node that was looked for among those that others make
+	stale    bool                        // the picture above is not what the store says
+	missed   map[string]bool             // targets that did not see a task when they were last asked
+	asking   map[string]bool             // targets that have not answered yet; true when they are to be asked again
 
 	looks chan look // answers of targets
 
@@ -91,7 +92,8 @@ type placement struct {
 	task    berth.Task
 	handle  atomic.Pointer[driver.Handle] // nil until the driver said it
 	since   time.Time
-	started chan struct{} // closed when Start has answered
+	started chan struct{} // closed when Start has answered for good
+	over    atomic.Bool   // it has ended: it is not started any more
 	left    bool          // by an earlier process: it has to be taken up
 	missing int           // how many observations in a row did not list it
 }
@@ -99,7 +101,7 @@ type placement struct {
 // New returns a Control that does nothing until Run.
 func New(o Options) *Control {
 	return &Control{
-		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{},
+		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{}, leaving: map[berth.TaskID]*placement{},
 		missed: map[string]bool{}, asking: map[string]bool{}, looks: make(chan look), logs: shards{dir: o.Blobs.Dir()}, stale: true,
 	}
 }

@@ -171,10 +171,17 @@ func (c *Control) hints(ctx context.Context) <-chan struct{} {
 // sweep removes from a target what ended and is recorded. A task this server does not know at all is left alone: it may belong
 // to a database that was restored.
 func (c *Control) sweep(ctx context.Context, target Target, seen []driver.Observed) {
+	for id, p := range c.leaving {
+		select {
+		case <-p.started:
+			delete(c.leaving, id)
+		default:
+		}
+	}
 	var over []driver.Handle
 	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
 		for _, o := range seen {
-			if o.State != berth.TaskDone || c.placed[o.Task] != nil {
+			if o.State != berth.TaskDone || c.placed[o.Task] != nil || c.leaving[o.Task] != nil {
 				continue
 			}
 			t, err := tx.Task(o.Task)

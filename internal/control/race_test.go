@@ -130,3 +130,22 @@ func TestKilledWhileStarting(t *testing.T) {
 		})
 	})
 }
+
+// TestEndedBeforeStarted: a task whose start was not answered, and that its host knows nevertheless and says has ended, is not started
+// again once the host has been made to forget it.
+func TestEndedBeforeStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		p.submit("other", "forever") // so that the target is looked at
+		p.until("other", berth.Running)
+		p.driver.Break("answer", berth.Errorf(berth.Unavailable, "the connection was cut"))
+		p.submit("j", "true")
+		p.until("j", berth.Completed)
+		time.Sleep(10 * time.Minute) // with many tries and many sweeps
+		if got := p.started(); got != "other j" {
+			t.Errorf("started %s", got)
+		}
+		p.driver.Break("answer", nil)
+		p.settle("it is forgotten", func() bool { _, known := p.driver.Launch(p.task("j")); return !known })
+	})
+}

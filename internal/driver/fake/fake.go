@@ -135,7 +135,7 @@ func (d *Driver) Start(_ context.Context, l berth.Launch) (driver.Handle, error)
 		return "", berth.Errorf(berth.Invalid, "the launch names no task")
 	}
 	if d.tasks[l.Task] != nil {
-		return handle(l.Task), nil
+		return handle(l.Task), d.broken["answer"]
 	}
 	if d.o.Scales && d.at(l.Node) < 0 {
 		return "", berth.Errorf(berth.NotFound, "there is no node %q", l.Node)
@@ -152,7 +152,7 @@ func (d *Driver) Start(_ context.Context, l berth.Launch) (driver.Handle, error)
 	} else {
 		d.begin(t)
 	}
-	return handle(l.Task), nil
+	return handle(l.Task), d.broken["answer"]
 }
 
 // Observe is [driver.Driver.Observe].
