@@ -128,6 +128,8 @@ func advice(e berth.Explanation, st berth.JobState) []string {
 		return []string{"raise limits.timeout, or make the job shorter", "berth logs " + name}
 	case s == berth.Failed && len(st.Steps) > 0 || s == berth.Running && len(st.Steps) > 0:
 		return append(stepAdvice(s, st), "berth logs "+name)
+	case failed && st.Exit.Cause == "lost":
+		return []string{"what became of its command is not known: look at what it left behind before you submit it again", "berth logs " + name}
 	case s == berth.Failed && st.Times.Started.IsZero():
 		return []string{"mend what the reason says and submit it again; its command never ran"}
 	case s == berth.Failed:

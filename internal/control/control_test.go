@@ -275,6 +275,9 @@ func TestTargetFaults(t *testing.T) {
 		if st := p.until("vanishes", berth.Failed); st.Exit.Cause != "lost" || !strings.Contains(st.Reason, "disappeared") {
 			t.Errorf("%+v", st)
 		}
+		if _, b := p.do("GET", p.ws+"/jobs/vanishes/explain", nil); !strings.Contains(string(b), "what became of its command is not known") {
+			t.Errorf("%s", b)
+		}
 		p.submit("next", "true")
 		p.until("next", berth.Completed) // the slot came back
 	})
