@@ -226,9 +226,9 @@ func snakeTypes(agent string) bool {
 	return major > 1 || minor >= 35
 }
 
-// noModels reports whether the client cannot ask where models are: azure-ai-ml 1.35 ends with a TypeError before it has sent the question
-// (2026-11). Told of folders, it downloads them.
-func noModels(agent string) bool { return sdkVersion.MatchString(agent) && snakeTypes(agent) }
+// noModels reports whether the client cannot ask where models are: azure-ai-ml (1.34.1 and 1.35.2, 2026-11) ends with a TypeError before it
+// has sent the question. Told of folders, it downloads them.
+func noModels(agent string) bool { return sdkVersion.MatchString(agent) }
 
 var outputTypes = map[string]string{
 	"uri_folder": "UriFolder", "uri_file": "UriFile", "mltable": "MLTable",

@@ -101,15 +101,15 @@ func TestSecretsStay(t *testing.T) {
 	}
 }
 
-// azure-ai-ml 1.35 asks the data plane of models with a body that it cannot build itself; it is told of folders instead. Before, the address
-// of a model is called its path.
+// azure-ai-ml asks where models are with a body that it cannot build itself; it is told of folders instead. For others the address of a model
+// is called its path.
 func TestModelOutputs(t *testing.T) {
 	x := open(t)
 	outputs := map[string]any{"m": map[string]any{"jobOutputType": "custom_model"}, "d": map[string]any{"jobOutputType": "uri_folder"}}
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", outputs)).want(201)
 	ask := map[string]any{"runId": "j"}
 	a := x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.35.2").want(200).is("runMetadata.outputs.m.type", "uri_folder")
-	for agent, want := range map[string]string{"azure-ai-ml/1.35.2": "data", "azure-ai-ml/1.34.1": "modelregistry"} {
+	for agent, want := range map[string]string{"azure-ai-ml/1.35.2": "data", "azure-ai-ml/1.34.1": "data", "other": "modelregistry"} {
 		a = x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", agent).want(200)
 		id, _ := a.at("runMetadata.outputs.m.assetId").(string)
 		path := map[string]string{"data": "/data/v1.0" + x.ws + "/dataversion/batchGetResolvedUris", "modelregistry": "/modelregistry/v1.0" + x.ws + "/models/batchGetResolvedUris"}[want]
@@ -120,5 +120,6 @@ func TestModelOutputs(t *testing.T) {
 			t.Errorf("%s: %v", agent, values)
 		}
 	}
-	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.34.1").want(200).is("runMetadata.outputs.m.type", "CustomModel")
+	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.34.1").want(200).is("runMetadata.outputs.m.type", "UriFolder")
+	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "other").want(200).is("runMetadata.outputs.m.type", "CustomModel")
 }

@@ -22,11 +22,22 @@ func TestAssetOfAnOutput(t *testing.T) {
 		"azureml://jobs/j/outputs/artifacts/paths/net":    long + "workspaceartifactstore/paths/ExperimentRun/dcid.j/net",
 		"azureml://datastores/workspaceblobstore/paths/x": "azureml://datastores/workspaceblobstore/paths/x",
 		"https://elsewhere/x":                             "https://elsewhere/x",
+		"runs:/j/net/weights":                             long + "workspaceartifactstore/paths/ExperimentRun/dcid.j/net/weights",
 	} {
 		name := "/models/m/versions/" + berthVersion(uri)
 		x.do("PUT", x.ws+name, props("modelUri", uri)).want(201).is("properties.modelUri", want)
 		x.do("PUT", x.ws+name, props("modelUri", uri, "description", "again")).want(200).is("properties.modelUri", want)
 	}
+	for uri, words := range map[string]string{
+		"azureml://jobs/j/outputs/o/d.txt": "outputs/o/paths/d.txt",
+		"azureml://jobs/j/outputs/none":    "has no output none",
+		"runs:/none/net":                   "no job none",
+	} {
+		x.do("PUT", x.ws+"/models/m/versions/8", props("modelUri", uri)).want(400).says("properties.modelUri", words)
+	}
+	x.do("PUT", x.ws+"/models/mine/versions/1", props("modelUri", "azureml://jobs/j/outputs/o/")).want(201).is("properties.jobName", "j")
+	x.do("PUT", x.ws+"/models/mine/versions/2", props("modelUri", "runs:/j/net", "jobName", "other")).want(201).is("properties.jobName", "other")
+	x.do("PUT", x.ws+"/models/mine/versions/3", props("modelUri", "https://elsewhere/x")).want(201).is("properties.jobName", nil)
 	x.do("PUT", x.ws+"/data/d/versions/1", props("dataType", "uri_file", "dataUri", "azureml://jobs/j/outputs/own")).want(201).
 		is("properties.dataUri", long+"workspaceblobstore/paths/mine/j/own.txt")
 	x.do("PUT", x.ws+"/models/m/versions/9", props("modelUri", "azureml://jobs/none/outputs/o")).want(400).says("properties.modelUri", "no job none")

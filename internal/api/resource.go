@@ -285,11 +285,14 @@ func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 		if !ok {
 			continue
 		}
-		place, err := locate.Lasting(tx, c.ws, uri)
+		place, job, err := locate.Lasting(tx, c.ws, uri)
 		if err != nil {
 			return berth.Errorf(berth.CodeOf(err), "properties.%s: %w", f, err)
 		}
 		props[f] = place
+		if job != "" && r.Collection == "models" && props["jobName"] == nil {
+			props["jobName"] = job
+		}
 	}
 	return nil
 }

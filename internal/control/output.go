@@ -57,7 +57,7 @@ func (m *move) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, er
 	if err := berth.CheckName("asset", o.AssetName); err != nil {
 		return "", err
 	}
-	uri, err := locate.Lasting(m.tx, ws, "azureml://jobs/"+j.doc.Name+"/outputs/"+name)
+	uri, _, err := locate.Lasting(m.tx, ws, "azureml://jobs/"+j.doc.Name+"/outputs/"+name)
 	if err != nil {
 		return "", err
 	}

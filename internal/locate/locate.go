@@ -149,24 +149,25 @@ func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri str
 }
 
 // Lasting is a URI that still says where the data is when the job it names is gone: an output of a job becomes the place in the
-// datastore where it is kept. Every other URI is itself.
-func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (string, error) {
-	rest, ok := cut(uri, "azureml://jobs/")
-	if !ok {
-		return uri, nil
+// datastore where it is kept. Every other URI is itself. job is the one it names, if any.
+func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, err error) {
+	var p []string
+	if rest, ok := cut(uri, "azureml://jobs/"); ok {
+		p = strings.Split("jobs/"+rest, "/")
+	} else if rest, ok := cut(uri, "runs:/"); ok { // as MLflow writes it
+		name, path, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		p = append([]string{"jobs", name, "outputs", "artifacts", "paths"}, strings.Split(path, "/")...)
 	}
-	p := strings.Split("jobs/"+rest, "/")
 	if len(p) < 4 || !strings.EqualFold(p[2], "outputs") {
-		return uri, nil
+		return uri, "", nil
 	}
-	kept, err := jobOutput(tx, ws, p, uri)
-	if err != nil {
-		return "", err
+	if kept, err = jobOutput(tx, ws, p, uri); err != nil {
+		return "", "", err
 	}
 	if place, ok := cut(kept, "azureml://datastores/"); ok {
 		kept = "azureml://subscriptions/" + ws.Subscription + "/resourcegroups/" + ws.Group + "/workspaces/" + ws.Name + "/datastores/" + place
 	}
-	return kept, nil
+	return kept, p[1], nil
 }
 
 // jobOutput is the URI at which azureml://jobs/J/outputs/O/paths/P is kept; the output "artifacts" is the job's own folder.
@@ -180,8 +181,12 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 		return "", err
 	}
 	tail := ""
-	if len(p) > 5 && strings.EqualFold(p[4], "paths") {
+	switch more := strings.Trim(strings.Join(p[4:], "/"), "/"); {
+	case more == "":
+	case strings.EqualFold(p[4], "paths"):
 		tail = strings.Join(p[5:], "/")
+	default:
+		return "", berth.Errorf(berth.Invalid, "%s: write azureml://jobs/%s/outputs/%s/paths/%s", uri, job, out, more)
 	}
 	if err := cleanPath(tail); err != nil {
 		return "", berth.Errorf(berth.Invalid, "%s: %w", uri, err)
@@ -197,7 +202,11 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return "", berth.Errorf(berth.Invalid, "the outputs of job %s cannot be read: %w", d.Name, err)
 	}
-	kept := v.Properties.Outputs[out].Place(d.Name, out)
+	o, ok := v.Properties.Outputs[out]
+	if !ok {
+		return "", berth.Errorf(berth.Invalid, "%s: job %s has no output %s", uri, job, out)
+	}
+	kept := o.Place(d.Name, out)
 	if tail != "" {
 		kept = strings.TrimSuffix(kept, "/") + "/" + tail
 	}
