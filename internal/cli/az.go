@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,30 +35,44 @@ func azRoot(s *session) *cobra.Command {
 			case len(args) == 0:
 				return cmd.Help()
 			}
-			var known []string
-			for _, c := range cmd.Commands() {
-				if !c.Hidden && c.Name() != "help" && c.Name() != "completion" {
-					known = append(known, c.Name())
-				}
-			}
-			return usagef("'%s' is not known here: this is Berth, not Azure's own az. It knows %s", args[0], strings.Join(known, ", "))
+			return azKnows(cmd, args)
 		},
 	}
 	s.dress(root)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.Flags().BoolVar(&version, "version", false, "print versions")
+	root.Flags().BoolVarP(&version, "version", "v", false, "print versions")
 	root.AddCommand(&cobra.Command{Use: "ml", Short: "Machine learning", Run: func(*cobra.Command, []string) {}})
 	for _, make := range []func(*session) *cobra.Command{
-		azAccount, azCloud, azConfig, azConfigure, azExtension, azGroup, azLogin, azLogout, azRole, azUpgrade, azVersionCommand,
+		azAccount, azCloud, azConfig, azConfigure, azExtension, azGroup, azLogin, azLogout, azProvider, azRole, azUpgrade, azVersionCommand,
 	} {
 		root.AddCommand(make(s))
 	}
 	return root
 }
 
+// azKnows says so where the first word is no command of ours, whatever flags come after it.
+func azKnows(root *cobra.Command, words []string) error {
+	if len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.HasPrefix(words[0], cobra.ShellCompRequestCmd) || words[0] == "help" {
+		return nil
+	}
+	var known []string
+	for _, c := range root.Commands() {
+		if c.Name() == words[0] {
+			return nil
+		}
+		if !c.Hidden && c.Name() != "help" && c.Name() != "completion" {
+			known = append(known, c.Name())
+		}
+	}
+	return usagef("'%s' is not known here: this is Berth, not Azure's own az. It knows %s", words[0], strings.Join(known, ", "))
+}
+
+// anyFlags makes a group of commands look at the word that is no command of it before the flags that come with it.
+var anyFlags = cobra.FParseErrWhitelist{UnknownFlags: true}
+
 // azGroupOf is a group of commands: az WORD ….
 func azGroupOf(word, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: word, Short: short, Args: cobra.ArbitraryArgs, RunE: group}
+	cmd := &cobra.Command{Use: word, Short: short, Args: cobra.ArbitraryArgs, RunE: group, FParseErrWhitelist: anyFlags}
 	cmd.AddCommand(commands...)
 	return cmd
 }
@@ -151,7 +166,35 @@ func azRole(s *session) *cobra.Command {
 		s.warn("nothing was assigned. %s", why)
 		return nil, nil
 	}), "assignee", "role", "scope", "assignee-object-id", "assignee-principal-type", "description", "name/n", "condition", "condition-version")
-	return azGroupOf("role", "Roles", azGroupOf("assignment", "Role assignments", list, create))
+	remove := ignored(s.azCommand("delete", "Take a role away", func(context.Context) (any, error) {
+		s.warn("nothing was taken away. %s", why)
+		return nil, nil
+	}), "assignee", "role", "scope", "ids", "yes?/y", "include-inherited?")
+	return azGroupOf("role", "Roles", azGroupOf("assignment", "Role assignments", list, create, remove))
+}
+
+// azProvider knows that everything there is may be used.
+func azProvider(s *session) *cobra.Command {
+	var name string
+	one := func() any {
+		return map[string]any{"namespace": name, "registrationPolicy": "RegistrationFree", "registrationState": "Registered", "resourceTypes": []any{}}
+	}
+	command := func(word, short string, run func() any) *cobra.Command {
+		cmd := ignored(s.azCommand(word, short, func(context.Context) (any, error) {
+			if name == "" {
+				return nil, usagef("give the provider with --namespace")
+			}
+			return run(), nil
+		}), "wait?", "consent-to-permissions?", "management-group-id/m", "expand")
+		cmd.Flags().StringVarP(&name, "namespace", "n", "", "the provider, for example Microsoft.MachineLearningServices")
+		return cmd
+	}
+	nothing := func() any {
+		s.say("this is Berth: nothing has to be registered")
+		return nil
+	}
+	return azGroupOf("provider", "Resource providers", command("register", "Do nothing", nothing), command("unregister", "Do nothing", nothing),
+		command("show", "Say that it is registered", one))
 }
 
 // azExtension knows the one extension there is.
@@ -160,6 +203,9 @@ func azExtension(s *session) *cobra.Command {
 	var name, source string
 	check := func(verb string, v any) func(context.Context) (any, error) {
 		return func(context.Context) (any, error) {
+			if file := path.Base(source); name == "" && strings.HasPrefix(file, "ml-") {
+				name = "ml" // a wheel of it
+			}
 			switch name {
 			case "ml":
 				return v, nil

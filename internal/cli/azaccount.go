@@ -13,7 +13,7 @@ import (
 
 // azAccount is az account: the subscriptions of this server, which are no more than the beginnings of names.
 func azAccount(s *session) *cobra.Command {
-	show := s.azCommand("show", "Show the subscription in use", func(ctx context.Context) (any, error) {
+	show := ignored(s.azCommand("show", "Show the subscription in use", func(ctx context.Context) (any, error) {
 		all, err := s.accounts(ctx)
 		if err != nil {
 			return nil, err
@@ -24,7 +24,8 @@ func azAccount(s *session) *cobra.Command {
 			}
 		}
 		return nil, berth.Errorf(berth.NotFound, "there is no subscription")
-	})
+	}), "name/n", "sdk-auth?")
+	show.Flags().StringVarP(&s.cfg.Workspace.Subscription, "subscription", "s", "", "id of the subscription")
 	list := ignored(s.azTable("list", "List subscriptions", []column{
 		{"name", "name"},
 		{"cloudName", "environmentName"},

@@ -106,7 +106,15 @@ func azGroup(s *session) *cobra.Command {
 		return nil, s.deleteGroup(ctx, c, name, path(c), yes)
 	}), "no-wait?", "force-deletion-types/f")
 	remove.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	wait := ignored(command("wait", "Wait for a resource group; it is there at once", get), "created?", "exists?", "deleted?", "updated?", "timeout", "interval", "custom")
+	var gone bool
+	wait := ignored(command("wait", "Wait for a resource group; it is there, or gone, at once", func(ctx context.Context, c *client.Client) (any, error) {
+		v, err := get(ctx, c)
+		if gone && berth.CodeOf(err) == berth.NotFound {
+			return nil, nil
+		}
+		return v, err
+	}), "created?", "exists?", "updated?", "timeout", "interval", "custom")
+	wait.Flags().BoolVar(&gone, "deleted", false, "until it is gone")
 	return azGroupOf("group", "Resource groups", create, command("show", "Show a resource group", get), exists, list, remove, wait)
 }
 

@@ -57,6 +57,9 @@ func (s *session) run(ctx context.Context, args []string) error {
 	case name == "az" && (len(words) == 0 || words[0] != "ml"):
 		s.manners("az")
 		root = azRoot(s)
+		if err := azKnows(root, words); err != nil {
+			return err
+		}
 	case name == "az", len(words) > 0 && words[0] == "ml":
 		s.manners(name + " ml")
 		words = words[1:]
@@ -75,6 +78,13 @@ func (s *session) run(ctx context.Context, args []string) error {
 // manners makes a session behave as az does: JSON by default, its exit codes, ERROR before what went wrong.
 func (s *session) manners(program string) {
 	s.format.az, s.program = true, program
+	s.format.kept = func() string {
+		kept, err := s.settings()
+		if err != nil {
+			return "" // who needs the settings says what is wrong with them
+		}
+		return kept.get("core", "output")
+	}
 }
 
 // self is how the program was called.
@@ -167,7 +177,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 func mlRoot(s *session, name string, words []string) *cobra.Command {
 	root := &cobra.Command{
 		Use: "ml", Short: "Machine learning, as in `az ml`", SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: group,
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name}, FParseErrWhitelist: anyFlags,
 	}
 	s.dress(root)
 	root.AddGroup(&cobra.Group{ID: groupNoun, Title: "Resources:"})

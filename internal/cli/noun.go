@@ -185,7 +185,7 @@ func unservedCommand(word, lacks string) *cobra.Command {
 }
 
 func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
-	cmd := &cobra.Command{Use: n.word, Short: n.short, Args: cobra.ArbitraryArgs, RunE: group}
+	cmd := &cobra.Command{Use: n.word, Short: n.short, Args: cobra.ArbitraryArgs, RunE: group, FParseErrWhitelist: anyFlags}
 	if n.inStore() {
 		cmd.PersistentFlags().StringVar(&s.cfg.Workspace.Name, "feature-store-name", "", "the workspace, by az's name for it")
 	}

@@ -18,7 +18,8 @@ type format struct {
 	name  string
 	az    bool // Azure's default, JSON, instead of tables for people
 	query string
-	expr  *jmes.Expr // of query
+	expr  *jmes.Expr    // of query
+	kept  func() string // the form that az config keeps
 }
 
 var formats = []string{"json", "jsonc", "yaml", "yamlc", "table", "tsv", "none"}
@@ -38,7 +39,9 @@ func (f *format) plainly() bool { return !f.az && f.query == "" && f.name == "" 
 // check refuses a form nobody knows and a query that does not parse, before anything is done.
 func (f *format) check() error {
 	if f.name == "" && f.az {
-		f.name = os.Getenv("AZURE_CORE_OUTPUT")
+		if f.name = os.Getenv("AZURE_CORE_OUTPUT"); f.name == "" && f.kept != nil {
+			f.name = f.kept()
+		}
 	}
 	f.name = strings.ToLower(f.name)
 	if f.name != "" && !slices.Contains(formats, f.name) {
