@@ -135,7 +135,7 @@ func (s *scope) automlTask(v *value) (typ, bool) {
 		return typ{}, false
 	}
 	t, ok := automlTasks()[pythonSnake(task.text)]
-	if !ok {
+	if ok = ok && task.text != strings.ToUpper(task.text); !ok {
 		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks())), "%s is no task", describe(task))
 	}
 	return t, ok
@@ -362,10 +362,8 @@ func automlName(name string) string {
 func searched(t typ) typ {
 	return typ{name: t.name + " or a distribution", read: func(s *scope, v *value) any {
 		if v.shape != mapping {
-			if strictly(t).read(s, v) == nil {
-				return nil
-			}
-			return searchText(v)
+			text, _ := searchValue(s, t, v)
+			return text
 		}
 		m := s.mark()
 		name := strings.ToLower(v.textOf("type"))
@@ -385,11 +383,11 @@ func searched(t typ) typ {
 				continue
 			}
 			for _, it := range arg.items {
-				if it.shape == str {
-					args = append(args, "'"+it.text+"'")
-				} else {
-					args = append(args, searchText(it))
+				text, quoted := searchValue(s, t, it)
+				if quoted {
+					text = "'" + text.(string) + "'"
 				}
+				args = append(args, text.(string))
 			}
 		}
 		return name + "(" + strings.Join(args, ",") + ")"
@@ -408,6 +406,25 @@ func strictly(t typ) typ {
 		}
 		return v.raw()
 	}}
+}
+
+// searchValue is a value of a setting as text; quoted says that it is a word.
+func searchValue(s *scope, t typ, v *value) (text any, quoted bool) {
+	switch got := strictly(t).read(s, v).(type) {
+	case bool:
+		return map[bool]string{true: "True", false: "False"}[got], false
+	case number:
+		if f, err := strconv.ParseFloat(string(got), 64); err == nil && t.name == decimal.name {
+			return searchText(&value{shape: float, real: f}), false
+		}
+		return searchText(v), false
+	case string:
+		if t.name != "text" && v.shape == str { // a word of an enum
+			return snakeWords(v.text), true
+		}
+		return v.python(), v.shape == str
+	}
+	return nil, false
 }
 
 // searchText is a scalar as text, small numbers without an exponent.

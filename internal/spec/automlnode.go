@@ -29,7 +29,7 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 			s.in(p.key).failWith(p.at, nearest(p.key, known), "unknown field")
 			continue
 		}
-		out[p.key] = s.automlField(p.key, p.val)
+		out[p.key] = s.automlField(t, p.key, p.val)
 	}
 	for _, fd := range t.table.fields {
 		if fd.name == "primary_metric" && v.get("primary_metric") == nil && fd.def != nil {
@@ -43,7 +43,8 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 	if id, ok := out["compute"].(string); ok && strings.HasPrefix(id, "/") {
 		out["compute"] = "azureml:" + id
 	}
-	if limits, ok := out["limits"].(tree); ok && strings.HasPrefix(pythonSnake(v.textOf("task")), "text_") {
+	if strings.HasPrefix(pythonSnake(v.textOf("task")), "text_") {
+		limits := out.sub("limits")
 		for _, key := range []string{"max_nodes", "max_trials"} {
 			if limits[key] == nil {
 				limits[key] = 1
@@ -68,13 +69,13 @@ func sorted(words []string) []string {
 }
 
 // automlField is one field of a node in the form it travels in.
-func (s *scope) automlField(key string, v *value) any {
+func (s *scope) automlField(t typ, key string, v *value) any {
 	here := s.in(key)
 	switch key {
 	case "task", "primary_metric", "log_verbosity":
 		return pythonSnake(v.text)
 	case "compute":
-		return compute.read(here, v)
+		return cluster.read(here, v)
 	case "queue_settings":
 		return asWritten(queueSettings).read(here, v)
 	case "resources":
@@ -82,7 +83,9 @@ func (s *scope) automlField(key string, v *value) any {
 	case "identity":
 		return jobIdentity.read(here, v)
 	case "featurization", "training":
-		return snaked(v)
+		return snaked(t.table.retyped(key, v))
+	case "limits", "training_parameters", "forecasting":
+		return t.table.retyped(key, v)
 	case "sweep":
 		return sweepText(v)
 	case "search_space":
@@ -90,7 +93,7 @@ func (s *scope) automlField(key string, v *value) any {
 		for _, space := range v.items {
 			one := tree{}
 			for _, p := range space.pairs {
-				one[p.key] = searched(anything).read(here, p.val)
+				one[p.key] = searched(parameterType(t, p.key)).read(here, p.val)
 			}
 			all = append(all, one)
 		}
@@ -99,11 +102,51 @@ func (s *scope) automlField(key string, v *value) any {
 	return v.raw()
 }
 
+// parameterType is what a setting of a task's models holds.
+func parameterType(task typ, name string) typ {
+	for _, fd := range task.table.fields {
+		if fd.name == "training_parameters" {
+			for _, p := range fd.typ.table.fields {
+				if p.name == name {
+					return p.typ
+				}
+			}
+		}
+	}
+	return anything
+}
+
+// retyped is a field of a table in its YAML form, with numbers and flags that were written as text.
+func (t *table) retyped(key string, v *value) any {
+	for _, fd := range t.fields {
+		switch {
+		case fd.name != key:
+		case fd.typ.table != nil && v.shape == mapping:
+			out := tree{}
+			for _, p := range v.pairs {
+				out[p.key] = fd.typ.table.retyped(p.key, p.val)
+			}
+			return out
+		case v.shape == str && bound(v.text):
+			return v.text
+		case fd.typ.name == flag.name:
+			return readFlag(&scope{load: &load{}}, v)
+		case fd.typ.name == decimal.name:
+			return readDecimal(&scope{load: &load{}}, v)
+		default:
+			if n, ok := wholeOf(v); ok && fd.typ.name != text.name {
+				return number(n.String())
+			}
+		}
+	}
+	return v.raw()
+}
+
 // snaked is v with the words of its modes and algorithms in snake_case.
-func snaked(v *value) any {
-	m, ok := v.raw().(tree)
+func snaked(v any) any {
+	m, ok := v.(tree)
 	if !ok {
-		return v.raw()
+		return v
 	}
 	for _, key := range []string{"mode", "training_mode"} {
 		if w, ok := m[key].(string); ok {

@@ -16,7 +16,7 @@ var (
 	flag     = typ{name: "true or false", read: readFlag}
 	version  = typ{name: "a version", read: readVersion}
 	anything = typ{name: "anything", null: true, read: func(_ *scope, v *value) any { return v.raw() }}
-	// moment is a date and time, as text or as YAML's own kind.
+	// moment is a date and time, as text: YAML's own kind is refused.
 	moment = typ{name: "a date and time", read: readMoment}
 	// seconds, minutes and milliseconds are whole numbers that travel as ISO 8601 durations.
 	seconds      = duration("seconds", 1000)
@@ -123,12 +123,16 @@ func readVersion(s *scope, v *value) any {
 }
 
 func readMoment(s *scope, v *value) any {
-	if v.shape == str || v.shape == date {
+	switch v.shape {
+	case str:
 		if t, ok := isoTime(v.text); ok {
 			return t
 		}
+	case date:
+		s.fail(v, "must be text: put the date and time in quotes")
+		return nil
 	}
-	s.fail(v, "must be a date and time such as 2022-03-10T10:15:00, this is %s", describe(v))
+	s.fail(v, "must be a date and time such as \"2022-03-10T10:15:00\", this is %s", describe(v))
 	return nil
 }
 

@@ -159,7 +159,7 @@ var commandComponent = obj(
 	f("queue_settings", queueSettings, unsent),
 	f("additional_includes", listOf(text)),
 	f("properties", freeMap),
-	f("environment_variables", freeMap, unsent),
+	f("environment_variables", freeMap, nullable, unsent),
 	then(func(s *scope, v *value) {
 		s.includes(v)
 		if cmd := v.get("command"); cmd != nil && cmd.shape == str {
@@ -296,6 +296,9 @@ var (
 		f("type", exactEnum("boolean", "integer", "number", "string"), required),
 		f("description", text),
 		f("mode", portMode),
+		f("early_available", typ{name: flag.name, read: func(_ *scope, v *value) any {
+			return v.shape == boolean && v.yes || v.shape == str && strings.EqualFold(v.text, "true")
+		}}),
 		readonly("is_control"),
 	)
 	componentInputs  = uniqueNames(named(typ{name: "an input", read: readComponentInput}, groupName, "an input"))
@@ -343,6 +346,10 @@ func (s *scope) parameterText(v *value, word string) any {
 		}
 		return nil
 	case "boolean":
+		if low := strings.ToLower(v.text); v.shape == str && low != "true" && low != "false" {
+			s.fail(v, "must be true or false, this is %s", describe(v))
+			return nil
+		}
 		b, ok := readFlag(s, v).(bool)
 		if !ok {
 			return nil
@@ -376,8 +383,13 @@ var automlComponent = obj(
 	drop,
 	componentCommon,
 	f("type", enum("automl")),
-	f("task", text, required),
+	f("task", taskWord, required),
 )
+
+// taskWord is the name of a task of automated machine learning.
+var taskWord = typ{name: "a task", read: func(s *scope, v *value) any {
+	return served(sortedWords(automlTasks())...).read(s, v)
+}}
 
 // importComponent travels as a command component that is marked as an import.
 var importComponent = obj(

@@ -8,7 +8,7 @@ import (
 
 // listOf is a list whose items are all of one type.
 func listOf(t typ) typ {
-	return typ{name: "a list", read: func(s *scope, v *value) any {
+	return typ{name: "a list", solid: true, read: func(s *scope, v *value) any {
 		if v.shape != list {
 			s.fail(v, "must be a list, this is %s", v.shape)
 			return nil
@@ -38,7 +38,7 @@ func listOf(t typ) typ {
 
 // mapOf is a mapping with keys of the user's choice and values of one type.
 func mapOf(t typ) typ {
-	return typ{name: "a mapping", read: func(s *scope, v *value) any {
+	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 		if v.shape != mapping {
 			s.fail(v, "must be a mapping, this is %s", v.shape)
 			return nil
@@ -83,7 +83,7 @@ func orNull(t typ) typ {
 }
 
 // freeMap is a mapping that travels as it is.
-var freeMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var freeMap = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 	if v.shape != mapping {
 		s.fail(v, "must be a mapping, this is %s", v.shape)
 		return nil
@@ -191,7 +191,7 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 		}
 	}
 	sort.Strings(words)
-	return typ{name: "a mapping", read: func(s *scope, v *value) any {
+	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 		if v.shape != mapping {
 			s.fail(v, "must be a mapping, this is %s", v.shape)
 			return nil

@@ -97,30 +97,19 @@ func parseISO(text string) (int64, bool) {
 	return int64(total), true
 }
 
-var clock = []string{
-	"2006-01-02T15:04:05.999999", "2006-01-02T15:04", "2006-01-02T15", "2006-01-02",
-	"2006-01-02T15:04:05.999999Z07:00", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05.999999Z0700",
-}
+var clockForm = re(`^(\d{4}-\d{1,2}-\d{1,2})[T ](\d{1,2}:\d{1,2})(:\d{1,2}(\.\d{1,12})?)?(Z|[+-]\d{2}(:?\d{2})?)?$`)
 
-// isoTime normalises a date and time: 2022-03-10 10:15:00 is 2022-03-10T10:15:00.
+// isoTime normalises a date and time: 2022-03-10T10:15 is 2022-03-10 10:15:00. Fractions and offsets are dropped: times are
+// in the zone that stands beside them.
 func isoTime(text string) (string, bool) {
-	t := strings.TrimSpace(text)
-	if len(t) > 10 && (t[10] == ' ' || t[10] == 't') {
-		t = t[:10] + "T" + strings.TrimSpace(t[11:])
+	m := clockForm.FindStringSubmatch(text)
+	if m == nil {
+		return "", false
 	}
-	for _, layout := range clock {
-		at, err := time.Parse(layout, t)
-		if err != nil {
-			continue
-		}
-		form := "2006-01-02T15:04:05"
-		if at.Nanosecond() != 0 {
-			form += ".000000"
-		}
-		if strings.Contains(layout, "Z07") {
-			form += "-07:00"
-		}
-		return at.Format(form), true
+	seconds, _, _ := strings.Cut(m[3], ".")
+	if seconds == "" {
+		seconds = ":0"
 	}
-	return "", false
+	at, err := time.Parse("2006-1-2 15:4:5", m[1]+" "+m[2]+seconds)
+	return at.Format("2006-01-02 15:04:05"), err == nil
 }

@@ -38,12 +38,12 @@ func (e Error) Error() string {
 	if e.Suggest != "" {
 		fmt.Fprintf(&b, " (did you mean %q?)", e.Suggest)
 	}
-	return visible(b.String())
+	return Visible(b.String())
 }
 
-// visible shows what cannot be seen by its escape, so that names out of a file do not command a terminal.
-func visible(s string) string {
-	hidden := func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
+// Visible shows what cannot be seen by its escape, so that names out of a file do not command a terminal.
+func Visible(s string) string {
+	hidden := func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(s, hidden) {
 		return s
 	}

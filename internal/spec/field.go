@@ -13,6 +13,8 @@ type typ struct {
 	table *table
 	// null says that read deals with null itself.
 	null bool
+	// solid says that an expression cannot stand for it: a mapping or a list.
+	solid bool
 	// pick finds the form of a document whose form a key of its YAML decides, with the word for it.
 	pick func(root, base tree) (string, typ)
 }
@@ -128,7 +130,7 @@ func obj(ps ...part) typ {
 	for _, p := range ps {
 		p.add(t)
 	}
-	return typ{name: "a mapping", table: t, read: t.read, show: t.show}
+	return typ{name: "a mapping", table: t, read: t.read, show: t.show, solid: true}
 }
 
 // more are the parts of an object, to build another one from.
@@ -204,7 +206,7 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		return
 	}
 	var got any
-	if s.bind && val.shape == str && bound(val.text) && !unbindable[fd.name] {
+	if s.bind && val.shape == str && bound(val.text) && !unbindable[fd.name] && !fd.typ.solid {
 		got = val.text
 	} else {
 		got = fd.typ.read(s.in(fd.name), val)

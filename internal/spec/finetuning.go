@@ -12,10 +12,10 @@ var fineTuningJob = into(obj(
 	f("outputs", outputs, def(tree{})),
 	f("queue_settings", queueSettings),
 	f("resources", obj(f("instance_types", listOf(text)))),
-	f("compute", text, to("computeId")),
+	f("compute", bareName, to("computeId")),
 	f("model_provider", looseEnum("azure_open_ai=AzureOpenAI", "custom=Custom"), to("fineTuningDetails.modelProvider"), required),
 	f("task", tuningTask, to("fineTuningDetails.taskType"), required),
-	f("model", dataInput, to("fineTuningDetails.model"), required),
+	f("model", tunedModel, to("fineTuningDetails.model"), required),
 	f("training_data", tuningData, to("fineTuningDetails.trainingData")),
 	f("validation_data", tuningData, to("fineTuningDetails.validationData")),
 	f("hyperparameters", anything, unsent),
@@ -38,6 +38,29 @@ var fineTuningJob = into(obj(
 	}),
 ))
 
+// bareName is a reference without azureml: before it; the service resolves it.
+var bareName = typ{name: "a reference", read: func(s *scope, v *value) any {
+	ref, ok := readText(s, v).(string)
+	if !ok || registryForm.MatchString(ref) {
+		return readText(s, v)
+	}
+	return strings.TrimPrefix(ref, "azureml:")
+}}
+
+// tunedModel is the model that is trained further: nothing of it is uploaded.
+var tunedModel = typ{name: "a model", read: func(s *scope, v *value) any {
+	m := s.mark()
+	got, _ := dataInput.read(s, v).(tree)
+	if s.failed(m) || got == nil {
+		return nil
+	}
+	s.back(m)
+	if path := v.get("path"); path != nil {
+		got["uri"] = bareName.read(s, path)
+	}
+	return got
+}}
+
 var tuningTask = looseEnum("chat_completion=chatCompletion", "text_completion=textCompletion", "text_classification=textClassification",
 	"question_answering=questionAnswering", "text_summarization=textSummarization", "token_classification=tokenClassification",
 	"text_translation=textTranslation", "image_classification=imageClassification",
@@ -46,6 +69,10 @@ var tuningTask = looseEnum("chat_completion=chatCompletion", "text_completion=te
 
 // tuningData is a file, as a path or as an input.
 var tuningData = typ{name: "a path or an input", read: func(s *scope, v *value) any {
+	if path := v.get("path"); v.shape == mapping && (path == nil || path.empty()) || v.shape == str && v.text == "" {
+		s.in("path").fail(v, "is required")
+		return nil
+	}
 	if v.shape == str {
 		return tree{"jobInputType": "uri_file", "uri": s.dataPath(v, v.newMap().with("type", v.newText("uri_file")))}
 	}

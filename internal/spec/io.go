@@ -98,14 +98,24 @@ func showInput(j any) any {
 // dataPath is where the data of an input lies: an address stays, an asset becomes its id, a local path an upload.
 func (s *scope) dataPath(v, in *value) any {
 	path, kind := v.text, strings.ToLower(in.textOf("type"))
+	if kind == "" {
+		kind = "uri_folder"
+	}
 	collection := "data"
 	if kind == "mlflow_model" || kind == "custom_model" {
 		collection = "models"
 	}
 	switch {
-	case urlForm.MatchString(path), strings.HasPrefix(path, "runs:/"), armAsset.MatchString(path):
+	case urlForm.MatchString(path), armAsset.MatchString(path):
 		return path
+	case strings.HasPrefix(path, "runs:/"):
+		s.fail(v, "the output of a run is named azureml://jobs/NAME/outputs/artifacts/paths/PATH here")
+		return nil
 	case filepath.IsAbs(path):
+		if abs := filepath.Clean(path); kind == "uri_folder" && !isDir(abs) || kind == "uri_file" && (!exists(abs) || isDir(abs)) {
+			s.fail(v, "there is no %s %s", strings.TrimPrefix(kind, "uri_"), path)
+			return nil
+		}
 	case strings.HasPrefix(path, "file:"):
 		s.fail(v, "a local path is written without file: here")
 		return nil
@@ -114,10 +124,10 @@ func (s *scope) dataPath(v, in *value) any {
 			s.fail(v, "%s needs a version: azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
 			return nil
 		}
+		if !s.checkLabel(v, collection) {
+			return nil
+		}
 		return s.assetID(collection, path)
-	}
-	if kind == "" {
-		kind = "uri_folder"
 	}
 	return s.upload(v, Upload{Kind: "data", Type: kind, Path: s.resolve(v, path), Datastore: in.textOf("datastore")})
 }

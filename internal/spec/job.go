@@ -39,9 +39,19 @@ func jobDefaults(s *scope, v *value) {
 	}
 }
 
+// lowerName is the name of a job of one step: it travels in lower case, a pipeline's as it is.
+var lowerName = typ{name: text.name, read: func(s *scope, v *value) any {
+	name, ok := readText(s, v).(string)
+	if !ok {
+		return nil
+	}
+	return strings.ToLower(name)
+}}
+
 var commandJob = obj(
 	is("jobType", "Command"),
 	f("type", enum("command"), unsent),
+	f("name", lowerName, to("@name")),
 	f("command", text, required),
 	f("environment", environment, to("environmentId"), required),
 	f("code", code, to("codeId")),
@@ -74,8 +84,13 @@ func checkCommand(s *scope, v *value) {
 	s.out["command"] = text
 	s.in("command").checkExpressions(cmd, text, map[string]*value{"inputs": v.get("inputs")})
 	s.in("command").unreplaced(cmd, text, map[string]*value{"outputs": v.get("outputs")})
-	if id, _ := s.out["codeId"].(string); strings.HasPrefix(id, "azureml://registries/") {
-		s.in("code").fail(v.get("code"), "code in a registry cannot be used by a job")
+	s.registryCode(v.get("code"))
+}
+
+// registryCode refuses code in a registry, which components can have and jobs cannot.
+func (s *scope) registryCode(v *value) {
+	if v != nil && v.shape == str && (registryForm.MatchString(v.text) || strings.HasPrefix(v.text, "azureml://feeds/")) {
+		s.in("code").fail(v, "code in a registry cannot be used by a job")
 	}
 }
 

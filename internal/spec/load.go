@@ -77,6 +77,8 @@ type Upload struct {
 	Ignore []string
 	// Links allows links that lead out of the folder; they are followed.
 	Links bool
+	// At is where the file names it, for messages.
+	At Error
 }
 
 // Load reads the YAML file at path. A file that is wrong gives Errors, all of them at once.

@@ -10,7 +10,7 @@ import (
 
 // upload notes that the file or folder v names is to be uploaded, and gives the placeholder that stands for the result.
 func (s *scope) upload(v *value, u Upload) string {
-	u.Links = s.options.Links
+	u.Links, u.At = s.options.Links, Error{File: v.doc.name, Line: v.line, Col: v.col, Field: s.field}
 	u.Placeholder = "upload:" + u.Kind + ":" + u.Path
 	if len(u.Includes) > 0 {
 		sum := sha256.Sum256([]byte(strings.Join(u.Includes, "\x00")))

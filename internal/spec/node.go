@@ -23,6 +23,11 @@ func (s *scope) node(g *graph, name string, v *value) any {
 	n.inline = v.get("component") == nil && v.get("trial") == nil
 	if n.inline {
 		n.comp = n.synthesize(s, v)
+		for _, key := range []string{"code", "environment"} {
+			if w := v.get(key); w != nil && w.shape == str && bound(w.text) {
+				s.in(key).fail(w, "may not be an expression: it is part of what the node runs")
+			}
+		}
 	}
 	n.run = n.inherit(v)
 	t := n.table(s)
@@ -94,14 +99,14 @@ func nodeOf(own ...part) typ {
 	return obj(parts{
 		f("type", text, unsent),
 		f("component", anything, unsent),
-		f("name", anything, unsent),
+		f("name", text, unsent),
 		f("display_name", text),
 		f("description", text, unsent),
-		f("experiment_name", anything, unsent),
+		f("experiment_name", text, unsent),
 		f("tags", jobMap),
 		f("properties", jobMap),
 		f("comment", text),
-		f("compute", compute, to("=computeId")),
+		f("compute", cluster, to("=computeId")),
 		f("inputs", anything, unsent),
 		f("outputs", anything, unsent),
 		readonly("id", "status", "creation_context", "log_files"),
@@ -114,7 +119,7 @@ var commandNode = nodeOf(
 	f("environment", checked(environment), unsent),
 	f("environment_variables", freeMap),
 	f("resources", resources),
-	f("distribution", distribution),
+	f("distribution", bindable(distribution)),
 	f("limits", commandLimits),
 	f("services", mapOf(service)),
 	f("identity", jobIdentity),
@@ -134,6 +139,12 @@ var sweepNode = nodeOf(
 	f("identity", jobIdentity),
 	f("services", mapOf(service), unsent),
 )
+
+// bindable lets an expression stand for a mapping.
+func bindable(t typ) typ {
+	t.solid = false
+	return t
+}
 
 // checked is a type whose value is looked at and leaves nothing behind.
 func checked(t typ) typ {
@@ -175,6 +186,7 @@ func lowered(v *value) any {
 }
 
 var parallelNode = nodeOf(
+	f("retry_settings", obj(keep, retryFields)),
 	parallelCommon,
 	f("resources", resources),
 	f("mini_batch_size", batchSize(func(n int64) any { return n })),
@@ -236,7 +248,7 @@ func (n *node) table(s *scope) typ {
 			return nil
 		}}
 	}
-	if !n.inline || n.word == "sweep" || n.word == "parallel" {
+	if !n.inline || n.word == "sweep" {
 		t = obj(keep, more(t))
 	}
 	return t
@@ -248,7 +260,7 @@ var inherited = map[string][]string{
 	"parallel": {"resources", "retry_settings", "input_data", "max_concurrency_per_instance", "mini_batch_error_threshold", "mini_batch_size", "partition_keys", "task"},
 	"spark":    {"conf", "entry", "py_files", "jars", "files", "archives", "args"},
 	// data_copy_mode of a copy is the component's affair
-	"data_transfer": {"data_copy_mode", "task"},
+	"data_transfer": {"data_copy_mode"},
 }
 
 func (n *node) inherit(v *value) *value {

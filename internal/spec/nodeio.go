@@ -193,6 +193,12 @@ func (n *node) checks(s *scope, v *value, out tree) {
 		if n.comp != nil { // else the modes the component declares are not known here
 			s.sparkModes(v, n.comp)
 		}
+		if args := v.get("args"); n.inline && args != nil && args.shape == str {
+			s.in("args").checkExpressions(args, args.text, map[string]*value{"inputs": v.get("inputs")})
+		}
+		if res, ok := out["resources"].(tree); ok && n.inline { // an inline node keeps the word as it is written
+			res["instance_type"] = v.get("resources").textOf("instance_type")
+		}
 		if out["identity"] == nil {
 			s.into(out).sparkIdentity(v)
 		}

@@ -30,9 +30,13 @@ var parallelTask = obj(
 
 var retrySettings = obj(
 	drop,
+	retryFields,
+)
+
+var retryFields = parts{
 	f("timeout", whole),
 	f("max_retries", whole),
-)
+}
 
 var parallelComponent = obj(
 	drop,

@@ -91,10 +91,11 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 		here.fail(ref, "must be a path or a reference, this is %s", ref.shape)
 		return
 	case remote(ref.text):
-		if strings.HasPrefix(ref.text, "azureml://subscriptions/") {
-			s.out["componentId"] = strings.TrimPrefix(ref.text, "azureml:")
-		} else if here.checkAsset(ref, "components", false) {
-			s.out["componentId"] = s.componentID(ref.text)
+		switch {
+		case registryForm.MatchString(ref.text):
+			s.out["componentId"] = ref.text
+		case strings.HasPrefix(ref.text, "azureml://subscriptions/"), here.checkAsset(ref, "components", false):
+			s.out["componentId"] = strings.TrimPrefix(ref.text, "azureml:") // the service finds it
 		}
 		return
 	case strings.HasPrefix(ref.text, "file:"):

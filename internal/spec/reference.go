@@ -120,5 +120,20 @@ func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
 		s.fail(v, "%s needs a version: azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
 		return false
 	}
-	return true
+	return s.checkLabel(v, collection)
+}
+
+// checkLabel reports a label that nothing has: versions have latest, components a default besides.
+func (s *scope) checkLabel(v *value, collection string) bool {
+	short := strings.TrimPrefix(v.text, "azureml:")
+	i := strings.LastIndexByte(short, '@')
+	if i < 0 || strings.Contains(short, "/") || collection == "environments" && strings.HasPrefix(short, "AzureML-") {
+		return true
+	}
+	label := short[i+1:]
+	if label == "latest" || label == "default" && collection == "components" {
+		return true
+	}
+	s.fail(v, "%s has no label %q: use @latest or a version", short[:i], label)
+	return false
 }

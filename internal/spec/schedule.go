@@ -29,19 +29,10 @@ var scheduleCommon = parts{
 
 var triggerTimes = parts{
 	f("type", text, unsent),
-	f("start_time", triggerTime),
-	f("end_time", triggerTime),
+	f("start_time", moment),
+	f("end_time", moment),
 	f("time_zone", text, def("UTC")),
 }
-
-// triggerTime is a moment with a blank between date and time.
-var triggerTime = typ{name: moment.name, read: func(s *scope, v *value) any {
-	t, ok := readMoment(s, v).(string)
-	if !ok {
-		return nil
-	}
-	return strings.Replace(t, "T", " ", 1)
-}}
 
 var trigger = byKey("type", map[string]typ{
 	"cron": obj(
@@ -85,8 +76,8 @@ func readScheduled(s *scope, v *value) any {
 		s.fail(ref, "must be the path of a job file or azureml:NAME, this is %s", ref.shape)
 		return nil
 	}
-	if strings.HasPrefix(ref.text, "azureml:") {
-		return s.scheduledJob(v, changes, s.armID("jobs", ref.text))
+	if name, ok := strings.CutPrefix(ref.text, "azureml:"); ok { // the service knows jobs by their names
+		return s.scheduledJob(v, changes, name)
 	}
 	job := s.follow(ref, strings.TrimPrefix(ref.text, "file:"))
 	if job == nil {
@@ -98,7 +89,7 @@ func readScheduled(s *scope, v *value) any {
 // scheduledJob reads a job as part of a schedule. Only pipelines can be scheduled.
 func (s *scope) scheduledJob(at, job *value, source string) any {
 	out := tree{}
-	if source != "" && len(job.pairs) == 0 {
+	if source != "" && at.shape == str {
 		return tree{"jobType": "Pipeline", "sourceJobId": source, "experimentName": "", "isArchived": false}
 	}
 	word := job.textOf("type")

@@ -51,12 +51,22 @@ func Snapshot(root string, includes ...string) (*Folder, error) {
 func (u Upload) Snapshot() (*Folder, error) {
 	f, err := u.listing()
 	if err != nil {
-		return nil, err
+		return nil, u.wrong(err)
 	}
 	if len(f.strays) > 0 {
 		return nil, berth.Errorf(berth.Invalid, "%s", strings.Join(f.strays, "\n"))
 	}
-	return f, f.finish()
+	return f, u.wrong(f.finish())
+}
+
+// wrong is an error with the place in a file that names the upload.
+func (u Upload) wrong(err error) error {
+	if err == nil || u.At.File == "" {
+		return err
+	}
+	at := u.At
+	at.Msg = err.Error()
+	return Errors{at}
 }
 
 // fingerprint tells an upload's content apart from others: its hash, or, when there is much of it, its names, sizes and

@@ -8,6 +8,7 @@ import (
 var sparkJob = obj(
 	is("jobType", "Spark"),
 	f("type", enum("spark"), required, unsent),
+	f("name", lowerName, to("@name")),
 	f("code", code, to("codeId")),
 	f("entry", sparkEntry, required),
 	sparkFiles,
@@ -22,6 +23,7 @@ var sparkJob = obj(
 	then(func(s *scope, v *value) {
 		s.sparkChecks(v, v.get("conf"), v.get("entry"), v.get("code"))
 		s.sparkModes(v, nil)
+		s.registryCode(v.get("code"))
 		conf := sparkConf(v.get("conf"), true)
 		for k, val := range conf {
 			switch x := val.(type) {
@@ -34,7 +36,7 @@ var sparkJob = obj(
 		s.out["conf"] = conf
 		s.sparkIdentity(v)
 		if args := v.get("args"); args != nil {
-			s.in("args").checkExpressions(args, args.text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")})
+			s.in("args").checkExpressions(args, args.text, map[string]*value{"inputs": v.get("inputs")})
 		}
 	}),
 )

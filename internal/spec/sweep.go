@@ -18,6 +18,7 @@ var sweepJob = obj(
 	jobCommon,
 	then(func(s *scope, v *value) {
 		t, _ := s.out["trial"].(tree)
+		s.in("trial").registryCode(v.get("trial").get("code"))
 		if s.out["resources"] == nil && t["resources"] != nil {
 			s.out["resources"] = clone(t["resources"])
 		}

@@ -93,6 +93,11 @@ var copyNode = nodeOf(
 		if len(v.get("inputs").entries()) == 0 {
 			s.in("inputs").fail(v, "copy_data needs inputs")
 		}
+		for _, p := range v.get("inputs").entries() {
+			if in := p.val; v.get("component") == nil && in.scalar() && !(in.shape == str && bound(in.text)) {
+				s.in("inputs."+p.key).fail(in, "copy_data copies data: give a mapping with a path, or an expression")
+			}
+		}
 	}),
 )
 
