@@ -258,6 +258,11 @@ func (t *azTable) String() string {
 	if len(t.heads) == 0 {
 		return "\n"
 	}
+	for _, row := range t.rows {
+		for k, text := range row {
+			row[k] = legible(text)
+		}
+	}
 	widths := make([]int, len(t.heads))
 	for i, h := range t.heads {
 		widths[i] = utf8.RuneCountInString(h) + 2 // a column is a little wider than its heading

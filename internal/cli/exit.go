@@ -88,7 +88,7 @@ func (s *session) report(err error) int {
 	if said {
 		return code
 	}
-	first, rest, more := strings.Cut(err.Error(), "\n")
+	first, rest, more := strings.Cut(legible(err.Error()), "\n")
 	fmt.Fprintf(s.err, "%s %s\n", s.paint(s.err, red, mark), first)
 	if more {
 		fmt.Fprintln(s.err, rest)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berthml/berth/internal/spec"
 )
 
 // table is rows for people. The last column takes what room is left.
@@ -19,6 +21,11 @@ type cell struct{ text, color string }
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
 
 func (s *session) printRows(t table) error {
+	for _, row := range t.rows {
+		for i := range row {
+			row[i].text = legible(row[i].text)
+		}
+	}
 	widths := make([]int, len(t.header))
 	for i, h := range t.header {
 		widths[i] = len(h)
@@ -65,6 +72,15 @@ func clip(text string, n int) string {
 		return text
 	}
 	return string([]rune(text)[:n-1]) + "…"
+}
+
+// legible is text whose control characters are shown, not obeyed; line breaks stay.
+func legible(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = spec.Visible(line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // oneLine is text without line breaks and control characters, for a cell.
