@@ -197,8 +197,10 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 		s.nextSteps(name)
 		return err
 	}
-	s.say("submitted %s", s.paint(s.err, bold, name))
-	s.nextSteps(name)
+	if !s.format.az { // az's own head says it
+		s.say("submitted %s", s.paint(s.err, bold, name))
+		s.nextSteps(name)
+	}
 	if err := s.followTo(ctx, c, name, rev, nil); err != nil {
 		return err
 	}

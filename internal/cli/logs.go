@@ -84,6 +84,9 @@ func (s *session) followLog(ctx context.Context, c *client.Client, j *client.Job
 	if err != nil {
 		return err
 	}
+	if w.az != nil {
+		return w.az.end(done, w.open)
+	}
 	s.summary(done)
 	if code := jobExit(done.Status(), done.State().Exit); exit && code != 0 {
 		return exitError(code)

@@ -132,6 +132,9 @@ func (s *session) followTo(ctx context.Context, c *client.Client, name string, r
 		s.hint("the job goes on; `berth logs -f %s` comes back to it", name)
 		return err
 	}
+	if w.az != nil {
+		return w.az.end(j, w.open)
+	}
 	s.summary(j)
 	for _, output := range sortedKeys(outputs) {
 		if outputs[output] == "" {

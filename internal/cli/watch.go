@@ -21,6 +21,7 @@ type watcher struct {
 	rev  berth.Rev // events after this one are news
 	log  client.LogOptions
 	line *progress
+	az   *azFrame // by az's manners
 
 	mu     sync.Mutex
 	wrote  bool
@@ -41,6 +42,12 @@ func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
 	events, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.events(events) })
+	var err error
+	if w.az, err = w.s.frame(ctx, w.c, w.job); err != nil {
+		stop()
+		wg.Wait()
+		return nil, err
+	}
 	w.log.Chosen = func(name string) { w.shown = name }
 	j, err := w.c.Follow(ctx, w.job, w.log, w, func(err error) {
 		w.line.aside(func() { w.s.warn("%v; waiting for it to come back", err) })
@@ -80,6 +87,7 @@ func (w *watcher) Write(b []byte) (int, error) {
 	if !w.wrote {
 		w.wrote = true
 		w.line.set("")
+		w.az.log(w.shown)
 	}
 	if len(b) > 0 {
 		w.open = b[len(b)-1] != '\n'

@@ -1,8 +1,10 @@
 package jmes
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
+	"strings"
 )
 
 // node is a part of a query.
@@ -171,20 +173,30 @@ func (n comparison) eval(v any) (any, error) {
 	case ne:
 		return !equal(left, right), nil
 	}
-	a, ok := num(left)
-	b, too := num(right)
-	if !ok || !too {
-		return nil, nil // only numbers have an order
+	order := 0
+	if a, ok := left.(string); ok {
+		b, too := right.(string)
+		if !too {
+			return nil, nil
+		}
+		order = strings.Compare(a, b) // as az has it; the specification gives text no order
+	} else {
+		a, ok := num(left)
+		b, too := num(right)
+		if !ok || !too {
+			return nil, nil
+		}
+		order = cmp.Compare(a, b)
 	}
 	switch n.kind {
 	case lt:
-		return a < b, nil
+		return order < 0, nil
 	case le:
-		return a <= b, nil
+		return order <= 0, nil
 	case gt:
-		return a > b, nil
+		return order > 0, nil
 	}
-	return a >= b, nil
+	return order >= 0, nil
 }
 
 // num is the value of a number.
