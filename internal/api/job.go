@@ -56,6 +56,11 @@ func putJob(c *call, r *resource, name string) error {
 			if c.r.Header.Get("If-None-Match") == "*" {
 				return berth.Errorf(berth.Conflict, "a job named %s exists; choose another name", name)
 			}
+		}
+		if err := c.ifMatch(tx, "jobs", name, ""); err != nil {
+			return err
+		}
+		if !created {
 			return editJob(c, tx, d, func(old map[string]any) {
 				for _, k := range jobMutable {
 					if v, ok := props[k]; ok {
@@ -291,6 +296,9 @@ func deleteJob(c *call, r *resource, name string) error {
 	var d *store.Doc
 	var live []string
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		if err := c.ifMatch(tx, "jobs", name, ""); err != nil {
+			return err
+		}
 		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
 			return err
 		}

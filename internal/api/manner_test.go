@@ -123,3 +123,18 @@ func TestModelOutputs(t *testing.T) {
 	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.34.1").want(200).is("runMetadata.outputs.m.type", "UriFolder")
 	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "other").want(200).is("runMetadata.outputs.m.type", "CustomModel")
 }
+
+// A job is held to the revision the client saw, as everything else is.
+func TestJobRevisions(t *testing.T) {
+	x := open(t)
+	job := props("jobType", "Command", "command", "x")
+	x.do("PUT", x.ws+"/jobs/j", job, "If-Match", `"5"`).want(412)
+	seen := x.do("PUT", x.ws+"/jobs/j", job).want(201).header.Get("ETag")
+	x.do("PUT", x.ws+"/jobs/j", job, "If-None-Match", "*").want(409).says("choose another name")
+	x.do("PUT", x.ws+"/jobs/j", props("description", "one"), "If-Match", seen).want(200)
+	x.do("PUT", x.ws+"/jobs/j", props("description", "two"), "If-Match", seen).want(412)
+	x.do("GET", x.ws+"/jobs/j", nil).want(200).is("properties.description", "one")
+	x.do("DELETE", x.ws+"/jobs/j", nil, "If-Match", seen).want(412)
+	x.do("DELETE", x.ws+"/jobs/none", nil, "If-Match", seen).want(412)
+	x.do("DELETE", x.ws+"/jobs/none", nil).want(204)
+}
