@@ -88,7 +88,7 @@ func (s *session) report(err error) int {
 	if said {
 		return code
 	}
-	first, rest, more := strings.Cut(legible(err.Error()), "\n")
+	first, rest, more := strings.Cut(legible(s.answered(err)), "\n")
 	fmt.Fprintf(s.err, "%s %s\n", s.paint(s.err, red, mark), first)
 	if more {
 		fmt.Fprintln(s.err, rest)
@@ -101,6 +101,16 @@ func (s *session) report(err error) int {
 		fmt.Fprintln(s.err, "the server is the one of BERTH_URL; `berth doctor` looks for the cause")
 	}
 	return code
+}
+
+// answered is what is said of an error; of one that the service answered with az says its code too, which scripts look for.
+func (s *session) answered(err error) string {
+	var answer *berth.Error
+	text := err.Error()
+	if !s.format.az || !errors.As(err, &answer) || answer.Wire == "" {
+		return text
+	}
+	return fmt.Sprintf("(%s) %s\nCode: %s\nMessage: %s", answer.Wire, text, answer.Wire, text)
 }
 
 // jobExit is the exit code a finished job stands for: that of its process, 130 when it was canceled, 1 when there was none.
