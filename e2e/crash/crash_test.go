@@ -205,8 +205,9 @@ func (w *chaos) until(what string, limit time.Duration, f func() (bool, error)) 
 type outcome struct {
 	Status string `json:"status"`
 	Berth  struct {
-		Reason string `json:"reason"`
-		Exit   *struct {
+		Reason  string `json:"reason"`
+		Attempt int    `json:"attempt"`
+		Exit    *struct {
 			Code   int    `json:"code"`
 			Cause  string `json:"cause"`
 			Reason string `json:"reason"`
@@ -238,14 +239,7 @@ func exitCode(i int) int { return i % 3 }
 func (w *chaos) submit(i int) {
 	// The mark says that the command ran, and would say it twice.
 	command := fmt.Sprintf(`echo ran >> %s/%s; for i in $(seq %d); do echo "line $i"; sleep 0.0%d; done; exit %d`, w.marks, jobName(i), lines(i), 1+i%9, exitCode(i))
-	body := map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": "azureml:" + w.on}}
-	w.until("submit", time.Minute, func() (bool, error) {
-		code, b, err := w.do("PUT", w.ws+"/jobs/"+jobName(i), body)
-		if err == nil && code != http.StatusCreated && code != http.StatusOK {
-			err = fmt.Errorf("%d %s", code, b)
-		}
-		return err == nil, err
-	})
+	w.put(jobName(i), command, w.on)
 }
 
 func TestKillAnything(t *testing.T) {
@@ -272,16 +266,7 @@ func TestKillAnythingCluster(t *testing.T) {
 	jobs, kills, seed := sizes()
 	w := newChaos(t, "")
 	w.on = "nodes"
-	cluster := map[string]any{"location": "local", "properties": map[string]any{"computeType": "AmlCompute", "properties": map[string]any{
-		"vmSize": "Standard_DS1_v2", "scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": 3, "nodeIdleTimeBeforeScaleDown": "PT2S"},
-	}}}
-	w.until("cluster", time.Minute, func() (bool, error) {
-		code, b, err := w.do("PUT", w.ws+"/computes/nodes", cluster)
-		if err == nil && code/100 != 2 {
-			err = fmt.Errorf("%d %s", code, b)
-		}
-		return err == nil, err
-	})
+	w.cluster("nodes", nil)
 	w.killing(jobs/4, kills/2, seed, nil)
 	w.until("the last node to go", time.Minute, func() (bool, error) {
 		code, b, err := w.do("POST", w.ws+"/computes/nodes/listNodes", nil)
@@ -298,13 +283,9 @@ func (w *chaos) paid(jobs int) {
 			NodeHours float64 `json:"nodeHours"`
 		} `json:"groups"`
 	}
-	w.until("cost", time.Minute, func() (bool, error) {
-		code, b, err := w.do("GET", w.ws+"/cost?by=job", nil)
-		if err == nil && code == http.StatusOK {
-			return true, json.Unmarshal(b, &cost)
-		}
-		return false, fmt.Errorf("%d %s %w", code, b, err)
-	})
+	if err := json.Unmarshal(w.sure("GET", w.ws+"/cost?by=job", nil), &cost); err != nil {
+		w.t.Fatal(err)
+	}
 	hours := map[string]float64{}
 	for _, g := range cost.Groups {
 		hours[g.Job] += g.NodeHours
