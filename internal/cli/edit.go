@@ -169,14 +169,17 @@ func (s step) String() string {
 // splitSet takes PATH=VALUE apart at the first = that is not in brackets.
 func splitSet(word string) ([]step, string, error) {
 	open := -1 // where the bracket is that is not closed yet
+	quoted := false
 	for i, c := range word {
 		switch c {
+		case '"':
+			quoted = !quoted
 		case '[':
 			open = i
 		case ']':
 			open = -1
 		case '=':
-			if open >= 0 {
+			if open >= 0 || quoted {
 				continue
 			}
 			path, err := parsePath("--set", word[:i])
@@ -189,7 +192,7 @@ func splitSet(word string) ([]step, string, error) {
 	return nil, "", latef("--set %s: give PATH=VALUE; there is no =", word)
 }
 
-// parsePath reads a.b[0].c[name=x].
+// parsePath reads a.b[0].c[name=x]; a."b.c" is a key with a dot in it.
 func parsePath(flag, text string) ([]step, error) {
 	bad := func(at int, format string, args ...any) error {
 		return usagef("%s: %s, at character %d of %q", flag, fmt.Sprintf(format, args...), len([]rune(text[:at]))+1, text)
@@ -202,6 +205,15 @@ func parsePath(flag, text string) ([]step, error) {
 				return nil, bad(i, "a name is missing beside the dot")
 			}
 			i++
+		case '"':
+			end := strings.IndexByte(text[i+1:], '"')
+			if end < 0 {
+				return nil, bad(i, "this quote is not closed")
+			}
+			path = append(path, step{key: text[i+1 : i+1+end]})
+			if i += end + 2; i < len(text) && text[i] != '.' && text[i] != '[' {
+				return nil, bad(i, "a . or a [ should follow the quote")
+			}
 		case ']':
 			return nil, bad(i, "this ] closes nothing")
 		case '[':

@@ -80,6 +80,8 @@ func TestEditMistakes(t *testing.T) {
 		"--set a..b=1":            `a name is missing beside the dot, at character 2 of "a..b"`,
 		"--set .a=1":              "at character 1",
 		"--set a.=1":              "at character 2",
+		`--set a."b=1`:            `there is no =`,
+		`--set a."b"c=1`:          "a . or a [ should follow the quote, at character 6",
 		"--set a[0=1":             "this [ is not closed, at character 2",
 		"--set a[b=3":             "this [ is not closed, at character 2 of \"a[b=3\"",
 		"--set args[0=1":          "this [ is not closed, at character 5",

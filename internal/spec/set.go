@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// override applies --set a.b.c=value to the outer file: dots separate keys, name[0] is an item of a list, missing
-// levels are made, values arrive as text.
+// override applies --set a.b.c=value to the outer file: dots separate keys, name[0] is an item of a list, "b.c" in quotes is one key,
+// missing levels are made, values arrive as text.
 func override(v *value, sets []string) Errors {
 	var errs Errors
 	for _, set := range sets {
@@ -25,7 +25,7 @@ type step struct {
 }
 
 func overrideOne(v *value, set string) string {
-	path, val, ok := strings.Cut(set, "=")
+	path, val, ok := cutSet(set)
 	if !ok || path == "" {
 		return "write it as path=value"
 	}
@@ -60,8 +60,26 @@ func overrideOne(v *value, set string) string {
 // maxIndex bounds a[9999999].
 const maxIndex = 10_000
 
+// cutSet takes path=value apart at the first = that is not in quotes.
+func cutSet(set string) (path, val string, ok bool) {
+	quoted := false
+	for i, c := range set {
+		if c == '"' {
+			quoted = !quoted
+		}
+		if c == '=' && !quoted {
+			return set[:i], set[i+1:], true
+		}
+	}
+	return strings.Cut(set, "=") // a quote that is not closed is a letter
+}
+
 func split(path string) ([]step, bool) {
 	var steps []step
+	if head, key, ok := strings.Cut(path, `."`); ok && strings.HasSuffix(key, `"`) {
+		steps, ok := split(head)
+		return append(steps, step{key: strings.TrimSuffix(key, `"`)}), ok
+	}
 	for _, seg := range strings.Split(path, ".") {
 		m := indexed.FindStringSubmatch(seg)
 		if m == nil || m[1] == "" {
