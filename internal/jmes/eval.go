@@ -173,7 +173,7 @@ func (n comparison) eval(v any) (any, error) {
 	case ne:
 		return !equal(left, right), nil
 	}
-	order := 0
+	var order int
 	if a, ok := left.(string); ok {
 		b, too := right.(string)
 		if !too {
