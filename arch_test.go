@@ -31,6 +31,7 @@ var imports = map[string][]string{
 	"internal/pty":                  {},
 	"internal/socket":               {""},
 	"internal/cron":                 {""},
+	"internal/mutate":               {},
 	"internal/store":                {""},
 	"internal/store/pgtest":         {},
 	"internal/auth":                 {"", "internal/store"},
