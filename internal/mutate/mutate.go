@@ -57,7 +57,12 @@ func Document(rng *rand.Rand, collection string) []byte {
 func mutate(rng *rand.Rand, v any) any {
 	odd := []any{
 		nil, true, "", "x", " ", "a/b", "../..", "${{", "${{inputs.}}", "azureml:", "azureml:x", "azureml:e@latest", "local:x", "PT", "P1Y", "-PT5M", "\u0000", "\x1b[2J",
-		strings.Repeat("y", 5000), -1.0, 0.0, 1e308, 0.5, 99999999999.0, []any{}, []any{nil}, map[string]any{}, map[string]any{"": nil}, map[string]any{"a": map[string]any{"b": []any{1.0}}},
+		strings.Repeat("y", 5000), -1.0, 0.0, 1e308, 0.5, 99999999999.0,
+		[]any{},
+		[]any{nil},
+		map[string]any{},
+		map[string]any{"": nil},
+		map[string]any{"a": map[string]any{"b": []any{1.0}}},
 	}
 	switch x := v.(type) {
 	case map[string]any:
