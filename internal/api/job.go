@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -36,6 +37,11 @@ func putJob(c *call, r *resource, name string) error {
 	}
 	if err := oneReading(body, props); err != nil {
 		return err
+	}
+	for _, k := range []string{"tags", "properties"} {
+		if _, ok := props[k].(map[string]any); !ok && props[k] != nil {
+			return berth.Errorf(berth.Invalid, "properties.%s must be an object", k)
+		}
 	}
 	stripReadOnly(body)
 	jobDefaults(props, name)
@@ -192,6 +198,9 @@ func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool)
 				return berth.Errorf(berth.CodeOf(err), "properties.%s.%s: %w", side, n, err)
 			}
 			uri := text(asMap(v), "uri")
+			if side == "outputs" && !writable(uri) && !strings.EqualFold(text(asMap(v), "mode"), "Direct") {
+				return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", n, uri)
+			}
 			if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {
 				continue
 			}
@@ -201,6 +210,15 @@ func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool)
 		}
 	}
 	return nil
+}
+
+// writable says whether a runner can put an output at an address of this form.
+func writable(uri string) bool {
+	if uri == "" || strings.HasPrefix(uri, "${{") {
+		return true
+	}
+	scheme, _, ok := strings.Cut(strings.ToLower(uri), ":")
+	return ok && slices.Contains([]string{"azureml", "https", "http", "file"}, scheme)
 }
 
 // checkAssetOf refuses an output that is to become an asset and could not.

@@ -124,6 +124,38 @@ func TestModelOutputs(t *testing.T) {
 	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "other").want(200).is("runMetadata.outputs.m.type", "CustomModel")
 }
 
+// An output is kept where something can be written, which is asked before the job runs, not after.
+func TestOutputPlaces(t *testing.T) {
+	x := open(t)
+	for uri, ok := range map[string]bool{
+		"": true, "azureml://datastores/workspaceblobstore/paths/x/${{name}}": true, "https://store/x?sig=y": true, "file:///data/x": true,
+		"/data/x": false, "./x": false, "relative": false, "wasbs://c@a.blob.core.windows.net/x": false, "abfss://f@a.dfs.core.windows.net/x": false, "s3://b/x": false,
+	} {
+		out := map[string]any{"jobOutputType": "uri_folder", "uri": uri}
+		a := x.do("PUT", x.ws+"/jobs/j"+berthVersion(uri), props("jobType", "Command", "command", "x", "outputs", map[string]any{"o": out}))
+		if ok {
+			a.want(201)
+		} else {
+			a.want(400).says("properties.outputs.o", uri, "azureml://datastores/")
+		}
+		out["mode"] = "Direct" // the command gets the address and does what it likes
+		x.do("PUT", x.ws+"/jobs/d"+berthVersion(uri), props("jobType", "Command", "command", "x", "outputs", map[string]any{"o": out})).want(201)
+	}
+}
+
+// Tags and properties are objects, or no client can read the job.
+func TestJobMaps(t *testing.T) {
+	x := open(t)
+	for _, k := range []string{"tags", "properties"} {
+		x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", k, []any{})).want(400).says(k, "object")
+	}
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "inputs", []any{})).want(400).says("inputs must be an object, not a list")
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", map[string]any{"o": 5})).want(400).says("must be an object, not a number")
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "resources", map[string]any{"instanceCount": "2"})).want(400).says("instanceCount must be a whole number, not a text")
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "tags", nil, "properties", nil)).want(201)
+	x.do("PUT", x.ws+"/jobs/j", props("tags", []any{})).want(400).says("tags", "object")
+}
+
 // A job is held to the revision the client saw, as everything else is.
 func TestJobRevisions(t *testing.T) {
 	x := open(t)

@@ -3,6 +3,7 @@ package kind
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -95,10 +96,20 @@ func orElse(a, b string) string {
 	return b
 }
 
+// What Go's types and JSON's values are called.
+var (
+	jsonWords = map[reflect.Kind]string{
+		reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number",
+		reflect.Slice: "a list", reflect.Map: "an object", reflect.Struct: "an object", reflect.Pointer: "an object",
+	}
+	jsonValues = map[string]string{"string": "a text", "bool": "true or false", "number": "a number", "array": "a list", "object": "an object"}
+)
+
 // jsonReason makes encoding/json's words fit for users.
 func jsonReason(err error) string {
 	if e, ok := err.(*json.UnmarshalTypeError); ok {
-		return fmt.Sprintf("%s must be %s, not %s", e.Field, e.Type, e.Value)
+		given, number, _ := strings.Cut(e.Value, " ")
+		return fmt.Sprintf("%s must be %s, not %s", e.Field, jsonWords[e.Type.Kind()], orElse(number, orElse(jsonValues[given], e.Value)))
 	}
 	return err.Error()
 }

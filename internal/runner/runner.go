@@ -96,6 +96,8 @@ type Options struct {
 	Data *data.Client
 	// Watch tells of the first output. It may be nil.
 	Watch *filewatch.Watcher
+	// Patience is how long an upload to an address elsewhere is tried; 0 means ten minutes. For our own server there is no limit.
+	Patience time.Duration
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
 	Base []string
 	Log  *slog.Logger

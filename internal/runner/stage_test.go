@@ -133,6 +133,29 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
+// TestUploadElsewhere: our own server is waited for, an address elsewhere that does not answer is given up, and the wait is told.
+func TestUploadElsewhere(t *testing.T) {
+	ours, far := blobtest.New(t), blobtest.New(t)
+	far.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
+	b := newBench(t, "echo x >${{outputs.o}}/x")
+	b.launch.Artifacts = ours.At("a")
+	b.launch.Outputs = map[string]berth.LaunchOutput{"o": {Type: "uri_folder", URL: far.At("o")}}
+	b.options.Patience = time.Millisecond
+	if exit := b.run(); exit.Cause != "upload" || exit.OK() {
+		t.Errorf("exit %+v", exit)
+	}
+	var told bool
+	for _, r := range b.reports {
+		told = told || strings.Contains(r.Warning, "output o is not kept yet")
+	}
+	if !told {
+		t.Error("nobody was told what it waits for")
+	}
+}
+
 // TestUploadResumes takes up a task that was in the middle of its uploads.
 func TestUploadResumes(t *testing.T) {
 	s := blobtest.New(t)

@@ -2,11 +2,13 @@ package runner
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,8 +103,10 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	}
 }
 
-// send keeps one thing. While the server is away it waits for it: what was computed is worth more than the time.
+// send keeps one thing. While the server is away it waits for it: what was computed is worth more than the time. Somebody else's server may
+// never come.
 func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent) error {
+	begun, told := time.Now(), false
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		var total data.Total
 		var skipped []string
@@ -132,6 +136,15 @@ func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent)
 		if berth.CodeOf(err) != berth.Unavailable {
 			return err
 		}
+		if !told {
+			told = true
+			t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
+				r.Warning = fmt.Sprintf("%s is not kept yet: %v", s.name, err)
+			})
+		}
+		if !t.ours(s.url) && time.Since(begun) > cmp.Or(t.o.Patience, 10*time.Minute) {
+			return err
+		}
 		t.o.Log.Warn("upload waits", "task", t.l.Task, "what", s.name, "err", err)
 		timer := time.NewTimer(wait)
 		select {
@@ -141,6 +154,18 @@ func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent)
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// ours says whether an address is on the server that this task belongs to, or on this machine.
+func (t *task) ours(address string) bool {
+	host := func(address string) string {
+		if u, err := url.Parse(address); err == nil {
+			return u.Host
+		}
+		return ""
+	}
+	at := host(address)
+	return at == "" || at == host(t.l.Artifacts) || at == host(t.l.Home.URL)
 }
 
 // sent is a file with the names of the files that were sent, so that a restarted runner does not send them again.
