@@ -43,6 +43,13 @@ func (e *edits) flags(cmd *cobra.Command) {
 	f.BoolVar(&e.forceString, "force-string", false, "take values as text, not as JSON")
 }
 
+// mentions reports whether a change is about a field or what is in it.
+func (e *edits) mentions(field string) bool {
+	return slices.ContainsFunc(e.list, func(c change) bool {
+		return slices.ContainsFunc(c.words, func(w string) bool { return strings.HasPrefix(w, field) })
+	})
+}
+
 // apply makes the changes.
 func (e *edits) apply(m map[string]any) error {
 	for _, c := range e.list {

@@ -34,7 +34,13 @@ func (e *entity) present(collection string, out tree) {
 	case "datastores":
 		delete(out, "creation_context")
 		always(out, "credentials")
-		delete(out["credentials"].(tree), "credentialsType")
+		shown := tree{}
+		for k, v := range out["credentials"].(tree) {
+			if k != "credentialsType" {
+				shown[snake(k)] = v
+			}
+		}
+		out["credentials"] = shown
 	case "connections":
 		e.presentConnection(out)
 	case "workspaces":
