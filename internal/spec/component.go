@@ -262,7 +262,7 @@ var componentResources = obj(
 	f("locations", listOf(text)),
 	f("shm_size", text),
 	f("docker_args", oneOf(text, listOf(text))),
-	f("properties", freeMap),
+	f("properties", freeMap, unsent),
 )
 
 var componentDistribution = byKey("type", map[string]typ{
@@ -283,7 +283,7 @@ var (
 		f("type", portType, required),
 		f("description", text),
 		f("optional", flag),
-		f("default", text),
+		f("default", noDefault),
 		f("mode", portMode),
 	)
 	componentOutput = obj(
@@ -304,6 +304,12 @@ var (
 	componentInputs  = uniqueNames(named(typ{name: "an input", read: readComponentInput}, groupName, "an input"))
 	componentOutputs = uniqueNames(named(oneOf(componentOutput, primitiveOutput), ioName, "an output"))
 )
+
+// noDefault refuses a default where there can be none.
+var noDefault = typ{name: "nothing", read: func(s *scope, v *value) any {
+	s.fail(v, "data and models have no default: make the input optional")
+	return nil
+}}
 
 func readComponentInput(s *scope, v *value) any {
 	if v.shape == mapping {
@@ -346,7 +352,7 @@ func (s *scope) parameterText(v *value, word string) any {
 		}
 		return nil
 	case "boolean":
-		if low := strings.ToLower(v.text); v.shape == str && low != "true" && low != "false" {
+		if low := strings.ToLower(v.text); v.shape != boolean && low != "true" && low != "false" {
 			s.fail(v, "must be true or false, this is %s", describe(v))
 			return nil
 		}
@@ -358,6 +364,10 @@ func (s *scope) parameterText(v *value, word string) any {
 			return "True"
 		}
 		return "False"
+	}
+	if v.shape == integer { // 10 of text is 10.0 too
+		n, _ := readDecimal(s, v).(number)
+		return string(n)
 	}
 	return readLiteral(s, v)
 }

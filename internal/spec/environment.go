@@ -155,7 +155,7 @@ var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) 
 		return nil
 	}
 	if v.shape == str {
-		if w = s.follow(v, strings.TrimPrefix(v.text, "file:")); w == nil {
+		if w = s.follow(v, v.text); w == nil {
 			return nil
 		}
 	} else if v.shape != mapping {

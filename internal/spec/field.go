@@ -206,7 +206,7 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		return
 	}
 	var got any
-	if s.bind && val.shape == str && bound(val.text) && !unbindable[fd.name] && !fd.typ.solid {
+	if s.bind && !s.plain && val.shape == str && bound(val.text) && !unbindable[fd.name] && !fd.typ.solid {
 		got = val.text
 	} else {
 		got = fd.typ.read(s.in(fd.name), val)
@@ -220,7 +220,9 @@ func (t *table) one(s *scope, fd *field, v *value) {
 }
 
 // unbindable are the fields of a pipeline node that may not be an expression.
-var unbindable = map[string]bool{"type": true, "component": true, "trial": true, "jobs": true, "inputs": true, "outputs": true}
+var unbindable = map[string]bool{
+	"type": true, "component": true, "trial": true, "jobs": true, "inputs": true, "outputs": true, "job_tier": true, "priority": true,
+}
 
 // stray deals with a key the table does not know.
 func (t *table) stray(s *scope, p pair) {

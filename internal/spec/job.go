@@ -135,11 +135,12 @@ var resources = obj(
 	f("properties", computeProperties, def(tree{})),
 	then(func(s *scope, v *value) {
 		// A list of arguments has a member of its own, and the client then forgets two others.
-		if args, ok := s.out[s.dest(&field{to: "dockerArgs"})].([]any); ok && len(args) > 0 && !s.nodes {
-			s.out["dockerArgsList"] = args
-			delete(s.out, "dockerArgs")
-			delete(s.out, "locations")
-			delete(s.out, "maxInstanceCount")
+		at := func(name string) string { return s.dest(&field{to: name}) }
+		if args, ok := s.out[at("dockerArgs")].([]any); ok && len(args) > 0 {
+			s.out[at("dockerArgsList")] = args
+			for _, lost := range []string{"dockerArgs", "locations", "maxInstanceCount"} {
+				delete(s.out, at(lost))
+			}
 		}
 	}),
 	backwards(func(in, out tree) {

@@ -32,7 +32,9 @@ func (s *scope) node(g *graph, name string, v *value) any {
 	n.run = n.inherit(v)
 	t := n.table(s)
 	m := s.mark()
-	out, _ := t.read(s, n.run).(tree)
+	own := *s
+	own.plain = n.inline && word == "command"
+	out, _ := t.read(&own, n.run).(tree)
 	if out == nil {
 		return nil
 	}
@@ -248,7 +250,9 @@ func (n *node) table(s *scope) typ {
 			return nil
 		}}
 	}
-	if !n.inline || n.word == "sweep" {
+	if !n.inline { // its tags are anything
+		t = obj(keep, f("tags", freeMap), more(t))
+	} else if n.word == "sweep" {
 		t = obj(keep, more(t))
 	}
 	return t

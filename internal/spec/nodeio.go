@@ -59,12 +59,32 @@ func (n *node) inputs(s *scope) tree {
 			here.fail(val, "is %s: give a path, this is %s", kind, describe(val))
 			continue
 		}
+		if here.oldExpression(val) {
+			continue
+		}
 		got := input.read(here, n.asData(p.key, val))
 		if got != nil && n.knows("inputs", p.key) {
 			out[p.key] = got
 		}
 	}
 	return out
+}
+
+// oldExpression refuses the names a pipeline's inputs and steps had once.
+func (s *scope) oldExpression(v *value) bool {
+	at := v
+	if v.shape == mapping {
+		at = v.get("path")
+	}
+	if at == nil || at.shape != str {
+		return false
+	}
+	path, ok := binding(at.text)
+	if !ok || len(path) < 2 || path[0] != "inputs" && path[0] != "jobs" {
+		return false
+	}
+	s.fail(at, "%s is written ${{parent.%s}} in a pipeline", at.text, strings.Join(path, "."))
+	return true
 }
 
 // asData makes a path of a plain text where the component declares data: x: ./folder is x: {path: ./folder}.
@@ -310,7 +330,8 @@ func (n *node) declare(s *scope, v *value) *value {
 	case v.shape == mapping:
 		return put(strings.ToLower(v.textOf("type")), v.textOf("mode"))
 	case v.shape == str:
-		if path, ok := binding(v.text); ok && len(path) > 2 && path[0] == "parent" && (path[1] == "inputs" || path[1] == "jobs") {
+		// With blanks around the path the client takes it for plain text.
+		if path, ok := binding(v.text); ok && len(path) > 2 && strings.HasPrefix(v.text, "${{parent.") && (path[1] == "inputs" || path[1] == "jobs") {
 			return put(n.graph.source(s, v, path))
 		}
 	}

@@ -18,6 +18,8 @@ type scope struct {
 	nodes bool
 	// bind says that any field may be an expression instead, as inside the nodes of a pipeline.
 	bind bool
+	// plain says that of the fields only text may be an expression after all, as in a node that has no component.
+	plain bool
 	// scheduled says that the job being read is what a schedule starts: it has no name of its own yet.
 	scheduled bool
 }

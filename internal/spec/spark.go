@@ -165,7 +165,7 @@ func (s *scope) sparkChecks(v, conf, entry, code *value) {
 	s.sparkEntryFile(entry, code)
 }
 
-// empty says whether v is what Python takes for false: "", 0, [], {}.
+// empty says whether v is what Python takes for false: "", 0, False, [], {}.
 func (v *value) empty() bool {
 	switch v.shape {
 	case null:
@@ -178,6 +178,8 @@ func (v *value) empty() bool {
 		return len(v.pairs) == 0
 	case integer:
 		return v.num.Sign() == 0
+	case boolean:
+		return !v.yes
 	}
 	return false
 }

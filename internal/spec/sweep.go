@@ -134,7 +134,7 @@ var earlyTermination = byKey("type", map[string]typ{
 	"bandit": policy("Bandit",
 		f("slack_factor", decimal, nullable, def(number("0"))),
 		f("slack_amount", decimal, nullable, def(number("0")))),
-	"median_stopping":      policy("MedianStopping"),
+	"median_stopping":      policy("MedianStopping", f("evaluation_interval", whole, nullable, def(number("1")))),
 	"truncation_selection": policy("TruncationSelection", f("truncation_percentage", whole, required)),
 })
 
@@ -145,7 +145,7 @@ func policy(name string, own ...part) typ {
 		f("evaluation_interval", whole, nullable, def(number("0"))),
 		f("delay_evaluation", whole, nullable, def(number("0"))),
 	}
-	return obj(append(ps, own...)...)
+	return obj(append(own, ps...)...) // what a policy says of itself comes first
 }
 
 // searchSpace names the parameters of a sweep and what they are drawn from.
