@@ -33,6 +33,9 @@ func putCompute(c *call, r *resource, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkForm(r.Collection, body); err != nil {
+		return err
+	}
 	secrets := takeSecrets(r, props)
 	patch := c.r.Method == http.MethodPatch
 	var d *store.Doc

@@ -38,10 +38,8 @@ func putJob(c *call, r *resource, name string) error {
 	if err := oneReading(body, props); err != nil {
 		return err
 	}
-	for _, k := range []string{"tags", "properties"} {
-		if _, ok := props[k].(map[string]any); !ok && props[k] != nil {
-			return berth.Errorf(berth.Invalid, "properties.%s must be an object", k)
-		}
+	if err := checkForm(r.Collection, body); err != nil {
+		return err
 	}
 	stripReadOnly(body)
 	jobDefaults(props, name)

@@ -156,6 +156,35 @@ func TestJobMaps(t *testing.T) {
 	x.do("PUT", x.ws+"/jobs/j", props("tags", []any{})).want(400).says("tags", "object")
 }
 
+// Whatever a client sends, the lists of others stay readable.
+func TestForms(t *testing.T) {
+	x := open(t)
+	for path, good := range map[string]string{
+		"/environments/e/versions/1": `{"properties":{"image":"i","build":null,"tags":{},"isArchived":false}}`,
+		"/data/e/versions/1":         `{"properties":{"dataType":"uri_file","dataUri":"https://x"}}`,
+		"/models/e/versions/1":       `{"properties":{"modelUri":"https://x","flavors":{}}}`,
+		"/components/e/versions/1":   `{"properties":{"componentSpec":{"type":"command","command":"x","inputs":{}}}}`,
+		"/datastores/e":              `{"properties":{"datastoreType":"AzureBlob","accountName":"a","containerName":"c","credentials":{"credentialsType":"None"}}}`,
+		"/connections/e":             `{"location":"x","properties":{"category":"Git","authType":"None","target":"t","metadata":{}}}`,
+		"/computes/e":                `{"location":"x","tags":{},"properties":{"computeType":"AmlCompute","properties":{"vmSize":"Standard_DS3_v2","scaleSettings":{"maxNodeCount":1}}}}`,
+	} {
+		for old, bad := range map[string]string{
+			`"image":"i"`: `"image":5`, `"build":null`: `"build":"x"`, `"tags":{}`: `"tags":[]`, `"isArchived":false`: `"isArchived":"yes"`,
+			`"dataUri":"https://x"`: `"dataUri":"\u0000"`, `"flavors":{}`: `"flavors":"x"`, `"inputs":{}`: `"inputs":[]`, `"type":"command"`: `"type":1.5`,
+			`{"type":"command","command":"x","inputs":{}}`: `"x"`, `"accountName":"a"`: `"accountName":{}`, `{"credentialsType":"None"}`: `"x"`,
+			`"category":"Git"`: `"category":5`, `"metadata":{}`: `"metadata":"x"`, `"location":"x"`: `"location":[]`, `"target":"t"`: `"target":{}`,
+		} {
+			if body := strings.Replace(good, old, bad, 1); body != good {
+				x.do("PUT", x.ws+path, body).want(400).says("must be")
+			}
+		}
+		if a := x.do("PUT", x.ws+path, good); a.status >= 300 {
+			t.Errorf("%s: %d %s", path, a.status, a.raw)
+		}
+	}
+	x.do("PUT", x.ws, `{"location":5,"properties":{}}`).want(400).says("location must be a text")
+}
+
 // A job is held to the revision the client saw, as everything else is.
 func TestJobRevisions(t *testing.T) {
 	x := open(t)

@@ -193,6 +193,9 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkForm(r.Collection, body); err != nil {
+		return err
+	}
 	secrets := takeSecrets(r, props)
 	var d *store.Doc
 	created := false

@@ -225,6 +225,9 @@ func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, 
 			return err
 		}
 	}
+	if err := checkForm("workspaces", body); err != nil {
+		return err
+	}
 	stripReadOnly(body)
 	return s.DB.Update(c.ctx(), func(tx *store.Tx) error {
 		d, err := tx.Get("", kindWorkspace, ws.Key(), "")
