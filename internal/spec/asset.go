@@ -50,6 +50,9 @@ var dataBody = obj(
 			s.in("path").checkShape(path, kind)
 		}
 		s.out["dataUri"] = s.in("path").uri(path, "data", Upload{Kind: "data", Type: kind, Datastore: v.textOf("datastore")})
+		if dir := s.resolve(path, path.text); kind == "mltable" && isDir(dir) && !exists(filepath.Join(dir, "MLTable")) {
+			s.in("path").fail(path, "there is no file MLTable in %s", path.text)
+		}
 		if kind == "mltable" && !remote(path.text) {
 			if refs := s.tablePaths(s.resolve(path, path.text)); len(refs) > 0 {
 				s.out["referencedUris"] = refs

@@ -48,19 +48,20 @@ var batchRun = parts{
 // plainDeployment is the older layout: everything at the top level.
 var plainDeployment = obj(
 	readonly("creation_context", "provisioning_state"),
+	f("name", lowerName, to("@name"), required),
 	deploymentCommon,
 	f("code_configuration", batchCode),
 	f("model", batchModel),
 	f("compute", cluster),
 	f("resources", resources),
 	f("type", anything, unsent),
-	f("instance_count", whole, to("resources.instanceCount")),
 	batchRun,
 )
 
 // modelDeployment is the newer layout: the settings of the run under settings.
 var modelDeployment = obj(
 	readonly("creation_context", "provisioning_state"),
+	f("name", lowerName, to("@name"), required),
 	deploymentCommon,
 	f("code_configuration", batchCode),
 	f("model", batchModel),

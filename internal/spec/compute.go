@@ -36,6 +36,7 @@ func into(o typ) typ {
 }
 
 var amlCompute = computeOf("amlcompute", "AmlCompute",
+	f("resource_id", text, unsent),
 	f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
 	f("tier", enum("low_priority=LowPriority", "dedicated=Dedicated"), to("properties.vmPriority")),
 	f("min_instances", whole, to("properties.scaleSettings.minNodeCount"), def(number("0"))),
@@ -145,32 +146,10 @@ var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
 }}
 
 var kubernetesCompute = computeOf("kubernetes", "Kubernetes",
-	f("properties", quantities),
+	f("properties", freeMap),
 	f("namespace", text, to("properties.namespace"), def("default")),
 	f("identity", resourceIdentity, to("/identity")),
 )
-
-// quantities is a free map; the amounts of resources in it become text.
-var quantities = typ{name: "a mapping", read: func(s *scope, v *value) any {
-	m, ok := freeMap.read(s, v).(tree)
-	if !ok {
-		return nil
-	}
-	if types, ok := m["instanceTypes"].(tree); ok {
-		for _, one := range types {
-			t, _ := one.(tree)
-			for _, part := range []string{"requests", "limits"} {
-				amounts, _ := t.at("resources." + part).(tree)
-				for k, amount := range amounts {
-					if n, ok := amount.(number); ok {
-						amounts[k] = string(n)
-					}
-				}
-			}
-		}
-	}
-	return m
-}}
 
 var virtualMachine = computeOf("virtualmachine", "VirtualMachine",
 	readonly("compute_location"),

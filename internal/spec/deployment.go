@@ -59,16 +59,7 @@ var onlineDeployment = parts{
 	f("app_insights_enabled", flag, def(false)),
 	f("provisioning_state", text, unsent, to("provisioningState")),
 	f("instance_count", whole, to("/sku.capacity")),
-	f("scale_settings", byKey("type", map[string]typ{
-		"default": obj(is("scaleType", "Default"), f("type", text, unsent)),
-		"target_utilization": obj(is("scaleType", "TargetUtilization"),
-			f("type", text, unsent),
-			f("min_instances", whole),
-			f("max_instances", whole),
-			f("polling_interval", seconds),
-			f("target_utilization_percentage", whole),
-		),
-	})),
+	f("scale_settings", scaleSettings),
 	f("request_settings", obj(
 		f("request_timeout_ms", milliseconds, to("requestTimeout")),
 		f("max_concurrent_requests_per_instance", whole),
@@ -81,6 +72,17 @@ var onlineDeployment = parts{
 	is("/sku.name", "Default"),
 	then(collectionData),
 }
+
+var scaleSettings = byKey("type", map[string]typ{
+	"default": obj(is("scaleType", "Default"), f("type", text, unsent)),
+	"target_utilization": obj(is("scaleType", "TargetUtilization"),
+		f("type", text, unsent),
+		f("min_instances", whole),
+		f("max_instances", whole),
+		f("polling_interval", seconds),
+		f("target_utilization_percentage", whole),
+	),
+})
 
 var probe = obj(
 	f("initial_delay", seconds),
@@ -97,6 +99,11 @@ var managedDeployment = obj(
 	f("egress_public_network_access", enum("enabled", "disabled")),
 	f("private_network_connection", flag, to("properties.private-network-connection")),
 	readonly("creation_context"),
+	then(func(s *scope, v *value) {
+		if kind := v.get("scale_settings").get("type"); kind != nil && snakeWords(kind.text) == "target_utilization" {
+			s.in("scale_settings.type").fail(kind, "a managed deployment does not scale by itself: only default can be used")
+		}
+	}),
 )
 
 var kubernetesDeployment = obj(
@@ -197,6 +204,11 @@ func (s *scope) collected(name, version, path string) string {
 
 // deploymentEnvironment is an environment of a deployment: an inline one that has a name keeps it.
 var deploymentEnvironment = typ{name: "an environment", show: showAsset, read: func(s *scope, v *value) any {
+	if path := strings.TrimPrefix(v.text, "file:"); v.shape == str && path != v.text {
+		if v = s.follow(v, path); v == nil {
+			return nil
+		}
+	}
 	if v.shape != mapping || !v.has("name") {
 		return environment.read(s, v)
 	}

@@ -44,7 +44,7 @@ var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
 var onlineCommon = parts{
 	readonly("kind"),
 	endpointCommon,
-	f("auth_mode", enum("key=Key", "aml_token=AMLToken", "aad_token=AADToken"), def("Key")),
+	f("auth_mode", looseEnum("key=Key", "aml_token=AMLToken", "aad_token=AADToken"), def("Key")),
 	f("traffic", traffic, def(tree{})),
 	f("mirror_traffic", traffic, def(tree{})),
 	then(func(s *scope, v *value) {
@@ -116,7 +116,7 @@ var kubernetesEndpoint = obj(
 
 var batchEndpointKind = kind{word: "batch-endpoint", collection: "batchEndpoints", base: "properties", body: obj(
 	endpointCommon,
-	f("auth_mode", enum("aad_token=aadToken"), def("aadToken")),
+	f("auth_mode", looseEnum("aad_token=aadToken"), def("aadToken")),
 	f("identity", oneIdentity, unsent),
 	f("defaults", obj(f("deployment_name", text))),
 )}

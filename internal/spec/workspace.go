@@ -21,7 +21,7 @@ var workspaceCommon = parts{
 	f("location", text, to("/location")),
 	f("tags", textMap, to("/tags"), def(tree{})),
 	f("resource_group", text, unsent),
-	f("discovery_url", text, unsent, to("discoveryUrl")),
+	f("discovery_url", text),
 	f("display_name", text, to("friendlyName")),
 	f("description", text),
 	f("hbi_workspace", flag, def(false)),
@@ -43,6 +43,11 @@ var workspaceCommon = parts{
 		f("search_id", text),
 	), unsent),
 	f("workspace_hub", armPath, to("hubResourceId")),
+	then(func(s *scope, v *value) {
+		if v.has("workspace_hub") { // what belongs to a hub is a project
+			s.draft.body["kind"] = "project"
+		}
+	}),
 	f("managed_network", managedNetwork),
 	f("provision_network_now", flag),
 	f("enable_data_isolation", flag, def(false)),
