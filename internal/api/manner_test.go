@@ -182,6 +182,13 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.raw)
 		}
 	}
+	for _, spec := range []any{nil, map[string]any{}, map[string]any{"type": nil}, map[string]any{"type": ""}} {
+		x.do("PUT", x.ws+"/components/n/versions/1", props("componentSpec", spec)).want(400).says("properties.componentSpec")
+	}
+	x.do("PUT", x.ws+"/components/e/versions/1", props("isArchived", true)).want(200).is("properties.componentSpec.type", "command")
+	for _, category := range []any{nil, ""} {
+		x.do("PUT", x.ws+"/connections/n", props("category", category, "authType", "None")).want(400).says("properties.category")
+	}
 	x.do("PUT", x.ws, `{"location":5,"properties":{}}`).want(400).says("location must be a text")
 }
 

@@ -248,6 +248,9 @@ func stepAdvice(s berth.JobStatus, st berth.JobState) (out []string) {
 // gives as declarations. A value the job had becomes the default.
 func checkComponent(c *call, tx *store.Tx, _, _ string, props map[string]any) error {
 	spec := asMap(props["componentSpec"])
+	if text(spec, "type") == "" {
+		return berth.Errorf(berth.Invalid, "properties.componentSpec needs a type, such as command or pipeline")
+	}
 	id := text(spec, "sourceJobId")
 	if id == "" || len(asMap(spec["jobs"])) > 0 {
 		return nil
