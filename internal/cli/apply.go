@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"sort"
@@ -78,6 +79,9 @@ func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource
 			uris[u.Placeholder], err = s.codeAsset(ctx, c, u, false)
 		} else {
 			uris[u.Placeholder], err = s.uploadData(ctx, c, u)
+		}
+		if st, err := os.Stat(u.Path); err == nil && st.IsDir() && res.Type == "jobs" && u.Kind != "code" {
+			uris[u.Placeholder] = strings.TrimSuffix(uris[u.Placeholder], "/") + "/" // a folder's address ends with a slash
 		}
 		if res.Type == "models" { // which clients name with their workspace
 			uris[u.Placeholder] = strings.Replace(uris[u.Placeholder], "azureml://datastores/", fmt.Sprintf("azureml://subscriptions/%s/resourcegroups/%s/workspaces/%s/datastores/",

@@ -27,6 +27,9 @@ func settle(ctx context.Context, c *client.Client, body json.RawMessage) (json.R
 	ids := map[string]string{}
 	find := func(collection, ref string) (string, error) {
 		m := labelled.FindStringSubmatch(ref)
+		if collection == "environments" && strings.HasPrefix(m[1], "AzureML-") {
+			return "", nil // those that are always there are left to the service
+		}
 		key := collection + "/" + m[1] + "@" + m[2]
 		if ids[key] == "" {
 			d, err := c.Get(ctx, collection, m[1], "labels", m[2])
@@ -69,7 +72,9 @@ func settleIn(v any, find func(collection, ref string) (string, error)) error {
 			if err != nil {
 				return err
 			}
-			x[k] = prefix + id
+			if id != "" {
+				x[k] = prefix + id
+			}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -333,8 +334,32 @@ func showNode(n any) any {
 			}
 		case "inputs", "outputs":
 			out[k] = showNodeIO(v)
+		case "limits", "distribution", "resources":
+			out[k] = showNodePart(v)
 		default:
 			out[k] = v
+		}
+	}
+	return out
+}
+
+// showNodePart is what a node says of how it runs, without the marks of the API.
+func showNodePart(v any) any {
+	m, ok := asTree(v)
+	if !ok {
+		return v
+	}
+	out := tree{}
+	for k, e := range m {
+		empty, ok := asTree(e)
+		switch {
+		case k == "job_limits_type", k == "properties" && ok && len(empty) == 0:
+		case k == "distribution_type":
+			out["type"] = strings.ToLower(fmt.Sprint(e))
+		case k == "timeout":
+			out[k] = seconds.show(e)
+		default:
+			out[k] = e
 		}
 	}
 	return out
