@@ -84,6 +84,11 @@ var featureSetKind = kind{word: "feature_set", collection: "featuresets", base: 
 			s.out["storeType"] = store
 		}),
 	)),
+	backwards(func(in, out tree) {
+		if path := in.at("specification.path"); path != nil {
+			out["specification"] = tree{"path": path}
+		}
+	}),
 	then(func(s *scope, v *value) {
 		path := v.get("specification").get("path")
 		if path == nil || path.shape != str {
