@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // connections are the types of connections: what the service calls them, what else they have, and the credentials
 // they use when the file names none.
@@ -47,6 +50,13 @@ var connectionKind = kind{word: "connection", collection: "connections", base: "
 	"serverless": connection("Serverless", "AAD", f("endpoint", text, to("target")), requiredKey),
 })}
 
+// credentialsOf are the credentials of categories that do not take all of them.
+var credentialsOf = map[string][]string{
+	"AzureBlob": {"sas", "account_key", "aad"}, "ADLSGen2": {"service_principal", "managed_identity", "aad", "none"},
+	"AzureOpenAi": {"api_key"}, "AIServices": {"api_key"}, "CognitiveSearch": {"api_key"}, "CognitiveService": {"api_key"},
+	"ApiKey": {"api_key"}, "OpenAi": {"api_key"}, "Serp": {"api_key"}, "Serverless": {"api_key"},
+}
+
 // The key of a service stands for credentials.
 var (
 	apiKey      = f("api_key", text, to("credentials.key"), nullable)
@@ -60,8 +70,8 @@ func connection(category, auth string, own ...part) typ {
 		f("name", text, to("@name")),
 		f("type", text, required, unsent),
 		f("description", text, unsent),
-		f("tags", freeMap, unsent),
 		f("target", text),
+		f("tags", freeMap, unsent),
 		f("metadata", freeMap, def(tree{})),
 		f("is_shared", flag, to("isSharedToAll"), def(true)),
 		f("credentials", connectionCredentials, to("auth")),
@@ -70,6 +80,23 @@ func connection(category, auth string, own ...part) typ {
 	ps = append(ps, then(func(s *scope, v *value) {
 		how, _ := s.out["auth"].(tree)
 		delete(s.out, "auth")
+		for _, p := range v.get("tags").entries() { // the old name of metadata
+			if meta := s.out.sub("metadata"); !v.has("metadata") && meta[p.key] == nil {
+				meta[p.key] = p.val.raw()
+			}
+		}
+		kind, allowed := snakeWords(v.get("credentials").textOf("type")), credentialsOf[category]
+		switch {
+		case how == nil || allowed == nil:
+		case allowed[0] == "api_key": // others are as good as none
+			if kind != "api_key" || s.out["credentials"] != nil {
+				how = nil
+			}
+		case !slices.Contains(allowed, kind):
+			s.in("credentials.type").failWith(v.get("credentials").get("type"), nearest(kind, allowed), "a connection of this type takes %s", strings.Join(allowed, ", "))
+		case kind == "none":
+			how = nil
+		}
 		switch {
 		case how != nil:
 			s.out["authType"] = how["authType"]
@@ -97,7 +124,7 @@ var connectionCredentials = byKey("type", map[string]typ{
 	"service_principal": auth("ServicePrincipal", f("client_id", text), f("client_secret", text, required), f("tenant_id", text)),
 	"access_key":        auth("AccessKey", f("access_key_id", text, required), f("secret_access_key", text, required)),
 	"api_key":           auth("ApiKey", f("key", text, required)),
-	"account_key":       auth("AccountKey", f("account_key", text, to("key"), required)),
+	"account_key":       auth("AccountKey", f("account_key", text, to("sas"), required)),
 	"aad":               auth("AAD"),
 	"none":              auth("None"),
 })

@@ -218,7 +218,7 @@ var sparkNode = nodeOf(
 	f("identity", jobIdentity),
 )
 
-var pipelineNode = nodeOf()
+var pipelineNode = nodeOf(f("settings", freeMap, unsent))
 
 // table is the table of the node's type. A node with a component keeps keys it does not know, an inline one refuses
 // them.

@@ -224,6 +224,13 @@ func (n *node) checks(s *scope, v *value, out tree) {
 		}
 		return
 	}
+	if n.word == "parallel" && n.inline { // the client drops its title and tags, and leaves the identity as it is written
+		delete(out, "display_name")
+		delete(out, "tags")
+		if who := v.get("identity"); who != nil {
+			out["identity"] = lowered(who)
+		}
+	}
 	if !n.graph.placed && n.word != "pipeline" && !v.has("compute") {
 		s.in("compute").fail(v, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
 	}
@@ -275,6 +282,9 @@ func (n *node) synthesize(s *scope, v *value) *value {
 		// What a component of this kind says must not depend on the pipeline; the node says it instead.
 		if n.word == "parallel" && key != "task" && key != "input_data" && w.holdsBinding() {
 			continue
+		}
+		if key == "conf" && dynamic(w) && !w.has(sparkCount) && w.has(sparkMin) {
+			w = w.with(sparkCount, w.get(sparkMin))
 		}
 		comp.set(key, w)
 	}

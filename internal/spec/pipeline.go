@@ -115,7 +115,7 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 		return
 	}
 	s.out["componentId"] = id
-	if title := comp.textOf("display_name"); title != "" && !v.has("display_name") && !v.has("name") {
+	if title := comp.textOf("display_name"); title != "" && !v.has("display_name") {
 		s.out["displayName"] = title
 	}
 	if about := comp.textOf("description"); about != "" && !v.has("description") {
@@ -127,7 +127,16 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 			outs[p.key] = tree{"jobOutputType": orFolder(p.val.textOf("type"))}
 		}
 	}
+	ins, _ := s.out["inputs"].(tree)
+	for name := range ins {
+		if !(&node{comp: comp}).knows("inputs", name) {
+			delete(ins, name)
+		}
+	}
 	for _, p := range comp.get("inputs").entries() {
+		if d := p.val.get("default"); d != nil && d.scalar() && ins[p.key] == nil && !v.get("inputs").isGroup(p.key) {
+			ins[p.key] = s.literalInput(s.in("inputs."+p.key).parameterText(d, p.val.textOf("type")))
+		}
 		optional := p.val.get("optional")
 		if !v.get("inputs").has(p.key) && !p.val.has("default") && (optional == nil || !optional.yes) {
 			s.in("inputs."+p.key).fail(v, "is required by the component")

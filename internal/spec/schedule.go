@@ -79,7 +79,15 @@ func readScheduled(s *scope, v *value) any {
 	if name, ok := strings.CutPrefix(ref.text, "azureml:"); ok { // the service knows jobs by their names
 		return s.scheduledJob(v, changes, name)
 	}
-	job := s.follow(ref, strings.TrimPrefix(ref.text, "file:"))
+	if strings.HasPrefix(ref.text, "file:") {
+		s.fail(ref, "the path is written without file: here")
+		return nil
+	}
+	if jobs := changes.get("jobs"); jobs != nil {
+		s.in("jobs").fail(jobs, "the steps of a job cannot be changed here")
+		return nil
+	}
+	job := s.follow(ref, ref.text)
 	if job == nil {
 		return nil
 	}

@@ -16,7 +16,8 @@ var sparkJob = obj(
 	f("args", text),
 	f("environment", environment, to("environmentId"), nullable),
 	f("resources", sparkResources),
-	f("properties", freeMap, def(tree{})),
+	f("properties", freeMap, unsent),
+	is("properties", tree{}),
 	f("inputs", inputs, def(tree{})),
 	f("outputs", outputs, def(tree{})),
 	jobCommon,
@@ -24,6 +25,9 @@ var sparkJob = obj(
 		s.sparkChecks(v, v.get("conf"), v.get("entry"), v.get("code"))
 		s.sparkModes(v, nil)
 		s.registryCode(v.get("code"))
+		if size := v.get("resources").textOf("instance_type"); size != "" {
+			s.out.put("resources.instanceType", size)
+		}
 		conf := sparkConf(v.get("conf"), true)
 		for k, val := range conf {
 			switch x := val.(type) {
@@ -109,7 +113,7 @@ func sparkConf(conf *value, running bool) tree {
 		if knownConf(p.key) && p.val.shape != integer && p.val.empty() {
 			continue
 		}
-		if t, ok := val.(string); ok && t != "" && strings.Trim(t, "0123456789") == "" {
+		if t, ok := val.(string); ok && knownConf(p.key) && t != "" && strings.Trim(t, "0123456789") == "" {
 			val = number(t)
 		}
 		out[p.key] = val

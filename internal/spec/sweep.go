@@ -132,8 +132,15 @@ var samplingMap = byKey("type", map[string]typ{
 
 var earlyTermination = byKey("type", map[string]typ{
 	"bandit": policy("Bandit",
-		f("slack_factor", decimal, nullable, def(number("0"))),
-		f("slack_amount", decimal, nullable, def(number("0")))),
+		f("slack_factor", decimal, nullable),
+		f("slack_amount", decimal, nullable),
+		then(func(s *scope, _ *value) {
+			for _, key := range []string{"slackFactor", "slackAmount"} {
+				if s.out[key] == nil && !s.nodes {
+					s.out[key] = number("0")
+				}
+			}
+		})),
 	"median_stopping":      policy("MedianStopping", f("evaluation_interval", whole, nullable, def(number("1")))),
 	"truncation_selection": policy("TruncationSelection", f("truncation_percentage", whole, required)),
 })
