@@ -156,10 +156,14 @@ func distillation(s *scope, v *value) {
 
 // connectionText is a connection as JSON text.
 func connectionText(v *value) string {
-	creds := `{"type": "none"}`
-	if c := v.get("credentials").textOf("type"); c != "" {
+	creds, target, more := `{"type": "none"}`, v.textOf("target"), ""
+	if key := v.get("api_key"); key != nil {
+		target = v.textOf("endpoint")
+		creds = fmt.Sprintf(`{"type": "api_key", "key": %s}`, quoteJSON(key.text))
+		more = fmt.Sprintf(`, "api_key": %s, "endpoint": %s`, quoteJSON(key.text), quoteJSON(target))
+	} else if c := v.get("credentials").textOf("type"); c != "" {
 		creds = fmt.Sprintf(`{"type": %s}`, quoteJSON(snakeWords(c)))
 	}
-	return fmt.Sprintf(`{"name": %s, "tags": {}, "type": %s, "target": %s, "credentials": %s, "is_shared": true, "metadata": {}}`,
-		quoteJSON(v.textOf("name")), quoteJSON(snakeWords(v.textOf("type"))), quoteJSON(v.textOf("target")), creds)
+	return fmt.Sprintf(`{"name": %s, "tags": {}, "type": %s, "target": %s, "credentials": %s, "is_shared": true, "metadata": {}%s}`,
+		quoteJSON(v.textOf("name")), quoteJSON(snakeWords(v.textOf("type"))), quoteJSON(target), creds, more)
 }

@@ -121,13 +121,16 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 	if about := comp.textOf("description"); about != "" && !v.has("description") {
 		s.out["description"] = about
 	}
-	outs, _ := s.out["outputs"].(tree)
+	outs := s.out.sub("outputs")
 	for _, p := range comp.get("outputs").entries() {
 		if outs[p.key] == nil {
 			outs[p.key] = tree{"jobOutputType": orFolder(p.val.textOf("type"))}
 		}
 	}
-	ins, _ := s.out["inputs"].(tree)
+	ins, ok := s.out["inputs"].(tree)
+	if !ok {
+		return // they are wrong, and that was said
+	}
 	for name := range ins {
 		if !(&node{comp: comp}).knows("inputs", name) {
 			delete(ins, name)
