@@ -145,7 +145,13 @@ func readLiteral(s *scope, v *value) any {
 
 func readPrimitive(s *scope, v *value) any {
 	switch v.shape {
-	case str, integer, float, boolean:
+	case float:
+		if math.IsInf(v.real, 0) || math.IsNaN(v.real) {
+			s.fail(v, "must be a number that can be written out, this is %s", v.python())
+			return nil
+		}
+		return v.raw()
+	case str, integer, boolean:
 		return v.raw()
 	case date:
 		s.fail(v, "must be text, a number or true/false; a bare date needs quotes")

@@ -88,7 +88,36 @@ func (w *yamlWriter) scalar(v *value, indent int) string {
 	case date:
 		return v.text
 	}
+	if lines, ok := quoteLines(v.text, indent); ok {
+		return lines
+	}
 	return w.fold(quoteYAML(v.text), indent)
+}
+
+// quoteLines is text of several lines in single quotes, its line breaks doubled; ok is false when that cannot hold it.
+func quoteLines(s string, indent int) (string, bool) {
+	if !strings.Contains(s, "\n") || strings.Contains(s, " \n") || strings.Contains(s, "\n ") {
+		return "", false
+	}
+	for _, r := range s {
+		if r != '\n' && (r < 0x20 || r >= 0x7f) {
+			return "", false
+		}
+	}
+	var b strings.Builder
+	for i, line := range strings.Split(strings.ReplaceAll(s, "'", "''"), "\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if i > 0 && line != "" {
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+		}
+		b.WriteString(line)
+	}
+	if strings.HasSuffix(s, "\n") {
+		b.WriteString("\n" + strings.Repeat(" ", indent))
+	}
+	return "'" + b.String() + "'", true
 }
 
 // fold breaks long text at blanks, as the client's writer does past column 80.
