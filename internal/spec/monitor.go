@@ -1,12 +1,118 @@
 package spec
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 var monitorSchedule = obj(
 	scheduleCommon,
 	f("create_monitor", monitor, to("action.monitorDefinition"), required),
 	is("action.actionType", "CreateMonitor"),
+	then(monitorWindows),
 )
+
+// drifts are the signals that compare production with a reference, each over a window.
+var drifts = map[string]bool{"data_drift": true, "data_quality": true, "prediction_drift": true}
+
+// monitorWindows completes the signals: what is compared, and over which days when the file does not say.
+func monitorWindows(s *scope, v *value) {
+	if len(s.errs) > 0 {
+		return
+	}
+	in := v.get("create_monitor")
+	deployed := in.get("monitoring_target").has("endpoint_deployment_id")
+	if len(in.get("monitoring_signals").entries()) == 0 && !deployed {
+		s.in("create_monitor.monitoring_signals").fail(in, "is required unless monitoring_target names a deployment")
+	}
+	all, _ := s.out.at("action.monitorDefinition.signals").(tree)
+	days := triggerDays(v.get("trigger"))
+	for _, p := range in.get("monitoring_signals").entries() {
+		one, ok := all[p.key].(tree)
+		if !ok || !drifts[snakeWords(p.val.textOf("type"))] {
+			continue
+		}
+		here := s.in("create_monitor.monitoring_signals." + p.key)
+		for _, key := range []string{"production_data", "reference_data"} {
+			if !p.val.has(key) && !deployed {
+				here.in(key).fail(p.val, "is required unless monitoring_target names a deployment")
+			}
+		}
+		if list, ok := one["productionData"].([]any); ok && len(list) == 1 {
+			data, _ := list[0].(tree)
+			here.in("production_data").monitored(data, p.val.get("production_data"), days)
+			if data["windowSize"] == nil {
+				data["windowSize"] = isoDays(days)
+			}
+			data["windowOffset"] = orElse(data["windowOffset"], "P0D")
+			data["inputDataType"] = "Trailing"
+			one["productionData"] = data
+		}
+		if data, ok := one["referenceData"].(tree); ok {
+			here.in("reference_data").monitored(data, p.val.get("reference_data"), 2*days)
+			if data["windowOffset"] == "default" {
+				data["windowOffset"] = isoDays(days)
+			}
+			if data["windowSize"] != nil {
+				data["windowOffset"] = orElse(data["windowOffset"], "P0D")
+			}
+		}
+		rules, _ := one["metricThresholds"].([]any)
+		for _, r := range rules {
+			if rule, ok := r.(tree); ok {
+				rule["metric"] = lowerFirst(rule.text("metric"))
+			}
+		}
+	}
+}
+
+// monitored names the data a signal looks at, and the days of a window of default size.
+func (s *scope) monitored(data tree, v *value, days int64) {
+	if v != nil && v.shape == list {
+		v = v.items[0]
+	}
+	if got, ok := dataInput.read(s.in("input_data"), v.get("input_data")).(tree); ok {
+		data["uri"] = got["uri"]
+	}
+	if data["windowSize"] == "default" {
+		data["windowSize"] = isoDays(days)
+	}
+}
+
+// triggerDays is how many days pass between two runs of a monitor.
+func triggerDays(v *value) int64 {
+	n, ok := wholeOf(or(v.get("interval"), v))
+	if !ok || !n.IsInt64() {
+		return 7
+	}
+	switch strings.ToLower(v.textOf("frequency")) {
+	case "minute", "hour":
+		return 1
+	case "day":
+		return n.Int64()
+	case "week":
+		return 7 * n.Int64()
+	case "month":
+		return 30 * n.Int64()
+	}
+	return 7
+}
+
+func lowerFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
+
+func isoDays(n int64) string { return "P" + strconv.FormatInt(n, 10) + "D" }
+
+func orElse(v, otherwise any) any {
+	if v == nil {
+		return otherwise
+	}
+	return v
+}
 
 // monitor watches the data and the answers of a deployed model.
 var monitor = obj(
@@ -20,7 +126,13 @@ var monitor = obj(
 		f("ml_task", looseEnum("classification=Classification", "regression=Regression", "question_answering=QuestionAnswering",
 			"questionanswering=QuestionAnswering"), to("taskType")),
 		f("endpoint_deployment_id", deploymentID, to("deploymentId")),
-		f("model_id", text),
+		f("model_id", typ{name: "a model", read: func(s *scope, v *value) any {
+			ref, ok := readText(s, v).(string)
+			if !ok || !strings.HasPrefix(ref, "azureml:") {
+				return readText(s, v)
+			}
+			return s.assetID("models", ref)
+		}}),
 	)),
 	f("monitoring_signals", mapOf(signal), to("signals")),
 	f("alert_notification", alertNotification, to("alertNotificationSetting")),

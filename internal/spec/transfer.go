@@ -37,7 +37,9 @@ var importDataComponent = obj(
 		s.refuseField(v, "inputs", "import_data")
 		if v.has("outputs") {
 			s.onlyEntry(v, "outputs", "sink", "import_data")
+			return
 		}
+		s.out["outputs"] = tree{"sink": tree{"type": "mltable"}}
 	}),
 )
 
