@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -123,8 +124,7 @@ var monitor = obj(
 		f("runtime_version", numberVersion, required),
 	), to("computeConfiguration"), required),
 	f("monitoring_target", obj(
-		f("ml_task", looseEnum("classification=Classification", "regression=Regression", "question_answering=QuestionAnswering",
-			"questionanswering=QuestionAnswering"), to("taskType")),
+		f("ml_task", enum("classification", "regression", "questionanswering"), to("taskType")),
 		f("endpoint_deployment_id", deploymentID, to("deploymentId")),
 		f("model_id", typ{name: "a model", read: func(s *scope, v *value) any {
 			ref, ok := readText(s, v).(string)
@@ -208,8 +208,8 @@ var dataSignal = parts{
 	f("reference_data", monitorData),
 	f("metric_thresholds", thresholds),
 	f("features", featureFilter),
-	f("data_segment", obj(f("feature_name", text), f("feature_values", listOf(text)))),
-	f("feature_type_override", textMap),
+	f("data_segment", obj(f("feature_name", text, to("feature")), f("feature_values", listOf(text), to("values")))),
+	f("feature_type_override", textMap, to("featureDataTypeOverride")),
 	f("model_type", looseEnum("classification=Classification", "regression=Regression")),
 	f("connection_id", text, to("workspaceConnectionId")),
 	f("sampling_rate", decimal),
@@ -262,7 +262,10 @@ var thresholds = typ{name: "a mapping", read: func(s *scope, v *value) any {
 		}
 		out = append(out, one)
 	}
-	for _, p := range v.pairs {
+	groups := append([]pair(nil), v.pairs...)
+	last := map[string]int{"categorical": 1}
+	slices.SortStableFunc(groups, func(a, b pair) int { return last[a.key] - last[b.key] })
+	for _, p := range groups {
 		here := s.in(p.key)
 		if p.val.shape != mapping {
 			add(here, p, "")
