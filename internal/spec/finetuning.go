@@ -54,7 +54,7 @@ var tunedModel = typ{name: "a model", read: func(s *scope, v *value) any {
 	if s.failed(m) || got == nil {
 		return nil
 	}
-	s.back(m)
+	_ = s.back(m) // what it would upload
 	if path := v.get("path"); path != nil {
 		got["uri"] = bareName.read(s, path)
 	}
