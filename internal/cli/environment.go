@@ -57,7 +57,7 @@ func isFileName(text string) bool {
 
 // environmentFile takes a conda file, a list of pip requirements, or the YAML of an environment.
 func (s *session) environmentFile(ctx context.Context, c *client.Client, path string) (string, error) {
-	b, err := os.ReadFile(path)
+	b, err := spec.ReadFile(path)
 	if err != nil {
 		return "", berth.Errorf(berth.Invalid, "--environment: %w", err)
 	}

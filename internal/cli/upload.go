@@ -174,7 +174,7 @@ func tooLarge(u spec.Upload) error {
 func ignoreOf(dir string, extra []string) *spec.Ignore {
 	text := ""
 	for _, name := range []string{".amlignore", ".gitignore"} {
-		if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+		if b, err := spec.ReadFile(filepath.Join(dir, name)); err == nil {
 			text = string(b) + "\n"
 			break
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/berthml/berth/internal/spec"
 )
 
 // What az's command line allows and ours does not by itself: several words after one flag, the beginning of a flag's name
@@ -172,7 +174,7 @@ func filesIn(words []string) ([]string, error) {
 		if st, err := os.Stat(path); err != nil || st.IsDir() {
 			continue
 		}
-		b, err := os.ReadFile(path)
+		b, err := spec.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"os"
 	"strings"
 )
 
@@ -168,7 +167,7 @@ var keyFile = typ{name: "a path", read: func(s *scope, v *value) any {
 	if !ok {
 		return nil
 	}
-	key, err := os.ReadFile(path)
+	key, err := ReadFile(path)
 	if err != nil || len(key) > 1<<20 {
 		s.fail(v, "%s cannot be read as a private key (the path starts at the working directory)", path)
 		return nil

@@ -39,22 +39,28 @@ func open(path, name string) (*value, error) {
 	if err != nil {
 		return nil, Errors{{File: name, Msg: err.Error()}}
 	}
-	// Looked at before it is opened: opening a pipe waits for whoever writes to it.
-	if st, err := os.Stat(abs); err == nil && st.IsDir() {
+	if isDir(abs) {
 		return nil, Errors{{File: name, Msg: "is a folder, a YAML file is needed"}}
-	} else if err == nil && !st.Mode().IsRegular() && !handed(abs) {
-		return nil, Errors{{File: name, Msg: "is no file: it is a pipe or a device"}}
 	}
-	file, err := os.Open(abs)
-	if err != nil {
-		return nil, Errors{{File: name, Msg: reason(err)}}
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
+	data, err := ReadFile(abs)
 	if err != nil {
 		return nil, Errors{{File: name, Msg: reason(err)}}
 	}
 	return decode(data, &document{name: name, dir: filepath.Dir(abs), path: abs})
+}
+
+// ReadFile reads a file that somebody named, but for a little more than MaxFile of it: no pipe that nobody writes to, no device.
+func ReadFile(path string) ([]byte, error) {
+	// Looked at before it is opened: opening a pipe waits for whoever writes to it.
+	if st, err := os.Stat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() && !handed(path) {
+		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("is no file: it is a pipe or a device")}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, MaxFile+1))
 }
 
 // handed says whether path is something this process was started with, such as the shell's <(command): somebody writes to it.

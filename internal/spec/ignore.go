@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -22,7 +21,7 @@ type pattern struct {
 func ignoreIn(dir string, extra []string) *Ignore {
 	g := &Ignore{dir: dir}
 	for _, name := range []string{".amlignore", ".gitignore"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
+		data, err := ReadFile(filepath.Join(dir, name))
 		if err == nil && len(data) <= MaxFile {
 			g.lines = ParseIgnore(string(data)).lines
 			break
