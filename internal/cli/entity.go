@@ -29,11 +29,6 @@ func complete(n noun, d client.Document, out map[string]any) {
 	switch n.word {
 	case "workspace":
 		out["resource_group"] = segment(d.ID(), 3)
-		for k, from := range map[string]string{"key_vault": "keyVault", "application_insights": "applicationInsights"} {
-			if v, there := d.Properties()[from]; there && out[k] == nil {
-				out[k] = v
-			}
-		}
 	case "data", "model":
 		if uri := d.Properties()[n.word+"Uri"]; uri != nil && out["path"] == nil {
 			out["path"] = uri
