@@ -108,9 +108,9 @@ func TestModelOutputs(t *testing.T) {
 	outputs := map[string]any{"m": map[string]any{"jobOutputType": "custom_model"}, "d": map[string]any{"jobOutputType": "uri_folder"}}
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", outputs)).want(201)
 	ask := map[string]any{"runId": "j"}
-	a := x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.35.2").want(200).is("runMetadata.outputs.m.type", "uri_folder")
+	x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", "azure-ai-ml/1.35.2").want(200).is("runMetadata.outputs.m.type", "uri_folder")
 	for agent, want := range map[string]string{"azure-ai-ml/1.35.2": "data", "azure-ai-ml/1.34.1": "data", "other": "modelregistry"} {
-		a = x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", agent).want(200)
+		a := x.do("POST", "/history/v1.0"+x.ws+"/rundata", ask, "User-Agent", agent).want(200)
 		id, _ := a.at("runMetadata.outputs.m.assetId").(string)
 		path := map[string]string{"data": "/data/v1.0" + x.ws + "/dataversion/batchGetResolvedUris", "modelregistry": "/modelregistry/v1.0" + x.ws + "/models/batchGetResolvedUris"}[want]
 		values, _ := x.do("POST", path, map[string]any{"values": []string{id}}).want(200).at("values").(map[string]any)
