@@ -41,6 +41,7 @@ func putJob(c *call, r *resource, name string) error {
 	if err := checkForm(r.Collection, body); err != nil {
 		return err
 	}
+	services := unstarted(props)
 	stripReadOnly(body)
 	jobDefaults(props, name)
 	pipelineDefaults(props)
@@ -97,6 +98,12 @@ func putJob(c *call, r *resource, name string) error {
 			return err
 		}
 		tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: "submitted by " + c.who.User})
+		if len(services) > 0 {
+			tx.Emit(berth.Event{
+				Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning,
+				Reason: "its services " + strings.Join(services, ", ") + " are not started: jobs of this server have none yet; use a compute instance",
+			})
+		}
 		return nil
 	})
 	if err != nil {
@@ -109,6 +116,20 @@ func putJob(c *call, r *resource, name string) error {
 		return err
 	}
 	return c.sendBody(http.StatusCreated, d, body)
+}
+
+// unstarted are the services a job asks for besides those that every job has.
+func unstarted(props map[string]any) []string {
+	var names []string
+	for name, v := range asMap(props["services"]) {
+		switch strings.ToLower(text(asMap(v), "jobServiceType")) {
+		case "", "studio", "tracking":
+		default:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // defaultModes writes the modes the service writes when the client gave none.
