@@ -47,7 +47,7 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if err := l.check(); err != nil {
 				return err
 			}
-			if n.word == "job" && l.limit == 0 && !l.all {
+			if n.word == "job" && !cmd.Flags().Changed("max-results") && !l.all {
 				l.limit = jobLimit
 			}
 			c, err := s.open(cmd.Context())

@@ -64,8 +64,9 @@ func (e *entity) present(collection string, out tree) {
 }
 
 func (e *entity) presentJob(out tree) {
-	if out["compute"] == "azureml:local" {
-		out["compute"] = "local"
+	if props, ok := asTree(tree(out).at("resources.properties")); out["compute"] == "azureml:local" || ok && props["IsLocal"] != nil {
+		out["compute"] = "local" // clients write it in one way or the other
+		delete(props, "IsLocal")
 	}
 	longIDs(out, "compute")
 	if id, ok := e.base["codeId"].(string); ok && armAsset.MatchString(id) {
