@@ -64,7 +64,7 @@ func (e *entity) present(collection string, out tree) {
 }
 
 func (e *entity) presentJob(out tree) {
-	if props, ok := asTree(tree(out).at("resources.properties")); out["compute"] == "azureml:local" || ok && props["IsLocal"] != nil {
+	if props, ok := asTree(out.at("resources.properties")); out["compute"] == "azureml:local" || ok && props["IsLocal"] != nil {
 		out["compute"] = "local" // clients write it in one way or the other
 		delete(props, "IsLocal")
 	}

@@ -88,7 +88,7 @@ func Start(args ...string) (*Server, error) {
 	if s.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Server) Start() error {
 func (s *Server) tryStart(limit context.Context) error {
 	data := filepath.Join(s.dir, "data")
 	args := append([]string{"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-k", data, "-c", "max_connections=300"}, s.args...)
-	s.cmd = exec.Command(s.postgres, args...)
+	s.cmd = exec.Command(s.postgres, args...) //nolint:noctx // it outlives its start
 	s.as(s.cmd)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
@@ -147,7 +147,7 @@ func (s *Server) tryStart(limit context.Context) error {
 	ended := make(chan struct{})
 	s.ended = ended
 	go func() {
-		s.cmd.Wait()
+		_ = s.cmd.Wait() // how it ended is in its log
 		close(ended)
 	}()
 	for {
@@ -167,7 +167,7 @@ func (s *Server) tryStart(limit context.Context) error {
 
 // Kill ends the server and its processes at once.
 func (s *Server) Kill() {
-	syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may be gone
 	<-s.ended
 	os.Remove(filepath.Join(s.dir, "data", "postmaster.pid"))
 }
