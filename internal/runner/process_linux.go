@@ -229,13 +229,16 @@ func (p *process) kill() {
 	if p.here() {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	}
-	for range 8 {
+	for n, quiet := 0, false; n < 8; n++ {
 		list := p.strangers()
 		for _, pid := range list {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		if len(list) == 0 {
+		if len(list) == 0 && quiet {
 			return
+		}
+		if quiet = len(list) == 0; quiet {
+			time.Sleep(time.Millisecond) // one that is about to execute something carries no mark for a moment
 		}
 	}
 }
