@@ -245,7 +245,7 @@ func TestRefusals(t *testing.T) {
 	s.refused("always there", create("local", "--size", "Standard_D2_v2")...)
 	s.cluster("cpu", "--size", "Standard_D2_v2", "--max-instances", "2")
 	s.refused("cannot change", create("cpu", "--size", "Standard_DS3_v2")...)
-	s.refused("at most 2 nodes", "job", "create", "-f", write(t, "command: hostname\nenvironment: azureml:python@latest\ncompute: azureml:cpu\nresources:\n  instance_count: 3\n"))
+	s.refused("at most 2 nodes", "job", "create", "-f", write(t, "command: hostname\nenvironment: {image: \"ubuntu:24.04\"}\ncompute: azureml:cpu\nresources:\n  instance_count: 3\n"))
 	s.refused("there is no compute", "run", "--on", "nowhere", "--no-code", "--", "true")
 	s.run("run", "--on", "cpu", "--name", "busy", "--no-code", "--no-wait", "--", "sleep 30")
 	s.refused("use --yes", "compute", "delete", "-n", "cpu")
