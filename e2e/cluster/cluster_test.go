@@ -226,12 +226,7 @@ func (s *story) killServer() {
 		s.t.Fatalf("%v %s", err, b)
 	}
 	_ = syscall.Kill(v.PID, syscall.SIGKILL)
-	s.wait("server gone", func() bool { return syscall.Kill(v.PID, 0) != nil || zombie(v.PID) })
-}
-
-func zombie(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err != nil || strings.Contains(string(b), ") Z ")
+	s.wait("server gone", func() bool { return world.Gone(v.PID) })
 }
 
 func TestRefusals(t *testing.T) {

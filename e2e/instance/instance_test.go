@@ -381,6 +381,7 @@ func serverKilled(t *testing.T, p *place) {
 	if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	p.until("the server is gone", func() bool { return world.Gone(info.PID) })
 	p.run("up")
 	if out := p.run("ssh", p.name, "--", "echo still here"); !strings.Contains(out, "still here") {
 		t.Errorf("%s", out)

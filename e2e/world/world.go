@@ -156,3 +156,9 @@ func Python(t *testing.T, packages ...string) string {
 	}
 	return python
 }
+
+// Gone reports whether a process has ended, be it that nobody has taken note of its end yet.
+func Gone(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
