@@ -210,3 +210,18 @@ func TestSyntaxErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestNoKind: a kind nobody knows is refused with the nearest one, and a file that is part of something else with what it is.
+func TestNoKind(t *testing.T) {
+	for kind, want := range map[string]string{
+		"jobb":        `kind jobb is not known (did you mean "job"?)`,
+		"conda":       "names it as conda_file",
+		"mltable":     "data of type mltable",
+		"data_import": "is not supported",
+	} {
+		_, err := spec.LoadBytes([]byte("a: 1\n"), spec.Options{Kind: kind, File: "f.yml"})
+		if err == nil || !strings.Contains(err.Error(), "f.yml: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %v", kind, err)
+		}
+	}
+}

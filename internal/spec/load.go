@@ -121,6 +121,9 @@ func translate(v *value, o Options) (*Result, error) {
 	}
 	k, ok := kindOf(word)
 	if !ok {
+		if why := elsewhere[word]; why != "" {
+			return nil, Errors{{File: o.File, Msg: why}}
+		}
 		return nil, Errors{{File: o.File, Msg: "kind " + word + " is not known", Suggest: nearest(word, Kinds())}}
 	}
 	if o.Name != "" {
@@ -207,6 +210,20 @@ func Kinds() []string {
 	}
 	sort.Strings(words)
 	return words
+}
+
+// elsewhere are files of Azure ML that are no resource of their own, and what they are.
+var elsewhere = map[string]string{
+	"asset_manifest":     "a list of assets makes none by itself; render the files it names",
+	"component-internal": "components of this family are for Microsoft's own use; write a command component",
+	"conda":              "a conda file is part of an environment, which names it as conda_file",
+	"data_import":        "importing data from databases and file systems is not supported; download it and create data of it",
+	"feature_set_spec":   "the specification of a feature set lies in the folder that the feature set names as specification.path",
+	"mlmodel":            "an MLmodel file is part of a model, which names its folder as path",
+	"mltable":            "an MLTable file is part of data of type mltable, which names its folder as path",
+	"model_package":      "packaging models is not supported",
+	"promptflow":         "prompt flows are not supported",
+	"rest-payload":       "this is a document for the REST API already; send it with PUT",
 }
 
 func kindOf(word string) (kind, bool) {
