@@ -1,0 +1,209 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// put creates or updates one document.
+func (s *Server) put(c *call, r *resource, name, version string) error {
+	if err := berth.CheckName(r.Noun, name); err != nil {
+		return err
+	}
+	if version != "" {
+		if err := berth.CheckVersion(r.Noun, version); err != nil {
+			return err
+		}
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	props, err := object(body, "properties")
+	if err != nil {
+		return err
+	}
+	if err := checkForm(r.Collection, body); err != nil {
+		return err
+	}
+	secrets := takeSecrets(r, props)
+	var d *store.Doc
+	created := false
+	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+		if err := c.ifMatch(tx, r.kind(version), name, version); err != nil {
+			return err
+		}
+		body, props, err := own(body)
+		if err != nil {
+			return err
+		}
+		if err := c.lasting(tx, r, props); err != nil {
+			return err
+		}
+		before := map[string]any{} // the properties until now, as far as secrets depend on them
+		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
+		created = berth.CodeOf(err) == berth.NotFound
+		switch {
+		case created && c.r.Method == http.MethodPatch:
+			return c.missing(err, r, name, version)
+		case created:
+			d = &store.Doc{Workspace: c.ws.Key(), Kind: r.kind(version), Name: name, Version: version, CreatedBy: c.who.User}
+		case err != nil:
+			return err
+		default:
+			if r.SecretKind != "" {
+				if _, before, err = bodyOf(d); err != nil {
+					return err
+				}
+			}
+			if body, props, err = merge(r, d, version, body, props, c.r.Method == http.MethodPatch); err != nil {
+				return err
+			}
+		}
+		if r.Check != nil && !(r.Child != "" && version == "") {
+			if err := r.Check(c, tx, name, version, props); err != nil {
+				return err
+			}
+		}
+		d.Archived, _ = props["isArchived"].(bool)
+		if h, ok := dig(props, "properties.hash_sha256").(string); ok && r.Collection == "codes" {
+			d.Hash = h
+		}
+		stripReadOnly(body)
+		if d.Body, err = json.Marshal(body); err != nil {
+			return err
+		}
+		if len(r.Secrets) > 0 {
+			if d.Own, err = s.reseal(c, r, d, before, props, secrets); err != nil {
+				return err
+			}
+		}
+		if created {
+			err = tx.Insert(d)
+		} else {
+			err = tx.Save(d)
+		}
+		if err != nil {
+			return err
+		}
+		if created && version != "" && r.Child == "versions" {
+			if err := asset.Grow(tx, c.ws.Key(), r.Collection, name, version, c.who.User); err != nil {
+				return err
+			}
+		}
+		c.emit(tx, berth.EventResourcePut, r, name, version)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+		if r.Created != 0 {
+			status = r.Created
+		}
+	}
+	if r.LRO {
+		c.operation("put", c.docID(r, d))
+	}
+	return c.sendDoc(status, r, d)
+}
+
+// lasting writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
+// download from datastores only.
+func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
+	for _, f := range r.Fixed {
+		uri, ok := props[f].(string)
+		if !ok {
+			continue
+		}
+		place, job, err := locate.Lasting(tx, c.ws, uri)
+		if err != nil {
+			return berth.Errorf(berth.CodeOf(err), "properties.%s: %w", f, err)
+		}
+		props[f] = place
+		if job != "" && r.Collection == "models" && props["jobName"] == nil {
+			props["jobName"] = job
+		}
+	}
+	return nil
+}
+
+// merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
+func merge(r *resource, d *store.Doc, version string, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+	old, oldProps, err := bodyOf(d)
+	if err != nil {
+		return nil, nil, err
+	}
+	if version != "" && r.Keep != nil {
+		for _, f := range r.Fixed {
+			if v, ok := props[f]; ok && !sameURI(v, oldProps[f]) {
+				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, version, f)
+			}
+		}
+		if r.Collection == "components" {
+			if err := sameComponent(d, oldProps, props); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, k := range r.Keep {
+			if v, ok := props[k]; ok {
+				oldProps[k] = v
+			}
+		}
+		return old, oldProps, nil
+	}
+	for _, k := range []string{"location", "tags", "identity", "sku", "kind"} {
+		if _, ok := body[k]; !ok {
+			if v, ok := old[k]; ok {
+				body[k] = v
+			}
+		}
+	}
+	if patch {
+		overlay(oldProps, props)
+		props = oldProps
+		body["properties"] = props
+	}
+	return body, props, nil
+}
+
+// sameURI compares two URIs as the service does: a trailing slash is no difference.
+func sameURI(a, b any) bool {
+	x, ok1 := a.(string)
+	y, ok2 := b.(string)
+	if !ok1 || !ok2 {
+		return a == b
+	}
+	return strings.EqualFold(strings.TrimSuffix(x, "/"), strings.TrimSuffix(y, "/"))
+}
+
+// overlay writes b over a, member by member.
+func overlay(a, b map[string]any) {
+	for k, v := range b {
+		av, ok1 := a[k].(map[string]any)
+		bv, ok2 := v.(map[string]any)
+		if ok1 && ok2 {
+			overlay(av, bv)
+			continue
+		}
+		a[k] = v
+	}
+}
+
+// stripReadOnly drops what only we say, so that a document a client read and sent back does not carry stale answers.
+func stripReadOnly(body map[string]any) {
+	for _, k := range []string{"id", "name", "type", "systemData"} {
+		delete(body, k)
+	}
+	if p, ok := body["properties"].(map[string]any); ok {
+		delete(p, "provisioningState")
+	}
+}
