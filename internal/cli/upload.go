@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/berthml/berth"
@@ -133,51 +131,14 @@ func (s *session) sending(up *client.Upload) func() {
 
 // tooLarge refuses a folder that is probably not the one that was meant, before every byte of it is read.
 func tooLarge(u spec.Upload) error {
-	ignore := ignoreOf(u.Path, u.Ignore)
-	files, bytes := 0, int64(0)
-	err := filepath.WalkDir(u.Path, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // the snapshot will say so, where it matters
-		}
-		rel, err := filepath.Rel(u.Path, path)
-		if err != nil || rel == "." {
-			return err
-		}
-		if ignore.Match(filepath.ToSlash(rel)) {
-			if d.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() {
-			return nil
-		}
-		if info, err := d.Info(); err == nil {
-			bytes += info.Size()
-		}
-		if files++; files > manyFiles || bytes > manyBytes {
-			return filepath.SkipAll
-		}
-		return nil
-	})
-	if err != nil {
-		return nil //nolint:nilerr // as above
+	files, bytes, err := u.Weight()
+	if err != nil && berth.CodeOf(err) != berth.Limit {
+		return nil //nolint:nilerr // the snapshot will say so, with the place
 	}
-	if files > manyFiles || bytes > manyBytes {
+	if err != nil || files > manyFiles || bytes > manyBytes {
 		return berth.Errorf(berth.Limit, "%s holds more than %d files or %s; is it the folder you mean?\n"+
 			"name what should stay here in .amlignore, give the folder with --code DIR, leave it out with --no-code, or insist with --yes",
 			u.Path, manyFiles, size(manyBytes))
 	}
 	return nil
-}
-
-func ignoreOf(dir string, extra []string) *spec.Ignore {
-	text := ""
-	for _, name := range []string{".amlignore", ".gitignore"} {
-		if b, err := spec.ReadFile(filepath.Join(dir, name)); err == nil {
-			text = string(b) + "\n"
-			break
-		}
-	}
-	return spec.ParseIgnore(text + strings.Join(extra, "\n"))
 }

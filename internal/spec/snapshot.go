@@ -69,6 +69,22 @@ func (u Upload) wrong(err error) error {
 	return Errors{at}
 }
 
+// Weight is how many files an upload has and how many bytes, without reading them. More than MaxFiles are an error.
+func (u Upload) Weight() (files int, bytes int64, err error) {
+	f, err := u.listing()
+	if err != nil {
+		return 0, 0, err
+	}
+	return len(f.Files), f.bytes(), nil
+}
+
+func (f *Folder) bytes() (total int64) {
+	for _, file := range f.Files {
+		total += file.Size
+	}
+	return total
+}
+
 // fingerprint tells an upload's content apart from others: its hash, or, when there is much of it, its names, sizes and
 // times.
 func (u Upload) fingerprint() string {
@@ -77,11 +93,7 @@ func (u Upload) fingerprint() string {
 	if err != nil {
 		return u.Path
 	}
-	var total int64
-	for _, file := range f.Files {
-		total += file.Size
-	}
-	if total <= much && f.finish() == nil {
+	if f.bytes() <= much && f.finish() == nil {
 		return f.Hash
 	}
 	var b strings.Builder
