@@ -109,7 +109,7 @@ var (
 func jsonReason(err error) string {
 	if e, ok := err.(*json.UnmarshalTypeError); ok {
 		given, number, _ := strings.Cut(e.Value, " ")
-		return fmt.Sprintf("%s must be %s, not %s", e.Field, jsonWords[e.Type.Kind()], orElse(number, orElse(jsonValues[given], e.Value)))
+		return fmt.Sprintf("%s must be %s, not %s", orElse(e.Field, "the document"), jsonWords[e.Type.Kind()], orElse(number, orElse(jsonValues[given], e.Value)))
 	}
 	return err.Error()
 }

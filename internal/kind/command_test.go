@@ -3,6 +3,7 @@ package kind_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -114,4 +115,10 @@ func FuzzValidate(f *testing.F) {
 			t.Errorf("an error without a code: %v", err)
 		}
 	})
+}
+
+func TestWholeDocumentOfAnotherType(t *testing.T) {
+	if _, err := kind.ReadComponent("c", []byte(`[]`)); err == nil || !strings.Contains(err.Error(), "the document must be an object, not a list") {
+		t.Errorf("a list gives %v", err)
+	}
 }
