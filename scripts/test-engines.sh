@@ -9,6 +9,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	command -v podman >/dev/null || need+=(podman)
 	command -v runc >/dev/null || need+=(runc)
 	[ -x /bin/busybox ] || need+=(busybox-static)
+	command -v postgres >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
 	command -v mpicc >/dev/null || need+=(openmpi-bin libopenmpi-dev)
 	[ -n "${BERTH_TORCH_PYTHON:-}" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || need+=(python3-torch)
 	if [ ${#need[@]} -gt 0 ]; then
@@ -20,3 +21,5 @@ export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
 export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch}
 go test -tags engines -timeout 20m -count=1 ./internal/envs/... ./internal/runner ./internal/runner/group ./e2e/cluster ./e2e/container/... ./bench/peer
+go test -timeout 20m -count=1 ./internal/store
+go test -timeout 20m -count=1 -run Postgres ./e2e/crash
