@@ -133,7 +133,7 @@ func (s *session) sending(up *client.Upload) func() {
 func tooLarge(u spec.Upload) error {
 	files, bytes, err := u.Weight()
 	if err != nil && berth.CodeOf(err) != berth.Limit {
-		return nil //nolint:nilerr // the snapshot will say so, with the place
+		return nil // the snapshot will say so, with the place
 	}
 	if err != nil || files > manyFiles || bytes > manyBytes {
 		return berth.Errorf(berth.Limit, "%s holds more than %d files or %s; is it the folder you mean?\n"+
