@@ -2,8 +2,10 @@ package kind
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -46,8 +48,11 @@ func ReadComponent(name string, body json.RawMessage) (*Component, error) {
 // ComponentInput is a declared input.
 type ComponentInput struct {
 	ComponentIO
-	Optional berth.Scalar  `json:"optional"`
-	Default  *berth.Scalar `json:"default"`
+	Optional berth.Scalar   `json:"optional"`
+	Default  *berth.Scalar  `json:"default"`
+	Enum     []berth.Scalar `json:"enum"`
+	Min      *berth.Scalar  `json:"min"`
+	Max      *berth.Scalar  `json:"max"`
 }
 
 // ComponentIO is what inputs and outputs have in common.
@@ -57,6 +62,39 @@ type ComponentIO struct {
 }
 
 func (i *ComponentInput) optional() bool { return strings.EqualFold(string(i.Optional), "true") }
+
+// check says whether a value can be what is declared. Whole numbers are not insisted upon: Azure does not either.
+func (i *ComponentInput) check(value string) error {
+	switch strings.ToLower(i.Type) {
+	case "number", "integer":
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return fmt.Errorf("is of type %s, and %q is not", i.Type, value)
+		}
+		if low, ok := limit(i.Min); ok && n < low {
+			return fmt.Errorf("is at least %s, and %s is less", *i.Min, value)
+		}
+		if high, ok := limit(i.Max); ok && n > high {
+			return fmt.Errorf("is at most %s, and %s is more", *i.Max, value)
+		}
+	case "boolean":
+		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
+			return fmt.Errorf("is of type boolean, and %q is not", value)
+		}
+	}
+	if len(i.Enum) > 0 && !slices.ContainsFunc(i.Enum, func(of berth.Scalar) bool { return strings.EqualFold(string(of), value) }) {
+		return fmt.Errorf("is one of %q, and %q is not", i.Enum, value)
+	}
+	return nil
+}
+
+func limit(of *berth.Scalar) (float64, bool) {
+	if of == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(string(*of), 64)
+	return n, err == nil
+}
 
 var literals = []string{"string", "number", "integer", "boolean", "enum"}
 

@@ -230,26 +230,11 @@ func (m Maker) input(in *NodeInput, decl *ComponentInput, inline bool) (map[stri
 	case b.uri != "" && !inline && literal(decl.Type):
 		return nil, fmt.Errorf("is of type %s, and %s is data", decl.Type, text)
 	case b.uri == "":
-		return map[string]any{"jobInputType": "literal", "value": b.value}, checkValue(b.value, decl.Type)
+		return map[string]any{"jobInputType": "literal", "value": b.value}, decl.check(b.value)
 	case b.part || b.typ == "":
 		b.typ = orElse(decl.Type, "uri_folder")
 	}
 	return data(b.typ, b.uri, orElse(mode, b.mode)), nil
-}
-
-// checkValue says whether a value can be of a declared type. Whole numbers are not insisted upon: Azure does not either.
-func checkValue(value, typ string) error {
-	switch strings.ToLower(typ) {
-	case "number", "integer":
-		if _, err := strconv.ParseFloat(value, 64); err != nil {
-			return fmt.Errorf("is of type %s, and %q is not", typ, value)
-		}
-	case "boolean":
-		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
-			return fmt.Errorf("is of type boolean, and %q is not", value)
-		}
-	}
-	return nil
 }
 
 func data(typ, uri, mode string) map[string]any {

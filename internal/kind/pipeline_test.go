@@ -283,7 +283,11 @@ func lit(text string) object { return object{"job_input_type": "literal", "value
 var parts = object{
 	"make": object{
 		"type": "command", "command": "make ${{inputs.n}} ${{outputs.o}}", "code": "azureml:code:1", "environment": "azureml:env:2",
-		"inputs":  object{"n": object{"type": "integer", "default": 7}, "fast": object{"type": "boolean", "optional": true}},
+		"inputs": object{
+			"n":    object{"type": "integer", "default": 7, "min": 1, "max": "99.5"},
+			"fast": object{"type": "boolean", "optional": true},
+			"kind": object{"type": "string", "optional": true, "enum": []any{"Large", 2}},
+		},
 		"outputs": object{"o": object{"type": "uri_folder"}}, "resources": object{"instance_count": 2},
 		"distribution": object{"type": "mpi", "process_count_per_instance": "4"},
 	},
@@ -400,6 +404,9 @@ func TestPipelineRefusals(t *testing.T) {
 		{object{"b": in("use", "i", "${{parent.inputs.none}}")}, "step b: input i is required", berth.Invalid},
 		{object{"b": in("make", "z", "1")}, "step b: its component has no input z", berth.Invalid},
 		{object{"b": in("make", "n", "many")}, `step b: input n is of type integer, and "many" is not`, berth.Invalid},
+		{object{"b": in("make", "n", "0")}, "step b: input n is at least 1, and 0 is less", berth.Invalid},
+		{object{"b": in("make", "n", "1e6")}, "step b: input n is at most 99.5, and 1e6 is more", berth.Invalid},
+		{object{"b": in("make", "kind", "small")}, `step b: input kind is one of ["Large" "2"], and "small" is not`, berth.Invalid},
 		{object{"b": in("make", "fast", "perhaps")}, `step b: input fast is of type boolean`, berth.Invalid},
 		{object{"b": in("make", "n", "${{parent.inputs.d}}")}, "step b: input n is of type integer, and ${{parent.inputs.d}} is data", berth.Invalid},
 		{object{"b": in("use", "i", "${{parent.inputs.v}}")}, "step b: input i is of type uri_folder, and ${{parent.inputs.v}} is a value", berth.Invalid},
