@@ -132,6 +132,8 @@ type About struct {
 	Rev       berth.Rev       `json:"rev"`
 	User      string          `json:"user"`
 	Role      string          `json:"role"`
+	// Trouble is why what the server shows may be behind what happens, such as a full disk; empty when all is well.
+	Trouble string `json:"trouble"`
 }
 
 // About asks the server who it is and who we are.

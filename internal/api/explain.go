@@ -34,7 +34,9 @@ func (s *Server) explain(c *call, name string) error {
 			Exit: st.Exit, Usage: st.Usage, Steps: st.Steps, Running: []string{}, InTheWay: []berth.PlanJob{},
 		}
 		x := c.snapshot(tx)
-		if e.Status == berth.Queued {
+		if trouble := s.trouble(); trouble != "" && !e.Status.Terminal() {
+			e.Reason = trouble
+		} else if e.Status == berth.Queued {
 			if err := x.waiting(d, &e); err != nil {
 				return err
 			}

@@ -312,6 +312,14 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serverInfo(c *call) error {
 	return c.send(http.StatusOK, map[string]any{
 		"version": berth.Version, "url": s.BaseURL, "location": s.Location, "caBundle": s.CABundle,
-		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role,
+		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role, "trouble": s.trouble(),
 	})
+}
+
+// trouble is why what this server shows may be behind, empty when it is not.
+func (s *Server) trouble() string {
+	if err := s.DB.Trouble(); err != nil {
+		return "the server cannot keep what happens: " + err.Error()
+	}
+	return ""
 }

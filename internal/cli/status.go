@@ -20,6 +20,7 @@ type serverStatus struct {
 	Role      string          `json:"role,omitempty"`
 	Workspace berth.Workspace `json:"workspace,omitzero"`
 	Active    int             `json:"active_jobs"`
+	Trouble   string          `json:"trouble,omitempty"`
 }
 
 func statusCommand(s *session) *cobra.Command {
@@ -47,7 +48,7 @@ func statusCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			st := serverStatus{Running: true, URL: about.URL, Version: about.Version, PID: c.Server().PID, User: about.User, Role: about.Role, Workspace: c.Workspace}
+			st := serverStatus{Running: true, URL: about.URL, Version: about.Version, PID: c.Server().PID, User: about.User, Role: about.Role, Workspace: c.Workspace, Trouble: about.Trouble}
 			if c.Local() {
 				st.Home = s.cfg.Home
 			}
@@ -78,5 +79,8 @@ func (s *session) printStatus(st serverStatus) error {
 	line("workspace", "%s in resource group %s", st.Workspace.Name, st.Workspace.Group)
 	line("you", "%s, %s", st.User, st.Role)
 	line("jobs", "%d running or waiting", st.Active)
+	if st.Trouble != "" {
+		s.warn("%s", st.Trouble)
+	}
 	return nil
 }

@@ -19,6 +19,7 @@ type commit struct {
 	outcomes []outcome // by index in the batch
 	kept     int       // how many of them succeeded
 	wrote    bool      // any of them
+	failed   error     // of the engine, in one of them
 	began    time.Time
 	at       head // when the transaction began
 	rev      berth.Rev
@@ -117,6 +118,9 @@ func (c *commit) step(u *update) (outcome, error) {
 	}
 	tx := c.tx()
 	o := c.call(u, tx)
+	if tx.failed != nil {
+		c.failed = tx.failed
+	}
 	if o.err != nil || o.panicked {
 		if !tx.wrote && tx.failed == nil && !save {
 			return o, nil // there is nothing to undo

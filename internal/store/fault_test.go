@@ -44,6 +44,9 @@ func TestDiskFull(t *testing.T) {
 	if !strings.Contains(err.Error(), "is full") {
 		t.Errorf("message %v", err)
 	}
+	if db.Trouble() == nil || db.Trouble().Error() != err.Error() {
+		t.Errorf("trouble %v", db.Trouble())
+	}
 	look(t, db, func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Workspace: ws, Kind: "jobs", NoBody: true})
 		if len(docs) != n {
@@ -56,6 +59,9 @@ func TestDiskFull(t *testing.T) {
 	}
 	if err := write(n); err != nil {
 		t.Errorf("with space again: %v", err)
+	}
+	if err := db.Trouble(); err != nil {
+		t.Errorf("with space again: trouble %v", err)
 	}
 }
 

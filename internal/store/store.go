@@ -45,8 +45,9 @@ type DB struct {
 
 	rehearse bool // see Options
 
-	closed atomic.Bool
-	close  sync.Once
+	trouble atomic.Pointer[error] // see Trouble
+	closed  atomic.Bool
+	close   sync.Once
 }
 
 // Open opens the store that url names, "sqlite:PATH" or "postgres://…", and brings its schema up to date. A database
@@ -110,6 +111,15 @@ func (db *DB) closePools() {
 	for _, p := range db.pools {
 		p.Close()
 	}
+}
+
+// Trouble is why the last update that had something to keep could not be kept, nil when it was. Whoever shows what is kept says then
+// that it may be behind.
+func (db *DB) Trouble() error {
+	if err := db.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Rev is the latest committed revision this server knows of.

@@ -107,6 +107,14 @@ func (w *writer) serve() {
 	} else {
 		err = w.db.fault(err)
 	}
+	switch {
+	case err != nil:
+		w.db.trouble.Store(&err)
+	case c.failed != nil:
+		w.db.trouble.Store(&c.failed)
+	case c.wrote:
+		w.db.trouble.Store(nil)
+	}
 	for i, u := range w.batch {
 		switch {
 		case u.state.Load() == updateDropped:
