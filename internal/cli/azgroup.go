@@ -14,48 +14,63 @@ import (
 
 // azGroup is az group: resource groups, which hold workspaces.
 func azGroup(s *session) *cobra.Command {
-	var name, place, tag string
+	g := &groups{s: s}
+	show := g.verb("show", "Show a resource group", g.get)
+	return azGroupOf("group", "Resource groups", g.create(), show, g.exists(), g.list(), g.remove(), g.wait())
+}
+
+// groups makes the verbs of az group. One of them runs.
+type groups struct {
+	s    *session
+	name string
+}
+
+func (g *groups) path(c *client.Client) string {
+	return "/subscriptions/" + c.Workspace.Subscription + "/resourceGroups/" + g.name
+}
+
+// verb is one verb: run finds the group named.
+func (g *groups) verb(word, short string, run func(ctx context.Context, c *client.Client) (any, error)) *cobra.Command {
+	var columns []column
+	if word == "list" {
+		columns = []column{{"name", "name"}, {"location", "location"}, {"status", "properties.provisioningState"}}
+	}
+	cmd := g.s.azTable(word, short, columns, func(ctx context.Context) (any, error) {
+		if g.name == "" { // az takes -g too
+			g.name = g.s.cfg.Workspace.Group
+		}
+		if g.name == "" && word != "list" && word != "show" {
+			return nil, usagef("give the resource group with --name")
+		}
+		c, err := g.s.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if g.name == "" {
+			g.name = c.Workspace.Group // the default one
+		}
+		return run(ctx, c)
+	})
+	if word != "list" {
+		cmd.Flags().StringVarP(&g.name, "name", "n", "", "the resource group")
+	}
+	return cmd
+}
+
+func (g *groups) get(ctx context.Context, c *client.Client) (any, error) {
+	d, err := c.TreeGet(ctx, g.path(c))
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil, berth.Errorf(berth.NotFound, "(ResourceGroupNotFound) Resource group '%s' could not be found.", g.name)
+	}
+	return groupForm(d), err
+}
+
+func (g *groups) create() *cobra.Command {
+	var place string
 	var tags wordGroups
-	var yes bool
-	path := func(c *client.Client) string {
-		return "/subscriptions/" + c.Workspace.Subscription + "/resourceGroups/" + name
-	}
-	command := func(word, short string, run func(ctx context.Context, c *client.Client) (any, error)) *cobra.Command {
-		var columns []column
-		if word == "list" {
-			columns = []column{{"name", "name"}, {"location", "location"}, {"status", "properties.provisioningState"}}
-		}
-		cmd := s.azTable(word, short, columns, func(ctx context.Context) (any, error) {
-			if name == "" { // az takes -g too
-				name = s.cfg.Workspace.Group
-			}
-			if name == "" && word != "list" && word != "show" {
-				return nil, usagef("give the resource group with --name")
-			}
-			c, err := s.open(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if name == "" {
-				name = c.Workspace.Group // the default one
-			}
-			return run(ctx, c)
-		})
-		if word != "list" {
-			cmd.Flags().StringVarP(&name, "name", "n", "", "the resource group")
-		}
-		return cmd
-	}
-	get := func(ctx context.Context, c *client.Client) (any, error) {
-		d, err := c.TreeGet(ctx, path(c))
-		if berth.CodeOf(err) == berth.NotFound {
-			return nil, berth.Errorf(berth.NotFound, "(ResourceGroupNotFound) Resource group '%s' could not be found.", name)
-		}
-		return groupForm(d), err
-	}
-	create := command("create", "Make a resource group", func(ctx context.Context, c *client.Client) (any, error) {
+	cmd := g.verb("create", "Make a resource group", func(ctx context.Context, c *client.Client) (any, error) {
 		if place == "" {
-			place = s.location(s.cfg.Home)
+			place = g.s.location(g.s.cfg.Home)
 		}
 		body := map[string]any{}
 		if place != "" {
@@ -71,20 +86,28 @@ func azGroup(s *session) *cobra.Command {
 			}
 			body["tags"] = m
 		}
-		d, err := c.TreePut(ctx, body, path(c))
+		d, err := c.TreePut(ctx, body, g.path(c))
 		return groupForm(d), err
 	})
-	create.Flags().StringVarP(&place, "location", "l", "", "where; the server is in one place")
-	create.Flags().Var(&tags, "tags", "KEY=VALUE …: tags")
-	takesMany(create.Flags().Lookup("tags"), many)
-	exists := command("exists", "Say whether a resource group is there", func(ctx context.Context, c *client.Client) (any, error) {
-		_, err := c.TreeGet(ctx, path(c))
+	cmd.Flags().StringVarP(&place, "location", "l", "", "where; the server is in one place")
+	cmd.Flags().Var(&tags, "tags", "KEY=VALUE …: tags")
+	takesMany(cmd.Flags().Lookup("tags"), many)
+	return cmd
+}
+
+func (g *groups) exists() *cobra.Command {
+	return g.verb("exists", "Say whether a resource group is there", func(ctx context.Context, c *client.Client) (any, error) {
+		_, err := c.TreeGet(ctx, g.path(c))
 		if berth.CodeOf(err) == berth.NotFound {
 			return false, nil
 		}
 		return true, err
 	})
-	list := command("list", "List resource groups", func(ctx context.Context, c *client.Client) (any, error) {
+}
+
+func (g *groups) list() *cobra.Command {
+	var tag string
+	cmd := g.verb("list", "List resource groups", func(ctx context.Context, c *client.Client) (any, error) {
 		docs, err := collect(c.Tree(ctx, "/subscriptions/"+c.Workspace.Subscription+"/resourceGroups"), 0)
 		if err != nil {
 			return nil, err
@@ -101,21 +124,30 @@ func azGroup(s *session) *cobra.Command {
 		}
 		return out, nil
 	})
-	list.Flags().StringVar(&tag, "tag", "", "only those with this KEY or KEY=VALUE")
-	remove := ignored(command("delete", "Delete a resource group and the workspaces in it", func(ctx context.Context, c *client.Client) (any, error) {
-		return nil, s.deleteGroup(ctx, c, name, path(c), yes)
+	cmd.Flags().StringVar(&tag, "tag", "", "only those with this KEY or KEY=VALUE")
+	return cmd
+}
+
+func (g *groups) remove() *cobra.Command {
+	var yes bool
+	cmd := ignored(g.verb("delete", "Delete a resource group and the workspaces in it", func(ctx context.Context, c *client.Client) (any, error) {
+		return nil, g.delete(ctx, c, yes)
 	}), "no-wait?", "force-deletion-types/f")
-	remove.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func (g *groups) wait() *cobra.Command {
 	var gone bool
-	wait := ignored(command("wait", "Wait for a resource group; it is there, or gone, at once", func(ctx context.Context, c *client.Client) (any, error) {
-		v, err := get(ctx, c)
+	cmd := ignored(g.verb("wait", "Wait for a resource group; it is there, or gone, at once", func(ctx context.Context, c *client.Client) (any, error) {
+		v, err := g.get(ctx, c)
 		if gone && berth.CodeOf(err) == berth.NotFound {
 			return nil, nil
 		}
 		return v, err
 	}), "created?", "exists?", "updated?", "timeout", "interval", "custom")
-	wait.Flags().BoolVar(&gone, "deleted", false, "until it is gone")
-	return azGroupOf("group", "Resource groups", create, command("show", "Show a resource group", get), exists, list, remove, wait)
+	cmd.Flags().BoolVar(&gone, "deleted", false, "until it is gone")
+	return cmd
 }
 
 // groupForm is a resource group as az prints it.
@@ -133,26 +165,23 @@ func groupForm(d client.Document) map[string]any {
 	return out
 }
 
-// deleteGroup deletes a resource group with everything in it, as Azure does.
-func (s *session) deleteGroup(ctx context.Context, c *client.Client, name, path string, yes bool) error {
-	if _, err := c.TreeGet(ctx, path); err != nil {
-		if berth.CodeOf(err) == berth.NotFound {
-			return berth.Errorf(berth.NotFound, "(ResourceGroupNotFound) Resource group '%s' could not be found.", name)
-		}
+// delete deletes a resource group with everything in it, as Azure does.
+func (g *groups) delete(ctx context.Context, c *client.Client, yes bool) error {
+	if _, err := g.get(ctx, c); err != nil {
 		return err
 	}
 	ws := c.Workspace
-	ws.Group = name
+	ws.Group = g.name
 	in, err := collect(c.In(ws).Workspaces(ctx, false), 0)
 	if err != nil {
 		return err
 	}
 	if !yes {
-		question := "delete resource group " + name + "?"
+		question := "delete resource group " + g.name + "?"
 		if len(in) > 0 {
-			question = fmt.Sprintf("delete resource group %s with %d %s in it?", name, len(in), plural(len(in), "workspace"))
+			question = fmt.Sprintf("delete resource group %s with %d %s in it?", g.name, len(in), plural(len(in), "workspace"))
 		}
-		if err := s.confirm(question); err != nil {
+		if err := g.s.confirm(question); err != nil {
 			return err
 		}
 	}
@@ -162,5 +191,5 @@ func (s *session) deleteGroup(ctx context.Context, c *client.Client, name, path 
 			return err
 		}
 	}
-	return c.TreeDelete(ctx, path)
+	return c.TreeDelete(ctx, g.path(c))
 }
