@@ -127,6 +127,23 @@ func TestImportTable(t *testing.T) {
 	}
 }
 
+// TestRooms: ARCHITECTURE.md has a room for each directory of internal.
+func TestRooms(t *testing.T) {
+	page, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := os.ReadDir("internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		if name := "`internal/" + d.Name() + "`"; !bytes.Contains(page, []byte(name)) {
+			t.Errorf("ARCHITECTURE.md has no room %s", name)
+		}
+	}
+}
+
 func TestPackageDocs(t *testing.T) {
 	for _, p := range packages(t) {
 		if len(p.GoFiles) > 0 && p.Doc == "" {
