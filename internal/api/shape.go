@@ -3,12 +3,9 @@ package api
 import (
 	"encoding/json"
 	"net/http"
-	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -70,149 +67,6 @@ func checkModel(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
 	}
 	return nil
 }
-
-// curatedVersion is the latest version of environments that are always there.
-const curatedVersion = "1"
-
-// curatedEnvironment is the document of an environment that is always there: it answers for every version somebody names, and for the
-// container. The first that somebody makes of that name takes its place.
-func (s *Server) curatedEnvironment(workspace, name, version string) (*store.Doc, bool) {
-	env, ok := s.Curated(name)
-	if !ok {
-		return nil, false
-	}
-	if version == "" {
-		own, err := json.Marshal(asset.Container{Latest: curatedVersion, Next: curatedVersion})
-		return &store.Doc{Workspace: workspace, Kind: "environments", Name: name, Body: json.RawMessage(`{"properties":{}}`), Own: own}, err == nil
-	}
-	body, err := json.Marshal(map[string]any{"properties": map[string]any{
-		"image": "mcr.microsoft.com/azureml/curated/" + name + ":" + version, "condaFile": env.Conda, "osType": "Linux",
-		"environmentType": "Curated", "description": "stands in for the curated environment of that name",
-	}})
-	if err != nil {
-		return nil, false
-	}
-	return &store.Doc{Workspace: workspace, Kind: "environments/versions", Name: name, Version: version, Body: body}, true
-}
-
-func checkEnvironment(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
-	if p["image"] == nil && p["build"] == nil && p["condaFile"] == nil {
-		return berth.Errorf(berth.Invalid, "an environment needs properties.image, properties.build or properties.condaFile")
-	}
-	return nil
-}
-
-// shapeComponent writes into componentSpec what the service writes.
-func shapeComponent(c *call, d *store.Doc, p map[string]any) {
-	shapeAsset(c, d, p)
-	spec, ok := p["componentSpec"].(map[string]any)
-	if !ok {
-		return
-	}
-	setDefault(spec, "name", d.Name)
-	setDefault(spec, "version", d.Version)
-	kind := text(spec, "type")
-	switch kind {
-	case "command":
-		setDefault(spec, "resources", map[string]any{"instance_count": 1})
-	case "parallel":
-		delete(spec, "resources")
-	case "pipeline":
-		setDefault(spec, "is_deterministic", false)
-	}
-	if inputs, ok := spec["inputs"].(map[string]any); ok {
-		for _, v := range inputs {
-			in, ok := v.(map[string]any)
-			if !ok {
-				continue
-			}
-			switch kind {
-			case "command", "pipeline", "spark", "data_transfer":
-				setDefault(in, "optional", false)
-			}
-			if kind == "spark" {
-				delete(in, "mode")
-			}
-			if def, ok := in["default"].(string); ok && kind == "pipeline" {
-				in["default"] = strings.TrimPrefix(def, "azureml:")
-			}
-		}
-	}
-	if outputs, ok := spec["outputs"].(map[string]any); ok {
-		for _, v := range outputs {
-			out, ok := v.(map[string]any)
-			if !ok {
-				continue
-			}
-			if kind == "spark" {
-				delete(out, "mode")
-			}
-			if kind == "pipeline" && text(out, "type") == "boolean" {
-				setDefault(out, "early_available", true)
-			}
-		}
-	}
-	if dist, ok := spec["distribution"].(map[string]any); ok {
-		for k, v := range dist {
-			if n, ok := v.(json.Number); ok {
-				dist[k] = n.String()
-			}
-		}
-	}
-	curatedInSpec(spec)
-	if task, ok := spec["task"].(map[string]any); ok {
-		curatedInSpec(task)
-	}
-}
-
-// curatedInSpec gives a curated environment its registry address.
-func curatedInSpec(m map[string]any) {
-	ref, ok := strings.CutPrefix(text(m, "environment"), "azureml:")
-	if !ok || !strings.HasPrefix(ref, "AzureML-") {
-		return
-	}
-	if name, version, ok := strings.Cut(ref, ":"); ok {
-		m["environment"] = "azureml://registries/azureml/environments/" + name + "/versions/" + version
-	}
-}
-
-// sameComponent refuses to change what a component runs. Names and texts for people may change.
-func sameComponent(d *store.Doc, old, new map[string]any) error {
-	a, _ := old["componentSpec"].(map[string]any)
-	b, _ := new["componentSpec"].(map[string]any)
-	if a == nil || b == nil {
-		return nil
-	}
-	if strings.EqualFold(d.Name, "azureml_anonymous") {
-		old["componentSpec"] = b // its version is the hash of what it runs; the rest may differ
-		return nil
-	}
-	was := map[string]any{"environment": a["environment"]}
-	curatedInSpec(was)
-	curatedInSpec(b)
-	for _, k := range []string{"command", "code", "environment", "type"} {
-		if _, ok := was[k]; !ok {
-			was[k] = a[k]
-		}
-		if v, ok := b[k]; ok && !reflect.DeepEqual(v, was[k]) {
-			return berth.Errorf(berth.Conflict, "component %s:%s exists with another %s; versions do not change, make a new one", d.Name, d.Version, k)
-		}
-	}
-	for _, k := range []string{"description", "display_name", "tags"} {
-		if v, ok := b[k]; ok {
-			a[k] = v
-		}
-	}
-	return nil
-}
-
-// timestampVersion is how Azure numbers components.
-func timestampVersion(c *call, _ string) string {
-	t := c.now.UTC()
-	return t.Format("2006-01-02-15-04-05-") + padLeft(strconv.Itoa(t.Nanosecond()/100), 7)
-}
-
-func padLeft(s string, n int) string { return strings.Repeat("0", max(0, n-len(s))) + s }
 
 func shapeConnection(_ *call, _ *store.Doc, p map[string]any) { p["credentials"] = nil }
 

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// shapeComponent writes into componentSpec what the service writes.
+func shapeComponent(c *call, d *store.Doc, p map[string]any) {
+	shapeAsset(c, d, p)
+	spec, ok := p["componentSpec"].(map[string]any)
+	if !ok {
+		return
+	}
+	setDefault(spec, "name", d.Name)
+	setDefault(spec, "version", d.Version)
+	kind := text(spec, "type")
+	switch kind {
+	case "command":
+		setDefault(spec, "resources", map[string]any{"instance_count": 1})
+	case "parallel":
+		delete(spec, "resources")
+	case "pipeline":
+		setDefault(spec, "is_deterministic", false)
+	}
+	if inputs, ok := spec["inputs"].(map[string]any); ok {
+		for _, v := range inputs {
+			in, ok := v.(map[string]any)
+			if !ok {
+				continue
+			}
+			switch kind {
+			case "command", "pipeline", "spark", "data_transfer":
+				setDefault(in, "optional", false)
+			}
+			if kind == "spark" {
+				delete(in, "mode")
+			}
+			if def, ok := in["default"].(string); ok && kind == "pipeline" {
+				in["default"] = strings.TrimPrefix(def, "azureml:")
+			}
+		}
+	}
+	if outputs, ok := spec["outputs"].(map[string]any); ok {
+		for _, v := range outputs {
+			out, ok := v.(map[string]any)
+			if !ok {
+				continue
+			}
+			if kind == "spark" {
+				delete(out, "mode")
+			}
+			if kind == "pipeline" && text(out, "type") == "boolean" {
+				setDefault(out, "early_available", true)
+			}
+		}
+	}
+	if dist, ok := spec["distribution"].(map[string]any); ok {
+		for k, v := range dist {
+			if n, ok := v.(json.Number); ok {
+				dist[k] = n.String()
+			}
+		}
+	}
+	curatedInSpec(spec)
+	if task, ok := spec["task"].(map[string]any); ok {
+		curatedInSpec(task)
+	}
+}
+
+// curatedInSpec gives a curated environment its registry address.
+func curatedInSpec(m map[string]any) {
+	ref, ok := strings.CutPrefix(text(m, "environment"), "azureml:")
+	if !ok || !strings.HasPrefix(ref, "AzureML-") {
+		return
+	}
+	if name, version, ok := strings.Cut(ref, ":"); ok {
+		m["environment"] = "azureml://registries/azureml/environments/" + name + "/versions/" + version
+	}
+}
+
+// sameComponent refuses to change what a component runs. Names and texts for people may change.
+func sameComponent(d *store.Doc, old, new map[string]any) error {
+	a, _ := old["componentSpec"].(map[string]any)
+	b, _ := new["componentSpec"].(map[string]any)
+	if a == nil || b == nil {
+		return nil
+	}
+	if strings.EqualFold(d.Name, "azureml_anonymous") {
+		old["componentSpec"] = b // its version is the hash of what it runs; the rest may differ
+		return nil
+	}
+	was := map[string]any{"environment": a["environment"]}
+	curatedInSpec(was)
+	curatedInSpec(b)
+	for _, k := range []string{"command", "code", "environment", "type"} {
+		if _, ok := was[k]; !ok {
+			was[k] = a[k]
+		}
+		if v, ok := b[k]; ok && !reflect.DeepEqual(v, was[k]) {
+			return berth.Errorf(berth.Conflict, "component %s:%s exists with another %s; versions do not change, make a new one", d.Name, d.Version, k)
+		}
+	}
+	for _, k := range []string{"description", "display_name", "tags"} {
+		if v, ok := b[k]; ok {
+			a[k] = v
+		}
+	}
+	return nil
+}
+
+// timestampVersion is how Azure numbers components.
+func timestampVersion(c *call, _ string) string {
+	t := c.now.UTC()
+	return t.Format("2006-01-02-15-04-05-") + padLeft(strconv.Itoa(t.Nanosecond()/100), 7)
+}
+
+func padLeft(s string, n int) string { return strings.Repeat("0", max(0, n-len(s))) + s }
