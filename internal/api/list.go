@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -27,6 +28,9 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 			return berth.Errorf(berth.Invalid, "$top=%s is not a positive number", t)
 		}
 	}
+	if r.Listed && name == "" && !c.q.Has("$orderBy") {
+		q.Asc = true
+	}
 	limit := pageSize
 	if top > 0 && top < limit {
 		limit = top
@@ -38,7 +42,7 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 	var docs []*store.Doc
 	err = s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
 		if name != "" && q.Hash == "" {
-			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && r.Child != "versions" {
+			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && (r.Child != "versions" || r.Listed) {
 				return c.missing(err, r, name, "")
 			}
 		}
@@ -140,7 +144,7 @@ func (c *call) wanted(r *resource, d *store.Doc) bool {
 		return false
 	case r.Collection == "models" && c.q.Get("stage") != "":
 		var v struct{ Properties struct{ Stage string } }
-		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.Stage, c.q.Get("stage"))
+		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(cmp.Or(v.Properties.Stage, firstStage), c.q.Get("stage"))
 	case r.Collection == "connections" && c.q.Get("category")+c.q.Get("target") != "":
 		var v struct {
 			Properties struct{ Category, Target string }

@@ -20,10 +20,11 @@ func TestAssetOfAnOutput(t *testing.T) {
 		"azureml://jobs/j/outputs/file":                   long + "workspaceblobstore/paths/azureml/j/file",
 		"azureml://jobs/j/outputs/own":                    long + "workspaceblobstore/paths/mine/j/own.txt",
 		"azureml://jobs/j/outputs/artifacts/paths/net":    long + "workspaceartifactstore/paths/ExperimentRun/dcid.j/net",
-		"azureml://datastores/workspaceblobstore/paths/x": "azureml://datastores/workspaceblobstore/paths/x",
+		"azureml://datastores/workspaceblobstore/paths/x": long + "workspaceblobstore/paths/x",
 		"https://elsewhere/x":                             "https://elsewhere/x",
 		"runs:/j/net/weights":                             long + "workspaceartifactstore/paths/ExperimentRun/dcid.j/net/weights",
 	} {
+		want = strings.Replace(want, "/resourcegroups/", "/resourceGroups/", 1) // which is how models have it
 		name := "/models/m/versions/" + berthVersion(uri)
 		x.do("PUT", x.ws+name, props("modelUri", uri)).want(201).is("properties.modelUri", want)
 		x.do("PUT", x.ws+name, props("modelUri", uri, "description", "again")).want(200).is("properties.modelUri", want)

@@ -62,7 +62,7 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 					return err
 				}
 			}
-			if body, props, err = merge(r, d, version, body, props, c.r.Method == http.MethodPatch); err != nil {
+			if body, props, err = c.merge(r, d, version, body, props, c.r.Method == http.MethodPatch); err != nil {
 				return err
 			}
 		}
@@ -93,7 +93,7 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 			return err
 		}
 		if created && version != "" && r.Child == "versions" {
-			if err := asset.Grow(tx, c.ws.Key(), r.Collection, name, version, c.who.User); err != nil {
+			if err := asset.Grow(tx, c.ws.Key(), r.Collection, name, version, c.who.User, props); err != nil {
 				return err
 			}
 		}
@@ -110,8 +110,11 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 			status = r.Created
 		}
 	}
-	if r.LRO {
+	switch {
+	case r.LRO:
 		c.operation("put", c.docID(r, d))
+	case status == http.StatusCreated:
+		c.w.Header().Set("Location", s.BaseURL+c.r.URL.RequestURI())
 	}
 	return c.sendDoc(status, r, d)
 }
@@ -137,14 +140,14 @@ func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 }
 
 // merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
-func merge(r *resource, d *store.Doc, version string, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+func (c *call) merge(r *resource, d *store.Doc, version string, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
 	old, oldProps, err := bodyOf(d)
 	if err != nil {
 		return nil, nil, err
 	}
 	if version != "" && r.Keep != nil {
 		for _, f := range r.Fixed {
-			if v, ok := props[f]; ok && !sameURI(v, oldProps[f]) {
+			if v, ok := props[f]; ok && !sameURI(c.ws, v, oldProps[f]) {
 				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, version, f)
 			}
 		}
@@ -175,13 +178,14 @@ func merge(r *resource, d *store.Doc, version string, body, props map[string]any
 	return body, props, nil
 }
 
-// sameURI compares two URIs as the service does: a trailing slash is no difference.
-func sameURI(a, b any) bool {
+// sameURI compares two URIs as the service does: a trailing slash is no difference, nor is a workspace that is not named.
+func sameURI(ws berth.Workspace, a, b any) bool {
 	x, ok1 := a.(string)
 	y, ok2 := b.(string)
 	if !ok1 || !ok2 {
 		return a == b
 	}
+	x, y = locate.Long(ws, x, dataGroups), locate.Long(ws, y, dataGroups)
 	return strings.EqualFold(strings.TrimSuffix(x, "/"), strings.TrimSuffix(y, "/"))
 }
 

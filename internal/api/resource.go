@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -227,11 +228,15 @@ func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 				return err
 			}
 		}
-		props["latestVersion"], props["nextVersion"] = own.Latest, own.Next
+		props["latestVersion"], props["nextVersion"] = nil, cmp.Or(own.Next, "1")
+		if own.Latest != "" {
+			props["latestVersion"] = own.Latest
+		}
 		if r.Next != nil {
 			props["nextVersion"] = r.Next(c, own.Latest)
 		}
 		props["isArchived"] = d.Archived
+		orNull(props, "description")
 		setDefault(props, "tags", map[string]any{})
 		setDefault(props, "properties", map[string]any{})
 		if r.ShapeContainer != nil {

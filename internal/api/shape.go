@@ -15,6 +15,7 @@ import (
 
 // shapeAsset is what every asset version has.
 func shapeAsset(_ *call, d *store.Doc, p map[string]any) {
+	orNull(p, "description")
 	setDefault(p, "tags", map[string]any{})
 	setDefault(p, "properties", map[string]any{})
 	setDefault(p, "isAnonymous", false)
@@ -30,12 +31,21 @@ func shapeCode(c *call, d *store.Doc, p map[string]any) {
 	}
 }
 
-// shapeData: folders end with a slash.
+// How the service spells the resource groups in the places of data and of models.
+const (
+	dataGroups  = "resourcegroups"
+	modelGroups = "resourceGroups"
+)
+
+// shapeData: places in datastores are written in full, and those of folders end with a slash. Addresses elsewhere stay as they are.
 func shapeData(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
-	if uri := text(p, "dataUri"); uri != "" && text(p, "dataType") != "uri_file" && !strings.HasSuffix(uri, "/") {
-		p["dataUri"] = uri + "/"
+	orNull(p, "autoDeleteSetting", "stage", "intellectualProperty")
+	uri := locate.Long(c.ws, text(p, "dataUri"), dataGroups)
+	if strings.HasPrefix(uri, "azureml://") && text(p, "dataType") != "uri_file" && !strings.HasSuffix(uri, "/") {
+		uri += "/"
 	}
+	p["dataUri"] = uri
 }
 
 func shapeDataContainer(_ *call, _ *store.Doc, p map[string]any) {
@@ -54,11 +64,21 @@ func checkData(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
 	return nil
 }
 
+// firstStage is where a model is of which nobody said anything.
+const firstStage = "Development"
+
 // shapeModel: clients crash without flavors.
 func shapeModel(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
+	orNull(p, "autoDeleteSetting", "jobName", "intellectualProperty")
 	setDefault(p, "flavors", map[string]any{})
 	setDefault(p, "modelType", "custom_model")
+	setDefault(p, "stage", firstStage)
+	p["modelUri"] = locate.Long(c.ws, text(p, "modelUri"), modelGroups)
+}
+
+func shapeModelContainer(_ *call, _ *store.Doc, p map[string]any) {
+	p["provisioningState"] = "Succeeded"
 }
 
 func checkModel(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
@@ -88,8 +108,11 @@ func shapeDatastore(c *call, d *store.Doc, p map[string]any) {
 			p["endpoint"], p["accountName"] = c.s.Zone, c.s.Account
 		}
 		p["credentials"] = map[string]any{"credentialsType": "AccountKey"}
+		p["subscriptionId"], p["resourceGroup"] = c.ws.Subscription, c.ws.Group
 	}
 	p["isDefault"] = strings.EqualFold(d.Name, defaultDatastore)
+	orNull(p, "description", "subscriptionId", "resourceGroup")
+	setDefault(p, "serviceDataAccessAuthIdentity", "None")
 	setDefault(p, "credentials", map[string]any{"credentialsType": "None"})
 	setDefault(p, "tags", map[string]any{})
 	setDefault(p, "properties", map[string]any{})

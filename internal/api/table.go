@@ -25,6 +25,8 @@ type resource struct {
 	ShapeContainer func(c *call, d *store.Doc, props map[string]any)
 	// Check refuses documents at create.
 	Check func(c *call, tx *store.Tx, name, version string, props map[string]any) error
+	// Listed has a list of its own for everything: names in the order in which they were made, and no list for a name that nobody made.
+	Listed bool
 	// Next is the version after the newest, for containers that do not simply count.
 	Next func(c *call, latest string) string
 	// Put replaces the whole PUT, for the odd one.
@@ -55,7 +57,7 @@ func table() []resource {
 		{Collection: "codes", Child: "versions", Noun: "code", Keep: assetKeep, Fixed: nil, Shape: shapeCode, Actions: pending},
 		{Collection: "environments", Child: "versions", Noun: "environment", Keep: assetKeep, Shape: shapeAsset, Check: checkEnvironment},
 		{Collection: "data", Child: "versions", Noun: "data asset", Keep: assetKeep, Fixed: []string{"dataUri", "dataType"}, Shape: shapeData, ShapeContainer: shapeDataContainer, Check: checkData, Actions: pending},
-		{Collection: "models", Child: "versions", Noun: "model", Keep: assetKeep, Fixed: []string{"modelUri"}, Shape: shapeModel, Check: checkModel, Actions: pending},
+		{Collection: "models", Child: "versions", Noun: "model", Keep: assetKeep, Fixed: []string{"modelUri"}, Shape: shapeModel, ShapeContainer: shapeModelContainer, Check: checkModel, Listed: true, Actions: pending},
 		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Shape: shapeComponent, Check: checkComponent, Next: timestampVersion},
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},

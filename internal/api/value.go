@@ -116,6 +116,15 @@ func setDefault(m map[string]any, key string, v any) {
 	}
 }
 
+// orNull gives m the members it lacks, without a value: there are clients that take them for granted.
+func orNull(m map[string]any, keys ...string) {
+	for _, k := range keys {
+		if _, ok := m[k]; !ok {
+			m[k] = nil
+		}
+	}
+}
+
 // text is m[key] as a string, "" when it is something else.
 func text(m map[string]any, key string) string {
 	s, _ := m[key].(string)

@@ -45,11 +45,11 @@ func Create(tx *store.Tx, v Version) (version string, err error) {
 	if err := tx.Insert(d); err != nil {
 		return "", err
 	}
-	return v.Version, Grow(tx, v.Workspace, v.Collection, v.Name, v.Version, v.User)
+	return v.Version, Grow(tx, v.Workspace, v.Collection, v.Name, v.Version, v.User, v.Properties)
 }
 
-// Grow makes or moves on the container of a new version.
-func Grow(tx *store.Tx, workspace, collection, name, version, user string) error {
+// Grow makes or moves on the container of a new version. What kind of data a container holds is what its first version is.
+func Grow(tx *store.Tx, workspace, collection, name, version, user string, props map[string]any) error {
 	own, d, err := container(tx, workspace, collection, name)
 	if err != nil {
 		return err
@@ -66,9 +66,15 @@ func Grow(tx *store.Tx, workspace, collection, name, version, user string) error
 		return err
 	}
 	if d == nil {
-		return tx.Insert(&store.Doc{
-			Workspace: workspace, Kind: collection, Name: name, CreatedBy: user, Body: json.RawMessage(`{"properties":{}}`), Own: raw,
-		})
+		first := map[string]any{}
+		if kind, ok := props["dataType"]; ok && collection == "data" {
+			first["dataType"] = kind
+		}
+		body, err := json.Marshal(map[string]any{"properties": first})
+		if err != nil {
+			return err
+		}
+		return tx.Insert(&store.Doc{Workspace: workspace, Kind: collection, Name: name, CreatedBy: user, Body: body, Own: raw})
 	}
 	d.Own = raw
 	return tx.Save(d)

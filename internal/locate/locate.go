@@ -164,10 +164,25 @@ func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, er
 	if kept, err = jobOutput(tx, ws, p, uri); err != nil {
 		return "", "", err
 	}
-	if place, ok := cut(kept, "azureml://datastores/"); ok {
-		kept = "azureml://subscriptions/" + ws.Subscription + "/resourcegroups/" + ws.Group + "/workspaces/" + ws.Name + "/datastores/" + place
+	return Long(ws, kept, "resourcegroups"), p[1], nil
+}
+
+// Long is a place in a datastore with its workspace in it, as the service writes it; groups is how it spells that word, which it does in two
+// ways. Every other URI is itself.
+func Long(ws berth.Workspace, uri, groups string) string {
+	rest, ok := cut(uri, "azureml://")
+	p := strings.Split(rest, "/")
+	switch {
+	case !ok:
+		return uri
+	case len(p) > 6 && strings.EqualFold(p[0], "subscriptions") && strings.EqualFold(p[2], groups) && strings.EqualFold(p[6], "datastores"):
+		p[2] = groups
+	case len(p) > 2 && strings.EqualFold(p[0], "datastores") && strings.EqualFold(p[2], "paths"):
+		p = append([]string{"subscriptions", ws.Subscription, groups, ws.Group, "workspaces", ws.Name}, p...)
+	default:
+		return uri
 	}
-	return kept, p[1], nil
+	return "azureml://" + strings.Join(p, "/")
 }
 
 // jobOutput is the URI at which azureml://jobs/J/outputs/O/paths/P is kept; the output "artifacts" is the job's own folder.

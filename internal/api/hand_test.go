@@ -1,0 +1,98 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// What the service writes into documents of its own accord, as seen of Azure's.
+
+const full = "azureml://subscriptions/sub/resourcegroups/Group/workspaces/lab/datastores/workspaceblobstore/paths/"
+
+// A place in a datastore is written in full; that it was sent without the workspace is no difference to the service.
+func TestDataIsWrittenInFull(t *testing.T) {
+	x := open(t)
+	for _, c := range []struct{ kind, sent, shown string }{
+		{"uri_file", "azureml://datastores/workspaceblobstore/paths/a/f.csv", full + "a/f.csv"},
+		{"uri_folder", "azureml://datastores/workspaceblobstore/paths/a", full + "a/"},
+		{"mltable", full + "a", full + "a/"},
+		{"uri_folder", "https://far.example/a", "https://far.example/a"},
+		{"uri_file", "wasbs://c@far.example/a", "wasbs://c@far.example/a"},
+	} {
+		path := x.ws + "/data/" + c.kind + strings.NewReplacer("/", "-", ":", "-", "@", "-").Replace(c.sent)
+		put := func(uri string) answer {
+			return x.do("PUT", path+"/versions/1", props("dataType", c.kind, "dataUri", uri))
+		}
+		put(c.sent).want(201).is("properties.dataUri", c.shown)
+		x.do("GET", path+"/versions/1", nil).want(200).is("properties.dataUri", c.shown)
+		put(c.shown).want(200)
+		put(c.sent).want(200).is("properties.dataUri", c.shown)
+		put(c.shown + "more").want(409)
+		x.do("GET", path, nil).want(200).is("properties.dataType", c.kind)
+	}
+}
+
+// Members that nobody gave a value are there, without one: scripts take them for granted.
+func TestNothingIsSaid(t *testing.T) {
+	x := open(t)
+	for path, c := range map[string]struct {
+		body  map[string]any
+		nulls string
+	}{
+		"/data/d/versions/1":   {props("dataType", "uri_file", "dataUri", full+"f"), "description autoDeleteSetting stage intellectualProperty"},
+		"/models/m/versions/1": {props("modelUri", full+"f"), "description autoDeleteSetting jobName intellectualProperty"},
+		"/datastores/far":      {props("datastoreType", "AzureBlob", "accountName", "a", "containerName", "c"), "description subscriptionId resourceGroup"},
+		"/models/empty":        {props(), "description latestVersion"},
+	} {
+		a := x.do("PUT", x.ws+path, c.body).want(201)
+		if where := a.header.Get("Location"); where != "https://127.0.0.1:8443"+x.ws+path {
+			t.Errorf("%s was made at %q", path, where)
+		}
+		got, _ := x.do("GET", x.ws+path, nil).want(200).at("properties").(map[string]any)
+		for k := range strings.FieldsSeq(c.nulls) {
+			if v, ok := got[k]; !ok || v != nil {
+				t.Errorf("%s: %s is %v, %v", path, k, v, ok)
+			}
+		}
+		if a := x.do("PUT", x.ws+path, c.body).want(200); a.header.Get("Location") != "" {
+			t.Errorf("%s was made a second time", path)
+		}
+	}
+	x.do("GET", x.ws+"/models/empty", nil).is("properties.nextVersion", "1").is("properties.provisioningState", "Succeeded")
+	x.do("GET", x.ws+"/datastores/far", nil).is("properties.serviceDataAccessAuthIdentity", "None")
+	x.do("GET", x.ws+"/datastores/workspaceblobstore", nil).is("properties.subscriptionId", "sub").is("properties.resourceGroup", "Group")
+}
+
+// A model is in development until somebody says otherwise, and that is how it is found.
+func TestModelStages(t *testing.T) {
+	x := open(t)
+	path := x.ws + "/models/m/versions"
+	x.do("PUT", path+"/1", props("modelUri", "azureml://datastores/workspaceblobstore/paths/m")).want(201).is("properties.stage", "Development").
+		is("properties.modelUri", strings.Replace(full, "groups", "Groups", 1)+"m")
+	x.do("PUT", path+"/2", props("modelUri", full+"m", "stage", "Production")).want(201).
+		is("properties.modelUri", strings.Replace(full, "groups", "Groups", 1)+"m")
+	x.do("PUT", path+"/2", props("modelUri", strings.Replace(full, "groups", "Groups", 1)+"m", "isArchived", false)).want(200).is("properties.stage", "Production")
+	x.do("GET", path+"?stage=Development", nil).want(200).is("value.0.name", "1").is("value.1", nil)
+	x.do("GET", path+"?stage=production", nil).want(200).is("value.0.name", "2").is("value.1", nil)
+}
+
+// Names of models are listed as they were made, their versions newest first; the versions of a model that is not there are not found.
+func TestModelLists(t *testing.T) {
+	x := open(t)
+	for _, v := range []string{"a/versions/1", "c/versions/1", "b/versions/1", "a/versions/2"} {
+		x.do("PUT", x.ws+"/models/"+v, props("modelUri", full+"m")).want(201)
+	}
+	x.do("GET", x.ws+"/models", nil).want(200).is("value.0.name", "a").is("value.1.name", "c").is("value.2.name", "b")
+	x.do("GET", x.ws+"/models?$orderBy=createdtime%20desc", nil).want(200).is("value.0.name", "b")
+	x.do("GET", x.ws+"/models/a/versions", nil).want(200).is("value.0.name", "2").is("value.1.name", "1")
+	x.do("GET", x.ws+"/models/none/versions?$orderBy=createdtime%20desc&$top=1", nil).want(404).says("none", "not found")
+}
+
+// A signature is handed out with its question mark, to be put behind an address.
+func TestSignatureIsAQuery(t *testing.T) {
+	x := open(t)
+	sas, _ := x.do("POST", x.ws+"/datastores/workspaceblobstore/listSecrets", nil).want(200).at("sasToken").(string)
+	if !strings.HasPrefix(sas, "?sv=") {
+		t.Errorf("sasToken %q", sas)
+	}
+}
