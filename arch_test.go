@@ -63,7 +63,7 @@ var imports = map[string][]string{
 	"internal/driver/drivertest":    {"", "internal/driver"},
 	"internal/driver/all":           {"", "internal/driver", "internal/driver/cluster", "internal/driver/local", "internal/driver/fake"},
 	"internal/control":              {"", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale", "internal/cost", "internal/target"},
-	"internal/devbox":               {"", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store"},
+	"internal/devbox":               {"", "internal/cost", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store"},
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},
 	"internal/api":                  {"", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/plan", "internal/target"},
 	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/slack"},

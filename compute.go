@@ -156,7 +156,7 @@ type Operation struct {
 	Name    string    `json:"operationName"` // Create, Start, Stop, Restart, Resize, Reimage, Delete
 	Time    time.Time `json:"operationTime"`
 	Status  string    `json:"operationStatus"`  // InProgress, Succeeded, CreateFailed, StartFailed, …
-	Trigger string    `json:"operationTrigger"` // User, Schedule, IdleShutdown
+	Trigger string    `json:"operationTrigger"` // User, Schedule, IdleShutdown; Budget, which is ours
 }
 
 // NodeState is a node's state as Azure names it.

@@ -105,5 +105,6 @@ type BudgetStatus struct {
 const (
 	EventBudget          = "budget.changed"   // it was set or deleted
 	EventBudgetWarning   = "budget.warning"   // 80 % are spent; once each time that comes true
-	EventBudgetExhausted = "budget.exhausted" // it is used up: jobs charged to it are stopped
+	EventBudgetExhausted = "budget.exhausted" // it is used up: what is charged to it is stopped
+	EventBudgetRenewed   = "budget.renewed"   // it was used up, and has something left again
 )

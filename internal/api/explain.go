@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
@@ -182,11 +183,22 @@ func (s *Server) explainCompute(c *call, name string) error {
 		if p.Type == plan.Cluster && p.Down == nil && e.Waiting == 0 {
 			e.Reason = standing(e.Nodes)
 		}
+		ended, err := cost.UsedUp(tx, c.ws.Key())
+		if err != nil {
+			return err
+		}
+		title := cost.Charged(ended, d.CreatedBy)
+		if title != "" && p.Type == plan.Cluster {
+			e.Reason += "; no idle nodes are kept, because " + title + " is used up"
+		}
 		if i := st.Instance; i != nil {
 			e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
 			e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
 		}
 		e.Advice = computeAdvice(e, p, st)
+		if title != "" {
+			e.Advice = append(e.Advice, "berth budget list")
+		}
 		e.History, err = history(tx, c.ws.Key(), "computes/"+d.Name)
 		return err
 	})

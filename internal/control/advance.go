@@ -69,6 +69,8 @@ type touched struct {
 	pools map[poolKey]bool            // to be read again and decided upon
 	nodes map[poolKey]map[string]bool // nodes to be read again; their pools to be decided upon
 	due   []poolKey                   // to be decided upon
+	// budgets are workspaces whose budgets are to be read again; their pools to be decided upon.
+	budgets map[string]bool
 }
 
 // advance makes the next step of each touched job and pool in one transaction, then acts. The transaction changes the loop's picture
@@ -160,6 +162,16 @@ func (m *move) run(t touched) error {
 	for k, names := range t.nodes {
 		if err := m.refreshNodes(k, names); err != nil {
 			return err
+		}
+	}
+	for workspace := range t.budgets {
+		if err := m.c.readBudgets(m.tx, workspace); err != nil {
+			return err
+		}
+	}
+	for k := range m.c.pools {
+		if t.budgets[k.workspace] {
+			m.pools[k] = true
 		}
 	}
 	for _, k := range t.due {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +95,22 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 	return next, some
 }
 
+// unpaid is why a pool keeps no nodes that have nothing to do, however many its document says: a budget that pays for them is used up.
+// Where it is the workspace's there cannot be new work either.
+func (c *Control) unpaid(p *pool) (why string, all bool) {
+	ended := c.usedUp[p.key.workspace]
+	if title := cost.Charged(ended, p.spec.owner); title != "" {
+		why = title + " is used up"
+	}
+	return why, slices.ContainsFunc(ended, func(b berth.Budget) bool { return b.User == "" })
+}
+
+// readBudgets reads which budgets of a workspace are used up.
+func (c *Control) readBudgets(tx *store.Tx, workspace string) (err error) {
+	c.usedUp[workspace], err = cost.UsedUp(tx, workspace)
+	return err
+}
+
 // settleBudgets writes down what is spent of the budgets of a workspace, and acts on what has come true.
 func settleBudgets(tx *store.Tx, workspace string) error {
 	accounts, err := cost.Accounts(tx, workspace, tx.Now())
@@ -114,7 +131,12 @@ func settleBudgets(tx *store.Tx, workspace string) error {
 			}
 		}
 		if end {
-			if err := tell(berth.EventBudgetExhausted, title+" is used up: jobs charged to it are asked to end, and new ones are refused"); err != nil {
+			if err := tell(berth.EventBudgetExhausted, title+" is used up: jobs charged to it are asked to end and new ones refused, instances stop, and clusters keep no nodes"); err != nil {
+				return err
+			}
+		}
+		if a.Ended && !a.Ledger.Ended {
+			if err := tell(berth.EventBudgetRenewed, title+" has "+cost.Money(a.Amount-a.Spent, a.Currency)+" again"); err != nil {
 				return err
 			}
 		}

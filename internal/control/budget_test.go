@@ -120,6 +120,85 @@ func TestBudget(t *testing.T) {
 	})
 }
 
+// A cluster keeps nodes without work only as long as a budget pays for them.
+func TestBudgetOfKeptNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		defer p.watchBudgets()()
+		if code, b := p.do("PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 3.6, "lowPrice": 3.6}); code >= 300 {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.clusterOf("cpu", 2, 4, nil)
+		has := func(n int) {
+			t.Helper()
+			p.settle(fmt.Sprint(n, " nodes"), func() bool { v, _ := p.compute("cpu"); return v.live() == n })
+		}
+		why := func(want string) {
+			t.Helper()
+			if v, _ := p.compute("cpu"); v.Properties.Berth.Reason != want {
+				t.Errorf("the cluster says %q, not %q", v.Properties.Berth.Reason, want)
+			}
+		}
+		has(2)
+		p.budget("workspace", 5) // 2500 seconds
+		time.Sleep(2480 * time.Second)
+		has(2)
+		time.Sleep(25 * time.Second)
+		has(0)
+		why("the workspace's budget of 5.00 USD is used up: 2 -> 0 nodes")
+		if _, b := p.do("GET", p.ws+"/computes/cpu/explain", nil); !strings.Contains(string(b), "it has no nodes; no idle nodes are kept, because the workspace's budget of 5.00 USD is used up") {
+			t.Errorf("%s", b)
+		}
+		p.stop()
+		p.run() // somebody who did not hear of it
+		time.Sleep(time.Hour)
+		has(0)
+		p.budget("workspace", 50)
+		has(2)
+		if got := p.told("workspace"); got != berth.EventBudgetWarning+" "+berth.EventBudgetExhausted+" "+berth.EventBudgetRenewed {
+			t.Errorf("told %q", got)
+		}
+		p.budget("workspace", 1) // less than was spent
+		has(0)
+		if code, b := p.do("DELETE", p.ws+"/budgets/workspace", nil); code >= 300 {
+			t.Fatalf("%d %s", code, b)
+		}
+		has(2)
+		p.budget("user:ann", 1) // who made the cluster
+		has(0)
+		why("the budget of user ann of 1.00 USD is used up: 2 nodes idle for 1m0s, the cluster's limit: 2 -> 0 nodes")
+	})
+}
+
+// A budget that begins anew pays again.
+func TestBudgetOfNextMonth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		defer p.watchBudgets()()
+		if code, b := p.do("PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 3.6, "lowPrice": 3.6}); code >= 300 {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.clusterOf("cpu", 1, 1, nil)
+		if code, b := p.do("PUT", p.ws+"/budgets/workspace", map[string]any{"amount": 3.6, "period": "month"}); code >= 300 {
+			t.Fatalf("budget: %d %s", code, b)
+		}
+		live := func() int { v, _ := p.compute("cpu"); return v.live() }
+		time.Sleep(59 * time.Minute)
+		p.settle("used up", func() bool { return live() == 0 })
+		now := time.Now().UTC()
+		month := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+		time.Sleep(time.Until(month) - time.Second)
+		synctest.Wait()
+		if live() != 0 {
+			t.Error("there are nodes before the month is over")
+		}
+		p.settle("a new month", func() bool { return live() == 1 })
+		if late := time.Since(month); late > time.Minute {
+			t.Errorf("the node came %s after the month began", late)
+		}
+	})
+}
+
 // A loop that starts late, or again, does not tell twice what was told, and finds what it missed.
 func TestBudgetAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,8 @@ type Control struct {
 
 	// The following belong to the loop of Run; nobody else touches them.
 	pools    map[poolKey]*pool
-	gangs    map[string]*gang // what waits, by the id of its first task
+	gangs    map[string]*gang          // what waits, by the id of its first task
+	usedUp   map[string][]berth.Budget // by workspace
 	placed   map[berth.TaskID]*placement
 	pace     map[string]*pace // how fast tasks end, by compute
 	works    map[string]*nodeWork
@@ -102,7 +103,7 @@ type placement struct {
 func New(o Options) *Control {
 	return &Control{
 		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{}, leaving: map[berth.TaskID]*placement{},
-		missed: map[string]bool{}, asking: map[string]bool{}, looks: make(chan look), logs: shards{dir: o.Blobs.Dir()}, stale: true,
+		usedUp: map[string][]berth.Budget{}, missed: map[string]bool{}, asking: map[string]bool{}, looks: make(chan look), logs: shards{dir: o.Blobs.Dir()}, stale: true,
 	}
 }
 
@@ -162,7 +163,7 @@ func (c *Control) Run(ctx context.Context) error {
 					more = false
 				}
 			}
-			if len(t.jobs)+len(t.pools)+len(t.nodes)+len(t.due) > 0 {
+			if len(t.jobs)+len(t.pools)+len(t.nodes)+len(t.due)+len(t.budgets) > 0 {
 				c.advance(ctx, t)
 			}
 		case <-wake:
@@ -228,6 +229,11 @@ func (c *Control) touch(t *touched, batch []berth.Event) {
 			room = true // what was full may not be so any more
 		case berth.EventQuota:
 			room = true
+		case berth.EventBudget, berth.EventBudgetExhausted, berth.EventBudgetRenewed:
+			if t.budgets == nil {
+				t.budgets = map[string]bool{}
+			}
+			t.budgets[e.Workspace] = true
 		}
 	}
 	if room {

@@ -185,7 +185,11 @@ func (c *Control) read(tx *store.Tx) error {
 	}
 	old := c.pools
 	c.pools = pools
+	clear(c.usedUp)
 	for _, w := range workspaces {
+		if err := c.readBudgets(tx, w.Name); err != nil {
+			return err
+		}
 		docs, err := all(tx, store.Query{Workspace: w.Name, Kind: "computes"})
 		if err != nil {
 			return err

@@ -22,6 +22,14 @@ func (m *move) resize(p *pool) error {
 		p.alone = false
 	}
 	v := p.demand()
+	unpaid, all := m.c.unpaid(p)
+	switch {
+	case unpaid == "":
+	case all && v.Hold == "":
+		v.Hold = unpaid
+	default:
+		v.Min = 0
+	}
 	if m.c.reserved(p) != "" {
 		v.Idle = 0 // somebody waits for the machine to be empty
 	}
@@ -35,6 +43,9 @@ func (m *move) resize(p *pool) error {
 		if v.Room = len(asks); v.Room < d.Add {
 			d = scale.Decide(v, m.now)
 		}
+	}
+	if unpaid != "" && v.Hold == "" && v.Min < p.spec.min && len(d.Remove) > 0 {
+		d.Why = unpaid + ": " + d.Why
 	}
 	before := len(v.Nodes)
 	for _, n := range asks[:min(d.Add, len(asks))] {

@@ -181,6 +181,47 @@ type Account struct {
 	Doc *store.Doc
 	berth.BudgetStatus
 	Ledger Ledger
+	Ended  bool // it was used up when it was last settled
+}
+
+// read reads a budget as it was last settled.
+func (a *Account) read(d *store.Doc) error {
+	a.Doc = d
+	if err := json.Unmarshal(d.Body, &a.Budget); err != nil {
+		return berth.Errorf(berth.Internal, "budget %s cannot be read: %w", d.Name, err)
+	}
+	if len(d.Own) > 0 {
+		if err := json.Unmarshal(d.Own, &a.Ledger); err != nil {
+			return berth.Errorf(berth.Internal, "the ledger of budget %s cannot be read: %w", d.Name, err)
+		}
+	}
+	a.Ended = a.Ledger.Ended
+	return nil
+}
+
+// UsedUp is the budgets of a workspace that were used up when they were last settled.
+func UsedUp(tx *store.Tx, workspace string) (out []berth.Budget, err error) {
+	docs, err := tx.All(store.Query{Workspace: workspace, Kind: Kind, Asc: true})
+	for _, d := range docs {
+		var a Account
+		if err := a.read(d); err != nil {
+			return nil, err
+		}
+		if a.Ended {
+			out = append(out, a.Budget)
+		}
+	}
+	return out, err
+}
+
+// Charged is the title of the first among budgets that pays for a user's work, empty when none does.
+func Charged(budgets []berth.Budget, user string) string {
+	for _, b := range budgets {
+		if covers(b, user) {
+			return Title(b)
+		}
+	}
+	return ""
 }
 
 // Accounts is the budgets of a workspace as they stand now. Their ledgers are brought up to date, but not written.
@@ -200,16 +241,11 @@ func Accounts(tx *store.Tx, workspace string, now time.Time) ([]*Account, error)
 	}
 	out := make([]*Account, len(docs))
 	for i, d := range docs {
-		a := &Account{Doc: d}
-		var b berth.Budget
-		if err := json.Unmarshal(d.Body, &b); err != nil {
-			return nil, berth.Errorf(berth.Internal, "budget %s cannot be read: %w", d.Name, err)
+		a := &Account{}
+		if err := a.read(d); err != nil {
+			return nil, err
 		}
-		if len(d.Own) > 0 {
-			if err := json.Unmarshal(d.Own, &a.Ledger); err != nil {
-				return nil, berth.Errorf(berth.Internal, "the ledger of budget %s cannot be read: %w", d.Name, err)
-			}
-		}
+		b := a.Budget
 		from, _ := Period(b, d.Created, now)
 		if err := r.bring(&a.Ledger, b, from, live); err != nil {
 			return nil, err

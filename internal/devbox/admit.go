@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/sizes"
@@ -26,6 +27,13 @@ func (a Admission) Admit(tx *store.Tx, n *berth.Node) error {
 	size, ok := catalogue.Find(n.Size)
 	if !ok {
 		return berth.Errorf(berth.Invalid, "size %s is not known to this server; `berth compute resize -n %s --size SIZE` gives it another", n.Size, n.Compute)
+	}
+	why, err := unpaid(tx, n.Workspace, n.User)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return berth.Errorf(berth.Limit, "%s", why)
 	}
 	limits, err := quota.LoadTx(tx, a.QuotaDefault)
 	if err != nil {
@@ -52,6 +60,15 @@ func (a Admission) Admit(tx *store.Tx, n *berth.Node) error {
 		n.Price, n.Priced, n.Currency = *size.Price, true, size.Currency
 	}
 	return nil
+}
+
+// unpaid is why nothing is paid for a user's instances now; empty when it is.
+func unpaid(tx *store.Tx, workspace, user string) (string, error) {
+	ended, err := cost.UsedUp(tx, workspace)
+	if title := cost.Charged(ended, user); title != "" {
+		return title + " is used up", err
+	}
+	return "", err
 }
 
 // occupied is the machine with everything that lives on it.

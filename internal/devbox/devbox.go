@@ -111,6 +111,9 @@ func (l *Loop) Run(ctx context.Context) error {
 				return ended(ctx, err)
 			}
 			for _, e := range batch {
+				if e.Type == berth.EventBudgetExhausted {
+					l.wakeAll(e.Workspace)
+				}
 				if name, ok := strings.CutPrefix(e.Subject, "computes/"); ok && !ours(e.Type) {
 					l.wake(ctx, key{e.Workspace, strings.ToLower(name)})
 				}
@@ -175,6 +178,17 @@ func (l *Loop) wake(ctx context.Context, k key) {
 		l.group.Go(func() { kp.run(ctx) })
 	}
 	kp.poke()
+}
+
+// wakeAll tells the keepers of a workspace that something concerns all of them.
+func (l *Loop) wakeAll(workspace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, kp := range l.keepers {
+		if k.workspace == workspace {
+			kp.poke()
+		}
+	}
 }
 
 // forget lets a keeper go whose instance is gone, unless it was woken meanwhile.

@@ -45,11 +45,12 @@ func (k *keeper) poke() {
 
 // view is an instance as the store has it.
 type view struct {
-	doc   *store.Doc
-	state berth.ComputeState
-	it    berth.InstanceState
-	spec  Spec
-	node  *berth.Node // nil when it has none
+	doc    *store.Doc
+	state  berth.ComputeState
+	it     berth.InstanceState
+	spec   Spec
+	node   *berth.Node // nil when it has none
+	unpaid string      // why nothing is paid for it now; empty when it is
 }
 
 func (v *view) op() string {
@@ -134,6 +135,13 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 	switch {
 	case v.state.State == berth.InstanceDeleting:
 		return k.remove(ctx, v)
+	case v.it.Want == berth.InstanceRunning && v.it.Node != "" && v.unpaid != "":
+		return 0, again(k.change(ctx, v, func(_ *store.Tx, now *view) error {
+			if now.unpaid != "" {
+				now.it.Ask("Stop", berth.InstanceStopped, "Budget", now.unpaid, time.Now())
+			}
+			return nil
+		}))
 	case v.it.Want == berth.InstanceStopped && v.it.Node != "":
 		return k.takeDown(ctx, v, berth.InstanceStopping)
 	case v.it.Want == berth.InstanceStopped:
@@ -177,8 +185,8 @@ func (v *view) read(tx *store.Tx, k key) (err error) {
 	if v.spec, err = Parse(body.Properties); err != nil {
 		return err
 	}
-	if v.it.Node == "" {
-		return nil
+	if v.unpaid, err = unpaid(tx, k.workspace, v.it.User); err != nil || v.it.Node == "" {
+		return err
 	}
 	d, err := tx.Get(k.workspace, kindNode, v.it.Node, "")
 	if berth.CodeOf(err) == berth.NotFound {
