@@ -248,11 +248,11 @@ func TestComponentSpec(t *testing.T) {
 	x := open(t)
 	spec := map[string]any{"type": "command", "command": "x", "inputs": map[string]any{"a": map[string]any{"type": "number"}}, "distribution": map[string]any{"process_count_per_instance": 4}, "environment": "azureml:AzureML-foo:3"}
 	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(201).
-		is("properties.componentSpec.name", "c").is("properties.componentSpec.version", "1").is("properties.componentSpec.inputs.a.optional", false).
+		is("properties.componentSpec.name", "c").is("properties.componentSpec.version", "1").is("properties.componentSpec.inputs.a.optional", "False").
 		is("properties.componentSpec.resources.instance_count", 1).is("properties.componentSpec.distribution.process_count_per_instance", "4").
 		is("properties.componentSpec.environment", "azureml://registries/azureml/environments/AzureML-foo/versions/3")
 	spec["command"] = "y"
-	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(409)
+	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(400).says("another command", "immutable")
 	spec["command"], spec["description"] = "x", "new words"
 	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(200).is("properties.componentSpec.description", "new words")
 	x.do("GET", x.ws+"/components/c/versions/azureml_default", nil).want(200).is("properties.componentSpec.name", "c").is("id", x.ws+"/components/c/labels/default")

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
@@ -13,16 +12,22 @@ import (
 // shapeComponent writes into componentSpec what the service writes.
 func shapeComponent(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
+	orNull(p, "autoDeleteSetting")
+	p["stage"] = firstStage
+	if d.Archived {
+		p["stage"] = "Archived"
+	}
 	spec, ok := p["componentSpec"].(map[string]any)
 	if !ok {
 		return
 	}
+	delete(spec, "_source")
 	setDefault(spec, "name", d.Name)
 	setDefault(spec, "version", d.Version)
 	kind := text(spec, "type")
 	switch kind {
 	case "command":
-		setDefault(spec, "resources", map[string]any{"instance_count": 1})
+		setDefault(spec, "resources", map[string]any{"instance_count": "1"})
 	case "parallel":
 		delete(spec, "resources")
 	case "pipeline":
@@ -60,17 +65,30 @@ func shapeComponent(c *call, d *store.Doc, p map[string]any) {
 			}
 		}
 	}
-	if dist, ok := spec["distribution"].(map[string]any); ok {
-		for k, v := range dist {
-			if n, ok := v.(json.Number); ok {
-				dist[k] = n.String()
-			}
-		}
-	}
 	curatedInSpec(spec)
 	if task, ok := spec["task"].(map[string]any); ok {
 		curatedInSpec(task)
 	}
+	for k, v := range spec {
+		if k != "jobs" { // which the service does not show at all
+			spec[k] = inWords(v)
+		}
+	}
+}
+
+// inWords is a part of a specification as the service shows it: what is a number or a truth value there is a text here.
+func inWords(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for k, val := range x {
+			x[k] = inWords(val)
+		}
+	case []any:
+		for i, val := range x {
+			x[i] = inWords(val)
+		}
+	}
+	return wording(v)
 }
 
 // curatedInSpec gives a curated environment its registry address.
@@ -79,7 +97,14 @@ func curatedInSpec(m map[string]any) {
 	if !ok || !strings.HasPrefix(ref, "AzureML-") {
 		return
 	}
-	if name, version, ok := strings.Cut(ref, ":"); ok {
+	name, version, ok := strings.Cut(ref, ":")
+	if !ok {
+		var label string
+		if name, label, ok = strings.Cut(ref, "@"); ok && strings.EqualFold(label, "latest") {
+			version = curatedVersion
+		}
+	}
+	if version != "" {
 		m["environment"] = "azureml://registries/azureml/environments/" + name + "/versions/" + version
 	}
 }
@@ -103,7 +128,7 @@ func sameComponent(d *store.Doc, old, new map[string]any) error {
 			was[k] = a[k]
 		}
 		if v, ok := b[k]; ok && !reflect.DeepEqual(v, was[k]) {
-			return berth.Errorf(berth.Conflict, "component %s:%s exists with another %s; versions do not change, make a new one", d.Name, d.Version, k)
+			return berth.Errorf(berth.Invalid, "component %s:%s exists with another %s, and that is immutable: make a new version", d.Name, d.Version, k)
 		}
 	}
 	for _, k := range []string{"description", "display_name", "tags"} {

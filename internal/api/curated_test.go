@@ -8,7 +8,7 @@ func TestCurated(t *testing.T) {
 	env := x.ws + "/environments/always-1.5"
 	x.do("GET", env, nil).want(200).is("name", "always-1.5").is("properties.latestVersion", "1").is("properties.nextVersion", "1")
 	x.do("GET", env+"/versions/7", nil).want(200).is("name", "7").is("properties.environmentType", "Curated")
-	x.do("GET", env+"/labels/latest", nil).want(200).is("name", "1").is("properties.condaFile", "dependencies: [python=3.10]")
+	x.do("GET", env+"/labels/latest", nil).want(200).is("name", "1").is("properties.condaFile", "{\n  \"dependencies\": [\n    \"python=3.10\"\n  ]\n}")
 	x.do("GET", env+"/versions?$top=1", nil).want(200).is("value.0.name", "1")
 	x.do("GET", env+"/versions?listViewType=ArchivedOnly", nil).want(200).is("value.0", nil)
 	x.do("GET", x.ws+"/environments/other/versions", nil).want(200).is("value.0", nil)

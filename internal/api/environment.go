@@ -1,7 +1,11 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
@@ -36,5 +40,75 @@ func checkEnvironment(_ *call, _ *store.Tx, _, _ string, p map[string]any) error
 	if p["image"] == nil && p["build"] == nil && p["condaFile"] == nil {
 		return berth.Errorf(berth.Invalid, "an environment needs properties.image, properties.build or properties.condaFile")
 	}
+	delete(asMap(p["properties"]), labelsProperty) // of a document that was read and sent back; it is ours to say
 	return nil
+}
+
+// shapeEnvironment writes what the service says of an environment: where it comes from, that no newer base image changes it, and its labels.
+func shapeEnvironment(c *call, d *store.Doc, p map[string]any) {
+	shapeAsset(c, d, p)
+	orNull(p, "autoDeleteSetting", "intellectualProperty")
+	setDefault(p, "environmentType", "UserCreated")
+	setDefault(p, "osType", "Linux")
+	setDefault(p, "autoRebuild", "Disabled")
+	setDefault(p, "stage", firstStage)
+	if text(p, "environmentType") == "UserCreated" && p["isAnonymous"] != true {
+		label := ""
+		if c.newest(d) {
+			label = "latest"
+		}
+		asMap(p["properties"])[labelsProperty] = label
+	}
+	if conda, ok := jsonOf(text(p, "condaFile")); ok {
+		p["condaFile"] = conda
+	}
+}
+
+// shapeContainer is what a name of environments or components has beside its versions.
+func shapeContainer(_ *call, _ *store.Doc, p map[string]any) {
+	setDefault(p, "description", "")
+	p["provisioningState"] = "Succeeded"
+}
+
+// labelsProperty says which labels a version of an environment has.
+const labelsProperty = "azureml.labels"
+
+// newest says whether d is the version of its asset that was made last.
+func (c *call) newest(d *store.Doc) bool {
+	kind, _, _ := strings.Cut(d.Kind, "/")
+	latest, ok := c.latest[kind+"/"+d.Name]
+	if !ok {
+		var own asset.Container
+		err := c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
+			container, err := tx.Get(d.Workspace, kind, d.Name, "")
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(container.Own, &own)
+		})
+		if latest = own.Latest; err != nil {
+			c.s.Log.Error("the newest version is not known", "asset", d.Name, "err", err)
+		}
+		if c.latest == nil {
+			c.latest = map[string]string{}
+		}
+		c.latest[kind+"/"+d.Name] = latest
+	}
+	return latest == d.Version
+}
+
+// jsonOf is a mapping in YAML as the service shows it: in JSON. Anything else is left alone.
+func jsonOf(doc string) (string, bool) {
+	var m map[string]any
+	if doc == "" || yaml.Unmarshal([]byte(doc), &m) != nil || m == nil {
+		return "", false
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if enc.Encode(m) != nil {
+		return "", false
+	}
+	return string(bytes.TrimSpace(b.Bytes())), true
 }

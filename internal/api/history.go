@@ -87,8 +87,30 @@ func (s *Server) runServices(c *call, name string) error {
 	return c.send(http.StatusOK, map[string]any{"instances": map[string]any{}})
 }
 
+// root is the pipeline at the top of those a job is in, the job itself when it is in none.
+func root(tx *store.Tx, d *store.Doc) (string, error) {
+	for {
+		var st berth.JobState
+		if err := json.Unmarshal(d.Own, &st); err != nil || st.Parent == "" {
+			return d.Name, err
+		}
+		parent, err := tx.Get(d.Workspace, "jobs", st.Parent, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			return st.Parent, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		d = parent
+	}
+}
+
 // runDoc is the run object of a job.
-func (c *call) runDoc(d *store.Doc, st berth.JobState) map[string]any {
+func (c *call) runDoc(tx *store.Tx, d *store.Doc, st berth.JobState) (map[string]any, error) {
+	top, err := root(tx, d)
+	if err != nil {
+		return nil, err
+	}
 	var v struct {
 		Properties struct {
 			DisplayName, ExperimentName, Description string
@@ -104,7 +126,7 @@ func (c *call) runDoc(d *store.Doc, st berth.JobState) map[string]any {
 		"tags": orEmpty(v.Properties.Tags), "properties": orEmpty(v.Properties.Properties), "runType": runType(st),
 		"createdUtc": stamp(d.Created), "startTimeUtc": nil, "endTimeUtc": nil,
 		"inputDatasets": []any{}, "outputDatasets": []any{}, "runDefinition": nil, "warnings": []any{}, "error": nil,
-		"rootRunId": d.Name, "parentRunId": nil, "userId": d.CreatedBy,
+		"rootRunId": top, "parentRunId": nil, "userId": d.CreatedBy, "dataContainerId": "dcid." + d.Name,
 	}
 	if st.Parent != "" {
 		m["parentRunId"] = st.Parent
@@ -118,7 +140,7 @@ func (c *call) runDoc(d *store.Doc, st berth.JobState) map[string]any {
 	if d.Status == string(berth.Failed) {
 		m["error"] = map[string]any{"error": map[string]any{"code": "UserError", "message": st.Reason}}
 	}
-	return m
+	return m, nil
 }
 
 // runType is what the run history calls a kind of run.
@@ -139,21 +161,33 @@ func orEmpty(m map[string]any) map[string]any {
 	return m
 }
 
-func (s *Server) run(c *call, name string) error {
+// runOf loads a job with its run object.
+func (s *Server) runOf(c *call, name string) (d *store.Doc, m map[string]any, err error) {
 	d, st, err := s.job(c, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		m, err = c.runDoc(tx, d, st)
+		return err
+	})
+	return d, m, err
+}
+
+func (s *Server) run(c *call, name string) error {
+	_, m, err := s.runOf(c, name)
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, c.runDoc(d, st))
+	return c.send(http.StatusOK, m)
 }
 
 // runDetails is what clients poll while they stream: status and the addresses of the logs.
 func (s *Server) runDetails(c *call, name string) error {
-	d, st, err := s.job(c, name)
+	d, m, err := s.runOf(c, name)
 	if err != nil {
 		return err
 	}
-	m := c.runDoc(d, st)
 	own, err := s.storage(c.ctx(), c.ws)
 	if err != nil {
 		return err
@@ -243,7 +277,7 @@ func (s *Server) runData(c *call) error {
 	if err := c.into(&req); err != nil {
 		return err
 	}
-	d, st, err := s.job(c, req.RunID)
+	d, m, err := s.runOf(c, req.RunID)
 	if err != nil {
 		return err
 	}
@@ -280,7 +314,6 @@ func (s *Server) runData(c *call) error {
 			"assetId": "azureml://locations/" + s.Location + "/workspaces/" + c.ws.Name + "/" + coll + "/" + outputAsset(d.Name, name) + "/versions/1",
 		}
 	}
-	m := c.runDoc(d, st)
 	m["outputs"] = outputs
 	return c.send(http.StatusOK, map[string]any{"runMetadata": m, "runDefinition": map[string]any{}, "jobSpecification": nil})
 }

@@ -112,6 +112,7 @@ func putJob(c *call, r *resource, name string) error {
 	if !created {
 		return c.sendDoc(http.StatusOK, r, d)
 	}
+	c.w.Header().Set("Location", c.s.BaseURL+c.r.URL.RequestURI())
 	if err := c.dress(r, d, body); err != nil { // what was stored, without reading it again
 		return err
 	}
@@ -401,12 +402,32 @@ func (c *call) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
 	return live, tx.Delete(c.ws.Key(), "jobs", d.Name, "")
 }
 
+func isCommand(props map[string]any) bool {
+	return strings.EqualFold(text(props, "jobType"), "Command")
+}
+
 // shapeJob adds the status, the links and the state we keep.
 func shapeJob(c *call, d *store.Doc, p map[string]any) {
 	p["status"] = d.Status
 	p["isArchived"] = d.Archived
 	for _, k := range []string{"tags", "properties", "inputs", "outputs"} {
 		setDefault(p, k, map[string]any{})
+	}
+	texts(p, "tags", "properties", "environmentVariables")
+	orNull(p, "description", "computeId", "componentId", "identity", "notificationSetting", "parentJobName")
+	if isStep(d) {
+		var st berth.JobState
+		if err := json.Unmarshal(d.Own, &st); err == nil {
+			p["parentJobName"] = st.Parent
+		}
+	}
+	if isCommand(p) {
+		orNull(p, "codeId", "distribution", "limits")
+		setDefault(p, "environmentVariables", map[string]any{})
+		setDefault(p, "resources", map[string]any{})
+		if res, ok := p["resources"].(map[string]any); ok {
+			setDefault(res, "instanceCount", 1)
+		}
 	}
 	p["services"] = map[string]any{
 		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID()}, // clients add the tenant

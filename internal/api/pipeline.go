@@ -158,7 +158,11 @@ func (s *Server) runChildren(c *call, name string) error {
 			if err := json.Unmarshal(d.Own, &st); err != nil {
 				return err
 			}
-			value = append(value, c.runDoc(d, st))
+			run, err := c.runDoc(tx, d, st)
+			if err != nil {
+				return err
+			}
+			value = append(value, run)
 		}
 		return err
 	})

@@ -130,6 +130,8 @@ type call struct {
 	q    url.Values
 	now  time.Time
 	sent bool
+	// latest is the newest versions of assets as far as they were looked up, by collection and name.
+	latest map[string]string
 	// made is what a client would make before the job that is planned, by madeKey.
 	made map[string]json.RawMessage
 }

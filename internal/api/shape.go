@@ -18,6 +18,7 @@ func shapeAsset(_ *call, d *store.Doc, p map[string]any) {
 	orNull(p, "description")
 	setDefault(p, "tags", map[string]any{})
 	setDefault(p, "properties", map[string]any{})
+	texts(p, "tags", "properties")
 	setDefault(p, "isAnonymous", false)
 	p["isArchived"] = d.Archived
 	p["provisioningState"] = "Succeeded"

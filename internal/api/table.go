@@ -55,10 +55,10 @@ func table() []resource {
 			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": listSecrets},
 		},
 		{Collection: "codes", Child: "versions", Noun: "code", Keep: assetKeep, Fixed: nil, Shape: shapeCode, Actions: pending},
-		{Collection: "environments", Child: "versions", Noun: "environment", Keep: assetKeep, Shape: shapeAsset, Check: checkEnvironment},
+		{Collection: "environments", Child: "versions", Noun: "environment", Keep: assetKeep, Shape: shapeEnvironment, ShapeContainer: shapeContainer, Check: checkEnvironment},
 		{Collection: "data", Child: "versions", Noun: "data asset", Keep: assetKeep, Fixed: []string{"dataUri", "dataType"}, Shape: shapeData, ShapeContainer: shapeDataContainer, Check: checkData, Actions: pending},
 		{Collection: "models", Child: "versions", Noun: "model", Keep: assetKeep, Fixed: []string{"modelUri"}, Shape: shapeModel, ShapeContainer: shapeModelContainer, Check: checkModel, Listed: true, Actions: pending},
-		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Shape: shapeComponent, Check: checkComponent, Next: timestampVersion},
+		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Shape: shapeComponent, ShapeContainer: shapeContainer, Check: checkComponent, Next: timestampVersion},
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
 		{

@@ -177,6 +177,13 @@ func TestPipelineNested(t *testing.T) {
 		if got := p.names("/history/v1.0"+p.ws+"/runs/d_last/children", "runId"); got != "d_last_only" {
 			t.Errorf("children %s", got)
 		}
+		// A step of a step names the pipeline it is in, and the one at the top.
+		if got := p.names("/history/v1.0"+p.ws+"/runs/d_last/children", "parentRunId") + p.names("/history/v1.0"+p.ws+"/runs/d_last/children", "rootRunId"); got != "d_lastd" {
+			t.Errorf("parent and root %s", got)
+		}
+		if _, b := p.do("GET", p.ws+"/jobs/d_last_only", nil); !strings.Contains(string(b), `"parentJobName":"d_last"`) {
+			t.Errorf("%s", b)
+		}
 		if got := p.names(p.ws+"/jobs?$top=1", "name"); got != "d" {
 			t.Errorf("jobs %s", got)
 		}

@@ -414,7 +414,7 @@ func (e *entity) component() tree {
 	spec, _ := asTree(e.base["componentSpec"])
 	for k, v := range spec {
 		if k != "_source" {
-			out[k] = v
+			out[k] = unworded(k, v)
 		}
 	}
 	if jobs, ok := asTree(out["jobs"]); ok {
