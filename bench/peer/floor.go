@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/berthml/berth/bench/measure"
@@ -55,7 +54,7 @@ func Sync(dir string, n int) ([]float64, error) {
 		if _, err := f.WriteAt(page, int64(i%256)*4096); err != nil {
 			return nil, err
 		}
-		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+		if err := datasync(f); err != nil {
 			return nil, err
 		}
 		v = append(v, Ms(time.Since(t)))
