@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/store"
 )
 
 // forms are the members whose form Azure's clients rely on, by collection, as paths from the top of the document: one value of another form,
@@ -57,14 +56,6 @@ func (f form) fits(v any) bool {
 		return f == isTruth
 	}
 	return false
-}
-
-// checkConnection refuses a connection that says too little for clients to show it.
-func checkConnection(_ *call, _ *store.Tx, _, _ string, props map[string]any) error {
-	if text(props, "category") == "" {
-		return berth.Errorf(berth.Invalid, "a connection needs properties.category")
-	}
-	return nil
 }
 
 // checkForm refuses a document that would break the lists of others.

@@ -22,7 +22,7 @@ func (s *Server) indexes(c *call, p []string) error {
 	case len(p) == 1:
 		return s.listIndexes(c, "")
 	case len(p) == 2 && strings.HasSuffix(p[1], ":getNextVersion"):
-		next := 1
+		out := map[string]any{"nextVersion": 1}
 		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
 			d, err := tx.Get(c.ws.Key(), indexResource.Collection, strings.TrimSuffix(p[1], ":getNextVersion"), "")
 			if berth.CodeOf(err) == berth.NotFound {
@@ -35,13 +35,17 @@ func (s *Server) indexes(c *call, p []string) error {
 			if err := json.Unmarshal(d.Own, &own); err != nil {
 				return err
 			}
-			next, _ = strconv.Atoi(own.Next)
+			next, err := strconv.Atoi(own.Next)
+			if err != nil {
+				return err
+			}
+			out["nextVersion"], out["latestVersion"] = next, own.Latest
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		return c.send(http.StatusOK, map[string]any{"nextVersion": next})
+		return c.send(http.StatusOK, out)
 	case len(p) == 2:
 		var d *store.Doc
 		err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
@@ -84,11 +88,9 @@ func (s *Server) putIndex(c *call, kindV, name, version string) error {
 		return err
 	}
 	var d *store.Doc
-	created := false
 	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
 		d, err = tx.Get(c.ws.Key(), kindV, name, version)
-		created = berth.CodeOf(err) == berth.NotFound
-		if created {
+		if berth.CodeOf(err) == berth.NotFound {
 			d = &store.Doc{Workspace: c.ws.Key(), Kind: kindV, Name: name, Version: version, CreatedBy: c.who.User, Body: raw}
 			if err := tx.Insert(d); err != nil {
 				return err
@@ -105,7 +107,7 @@ func (s *Server) putIndex(c *call, kindV, name, version string) error {
 	if err != nil {
 		return err
 	}
-	return s.sendIndex(c, map[bool]int{true: http.StatusCreated, false: http.StatusOK}[created], d)
+	return s.sendIndex(c, http.StatusOK, d) // also when it is new
 }
 
 func (s *Server) listIndexes(c *call, name string) error {

@@ -96,3 +96,45 @@ func TestSignatureIsAQuery(t *testing.T) {
 		t.Errorf("sasToken %q", sas)
 	}
 }
+
+// A kind of connection is spelt as the service spells it, whatever a client wrote; one it does not know stays.
+func TestConnectionCategories(t *testing.T) {
+	x := open(t)
+	for sent, shown := range map[string]string{"AzureOpenAi": "AzureOpenAI", "openai": "OpenAI", "Git": "Git", "adlsgen2": "ADLSGen2", "NewKind": "NewKind"} {
+		path := x.ws + "/connections/" + sent
+		x.do("PUT", path, props("category", sent, "authType", "ApiKey", "credentials", map[string]any{"key": "k"})).want(200)
+		got, _ := x.do("GET", path, nil).want(200).is("properties.category", shown).is("properties.createdByWorkspaceArmId", x.ws).
+			is("properties.metadata", map[string]any{}).is("properties.sharedUserList", []any{}).at("properties").(map[string]any)
+		for _, k := range []string{"target", "expiryTime", "error", "credentials"} {
+			if v, ok := got[k]; !ok || v != nil {
+				t.Errorf("%s is %v, %v", k, v, ok)
+			}
+		}
+	}
+}
+
+// A workspace says what it has not, where clients look for it; what somebody gave it stays.
+func TestPlainWorkspace(t *testing.T) {
+	x := open(t)
+	network := map[string]any{"isolationMode": "AllowInternetOutbound"}
+	other := strings.Replace(x.ws, "/lab", "/other", 1)
+	x.do("PUT", other, props("managedNetwork", network, "v1LegacyMode", true)).want(200).is("properties.managedNetwork", network).is("properties.v1LegacyMode", true)
+	x.do("GET", x.ws, nil).want(200).is("properties.managedNetwork.isolationMode", "Disabled").is("properties.v1LegacyMode", false).
+		is("properties.systemDatastoresAuthMode", "accesskey").is("properties.privateLinkCount", 0)
+	a := x.do("GET", x.ws, nil)
+	a.is("properties.tenantId", a.at("identity.tenantId")).is("properties.creationTime", a.at("systemData.createdAt"))
+}
+
+// An index is made with 200, and the next version comes with the latest.
+func TestIndexVersions(t *testing.T) {
+	x := open(t)
+	path := "/genericasset" + x.ws + "/indexes/i"
+	next := func() answer { return x.do("POST", path+":getNextVersion", nil).want(200) }
+	if a := next().is("nextVersion", 1); a.at("latestVersion") != nil {
+		t.Errorf("latest of nothing: %s", a.raw)
+	}
+	x.do("PUT", path+"/versions/1", map[string]any{"storageUri": full + "i"}).want(200)
+	next().is("nextVersion", 2).is("latestVersion", "1")
+	x.do("PUT", path+"/versions/blue", map[string]any{"storageUri": full + "i"}).want(200)
+	next().is("nextVersion", 2).is("latestVersion", "blue")
+}

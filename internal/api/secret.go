@@ -120,28 +120,3 @@ func listSecrets(c *call, r *resource, name, _ string) error {
 	}
 	return berth.Errorf(berth.Invalid, "datastore %s has no secrets: it was created without credentials", name)
 }
-
-// connectionSecrets is the connection with its credentials filled in.
-func connectionSecrets(c *call, r *resource, name, _ string) error {
-	if !c.who.CanWrite() {
-		return berth.Errorf(berth.Denied, "the token %q may not see secrets", c.who.Token)
-	}
-	d, err := c.s.load(c, r, name, "")
-	if err != nil {
-		return err
-	}
-	m, err := c.render(r, d)
-	if err != nil {
-		return err
-	}
-	sec, err := c.s.secrets(c, r, d)
-	if err != nil {
-		return err
-	}
-	props, err := object(m, "properties")
-	if err != nil {
-		return err
-	}
-	props["credentials"] = sec["credentials"]
-	return c.send(http.StatusOK, m)
-}

@@ -89,8 +89,6 @@ func checkModel(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
 	return nil
 }
 
-func shapeConnection(_ *call, _ *store.Doc, p map[string]any) { p["credentials"] = nil }
-
 // The storage a workspace starts with.
 const (
 	defaultDatastore  = "workspaceblobstore"

@@ -163,12 +163,24 @@ func (s *Server) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]a
 	props["provisioningState"] = "Succeeded"
 	account := "/subscriptions/" + ws.Subscription + "/resourceGroups/" + ws.Group + "/providers/Microsoft.Storage/storageAccounts/" + s.Account
 	setDefault(props, "storageAccount", account)
-	for k, v := range map[string]any{"keyVault": "", "applicationInsights": "", "containerRegistry": nil, "publicNetworkAccess": "Enabled", "hbiWorkspace": false} {
+	props["tenantId"] = tenant()
+	props["creationTime"] = stamp(d.Created)
+	for k, v := range plainWorkspace() {
 		if _, ok := props[k]; !ok {
 			props[k] = v
 		}
 	}
 	return m, nil
+}
+
+// plainWorkspace is what a workspace says of which nobody asked for more: nothing of Azure's around it, and no network of its own.
+func plainWorkspace() map[string]any {
+	return map[string]any{
+		"keyVault": "", "applicationInsights": "", "containerRegistry": nil, "imageBuildCompute": nil, "serverlessComputeSettings": nil,
+		"publicNetworkAccess": "Enabled", "managedNetwork": map[string]any{"isolationMode": "Disabled"}, "ipAllowlist": []any{}, "privateLinkCount": 0,
+		"hbiWorkspace": false, "v1LegacyMode": false, "softDeleteEnabled": false, "storageHnsEnabled": false, "enableDataIsolation": false,
+		"systemDatastoresAuthMode": "accesskey",
+	}
 }
 
 func (s *Server) trackingURI(ws berth.Workspace) string {
