@@ -29,8 +29,8 @@ var automlTasks = sync.OnceValue(func() map[string]typ {
 		"image_object_detection":          image("ImageObjectDetection", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
 		"image_instance_segmentation":     image("ImageInstanceSegmentation", imageDetector, metric("mean_average_precision", "MeanAveragePrecision")),
 		"text_classification":             language("TextClassification", metric("accuracy", classMetrics...), f("target_column_name", text, required)),
-		"text_classification_multilabel":  language("TextClassificationMultilabel", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent), f("target_column_name", text, required)),
-		"text_ner": language("TextNER", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent),
+		"text_classification_multilabel":  language("TextClassificationMultilabel", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent, def("Accuracy")), f("target_column_name", text, required)),
+		"text_ner": language("TextNER", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent, def("Accuracy")),
 			f("target_column_name", text, unsent)),
 	}
 })
@@ -135,7 +135,7 @@ func (s *scope) automlTask(v *value) (typ, bool) {
 		return typ{}, false
 	}
 	t, ok := automlTasks()[pythonSnake(task.text)]
-	if ok = ok && task.text != strings.ToUpper(task.text); !ok {
+	if ok = ok && (s.bind || task.text == pythonSnake(task.text)) && task.text != strings.ToUpper(task.text); !ok {
 		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks())), "%s is no task", describe(task))
 	}
 	return t, ok
@@ -152,11 +152,30 @@ func automlCommon(name string) parts {
 	}
 }
 
-// tableInput is an MLTable.
-var tableInput = typ{name: "an MLTable", read: func(s *scope, v *value) any {
+// tableInput is an MLTable. In a node of a pipeline it may be named by a text.
+var tableInput = typ{name: "an MLTable", yaml: func(s *scope, v *value) any {
+	if v.shape == str {
+		return v.text
+	}
+	got, ok := readTable(s, v).(tree)
+	if !ok {
+		return nil
+	}
+	out := tree{"type": "mltable", "path": got["uri"]}
+	for _, key := range []string{"mode", "path_on_compute"} {
+		if v.has(key) {
+			out[key] = strings.ToLower(v.textOf(key))
+		}
+	}
+	return out
+}, read: readTable}
+
+func readTable(s *scope, v *value) any {
 	m := s.mark()
-	got, _ := dataInput.read(s, v).(tree)
-	if v.shape == mapping && v.textOf("path") == "" && !s.bind {
+	plain := *s
+	plain.nodes, plain.yaml = false, false
+	got, _ := dataInput.read(&plain, v).(tree)
+	if v.shape == mapping && v.textOf("path") == "" {
 		s.in("path").fail(v, "is required")
 	}
 	if s.failed(m) {
@@ -166,9 +185,8 @@ var tableInput = typ{name: "an MLTable", read: func(s *scope, v *value) any {
 		s.in("type").fail(kind, "must be mltable, this is %s", describe(kind))
 		return nil
 	}
-	got["jobInputType"] = "mltable"
-	return got
-}}
+	return tree{"jobInputType": "mltable", "uri": got["uri"]}
+}
 
 func tabular(name string, own ...part) typ {
 	return obj(automlCommon(name), parts(own),
@@ -199,7 +217,12 @@ var tabularLimits = obj(
 
 // autoOr is "auto", or a value that travels under a name: {"mode": "Custom", "value": 5}.
 func autoOr(t typ, name string) typ {
-	return typ{name: "auto or " + t.name, read: func(s *scope, v *value) any {
+	return typ{name: "auto or " + t.name, yaml: func(s *scope, v *value) any {
+		if v.shape == str && strings.EqualFold(v.text, "auto") {
+			return "auto"
+		}
+		return t.take(s, v)
+	}, read: func(s *scope, v *value) any {
 		if v.shape == str && strings.EqualFold(v.text, "auto") {
 			return tree{"mode": "Auto"}
 		}
@@ -213,7 +236,12 @@ func autoOr(t typ, name string) typ {
 
 // oneOrList is a value or a list of them, and travels as a list.
 func oneOrList(t typ) typ {
-	return typ{name: t.name + " or a list", read: func(s *scope, v *value) any {
+	return typ{name: t.name + " or a list", yaml: func(s *scope, v *value) any {
+		if v.shape == list {
+			return listOf(t).read(s, v)
+		}
+		return t.take(s, v)
+	}, read: func(s *scope, v *value) any {
 		if v.shape == list {
 			return listOf(t).read(s, v)
 		}
@@ -244,6 +272,9 @@ var transformerParams = typ{name: "a mapping", read: func(s *scope, v *value) an
 	out := tree{}
 	for _, p := range v.pairs {
 		name, ok := names[pythonSnake(p.key)]
+		if s.yaml {
+			name = pythonSnake(p.key)
+		}
 		if !ok {
 			s.in(p.key).failWith(p.at, nearest(p.key, sortedWords(names)), "%s is no transformer with parameters", p.key)
 			continue
@@ -300,8 +331,8 @@ func language(name string, own ...part) typ {
 			f("trial_timeout_minutes", minutes, to("trialTimeout")),
 		), to("limitSettings"), def(tree{"maxNodes": 1, "maxTrials": 1})),
 		f("sweep", automlSweep, to("sweepSettings")),
-		f("training_parameters", settingsOf(languageParameters, false), to("fixedParameters")),
-		f("search_space", listOf(settingsOf(languageParameters, true))),
+		f("training_parameters", settingsOf(languageParameters, nil), to("fixedParameters")),
+		f("search_space", listOf(settingsOf(languageParameters, drawn))),
 		f("featurization", obj(f("dataset_language", text)), to("featurizationSettings")),
 	)
 }
@@ -319,13 +350,13 @@ func image(name string, parameters []parameterSpec, own ...part) typ {
 			f("timeout_minutes", minutes, to("timeout")),
 		), to("limitSettings")),
 		f("sweep", automlSweep, to("sweepSettings")),
-		f("training_parameters", settingsOf(parameters, false), to("modelSettings")),
-		f("search_space", listOf(settingsOf(parameters, true))),
+		f("training_parameters", settingsOf(parameters, nil), to("modelSettings")),
+		f("search_space", listOf(settingsOf(parameters, searched))),
 	)
 }
 
 var automlSweep = obj(
-	f("sampling_algorithm", looseEnum("random", "grid", "bayesian")),
+	f("sampling_algorithm", looseEnum("random", "grid", "bayesian"), required),
 	f("early_termination", earlyTermination),
 )
 
@@ -337,16 +368,15 @@ type parameterSpec struct {
 	fixed  bool // it may be given
 }
 
-// settingsOf is a mapping of a model's settings; search says that each may be a distribution, and that all travel as
-// text.
-func settingsOf(ps []parameterSpec, search bool) typ {
+// settingsOf is a mapping of a model's settings; with search, what each is searched over.
+func settingsOf(ps []parameterSpec, search func(typ) typ) typ {
 	var out parts
 	for _, p := range ps {
 		t := p.typ
-		if search {
-			t = searched(p.typ)
+		if search != nil {
+			t = search(p.typ)
 		}
-		if search && p.search || !search && p.fixed {
+		if search != nil && p.search || search == nil && p.fixed {
 			out = append(out, f(p.name, t, to(automlName(p.name))))
 		}
 	}
@@ -371,6 +401,7 @@ func searched(t typ) typ {
 			obj(f("type", text), f("values", listOf(strictly(t)), required)).read(s, v)
 		} else {
 			s.draw(s, v)
+			s.drawable(t, name, v)
 		}
 		if s.failed(m) {
 			return nil
@@ -394,6 +425,44 @@ func searched(t typ) typ {
 	}}
 }
 
+// drawable refuses distributions that give no values of the setting's type.
+func (s *scope) drawable(t typ, name string, v *value) {
+	switch {
+	case t.name == decimal.name || distributions[name] == nil:
+	case t.name != whole.name:
+		s.in("type").fail(v.get("type"), "a setting that is %s takes a choice, no %s", t.name, name)
+	case name != "randint" && !strings.HasPrefix(name, "q"):
+		s.in("type").fail(v.get("type"), "a setting that is %s takes a choice, randint, quniform or qnormal, no %s", t.name, name)
+	case name != "randint":
+		for _, key := range distributions[name] {
+			if n := v.get(key); n != nil && n.shape != integer && !(s.bind && bound(n.text)) {
+				s.in(key).fail(n, "must be a whole number, this is %s", describe(n))
+			}
+		}
+	}
+}
+
+// drawn is searched, but for nodes of a pipeline: there it is what the file says.
+func drawn(t typ) typ {
+	out := searched(t)
+	out.yaml = func(s *scope, v *value) any {
+		m := s.mark()
+		if out.read(s, v); s.failed(m) {
+			return nil
+		}
+		switch {
+		case v.shape != mapping:
+			return t.take(s, v)
+		case strings.EqualFold(v.textOf("type"), "choice"):
+			got, _ := obj(f("values", listOf(t))).read(s, v.only([]string{"values"})).(tree)
+			got["type"] = "choice"
+			return got
+		}
+		return s.draw(s, v)
+	}
+	return out
+}
+
 // strictly is a type that takes no number written as text.
 func strictly(t typ) typ {
 	if t.name != whole.name {
@@ -410,6 +479,9 @@ func strictly(t typ) typ {
 
 // searchValue is a value of a setting as text; quoted says that it is a word.
 func searchValue(s *scope, t typ, v *value) (text any, quoted bool) {
+	if s.binds(t, v) {
+		return v.text, true
+	}
 	switch got := strictly(t).read(s, v).(type) {
 	case bool:
 		return map[bool]string{true: "True", false: "False"}[got], false
@@ -429,6 +501,9 @@ func searchValue(s *scope, t typ, v *value) (text any, quoted bool) {
 
 // searchText is a scalar as text, small numbers without an exponent.
 func searchText(v *value) string {
+	if f, err := strconv.ParseFloat(strings.TrimSpace(v.text), 64); err == nil && v.shape == str {
+		v = &value{shape: float, real: f} // a number written as text
+	}
 	if v.shape == float {
 		t := strconv.FormatFloat(v.real, 'f', -1, 64)
 		if !strings.Contains(t, ".") {

@@ -199,30 +199,33 @@ func snakeWords(s string) string {
 
 func choice(words []string, fold func(string) string) typ {
 	names := make([]string, len(words))
-	forward, backward := map[string]string{}, map[string]string{}
+	forward, backward, plain := map[string]string{}, map[string]string{}, map[string]string{}
 	for i, w := range words {
 		name, becomes, ok := strings.Cut(w, "=")
 		if !ok {
 			becomes = name
 		}
 		names[i] = name
-		forward[fold(name)] = becomes
+		forward[fold(name)], plain[fold(name)] = becomes, name
 		if _, ok := backward[strings.ToLower(becomes)]; !ok {
 			backward[strings.ToLower(becomes)] = name
 		}
 	}
 	what := strings.Join(names, ", ")
-	return typ{name: what, read: func(s *scope, v *value) any {
-		if v.shape == str {
-			if got, ok := forward[fold(v.text)]; ok {
-				return got
+	pick := func(from map[string]string) func(s *scope, v *value) any {
+		return func(s *scope, v *value) any {
+			if v.shape == str {
+				if got, ok := from[fold(v.text)]; ok {
+					return got
+				}
+				s.failWith(v, nearest(v.text, names), "%s is none of %s", describe(v), what)
+				return nil
 			}
-			s.failWith(v, nearest(v.text, names), "%s is none of %s", describe(v), what)
+			s.fail(v, "must be one of %s, this is %s", what, describe(v))
 			return nil
 		}
-		s.fail(v, "must be one of %s, this is %s", what, describe(v))
-		return nil
-	}, show: func(j any) any {
+	}
+	return typ{name: what, read: pick(forward), yaml: pick(plain), show: func(j any) any {
 		if w, ok := j.(string); ok {
 			if name, ok := backward[strings.ToLower(w)]; ok {
 				return name

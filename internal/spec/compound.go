@@ -20,7 +20,11 @@ func listOf(t typ) typ {
 				here.fail(it, "may not be null")
 				continue
 			}
-			out = append(out, t.read(here, it))
+			if here.binds(t, it) {
+				out = append(out, it.text)
+				continue
+			}
+			out = append(out, t.take(here, it))
 		}
 		return out
 	}, show: func(j any) any {
@@ -51,8 +55,10 @@ func mapOf(t typ) typ {
 				here.fail(p.at, "the key must be text, this is %s; put it in quotes", p.at.shape)
 			case p.val.shape == null && !t.null:
 				here.fail(p.val, "may not be null")
+			case here.binds(t, p.val):
+				out[p.key] = p.val.text
 			default:
-				out[p.key] = t.read(here, p.val)
+				out[p.key] = t.take(here, p.val)
 			}
 		}
 		return out
@@ -71,13 +77,13 @@ func mapOf(t typ) typ {
 
 // orNull lets a value of a map or list be null.
 func orNull(t typ) typ {
-	read := t.read
-	t.null = true
+	inner := t
+	t.null, t.yaml = true, nil
 	t.read = func(s *scope, v *value) any {
 		if v.shape == null {
 			return nil
 		}
-		return read(s, v)
+		return inner.take(s, v)
 	}
 	return t
 }
@@ -127,7 +133,7 @@ func oneOf(ts ...typ) typ {
 		depth := -1
 		for _, t := range ts {
 			m := s.mark()
-			got := t.read(s, v)
+			got := t.take(s, v)
 			if !s.failed(m) {
 				return got
 			}
@@ -199,22 +205,28 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 		word := v.get(key)
 		if word == nil {
 			if t, ok := forms[""]; ok {
-				return t.read(s, v)
+				return t.take(s, v)
 			}
 			s.in(key).fail(v, "is required: one of %s", strings.Join(words, ", "))
 			return nil
 		}
-		t, ok := forms[word.text]
-		if !ok && !exact {
-			if t, ok = forms[snakeWords(word.text)]; !ok {
-				t, ok = forms[strings.ToLower(word.text)]
+		name := word.text
+		t, ok := forms[name]
+		for _, fold := range []func(string) string{snakeWords, strings.ToLower} {
+			if !ok && !exact {
+				name = fold(word.text)
+				t, ok = forms[name]
 			}
 		}
 		if !ok || word.shape != str || word.text == "" {
 			s.in(key).failWith(word, nearest(word.text, words), "%s is none of %s", describe(word), strings.Join(words, ", "))
 			return nil
 		}
-		return t.read(s, v)
+		got := t.take(s, v)
+		if out, ok := got.(tree); ok && s.yaml {
+			out[key] = name
+		}
+		return got
 	}, show: func(j any) any {
 		m, ok := asTree(j)
 		if !ok {

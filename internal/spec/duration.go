@@ -10,7 +10,7 @@ import (
 
 // duration is a whole number of a unit, in milliseconds, that travels as an ISO 8601 duration.
 func duration(unit string, ms int64) typ {
-	return typ{name: "a whole number of " + unit, read: func(s *scope, v *value) any {
+	return typ{name: "a whole number of " + unit, yaml: readWhole, read: func(s *scope, v *value) any {
 		n, ok := wholeOf(v)
 		if !ok {
 			s.fail(v, "must be a whole number of %s, this is %s", unit, describe(v))

@@ -7,6 +7,8 @@ type typ struct {
 	name string // for messages: "text", "a whole number"
 	// read checks v and gives its REST form. What is wrong is reported to s; the result is of no use then.
 	read func(s *scope, v *value) any
+	// yaml is read for a value that stays in its YAML form: numbers are numbers, words are spelled the YAML way. Nil is read.
+	yaml func(s *scope, v *value) any
 	// show is read backwards, for documents that come from the server. Nil leaves the value as it is.
 	show func(j any) any
 	// table is set for objects.
@@ -17,6 +19,14 @@ type typ struct {
 	solid bool
 	// pick finds the form of a document whose form a key of its YAML decides, with the word for it.
 	pick func(root, base tree) (string, typ)
+}
+
+// take reads v in the form the scope asks for.
+func (t typ) take(s *scope, v *value) any {
+	if s.yaml && t.yaml != nil {
+		return t.yaml(s, v)
+	}
+	return t.read(s, v)
 }
 
 // table describes a mapping: its fields, its constants, and rules over several fields.
@@ -175,6 +185,9 @@ func (t *table) fill(s *scope, v *value) {
 		t.one(s, fd, v)
 	}
 	for _, c := range t.fixed {
+		if s.yaml { // constants are the document's
+			break
+		}
 		s.store(s.dest(&field{to: c.path}), clone(c.value))
 	}
 	for _, p := range v.pairs {
@@ -193,7 +206,9 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		switch {
 		case val == nil && fd.required:
 			s.in(fd.name).fail(v, "is required")
-		case fd.def != nil:
+		case fd.def != nil && s.yaml:
+			s.store(s.dest(fd), yamlForm(fd.def))
+		case fd.def != nil && !fd.hidden:
 			s.store(s.dest(fd), clone(fd.def))
 		}
 		return
@@ -206,17 +221,37 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		return
 	}
 	var got any
-	if s.bind && !s.plain && val.shape == str && bound(val.text) && !unbindable[fd.name] && !fd.typ.solid {
+	if s.binds(fd.typ, val) && !unbindable[fd.name] {
 		got = val.text
 	} else {
-		got = fd.typ.read(s.in(fd.name), val)
+		got = fd.typ.take(s.in(fd.name), val)
 	}
 	if got == "" && fd.required && (fd.to == "@name" || fd.to == "@parent") {
 		s.in(fd.name).fail(val, "may not be empty")
 	}
-	if !fd.hidden {
+	if !fd.hidden || s.yaml {
 		s.store(s.dest(fd), got)
 	}
+}
+
+// binds says whether v is an expression that stands for a value of type t.
+func (s *scope) binds(t typ, v *value) bool {
+	return s.bind && !s.plain && !t.solid && v.shape == str && bound(v.text)
+}
+
+// yamlForm is a default of a document in its YAML form.
+func yamlForm(v any) any {
+	switch x := v.(type) {
+	case string:
+		return pythonSnake(x)
+	case tree:
+		out := tree{}
+		for k, val := range x {
+			out[snake(k)] = yamlForm(val)
+		}
+		return out
+	}
+	return clone(v)
 }
 
 // unbindable are the fields of a pipeline node that may not be an expression.
@@ -248,6 +283,9 @@ func (t *table) names() []string {
 // dest is where a field goes.
 func (s *scope) dest(fd *field) string {
 	path := fd.to
+	if s.yaml && fd.name != "" {
+		return fd.name
+	}
 	if path == "" {
 		if s.nodes {
 			return fd.name

@@ -193,7 +193,7 @@ var queueSettings = obj(
 	f("priority", priority),
 )
 
-var priority = typ{name: "low, medium, high", read: func(s *scope, v *value) any {
+var priority = typ{name: "low, medium, high", yaml: enum("low", "medium", "high").yaml, read: func(s *scope, v *value) any {
 	w, _ := enum("low=1", "medium=2", "high=3").read(s, v).(string)
 	if w == "" {
 		return nil
@@ -209,8 +209,15 @@ var priority = typ{name: "low, medium, high", read: func(s *scope, v *value) any
 
 // service is an interactive door into a job.
 var service = typ{name: "a service", read: func(s *scope, v *value) any {
-	kind := strings.ToLower(v.textOf("type"))
-	switch kind {
+	if v.shape == mapping && v.get("type") == nil {
+		// Without a type it is what the first of the client's forms makes of it.
+		kind := "ssh"
+		if v.get("log_dir") != nil {
+			kind = "tensor_board"
+		}
+		v = v.with("type", v.newText(kind))
+	}
+	switch strings.ToLower(v.textOf("type")) {
 	case "ssh":
 		return serviceOf("SSH", f("ssh_public_keys", text, to("=properties.sshPublicKeys"))).read(s, v)
 	case "tensor_board":
@@ -219,12 +226,6 @@ var service = typ{name: "a service", read: func(s *scope, v *value) any {
 		return serviceOf("VSCode").read(s, v)
 	case "jupyter_lab":
 		return serviceOf("JupyterLab").read(s, v)
-	case "":
-		// Without a type it is what the first of the client's forms makes of it.
-		if v.get("log_dir") != nil {
-			return serviceOf("TensorBoard", f("log_dir", text, to("=properties.logDir"))).read(s, v)
-		}
-		return serviceOf("SSH", f("ssh_public_keys", text, to("=properties.sshPublicKeys"))).read(s, v)
 	}
 	return serviceOf("").read(s, v)
 }, show: func(j any) any {
@@ -249,7 +250,7 @@ func serviceOf(name string, own ...field) typ {
 		f("port", whole),
 		f("properties", freeMap),
 		then(func(s *scope, v *value) {
-			if v.has("nodes") {
+			if v.has("nodes") && !s.yaml {
 				s.out["nodes"] = tree{s.dest(&field{to: "nodesValueType"}): "All"}
 			}
 		}),

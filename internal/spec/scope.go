@@ -20,6 +20,8 @@ type scope struct {
 	bind bool
 	// plain says that of the fields only text may be an expression after all, as in a node that has no component.
 	plain bool
+	// yaml says that values stay in their YAML form, as inside an AutoML node.
+	yaml bool
 	// scheduled says that the job being read is what a schedule starts: it has no name of its own yet.
 	scheduled bool
 }

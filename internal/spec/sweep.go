@@ -135,8 +135,9 @@ var earlyTermination = byKey("type", map[string]typ{
 		f("slack_factor", decimal, nullable),
 		f("slack_amount", decimal, nullable),
 		then(func(s *scope, _ *value) {
-			for _, key := range []string{"slackFactor", "slackAmount"} {
-				if s.out[key] == nil && !s.nodes {
+			for _, name := range []string{"slackFactor", "slackAmount"} {
+				key := s.dest(&field{to: name})
+				if s.out[key] == nil && (s.yaml || !s.nodes) {
 					s.out[key] = number("0")
 				}
 			}
