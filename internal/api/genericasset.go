@@ -148,7 +148,7 @@ func (s *Server) renderIndex(c *call, d *store.Doc) (map[string]any, error) {
 		return nil, err
 	}
 	m["id"] = "azureml://locations/" + s.Location + "/workspaces/" + own.ID + "/indexes/" + d.Name + "/versions/" + d.Version
-	m["systemData"] = systemData(d)
+	m["systemData"] = systemData(d, stamp)
 	setDefault(m, "tags", map[string]any{})
 	setDefault(m, "properties", map[string]any{})
 	return m, nil

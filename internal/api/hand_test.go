@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What the service writes into documents of its own accord, as seen of Azure's.
@@ -54,6 +56,9 @@ func TestNothingIsSaid(t *testing.T) {
 				t.Errorf("%s: %s is %v, %v", path, k, v, ok)
 			}
 		}
+		if at, _ := a.at("systemData.createdAt").(string); !strings.HasSuffix(at, "+00:00") {
+			t.Errorf("%s was made at %s", path, at)
+		}
 		if a := x.do("PUT", x.ws+path, c.body).want(200); a.header.Get("Location") != "" {
 			t.Errorf("%s was made a second time", path)
 		}
@@ -97,6 +102,30 @@ func TestSignatureIsAQuery(t *testing.T) {
 	}
 }
 
+// Of the key of an account elsewhere a client may ask for what ends, and then it does not get the key.
+func TestSecretsThatEnd(t *testing.T) {
+	x := open(t)
+	path := x.ws + "/datastores/far"
+	key := map[string]any{"secretsType": "AccountKey", "key": "a2V5"}
+	x.do("PUT", path, props("datastoreType", "AzureBlob", "accountName", "far", "containerName", "c", "credentials", map[string]any{"credentialsType": "AccountKey", "secrets": key})).want(201)
+	for _, body := range []any{nil, map[string]any{"expirableSecret": false, "expireAfterHours": 1}} {
+		x.do("POST", path+"/listSecrets", body).want(200).is("secretsType", "AccountKey").is("key", "a2V5")
+	}
+	a := x.do("POST", path+"/listSecrets", map[string]any{"expirableSecret": true, "expireAfterHours": 2}).want(200).is("secretsType", "Sas").is("key", nil)
+	q, err := url.ParseQuery(strings.TrimPrefix(a.at("sasToken").(string), "?"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := time.Parse(time.RFC3339, q.Get("se"))
+	if left := time.Until(end); err != nil || left < time.Hour || left > 2*time.Hour {
+		t.Errorf("it ends %s, %v", end, err)
+	}
+	x.do("POST", path+"/listSecrets", map[string]any{"expirableSecret": true, "expireAfterHours": -1}).want(400).says("expireAfterHours")
+	sas := map[string]any{"secretsType": "Sas", "sasToken": "sv=1"}
+	x.do("PUT", path, props("datastoreType", "AzureBlob", "accountName", "far", "containerName", "c", "credentials", map[string]any{"credentialsType": "Sas", "secrets": sas})).want(200)
+	x.do("POST", path+"/listSecrets", map[string]any{"expirableSecret": true}).want(200).is("sasToken", "sv=1")
+}
+
 // A kind of connection is spelt as the service spells it, whatever a client wrote; one it does not know stays.
 func TestConnectionCategories(t *testing.T) {
 	x := open(t)
@@ -122,6 +151,9 @@ func TestPlainWorkspace(t *testing.T) {
 	x.do("GET", x.ws, nil).want(200).is("properties.managedNetwork.isolationMode", "Disabled").is("properties.v1LegacyMode", false).
 		is("properties.systemDatastoresAuthMode", "accesskey").is("properties.privateLinkCount", 0)
 	a := x.do("GET", x.ws, nil)
+	if at, _ := a.at("systemData.createdAt").(string); !strings.HasSuffix(at, "Z") {
+		t.Errorf("a workspace was made at %s", at)
+	}
 	a.is("properties.tenantId", a.at("identity.tenantId")).is("properties.creationTime", a.at("systemData.createdAt"))
 }
 

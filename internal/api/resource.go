@@ -215,7 +215,10 @@ func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 		m["name"] = d.Version
 		m["type"] = berth.Provider + "/workspaces/" + r.Collection + "/" + r.Child
 	}
-	m["systemData"] = systemData(d)
+	m["systemData"] = systemData(d, stamp)
+	if r.Collection == "connections" {
+		m["systemData"] = systemData(d, zulu)
+	}
 	if r.Tracked {
 		setDefault(m, "location", c.s.Location)
 		setDefault(m, "tags", map[string]any{})
@@ -286,7 +289,7 @@ func (c *call) ifMatch(tx *store.Tx, kind, name, version string) error {
 	return nil
 }
 
-func systemData(d *store.Doc) map[string]any {
+func systemData(d *store.Doc, stamp func(time.Time) string) map[string]any {
 	by := d.CreatedBy
 	if by == "" {
 		by = "berth"
@@ -297,7 +300,9 @@ func systemData(d *store.Doc) map[string]any {
 	}
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+// stamp is a time as the service writes it, and zulu as that part of it does that keeps workspaces and connections.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
+func zulu(t time.Time) string  { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
 // emit records that a resource changed.
 func (c *call) emit(tx *store.Tx, typ string, r *resource, name, version string) {

@@ -95,13 +95,24 @@ func (s *Server) secrets(c *call, r *resource, d *store.Doc) (map[string]any, er
 	return out, json.Unmarshal(b, &out)
 }
 
-// sasLife is how long a signature handed to a client opens its container.
-const sasLife = 8 * time.Hour
+// sasLife is how long a signature handed to a client opens its container, and longestSAS how long one to storage elsewhere may.
+const (
+	sasLife    = 8 * time.Hour
+	longestSAS = 7 * 24 * time.Hour
+)
 
-// listSecrets answers with a signature for our own storage, and with what the user stored for a datastore elsewhere.
+// listSecrets answers with a signature for our own storage, and with what the user stored for a datastore elsewhere; of an account's key a
+// client may ask for what ends.
 func listSecrets(c *call, r *resource, name, _ string) error {
 	if !c.who.CanWrite() {
 		return berth.Errorf(berth.Denied, "the token %q may not see secrets", c.who.Token)
+	}
+	ask := struct {
+		Ends  bool    `json:"expirableSecret"`
+		Hours float64 `json:"expireAfterHours"`
+	}{Hours: 1}
+	if err := c.into(&ask); err != nil {
+		return err
 	}
 	d, err := c.s.load(c, r, name, "")
 	if err != nil {
@@ -115,7 +126,23 @@ func listSecrets(c *call, r *resource, name, _ string) error {
 	if err != nil {
 		return err
 	}
-	if v, ok := sec["credentials.secrets"]; ok {
+	_, props, err := bodyOf(d)
+	if err != nil {
+		return err
+	}
+	v, ok := sec["credentials.secrets"]
+	if key := text(asMap(v), "key"); ok && ask.Ends && key != "" {
+		life := time.Duration(ask.Hours * float64(time.Hour))
+		if life <= 0 || life > longestSAS {
+			return berth.Errorf(berth.Invalid, "expireAfterHours %v is not between 0 and %v", ask.Hours, longestSAS.Hours())
+		}
+		sas, err := accountSAS(text(props, "accountName"), key, c.now.Add(life))
+		if err != nil {
+			return err
+		}
+		return c.send(http.StatusOK, map[string]any{"secretsType": "Sas", "sasToken": sas})
+	}
+	if ok {
 		return c.send(http.StatusOK, v)
 	}
 	return berth.Errorf(berth.Invalid, "datastore %s has no secrets: it was created without credentials", name)

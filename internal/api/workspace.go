@@ -149,7 +149,7 @@ func (s *Server) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]a
 		return nil, err
 	}
 	m["id"], m["name"], m["type"] = ws.ID(), ws.Name, berth.Provider+"/workspaces"
-	m["systemData"] = systemData(d)
+	m["systemData"] = systemData(d, zulu)
 	setDefault(m, "location", s.Location)
 	setDefault(m, "kind", "Default")
 	setDefault(m, "tags", map[string]any{})
@@ -164,7 +164,7 @@ func (s *Server) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]a
 	account := "/subscriptions/" + ws.Subscription + "/resourceGroups/" + ws.Group + "/providers/Microsoft.Storage/storageAccounts/" + s.Account
 	setDefault(props, "storageAccount", account)
 	props["tenantId"] = tenant()
-	props["creationTime"] = stamp(d.Created)
+	props["creationTime"] = zulu(d.Created)
 	for k, v := range plainWorkspace() {
 		if _, ok := props[k]; !ok {
 			props[k] = v
