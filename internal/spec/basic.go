@@ -79,7 +79,9 @@ func readDecimal(s *scope, v *value) any {
 		f, _ := new(big.Float).SetInt(v.num).Float64()
 		return number(jsonFloat(f))
 	case float:
-		return number(jsonFloat(v.real))
+		if !math.IsInf(v.real, 0) && !math.IsNaN(v.real) {
+			return number(jsonFloat(v.real))
+		}
 	case str:
 		if f, err := strconv.ParseFloat(strings.TrimSpace(v.text), 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
 			return number(jsonFloat(f))

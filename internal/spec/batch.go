@@ -54,7 +54,7 @@ var plainDeployment = obj(
 	f("model", batchModel),
 	f("compute", cluster),
 	f("resources", resources),
-	f("type", anything, unsent),
+	f("type", enum("model", "pipeline"), unsent),
 	batchRun,
 )
 
@@ -62,6 +62,8 @@ var plainDeployment = obj(
 var modelDeployment = obj(
 	readonly("creation_context", "provisioning_state"),
 	f("name", lowerName, to("@name"), required),
+	f("environment_variables", freeMap, unsent), // those of the settings count
+	is("environmentVariables", tree{}),
 	deploymentCommon,
 	f("code_configuration", batchCode),
 	f("model", batchModel),
@@ -94,7 +96,7 @@ var pipelineDeployment = obj(
 	f("tags", freeMap, to("/tags")),
 	f("type", enum("pipeline", "model"), unsent),
 	f("component", anything, unsent),
-	f("job_definition", oneOf(reference("jobs"), obj(keep, f("type", enum("pipeline")), f("component", text, required))), unsent),
+	f("job_definition", oneOf(reference("jobs"), checked(jobDefinition)), unsent),
 	f("settings", freeMap, to("deploymentConfiguration.settings")),
 	is("deploymentConfiguration.deploymentConfigurationType", "PipelineComponent"),
 	is("errorThreshold", -1),
@@ -141,6 +143,30 @@ var pipelineDeployment = obj(
 		}
 	}),
 )
+
+// jobDefinition is a node of type pipeline that a deployment runs.
+var jobDefinition = typ{name: "a mapping", read: func(s *scope, v *value) any {
+	sub := *s
+	sub.bind = true
+	return obj(
+		keep,
+		f("type", enum("pipeline")),
+		f("component", typ{name: "a component", read: func(s *scope, v *value) any {
+			switch ref, ok := readText(s, v).(string); {
+			case !ok:
+			case remote(ref):
+				s.checkAsset(v, "components", false)
+			default:
+				s.follow(v, ref)
+			}
+			return nil
+		}}, required),
+		f("inputs", mapOf(input)),
+		f("outputs", mapOf(orNull(oneOf(nodeOutput, outputBinding)))),
+		f("properties", jobMap),
+		f("comment", text),
+	).read(&sub, v)
+}}
 
 // componentOfJob makes a component of a pipeline job that ran, and gives its id. What the job did is the service's to
 // look up.

@@ -29,8 +29,8 @@ func (s *scope) component(v *value, source string, anonymous bool) {
 	spec := tree{"_source": source}
 	sub := s.into(spec)
 	sub.nodes = true
-	if schema := v.textOf("$schema"); schema != "" {
-		spec["$schema"] = schema
+	if schema := v.get("$schema"); schema != nil {
+		spec["$schema"] = readText(s.in("$schema"), schema)
 	}
 	if anonymous {
 		v = v.without("name", "version")
@@ -120,7 +120,8 @@ func componentTypes() map[string]typ {
 }
 
 var componentCommon = parts{
-	readonly("id", "creation_context", "latest_version"),
+	readonly("creation_context", "latest_version"),
+	f("id", ownID("components")),
 	f("name", both("@name"), to("name")),
 	f("version", bothVersion, to("version")),
 	f("display_name", text),
@@ -323,11 +324,18 @@ func readComponentInput(s *scope, v *value) any {
 
 // parameter is an input that is a plain value; its default, min and max travel as text of its type.
 func parameter(word string) typ {
-	limit := typ{name: "a number", read: func(s *scope, v *value) any { return s.parameterText(v, word) }}
+	initial := typ{name: "a value", read: func(s *scope, v *value) any { return s.parameterText(v, word) }}
+	limit := initial
+	if word == "string" || word == "boolean" {
+		limit = typ{name: "nothing", read: func(s *scope, v *value) any {
+			s.fail(v, "is for numbers; a %s has no limits", word)
+			return nil
+		}}
+	}
 	return obj(
 		f("type", exactEnum(word), required),
 		f("optional", flag),
-		f("default", limit),
+		f("default", initial),
 		f("description", text),
 		f("max", limit),
 		f("min", limit),

@@ -13,6 +13,7 @@ var computeKind = kind{word: "compute", collection: "computes", base: "propertie
 })}
 
 // computeOf is a compute of one type: the common fields and its own. Its own go to properties.properties.
+// It lies where the workspace does: only a cluster may lie elsewhere.
 func computeOf(word, name string, own ...part) typ {
 	ps := parts{
 		is("computeType", name),
@@ -20,10 +21,10 @@ func computeOf(word, name string, own ...part) typ {
 		f("name", text, to("@name"), required),
 		f("type", enum(word), required, unsent),
 		f("description", text),
-		f("location", text, to("/location")),
+		f("location", text, to("/location"), unsent),
 		f("tags", textMap, to("/tags")),
 	}
-	return into(obj(append(append(ps, own...), f("resource_id", text))...))
+	return into(obj(parts(own), ps, f("resource_id", text)))
 }
 
 // into is an object read straight into the scope's own object instead of a new one.
@@ -35,6 +36,7 @@ func into(o typ) typ {
 }
 
 var amlCompute = computeOf("amlcompute", "AmlCompute",
+	f("location", text, to("/location")),
 	f("resource_id", text, unsent),
 	f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
 	f("tier", enum("low_priority=LowPriority", "dedicated=Dedicated"), to("properties.vmPriority")),

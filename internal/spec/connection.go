@@ -65,7 +65,8 @@ var (
 
 func connection(category, auth string, own ...part) typ {
 	ps := parts{
-		readonly("id", "creation_context"),
+		readonly("creation_context"),
+		f("id", text, unsent),
 		is("category", category),
 		f("name", text, to("@name")),
 		f("type", text, required, unsent),

@@ -20,7 +20,7 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 			f("type", looseEnum("lake_house=LakeHouse"), to("artifactType"), def("LakeHouse")),
 		), required),
 		f("endpoint", text, required),
-		f("credentials", credentials(servicePrincipal, certificate), def(none))),
+		f("credentials", credentials(servicePrincipal), def(none))),
 })}
 
 func datastoreOf(name string, own ...part) typ {

@@ -98,7 +98,8 @@ var environmentKind = kind{word: "environment", collection: "environments", base
 )}
 
 var environmentBody = obj(
-	readonly("id", "creation_context", "latest_version", "intellectual_property"),
+	readonly("creation_context", "latest_version", "intellectual_property"),
+	f("id", ownID("environments"), unsent),
 	f("image", text),
 	f("build", buildContext),
 	f("conda_file", condaFile),

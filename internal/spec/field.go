@@ -191,8 +191,12 @@ func (t *table) fill(s *scope, v *value) {
 		s.store(s.dest(&field{to: c.path}), clone(c.value))
 	}
 	for _, p := range v.pairs {
-		if !seen[p.key] && p.key != "$schema" {
+		switch {
+		case seen[p.key]:
+		case p.key != "$schema":
 			t.stray(s, p)
+		case p.val.shape == null && t.unknown == refuse:
+			s.in(p.key).fail(p.val, "may not be null")
 		}
 	}
 	for _, r := range t.after {
@@ -213,11 +217,14 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		}
 		return
 	}
-	if fd.readonly {
+	if fd.readonly && t.unknown != refuse {
 		return
 	}
-	if val.shape == null && !fd.typ.null {
+	if val.shape == null && (fd.readonly || !fd.typ.null) {
 		s.in(fd.name).fail(val, "may not be null")
+		return
+	}
+	if fd.readonly {
 		return
 	}
 	var got any

@@ -112,8 +112,8 @@ var distillationJob = into(obj(
 			}
 			return nil
 		}
-		return tree{"jobInputType": "mlflow_model", "uri": s.assetID("models", v.text)}
-	}}, dataInput), to("fineTuningDetails.model"), required),
+		return tree{"jobInputType": "mlflow_model", "uri": bareName.read(s, v)}
+	}}, tunedModel), to("fineTuningDetails.model"), required),
 	f("training_data", tuningData, to("fineTuningDetails.trainingData")),
 	f("validation_data", tuningData, to("fineTuningDetails.validationData")),
 	f("hyperparameters", jobMap, to("fineTuningDetails.hyperParameters")),
@@ -124,7 +124,14 @@ var distillationJob = into(obj(
 // distillation writes the settings that travel as properties, all of them text.
 func distillation(s *scope, v *value) {
 	props := s.out.sub("properties")
+	if m, ok := s.out.at("fineTuningDetails.model").(tree); ok {
+		m["jobInputType"] = "mlflow_model"
+		delete(m, "mode")
+	}
 	teacher := v.get("teacher_model_endpoint_connection")
+	if teacher != nil && !teacher.has("name") {
+		s.in("teacher_model_endpoint_connection.name").fail(teacher, "is required")
+	}
 	props["azureml.enable_distillation"] = "True"
 	props["azureml.data_generation_task_type"] = strings.ToUpper(v.textOf("data_generation_task_type"))
 	props["azureml.data_generation_type"] = strings.ToLower(v.textOf("data_generation_type"))
@@ -134,7 +141,7 @@ func distillation(s *scope, v *value) {
 	if prompt != nil {
 		for _, key := range []string{"enable_chain_of_thought", "enable_chain_of_density"} {
 			props["azureml."+key] = "False"
-			if w := prompt.get(key); w != nil && w.yes {
+			if w := prompt.get(key); w != nil && readFlag(&scope{load: &load{}}, w) == true {
 				props["azureml."+key] = "True"
 			}
 		}
@@ -164,6 +171,45 @@ func connectionText(v *value) string {
 	} else if c := v.get("credentials").textOf("type"); c != "" {
 		creds = fmt.Sprintf(`{"type": %s}`, quoteJSON(snakeWords(c)))
 	}
-	return fmt.Sprintf(`{"name": %s, "tags": {}, "type": %s, "target": %s, "credentials": %s, "is_shared": true, "metadata": {}%s}`,
-		quoteJSON(v.textOf("name")), quoteJSON(snakeWords(v.textOf("type"))), quoteJSON(target), creds, more)
+	about := ""
+	for _, key := range []string{"id", "description"} {
+		if d := v.get(key); d != nil {
+			about += fmt.Sprintf(`, %q: %s`, key, quoteJSON(d.text))
+		}
+	}
+	meta := v.get("metadata")
+	if meta == nil { // its old name
+		meta = v.get("tags")
+	}
+	labels, shared := "{}", "true"
+	if meta != nil {
+		labels = meta.blankedJSON()
+	}
+	if w := v.get("is_shared"); w != nil && readFlag(&scope{load: &load{}}, w) == false {
+		shared = "false"
+	}
+	return fmt.Sprintf(`{"name": %s%s, "tags": %s, "type": %s, "target": %s, "credentials": %s, "is_shared": %s, "metadata": %s%s}`,
+		quoteJSON(v.textOf("name")), about, labels, quoteJSON(snakeWords(v.textOf("type"))), quoteJSON(target), creds, shared, labels, more)
+}
+
+// blankedJSON is v as JSON in one line, with a blank after each comma and colon.
+func (v *value) blankedJSON() string {
+	var parts []string
+	switch v.shape {
+	case mapping:
+		for _, p := range v.pairs {
+			parts = append(parts, quoteJSON(p.key)+": "+p.val.blankedJSON())
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case list:
+		for _, it := range v.items {
+			parts = append(parts, it.blankedJSON())
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	b, err := encode(v.raw())
+	if err != nil {
+		return "null"
+	}
+	return string(b)
 }

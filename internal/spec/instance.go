@@ -122,7 +122,7 @@ var startStopTrigger = byKey("type", map[string]typ{
 		is("triggerType", "Recurrence"),
 		f("type", text, unsent),
 		f("frequency", frequency, required),
-		f("interval", whole),
+		f("interval", whole, required),
 		f("schedule", obj(
 			f("hours", listOf(whole), def([]any{})),
 			f("minutes", listOf(whole), def([]any{})),

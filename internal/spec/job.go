@@ -171,8 +171,10 @@ var distribution = byKey("type", map[string]typ{
 	"pytorch":    distributionOf("PyTorch", f("process_count_per_instance", whole)),
 	"mpi":        distributionOf("Mpi", f("process_count_per_instance", whole)),
 	"tensorflow": distributionOf("TensorFlow", f("worker_count", whole), f("parameter_server_count", whole, def(number("0")))),
-	"ray": distributionOf("Ray", f("port", whole), f("address", text), f("include_dashboard", flag), f("dashboard_port", whole),
-		f("head_node_additional_args", text), f("worker_node_additional_args", text)),
+	// Its members have these names in a pipeline too.
+	"ray": distributionOf("Ray", f("port", whole), f("address", text), f("include_dashboard", flag, to("=includeDashboard")),
+		f("dashboard_port", whole, to("=dashboardPort")), f("head_node_additional_args", text, to("=headNodeAdditionalArgs")),
+		f("worker_node_additional_args", text, to("=workerNodeAdditionalArgs"))),
 })
 
 func distributionOf(name string, fields ...field) typ {

@@ -107,7 +107,6 @@ func nodeOf(own ...part) typ {
 		f("experiment_name", text, unsent),
 		f("tags", jobMap),
 		f("properties", jobMap),
-		f("comment", text),
 		f("compute", cluster, to("=computeId")),
 		f("inputs", anything, unsent),
 		f("outputs", anything, unsent),
@@ -126,6 +125,7 @@ var commandNode = nodeOf(
 	f("services", mapOf(service)),
 	f("identity", jobIdentity),
 	f("queue_settings", queueSettings),
+	f("parent_job_name", text, unsent),
 	readonly("parameters"),
 )
 
@@ -213,7 +213,7 @@ var sparkNode = nodeOf(
 		return sparkConf(v, true)
 	}}),
 	f("args", text),
-	f("environment", anything, unsent),
+	f("environment", checked(sparkEnvironment), nullable, unsent),
 	f("resources", sparkResources),
 	f("identity", jobIdentity),
 )
@@ -251,9 +251,11 @@ func (n *node) table(s *scope) typ {
 		}}
 	}
 	if !n.inline { // its tags are anything
-		t = obj(keep, f("tags", freeMap), more(t))
+		t = obj(keep, f("tags", freeMap), f("comment", text), more(t))
 	} else if n.word == "sweep" {
-		t = obj(keep, more(t))
+		t = obj(keep, f("comment", text), more(t))
+	} else if n.word != "command" && n.word != "parallel" { // whom nobody visits
+		t = obj(f("services", mapOf(service), unsent), more(t))
 	}
 	return t
 }

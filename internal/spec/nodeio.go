@@ -163,14 +163,19 @@ func (n *node) outputs(s *scope) tree {
 	return out
 }
 
+// outputBinding is an output of the pipeline.
+var outputBinding = typ{name: "an expression", read: func(s *scope, v *value) any {
+	if path, ok := binding(v.text); v.shape != str || !ok || len(path) < 3 || path[0] != "parent" || path[1] != "outputs" {
+		s.fail(v, "%s is no output of the pipeline: write ${{parent.outputs.NAME}}", describe(v))
+		return nil
+	}
+	return tree{"type": "literal", "value": v.text}
+}}
+
 // output is one output of a node: bound to an output of the pipeline, or with settings of its own.
 func (n *node) output(s *scope, name string, v *value) any {
 	if v.shape == str {
-		if path, ok := binding(v.text); !ok || len(path) < 3 || path[0] != "parent" || path[1] != "outputs" {
-			s.fail(v, "%s is no output of the pipeline: write ${{parent.outputs.NAME}}", describe(v))
-			return nil
-		}
-		return tree{"type": "literal", "value": v.text}
+		return outputBinding.read(s, v)
 	}
 	got, _ := nodeOutput.read(s, v).(tree)
 	if got == nil {
@@ -209,6 +214,9 @@ func (n *node) checks(s *scope, v *value, out tree) {
 	if n.word == "spark" {
 		if n.comp != nil {
 			s.sparkChecks(n.run, n.run.get("conf"), n.run.get("entry"), n.comp.get("code"))
+		}
+		if n.comp == nil && v.has("compute") && v.has("resources") {
+			s.in("resources").fail(v.get("resources"), "compute and resources exclude each other")
 		}
 		if n.comp != nil { // else the modes the component declares are not known here
 			s.sparkModes(v, n.comp)
@@ -262,7 +270,7 @@ func (s *scope) unplaced(comp *value, seen map[*value]bool) {
 var synthesized = map[string][]string{
 	"command":       {"tags", "description", "command", "code", "environment", "resources", "distribution"},
 	"parallel":      {"task", "input_data", "mini_batch_size", "partition_keys", "logging_level", "max_concurrency_per_instance", "error_threshold", "mini_batch_error_threshold", "retry_settings", "resources"},
-	"spark":         {"tags", "description", "code", "entry", "py_files", "jars", "files", "archives", "conf", "environment", "args"},
+	"spark":         {"tags", "description", "properties", "code", "entry", "py_files", "jars", "files", "archives", "conf", "environment", "args"},
 	"data_transfer": {"task", "data_copy_mode", "tags", "description"},
 }
 

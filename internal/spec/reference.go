@@ -102,6 +102,16 @@ func showAsset(j any) any {
 	return j
 }
 
+// ownID is the id a resource is shown with: it says nothing about what is made of the file.
+func ownID(collection string) typ {
+	return typ{name: "a reference", read: func(s *scope, v *value) any {
+		if id, ok := readText(s, v).(string); ok && s.checkAsset(v, collection, true) {
+			return id
+		}
+		return nil
+	}}
+}
+
 // checkAsset reports a reference to an asset that cannot be one.
 func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
 	short, ok := strings.CutPrefix(v.text, "azureml:")

@@ -1,7 +1,7 @@
 package spec
 
 var registryKind = kind{word: "registry", collection: "registries", base: "properties", body: obj(
-	readonly("kind", "sku", "managed_resource_group", "mlflow_registry_uri", "discovery_url"),
+	readonly("kind", "identity", "sku", "managed_resource_group", "mlflow_registry_uri", "discovery_url"),
 	f("id", text, unsent),
 	f("name", text, to("@name")),
 	f("description", text, unsent),

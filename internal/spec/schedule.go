@@ -18,7 +18,8 @@ var scheduleKind = kind{
 }
 
 var scheduleCommon = parts{
-	readonly("id", "creation_context", "is_enabled", "provisioning_state"),
+	readonly("creation_context", "is_enabled", "provisioning_state"),
+	f("id", text, unsent),
 	f("name", text, to("@name"), required),
 	f("display_name", text),
 	f("description", text),
@@ -151,7 +152,8 @@ var importSchedule = obj(
 
 // dataImport is data that is fetched into an asset. Its type is not sent: the client's document says uri_folder.
 var dataImport = obj(
-	readonly("id", "creation_context", "latest_version", "properties"),
+	readonly("creation_context", "latest_version", "properties"),
+	f("id", text, unsent),
 	f("name", text, to("assetName"), required),
 	f("version", version, unsent),
 	f("description", text),
@@ -164,10 +166,11 @@ var dataImport = obj(
 		"database": obj(
 			is("sourceType", "database"),
 			f("type", text, unsent),
-			f("table_name", text),
 			f("query", text),
-			f("stored_procedure", text),
-			f("stored_procedure_params", listOf(freeMap)),
+			// The client forgets these.
+			f("table_name", text, unsent),
+			f("stored_procedure", text, unsent),
+			f("stored_procedure_params", procedureParams, unsent),
 			f("connection", text, required),
 		),
 		"file_system": obj(

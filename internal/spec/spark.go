@@ -14,12 +14,13 @@ var sparkJob = obj(
 	sparkFiles,
 	f("conf", confMap),
 	f("args", text),
-	f("environment", environment, to("environmentId"), nullable),
+	f("environment", sparkEnvironment, to("environmentId"), nullable),
 	f("resources", sparkResources),
 	f("properties", freeMap, unsent),
 	is("properties", tree{}),
 	f("inputs", inputs, def(tree{})),
 	f("outputs", outputs, def(tree{})),
+	f("services", mapOf(service), unsent),
 	jobCommon,
 	then(func(s *scope, v *value) {
 		s.sparkChecks(v, v.get("conf"), v.get("entry"), v.get("code"))
@@ -44,6 +45,19 @@ var sparkJob = obj(
 		}
 	}),
 )
+
+// sparkEnvironment is an environment whose image does not matter: Spark has its own.
+var sparkEnvironment = typ{name: environment.name, show: environment.show, read: func(s *scope, v *value) any {
+	if path, ok := strings.CutPrefix(v.text, "file:"); ok && v.shape == str {
+		if v = s.follow(v, path); v == nil {
+			return nil
+		}
+	}
+	if v.shape == mapping && !v.has("image") {
+		v = v.without("build").with("image", v.newText("conda/miniconda3"))
+	}
+	return environment.read(s, v)
+}}
 
 // confMap holds settings of any type, none of them null.
 var confMap = mapOf(typ{name: "a value", read: func(_ *scope, v *value) any { return v.raw() }})
@@ -260,7 +274,7 @@ var sparkComponent = obj(
 		return sparkConf(v, false)
 	}}),
 	f("args", text),
-	f("environment", componentEnvironment, nullable),
+	f("environment", prefixed(sparkEnvironment), nullable),
 	f("additional_includes", listOf(text)),
 	f("properties", freeMap),
 	first(func(s *scope, v *value) *value {

@@ -15,6 +15,7 @@ var sweepJob = obj(
 	f("outputs", outputs, def(tree{})),
 	f("resources", resources),
 	f("queue_settings", queueSettings),
+	f("services", mapOf(service), unsent),
 	jobCommon,
 	then(func(s *scope, v *value) {
 		t, _ := s.out["trial"].(tree)

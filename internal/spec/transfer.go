@@ -23,6 +23,16 @@ var copyComponent = obj(
 	then(func(s *scope, v *value) {
 		if n := len(v.get("outputs").entries()); n != 1 {
 			s.in("outputs").fail(or(v.get("outputs"), v), "copy_data has one output, these are %d", n)
+			return
+		}
+		out := v.get("outputs").entries()[0].val
+		switch in := v.get("inputs").entries(); {
+		case len(in) == 0:
+			s.in("inputs").fail(or(v.get("inputs"), v), "copy_data needs inputs")
+		case len(in) == 1 && in[0].val.textOf("type") != out.textOf("type"):
+			s.in("outputs").fail(out, "must be of the input's type, %s; this is %s", describe(or(in[0].val.get("type"), in[0].val)), describe(or(out.get("type"), out)))
+		case len(in) > 1 && out.textOf("type") != "uri_folder":
+			s.in("outputs").fail(out, "must be of type uri_folder for several inputs, this is %s", describe(or(out.get("type"), out)))
 		}
 	}),
 )
@@ -54,6 +64,9 @@ var exportDataComponent = obj(
 		if v.has("inputs") {
 			s.onlyEntry(v, "inputs", "source", "export_data")
 		}
+		if kind := v.get("inputs").get("source").get("type"); kind != nil && kind.text != "uri_folder" && kind.text != "uri_file" {
+			s.in("inputs.source.type").fail(kind, "must be uri_folder or uri_file, this is %s", describe(kind))
+		}
 	}),
 )
 
@@ -71,6 +84,9 @@ func (s *scope) onlyEntry(v *value, name, key, task string) {
 	}
 }
 
+// procedureParams are the arguments of a stored procedure.
+var procedureParams = listOf(obj(f("name", text), f("value", text), f("type", text)))
+
 // The ends of a transfer in a node: a database or a file system behind a connection.
 var transferEnd = byKey("type", map[string]typ{
 	"database": obj(
@@ -78,7 +94,7 @@ var transferEnd = byKey("type", map[string]typ{
 		f("table_name", text),
 		f("query", text),
 		f("stored_procedure", text),
-		f("stored_procedure_params", listOf(obj(f("name", text), f("value", text), f("type", text)))),
+		f("stored_procedure_params", procedureParams),
 		f("connection", text, required),
 	),
 	"file_system": obj(
@@ -92,7 +108,7 @@ var copyNode = nodeOf(
 	f("task", enum("copy_data"), required),
 	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
 	then(func(s *scope, v *value) {
-		if len(v.get("inputs").entries()) == 0 {
+		if len(v.get("inputs").entries()) == 0 && !remote(v.textOf("component")) {
 			s.in("inputs").fail(v, "copy_data needs inputs")
 		}
 		for _, p := range v.get("inputs").entries() {
