@@ -51,7 +51,10 @@ type chaos struct {
 	cmd *exec.Cmd
 }
 
-// newChaos starts a server with a home of its own; config is its configuration file.
+// slots is how many jobs run on this machine at a time, however many cores it has: what is lost when all is killed is what runs then.
+const slots = 4
+
+// newChaos starts a server with a home of its own; config is its configuration file but for the slots.
 func newChaos(t *testing.T, config string) *chaos {
 	t.Helper()
 	home, err := os.MkdirTemp("", "bc")
@@ -62,7 +65,7 @@ func newChaos(t *testing.T, config string) *chaos {
 	if err := os.Mkdir(w.marks, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, "berth.yaml"), []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "berth.yaml"), fmt.Appendf(nil, "slots: %d\n%s", slots, config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.ws = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/berth/providers/Microsoft.MachineLearningServices/workspaces/default"
