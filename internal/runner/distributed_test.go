@@ -102,9 +102,7 @@ func TestGroupDeaf(t *testing.T) {
 	if exit := b.run(); exit.Cause != "canceled" || exit.Signal != "SIGKILL" {
 		t.Errorf("exit %+v", exit)
 	}
-	if left := runner.Marked(b.options.Dir); len(left) > 0 {
-		t.Errorf("processes left: %v", left)
-	}
+	wait(t, "the killed to go", func() bool { return len(runner.Marked(b.options.Dir)) == 0 })
 }
 
 // TestGroupAdopted: a launcher tells how its processes ended also to a runner that did not start it.

@@ -146,7 +146,7 @@ func drive(t *testing.T, h runner.Home, o runner.ReporterOptions) *runner.Report
 
 func wait(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); {
+	for end := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(end) {
 			t.Fatalf("waiting for %s", what)
 		}

@@ -5,6 +5,7 @@ package runner_test
 import (
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -206,7 +207,14 @@ func TestStop(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	b := newBench(t, "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+	// What is ignored here is ignored by what is started here: the command is deaf before its time can be over.
+	signal.Ignore(syscall.SIGTERM)
+	t.Cleanup(func() {
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM) // Reset alone leaves an ignored signal ignored
+		signal.Stop(c)
+	})
+	b := newBench(t, "while :; do sleep 0.05; done")
 	b.launch.Timeout = 150 * time.Millisecond
 	b.launch.Grace = 100 * time.Millisecond
 	exit := b.run()
@@ -232,13 +240,7 @@ echo ready; trap '' TERM; wait; wait; wait`)
 	if exit := b.run(); exit.Cause != "canceled" {
 		t.Errorf("exit %+v", exit)
 	}
-	for range 200 { // the killed need a moment to go
-		if len(sleepers(b.options.Dir)) == 0 {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Errorf("still there: %v", sleepers(b.options.Dir))
+	wait(t, "the killed to go", func() bool { return len(sleepers(b.options.Dir)) == 0 })
 }
 
 func readLog(path string) string {
@@ -266,13 +268,7 @@ func TestStragglers(t *testing.T) {
 	if exit := b.run(); !exit.OK() {
 		t.Errorf("exit %+v", exit)
 	}
-	for range 200 {
-		if len(sleepers(b.options.Dir)) == 0 {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Errorf("still there: %v", sleepers(b.options.Dir))
+	wait(t, "what it left to end", func() bool { return len(sleepers(b.options.Dir)) == 0 })
 }
 
 func TestOutOfMemory(t *testing.T) {
@@ -331,27 +327,16 @@ func TestBytes(t *testing.T) {
 // TestSamples checks that a task that runs long enough is looked at.
 func TestSamples(t *testing.T) {
 	b := newBench(t, `sh -c 'while :; do :; done' & sleep 600`)
-	go func() {
-		for {
-			b.mu.Lock()
-			for _, r := range b.reports {
-				if r.Usage != nil && r.State == berth.TaskRunning {
-					b.mu.Unlock()
-					b.control.Stop(runner.Stop{})
-					return
-				}
-			}
-			b.mu.Unlock()
-			time.Sleep(5 * time.Millisecond)
+	report := b.options.Report
+	b.options.Report = func(r berth.Report) {
+		report(r)
+		// One that comes before the loop had its turn says little.
+		if u := r.Usage; u != nil && r.State == berth.TaskRunning && u.CPUSeconds > 0 && u.MemoryBytes >= 1<<20 && u.CPUPercent > 0 {
+			b.control.Stop(runner.Stop{})
 		}
-	}()
-	b.run()
-	for _, r := range b.reports {
-		if r.Usage != nil && r.State == berth.TaskRunning {
-			if r.Usage.CPUSeconds <= 0 || r.Usage.MemoryBytes < 1<<20 || r.Usage.CPUPercent <= 0 {
-				t.Errorf("usage %+v", r.Usage)
-			}
-		}
+	}
+	if exit := b.run(); exit.Cause != "canceled" {
+		t.Errorf("exit %+v", exit)
 	}
 }
 
