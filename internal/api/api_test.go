@@ -110,7 +110,7 @@ func (x *house) as(token, method, path string, body any, header ...string) answe
 		}
 		r = bytes.NewReader(raw)
 	}
-	ctx, cancel := context.WithTimeout(x.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
 	defer cancel()
 	req := httptest.NewRequestWithContext(ctx, method, path, r)
 	if token != "" {

@@ -15,7 +15,7 @@ import (
 func Leaks(t testing.TB, dir, groups string) {
 	t.Helper()
 	left := leaks(dir, groups)
-	for end := time.Now().Add(5 * time.Second); len(left) > 0 && time.Now().Before(end); left = leaks(dir, groups) {
+	for end := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(end); left = leaks(dir, groups) {
 		time.Sleep(10 * time.Millisecond) // what was killed needs a moment to be gone
 	}
 	for _, l := range left {
