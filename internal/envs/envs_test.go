@@ -50,8 +50,8 @@ func TestWarm(t *testing.T) {
 		}
 	}
 	t.Logf("warm %v", took/20)
-	if took/20 > 20*time.Millisecond {
-		t.Errorf("attaching takes %v", took/20)
+	if took/20 > cold.Took/2 {
+		t.Errorf("attaching takes %v, making it took %v", took/20, cold.Took)
 	}
 }
 
