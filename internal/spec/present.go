@@ -50,6 +50,9 @@ func (e *entity) present(collection string, out tree) {
 				delete(out, key) // there is none, and no file may say so
 			}
 		}
+		if net, ok := asTree(out["managed_network"]); ok && net["outbound_rules"] == nil {
+			net["outbound_rules"] = []any{}
+		}
 		if v := e.base["publicNetworkAccess"]; v != nil {
 			out["public_network_access"] = v
 		}
