@@ -113,3 +113,9 @@ func isoTime(text string) (string, bool) {
 	at, err := time.Parse("2006-1-2 15:4:5", m[1]+" "+m[2]+seconds)
 	return at.Format("2006-01-02 15:04:05"), err == nil
 }
+
+// isoDay is the beginning of a day: 2026-01-31 is 2026-01-31T00:00:00.000Z.
+func isoDay(text string) (string, bool) {
+	at, err := time.Parse("2006-1-2", text)
+	return at.Format("2006-01-02T15:04:05.000Z"), err == nil
+}

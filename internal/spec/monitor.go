@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,9 +11,6 @@ var monitorSchedule = obj(
 	is("action.actionType", "CreateMonitor"),
 	then(monitorWindows),
 )
-
-// drifts are the signals that compare production with a reference, each over a window.
-var drifts = map[string]bool{"data_drift": true, "data_quality": true, "prediction_drift": true}
 
 // monitorWindows completes the signals: what is compared, and over which days when the file does not say.
 func monitorWindows(s *scope, v *value) {
@@ -30,55 +26,42 @@ func monitorWindows(s *scope, v *value) {
 	days := triggerDays(v.get("trigger"))
 	for _, p := range in.get("monitoring_signals").entries() {
 		one, ok := all[p.key].(tree)
-		if !ok || !drifts[snakeWords(p.val.textOf("type"))] {
+		if !ok {
 			continue
 		}
 		here := s.in("create_monitor.monitoring_signals." + p.key)
-		for _, key := range []string{"production_data", "reference_data"} {
+		for _, key := range signals[strings.ToLower(p.val.textOf("type"))].compares {
 			if !p.val.has(key) && !deployed {
 				here.in(key).fail(p.val, "is required unless monitoring_target names a deployment")
 			}
 		}
-		if list, ok := one["productionData"].([]any); ok && len(list) == 1 {
-			data, _ := list[0].(tree)
-			here.in("production_data").monitored(data, p.val.get("production_data"), days)
-			if data["windowSize"] == nil {
-				data["windowSize"] = isoDays(days)
-			}
-			data["windowOffset"] = orElse(data["windowOffset"], "P0D")
-			data["inputDataType"] = "Trailing"
-			one["productionData"] = data
+		production, ok := one["productionData"].([]any)
+		if !ok {
+			production = []any{one["productionData"]}
 		}
-		if data, ok := one["referenceData"].(tree); ok {
-			here.in("reference_data").monitored(data, p.val.get("reference_data"), 2*days)
-			if data["windowOffset"] == "default" {
-				data["windowOffset"] = isoDays(days)
-			}
-			if data["windowSize"] != nil {
-				data["windowOffset"] = orElse(data["windowOffset"], "P0D")
-			}
+		for _, d := range production {
+			settleWindow(d, days, days)
 		}
-		rules, _ := one["metricThresholds"].([]any)
-		for _, r := range rules {
-			if rule, ok := r.(tree); ok {
-				rule["metric"] = lowerFirst(rule.text("metric"))
-			}
-		}
+		settleWindow(one["referenceData"], 2*days, days)
 	}
 }
 
-// monitored names the data a signal looks at, and the days of a window of default size.
-func (s *scope) monitored(data tree, v *value, days int64) {
-	if v != nil && v.shape == list {
-		v = v.items[0]
+// settleWindow gives a window of default size and offset its days.
+func settleWindow(d any, size, offset int64) {
+	data, ok := d.(tree)
+	if !ok {
+		return
 	}
-	if got, ok := dataInput.read(s.in("input_data"), v.get("input_data")).(tree); ok {
-		data["uri"] = got["uri"]
+	if data["windowSize"] == defaultWindow {
+		data["windowSize"] = isoDays(size)
 	}
-	if data["windowSize"] == "default" {
-		data["windowSize"] = isoDays(days)
+	if data["windowOffset"] == defaultWindow {
+		data["windowOffset"] = isoDays(offset)
 	}
 }
+
+// defaultWindow is a window as long as the time between two runs; of a reference, twice as long.
+const defaultWindow = "default"
 
 // triggerDays is how many days pass between two runs of a monitor.
 func triggerDays(v *value) int64 {
@@ -99,21 +82,7 @@ func triggerDays(v *value) int64 {
 	return 7
 }
 
-func lowerFirst(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToLower(s[:1]) + s[1:]
-}
-
 func isoDays(n int64) string { return "P" + strconv.FormatInt(n, 10) + "D" }
-
-func orElse(v, otherwise any) any {
-	if v == nil {
-		return otherwise
-	}
-	return v
-}
 
 // monitor watches the data and the answers of a deployed model.
 var monitor = obj(
@@ -121,17 +90,16 @@ var monitor = obj(
 		is("computeType", "ServerlessSpark"),
 		is("computeIdentity.computeIdentityType", "AmlToken"),
 		f("instance_type", text, required),
-		f("runtime_version", numberVersion, required),
+		f("runtime_version", exactEnum("3.4", "3.5"), required),
 	), to("computeConfiguration"), required),
 	f("monitoring_target", obj(
-		f("ml_task", enum("classification", "regression", "questionanswering"), to("taskType")),
+		f("ml_task", enum("classification", "regression", "questionanswering"), to("taskType"), def("classification")),
 		f("endpoint_deployment_id", deploymentID, to("deploymentId")),
 		f("model_id", typ{name: "a model", read: func(s *scope, v *value) any {
-			ref, ok := readText(s, v).(string)
-			if !ok || !strings.HasPrefix(ref, "azureml:") {
-				return readText(s, v)
+			if ref, ok := readText(s, v).(string); ok && s.checkAsset(v, "models", true) {
+				return s.assetID("models", ref)
 			}
-			return s.assetID("models", ref)
+			return nil
 		}}),
 	)),
 	f("monitoring_signals", mapOf(signal), to("signals")),
@@ -169,150 +137,3 @@ var alertNotification = typ{name: "azmonitoring or a mapping", read: func(s *sco
 		f("emails", listOf(text), to("emailNotificationSetting.emails"), required),
 	).read(s, v)
 }}
-
-// signals are the kinds of signals, as YAML and as the service spell them.
-var signals = map[string]string{
-	"data_drift": "DataDrift", "data_quality": "DataQuality", "prediction_drift": "PredictionDrift",
-	"feature_attribution_drift": "FeatureAttributionDrift", "model_performance": "ModelPerformance",
-	"generation_safety_quality": "GenerationSafetyQuality", "generation_token_statistics": "GenerationTokenStatistics",
-	"custom": "Custom",
-}
-
-// signal is one thing a monitor looks at.
-var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
-	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
-		return nil
-	}
-	word := snakeWords(v.textOf("type"))
-	name, ok := signals[word]
-	if !ok {
-		at := or(v.get("type"), v)
-		s.in("type").failWith(at, nearest(word, sortedWords(signals)), "%s is no type of signal", describe(at))
-		return nil
-	}
-	ps := parts{
-		is("signalType", name),
-		f("type", text, unsent),
-		f("alert_enabled", onOff("Enabled", "Disabled"), to("mode"), def("Disabled")),
-		f("properties", freeMap),
-	}
-	if word == "custom" {
-		return obj(ps, customSignal).read(s, v)
-	}
-	return obj(ps, dataSignal).read(s, v)
-}}
-
-var dataSignal = parts{
-	f("production_data", oneOrList(monitorData)),
-	f("reference_data", monitorData),
-	f("metric_thresholds", thresholds),
-	f("features", featureFilter),
-	f("data_segment", obj(f("feature_name", text, to("feature")), f("feature_values", listOf(text), to("values")))),
-	f("feature_type_override", textMap, to("featureDataTypeOverride")),
-	f("model_type", looseEnum("classification=Classification", "regression=Regression")),
-	f("connection_id", text, to("workspaceConnectionId")),
-	f("sampling_rate", decimal),
-}
-
-var customSignal = parts{
-	f("component_id", text),
-	f("connection", obj(f("environment_variables", textMap), f("secret_config", textMap, to("secrets"))), to("workspaceConnection"), def(tree{})),
-	f("metric_thresholds", listOf(obj(
-		f("metric_name", text, to("metric"), required),
-		f("threshold", decimal, to("threshold.value")),
-	))),
-	f("input_data", mapOf(monitorData), to("inputAssets")),
-	f("inputs", mapOf(input)),
-	then(func(s *scope, v *value) {
-		s.out["componentId"] = strings.TrimPrefix(v.textOf("component_id"), "azureml:")
-	}),
-}
-
-// featureFilter says which features are looked at: all, some by name, or those that matter most.
-var featureFilter = typ{name: "all_features, a list or a mapping", read: func(s *scope, v *value) any {
-	switch v.shape {
-	case str:
-		if enum("all_features").read(s, v) == nil {
-			return nil
-		}
-		return tree{"filterType": "AllFeatures"}
-	case list:
-		return tree{"filterType": "FeatureSubset", "features": listOf(text).read(s, v)}
-	}
-	return obj(is("filterType", "TopNByAttribution"), f("top_n_feature_importance", whole, to("top"), required)).read(s, v)
-}}
-
-// thresholds are numbers by metric, in groups: numerical and categorical features, or the aspects of an answer. They
-// travel as a list.
-var thresholds = typ{name: "a mapping", read: func(s *scope, v *value) any {
-	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
-		return nil
-	}
-	var out []any
-	add := func(here *scope, p pair, kind string) {
-		n := readDecimal(here, p.val)
-		if n == nil {
-			return
-		}
-		one := tree{"metric": pascal(p.key), "threshold": tree{"value": n}}
-		if kind != "" {
-			one["dataType"] = kind
-		}
-		out = append(out, one)
-	}
-	groups := append([]pair(nil), v.pairs...)
-	last := map[string]int{"categorical": 1}
-	slices.SortStableFunc(groups, func(a, b pair) int { return last[a.key] - last[b.key] })
-	for _, p := range groups {
-		here := s.in(p.key)
-		if p.val.shape != mapping {
-			add(here, p, "")
-			continue
-		}
-		kind := map[string]string{"numerical": "Numerical", "categorical": "Categorical"}[p.key]
-		for _, q := range p.val.pairs {
-			add(here.in(q.key), q, kind)
-		}
-	}
-	return out
-}}
-
-// monitorData is data that a signal compares: all of it, a window that moves, or one that stands.
-var monitorData = obj(
-	f("input_data", dataInput, required, unsent),
-	f("data_context", looseEnum("model_inputs", "model_outputs", "training", "test", "validation", "ground_truth")),
-	f("data_column_names", textMap, to("columns")),
-	f("target_column_name", text, unsent),
-	f("pre_processing_component", text, to("preprocessingComponentId")),
-	f("data_window", obj(
-		f("lookback_window_size", text, to("windowSize")),
-		f("lookback_window_offset", text, to("windowOffset")),
-		f("window_start", text),
-		f("window_end", text),
-	), to("window")),
-	then(func(s *scope, v *value) {
-		if in, ok := dataInput.read(s.in("input_data"), or(v.get("input_data"), v.newMap())).(tree); ok {
-			s.out["jobInputType"] = in["jobInputType"]
-			s.out["uri"] = strings.TrimPrefix(v.get("input_data").textOf("path"), "azureml:")
-		}
-		if t, ok := s.out["preprocessingComponentId"].(string); ok {
-			s.out["preprocessingComponentId"] = strings.TrimPrefix(t, "azureml:")
-		}
-		kind := "Fixed"
-		window, _ := s.out["window"].(tree)
-		delete(s.out, "window")
-		for k, val := range window {
-			s.out[k] = val
-			kind = "Static"
-		}
-		if window["windowSize"] != nil {
-			kind = "Trailing"
-		}
-		if kind == "Fixed" {
-			delete(s.out, "preprocessingComponentId")
-		}
-		s.out["inputDataType"] = kind
-	}),
-)
