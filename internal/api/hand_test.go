@@ -90,6 +90,9 @@ func TestModelLists(t *testing.T) {
 	x.do("GET", x.ws+"/models", nil).want(200).is("value.0.name", "a").is("value.1.name", "c").is("value.2.name", "b")
 	x.do("GET", x.ws+"/models?$orderBy=createdtime%20desc", nil).want(200).is("value.0.name", "b")
 	x.do("GET", x.ws+"/models/a/versions", nil).want(200).is("value.0.name", "2").is("value.1.name", "1")
+	a := x.do("GET", x.ws+"/models/a/versions?$orderBy=createdtime%20desc&$top=1", nil).want(200).is("value.0.name", "2").is("value.1", nil)
+	next, _ := a.at("nextLink").(string)
+	x.do("GET", strings.TrimPrefix(next, "https://127.0.0.1:8443"), nil).want(200).is("value.0.name", "1").is("value.1", nil).is("nextLink", nil)
 	x.do("GET", x.ws+"/models/none/versions?$orderBy=createdtime%20desc&$top=1", nil).want(404).says("none", "not found")
 }
 

@@ -81,7 +81,7 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 		value = append(value, m)
 	}
 	out := map[string]any{"value": value}
-	if more && top == 0 {
+	if more && (top == 0 || r.Listed) {
 		out["nextLink"] = c.nextLink(docs[len(docs)-1].ID)
 	}
 	return c.send(http.StatusOK, out)

@@ -25,7 +25,8 @@ type resource struct {
 	ShapeContainer func(c *call, d *store.Doc, props map[string]any)
 	// Check refuses documents at create.
 	Check func(c *call, tx *store.Tx, name, version string, props map[string]any) error
-	// Listed has a list of its own for everything: names in the order in which they were made, and no list for a name that nobody made.
+	// Listed is listed in a manner of its own: names in the order in which they were made, no list for a name that nobody made, and $top is
+	// how long a page is and not where the list ends.
 	Listed bool
 	// Next is the version after the newest, for containers that do not simply count.
 	Next func(c *call, latest string) string
