@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -129,6 +130,14 @@ func (c *call) sendDefault(r *resource, d *store.Doc) error {
 	return c.send(http.StatusOK, m)
 }
 
+// unknown is what the service calls it to name something that is not there: an error of the user's. Computes are another part of it.
+func (r *resource) unknown() string {
+	if r.Collection == "computes" {
+		return ""
+	}
+	return usersError
+}
+
 func (c *call) missing(err error, r *resource, name, version string) error {
 	if berth.CodeOf(err) != berth.NotFound {
 		return err
@@ -137,7 +146,7 @@ func (c *call) missing(err error, r *resource, name, version string) error {
 	if version != "" {
 		what += ":" + version
 	}
-	return &berth.Error{Code: berth.NotFound, Msg: "there is no " + r.Noun + " " + strconv.Quote(what) + " in workspace " + c.ws.Name + " (not found)"}
+	return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: "there is no " + r.Noun + " " + strconv.Quote(what) + " in workspace " + c.ws.Name + " (not found)"}
 }
 
 // latest is the newest version by creation that is not archived, or the newest at all.
@@ -157,7 +166,7 @@ func latest(tx *store.Tx, ws string, r *resource, name string) (*store.Doc, erro
 
 func (s *Server) label(c *call, r *resource, name, label string) error {
 	if !strings.EqualFold(label, "latest") && !strings.EqualFold(label, "default") {
-		return berth.Errorf(berth.NotFound, "%s %s has no label %q; the labels are latest and default", r.Noun, name, label)
+		return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: fmt.Sprintf("%s %s has no label %q; the labels are latest and default", r.Noun, name, label)}
 	}
 	var d *store.Doc
 	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {

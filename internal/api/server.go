@@ -205,6 +205,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, p auth.Principal,
 	}
 }
 
+// usersError is Azure's word for whatever the one who asks could mend; which of these it is, is said further inside.
+const usersError = "UserError"
+
+var inners = map[berth.Code]string{berth.NotFound: "NotFound", berth.Invalid: "BadArgument"}
+
 // fail answers with an Azure-shaped error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
@@ -216,7 +221,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Log.Error("internal error", "request", id, "method", r.Method, "path", r.URL.Path, "err", err)
 		e = &berth.Error{Code: berth.Internal, Msg: "an internal error; the server's log has it under request " + id}
 	}
-	body := map[string]any{"error": map[string]any{"code": e.WireCode(), "message": plainly(e), "details": []any{}}}
+	told := map[string]any{"code": e.WireCode(), "message": plainly(e), "details": []any{}}
+	if inner := inners[e.Code]; inner != "" && e.WireCode() == usersError {
+		told["additionalInfo"] = []any{map[string]any{"type": "InnerError", "info": map[string]any{"value": map[string]any{"code": inner, "innerError": nil}}}}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("x-ms-error-code", e.WireCode())
 	status := e.Code.HTTPStatus()
@@ -225,7 +233,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	settle(w, r)
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body) //nolint:errcheck // the client has gone
+	json.NewEncoder(w).Encode(map[string]any{"error": told}) //nolint:errcheck // the client has gone
 }
 
 // send answers with JSON.
