@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -37,7 +37,6 @@ func Need(t testing.TB, err error) {
 // Server is a PostgreSQL server in the foreground, in a directory of its own.
 type Server struct {
 	dir, postgres string
-	port          int
 	args          []string
 	cred          *syscall.Credential
 	cmd           *exec.Cmd
@@ -88,12 +87,6 @@ func Start(args ...string) (*Server, error) {
 	if s.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		return nil, err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s.port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	if err := s.Start(); err != nil {
 		s.Stop()
 		return nil, err
@@ -137,7 +130,7 @@ func (s *Server) Start() error {
 
 func (s *Server) tryStart(limit context.Context) error {
 	data := filepath.Join(s.dir, "data")
-	args := append([]string{"-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-k", data, "-c", "max_connections=300"}, s.args...)
+	args := append([]string{"-D", data, "-h", "", "-p", "5432", "-k", data, "-c", "max_connections=300"}, s.args...)
 	s.cmd = exec.Command(s.postgres, args...) //nolint:noctx // it outlives its start
 	s.as(s.cmd)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
@@ -169,7 +162,9 @@ func (s *Server) tryStart(limit context.Context) error {
 func (s *Server) Kill() {
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may be gone
 	<-s.ended
-	os.Remove(filepath.Join(s.dir, "data", "postmaster.pid"))
+	for _, lock := range []string{"postmaster.pid", ".s.PGSQL.5432.lock"} { // its number may be somebody else's by now
+		os.Remove(filepath.Join(s.dir, "data", lock))
+	}
 }
 
 // Stop ends it and removes all it had.
@@ -180,9 +175,9 @@ func (s *Server) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// URL is where it is.
+// URL is where it is: a socket in its directory. A port could be somebody else's each time the server is started again.
 func (s *Server) URL() string {
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres", s.port)
+	return "postgres://postgres@/postgres?host=" + url.QueryEscape(filepath.Join(s.dir, "data")) + "&port=5432"
 }
 
 // Schema makes an empty schema and returns the URL of it.
@@ -198,7 +193,7 @@ func (s *Server) Schema(t testing.TB) string {
 	if _, err := c.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
 		t.Fatal(err)
 	}
-	return s.URL() + "?search_path=" + name
+	return s.URL() + "&search_path=" + name
 }
 
 // tail is the end of a log.
