@@ -43,7 +43,7 @@ func TestTaskTokensOpenNothingElse(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true")).want(201)
 	task := x.auth.Keys.TaskToken("j.1", time.Now().Add(time.Hour))
-	for _, path := range []string{"/berth/v1/server", "/tenants", "/tokens", "/opstatus/cancel" + x.ws + "/jobs/j", "/subscriptions", x.ws + "/jobs/j/logs", "/genericasset/v1" + x.ws + "/indexes"} {
+	for _, path := range []string{"/berth/v1/server", "/tenants", "/tokens", "/opstatus/cancel" + x.ws + "/jobs/j", "/opresult/cancel" + x.ws + "/jobs/j", "/subscriptions", x.ws + "/jobs/j/logs", "/genericasset/v1" + x.ws + "/indexes"} {
 		x.as(task, "GET", path, nil).want(403)
 	}
 }

@@ -322,10 +322,7 @@ func cancelJob(c *call, r *resource, name, _ string) error {
 		}
 		return c.empty(http.StatusOK)
 	}
-	u := c.s.BaseURL + "/opstatus/cancel" + c.docID(r, d)
-	c.w.Header().Set("Location", u)
-	c.w.Header().Set("Azure-AsyncOperation", u)
-	c.w.Header().Set("Retry-After", "1")
+	c.operation("cancel", c.docID(r, d))
 	return c.empty(http.StatusAccepted)
 }
 

@@ -132,7 +132,8 @@ func (c *call) query(kind, name string) (store.Query, error) {
 	return q, nil
 }
 
-// nameless are the names under which clients keep what has none of its own, each version by its hash. They are in no list, as in Azure.
+// nameless are the names under which clients keep what has none of its own, each version by its hash. They are in no list; Azure lists that of
+// environments.
 var nameless = []string{"azureml_anonymous", "CliV2AnonymousEnvironment"}
 
 // wanted applies the filters that are not columns.

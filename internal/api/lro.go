@@ -11,64 +11,101 @@ import (
 // A long-running operation has no record of its own: its status is the state of the resource it is about. The status URL names
 // the verb and the resource, so it outlives the server.
 
-// operation puts the headers of a long-running operation on the answer.
+// operation puts the headers of a long-running operation on the answer: where its status is, and where its result will be.
 func (c *call) operation(verb, id string) {
-	u := c.s.BaseURL + "/opstatus/" + verb + id + "?api-version=2024-10-01"
 	h := c.w.Header()
-	h.Set("Azure-AsyncOperation", u)
-	h.Set("Location", u)
+	h.Set("Azure-AsyncOperation", c.s.BaseURL+"/opstatus/"+verb+id+"?api-version=2024-10-01")
+	h.Set("Location", c.s.BaseURL+"/opresult/"+verb+id+"?api-version=2024-10-01")
 	h.Set("Retry-After", "1")
 }
 
-// operation answers a status URL.
-func (s *Server) operation(c *call) error {
-	p, err := segments(c.r.URL.EscapedPath())
+// progress is how an operation stands.
+type progress struct {
+	verb    string
+	row     *resource // nil for a workspace
+	name    string
+	status  string
+	failure string // why it failed
+}
+
+// progress reads the address of an operation, and how it stands.
+func (s *Server) progress(c *call) (*progress, error) {
+	path, err := segments(c.r.URL.EscapedPath())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	verb, p := p[1], p[2:]
-	if len(p) < 8 || !fold(p, 0, "subscriptions") {
-		return notFound(c)
+	p := &progress{verb: path[1], status: "Succeeded"}
+	path = path[2:]
+	if len(path) < 8 || !fold(path, 0, "subscriptions") {
+		return nil, notFound(c)
 	}
-	ws := berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}
-	name, kind := "", "workspaces"
-	if len(p) >= 10 {
-		r := s.row(p[8])
-		if r == nil {
-			return notFound(c)
+	if len(path) >= 10 {
+		if p.row = s.row(path[8]); p.row == nil {
+			return nil, notFound(c)
 		}
-		kind, name = r.Collection, p[9]
+		p.name = path[9]
 	}
-	status, failure := "Succeeded", ""
-	err = s.enter(c, ws)
-	if err == nil && name != "" {
+	err = s.enter(c, berth.Workspace{Subscription: path[1], Group: path[3], Name: path[7]})
+	if err == nil && p.row != nil {
 		err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-			d, err := tx.Get(c.ws.Key(), kind, name, "")
+			d, err := tx.Get(c.ws.Key(), p.row.Collection, p.name, "")
 			if err != nil {
 				return err
 			}
-			status, failure = opState(verb, d)
+			p.status, p.failure = opState(p.verb, d)
 			return nil
 		})
 	}
 	gone := berth.CodeOf(err) == berth.NotFound
 	switch {
-	case gone && verb != "delete":
-		status, failure = "Failed", "the resource no longer exists"
+	case gone && p.verb != "delete":
+		p.status, p.failure = "Failed", "the resource no longer exists"
 	case gone:
 	case err != nil:
-		return err
-	case verb == "delete":
-		status = "InProgress"
+		return nil, err
+	case p.verb == "delete":
+		p.status = "InProgress"
 	}
-	if status == "InProgress" {
+	if p.status == "InProgress" {
 		c.w.Header().Set("Retry-After", "1")
 	}
-	out := map[string]any{"id": c.r.URL.Path, "name": name, "status": status, "startTime": stamp(c.now)}
-	if failure != "" {
-		out["error"] = map[string]any{"code": "OperationFailed", "message": failure}
+	return p, nil
+}
+
+// operation answers a status URL.
+func (s *Server) operation(c *call) error {
+	p, err := s.progress(c)
+	if err != nil {
+		return err
+	}
+	out := map[string]any{"id": c.r.URL.Path, "name": p.name, "status": p.status, "startTime": stamp(c.now)}
+	if p.failure != "" {
+		out["error"] = map[string]any{"code": operationFailed, "message": p.failure}
 	}
 	return c.send(http.StatusOK, out)
+}
+
+const operationFailed = "OperationFailed"
+
+// result answers the place of a result: 202 as long as there is none, then what was made, or nothing.
+func (s *Server) result(c *call) error {
+	p, err := s.progress(c)
+	switch {
+	case err != nil:
+		return err
+	case p.status == "InProgress":
+		c.w.Header().Set("Location", s.BaseURL+c.r.URL.RequestURI())
+		return c.send(http.StatusAccepted, map[string]any{})
+	case p.status != "Succeeded":
+		return &berth.Error{Code: berth.Conflict, Wire: operationFailed, Msg: orElse(p.failure, "the operation ended as "+p.status)}
+	case p.verb == "put" && p.row != nil:
+		d, err := s.load(c, p.row, p.name, "")
+		if err != nil {
+			return err
+		}
+		return c.sendDoc(http.StatusOK, p.row, d)
+	}
+	return c.empty(http.StatusOK)
 }
 
 // opState is what a resource's state says about the operation verb on it.

@@ -89,6 +89,7 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("POST "+reportsPath, s.line)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.appendLog))
 	s.mux.Handle("GET /opstatus/{verb}/{path...}", s.guard(s.operation))
+	s.mux.Handle("GET /opresult/{verb}/{path...}", s.guard(s.result))
 	for _, prefix := range []string{"/history/v1.0/", "/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
 		s.mux.Handle(prefix, s.guard(s.dataPlane))
 	}
