@@ -79,6 +79,19 @@ func TestModelStages(t *testing.T) {
 	x.do("PUT", path+"/2", props("modelUri", strings.Replace(full, "groups", "Groups", 1)+"m", "isArchived", false)).want(200).is("properties.stage", "Production")
 	x.do("GET", path+"?stage=Development", nil).want(200).is("value.0.name", "1").is("value.1", nil)
 	x.do("GET", path+"?stage=production", nil).want(200).is("value.0.name", "2").is("value.1", nil)
+
+	// In the archive that is its stage; a client that sends back what it was shown does not lose the one it had.
+	back := func(archived bool) answer {
+		shown, _ := x.do("GET", path+"/2", nil).want(200).at("properties").(map[string]any)
+		shown["isArchived"] = archived
+		return x.do("PUT", path+"/2", map[string]any{"properties": shown}).want(200)
+	}
+	back(true).is("properties.stage", "Archived")
+	x.do("GET", path+"?listViewType=All&stage=Archived", nil).want(200).is("value.0.name", "2").is("value.1", nil)
+	back(true).is("properties.stage", "Archived")
+	back(false).is("properties.stage", "Production")
+	x.do("PUT", path+"/1", props("isArchived", true)).want(200).is("properties.stage", "Archived")
+	x.do("PUT", path+"/1", props("isArchived", false)).want(200).is("properties.stage", "Development")
 }
 
 // Names of models are listed as they were made, their versions newest first; the versions of a model that is not there are not found.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -145,7 +144,7 @@ func (c *call) wanted(r *resource, d *store.Doc) bool {
 		return false
 	case r.Collection == "models" && c.q.Get("stage") != "":
 		var v struct{ Properties struct{ Stage string } }
-		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(cmp.Or(v.Properties.Stage, firstStage), c.q.Get("stage"))
+		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(stage(d, v.Properties.Stage), c.q.Get("stage"))
 	case r.Collection == "connections" && c.q.Get("category")+c.q.Get("target") != "":
 		var v struct {
 			Properties struct{ Category, Target string }

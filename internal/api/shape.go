@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -65,8 +66,18 @@ func checkData(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
 	return nil
 }
 
-// firstStage is where a model is of which nobody said anything.
-const firstStage = "Development"
+// The stage of a model of which nobody said anything, and what is shown as that of an archived one.
+const (
+	firstStage = "Development"
+	lastStage  = "Archived"
+)
+
+func stage(d *store.Doc, said string) string {
+	if d.Archived {
+		return lastStage
+	}
+	return cmp.Or(said, firstStage)
+}
 
 // shapeModel: clients crash without flavors.
 func shapeModel(c *call, d *store.Doc, p map[string]any) {
@@ -74,7 +85,7 @@ func shapeModel(c *call, d *store.Doc, p map[string]any) {
 	orNull(p, "autoDeleteSetting", "jobName", "intellectualProperty")
 	setDefault(p, "flavors", map[string]any{})
 	setDefault(p, "modelType", "custom_model")
-	setDefault(p, "stage", firstStage)
+	p["stage"] = stage(d, text(p, "stage"))
 	p["modelUri"] = locate.Long(c.ws, text(p, "modelUri"), modelGroups)
 }
 
@@ -82,10 +93,27 @@ func shapeModelContainer(_ *call, _ *store.Doc, p map[string]any) {
 	p["provisioningState"] = "Succeeded"
 }
 
-func checkModel(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
+// checkModel refuses a model that is nowhere. The stage of one that comes out of the archive is the one it had, though a client sends back
+// what it was shown.
+func checkModel(c *call, tx *store.Tx, name, version string, p map[string]any) error {
 	if text(p, "modelUri") == "" {
 		return berth.Errorf(berth.Invalid, "properties.modelUri is missing")
 	}
+	if !strings.EqualFold(text(p, "stage"), lastStage) {
+		return nil
+	}
+	d, err := tx.Get(c.ws.Key(), "models/versions", name, version)
+	if berth.CodeOf(err) == berth.NotFound || err == nil && !d.Archived {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, old, err := bodyOf(d)
+	if err != nil {
+		return err
+	}
+	p["stage"] = old["stage"]
 	return nil
 }
 
