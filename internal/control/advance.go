@@ -130,6 +130,9 @@ func (c *Control) act(ctx context.Context, m *move) {
 	for _, s := range m.start {
 		c.startTask(ctx, s)
 	}
+	if m.ported() {
+		c.ports.keep(c.portSizes(nil))
+	}
 	for _, s := range m.stop {
 		if p := c.placed[s.task]; p != nil {
 			c.stopTask(ctx, p, s.Stop)

@@ -113,6 +113,7 @@ type jobKey struct{ workspace, name string }
 // Run works until ctx ends, and returns when every call it made has returned.
 func (c *Control) Run(ctx context.Context) error {
 	defer c.acts.Wait()
+	defer c.ports.keep(nil)
 	from := c.o.DB.Rev()
 	if err := c.load(ctx); err != nil {
 		return err

@@ -1,24 +1,10 @@
 package control
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/berthml/berth"
-)
-
-// Ports of the meeting points of distributed jobs, below those the kernel hands out by itself.
-const (
-	firstPort = 20000
-	lastPort  = 32000
-	portSpare = 8 // beyond one for each process and node
-	portPause = 2 * time.Second
 )
 
 // grouped says whether the processes of a job have to find each other.
@@ -76,80 +62,4 @@ func groupOf(v *berth.CommandJob, tasks []*berth.Task, i int, secret string) *be
 		g.Nodes = append(g.Nodes, berth.Peer{Name: t.Node, Address: "127.0.0.1", Slots: slots[k]})
 	}
 	return g
-}
-
-// portBlock is how many ports are handed out at least; a job has one or several blocks.
-const portBlock = 64
-
-// ports hands out blocks of ports that nobody listens on.
-type ports struct {
-	next int
-	size map[int]int // of what was handed out, by its first port
-}
-
-// errNoPorts says that too many ports are in use now: it will be otherwise later.
-var errNoPorts = errors.New("no ports are free")
-
-// free is the first of n ports in a row. taken are the first ports of blocks in use.
-func (p *ports) free(n int, taken map[int]bool) (int, error) {
-	if p.next == 0 {
-		p.next = firstPort + rand.IntN((lastPort-firstPort)/portBlock)*portBlock
-	}
-	n = (n + portBlock - 1) / portBlock * portBlock
-	if n > lastPort-firstPort {
-		return 0, berth.Errorf(berth.Limit, "the job's processes need %d ports to meet, and there are %d; run fewer processes", n, lastPort-firstPort)
-	}
-next:
-	for range (lastPort - firstPort) / portBlock {
-		if p.next+n > lastPort {
-			p.next = firstPort
-		}
-		at := p.next
-		p.next += portBlock
-		for b := at; b < at+n; b += portBlock {
-			if taken[b] {
-				continue next
-			}
-		}
-		if quiet(at) {
-			p.next = at + n
-			p.size[at] = n
-			return at, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: no %d in a row between %d and %d for the processes to meet", errNoPorts, n, firstPort, lastPort)
-}
-
-// quiet says that nobody listens on a port.
-func quiet(port int) bool {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
-	if err != nil {
-		return false
-	}
-	l.Close()
-	return true
-}
-
-// portsInUse are the blocks of jobs that run, and of those that are about to.
-func (m *move) portsInUse() map[int]bool {
-	size := map[int]int{}
-	note := func(t *berth.Task) {
-		if t.Port != 0 {
-			size[t.Port] = max(portBlock, m.c.ports.size[t.Port], t.Count+portSpare)
-		}
-	}
-	for _, p := range m.c.placed {
-		note(&p.task)
-	}
-	for i := range m.start {
-		note(&m.start[i].task)
-	}
-	out := map[int]bool{}
-	for at, n := range size {
-		for b := at; b < at+n; b += portBlock {
-			out[b] = true
-		}
-	}
-	m.c.ports.size = size
-	return out
 }
