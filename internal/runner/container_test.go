@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -259,19 +260,22 @@ func TestContainer(t *testing.T) {
 	})
 }
 
-// freePort is a port that nobody listens on, and neither on the next.
+// freePort is a port that nobody listens on, and neither on the next, below those that the kernel hands out.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 100 {
+		port := 10000 + rand.IntN(9000)
+		a, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		l.Close()
-		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+1)); err == nil {
-			l.Close()
+		b, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port+1))
+		a.Close()
+		if err == nil {
+			b.Close()
 			return port
 		}
 	}
+	t.Fatal("no free port")
+	return 0
 }
