@@ -312,7 +312,7 @@ var forecasting = obj(
 	f("target_rolling_window_size", autoOr(whole, "value")),
 	f("seasonality", autoOr(whole, "value")),
 	f("feature_lags", enum("none", "auto")),
-	f("use_stl", enum("none", "season", "season_trend")),
+	f("use_stl", enum("none", "season", "seasontrend")),
 	f("short_series_handling_config", enum("none", "auto", "pad", "drop")),
 	f("target_aggregate_function", enum("none", "sum", "max", "min", "mean")),
 	f("country_or_region_for_holidays", text),
@@ -409,6 +409,10 @@ func searched(t typ) typ {
 		var args []string
 		for _, key := range distributions[name] {
 			arg := v.get(key)
+			if n, ok := wholeOf(arg); ok && key == "upper" {
+				args = append(args, n.String())
+				continue
+			}
 			if key != "values" {
 				args = append(args, searchText(arg))
 				continue

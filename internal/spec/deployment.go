@@ -171,8 +171,6 @@ func collectionData(s *scope, v *value) {
 		switch {
 		case data != nil && data.shape == str:
 			one["dataId"] = data.text
-		case data.has("data_id"):
-			one["dataId"] = data.textOf("data_id")
 		default:
 			name := s.draft.parent + "-" + s.draft.name + "-" + p.key
 			version := "1"

@@ -4,6 +4,7 @@ import "strconv"
 
 var computeInstance = computeOf("computeinstance", "ComputeInstance",
 	readonly("state", "last_operation", "services", "os_image_metadata"),
+	f("resource_id", text, unsent),
 	f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
 	f("ssh_public_access_enabled", onOff("Enabled", "Disabled"), to("properties.sshSettings.sshPublicAccess")),
 	f("ssh_settings", obj(

@@ -127,7 +127,7 @@ var managedIdentity = obj(
 
 var resources = obj(
 	f("instance_count", whole),
-	f("max_instance_count", whole),
+	f("max_instance_count", whole, to("=maxInstanceCount")),
 	f("instance_type", text),
 	f("locations", listOf(text)),
 	f("shm_size", text),
@@ -138,7 +138,7 @@ var resources = obj(
 		at := func(name string) string { return s.dest(&field{to: name}) }
 		if args, ok := s.out[at("dockerArgs")].([]any); ok && len(args) > 0 {
 			s.out[at("dockerArgsList")] = args
-			for _, lost := range []string{"dockerArgs", "locations", "maxInstanceCount"} {
+			for _, lost := range []string{"dockerArgs", "locations", "=maxInstanceCount"} {
 				delete(s.out, at(lost))
 			}
 		}

@@ -61,7 +61,7 @@ var code = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) a
 		} else if s.checkAsset(v, "codes", true) {
 			return s.assetID("codes", path)
 		}
-	case urlForm.MatchString(path):
+	case webForm.MatchString(path):
 		return path
 	default:
 		s.fail(v, "%s does not exist (looked for %s)", path, s.resolve(v, path))

@@ -16,6 +16,9 @@ func (s *scope) node(g *graph, name string, v *value) any {
 	if !ok {
 		return nil
 	}
+	if word == "spark" {
+		v, comp = fullConf(s, v), fullConf(s, comp)
+	}
 	if word == "automl" {
 		return s.automlNode(g, name, v)
 	}

@@ -169,8 +169,10 @@ var watchedContext = parts{
 		if !ok {
 			return nil
 		}
-		if short := strings.TrimPrefix(ref, "azureml:"); !strings.ContainsAny(short, ":@/") {
-			s.fail(v, "%s needs a version: azureml:NAME:VERSION", describe(v))
+		if !strings.HasPrefix(ref, "azureml:") { // a bare name is one too
+			ref = "azureml:" + ref
+		}
+		if !s.checkAsset(v.newText(ref), "components", true) {
 			return nil
 		}
 		return s.assetID("components", ref)

@@ -22,6 +22,7 @@ var sparkJob = obj(
 	f("outputs", outputs, def(tree{})),
 	f("services", mapOf(service), unsent),
 	jobCommon,
+	first(fullConf),
 	then(func(s *scope, v *value) {
 		s.sparkChecks(v, v.get("conf"), v.get("entry"), v.get("code"))
 		s.sparkModes(v, nil)
@@ -58,6 +59,30 @@ var sparkEnvironment = typ{name: environment.name, show: environment.show, read:
 	}
 	return environment.read(s, v)
 }}
+
+// shortConf are the other names of some settings of Spark.
+var shortConf = map[string]string{
+	"driver_cores": "spark.driver.cores", "driver_memory": "spark.driver.memory",
+	"executor_cores": "spark.executor.cores", "executor_memory": "spark.executor.memory", "executor_instances": sparkCount,
+	"dynamic_allocation_enabled": sparkDynamic, "dynamic_allocation_min_executors": sparkMin, "dynamic_allocation_max_executors": sparkMax,
+}
+
+// fullConf is v with the settings in conf under Spark's own names.
+func fullConf(_ *scope, v *value) *value {
+	conf := v.get("conf")
+	for _, p := range conf.entries() {
+		if full, ok := shortConf[p.key]; ok {
+			conf = conf.without(p.key)
+			if !conf.has(full) { // the full name has the say
+				conf = conf.with(full, p.val)
+			}
+		}
+	}
+	if conf == nil || conf == v.get("conf") {
+		return v
+	}
+	return v.with("conf", conf)
+}
 
 // confMap holds settings of any type, none of them null.
 var confMap = mapOf(typ{name: "a value", read: func(_ *scope, v *value) any { return v.raw() }})
@@ -277,6 +302,7 @@ var sparkComponent = obj(
 	f("environment", prefixed(sparkEnvironment), nullable),
 	f("additional_includes", listOf(text)),
 	f("properties", freeMap),
+	first(fullConf),
 	first(func(s *scope, v *value) *value {
 		if v.get("code") == nil { // the folder of the file
 			return v.with("code", v.newText("."))

@@ -175,8 +175,11 @@ var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 	ps := parts{f("type", text)}
 	for _, a := range args {
 		t := oneNumber
-		if a == "values" {
+		switch a {
+		case "values":
 			t = choices
+		case "upper":
+			t = whole
 		}
 		ps = append(ps, f(a, t, to("="+a), required))
 	}
