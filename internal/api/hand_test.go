@@ -158,6 +158,15 @@ func TestConnectionCategories(t *testing.T) {
 	}
 }
 
+// Connections are listed as they were made.
+func TestConnectionList(t *testing.T) {
+	x := open(t)
+	for _, name := range []string{"b", "a", "c"} {
+		x.do("PUT", x.ws+"/connections/"+name, props("category", "Git", "authType", "None", "target", "https://"+name)).want(200)
+	}
+	x.do("GET", x.ws+"/connections?includeAll=false", nil).want(200).is("value.0.name", "b").is("value.1.name", "a").is("value.2.name", "c")
+}
+
 // A workspace says what it has not, where clients look for it; what somebody gave it stays.
 func TestPlainWorkspace(t *testing.T) {
 	x := open(t)

@@ -63,7 +63,7 @@ func table() []resource {
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
 		{
-			Collection: "connections", Noun: "connection", Created: 200, Secrets: []string{"credentials"}, SecretKind: "authType", Shape: shapeConnection, Check: checkConnection,
+			Collection: "connections", Noun: "connection", Created: 200, Listed: true, Secrets: []string{"credentials"}, SecretKind: "authType", Shape: shapeConnection, Check: checkConnection,
 			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": connectionSecrets},
 		},
 	}
