@@ -13,7 +13,7 @@ import (
 func shapeComponent(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
 	orNull(p, "autoDeleteSetting")
-	p["stage"] = firstStage
+	p["stage"] = stageOf(p)
 	if d.Archived {
 		p["stage"] = "Archived"
 	}

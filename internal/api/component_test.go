@@ -28,6 +28,8 @@ func TestComponentInWords(t *testing.T) {
 	x.do("PUT", path, props("isArchived", true)).want(200).is("properties.stage", "Archived")
 	x.do("PUT", path, props("isArchived", false, "stage", "Archived")).want(200).is("properties.stage", "Development")
 
+	x.do("PUT", x.ws+"/components/azureml_anonymous/versions/ab", props("isAnonymous", true, "componentSpec", spec)).want(201).is("properties.stage", "Logged")
+
 	// A pipeline's steps are for reading back.
 	pipe := map[string]any{"type": "pipeline", "jobs": map[string]any{"a": map[string]any{"type": "command", "componentId": path, "limits": map[string]any{"n": 1}}}}
 	x.do("PUT", x.ws+"/components/p/versions/1", props("componentSpec", pipe)).want(201).is("properties.componentSpec.is_deterministic", "False")

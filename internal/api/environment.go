@@ -51,10 +51,10 @@ func shapeEnvironment(c *call, d *store.Doc, p map[string]any) {
 	setDefault(p, "environmentType", "UserCreated")
 	setDefault(p, "osType", "Linux")
 	setDefault(p, "autoRebuild", "Disabled")
-	setDefault(p, "stage", firstStage)
-	if text(p, "environmentType") == "UserCreated" && p["isAnonymous"] != true {
+	setDefault(p, "stage", stageOf(p))
+	if text(p, "environmentType") == "UserCreated" {
 		label := ""
-		if c.newest(d) {
+		if p["isAnonymous"] != true && c.newest(d) {
 			label = "latest"
 		}
 		asMap(p["properties"])[labelsProperty] = label
@@ -62,6 +62,14 @@ func shapeEnvironment(c *call, d *store.Doc, p map[string]any) {
 	if conda, ok := jsonOf(text(p, "condaFile")); ok {
 		p["condaFile"] = conda
 	}
+}
+
+// stageOf is where an environment or a component is of which nobody said anything: one without a name is but a record of a job.
+func stageOf(p map[string]any) string {
+	if p["isAnonymous"] == true {
+		return "Logged"
+	}
+	return firstStage
 }
 
 // shapeContainer is what a name of environments or components has beside its versions.
