@@ -131,6 +131,7 @@ func (c *call) runDoc(tx *store.Tx, d *store.Doc, st berth.JobState) (map[string
 	if st.Parent != "" {
 		m["parentRunId"] = st.Parent
 	}
+	lineage(asMap(m["properties"]), st, len(st.Steps) > 0)
 	if !st.Times.Started.IsZero() {
 		m["startTimeUtc"] = stamp(st.Times.Started)
 	}
@@ -143,13 +144,19 @@ func (c *call) runDoc(tx *store.Tx, d *store.Doc, st berth.JobState) (map[string
 	return m, nil
 }
 
+// What a step and a pipeline are called.
+const (
+	stepRun  = "azureml.StepRun"
+	wholeRun = "azureml.PipelineRun"
+)
+
 // runType is what the run history calls a kind of run.
 func runType(st berth.JobState) string {
 	switch {
 	case st.Parent != "":
-		return "azureml.StepRun"
+		return stepRun
 	case len(st.Steps) > 0:
-		return "azureml.PipelineRun"
+		return wholeRun
 	}
 	return "azureml.commandRun"
 }

@@ -412,10 +412,13 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 	}
 	texts(p, "tags", "properties", "environmentVariables")
 	orNull(p, "description", "computeId", "componentId", "identity", "notificationSetting", "parentJobName")
-	if isStep(d) {
+	if isStep(d) || isPipeline(p) {
 		var st berth.JobState
 		if err := json.Unmarshal(d.Own, &st); err == nil {
-			p["parentJobName"] = st.Parent
+			lineage(asMap(p["properties"]), st, isPipeline(p))
+			if st.Parent != "" {
+				p["parentJobName"] = st.Parent
+			}
 		}
 	}
 	if isCommand(p) {

@@ -22,5 +22,10 @@ func TestJobSays(t *testing.T) {
 	}
 	x.do("PUT", x.ws+"/jobs/k", props("jobType", "Command", "command", "x", "resources", map[string]any{"shmSize": "1g"})).want(201).
 		is("properties.resources.instanceCount", 1).is("properties.resources.shmSize", "1g")
+	copied := map[string]any{"azureml.runsource": "azureml.StepRun", "azureml.pipelinerunid": "p", "mine": "x"}
+	left, _ := x.do("PUT", x.ws+"/jobs/l", props("jobType", "Command", "command", "x", "properties", copied)).want(201).at("properties.properties").(map[string]any)
+	if len(left) != 1 || left["mine"] != "x" {
+		t.Errorf("a job that was copied from a step says %v", left)
+	}
 	x.do("GET", "/history/v1.0"+x.ws+"/runs/j", nil).want(200).is("rootRunId", "j").is("parentRunId", nil).is("dataContainerId", "dcid.j")
 }

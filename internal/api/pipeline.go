@@ -144,6 +144,22 @@ func (c *call) components(tx *store.Tx) func(id string) (*kind.Component, error)
 // isStep says whether a job is a step of a pipeline, by what we keep of it: a quote inside a text would have a backslash before it.
 func isStep(d *store.Doc) bool { return bytes.Contains(d.Own, []byte(`"parent":"`)) }
 
+// Properties that say which part of a pipeline a job is. Programs that run in a step look there for the pipeline they are in.
+const (
+	runSource   = "azureml.runsource"
+	pipelineRun = "azureml.pipelinerunid"
+)
+
+// lineage writes them.
+func lineage(properties map[string]any, st berth.JobState, pipeline bool) {
+	switch {
+	case st.Parent != "":
+		properties[runSource], properties[pipelineRun] = stepRun, st.Parent
+	case pipeline:
+		properties[runSource] = wholeRun
+	}
+}
+
 // runChildren lists the jobs of a pipeline's steps, as the run history has them.
 func (s *Server) runChildren(c *call, name string) error {
 	value := []any{}

@@ -343,6 +343,9 @@ func (c *call) environmentOf(tx *store.Tx, id string) (json.RawMessage, error) {
 func jobDefaults(props map[string]any, name string) {
 	delete(props, "status")
 	delete(props, "services")
+	for _, k := range []string{runSource, pipelineRun} { // of a job that this one was copied from
+		delete(asMap(props["properties"]), k)
+	}
 	setDefault(props, "experimentName", "Default")
 	setDefault(props, "displayName", name)
 	defaultModes(props)

@@ -181,8 +181,18 @@ func TestPipelineNested(t *testing.T) {
 		if got := p.names("/history/v1.0"+p.ws+"/runs/d_last/children", "parentRunId") + p.names("/history/v1.0"+p.ws+"/runs/d_last/children", "rootRunId"); got != "d_lastd" {
 			t.Errorf("parent and root %s", got)
 		}
-		if _, b := p.do("GET", p.ws+"/jobs/d_last_only", nil); !strings.Contains(string(b), `"parentJobName":"d_last"`) {
-			t.Errorf("%s", b)
+		for path, want := range map[string][]string{
+			p.ws + "/jobs/d_last_only":               {`"parentJobName":"d_last"`, `"azureml.pipelinerunid":"d_last"`, `"azureml.runsource":"azureml.StepRun"`},
+			"/history/v1.0" + p.ws + "/runs/d_right": {`"azureml.pipelinerunid":"d"`, `"azureml.runsource":"azureml.StepRun"`},
+			p.ws + "/jobs/d":                         {`"parentJobName":null`, `"properties":{"azureml.runsource":"azureml.PipelineRun"}`},
+			"/history/v1.0" + p.ws + "/runs/d":       {`"properties":{"azureml.runsource":"azureml.PipelineRun"}`},
+		} {
+			_, b := p.do("GET", path, nil)
+			for _, w := range want {
+				if !strings.Contains(string(b), w) {
+					t.Errorf("%s: %s is not in %s", path, w, b)
+				}
+			}
 		}
 		if got := p.names(p.ws+"/jobs?$top=1", "name"); got != "d" {
 			t.Errorf("jobs %s", got)
