@@ -50,6 +50,9 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 	if set, ok := out.at("training.stack_ensemble_settings").(tree); ok && set["stack_meta_learner_train_percentage"] == nil {
 		set["stack_meta_learner_train_percentage"] = number("0.2")
 	}
+	if who, ok := out["identity"].(tree); ok && who["type"] == "managed" {
+		who["type"] = "managed_identity"
+	}
 	delete(out, "inputs")
 	n := &node{graph: g, name: name, word: "automl", inline: true, run: v}
 	out["outputs"] = n.outputs(s.in("outputs"))

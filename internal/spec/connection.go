@@ -81,8 +81,8 @@ func connection(category, auth string, own ...part) typ {
 	ps = append(ps, then(func(s *scope, v *value) {
 		how, _ := s.out["auth"].(tree)
 		delete(s.out, "auth")
-		for _, p := range v.get("tags").entries() { // the old name of metadata
-			if meta := s.out.sub("metadata"); !v.has("metadata") && meta[p.key] == nil {
+		for _, p := range v.get("tags").entries() { // the old name of metadata, which has the say
+			if meta := s.out.sub("metadata"); meta[p.key] == nil {
 				meta[p.key] = p.val.raw()
 			}
 		}

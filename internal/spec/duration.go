@@ -119,3 +119,32 @@ func isoDay(text string) (string, bool) {
 	at, err := time.Parse("2006-1-2", text)
 	return at.Format("2006-01-02T15:04:05.000Z"), err == nil
 }
+
+var stampForm = re(`^(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?:\d\d:\d\d)(?:\.(\d*))?[ \t]*(Z|[-+]\d\d?(?::\d\d)?)?$`)
+
+// isoStamp is a date or time of YAML as JSON has it: 2022-1-2 3:04:05 is 2022-01-02T03:04:05Z, a day stays a day.
+func isoStamp(text string) string {
+	m := stampForm.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	at, err := time.Parse("2006-1-2 15:04:05", m[1]+"-"+m[2]+"-"+m[3]+" "+m[4])
+	if err != nil {
+		return text
+	}
+	if zone := m[6]; len(zone) > 1 {
+		hours, mins, _ := strings.Cut(zone[1:], ":")
+		h, _ := strconv.Atoi(hours)
+		n, _ := strconv.Atoi(mins)
+		ahead := time.Duration(h)*time.Hour + time.Duration(n)*time.Minute
+		if zone[0] == '-' {
+			ahead = -ahead
+		}
+		at = at.Add(-ahead)
+	}
+	out := at.Format("2006-01-02T15:04:05")
+	if micros := (m[5] + "000000")[:6]; micros != "000000" {
+		out += "." + micros
+	}
+	return out + "Z"
+}

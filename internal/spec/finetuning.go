@@ -129,7 +129,10 @@ func distillation(s *scope, v *value) {
 		delete(m, "mode")
 	}
 	teacher := v.get("teacher_model_endpoint_connection")
-	if teacher != nil && !teacher.has("name") {
+	if teacher == nil || teacher.shape != mapping {
+		return // that was said
+	}
+	if !teacher.has("name") {
 		s.in("teacher_model_endpoint_connection.name").fail(teacher, "is required")
 	}
 	props["azureml.enable_distillation"] = "True"
@@ -177,14 +180,13 @@ func connectionText(v *value) string {
 			about += fmt.Sprintf(`, %q: %s`, key, quoteJSON(d.text))
 		}
 	}
-	meta := v.get("metadata")
-	if meta == nil { // its old name
-		meta = v.get("tags")
+	meta := v.newMap()
+	for _, key := range []string{"tags", "metadata"} { // the old name and the new
+		for _, p := range v.get(key).entries() {
+			meta.set(p.key, p.val)
+		}
 	}
-	labels, shared := "{}", "true"
-	if meta != nil {
-		labels = meta.blankedJSON()
-	}
+	labels, shared := meta.blankedJSON(), "true"
 	if w := v.get("is_shared"); w != nil && readFlag(&scope{load: &load{}}, w) == false {
 		shared = "false"
 	}

@@ -29,7 +29,7 @@ func jobDefaults(s *scope, v *value) {
 	if title, _ := s.out["displayName"].(string); title == "" && s.draft.name != "" {
 		s.out["displayName"] = s.draft.name
 	}
-	if s.out["experimentName"] == nil && s.options.Experiment != "" {
+	if name, _ := s.out["experimentName"].(string); name == "" && s.options.Experiment != "" {
 		s.out["experimentName"] = s.options.Experiment
 	}
 	if s.out["computeId"] == "local" {

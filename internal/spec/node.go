@@ -258,9 +258,15 @@ func (n *node) table(s *scope) typ {
 	} else if n.word == "sweep" {
 		t = obj(keep, f("comment", text), more(t))
 	} else if n.word != "command" && n.word != "parallel" { // whom nobody visits
-		t = obj(f("services", mapOf(service), unsent), more(t))
+		t = obj(f("services", mapOf(service), unsent), inlineProperties[n.word], more(t))
 	}
 	return t
+}
+
+// inlineProperties are the properties of nodes that define themselves what they run, where they differ.
+var inlineProperties = map[string]parts{
+	"spark":         {f("properties", freeMap)},
+	"data_transfer": {f("properties", jobMap, unsent)},
 }
 
 // inherited are the fields a node takes over from its local component when it has none of its own.

@@ -161,7 +161,7 @@ var dataImport = obj(
 	f("path", text, to("dataUri"), required),
 	f("type", exactEnum(dataTypes...), unsent),
 	f("datastore", text, unsent),
-	f("auto_delete_setting", autoDelete),
+	f("auto_delete_setting", autoDelete, unsent),
 	f("source", byKey("type", map[string]typ{
 		"database": obj(
 			is("sourceType", "database"),

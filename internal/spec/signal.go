@@ -196,7 +196,7 @@ var (
 		}
 		s.trailing(!v.has("data_window"))
 	}))
-	spokenData    = obj(watched, then(func(s *scope, v *value) { s.trailing(!v.has("data_window")) }))
+	spokenData    = obj(f("data_column_names", freeMap, to("columns")), watched, then(func(s *scope, v *value) { s.trailing(!v.has("data_window")) }))
 	referenceData = obj(watchedContext, f("target_column_name", text, unsent), then(standing))
 	// namedData is known to the service by its name.
 	namedData = obj(more(referenceData), then(func(s *scope, v *value) {

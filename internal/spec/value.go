@@ -166,6 +166,8 @@ func (v *value) repr() string {
 // raw is v as JSON values, numbers and booleans kept as they are.
 func (v *value) raw() any {
 	switch v.shape {
+	case date:
+		return isoStamp(v.text)
 	case null:
 		return nil
 	case boolean:
