@@ -96,7 +96,7 @@ var monitor = obj(
 		f("ml_task", enum("classification", "regression", "questionanswering"), to("taskType"), def("classification")),
 		f("endpoint_deployment_id", deploymentID, to("deploymentId")),
 		f("model_id", typ{name: "a model", read: func(s *scope, v *value) any {
-			if ref, ok := readText(s, v).(string); ok && s.checkAsset(v, "models", true) {
+			if ref, ok := readText(s, v).(string); ok && s.checkOwn(v, "models") {
 				return s.assetID("models", ref)
 			}
 			return nil

@@ -140,7 +140,7 @@ var sweepNode = nodeOf(
 	f("early_termination", earlyTermination),
 	f("limits", sweepNodeLimits, required),
 	f("queue_settings", asWritten(queueSettings)),
-	f("resources", resources),
+	f("resources", obj(f("max_instance_count", whole), more(resources))),
 	f("identity", jobIdentity),
 	f("services", mapOf(service), unsent),
 )
@@ -258,15 +258,15 @@ func (n *node) table(s *scope) typ {
 	} else if n.word == "sweep" {
 		t = obj(keep, f("comment", text), more(t))
 	} else if n.word != "command" && n.word != "parallel" { // whom nobody visits
-		t = obj(f("services", mapOf(service), unsent), inlineProperties[n.word], more(t))
+		t = obj(f("services", mapOf(service), unsent), more(t))
+		switch {
+		case n.word == "spark":
+			t = obj(f("properties", freeMap), more(t))
+		case strings.EqualFold(n.run.textOf("task"), "copy_data"):
+			t = obj(f("properties", jobMap, unsent), more(t))
+		}
 	}
 	return t
-}
-
-// inlineProperties are the properties of nodes that define themselves what they run, where they differ.
-var inlineProperties = map[string]parts{
-	"spark":         {f("properties", freeMap)},
-	"data_transfer": {f("properties", jobMap, unsent)},
 }
 
 // inherited are the fields a node takes over from its local component when it has none of its own.
@@ -323,7 +323,7 @@ func (n *node) attach(s *scope, v *value, out tree) {
 		out["_source"] = "YAML.JOB"
 	case ref.shape == str && (registryForm.MatchString(ref.text) || strings.HasPrefix(ref.text, "azureml:")):
 		here := s.in("component")
-		if !here.checkAsset(ref, "components", true) {
+		if n.word == "sweep" && !s.in("trial").checkOwn(ref, "components") || n.word != "sweep" && !here.checkAsset(ref, "components", true) {
 			return
 		}
 		id = s.componentID(ref.text)

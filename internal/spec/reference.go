@@ -118,8 +118,11 @@ func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
 	switch {
 	case registryForm.MatchString(v.text):
 		return true
-	case !ok || short == "":
+	case !ok || short == "" || short[0] == '@':
 		s.fail(v, "%s is no reference: write azureml:NAME:VERSION, azureml:NAME@LABEL, or a full id after azureml:", describe(v))
+		return false
+	case armAsset.MatchString(short) && !strings.EqualFold(collectionOf(short), collection):
+		s.fail(v, "%s is an id in %s, one in %s is needed", describe(v), collectionOf(short), collection)
 		return false
 	case armAsset.MatchString(short):
 		return true
@@ -131,6 +134,21 @@ func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
 		return false
 	}
 	return s.checkLabel(v, collection)
+}
+
+// collectionOf is the word before the name in the id of an asset of a workspace.
+func collectionOf(id string) string {
+	p := strings.Split(strings.TrimPrefix(id, "/"), "/")
+	return p[8] // subscriptions/S/resourceGroups/G/providers/P/workspaces/W/…
+}
+
+// checkOwn is checkAsset for an asset of the workspace: a registry's will not do.
+func (s *scope) checkOwn(v *value, collection string) bool {
+	if registryForm.MatchString(v.text) {
+		s.fail(v, "%s is in a registry: name one of the workspace, azureml:NAME:VERSION", describe(v))
+		return false
+	}
+	return s.checkAsset(v, collection, true)
 }
 
 // checkLabel reports a label that nothing has: versions have latest, components a default besides.

@@ -102,7 +102,7 @@ var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
 
 var customSignal = parts{
 	f("component_id", typ{name: "a component", read: func(s *scope, v *value) any {
-		if id, ok := readText(s, v).(string); ok && s.checkAsset(v, "components", true) {
+		if id, ok := readText(s, v).(string); ok && s.checkOwn(v, "components") {
 			return strings.TrimPrefix(id, "azureml:")
 		}
 		return nil

@@ -92,7 +92,7 @@ var sparkFiles = parts{
 	f("py_files", distinct), f("jars", distinct), f("files", distinct), f("archives", distinct),
 }
 
-var distinct = typ{name: "a list", read: func(s *scope, v *value) any {
+var distinct = typ{name: "a list", solid: true, read: func(s *scope, v *value) any {
 	seen := map[string]bool{}
 	for _, it := range v.items {
 		if it.shape == str && seen[it.text] {
