@@ -1,6 +1,9 @@
 package api_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestCurated: an environment that is always there is found in every way one is looked for, until somebody makes one of that name.
 func TestCurated(t *testing.T) {
@@ -8,6 +11,10 @@ func TestCurated(t *testing.T) {
 	env := x.ws + "/environments/always-1.5"
 	x.do("GET", env, nil).want(200).is("name", "always-1.5").is("properties.latestVersion", "1").is("properties.nextVersion", "1")
 	x.do("GET", env+"/versions/7", nil).want(200).is("name", "7").is("properties.environmentType", "Curated")
+	made := strings.TrimSuffix(x.do("GET", x.ws, nil).want(200).at("systemData.createdAt").(string), "Z") + "+00:00"
+	for _, path := range []string{"", "/versions/7", "/labels/latest"} { // it is as old as the workspace
+		x.do("GET", env+path, nil).is("systemData.createdAt", made).is("systemData.lastModifiedAt", made)
+	}
 	x.do("GET", env+"/labels/latest", nil).want(200).is("name", "1").is("properties.condaFile", "{\n  \"dependencies\": [\n    \"python=3.10\"\n  ]\n}")
 	x.do("GET", env+"/versions?$top=1", nil).want(200).is("value.0.name", "1")
 	x.do("GET", env+"/versions?listViewType=ArchivedOnly", nil).want(200).is("value.0", nil)

@@ -16,24 +16,35 @@ import (
 const curatedVersion = "1"
 
 // curatedEnvironment is the document of an environment that is always there: it answers for every version somebody names, and for the
-// container. The first that somebody makes of that name takes its place.
-func (s *Server) curatedEnvironment(workspace, name, version string) (*store.Doc, bool) {
-	env, ok := s.Curated(name)
+// container. The first that somebody makes of that name takes its place. It is as old as the workspace.
+func (c *call) curatedEnvironment(name, version string) (*store.Doc, bool, error) {
+	env, ok := c.s.Curated(name)
 	if !ok {
-		return nil, false
+		return nil, false, nil
 	}
-	if version == "" {
-		own, err := json.Marshal(asset.Container{Latest: curatedVersion, Next: curatedVersion})
-		return &store.Doc{Workspace: workspace, Kind: "environments", Name: name, Body: json.RawMessage(`{"properties":{}}`), Own: own}, err == nil
-	}
-	body, err := json.Marshal(map[string]any{"properties": map[string]any{
+	d := &store.Doc{Workspace: c.ws.Key(), Kind: "environments/versions", Name: name, Version: version}
+	props := map[string]any{
 		"image": "mcr.microsoft.com/azureml/curated/" + name + ":" + version, "condaFile": env.Conda, "osType": "Linux",
 		"environmentType": "Curated", "description": "stands in for the curated environment of that name",
-	}})
-	if err != nil {
-		return nil, false
 	}
-	return &store.Doc{Workspace: workspace, Kind: "environments/versions", Name: name, Version: version, Body: body}, true
+	var err error
+	if version == "" {
+		d.Kind, props = "environments", map[string]any{}
+		if d.Own, err = json.Marshal(asset.Container{Latest: curatedVersion, Next: curatedVersion}); err != nil {
+			return nil, false, err
+		}
+	}
+	if d.Body, err = json.Marshal(map[string]any{"properties": props}); err != nil {
+		return nil, false, err
+	}
+	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		ws, err := tx.Get("", kindWorkspace, c.ws.Key(), "")
+		if err == nil {
+			d.Created, d.Updated = ws.Created, ws.Created
+		}
+		return err
+	})
+	return d, err == nil, err
 }
 
 func checkEnvironment(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {

@@ -65,7 +65,11 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 		return err
 	}
 	if len(docs) == 0 && kind == "environments/versions" && (q.Archived == nil || !*q.Archived) && q.After == 0 {
-		if d, ok := s.curatedEnvironment(c.ws.Key(), name, curatedVersion); ok { // the SDK lists versions to find the latest
+		d, ok, err := c.curatedEnvironment(name, curatedVersion) // the SDK lists versions to find the latest
+		if err != nil {
+			return err
+		}
+		if ok {
 			docs = append(docs, d)
 		}
 	}

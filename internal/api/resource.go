@@ -110,8 +110,8 @@ func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, e
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" {
-		if d, ok := s.curatedEnvironment(c.ws.Key(), name, version); ok {
-			return d, nil
+		if d, ok, err := c.curatedEnvironment(name, version); ok || err != nil {
+			return d, err
 		}
 	}
 	return d, c.missing(err, r, name, version)
@@ -174,7 +174,11 @@ func (s *Server) label(c *call, r *resource, name, label string) error {
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" {
-		if always, ok := s.curatedEnvironment(c.ws.Key(), name, curatedVersion); ok {
+		always, ok, fault := c.curatedEnvironment(name, curatedVersion)
+		if fault != nil {
+			return fault
+		}
+		if ok {
 			return c.sendDoc(http.StatusOK, r, always)
 		}
 	}
