@@ -104,8 +104,9 @@ func (k token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acc
 	return azcore.AccessToken{Token: string(k), ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
-func TestGoSDK(t *testing.T) {
-	s := world.Start(t)
+// goSDK is Azure's clients for Go, and a plain one that trusts the server.
+func goSDK(t *testing.T, s *world.Server) (*armmachinelearning.ClientFactory, *http.Client) {
+	t.Helper()
 	pem, err := os.ReadFile(s.CABundle)
 	if err != nil {
 		t.Fatal(err)
@@ -114,8 +115,9 @@ func TestGoSDK(t *testing.T) {
 	if !roots.AppendCertsFromPEM(pem) {
 		t.Fatal("no certificate in the bundle")
 	}
+	plain := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	opts := &arm.ClientOptions{DisableRPRegistration: true, ClientOptions: azcore.ClientOptions{
-		Transport: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}},
+		Transport: plain,
 		Cloud: cloud.Configuration{Services: map[cloud.ServiceName]cloud.ServiceConfiguration{
 			cloud.ResourceManager: {Endpoint: s.URL, Audience: s.URL},
 		}},
@@ -124,6 +126,12 @@ func TestGoSDK(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, plain
+}
+
+func TestGoSDK(t *testing.T) {
+	s := world.Start(t)
+	f, _ := goSDK(t, s)
 	ctx := t.Context()
 	ws, err := f.NewWorkspacesClient().Get(ctx, s.Group, s.Workspace, nil)
 	if err != nil || *ws.Name != s.Workspace {
