@@ -26,7 +26,7 @@ var dataBody = obj(
 	f("id", text, unsent),
 	f("path", text, required, unsent, to("dataUri")),
 	f("type", exactEnum(dataTypes...), to("dataType"), def("uri_folder")),
-	f("tags", mapOf(anything), def(tree{})),
+	f("tags", namedMap, def(tree{})),
 	f("auto_delete_setting", autoDelete),
 	readonly("properties"),
 	is("properties", tree{}),

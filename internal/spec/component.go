@@ -121,7 +121,7 @@ func componentTypes() map[string]typ {
 
 var componentCommon = parts{
 	readonly("creation_context", "latest_version"),
-	f("id", ownID("components")),
+	f("id", ownID("components", true)),
 	f("name", both("@name"), to("name")),
 	f("version", bothVersion, to("version")),
 	f("display_name", text),
@@ -409,12 +409,19 @@ var taskWord = typ{name: "a task", read: func(s *scope, v *value) any {
 	return served(sortedWords(automlTasks())...).read(s, v)
 }}
 
+var importParameter = typ{name: "a parameter", read: readComponentInput}
+
 // importComponent travels as a command component that is marked as an import.
 var importComponent = obj(
 	drop,
 	componentCommon,
 	f("type", enum("import"), unsent),
-	f("source", mapOf(typ{name: "a parameter", read: readComponentInput}), to("inputs"), required),
+	f("source", obj(
+		f("type", importParameter),
+		f("connection", importParameter),
+		f("query", importParameter),
+		f("path", importParameter),
+	), to("inputs"), required),
 	f("output", componentOutput, to("outputs.output"), required),
 	is("type", "command"),
 	is("command", "import"),

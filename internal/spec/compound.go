@@ -103,6 +103,9 @@ var (
 	jobMap  = mapOf(orNull(text))
 )
 
+// namedMap is a mapping of anything whose keys are text.
+var namedMap = mapOf(anything)
+
 // writtenMap takes any values and sends each as the text Python has for it: "True", "['a', 1]".
 var writtenMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
 	if v.shape != mapping {

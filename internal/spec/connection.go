@@ -72,7 +72,7 @@ func connection(category, auth string, own ...part) typ {
 		f("type", text, required, unsent),
 		f("description", text, unsent),
 		f("target", text),
-		f("tags", freeMap, unsent),
+		f("tags", namedMap, unsent),
 		f("metadata", freeMap, def(tree{})),
 		f("is_shared", flag, to("isSharedToAll"), def(true)),
 		f("credentials", connectionCredentials, to("auth")),

@@ -99,14 +99,14 @@ var environmentKind = kind{word: "environment", collection: "environments", base
 
 var environmentBody = obj(
 	readonly("creation_context", "latest_version", "intellectual_property"),
-	f("id", ownID("environments"), unsent),
+	f("id", ownID("environments", false), unsent),
 	f("image", text),
 	f("build", buildContext),
 	f("conda_file", condaFile),
 	f("os_type", enum("linux", "windows")),
 	f("inference_config", inferenceConfig),
 	f("description", text),
-	f("tags", freeMap),
+	f("tags", namedMap),
 	f("datastore", text, unsent),
 	f("auto_delete_setting", autoDelete, unsent),
 	is("isArchived", false),

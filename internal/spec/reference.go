@@ -103,9 +103,9 @@ func showAsset(j any) any {
 }
 
 // ownID is the id a resource is shown with: it says nothing about what is made of the file.
-func ownID(collection string) typ {
+func ownID(collection string, versioned bool) typ {
 	return typ{name: "a reference", read: func(s *scope, v *value) any {
-		if id, ok := readText(s, v).(string); ok && s.checkAsset(v, collection, true) {
+		if id, ok := readText(s, v).(string); ok && s.checkAsset(v, collection, versioned) {
 			return id
 		}
 		return nil

@@ -23,7 +23,7 @@ var scheduleCommon = parts{
 	f("name", text, to("@name"), required),
 	f("display_name", text),
 	f("description", text),
-	f("tags", freeMap, def(tree{})),
+	f("tags", namedMap, def(tree{})),
 	f("properties", jobMap, def(tree{})),
 	f("trigger", trigger, required),
 }

@@ -47,7 +47,7 @@ var sparkJob = obj(
 	}),
 )
 
-// sparkEnvironment is an environment whose image does not matter: Spark has its own.
+// sparkEnvironment is an environment whose image does not matter: Spark has its own. Without one it is what its conda file says.
 var sparkEnvironment = typ{name: environment.name, show: environment.show, read: func(s *scope, v *value) any {
 	if path, ok := strings.CutPrefix(v.text, "file:"); ok && v.shape == str {
 		if v = s.follow(v, path); v == nil {
@@ -55,7 +55,12 @@ var sparkEnvironment = typ{name: environment.name, show: environment.show, read:
 		}
 	}
 	if v.shape == mapping && !v.has("image") {
-		v = v.without("build").with("image", v.newText("conda/miniconda3"))
+		image := v.newText("conda/miniconda3")
+		checked(environment).read(s, v.without("build").with("image", image))
+		if build := v.get("build"); build != nil {
+			checked(buildContext).read(s.in("build"), build)
+		}
+		v = v.only([]string{"conda_file"}).with("image", image)
 	}
 	return environment.read(s, v)
 }}
