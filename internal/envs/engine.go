@@ -28,9 +28,11 @@ type engineProbe struct {
 	why string
 }
 
+// Where nothing listens that is known at once. What listens may have much to do, Podman starts programs to say its version, and a job
+// whose engine is given up runs without its image or not at all.
 const (
 	probeEvery   = 30 * time.Second
-	probeTimeout = 2 * time.Second
+	probeTimeout = 30 * time.Second
 )
 
 // find is the engine at host, or why there is none. An empty host means DOCKER_HOST or the usual sockets.

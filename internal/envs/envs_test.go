@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +89,40 @@ func TestNoEngineAnswers(t *testing.T) {
 	c := open(t, t.TempDir(), envs.Options{DockerHost: "unix://" + t.TempDir() + "/none.sock"})
 	_, err := c.Prepare(t.Context(), berth.LaunchEnv{Image: "x"}, nil, nil)
 	if berth.CodeOf(err) != berth.Unsupported || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("Prepare: %v", err)
+	}
+}
+
+// TestBusyEngine: one that has much to do is waited for. A job that names an image must not run without it because of that.
+func TestBusyEngine(t *testing.T) {
+	dir, err := os.MkdirTemp("", "be") // short, for its socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := time.After(3 * time.Second)
+	engine := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Api-Version", "1.41")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/_ping"):
+		case strings.HasSuffix(r.URL.Path, "/version"):
+			select {
+			case <-busy:
+			case <-r.Context().Done():
+			}
+			_, _ = io.WriteString(w, `{"Version":"20.10","ApiVersion":"1.41"}`)
+		default:
+			http.Error(w, `{"message":"no such thing here"}`, http.StatusBadRequest)
+		}
+	})}
+	go func() { _ = engine.Serve(l) }()
+	defer engine.Close()
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "unix://" + l.Addr().String()})
+	if _, err := c.Prepare(t.Context(), berth.LaunchEnv{Image: "x"}, nil, nil); err == nil || !strings.Contains(err.Error(), "no such thing here") {
 		t.Errorf("Prepare: %v", err)
 	}
 }
