@@ -140,6 +140,7 @@ func (p *place) until(what string, f func() bool) {
 }
 
 func TestInstance(t *testing.T) {
+	t.Parallel()
 	p := &place{Server: world.Start(t), t: t, name: "box"}
 	p.make("")
 	var bob struct{ Token string }
@@ -429,8 +430,10 @@ func nothingLeft(t *testing.T, p *place, node string) {
 
 // TestPythonSDK is the story of somebody with Azure's own client.
 func TestPythonSDK(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"1.35.2", "1.34.1"} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			python := world.Python(t, "azure-ai-ml=="+version, "azure-identity==1.27.0", "six==1.17.0")
 			p := &place{Server: world.Start(t), t: t, name: "sdkbox"}
 			t.Cleanup(func() { _ = p.Command("compute", "delete", "-n", p.name, "--yes").Run() })
@@ -457,6 +460,7 @@ func TestPythonSDK(t *testing.T) {
 
 // TestExample runs the example as a newcomer would.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	p := &place{Server: world.Start(t), t: t, name: "notebook-box"}
 	t.Cleanup(func() { _ = p.Command("compute", "delete", "-n", p.name, "--yes").Run() })
 	script, err := filepath.Abs("../../examples/notebook/run.sh")
