@@ -3,12 +3,15 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -73,6 +76,52 @@ func shapeEnvironment(c *call, d *store.Doc, p map[string]any) {
 	if conda, ok := jsonOf(text(p, "condaFile")); ok {
 		p["condaFile"] = conda
 	}
+}
+
+// sameEnvironment refuses another definition for a version that exists, as Azure does: clients that were given no version try the latest one
+// first, and make the next when they are refused. One without a name is called by a hash of what it is.
+func sameEnvironment(ws berth.Workspace, d *store.Doc, old, asked map[string]any) error {
+	if asked["isAnonymous"] == true || old["isAnonymous"] == true {
+		return nil
+	}
+	a, b := definitionOf(ws, old), definitionOf(ws, asked)
+	for _, k := range []string{"image", "condaFile", "build", "inferenceConfig", "osType"} {
+		if !reflect.DeepEqual(a[k], b[k]) {
+			return &berth.Error{Code: berth.Conflict, Wire: usersError, Msg: fmt.Sprintf(
+				"environment %s with version %s is already registered with another %s and cannot be changed; make a new version", d.Name, d.Version, k)}
+		}
+	}
+	return nil
+}
+
+// definitionOf is what an environment consists of, in a form that compares: the same conda file may be YAML or JSON.
+func definitionOf(ws berth.Workspace, p map[string]any) map[string]any {
+	conda := text(p, "condaFile")
+	if shown, ok := jsonOf(conda); ok {
+		conda = shown
+	}
+	build := asMap(p["build"])
+	context := locate.Long(ws, text(build, "contextUri"), dataGroups)
+	return map[string]any{
+		"image": text(p, "image"), "condaFile": conda, "osType": strings.ToLower(orElse(text(p, "osType"), "Linux")),
+		"build":           [2]string{strings.TrimSuffix(context, "/"), orElse(text(build, "dockerfilePath"), "Dockerfile")},
+		"inferenceConfig": without(p["inferenceConfig"]),
+	}
+}
+
+// without is a mapping without what is null in it.
+func without(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil
+	}
+	out := map[string]any{}
+	for k, v := range m {
+		if v != nil {
+			out[k] = v
+		}
+	}
+	return out
 }
 
 // stageOf is where an environment or a component is of which nobody said anything: one without a name is but a record of a job.

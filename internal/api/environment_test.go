@@ -38,3 +38,31 @@ func TestEnvironmentSays(t *testing.T) {
 		t.Errorf("one without a name has %v", got)
 	}
 }
+
+// A version of an environment is what it was made as; what is said about it may change. Clients count on the refusal to make the next version.
+func TestEnvironmentIsFixed(t *testing.T) {
+	x := open(t)
+	path := x.ws + "/environments/e/versions/1"
+	conda := "name: e\ndependencies:\n- python\n"
+	x.do("PUT", path, props("image", "i", "condaFile", conda, "description", "old")).want(201)
+	for _, other := range []map[string]any{
+		props("image", "j", "condaFile", conda), props("image", "i"), props("image", "i", "condaFile", "name: f"),
+		props("image", "i", "condaFile", conda, "osType", "Windows"),
+		props("image", "i", "condaFile", conda, "inferenceConfig", map[string]any{"scoringRoute": map[string]any{"port": 1, "path": "/"}}),
+	} {
+		x.do("PUT", path, other).want(409).is("error.code", "UserError")
+	}
+	x.do("PUT", path, props("image", "i", "condaFile", "# said otherwise\n"+conda, "description", "new", "tags", map[string]any{"a": "b"}, "inferenceConfig", nil)).want(200).
+		is("properties.description", "new").is("properties.tags.a", "b")
+	x.do("PUT", path, x.do("GET", path, nil).want(200).body).want(200)
+
+	built := x.ws + "/environments/b/versions/1"
+	x.do("PUT", built, props("build", map[string]any{"contextUri": "azureml://datastores/workspaceblobstore/paths/ctx/"})).want(201)
+	x.do("PUT", built, props("build", map[string]any{"contextUri": "azureml://datastores/workspaceblobstore/paths/ctx", "dockerfilePath": "Dockerfile"})).want(200)
+	x.do("PUT", built, x.do("GET", built, nil).want(200).body).want(200)
+	x.do("PUT", built, props("build", map[string]any{"contextUri": "azureml://datastores/workspaceblobstore/paths/other/"})).want(409)
+
+	nameless := x.ws + "/environments/CliV2AnonymousEnvironment/versions/h"
+	x.do("PUT", nameless, props("image", "i", "isAnonymous", true)).want(201)
+	x.do("PUT", nameless, props("image", "j", "isAnonymous", true)).want(200)
+}

@@ -151,10 +151,14 @@ func (c *call) merge(r *resource, d *store.Doc, version string, body, props map[
 				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, version, f)
 			}
 		}
-		if r.Collection == "components" {
-			if err := sameComponent(d, oldProps, props); err != nil {
-				return nil, nil, err
-			}
+		switch {
+		case r.Collection == "components":
+			err = sameComponent(d, oldProps, props)
+		case r.Collection == "environments" && !patch:
+			err = sameEnvironment(c.ws, d, oldProps, props)
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 		for _, k := range r.Keep {
 			if v, ok := props[k]; ok {

@@ -101,7 +101,7 @@ func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource
 // versioned are the collections whose resources have versions.
 var versioned = map[string]bool{"environments": true, "data": true, "models": true, "components": true, "codes": true, "featuresets": true, "featurestoreEntities": true}
 
-// put creates a resource that is not a job; an asset without a version gets the next one.
+// put creates a resource that is not a job; an asset without a version gets the next one, an environment only if it is not the latest.
 func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource, body json.RawMessage) (client.Document, error) {
 	switch {
 	case res.Type == "workspaces":
@@ -109,28 +109,36 @@ func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource,
 	case !versioned[res.Type]:
 		return c.Put(ctx, body, res.Type, res.Name)
 	}
-	if res.Version == "" {
-		v, err := nextVersion(ctx, c, res.Type, res.Name)
-		if err != nil {
-			return nil, err
-		}
-		res.Version = v
+	if res.Version != "" {
+		return c.Put(ctx, body, res.Type, res.Name, "versions", res.Version)
 	}
-	return c.Put(ctx, body, res.Type, res.Name, "versions", res.Version)
+	latest, next, err := versionsOf(ctx, c, res.Type, res.Name)
+	if err != nil {
+		return nil, err
+	}
+	if res.Version = latest; res.Type == "environments" && latest != "" {
+		if d, err := c.Put(ctx, body, res.Type, res.Name, "versions", latest); berth.CodeOf(err) != berth.Conflict {
+			return d, err
+		}
+	}
+	res.Version = next
+	return c.Put(ctx, body, res.Type, res.Name, "versions", next)
 }
 
-func nextVersion(ctx context.Context, c *client.Client, collection, name string) (string, error) {
+// versionsOf are the latest version of an asset, "" if there is none, and the one to come.
+func versionsOf(ctx context.Context, c *client.Client, collection, name string) (latest, next string, err error) {
 	d, err := c.Get(ctx, collection, name)
 	if berth.CodeOf(err) == berth.NotFound {
-		return "1", nil
+		return "", "1", nil
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	if v, ok := d.Properties()["nextVersion"].(string); ok && v != "" {
-		return v, nil
+	latest, _ = d.Properties()["latestVersion"].(string)
+	if next, _ = d.Properties()["nextVersion"].(string); next == "" {
+		next = "1"
 	}
-	return "1", nil
+	return latest, next, nil
 }
 
 func (s *session) putWorkspace(ctx context.Context, c *client.Client, name string, body json.RawMessage) (client.Document, error) {
