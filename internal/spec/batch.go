@@ -132,6 +132,10 @@ var pipelineDeployment = obj(
 		if comp == nil {
 			return
 		}
+		if comp.textOf("type") != "pipeline" {
+			s.in("component").fail(ref, "%s is no pipeline component", ref.text)
+			return
+		}
 		if id := s.in("component").anonymousComponent(comp, "YAML.COMPONENT"); id != "" {
 			config.put("componentId", tree{"referenceType": "Id", "assetId": id})
 			if d := comp.textOf("description"); d != "" {

@@ -413,9 +413,12 @@ func (e *entity) component() tree {
 	out := tree{}
 	spec, _ := asTree(e.base["componentSpec"])
 	for k, v := range spec {
-		if k != "_source" {
+		if k != "_source" && v != nil {
 			out[k] = unworded(k, v)
 		}
+	}
+	if conf, ok := asTree(out["conf"]); ok {
+		out["conf"] = numbersIn(conf)
 	}
 	if jobs, ok := asTree(out["jobs"]); ok {
 		nodes := tree{}
@@ -432,6 +435,22 @@ func (e *entity) component() tree {
 	for key, v := range map[string]any{"name": e.name(), "version": e.version(), "id": e.root["id"], "creation_context": e.served("creation_context")} {
 		if v != nil {
 			out[key] = v
+		}
+	}
+	return out
+}
+
+// numbersIn are the settings of Spark with numbers for texts of digits, as they are written in files; the service keeps texts.
+func numbersIn(conf tree) tree {
+	out := tree{}
+	for k, v := range conf {
+		out[k] = v
+		if text, ok := v.(string); ok && text != "" && strings.Trim(text, "0123456789") == "" {
+			if n := strings.TrimLeft(text, "0"); n != "" {
+				out[k] = json.Number(n)
+			} else {
+				out[k] = json.Number("0")
+			}
 		}
 	}
 	return out
