@@ -107,8 +107,8 @@ func nouns() []noun {
 			columns: []string{"name", "version", "latest_version", "type", "description"},
 			table: []column{
 				{"name", "name"},
-				{"description", "description"},
 				{"stage", "stage"},
+				{"description", "description"},
 				{"latest version", "latest_version|latest version"},
 				{"version", "version"},
 				{"model type", "version&type|model type"},
@@ -304,8 +304,8 @@ func (s *session) resolve(ctx context.Context, n noun, t *target) (*client.Clien
 // read is the document of the target, which then knows its version.
 func (t *target) read(ctx context.Context, c *client.Client, n noun) (client.Document, error) {
 	d, err := c.Get(ctx, t.path(n)...)
-	if t.label != "" && berth.CodeOf(err) == berth.NotFound {
-		err = noLabel{err}
+	if unnamed := n.word == "model" && t.label == "latest"; t.label != "" && !unnamed && berth.CodeOf(err) == berth.NotFound {
+		err = noLabel{err} // which az finds out by itself, but for the latest of models
 	}
 	if err == nil && n.versioned {
 		if ref, err := berth.ParseRef(d.ID(), n.collection); err == nil && ref.Version != "" {
