@@ -50,11 +50,12 @@ func (f *azFrame) end(j *client.Job, open bool) error {
 	if open {
 		fmt.Fprintln(f.s.out)
 	}
-	fmt.Fprintf(f.s.out, "\nExecution Summary\n=================\n%s\n", f.head)
+	fmt.Fprintf(f.s.out, "\nExecution Summary\n=================\n%s", f.head)
 	if j.Status() != berth.Failed {
+		fmt.Fprintln(f.s.out)
 		return nil
 	}
-	why, err := json.MarshalIndent(map[string]any{"error": map[string]any{"code": "UserError", "message": j.State().Reason}}, " ", "    ")
+	why, err := json.MarshalIndent(map[string]any{"error": map[string]any{"code": "UserError", "message": j.State().Reason}}, "", "    ")
 	if err != nil {
 		return err
 	}

@@ -57,10 +57,24 @@ func listOf(words []string) string {
 }
 
 // downloadJob fetches what a job left: one output, everything, or by default its logs and ./outputs. The folders are those that
-// az ml makes.
+// az ml makes. To az a job that has not ended has nothing to download, and an output without files is no mistake.
 func (s *session) downloadJob(ctx context.Context, c *client.Client, job, output, dir string, all bool) error {
+	if s.format.az {
+		j, err := c.Job(ctx, job)
+		if err != nil {
+			return err
+		}
+		if !j.Status().Terminal() {
+			return berth.Errorf(berth.Conflict, "job %s is in state %s; download is allowed only when it is Completed, Failed or Canceled. `berth job download` takes what there is", job, j.Status())
+		}
+	}
 	if output != "" && output != "default" {
-		return s.fetchOutput(ctx, c, job, output, filepath.Join(dir, "named-outputs", output))
+		err := s.fetchOutput(ctx, c, job, output, filepath.Join(dir, "named-outputs", output))
+		if s.format.az && berth.CodeOf(err) == berth.NotFound {
+			s.warn("%v", err)
+			return nil
+		}
+		return err
 	}
 	err := s.fetch(ctx, c, "logs and artifacts", client.Artifacts(job), filepath.Join(dir, "artifacts"))
 	switch {
