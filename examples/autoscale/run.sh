@@ -9,9 +9,13 @@ nodes() { "$berth" compute list-nodes -n cpu --query 'length(@)' -o tsv; }
 "$berth" compute create -f cluster.yml -o none
 echo "nodes before: $(nodes)"
 
+# They work when all are there, so that the cluster sees how much there is to do however long it takes to submit them.
+all=$(mktemp -u)
+trap 'rm -f "$all"' EXIT
 for i in $(seq 1 20); do
-	"$berth" run --on cpu --name "scale-$i" --no-code --no-wait -- sleep 1 2>/dev/null
+	"$berth" run --on cpu --name "scale-$i" --no-code --no-wait -- "until [ -e $all ]; do sleep 0.1; done; sleep 1" 2>/dev/null
 done
+touch "$all"
 
 most=0
 while [ "$("$berth" job list --query "[?starts_with(name, 'scale-') && status != 'Completed'] | length(@)" -o tsv)" != 0 ]; do
