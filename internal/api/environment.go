@@ -80,11 +80,19 @@ func shapeEnvironment(c *call, d *store.Doc, p map[string]any) {
 
 // sameEnvironment refuses another definition for a version that exists, as Azure does: clients that were given no version try the latest one
 // first, and make the next when they are refused. One without a name is called by a hash of what it is.
-func sameEnvironment(ws berth.Workspace, d *store.Doc, old, asked map[string]any) error {
-	if asked["isAnonymous"] == true || old["isAnonymous"] == true {
-		return nil
+func (c *call) sameEnvironment(tx *store.Tx, d *store.Doc, asked map[string]any) error {
+	_, old, err := bodyOf(d)
+	if err != nil || asked["isAnonymous"] == true || old["isAnonymous"] == true {
+		return err
 	}
-	a, b := definitionOf(ws, old), definitionOf(ws, asked)
+	a, err := c.definitionOf(tx, old)
+	if err != nil {
+		return err
+	}
+	b, err := c.definitionOf(tx, asked)
+	if err != nil {
+		return err
+	}
 	for _, k := range []string{"image", "condaFile", "build", "inferenceConfig", "osType"} {
 		if !reflect.DeepEqual(a[k], b[k]) {
 			return &berth.Error{Code: berth.Conflict, Wire: usersError, Msg: fmt.Sprintf(
@@ -95,18 +103,45 @@ func sameEnvironment(ws berth.Workspace, d *store.Doc, old, asked map[string]any
 }
 
 // definitionOf is what an environment consists of, in a form that compares: the same conda file may be YAML or JSON.
-func definitionOf(ws berth.Workspace, p map[string]any) map[string]any {
+func (c *call) definitionOf(tx *store.Tx, p map[string]any) (map[string]any, error) {
 	conda := text(p, "condaFile")
 	if shown, ok := jsonOf(conda); ok {
 		conda = shown
 	}
 	build := asMap(p["build"])
-	context := locate.Long(ws, text(build, "contextUri"), dataGroups)
+	context, err := c.contentOf(tx, text(build, "contextUri"))
 	return map[string]any{
 		"image": text(p, "image"), "condaFile": conda, "osType": strings.ToLower(orElse(text(p, "osType"), "Linux")),
-		"build":           [2]string{strings.TrimSuffix(context, "/"), orElse(text(build, "dockerfilePath"), "Dockerfile")},
+		"build":           [2]string{context, orElse(text(build, "dockerfilePath"), "Dockerfile")},
 		"inferenceConfig": without(p["inferenceConfig"]),
+	}, err
+}
+
+// contentOf is what is in a folder to build from: its files and what they hold, since clients upload the same folder under another name; and its
+// address where that cannot be looked at.
+func (c *call) contentOf(tx *store.Tx, uri string) (string, error) {
+	place, err := c.s.Resolve(tx, c.ws, uri)
+	if uri == "" || err != nil || !place.Ours() {
+		return strings.TrimSuffix(locate.Long(c.ws, uri, dataGroups), "/"), nil
 	}
+	var files strings.Builder
+	for q := (store.BlobQuery{Container: place.Container, Prefix: place.Name + "/"}); ; {
+		page, err := tx.ListBlobs(q)
+		if err != nil {
+			return "", err
+		}
+		for _, b := range page {
+			fmt.Fprintf(&files, "%q %s\n", strings.TrimPrefix(b.Name, q.Prefix), b.Hash)
+			q.After = b.Name
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	if files.Len() == 0 {
+		return place.Container + "/" + place.Name, nil
+	}
+	return files.String(), nil
 }
 
 // without is a mapping without what is null in it.

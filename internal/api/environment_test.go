@@ -62,6 +62,21 @@ func TestEnvironmentIsFixed(t *testing.T) {
 	x.do("PUT", built, x.do("GET", built, nil).want(200).body).want(200)
 	x.do("PUT", built, props("build", map[string]any{"contextUri": "azureml://datastores/workspaceblobstore/paths/other/"})).want(409)
 
+	// The same files are the same folder, wherever they were uploaded to.
+	box := x.do("GET", x.ws+"/datastores/workspaceblobstore", nil).want(200).at("properties.containerName").(string)
+	sas := x.do("POST", x.ws+"/datastores/workspaceblobstore/listSecrets", nil).want(200).at("sasToken").(string)
+	folder := func(name, file, text string) map[string]any {
+		t.Helper()
+		x.as("", "PUT", "/st.blob.berth/"+box+"/up/"+name+"/"+file+sas, text, "x-ms-blob-type", "BlockBlob").want(201)
+		return props("build", map[string]any{"contextUri": "https://127.0.0.1:8443/st.blob.berth/" + box + "/up/" + name + "/"})
+	}
+	ctx := x.ws + "/environments/c/versions/1"
+	x.do("PUT", ctx, folder("one", "Dockerfile", "FROM a")).want(201)
+	x.do("PUT", ctx, folder("two", "Dockerfile", "FROM a")).want(200).is("properties.build.contextUri", "https://127.0.0.1:8443/st.blob.berth/"+box+"/up/one/")
+	x.do("PUT", ctx, folder("two", "more.txt", "x")).want(409)
+	x.do("PUT", ctx, folder("three", "Dockerfile", "FROM b")).want(409)
+	x.do("PUT", ctx, folder("four", "Other", "FROM a")).want(409)
+
 	nameless := x.ws + "/environments/CliV2AnonymousEnvironment/versions/h"
 	x.do("PUT", nameless, props("image", "i", "isAnonymous", true)).want(201)
 	x.do("PUT", nameless, props("image", "j", "isAnonymous", true)).want(200)

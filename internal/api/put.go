@@ -62,7 +62,13 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 					return err
 				}
 			}
-			if body, props, err = c.merge(r, d, version, body, props, c.r.Method == http.MethodPatch); err != nil {
+			patch := c.r.Method == http.MethodPatch
+			if r.Collection == "environments" && version != "" && !patch {
+				if err := c.sameEnvironment(tx, d, props); err != nil {
+					return err
+				}
+			}
+			if body, props, err = c.merge(r, d, version, body, props, patch); err != nil {
 				return err
 			}
 		}
@@ -151,14 +157,10 @@ func (c *call) merge(r *resource, d *store.Doc, version string, body, props map[
 				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, version, f)
 			}
 		}
-		switch {
-		case r.Collection == "components":
-			err = sameComponent(d, oldProps, props)
-		case r.Collection == "environments" && !patch:
-			err = sameEnvironment(c.ws, d, oldProps, props)
-		}
-		if err != nil {
-			return nil, nil, err
+		if r.Collection == "components" {
+			if err := sameComponent(d, oldProps, props); err != nil {
+				return nil, nil, err
+			}
 		}
 		for _, k := range r.Keep {
 			if v, ok := props[k]; ok {
