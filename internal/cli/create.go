@@ -3,12 +3,15 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 	"github.com/berthml/berth/internal/spec"
 )
@@ -70,6 +73,11 @@ func createVerb(s *session, n noun) *cobra.Command {
 			if o.dryRun {
 				return s.plan(ctx, c, r)
 			}
+			if n.word == "workspace" {
+				if err := besideThere(ctx, c, r.Main()); err != nil {
+					return err
+				}
+			}
 			return s.create(ctx, c, n, r, o)
 		},
 	}
@@ -94,6 +102,31 @@ func createVerb(s *session, n noun) *cobra.Command {
 	optionFlags(cmd, n.options)
 	s.format.flags(cmd)
 	return cmd
+}
+
+// besideThere lets a workspace that exists keep its tags beside those that are given, and its place, when it is created again.
+func besideThere(ctx context.Context, c *client.Client, res *spec.Resource) error {
+	ws := c.Workspace
+	ws.Name = res.Name
+	there, err := c.In(ws).Get(ctx)
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var asked client.Document
+	if err := json.Unmarshal(res.Body, &asked); err != nil {
+		return err
+	}
+	delete(asked, "location")
+	tags, _ := there["tags"].(map[string]any)
+	if given, _ := asked["tags"].(map[string]any); tags != nil {
+		maps.Copy(tags, given)
+		asked["tags"] = tags
+	}
+	res.Body, err = json.Marshal(asked)
+	return err
 }
 
 // needFile says that a file is missing. az knows it from the flags of some commands, and of others when it reads what there is.

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // The grammar of az's generic update: --set PATH=VALUE …, --add PATH VALUE|KEY=VALUE …, --remove PATH [INDEX], done in the order
 // they are written, on the entity as `show` prints it.
 
-// change is one --set, --add or --remove.
+// change is one --set, --add or --remove, or flag: a --set that another flag is short for.
 type change struct {
 	op    string
 	words []string
@@ -25,6 +26,7 @@ type change struct {
 type edits struct {
 	list        []change
 	forceString bool
+	python      bool // texts in tags and properties are written as az writes them: True for true
 }
 
 func (e *edits) flags(cmd *cobra.Command) {
@@ -55,9 +57,9 @@ func (e *edits) apply(m map[string]any) error {
 	for _, c := range e.list {
 		var err error
 		switch c.op {
-		case "set":
+		case "set", "flag":
 			for _, w := range c.words {
-				if err = e.set(m, w); err != nil {
+				if err = e.set(m, w, e.python && c.op == "set"); err != nil {
 					break
 				}
 			}
@@ -73,7 +75,7 @@ func (e *edits) apply(m map[string]any) error {
 	return nil
 }
 
-func (e *edits) set(m map[string]any, word string) error {
+func (e *edits) set(m map[string]any, word string, python bool) error {
 	path, value, err := splitSet(word)
 	if err != nil {
 		return err
@@ -84,8 +86,13 @@ func (e *edits) set(m map[string]any, word string) error {
 		return err
 	}
 	v := any(value)
-	if !e.forceString && !(len(path) > 1 && (path[0].key == "tags" || path[0].key == "properties")) { // those are text
+	text := len(path) > 1 && (path[0].key == "tags" || path[0].key == "properties")
+	switch {
+	case e.forceString:
+	case !text:
 		v = parseValue(value)
+	case python:
+		v = pythonWord(value)
 	}
 	last := path[len(path)-1]
 	return parent.put(last, v, where)
@@ -403,6 +410,31 @@ func parseValue(text string) any {
 	}
 	if v, ok := decodeJSON(fromPython(text)); ok {
 		return v
+	}
+	return text
+}
+
+// pythonWord is what az makes of a value where text has to be: it is read as JSON and written as Python does.
+func pythonWord(text string) string {
+	switch x := parseValue(text).(type) {
+	case string:
+		return x
+	case bool:
+		if x {
+			return "True"
+		}
+		return "False"
+	case json.Number:
+		if strings.ContainsAny(x.String(), ".eE") {
+			if f, err := x.Float64(); err == nil && math.Abs(f) < 1e16 && (f == 0 || math.Abs(f) >= 1e-4) {
+				word := strconv.FormatFloat(f, 'f', -1, 64)
+				if !strings.Contains(word, ".") {
+					word += ".0"
+				}
+				return word
+			}
+		}
+		return x.String()
 	}
 	return text
 }

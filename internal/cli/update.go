@@ -28,7 +28,11 @@ func updateVerb(s *session, n noun) *cobra.Command {
 			e.list = append(e.list, change{"set", []string{"tags={}"}}) // they take the place of those there are
 		}
 		for _, set := range optionSets(cmd, options) {
-			e.list = append(e.list, change{"set", []string{set}})
+			e.list = append(e.list, change{"flag", []string{set}})
+		}
+		switch n.word {
+		case "data", "model", "environment", "workspace": // of others az takes text alone
+			e.python = s.format.az
 		}
 		if len(e.list) == 0 && !s.format.az { // to az nothing is a change too
 			return usagef("say what to change: --set FIELD=VALUE, --add LIST VALUE, --remove FIELD, or -f FILE")
