@@ -28,7 +28,6 @@ func (s *Server) groupDoc(sub, name string, d *store.Doc) map[string]any {
 	}
 	m["id"], m["name"], m["type"] = "/subscriptions/"+sub+"/resourceGroups/"+name, name, "Microsoft.Resources/resourceGroups"
 	setDefault(m, "location", s.Location)
-	setDefault(m, "tags", map[string]any{})
 	m["properties"] = map[string]any{"provisioningState": "Succeeded"}
 	return m
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -116,13 +117,27 @@ func (s *session) settings() (*settings, error) {
 	return readSettings(cfg.Home)
 }
 
-// in is the settings of a section, or one of them, in az's form.
+// in is the settings of a section, or one of them, in az's form: first those that variables set, which have the say.
 func (k *settings) in(section, key string) []any {
 	out := []any{}
+	seen := map[string]bool{}
+	add := func(name, source, value string) {
+		if (key == "" || name == key) && !seen[name] {
+			seen[name] = true
+			out = append(out, map[string]any{"name": name, "source": source, "value": value})
+		}
+	}
+	prefix := "AZURE_" + strings.ToUpper(section) + "_"
+	for _, v := range os.Environ() {
+		variable, value, _ := strings.Cut(v, "=")
+		if name, ok := strings.CutPrefix(variable, prefix); ok && name != "" && name == strings.ToUpper(name) {
+			add(strings.ToLower(name), variable, value)
+		}
+	}
 	all, _ := k.all()
 	for _, o := range all {
-		if o.section == section && (key == "" || o.key == key) {
-			out = append(out, map[string]any{"name": o.key, "source": k.path, "value": o.value})
+		if o.section == section {
+			add(o.key, k.path, o.value)
 		}
 	}
 	return out

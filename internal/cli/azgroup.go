@@ -159,9 +159,6 @@ func groupForm(d client.Document) map[string]any {
 	for _, k := range []string{"id", "location", "name", "properties", "tags", "type"} {
 		out[k] = d[k]
 	}
-	if m, ok := out["tags"].(map[string]any); ok && len(m) == 0 {
-		out["tags"] = nil
-	}
 	return out
 }
 
