@@ -332,5 +332,8 @@ func (s *Server) trouble() string {
 	if err := s.DB.Trouble(); err != nil {
 		return "the server cannot keep what happens: " + err.Error()
 	}
+	if err := s.Blobs.Full(); err != nil { // the database may still have room of its own; the host's journal, beside it, has none
+		return "runners on this machine cannot keep what happens: " + err.Error()
+	}
 	return ""
 }

@@ -111,6 +111,20 @@ func (s *Store) admit(ctx context.Context, container, name string, o PutOptions)
 	return s.db.View(ctx, func(tx *store.Tx) error { return s.allowed(tx, container, name, o) })
 }
 
+// tight is so little room that nothing useful can be written any more.
+const tight = 64 << 10
+
+// Full is an error when the disk of this store has no room left, nil when it has some or that cannot be told.
+func (s *Store) Full() error {
+	if left := free(s.dir); left < 0 || left >= tight {
+		return nil
+	}
+	return &berth.Error{
+		Code: berth.Unavailable, Wire: "InsufficientStorage",
+		Msg: "the disk that holds " + s.dir + " is full: free some space, nothing was lost",
+	}
+}
+
 func (s *Store) room(size int64) error {
 	if size <= small {
 		return nil
