@@ -20,6 +20,7 @@ fi
 export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
 export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch}
-go test -tags engines -timeout 20m -count=1 ./internal/envs/... ./internal/runner ./internal/runner/group ./e2e/cluster ./e2e/container/... ./bench/peer
-go test -timeout 20m -count=1 ./internal/store
-go test -timeout 20m -count=1 -run Postgres ./e2e/crash
+suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
+suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
+# Of these only what an engine is needed for: make test has the rest.
+suite -run 'Container|MPI|Torch|Application|Postgres' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/cluster ./e2e/instance ./e2e/crash

@@ -105,7 +105,8 @@ func TestContainers(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(t, "the container", func() bool { b, _ := os.ReadFile(l.LogFile); return string(b) == "up\n" })
-		id, _ := ctl(nil, "ps", "-q")
+		var id string
+		wait(t, "the engine to know of it", func() bool { id, _ = ctl(nil, "ps", "-q"); return id != "" })
 		if limit, err := ctl(nil, "inspect", "-f", "{{.HostConfig.Memory}}", id); err != nil || limit != "134217728" {
 			t.Errorf("its limit is %s, %v", limit, err)
 		}
