@@ -110,9 +110,9 @@ func curatedInSpec(m map[string]any) {
 }
 
 // sameComponent refuses to change what a component runs. Names and texts for people may change.
-func sameComponent(d *store.Doc, old, new map[string]any) error {
+func sameComponent(_ *call, _ *store.Tx, d *store.Doc, old, asked map[string]any) error {
 	a, _ := old["componentSpec"].(map[string]any)
-	b, _ := new["componentSpec"].(map[string]any)
+	b, _ := asked["componentSpec"].(map[string]any)
 	if a == nil || b == nil {
 		return nil
 	}

@@ -65,7 +65,7 @@ func putCompute(c *call, r *resource, name string) error {
 			if st.State == "Deleting" {
 				return berth.Errorf(berth.Conflict, "compute %s is being deleted; wait until it is gone, or choose another name", d.Name)
 			}
-			if body, props, err = c.mergeCompute(r, d, body, props, patch); err != nil {
+			if body, props, err = c.mergeCompute(tx, r, d, body, props, patch); err != nil {
 				return err
 			}
 		}
@@ -117,7 +117,7 @@ func computeState(d *store.Doc) (st berth.ComputeState, err error) {
 }
 
 // mergeCompute is a change of a compute that exists. Its type and size stay: another size is another compute.
-func (c *call) mergeCompute(r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+func (c *call) mergeCompute(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
 	old := map[string]any{}
 	if err := decodeJSON(d.Body, &old); err != nil {
 		return nil, nil, err
@@ -135,7 +135,7 @@ func (c *call) mergeCompute(r *resource, d *store.Doc, body, props map[string]an
 		delete(props, "properties") // nothing is said about them
 		patch = true
 	}
-	if body, props, err = c.merge(r, d, "", body, props, patch); err != nil {
+	if body, props, err = c.merge(tx, r, d, body, props, patch); err != nil {
 		return nil, nil, err
 	}
 	setDefault(props, "computeType", was["computeType"])

@@ -32,79 +32,12 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 	if err := checkForm(r.Collection, body); err != nil {
 		return err
 	}
-	secrets := takeSecrets(r, props)
+	w := writing{r: r, name: name, version: version, body: body, secrets: takeSecrets(r, props)}
 	var d *store.Doc
 	created := false
-	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-		if err := c.ifMatch(tx, r.kind(version), name, version); err != nil {
-			return err
-		}
-		body, props, err := own(body)
-		if err != nil {
-			return err
-		}
-		if err := c.lasting(tx, r, props); err != nil {
-			return err
-		}
-		before := map[string]any{} // the properties until now, as far as secrets depend on them
-		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
-		created = berth.CodeOf(err) == berth.NotFound
-		switch {
-		case created && c.r.Method == http.MethodPatch:
-			return c.missing(err, r, name, version)
-		case created:
-			d = &store.Doc{Workspace: c.ws.Key(), Kind: r.kind(version), Name: name, Version: version, CreatedBy: c.who.User}
-		case err != nil:
-			return err
-		default:
-			if r.SecretKind != "" {
-				if _, before, err = bodyOf(d); err != nil {
-					return err
-				}
-			}
-			patch := c.r.Method == http.MethodPatch
-			if r.Collection == "environments" && version != "" && !patch {
-				if err := c.sameEnvironment(tx, d, props); err != nil {
-					return err
-				}
-			}
-			if body, props, err = c.merge(r, d, version, body, props, patch); err != nil {
-				return err
-			}
-		}
-		if r.Check != nil && !(r.Child != "" && version == "") {
-			if err := r.Check(c, tx, name, version, props); err != nil {
-				return err
-			}
-		}
-		d.Archived, _ = props["isArchived"].(bool)
-		if h, ok := dig(props, "properties.hash_sha256").(string); ok && r.Collection == "codes" {
-			d.Hash = h
-		}
-		stripReadOnly(body)
-		if d.Body, err = json.Marshal(body); err != nil {
-			return err
-		}
-		if len(r.Secrets) > 0 {
-			if d.Own, err = s.reseal(c, r, d, before, props, secrets); err != nil {
-				return err
-			}
-		}
-		if created {
-			err = tx.Insert(d)
-		} else {
-			err = tx.Save(d)
-		}
-		if err != nil {
-			return err
-		}
-		if created && version != "" && r.Child == "versions" {
-			if err := asset.Grow(tx, c.ws.Key(), r.Collection, name, version, c.who.User, props); err != nil {
-				return err
-			}
-		}
-		c.emit(tx, berth.EventResourcePut, r, name, version)
-		return nil
+	err = s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		d, created, err = c.write(tx, w)
+		return err
 	})
 	if err != nil {
 		return err
@@ -123,6 +56,75 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		c.w.Header().Set("Location", s.BaseURL+c.r.URL.RequestURI())
 	}
 	return c.sendDoc(status, r, d)
+}
+
+// writing is a document that is to be kept.
+type writing struct {
+	r             *resource
+	name, version string
+	body          map[string]any
+	secrets       map[string]any // that were taken out of it
+}
+
+// write keeps a document, over one that is there as far as that may change.
+func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err error) {
+	r := w.r
+	if err := c.ifMatch(tx, r.kind(w.version), w.name, w.version); err != nil {
+		return nil, false, err
+	}
+	body, props, err := own(w.body)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := c.lasting(tx, r, props); err != nil {
+		return nil, false, err
+	}
+	before := map[string]any{} // the properties until now, as far as secrets depend on them
+	d, err = tx.Get(c.ws.Key(), r.kind(w.version), w.name, w.version)
+	created = berth.CodeOf(err) == berth.NotFound
+	switch {
+	case created && c.r.Method == http.MethodPatch:
+		return nil, false, c.missing(err, r, w.name, w.version)
+	case created:
+		d = &store.Doc{Workspace: c.ws.Key(), Kind: r.kind(w.version), Name: w.name, Version: w.version, CreatedBy: c.who.User}
+	case err != nil:
+		return nil, false, err
+	default:
+		if r.SecretKind != "" {
+			if _, before, err = bodyOf(d); err != nil {
+				return nil, false, err
+			}
+		}
+		if body, props, err = c.merge(tx, r, d, body, props, c.r.Method == http.MethodPatch); err != nil {
+			return nil, false, err
+		}
+	}
+	if r.Check != nil && !(r.Child != "" && w.version == "") {
+		if err := r.Check(c, tx, w.name, w.version, props); err != nil {
+			return nil, false, err
+		}
+	}
+	d.Archived, _ = props["isArchived"].(bool)
+	if h, ok := dig(props, "properties.hash_sha256").(string); ok && r.Collection == "codes" {
+		d.Hash = h
+	}
+	stripReadOnly(body)
+	if d.Body, err = json.Marshal(body); err != nil {
+		return nil, false, err
+	}
+	if len(r.Secrets) > 0 {
+		if d.Own, err = c.s.reseal(c, r, d, before, props, w.secrets); err != nil {
+			return nil, false, err
+		}
+	}
+	c.emit(tx, berth.EventResourcePut, r, w.name, w.version)
+	if !created {
+		return d, false, tx.Save(d)
+	}
+	if err := tx.Insert(d); err != nil || w.version == "" || r.Child != "versions" {
+		return d, true, err
+	}
+	return d, true, asset.Grow(tx, c.ws.Key(), r.Collection, w.name, w.version, c.who.User, props)
 }
 
 // lasting writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
@@ -146,19 +148,19 @@ func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 }
 
 // merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
-func (c *call) merge(r *resource, d *store.Doc, version string, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+func (c *call) merge(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
 	old, oldProps, err := bodyOf(d)
 	if err != nil {
 		return nil, nil, err
 	}
-	if version != "" && r.Keep != nil {
+	if d.Version != "" && r.Keep != nil {
 		for _, f := range r.Fixed {
 			if v, ok := props[f]; ok && !sameURI(c.ws, v, oldProps[f]) {
-				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, version, f)
+				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, d.Version, f)
 			}
 		}
-		if r.Collection == "components" {
-			if err := sameComponent(d, oldProps, props); err != nil {
+		if r.Same != nil {
+			if err := r.Same(c, tx, d, oldProps, props); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -15,6 +15,8 @@ type resource struct {
 	Keep []string
 	// Fixed are the properties that, changed by such a PUT, make it an error instead of being ignored.
 	Fixed []string
+	// Same refuses a PUT or PATCH that would make something else of an existing asset version; what it lets pass it may write into old.
+	Same func(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error
 	// Secrets are paths below properties that are kept encrypted and never returned.
 	Secrets []string
 	// SecretKind is the path of what says which kind of secrets they are.
@@ -56,10 +58,10 @@ func table() []resource {
 			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": listSecrets},
 		},
 		{Collection: "codes", Child: "versions", Noun: "code", Keep: assetKeep, Fixed: nil, Shape: shapeCode, Actions: pending},
-		{Collection: "environments", Child: "versions", Noun: "environment", Keep: assetKeep, Shape: shapeEnvironment, ShapeContainer: shapeContainer, Check: checkEnvironment},
+		{Collection: "environments", Child: "versions", Noun: "environment", Keep: assetKeep, Same: sameEnvironment, Shape: shapeEnvironment, ShapeContainer: shapeContainer, Check: checkEnvironment},
 		{Collection: "data", Child: "versions", Noun: "data asset", Keep: assetKeep, Fixed: []string{"dataUri", "dataType"}, Shape: shapeData, ShapeContainer: shapeDataContainer, Check: checkData, Actions: pending},
 		{Collection: "models", Child: "versions", Noun: "model", Keep: assetKeep, Fixed: []string{"modelUri"}, Shape: shapeModel, ShapeContainer: shapeModelContainer, Check: checkModel, Listed: true, Actions: pending},
-		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Shape: shapeComponent, ShapeContainer: shapeContainer, Check: checkComponent, Next: timestampVersion},
+		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Same: sameComponent, Shape: shapeComponent, ShapeContainer: shapeContainer, Check: checkComponent, Next: timestampVersion},
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
 		{
