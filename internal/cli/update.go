@@ -41,13 +41,17 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := s.edit(ctx, c, n, t, d, &e); err != nil {
+		was, want, err := s.edit(ctx, c, n, t, d, &e)
+		if err != nil {
 			return err
 		}
 		if n.word == "job" {
 			s.web(*web, t.name)
 		}
 		if d, err = c.Put(ctx, d, t.path(n)...); err != nil {
+			return err
+		}
+		if err := stayed(n, was, want, d); err != nil {
 			return err
 		}
 		if !noWait && n.tracked {
@@ -122,13 +126,15 @@ func (s *session) updateByFile(cmd *cobra.Command, n noun, file string, e *edits
 }
 
 // edit changes a document by changing what is shown of it. Both forms, before and after, are read as files are; what differs
-// between the two bodies is what changes in the document, and everything no file can say stays as it is.
-func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target, d client.Document, e *edits) error {
-	shown, err := plain(entity(n, d))
-	if err != nil {
-		return err
+// between the two bodies is what changes in the document, and everything no file can say stays as it is. It returns what was shown
+// and what should be.
+func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target, d client.Document, e *edits) (was, m map[string]any, err error) {
+	if was, err = shown(n, d); err != nil {
+		return nil, nil, err
 	}
-	m := shown.(map[string]any)
+	if m, err = shown(n, d); err != nil { // a copy: it will be written to
+		return nil, nil, err
+	}
 	for k, v := range m {
 		if v == "" {
 			delete(m, k) // nothing, which some fields of a file may not be
@@ -139,21 +145,35 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	}
 	before, err := s.reread(ctx, c, n, t, m)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	name, version := m["name"], m["version"]
 	if err := e.apply(m); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if m["name"] != name || m["version"] != version {
-		return berth.Errorf(berth.Invalid, "the name and version of a %s cannot be changed", n.word)
+		return nil, nil, berth.Errorf(berth.Invalid, "the name and version of a %s cannot be changed", n.word)
 	}
 	after, err := s.reread(ctx, c, n, t, m)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	overlay(d, before, after)
-	return nil
+	if n.versioned || n.word == "job" {
+		erase(d, before, after)
+	}
+	return was, m, nil
+}
+
+// shown is what `show` prints of a document, for changing.
+func shown(n noun, d client.Document) (map[string]any, error) {
+	b, err := json.Marshal(entity(n, d))
+	if err != nil {
+		return nil, err
+	}
+	v, err := plain(json.RawMessage(b))
+	m, _ := v.(map[string]any)
+	return m, err
 }
 
 // reread is the body an entity becomes.
