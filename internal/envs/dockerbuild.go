@@ -31,7 +31,7 @@ func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv
 	if err != nil || u.Scheme != "file" {
 		return "", false, berth.Errorf(berth.Internal, "the build context of environment %s is not on this node", name(e))
 	}
-	bc := buildFolder{root: u.Path, dockerfile: path.Clean(filepath.ToSlash(cmp.Or(e.Dockerfile, "Dockerfile")))}
+	bc := buildFolder{root: u.Path, dockerfile: dockerfileOf(e)}
 	if _, err := os.Stat(filepath.Join(bc.root, bc.dockerfile)); err != nil {
 		return "", false, berth.Errorf(berth.Invalid, "the build context of environment %s has no %s: correct dockerfile_path", name(e), bc.dockerfile)
 	}
@@ -49,6 +49,12 @@ func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv
 		return c.buildImage(ctx, eng, bc, ref, hash, progress)
 	})
 	return id, cached, err
+}
+
+// dockerfileOf is the path of the Dockerfile below its folder. az writes /Dockerfile where none is named, and engines take no path that
+// begins at the root.
+func dockerfileOf(e berth.LaunchEnv) string {
+	return path.Clean(strings.TrimLeft(filepath.ToSlash(cmp.Or(e.Dockerfile, "Dockerfile")), "/"))
 }
 
 func (c *Cache) buildImage(ctx context.Context, eng *engine, bc buildFolder, ref, hash string, progress func(string)) error {

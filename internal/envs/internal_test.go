@@ -4,7 +4,19 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/berthml/berth"
 )
+
+func TestDockerfileOf(t *testing.T) {
+	for said, want := range map[string]string{
+		"": "Dockerfile", "Dockerfile": "Dockerfile", "/Dockerfile": "Dockerfile", "./docker/gpu.Dockerfile": "docker/gpu.Dockerfile", "../Dockerfile": "../Dockerfile",
+	} {
+		if got := dockerfileOf(berth.LaunchEnv{Dockerfile: said}); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
 
 func TestIgnore(t *testing.T) {
 	l, err := parseIgnore("# comment\n*.pyc\n**/*.log\ndata\n!data/keep\n/build/\nx[0-9].txt\n")
