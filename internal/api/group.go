@@ -34,6 +34,18 @@ func (s *Server) groupDoc(sub, name string, d *store.Doc) map[string]any {
 
 func groupKey(sub, name string) string { return strings.ToLower(sub + "/" + name) }
 
+// groupPlace is where a workspace's resource group is, the server's own place when nobody made the group.
+func (s *Server) groupPlace(tx *store.Tx, ws berth.Workspace) (string, error) {
+	d, err := tx.Get("", kindGroup, groupKey(ws.Subscription, ws.Group), "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return s.Location, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return text(s.groupDoc(ws.Subscription, ws.Group, d), "location"), nil
+}
+
 // groups is every resource group of a subscription, those that were made and those that hold a workspace.
 func (s *Server) groups(c *call, sub string) (map[string]map[string]any, error) {
 	out := map[string]map[string]any{}

@@ -182,6 +182,19 @@ func TestPlainWorkspace(t *testing.T) {
 	a.is("properties.tenantId", a.at("identity.tenantId")).is("properties.creationTime", a.at("systemData.createdAt"))
 }
 
+// A workspace that names no place is where its resource group is, as Azure's clients have it.
+func TestWorkspaceIsWhereItsGroupIs(t *testing.T) {
+	x := open(t)
+	group, _, _ := strings.Cut(x.ws, "/resourceGroups/")
+	x.do("PUT", group+"/resourceGroups/far", `{"location": "westeurope"}`).want(201)
+	in := func(group string) string { return strings.Replace(x.ws, "/Group/", "/"+group+"/", 1) + "-new" }
+	x.do("PUT", in("FAR"), props()).want(200).is("location", "westeurope")
+	x.do("PUT", in("far")+"2", map[string]any{"location": "eastus", "properties": map[string]any{}}).want(200).is("location", "eastus")
+	x.do("PUT", in("Group"), props()).want(200).is("location", x.do("GET", x.ws, nil).at("location"))
+	x.do("PUT", group+"/resourceGroups/far", `{"location": "elsewhere"}`).want(200)
+	x.do("GET", in("far"), nil).want(200).is("location", "westeurope")
+}
+
 // An index is made with 200, and the next version comes with the latest.
 func TestIndexVersions(t *testing.T) {
 	x := open(t)

@@ -247,6 +247,11 @@ func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, 
 			if patch {
 				return berth.Errorf(berth.NotFound, "there is no workspace %s", ws.Name)
 			}
+			if text(body, "location") == "" {
+				if body["location"], err = s.groupPlace(tx, ws); err != nil {
+					return err
+				}
+			}
 			raw, err := json.Marshal(body)
 			if err != nil {
 				return err
