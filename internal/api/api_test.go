@@ -253,7 +253,22 @@ func TestComponentSpec(t *testing.T) {
 		is("properties.componentSpec.environment", "azureml://registries/azureml/environments/AzureML-foo/versions/3")
 	spec["command"] = "y"
 	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(400).says("another command", "immutable")
-	spec["command"], spec["description"] = "x", "new words"
+	spec["command"] = "x"
+	for _, in := range []map[string]any{
+		{},
+		{"a": map[string]any{"type": "integer"}},
+		{"a": map[string]any{"type": "number", "default": 1}},
+		{"a": map[string]any{"type": "number", "optional": true}},
+		{"a": map[string]any{"type": "number"}, "b": map[string]any{"type": "string"}},
+		{"a": map[string]any{"type": "number", "max": 3}},
+	} {
+		spec["inputs"] = in
+		x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(400).says("another inputs", "immutable")
+	}
+	// What was read may be sent back, and what is said of an input may change.
+	spec["inputs"] = map[string]any{"a": map[string]any{"type": "Number", "optional": "False", "default": nil, "description": "how many"}}
+	spec["outputs"] = map[string]any{}
+	spec["description"] = "new words"
 	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", spec)).want(200).is("properties.componentSpec.description", "new words")
 	x.do("GET", x.ws+"/components/c/versions/azureml_default", nil).want(200).is("properties.componentSpec.name", "c").is("id", x.ws+"/components/c/labels/default")
 }

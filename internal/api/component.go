@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -131,12 +132,50 @@ func sameComponent(_ *call, _ *store.Tx, d *store.Doc, old, asked map[string]any
 			return berth.Errorf(berth.Invalid, "component %s:%s exists with another %s, and that is immutable: make a new version", d.Name, d.Version, k)
 		}
 	}
+	for _, k := range []string{"inputs", "outputs"} {
+		if v, ok := b[k]; ok && !reflect.DeepEqual(sockets(v), sockets(a[k])) {
+			return berth.Errorf(berth.Invalid, "component %s:%s exists with another %s, and that is immutable: make a new version", d.Name, d.Version, k)
+		}
+	}
 	for _, k := range []string{"description", "display_name", "tags"} {
 		if v, ok := b[k]; ok {
 			a[k] = v
 		}
 	}
 	return nil
+}
+
+// sockets are the inputs or outputs of a component as far as they say what may be plugged in, each in one word. The same is
+// said in many ways: in numbers and in words, with and without what is so anyway.
+func sockets(v any) map[string]string {
+	out := map[string]string{}
+	all, _ := v.(map[string]any)
+	for name, v := range all {
+		s, _ := v.(map[string]any)
+		var b strings.Builder
+		for _, k := range []string{"type", "optional", "default", "enum", "min", "max"} {
+			word := fmt.Sprint(wording(s[k]))
+			if list, ok := s[k].([]any); ok {
+				words := make([]any, len(list))
+				for i, v := range list {
+					words[i] = wording(v)
+				}
+				word = fmt.Sprint(words)
+			}
+			if s[k] == nil || k == "optional" && strings.EqualFold(word, "false") {
+				word = ""
+			}
+			if f, err := strconv.ParseFloat(word, 64); err == nil {
+				word = strconv.FormatFloat(f, 'g', -1, 64)
+			}
+			if k == "type" || k == "optional" {
+				word = strings.ToLower(word)
+			}
+			fmt.Fprintf(&b, "%s=%q ", k, strings.TrimPrefix(word, "azureml:"))
+		}
+		out[name] = b.String()
+	}
+	return out
 }
 
 // timestampVersion is how Azure numbers components.

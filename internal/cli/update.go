@@ -132,9 +132,17 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	if was, err = shown(n, d); err != nil {
 		return nil, nil, err
 	}
-	if m, err = shown(n, d); err != nil { // a copy: it will be written to
+	whole := d
+	if n.word == "connection" { // no file may leave out its secrets, and they are shown only when asked for
+		yes := true
+		if whole, err = withSecrets(ctx, c, d, &yes); err != nil {
+			return nil, nil, err
+		}
+	}
+	if m, err = shown(n, whole); err != nil { // a copy: it will be written to
 		return nil, nil, err
 	}
+	twins := pair(n, m)
 	for k, v := range m {
 		if v == "" {
 			delete(m, k) // nothing, which some fields of a file may not be
@@ -154,6 +162,7 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	if m["name"] != name || m["version"] != version {
 		return nil, nil, berth.Errorf(berth.Invalid, "the name and version of a %s cannot be changed", n.word)
 	}
+	twins()
 	after, err := s.reread(ctx, c, n, t, m)
 	if err != nil {
 		return nil, nil, err
