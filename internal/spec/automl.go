@@ -99,6 +99,12 @@ var automlJob = typ{name: "a job", read: func(s *scope, v *value) any {
 		tableFields(t),
 	)
 	table.table.fill(s, v)
+	outs, _ := s.out["outputs"].(tree)
+	for _, o := range outs {
+		if out, ok := o.(tree); ok { // azure-ai-ml sends a folder whatever was written; steps of pipelines keep their types
+			out["jobOutputType"] = "uri_folder"
+		}
+	}
 	t.table.fill(s.into(details), v.only(t.table.names()))
 	s.out["taskDetails"] = details
 	return nil
