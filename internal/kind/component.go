@@ -3,6 +3,7 @@ package kind
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"maps"
 	"slices"
 	"strconv"
@@ -70,6 +71,9 @@ func (i *ComponentInput) check(value string) error {
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
 			return fmt.Errorf("is of type %s, and %q is not", i.Type, value)
+		}
+		if math.IsNaN(n) && (i.Min != nil || i.Max != nil) {
+			return fmt.Errorf("has limits, and %s is not within them", value)
 		}
 		if low, ok := limit(i.Min); ok && n < low {
 			return fmt.Errorf("is at least %s, and %s is less", *i.Min, value)

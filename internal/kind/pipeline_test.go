@@ -405,6 +405,7 @@ func TestPipelineRefusals(t *testing.T) {
 		{object{"b": in("make", "z", "1")}, "step b: its component has no input z", berth.Invalid},
 		{object{"b": in("make", "n", "many")}, `step b: input n is of type integer, and "many" is not`, berth.Invalid},
 		{object{"b": in("make", "n", "0")}, "step b: input n is at least 1, and 0 is less", berth.Invalid},
+		{object{"b": in("make", "n", "nan")}, "step b: input n has limits, and nan is not within them", berth.Invalid},
 		{object{"b": in("make", "n", "1e6")}, "step b: input n is at most 99.5, and 1e6 is more", berth.Invalid},
 		{object{"b": in("make", "kind", "small")}, `step b: input kind is one of ["Large" "2"], and "small" is not`, berth.Invalid},
 		{object{"b": in("make", "fast", "perhaps")}, `step b: input fast is of type boolean`, berth.Invalid},
