@@ -178,8 +178,14 @@ func TestContainer(t *testing.T) {
 		b.launch.Keep = filepath.Join(t.TempDir(), "keep")
 		stopped := newGroup(t, b.launch.Command)
 		stopped.launch.Environment, stopped.options.Envs = b.launch.Environment, cache
-		go func() {
+		said := func(b *bench) {
 			<-b.running
+			for b.second() == "" || readLog(b.launch.LogFile) == "" {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+		go func() {
+			said(b)
 			_ = os.WriteFile(filepath.Join(b.options.Dir, "wd", "go"), nil, 0o600)
 		}()
 		exit := b.run()
@@ -191,10 +197,7 @@ func TestContainer(t *testing.T) {
 			t.Errorf("exit %+v, logs %q, %q", exit, b.log(), b.second())
 		}
 		go func() {
-			<-stopped.running
-			for stopped.second() == "" || readLog(stopped.launch.LogFile) == "" {
-				time.Sleep(5 * time.Millisecond)
-			}
+			said(stopped)
 			stopped.control.Stop(runner.Stop{Grace: 30 * time.Second, Cause: "evicted"})
 		}()
 		if exit := stopped.run(); exit.Cause != "evicted" || exit.Code != 3 || strings.Count(stopped.log(), "asked") != 1 || strings.Count(stopped.second(), "asked") != 1 {
