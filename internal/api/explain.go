@@ -187,7 +187,11 @@ func (s *Server) explainCompute(c *call, name string) error {
 		if err != nil {
 			return err
 		}
-		title := cost.Charged(ended, d.CreatedBy)
+		payer := d.CreatedBy
+		if st.Instance != nil {
+			payer = st.Instance.User
+		}
+		title := cost.Charged(ended, payer)
 		if title != "" && p.Type == plan.Cluster {
 			e.Reason += "; no idle nodes are kept, because " + title + " is used up"
 		}
@@ -195,10 +199,7 @@ func (s *Server) explainCompute(c *call, name string) error {
 			e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
 			e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
 		}
-		e.Advice = computeAdvice(e, p, st)
-		if title != "" {
-			e.Advice = append(e.Advice, "berth budget list")
-		}
+		e.Advice = computeAdvice(e, p, st, title != "" && p.Type != plan.Local)
 		e.History, err = history(tx, c.ws.Key(), "computes/"+d.Name)
 		return err
 	})
@@ -292,7 +293,7 @@ func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error 
 }
 
 // computeAdvice is what the user can do about a compute now.
-func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeState) []string {
+func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeState, unpaid bool) []string {
 	out := []string{}
 	idle := 0
 	for _, n := range p.Nodes {
@@ -307,6 +308,8 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 		}
 	}
 	switch {
+	case unpaid: // before that nothing else helps
+		out = append(out, "berth budget list")
 	case p.Down != nil && p.Type == plan.Instance:
 		out = append(out, "berth compute start -n "+e.Name)
 	case p.Type == plan.Instance && e.Next.IsZero() && st.Instance != nil && st.Instance.Up():

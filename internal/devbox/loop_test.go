@@ -233,6 +233,9 @@ func TestBudget(t *testing.T) {
 		if op := v.Properties.Properties.LastOperation; op.Trigger != "Budget" || op.Name != "Stop" || op.Status != "Succeeded" || v.Properties.Berth.Reason != why {
 			t.Errorf("%+v: %s", op, v.Properties.Berth.Reason)
 		}
+		if _, b := p.do("GET", p.ws+"/computes/box/explain", nil); !strings.Contains(string(b), "berth budget list") || strings.Contains(string(b), "compute start") {
+			t.Errorf("what to do is in %s", b)
+		}
 		p.action("box", "start", nil)
 		p.until("refused", func() bool {
 			v, _ := p.show("box")
