@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ func budgetSet(s *session) *cobra.Command {
 			if err := s.format.check(); err != nil {
 				return err
 			}
-			if b.Amount <= 0 {
+			if !(b.Amount > 0) || math.IsInf(b.Amount, 0) { // what is not a number is not more than 0 either
 				return usagef("give what may be spent: `berth budget set --amount 50`")
 			}
 			c, err := s.open(cmd.Context())
