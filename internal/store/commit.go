@@ -246,7 +246,7 @@ func (c *commit) end() error {
 
 // publish makes a committed batch known.
 func (c *commit) publish() {
-	if c.kept == 0 {
+	if c.kept == 0 || !c.wrote { // revisions that were counted and not used are not kept, and will be used by others
 		return
 	}
 	for k, id := range c.fresh {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -469,5 +470,22 @@ func (l *watchLaw) check(r *rapid.T) {
 			r.Fatal(diff)
 		}
 		want = want[len(got):]
+	}
+}
+
+// TestRevisionsNobodyUsed: an update that counts a revision and then finds nothing to write keeps none. The next one uses it, and watchers
+// must not think that they have seen it.
+func TestRevisionsNobodyUsed(t *testing.T) {
+	db := open(t, "sqlite:"+filepath.Join(t.TempDir(), "berth.db"))
+	emit(t, db, "first")
+	from := db.Rev()
+	w := db.Watch(ctx, from)
+	must(t, db, func(tx *store.Tx) error { return tx.DeleteTasks(ws, "none") })
+	if db.Rev() != from {
+		t.Fatalf("nothing was written, and the revision went from %d to %d", from, db.Rev())
+	}
+	emit(t, db, "second")
+	if got := follow(t, w, 1); got[0] != "second" {
+		t.Errorf("%q", got)
 	}
 }
