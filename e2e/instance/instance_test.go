@@ -253,7 +253,7 @@ func notebook(t *testing.T, p *place) {
 	}
 }
 
-// inBrowser goes the way of `berth compute open`: a ticket, a cookie, and no credentials on either side.
+// inBrowser goes the way of `berth compute open`: a link, a cookie, and no credentials on either side.
 func inBrowser(t *testing.T, p *place) {
 	address := strings.TrimSpace(p.run("compute", "open", "-n", p.name))
 	path := strings.TrimPrefix(address, p.URL)
@@ -266,7 +266,7 @@ func inBrowser(t *testing.T, p *place) {
 		t.Errorf("%+v", cookie)
 	}
 	if res, _ := p.do("GET", path, "", nil); res.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a ticket is good twice: %s", res.Status)
+		t.Errorf("a link is good twice: %s", res.Status)
 	}
 	session := cookie.Name + "=" + cookie.Value
 	res, _ = p.do("GET", p.app()+"/jupyter/lab", "", nil, "Cookie", session)

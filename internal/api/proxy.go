@@ -1,10 +1,7 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -33,7 +30,6 @@ const instancePath = "/berth/instances/"
 const (
 	instanceCookie = "berth_instance"
 	cookieLife     = 12 * time.Hour
-	ticketLife     = time.Minute
 	sshProtocol    = "berth-ssh"
 )
 
@@ -43,30 +39,6 @@ type Instances struct {
 	Dir string
 	// Dial opens a stream to the agent of the instance in dir: to one of its applications, or to "ssh".
 	Dial func(ctx context.Context, dir, to string) (net.Conn, error)
-}
-
-// tickets remembers which were used: each is good once.
-type tickets struct {
-	mu   sync.Mutex
-	used map[string]time.Time // until when
-}
-
-func (t *tickets) use(id string, until, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for k, exp := range t.used {
-		if now.After(exp) {
-			delete(t.used, k)
-		}
-	}
-	if _, again := t.used[id]; again {
-		return false
-	}
-	if t.used == nil {
-		t.used = map[string]time.Time{}
-	}
-	t.used[id] = until
-	return true
 }
 
 // entry is a request for an instance, taken apart.
@@ -91,10 +63,6 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request) {
 	e := entry{prefix: devbox.Prefix(ws.Key(), head[3]), app: head[4]}
 	if len(parts) > 5 {
 		e.rest = "/" + parts[5]
-	}
-	if e.app == "open" {
-		s.redeem(w, r, e)
-		return
 	}
 	p, err := s.enterer(r, &e)
 	if err != nil {
@@ -365,75 +333,6 @@ func closeWrite(c net.Conn) {
 	if w, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = w.CloseWrite()
 	}
-}
-
-// openInstance gives the caller an address that opens an application in a browser: it is good once, and for a minute.
-func openInstance(c *call, r *resource, name, _ string) error {
-	var e entry
-	if err := c.instance(name, &e); err != nil {
-		return err
-	}
-	var ask struct {
-		App string `json:"app"`
-	}
-	if err := c.into(&ask); err != nil {
-		return err
-	}
-	if ask.App == "" {
-		ask.App = "JupyterLab"
-	}
-	if err := e.dialable(); err != nil {
-		return err
-	}
-	at, ok := e.find(ask.App)
-	if !ok {
-		return berth.Errorf(berth.NotFound, "instance %s has no application %q", e.doc.Name, ask.App)
-	}
-	bearer := auth.Bearer(c.r.Header.Get("Authorization"))
-	if bearer == "" { // over the local socket
-		var err error
-		if bearer, err = c.s.Authority.Session(c.ctx(), c.who, cookieLife, c.now); err != nil {
-			return err
-		}
-	}
-	prefix := devbox.Prefix(c.ws.Key(), name)
-	app := "/" + at.Name + cmp.Or(at.Path, "/")
-	ticket := c.s.Authority.Keys.Pass(bearer, "ticket "+prefix, c.now.Add(ticketLife))
-	c.w.Header().Set("Cache-Control", "no-store")
-	return c.send(http.StatusOK, map[string]any{
-		"url": c.s.BaseURL + prefix + "/open?ticket=" + url.QueryEscape(ticket) + "&to=" + url.QueryEscape(app), "expires": stamp(c.now.Add(ticketLife)),
-	})
-}
-
-// redeem turns a ticket into a cookie for the instance, and goes on to the application without it.
-func (s *Server) redeem(w http.ResponseWriter, r *http.Request, e entry) {
-	now := time.Now()
-	ticket := r.URL.Query().Get("ticket")
-	bearer := s.Authority.Keys.OpenPass(ticket, "ticket "+e.prefix, now)
-	h := sha256.Sum256([]byte(ticket))
-	if r.Method != http.MethodGet || bearer == "" || !s.tickets.use(hex.EncodeToString(h[:]), now.Add(ticketLife), now) {
-		s.fail(w, r, berth.Errorf(berth.Unauthenticated, "this address was used before or is too old; run `berth compute open NAME` again"))
-		return
-	}
-	to := r.URL.Query().Get("to")
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || unclean(to) {
-		to = "/jupyter/"
-	}
-	http.SetCookie(w, &http.Cookie{
-		Name: instanceCookie, Value: s.Authority.Keys.Pass(bearer, "cookie "+e.prefix, now.Add(cookieLife)), Path: e.prefix + "/",
-		MaxAge: int(cookieLife.Seconds()), HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
-	})
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	// A redirect from here still counts as begun by whoever led to this page, and a strict cookie would stay at home. A page that goes
-	// on by itself does not.
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	page := "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url=" + htmlEscape(e.prefix+to) + "\"><title>Berth</title>\n"
-	_, _ = io.WriteString(w, page)
-}
-
-func htmlEscape(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;", ";", "%3B").Replace(s)
 }
 
 // maxLog is how much of a log is sent.

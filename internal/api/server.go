@@ -62,7 +62,7 @@ type Server struct {
 	table []resource
 	found sync.Map // workspace key → foundWorkspace
 
-	tickets tickets
+	links   openLinks
 	samples *samples
 }
 
@@ -85,6 +85,7 @@ func (s *Server) routes() {
 	s.mux.Handle("/tokens", s.guard(s.tokens))
 	s.mux.Handle("/tokens/{name}", s.guard(s.tokens))
 	s.mux.Handle("GET /berth/v1/server", s.guard(s.serverInfo))
+	s.mux.HandleFunc("GET "+openPath+"{code}", s.redeem)
 	s.sizeRoutes()
 	s.mux.HandleFunc("POST "+reportsPath, s.line)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.appendLog))
