@@ -134,6 +134,8 @@ type About struct {
 	Role      string          `json:"role"`
 	// Trouble is why what the server shows may be behind what happens, such as a full disk; empty when all is well.
 	Trouble string `json:"trouble"`
+	// Unlimited is why nodes there have no CPU and memory limits; empty when they have.
+	Unlimited string `json:"unlimited"`
 }
 
 // About asks the server who it is and who we are.

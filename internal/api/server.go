@@ -324,7 +324,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serverInfo(c *call) error {
 	return c.send(http.StatusOK, map[string]any{
 		"version": berth.Version, "url": s.BaseURL, "location": s.Location, "caBundle": s.CABundle,
-		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role, "trouble": s.trouble(),
+		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role, "trouble": s.trouble(), "unlimited": s.Machine.Unlimited,
 	})
 }
 

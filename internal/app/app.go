@@ -119,6 +119,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	a.closers = append(a.closers, watcher.Close)
 	signer := front.NewSigner(keys.SAS)
 	a.machine = sched.Machine{CPUs: runtime.NumCPU(), Memory: local.TotalMemory(), Strict: cfg.StrictSizes}
+	a.machine.Unlimited = cluster.Unlimited()
 	a.machine.Most = int(a.machine.Memory / nodeMemory)
 	if gpus, err := cluster.GPUs(ctx); err != nil {
 		log.Warn("GPUs not counted", "err", err)

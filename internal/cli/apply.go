@@ -107,7 +107,11 @@ func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource,
 	case res.Type == "workspaces":
 		return s.putWorkspace(ctx, c, res.Name, body)
 	case !versioned[res.Type]:
-		return c.Put(ctx, body, res.Type, res.Name)
+		d, err := c.Put(ctx, body, res.Type, res.Name)
+		if err == nil && res.Type == "computes" {
+			s.warnOf(d)
+		}
+		return d, err
 	}
 	if res.Version != "" {
 		return c.Put(ctx, body, res.Type, res.Name, "versions", res.Version)
@@ -123,6 +127,15 @@ func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource,
 	}
 	res.Version = next
 	return c.Put(ctx, body, res.Type, res.Name, "versions", next)
+}
+
+// warnOf shows what the server warns of in its answer about a compute.
+func (s *session) warnOf(d client.Document) {
+	own, _ := d.Properties()["berth"].(map[string]any)
+	list, _ := own["warnings"].([]any)
+	for _, w := range list {
+		s.warn("%v", w)
+	}
 }
 
 // versionsOf are the latest version of an asset, "" if there is none, and the one to come.

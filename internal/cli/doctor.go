@@ -136,6 +136,12 @@ func (s *session) serverFindings(ctx context.Context, cfg client.Config) []findi
 	if about.Version != berth.Version {
 		found = append(found, finding{Check: "version", Result: "note", Detail: "the server is " + about.Version + ", this program " + berth.Version, Fix: "`berth down` and `berth up` start the new one"})
 	}
+	if about.Unlimited != "" {
+		found = append(found, finding{
+			Check: "nodes", Result: "note", Detail: about.Unlimited,
+			Fix: "run the server as root, or below a control group that was delegated to its user (docs/clusters.md)",
+		})
+	}
 	if c.Local() {
 		found = append(found, doorFinding(ctx, about))
 	}

@@ -42,6 +42,9 @@ func (c *Control) addNode(ctx context.Context, n berth.Node) {
 				return "node " + n.Name + " could not be made: " + err.Error()
 			}
 			n.State, n.Why, n.Ready, n.IdleSince = berth.NodeIdle, "", now, now
+			if why := c.o.Machine.Unlimited; why != "" {
+				return "node " + n.Name + " takes jobs; " + why
+			}
 			return "node " + n.Name + " takes jobs"
 		})
 	})

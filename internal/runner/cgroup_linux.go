@@ -48,6 +48,9 @@ func findHierarchy(mounts, self, root string) hierarchy {
 	if h.unified != "" && h.memory == "" && h.cpu == "" {
 		h.unified, h.limits = limitable(h.unified, mount)
 	}
+	if h.unified != "" && !enterable(h.unified) {
+		h.unified, h.limits = "", false
+	}
 	for _, d := range []string{h.memory, h.unified} {
 		h.node = h.node || strings.HasPrefix(filepath.Base(d), nodePrefix)
 	}
@@ -94,7 +97,8 @@ func ownGroups(mounts, own, root string) (h hierarchy, mount string) {
 }
 
 // limitable finds the directory below which groups with limits can be made. A group with processes in it cannot hand controllers on, so it
-// is the parent of our own, or our own when that is the root of all. Where nobody has asked for the controllers yet, we do.
+// is the parent of our own, or our own when that is the root of all. Where nobody has asked for the controllers yet, we do. Where only
+// our own group was delegated to us, we and whatever else is in it move to a group below it.
 func limitable(own, mount string) (dir string, ok bool) {
 	parent := filepath.Dir(own)
 	rel, err := filepath.Rel(mount, parent)
@@ -104,6 +108,8 @@ func limitable(own, mount string) (dir string, ok bool) {
 		return own, true
 	case top:
 		return own, hand(own)
+	case !enterable(parent):
+		return own, stepAside(own)
 	case handsOn(parent):
 		return parent, true
 	}
@@ -114,6 +120,41 @@ func limitable(own, mount string) (dir string, ok bool) {
 		}
 	}
 	return dir, true
+}
+
+// enterable says whether processes may be moved between the groups below dir: that takes the right to write its cgroup.procs.
+func enterable(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	_ = f.Close() // nothing was written
+	return true
+}
+
+// asideGroup is where the processes of a delegated group go, so that the group can hand its controllers on.
+const asideGroup = "berth-main"
+
+// stepAside moves the processes of a group that was delegated to us into one below it, and hands the controllers on. What forks
+// meanwhile is moved in the next round.
+func stepAside(own string) bool {
+	b, _ := os.ReadFile(filepath.Join(own, "cgroup.controllers"))
+	f := strings.Fields(string(b))
+	aside := filepath.Join(own, asideGroup)
+	if !slices.Contains(f, "memory") || !slices.Contains(f, "cpu") || !enterable(own) || mkdir(aside) != nil {
+		return false
+	}
+	for range 10 {
+		pids, _ := os.ReadFile(filepath.Join(own, "cgroup.procs"))
+		for pid := range strings.FieldsSeq(string(pids)) {
+			_ = set(aside, "cgroup.procs", pid) // it may have ended, or be somebody else's: then the next step fails
+		}
+		if hand(own) {
+			return true
+		}
+	}
+	_ = syscall.Rmdir(aside) // nobody moved, or somebody stays
+	return false
 }
 
 // handsOn says whether groups below dir have the controllers for limits, and hand makes it so.
@@ -149,13 +190,18 @@ func (h hierarchy) make(l *berth.Launch, name string) (*cgroup, error) {
 	}
 	v2 := c.unified != "" && h.limits
 	if h.memory != "" && (l.Memory > 0 || h.node) {
-		c.memory = filepath.Join(h.memory, name)
-		errs = append(errs, mkdir(c.memory))
+		dir := filepath.Join(h.memory, name)
+		err := mkdir(dir)
+		if err == nil { // one that could not be made cannot be entered either
+			c.memory = dir
+		}
+		errs = append(errs, err)
 	}
 	if l.Memory > 0 {
 		switch {
 		case c.memory != "":
 			errs = append(errs, limitMemory(c.memory, l.Memory))
+		case h.memory != "": // why not is said above
 		case v2:
 			errs = append(errs, limitMemory2(c.unified, l.Memory))
 		default:
@@ -165,8 +211,12 @@ func (h hierarchy) make(l *berth.Launch, name string) (*cgroup, error) {
 	if l.CPUs > 0 {
 		switch {
 		case h.cpu != "":
-			c.cpu = filepath.Join(h.cpu, name)
-			errs = append(errs, mkdir(c.cpu), limitCPU(c.cpu, l.CPUs))
+			dir := filepath.Join(h.cpu, name)
+			err := mkdir(dir)
+			if err == nil {
+				c.cpu, err = dir, limitCPU(dir, l.CPUs)
+			}
+			errs = append(errs, err)
 		case v2:
 			errs = append(errs, limitCPU2(c.unified, l.CPUs))
 		default:

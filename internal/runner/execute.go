@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -32,7 +33,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	boxed := spec.env != nil && spec.env.Container != nil
 	if !boxed { // a container engine limits by itself
 		if spec.cgroup, err = newCgroup(t.l, t.unique()); err != nil {
-			t.warn("its limits are not enforced: " + err.Error())
+			t.warn("its limits are not enforced: " + strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 		defer func() { t.tidy(ctx, spec.cgroup) }()
 	}

@@ -94,6 +94,32 @@ func TestNodeGroups(t *testing.T) {
 			have: map[string]string{"cg/cgroup.subtree_control": "memory cpu", "cg/user.slice/cgroup.subtree_control/refused": ""},
 			args: "/bin/sh -c … berth 0 /bin/prog a", fd: true, err: "no control group",
 		},
+		{
+			name: "version 2, our own group delegated to us", mounts: v2, self: "0::/system.slice/berth.service\n",
+			have: map[string]string{
+				"cg/cgroup.subtree_control": "memory cpu", "cg/system.slice/cgroup.subtree_control": "memory cpu", "cg/system.slice/cgroup.procs/refused": "",
+				"cg/system.slice/berth.service/cgroup.controllers": "cpu memory", "cg/system.slice/berth.service/cgroup.procs": "17\n",
+				"cg/system.slice/berth.service/cgroup.subtree_control":              "",
+				"cg/system.slice/berth.service/berth-main/cgroup.procs":             "",
+				"cg/system.slice/berth.service/berth-node-x/cgroup.subtree_control": "", "cg/system.slice/berth.service/berth-node-x/host/cgroup.subtree_control": "",
+			},
+			want: map[string]string{
+				"cg/system.slice/berth.service/berth-main/cgroup.procs": "17", "cg/system.slice/berth.service/cgroup.subtree_control": "+memory +cpu",
+				"cg/system.slice/berth.service/berth-node-x/memory.max": memAll, "cg/system.slice/berth.service/berth-node-x/memory.swap.max": "0",
+				"cg/system.slice/berth.service/berth-node-x/cpu.max":                "50000 100000",
+				"cg/system.slice/berth.service/berth-node-x/cpu.weight":             "50",
+				"cg/system.slice/berth.service/berth-node-x/cgroup.subtree_control": "+memory +cpu",
+			},
+			args: "/bin/sh -c … berth 0 /bin/prog a", fd: true,
+		},
+		{
+			name: "version 2, nothing delegated to us", mounts: v2, self: "0::/user.slice/session\n",
+			have: map[string]string{
+				"cg/cgroup.subtree_control": "memory cpu", "cg/user.slice/cgroup.subtree_control": "memory cpu", "cg/user.slice/cgroup.procs/refused": "",
+				"cg/user.slice/session/cgroup.controllers": "memory cpu", "cg/user.slice/session/cgroup.procs/refused": "",
+			},
+			args: "/bin/sh -c … berth 0 /bin/prog a", err: "no control group",
+		},
 		{name: "none at all", args: "/bin/sh -c … berth 0 /bin/prog a", err: "no control group"},
 		{
 			name: "version 1, nothing to be made", mounts: v1, self: "4:memory:/gone\n1:cpu:/gone\n0::/gone\n",

@@ -18,6 +18,8 @@ type Machine struct {
 	Nodes []Guest
 	// LocalTasks is how many tasks run here without a node.
 	LocalTasks int
+	// Unlimited is why the CPU and memory of nodes are not limited to those of their size here; empty when they are.
+	Unlimited string
 	// Reserved is a compute that waits for an isolated node here. Nothing else comes until it has got it, or it would wait for ever.
 	Reserved string
 }
@@ -140,12 +142,15 @@ func (m Machine) over(a Ask) string {
 	return ""
 }
 
-// Warnings says in which ways the size is larger than the machine, one sentence each. A strict machine has none: it refuses.
+// Warnings says which promises of the size are not kept here, one sentence each. A strict machine refuses sizes larger than itself.
 func (m Machine) Warnings(a Ask) []string {
-	if m.Strict {
-		return nil
-	}
 	var w []string
+	if m.Unlimited != "" {
+		w = append(w, m.Unlimited)
+	}
+	if m.Strict {
+		return w
+	}
 	if a.VCPUs > m.CPUs {
 		w = append(w, fmt.Sprintf("the size has %s, this machine %d: nodes are slower than the size promises", count(a.VCPUs, "CPU"), m.CPUs))
 	}

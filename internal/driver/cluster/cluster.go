@@ -72,9 +72,9 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	info := driver.Info{SharedDisk: true, Scales: true, Watches: true, Dials: true, Execs: local.Execs}
-	limitless := runner.NodeGroups("x").Check()
-	if err := limitless; err != nil {
-		info.Warnings = append(info.Warnings, "the CPU and memory limits of nodes are not enforced: "+err.Error())
+	unlimited := Unlimited()
+	if unlimited != "" {
+		info.Warnings = append(info.Warnings, unlimited)
 	}
 	for _, n := range nodes {
 		s := n.spec()
@@ -93,7 +93,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 				v.GPUModel = modelOf(all, s.GPUs[0])
 			}
 		}
-		if w := n.warning(); w != "" && limitless == nil { // otherwise it is said already
+		if w := n.warning(); w != "" && unlimited == "" { // otherwise it is said already
 			info.Warnings = append(info.Warnings, "node "+n.name+": "+w)
 		}
 		info.Nodes = append(info.Nodes, v)
@@ -104,6 +104,14 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 		})
 	}
 	return info, nil
+}
+
+// Unlimited says why nodes of this process have no CPU and memory limits, "" when they have.
+func Unlimited() string {
+	if err := runner.NodeGroups("x").Check(); err != nil {
+		return "the CPU and memory limits of nodes are not enforced: " + err.Error()
+	}
+	return ""
 }
 
 // Start is [driver.Driver.Start]. A launch for a node that is not there is NotFound.
