@@ -246,8 +246,8 @@ func (e *ending) close() {
 
 // look notes when the first output came, from the log itself, if it has.
 func (t *task) look() bool {
-	info, err := os.Stat(t.logPath())
-	if err != nil || info.Size() == 0 || !t.times.FirstOutput.IsZero() {
+	info, err := os.Lstat(t.logPath())
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 || !t.times.FirstOutput.IsZero() {
 		return false
 	}
 	t.times.FirstOutput = info.ModTime()

@@ -26,7 +26,13 @@ func (t *task) linkKept() error {
 		return nil
 	}
 	own := filepath.Join(t.workdir(), "outputs")
-	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(kept)
+	if err == nil && !info.IsDir() { // an earlier attempt put it there
+		if err = os.Remove(kept); err == nil {
+			err = fs.ErrNotExist
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(t.l.Keep, 0o700); err != nil {
 			return err
 		}
@@ -39,7 +45,7 @@ func (t *task) linkKept() error {
 		}
 		// Another node of the job, where they share it, may have been faster: then its directory is not empty, or as empty as this one.
 		if err := os.Rename(next, kept); err != nil {
-			if _, serr := os.Stat(kept); serr != nil {
+			if _, serr := os.Lstat(kept); serr != nil {
 				return err
 			}
 			_ = os.RemoveAll(next)

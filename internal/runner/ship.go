@@ -3,12 +3,15 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/runner/data"
 )
 
 // logName is the name the server knows a log by that has none of its own.
@@ -69,6 +72,9 @@ func (t *task) ship(ctx context.Context) error {
 	}
 	// One that may be had later is worth more trouble than one that is refused.
 	for _, err := range errs {
+		if left := new(data.LeftOut); errors.As(err, &left) {
+			continue
+		}
 		if c := berth.CodeOf(err); c == berth.Unavailable || c == berth.Internal {
 			return err
 		}
@@ -77,7 +83,7 @@ func (t *task) ship(ctx context.Context) error {
 }
 
 func (t *task) shipOne(ctx context.Context, o *output) error {
-	f, err := os.Open(o.path)
+	f, err := data.OpenFile(o.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -116,13 +122,22 @@ func (t *task) shipRest(ctx context.Context) error {
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := t.ship(ctx)
-		switch berth.CodeOf(err) {
+		code := berth.CodeOf(err)
+		if left := new(data.LeftOut); errors.As(err, &left) {
+			code = berth.Invalid // it stays what it is
+		}
+		switch code {
 		case berth.Unavailable, berth.Internal:
 		case "":
 			return nil
 		default:
 			// The server does not want it. The command's end is not worth less for that.
 			t.o.Log.Warn("the rest of the log was refused", "task", t.l.Task, "err", err)
+			if left := new(data.LeftOut); errors.As(err, &left) {
+				t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
+					r.Warning = fmt.Sprintf("its log was replaced: %s is not the file it was, and what was not sent before is lost", filepath.Base(left.Name))
+				})
+			}
 			return nil
 		}
 		timer := time.NewTimer(wait)

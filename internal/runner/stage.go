@@ -178,21 +178,32 @@ func (t *task) output(name string, out berth.LaunchOutput) (string, error) {
 	if strings.EqualFold(out.Mode, "direct") {
 		return out.URI, nil
 	}
-	dir := t.outputDir(name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	base, rel := t.outputPlace(name)
+	if err := os.MkdirAll(base, 0o700); err != nil {
 		return "", err
 	}
+	// An earlier attempt may have left links in what it shares with this one.
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(rel, 0o700); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(base, rel)
 	if isFile(out.Type) {
 		return filepath.Join(dir, baseName(out.URL)), nil
 	}
 	return dir, nil
 }
 
-func (t *task) outputDir(name string) string {
+// outputPlace is where the command writes a named output: rel below base.
+func (t *task) outputPlace(name string) (base, rel string) {
 	if t.l.Keep != "" {
-		return filepath.Join(t.l.Keep, "named", name)
+		return t.l.Keep, filepath.Join("named", name)
 	}
-	return filepath.Join(t.o.Dir, "outputs", name)
+	return t.o.Dir, filepath.Join("outputs", name)
 }
 
 // interruptibly runs f with a context that also ends when the task is asked to stop.

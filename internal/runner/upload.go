@@ -13,18 +13,19 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner/data"
 )
 
-// shipment is a folder or file to keep.
+// shipment is a folder, or a file of one, to keep. The command could write there, so it is opened as [data.OpenDir] does.
 type shipment struct {
-	name string // for people
-	path string
-	url  string
-	file bool
+	name      string // for people
+	base, rel string // the folder is rel below base
+	url       string
+	file      string // in the folder; empty for all of it
 }
 
 // shipments lists what there is to keep: the outputs, and ./outputs and ./logs when something is in them.
@@ -34,27 +35,30 @@ func (t *task) shipments() []shipment {
 		if strings.EqualFold(out.Mode, "direct") || out.URL == "" {
 			continue
 		}
-		s := shipment{name: "output " + name, path: t.outputDir(name), url: out.URL}
+		base, rel := t.outputPlace(name)
+		s := shipment{name: "output " + name, base: base, rel: rel, url: out.URL}
 		if isFile(out.Type) {
-			s.path, s.file = filepath.Join(s.path, baseName(out.URL)), true
+			s.file = baseName(out.URL)
 		}
 		list = append(list, s)
 	}
 	if t.l.Artifacts != "" {
 		for _, d := range []string{"outputs", "logs"} {
-			p := filepath.Join(t.workdir(), d)
+			s := shipment{name: "./" + d, base: t.o.Dir, rel: "wd/" + d, url: data.Join(t.l.Artifacts, d)}
 			if kept := t.kept(); kept != "" {
-				if to, err := os.Readlink(p); err == nil && to == kept {
-					p = kept
+				if to, err := os.Readlink(s.path()); err == nil && to == kept {
+					s.base, s.rel = t.l.Keep, filepath.Base(kept)
 				}
 			}
-			if !empty(p) {
-				list = append(list, shipment{name: "./" + d, path: p, url: data.Join(t.l.Artifacts, d)})
+			if !empty(s.path()) {
+				list = append(list, s)
 			}
 		}
 	}
 	return list
 }
+
+func (s *shipment) path() string { return filepath.Join(s.base, s.rel, s.file) }
 
 func (t *task) hasUploads() bool {
 	return len(t.l.Outputs) > 0 || t.ships() || t.l.Artifacts != "" && len(t.shipments()) > 0
@@ -80,7 +84,7 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 			return err
 		}
 		defer done()
-		sent, err := openSent(filepath.Join(t.o.Dir, "sent"))
+		sent, err := openSent(t.o.Dir + SentSuffix)
 		if err != nil {
 			return err
 		}
@@ -108,31 +112,7 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent) error {
 	begun, told := time.Now(), false
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		var total data.Total
-		var skipped []string
-		var err error
-		if s.file {
-			err = c.PutFile(ctx, s.path, s.url, &total)
-			if errors.Is(err, fs.ErrNotExist) {
-				t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
-					r.Warning = fmt.Sprintf("%s: the command wrote no file at %s", s.name, s.path)
-				})
-				return nil
-			}
-		} else if info, serr := os.Lstat(s.path); serr == nil && !info.IsDir() {
-			// The command put something else in its place. What a link points to is not the command's.
-			t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
-				r.Warning = s.name + " is no folder any more, and was not kept"
-			})
-			return nil
-		} else {
-			skipped, err = c.PutFolder(ctx, s.path, s.url, sent.below(s.name), &total)
-		}
-		if err == nil && len(skipped) > 0 {
-			t.report(berth.TaskEnding, "uploading", func(r *berth.Report) {
-				r.Warning = fmt.Sprintf("%s: %d entries were not kept because they are no files, among them %s", s.name, len(skipped), skipped[0])
-			})
-		}
+		err := t.sendOnce(ctx, c, s, sent)
 		if berth.CodeOf(err) != berth.Unavailable {
 			return err
 		}
@@ -156,6 +136,57 @@ func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent)
 	}
 }
 
+// sendOnce tries to keep one thing. What is not kept because of what it is gets named in a warning.
+func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *sent) error {
+	warn := func(text string) {
+		t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Warning = text })
+	}
+	var total data.Total
+	var left *data.LeftOut
+	dir, err := data.OpenDir(s.base, s.rel)
+	switch {
+	case errors.As(err, &left):
+		// The command put something else in its place. What a link points to is not the command's.
+		warn(s.name + " is no folder any more, and was not kept")
+		return nil
+	case errors.Is(err, fs.ErrNotExist) && s.file == "":
+		return nil
+	case err == nil:
+		defer dir.Close()
+		if s.file == "" {
+			list, err := c.PutFolder(ctx, dir, s.url, sent.below(s.name), &total)
+			if err == nil && len(list) > 0 {
+				warn(s.name + ": " + leftOut(list))
+			}
+			return err
+		}
+		err = c.PutFile(ctx, dir, s.file, s.url, &total)
+	}
+	switch {
+	case errors.As(err, &left):
+		warn(s.name + ": " + leftOut([]data.LeftOut{*left}))
+	case errors.Is(err, fs.ErrNotExist):
+		warn(fmt.Sprintf("%s: the command wrote no file at %s", s.name, s.path()))
+	default:
+		return err
+	}
+	return nil
+}
+
+// leftOut says what of a folder was not kept.
+func leftOut(list []data.LeftOut) string {
+	const most = 5
+	var names []string
+	for _, l := range list[:min(len(list), most)] {
+		names = append(names, l.Error())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(list) - most; more > 0 {
+		text += fmt.Sprintf(" (and %d more)", more)
+	}
+	return text + ": not kept; copy into the output what belongs there"
+}
+
 // ours says whether an address is on the server that this task belongs to, or on this machine.
 func (t *task) ours(address string) bool {
 	host := func(address string) string {
@@ -168,6 +199,10 @@ func (t *task) ours(address string) bool {
 	return at == "" || at == host(t.l.Artifacts) || at == host(t.l.Home.URL)
 }
 
+// SentSuffix makes the name of a task's directory that of the file in which Run remembers what it has sent. It is beside the directory,
+// not in it: there the command could put a link in its place. Whoever removes the directory removes it too.
+const SentSuffix = ".sent"
+
 // sent is a file with the names of the files that were sent, so that a restarted runner does not send them again.
 type sent struct {
 	mu   sync.Mutex
@@ -176,9 +211,13 @@ type sent struct {
 }
 
 func openSent(path string) (*sent, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	s := &sent{f: f, have: map[string]bool{}}
 	r := bufio.NewReader(f)

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -197,7 +198,8 @@ func describe(doing, rawURL string, err error) error {
 	return &berth.Error{Code: code, Msg: fmt.Sprintf("%s %s: %v", doing, Clean(rawURL), err), Err: err}
 }
 
-// copyTree copies a folder of this machine.
+// copyTree copies a folder of this machine. A link that leads out of it is refused: whoever may write there would have any file of
+// this machine copied.
 func copyTree(ctx context.Context, from, to string, t *Total) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -206,51 +208,104 @@ func copyTree(ctx context.Context, from, to string, t *Total) error {
 	if !info.IsDir() {
 		return berth.Errorf(berth.Invalid, "%s is a file, not a folder", from)
 	}
-	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+	if from, err = filepath.EvalSymlinks(from); err != nil {
+		return err
+	}
+	source, err := OpenDir(from, "")
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	return fs.WalkDir(source.root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(from, p)
+		if e.IsDir() {
+			return target.MkdirAll(rel, 0o700)
+		}
+		f, err := source.open(rel)
+		var left *LeftOut
+		if errors.As(err, &left) {
+			if left.Why == whyOut {
+				return berth.Errorf(berth.Invalid, "%s %s, so it is not copied: mount the folder (mode ro_mount), or put the file itself there", filepath.Join(from, rel), whyOut)
+			}
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, rel)
-		switch {
-		case d.IsDir():
-			return os.MkdirAll(target, 0o700)
-		case d.Type()&fs.ModeSymlink != 0:
-			if info, err := os.Stat(p); err != nil || !info.Mode().IsRegular() {
-				return nil //nolint:nilerr // a link to nowhere is left out
-			}
-		case !d.Type().IsRegular():
-			return nil
-		}
-		return copyFile(p, target, t)
+		defer f.Close()
+		return count(f, t, copyTo(target, rel, f))
 	})
 }
 
+// copyFile copies a file of this machine.
 func copyFile(from, to string, t *Total) error {
-	in, err := os.Open(from)
+	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err == nil {
+		in, err = regular(in, from)
+	}
 	if err != nil {
 		return describe("fetching", "file://"+from, err)
 	}
 	defer in.Close()
+	target, err := os.OpenRoot(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	return count(in, t, copyTo(target, filepath.Base(to), in))
+}
+
+func count(f *os.File, t *Total, err error) error {
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		t.Files.Add(1)
+		t.Bytes.Add(info.Size())
+	}
+	return err
+}
+
+// makeDir makes a folder of this machine and opens it.
+func makeDir(path string) (*os.Root, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(path)
+}
+
+// copyTo writes an open file to a path below a directory, replacing what is there.
+func copyTo(target *os.Root, rel string, in *os.File) error {
 	info, err := in.Stat()
 	if err != nil {
 		return err
 	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, info.Mode().Perm()|0o600)
+	if dir := filepath.Dir(rel); dir != "." {
+		if err := target.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	out, err := target.OpenFile(rel, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NONBLOCK, info.Mode().Perm()|0o600)
+	if err == nil {
+		out, err = regular(out, rel)
+	}
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(out, in)
+	_, err = io.Copy(out, in)
 	if cerr := out.Close(); err == nil {
 		err = cerr
 	}
-	t.Files.Add(1)
-	t.Bytes.Add(n)
 	return err
 }

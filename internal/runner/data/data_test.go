@@ -200,6 +200,16 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
+func opened(t *testing.T, dir string) *data.Dir {
+	t.Helper()
+	d, err := data.OpenDir(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
 func TestPut(t *testing.T) {
 	s := blobtest.New(t)
 	dir := t.TempDir()
@@ -213,11 +223,11 @@ func TestPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	var total data.Total
-	skipped, err := client(t).PutFolder(t.Context(), dir, s.At("job/out"), nil, &total)
+	skipped, err := client(t).PutFolder(t.Context(), opened(t, dir), s.At("job/out"), nil, &total)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"dangling", "outside"}, skipped); diff != "" {
+	if diff := cmp.Diff([]data.LeftOut{{Name: "dangling", Why: "is a link to nothing"}, {Name: "outside", Why: "is a link that leads out of the folder"}}, skipped); diff != "" {
 		t.Error(diff)
 	}
 	want := files()
@@ -254,7 +264,7 @@ func TestPutAgain(t *testing.T) {
 		}
 	}
 	done := &sent{have: map[string]bool{"a": true}}
-	if _, err := client(t).PutFolder(t.Context(), dir, s.At("o"), done, new(data.Total)); err != nil {
+	if _, err := client(t).PutFolder(t.Context(), opened(t, dir), s.At("o"), done, new(data.Total)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"b": "b", "c": "c"}, s.All("o/")); diff != "" {
@@ -279,7 +289,7 @@ func TestLocalFiles(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	out := filepath.Join(t.TempDir(), "x", "y")
-	if _, err := c.PutFolder(t.Context(), to, "file://"+out, nil, new(data.Total)); err != nil {
+	if _, err := c.PutFolder(t.Context(), opened(t, to), "file://"+out, nil, new(data.Total)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"d/run.sh": "x"}, tree(t, out)); diff != "" {
@@ -297,5 +307,83 @@ func TestCanceled(t *testing.T) {
 	}
 	if err := client(t).Folder(ctx, s.At("x"), t.TempDir(), new(data.Total)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestLocalFolderLeadsOut: a folder of this machine is copied from and to without following links that leave it.
+func TestLocalFolderLeadsOut(t *testing.T) {
+	outside, from, to := t.TempDir(), t.TempDir(), t.TempDir()
+	secret := filepath.Join(outside, "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.WriteFile(filepath.Join(from, "f"), []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Symlink(secret, filepath.Join(to, "f")), os.Symlink(outside, filepath.Join(to, "d"))); err != nil {
+		t.Fatal(err)
+	}
+	c := client(t)
+	if _, err := c.PutFolder(t.Context(), opened(t, from), "file://"+to, nil, new(data.Total)); err == nil {
+		t.Error("the link was written through")
+	}
+	if err := c.PutFile(t.Context(), opened(t, from), "f", "file://"+to+"/f", new(data.Total)); err == nil {
+		t.Error("the link was written through")
+	}
+	if b, _ := os.ReadFile(secret); string(b) != "secret" {
+		t.Errorf("the file outside is %q", b)
+	}
+	err := c.Folder(t.Context(), "file://"+to, t.TempDir(), new(data.Total))
+	if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "leads out of the folder") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSwapped: a process goes on replacing a file, and a folder, by links to a secret while they are sent. It never wins.
+func TestSwapped(t *testing.T) {
+	s := blobtest.New(t)
+	base, outside := t.TempDir(), t.TempDir()
+	dir := filepath.Join(base, "out")
+	write := func(p, text string) error {
+		return errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(text), 0o600))
+	}
+	if err := errors.Join(write(filepath.Join(outside, "f"), "secret"), write(filepath.Join(dir, "f"), "mine"), write(filepath.Join(dir, "d", "f"), "mine")); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	for _, name := range []string{"out", "out/f", "out/d"} {
+		group.Go(func() {
+			p, target := filepath.Join(base, name), outside
+			if strings.HasSuffix(name, "f") {
+				target = filepath.Join(outside, "f")
+			}
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if os.Rename(p, p+".real") == nil {
+					_ = os.Symlink(target, p)
+					_ = os.Remove(p)
+					_ = os.Rename(p+".real", p)
+				}
+			}
+		})
+	}
+	c := client(t)
+	for range 300 {
+		d, err := data.OpenDir(base, "out")
+		if err != nil {
+			continue
+		}
+		_, _ = c.PutFolder(t.Context(), d, s.At("o"), nil, new(data.Total))
+		_ = c.PutFile(t.Context(), d, "f", s.At("o/file"), new(data.Total))
+		d.Close()
+	}
+	close(over)
+	group.Wait()
+	for name, content := range s.All("") {
+		if content != "mine" {
+			t.Errorf("%s is %q", name, content)
+		}
 	}
 }

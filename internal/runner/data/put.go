@@ -13,7 +13,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -25,33 +27,39 @@ type Sent interface {
 	Add(rel string)
 }
 
-// PutFolder sends the files below dir to the folder at rawURL. Symbolic links to files are followed; what is no file is
-// named in skipped. sent may be nil.
-func (c *Client) PutFolder(ctx context.Context, dir, rawURL string, sent Sent, t *Total) (skipped []string, err error) {
+// PutFolder sends the files of a directory to the folder at rawURL. A link to a file of the same directory is sent as what it
+// links to; other links and what is no file are named in left. sent may be nil.
+func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent, t *Total) (left []LeftOut, err error) {
+	var mu sync.Mutex
+	leave := func(err error) error {
+		var l *LeftOut
+		if !errors.As(err, &l) {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		left = append(left, *l)
+		return nil
+	}
 	var files []string
-	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if p == dir && errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
+	err = fs.WalkDir(d.root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
 			return err
 		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil || d.IsDir() {
-			return err
+		if err := d.look(rel, e.Type()); err != nil {
+			return leave(err)
 		}
-		if !d.Type().IsRegular() {
-			if info, err := os.Stat(p); err != nil || !info.Mode().IsRegular() {
-				skipped = append(skipped, filepath.ToSlash(rel))
-				return nil //nolint:nilerr // it is named among those left out
-			}
-		}
-		files = append(files, filepath.ToSlash(rel))
+		files = append(files, rel)
 		return nil
 	})
 	if err != nil {
-		return skipped, fmt.Errorf("listing %s: %w", dir, err)
+		return left, fmt.Errorf("listing %s: %w", d.path, err)
 	}
+	put, done, err := c.putter(rawURL)
+	if err != nil {
+		return left, err
+	}
+	defer done()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.parallel)
 	for _, rel := range files {
@@ -59,8 +67,8 @@ func (c *Client) PutFolder(ctx context.Context, dir, rawURL string, sent Sent, t
 			continue
 		}
 		g.Go(func() error {
-			if err := c.PutFile(gctx, filepath.Join(dir, filepath.FromSlash(rel)), Join(rawURL, rel), t); err != nil {
-				return err
+			if err := c.putFrom(gctx, d, rel, func(f *os.File) error { return put(gctx, f, rel) }, t); err != nil {
+				return leave(err)
 			}
 			if sent != nil {
 				sent.Add(rel)
@@ -68,22 +76,51 @@ func (c *Client) PutFolder(ctx context.Context, dir, rawURL string, sent Sent, t
 			return nil
 		})
 	}
-	return skipped, g.Wait()
+	err = g.Wait()
+	slices.SortFunc(left, func(a, b LeftOut) int { return strings.Compare(a.Name, b.Name) })
+	return left, err
 }
 
-// PutFile sends a file to rawURL, replacing what is there.
-func (c *Client) PutFile(ctx context.Context, from, rawURL string, t *Total) error {
+// PutFile sends a file of a directory to rawURL, replacing what is there. What is no file is a LeftOut.
+func (c *Client) PutFile(ctx context.Context, d *Dir, name, rawURL string, t *Total) error {
 	rawURL = trimSlash(rawURL)
+	put := func(f *os.File) error { return c.send(ctx, f, rawURL, name) }
 	if to, ok, err := filePath(rawURL); ok {
 		if err != nil {
 			return err
 		}
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		target, err := makeDir(filepath.Dir(to))
+		if err != nil {
 			return err
 		}
-		return copyFile(from, to, t)
+		defer target.Close()
+		put = func(f *os.File) error { return copyTo(target, filepath.Base(to), f) }
 	}
-	f, err := os.Open(from)
+	return c.putFrom(ctx, d, name, put, t)
+}
+
+// putter is what sends a file to a path below the folder at rawURL, and what to do afterwards.
+func (c *Client) putter(rawURL string) (put func(context.Context, *os.File, string) error, done func(), err error) {
+	to, ok, err := filePath(rawURL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !ok {
+		return func(ctx context.Context, f *os.File, rel string) error { return c.send(ctx, f, Join(rawURL, rel), rel) }, func() {}, nil
+	}
+	target, err := makeDir(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(_ context.Context, f *os.File, rel string) error { return copyTo(target, rel, f) }, func() { target.Close() }, nil
+}
+
+// putFrom opens a file and has it put.
+func (c *Client) putFrom(ctx context.Context, d *Dir, name string, put func(*os.File) error, t *Total) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f, err := d.open(name)
 	if err != nil {
 		return err
 	}
@@ -92,23 +129,35 @@ func (c *Client) PutFile(ctx context.Context, from, rawURL string, t *Total) err
 	if err != nil {
 		return err
 	}
+	if err := put(f); err != nil {
+		return err
+	}
+	t.Files.Add(1)
+	t.Bytes.Add(info.Size())
+	return nil
+}
+
+// send sends an open file to a server.
+func (c *Client) send(ctx context.Context, f *os.File, rawURL, name string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
 	size := info.Size()
 	if size > c.whole {
-		err = c.putBlocks(ctx, f, size, rawURL)
+		err = c.putBlocks(ctx, f, size, rawURL, contentType(name))
 	} else {
-		h := http.Header{"X-Ms-Blob-Type": {"BlockBlob"}, "Content-Type": {contentType(from)}}
+		h := http.Header{"X-Ms-Blob-Type": {"BlockBlob"}, "Content-Type": {contentType(name)}}
 		err = c.put(ctx, rawURL, h, f, 0, size)
 	}
 	if err != nil {
 		return describe("sending", rawURL, err)
 	}
-	t.Files.Add(1)
-	t.Bytes.Add(size)
 	return nil
 }
 
 // putBlocks sends a large file as blocks, in parallel, and then the list of them.
-func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, rawURL string) error {
+func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, rawURL, kind string) error {
 	piece := max(c.piece, size/40000+1) // a blob has 50,000 blocks at most
 	var list strings.Builder
 	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
@@ -124,7 +173,7 @@ func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, rawURL s
 		return err
 	}
 	list.WriteString("</BlockList>")
-	h := http.Header{"Content-Type": {"application/xml"}, "X-Ms-Blob-Content-Type": {contentType(f.Name())}}
+	h := http.Header{"Content-Type": {"application/xml"}, "X-Ms-Blob-Content-Type": {kind}}
 	body := list.String()
 	return c.put(ctx, addQuery(rawURL, "comp=blocklist"), h, strings.NewReader(body), 0, int64(len(body)))
 }

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -85,10 +86,19 @@ func read(dir string) (*Spec, error) {
 
 // Result is how the processes of a task's directory ended, nil when the launcher did not come to say.
 func Result(dir string) (*berth.Exit, error) {
-	b, err := os.ReadFile(resultPath(dir))
+	// The processes could write there too.
+	f, err := os.OpenFile(resultPath(dir), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", resultPath(dir))
+	}
+	b, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {
 		return nil, err
 	}

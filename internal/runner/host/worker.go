@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -189,7 +191,7 @@ func (w *worker) recover() {
 	old, _ := os.ReadDir(filepath.Join(w.dir, "tasks"))
 	for _, d := range old {
 		// Of a task that is not known, or whose command has not begun, nothing is needed.
-		if e, ok := known[berth.TaskID(d.Name())]; !ok || e.mark.Step == "" {
+		if e, ok := known[berth.TaskID(strings.TrimSuffix(d.Name(), runner.SentSuffix))]; !ok || e.mark.Step == "" {
 			w.dirs.give(filepath.Join(w.dir, "tasks", d.Name()), false)
 		}
 	}
@@ -445,7 +447,9 @@ func (w *worker) remove(ids []berth.TaskID) removeAnswer {
 	}
 	w.mu.Unlock()
 	for id, j := range over {
-		w.dirs.give(filepath.Join(w.dir, "tasks", string(id)), j.clean)
+		dir := filepath.Join(w.dir, "tasks", string(id))
+		_ = syscall.Unlink(dir + runner.SentSuffix) // most tasks have none
+		w.dirs.give(dir, j.clean)
 		w.logs.give(j.launch.LogFile, j.clean)
 	}
 	return failed
