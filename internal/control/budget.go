@@ -131,7 +131,7 @@ func settleBudgets(tx *store.Tx, workspace string) error {
 			}
 		}
 		if end {
-			if err := tell(berth.EventBudgetExhausted, title+" is used up: jobs charged to it are asked to end and new ones refused, instances stop, and clusters keep no nodes"); err != nil {
+			if err := tell(berth.EventBudgetExhausted, title+" is used up: jobs charged to it are asked to end and new ones refused, instances stop, and idle nodes are given back"); err != nil {
 				return err
 			}
 		}

@@ -166,7 +166,35 @@ func TestBudgetOfKeptNodes(t *testing.T) {
 		has(2)
 		p.budget("user:ann", 1) // who made the cluster
 		has(0)
-		why("the budget of user ann of 1.00 USD is used up: 2 nodes idle for 1m0s, the cluster's limit: 2 -> 0 nodes")
+		why("2 nodes idle, and the budget of user ann of 1.00 USD is used up: 2 -> 0 nodes")
+	})
+}
+
+// TestBudgetEndsIdleTime: an idle node that a used-up budget pays for goes at once, however long its cluster lets nodes be idle and
+// whoever made the cluster.
+func TestBudgetEndsIdleTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		defer p.watchBudgets()()
+		if code, b := p.do("PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 3.6, "lowPrice": 3.6}); code >= 300 {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.user = "bob"
+		p.clusterOf("cpu", 0, 1, map[string]any{"scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": 1, "nodeIdleTimeBeforeScaleDown": "PT2H"}})
+		p.user = "ann"
+		p.on("cpu", "short", "true", nil)
+		p.until("short", berth.Completed)
+		p.budget("user:ann", 3.6) // an hour
+		time.Sleep(59 * time.Minute)
+		synctest.Wait()
+		if v, _ := p.compute("cpu"); v.live() != 1 {
+			t.Fatalf("%d nodes before the budget is used up", v.live())
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if v, _ := p.compute("cpu"); v.live() != 0 || !strings.Contains(v.Properties.Berth.Reason, "1 node idle, and the budget of user ann of 3.60 USD is used up") {
+			t.Errorf("%d nodes a minute after: %s", v.live(), v.Properties.Berth.Reason)
+		}
 	})
 }
 

@@ -39,6 +39,7 @@ type plant struct {
 	cluster *fake.Driver
 	options control.Options
 	ws      string
+	user    string // who asks
 	stop    func()
 	reports sync.WaitGroup // on their way
 }
@@ -75,9 +76,9 @@ func build(t *testing.T, slots int) *plant {
 	if err := s.EnsureWorkspace(t.Context(), space, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	p := &plant{t: t, db: db, ws: space.ID()}
+	p := &plant{t: t, db: db, ws: space.ID(), user: "ann"}
 	p.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.Principal{User: "ann", Role: auth.Admin})))
+		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.Principal{User: p.user, Role: auth.Admin})))
 	})
 	p.driver = fake.New(fake.Options{Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
 	p.cluster = fake.New(fake.Options{Scales: true, Boot: 2 * time.Second, Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/scale"
 	"github.com/berthml/berth/internal/store"
 )
@@ -21,7 +22,7 @@ func (m *move) resize(p *pool) error {
 	if p.queue.Len() == 0 {
 		p.alone = false
 	}
-	v := p.demand()
+	v := m.c.demand(p)
 	unpaid, all := m.c.unpaid(p)
 	switch {
 	case unpaid == "":
@@ -43,9 +44,6 @@ func (m *move) resize(p *pool) error {
 		if v.Room = len(asks); v.Room < d.Add {
 			d = scale.Decide(v, m.now)
 		}
-	}
-	if unpaid != "" && v.Hold == "" && v.Min < p.spec.min && len(d.Remove) > 0 {
-		d.Why = unpaid + ": " + d.Why
 	}
 	before := len(v.Nodes)
 	for _, n := range asks[:min(d.Add, len(asks))] {
@@ -81,7 +79,7 @@ func (m *move) resize(p *pool) error {
 }
 
 // demand is the pool as the autoscaler sees it.
-func (p *pool) demand() scale.Pool {
+func (c *Control) demand(p *pool) scale.Pool {
 	v := scale.Pool{
 		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: p.spec.max, Wait: p.retry,
 	}
@@ -93,10 +91,14 @@ func (p *pool) demand() scale.Pool {
 		if n.State == berth.NodeLeaving {
 			continue
 		}
-		v.Nodes = append(v.Nodes, scale.Node{
+		x := scale.Node{
 			Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.used, Since: n.IdleSince,
 			Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
-		})
+		}
+		if title := cost.Charged(c.usedUp[p.key.workspace], n.User); title != "" {
+			x.Unpaid = title + " is used up"
+		}
+		v.Nodes = append(v.Nodes, x)
 	}
 	return v
 }

@@ -14,7 +14,7 @@ import (
 // busy ones count first. A gang that could not run even with all the nodes that may be had makes none start.
 //
 // A node is given back when it has been idle for Idle and neither Min nor a waiting task needs it, the one that has been idle longest
-// first. A busy node never is, whatever the clock says. A starting node that nobody needs any more is left to come, and its idle
+// first. One that nobody pays for any more goes before those, and at once. A busy node never is, whatever the clock says. A starting node that nobody needs any more is left to come, and its idle
 // time begins then: work that comes and goes must not make nodes come and go. With an idle time of 0 it goes as soon as nothing
 // waits. Above Max, idle and starting nodes go at once.
 func Decide(p Pool, now time.Time) Decision {
@@ -81,9 +81,18 @@ func survey(p Pool) *state {
 		s.had++
 	}
 	s.alive = s.had
-	// Longest idle first, and in the order given among equals.
-	slices.SortStableFunc(s.idle, func(a, b Node) int { return a.Since.Compare(b.Since) })
+	// Those that nobody pays for first, then the longest idle, and in the order given among equals.
+	slices.SortStableFunc(s.idle, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since))
+	})
 	return s
+}
+
+func rank(n Node) int {
+	if n.Unpaid != "" {
+		return 0
+	}
+	return 1
 }
 
 // hold gives back everything without work.
@@ -127,10 +136,14 @@ func (s *state) shrink(p Pool, now time.Time, d *Decision, w waiting) {
 	idle, least := max(0, p.Idle), min(p.Min, p.Max)
 	need := s.lack(w.reach) + len(s.idle) + len(s.starting)
 	spare := min(len(s.idle)-need, s.alive-len(s.starting)-least)
-	n, odd := 0, 0
+	n, odd, unpaid := 0, 0, 0
 	var next time.Time
 	for _, node := range s.idle {
 		switch at := node.Since.Add(idle); {
+		case n < spare && node.Unpaid != "":
+			d.Remove = append(d.Remove, node.Name)
+			n++
+			unpaid++
 		case n < spare && expired(node, idle, now):
 			d.Remove = append(d.Remove, node.Name)
 			n++
@@ -141,8 +154,11 @@ func (s *state) shrink(p Pool, now time.Time, d *Decision, w waiting) {
 			next = at
 		}
 	}
-	if n > odd {
-		s.because = append(s.because, tooLong(n-odd, idle))
+	if unpaid > 0 {
+		s.because = append(s.because, fmt.Sprintf("%s idle, and %s", nodes(unpaid), s.idle[0].Unpaid))
+	}
+	if late := n - odd - unpaid; late > 0 {
+		s.because = append(s.because, tooLong(late, idle))
 	}
 	if odd > 0 {
 		s.because = append(s.because, fmt.Sprintf("%s idle for an unknown time, the clock was set back", nodes(odd)))

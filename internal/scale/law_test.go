@@ -37,6 +37,9 @@ func drawPool(t *rapid.T) scale.Pool {
 		default:
 			n.Since = noon.Add(-time.Duration(rapid.IntRange(0, 900).Draw(t, "since")) * time.Second)
 		}
+		if rapid.IntRange(0, 4).Draw(t, "paid") == 0 {
+			n.Unpaid = "the budget of ada is used up"
+		}
 		p.Nodes = append(p.Nodes, n)
 	}
 	sizes := map[int]int{}
@@ -134,7 +137,7 @@ func TestLaws(t *testing.T) {
 			removed[name] = true
 			node := p.Nodes[i]
 			idle := noon.Sub(node.Since)
-			tooLong := !node.Starting && (idle >= p.Idle || idle < -p.Idle)
+			tooLong := !node.Starting && (node.Unpaid != "" || idle >= p.Idle || idle < -p.Idle)
 			unwanted := node.Starting && p.Idle == 0 && p.Waiting == 0
 			if !tooLong && !unwanted && p.Hold == "" && n <= p.Max {
 				t.Fatalf("removes %+v after %v", node, idle)
@@ -176,7 +179,10 @@ func oldestFirst(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 			t.Fatalf("removes %+v, which is needed: %+v", gone, d)
 		}
 		for _, n := range ready.Nodes {
-			if n.Busy == 0 && n.Since.Before(gone.Since) && !n.Since.Add(p.Idle).After(noon) {
+			if n.Busy == 0 && (gone.Unpaid == "" && n.Unpaid != "") {
+				t.Fatalf("removes %+v, which is paid for, before %+v", gone, n)
+			}
+			if n.Busy == 0 && (gone.Unpaid != "") == (n.Unpaid != "") && n.Since.Before(gone.Since) && !n.Since.Add(p.Idle).After(noon) {
 				t.Fatalf("removes %+v before %+v", gone, n)
 			}
 		}
@@ -216,7 +222,7 @@ func enough(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 	}
 	for _, n := range after.Nodes {
 		idle := noon.Sub(n.Since)
-		if n.Busy > 0 || n.Evicted || n.Starting || idle < p.Idle && idle >= -p.Idle || d.Target-starting <= least {
+		if n.Busy > 0 || n.Evicted || n.Starting || n.Unpaid == "" && idle < p.Idle && idle >= -p.Idle || d.Target-starting <= least {
 			continue
 		}
 		without := apply(after, scale.Decision{Remove: []string{n.Name}})

@@ -33,6 +33,8 @@ type Node struct {
 	Starting bool
 	Busy     int       // tasks on it
 	Since    time.Time // idle since, when Busy is 0 and it is not Starting
+	// Unpaid is why it goes as soon as it is idle and not needed, whatever Idle says: a budget that paid for it is used up.
+	Unpaid string
 	// Evicted is a node that was taken away: it counts for nothing.
 	Evicted bool
 }
