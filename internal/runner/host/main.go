@@ -209,15 +209,11 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	for _, fd := range []int{fdLife, fdReady, fdLock} {
 		syscall.CloseOnExec(fd) // tasks have no use for them
 	}
-	ctx, quit := context.WithCancelCause(context.WithoutCancel(ctx)) // a signal ends it below, and says so to the reaper
+	ctx, quit := context.WithCancelCause(context.WithoutCancel(ctx)) // the worker judges for itself what a signal means
 	defer quit(nil)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
 	shrug()
-	go func() { // as long as the process lives
-		<-signals
-		quit(errQuit)
-	}()
 	if upper == "reaper" {
 		_ = syscall.SetNonblock(fdLife, true)
 		life := os.NewFile(fdLife, "life")
@@ -245,7 +241,7 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 		_, _ = f.Write([]byte{'.'})
 		f.Close()
 	}
-	switch err := w.run(ctx, l); {
+	switch err := w.run(ctx, l, signals); {
 	case errors.Is(err, errQuit):
 		return exitQuit
 	case errors.Is(err, errRestart):

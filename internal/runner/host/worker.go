@@ -47,6 +47,7 @@ type worker struct {
 	used    time.Time // when somebody last called
 	senders sync.WaitGroup
 	quit    context.CancelCauseFunc
+	changed chan struct{} // something ended, or was reported
 }
 
 // homeKey is what tells one server from another.
@@ -68,7 +69,8 @@ type job struct {
 	clean     bool // it ended, and no process of its is left
 	state     berth.TaskState
 	exit      *berth.Exit
-	pid       int // of the command while it runs, 0 when it is in a container
+	pid       int  // of the command while it runs, 0 when it is in a container
+	running   bool // its command may run
 	reported  bool
 }
 
@@ -109,6 +111,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
 		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
+		changed: make(chan struct{}, 1),
 	}
 	if w.watch, err = filewatch.New(); err != nil {
 		log.Warn("no file notices", "err", err)
@@ -117,10 +120,11 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 }
 
 // run serves on l until something ends the worker; the cause is returned.
-func (w *worker) run(ctx context.Context, l net.Listener) error {
+func (w *worker) run(ctx context.Context, l net.Listener, signals <-chan os.Signal) error {
 	ctx, quit := context.WithCancelCause(ctx)
 	defer quit(nil)
 	w.ctx, w.quit = ctx, quit
+	w.tasks.Go(func() { w.retire(ctx, signals) })
 	w.tasks.Go(func() { w.sweeper.run(ctx) })
 	w.tasks.Go(func() { w.watchIdle(ctx) })
 	w.recover()
@@ -209,6 +213,7 @@ func (w *worker) recover() {
 		}
 		j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting}
 		w.jobs[id] = j
+		j.running = last.Step == runner.StepStarted || last.Step == runner.StepExec
 		if last.Step == runner.StepDone {
 			j.state, j.exit = berth.TaskDone, last.Exit
 		}
@@ -223,13 +228,18 @@ func (w *worker) launch(j *job, last runner.Mark) {
 	o := runner.Options{
 		Dir: filepath.Join(w.dir, "tasks", string(id)),
 		Keep: func(m runner.Mark) error {
-			w.mu.Lock()
-			j.pid = m.PID
-			w.mu.Unlock()
+			if m.Step == runner.StepExec || m.Step == runner.StepStarted {
+				if err := w.step(j, m); err != nil {
+					return err
+				}
+			}
 			if m.Step == runner.StepExec && j.immediate {
 				return nil // the claim says so already
 			}
-			return w.keep(id, m)
+			if err := w.keep(id, m); err != nil || m.Step == runner.StepStarted {
+				return err
+			}
+			return w.step(j, m) // what is kept of its end is safe
 		},
 		MakeDir: w.dirs.take,
 		OpenLog: w.logs.take,
@@ -337,6 +347,7 @@ func (w *worker) delivered(r berth.Report) {
 	if j := w.jobs[r.Task]; j != nil {
 		j.reported = true
 	}
+	w.change()
 }
 
 // start claims a task, whose launch is l and in JSON raw, and runs it; a task that was claimed before is left alone.
@@ -350,7 +361,7 @@ func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 		return nil
 	}
 	if w.ctx.Err() != nil {
-		return berth.Errorf(berth.Unavailable, "the runner host is ending")
+		return berth.Errorf(berth.Unavailable, "%w", errEnding)
 	}
 	j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting, ticket: w.gate.enter(false)}
 	if j.ticket.waits() {
@@ -360,7 +371,7 @@ func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 	}
 	var m runner.Mark
 	if j.immediate {
-		m.Step = runner.StepExec
+		m.Step, j.running = runner.StepExec, true
 	}
 	if bytes.IndexByte(raw, '\n') >= 0 {
 		var b bytes.Buffer
