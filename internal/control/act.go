@@ -34,7 +34,7 @@ func (c *Control) startTask(ctx context.Context, s started) {
 		defer close(p.started)
 		backoff := 100 * time.Millisecond
 		for {
-			h, err := target.Driver.Start(ctx, s.launch)
+			h, err := c.handOver(ctx, target, s)
 			if err == nil {
 				p.handle.Store(&h)
 				return
@@ -60,6 +60,22 @@ func (c *Control) startTask(ctx context.Context, s started) {
 			}
 		}
 	})
+}
+
+// handOver gives a task to its target. The folders of its logs are there before anything writes.
+func (c *Control) handOver(ctx context.Context, target Target, s started) (driver.Handle, error) {
+	err := c.logs.make(string(s.task.ID))
+	if s.launch.Group != nil {
+		for _, p := range s.launch.Group.Processes {
+			if err == nil {
+				err = c.logs.make(processLogID(s.task.ID, p.Rank))
+			}
+		}
+	}
+	if err != nil {
+		return "", berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
+	}
+	return target.Driver.Start(ctx, s.launch)
 }
 
 // restart takes up a task that an earlier process had placed. Starting is idempotent, so asking again can only find it.

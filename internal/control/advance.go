@@ -37,7 +37,8 @@ type move struct {
 	market *market  // quotas and sizes, read once
 	met    bool     // the nodes that others made were read
 	above  []jobKey // pipelines whose steps changed
-	anew   bool     // the picture was made anew from the store
+	logs   []logWrite
+	anew   bool // the picture was made anew from the store
 }
 
 type started struct {
@@ -59,7 +60,6 @@ type jobWork struct {
 	fresh map[berth.TaskID]bool // tasks to insert
 
 	// Of a pipeline:
-	read     string // its status when it was read
 	children map[string]kind.Child
 }
 
@@ -126,6 +126,12 @@ func (c *Control) act(ctx context.Context, m *move) {
 			c.leaving[p.task.ID] = p
 		}
 		c.removeTask(ctx, p)
+	}
+	c.writeLogs(m)
+	for k, j := range m.jobs {
+		if j.pipeline && berth.JobStatus(j.doc.Status).Terminal() {
+			delete(c.logged, k)
+		}
 	}
 	for _, s := range m.start {
 		c.startTask(ctx, s)
@@ -270,10 +276,8 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &jobWork{doc: d, dirty: map[berth.TaskID]bool{}, fresh: map[berth.TaskID]bool{}, read: d.Status}
-	if j.said, err = m.c.said.of(k, d); err != nil {
-		return nil, err
-	}
+	j := &jobWork{doc: d, dirty: map[berth.TaskID]bool{}, fresh: map[berth.TaskID]bool{}}
+	j.said = m.c.said.of(k, d)
 	if d.Status != string(berth.NotStarted) && !j.pipeline {
 		if j.tasks, err = m.tx.TasksOf(k.workspace, k.name); err != nil {
 			return nil, err

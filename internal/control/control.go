@@ -83,9 +83,11 @@ type Control struct {
 
 	looks chan look // answers of targets
 
-	acts  sync.WaitGroup // driver calls under way
-	logs  shards
-	ports ports
+	acts   sync.WaitGroup // driver calls under way
+	logs   logFolders
+	logged map[jobKey]logProgress // of jobs without tasks of their own
+	later  map[jobKey]time.Time   // jobs to look at again although nothing happened
+	ports  ports
 }
 
 // placement is a task that was given to a target and has not ended.
@@ -103,7 +105,8 @@ type placement struct {
 func New(o Options) *Control {
 	return &Control{
 		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{}, leaving: map[berth.TaskID]*placement{},
-		usedUp: map[string][]berth.Budget{}, missed: map[string]bool{}, asking: map[string]bool{}, looks: make(chan look), logs: shards{dir: o.Blobs.Dir()}, stale: true,
+		usedUp: map[string][]berth.Budget{}, missed: map[string]bool{}, asking: map[string]bool{}, looks: make(chan look), logs: logFolders{dir: o.Blobs.Dir()}, stale: true,
+		logged: map[jobKey]logProgress{}, later: map[jobKey]time.Time{},
 	}
 }
 
@@ -168,7 +171,8 @@ func (c *Control) Run(ctx context.Context) error {
 				c.advance(ctx, t)
 			}
 		case <-wake:
-			c.advance(ctx, touched{due: c.due(time.Now())})
+			now := time.Now()
+			c.advance(ctx, touched{jobs: c.dueJobs(now), due: c.due(now)})
 		case l := <-c.looks:
 			c.saw(ctx, l)
 		case <-hints:
@@ -181,12 +185,17 @@ func (c *Control) Run(ctx context.Context) error {
 	}
 }
 
-// alarm rings when the first pool has to be looked at although nothing happened.
+// alarm rings when the first pool or job has to be looked at although nothing happened.
 func (c *Control) alarm() (ring <-chan time.Time, off func()) {
 	var first time.Time
 	for _, p := range c.pools {
 		if !p.wake.IsZero() && (first.IsZero() || p.wake.Before(first)) {
 			first = p.wake
+		}
+	}
+	for _, at := range c.later {
+		if first.IsZero() || at.Before(first) {
+			first = at
 		}
 	}
 	if first.IsZero() {
@@ -207,12 +216,24 @@ func (c *Control) due(now time.Time) (out []poolKey) {
 	return out
 }
 
+// dueJobs are the jobs whose time has come.
+func (c *Control) dueJobs(now time.Time) map[jobKey]bool {
+	out := map[jobKey]bool{}
+	for k, at := range c.later {
+		if !at.After(now) {
+			out[k] = true
+			delete(c.later, k)
+		}
+	}
+	return out
+}
+
 // touch collects the jobs and pools whose next step may have changed. Our own events about jobs and sizes are not among the reasons.
 func (c *Control) touch(t *touched, batch []berth.Event) {
 	room := false
 	for _, e := range batch {
 		switch e.Type {
-		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState, berth.EventJobStep:
+		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState:
 			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
 				t.jobs[jobKey{e.Workspace, name}] = true
 			}

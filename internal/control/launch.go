@@ -3,12 +3,9 @@ package control
 import (
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -152,12 +149,9 @@ const stdLog = "user_logs/std_log.txt"
 // registerLogs gives each process of a task a log that grows.
 func (b builder) registerLogs(l *berth.Launch, t *berth.Task, shared bool) error {
 	file := func(name, id string) (string, error) {
-		rel, err := b.m.c.logs.path(b.storage.ID, id)
-		if err != nil {
-			return "", berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
-		}
+		rel := logPath(b.storage.ID, id)
 		now := b.m.now
-		err = b.m.tx.PutBlob(&store.Blob{
+		err := b.m.tx.PutBlob(&store.Blob{
 			Container: b.storage.Artifacts, Name: locate.ArtifactPath(b.job) + "/" + name, Live: rel, ContentType: "text/plain; charset=utf-8",
 			ETag: fmt.Sprintf("0x%016X", now.UnixNano()), Created: now, Modified: now,
 		})
@@ -174,7 +168,7 @@ func (b builder) registerLogs(l *berth.Launch, t *berth.Task, shared bool) error
 		p := &l.Group.Processes[i]
 		if i == 0 {
 			p.LogFile = l.LogFile
-		} else if p.LogFile, err = file(p.Log, fmt.Sprint(t.ID, ".p", p.Rank)); err != nil {
+		} else if p.LogFile, err = file(p.Log, processLogID(t.ID, p.Rank)); err != nil {
 			return err
 		}
 	}
@@ -381,28 +375,4 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 		env.Dockerfile = bc.DockerfilePath
 	}
 	return env, nil
-}
-
-// shards gives each log a file in one of 256 folders below dir/logs.
-type shards struct {
-	dir  string
-	mu   sync.Mutex
-	made [256]bool
-}
-
-// path is where a task's log is, relative to dir; its folder exists afterwards.
-func (s *shards) path(workspace, id string) (string, error) {
-	h := fnv.New32a()
-	h.Write([]byte(id)) // a hash does not fail
-	n := h.Sum32() & 0xff
-	rel := fmt.Sprintf("logs/%02x", n)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.made[n] {
-		if err := os.MkdirAll(filepath.Join(s.dir, filepath.FromSlash(rel)), 0o700); err != nil {
-			return "", err
-		}
-		s.made[n] = true
-	}
-	return rel + "/" + workspace[:8] + "-" + id + ".txt", nil
 }

@@ -94,8 +94,8 @@ func (m *move) newcomers() error {
 		for _, d := range docs {
 			last = max(last, d.ID)
 			var n berth.Node
-			if err := json.Unmarshal(d.Own, &n); err != nil {
-				return err
+			if json.Unmarshal(d.Own, &n) != nil {
+				continue // left alone, see readPool
 			}
 			k := keyOf(w.Name, n.Compute)
 			if q := m.c.pools[k]; q != nil && q.node(n.Name) != nil {

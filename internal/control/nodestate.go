@@ -60,14 +60,16 @@ func (m *move) refreshNodes(k poolKey, names map[string]bool) error {
 		case err != nil:
 			return err
 		default:
-			if i < 0 {
-				i = len(p.nodes)
-				p.nodes = append(p.nodes, new(node))
-			}
-			n := &node{used: p.nodes[i].used}
+			n := new(node)
 			if err := json.Unmarshal(d.Own, &n.Node); err != nil {
-				return err
+				m.c.o.Log.Error("node not understood, and left alone", "node", name, "err", err)
+				continue
 			}
+			if i < 0 {
+				p.nodes = append(p.nodes, n)
+				continue
+			}
+			n.used = p.nodes[i].used
 			p.nodes[i] = n
 		}
 	}

@@ -3,9 +3,6 @@ package control
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -36,8 +33,11 @@ func (m *move) pipelines() error {
 		if j == nil || !j.pipeline {
 			continue
 		}
-		if j.doc.Status == string(berth.Finalizing) && j.read != j.doc.Status {
-			continue // its end is told first, see tell
+		if waits, err := m.waitForLog(j); err != nil || waits {
+			if err != nil {
+				return err
+			}
+			continue
 		}
 		if err := m.stepPipeline(j); err != nil {
 			return err
@@ -50,6 +50,9 @@ func (m *move) pipelines() error {
 			return err
 		}
 		j.state = st
+		if err := m.queueLog(j); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -59,8 +62,8 @@ func (m *move) stepPipeline(j *jobWork) error {
 	if berth.JobStatus(j.doc.Status).Terminal() {
 		return nil
 	}
-	if j.children == nil {
-		if err := m.tell(j); err != nil {
+	if j.state.Times.Started.IsZero() {
+		if err := m.registerLog(j); err != nil {
 			return err
 		}
 	}
@@ -102,7 +105,8 @@ func (m *move) look(j *jobWork, node, name string) error {
 	}
 	var st berth.JobState
 	if err := json.Unmarshal(d.Own, &st); err != nil {
-		return err
+		j.children[node] = kind.Child{Status: berth.Failed, Reason: "the state of its job cannot be read: " + err.Error(), Ended: m.now}
+		return nil
 	}
 	if st.Parent != j.doc.Name || st.Node != node {
 		return nil // another job of that name: ours was deleted
@@ -121,13 +125,13 @@ func (m *move) begin(j *jobWork, node string) error {
 	p := &j.state.Steps[i]
 	d, err := m.child(j, p)
 	if err != nil {
-		if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
+		if berth.CodeOf(err) == berth.Unavailable {
 			return err
 		}
 		p.Status, p.Reason, p.Ended = berth.Failed, err.Error(), m.now
 		return nil
 	}
-	if err := m.handOver(j, p, d); err != nil {
+	if err := m.passReserve(j, p, d); err != nil {
 		return err
 	}
 	p.Job, p.Status, p.Began, p.Reserved = d.Name, berth.NotStarted, m.now, 0
@@ -141,8 +145,8 @@ func (m *move) begin(j *jobWork, node string) error {
 	return nil
 }
 
-// handOver gives a step's part of what the pipeline holds of budgets to the step's job.
-func (m *move) handOver(j *jobWork, p *berth.PipelineStep, child *store.Doc) error {
+// passReserve gives a step's part of what the pipeline holds of budgets to the step's job.
+func (m *move) passReserve(j *jobWork, p *berth.PipelineStep, child *store.Doc) error {
 	if p.Reserved == 0 {
 		return nil
 	}
@@ -308,8 +312,7 @@ func (m *move) cancelStep(j *jobWork, node string) error {
 	return m.tx.Save(child.doc)
 }
 
-// tellSteps emits an event for each step that began or ended. They bring the pipeline back once they are durable, so that its log can
-// tell the same, see tell.
+// tellSteps emits an event for each step that began or ended.
 func (m *move) tellSteps(j *jobWork, s kind.Step) {
 	var was berth.JobState
 	_ = json.Unmarshal(j.doc.Own, &was) // it was read before
@@ -331,69 +334,9 @@ func (m *move) tellSteps(j *jobWork, s kind.Step) {
 			words = append(words, word{p.LastLine, p, fmt.Sprintf("step %s is %s: %s", p.Node, p.Status, p.Reason)})
 		}
 	}
-	if len(words) == 0 && s.Status == berth.Finalizing && j.doc.Status != string(s.Status) {
-		words = append(words, word{reason: "no step runs any more"})
-	}
 	slices.SortFunc(words, func(a, b word) int { return a.line - b.line })
 	for _, w := range words {
 		data, _ := json.Marshal(w.step) // it holds nothing that cannot be
 		m.tx.Emit(berth.Event{Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobStep, Reason: w.reason, Data: data})
 	}
-}
-
-// tell writes into the pipeline's log what the store says, no more: what this transaction decides comes when it is durable. A log is
-// therefore complete before its pipeline is over, whatever happens between.
-func (m *move) tell(j *jobWork) error {
-	_, storage, err := m.workspace(j.doc.Workspace)
-	if err != nil {
-		return err
-	}
-	rel, err := m.c.logs.path(storage.ID, berth.NewTaskKey(j.doc.Name, j.doc.ID))
-	if err != nil {
-		return berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
-	}
-	if j.state.Times.Started.IsZero() {
-		err := m.tx.PutBlob(&store.Blob{
-			Container: storage.Artifacts, Name: locate.ArtifactPath(j.doc.Name) + "/" + stdLog, Live: rel, ContentType: "text/plain; charset=utf-8",
-			ETag: fmt.Sprintf("0x%016X", m.now.UnixNano()), Created: m.now, Modified: m.now,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	text := kind.PipelineLog(berth.JobStatus(j.doc.Status), j.state)
-	if text == "" {
-		return nil
-	}
-	f, err := os.OpenFile(filepath.Join(m.c.o.Blobs.Dir(), filepath.FromSlash(rel)), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return berth.Errorf(berth.Unavailable, "no place for the log: %w", err)
-	}
-	defer f.Close()
-	if err := catchUp(f, text); err != nil {
-		return berth.Errorf(berth.Unavailable, "the log: %w", err)
-	}
-	return nil
-}
-
-// catchUp adds to a file the lines of text that it does not have yet. A line that was cut off is written again.
-func catchUp(f *os.File, text string) error {
-	have, err := io.ReadAll(f)
-	if err != nil {
-		return err
-	}
-	whole := strings.LastIndexByte(string(have), '\n') + 1
-	for range strings.Count(string(have[:whole]), "\n") {
-		_, text, _ = strings.Cut(text, "\n")
-	}
-	if text == "" && whole == len(have) {
-		return nil
-	}
-	if err := f.Truncate(int64(whole)); err != nil {
-		return err
-	}
-	if _, err := f.WriteAt([]byte(text), int64(whole)); err != nil {
-		return err
-	}
-	return f.Sync()
 }

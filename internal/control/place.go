@@ -75,7 +75,7 @@ func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []stri
 		return true, nil
 	}
 	if err != nil {
-		if code := berth.CodeOf(err); code == berth.Internal || code == berth.Unavailable {
+		if berth.CodeOf(err) == berth.Unavailable {
 			return false, err
 		}
 		for _, t := range tasks {

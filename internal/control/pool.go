@@ -278,7 +278,8 @@ func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 	p.name, p.spec, p.state, p.own = d.Name, spec, berth.ComputeState{}, d.Own
 	if len(d.Own) > 0 {
 		if err := json.Unmarshal(d.Own, &p.state); err != nil {
-			return err
+			c.o.Log.Error("state of a compute not understood; it starts anew", "compute", d.Name, "err", err)
+			p.state = berth.ComputeState{}
 		}
 	}
 	docs, err := all(tx, store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: nodeParent(d.Name)})
@@ -293,7 +294,8 @@ func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 	for _, nd := range docs {
 		n := &node{used: used[nd.Name]}
 		if err := json.Unmarshal(nd.Own, &n.Node); err != nil {
-			return err
+			c.o.Log.Error("node not understood, and left alone", "node", nd.Name, "err", err)
+			continue
 		}
 		p.nodes = append(p.nodes, n)
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -27,11 +28,11 @@ type sayings map[jobKey]said
 // maxSaid is how many are remembered.
 const maxSaid = 1024
 
-// of reads a job's document.
-func (s sayings) of(k jobKey, d *store.Doc) (said, error) {
+// of reads a job's document. One whose state cannot be read has none, and is unclear.
+func (s sayings) of(k jobKey, d *store.Doc) said {
 	v, ok := s[k]
 	if ok && bytes.Equal(v.own, d.Own) && bytes.Equal(v.body, d.Body) {
-		return v, nil
+		return v
 	}
 	if !ok || !bytes.Equal(v.body, d.Body) {
 		v = said{body: d.Body}
@@ -39,10 +40,11 @@ func (s sayings) of(k jobKey, d *store.Doc) (said, error) {
 	}
 	v.own, v.state = d.Own, berth.JobState{}
 	if err := json.Unmarshal(d.Own, &v.state); err != nil {
-		return v, err
+		v.state = berth.JobState{}
+		v.unclear = cmp.Or(v.unclear, err)
 	}
 	s.keep(k, v)
-	return v, nil
+	return v
 }
 
 // kindOf is a job's properties and what kind of job they make.
