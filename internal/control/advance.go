@@ -38,7 +38,10 @@ type move struct {
 	met    bool     // the nodes that others made were read
 	above  []jobKey // pipelines whose steps changed
 	logs   []logWrite
-	anew   bool // the picture was made anew from the store
+
+	portsTaken map[int]bool // spans of reserved ports, by the first
+	portsAsked []int        // spans to reserve, by the ports needed
+	anew       bool         // the picture was made anew from the store
 }
 
 type started struct {
@@ -77,6 +80,7 @@ type touched struct {
 // of the world as it goes; when it has to be run again, that picture is first made anew from the store.
 func (c *Control) advance(ctx context.Context, t touched) {
 	var m *move
+	c.ports.fill()
 	backoff := 50 * time.Millisecond
 	for {
 		err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
@@ -136,9 +140,7 @@ func (c *Control) act(ctx context.Context, m *move) {
 	for _, s := range m.start {
 		c.startTask(ctx, s)
 	}
-	if m.ported() {
-		c.ports.keep(c.portSizes(nil))
-	}
+	c.settlePorts(m)
 	for _, s := range m.stop {
 		if p := c.placed[s.task]; p != nil {
 			c.stopTask(ctx, p, s.Stop)

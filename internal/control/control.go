@@ -116,7 +116,7 @@ type jobKey struct{ workspace, name string }
 // Run works until ctx ends, and returns when every call it made has returned.
 func (c *Control) Run(ctx context.Context) error {
 	defer c.acts.Wait()
-	defer c.ports.keep(nil)
+	defer c.ports.close()
 	from := c.o.DB.Rev()
 	if err := c.load(ctx); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string
 		}
 	}
 	if grouped(&v, len(tasks)) {
-		port, err := m.c.ports.free(worldSize(&v, len(tasks))+len(tasks)+portSpare, m.portsInUse())
+		port, err := m.takePorts(worldSize(&v, len(tasks)) + len(tasks) + portSpare)
 		if err != nil {
 			return nil, err
 		}

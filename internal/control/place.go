@@ -2,6 +2,7 @@ package control
 
 import (
 	"errors"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
@@ -70,8 +71,12 @@ func (m *move) place(p *pool) (again bool, err error) {
 // launchGang puts tasks on nodes. A job that cannot be launched ends here: ok is false.
 func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) (ok bool, err error) {
 	launches, err := m.launches(p, j, tasks, nodes)
-	if errors.Is(err, errNoPorts) {
-		m.putBack(p, j, tasks, err.Error())
+	switch {
+	case errors.Is(err, errPortsAsked):
+		m.putBack(p, j, tasks, err.Error(), m.now)
+		return true, nil
+	case errors.Is(err, errNoPorts):
+		m.putBack(p, j, tasks, err.Error(), m.now.Add(portPause))
 		return true, nil
 	}
 	if err != nil {
@@ -94,14 +99,14 @@ func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []stri
 	return true, nil
 }
 
-// putBack lets a gang wait on that was chosen and cannot start now for a reason that passes.
-func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string) {
+// putBack lets a gang wait on that was chosen and cannot start now for a reason that passes. It is looked at again at a time.
+func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string, at time.Time) {
 	for _, t := range tasks {
 		t.Node, t.Why = "", why
 		j.dirty[t.ID] = true
 		m.c.enqueue(p, t)
 	}
-	if at := m.now.Add(portPause); p.wake.IsZero() || at.Before(p.wake) {
+	if p.wake.IsZero() || at.Before(p.wake) {
 		p.wake = at
 	}
 }
