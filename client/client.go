@@ -15,7 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/berthml/berth"
 )
@@ -31,6 +31,7 @@ type Client struct {
 	http  *http.Client
 	info  Server
 	store *stores
+	met   *atomic.Bool // the server has answered
 }
 
 // In is a client for another workspace of the same server; it shares the connections.
@@ -64,9 +65,6 @@ func (c *Client) path(segments ...string) string {
 	return b.String()
 }
 
-// retries is how often a request that found the server unavailable is made in all.
-const retries = 4
-
 // call makes a request with a JSON body and decodes the JSON answer into out; both may be nil.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	_, err := c.callRev(ctx, method, path, in, out)
@@ -86,43 +84,15 @@ func (c *Client) callRev(ctx context.Context, method, path string, in, out any) 
 			return 0, err
 		}
 	}
-	for attempt := 1; ; attempt++ {
+	var rev berth.Rev
+	err := c.persist(ctx, method, func() error {
 		req, err := c.request(ctx, method, path, body)
-		if err != nil {
-			return 0, err
+		if err == nil {
+			rev, err = c.answer(req, out)
 		}
-		rev, err := c.answer(req, out)
-		if err == nil || attempt == retries || !c.again(method, err) {
-			return rev, err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// again says whether a request may be repeated after err. A POST that may have arrived is not.
-func (c *Client) again(method string, err error) bool {
-	if berth.CodeOf(err) != berth.Unavailable {
-		return false
-	}
-	var lost *Unreachable
-	if errors.As(err, &lost) {
-		return method != http.MethodPost && !lost.dial
-	}
-	return true
-}
-
-// pause waits before another attempt: 50 ms, doubling, at most 2 s.
-func pause(ctx context.Context, attempt int) error {
-	t := time.NewTimer(min(2*time.Second, 50*time.Millisecond<<min(attempt-1, 10)))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+		return err
+	})
+	return rev, err
 }
 
 // request makes a request of the API; path is escaped and may have a query.
@@ -155,8 +125,11 @@ func (c *Client) answer(req *http.Request, out any) (rev berth.Rev, err error) {
 	if n, err := strconv.ParseInt(strings.Trim(resp.Header.Get("ETag"), `"`), 10, 64); err == nil {
 		rev = berth.Rev(n)
 	}
-	if out == nil || len(bytes.TrimSpace(b)) == 0 {
+	if out == nil {
 		return rev, nil
+	}
+	if text := bytes.TrimSpace(b); len(text) == 0 || string(text) == "null" {
+		return 0, &Unreachable{Server: c.where(), Err: errEmpty}
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -215,8 +188,19 @@ func (c *Client) where() string {
 	return c.base
 }
 
+// errEmpty is what is wrong with an answer that says nothing: a server that was stopped, or a proxy, sent it, and nothing was done.
+var errEmpty = errors.New("it answered without a body, so it is not known whether it did what it was asked")
+
 // failure reads an Azure-shaped error.
 func failure(resp *http.Response) error {
+	e := refusal(resp)
+	if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "" {
+		return &comeBack{err: e}
+	}
+	return e
+}
+
+func refusal(resp *http.Response) *berth.Error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the status says enough
 	e := &berth.Error{Code: berth.CodeOfHTTP(resp.StatusCode), Wire: resp.Header.Get("x-ms-error-code")}
 	var v struct {

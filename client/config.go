@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -160,7 +161,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if cfg.URL != "" {
 		return openRemote(ctx, cfg)
 	}
-	c := &Client{cfg: cfg, base: "http://berth", local: true, store: &stores{}}
+	c := &Client{cfg: cfg, base: "http://berth", local: true, store: &stores{}, met: &atomic.Bool{}}
 	c.cfg.Token = "" // the socket needs none
 	conn, info, err := Dial(ctx, cfg.Home)
 	if err != nil && Gone(err) && cfg.Start != nil {
@@ -222,7 +223,7 @@ func openRemote(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg, base: u.Scheme + "://" + u.Host, info: Server{URL: u.Scheme + "://" + u.Host}, store: &stores{}}
+	c := &Client{cfg: cfg, base: u.Scheme + "://" + u.Host, info: Server{URL: u.Scheme + "://" + u.Host}, store: &stores{}, met: &atomic.Bool{}}
 	c.http = cfg.transport(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		MaxIdleConnsPerHost: parallel, DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second,

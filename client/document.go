@@ -24,7 +24,9 @@ func (d Document) Properties() map[string]any {
 		return p
 	}
 	p := map[string]any{}
-	d["properties"] = p
+	if d != nil {
+		d["properties"] = p
+	}
 	return p
 }
 

@@ -112,20 +112,20 @@ func (c *Client) Children(ctx context.Context, name string) iter.Seq2[string, er
 // Submit creates a job and returns its document and the revision it was created at. A job that has this name already is a
 // conflict, not an update.
 func (c *Client) Submit(ctx context.Context, name string, body json.RawMessage) (Document, berth.Rev, error) {
-	for attempt := 1; ; attempt++ {
-		d, rev, err := c.submit(ctx, name, body)
-		switch {
-		case berth.CodeOf(err) == berth.Conflict && attempt > 1:
+	var d Document
+	var rev berth.Rev
+	first := true
+	err := c.persist(ctx, http.MethodPut, func() (err error) {
+		d, rev, err = c.submit(ctx, name, body)
+		if berth.CodeOf(err) == berth.Conflict && !first {
 			// The attempt before may have arrived although its answer did not.
+			rev = 0
 			d, err = c.Get(ctx, "jobs", name)
-			return d, 0, err
-		case err == nil || attempt == retries || !c.again(http.MethodPut, err):
-			return d, rev, err
 		}
-		if err := pause(ctx, attempt); err != nil {
-			return nil, 0, err
-		}
-	}
+		first = false
+		return err
+	})
+	return d, rev, err
 }
 
 func (c *Client) submit(ctx context.Context, name string, body json.RawMessage) (d Document, rev berth.Rev, err error) {

@@ -231,18 +231,11 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 
 // sendPart puts one body, again when the connection broke or the server was busy.
 func (c *Client) sendPart(ctx context.Context, address string, part *io.SectionReader, count func(int64)) error {
-	for attempt := 1; ; attempt++ {
-		err := c.sendOnce(ctx, address, part)
-		if err == nil && count != nil {
-			count(part.Size())
-		}
-		if err == nil || attempt == retries || !unreachable(err) {
-			return err
-		}
-		if err := pause(ctx, attempt); err != nil {
-			return err
-		}
+	err := c.persist(ctx, http.MethodPut, func() error { return c.sendOnce(ctx, address, part) })
+	if err == nil && count != nil {
+		count(part.Size())
 	}
+	return err
 }
 
 func (c *Client) sendOnce(ctx context.Context, address string, part *io.SectionReader) error {
@@ -258,5 +251,5 @@ func (c *Client) sendOnce(ctx context.Context, address string, part *io.SectionR
 		req.Body = io.NopCloser(whole)
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(part, 0, part.Size())), nil }
 	}
-	return c.done(c.blob(req, http.StatusCreated, http.StatusOK))
+	return c.done(c.blob(req, http.StatusCreated))
 }

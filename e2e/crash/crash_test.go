@@ -137,6 +137,22 @@ func (w *chaos) serve() {
 	}()
 }
 
+// server is the process of the server.
+func (w *chaos) server() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cmd.Process.Pid
+}
+
+// log is what the servers said.
+func (w *chaos) log() string {
+	b, err := os.ReadFile(filepath.Join(w.home, "serve.log"))
+	if err != nil {
+		w.t.Error(err)
+	}
+	return string(b)
+}
+
 // hosts are the processes of the runner host of this home: the program itself, started with _host. A child that is about to become a
 // command still looks like its parent; it is none of them.
 func (w *chaos) hosts() []int {

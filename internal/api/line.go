@@ -40,6 +40,8 @@ func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(r.Context(), func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	// A report that was read is answered; the next one is for another server.
+	defer context.AfterFunc(s.gate.stop, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
 	var a lineAnswer
 	for {
 		a.reset()

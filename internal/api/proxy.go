@@ -224,12 +224,18 @@ func (c *call) forward(e entry) error {
 	return nil
 }
 
-// holdFor is hold for a caller who may be known by a cookie.
+// holdFor is hold for a caller who may be known by a cookie. An ordinary request of an application may end when the server stops; a
+// connection that was turned into something else may not wait for that.
 func (c *call) holdFor(bearer string) (context.Context, func()) {
-	if bearer == "" {
-		return c.ctx(), func() {}
+	ctx, end := c.ctx(), func() {}
+	if c.r.Header.Get("Upgrade") != "" {
+		ctx, end = c.s.untilStop(ctx, c.w)
 	}
-	return c.s.Authority.Hold(c.ctx(), bearer, c.who)
+	if bearer == "" {
+		return ctx, end
+	}
+	ctx, release := c.s.Authority.Hold(ctx, bearer, c.who)
+	return ctx, func() { release(); end() }
 }
 
 func query(r *http.Request) string {

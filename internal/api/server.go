@@ -64,11 +64,12 @@ type Server struct {
 
 	links   openLinks
 	samples *samples
+	gate    *gate
 }
 
 // New returns the front door.
 func New(o Options) *Server {
-	s := &Server{Options: o, mux: http.NewServeMux(), table: table(), samples: newSamples()}
+	s := &Server{Options: o, mux: http.NewServeMux(), table: table(), samples: newSamples(), gate: newGate()}
 	s.routes()
 	return s
 }
@@ -98,8 +99,19 @@ func (s *Server) routes() {
 	s.tree = s.guard(s.arm)
 }
 
-// ServeHTTP routes blob requests around the mux, which would clean their names.
+// ServeHTTP answers a request, unless the server is stopping.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.gate.enter() {
+		w.Header().Set("Connection", "close")
+		s.fail(w, r, errStopping)
+		return
+	}
+	defer s.gate.leave()
+	s.route(w, r)
+}
+
+// route takes blob requests around the mux, which would clean their names.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	if s.Front.Match(r) {
 		s.Front.ServeHTTP(w, r)
 		return
@@ -214,11 +226,12 @@ var inners = map[berth.Code]string{berth.NotFound: "NotFound", berth.Invalid: "B
 
 // fail answers with an Azure-shaped error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		return // nobody is listening
-	}
 	var e *berth.Error
-	if !errors.As(err, &e) {
+	switch coded := errors.As(err, &e); {
+	case !coded && r.Context().Err() != nil && errors.Is(err, r.Context().Err()):
+		// As a rule nobody is there to read it. Whoever is must not take silence for success.
+		e = berth.Errorf(berth.Unavailable, "the request was cut off before it was answered; whether it was carried out is not known")
+	case !coded:
 		id := berth.NewGUID()
 		s.Log.Error("internal error", "request", id, "method", r.Method, "path", r.URL.Path, "err", err)
 		e = &berth.Error{Code: berth.Internal, Msg: "an internal error; the server's log has it under request " + id}
@@ -232,6 +245,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := e.Code.HTTPStatus()
 	if e.Wire == wrongMethod {
 		status = http.StatusMethodNotAllowed
+	}
+	if errors.Is(err, errStopping) {
+		w.Header().Set("Retry-After", retrySeconds)
 	}
 	settle(w, r)
 	w.WriteHeader(status)

@@ -13,12 +13,14 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// hold is the context of an answer that goes on: it ends with the request, and with the caller's credentials.
+// hold is the context of an answer that goes on: it ends with the request, with the caller's credentials, and when the server stops.
 func (c *call) hold() (context.Context, func()) {
-	if _, ok := auth.From(c.ctx()); ok {
-		return c.ctx(), func() {} // the local socket's owner has none to lose
+	ctx, end := c.s.untilStop(c.ctx(), c.w)
+	if _, ok := auth.From(ctx); ok {
+		return ctx, end // the local socket's owner has no credentials to lose
 	}
-	return c.s.Authority.Hold(c.ctx(), auth.Bearer(c.r.Header.Get("Authorization")), c.who)
+	ctx, release := c.s.Authority.Hold(ctx, auth.Bearer(c.r.Header.Get("Authorization")), c.who)
+	return ctx, func() { release(); end() }
 }
 
 // flush pushes what was written to the client.

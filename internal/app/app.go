@@ -4,7 +4,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,62 +270,6 @@ func userName() string {
 		return u.Username
 	}
 	return "local"
-}
-
-// Run serves until ctx ends, then stops taking requests and lets those under way finish.
-func (a *App) Run(ctx context.Context) error {
-	srv := &http.Server{
-		Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute,
-		ErrorLog:    slog.NewLogLogger(a.log.Handler(), slog.LevelInfo),
-		TLSConfig:   &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12},
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	owner := auth.Principal{User: userName(), Role: auth.Admin, Token: "admin"}
-	local := &http.Server{
-		Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: srv.ErrorLog,
-		BaseContext: func(net.Listener) context.Context { return auth.With(ctx, owner) },
-	}
-	errs := make(chan error, 3)
-	go func() { errs <- srv.ServeTLS(a.tcp, "", "") }()
-	go func() { errs <- local.Serve(a.unix) }()
-	cctx, stop := context.WithCancel(ctx)
-	defer stop()
-	controlled := make(chan error, 1)
-	go func() { controlled <- a.control.Run(cctx) }()
-	boxed := make(chan error, 1)
-	go func() { boxed <- a.devbox.Run(cctx) }()
-	swept := make(chan error, 1)
-	go func() { swept <- a.control.Sweep(cctx) }()
-	minded := make(chan error, 1)
-	go func() { minded <- a.control.Budgets(cctx) }()
-	limited := make(chan error, 1)
-	go func() { limited <- a.control.Limits(cctx) }()
-	sampled := make(chan error, 1)
-	go func() { sampled <- a.api.Samples(cctx) }()
-	if err := a.writeInfo(); err != nil {
-		return err
-	}
-	a.log.Info("serving", "url", a.URL, "home", a.cfg.Home)
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-errs:
-	case err = <-controlled:
-		controlled <- nil
-	case err = <-boxed:
-		boxed <- nil
-	case err = <-minded:
-		minded <- nil
-	case err = <-limited:
-		limited <- nil
-	}
-	stop()
-	sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if e := errors.Join(srv.Shutdown(sctx), local.Shutdown(sctx)); e != nil {
-		a.log.Warn("requests were cut off", "err", e)
-	}
-	return errors.Join(err, <-controlled, <-boxed, <-swept, <-minded, <-limited, <-sampled)
 }
 
 // Close frees what Open took, in reverse.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,25 @@ type server struct {
 	http *http.Client
 	ws   string
 	stop func()
+	log  *syncBuffer
+}
+
+// syncBuffer is what a server has logged.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func start(t *testing.T, home string) *server {
@@ -50,7 +70,8 @@ func start(t *testing.T, home string) *server {
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level}))
+	said := &syncBuffer{}
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), said), &slog.HandlerOptions{Level: level}))
 	a, err := app.Open(t.Context(), cfg, []string{os.Args[0], "_host"}, log)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +80,7 @@ func start(t *testing.T, home string) *server {
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	sock := filepath.Join(home, "run", "api.sock")
-	s := &server{t: t, app: a, ws: cfg.DefaultWorkspace().ID(), http: &http.Client{Transport: &http.Transport{
+	s := &server{t: t, app: a, log: said, ws: cfg.DefaultWorkspace().ID(), http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", sock)
 		},

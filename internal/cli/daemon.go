@@ -35,13 +35,37 @@ func (s *session) start(ctx context.Context, home string, announce bool) error {
 		return fmt.Errorf("wait for another start: %w", err)
 	}
 	defer unlock()
-	if alive(ctx, home) {
-		return nil
+	if up, err := upOrFree(ctx, home); up || err != nil {
+		return err
 	}
 	if announce {
 		s.say("starting a local server in %s (`berth down` stops it)", home)
 	}
 	return launch(ctx, home)
+}
+
+// upOrFree waits until the server of home answers, or none holds the home: one that is stopping, or about to start, does.
+func upOrFree(ctx context.Context, home string) (up bool, err error) {
+	path := filepath.Join(home, "run", serveLock)
+	for deadline := time.Now().Add(startTime); ; {
+		if alive(ctx, home) {
+			return true, nil
+		}
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		unlock, err := lockFile(short, path)
+		cancel()
+		switch {
+		case err == nil:
+			unlock()
+			return false, nil
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case !errors.Is(err, context.DeadlineExceeded):
+			return false, err
+		case time.Now().After(deadline):
+			return false, berth.Errorf(berth.Unavailable, "a server holds %s and has not answered for %s; its log is %s", home, startTime, filepath.Join(home, "run", serveLog))
+		}
+	}
 }
 
 // alive reports whether a server of home takes connections.

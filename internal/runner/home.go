@@ -78,7 +78,7 @@ func (h *HTTPHome) Report(ctx context.Context, rs []berth.Report) (Reply, error)
 	if h.local != nil {
 		err = h.local.post(ctx, path, body, &reply)
 	} else {
-		_, err = h.post(ctx, path, "application/json", token, body, &reply)
+		err = h.post(ctx, path, "application/json", token, body, &reply)
 	}
 	return reply, err
 }
@@ -90,18 +90,18 @@ func (h *HTTPHome) AppendLog(ctx context.Context, t Task, name string, offset in
 		Size int64 `json:"size"`
 	}
 	path := "/runner/v1/tasks/" + url.PathEscape(string(t.ID)) + "/log?" + q.Encode()
-	status, err := h.post(ctx, path, "application/octet-stream", t.Token, p, &answer)
-	if status == http.StatusConflict {
+	err := h.post(ctx, path, "application/octet-stream", t.Token, p, &answer)
+	if berth.CodeOf(err) == berth.Conflict {
 		err = nil
 	}
 	return answer.Size, err
 }
 
 // post sends body and reads the answer's JSON into out, which an answer of 409 fills too.
-func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []byte, out any) (status int, err error) {
+func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []byte, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	req.Header.Set("Content-Type", kind)
 	if token != "" {
@@ -109,9 +109,9 @@ func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []by
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
-		return 0, berth.Errorf(berth.Unavailable, "reaching the server: %w", err)
+		return berth.Errorf(berth.Unavailable, "reaching the server: %w", err)
 	}
-	return res.StatusCode, read(res, out)
+	return read(res, out)
 }
 
 // read decodes the JSON of an answer into out, that of a 409 too, and turns other answers into errors.
@@ -121,11 +121,20 @@ func read(res *http.Response, out any) error {
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "reading the server's answer: %w", err)
 	}
-	if (res.StatusCode == http.StatusOK || res.StatusCode == http.StatusConflict) && len(b) > 0 {
-		err = json.Unmarshal(b, out)
+	switch res.StatusCode {
+	case http.StatusOK:
+		// An answer that is not ours is no receipt: a server that was stopped, or a proxy, sent it.
+		if err := json.Unmarshal(b, out); err != nil || bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
+			return berth.Errorf(berth.Unavailable, "the server answered %s without a receipt: %q", res.Status, clip(b))
+		}
+		return nil
+	case http.StatusConflict:
+		if err := json.Unmarshal(b, out); err != nil {
+			return berth.Errorf(berth.Unavailable, "the server answered %s: %q", res.Status, clip(b))
+		}
 	}
 	if res.StatusCode/100 == 2 {
-		return err
+		return berth.Errorf(berth.Unavailable, "the server answered %s, which is no receipt", res.Status)
 	}
 	return berth.Errorf(berth.CodeOfHTTP(res.StatusCode), "the server answered %s: %s", res.Status, clip(b))
 }

@@ -313,6 +313,25 @@ func TestShip(t *testing.T) {
 	})
 }
 
+// TestEmptyAnswerIsNoReceipt: a report that was answered with 200 and nothing, or with what no server of ours says, is sent again.
+func TestEmptyAnswerIsNoReceipt(t *testing.T) {
+	for _, body := range []string{"", "null", "ok", "[]"} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) }))
+		defer srv.Close()
+		h, err := runner.NewHTTPHome(srv.URL, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		if _, err := h.Report(t.Context(), []berth.Report{{Task: "a.1"}}); berth.CodeOf(err) != berth.Unavailable {
+			t.Errorf("Report answered %q: %v", body, err)
+		}
+		if _, err := h.AppendLog(t.Context(), runner.Task{ID: "a.1"}, "user_logs/std_log.txt", 0, []byte("x")); berth.CodeOf(err) != berth.Unavailable {
+			t.Errorf("AppendLog answered %q: %v", body, err)
+		}
+	}
+}
+
 func TestHomeErrors(t *testing.T) {
 	for _, u := range []string{"", "ftp://x", "https://", "::"} {
 		if _, err := runner.NewHTTPHome(u, ""); berth.CodeOf(err) != berth.Invalid {

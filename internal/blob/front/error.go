@@ -27,7 +27,8 @@ var statuses = map[string]int{
 func (c *call) fail(err error) {
 	c.drain()
 	if errors.Is(err, context.Canceled) && c.r.Context().Err() != nil {
-		return // nobody is there to read it
+		// As a rule nobody is there to read it. Whoever is must not take silence for success.
+		err = coded(berth.Unavailable, "ServerBusy", "the request was cut off before it was answered; send it again")
 	}
 	code, msg := berth.CodeOf(err), "the server met an error of its own: see its log for the request id"
 	wire := "InternalError"

@@ -18,6 +18,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berthml/berth"
 )
 
 // Sent remembers which files of an upload are there already, so that one that was cut off is not begun anew. Its methods
@@ -190,7 +192,13 @@ func (c *Client) put(ctx context.Context, u string, h http.Header, r io.ReaderAt
 			return err
 		}
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 4<<10))
-		return res.Body.Close()
+		if err := res.Body.Close(); err != nil {
+			return err
+		}
+		if res.StatusCode != http.StatusCreated { // what every storage answers when it has kept something
+			return berth.Errorf(berth.Unavailable, "the server answered %s, which does not say that it was kept", res.Status)
+		}
+		return nil
 	})
 }
 

@@ -1,0 +1,132 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berthml/berth/internal/auth"
+)
+
+const (
+	// stopTime is how long requests under way may take to end when the server stops, and cutTime how long their handlers may take to
+	// notice that they were cut off after that.
+	stopTime = 10 * time.Second
+	cutTime  = 2 * time.Second
+)
+
+// Run serves until the context ends, then stops taking requests and lets those under way finish.
+func (a *App) Run(until context.Context) error {
+	group, ctx := errgroup.WithContext(until)
+	group.Go(func() error { return a.serve(ctx) })
+	for _, loop := range []func(context.Context) error{
+		a.control.Run, a.devbox.Run, a.control.Sweep, a.control.Budgets, a.control.Limits, a.api.Samples,
+	} {
+		group.Go(func() error { return loop(ctx) })
+	}
+	err := group.Wait()
+	if until.Err() != nil && errors.Is(err, context.Canceled) { // a loop was told to end in the middle of something
+		return nil
+	}
+	return err
+}
+
+// serve answers requests on both listeners until ctx ends and those under way have been answered.
+func (a *App) serve(ctx context.Context) error {
+	// Requests do not end with ctx: what was begun is finished.
+	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelInfo)
+	owner := auth.Principal{User: userName(), Role: auth.Admin, Token: "admin"}
+	var unused unusedConns
+	server := func(base context.Context) *http.Server {
+		return &http.Server{
+			Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: errorLog,
+			BaseContext: func(net.Listener) context.Context { return base }, ConnState: unused.note,
+		}
+	}
+	remote, local := server(requests), server(auth.With(requests, owner))
+	remote.TLSConfig = &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12}
+	ended := make(chan error, 2)
+	go func() { ended <- remote.ServeTLS(a.tcp, "", "") }()
+	go func() { ended <- local.Serve(a.unix) }()
+	err := a.writeInfo()
+	if err == nil {
+		a.log.Info("serving", "url", a.URL, "home", a.cfg.Home)
+		select {
+		case <-ctx.Done():
+		case err = <-ended:
+		}
+	}
+	a.log.Info("stopping")
+	if e := a.shutdown(context.WithoutCancel(ctx), &unused, cut, remote, local); e != nil {
+		a.log.Warn("requests were cut off", "err", e)
+	}
+	return err
+}
+
+// shutdown ends the servers: both listeners close, requests that come nevertheless are refused, streams end, and all others have
+// stopTime to be answered before they are cut off.
+func (a *App) shutdown(ctx context.Context, unused *unusedConns, cut func(), servers ...*http.Server) error {
+	within, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	var group errgroup.Group
+	for _, s := range servers {
+		group.Go(func() error { return s.Shutdown(within) })
+	}
+	unused.close()
+	err := errors.Join(a.api.Stop(within), group.Wait())
+	if err == nil {
+		return nil
+	}
+	cut()
+	last, cancel := context.WithTimeout(ctx, cutTime)
+	defer cancel()
+	_ = a.api.Stop(last)
+	for _, s := range servers {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// unusedConns are the connections on which no request has come yet. Package http would wait seconds for one when a server is shut down.
+type unusedConns struct {
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+// note follows the state of a connection.
+func (u *unusedConns) note(c net.Conn, state http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(u.conns, c)
+	case u.closed:
+		c.Close() //nolint:errcheck // nothing was read from it or written to it
+	default:
+		if u.conns == nil {
+			u.conns = map[net.Conn]struct{}{}
+		}
+		u.conns[c] = struct{}{}
+	}
+}
+
+// close closes them, and those that come later.
+func (u *unusedConns) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	for c := range u.conns {
+		c.Close() //nolint:errcheck // nothing was answered on it
+	}
+	clear(u.conns)
+}

@@ -1,0 +1,122 @@
+package app_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stopping begins to stop the server and returns when it takes no more connections; the channel is closed when it has ended.
+func (s *server) stopping(home string) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.stop()
+	}()
+	for {
+		c, err := net.Dial("unix", filepath.Join(home, "run", "api.sock"))
+		if err != nil {
+			return ended
+		}
+		c.Close()
+	}
+}
+
+// TestStopFinishesRequests: a request whose body was not all there when the server began to stop is carried out and answered, on both
+// listeners, while new connections are refused.
+func TestStopFinishesRequests(t *testing.T) {
+	home := shortHome(t)
+	s := start(t, home)
+	begin := func(name string, c net.Conn, err error) (finish func()) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		body := `{"properties":{"jobType":"Command","command":"true","computeId":"azureml:local"}}`
+		fmt.Fprintf(c, "PUT %s/jobs/%s HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+			s.ws, name, s.app.Token, len(body))
+		r := bufio.NewReader(c)
+		if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // it is being served
+			t.Fatalf("%q, %v", line, err)
+		}
+		return func() {
+			io.WriteString(c, body)
+			r.ReadString('\n')
+			res, err := http.ReadResponse(r, nil)
+			if err != nil || res.StatusCode != http.StatusCreated {
+				t.Errorf("%s: %+v, %v", name, res, err)
+			}
+		}
+	}
+	local, err := net.Dial("unix", filepath.Join(home, "run", "api.sock"))
+	finishLocal := begin("overlocal", local, err)
+	address := strings.TrimPrefix(s.app.URL, "https://")
+	remote, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	finishRemote := begin("overtls", remote, err)
+	ended := s.stopping(home)
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Error("the socket is closed and the port is not")
+	}
+	finishLocal()
+	finishRemote()
+	<-ended
+	s = start(t, home)
+	for _, name := range []string{"overlocal", "overtls"} {
+		if code, m := s.do("GET", s.ws+"/jobs/"+name, nil); code != http.StatusOK {
+			t.Errorf("%s after the restart: %d %v", name, code, m)
+		}
+	}
+}
+
+// TestStopEndsStreams: followers of a log and of events, and a connection on which nothing was sent, do not hold up the end: nothing has to be cut off.
+func TestStopEndsStreams(t *testing.T) {
+	home := shortHome(t)
+	s := start(t, home)
+	gate := filepath.Join(t.TempDir(), "gate")
+	s.submit("long", "echo begun; while [ ! -e "+gate+" ]; do sleep 0.02; done")
+	idle, err := net.Dial("unix", filepath.Join(home, "run", "api.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	var bodies []io.ReadCloser
+	for _, path := range []string{"/jobs/long/logs?follow=true", "/jobs/long/events", "/events"} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://berth"+s.ws+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := s.http.Do(req)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v", path, res, err)
+		}
+		defer res.Body.Close()
+		bodies = append(bodies, res.Body)
+	}
+	begun := time.Now()
+	<-s.stopping(home)
+	for i, b := range bodies {
+		if text, err := io.ReadAll(b); err != nil || i > 0 && !strings.Contains(string(text), "the server is stopping") {
+			t.Errorf("stream %d ended with %v after %q", i, err, text)
+		}
+	}
+	if log := s.log.String(); strings.Contains(log, "cut off") {
+		t.Errorf("after %v: %s", time.Since(begun), log)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if log, status := start(t, home).wait("long"); log != "begun\n" || status != "Completed" {
+		t.Errorf("after the restart: log %q, status %v", log, status)
+	}
+}
