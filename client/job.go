@@ -44,6 +44,7 @@ type JobQuery struct {
 	View   string // ActiveOnly, ArchivedOnly, All
 	Status []berth.JobStatus
 	Type   string
+	Mine   bool // only those the caller created
 	Max    int // 0 is no limit
 }
 
@@ -65,6 +66,9 @@ func (q JobQuery) Values() url.Values {
 	}
 	if q.Type != "" {
 		v.Set("jobType", q.Type)
+	}
+	if q.Mine {
+		v.Set("createdBy", "me")
 	}
 	if q.Max > 0 && q.Max <= 200 {
 		v.Set("$top", strconv.Itoa(q.Max))

@@ -124,6 +124,9 @@ func (c *call) query(kind, name string) (store.Query, error) {
 		}
 		q.After = n
 	}
+	if strings.EqualFold(c.q.Get("createdBy"), "me") {
+		q.CreatedBy = c.who.User
+	}
 	if v := c.q.Get("status"); v != "" {
 		q.Status = strings.Split(v, ",")
 	}

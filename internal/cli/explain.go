@@ -54,11 +54,10 @@ func (s *session) explanation(ctx context.Context, c *client.Client, name string
 	if of, ok := strings.CutPrefix(name, "job/"); ok {
 		name = of
 	}
-	e, err := c.Explain(ctx, name)
-	if berth.CodeOf(err) != berth.NotFound {
-		return e, nil, err
-	}
 	if name != "last" {
+		if e, err := c.Explain(ctx, name); berth.CodeOf(err) != berth.NotFound {
+			return e, nil, err
+		}
 		if e, err := c.ExplainCompute(ctx, name); berth.CodeOf(err) != berth.NotFound {
 			return nil, e, err
 		}
@@ -67,7 +66,7 @@ func (s *session) explanation(ctx context.Context, c *client.Client, name string
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err = c.Explain(ctx, j.Name)
+	e, err := c.Explain(ctx, j.Name)
 	return e, nil, err
 }
 

@@ -16,7 +16,7 @@ const lookBack = 5000
 // offered is how many jobs a shell offers.
 const offered = 50
 
-// job finds a job by its name, by a prefix only it has, or as `last`.
+// job finds a job by its name, by a prefix only it has, or as `last`, the newest that the caller created.
 func (s *session) job(ctx context.Context, c *client.Client, text string) (*client.Job, error) {
 	if text == "last" {
 		return s.lastJob(ctx, c)
@@ -65,11 +65,11 @@ func (s *session) completeJob(cmd *cobra.Command, args []string, _ string) ([]st
 }
 
 func (s *session) lastJob(ctx context.Context, c *client.Client) (*client.Job, error) {
-	for j, err := range c.Jobs(ctx, client.JobQuery{View: "All", Max: 1}) {
+	for j, err := range c.Jobs(ctx, client.JobQuery{View: "All", Mine: true, Max: 1}) {
 		if err != nil {
 			return nil, err
 		}
 		return c.Job(ctx, j.Name)
 	}
-	return nil, berth.Errorf(berth.NotFound, "there is no job yet; `berth run -- echo hello` makes one")
+	return nil, berth.Errorf(berth.NotFound, "you have no job in workspace %s; `berth run -- echo hello` makes one, `berth ps -a` shows those of others", c.Workspace.Name)
 }

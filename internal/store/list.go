@@ -12,6 +12,7 @@ type Query struct {
 	Status          []string
 	Archived        *bool
 	Hash, Parent    string
+	CreatedBy       string
 	After           int64 // cursor: ID of the last item of the page before, 0 for the first page
 	Asc             bool  // oldest first; the default is newest first
 	Limit           int   // 0 is 1000
@@ -95,6 +96,9 @@ func (q *Query) statement(scope int64, limitArms bool) (string, []any) {
 	}
 	if q.Archived != nil && !strings.HasPrefix(split, "archived") {
 		w.and("+archived = ?", flag(*q.Archived))
+	}
+	if q.CreatedBy != "" {
+		w.and("created_by = ?", q.CreatedBy)
 	}
 	order := " ORDER BY id DESC LIMIT ?"
 	if q.Asc {

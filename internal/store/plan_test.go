@@ -22,6 +22,7 @@ func TestPlans(t *testing.T) {
 	}{
 		"all":               {Query{}, "docs_list (scope=? AND archived=?"},
 		"active":            {Query{Archived: &no}, "docs_list (scope=? AND archived=?"},
+		"by a user":         {Query{CreatedBy: "u", Archived: &no}, "docs_list (scope=? AND archived=?"},
 		"status":            {Query{Status: []string{"Running"}}, "docs_status (scope=? AND status=?"},
 		"statuses":          {Query{Status: []string{"Running", "Queued", "Starting"}, Archived: &no}, "docs_status (scope=? AND status=?"},
 		"parent":            {Query{Parent: "p"}, "docs_parent (scope=? AND parent=?"},
