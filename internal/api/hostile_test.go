@@ -164,10 +164,12 @@ func TestOpen(t *testing.T) {
 			{Name: "RStudio", Title: "RStudio", Path: "/"},
 		}
 	})
-	for app, want := range map[string]string{"": "%2Fjupyter%2Flab", "jupyter": "%2Fjupyter%2Ftree", "jupyterlab": "%2Fjupyter%2Flab", "Terminal": "%2Fjupyter%2Fterminals%2F1", "rstudio": "%2FRStudio%2F"} {
+	for app, want := range map[string]string{"": "/jupyter/lab", "jupyter": "/jupyter/tree", "jupyterlab": "/jupyter/lab", "Terminal": "/jupyter/terminals/1", "rstudio": "/RStudio/"} {
 		a := x.as(x.ann, "POST", x.ws+"/computes/box/open", map[string]any{"app": app}).want(200)
-		if url, _ := a.at("url").(string); !strings.HasSuffix(url, "&to="+want) {
-			t.Errorf("%q opens %s", app, url)
+		url, _ := a.at("url").(string)
+		page := x.as("", "GET", strings.TrimPrefix(url, "https://127.0.0.1:8443"), nil).want(200)
+		if !strings.Contains(string(page.raw), `url=`+boxPath+want+`"`) {
+			t.Errorf("%q opens %s", app, page.raw)
 		}
 	}
 	x.as(x.ann, "POST", x.ws+"/computes/box/open", map[string]any{"app": "none"}).want(404)
