@@ -39,6 +39,22 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Msg: err.Error(), Err: errors.Unwrap(err)}
 }
 
+// Missingf makes the error of a request that refers to something that does not exist. Its code is Invalid, as Azure's is.
+func Missingf(format string, args ...any) *Error {
+	return &Error{Code: Invalid, Msg: fmt.Sprintf(format, args...), Err: &Error{Code: NotFound}}
+}
+
+// IsMissing reports whether something that was named does not exist: the subject of a request, or what it refers to.
+func IsMissing(err error) bool {
+	for err != nil {
+		if e, ok := err.(*Error); ok && e.Code == NotFound {
+			return true
+		}
+		err = errors.Unwrap(err)
+	}
+	return false
+}
+
 func (e *Error) Error() string {
 	if e.Msg != "" {
 		return e.Msg

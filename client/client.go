@@ -204,7 +204,12 @@ func refusal(resp *http.Response) *berth.Error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // the status says enough
 	e := &berth.Error{Code: berth.CodeOfHTTP(resp.StatusCode), Wire: resp.Header.Get("x-ms-error-code")}
 	var v struct {
-		Error struct{ Code, Message string }
+		Error struct {
+			Code, Message  string
+			AdditionalInfo []struct {
+				Info struct{ Value struct{ Code string } }
+			}
+		}
 	}
 	var x struct { // the storage's own form
 		XMLName       xml.Name `xml:"Error"`
@@ -218,6 +223,11 @@ func refusal(resp *http.Response) *berth.Error {
 		e.Msg = v.Error.Message
 		if e.Wire == "" {
 			e.Wire = v.Error.Code
+		}
+		for _, more := range v.Error.AdditionalInfo {
+			if e.Code == berth.Invalid && more.Info.Value.Code == "NotFound" { // as berth.Missingf
+				e.Err = &berth.Error{Code: berth.NotFound}
+			}
 		}
 		return e
 	}

@@ -281,7 +281,7 @@ func checkComponent(c *call, tx *store.Tx, _, _ string, props map[string]any) er
 	}
 	d, err := tx.Get(c.ws.Key(), "jobs", ref.Name, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return berth.Errorf(berth.Invalid, "componentSpec.sourceJobId: there is no job %s in workspace %s", ref.Name, c.ws.Name)
+		return berth.Missingf("componentSpec.sourceJobId: there is no job %s in workspace %s", ref.Name, c.ws.Name)
 	}
 	if err != nil {
 		return err

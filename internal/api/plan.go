@@ -185,7 +185,7 @@ func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	}
 	d, err := x.tx.Get(x.ws, "computes", name, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return berth.Errorf(berth.Invalid, "there is no compute %q in workspace %s; `berth compute list` shows what there is", name, c.ws.Name)
+		return berth.Missingf("there is no compute %q in workspace %s; `berth compute list` shows what there is", name, c.ws.Name)
 	}
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ func unknownSize(c sizes.Catalogue, name string) error {
 	if near := c.Nearest(name); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return berth.Errorf(berth.Invalid, "there is no size %s; %s", name, hint)
+	return berth.Missingf("there is no size %s; %s", name, hint)
 }
 
 // workspaceQuota serves our own part of quotas, below a workspace: what counts there, and requests for more.
@@ -115,7 +115,7 @@ func (a *quotaAsk) scope(c *call, tx *store.Tx) (quota.Scope, error) {
 	if a.Family != "" {
 		family, ok := catalogue.FindFamily(a.Family)
 		if !ok {
-			return scope, berth.Errorf(berth.Invalid, "there is no family %s; the families are %s", a.Family, strings.Join(catalogue.Families(), ", "))
+			return scope, berth.Missingf("there is no family %s; the families are %s", a.Family, strings.Join(catalogue.Families(), ", "))
 		}
 		scope.Family = family
 	}

@@ -237,7 +237,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e = &berth.Error{Code: berth.Internal, Msg: "an internal error; the server's log has it under request " + id}
 	}
 	told := map[string]any{"code": e.WireCode(), "message": plainly(e), "details": []any{}}
-	if inner := inners[e.Code]; inner != "" && e.WireCode() == usersError {
+	inner := inners[e.Code]
+	if e.Code == berth.Invalid && berth.IsMissing(e) {
+		inner = inners[berth.NotFound]
+	}
+	if inner != "" && e.WireCode() == usersError {
 		told["additionalInfo"] = []any{map[string]any{"type": "InnerError", "info": map[string]any{"value": map[string]any{"code": inner, "innerError": nil}}}}
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -55,6 +55,10 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	switch berth.CodeOf(err) {
+	case berth.Invalid:
+		if berth.IsMissing(err) {
+			return exitNotFound
+		}
 	case berth.NotFound, berth.Gone:
 		return exitNotFound
 	case berth.Conflict, berth.Precondition:
@@ -83,7 +87,7 @@ func (s *session) report(err error) int {
 	if s.format.az {
 		var use usageError
 		var label noLabel
-		mark, code = "ERROR:", azExit(code, said || errors.As(err, &use) && use.late || errors.As(err, &label))
+		mark, code = "ERROR:", azExit(code, said || errors.As(err, &use) && use.late || errors.As(err, &label) || berth.CodeOf(err) == berth.Invalid)
 	}
 	if said {
 		return code

@@ -62,6 +62,11 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(docs) == 0 && l.name != "" && !s.format.az { // az shows an empty list
+				if _, err := c.Get(cmd.Context(), n.collection, l.name); err != nil {
+					return err
+				}
+			}
 			items := make([]any, 0, len(docs))
 			for _, d := range docs {
 				if d, err = withSecrets(cmd.Context(), c, d, l.secrets); err != nil {

@@ -190,7 +190,7 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 	job, out := p[1], p[3]
 	d, err := tx.Get(ws.Key(), "jobs", job, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return "", berth.Errorf(berth.Invalid, "%s: there is no job %s", uri, job)
+		return "", berth.Missingf("%s: there is no job %s", uri, job)
 	}
 	if err != nil {
 		return "", err
@@ -219,7 +219,7 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 	}
 	o, ok := v.Properties.Outputs[out]
 	if !ok {
-		return "", berth.Errorf(berth.Invalid, "%s: job %s has no output %s", uri, job, out)
+		return "", berth.Missingf("%s: job %s has no output %s", uri, job, out)
 	}
 	kept := o.Place(d.Name, out)
 	if tail != "" {
@@ -266,7 +266,7 @@ func Version(tx *store.Tx, ws berth.Workspace, collection string, ref berth.Ref)
 	if ref.Version != "" {
 		d, err := tx.Get(ws.Key(), collection+"/versions", ref.Name, ref.Version)
 		if berth.CodeOf(err) == berth.NotFound {
-			err = berth.Errorf(berth.Invalid, "there is no %s %s:%s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, ref.Version, lists(collection))
+			err = berth.Missingf("there is no %s %s:%s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, ref.Version, lists(collection))
 		}
 		return d, err
 	}
@@ -278,7 +278,7 @@ func Version(tx *store.Tx, ws berth.Workspace, collection string, ref berth.Ref)
 		return nil, err
 	}
 	if len(docs) == 0 {
-		return nil, berth.Errorf(berth.Invalid, "there is no %s %s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, lists(collection))
+		return nil, berth.Missingf("there is no %s %s in this workspace%s", strings.TrimSuffix(collection, "s"), ref.Name, lists(collection))
 	}
 	return docs[0], nil
 }

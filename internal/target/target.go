@@ -56,7 +56,7 @@ func (c Chooser) Of(v berth.CommandJob) (string, error) {
 	}
 	d, err := c.Tx.Get(c.Workspace.Key(), "computes", name, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return "", berth.Errorf(berth.Invalid, "there is no compute %q in workspace %s; `berth compute list` shows what there is", name, c.Workspace.Name)
+		return "", berth.Missingf("there is no compute %q in workspace %s; `berth compute list` shows what there is", name, c.Workspace.Name)
 	}
 	if err != nil {
 		return "", err
