@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
@@ -42,6 +44,40 @@ func (s *session) fetchOutput(ctx context.Context, c *client.Client, job, output
 	return berth.Errorf(berth.NotFound, "job %s wrote nothing to its output %s", job, output)
 }
 
+// fetchOutputs copies the outputs of a job that has ended to where they are wanted, and tells how to get those that it could not.
+func (s *session) fetchOutputs(ctx context.Context, c *client.Client, j *client.Job, outputs map[string]string) error {
+	left := maps.Clone(outputs)
+	for _, output := range sortedKeys(outputs) {
+		if outputs[output] == "" {
+			continue
+		}
+		err := s.fetchOutput(ctx, c, j.Name, output, outputs[output])
+		switch {
+		case interrupted(ctx, err):
+			s.say("\ninterrupted")
+			s.fetchLater(j.Name, left)
+			return exitError(exitInterrupted)
+		case err != nil && j.Status() != berth.Completed:
+			s.warn("output %s was not fetched: %v", output, err)
+		case err != nil:
+			s.fetchLater(j.Name, left)
+			return err
+		}
+		delete(left, output)
+	}
+	return nil
+}
+
+// fetchLater tells how to get the outputs that were to be copied and were not.
+func (s *session) fetchLater(job string, outputs map[string]string) {
+	for _, name := range sortedKeys(outputs) {
+		if outputs[name] != "" {
+			s.say("output %s was not copied to %s; when the job has ended, this copies it:", name, outputs[name])
+			s.say("  berth job download -n %s --output-name %s", job, quote(name+"="+outputs[name]))
+		}
+	}
+}
+
 func listOf(words []string) string {
 	switch len(words) {
 	case 0:
@@ -69,7 +105,11 @@ func (s *session) downloadJob(ctx context.Context, c *client.Client, job, output
 		}
 	}
 	if output != "" && output != "default" {
-		err := s.fetchOutput(ctx, c, job, output, filepath.Join(dir, "named-outputs", output))
+		name, to, placed := strings.Cut(output, "=")
+		if !placed || to == "" {
+			to = filepath.Join(dir, "named-outputs", name)
+		}
+		err := s.fetchOutput(ctx, c, job, name, to)
 		if s.format.az && berth.CodeOf(err) == berth.NotFound {
 			s.warn("%v", err)
 			return nil

@@ -114,6 +114,7 @@ func (r *bareRun) run(parent context.Context) error {
 	if r.noWait {
 		r.s.out.WriteString(r.name + "\n") //nolint:errcheck // the job was submitted all the same
 		r.s.nextSteps(r.name)
+		r.s.fetchLater(r.name, outputs)
 		return nil
 	}
 	r.s.say("submitted %s", r.s.paint(r.s.err, bold, r.name))
@@ -125,6 +126,9 @@ func (r *bareRun) run(parent context.Context) error {
 func (s *session) followTo(ctx context.Context, c *client.Client, name string, rev berth.Rev, outputs map[string]string) error {
 	w := &watcher{s: s, c: c, job: name, rev: rev}
 	j, err := w.watch(ctx)
+	if err != nil {
+		defer s.fetchLater(name, outputs)
+	}
 	if interrupted(ctx, err) {
 		return s.detached(name)
 	}
@@ -136,17 +140,8 @@ func (s *session) followTo(ctx context.Context, c *client.Client, name string, r
 		return w.az.end(j, w.open)
 	}
 	s.summary(j)
-	for _, output := range sortedKeys(outputs) {
-		if outputs[output] == "" {
-			continue
-		}
-		if err := s.fetchOutput(ctx, c, name, output, outputs[output]); err != nil {
-			if j.Status() != berth.Completed {
-				s.warn("output %s was not fetched: %v", output, err)
-				continue
-			}
-			return err
-		}
+	if err := s.fetchOutputs(ctx, c, j, outputs); err != nil {
+		return err
 	}
 	if code := jobExit(j.Status(), j.State().Exit); code != 0 {
 		return exitError(code)

@@ -288,7 +288,7 @@ func downloadVerb(s *session, n noun) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&dir, "download-path", "p", ".", "folder to copy to")
 	if n.word == "job" {
-		f.StringVar(&output, "output-name", "", "only this output")
+		f.StringVar(&output, "output-name", "", "only this output; NAME=PATH copies it to PATH, as berth run --output does")
 		f.BoolVar(&all, "all", false, "every output, and logs and artifacts")
 	}
 	return cmd
