@@ -45,7 +45,7 @@ type JobQuery struct {
 	Status []berth.JobStatus
 	Type   string
 	Mine   bool // only those the caller created
-	Max    int // 0 is no limit
+	Max    int  // 0 is no limit
 }
 
 // Values is the query as the API takes it.
