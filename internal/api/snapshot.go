@@ -19,10 +19,11 @@ import (
 
 // snapshot reads computes as the pure packages see them. It belongs to one transaction.
 type snapshot struct {
-	s   *Server
-	tx  *store.Tx
-	ws  string // key of the workspace
-	now time.Time
+	s    *Server
+	tx   *store.Tx
+	ws   string // key of the workspace
+	user string // who asks
+	now  time.Time
 
 	sizes *sizes.Catalogue
 	tasks []*berth.Task // that are not done, of all workspaces
@@ -32,7 +33,7 @@ type snapshot struct {
 }
 
 func (c *call) snapshot(tx *store.Tx) *snapshot {
-	return &snapshot{s: c.s, tx: tx, ws: c.ws.Key(), now: c.now, runs: map[string][]cost.Run{}}
+	return &snapshot{s: c.s, tx: tx, ws: c.ws.Key(), user: c.who.User, now: c.now, runs: map[string][]cost.Run{}}
 }
 
 func (x *snapshot) size(name string) (berth.Size, bool, error) {
@@ -125,7 +126,43 @@ func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err e
 	if p.Type == plan.Instance && len(nodes) == 0 {
 		p.Down = stopped(d.Name, st)
 	}
-	return p, st, x.gangs(&p)
+	if err := x.gangs(&p); err != nil {
+		return p, st, err
+	}
+	return p, st, x.bars(&p)
+}
+
+// bars fills in how many tasks more the users who wait for a cluster, and the one who asks, may have where they are limited.
+func (x *snapshot) bars(p *plan.Pool) error {
+	if p.Type == plan.Instance || len(p.Nodes) == 0 {
+		return nil // an instance counts as a whole, and a pool without nodes grows by quota
+	}
+	limits, err := quota.LoadTx(x.tx, x.s.QuotaDefault)
+	if err != nil {
+		return err
+	}
+	if limits = limits.Personal(); len(limits.All) == 0 {
+		return nil
+	}
+	running, err := quota.Running(x.tx)
+	if err != nil {
+		return err
+	}
+	n := p.Nodes[0]
+	p.Bars = map[string]sched.Bar{}
+	bar := func(user string) {
+		ask := quota.Task{Workspace: x.ws, Family: n.Family, User: user, Low: n.Low, VCPUs: float64(n.VCPUs) / float64(max(1, n.Slots))}
+		if tasks, unlimited, why := limits.Left(running, ask, x.now); !unlimited {
+			p.Bars[user] = sched.Bar{Nodes: tasks, Why: why}
+		}
+	}
+	bar(x.user)
+	for _, g := range p.Waiting {
+		if _, ok := p.Bars[g.User]; !ok {
+			bar(g.User)
+		}
+	}
+	return nil
 }
 
 // stopped is why an instance takes no jobs.

@@ -74,6 +74,7 @@ type touched struct {
 	due   []poolKey                   // to be decided upon
 	// budgets are workspaces whose budgets are to be read again; their pools to be decided upon.
 	budgets map[string]bool
+	limits  bool // those of users are to be read again
 }
 
 // advance makes the next step of each touched job and pool in one transaction, then acts. The transaction changes the loop's picture
@@ -172,6 +173,11 @@ func (m *move) run(t touched) error {
 	}
 	for k, names := range t.nodes {
 		if err := m.refreshNodes(k, names); err != nil {
+			return err
+		}
+	}
+	if t.limits {
+		if err := m.c.readLimits(m.tx); err != nil {
 			return err
 		}
 	}

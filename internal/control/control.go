@@ -20,6 +20,7 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
@@ -70,6 +71,7 @@ type Control struct {
 	pools    map[poolKey]*pool
 	gangs    map[string]*gang          // what waits, by the id of its first task
 	usedUp   map[string][]berth.Budget // by workspace
+	personal quota.Limits              // of single users
 	placed   map[berth.TaskID]*placement
 	pace     map[string]*pace // how fast tasks end, by compute
 	works    map[string]*nodeWork
@@ -167,7 +169,7 @@ func (c *Control) Run(ctx context.Context) error {
 					more = false
 				}
 			}
-			if len(t.jobs)+len(t.pools)+len(t.nodes)+len(t.due)+len(t.budgets) > 0 {
+			if len(t.jobs)+len(t.pools)+len(t.nodes)+len(t.due)+len(t.budgets) > 0 || t.limits {
 				c.advance(ctx, t)
 			}
 		case <-wake:
@@ -250,7 +252,7 @@ func (c *Control) touch(t *touched, batch []berth.Event) {
 			t.node(keyOf(e.Workspace, name), e.Data)
 			room = true // what was full may not be so any more
 		case berth.EventQuota:
-			room = true
+			room, t.limits = true, true
 		case berth.EventBudget, berth.EventBudgetExhausted, berth.EventBudgetRenewed:
 			if t.budgets == nil {
 				t.budgets = map[string]bool{}
@@ -279,7 +281,7 @@ func (t *touched) node(k poolKey, data json.RawMessage) {
 // short are the pools that have fewer nodes than they want, and the machine's own.
 func (c *Control) short() (out []poolKey) {
 	for k, p := range c.pools {
-		if p.local || p.state.Short != "" || p.alone {
+		if p.local || p.state.Short != "" || p.alone || p.barred {
 			out = append(out, k)
 		}
 	}

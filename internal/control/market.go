@@ -42,10 +42,12 @@ func (m *move) prices() (*market, error) {
 func (k *market) room(m *move, p *pool, size berth.Size, user string, want int) (int, string) {
 	var use []quota.Use
 	for _, q := range m.c.pools {
+		if q.local {
+			continue
+		}
+		on := q.users()
 		for _, n := range q.nodes {
-			if !q.local {
-				use = append(use, quota.Use{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: n.VCPUs})
-			}
+			use = append(use, quota.Use{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: n.VCPUs, Shares: quota.Shares(n.Node, on[n.Name])})
 		}
 	}
 	ask := quota.Use{Workspace: p.key.workspace, Family: size.Family, User: user, Low: p.spec.low, VCPUs: want * size.VCPUs}
@@ -54,6 +56,23 @@ func (k *market) room(m *move, p *pool, size berth.Size, user string, want int) 
 		return math.MaxInt, ""
 	}
 	return vcpus / max(1, size.VCPUs), why
+}
+
+// users is whose tasks are on which node of a cluster. An instance is its owner's, whoever has jobs on it.
+func (p *pool) users() map[string]map[string]int {
+	if p.spec.instance {
+		return nil
+	}
+	on := map[string]map[string]int{}
+	for _, r := range p.running {
+		for _, name := range r.On {
+			if on[name] == nil {
+				on[name] = map[string]int{}
+			}
+			on[name][r.User]++
+		}
+	}
+	return on
 }
 
 // rate is the price per hour of a node, nil when it is not known.

@@ -205,6 +205,7 @@ func (m *move) release(t *berth.Task) error {
 	p := m.c.pool(t)
 	m.pools[p.key] = true
 	p.leave(t)
+	m.unbar()
 	if p.local {
 		return nil
 	}

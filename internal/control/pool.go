@@ -31,6 +31,8 @@ type pool struct {
 
 	told bounds // what was told to all that wait
 
+	barred bool // users who wait may have no more
+
 	wake time.Time // when to look again although nothing happened
 	memory
 	before memory // as it was when the move began
@@ -46,8 +48,8 @@ type memory struct {
 
 // bounds is what keeps a pool from taking more. Reasons speak of it.
 type bounds struct {
-	max         int
-	down, short string
+	max               int
+	down, short, bars string
 }
 
 // poolKey names a pool. The machine's has no workspace: all share it.
@@ -181,6 +183,9 @@ func (c *Control) read(tx *store.Tx) error {
 	c.gangs = map[string]*gang{}
 	workspaces, err := tx.List(store.Query{Kind: "workspaces"})
 	if err != nil {
+		return err
+	}
+	if err := c.readLimits(tx); err != nil {
 		return err
 	}
 	old := c.pools
@@ -415,9 +420,16 @@ func (p *pool) gangs() []sched.Running {
 
 // schedule asks the scheduler about a pool. When its bounds have changed that concerns the reasons of all that wait.
 func (c *Control) schedule(p *pool, ahead int, down string, fresh []string, now time.Time) []sched.Choice {
-	if b := (bounds{p.spec.max, down, p.state.Short}); b != p.told {
+	bars := c.bars(p, now)
+	p.barred = len(bars) > 0
+	if b := (bounds{p.spec.max, down, p.state.Short, tell(bars)}); b != p.told {
 		p.told = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}
-	return sched.Schedule(p.view(ahead, down), &p.queue, p.gangs(), fresh, now)
+	if at, ok := c.personal.Ends(now); p.barred && ok && (p.wake.IsZero() || at.Before(p.wake)) { // a limit that ends is no event
+		p.wake = at
+	}
+	v := p.view(ahead, down)
+	v.Bars = bars
+	return sched.Schedule(v, &p.queue, p.gangs(), fresh, now)
 }

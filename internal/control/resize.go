@@ -22,7 +22,7 @@ func (m *move) resize(p *pool) error {
 	if p.queue.Len() == 0 {
 		p.alone = false
 	}
-	v := m.c.demand(p)
+	v := m.c.demand(p, m.now)
 	unpaid, all := m.c.unpaid(p)
 	switch {
 	case unpaid == "":
@@ -79,7 +79,7 @@ func (m *move) resize(p *pool) error {
 }
 
 // demand is the pool as the autoscaler sees it.
-func (c *Control) demand(p *pool) scale.Pool {
+func (c *Control) demand(p *pool, now time.Time) scale.Pool {
 	v := scale.Pool{
 		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: p.spec.max, Wait: p.retry,
 	}
@@ -87,6 +87,9 @@ func (c *Control) demand(p *pool) scale.Pool {
 		v.Hold = "it is being deleted"
 	}
 	v.Sizes = p.queue.Sizes()
+	if bars := c.bars(p, now); len(bars) > 0 {
+		v.Sizes, _ = p.queue.SizesWithin(p.held, bars)
+	}
 	for _, n := range p.nodes {
 		if n.State == berth.NodeLeaving {
 			continue
@@ -134,12 +137,7 @@ func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err e
 	if !ok {
 		return nil, fmt.Sprintf("size %s is no longer known to this server", p.spec.size), nil
 	}
-	user := p.spec.owner
-	for g := range p.queue.All(p.held) {
-		user = g.User
-		break
-	}
-	room, why := k.room(m, p, size, user, want)
+	user, room, why := m.asker(k, p, size, want)
 	machine := m.machine(p)
 	for range min(want, room) {
 		ask := askFor(p.name, size)
@@ -160,6 +158,37 @@ func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err e
 		machine.Nodes = append(machine.Nodes, guest(n))
 	}
 	return nodes, why, nil
+}
+
+// asker is for whom a pool's next nodes are made and how many that user may have: the first whose job waits, or the next when that one
+// may have none. Without jobs it is the one who made the cluster.
+func (m *move) asker(k *market, p *pool, size berth.Size, want int) (user string, room int, why string) {
+	bars := m.c.bars(p, m.now)
+	tried, users := map[string]bool{}, len(p.queue.Users())
+	for g := range p.queue.All(p.held) {
+		if len(tried) == users {
+			break
+		}
+		bar, limited := bars[g.User]
+		if tried[g.User] {
+			continue
+		}
+		if tried[g.User] = true; limited && bar.Nodes < g.Nodes {
+			continue
+		}
+		n, not := k.room(m, p, size, g.User, want)
+		if user == "" || n > 0 {
+			user, room, why = g.User, n, not
+		}
+		if n > 0 {
+			return user, room, why
+		}
+	}
+	if user == "" {
+		user = p.spec.owner
+		room, why = k.room(m, p, size, user, want)
+	}
+	return user, room, why
 }
 
 // nodeName is a name that is good as a file and as a host, and that no other node has.

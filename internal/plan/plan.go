@@ -64,6 +64,8 @@ type Pool struct {
 	// Room is how many nodes more it may have now, whatever Max says; Bound is whose limit that is, when it is one.
 	Room  int
 	Bound berth.PlanLimit
+	// Bars limits users, see sched.Pool.
+	Bars map[string]sched.Bar
 	// Short is why it cannot grow, where that is known already; Room does not count then.
 	Short string
 }
@@ -150,6 +152,10 @@ func start(s Snapshot, p *berth.Plan) {
 			break
 		}
 		p.Verdict, p.Reason = berth.PlanWait, choice.Why
+		if bar, ok := s.Pool.Bars[s.Job.User]; ok && choice.Why == bar.Why {
+			p.Limits = append(p.Limits, berth.PlanLimit{Kind: berth.LimitQuota, Whose: s.Pool.Name, Why: bar.Why})
+			break // when the user's other jobs end nobody knows here: they may be anywhere
+		}
 		p.Limits = append(p.Limits, v.limit(s.Pool))
 		p.Start.At, p.Start.Basis = v.simulate(s.Pool.Expect, ours, s.Now)
 	}

@@ -33,7 +33,7 @@ func view(p Pool, extra *sched.Gang, now time.Time) *world {
 		extra.Seq = last + 1
 		w.queue.Add(*extra)
 	}
-	w.pool = sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: map[string]int{}, Preempt: p.Type != Local, Short: p.Short}
+	w.pool = sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: map[string]int{}, Preempt: p.Type != Local, Short: p.Short, Bars: p.Bars}
 	if p.Down != nil {
 		w.pool.Down = p.Down.Why
 	}
@@ -58,6 +58,9 @@ func view(p Pool, extra *sched.Gang, now time.Time) *world {
 // grow asks the autoscaler what it would do.
 func (w *world) grow(p Pool, now time.Time) {
 	v := scale.Pool{Name: p.Name, Min: p.Min, Max: p.Max, Idle: p.Idle, Slots: max(1, p.Slots), Sizes: w.queue.Sizes(), Room: NoBound}
+	if len(p.Bars) > 0 {
+		v.Sizes, _ = w.queue.SizesWithin(w.pool.Held, p.Bars)
+	}
 	for _, n := range p.Nodes {
 		if n.State != berth.NodeLeaving {
 			v.Nodes = append(v.Nodes, scale.Node{

@@ -49,6 +49,8 @@ type Use struct {
 	User      string
 	Low       bool
 	VCPUs     int
+	// Shares is how many vCPUs count for which user, see Shares; nil is all of them for User.
+	Shares map[string]int
 }
 
 // Grant is a number that was once given to a scope. The newest that has not ended counts.
@@ -265,6 +267,9 @@ func (l Limits) Rows(workspace string, use []Use, now time.Time) []Row {
 func used(use []Use, s Scope) int {
 	n := 0
 	for _, u := range use {
+		if s.User != "" && u.Shares != nil {
+			u.User, u.VCPUs = s.User, u.Shares[strings.ToLower(s.User)]
+		}
 		if s.covers(u) {
 			n += u.VCPUs
 		}

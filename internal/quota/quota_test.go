@@ -237,20 +237,20 @@ func TestWhy(t *testing.T) {
 		},
 		{
 			"workspace", limit(quota.Scope{Workspace: lab, Family: ncv3}, 24, time.Time{}),
-			[]quota.Use{{lab, ncv3, "bob", false, 20}},
+			[]quota.Use{{Workspace: lab, Family: ncv3, User: "bob", Low: false, VCPUs: 20}},
 			ask, 4,
 			"workspace lab's limit of standardNCSv3Family is 24 vCPUs, of which 20 are in use; ask for more with `berth quota request --family standardNCSv3Family --vcpus 26`",
 		},
 		{
 			"restricted since",
 			quota.Limit{},
-			[]quota.Use{{lab, ncv3, "bob", false, 6}},
+			[]quota.Use{{Workspace: lab, Family: ncv3, User: "bob", Low: false, VCPUs: 6}},
 			ask, 0,
 			"standardNCSv3Family needs an approval, and there is none (6 in use); ask for more with `berth quota request --family standardNCSv3Family --vcpus 12`",
 		},
 		{
 			"lowered", limit(quota.Scope{Workspace: lab, Family: ncv3}, 6, time.Time{}),
-			[]quota.Use{{lab, ncv3, "bob", false, 12}},
+			[]quota.Use{{Workspace: lab, Family: ncv3, User: "bob", Low: false, VCPUs: 12}},
 			ask, 0,
 			"workspace lab's limit of standardNCSv3Family is 6 vCPUs (12 in use); ask for more with `berth quota request --family standardNCSv3Family --vcpus 18`",
 		},
@@ -384,3 +384,37 @@ func TestPrice(t *testing.T) {
 }
 
 func f(v float64) *float64 { return &v }
+
+// TestNodesCountForWhoUsesThem: a node counts for those whose tasks are on it, and what is free of it for the one it was asked for; for the
+// workspace it counts once.
+func TestNodesCountForWhoUsesThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := berth.Node{User: "ann", VCPUs: rapid.IntRange(1, 16).Draw(t, "vcpus"), Slots: rapid.IntRange(1, 5).Draw(t, "slots")}
+		tasks, free := map[string]int{}, n.Slots
+		for _, user := range []string{"Ann", "bob", "eve"} {
+			if k := rapid.IntRange(0, free).Draw(t, user); k > 0 {
+				tasks[user] = k
+				free -= k
+			}
+		}
+		use := []quota.Use{{Workspace: "w", Family: "f", User: n.User, VCPUs: n.VCPUs, Shares: quota.Shares(n, tasks)}}
+		room := func(scope quota.Scope) int {
+			l := quota.Limits{All: []quota.Limit{{Scope: scope, Grants: []quota.Grant{{VCPUs: 100}}}}}
+			left, _, _ := l.Room(use, quota.Use{Workspace: "w", Family: "f", User: scope.User}, time.Now())
+			return 100 - left
+		}
+		if got := room(quota.Scope{Workspace: "w"}); got != n.VCPUs {
+			t.Fatalf("the workspace has %d of %d vCPUs", got, n.VCPUs)
+		}
+		for _, user := range []string{"ann", "bob", "eve"} {
+			k := tasks[user]
+			if user == "ann" {
+				k = tasks["Ann"] + free
+			}
+			part := float64(n.VCPUs*k) / float64(n.Slots)
+			if got := float64(room(quota.Scope{User: user})); got < part || got >= part+1 {
+				t.Fatalf("%s has %v, and a part of %v", user, got, part)
+			}
+		}
+	})
+}

@@ -70,28 +70,96 @@ func Give(tx *store.Tx, s Scope, g Grant) (Limit, error) {
 }
 
 // Used is what every node that lives has, in all workspaces.
-func Used(tx *store.Tx) ([]Use, error) {
+func Used(tx *store.Tx) (use []Use, err error) {
+	err = eachNode(tx, func(n berth.Node, _ bool, tasks map[string]int) {
+		use = append(use, Use{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: n.VCPUs, Shares: Shares(n, tasks)})
+	})
+	return use, err
+}
+
+// Running is what tasks use of the nodes of clusters, and instances as a whole, in all workspaces.
+func Running(tx *store.Tx) (out []Task, err error) {
+	err = eachNode(tx, func(n berth.Node, instance bool, tasks map[string]int) {
+		t := Task{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: float64(n.VCPUs)}
+		if instance {
+			out = append(out, t)
+		}
+		for user, k := range tasks {
+			t.User, t.VCPUs = user, float64(n.VCPUs*k)/float64(max(1, n.Slots))
+			out = append(out, t)
+		}
+	})
+	return out, err
+}
+
+// eachNode gives out every node that lives, whether it is an instance's, and how many tasks of which user are on it. An instance counts as
+// its owner's, whoever has tasks there.
+func eachNode(tx *store.Tx, give func(n berth.Node, instance bool, tasks map[string]int)) error {
+	active, err := tx.ActiveTasks()
+	if err != nil {
+		return err
+	}
+	on := map[string]map[string]int{} // by node and user
+	for _, t := range active {
+		if t.State == berth.TaskWaiting || t.Node == "" {
+			continue
+		}
+		if on[t.Node] == nil {
+			on[t.Node] = map[string]int{}
+		}
+		on[t.Node][t.User]++
+	}
 	workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var use []Use
 	for _, w := range workspaces {
 		nodes, err := tx.All(store.Query{Workspace: w.Name, Kind: "nodes"})
 		if err != nil {
-			return nil, err
+			return err
 		}
+		instance := map[string]bool{} // by compute
 		for _, d := range nodes {
 			var n berth.Node
 			if err := json.Unmarshal(d.Own, &n); err != nil {
-				return nil, berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
+				return berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
 			}
-			if n.Alive() {
-				use = append(use, Use{Workspace: w.Name, Family: n.Family, User: n.User, Low: n.Low, VCPUs: n.VCPUs})
+			if !n.Alive() {
+				continue
 			}
+			own, known := instance[n.Compute]
+			if !known {
+				if own, err = isInstance(tx, w.Name, n.Compute); err != nil {
+					return err
+				}
+				instance[n.Compute] = own
+			}
+			n.Workspace = w.Name
+			tasks := on[n.Name]
+			if own {
+				tasks = nil
+			}
+			give(n, own, tasks)
 		}
 	}
-	return use, nil
+	return nil
+}
+
+func isInstance(tx *store.Tx, workspace, compute string) (bool, error) {
+	d, err := tx.Get(workspace, "computes", compute, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var v struct {
+		Properties struct {
+			ComputeType string `json:"computeType"`
+		} `json:"properties"`
+	}
+	err = json.Unmarshal(d.Body, &v)
+	return strings.EqualFold(v.Properties.ComputeType, berth.TypeInstance), err
 }
 
 // Expire drops the grants that have ended, and says so: an event for each limit that is another one since, or none. next is when the next

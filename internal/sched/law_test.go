@@ -355,3 +355,48 @@ func TestFairShare(t *testing.T) {
 		}
 	})
 }
+
+// TestBars: no user is given more than the bar, whoever has none of it left keeps nobody else waiting, and says whose limit it is.
+func TestBars(t *testing.T) {
+	barred := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		w.pool.Bars = map[string]sched.Bar{}
+		users := w.queue().Users()
+		slices.Sort(users)
+		for _, user := range users {
+			if rapid.Bool().Draw(t, "limited") {
+				w.pool.Bars[user] = sched.Bar{Nodes: rapid.IntRange(0, 4).Draw(t, "bar"), Why: "the limit of " + user}
+			}
+		}
+		out := w.schedule()
+		given := map[string]int{}
+		for _, c := range out {
+			given[w.gangs[c.Gang].User] += len(c.Nodes)
+		}
+		for user, bar := range w.pool.Bars {
+			if given[user] > bar.Nodes {
+				t.Fatalf("%s was given %d nodes of %d", user, given[user], bar.Nodes)
+			}
+		}
+		for _, c := range out {
+			g := w.gangs[c.Gang]
+			bar, limited := w.pool.Bars[g.User]
+			if len(c.Nodes) > 0 || !limited || g.Nodes <= bar.Nodes || w.pool.Down != "" {
+				continue
+			}
+			if barred++; len(c.Preempt) > 0 || c.Why == "" {
+				t.Fatalf("%s may not run: %+v", g.ID, c)
+			}
+		}
+		sizes, _ := w.queue().SizesWithin(w.pool.Held, w.pool.Bars)
+		for nodes, n := range sizes {
+			if n > w.queue().Sizes()[nodes] {
+				t.Fatalf("%d gangs of %d nodes: %v", n, nodes, w.queue().Sizes())
+			}
+		}
+	})
+	if barred == 0 {
+		t.Error("nobody was barred")
+	}
+}

@@ -109,6 +109,39 @@ func (q *Queue) Sizes() map[int]int {
 	return m
 }
 
+// SizesWithin is Sizes without the gangs whose users may have no more, and the user of the first that is left.
+func (q *Queue) SizesWithin(held map[string]int, bars map[string]Bar) (sizes map[int]int, first string) {
+	sizes = map[int]int{}
+	given := map[string]int{}
+	for g := range q.All(held) {
+		if bar, ok := bars[g.User]; ok {
+			if given[g.User]+g.Nodes > bar.Nodes {
+				continue
+			}
+			given[g.User] += g.Nodes
+		}
+		if len(sizes) == 0 {
+			first = g.User
+		}
+		sizes[g.Nodes]++
+	}
+	return sizes, first
+}
+
+// Users are those whose gangs wait, in no order.
+func (q *Queue) Users() (all []string) {
+	seen := map[string]bool{}
+	for _, l := range q.levels {
+		for _, u := range l.lines {
+			if !seen[u.user] {
+				seen[u.user] = true
+				all = append(all, u.user)
+			}
+		}
+	}
+	return all
+}
+
 func (q *Queue) insert(g *Gang) {
 	if q.gangs == nil {
 		q.gangs, q.sizes = map[string]*Gang{}, map[int]int{}

@@ -25,6 +25,14 @@ type Pool struct {
 	// Short is why there are fewer nodes than wanted, as the autoscaler says it; empty when more can come, up to Max.
 	Short   string
 	Preempt bool // gangs on Spot may be stopped for gangs of higher priority
+	// Bars limits users: those who are not in it have no end.
+	Bars map[string]Bar
+}
+
+// Bar is how many nodes more a user's gangs may have now, counting one for each task, and whose limit that is.
+type Bar struct {
+	Nodes int
+	Why   string
 }
 
 // Node is a node of a pool.
@@ -60,14 +68,14 @@ const look = 64
 // place, and for every one of fresh, gangs that have no reason yet. It does not change q.
 //
 // A gang that cannot run however long it waits, because it needs more nodes than Max, or than there are while Short keeps the pool
-// from growing, is passed over. The first other gang that cannot be placed is the head. Later ones are placed only where that does
+// from growing, is passed over, and so is one whose user may have no more. The first other gang that cannot be placed is the head. Later ones are placed only where that does
 // not make the head wait longer: because they end, by their limit, before the head could start by the limits of what runs, or because
 // they take what the head will not need. Where nobody can say when the head can start, it keeps all nodes that are free.
 //
 // With Preempt, gangs on Spot of lower priority are stopped for the head, and for those after it as long as all before them will have
 // their nodes soon: as few as will do, and none when that is not enough. Nodes that are to come are counted on first.
 //
-// What is said about gangs that were not looked at stays true until they are, unless Down, Max or Short changes: then give
+// What is said about gangs that were not looked at stays true until they are, unless Down, Max, Short or Bars change: then give
 // the ID of every waiting gang as fresh.
 func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time) []Choice {
 	s := round{pool: &p, queue: q, running: running, now: now, local: p.Name == berth.LocalCompute && len(p.Nodes) == 1}
@@ -88,8 +96,10 @@ func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time
 		case why != "":
 		case s.head == nil && g.Nodes <= s.stock.len():
 			s.place(g)
+			s.count(g)
 			c.took()
 		case s.head != nil && s.fill(g):
+			s.count(g)
 			c.took()
 		case s.block(g):
 			c.took() // it will have its nodes soon
@@ -117,7 +127,8 @@ type round struct {
 	where map[string]int32
 
 	waits  []waiting
-	passed int // gangs that were passed over because they are stuck
+	passed int            // gangs that were passed over because they are stuck
+	given  map[string]int // nodes by user, where users are limited
 	head   *Gang
 	keep   *reserve
 
@@ -198,7 +209,21 @@ func (s *round) stuck(g *Gang) string {
 	case g.Nodes > s.ready+s.pool.Starting && s.pool.Short != "":
 		return s.bounded(g)
 	}
+	if bar, ok := s.pool.Bars[g.User]; ok && g.Nodes > bar.Nodes-s.given[g.User] {
+		return bar.Why
+	}
 	return ""
+}
+
+// count notes what a user got who is limited.
+func (s *round) count(g *Gang) {
+	if len(s.pool.Bars) == 0 {
+		return
+	}
+	if s.given == nil {
+		s.given = map[string]int{}
+	}
+	s.given[g.User] += g.Nodes
 }
 
 // waiting is a gang that was looked at and waits. Its reason is written when all is decided, so that it speaks of how things are then.

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth/internal/quota"
+	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/store"
+)
+
+// readLimits reads the limits of single users. They hold for their jobs wherever these run, also on nodes that were made for others.
+func (c *Control) readLimits(tx *store.Tx) error {
+	all, err := quota.LoadTx(tx, c.o.QuotaDefault)
+	c.personal = all.Personal()
+	return err
+}
+
+// bars is how many tasks more the users who wait for a pool may have, for those who are limited.
+func (c *Control) bars(p *pool, now time.Time) map[string]sched.Bar {
+	if p.local || p.spec.instance || p.queue.Len() == 0 || len(c.personal.All) == 0 || len(p.nodes) == 0 {
+		return nil // an instance counts as a whole, whether jobs are on it or not; and a pool without nodes grows by quota
+	}
+	n := p.nodes[0]
+	var running []quota.Task
+	var out map[string]sched.Bar
+	for _, user := range p.queue.Users() {
+		ask := quota.Task{Workspace: p.key.workspace, Family: n.Family, User: user, Low: n.Low, VCPUs: part(n)}
+		if running == nil {
+			running = c.runs()
+		}
+		if tasks, unlimited, why := c.personal.Left(running, ask, now); !unlimited {
+			if out == nil {
+				out = map[string]sched.Bar{}
+			}
+			out[user] = sched.Bar{Nodes: tasks, Why: why}
+		}
+	}
+	return out
+}
+
+// part is what a task has of a node.
+func part(n *node) float64 { return float64(n.VCPUs) / float64(max(1, n.Slots)) }
+
+// runs is what every user's tasks use of the nodes of clusters, and their instances.
+func (c *Control) runs() []quota.Task {
+	out := []quota.Task{}
+	for _, p := range c.pools {
+		if p.local {
+			continue
+		}
+		if p.spec.instance {
+			for _, n := range p.nodes {
+				out = append(out, quota.Task{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: float64(n.VCPUs)})
+			}
+			continue
+		}
+		for _, r := range p.running {
+			for _, name := range r.On {
+				if n := p.node(name); n != nil {
+					out = append(out, quota.Task{Workspace: n.Workspace, Family: n.Family, User: r.User, Low: n.Low, VCPUs: part(n)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// tell is bars as reasons of gangs that are not looked at depend on them.
+func tell(bars map[string]sched.Bar) string {
+	var all []string
+	for user, b := range bars {
+		if b.Nodes <= 0 {
+			all = append(all, user+": "+b.Why)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// unbar has the pools looked at again whose users wait for a limit: a task has ended.
+func (m *move) unbar() {
+	for k, p := range m.c.pools {
+		if p.barred {
+			m.pools[k] = true
+		}
+	}
+}
