@@ -159,6 +159,8 @@ type JobState struct {
 	Attempt int    `json:"attempt,omitempty"` // which attempt this is, when it is not the first
 	Reason  string `json:"reason,omitempty"`  // why it is in its status: one true sentence
 	Cancel  bool   `json:"cancel,omitempty"`  // somebody asked it to end
+	// Admin says that an administrator submitted it: it may use files of the server, and options for containers.
+	Admin bool `json:"admin,omitempty"`
 	// StopCause and StopWhy are for Exit.Cause and the reason where it was not a user who asked it to end.
 	StopCause string `json:"stopCause,omitempty"`
 	StopWhy   string `json:"stopWhy,omitempty"`

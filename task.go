@@ -177,6 +177,8 @@ type LaunchInput struct {
 	Value string `json:"value,omitempty"`
 	URL   string `json:"url,omitempty"`
 	URI   string `json:"uri,omitempty"` // as the user named it; what mode direct passes on
+	// Below is the folder that links must not lead out of, where the URL is a file's; empty where they may.
+	Below string `json:"below,omitempty"`
 }
 
 // LaunchOutput is an output, resolved: a URL the runner can write below.
@@ -185,6 +187,8 @@ type LaunchOutput struct {
 	Mode string `json:"mode,omitempty"`
 	URL  string `json:"url"`
 	URI  string `json:"uri"`
+	// Below is as in LaunchInput.
+	Below string `json:"below,omitempty"`
 }
 
 // LaunchEnv is the environment a command runs in, resolved from the asset the job names.

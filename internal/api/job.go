@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -74,7 +75,7 @@ func putJob(c *call, r *resource, name string) error {
 				}
 			})
 		}
-		st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted"}
+		st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
 		if isPipeline(props) {
 			if err = c.checkPipeline(tx, name, props, &st); err == nil {
 				raw, err = json.Marshal(body) // it may have got its steps only now
@@ -192,6 +193,9 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 // checkReferences refuses a job that names what is not there. Of one that is only planned the code need not be there, nor what a
 // client would make before it submits it.
 func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool) error {
+	if err := c.mayUse(tx, props); err != nil {
+		return err
+	}
 	for key, coll := range map[string]string{"codeId": "codes", "environmentId": "environments"} {
 		id := text(props, key)
 		if id == "" || planned && (coll == "codes" || strings.HasPrefix(id, placeholder)) {

@@ -104,6 +104,13 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 			return nil, false, err
 		}
 	}
+	mark, err := c.vouch(props)
+	if err != nil {
+		return nil, false, err
+	}
+	if mark != nil && len(r.Secrets) == 0 {
+		d.Own = mark
+	}
 	d.Archived, _ = props["isArchived"].(bool)
 	if h, ok := dig(props, "properties.hash_sha256").(string); ok && r.Collection == "codes" {
 		d.Hash = h

@@ -125,7 +125,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	} else {
 		a.machine.GPUs = len(gpus)
 	}
-	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone}
+	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{

@@ -24,6 +24,7 @@ type Version struct {
 	Version    string // the next one when empty
 	User       string
 	Properties map[string]any
+	Own        json.RawMessage // kept beside it
 }
 
 // Create writes a new version. One that is there already is a Conflict.
@@ -41,7 +42,7 @@ func Create(tx *store.Tx, v Version) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	d := &store.Doc{Workspace: v.Workspace, Kind: v.Collection + "/versions", Name: v.Name, Version: v.Version, CreatedBy: v.User, Body: body}
+	d := &store.Doc{Workspace: v.Workspace, Kind: v.Collection + "/versions", Name: v.Name, Version: v.Version, CreatedBy: v.User, Body: body, Own: v.Own}
 	if err := tx.Insert(d); err != nil {
 		return "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -45,11 +46,21 @@ type Config struct {
 	InstanceDisk int64 `yaml:"instance_disk_bytes"`
 	// ImagesOnHost lets jobs that name only an image run on the host when there is no container engine.
 	ImagesOnHost bool `yaml:"images_on_host"`
+	// Allow is what users who are no administrators may name of this machine; nothing by default.
+	Allow Allow `yaml:"allow"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
 	ContainerEngine string `yaml:"container_engine"`
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`
+}
+
+// Allow is the part of the machine that users may reach by name.
+type Allow struct {
+	// Paths are folders whose files may be inputs, outputs and assets, as file: URLs.
+	Paths []string `yaml:"paths"`
+	// DockerArgs are options that docker_args of jobs may have: NAME=VALUE, or NAME for any value.
+	DockerArgs []string `yaml:"docker_args"`
 }
 
 // Default is the configuration of a server nobody configured.
@@ -106,6 +117,16 @@ func (c Config) Check() error {
 	}
 	if c.QuotaDefault < 0 {
 		return berth.Errorf(berth.Invalid, "quota_default_vcpus: %d; 0 means no limit", c.QuotaDefault)
+	}
+	for _, p := range c.Allow.Paths {
+		if !filepath.IsAbs(p) {
+			return berth.Errorf(berth.Invalid, "allow: paths: %q is not a full path", p)
+		}
+	}
+	for _, a := range c.Allow.DockerArgs {
+		if !strings.HasPrefix(a, "-") {
+			return berth.Errorf(berth.Invalid, "allow: docker_args: %q is not an option as docker run has them, --cap-add=SYS_PTRACE", a)
+		}
 	}
 	for _, n := range []struct{ field, value string }{
 		{"subscription", c.Subscription}, {"resource_group", c.Group}, {"workspace", c.Workspace},

@@ -83,7 +83,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 		return berth.Launch{}, err
 	}
 	target := m.c.target(t)
-	b := builder{m: m, ws: ws, storage: storage, job: j.doc.Name}
+	b := builder{m: m, ws: ws, storage: storage, job: j.doc.Name, admin: j.state.Admin}
 	timeout, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
 		return berth.Launch{}, err
@@ -98,8 +98,13 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 		l.Env[k] = string(x)
 	}
 	l.Env["AZUREML_EXPERIMENT_NAME"] = v.ExperimentName
-	if l.DockerArgs, err = dockerArgs(v.Resources.DockerArgs); err != nil {
+	if l.DockerArgs, err = locate.DockerArgs(v.Resources.DockerArgs); err != nil {
 		return l, err
+	}
+	if !b.admin {
+		if err := m.c.o.Locator.Allow.Options(v.Resources.DockerArgs); err != nil {
+			return l, err
+		}
 	}
 	if l.Code, err = b.code(v.CodeID); err != nil {
 		return l, err
@@ -228,28 +233,13 @@ func (m *move) workspace(key string) (berth.Workspace, locate.Storage, error) {
 	return p.ws, p.storage, nil
 }
 
-// dockerArgs takes a string or a list of strings.
-func dockerArgs(raw json.RawMessage) ([]string, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	var list []string
-	if json.Unmarshal(raw, &list) == nil {
-		return list, nil
-	}
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil, berth.Errorf(berth.Invalid, "resources.dockerArgs must be text or a list of texts")
-	}
-	return strings.Fields(text), nil
-}
-
 // builder resolves the references of one job.
 type builder struct {
 	m       *move
 	ws      berth.Workspace
 	storage locate.Storage
 	job     string
+	admin   bool // an administrator submitted it
 }
 
 // sign is a URL that opens a file or folder of ours with perm.
@@ -258,15 +248,29 @@ func (b builder) sign(container, name, perm string) string {
 	return b.m.c.o.Locator.URL(container, name) + "?" + b.m.c.o.Signer.Sign(g)
 }
 
-func (b builder) resolve(uri, perm string) (string, error) {
+// resolve is the URL of what a URI names, and the folder that links must not lead out of where it is a file's. It is here that a job
+// of a user is kept from the server's files: what was checked when it was submitted may name something else by now.
+func (b builder) resolve(uri, perm string, write bool) (address, below string, err error) {
 	p, err := b.m.c.o.Locator.Resolve(b.m.tx, b.ws, uri)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if p.Ours() {
-		return b.sign(p.Container, p.Name, perm), nil
+		return b.sign(p.Container, p.Name, perm), "", nil
 	}
-	return p.URL, nil
+	if !b.admin {
+		below, err = b.m.c.o.Locator.Allow.Permit(p, write)
+	}
+	return p.URL, below, err
+}
+
+// read is resolve for what an asset consists of.
+func (b builder) read(d *store.Doc, uri string) (string, error) {
+	if locate.IsFile(uri) && locate.IsVouched(d.Own) {
+		b.admin = true
+	}
+	address, _, err := b.resolve(uri, "rl", false)
+	return address, err
 }
 
 func (b builder) code(id string) (string, error) {
@@ -287,7 +291,7 @@ func (b builder) code(id string) (string, error) {
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return "", berth.Errorf(berth.Invalid, "code %s cannot be read: %w", id, err)
 	}
-	return b.resolve(v.Properties.CodeURI, "rl")
+	return b.read(d, v.Properties.CodeURI)
 }
 
 func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchInput, error) {
@@ -301,7 +305,7 @@ func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchIn
 			}
 		} else {
 			var err error
-			if x.URL, err = b.resolve(i.URI, "rl"); err != nil {
+			if x.URL, x.Below, err = b.resolve(i.URI, "rl", locate.Writes(i.Mode)); err != nil {
 				return nil, berth.Errorf(berth.CodeOf(err), "input %s: %w", name, err)
 			}
 		}
@@ -315,7 +319,7 @@ func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.Launch
 	for name, o := range in {
 		x := berth.LaunchOutput{Type: o.Type, Mode: o.Mode, URI: o.Place(b.job, name)}
 		var err error
-		if x.URL, err = b.resolve(x.URI, "rwl"); err != nil {
+		if x.URL, x.Below, err = b.resolve(x.URI, "rwl", true); err != nil {
 			return nil, berth.Errorf(berth.CodeOf(err), "output %s: %w", name, err)
 		}
 		out[name] = x
@@ -369,7 +373,7 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 	}
 	env := berth.LaunchEnv{Name: name, Image: v.Properties.Image, Conda: v.Properties.CondaFile, Host: host}
 	if bc := v.Properties.Build; bc != nil {
-		if env.Build, err = b.resolve(bc.ContextURI, "rl"); err != nil {
+		if env.Build, err = b.read(d, bc.ContextURI); err != nil {
 			return env, err
 		}
 		env.Dockerfile = bc.DockerfilePath

@@ -62,6 +62,9 @@ func (m *move) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, er
 		return "", err
 	}
 	v := asset.Version{Workspace: j.doc.Workspace, Collection: "data", Name: o.AssetName, Version: o.AssetVersion, User: j.doc.CreatedBy}
+	if j.state.Admin && locate.IsFile(uri) {
+		v.Own = locate.Vouched()
+	}
 	switch typ := strings.ToLower(o.Type); {
 	case strings.HasSuffix(typ, "_model"):
 		v.Collection, v.Properties = "models", map[string]any{"modelUri": uri, "modelType": typ, "jobName": j.doc.Name}

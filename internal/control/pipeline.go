@@ -197,7 +197,7 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 	}
 	st := berth.JobState{
 		Compute: j.state.Compute, Times: berth.Waterfall{Submitted: m.now}, Reason: "accepted", Parent: j.doc.Name, Node: p.Node,
-		Reserved: p.Reserved, ReservedIn: j.state.ReservedIn,
+		Reserved: p.Reserved, ReservedIn: j.state.ReservedIn, Admin: j.state.Admin,
 	}
 	if st.Reserved == 0 {
 		st.ReservedIn = ""

@@ -18,6 +18,7 @@ type Locator struct {
 	Account string // name of the storage account
 	Suffix  string // what follows ACCOUNT.blob. in path-style URLs
 	Zone    string // wildcard DNS zone; empty for path style
+	Allow   Allow  // what of the server's machine users may name
 }
 
 // Place is where bytes are: in a container of ours, or at a URL elsewhere.
@@ -25,6 +26,8 @@ type Place struct {
 	Container string
 	Name      string // a blob, or the prefix of a folder, without a trailing slash
 	URL       string // set when it is not ours: https, http, wasbs, file, …
+	// Vouched says that the URL is that of an asset which an administrator registered.
+	Vouched bool
 }
 
 // Ours reports whether the place is in our own storage.
@@ -258,7 +261,11 @@ func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int)
 	if uri == "" {
 		return Place{}, berth.Errorf(berth.Invalid, "%s has no path", text)
 	}
-	return l.resolve(tx, ws, uri, depth+1)
+	p, err := l.resolve(tx, ws, uri, depth+1)
+	if IsFile(uri) {
+		p.Vouched = IsVouched(d.Own)
+	}
+	return p, err
 }
 
 // Version finds the version a reference names: by version, by label, or the newest.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +63,11 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 	}
 	for name, in := range t.l.Inputs {
 		if p, ok := data.LocalPath(in.URL); ok && t.paths[name] == p {
-			c.Mounts = append(c.Mounts, envs.Mount{Host: p, Path: p, ReadOnly: !strings.EqualFold(in.Mode, "ReadWriteMount")})
+			from, err := t.mountable(p, in.Below)
+			if err != nil {
+				return nil, fmt.Errorf("input %s: %w", name, err)
+			}
+			c.Mounts = append(c.Mounts, envs.Mount{Host: from, Path: p, ReadOnly: !strings.EqualFold(in.Mode, "ReadWriteMount")})
 		}
 	}
 	if t.l.Keep != "" {
@@ -78,6 +83,25 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 		return nil, err
 	}
 	return &box{t: t, r: r}, nil
+}
+
+// mountable is the real path of what is mounted, which must not lie outside of the folder below: the engine follows links.
+func (t *task) mountable(path, below string) (string, error) {
+	if below == "" {
+		return path, nil
+	}
+	root, err := filepath.EvalSymlinks(below)
+	if err != nil {
+		return "", err
+	}
+	from, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	if rel, err := filepath.Rel(root, from); err != nil || !filepath.IsLocal(rel) {
+		return "", berth.Errorf(berth.Denied, "a link leads out of %s, and is not mounted", below)
+	}
+	return from, nil
 }
 
 // findContainer finds the container an earlier runner started; false when the task is not one for a container.

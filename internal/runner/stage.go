@@ -104,7 +104,7 @@ func (t *task) input(name string, in berth.LaunchInput) (value string, fetch boo
 	switch mode {
 	case "", "readonlymount", "readwritemount", "ro_mount", "rw_mount", "mount":
 		if isLocal { // the data is on this machine: mounting it is naming it
-			if _, err := os.Stat(local); err != nil {
+			if _, err := data.Within(in.Below, local); err != nil {
 				return "", false, fmt.Errorf("input %s: %w", name, err)
 			}
 			return local, false, nil
@@ -140,6 +140,7 @@ func baseName(rawURL string) string {
 
 // fetch brings an input to its path and write-protects it.
 func (t *task) fetch(ctx context.Context, c *data.Client, in berth.LaunchInput, to string, total *data.Total) error {
+	c = c.Below(in.Below)
 	root := to
 	var err error
 	if isFile(in.Type) {

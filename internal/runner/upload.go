@@ -25,6 +25,7 @@ type shipment struct {
 	name      string // for people
 	base, rel string // the folder is rel below base
 	url       string
+	below     string // of a file: URL, as in berth.LaunchOutput
 	file      string // in the folder; empty for all of it
 }
 
@@ -36,7 +37,7 @@ func (t *task) shipments() []shipment {
 			continue
 		}
 		base, rel := t.outputPlace(name)
-		s := shipment{name: "output " + name, base: base, rel: rel, url: out.URL}
+		s := shipment{name: "output " + name, base: base, rel: rel, url: out.URL, below: out.Below}
 		if isFile(out.Type) {
 			s.file = baseName(out.URL)
 		}
@@ -141,6 +142,7 @@ func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *s
 	warn := func(text string) {
 		t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Warning = text })
 	}
+	c = c.Below(s.below)
 	var total data.Total
 	var left *data.LeftOut
 	dir, err := data.OpenDir(s.base, s.rel)

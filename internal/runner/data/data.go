@@ -37,6 +37,7 @@ type Options struct {
 type Client struct {
 	http     *http.Client
 	parallel int
+	below    string // see Below
 	// Sizes; see New.
 	whole int64 // the largest file that goes in one piece
 	piece int64
@@ -86,7 +87,7 @@ func (c *Client) Folder(ctx context.Context, rawURL, dir string, t *Total) error
 		if err != nil {
 			return err
 		}
-		return copyTree(ctx, path, dir, t)
+		return c.copyTree(ctx, path, dir, t)
 	}
 	f, err := parse(rawURL)
 	if err != nil {
@@ -131,7 +132,7 @@ func (c *Client) File(ctx context.Context, rawURL, path string, t *Total) error 
 		if err != nil {
 			return err
 		}
-		return copyFile(from, path, t)
+		return c.copyFile(from, path, t)
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -200,20 +201,13 @@ func describe(doing, rawURL string, err error) error {
 
 // copyTree copies a folder of this machine. A link that leads out of it is refused: whoever may write there would have any file of
 // this machine copied.
-func copyTree(ctx context.Context, from, to string, t *Total) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return describe("fetching", "file://"+from, err)
-	}
-	if !info.IsDir() {
+func (c *Client) copyTree(ctx context.Context, from, to string, t *Total) error {
+	source, err := c.openDir(from)
+	if errors.Is(err, syscall.ENOTDIR) || errors.As(err, new(*LeftOut)) {
 		return berth.Errorf(berth.Invalid, "%s is a file, not a folder", from)
 	}
-	if from, err = filepath.EvalSymlinks(from); err != nil {
-		return err
-	}
-	source, err := OpenDir(from, "")
 	if err != nil {
-		return err
+		return describe("fetching", "file://"+from, err)
 	}
 	defer source.Close()
 	target, err := os.OpenRoot(to)
@@ -248,11 +242,8 @@ func copyTree(ctx context.Context, from, to string, t *Total) error {
 }
 
 // copyFile copies a file of this machine.
-func copyFile(from, to string, t *Total) error {
-	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err == nil {
-		in, err = regular(in, from)
-	}
+func (c *Client) copyFile(from, to string, t *Total) error {
+	in, err := c.openFile(from)
 	if err != nil {
 		return describe("fetching", "file://"+from, err)
 	}
@@ -275,14 +266,6 @@ func count(f *os.File, t *Total, err error) error {
 		t.Bytes.Add(info.Size())
 	}
 	return err
-}
-
-// makeDir makes a folder of this machine and opens it.
-func makeDir(path string) (*os.Root, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, err
-	}
-	return os.OpenRoot(path)
 }
 
 // copyTo writes an open file to a path below a directory, replacing what is there.

@@ -387,3 +387,42 @@ func TestSwapped(t *testing.T) {
 		}
 	}
 }
+
+// TestBelow: a client with a limit is not led out of it, neither by the path nor by links on its way.
+func TestBelow(t *testing.T) {
+	outside, limit := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(outside, "f"), []byte("secret"), 0o600), os.WriteFile(filepath.Join(limit, "f"), []byte("mine"), 0o600),
+		os.Symlink(outside, filepath.Join(limit, "d"))); err != nil {
+		t.Fatal(err)
+	}
+	c := client(t).Below(limit)
+	for _, path := range []string{outside, limit + "/d", limit + "/../" + filepath.Base(outside)} {
+		u := "file://" + path
+		to := t.TempDir()
+		if err := c.Folder(t.Context(), u, to, new(data.Total)); err == nil {
+			t.Errorf("%s was read", u)
+		}
+		if err := c.File(t.Context(), u+"/f", filepath.Join(to, "f"), new(data.Total)); err == nil {
+			t.Errorf("%s/f was read", u)
+		}
+		if _, err := data.Within(limit, path); err == nil {
+			t.Errorf("%s is within", path)
+		}
+		from := opened(t, limit)
+		if _, err := c.PutFolder(t.Context(), from, u+"/new", nil, new(data.Total)); err == nil {
+			t.Errorf("%s was written to", u)
+		}
+		if err := c.PutFile(t.Context(), from, "f", u+"/f", new(data.Total)); err == nil {
+			t.Errorf("%s/f was written to", u)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"f": "secret"}, tree(t, outside)); diff != "" {
+		t.Error(diff)
+	}
+	if err := c.PutFile(t.Context(), opened(t, limit), "f", "file://"+limit+"/x/y", new(data.Total)); err != nil {
+		t.Error(err)
+	}
+	if err := c.File(t.Context(), "file://"+limit+"/x/y", filepath.Join(t.TempDir(), "f"), new(data.Total)); err != nil {
+		t.Error(err)
+	}
+}

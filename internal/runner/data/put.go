@@ -91,7 +91,7 @@ func (c *Client) PutFile(ctx context.Context, d *Dir, name, rawURL string, t *To
 		if err != nil {
 			return err
 		}
-		target, err := makeDir(filepath.Dir(to))
+		target, err := c.makeDir(filepath.Dir(to))
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (c *Client) putter(rawURL string) (put func(context.Context, *os.File, stri
 	if !ok {
 		return func(ctx context.Context, f *os.File, rel string) error { return c.send(ctx, f, Join(rawURL, rel), rel) }, func() {}, nil
 	}
-	target, err := makeDir(to)
+	target, err := c.makeDir(to)
 	if err != nil {
 		return nil, nil, err
 	}
