@@ -194,7 +194,7 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 		if t.stop != nil {
 			return &berth.Exit{Code: -1, Cause: t.stop.cause(), Reason: t.stop.why()}
 		}
-		return lost("its process has ended, but whoever could have learnt how was killed before")
+		return lost("its exit code is not known: the processes that could have learnt it were killed while it ran")
 	}
 	if status.CPUSeconds > 0 || status.MaxRSS > 0 {
 		t.peak = peaks(t.peak, berth.Usage{At: time.Now(), CPUSeconds: status.CPUSeconds, MemoryBytes: status.MaxRSS})

@@ -13,9 +13,10 @@ import (
 type procStat struct {
 	pid, ppid, pgrp, session int
 	state                    byte
-	born                     uint64 // clock ticks since boot
-	ticks                    uint64 // of processor time, with that of children it waited for
-	rss                      int64  // pages
+	born                     uint64             // clock ticks since boot
+	ticks                    uint64             // of processor time, with that of children it waited for
+	rss                      int64              // pages
+	exit                     syscall.WaitStatus // of a process that has ended and was not reaped
 }
 
 // readStat reads /proc/PID/stat; false when there is no such process. It is on the way of every task, so it goes without
@@ -50,6 +51,9 @@ func parseStat(b []byte) (s procStat, ok bool) {
 	s.ppid, s.pgrp, s.session = int(num(4)), int(num(5)), int(num(6))
 	s.ticks = uint64(num(14) + num(15) + num(16) + num(17))
 	s.born, s.rss = uint64(num(22)), num(24)
+	if len(f) >= 50 && s.state == 'Z' {
+		s.exit = syscall.WaitStatus(num(52))
+	}
 	return s, true
 }
 

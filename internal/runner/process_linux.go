@@ -168,7 +168,12 @@ func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 			p.t.o.Log.Error("learning how a command ended", "task", p.t.l.Task, "pid", p.pid, "err", err)
 		}
 	} else if p.t.o.Status != nil {
-		s, known = p.t.o.Status(ctx, p.pid, p.born)
+		if s, known = p.t.o.Status(ctx, p.pid, p.born); !known {
+			var ws syscall.WaitStatus
+			if ws, known = foreignEnd(ctx, p.fd, p.pid, p.born); known {
+				s = StatusOf(ws)
+			}
+		}
 	}
 	s.OOM = p.cgroup.oomKilled()
 	return s, known

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver/drivertest"
@@ -131,3 +134,76 @@ func signalHost(at host.Info, v victim, s syscall.Signal) {
 }
 
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// TestKilledHosts kills both processes of the host, or the reaper twice, while a command runs: the next ones find it, and learn its exit
+// code where the kernel tells them.
+func TestKilledHosts(t *testing.T) {
+	for name, strike := range map[string]func(ctx context.Context, t *testing.T, dir string){
+		"both": func(ctx context.Context, t *testing.T, dir string) {
+			signalHost(processesOf(ctx, t, dir), both, syscall.SIGKILL)
+		},
+		"reaper twice": func(ctx context.Context, t *testing.T, dir string) {
+			first := processesOf(ctx, t, dir)
+			signalHost(first, reaper, syscall.SIGKILL)
+			c := host.NewClient(dir)
+			defer c.Close()
+			var second host.Info
+			wait(t, "another reaper", func() (ok bool) {
+				var err error
+				second, err = c.Info(ctx)
+				return err == nil && second.Reaper == first.PID
+			})
+			signalHost(second, reaper, syscall.SIGKILL)
+		},
+	} {
+		for _, end := range []struct {
+			name, command string
+			exit          berth.Exit
+		}{
+			{"code", "exit 7", berth.Exit{Code: 7, Reason: "the command ended with exit code 7"}},
+			{"signal", "kill -USR1 $$", berth.Exit{Code: 138, Signal: "SIGUSR1", Reason: "the command was ended by SIGUSR1"}},
+		} {
+			t.Run(name+"/"+end.name, func(t *testing.T) {
+				t.Parallel()
+				ctx := limited(t)
+				d, dir := open(t)
+				out := t.TempDir()
+				l := waiting("t.1", out)
+				l.Command = strings.Replace(l.Command, "exit 7", end.command, 1)
+				if _, err := d.Start(ctx, l); err != nil {
+					t.Fatal(err)
+				}
+				wait(t, "output", func() bool { b, _ := os.ReadFile(l.LogFile); return string(b) == "up\n" })
+				strike(ctx, t, dir)
+				wait(t, "the next host", func() bool {
+					all, err := (retrying{d}).Observe(ctx)
+					return err == nil && len(all) == 1 && all[0].State == berth.TaskRunning
+				})
+				if err := os.WriteFile(filepath.Join(out, "go"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				want := end.exit
+				if !tellsExits(t) {
+					want = berth.Exit{Code: -1, Cause: "lost", Reason: "its exit code is not known: the processes that could have learnt it were killed while it ran"}
+				}
+				if o := drivertest.Wait(ctx, t, retrying{d}, l.Task); o.Exit == nil || *o.Exit != want {
+					t.Errorf("exit %+v, want %+v", o.Exit, want)
+				}
+			})
+		}
+	}
+}
+
+// tellsExits says whether this kernel tells how a process ended to whoever has a pidfd of it.
+func tellsExits(t *testing.T) bool {
+	t.Helper()
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	return major > 6 || major == 6 && minor >= 15
+}

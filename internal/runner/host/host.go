@@ -5,8 +5,8 @@
 // status of tasks whose parent died (see reaper.go). The lower one, the worker, is a server on a unix socket in front of
 // package runner. What the worker must not forget is in a journal (see journal.go). When the reaper dies the worker turns
 // into the next reaper, keeping its process id and with it its children. So either may be killed at any time; when both
-// are killed at once tasks run on, and the next host finds them, but how they end is not known. A host that is asked to
-// end (SIGTERM to either) does so when no command runs, see retire.go.
+// are killed at once tasks run on, and the next host finds them; how those end that outlive its coming the kernel says, if
+// it is new enough. A host that is asked to end (SIGTERM to either) does so when no command runs, see retire.go.
 //
 // Directory layout:
 //
