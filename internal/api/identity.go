@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -98,7 +99,12 @@ func (s *Server) identity(w http.ResponseWriter, r *http.Request, key string) {
 		s.fail(w, r, berth.Errorf(berth.Denied, "only a token made with `berth token create` can be exchanged: a task's or an access token cannot"))
 		return
 	}
-	resource := r.FormValue("resource")
+	fields, err := postedForm(w, r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	resource := cmp.Or(r.URL.Query().Get("resource"), fields.Get("resource"))
 	token, exp := s.Authority.AccessToken(p, strings.TrimSuffix(resource, "/.default"), accessLife, time.Now())
 	c := &call{s: s, w: w, r: r}
 	c.w.Header().Set("Cache-Control", "no-store")
@@ -130,18 +136,22 @@ func (s *Server) openID(w http.ResponseWriter, r *http.Request, tenant string) {
 // oauth serves client_credentials: the client secret is a Berth token.
 func (s *Server) oauth(w http.ResponseWriter, r *http.Request) {
 	c := &call{s: s, w: w, r: r}
-	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
-	secret := r.PostFormValue("client_secret")
+	fields, err := postedForm(w, r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	secret := fields.Get("client_secret")
 	if secret == "" {
-		secret = r.PostFormValue("client_assertion")
+		secret = fields.Get("client_assertion")
 	}
 	p, err := s.Authority.Check(r.Context(), secret, time.Now())
-	if err != nil || p.Task != "" || p.Derived || r.PostFormValue("grant_type") != "client_credentials" {
+	if err != nil || p.Task != "" || p.Derived || fields.Get("grant_type") != "client_credentials" {
 		err = c.send(http.StatusUnauthorized, map[string]string{
 			"error": "invalid_client", "error_description": "give a Berth token as the client secret, with grant_type=client_credentials",
 		})
 	} else {
-		token, _ := s.Authority.AccessToken(p, strings.TrimSuffix(r.PostFormValue("scope"), "/.default"), accessLife, time.Now())
+		token, _ := s.Authority.AccessToken(p, strings.TrimSuffix(fields.Get("scope"), "/.default"), accessLife, time.Now())
 		c.w.Header().Set("Cache-Control", "no-store")
 		err = c.send(http.StatusOK, map[string]any{
 			"token_type": tokenTypeTag, "expires_in": int(accessLife.Seconds()) - 1, "access_token": token,

@@ -20,14 +20,14 @@ import (
 const reportsPath = "/runner/v1/reports"
 
 // line serves the first report on a connection of this machine, and all that follow on it. Each node has such a connection, and what
-// package http does for every request costs more than a small report does. Reports carry their own proof, so that nobody has to be
-// authenticated.
+// package http does for every request costs more than a small report does. Every report carries the proof of its own task; a runner
+// elsewhere also has to show one of them before its body is read.
 func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 	if _, local := auth.From(r.Context()); !local || r.ProtoMajor != 1 || r.Close {
-		s.serve(w, r, auth.Principal{}, s.reports)
+		s.authenticate(s.reports).ServeHTTP(w, r)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReportsBody))
 	if err != nil {
 		s.fail(w, r, berth.Errorf(berth.Invalid, "the body was cut off, or is too long: %w", err))
 		return
@@ -35,7 +35,7 @@ func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 	conn, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil { // a test's
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		s.serve(w, r, auth.Principal{}, s.reports)
+		s.authenticate(s.reports).ServeHTTP(w, r)
 		return
 	}
 	defer conn.Close()
@@ -87,7 +87,7 @@ func lineRequest(r *bufio.Reader, space []byte) ([]byte, error) {
 			return nil, errLine
 		}
 	}
-	if length < 0 || length > maxBody {
+	if length < 0 || length > maxReportsBody {
 		return nil, errLine
 	}
 	if cap(space) < length || cap(space) > 64<<10 {
@@ -132,9 +132,9 @@ func (a *lineAnswer) send(c net.Conn) error {
 
 // report takes reports and is the answer to them.
 func (s *Server) report(ctx context.Context, body []byte, now time.Time) ([]byte, error) {
-	var rs []berth.Report
-	if err := json.Unmarshal(body, &rs); err != nil {
-		return nil, berth.Errorf(berth.Invalid, "the body is not a list of reports: %w", err)
+	rs, err := decodeReports(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	answer, err := s.deliver(ctx, rs, now)
 	if err != nil {

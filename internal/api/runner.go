@@ -19,9 +19,9 @@ import (
 
 // reports takes what runners say of their tasks.
 func (s *Server) reports(c *call) error {
-	var rs []berth.Report
-	if err := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody)).Decode(&rs); err != nil {
-		return berth.Errorf(berth.Invalid, "the body is not a list of reports: %w", err)
+	rs, err := decodeReports(http.MaxBytesReader(c.w, c.r.Body, maxReportsBody))
+	if err != nil {
+		return err
 	}
 	answer, err := s.deliver(c.ctx(), rs, c.now)
 	if err != nil {

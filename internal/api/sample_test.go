@@ -54,7 +54,7 @@ func (x *tracked) report(id berth.TaskID, memory int64, change func(*berth.Repor
 	if change != nil {
 		change(&r)
 	}
-	stop, _ := x.as("", "POST", "/runner/v1/reports", []berth.Report{r}).want(200).at("stop").([]any)
+	stop, _ := x.as(r.Token, "POST", "/runner/v1/reports", []berth.Report{r}).want(200).at("stop").([]any)
 	return stop
 }
 

@@ -52,6 +52,8 @@ type Options struct {
 	Machine sched.Machine
 	// Instances is the way to compute instances.
 	Instances Instances
+	// Pace is how slowly bodies may come; the zero value is the usual one.
+	Pace BodyPace
 }
 
 // Server answers the API.
@@ -101,6 +103,7 @@ func (s *Server) routes() {
 
 // ServeHTTP answers a request, unless the server is stopping.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = s.paced(w, r)
 	if !s.gate.enter() {
 		w.Header().Set("Connection", "close")
 		s.fail(w, r, errStopping)
@@ -236,7 +239,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Log.Error("internal error", "request", id, "method", r.Method, "path", r.URL.Path, "err", err)
 		e = &berth.Error{Code: berth.Internal, Msg: "an internal error; the server's log has it under request " + id}
 	}
-	told := map[string]any{"code": e.WireCode(), "message": plainly(e), "details": []any{}}
+	told := map[string]any{"code": e.WireCode(), "message": clip(plainly(e)), "details": []any{}}
 	inner := inners[e.Code]
 	if e.Code == berth.Invalid && berth.IsMissing(e) {
 		inner = inners[berth.NotFound]
@@ -256,6 +259,16 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	settle(w, r)
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(map[string]any{"error": told}) //nolint:errcheck // the client has gone
+}
+
+// maxMessage bounds an error's message: it may name what was sent, and does not send it back.
+const maxMessage = 4 << 10
+
+func clip(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + " …"
 }
 
 // send answers with JSON.
@@ -294,45 +307,22 @@ func settle(w http.ResponseWriter, r *http.Request) {
 	rc.SetReadDeadline(time.Time{})       //nolint:errcheck // as above
 }
 
-// maxBody bounds a document. Blobs do not come this way.
-const maxBody = 16 << 20
-
 // body reads a JSON object; numbers keep their text.
 func (c *call) body() (map[string]any, error) {
-	dec := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	dec.UseNumber()
 	var m map[string]any
-	if err := dec.Decode(&m); err != nil {
-		var big *http.MaxBytesError
-		if errors.As(err, &big) {
-			return nil, berth.Errorf(berth.Limit, "the document is larger than %d MiB", maxBody>>20)
-		}
-		return nil, berth.Errorf(berth.Invalid, "the body is not a JSON object: %w", err)
-	}
-	if err := ends(dec); err != nil {
+	if _, err := c.document(&m, "a JSON object"); err != nil {
 		return nil, err
 	}
 	if m == nil {
-		return nil, berth.Errorf(berth.Invalid, "the body is null; a JSON object is needed")
+		return nil, berth.Errorf(berth.Invalid, "the body is empty or null; a JSON object is needed")
 	}
 	return m, nil
 }
 
 // into reads a JSON body into v; an empty body leaves v alone.
 func (c *call) into(v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	if err := dec.Decode(v); err != nil && err.Error() != "EOF" {
-		return berth.Errorf(berth.Invalid, "the body is not the JSON this call takes: %w", err)
-	}
-	return ends(dec)
-}
-
-// ends refuses text after a document.
-func ends(dec *json.Decoder) error {
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return berth.Errorf(berth.Invalid, "there is text after the JSON object of the body")
-	}
-	return nil
+	_, err := c.document(v, "the JSON this call takes")
+	return err
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {

@@ -45,6 +45,7 @@ type App struct {
 	Token string // the administrator's
 
 	tcp, unix net.Listener
+	door      *auth.Door // of tcp
 	socket    string
 	certs     *auth.Certs
 	api       *api.Server
@@ -54,6 +55,9 @@ type App struct {
 	db        *store.DB
 	machine   sched.Machine
 }
+
+// maxHeader bounds a request's header: addresses with signatures and tokens take a few kilobytes.
+const maxHeader = 64 << 10
 
 // nodeMemory is what a node takes of the machine's memory before anything runs on it, generously: its host's processes.
 const nodeMemory = 16 << 20
@@ -129,7 +133,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{
-			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Log: log,
+			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed, Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine, Instances: a.reach(),
@@ -184,6 +188,12 @@ func bearer(authority *auth.Authority) func(*http.Request) error {
 	}
 }
 
+// signed is asked about requests with a good signature.
+func signed(r *http.Request, _ front.Grant) error {
+	auth.Known(r.Context())
+	return nil
+}
+
 // listen opens the front doors: the address of the configuration, and a socket for this machine's user. A port that was
 // chosen once is kept, because clients' documents name it.
 func (a *App) listen(ctx context.Context, run string) error {
@@ -207,6 +217,7 @@ func (a *App) listen(ctx context.Context, run string) error {
 		return berth.Errorf(berth.Unavailable, "cannot listen on %s: %w", a.cfg.Listen, err)
 	}
 	a.closers = append(a.closers, ignoreClosed(a.tcp.Close))
+	a.door = auth.NewDoor()
 	a.URL = a.cfg.Advertise
 	if a.URL == "" {
 		_, p, err := net.SplitHostPort(a.tcp.Addr().String())

@@ -49,13 +49,14 @@ func (a *App) serve(ctx context.Context) error {
 	server := func(base context.Context) *http.Server {
 		return &http.Server{
 			Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: errorLog,
-			BaseContext: func(net.Listener) context.Context { return base }, ConnState: unused.note,
+			BaseContext: func(net.Listener) context.Context { return base }, ConnState: unused.note, MaxHeaderBytes: maxHeader,
 		}
 	}
 	remote, local := server(requests), server(auth.With(requests, owner))
 	remote.TLSConfig = &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12}
+	remote.ConnContext = a.door.ConnContext
 	ended := make(chan error, 2)
-	go func() { ended <- remote.ServeTLS(a.tcp, "", "") }()
+	go func() { ended <- remote.ServeTLS(a.door.Listen(a.tcp), "", "") }()
 	go func() { ended <- local.Serve(a.unix) }()
 	err := a.writeInfo()
 	if err == nil {

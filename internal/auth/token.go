@@ -174,6 +174,14 @@ func (a *Authority) Hold(ctx context.Context, bearer string, p Principal) (_ con
 
 // Check says who a bearer token belongs to: a user token, a JWT made from one, or a task token.
 func (a *Authority) Check(ctx context.Context, bearer string, now time.Time) (Principal, error) {
+	p, err := a.check(ctx, bearer, now)
+	if err == nil {
+		Known(ctx)
+	}
+	return p, err
+}
+
+func (a *Authority) check(ctx context.Context, bearer string, now time.Time) (Principal, error) {
 	switch {
 	case bearer == "":
 		return Principal{}, berth.Errorf(berth.Unauthenticated, "no token was sent; run `berth azure-env` to see how to reach this server")

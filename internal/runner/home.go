@@ -70,8 +70,8 @@ func (h *HTTPHome) Report(ctx context.Context, rs []berth.Report) (Reply, error)
 		return Reply{}, err
 	}
 	var reply Reply
-	token := ""
-	if len(rs) == 1 {
+	token := "" // of any of them, for the server to read on
+	if len(rs) > 0 {
 		token = rs[0].Token
 	}
 	const path = "/runner/v1/reports"

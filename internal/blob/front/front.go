@@ -32,6 +32,8 @@ type Options struct {
 	Zone    string // DNS zone of host-style addresses, "" for none; a port does not count
 	// Bearer says whether a request with an Authorization header and no signature may do what it asks. Nil refuses all.
 	Bearer func(r *http.Request) error
+	// Signed, where there is one, has the last word about a request with a good signature.
+	Signed func(r *http.Request, g Grant) error
 	Log    *slog.Logger
 }
 
@@ -196,6 +198,11 @@ func (c *call) authorize(perm string) error {
 		g, err := c.h.signer.Verify(c.query, time.Now())
 		if err != nil {
 			return err
+		}
+		if c.h.o.Signed != nil {
+			if err := c.h.o.Signed(c.r, g); err != nil {
+				return err
+			}
 		}
 		c.grant = &g
 		name := c.name

@@ -1,0 +1,182 @@
+package auth
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// How many connections that have not shown a token yet a door keeps open. An ordinary client shows one with its first or second
+// request; hundreds of followers on this machine, or of people behind one address, do so within milliseconds of each other.
+const (
+	strangersLocal = 2048 // from this machine
+	strangersEach  = 256  // from any other address
+	strangersAll   = 4096
+)
+
+// Door keeps the connections of strangers few. When one address has too many, the one that has been silent about itself for longest is
+// closed: a newcomer always gets in, and whoever shows a token stays.
+type Door struct {
+	mu    sync.Mutex
+	each  map[netip.Addr]*strangers
+	all   strangers
+	limit func(netip.Addr) int
+	most  int
+}
+
+// strangers is a list of connections, the oldest first.
+type strangers struct {
+	first, last *visitor
+	n           int
+}
+
+// visitor is a connection. It is in the two lists of its door until it is known or closed.
+type visitor struct {
+	net.Conn
+	door  *Door
+	from  netip.Addr
+	known bool // guarded by door.mu, as the links are
+	links [2]struct{ before, after *visitor }
+}
+
+// NewDoor returns a door with the usual limits.
+func NewDoor() *Door {
+	return &Door{each: map[netip.Addr]*strangers{}, most: strangersAll, limit: func(a netip.Addr) int {
+		if a.IsLoopback() {
+			return strangersLocal
+		}
+		return strangersEach
+	}}
+}
+
+// Listen is l through the door.
+func (d *Door) Listen(l net.Listener) net.Listener { return doorListener{l, d} }
+
+type doorListener struct {
+	net.Listener
+	door *Door
+}
+
+func (l doorListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.door.enter(c), nil
+}
+
+func (d *Door) enter(c net.Conn) net.Conn {
+	v := &visitor{Conn: c, door: d, from: household(c.RemoteAddr())}
+	var leave []*visitor
+	d.mu.Lock()
+	own := d.each[v.from]
+	if own == nil {
+		own = &strangers{}
+		d.each[v.from] = own
+	}
+	own.add(v, 0)
+	d.all.add(v, 1)
+	if own.n > d.limit(v.from) {
+		leave = append(leave, own.first)
+		d.forget(own.first)
+	}
+	if d.all.n > d.most {
+		leave = append(leave, d.all.first)
+		d.forget(d.all.first)
+	}
+	d.mu.Unlock()
+	for _, l := range leave {
+		l.Conn.Close()
+	}
+	return v
+}
+
+// household is what counts as one address: a host, or a network of IPv6 such as everybody gets.
+func household(a net.Addr) netip.Addr {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip := t.AddrPort().Addr().Unmap().WithZone("")
+	if ip.Is6() && !ip.IsLoopback() {
+		if p, err := ip.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return ip
+}
+
+// forget takes a connection out of the lists. The mutex is held.
+func (d *Door) forget(v *visitor) {
+	if v.known {
+		return
+	}
+	v.known = true
+	own := d.each[v.from]
+	own.remove(v, 0)
+	d.all.remove(v, 1)
+	if own.n == 0 {
+		delete(d.each, v.from)
+	}
+}
+
+func (v *visitor) leave() {
+	v.door.mu.Lock()
+	v.door.forget(v)
+	v.door.mu.Unlock()
+}
+
+// Close is that of [net.Conn].
+func (v *visitor) Close() error {
+	v.leave()
+	return v.Conn.Close()
+}
+
+func (s *strangers) add(v *visitor, list int) {
+	v.links[list].before = s.last
+	if s.last != nil {
+		s.last.links[list].after = v
+	} else {
+		s.first = v
+	}
+	s.last = v
+	s.n++
+}
+
+func (s *strangers) remove(v *visitor, list int) {
+	l := &v.links[list]
+	if l.before != nil {
+		l.before.links[list].after = l.after
+	} else {
+		s.first = l.after
+	}
+	if l.after != nil {
+		l.after.links[list].before = l.before
+	} else {
+		s.last = l.before
+	}
+	l.before, l.after = nil, nil
+	s.n--
+}
+
+type visitorKey struct{}
+
+// ConnContext is that of an [net/http.Server] behind the door: Known finds the connection by it.
+func (d *Door) ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if v, ok := c.(*visitor); ok {
+		return context.WithValue(ctx, visitorKey{}, v)
+	}
+	return ctx
+}
+
+// Known says that a request of this context has shown who sends it.
+func Known(ctx context.Context) {
+	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
+		v.leave()
+	}
+}

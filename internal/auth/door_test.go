@@ -1,0 +1,89 @@
+package auth
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestDoorKeepsStrangersFew: connections that say nothing make room for newer ones, those that showed a token stay.
+func TestDoorKeepsStrangersFew(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := NewDoor()
+	d.limit = func(netip.Addr) int { return 3 }
+	in := d.Listen(l)
+	visit := func() (near, far net.Conn) {
+		t.Helper()
+		near, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { near.Close() })
+		if far, err = in.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { far.Close() })
+		return near, far
+	}
+	known, far := visit()
+	Known(d.ConnContext(t.Context(), far))
+	var near []net.Conn
+	for range 5 {
+		c, _ := visit()
+		near = append(near, c)
+	}
+	for i, c := range near[:2] {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("stranger %d is still there: %v", i, err)
+		}
+	}
+	for i, c := range append(near[2:], known) {
+		if err := c.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, io.EOF) || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d was sent away: %v", i, err)
+		}
+	}
+	if d.all.n != 3 || d.each[netip.MustParseAddr("127.0.0.1")].n != 3 {
+		t.Errorf("%d strangers", d.all.n)
+	}
+}
+
+// TestDoorForgetsWhoLeaves: a connection that was closed does not count, and nothing is left of the last one of an address.
+func TestDoorForgetsWhoLeaves(t *testing.T) {
+	d := NewDoor()
+	for range 3 {
+		a, b := net.Pipe()
+		v := d.enter(a)
+		defer b.Close()
+		v.Close()
+		v.Close()
+	}
+	if d.all.n != 0 || d.all.first != nil || d.all.last != nil || len(d.each) != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestHousehold(t *testing.T) {
+	for addr, want := range map[string]string{
+		"10.1.2.3": "10.1.2.3", "::ffff:10.1.2.3": "10.1.2.3", "::1": "::1",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "2001:db8:1:2::9": "2001:db8:1:2::",
+	} {
+		got := household(&net.TCPAddr{IP: net.ParseIP(addr), Port: 7})
+		if got.String() != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
