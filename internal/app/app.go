@@ -96,7 +96,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	if a.db, err = store.Open(ctx, cfg.DatabaseURL(), store.Options{Log: log}); err != nil {
+	if a.db, err = store.Open(ctx, cfg.DatabaseURL(), store.Options{Log: log, Server: nameOf(cfg.Home)}); err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, a.db.Close)
@@ -252,6 +252,15 @@ func ignoreClosed(f func() error) func() error {
 		}
 		return nil
 	}
+}
+
+// nameOf is what other servers are told of this one.
+func nameOf(home string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown machine"
+	}
+	return fmt.Sprintf("the server of %s on %s, process %d", home, host, os.Getpid())
 }
 
 // hosts are the names the certificate is for.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"runtime/debug"
 	"time"
@@ -82,6 +83,11 @@ func (c *commit) begin() error {
 	at, err := w.db.d.begin(c.ctx, w.s)
 	if err != nil {
 		return lost(err)
+	}
+	if l := w.db.lead; l != nil && at.leader != l.text {
+		var now leader
+		_ = json.Unmarshal([]byte(at.leader), &now) // a name that cannot be read is somebody else's, too
+		return w.db.replaced(now)
 	}
 	c.at, c.rev, c.pruned = at, at.rev, at.pruned
 	c.known, c.foreign = at.rev, nil

@@ -35,6 +35,7 @@ type head struct {
 	now    time.Time // by the clock that counts
 	xid    string    // name of the transaction, where the engine can be asked for its fate
 	note   string    // for other servers
+	leader string    // who the server of the database is, where there may be several
 }
 
 // unseen hides parameters from SQLite's planner. It looks at the values of those that bound sorted rows, and prepares such a statement

@@ -45,15 +45,38 @@ func openPostgres(ctx context.Context, url string, o Options) (*DB, error) {
 	config.RuntimeParams["application_name"] = "berth"
 	where := fmt.Sprintf("postgres://%s:%d/%s", config.Host, config.Port, config.Database)
 	db := &DB{d: postgresDialect, where: where, log: o.Log, rehearse: o.Rehearse, server: berth.NewGUID()}
+	var l *lead
+	if o.Server != "" { // before anything is written
+		if l, err = takeLead(ctx, db, config, o.Server); err != nil {
+			return nil, err
+		}
+	}
 	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(durable(o.NoSync)))
 	if err := db.start(ctx, pool, pool, postgresReaders); err != nil {
 		pool.Close()
+		l.close()
 		return nil, err
+	}
+	if err := db.follow(ctx, config, l); err != nil {
+		db.Close()
+		return nil, db.fault(err)
+	}
+	return db, nil
+}
+
+// follow declares this server the one of the database, if it is to be, and begins to listen to others.
+func (db *DB) follow(ctx context.Context, config *pgx.ConnConfig, lead *lead) error {
+	if lead != nil {
+		db.stops = append(db.stops, lead.close)
+		if err := lead.declare(ctx); err != nil {
+			return err
+		}
+		db.lead = lead
 	}
 	l := &listener{db: db, config: config}
 	l.start()
 	db.stops = append(db.stops, l.stop)
-	return db, nil
+	return nil
 }
 
 // durable makes commits of a connection wait for the disk where the server's default is not to, or the other way round.
@@ -72,7 +95,8 @@ func durable(noSync bool) func(context.Context, *pgx.Conn) error {
 // take turns, and revisions are given out in commit order.
 func postgresBegin(ctx context.Context, s *session) (head, error) {
 	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT rev, pruned,"+
-		" (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_current_xact_id() FROM head WHERE one = 1 FOR UPDATE")
+		" (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_current_xact_id() FROM head WHERE one = 1 FOR UPDATE;"+
+		" SELECT value FROM meta WHERE key = '"+leadKey+"'") // read after the lock is held
 	if err != nil {
 		return head{}, err
 	}
@@ -81,6 +105,9 @@ func postgresBegin(ctx context.Context, s *session) (head, error) {
 	pruned, err2 := strconv.ParseInt(string(row[1]), 10, 64)
 	now, err3 := strconv.ParseInt(string(row[2]), 10, 64)
 	h := head{rev: berth.Rev(rev), pruned: berth.Rev(pruned), now: time.UnixMicro(now).UTC(), xid: string(row[3])}
+	if leader := results[2].Rows; len(leader) > 0 {
+		h.leader = string(leader[0][0])
+	}
 	return h, errors.Join(err1, err2, err3)
 }
 

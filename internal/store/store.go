@@ -22,7 +22,10 @@ type Options struct {
 	NoSync bool
 	// Rehearse runs every update twice and undoes the first, as it happens when a commit has to be tried again: for tests only.
 	Rehearse bool
-	Log      *slog.Logger
+	// Server names the process for others, which are refused while it has a database open that several can reach. Without one nobody is:
+	// for tests and tools.
+	Server string
+	Log    *slog.Logger
 }
 
 // ErrClosed is what every call on a closed DB returns.
@@ -40,6 +43,7 @@ type DB struct {
 	feed      feed
 	scopes    scopes
 	server    string   // our name among servers of one database
+	lead      *lead    // nil where there can be no other server, or may be
 	committed func()   // called by the writer after each commit; may be nil
 	stops     []func() // what Open started beyond the writer; run by Close in reverse
 
