@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/berthml/berth"
@@ -30,6 +29,8 @@ func (c *Control) startTask(ctx context.Context, s started) {
 	}
 	p.left = false
 	target := c.target(&s.task)
+	pool := c.pool(&s.task)
+	onNode := !pool.local && !pool.spec.instance
 	c.acts.Go(func() {
 		defer close(p.started)
 		backoff := 100 * time.Millisecond
@@ -42,9 +43,14 @@ func (c *Control) startTask(ctx context.Context, s started) {
 			if ctx.Err() != nil || p.over.Load() { // a host that was away knew it, and what became of it
 				return
 			}
-			switch berth.CodeOf(err) {
-			case berth.Unavailable, berth.Internal:
+			code := berth.CodeOf(err)
+			switch {
+			case code == berth.Unavailable || code == berth.Internal:
 				c.o.Log.Warn("task not started yet", "task", s.task.ID, "err", err)
+			case code == berth.NotFound && onNode:
+				c.dropNode(ctx, s.task.Workspace, s.task.Node)
+				c.endTask(ctx, s.task.ID, &berth.Exit{Code: -1, Cause: "evicted", Reason: err.Error()}) // if the node was dropped before
+				return
 			default:
 				c.endTask(ctx, s.task.ID, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
 				return
@@ -204,14 +210,7 @@ func (c *Control) endTask(ctx context.Context, id berth.TaskID, e *berth.Exit) {
 		if t.State == berth.TaskDone {
 			return nil
 		}
-		t.State, t.Exit, t.Why = berth.TaskDone, e, e.Reason
-		t.Times.Ended = time.Now()
-		data, err := json.Marshal(map[string]any{"task": t.ID, "state": t.State, "exit": e})
-		if err != nil {
-			return err
-		}
-		tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskState, Reason: e.Reason, Data: data})
-		return tx.SaveTask(t)
+		return recordEnd(tx, t, e)
 	})
 	if err != nil && ctx.Err() == nil {
 		c.o.Log.Error("end of task not recorded", "task", id, "err", err)

@@ -159,12 +159,13 @@ func emitNode(tx *store.Tx, n berth.Node, state, say string) error {
 	return nil
 }
 
-// resume takes up the nodes an earlier process was making or giving back, and gives back those nobody knows.
+// resume takes up the nodes an earlier process was making or giving back, drops those that are gone, and gives back those nobody knows.
 func (c *Control) resume(ctx context.Context) {
 	if c.o.Cluster.Driver == nil {
 		return
 	}
 	known := map[string]bool{}
+	want := c.takesTasks()
 	for _, p := range c.pools {
 		if p.local {
 			continue
@@ -185,6 +186,7 @@ func (c *Control) resume(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		c.missNodes(ctx, want, info)
 		for _, n := range info.Nodes {
 			if known[n.Name] || c.known(ctx, n.Name) {
 				continue

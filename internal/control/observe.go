@@ -140,6 +140,9 @@ func (c *Control) saw(ctx context.Context, l look) {
 	}
 	if l.err == nil || unseen != nil {
 		c.missed[l.name] = c.compare(ctx, l.asked, l.seen)
+		if c.missed[clusters] && l.name == clusters {
+			c.seekNodes(ctx) // what is missing may be so because its node is
+		}
 		c.sweep(ctx, l.target, l.seen)
 	}
 	if again {

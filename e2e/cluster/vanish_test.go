@@ -1,0 +1,67 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestVanishedNodes deletes the directories of nodes: of an idle one, of one whose command runs, and all of them while the server is
+// stopped, as after a restored backup. Nothing waits for them, and nothing fails because of them but the command that ran.
+func TestVanishedNodes(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.cluster("cpu", "--size", "Standard_DS1_v2", "--min-instances", "1", "--max-instances", "1")
+	idle := func() (name string) {
+		s.wait("a node is idle", func() bool {
+			out, _ := s.try("compute", "list-nodes", "-n", "cpu", "--query", "[?node_state=='idle'].node_id", "-o", "tsv")
+			name = strings.TrimSpace(out)
+			return name != "" && !strings.Contains(name, "\n")
+		})
+		return name
+	}
+	remove := func(path string) {
+		t.Helper()
+		for { // its host may be making something there
+			if err := os.RemoveAll(path); err == nil {
+				return
+			}
+		}
+	}
+	run := func(name, command string) {
+		t.Helper()
+		s.run("run", "--no-wait", "--no-code", "--name", name, "--on", "cpu", "--", command)
+	}
+
+	first := idle()
+	remove(filepath.Join(s.s.Home, "nodes", first))
+	run("a", "true")
+	s.wait("a job completes on another node", func() bool { return s.status("a") == "Completed" })
+	if events := s.run("events", "computes/cpu"); !strings.Contains(events, "node "+first+" is gone: its directory was removed") {
+		t.Errorf("events do not say that node %s is gone:\n%s", first, events)
+	}
+
+	second := idle()
+	run("b", "sleep 600")
+	s.wait("a job runs", func() bool { return s.status("b") == "Running" })
+	remove(filepath.Join(s.s.Home, "nodes", second))
+	s.wait("a job whose node is gone fails", func() bool { return s.status("b") == "Failed" })
+	if r := s.reason("b"); !strings.Contains(r, "node "+second+" is gone: its directory was removed while the command ran") {
+		t.Errorf("the reason is %q", r)
+	}
+	run("c", "true")
+	s.wait("the next job completes", func() bool { return s.status("c") == "Completed" })
+
+	idle()
+	s.run("down")
+	remove(filepath.Join(s.s.Home, "nodes"))
+	remove(filepath.Join(s.s.Home, "host"))
+	s.run("up")
+	run("d", "true")
+	s.wait("a job completes after nodes were not restored", func() bool { return s.status("d") == "Completed" })
+	s.run("run", "--no-code", "--", "true")
+	s.run("compute", "delete", "-n", "cpu", "-y")
+}

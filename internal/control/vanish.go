@@ -1,0 +1,137 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/store"
+)
+
+// A node may vanish behind the server's back: its directory was deleted, or the database was restored without the nodes it speaks of.
+// Such a node is given back, and its tasks end: those that had not begun are put back in the queue.
+
+// takesTasks lists the nodes that should be there. Those of instances have a loop of their own.
+func (c *Control) takesTasks() []berth.Node {
+	var list []berth.Node
+	for _, p := range c.pools {
+		if p.local || p.spec.instance {
+			continue
+		}
+		for _, n := range p.nodes {
+			switch n.State {
+			case berth.NodeIdle, berth.NodeRunning, berth.NodePreempted:
+				list = append(list, n.Node)
+			}
+		}
+	}
+	return list
+}
+
+// seekNodes looks whether all nodes are there.
+func (c *Control) seekNodes(ctx context.Context) {
+	want := c.takesTasks()
+	if c.o.Cluster.Driver == nil || len(want) == 0 {
+		return
+	}
+	c.acts.Go(func() {
+		if info, err := c.o.Cluster.Driver.Probe(ctx); err == nil {
+			c.missNodes(ctx, want, info)
+		}
+	})
+}
+
+// missNodes drops the nodes that a provider does not have any more.
+func (c *Control) missNodes(ctx context.Context, want []berth.Node, info driver.Info) {
+	there := map[string]bool{}
+	for _, n := range info.Nodes {
+		there[n.Name] = n.Labels["state"] != "leaving"
+	}
+	for _, n := range want {
+		if !there[n.Name] {
+			c.dropNode(ctx, n.Workspace, n.Name)
+		}
+	}
+}
+
+// dropNode gives a node back that is gone, and ends what was on it.
+func (c *Control) dropNode(ctx context.Context, workspace, name string) {
+	why := "node " + name + " is gone: its directory was removed"
+	dropped := false
+	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		d, err := tx.Get(workspace, kindNode, name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var n berth.Node
+		if err := json.Unmarshal(d.Own, &n); err != nil {
+			return err
+		}
+		if n.State == berth.NodeLeaving || n.Evict == berth.EvictReclaim {
+			return nil
+		}
+		dropped = true
+		n.Evict, n.Why = berth.EvictReclaim, "its directory was removed"
+		if d.Own, err = json.Marshal(n); err != nil {
+			return err
+		}
+		if err := tx.Save(d); err != nil {
+			return err
+		}
+		if err := emitNode(tx, n, string(n.State), why); err != nil {
+			return err
+		}
+		return endTasksOn(tx, workspace, name, why)
+	})
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.o.Log.Error("node not dropped", "node", name, "err", err)
+	case dropped:
+		c.o.Log.Warn("a node is gone, and given up", "node", name)
+	}
+}
+
+// endTasksOn ends the tasks that were on a node that is gone.
+func endTasksOn(tx *store.Tx, workspace, node, why string) error {
+	tasks, err := tx.ActiveTasks()
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		if t.Workspace != workspace || t.Node != node || t.State == berth.TaskWaiting {
+			continue
+		}
+		if err := recordEnd(tx, t, goneExit(t, why)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goneExit is how a task ends whose node is gone. One that had not begun is evicted, and its job tries again.
+func goneExit(t *berth.Task, why string) *berth.Exit {
+	switch t.State {
+	case berth.TaskPlaced, berth.TaskStarting:
+		return &berth.Exit{Code: -1, Cause: "evicted", Reason: why}
+	case berth.TaskEnding:
+		return &berth.Exit{Code: -1, Cause: "lost", Reason: why + " before what the command left was uploaded"}
+	}
+	return &berth.Exit{Code: -1, Cause: "lost", Reason: why + " while the command ran"}
+}
+
+// recordEnd writes an end that no runner reports.
+func recordEnd(tx *store.Tx, t *berth.Task, e *berth.Exit) error {
+	t.State, t.Exit, t.Why = berth.TaskDone, e, e.Reason
+	t.Times.Ended = time.Now()
+	data, err := json.Marshal(map[string]any{"task": t.ID, "state": t.State, "exit": e})
+	if err != nil {
+		return err
+	}
+	tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskState, Reason: e.Reason, Data: data})
+	return tx.SaveTask(t)
+}

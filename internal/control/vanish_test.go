@@ -1,0 +1,84 @@
+package control_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/berthml/berth"
+)
+
+// TestNodeVanishes takes nodes away behind the server's back, while it runs and while it does not: they are dropped, others are made,
+// what had not begun is put back in the queue, and a command that ran is lost with the reason.
+func TestNodeVanishes(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		t.Run(map[bool]string{false: "while the server runs", true: "while it is stopped"}[away], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := build(t, 1)
+				vanish := func(node string) {
+					if away {
+						p.stop()
+					}
+					p.cluster.DropNode(node)
+					if away {
+						p.run()
+					}
+				}
+				p.clusterOf("cpu", 1, 1, nil)
+				var idle string
+				p.settle("a node is idle", func() bool {
+					info, err := p.cluster.Probe(t.Context())
+					v, _ := p.compute("cpu")
+					if err != nil || len(info.Nodes) != 1 || v.Properties.Properties.NodeStateCounts.IdleNodeCount != 1 {
+						return false
+					}
+					idle = info.Nodes[0].Name
+					return true
+				})
+				vanish(idle)
+				p.settle("another node is made", func() bool {
+					info, err := p.cluster.Probe(t.Context())
+					return err == nil && len(info.Nodes) == 1 && info.Nodes[0].Name != idle
+				})
+				p.settle("it is said that the node is gone", func() bool {
+					for _, e := range p.events("computes/cpu") {
+						if e.Reason == "node "+idle+" is gone: its directory was removed" {
+							return true
+						}
+					}
+					return false
+				})
+
+				p.on("cpu", "ran", "forever", nil)
+				p.until("ran", berth.Running)
+				at := p.tasks("ran")[0].Node
+				vanish(at)
+				if st := p.until("ran", berth.Failed); st.Exit.Cause != "lost" || st.Exit.Reason != "node "+at+" is gone: its directory was removed while the command ran" {
+					t.Errorf("exit %+v", st.Exit)
+				}
+				p.on("cpu", "next", "true", nil)
+				p.until("next", berth.Completed)
+			})
+		})
+	}
+}
+
+// TestStartOnVanishedNode finds out that a node is gone only when a task is to begin there: its job runs on another node.
+func TestStartOnVanishedNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.clusterOf("cpu", 1, 1, nil)
+		p.on("cpu", "before", "true", nil)
+		p.until("before", berth.Completed)
+		p.cluster.Break("probe", berth.Errorf(berth.Unavailable, "not now"))
+		p.cluster.DropNode(p.tasks("before")[0].Node)
+		p.on("cpu", "j", "true", nil)
+		p.until("j", berth.Completed)
+		if n := len(p.tasks("j")); n != 2 {
+			t.Errorf("%d attempts", n)
+		}
+		if first := p.tasks("j")[0]; first.Exit == nil || first.Exit.Cause != "evicted" || !strings.Contains(first.Exit.Reason, "is gone") {
+			t.Errorf("first attempt %+v", first.Exit)
+		}
+	})
+}
