@@ -66,8 +66,8 @@ var imports = map[string][]string{
 	"internal/devbox":               {"", "internal/cost", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store"},
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},
 	"internal/api":                  {"", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/plan", "internal/target"},
-	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/slack"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/spec"},
+	"internal/app":                  {"", "internal/api", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/socket", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

@@ -63,16 +63,16 @@ func (s *Server) noRegistry(w http.ResponseWriter, r *http.Request) {
 // identityRoutes play the endpoints that azure-identity asks: managed identity in its four forms, and a token endpoint for
 // service principals. Each wants the caller's Berth token as proof.
 func (s *Server) identityRoutes() {
-	s.mux.HandleFunc("/msi/token", func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("/msi/token", s.identified(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("X-IDENTITY-HEADER")
 		if key == "" {
 			key = r.Header.Get("secret")
 		}
 		s.identity(w, r, key)
-	})
-	s.mux.HandleFunc("GET /metadata/identity/oauth2/token", func(w http.ResponseWriter, r *http.Request) {
+	}))
+	s.mux.HandleFunc("GET /metadata/identity/oauth2/token", s.identified(func(w http.ResponseWriter, r *http.Request) {
 		s.identity(w, r, auth.Bearer(r.Header.Get("Authorization")))
-	})
+	}))
 	s.mux.HandleFunc("/", s.tenant)
 }
 
@@ -83,7 +83,7 @@ func (s *Server) tenant(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && strings.HasSuffix(rest, ".well-known/openid-configuration"):
 		s.openID(w, r, tenant)
 	case r.Method == http.MethodPost && (rest == "oauth2/token" || rest == "oauth2/v2.0/token"):
-		s.oauth(w, r)
+		s.identified(s.oauth)(w, r)
 	default:
 		s.fail(w, r, notFound(&call{r: r}))
 	}

@@ -50,6 +50,8 @@ type Options struct {
 	ImagesOnHost bool
 	// Machine is what this machine has: sizes larger than it are overcommitted, or refused.
 	Machine sched.Machine
+	// FromTask says whether a request comes from a process of a task on this machine. Nil knows of none.
+	FromTask func(*http.Request) bool
 	// Instances is the way to compute instances.
 	Instances Instances
 	// Pace is how slowly bodies may come; the zero value is the usual one.

@@ -136,7 +136,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed, Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
-		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine, Instances: a.reach(),
+		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine, Instances: a.reach(), FromTask: a.fromTask,
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err

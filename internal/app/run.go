@@ -46,13 +46,14 @@ func (a *App) serve(ctx context.Context) error {
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelInfo)
 	owner := auth.Principal{User: userName(), Role: auth.Admin, Token: "admin"}
 	var unused unusedConns
-	server := func(base context.Context) *http.Server {
+	server := func(h http.Handler) *http.Server {
 		return &http.Server{
-			Handler: a.api, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: errorLog,
-			BaseContext: func(net.Listener) context.Context { return base }, ConnState: unused.note, MaxHeaderBytes: maxHeader,
+			Handler: h, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: errorLog,
+			BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note, MaxHeaderBytes: maxHeader,
 		}
 	}
-	remote, local := server(requests), server(auth.With(requests, owner))
+	remote, local := server(a.api), server(http.HandlerFunc(a.fence))
+	local.ConnContext = a.ownerOf(owner)
 	remote.TLSConfig = &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12}
 	remote.ConnContext = a.door.ConnContext
 	ended := make(chan error, 2)

@@ -5,11 +5,17 @@ package cli
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/berthml/berth/internal/socket"
 )
+
+// peerPID is the process that listens on the other end of a Unix socket.
+func peerPID(conn net.Conn) (int, error) { return socket.Peer(conn) }
 
 // detach makes cmd outlive this process and its terminal.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

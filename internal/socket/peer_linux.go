@@ -1,4 +1,4 @@
-package cli
+package socket
 
 import (
 	"net"
@@ -8,8 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// peerPID is the process that listens on the other end of a Unix socket.
-func peerPID(conn net.Conn) (int, error) {
+// Peer is the process on the other end of a Unix socket; 0 is one of another PID namespace.
+func Peer(conn net.Conn) (pid int, err error) {
 	u, ok := conn.(*net.UnixConn)
 	if !ok {
 		return 0, berth.Errorf(berth.Internal, "not a local connection")

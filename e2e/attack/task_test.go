@@ -1,0 +1,110 @@
+package attack
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berthml/berth/e2e/world"
+)
+
+// runJob submits a command as the owner, waits for its end, and returns what it wrote.
+func runJob(t *testing.T, s *world.Server, command string) string {
+	t.Helper()
+	out, err := s.Command("run", "--", "sh", "-c", command).CombinedOutput()
+	if err != nil {
+		t.Fatalf("run: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// TestTaskAtTheOwnersDoor: the processes of a job run with the server's account, and are refused where that account is all it takes, however they
+// hide: the socket, and the identity endpoint with the administrator's token.
+func TestTaskAtTheOwnersDoor(t *testing.T) {
+	s := world.Start(t)
+	status := s.Bin + " status"
+	home := "env BERTH_HOME=" + s.Home + " "
+	msi := "curl -sk -H 'X-IDENTITY-HEADER: " + s.Token + "' '" + s.URL + "/msi/token?resource=x'"
+	orphan := func(command string) string { // in a session of its own, without a parent and without the mark of a task
+		return "cat >orphan <<'EOF'\n" + command + " >out 2>&1; touch over\nEOF\n(setsid sh orphan &); until [ -e over ]; do sleep 0.05; done; cat out"
+	}
+	for name, command := range map[string]string{
+		"socket":              home + status,
+		"socket, no mark":     "env -i BERTH_HOME=" + s.Home + " " + status,
+		"socket, orphan":      orphan("env -i BERTH_HOME=" + s.Home + " " + status),
+		"identity":            msi,
+		"identity, no mark":   "env -i PATH=$PATH " + msi,
+		"identity by a child": orphan("env -i PATH=$PATH " + msi),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := runJob(t, s, "("+command+") 2>&1; true")
+			if strings.Contains(out, "access_token") || strings.Contains(out, "workspace") && strings.Contains(out, "admin") {
+				t.Errorf("a job was let in:\n%s", out)
+			}
+			if !strings.Contains(out, "not for the processes of a job") {
+				t.Errorf("a job was not told why:\n%s", out)
+			}
+		})
+	}
+	// People are let in as before.
+	if out, err := s.Command("status").CombinedOutput(); err != nil {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/msi/token?resource=x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-IDENTITY-HEADER", s.Token)
+	anyServer := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is the test's
+	defer anyServer.CloseIdleConnections()
+	res, err := (&http.Client{Transport: anyServer}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("the identity endpoint answers %s", res.Status)
+	}
+}
+
+// TestLinksInOutputs: a job's links to the server's secrets are not uploaded, and the job says which.
+func TestLinksInOutputs(t *testing.T) {
+	s := world.Start(t)
+	out := runJob(t, s, "ln -s "+s.Home+"/admin.token outputs/tok; ln -s "+s.Home+"/tls ../x; mkfifo outputs/pipe; echo fine >outputs/fine; echo ended")
+	if !strings.Contains(out, "ended") {
+		t.Errorf("the job: %s", out)
+	}
+	b, err := s.Command("job", "list", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []struct{ Name string }
+	if err := json.Unmarshal(b, &jobs); err != nil || len(jobs) != 1 {
+		t.Fatalf("%v in %s", err, b)
+	}
+	to := t.TempDir()
+	if out, err := s.Command("job", "download", "-n", jobs[0].Name, "--all", "-p", to).CombinedOutput(); err != nil {
+		t.Fatalf("download: %v\n%s", err, out)
+	}
+	var names []string
+	_ = filepath.WalkDir(to, func(p string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, d.Name())
+			if b, _ := os.ReadFile(p); strings.Contains(string(b), s.Token) {
+				t.Errorf("%s has the administrator's token", p)
+			}
+		}
+		return err
+	})
+	if all := strings.Join(names, " "); !strings.Contains(all, "fine") || strings.Contains(all, "tok") {
+		t.Errorf("downloaded: %s", all)
+	}
+	events, err := s.Command("events", jobs[0].Name).CombinedOutput()
+	if err != nil || !strings.Contains(string(events), "tok is a link that leads out of the folder") {
+		t.Errorf("events: %v\n%s", err, events)
+	}
+}

@@ -1,0 +1,28 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/berthml/berth"
+)
+
+// errTask is the answer to a process of a task where only people and their programs are wanted.
+func errTask(what string) error {
+	return berth.Errorf(berth.Denied, "%s is not for the processes of a job: give the job a token of its own, made with `berth token create`, and the server's https address", what)
+}
+
+// NotForTasks answers every request of a process of a task on the server's own socket.
+func (s *Server) NotForTasks(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, errTask("the server's socket"))
+}
+
+// identified refuses a process of a task at the identity endpoint.
+func (s *Server) identified(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.FromTask != nil && s.FromTask(r) {
+			s.fail(w, r, errTask("the identity endpoint"))
+			return
+		}
+		next(w, r)
+	}
+}
