@@ -229,6 +229,9 @@ func (c *commit) end() error {
 		to = &head{rev: c.rev, pruned: c.pruned, note: w.db.server}
 	}
 	err := w.db.d.commit(c.ctx, w.s, to)
+	if err == nil && w.db.file != nil {
+		err = w.db.file.check() // what went into a file that nobody finds again is not kept
+	}
 	if err == nil || !w.db.d.remote {
 		return err
 	}

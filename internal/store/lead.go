@@ -212,9 +212,12 @@ func hangUp(c *pgx.Conn) {
 // Guard returns nil when ctx ends, and an error as soon as the database is not this server's any more. The server must act on nothing
 // after that.
 func (db *DB) Guard(ctx context.Context) error {
-	if db.lead != nil {
+	switch {
+	case db.lead != nil:
 		return db.lead.guard(ctx)
+	case db.file == nil:
+		<-ctx.Done()
+		return nil
 	}
-	<-ctx.Done()
-	return nil
+	return db.guardFile(ctx)
 }

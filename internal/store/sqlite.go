@@ -90,6 +90,10 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 		db.closePools()
 		return nil, err
 	}
+	if db.file, err = openedFile(path); err != nil {
+		db.Close()
+		return nil, err
+	}
 	c, err := startCheckpointer(ctx, write, db.d)
 	if err != nil {
 		db.Close()

@@ -43,6 +43,7 @@ type DB struct {
 	feed      feed
 	scopes    scopes
 	server    string   // our name among servers of one database
+	file      *file    // nil where the database is no file
 	lead      *lead    // nil where there can be no other server, or may be
 	committed func()   // called by the writer after each commit; may be nil
 	stops     []func() // what Open started beyond the writer; run by Close in reverse
