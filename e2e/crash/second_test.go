@@ -3,6 +3,8 @@ package crash_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,4 +47,26 @@ func TestSecondServerOnPostgres(t *testing.T) {
 		w.kill(w.server())
 		w.sure("GET", w.ws+"/jobs", nil)
 	}
+}
+
+// TestHealthWithDatabaseDown: a server whose PostgreSQL is away says so, and is healthy again when it is back.
+func TestHealthWithDatabaseDown(t *testing.T) {
+	db, err := pgtest.Start()
+	pgtest.Need(t, err)
+	defer db.Stop()
+	w := newChaos(t, "database: "+db.URL()+"\n")
+	health := func(want int) {
+		t.Helper()
+		w.until(fmt.Sprint("health ", want), time.Minute, func() (bool, error) {
+			code, b, err := w.do("GET", "/healthz", nil)
+			return err == nil && code == want, fmt.Errorf("%d %s %w", code, b, err)
+		})
+	}
+	health(http.StatusOK)
+	db.Kill()
+	health(http.StatusServiceUnavailable)
+	if err := db.Start(); err != nil {
+		t.Fatal(err)
+	}
+	health(http.StatusOK)
 }

@@ -69,6 +69,7 @@ type Server struct {
 	links   openLinks
 	samples *samples
 	gate    *gate
+	healthy healthState
 }
 
 // New returns the front door.
@@ -80,7 +81,8 @@ func New(o Options) *Server {
 
 func (s *Server) routes() {
 	// Open to everyone: what a client asks before it has a token.
-	s.mux.HandleFunc("GET /healthz", s.health)
+	s.mux.HandleFunc("GET /healthz", s.probe)
+	s.mux.HandleFunc("GET /readyz", s.probe)
 	s.mux.HandleFunc("GET /metadata/endpoints", s.metadata)
 	s.mux.HandleFunc("GET /discovery", s.discovery)
 	s.mux.HandleFunc("GET /discovery/", s.discovery)
@@ -106,6 +108,10 @@ func (s *Server) routes() {
 // ServeHTTP answers a request, unless the server is stopping.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = s.paced(w, r)
+	if p := r.URL.Path; p == "/healthz" || p == "/readyz" {
+		s.mux.ServeHTTP(w, r) // those who watch over a server ask also while it stops
+		return
+	}
 	if !s.gate.enter() {
 		w.Header().Set("Connection", "close")
 		s.fail(w, r, errStopping)
@@ -325,11 +331,6 @@ func (c *call) body() (map[string]any, error) {
 func (c *call) into(v any) error {
 	_, err := c.document(v, "the JSON this call takes")
 	return err
-}
-
-func (s *Server) health(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/plain")
-	w.Write([]byte("ok\n")) //nolint:errcheck // the client has gone
 }
 
 // serverInfo tells clients of ours what they talk to.

@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+const (
+	// healthAge is how long what was found out about the database is told again, and healthTime how long it may take to find out.
+	healthAge  = time.Second
+	healthTime = 3 * time.Second
+)
+
+// healthState is what was last found out about the database. Everybody may ask, so it is not asked for everybody.
+type healthState struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// usable is why the database cannot be used, nil when it can.
+func (s *Server) usable(ctx context.Context) error {
+	h := &s.healthy
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.at) < healthAge {
+		return h.err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTime)
+	defer cancel()
+	if h.err = s.DB.Check(ctx); ctx.Err() != nil {
+		h.err = berth.Errorf(berth.Unavailable, "the database has not answered for %s", healthTime)
+	}
+	h.at = time.Now()
+	return h.err
+}
+
+// probe answers GET /healthz and GET /readyz, also while the server stops. Healthy is a server that can use its database; ready is one that
+// takes requests, too. A server that has not begun to serve answers nobody.
+func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
+	err := s.usable(r.Context())
+	if r.URL.Path == "/readyz" && s.gate.stop.Err() != nil {
+		err = errStopping
+	}
+	if err != nil {
+		if berth.CodeOf(err) != berth.Unavailable { // whatever it is, it is a reason to go elsewhere
+			err = berth.Errorf(berth.Unavailable, "the database cannot be used: %w", err)
+		}
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	w.Write([]byte("ok\n")) //nolint:errcheck // the client has gone
+}
