@@ -88,7 +88,7 @@ func (x *snapshot) used(d *store.Doc) (r advise.Run, ok bool, err error) {
 	if err != nil {
 		return r, false, err
 	}
-	meters, err := cost.Tasks(x.tx, x.ws, tasks, x.now)
+	meters, err := cost.Tasks(x.tx, x.ws, x.s.Local, tasks, x.now)
 	if err != nil || len(meters) == 0 {
 		return r, false, err
 	}

@@ -44,7 +44,7 @@ func (s *Server) budgets(c *call, p []string) error {
 func (s *Server) standing(c *call) (out []berth.BudgetStatus, err error) {
 	out = []berth.BudgetStatus{}
 	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		accounts, err := cost.Accounts(tx, c.ws.Key(), c.now)
+		accounts, err := cost.Accounts(tx, c.ws.Key(), s.Local, c.now)
 		for _, a := range accounts {
 			out = append(out, a.BudgetStatus)
 		}

@@ -52,7 +52,7 @@ func (s *Server) spending(c *call) error {
 	}
 	var out berth.Spending
 	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		meters, err := cost.Meters(tx, c.ws.Key(), since, c.now)
+		meters, err := cost.Meters(tx, c.ws.Key(), s.Local, since, c.now)
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (c *call) checkPipeline(tx *store.Tx, name string, props map[string]any, st
 			held[s.Root] += ask.Amount
 		}
 	}
-	if st.Compute == berth.LocalCompute {
+	if st.Compute == berth.LocalCompute && c.s.Local.Size() == nil {
 		return nil
 	}
 	total.How = fmt.Sprintf("%d steps", len(steps))

@@ -156,7 +156,7 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 
 // budgets are those that the user's jobs are charged to.
 func (x *snapshot) budgets(c *call) (out []berth.BudgetStatus, err error) {
-	accounts, err := cost.Accounts(x.tx, x.ws, x.now)
+	accounts, err := cost.Accounts(x.tx, x.ws, x.s.Local, x.now)
 	for _, a := range accounts {
 		if a.User == "" || strings.EqualFold(a.User, c.who.User) {
 			out = append(out, a.BudgetStatus)
@@ -177,7 +177,10 @@ func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	}
 	var err error
 	switch {
-	case strings.EqualFold(name, berth.LocalCompute), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1:
+	case c.s.Local.Off && strings.EqualFold(name, berth.LocalCompute):
+		_, err = c.chooser(x.tx).Of(v) // says why not
+		return err
+	case strings.EqualFold(name, berth.LocalCompute), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1 && !c.s.Local.Off:
 		s.Pool, err = x.local()
 		return err
 	case strings.EqualFold(name, serverless):
@@ -362,7 +365,8 @@ func (c *call) reserve(tx *store.Tx, compute string, props map[string]any, name 
 
 // ask is what a job would hold of budgets, nil where nothing has to be held.
 func (c *call) ask(tx *store.Tx, compute string, props map[string]any, name string) (*cost.Ask, error) {
-	if strings.EqualFold(compute, berth.LocalCompute) {
+	here := strings.EqualFold(compute, berth.LocalCompute)
+	if here && c.s.Local.Size() == nil {
 		return nil, nil // this machine costs nothing
 	}
 	if some, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: cost.Kind, Limit: 1, NoBody: true}); err != nil || len(some) == 0 {
@@ -389,9 +393,13 @@ func (c *call) ask(tx *store.Tx, compute string, props map[string]any, name stri
 		return nil, err
 	}
 	x := c.snapshot(tx)
-	size, ok, err := x.size(vmSize)
-	if err != nil || !ok {
+	var size berth.Size
+	if here {
+		size, slots = *c.s.Local.Size(), c.s.Local.Slots
+	} else if z, ok, err := x.size(vmSize); err != nil || !ok {
 		return nil, err
+	} else {
+		size = z
 	}
 	limit, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
@@ -407,7 +415,7 @@ func (c *call) ask(tx *store.Tx, compute string, props map[string]any, name stri
 
 // charge reserves what is asked for.
 func (c *call) charge(tx *store.Tx, ask cost.Ask, st *berth.JobState) error {
-	accounts, err := cost.Accounts(tx, c.ws.Key(), tx.Now())
+	accounts, err := cost.Accounts(tx, c.ws.Key(), c.s.Local, tx.Now())
 	if err != nil {
 		return err
 	}

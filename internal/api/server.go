@@ -46,6 +46,8 @@ type Options struct {
 	QuotaDefault int
 	// Slots is how many tasks this machine itself runs at once.
 	Slots int
+	// Local is on which terms jobs run on this machine itself.
+	Local berth.LocalTerms
 	// ImagesOnHost says that jobs that name only an image may run without a container.
 	ImagesOnHost bool
 	// Machine is what this machine has: sizes larger than it are overcommitted, or refused.

@@ -179,6 +179,7 @@ func (x *snapshot) local() (plan.Pool, error) {
 	p := plan.Pool{
 		Name: berth.LocalCompute, Type: plan.Local, Max: 1, Slots: max(1, x.s.Slots), Room: plan.NoBound, Expect: map[string]plan.Expect{},
 		Nodes: []plan.Node{{Node: berth.Node{Name: berth.LocalCompute, State: berth.NodeIdle, Slots: max(1, x.s.Slots)}}},
+		Size:  x.s.Local.Size(),
 	}
 	m, err := x.machine()
 	if err != nil {
@@ -187,7 +188,18 @@ func (x *snapshot) local() (plan.Pool, error) {
 	if down := m.Local(); down != "" {
 		p.Down = &berth.PlanLimit{Kind: berth.LimitMachine, Whose: p.Name, Why: down}
 	}
-	return p, x.gangs(&p)
+	if err := x.gangs(&p); err != nil || x.s.Local.PerUser == 0 {
+		return p, err
+	}
+	runs := map[string]int{}
+	for _, r := range p.Running {
+		runs[r.User]++
+	}
+	p.Bars = map[string]sched.Bar{x.user: sched.LocalBar(x.s.Local.PerUser, runs[x.user])}
+	for _, g := range p.Waiting {
+		p.Bars[g.User] = sched.LocalBar(x.s.Local.PerUser, runs[g.User])
+	}
+	return p, nil
 }
 
 // gangs fills in what runs on a pool and what waits for it.
@@ -488,7 +500,7 @@ func (x *snapshot) jobCost(jobs ...string) ([]berth.CostLine, error) {
 		}
 		tasks = append(tasks, more...)
 	}
-	meters, err := cost.Tasks(x.tx, x.ws, tasks, x.now)
+	meters, err := cost.Tasks(x.tx, x.ws, x.s.Local, tasks, x.now)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func checkTarget(c *call, tx *store.Tx, raw json.RawMessage) (string, error) {
 
 func (c *call) chooser(tx *store.Tx) target.Chooser {
 	return target.Chooser{
-		Tx: tx, Workspace: c.ws, User: c.who.User, Admin: c.who.Role == auth.Admin, Location: c.s.Location,
+		Tx: tx, Workspace: c.ws, User: c.who.User, Admin: c.who.Role == auth.Admin, Location: c.s.Location, NoLocal: c.s.Local.Off,
 		Size: func(name string, low bool) (berth.Size, error) {
 			size, err := c.s.checkSize(c, tx, name, c.s.Location, berth.TypeCluster, low)
 			if err == nil {

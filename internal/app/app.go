@@ -136,7 +136,8 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed, Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
-		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine, Instances: a.reach(), FromTask: a.fromTask,
+		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
+		Instances: a.reach(), FromTask: a.fromTask,
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Si
 		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: map[string]control.Target{berth.LocalCompute: {Driver: target, Slots: a.cfg.Slots, Queues: true, SharedDisk: true, Home: home}},
 		Cluster: control.Target{Driver: managed, SharedDisk: true, Home: home},
-		Machine: a.machine, QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
+		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
 	})
 	a.openInstances(managed, envCache, host)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -38,6 +39,12 @@ type Config struct {
 	Location     string `yaml:"location"`
 	// Slots is how many tasks run at once on the local target.
 	Slots int `yaml:"slots"`
+	// LocalJobs says whether jobs run on the machine itself, LocalPerUser how many of one user at once (0 is no limit), and LocalPrice what
+	// an hour of the machine costs in LocalCurrency, of which a job pays the part of its slot.
+	LocalJobs     bool    `yaml:"local_jobs"`
+	LocalPerUser  int     `yaml:"local_jobs_per_user"`
+	LocalPrice    float64 `yaml:"local_price_per_hour"`
+	LocalCurrency string  `yaml:"local_currency"`
 	// QuotaDefault is how many vCPUs of a family of sizes a workspace may have where no limit says anything; 0 is no end.
 	QuotaDefault int `yaml:"quota_default_vcpus"`
 	// StrictSizes refuses computes of a size larger than the machine instead of overcommitting it.
@@ -73,6 +80,8 @@ func Default(home string) Config {
 		Workspace:        "default",
 		Location:         "local",
 		Slots:            max(2, runtime.NumCPU()),
+		LocalJobs:        true,
+		LocalCurrency:    "USD",
 		EnvironmentCache: 20 << 30,
 		InstanceDisk:     120_000_000_000,
 	}
@@ -115,6 +124,15 @@ func (c Config) Check() error {
 	if c.Slots < 1 {
 		return berth.Errorf(berth.Invalid, "slots: %d; at least 1 task must be allowed to run", c.Slots)
 	}
+	if c.LocalPerUser < 0 {
+		return berth.Errorf(berth.Invalid, "local_jobs_per_user: %d; 0 means no limit", c.LocalPerUser)
+	}
+	if !(c.LocalPrice >= 0) || math.IsInf(c.LocalPrice, 0) {
+		return berth.Errorf(berth.Invalid, "local_price_per_hour: %v is not a price; 0 means that it costs nothing", c.LocalPrice)
+	}
+	if len(c.LocalCurrency) != 3 || strings.ToUpper(c.LocalCurrency) != c.LocalCurrency {
+		return berth.Errorf(berth.Invalid, "local_currency: %q is not a code of three capital letters such as USD", c.LocalCurrency)
+	}
 	if c.QuotaDefault < 0 {
 		return berth.Errorf(berth.Invalid, "quota_default_vcpus: %d; 0 means no limit", c.QuotaDefault)
 	}
@@ -136,6 +154,11 @@ func (c Config) Check() error {
 		}
 	}
 	return nil
+}
+
+// Local is on which terms jobs run on the machine itself.
+func (c Config) Local() berth.LocalTerms {
+	return berth.LocalTerms{Off: !c.LocalJobs, PerUser: c.LocalPerUser, Price: c.LocalPrice, Currency: c.LocalCurrency, Slots: c.Slots}
 }
 
 // DatabaseURL is where the database is.

@@ -19,6 +19,13 @@ func (c *Control) readLimits(tx *store.Tx) error {
 
 // bars is how many tasks more the users who wait for a pool may have, for those who are limited.
 func (c *Control) bars(p *pool, now time.Time) map[string]sched.Bar {
+	if p.local && c.o.Local.PerUser > 0 && p.queue.Len() > 0 {
+		out := map[string]sched.Bar{}
+		for _, user := range p.queue.Users() {
+			out[user] = sched.LocalBar(c.o.Local.PerUser, p.here[user])
+		}
+		return out
+	}
 	if p.local || p.spec.instance || p.queue.Len() == 0 || len(c.personal.All) == 0 || len(p.nodes) == 0 {
 		return nil // an instance counts as a whole, whether jobs are on it or not; and a pool without nodes grows by quota
 	}

@@ -58,7 +58,7 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 			return err
 		}
 		for _, w := range workspaces {
-			accounts, err := cost.Accounts(tx, w.Name, time.Now())
+			accounts, err := cost.Accounts(tx, w.Name, c.o.Local, time.Now())
 			if err != nil {
 				return err
 			}
@@ -83,7 +83,7 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 	})
 	for _, workspace := range due {
 		if err == nil {
-			err = c.o.DB.Update(ctx, func(tx *store.Tx) error { return settleBudgets(tx, workspace) })
+			err = c.o.DB.Update(ctx, func(tx *store.Tx) error { return settleBudgets(tx, workspace, c.o.Local) })
 		}
 	}
 	if err != nil {
@@ -112,8 +112,8 @@ func (c *Control) readBudgets(tx *store.Tx, workspace string) (err error) {
 }
 
 // settleBudgets writes down what is spent of the budgets of a workspace, and acts on what has come true.
-func settleBudgets(tx *store.Tx, workspace string) error {
-	accounts, err := cost.Accounts(tx, workspace, tx.Now())
+func settleBudgets(tx *store.Tx, workspace string, local berth.LocalTerms) error {
+	accounts, err := cost.Accounts(tx, workspace, local, tx.Now())
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func settleBudgets(tx *store.Tx, workspace string) error {
 			}
 		}
 		if a.Ledger.Ended {
-			if err := stopCharged(tx, a, title); err != nil {
+			if err := stopCharged(tx, a, title, local.Price > 0); err != nil {
 				return err
 			}
 		}
@@ -152,8 +152,9 @@ func settleBudgets(tx *store.Tx, workspace string) error {
 	return nil
 }
 
-// stopCharged asks the jobs charged to a budget to end, gently, as if they were canceled. What runs on the machine itself costs nothing.
-func stopCharged(tx *store.Tx, a *cost.Account, title string) error {
+// stopCharged asks the jobs charged to a budget to end, gently, as if they were canceled. What runs on the machine itself is charged only
+// where that has a price.
+func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error {
 	docs, err := tx.All(store.Query{Workspace: a.Doc.Workspace, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses)})
 	if err != nil {
 		return err
@@ -163,7 +164,7 @@ func stopCharged(tx *store.Tx, a *cost.Account, title string) error {
 		if err := json.Unmarshal(d.Own, &st); err != nil {
 			return err
 		}
-		if st.Cancel || strings.EqualFold(st.Compute, berth.LocalCompute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {
+		if st.Cancel || !local && strings.EqualFold(st.Compute, berth.LocalCompute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {
 			continue
 		}
 		st.Cancel, st.StopCause, st.StopWhy = true, budgetCause, title+" is used up"

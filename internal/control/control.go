@@ -43,6 +43,8 @@ type Options struct {
 	Cluster Target
 	// Machine is what this machine has, for deciding which nodes can be on it at once.
 	Machine sched.Machine
+	// Local is on which terms jobs run on the machine itself.
+	Local berth.LocalTerms
 	// QuotaDefault is how many vCPUs of a family may be in use where no limit was set; 0 is no limit.
 	QuotaDefault int
 	// Location is where the pools of steps without a compute are made.

@@ -51,6 +51,13 @@ var (
 
 func build(t *testing.T, slots int) *plant {
 	t.Helper()
+	return buildOn(t, berth.LocalTerms{Slots: slots})
+}
+
+// buildOn is build on a machine with terms of its own.
+func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
+	t.Helper()
+	slots := terms.Slots
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: rehearsed})
 	if err != nil {
@@ -71,7 +78,7 @@ func build(t *testing.T, slots int) *plant {
 	curated := func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false }
 	s := api.New(api.Options{
 		DB: db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}), Authority: authority, Signer: signer,
-		Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated, Machine: machine,
+		Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated, Machine: machine, Local: terms, Slots: slots,
 	})
 	if err := s.EnsureWorkspace(t.Context(), space, "ann"); err != nil {
 		t.Fatal(err)
@@ -86,7 +93,7 @@ func build(t *testing.T, slots int) *plant {
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated,
 		Targets: map[string]control.Target{"local": {Driver: driver.NewTarget("local", p.driver, log), Slots: slots, SharedDisk: true}},
 		Cluster: control.Target{Driver: driver.NewTarget("clusters", p.cluster, log), SharedDisk: true},
-		Machine: machine, Keep: filepath.Join(dir, "keep"),
+		Machine: machine, Local: terms, Keep: filepath.Join(dir, "keep"),
 	}
 	p.run()
 	t.Cleanup(func() {

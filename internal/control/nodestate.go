@@ -207,7 +207,7 @@ func (m *move) release(t *berth.Task) error {
 	p.leave(t)
 	m.unbar()
 	if p.local {
-		return nil
+		return m.meterLocal(t)
 	}
 	n := p.node(t.Node)
 	if n == nil {
@@ -218,15 +218,31 @@ func (m *move) release(t *berth.Task) error {
 		m.keep(n)
 	}
 	m.vacated(n)
-	to := t.Times.Ended
-	if to.IsZero() || to.Before(t.Times.Placed) || to.After(m.now) { // by the clock of its node, or by somebody who lies
-		to = m.now
-	}
 	return meter(m.tx, string(t.ID), berth.Meter{
 		Compute: t.Compute, Node: t.Node, Size: n.Size, Low: n.Low, Rate: n.Price / float64(max(1, n.Slots)), Priced: n.Priced,
 		Currency: n.Currency, Slots: n.Slots,
-		Job: t.Job, User: t.User, From: t.Times.Placed, To: to,
+		Job: t.Job, User: t.User, From: t.Times.Placed, To: m.end(t),
 	}, t.Workspace)
+}
+
+// meterLocal writes down what a task on the machine itself cost, where that has a price.
+func (m *move) meterLocal(t *berth.Task) error {
+	v, priced := m.c.o.Local.Meter()
+	if !priced || t.Times.Placed.IsZero() {
+		return nil
+	}
+	v.Rate /= float64(v.Slots)
+	v.Job, v.User, v.From, v.To = t.Job, t.User, t.Times.Placed, m.end(t)
+	return meter(m.tx, string(t.ID), v, t.Workspace)
+}
+
+// end is when a task that is over has ended, as far as its node can be believed.
+func (m *move) end(t *berth.Task) time.Time {
+	to := t.Times.Ended
+	if to.IsZero() || to.Before(t.Times.Placed) || to.After(m.now) { // by the clock of its node, or by somebody who lies
+		return m.now
+	}
+	return to
 }
 
 // meter keeps what a stretch of a node's time cost.

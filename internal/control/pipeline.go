@@ -241,7 +241,7 @@ func (m *move) choose(j *jobWork, ws berth.Workspace, body []byte) (string, erro
 		return "", berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
 	name, err := target.Chooser{
-		Tx: m.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: true, Location: m.c.o.Location,
+		Tx: m.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: true, Location: m.c.o.Location, NoLocal: m.c.o.Local.Off,
 		Size: func(name string, _ bool) (berth.Size, error) {
 			k, err := m.prices()
 			if err != nil {

@@ -26,6 +26,7 @@ type pool struct {
 	// running are the gangs that were placed and have not ended.
 	running map[string]*sched.Running
 	held    map[string]int // nodes by user, for fairness
+	here    map[string]int // of the machine itself: tasks by user
 
 	own []byte // its state as the store has it
 
@@ -130,7 +131,7 @@ func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
 }
 
 func newPool(key poolKey, name string) *pool {
-	return &pool{key: key, name: name, running: map[string]*sched.Running{}, held: map[string]int{}}
+	return &pool{key: key, name: name, running: map[string]*sched.Running{}, held: map[string]int{}, here: map[string]int{}}
 }
 
 // node is the pool's node of a name.
@@ -368,6 +369,7 @@ func (p *pool) take(t *berth.Task) {
 		n.used++
 	}
 	if p.local {
+		p.here[t.User]++
 		return
 	}
 	p.held[t.User]++
@@ -389,6 +391,9 @@ func (p *pool) leave(t *berth.Task) {
 		n.used--
 	}
 	if p.local {
+		if p.here[t.User]--; p.here[t.User] <= 0 {
+			delete(p.here, t.User)
+		}
 		return
 	}
 	if p.held[t.User]--; p.held[t.User] <= 0 {

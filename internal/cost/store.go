@@ -23,6 +23,7 @@ const (
 type reader struct {
 	tx        *store.Tx
 	workspace string
+	local     berth.LocalTerms
 	sizes     *sizes.Catalogue // read when a meter does not say its currency
 }
 
@@ -54,7 +55,8 @@ func (r *reader) currency(size, currency string, priced bool) (string, error) {
 // live is what has not ended: nodes, and the tasks on them, up to now.
 func (r *reader) live(now time.Time) ([]berth.Meter, error) {
 	docs, err := r.tx.All(store.Query{Workspace: r.workspace, Kind: kindNode, Asc: true})
-	if err != nil || len(docs) == 0 {
+	machine, priced := r.local.Meter()
+	if err != nil || len(docs) == 0 && !priced {
 		return nil, err
 	}
 	own, err := r.instances()
@@ -84,6 +86,9 @@ func (r *reader) live(now time.Time) ([]berth.Meter, error) {
 		}
 		for _, t := range tasks {
 			m, ok := nodes[t.Node]
+			if strings.EqualFold(t.Compute, berth.LocalCompute) {
+				m, ok = machine, priced
+			}
 			if !ok || t.State == berth.TaskDone || t.Times.Placed.IsZero() {
 				continue
 			}
@@ -166,8 +171,8 @@ func (r *reader) ended(since time.Time) (out []berth.Meter, last int64, err erro
 }
 
 // Meters is everything that is known of a workspace from a time on, what has not ended up to now included.
-func Meters(tx *store.Tx, workspace string, since, now time.Time) ([]berth.Meter, error) {
-	r := &reader{tx: tx, workspace: workspace}
+func Meters(tx *store.Tx, workspace string, local berth.LocalTerms, since, now time.Time) ([]berth.Meter, error) {
+	r := &reader{tx: tx, workspace: workspace, local: local}
 	out, _, err := r.ended(since)
 	if err != nil {
 		return nil, err
@@ -225,12 +230,12 @@ func Charged(budgets []berth.Budget, user string) string {
 }
 
 // Accounts is the budgets of a workspace as they stand now. Their ledgers are brought up to date, but not written.
-func Accounts(tx *store.Tx, workspace string, now time.Time) ([]*Account, error) {
+func Accounts(tx *store.Tx, workspace string, local berth.LocalTerms, now time.Time) ([]*Account, error) {
 	docs, err := tx.All(store.Query{Workspace: workspace, Kind: Kind, Asc: true})
 	if err != nil || len(docs) == 0 {
 		return nil, err
 	}
-	r := &reader{tx: tx, workspace: workspace}
+	r := &reader{tx: tx, workspace: workspace, local: local}
 	live, err := r.live(now)
 	if err != nil {
 		return nil, err
@@ -319,12 +324,14 @@ func (a *Account) Save(tx *store.Tx) error {
 	return tx.Save(a.Doc)
 }
 
-// Tasks is the meters of some tasks, those that run up to now. What ran on no node of a cluster cost nothing and has none.
-func Tasks(tx *store.Tx, workspace string, tasks []*berth.Task, now time.Time) ([]berth.Meter, error) {
-	r := &reader{tx: tx, workspace: workspace}
+// Tasks is the meters of some tasks, those that run up to now. What ran on the machine itself has none where that costs nothing.
+func Tasks(tx *store.Tx, workspace string, local berth.LocalTerms, tasks []*berth.Task, now time.Time) ([]berth.Meter, error) {
+	r := &reader{tx: tx, workspace: workspace, local: local}
+	machine, priced := local.Meter()
 	var out []berth.Meter
 	for _, t := range tasks {
-		if t.Node == "" || t.Times.Placed.IsZero() {
+		here := strings.EqualFold(t.Compute, berth.LocalCompute)
+		if t.Times.Placed.IsZero() || t.Node == "" && !here {
 			continue
 		}
 		d, err := tx.Get(workspace, kindMeter, string(t.ID), "")
@@ -338,6 +345,12 @@ func Tasks(tx *store.Tx, workspace string, tasks []*berth.Task, now time.Time) (
 		}
 		if berth.CodeOf(err) != berth.NotFound {
 			return nil, err
+		}
+		if here {
+			if priced && t.State != berth.TaskDone {
+				out = append(out, on(machine, t, now))
+			}
+			continue
 		}
 		if d, err = tx.Get(workspace, kindNode, t.Node, ""); berth.CodeOf(err) == berth.NotFound {
 			continue

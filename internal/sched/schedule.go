@@ -35,6 +35,11 @@ type Bar struct {
 	Why   string
 }
 
+// LocalBar is the bar of a user who may have so many jobs on the machine itself and has some.
+func LocalBar(most, has int) Bar {
+	return Bar{Nodes: max(0, most-has), Why: fmt.Sprintf("a user may have %s on %s at once (local_jobs_per_user of the server)", count(most, "job"), berth.LocalCompute)}
+}
+
 // Node is a node of a pool.
 type Node struct {
 	Name        string

@@ -32,6 +32,8 @@ type Chooser struct {
 	Location  string
 	// Size finds the size of a pool that is to be made, and says whether it may be.
 	Size func(name string, low bool) (berth.Size, error)
+	// NoLocal says that no jobs run on the machine itself: those that name no compute get a pool.
+	NoLocal bool
 	// Dry makes nothing.
 	Dry bool
 }
@@ -49,10 +51,13 @@ func (c Chooser) Of(v berth.CommandJob) (string, error) {
 		name = ref.Name
 	}
 	if strings.EqualFold(name, Serverless) {
-		if v.Resources.InstanceType == "" && nodes == 1 {
+		if v.Resources.InstanceType == "" && nodes == 1 && !c.NoLocal {
 			return berth.LocalCompute, nil
 		}
 		return c.pool(v, nodes)
+	}
+	if c.NoLocal && strings.EqualFold(name, berth.LocalCompute) {
+		return "", berth.Errorf(berth.Denied, "this server runs no jobs on its own machine (local_jobs in its berth.yaml); name a compute, or leave it out for a pool of nodes")
 	}
 	d, err := c.Tx.Get(c.Workspace.Key(), "computes", name, "")
 	if berth.CodeOf(err) == berth.NotFound {
