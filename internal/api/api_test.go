@@ -27,7 +27,7 @@ import (
 
 // house is the front door over a real store, without the loops: what is written stays as the handlers wrote it.
 type house struct {
-	t     *testing.T
+	t     testing.TB
 	db    *store.DB
 	blobs *blob.Store
 	auth  *auth.Authority
@@ -43,7 +43,7 @@ func curated(name string) (berth.LaunchEnv, bool) {
 
 var workspace = berth.Workspace{Subscription: "sub", Group: "Group", Name: "lab"}
 
-func open(t *testing.T) *house {
+func open(t testing.TB) *house {
 	t.Helper()
 	w, err := filewatch.New()
 	if err != nil {
@@ -53,10 +53,15 @@ func open(t *testing.T) *house {
 	return openWith(t, w)
 }
 
-func openWith(t *testing.T, w *filewatch.Watcher) *house {
+func openWith(t testing.TB, w *filewatch.Watcher) *house {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: true})
+	return openOn(t, w, "sqlite:"+filepath.Join(dir, "db"), dir)
+}
+
+func openOn(t testing.TB, w *filewatch.Watcher, url, dir string) *house {
+	t.Helper()
+	db, err := store.Open(t.Context(), url, store.Options{NoSync: true, Rehearse: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +94,7 @@ func openWith(t *testing.T, w *filewatch.Watcher) *house {
 }
 
 type answer struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	raw    []byte

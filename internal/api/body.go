@@ -106,6 +106,7 @@ func (c *call) document(v any, what string) (bool, error) {
 	if err != nil {
 		return false, bodyError(err, maxBody)
 	}
+	c.received = raw
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return false, nil
 	}

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -82,7 +84,11 @@ func putCompute(c *call, r *resource, name string) error {
 			}
 		}
 		stripReadOnly(body)
-		if d.Body, err = json.Marshal(body); err != nil {
+		like := [][]byte{c.received, d.Body}
+		if patch {
+			slices.Reverse(like)
+		}
+		if d.Body, err = ordered.Marshal(body, like...); err != nil {
 			return err
 		}
 		if d.Own, err = json.Marshal(st); err != nil {

@@ -61,5 +61,5 @@ func connectionSecrets(c *call, r *resource, name, _ string) error {
 		return err
 	}
 	props["credentials"] = sec["credentials"]
-	return c.send(http.StatusOK, m)
+	return c.sendLike(http.StatusOK, m, d)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -83,7 +84,7 @@ func (s *Server) putIndex(c *call, kindV, name, version string) error {
 		return err
 	}
 	stripReadOnly(body)
-	raw, err := json.Marshal(body)
+	raw, err := ordered.Marshal(body, c.received)
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,11 @@ func (s *Server) listIndexes(c *call, name string) error {
 			if err != nil {
 				return err
 			}
-			value = append(value, m)
+			b, err := ordered.Marshal(m, d.Body)
+			if err != nil {
+				return err
+			}
+			value = append(value, json.RawMessage(b))
 		}
 		return err
 	})
@@ -159,5 +164,5 @@ func (s *Server) sendIndex(c *call, status int, d *store.Doc) error {
 	if err != nil {
 		return err
 	}
-	return c.send(status, m)
+	return c.sendLike(status, m, d)
 }

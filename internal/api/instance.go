@@ -11,6 +11,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/devbox"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -258,7 +259,7 @@ func resizeInstance(c *call, r *resource, name, _ string) error {
 		}
 		inner["vmSize"] = ask.Size
 		var err error
-		if d.Body, err = json.Marshal(body); err != nil {
+		if d.Body, err = ordered.Marshal(body, d.Body); err != nil {
 			return err
 		}
 		c.resized(st.Instance)

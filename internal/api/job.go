@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -46,7 +47,7 @@ func putJob(c *call, r *resource, name string) error {
 	stripReadOnly(body)
 	jobDefaults(props, name)
 	pipelineDefaults(props)
-	raw, err := json.Marshal(body)
+	raw, err := ordered.Marshal(body, c.received)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func putJob(c *call, r *resource, name string) error {
 		st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
 		if isPipeline(props) {
 			if err = c.checkPipeline(tx, name, props, &st); err == nil {
-				raw, err = json.Marshal(body) // it may have got its steps only now
+				raw, err = ordered.Marshal(body, c.received) // it may have got its steps only now
 			}
 		} else if st.Compute, err = checkJob(c, tx, props); err == nil {
 			err = c.reserve(tx, st.Compute, props, name, &st)
@@ -164,7 +165,7 @@ func editJob(c *call, tx *store.Tx, d *store.Doc, edit func(props map[string]any
 	}
 	edit(props)
 	d.Archived, _ = props["isArchived"].(bool)
-	if d.Body, err = json.Marshal(m); err != nil {
+	if d.Body, err = ordered.Marshal(m, d.Body, c.received); err != nil {
 		return err
 	}
 	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobChanged, Reason: "edited by " + c.who.User})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -81,7 +82,11 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 		if err != nil {
 			return err
 		}
-		value = append(value, m)
+		b, err := ordered.Marshal(m, d.Body)
+		if err != nil {
+			return err
+		}
+		value = append(value, json.RawMessage(b))
 	}
 	out := map[string]any{"value": value}
 	if more && (top == 0 || r.Listed) {

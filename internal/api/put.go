@@ -1,13 +1,14 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -116,7 +117,11 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 		d.Hash = h
 	}
 	stripReadOnly(body)
-	if d.Body, err = json.Marshal(body); err != nil {
+	like := [][]byte{c.received, d.Body}
+	if c.r.Method == http.MethodPatch || d.Version != "" && r.Keep != nil { // what is there stays where it is
+		slices.Reverse(like)
+	}
+	if d.Body, err = ordered.Marshal(body, like...); err != nil {
 		return nil, false, err
 	}
 	if len(r.Secrets) > 0 {

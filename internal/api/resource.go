@@ -11,6 +11,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -127,7 +128,7 @@ func (c *call) sendDefault(r *resource, d *store.Doc) error {
 		return err
 	}
 	m["id"] = c.ws.ResourceID(r.Collection, d.Name, "labels", "default")
-	return c.send(http.StatusOK, m)
+	return c.sendLike(http.StatusOK, m, d)
 }
 
 // unknown is what the service calls it to name something that is not there: an error of the user's. Computes are another part of it.
@@ -278,7 +279,16 @@ func (c *call) sendBody(status int, d *store.Doc, m map[string]any) error {
 	if inm := c.r.Header.Get("If-None-Match"); inm != "" && inm == etag(d) && c.r.Method == http.MethodGet {
 		return c.empty(http.StatusNotModified)
 	}
-	return c.send(status, m)
+	return c.sendLike(status, m, d)
+}
+
+// sendLike answers with a document in the order in which it was sent.
+func (c *call) sendLike(status int, m map[string]any, d *store.Doc) error {
+	b, err := ordered.Marshal(m, d.Body)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(status, b)
 }
 
 func etag(d *store.Doc) string { return `"` + strconv.FormatInt(int64(d.Rev), 10) + `"` }

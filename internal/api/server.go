@@ -20,6 +20,7 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
@@ -159,6 +160,8 @@ type call struct {
 	sent bool
 	// latest is the newest versions of assets as far as they were looked up, by collection and name.
 	latest map[string]string
+	// received is the body as it was sent, once it was read.
+	received []byte
 	// made is what a client would make before the job that is planned, by madeKey.
 	made map[string]json.RawMessage
 }
@@ -283,15 +286,20 @@ func clip(text string) string {
 
 // send answers with JSON.
 func (c *call) send(status int, v any) error {
-	b, err := json.Marshal(v)
+	b, err := ordered.Marshal(v)
 	if err != nil {
 		return err
 	}
+	return c.sendJSON(status, b)
+}
+
+// sendJSON answers with what is encoded already.
+func (c *call) sendJSON(status int, b []byte) error {
 	c.sent = true
 	c.w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	settle(c.w, c.r)
 	c.w.WriteHeader(status)
-	_, err = c.w.Write(b)
+	_, err := c.w.Write(b)
 	return err
 }
 

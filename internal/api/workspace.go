@@ -9,6 +9,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/store"
 )
@@ -125,7 +126,11 @@ func (s *Server) listWorkspaces(c *call, sub, group string) error {
 			if err != nil {
 				return err
 			}
-			value = append(value, m)
+			b, err := ordered.Marshal(m, d.Body)
+			if err != nil {
+				return err
+			}
+			value = append(value, json.RawMessage(b))
 		}
 		return err
 	})
@@ -213,9 +218,9 @@ func (s *Server) showWorkspace(c *call, status int) error {
 		return err
 	}
 	var m map[string]any
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		d, err := tx.Get("", kindWorkspace, c.ws.Key(), "")
-		if err != nil {
+	var d *store.Doc
+	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		if d, err = tx.Get("", kindWorkspace, c.ws.Key(), ""); err != nil {
 			return err
 		}
 		m, err = s.renderWorkspace(c.ws, d)
@@ -224,7 +229,7 @@ func (s *Server) showWorkspace(c *call, status int) error {
 	if err != nil {
 		return err
 	}
-	return c.send(status, m)
+	return c.sendLike(status, m, d)
 }
 
 // putWorkspace creates or updates a workspace.
@@ -252,7 +257,7 @@ func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, 
 					return err
 				}
 			}
-			raw, err := json.Marshal(body)
+			raw, err := ordered.Marshal(body, c.received)
 			if err != nil {
 				return err
 			}
@@ -269,7 +274,7 @@ func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, 
 		if t, ok := body["tags"]; ok {
 			old["tags"] = t
 		}
-		if d.Body, err = json.Marshal(old); err != nil {
+		if d.Body, err = ordered.Marshal(old, d.Body, c.received); err != nil {
 			return err
 		}
 		return tx.Save(d)
