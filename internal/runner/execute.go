@@ -155,6 +155,7 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 			end.again()
 		}
 		if e&eventSample != 0 {
+			t.lookAtDisk()
 			if u, ok := r.sample(time.Now()); ok {
 				t.peak = peaks(t.peak, u)
 				t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Usage = &u })
@@ -176,6 +177,7 @@ func (t *task) grace(asked time.Duration) time.Duration {
 
 // over says how an ended command went.
 func (t *task) over(ctx context.Context, r running) *berth.Exit {
+	t.lookAtDisk()
 	status, known := r.ended(ctx)
 	if ctx.Err() != nil {
 		return nil
@@ -255,6 +257,11 @@ func (t *task) look() bool {
 		t.times.FirstOutput = t.times.Started
 	}
 	return true
+}
+
+// lookAtDisk notes that there is no room for the log. The command writes it by itself, so nobody else is told what could not be written.
+func (t *task) lookAtDisk() {
+	t.holes = t.holes || t.l.LogFile != "" && DiskFull(filepath.Dir(t.l.LogFile))
 }
 
 func (t *task) logPath() string {

@@ -143,6 +143,7 @@ type task struct {
 	times     berth.Waterfall
 	peak      berth.Usage
 	running   running          // the command, until its end is kept
+	holes     bool             // the disk of the log was full while the command ran
 	stop      *Stop            // the request that is being obeyed
 	first     *filewatch.Watch // until the first output; nil when nobody watches
 	shipped   []output         // the logs, with how much of them the server has
@@ -228,6 +229,9 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	t.letGo(true)
 	t.report(berth.TaskDone, "", func(r *berth.Report) {
 		r.Exit = exit
+		if t.holes {
+			r.Warning = "the disk was full while the command ran: its log may lack what it wrote then"
+		}
 		if t.peak != (berth.Usage{}) {
 			u := t.peak
 			r.Usage = &u

@@ -103,10 +103,10 @@ func (d *dirs) give(dir string, clean bool) {
 	}
 	trash := filepath.Join(d.root, "trash", fmt.Sprint(filepath.Base(dir), ".", n))
 	if err := os.Rename(dir, trash); err != nil {
-		if !errors.Is(err, os.ErrNotExist) {
-			d.log.Error("directory of a task not removed", "dir", dir, "err", err)
+		if errors.Is(err, os.ErrNotExist) {
+			return
 		}
-		return
+		trash = dir // a full disk may have no room for another name
 	}
 	d.group.Go(func() { d.destroy(trash) })
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
@@ -29,6 +31,8 @@ type journal struct {
 	size int64
 	live map[berth.TaskID]*entry
 	dead int64 // bytes of lines about removed tasks
+
+	room int64 // up to here the disk is ours, whoever fills it
 }
 
 // entry is what the journal knows of a task.
@@ -159,7 +163,28 @@ func (j *journal) rewrite() error {
 	if j.f != nil {
 		j.f.Close()
 	}
-	j.f, j.size, j.dead = f, size, 0
+	j.f, j.size, j.dead, j.room = f, size, 0, 0
+	return nil
+}
+
+// ahead is how much of the disk the journal has for itself. How a command ended must be kept also when the disk is full: often what the
+// command left is what fills it, and that can go only afterwards.
+const ahead = 256 << 10
+
+// reserve sees to it that there is room for ends. Its error is that of a full disk.
+func (j *journal) reserve() error {
+	if j.size+ahead/2 <= j.room {
+		return nil
+	}
+	err := allocate(j.f, j.size, ahead)
+	switch {
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("writing the journal: %w", err)
+	case err != nil:
+		j.room = math.MaxInt64 // a file system that cannot: nothing is promised
+	default:
+		j.room = j.size + ahead
+	}
 	return nil
 }
 
@@ -193,6 +218,9 @@ func (j *journal) claim(id berth.TaskID, launch json.RawMessage, m runner.Mark) 
 	b = append(b, "}\n"...)
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if err := j.reserve(); err != nil { // the room there is left is for those that began
+		return err
+	}
 	if err := j.write(b); err != nil {
 		return err
 	}
@@ -304,6 +332,7 @@ func (j *journal) remove(ids []berth.TaskID) error {
 }
 
 func (j *journal) write(b []byte) error {
+	_ = j.reserve()
 	n, err := j.f.Write(b)
 	j.size += int64(n)
 	if err == nil {

@@ -74,3 +74,8 @@ func moveUnshared(fd int, from, to string) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
 	return ok && err == nil
 }
+
+// allocate takes n bytes of the disk for a file, from an offset on, and leaves its size as it is.
+func allocate(f *os.File, off, n int64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, off, n)
+}

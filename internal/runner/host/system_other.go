@@ -4,6 +4,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"runtime"
@@ -40,6 +41,8 @@ func stampOf(string) (stamp [3]syscall.Timespec, ok bool) { return stamp, false 
 func moveUnshared(int, string, string) bool { return false }
 
 func alone() bool { return false }
+
+func allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 func reap(string, []string, bool, *slog.Logger) error {
 	return berth.Errorf(berth.Unsupported, "a host has no reaper on %s", runtime.GOOS)

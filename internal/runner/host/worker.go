@@ -268,6 +268,9 @@ func (w *worker) launch(j *job, last runner.Mark) {
 			if !clean {
 				w.sweeper.add(o.Dir)
 			}
+			if runner.DiskFull(w.dir) { // the server, which would have it removed, may be waiting for the room it takes
+				w.dirs.give(o.Dir, false)
+			}
 		}
 		if h != nil {
 			h.Send(w.ctx, r)
