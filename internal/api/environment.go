@@ -12,6 +12,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
@@ -51,7 +52,14 @@ func (c *call) curatedEnvironment(name, version string) (*store.Doc, bool, error
 	return d, err == nil, err
 }
 
-func checkEnvironment(_ *call, _ *store.Tx, _, _ string, p map[string]any) error {
+func checkEnvironment(c *call, tx *store.Tx, name, version string, p map[string]any) error {
+	_, curated := c.s.Curated(name)
+	if (curated || strings.HasPrefix(strings.ToLower(name), "azureml-")) && c.who.Role != auth.Admin {
+		// Others name it and mean the one that is always there. What an administrator made may be edited as ever.
+		if _, err := tx.Get(c.ws.Key(), "environments/versions", name, version); err != nil {
+			return berth.Errorf(berth.Denied, "%s is the name of a curated environment, which only an administrator may replace: choose another name", name)
+		}
+	}
 	if p["image"] == nil && p["build"] == nil && p["condaFile"] == nil {
 		return berth.Errorf(berth.Invalid, "an environment needs properties.image, properties.build or properties.condaFile")
 	}

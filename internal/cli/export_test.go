@@ -14,6 +14,17 @@ func TSV(v any, query string) (string, error) {
 	return form(v, query, func(b *bytes.Buffer, v any) error { return printTSV(b, v, false) })
 }
 
+// Shown is what of some pieces of output reaches a terminal.
+func Shown(colors bool, pieces ...string) string {
+	var b bytes.Buffer
+	w := &legibleWriter{w: &b, colors: colors}
+	for _, p := range pieces {
+		_, _ = w.Write([]byte(p))
+	}
+	_ = w.flush()
+	return b.String()
+}
+
 // EvenTSV is TSV with the same columns in every line.
 func EvenTSV(v any) (string, error) {
 	return form(v, "", func(b *bytes.Buffer, v any) error { return printTSV(b, v, true) })

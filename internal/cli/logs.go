@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ func logsCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [-f] [JOB]",
 		Short: "Print a job's output; -f goes on until it has ended",
-		Long: "Prints a job's output, byte for byte. JOB is a name, the beginning of one, or `last`, which is also the default.\n" +
+		Long: "Prints a job's output, byte for byte into a file or a pipe; a terminal gets colours, but no other commands. JOB is a name, the beginning of one, or `last`, which is also the default.\n" +
 			"--since takes a byte offset, from which a reader that was cut off goes on.",
 		Args:              maxArgs(1),
 		ValidArgsFunction: s.completeJob,
@@ -34,8 +35,9 @@ func logsCommand(s *session) *cobra.Command {
 				return err
 			}
 			if !o.Follow {
-				_, err = c.Log(ctx, j.Name, o, s.out)
-				return err
+				out := s.safe()
+				_, err = c.Log(ctx, j.Name, o, out)
+				return errors.Join(err, flush(out))
 			}
 			err = s.followLog(ctx, c, j, o, exit)
 			if interrupted(ctx, err) {

@@ -96,15 +96,19 @@ func (s *session) printAs(v any, columns []column) error {
 		return nil
 	}
 	color := s.out.color && strings.HasSuffix(name, "c")
+	var out io.Writer = s.out
+	if s.out.tty {
+		out = &legibleWriter{w: s.out, colors: color}
+	}
 	switch name {
 	case "yaml", "yamlc":
-		return printYAML(s.out, v, color)
+		return printYAML(out, v, color)
 	case "tsv":
-		return printTSV(s.out, v, !s.format.az)
+		return printTSV(out, v, !s.format.az)
 	case "table":
-		return printTable(s.out, v, columns, s.format.expr == nil)
+		return printTable(out, v, columns, s.format.expr == nil)
 	}
-	return printJSON(s.out, v, color)
+	return printJSON(out, v, color)
 }
 
 // plain turns any value into what JSON knows: maps, lists, text, numbers.

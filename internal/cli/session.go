@@ -155,7 +155,7 @@ func (s *session) hint(format string, args ...any) {
 // warn tells the user of something that may not be what they meant.
 func (s *session) warn(format string, args ...any) {
 	if !s.quiet {
-		fmt.Fprintln(s.err, s.paint(s.err, yellow, "warning:")+" "+fmt.Sprintf(format, args...))
+		fmt.Fprintln(s.err, s.paint(s.err, yellow, "warning:")+" "+legible(fmt.Sprintf(format, args...)))
 	}
 }
 

@@ -86,7 +86,7 @@ func legible(text string) string {
 // oneLine is text without line breaks and control characters, for a cell.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
 		}
 		return r

@@ -25,7 +25,8 @@ type watcher struct {
 
 	mu     sync.Mutex
 	wrote  bool
-	open   bool // the last byte written was not the end of a line
+	out    io.Writer // once it wrote
+	open   bool      // the last byte written was not the end of a line
 	warned map[string]bool
 	told   string
 	shown  string // the log the server chose, if it did
@@ -55,6 +56,7 @@ func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
 	stop()
 	wg.Wait()
 	w.line.stop()
+	_ = flush(w.out)
 	if w.open && w.s.out.tty {
 		fmt.Fprintln(w.s.err)
 	}
@@ -75,7 +77,7 @@ func (w *watcher) failed(ctx context.Context, j *client.Job) {
 		return
 	}
 	w.s.say("the log of the process that failed, %s:", exit.Log)
-	if _, err := w.c.Log(ctx, w.job, client.LogOptions{Name: exit.Log, Tail: failedLines}, w.s.out); err != nil {
+	if _, err := w.c.Log(ctx, w.job, client.LogOptions{Name: exit.Log, Tail: failedLines}, w.s.safe()); err != nil {
 		w.s.warn("it cannot be shown: %v", err)
 	}
 }
@@ -85,7 +87,7 @@ func (w *watcher) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.wrote {
-		w.wrote = true
+		w.wrote, w.out = true, w.s.safe()
 		w.line.set("")
 		w.az.log(w.shown)
 	}
@@ -93,11 +95,11 @@ func (w *watcher) Write(b []byte) (int, error) {
 		w.open = b[len(b)-1] != '\n'
 	}
 	if !w.line.active() {
-		return w.s.out.Write(b)
+		return w.out.Write(b)
 	}
 	var n int
 	var err error
-	w.line.aside(func() { n, err = w.s.out.Write(b) })
+	w.line.aside(func() { n, err = w.out.Write(b) })
 	return n, err
 }
 

@@ -25,6 +25,11 @@ func (r *request) addConda(text string) error {
 	if err := yaml.Unmarshal([]byte(text), &f); err != nil {
 		return berth.Errorf(berth.Invalid, "conda file: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
+	for _, c := range f.Channels {
+		if strings.ContainsAny(c[:min(len(c), 1)], "./~") || strings.HasPrefix(strings.ToLower(c), "file:") {
+			return berth.Errorf(berth.Invalid, "conda file: channel %q is a folder, and files of the machine the job was sent from are not on the node", c)
+		}
+	}
 	for _, d := range f.Dependencies {
 		switch d := d.(type) {
 		case string:

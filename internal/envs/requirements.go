@@ -3,6 +3,7 @@ package envs
 import (
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/berthml/berth"
 )
@@ -29,7 +30,11 @@ var quiet = map[string]bool{
 
 var (
 	comment = regexp.MustCompile(`(^|\s)#.*$`)
-	scheme  = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://`)
+	// remote is an address elsewhere, by itself or with a version control system before it.
+	remote = regexp.MustCompile(`(?i)^((git|hg|svn|bzr)\+)?(https?|ssh|git|ftps?|sftp)://[^/\s]`)
+	scp    = regexp.MustCompile(`(?i)^git\+[a-z0-9_.-]+@[a-z0-9.-]+:`)
+	// direct is a requirement with the address it is at: name[extra]@address, with or without blanks.
+	direct = regexp.MustCompile(`^\s*[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\])?\s*@\s*(.*)$`)
 )
 
 // addRequirements adds the lines of a requirements file; where names it in errors.
@@ -66,6 +71,9 @@ func logical(text string) []string {
 }
 
 func (r *request) addRequirement(line, where string) error {
+	if strings.ContainsFunc(line, func(c rune) bool { return unicode.IsControl(c) && c != '\t' }) {
+		return berth.Errorf(berth.Invalid, "%s: %q has a control character in it", where, line)
+	}
 	if strings.HasPrefix(line, "-") {
 		return r.addOption(line, where)
 	}
@@ -80,17 +88,19 @@ func (r *request) addRequirement(line, where string) error {
 
 // local reports whether a requirement names files.
 func local(line string) bool {
-	if _, url, ok := strings.Cut(line, " @ "); ok {
-		line = strings.TrimSpace(url)
-	}
-	if strings.HasPrefix(line, "file:") || strings.HasPrefix(line, ".") || strings.HasPrefix(line, "/") || strings.HasPrefix(line, "~") {
-		return true
-	}
-	if scheme.MatchString(line) || strings.HasPrefix(line, "git+") {
+	if remote.MatchString(line) || scp.MatchString(line) {
 		return false
 	}
+	if m := direct.FindStringSubmatch(line); m != nil { // what it is at must be elsewhere
+		return !remote.MatchString(m[1]) && !scp.MatchString(m[1])
+	}
+	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "~") {
+		return true
+	}
 	spec, _, _ := strings.Cut(line, ";")
-	return strings.ContainsAny(spec, `/\`) && !strings.Contains(spec, "@") || strings.HasSuffix(spec, ".whl") || strings.HasSuffix(spec, ".tar.gz")
+	spec, _, _ = strings.Cut(spec, " -") // --hash=… and the like
+	spec = strings.TrimSpace(spec)
+	return strings.ContainsAny(spec, `/\:`) || strings.HasSuffix(spec, ".whl") || strings.HasSuffix(spec, ".tar.gz") || strings.HasSuffix(spec, ".zip")
 }
 
 func (r *request) addOption(line, where string) error {
@@ -117,10 +127,13 @@ func (r *request) addOption(line, where string) error {
 		}
 		return berth.Errorf(berth.Invalid, "%s: option %s is not supported: take it out", where, name)
 	}
+	if strings.ContainsAny(value, " \t") {
+		return berth.Errorf(berth.Invalid, "%s: %q has more than one option on a line: put each on a line of its own", where, line)
+	}
 	if name == "--pre" {
 		value = "allow"
 	}
-	if uv == "--find-links" && !scheme.MatchString(value) || strings.HasPrefix(value, "file:") {
+	if addressed[uv] && !remote.MatchString(value) {
 		return berth.Errorf(berth.Invalid, "%s: %q names a folder, and files of the machine the job was sent from are not on the node", where, line)
 	}
 	if uv == "--no-binary" || uv == "--only-binary" {

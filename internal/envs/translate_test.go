@@ -132,10 +132,48 @@ func TestRefused(t *testing.T) {
 		"--global-option=build":      "not supported",
 		"-f/somewhere":               "names a folder",
 		"--index-url file:///simple": "names a folder",
+
+		"x@file:///etc":                  "is a path",
+		"x[a,b]@file:///etc":             "is a path",
+		"x @ FILE:///etc":                "is a path",
+		"x@/etc":                         "is a path",
+		"x @ ../other":                   "is a path",
+		"x @ ${HOME}/other":              "is a path",
+		"x@git+file:///srv/repo":         "is a path",
+		"git+file:///srv/repo":           "is a path",
+		"FILE:///etc":                    "is a path",
+		"file:/etc":                      "is a path",
+		"/etc/x":                         "is a path",
+		"x.zip":                          "is a path",
+		"numpy\r-r /etc/passwd":          "control character",
+		"--index-url /srv/simple":        "names a folder",
+		"--extra-index-url ./simple":     "names a folder",
+		"--find-links FILE:///srv":       "names a folder",
+		"-i https://a.test -f /etc":      "more than one option",
+		"-e file:///etc":                 "editable",
+		"-r /etc/passwd":                 "names another file",
+		"--requirement=/etc/passwd":      "names another file",
+		"x @ https:///etc":               "is a path",
+		"https:/etc":                     "is a path",
+		"x @ file://localhost/etc ; a":   "is a path",
+		"--find-links git+file:///srv/x": "names a folder",
 	} {
 		_, err := envs.Translate(berth.LaunchEnv{Pip: line})
 		if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v", line, err)
+		}
+	}
+	for _, line := range []string{
+		"x@https://example.test/x.whl", "x[a] @ git+https://example.test/x.git@main#egg=x", "git+ssh://git@example.test/x.git", "x @ git+git@example.test:o/x.git",
+		"numpy==1.2 --hash=sha256:a/b", "numpy; python_version < '3'", "-i https://u:p@example.test/simple", "https://example.test/x.tar.gz",
+	} {
+		if _, err := envs.Translate(berth.LaunchEnv{Pip: line}); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	for _, text := range []string{"channels: ['file:///srv/c']\ndependencies: [numpy]", "dependencies: [{pip: ['x@file:///etc']}]"} {
+		if _, err := envs.Translate(berth.LaunchEnv{Conda: text}); berth.CodeOf(err) != berth.Invalid {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, text := range []string{"dependencies: [numpy=>1.2]", "dependencies: [{conda: [x]}]", "dependencies: [[1]]", "dependencies: {a: b", "dependencies: [python=abc]", "dependencies: ['numpy 1.2 >=3']"} {
