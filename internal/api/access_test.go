@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/store"
 )
 
 func (x *house) token(name string, role auth.Role) string {
@@ -83,4 +85,23 @@ func TestNobodySaysNothing(t *testing.T) {
 		t.Error("an unproved report was written")
 	}
 	x.as(other, "POST", "/runner/v1/reports", "["+strings.Repeat("[", 20000)).want(400)
+}
+
+// TestTaskTokensEndWithTheTask: nothing is added to the log of a task that is over.
+func TestTaskTokensEndWithTheTask(t *testing.T) {
+	x := open(t)
+	task := x.auth.Keys.TaskToken("j.1", time.Now().Add(time.Hour))
+	for state, want := range map[berth.TaskState]int{berth.TaskRunning: 404, berth.TaskDone: 410} { // there is no log to find
+		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+			k := &berth.Task{ID: "j.1", Workspace: workspace.Key(), Job: "j", State: state}
+			if err := tx.SaveTask(k); berth.CodeOf(err) != berth.NotFound {
+				return err
+			}
+			return tx.InsertTask(k)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.as(task, "POST", "/runner/v1/tasks/j.1/log?offset=0", "x").want(want)
+	}
 }

@@ -111,13 +111,16 @@ func curatedInSpec(m map[string]any) {
 }
 
 // sameComponent refuses to change what a component runs. Names and texts for people may change.
-func sameComponent(_ *call, _ *store.Tx, d *store.Doc, old, asked map[string]any) error {
+func sameComponent(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error {
 	a, _ := old["componentSpec"].(map[string]any)
 	b, _ := asked["componentSpec"].(map[string]any)
 	if a == nil || b == nil {
 		return nil
 	}
 	if strings.EqualFold(d.Name, "azureml_anonymous") {
+		if d.CreatedBy != c.who.User {
+			return c.runsSame(tx, d, a, b)
+		}
 		old["componentSpec"] = b // its version is the hash of what it runs; the rest may differ
 		return nil
 	}
@@ -141,6 +144,31 @@ func sameComponent(_ *call, _ *store.Tx, d *store.Doc, old, asked map[string]any
 		if v, ok := b[k]; ok {
 			a[k] = v
 		}
+	}
+	return nil
+}
+
+// runsSame refuses a component without a name that runs something else than the one somebody else made under the same hash: the hash is
+// what a client says. The same code may have been uploaded by both.
+func (c *call) runsSame(tx *store.Tx, d *store.Doc, a, b map[string]any) error {
+	for _, k := range []string{"command", "environment", "type", "jobs", "code"} {
+		if reflect.DeepEqual(a[k], b[k]) {
+			continue
+		}
+		if k == "code" {
+			was, err := c.contentOf(tx, text(a, k))
+			if err != nil {
+				return err
+			}
+			is, err := c.contentOf(tx, text(b, k))
+			if err != nil {
+				return err
+			}
+			if was == is {
+				continue
+			}
+		}
+		return berth.Errorf(berth.Conflict, "component %s:%s of %s has the same hash and another %s; give the component a name", d.Name, d.Version, d.CreatedBy, k)
 	}
 	return nil
 }

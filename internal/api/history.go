@@ -205,7 +205,7 @@ func (s *Server) runDetails(c *call, name string) error {
 		blobs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: folder + "user_logs/", Limit: 200})
 		for _, b := range blobs {
 			g := front.Grant{Container: own.Artifacts, Prefix: b.Name, Perm: "r", Expiry: c.now.Add(sasLife)}
-			logs[strings.TrimPrefix(b.Name, folder)] = s.URL(own.Artifacts, b.Name) + "?" + s.Signer.Sign(g)
+			logs[strings.TrimPrefix(b.Name, folder)] = s.URL(own.Artifacts, b.Name) + "?" + c.sign(g)
 		}
 		return err
 	})
@@ -414,7 +414,7 @@ func (s *Server) artifacts(c *call, run string, p []string) error {
 	info := func(path, perm string) map[string]any {
 		g := front.Grant{Container: own.Artifacts, Prefix: folder + path, Perm: perm, Expiry: c.now.Add(sasLife)}
 		return map[string]any{
-			"contentUri": s.URL(own.Artifacts, folder+path) + "?" + s.Signer.Sign(g), "path": path, "origin": "ExperimentRun", "container": "dcid." + d.Name,
+			"contentUri": s.URL(own.Artifacts, folder+path) + "?" + c.sign(g), "path": path, "origin": "ExperimentRun", "container": "dcid." + d.Name,
 		}
 	}
 	switch {

@@ -55,6 +55,10 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 			full = len(page) == q.Limit
 			for _, d := range page {
 				q.After = d.ID
+				// A hash is what the one who registered the code says of it: others are not given it for theirs.
+				if r.Collection == "codes" && q.Hash != "" && d.CreatedBy != c.who.User {
+					continue
+				}
 				if c.wanted(r, d) {
 					docs = append(docs, d)
 				}

@@ -113,8 +113,8 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 		d.Own = mark
 	}
 	d.Archived, _ = props["isArchived"].(bool)
-	if h, ok := dig(props, "properties.hash_sha256").(string); ok && r.Collection == "codes" {
-		d.Hash = h
+	if h, ok := dig(props, "properties.hash_sha256").(string); ok && created && r.Collection == "codes" {
+		d.Hash = h // as its owner says; it is found by nobody else
 	}
 	stripReadOnly(body)
 	like := [][]byte{c.received, d.Body}
@@ -135,6 +135,9 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 	}
 	if err := tx.Insert(d); err != nil || w.version == "" || r.Child != "versions" {
 		return d, true, err
+	}
+	if err := c.holdFiles(tx, r, d, props); err != nil {
+		return nil, false, err
 	}
 	return d, true, asset.Grow(tx, c.ws.Key(), r.Collection, w.name, w.version, c.who.User, props)
 }

@@ -79,6 +79,9 @@ func (s *Server) remove(c *call, r *resource, name, version string) error {
 		if err := c.ifMatch(tx, kind, name, version); err != nil {
 			return err
 		}
+		if err := c.releaseFiles(tx, r, name, version); err != nil {
+			return err
+		}
 		if err := tx.Delete(c.ws.Key(), kind, name, version); err != nil {
 			return err
 		}

@@ -232,6 +232,9 @@ func (s *Server) appendLog(c *call) error {
 		if err != nil {
 			return err
 		}
+		if t.State == berth.TaskDone {
+			return berth.Errorf(berth.Gone, "task %s is over, and its token with it", id)
+		}
 		own, err := locate.StorageOf(tx, t.Workspace)
 		if err != nil {
 			return err

@@ -120,7 +120,7 @@ func listSecrets(c *call, r *resource, name, _ string) error {
 	}
 	if container, ok := c.ownContainer(d); ok {
 		g := front.Grant{Container: container, Perm: "rwld", Expiry: c.now.Add(sasLife)}
-		return c.send(http.StatusOK, map[string]any{"secretsType": "Sas", "sasToken": "?" + c.s.Signer.Sign(g)})
+		return c.send(http.StatusOK, map[string]any{"secretsType": "Sas", "sasToken": "?" + c.sign(g)})
 	}
 	sec, err := c.s.secrets(c, r, d)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -192,15 +193,25 @@ func startPendingUpload(c *call, r *resource, name, version string) error {
 		return err
 	}
 	prefix := r.Collection + "-" + berth.NewGUID()[:8]
+	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) error { return blob.Own(tx, container, prefix, c.who.User) })
+	if err != nil {
+		return err
+	}
 	g := front.Grant{Container: container, Prefix: prefix, Perm: "rwl", Expiry: c.now.Add(sasLife)}
 	uri := c.s.URL(container, prefix)
 	return c.send(http.StatusOK, map[string]any{
 		"pendingUploadId": nil, "pendingUploadType": "TemporaryBlobReference",
 		"blobReferenceForConsumption": map[string]any{
 			"blobUri": uri, "storageAccountArmId": c.storageAccount(),
-			"credential": map[string]any{"credentialType": "SAS", "sasUri": uri + "?" + c.s.Signer.Sign(g)},
+			"credential": map[string]any{"credentialType": "SAS", "sasUri": uri + "?" + c.sign(g)},
 		},
 	})
+}
+
+// sign is a signature for the caller: what is written with it is theirs, and it ends with their token.
+func (c *call) sign(g front.Grant) string {
+	g.User, g.Holder = c.who.User, c.who.Holder()
+	return c.s.Signer.Sign(g)
 }
 
 func (c *call) storageAccount() string {

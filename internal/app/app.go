@@ -133,7 +133,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{
-			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed, Log: log,
+			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
@@ -176,23 +176,31 @@ func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Si
 }
 
 // bearer lets our own tokens open the blob endpoint, for reading by readers and for everything by users.
-func bearer(authority *auth.Authority) func(*http.Request) error {
-	return func(r *http.Request) error {
+func bearer(authority *auth.Authority) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
 		p, err := authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
 		if err != nil {
-			return err
+			return "", err
 		}
 		if p.Task != "" || (!p.CanWrite() && r.Method != http.MethodGet && r.Method != http.MethodHead) {
-			return berth.Errorf(berth.Denied, "this token does not open the storage")
+			return "", berth.Errorf(berth.Denied, "this token does not open the storage")
 		}
-		return nil
+		return p.User, nil
 	}
 }
 
-// signed is asked about requests with a good signature.
-func signed(r *http.Request, _ front.Grant) error {
-	auth.Known(r.Context())
-	return nil
+// signed lets a signature open the blob endpoint as long as who it was made for is somebody still.
+func signed(authority *auth.Authority) func(*http.Request, front.Grant) error {
+	return func(r *http.Request, g front.Grant) error {
+		if err := authority.CheckHolder(r.Context(), g.Holder, time.Now()); err != nil {
+			if berth.CodeOf(err) != berth.Unauthenticated {
+				return err
+			}
+			return &berth.Error{Code: berth.Unauthenticated, Wire: "AuthenticationFailed", Msg: "the signature is not valid any more: " + err.Error(), Err: err}
+		}
+		auth.Known(r.Context())
+		return nil
+	}
 }
 
 // listen opens the front doors: the address of the configuration, and a socket for this machine's user. A port that was

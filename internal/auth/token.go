@@ -86,10 +86,15 @@ func (a *Authority) put(ctx context.Context, t Token, secret string, again bool)
 	return a.db.Update(ctx, func(tx *store.Tx) error {
 		old, err := tx.Get("", kindTokens, t.Name, "")
 		switch {
-		case err == nil && again && old.Hash == hashOf(secret):
-			return nil
 		case err == nil && again:
-			old.Hash = hashOf(secret)
+			was, err := decode(old)
+			if err != nil || old.Hash == hashOf(secret) && was.User == t.User {
+				return err
+			}
+			old.Hash, old.CreatedBy = hashOf(secret), t.User
+			if old.Body, err = json.Marshal(t); err != nil {
+				return err
+			}
 			return tx.Save(old)
 		case err == nil:
 			return berth.Errorf(berth.Conflict, "a token named %q exists; revoke it first or choose another name", t.Name)

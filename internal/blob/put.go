@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"io"
 	"maps"
 	"strings"
@@ -59,6 +60,10 @@ func (s *Store) SetMeta(ctx context.Context, container, name string, meta map[st
 		if !s.matches(b, ifMatch) {
 			return notMatched(container, name)
 		}
+		// Who uploads what is there already says so in its metadata too, and is not refused; there is nothing to say.
+		if r, err := restrained(tx, container, name, writer(ctx)); err != nil || r.change != nil {
+			return err
+		}
 		b.Meta, b.ETag, b.Modified = maps.Clone(meta), tag, at
 		return tx.PutBlob(b)
 	})
@@ -85,6 +90,9 @@ func (s *Store) DeleteMatch(ctx context.Context, container, name, ifMatch string
 		}
 		if !s.matches(b, ifMatch) {
 			return notMatched(container, name)
+		}
+		if r, err := restrained(tx, container, name, writer(ctx)); err != nil || r.change != nil {
+			return errors.Join(err, r.change)
 		}
 		return tx.DeleteBlob(container, name)
 	})
@@ -173,17 +181,24 @@ func (s *Store) index(ctx context.Context, container, name string, c content, o 
 	if c.md5 != nil {
 		b.ContentMD5 = base64.StdEncoding.EncodeToString(c.md5)
 	}
+	kept := b
 	err := s.db.Update(ctx, func(tx *store.Tx) error {
 		if err := s.allowed(tx, container, name, o); err != nil {
 			return err
 		}
+		same, err := alreadyThere(tx, container, name, writer(ctx), c.hash)
+		if same != nil || err != nil {
+			kept = same
+			return err
+		}
+		kept = b
 		return tx.PutBlob(b)
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.dropBlocks(stageKey(container, name)) //nolint:errcheck // GC takes what is left
-	return b, nil
+	return kept, nil
 }
 
 func (o PutOptions) check(c content) error {

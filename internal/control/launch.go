@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -83,7 +84,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 		return berth.Launch{}, err
 	}
 	target := m.c.target(t)
-	b := builder{m: m, ws: ws, storage: storage, job: j.doc.Name, admin: j.state.Admin}
+	b := builder{m: m, ws: ws, storage: storage, job: j.doc.Name, user: j.doc.CreatedBy, admin: j.state.Admin}
 	timeout, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
 		return berth.Launch{}, err
@@ -239,12 +240,16 @@ type builder struct {
 	ws      berth.Workspace
 	storage locate.Storage
 	job     string
+	user    string
 	admin   bool // an administrator submitted it
 }
 
 // sign is a URL that opens a file or folder of ours with perm.
 func (b builder) sign(container, name, perm string) string {
-	g := front.Grant{Container: container, Prefix: name, Perm: perm, Expiry: b.m.now.Add(launchLife)}
+	g := front.Grant{Container: container, Prefix: name, Perm: perm, Expiry: b.m.now.Add(launchLife), User: b.user}
+	if b.user != "" {
+		g.Holder = auth.UserHolder(b.user)
+	}
 	return b.m.c.o.Locator.URL(container, name) + "?" + b.m.c.o.Signer.Sign(g)
 }
 

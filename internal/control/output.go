@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 )
 
@@ -74,5 +75,14 @@ func (m *move) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, er
 		v.Properties = map[string]any{"dataUri": uri, "dataType": typ}
 	}
 	version, err := asset.Create(m.tx, v)
-	return v.Collection + "/" + v.Name + "/versions/" + version, err
+	if err != nil {
+		return "", err
+	}
+	if place, err := m.c.o.Locator.Resolve(m.tx, ws, uri); err == nil && place.Ours() {
+		title := map[string]string{"data": "data asset", "models": "model"}[v.Collection] + " " + v.Name + ":" + version
+		if err := blob.Hold(m.tx, place.Container, place.Name, title, v.User, false); err != nil {
+			return "", err
+		}
+	}
+	return v.Collection + "/" + v.Name + "/versions/" + version, nil
 }

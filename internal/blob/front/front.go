@@ -30,8 +30,8 @@ type Options struct {
 	Account string // for example st
 	Suffix  string // for example berth; a slash at its end does not count
 	Zone    string // DNS zone of host-style addresses, "" for none; a port does not count
-	// Bearer says whether a request with an Authorization header and no signature may do what it asks. Nil refuses all.
-	Bearer func(r *http.Request) error
+	// Bearer says whether a request with an Authorization header and no signature may do what it asks, and whose it is. Nil refuses all.
+	Bearer func(r *http.Request) (user string, err error)
 	// Signed, where there is one, has the last word about a request with a good signature.
 	Signed func(r *http.Request, g Grant) error
 	Log    *slog.Logger
@@ -91,6 +91,7 @@ type call struct {
 	folder          string // of a listing below a folder, with its slash
 	id              string
 	grant           *Grant // nil for a bearer
+	user            string // whose request it is, where that is known
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -205,6 +206,7 @@ func (c *call) authorize(perm string) error {
 			}
 		}
 		c.grant = &g
+		c.by(g.User)
 		name := c.name
 		switch {
 		case name == "" && perm == "l":
@@ -217,7 +219,15 @@ func (c *call) authorize(perm string) error {
 	if c.r.Header.Get("Authorization") == "" || c.h.o.Bearer == nil {
 		return coded(berth.Unauthenticated, "NoAuthenticationInformation", "the request has no signature: ask the workspace for a new one")
 	}
-	return c.h.o.Bearer(c.r)
+	user, err := c.h.o.Bearer(c.r)
+	c.by(user)
+	return err
+}
+
+// by notes whose request it is.
+func (c *call) by(user string) {
+	c.user = user
+	c.r = c.r.WithContext(blob.As(c.r.Context(), user))
 }
 
 // drain reads away a body that was refused. A client that asked first has not sent it.

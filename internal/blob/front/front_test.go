@@ -46,11 +46,11 @@ func serve(t testing.TB) *site {
 	}
 	t.Cleanup(func() { s.Close() })
 	signer := front.NewSigner([]byte("key"))
-	h := front.New(s, signer, front.Options{Account: "st", Suffix: "berth/", Zone: "berth.test:8443", Bearer: func(r *http.Request) error {
+	h := front.New(s, signer, front.Options{Account: "st", Suffix: "berth/", Zone: "berth.test:8443", Bearer: func(r *http.Request) (string, error) {
 		if r.Header.Get("Authorization") != "Bearer good" {
-			return berth.Errorf(berth.Unauthenticated, "bad token")
+			return "", berth.Errorf(berth.Unauthenticated, "bad token")
 		}
-		return nil
+		return "good", nil
 	}})
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)

@@ -40,7 +40,9 @@ func (c *call) get() error {
 	if err != nil {
 		return err
 	}
-	c.describe(b)
+	if err := c.describe(b); err != nil {
+		return err
+	}
 	hd, status := c.w.Header(), http.StatusOK
 	hd.Set("Content-Length", strconv.FormatInt(n, 10))
 	if part {
@@ -83,7 +85,9 @@ func (c *call) properties() error {
 	if err := c.conditions(b); err != nil {
 		return err
 	}
-	c.describe(b)
+	if err := c.describe(b); err != nil {
+		return err
+	}
 	if c.query.Get("comp") == "" {
 		c.w.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
 	}
@@ -91,9 +95,21 @@ func (c *call) properties() error {
 	return nil
 }
 
-// describe sets a blob's properties and metadata.
-func (c *call) describe(b *store.Blob) {
+// uploadMark is the metadata by which clients find that a folder was uploaded before, and upload nothing.
+const uploadMark = "upload_status"
+
+// describe sets a blob's properties and metadata. That somebody else uploaded a folder of the same name proves nothing about what is in
+// it: a client that is not told so uploads its own, which has to be the same.
+func (c *call) describe(b *store.Blob) error {
 	hd := c.w.Header()
+	marked := b.Meta[uploadMark] != ""
+	if marked {
+		owner, err := c.h.store.Owner(c.r.Context(), b.Container, b.Name)
+		if err != nil {
+			return err
+		}
+		marked = owner == "" || owner == c.user
+	}
 	c.tag(b)
 	hd.Set("Accept-Ranges", "bytes")
 	hd.Set("Content-Type", b.ContentType)
@@ -108,8 +124,11 @@ func (c *call) describe(b *store.Blob) {
 		hd.Set(hashHeader, b.Hash)
 	}
 	for k, v := range b.Meta {
-		hd["x-ms-meta-"+k] = []string{v} // not in canonical form: clients take the name from the wire as it is
+		if k != uploadMark || marked {
+			hd["x-ms-meta-"+k] = []string{v} // not in canonical form: clients take the name from the wire as it is
+		}
 	}
+	return nil
 }
 
 // tag sets what identifies a version.

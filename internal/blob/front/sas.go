@@ -19,6 +19,8 @@ type Grant struct {
 	Prefix string
 	Perm   string // letters of "rwld": read, write, list, delete
 	Expiry time.Time
+	// User is whose writes those with the grant are, and Holder what has to be good still when it is used. Neither has a zero byte.
+	User, Holder string
 }
 
 const perms = "rwld"
@@ -64,7 +66,7 @@ func (s *Signer) Sign(g Grant) string {
 		return -1
 	}, perms)
 	expiry := g.Expiry.UTC().Format(time.RFC3339)
-	scope := base64.RawURLEncoding.EncodeToString([]byte(g.Container + "/" + g.Prefix))
+	scope := base64.RawURLEncoding.EncodeToString([]byte(g.User + "\x00" + g.Holder + "\x00" + g.Container + "/" + g.Prefix))
 	return "sv=" + version + "&sr=" + resource + "&se=" + url.QueryEscape(expiry) + "&sp=" + perm + "&si=" + scope +
 		"&sig=" + s.mac(expiry, perm, scope)
 }
@@ -90,6 +92,10 @@ func (s *Signer) Verify(q url.Values, now time.Time) (Grant, error) {
 	}
 	at, err := time.Parse(time.RFC3339, expiry)
 	where, err2 := base64.RawURLEncoding.DecodeString(scope)
+	user, holder := "", ""
+	if f := strings.SplitN(string(where), "\x00", 3); len(f) == 3 { // older ones name a place only
+		user, holder, where = f[0], f[1], []byte(f[2])
+	}
 	container, prefix, ok := strings.Cut(string(where), "/")
 	if err != nil || err2 != nil || !ok {
 		return bad("the signature is not valid")
@@ -97,7 +103,7 @@ func (s *Signer) Verify(q url.Values, now time.Time) (Grant, error) {
 	if !now.Before(at) {
 		return bad("the signature expired at " + expiry + ": ask the workspace for a new one")
 	}
-	return Grant{Container: container, Prefix: prefix, Perm: perm, Expiry: at}, nil
+	return Grant{Container: container, Prefix: prefix, Perm: perm, Expiry: at, User: user, Holder: holder}, nil
 }
 
 // mac signs the fields. None of those Sign writes holds a line break, so they cannot be split otherwise.

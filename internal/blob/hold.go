@@ -1,0 +1,279 @@
+package blob
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Not everybody may write everywhere. A folder that somebody uploads to is theirs, and what a registered version consists of stays as it
+// is; docs/adr/0009-code-of-others.md says why. Both are a hold on the folder, which covers every name below it.
+
+// The kinds of documents: holds, and what somebody uploaded that was there already.
+const (
+	kindHolds  = "blobholds"
+	kindProofs = "blobproofs"
+)
+
+// hold is what keeps a folder, or one blob, from being written to. Its document is named for the place.
+type hold struct {
+	// Owner is who uploads there. Nobody else adds or changes anything.
+	Owner string `json:"owner,omitempty"`
+	// Versions are the registered versions that lie there. What there is stays as it is, for everybody.
+	Versions []string `json:"versions,omitempty"`
+	// Whole says that nothing is added to them either.
+	Whole bool `json:"whole,omitempty"`
+}
+
+type writerKey struct{}
+
+// As returns a context whose writes are a user's. Other writes are nobody's.
+func As(ctx context.Context, user string) context.Context {
+	return context.WithValue(ctx, writerKey{}, user)
+}
+
+func writer(ctx context.Context) string {
+	user, _ := ctx.Value(writerKey{}).(string)
+	return user
+}
+
+func placeKey(parts ...string) string {
+	h := sha256.Sum256([]byte(strings.Join(parts, "\x00"))) // which no name has
+	return hex.EncodeToString(h[:])
+}
+
+func getHold(tx *store.Tx, container, name string) (h hold, d *store.Doc, err error) {
+	d, err = tx.Get("", kindHolds, placeKey(container, name), "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return h, nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(d.Body, &h)
+	}
+	return h, d, err
+}
+
+func putHold(tx *store.Tx, container, name string, h hold, d *store.Doc) error {
+	body, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	if d == nil {
+		return tx.Insert(&store.Doc{Kind: kindHolds, Name: placeKey(container, name), CreatedBy: h.Owner, Body: body})
+	}
+	d.Body = body
+	return tx.Save(d)
+}
+
+// uploadRoots are the folders below which clients name folders for what they claim to hold.
+var uploadRoots = []string{"LocalUpload/", "az-ml-artifacts/"}
+
+// uploadFolder is the folder a client named for its content that a name lies in, "" when there is none.
+func uploadFolder(name string) string {
+	for _, root := range uploadRoots {
+		if rest, ok := strings.CutPrefix(name, root); ok {
+			if hash, _, ok := strings.Cut(rest, "/"); ok && hash != "" {
+				return root + hash
+			}
+		}
+	}
+	return ""
+}
+
+// restraint is why a name may not be written to, as far as it may not.
+type restraint struct {
+	owner  string // whose the folder is
+	change error  // why what is there may not change
+	add    error  // why nothing may be added
+}
+
+// restrained collects the holds on a name.
+func restrained(tx *store.Tx, container, name, writer string) (r restraint, err error) {
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		h, d, err := getHold(tx, container, name[:i])
+		if err != nil {
+			return r, err
+		}
+		if d == nil {
+			continue
+		}
+		if h.Owner != "" {
+			r.owner = h.Owner
+		}
+		if h.Owner != "" && h.Owner != writer {
+			r.change = held("blob " + quote(name) + " lies in a folder that " + h.Owner + " uploads to: only the same content can be put there by others")
+			r.add = r.change
+		}
+		if len(h.Versions) > 0 {
+			r.change = held("blob " + quote(name) + " belongs to " + h.Versions[0] + ", and versions do not change: upload to another place, and register a new version")
+			if h.Whole {
+				r.add = r.change
+			}
+		}
+	}
+	return r, nil
+}
+
+// held is Azure's error for a blob that a policy keeps as it is.
+func held(msg string) error {
+	return &berth.Error{Code: berth.Conflict, Wire: "BlobImmutableDueToPolicy", Msg: msg}
+}
+
+// alreadyThere says whether a write is done before it began: a held blob has this content already. It is an error where it has another.
+func alreadyThere(tx *store.Tx, container, name, writer, hash string) (*store.Blob, error) {
+	r, err := restrained(tx, container, name, writer)
+	if err != nil {
+		return nil, err
+	}
+	folder := uploadFolder(name)
+	if folder != "" && r.owner == "" && writer != "" && r.add == nil {
+		h, d, err := getHold(tx, container, folder)
+		if err != nil {
+			return nil, err
+		}
+		h.Owner = writer
+		if err := putHold(tx, container, folder, h, d); err != nil {
+			return nil, err
+		}
+	}
+	if r.change == nil && r.add == nil {
+		return nil, nil
+	}
+	old, err := tx.Blob(container, name)
+	switch {
+	case berth.CodeOf(err) == berth.NotFound:
+		return nil, r.add
+	case err != nil:
+		return nil, err
+	case r.change == nil:
+		return nil, nil
+	case old.Hash == "" || old.Hash != hash:
+		return nil, r.change
+	}
+	if folder != "" && writer != "" && writer != r.owner {
+		return old, prove(tx, container, name, writer)
+	}
+	return old, nil
+}
+
+// prove notes that somebody has uploaded what was there already.
+func prove(tx *store.Tx, container, name, writer string) error {
+	err := tx.Insert(&store.Doc{Kind: kindProofs, Name: placeKey(container, name, writer), CreatedBy: writer, Body: []byte("{}")})
+	if berth.CodeOf(err) == berth.Conflict {
+		return nil
+	}
+	return err
+}
+
+// Own makes a folder somebody's.
+func Own(tx *store.Tx, container, name, user string) error {
+	h, d, err := getHold(tx, container, name)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		return berth.Errorf(berth.Conflict, "the folder %s is in use", quote(name))
+	}
+	h.Owner = user
+	return putHold(tx, container, name, h, d)
+}
+
+// shared are folders of everybody's, which no version holds.
+var shared = []string{"", "LocalUpload", "az-ml-artifacts", "azureml", "azureml/ExperimentRun", "ExperimentRun", "UI"}
+
+// Hold keeps what lies at a place as it is, because a version consists of it; whole keeps others from being added too, where the folder
+// is the user's. Several versions may lie at one place.
+func Hold(tx *store.Tx, container, name, version, user string, whole bool) error {
+	name = strings.TrimRight(name, "/")
+	if slices.Contains(shared, name) {
+		return nil
+	}
+	r, err := restrained(tx, container, name, user)
+	if err != nil {
+		return err
+	}
+	if folder := uploadFolder(name + "/"); folder != "" && r.owner != "" && r.owner != user {
+		if err := proved(tx, container, name, user, r.owner); err != nil {
+			return err
+		}
+	} else if r.owner != user {
+		if whole && r.owner != "" {
+			return held("the folder " + quote(name) + " is one that " + r.owner + " uploads to: upload to one of your own")
+		}
+		whole = false
+	}
+	h, d, err := getHold(tx, container, name)
+	if err != nil || slices.Contains(h.Versions, version) {
+		return err
+	}
+	h.Versions, h.Whole = append(h.Versions, version), h.Whole || whole
+	return putHold(tx, container, name, h, d)
+}
+
+// proved refuses a folder to which somebody uploaded what is there already, if there is more in it than that.
+func proved(tx *store.Tx, container, name, user, owner string) error {
+	did, missing := false, ""
+	for q := (store.BlobQuery{Container: container, Prefix: name}); ; {
+		page, err := tx.ListBlobs(q)
+		if err != nil {
+			return err
+		}
+		for _, b := range page {
+			q.After = b.Name
+			if b.Name != name && !strings.HasPrefix(b.Name, name+"/") {
+				continue
+			}
+			_, err := tx.Get("", kindProofs, placeKey(container, b.Name, user), "")
+			switch {
+			case err == nil:
+				did = true
+			case berth.CodeOf(err) == berth.NotFound:
+				missing = b.Name
+			default:
+				return err
+			}
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	if did && missing != "" {
+		return held("the folder " + quote(name) + " was first uploaded by " + owner + ", with " + quote(missing) + " that you did not upload: put your files elsewhere")
+	}
+	return nil
+}
+
+// Release ends what Hold began.
+func Release(tx *store.Tx, container, name, version string) error {
+	name = strings.TrimRight(name, "/")
+	h, d, err := getHold(tx, container, name)
+	if err != nil || d == nil {
+		return err
+	}
+	if h.Versions = slices.DeleteFunc(h.Versions, func(v string) bool { return v == version }); len(h.Versions) == 0 {
+		h.Whole = false
+		if h.Owner == "" {
+			return tx.Delete("", kindHolds, d.Name, "")
+		}
+	}
+	return putHold(tx, container, name, h, d)
+}
+
+// Owner is who uploads to the folder a name is in, "" when it is nobody's.
+func (s *Store) Owner(ctx context.Context, container, name string) (owner string, err error) {
+	err = s.db.View(ctx, func(tx *store.Tx) error {
+		r, err := restrained(tx, container, name, "")
+		owner = r.owner
+		return err
+	})
+	return owner, err
+}
