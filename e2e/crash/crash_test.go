@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,14 +42,29 @@ func sizes() (jobs, kills int, seed uint64) {
 type chaos struct {
 	t     *testing.T
 	bin   string
-	home  string
+	root  string // everything is below: homes, marks, the server's log
 	marks string
 	ws    string
 	on    string // the compute of the jobs
 	http  *http.Client
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	moves atomic.Int32 // how often the home was moved
+}
+
+// home is where the home is now.
+func (w *chaos) home() string { return filepath.Join(w.root, fmt.Sprint("h", w.moves.Load())) }
+
+// move moves the home, whatever runs in it.
+func (w *chaos) move() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from := w.home()
+	w.moves.Add(1)
+	if err := os.Rename(from, w.home()); err != nil {
+		w.t.Error(err)
+	}
 }
 
 // slots is how many jobs run on this machine at a time, however many cores it has: what is lost when all is killed is what runs then.
@@ -57,22 +73,22 @@ const slots = 4
 // newChaos starts a server with a home of its own; config is its configuration file but for the slots.
 func newChaos(t *testing.T, config string) *chaos {
 	t.Helper()
-	home, err := os.MkdirTemp("", "bc")
+	root, err := os.MkdirTemp("", "bc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &chaos{t: t, bin: world.Binary(t), home: home, marks: filepath.Join(home, "marks"), on: "local"}
-	if err := os.Mkdir(w.marks, 0o700); err != nil {
+	w := &chaos{t: t, bin: world.Binary(t), root: root, marks: filepath.Join(root, "marks"), on: "local"}
+	if err := errors.Join(os.Mkdir(w.marks, 0o700), os.Mkdir(w.home(), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, "berth.yaml"), fmt.Appendf(nil, "slots: %d\n%s", slots, config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.home(), "berth.yaml"), fmt.Appendf(nil, "slots: %d\n%s", slots, config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.ws = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/berth/providers/Microsoft.MachineLearningServices/workspaces/default"
 	w.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(home, "run", "api.sock"))
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.home(), "run", "api.sock"))
 		},
 	}}
 	t.Cleanup(func() {
@@ -89,10 +105,10 @@ func newChaos(t *testing.T, config string) *chaos {
 			syscall.Kill(p, syscall.SIGKILL)
 		}
 		if t.Failed() {
-			t.Logf("home kept: %s", home)
+			t.Logf("kept: %s", root)
 			return
 		}
-		os.RemoveAll(home)
+		os.RemoveAll(root)
 	})
 	w.serve()
 	return w
@@ -101,8 +117,8 @@ func newChaos(t *testing.T, config string) *chaos {
 // serve starts the server, and starts it again each time it was killed, until the test ends.
 func (w *chaos) serve() {
 	start := func() *exec.Cmd {
-		cmd := exec.Command(w.bin, "serve", "--home", w.home, "--listen", "127.0.0.1:0")
-		log, err := os.OpenFile(filepath.Join(w.home, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		cmd := exec.Command(w.bin, "serve", "--home", w.home(), "--listen", "127.0.0.1:0")
+		log, err := os.OpenFile(filepath.Join(w.root, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			w.t.Error(err)
 			return nil
@@ -146,7 +162,7 @@ func (w *chaos) server() int {
 
 // log is what the servers said.
 func (w *chaos) log() string {
-	b, err := os.ReadFile(filepath.Join(w.home, "serve.log"))
+	b, err := os.ReadFile(filepath.Join(w.root, "serve.log"))
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -164,7 +180,7 @@ func (w *chaos) hosts() []int {
 			continue
 		}
 		args := bytes.Split(b, []byte{0})
-		if len(args) < 2 || !bytes.Contains(b, []byte("_host")) || !bytes.Contains(b, []byte(w.home)) {
+		if len(args) < 2 || !bytes.Contains(b, []byte("_host")) || !bytes.Contains(b, []byte(w.root+"/")) {
 			continue
 		}
 		pid, err := strconv.Atoi(strings.Split(f, "/")[2])

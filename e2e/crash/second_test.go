@@ -40,7 +40,7 @@ func TestSecondServerOnPostgres(t *testing.T) {
 	for range 2 {
 		var exit *exec.ExitError
 		out, err := second()
-		if !errors.As(err, &exit) || !strings.Contains(out, "is used by the server of "+w.home) {
+		if !errors.As(err, &exit) || !strings.Contains(out, "is used by the server of "+w.home()) {
 			t.Fatalf("the second server: %v\n%s", err, out)
 		}
 		w.sure("GET", w.ws+"/jobs", nil) // the first goes on

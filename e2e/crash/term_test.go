@@ -67,7 +67,7 @@ func TestTermKeepsWrites(t *testing.T) {
 	w.sure("GET", w.ws+"/jobs", nil)
 	l := &ledger{acked: map[string]bool{}, other: map[string]int{}}
 	for round := range rounds {
-		idle, err := net.Dial("unix", filepath.Join(w.home, "run", "api.sock"))
+		idle, err := net.Dial("unix", filepath.Join(w.home(), "run", "api.sock"))
 		if err != nil {
 			t.Fatal(err)
 		}

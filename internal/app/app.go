@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,6 +41,8 @@ type App struct {
 	cfg     config.Config
 	log     *slog.Logger
 	closers []func() error
+
+	home fs.FileInfo // as it was opened
 
 	URL   string // https://HOST:PORT as clients use it
 	Token string // the administrator's
@@ -92,6 +95,12 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		return nil, err
 	}
 	a.closers = append(a.closers, unlock)
+	if a.home, err = os.Stat(cfg.Home); err != nil {
+		return nil, err
+	}
+	if err := a.settleIn(run); err != nil {
+		return nil, err
+	}
 	keys, err := auth.LoadKeys(cfg.Home)
 	if err != nil {
 		return nil, err

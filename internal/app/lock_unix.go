@@ -3,6 +3,7 @@
 package app
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -27,4 +28,15 @@ func lock(path string) (func() error, error) {
 		return nil, berth.Errorf(berth.Conflict, "another server runs in this home (%s is locked)", path)
 	}
 	return f.Close, nil
+}
+
+// held says whether somebody has the lock of a file.
+func held(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	return errors.Is(err, syscall.EWOULDBLOCK)
 }

@@ -27,7 +27,7 @@ func (a *App) Run(until context.Context) error {
 	group, ctx := errgroup.WithContext(until)
 	group.Go(func() error { return a.serve(ctx) })
 	for _, loop := range []func(context.Context) error{
-		a.control.Run, a.devbox.Run, a.control.Sweep, a.control.Budgets, a.control.Limits, a.api.Samples, a.db.Guard,
+		a.control.Run, a.devbox.Run, a.control.Sweep, a.control.Budgets, a.control.Limits, a.api.Samples, a.db.Guard, a.guardHome,
 	} {
 		group.Go(func() error { return loop(ctx) })
 	}

@@ -62,18 +62,19 @@ func (t *task) shipments() []shipment {
 func (s *shipment) path() string { return filepath.Join(s.base, s.rel, s.file) }
 
 func (t *task) hasUploads() bool {
-	return len(t.l.Outputs) > 0 || t.ships() || t.l.Artifacts != "" && len(t.shipments()) > 0
+	return len(t.l.Outputs) > 0 || t.ships() || t.uprooted() || t.l.Artifacts != "" && len(t.shipments()) > 0
 }
 
 // upload keeps what the command made, also when it failed. A failure to do so fails a task that did not fail already.
 func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	t.times.Uploading = time.Now()
+	was := t.stop
+	err := t.interruptibly(ctx, t.awaitDir)
 	list := t.shipments()
 	if len(list) > 0 {
 		t.report(berth.TaskEnding, "uploading", nil)
 	}
-	was := t.stop
-	err := t.interruptibly(ctx, func(ctx context.Context) error {
+	err = errors.Join(err, t.interruptibly(ctx, func(ctx context.Context) error {
 		if err := t.shipRest(ctx); err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 			}
 		}
 		return nil
-	})
+	}))
 	switch {
 	case err == nil || ctx.Err() != nil:
 	case t.stop != was: // asked to stop during the upload
@@ -106,6 +107,29 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	default:
 		t.report(berth.TaskEnding, "uploading", func(r *berth.Report) { r.Warning = err.Error() })
 	}
+}
+
+// uprooted says that not even the place of the task's directory is there: the home was moved, or removed.
+func (t *task) uprooted() bool {
+	_, err := os.Stat(filepath.Dir(t.o.Dir))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// awaitDir waits for a home that was moved to be found at its old path again: a server that is started at the new one sees to that.
+func (t *task) awaitDir(ctx context.Context) error {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(cmp.Or(t.o.Patience, 10*time.Minute))
+	for t.uprooted() {
+		select {
+		case <-tick.C:
+		case <-late:
+			return berth.Errorf(berth.Unavailable, "%s is gone, so nothing of what the command left there could be kept: the home was moved or removed while it ran", t.o.Dir)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // send keeps one thing. While the server is away it waits for it: what was computed is worth more than the time. Somebody else's server may
