@@ -46,6 +46,7 @@ type chaos struct {
 	marks string
 	ws    string
 	on    string // the compute of the jobs
+	files int    // limit of open files of the server, if not 0
 	http  *http.Client
 
 	mu    sync.Mutex
@@ -72,6 +73,14 @@ const slots = 4
 
 // newChaos starts a server with a home of its own; config is its configuration file but for the slots.
 func newChaos(t *testing.T, config string) *chaos {
+	t.Helper()
+	w := makeChaos(t, config)
+	w.serve()
+	return w
+}
+
+// makeChaos is newChaos without the start.
+func makeChaos(t *testing.T, config string) *chaos {
 	t.Helper()
 	root, err := os.MkdirTemp("", "bc")
 	if err != nil {
@@ -110,7 +119,6 @@ func newChaos(t *testing.T, config string) *chaos {
 		}
 		os.RemoveAll(root)
 	})
-	w.serve()
 	return w
 }
 
@@ -118,6 +126,9 @@ func newChaos(t *testing.T, config string) *chaos {
 func (w *chaos) serve() {
 	start := func() *exec.Cmd {
 		cmd := exec.Command(w.bin, "serve", "--home", w.home(), "--listen", "127.0.0.1:0")
+		if w.files > 0 {
+			cmd = exec.Command("/bin/sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, w.files)}, cmd.Args...)...)
+		}
 		log, err := os.OpenFile(filepath.Join(w.root, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			w.t.Error(err)

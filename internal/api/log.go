@@ -57,6 +57,13 @@ func (s *Server) logs(c *call, job string, p []string) error {
 		c.w.Header().Set("X-Berth-Offset", "0")
 		return c.raw(nil)
 	}
+	if follow {
+		done, err := c.follower()
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	return l.serve(follow)
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -57,6 +58,8 @@ type Options struct {
 	FromTask func(*http.Request) bool
 	// Instances is the way to compute instances.
 	Instances Instances
+	// Followers is how many logs and streams of events may be followed at once; 0 is no end.
+	Followers int
 	// Pace is how slowly bodies may come; the zero value is the usual one.
 	Pace BodyPace
 }
@@ -73,6 +76,7 @@ type Server struct {
 	samples *samples
 	gate    *gate
 	healthy healthState
+	follows atomic.Int64 // logs and streams that are followed now
 }
 
 // New returns the front door.
@@ -266,7 +270,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Wire == wrongMethod {
 		status = http.StatusMethodNotAllowed
 	}
-	if errors.Is(err, errStopping) {
+	if errors.Is(err, errStopping) || errors.Is(err, errCrowded) {
 		w.Header().Set("Retry-After", retrySeconds)
 	}
 	settle(w, r)

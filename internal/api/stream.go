@@ -23,6 +23,19 @@ func (c *call) hold() (context.Context, func()) {
 	return ctx, func() { release(); end() }
 }
 
+// errCrowded refuses one follower too many: each keeps a connection and a file open, and others have to be answered, too.
+var errCrowded = berth.Errorf(berth.Unavailable, "too many logs and events are followed at once; try again in a moment, or raise the server's limit of open files")
+
+// follower is taken by an answer that goes on, until done is called.
+func (c *call) follower() (done func(), err error) {
+	if n := c.s.follows.Add(1); c.s.Followers > 0 && n > int64(c.s.Followers) {
+		c.s.follows.Add(-1)
+		c.w.Header().Set("Connection", "close") // its descriptor is needed
+		return nil, errCrowded
+	}
+	return func() { c.s.follows.Add(-1) }, nil
+}
+
 // flush pushes what was written to the client.
 func (c *call) flush() {
 	if f, ok := c.w.(http.Flusher); ok {
@@ -64,6 +77,11 @@ func (s *Server) events(c *call, workspace, subject string) error {
 		}
 		from = berth.Rev(n)
 	}
+	done, err := c.follower()
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, cancel := c.hold()
 	defer cancel()
 	c.startSSE()

@@ -147,6 +147,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
 		Instances: a.reach(), FromTask: a.fromTask,
+		Followers: followers(descriptors()),
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err

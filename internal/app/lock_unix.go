@@ -40,3 +40,12 @@ func held(path string) bool {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	return errors.Is(err, syscall.EWOULDBLOCK)
 }
+
+// descriptors is how many files and connections this process may have open.
+func descriptors() int {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur > 1<<20 {
+		return 1 << 20
+	}
+	return int(l.Cur)
+}

@@ -56,8 +56,9 @@ func (a *App) serve(ctx context.Context) error {
 	local.ConnContext = a.ownerOf(owner)
 	remote.TLSConfig = &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12}
 	remote.ConnContext = a.door.ConnContext
+	capped := &cappedListener{Listener: a.tcp, most: int64(descriptors() / 2)}
 	ended := make(chan error, 2)
-	go func() { ended <- remote.ServeTLS(a.door.Listen(a.tcp), "", "") }()
+	go func() { ended <- remote.ServeTLS(a.door.Listen(capped), "", "") }()
 	go func() { ended <- local.Serve(a.unix) }()
 	err := a.writeInfo()
 	if err == nil {
