@@ -21,8 +21,8 @@ const (
 	homeLook = 2 * time.Second
 )
 
-// settleIn makes a home work at a path that is new to it. Runner hosts that were started at another one, and the commands they run, know no
-// other: as long as there are any, a link leads from there to here.
+// settleIn makes a home work at a path that is new to it. Runner hosts that were started at another one, and the tasks they were given there,
+// know no other: as long as there are any, a link leads from there to here.
 func (a *App) settleIn(run string) error {
 	home, err := filepath.Abs(a.cfg.Home)
 	if err != nil {
@@ -33,12 +33,12 @@ func (a *App) settleIn(run string) error {
 		return err
 	}
 	paths := []string{home}
-	hosts := hostsRun(home)
+	busy := tied(home)
 	for old := range strings.Lines(string(b)) {
 		old = strings.TrimSuffix(old, "\n")
 		switch {
 		case !filepath.IsAbs(old) || old == home:
-		case !hosts:
+		case !busy:
 			unlink(old, home)
 		default:
 			if err := link(old, home); err != nil {
@@ -55,11 +55,12 @@ func (a *App) settleIn(run string) error {
 	return nil
 }
 
-// hostsRun says whether a runner host of the home is alive: each holds the lock of its directory.
-func hostsRun(home string) bool {
-	for _, pattern := range []string{"host/lock", "nodes/*/lock", "nodes/*/*/lock"} {
-		locks, _ := filepath.Glob(filepath.Join(home, pattern)) // the patterns are good
-		if slices.ContainsFunc(locks, held) {
+// tied says whether something of the home knows the path it was started at: a runner host, which holds the lock of its directory, or a task.
+func tied(home string) bool {
+	for _, at := range []string{"host", "nodes/*", "nodes/*/*"} {
+		locks, _ := filepath.Glob(filepath.Join(home, at, "lock")) // the patterns are good
+		tasks, _ := filepath.Glob(filepath.Join(home, at, "tasks", "*"))
+		if len(tasks) > 0 || slices.ContainsFunc(locks, held) {
 			return true
 		}
 	}

@@ -225,7 +225,11 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 
 	quietChildren()
 	ordinarySignals()
-	debug.SetGCPercent(400) // the heap is a few megabytes; collecting it is a good part of the cost of a short task
+	debug.SetGCPercent(400)                 // the heap is a few megabytes; collecting it is a good part of the cost of a short task
+	if _, err := os.Stat(dir); err != nil { // making it would hide that the home was moved
+		log.Error("opening the host", "err", err)
+		return exitFailed
+	}
 	w, err := openWorker(dir, log)
 	if err != nil {
 		log.Error("opening the host", "err", err)
