@@ -13,7 +13,12 @@ const LocalCompute = "local"
 const (
 	TypeCluster  = "AmlCompute"
 	TypeInstance = "ComputeInstance"
+	TypeMachine  = "VirtualMachine" // attached; ComputeProps.Properties.Connection says how it is reached
 )
+
+// ConnectionAgent is the connection of a machine whose agent connects to the server. Azure has no such field; its clients keep
+// what they do not know.
+const ConnectionAgent = "agent"
 
 // ComputeProps is the typed view of a compute's properties: what running it needs, no more.
 type ComputeProps struct {
@@ -26,8 +31,20 @@ type ComputeProps struct {
 			MinNodeCount int    `json:"minNodeCount"`
 			IdleTime     string `json:"nodeIdleTimeBeforeScaleDown"` // ISO 8601
 		} `json:"scaleSettings"`
-		Idle string `json:"idleTimeBeforeShutdown"` // of an instance
+		Idle       string `json:"idleTimeBeforeShutdown"` // of an instance
+		Connection string `json:"connection"`             // of an attached machine
 	} `json:"properties"`
+}
+
+// Driver is the type of driver that runs the tasks of a compute of this name, in lower case: see package driver/all.
+func (p ComputeProps) Driver(name string) string {
+	switch {
+	case strings.EqualFold(name, LocalCompute):
+		return LocalCompute
+	case strings.EqualFold(p.ComputeType, TypeMachine) && p.Properties.Connection != "":
+		return strings.ToLower(p.Properties.Connection)
+	}
+	return strings.ToLower(p.ComputeType)
 }
 
 // Low reports whether the compute's nodes may be taken away at any time.
@@ -83,6 +100,55 @@ type ComputeState struct {
 	// Of an instance:
 
 	Instance *InstanceState `json:"instance,omitempty"`
+
+	// Of an attached machine:
+
+	Attached *AttachedState `json:"attached,omitempty"`
+}
+
+// AttachedState is what is known of a machine that connects to the server.
+type AttachedState struct {
+	// TokenHash is the SHA-256 of the token that its agent shows, in hexadecimal. It is never shown.
+	TokenHash string `json:"tokenHash,omitempty"`
+	// Machine is the id of the agent that used the token first: no other one is let in.
+	Machine   string    `json:"machine,omitempty"`
+	Host      string    `json:"host,omitempty"`    // what the machine calls itself
+	Version   string    `json:"version,omitempty"` // of its agent
+	Connected bool      `json:"connected,omitempty"`
+	Session   string    `json:"session,omitempty"` // tells the connections apart
+	Since     time.Time `json:"since,omitzero"`    // when Connected became what it is
+	Why       string    `json:"why,omitempty"`     // why it is not connected
+	// What it could do when it was last asked:
+
+	CPUs        float64  `json:"cpus,omitempty"`
+	Memory      int64    `json:"memory,omitempty"` // bytes
+	GPUs        int      `json:"gpus,omitempty"`
+	OS          string   `json:"os,omitempty"`
+	Arch        string   `json:"arch,omitempty"`
+	Slots       int      `json:"slots,omitempty"`       // tasks at once
+	Distributed bool     `json:"distributed,omitempty"` // processes of tasks can reach one another
+	Warnings    []string `json:"warnings,omitempty"`
+}
+
+// Says is the state of a machine in a word, and what is known of it.
+func (a *AttachedState) Says(compute string) (state, reason string) {
+	if away := a.Away(compute); away != "" {
+		return "Disconnected", away
+	}
+	return "Connected", "its machine " + a.Host + " is connected since " + a.Since.UTC().Format(time.DateTime) + " UTC"
+}
+
+// Away is why a machine takes no tasks now, "" when it does.
+func (a *AttachedState) Away(compute string) string {
+	switch {
+	case a == nil || a.TokenHash == "":
+		return "its machine has not joined yet; `berth agent join " + compute + "` makes the file that it joins with"
+	case a.Machine == "":
+		return "its machine has not connected yet; run `berth agent run --join FILE` there"
+	case !a.Connected:
+		return "its machine " + a.Host + " is not connected since " + a.Since.UTC().Format(time.DateTime) + " UTC: " + a.Why
+	}
+	return ""
 }
 
 // InstanceState is the life of a compute instance.

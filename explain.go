@@ -28,7 +28,7 @@ type Explanation struct {
 // ComputeExplanation is why a compute has the size it has, and what to do.
 type ComputeExplanation struct {
 	Name  string `json:"name"`
-	Type  string `json:"type"` // local, cluster, instance, serverless
+	Type  string `json:"type"` // local, cluster, instance, serverless, attached machine
 	State string `json:"state"`
 	Size  string `json:"size,omitempty"`
 	Tier  string `json:"tier,omitempty"`

@@ -52,6 +52,7 @@ const (
 	LimitMachine  = "machine" // the machine behind the nodes has too little, or must be left alone
 	LimitDeleting = "deleting"
 	LimitStopped  = "stopped" // the instance does not run
+	LimitAway     = "away"    // the machine is not connected
 	LimitOwner    = "owner"   // the instance is somebody else's
 	LimitSize     = "size"    // the compute's size is not known to the server any more
 )

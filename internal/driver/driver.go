@@ -77,6 +77,13 @@ type Info struct {
 	Nodes []Node
 	// SharedDisk says that tasks see the server's files under the same names, so that Launch.LogFile may be set.
 	SharedDisk bool
+	// Queues says that the target keeps tasks above its slots in line itself, so that some can be handed over early.
+	Queues bool
+	// Distributed says that the processes of tasks on this target reach one another, at the addresses of their nodes and at ports
+	// that are free on the server's machine.
+	Distributed bool
+	// Address is where tasks reach those on nodes that have none of their own: that of the one machine that all nodes are on.
+	Address string
 	// The optional interfaces that work on this target.
 	Watches, Scales, Dials, Execs, Logs bool
 	// Warnings are what a user of the target should know, each one sentence.
@@ -92,6 +99,32 @@ type Node struct {
 	GPUModel string
 	OS, Arch string
 	Labels   map[string]string
+	Slots    int    // tasks at once; 0 is for the caller to say
+	Address  string // where tasks on other nodes reach it; empty is the target's
+}
+
+// AddressOf is where tasks reach those on a node.
+func (i Info) AddressOf(node string) string {
+	for _, n := range i.Nodes {
+		if n.Name == node && n.Address != "" {
+			return n.Address
+		}
+	}
+	return i.Address
+}
+
+// A Describer knows what its target can do without asking it, which Probe may do.
+type Describer interface {
+	Describe() Info
+}
+
+// An Acceptor is a driver whose target opens the connection, instead of being connected to.
+type Acceptor interface {
+	// Accept takes over a connection of the target, in place of the one it has if it has one. The channel gives the reason
+	// once the connection has ended.
+	Accept(ctx context.Context, c net.Conn) (ended <-chan error, err error)
+	// Drop closes the connection, if there is one, for a reason.
+	Drop(why error)
 }
 
 // A Watcher hints when Observe would say something new that runners cannot report, the end of a node above all. Observe stays the truth:

@@ -7,22 +7,28 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/cluster"
-	"github.com/berthml/berth/internal/driver/fake"
+	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/driver/local"
 )
 
-// Drivers maps the type of a compute, in lower case, to the driver that runs tasks there.
-func Drivers() map[string]driver.Open {
-	return map[string]driver.Open{
-		"local":                             local.Open,
-		strings.ToLower(berth.TypeCluster):  cluster.Open,
-		strings.ToLower(berth.TypeInstance): cluster.Open, // a node of its user's own
-		"fake":                              fake.Open,
+// Local and Clusters are the targets that computes share: this machine, and the nodes that are made on it.
+const (
+	Local    = "local"
+	Clusters = "clusters"
+)
+
+// types maps the driver of a compute, see [berth.ComputeProps.Driver], to how it is opened.
+func types() map[string]driver.Type {
+	return map[string]driver.Type{
+		berth.LocalCompute:                  {Open: local.Open, Shared: Local},
+		strings.ToLower(berth.TypeCluster):  {Open: cluster.Open, Shared: Clusters},
+		strings.ToLower(berth.TypeInstance): {Open: cluster.Open, Shared: Clusters}, // a node of its user's own
+		berth.ConnectionAgent:               {Open: dialout.Open},
 	}
 }
 
-// Lookup finds the driver for a compute type in any case.
-func Lookup(computeType string) (driver.Open, bool) {
-	o, ok := Drivers()[strings.ToLower(computeType)]
-	return o, ok
+// Lookup finds a type of compute by its driver.
+func Lookup(name string) (driver.Type, bool) {
+	t, ok := types()[name]
+	return t, ok
 }

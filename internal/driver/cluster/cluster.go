@@ -71,7 +71,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	if err != nil {
 		return driver.Info{}, err
 	}
-	info := driver.Info{SharedDisk: true, Scales: true, Watches: true, Dials: true, Execs: local.Execs}
+	info := d.Describe()
 	unlimited := Unlimited()
 	if unlimited != "" {
 		info.Warnings = append(info.Warnings, unlimited)
@@ -112,6 +112,11 @@ func Unlimited() string {
 		return "the CPU and memory limits of nodes are not enforced: " + err.Error()
 	}
 	return ""
+}
+
+// Describe is [driver.Describer.Describe]: what holds for every node.
+func (d *Driver) Describe() driver.Info {
+	return driver.Info{SharedDisk: true, Distributed: true, Address: "127.0.0.1", Scales: true, Watches: true, Dials: true, Execs: local.Execs}
 }
 
 // Start is [driver.Driver.Start]. A launch for a node that is not there is NotFound.

@@ -24,6 +24,8 @@ type Fixture struct {
 	// Reopen opens the target again as a server does that was killed and started anew. Nil when the target does not
 	// survive its driver.
 	Reopen func(t *testing.T) driver.Driver
+	// Log is what a task has written so far, as it arrived at the server. Nil reads Launch.LogFile, for targets that share the disk.
+	Log func(l berth.Launch) string
 	// Kill kills all processes of a node at once, for targets that scale. Nil when it cannot be done.
 	Kill func(t testing.TB, node string)
 }
@@ -146,16 +148,12 @@ func exitCode(t *testing.T, ctx context.Context, f Fixture) {
 
 func output(t *testing.T, ctx context.Context, f Fixture) {
 	l := f.Launch("echo one two; echo three")
-	if l.LogFile == "" {
-		t.Skip("the target does not share the disk")
+	if !f.logs(l) {
+		t.Skip("nobody sees what tasks write")
 	}
 	start(ctx, t, f.Driver, l)
 	Wait(ctx, t, f.Driver, l.Task)
-	got, err := os.ReadFile(l.LogFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("one two\nthree\n", string(got)); diff != "" {
+	if diff := cmp.Diff("one two\nthree\n", f.log(l)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -168,7 +166,7 @@ func startTwice(t *testing.T, ctx context.Context, f Fixture) {
 		t.Errorf("handles %q and %q", a, b)
 	}
 	Wait(ctx, t, f.Driver, l.Task)
-	once(t, l)
+	once(t, f, l)
 }
 
 func startConcurrently(t *testing.T, ctx context.Context, f Fixture) {
@@ -183,7 +181,7 @@ func startConcurrently(t *testing.T, ctx context.Context, f Fixture) {
 	}
 	wg.Wait()
 	Wait(ctx, t, f.Driver, l.Task)
-	once(t, l)
+	once(t, f, l)
 }
 
 func startFinished(t *testing.T, ctx context.Context, f Fixture) {
@@ -194,18 +192,29 @@ func startFinished(t *testing.T, ctx context.Context, f Fixture) {
 	if o := Wait(ctx, t, f.Driver, l.Task); !o.Exit.OK() {
 		t.Errorf("exit %+v", o.Exit)
 	}
-	once(t, l)
+	once(t, f, l)
 }
 
 // once checks that the task's command ran one time.
-func once(t *testing.T, l berth.Launch) {
+func once(t *testing.T, f Fixture, l berth.Launch) {
 	t.Helper()
-	if l.LogFile == "" {
+	if !f.logs(l) {
 		return
 	}
-	if got, err := os.ReadFile(l.LogFile); err != nil || string(got) != "x\n" {
-		t.Errorf("log %q (%v), want one line", got, err)
+	if got := f.log(l); got != "x\n" {
+		t.Errorf("log %q, want one line", got)
 	}
+}
+
+// logs says whether it is known what a task writes.
+func (f Fixture) logs(l berth.Launch) bool { return f.Log != nil || l.LogFile != "" }
+
+func (f Fixture) log(l berth.Launch) string {
+	if f.Log != nil {
+		return f.Log(l)
+	}
+	b, _ := os.ReadFile(l.LogFile) // one that is not there has nothing
+	return string(b)
 }
 
 func stop(t *testing.T, ctx context.Context, f Fixture) {
@@ -241,9 +250,8 @@ func stopDeaf(t *testing.T, ctx context.Context, f Fixture) {
 	l := f.Launch("trap '' TERM; echo deaf; sleep 600; sleep 600")
 	h := start(ctx, t, f.Driver, l)
 	until(ctx, t, f.Driver, l.Task, func(o driver.Observed) bool {
-		if l.LogFile != "" { // it can be known when it stopped listening
-			b, _ := os.ReadFile(l.LogFile)
-			return string(b) == "deaf\n"
+		if f.logs(l) { // it can be known when it stopped listening
+			return f.log(l) == "deaf\n"
 		}
 		return o.State == berth.TaskRunning
 	})
@@ -256,7 +264,7 @@ func stopDeaf(t *testing.T, ctx context.Context, f Fixture) {
 	if o.Exit == nil || o.Exit.Cause != "canceled" {
 		t.Errorf("exit %+v, want cause canceled", o.Exit)
 	}
-	if took := time.Since(began); l.LogFile != "" && took < grace {
+	if took := time.Since(began); f.logs(l) && took < grace {
 		t.Errorf("it was given %v instead of %v", took, grace)
 	}
 }
@@ -331,7 +339,7 @@ func reopen(t *testing.T, ctx context.Context, f Fixture) {
 	if o := Wait(ctx, t, d, l.Task); !o.Exit.OK() {
 		t.Errorf("exit %+v", o.Exit)
 	}
-	once(t, l)
+	once(t, f, l)
 	if err := d.Remove(ctx, h); err != nil {
 		t.Error(err)
 	}

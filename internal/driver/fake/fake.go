@@ -121,7 +121,18 @@ func (d *Driver) Probe(context.Context) (driver.Info, error) {
 	if err := d.broken["probe"]; err != nil {
 		return driver.Info{}, err
 	}
-	return driver.Info{Nodes: slices.Clone(d.nodes), SharedDisk: true, Watches: true, Scales: d.o.Scales}, nil
+	return d.describe(), nil
+}
+
+// Describe is [driver.Describer.Describe].
+func (d *Driver) Describe() driver.Info {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.describe()
+}
+
+func (d *Driver) describe() driver.Info {
+	return driver.Info{Nodes: slices.Clone(d.nodes), SharedDisk: true, Distributed: true, Address: "127.0.0.1", Watches: true, Scales: d.o.Scales}
 }
 
 // Start is [driver.Driver.Start].

@@ -84,11 +84,19 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	if err := d.call(ctx, func() error { _, err := d.client.Info(ctx); return err }); err != nil {
 		return driver.Info{}, err
 	}
-	n := driver.Node{
-		Name: d.node, CPUs: float64(runtime.NumCPU()), Memory: TotalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-	}
-	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Dials: true, Execs: Execs}, nil
+	return d.Describe(), nil
 }
+
+// Describe is [driver.Describer.Describe].
+func (d *Driver) Describe() driver.Info {
+	n := driver.Node{
+		Name: d.node, CPUs: float64(runtime.NumCPU()), Memory: TotalMemory(), OS: runtime.GOOS, Arch: runtime.GOARCH, Slots: d.c.Slots,
+	}
+	return driver.Info{Nodes: []driver.Node{n}, SharedDisk: true, Queues: true, Distributed: true, Address: loopback, Dials: true, Execs: Execs}
+}
+
+// loopback is where the tasks of this machine reach one another.
+const loopback = "127.0.0.1"
 
 // Start is [driver.Driver.Start].
 func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
@@ -131,7 +139,7 @@ func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 // Dial is [driver.Dialer.Dial]: a task's ports are this machine's.
 func (d *Driver) Dial(ctx context.Context, _ driver.Handle, port int) (net.Conn, error) {
 	var n net.Dialer
-	c, err := n.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	c, err := n.DialContext(ctx, "tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if err != nil {
 		return nil, berth.Errorf(berth.Unavailable, "port %d: %w", port, err)
 	}

@@ -1,0 +1,424 @@
+//go:build !windows
+
+package dialout_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/dialout"
+	"github.com/berthml/berth/internal/driver/drivertest"
+	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/runner/host"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && (os.Args[1] == "_host" || os.Args[1] == "_agent") {
+		run := local.HostMain
+		if os.Args[1] == "_agent" {
+			run = agentMain
+		}
+		if err := run(context.Background(), os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // a race-enabled host would take a second to end
+	os.Exit(m.Run())
+}
+
+// agentMain is the agent's process: its directory is all that it has.
+func agentMain(ctx context.Context, args []string) error {
+	dir := args[0]
+	b, err := os.ReadFile(filepath.Join(dir, "join.json"))
+	if err != nil {
+		return err
+	}
+	a := dialout.Agent{ID: "machine-1", Host: "there", Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), LastPause: 200 * time.Millisecond}
+	if err := json.Unmarshal(b, &a.Join); err != nil {
+		return err
+	}
+	a.Driver, err = local.Open(driver.Config{Name: "local", Dir: filepath.Join(dir, "host"), Host: []string{os.Args[0], "_host"}})
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// far is a machine with an agent, and the server that it connects to.
+type far struct {
+	dir string
+	srv *httptest.Server
+	*exec.Cmd
+
+	mu    sync.Mutex
+	d     *dialout.Driver
+	conns []net.Conn
+	up    chan struct{} // one for each connection
+	logs  map[string][]byte
+}
+
+const token = "the-token"
+
+func open(t *testing.T) *far {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &far{dir: dir, up: make(chan struct{}, 100), logs: map[string][]byte{}}
+	f.reopen(t)
+	f.srv = httptest.NewTLSServer(f)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.srv.Certificate().Raw})
+	join, err := json.Marshal(dialout.Join{Server: f.srv.URL, Workspace: berth.Workspace{Subscription: "s", Group: "g", Name: "w"}, Compute: "laptop", Token: token, CA: string(ca)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "join.json"), join, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
+	t.Cleanup(func() { f.close(t) })
+	return f
+}
+
+// start starts the agent's process and returns when it is connected.
+func (f *far) start(t *testing.T) {
+	t.Helper()
+	f.Cmd = exec.Command(os.Args[0], "_agent", f.dir)
+	f.Stderr = os.Stderr
+	if !testing.Verbose() {
+		f.Stderr = nil
+	}
+	if err := f.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.connected(t)
+}
+
+func (f *far) connected(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.up:
+	case <-time.After(60 * time.Second):
+		t.Fatal("the agent does not connect")
+	}
+}
+
+func (f *far) kill(t *testing.T) {
+	t.Helper()
+	_ = f.Process.Kill()
+	_ = f.Wait()
+}
+
+func (f *far) close(t *testing.T) {
+	f.kill(t)
+	f.driver().Close()
+	f.srv.Close()
+	dir := filepath.Join(f.dir, "host")
+	c := host.NewClient(dir)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if all, err := c.Tasks(ctx); err == nil {
+		for _, s := range all {
+			_ = c.Stop(ctx, s.Task, host.Stop{Grace: time.Millisecond})
+		}
+	}
+	if err := host.Shutdown(ctx, dir); err != nil {
+		t.Error(err)
+	}
+	os.RemoveAll(f.dir)
+}
+
+func (f *far) driver() *dialout.Driver {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.d
+}
+
+// reopen is what a server does that was started anew.
+func (f *far) reopen(t *testing.T) *dialout.Driver {
+	t.Helper()
+	d, err := dialout.Open(driver.Config{Name: "laptop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.d = d.(*dialout.Driver)
+	return f.d
+}
+
+// cut closes the connections without a word.
+func (f *far) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		c.Close()
+	}
+	f.conns = nil
+}
+
+// ServeHTTP is the server: it takes the agent's connection, reports and logs.
+func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if id, ok := strings.CutPrefix(r.URL.Path, "/runner/v1/tasks/"); ok {
+		b, _ := io.ReadAll(r.Body)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.logs[strings.TrimSuffix(id, "/log")] = append(f.logs[strings.TrimSuffix(id, "/log")], b...)
+		fmt.Fprintf(w, `{"size":%d}`, len(f.logs[strings.TrimSuffix(id, "/log")]))
+		return
+	}
+	if r.URL.Path != "/runner/v1/agents/s/g/w/laptop" {
+		fmt.Fprint(w, "{}")
+		return
+	}
+	if r.Header.Get("Authorization") != "Bearer "+token {
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"error":{"message":"the token is not good"}}`)
+		return
+	}
+	if err := dialout.Check(r); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c, err := dialout.Upgrade(w)
+	if err != nil {
+		return
+	}
+	if _, err := f.driver().Accept(context.Background(), c); err != nil {
+		return
+	}
+	f.mu.Lock()
+	f.conns = append(f.conns, c)
+	f.mu.Unlock()
+	f.up <- struct{}{}
+}
+
+// log is what arrived of a task's log.
+func (f *far) log(l berth.Launch) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return string(f.logs[string(l.Task)])
+}
+
+func (f *far) launch(n int, command string) berth.Launch {
+	id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.srv.Certificate().Raw})
+	return berth.Launch{Task: id, Job: fmt.Sprintf("job-%d", n), Attempt: 1, Command: command, Home: berth.Home{URL: f.srv.URL, Token: "x", CA: string(ca)}}
+}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
+		f, n := open(t), 0
+		return drivertest.Fixture{
+			Driver: f.driver(),
+			Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
+			Log:    f.log,
+			Reopen: func(t *testing.T) driver.Driver {
+				old := f.driver()
+				d := f.reopen(t)
+				old.Close()
+				f.connected(t)
+				return d
+			},
+		}
+	})
+}
+
+// retrying asks again while the agent is away, as [driver.Target] and the control loop do.
+type retrying struct{ driver.Driver }
+
+func (r retrying) Observe(ctx context.Context) (all []driver.Observed, err error) {
+	for {
+		all, err = r.Driver.Observe(ctx)
+		if berth.CodeOf(err) != berth.Unavailable || ctx.Err() != nil {
+			return all, err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestAway cuts the connection, then kills the agent, while a task runs. The task goes on, its end and its whole log arrive, and
+// meanwhile the driver says that the machine is away.
+func TestAway(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	f := open(t)
+	d := f.driver()
+	gate := filepath.Join(f.dir, "gate")
+	l := f.launch(1, "echo one; while ! test -e "+gate+"; do sleep 0.05; done; echo two; exit 3")
+	h, err := d.Start(ctx, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.cut()
+	f.connected(t)
+	if again, err := (retrying{d}).start(ctx, l); err != nil || again != h {
+		t.Errorf("after the cut: %q, %v", again, err)
+	}
+	f.kill(t)
+	for { // until the end of the connection is noticed
+		if _, err := d.Observe(ctx); err != nil {
+			if berth.CodeOf(err) != berth.Unavailable {
+				t.Fatalf("away: %v", err)
+			}
+			break
+		}
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.start(t)
+	o := drivertest.Wait(ctx, t, retrying{d}, l.Task)
+	if o.Exit == nil || o.Exit.Code != 3 {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	if got := f.log(l); got != "one\ntwo\n" {
+		t.Errorf("log %q", got)
+	}
+}
+
+func (r retrying) start(ctx context.Context, l berth.Launch) (h driver.Handle, err error) {
+	for {
+		h, err = r.Driver.Start(ctx, l)
+		if berth.CodeOf(err) != berth.Unavailable || ctx.Err() != nil {
+			return h, err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestAgain has a second connection of the same machine: the first is closed and says why.
+func TestAgain(t *testing.T) {
+	d, err := dialout.Open(driver.Config{Name: "laptop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.(io.Closer).Close()
+	accept := func() (<-chan error, net.Conn) {
+		ours, theirs := net.Pipe()
+		go io.Copy(io.Discard, theirs)
+		ended, err := d.(driver.Acceptor).Accept(t.Context(), ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ended, theirs
+	}
+	first, _ := accept()
+	second, theirs := accept()
+	if err := <-first; berth.CodeOf(err) != berth.Conflict {
+		t.Errorf("the first connection ended with %v", err)
+	}
+	theirs.Close()
+	if err := <-second; berth.CodeOf(err) != berth.Unavailable {
+		t.Errorf("the second connection ended with %v", err)
+	}
+	if _, err := d.Probe(t.Context()); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "not connected") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestHalfOpen has an agent whose connection stands and says nothing any more: the heartbeat finds it.
+func TestHalfOpen(t *testing.T) {
+	d := dialout.OpenWithPings(20*time.Millisecond, 20*time.Millisecond)
+	defer d.Close()
+	ours, theirs := net.Pipe()
+	go io.Copy(io.Discard, theirs)
+	ended, err := d.Accept(t.Context(), ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if berth.CodeOf(err) != berth.Unavailable {
+			t.Error(err)
+		}
+	case <-time.After(60 * time.Second):
+		t.Error("a connection that is dead stays")
+	}
+}
+
+// TestRefused has a token that is not good: the agent says so and ends.
+func TestRefused(t *testing.T) {
+	f := &far{}
+	f.srv = httptest.NewTLSServer(f)
+	defer f.srv.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.srv.Certificate().Raw})
+	a := dialout.Agent{Log: slog.New(slog.DiscardHandler), Join: dialout.Join{
+		Server: f.srv.URL, Workspace: berth.Workspace{Subscription: "s", Group: "g", Name: "w"}, Compute: "laptop", Token: "wrong", CA: string(ca),
+	}}
+	if err := a.Run(t.Context()); berth.CodeOf(err) != berth.Unauthenticated || !strings.Contains(err.Error(), "the token is not good") {
+		t.Errorf("%v", err)
+	}
+	a.Join.Server = "http://" + strings.TrimPrefix(f.srv.URL, "https://")
+	if err := a.Run(t.Context()); berth.CodeOf(err) != berth.Invalid {
+		t.Errorf("without TLS: %v", err)
+	}
+}
+
+// TestHostileAnswers has an agent that answers what a broken or hostile one might.
+func TestHostileAnswers(t *testing.T) {
+	for name, body := range map[string]string{
+		"not JSON":  "<html>",
+		"wrong":     `{"a":1}`,
+		"too large": "[" + strings.Repeat(" ", 65<<20) + "]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := dialout.Open(driver.Config{Name: "laptop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.(io.Closer).Close()
+			ours, theirs := net.Pipe()
+			var p http.Protocols
+			p.SetUnencryptedHTTP2(true)
+			srv := &http.Server{Protocols: &p, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.Copy(w, bytes.NewReader([]byte(body)))
+			})}
+			defer srv.Close()
+			l := &listener{c: make(chan net.Conn, 1)}
+			l.c <- theirs
+			go srv.Serve(l)
+			if _, err := d.(driver.Acceptor).Accept(t.Context(), ours); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := d.Observe(t.Context()); err == nil || len(all) != 0 {
+				t.Errorf("%d tasks, %v", len(all), err)
+			}
+		})
+	}
+}
+
+type listener struct{ c chan net.Conn }
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, ok := <-l.c
+	if !ok {
+		return nil, errors.New("closed")
+	}
+	return c, nil
+}
+
+func (l *listener) Close() error   { close(l.c); return nil }
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }

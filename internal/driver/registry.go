@@ -1,0 +1,157 @@
+package driver
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/berthml/berth"
+)
+
+// Type is a type of compute: how its driver is opened.
+type Type struct {
+	Open Open
+	// Shared is the name of the one target that all computes of this type and of others with the same name use; empty: each
+	// compute has a target of its own.
+	Shared string
+	// Check refuses a document of the type that could never work; nil takes all. It does no I/O.
+	Check func(c Compute) error
+}
+
+// Compute is a compute as its document describes it.
+type Compute struct {
+	Workspace string // key
+	Name      string
+	Body      json.RawMessage
+}
+
+// Registry opens the targets of computes, each once.
+type Registry struct {
+	types func(driver string) (Type, bool)
+	// config is what a target is opened with: name is a shared one, or the Key of a compute that has a target of its own.
+	config func(name string) Config
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	open   map[string]*Target
+	closed bool
+}
+
+// NewRegistry makes a registry over the drivers that types knows.
+func NewRegistry(types func(driver string) (Type, bool), config func(name string) Config, log *slog.Logger) *Registry {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Registry{types: types, config: config, log: log, open: map[string]*Target{}}
+}
+
+// typeOf finds the type of a compute.
+func (r *Registry) typeOf(c Compute) (Type, error) {
+	var v struct {
+		Properties berth.ComputeProps `json:"properties"`
+	}
+	if err := json.Unmarshal(c.Body, &v); err != nil {
+		return Type{}, berth.Errorf(berth.Invalid, "compute %s cannot be read: %w", c.Name, err)
+	}
+	name := v.Properties.Driver(c.Name)
+	t, ok := r.types(name)
+	if !ok {
+		return t, berth.Errorf(berth.Unsupported, "this server has no driver for computes of type %s (%q)", v.Properties.ComputeType, name)
+	}
+	return t, nil
+}
+
+// Check refuses a compute that this server could never run tasks on.
+func (r *Registry) Check(c Compute) error {
+	t, err := r.typeOf(c)
+	if err != nil || t.Check == nil {
+		return err
+	}
+	return t.Check(c)
+}
+
+// Of is the target of a compute. Opening it does no I/O that can wait.
+func (r *Registry) Of(c Compute) (*Target, error) {
+	t, err := r.typeOf(c)
+	if err != nil {
+		return nil, err
+	}
+	key, name, dir := t.Shared, t.Shared, t.Shared
+	if key == "" {
+		key, name, dir = own(c.Workspace, c.Name), c.Name, Key(c.Workspace, strings.ToLower(c.Name))
+	}
+	return r.get(key, func() (*Target, error) {
+		cfg := r.config(dir)
+		cfg.Name, cfg.Properties = name, c.Body
+		d, err := t.Open(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return NewTarget(name, d, r.log), nil
+	})
+}
+
+// Shared is the target of a name that several types share.
+func (r *Registry) Shared(driver string) (*Target, error) {
+	t, ok := r.types(driver)
+	if !ok || t.Shared == "" {
+		return nil, berth.Errorf(berth.Unsupported, "this server has no driver %q that computes share", driver)
+	}
+	return r.get(t.Shared, func() (*Target, error) {
+		cfg := r.config(t.Shared)
+		cfg.Name = t.Shared
+		d, err := t.Open(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return NewTarget(t.Shared, d, r.log), nil
+	})
+}
+
+// get is the target of a key, made by open the first time.
+func (r *Registry) get(key string, open func() (*Target, error)) (*Target, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.open[key]; t != nil {
+		return t, nil
+	}
+	if r.closed {
+		return nil, berth.Errorf(berth.Unavailable, "the server is shutting down")
+	}
+	t, err := open()
+	if err == nil {
+		r.open[key] = t
+	}
+	return t, err
+}
+
+// Forget lets go of the target of a compute that has one of its own. Tasks run on.
+func (r *Registry) Forget(workspace, name string) error {
+	r.mu.Lock()
+	t := r.open[own(workspace, name)]
+	delete(r.open, own(workspace, name))
+	r.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	return t.Close()
+}
+
+// Close lets go of all targets. Tasks run on.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	open := r.open
+	r.open = map[string]*Target{}
+	r.mu.Unlock()
+	var err error
+	for _, t := range open {
+		err = errors.Join(err, t.Close())
+	}
+	return err
+}
+
+// own is the key of a target that belongs to one compute; a slash is in no shared name.
+func own(workspace, name string) string { return workspace + "/" + strings.ToLower(name) }

@@ -1,0 +1,95 @@
+package driver_test
+
+import (
+	"io"
+	"regexp"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/fake"
+)
+
+// closing is a driver that says when it is let go.
+type closing struct {
+	*fake.Driver
+	closed *int
+}
+
+func (c closing) Close() error { *c.closed++; return nil }
+
+var _ io.Closer = closing{}
+
+func TestRegistry(t *testing.T) {
+	opened, closed := map[string]int{}, 0
+	open := func(c driver.Config) (driver.Driver, error) {
+		opened[c.Name]++
+		return closing{fake.New(fake.Options{}), &closed}, nil
+	}
+	types := map[string]driver.Type{
+		"local": {Open: open, Shared: "here"}, "amlcompute": {Open: open, Shared: "nodes"}, "computeinstance": {Open: open, Shared: "nodes"},
+		"agent": {Open: open, Check: func(c driver.Compute) error {
+			if c.Name == "bad" {
+				return berth.Errorf(berth.Invalid, "no")
+			}
+			return nil
+		}},
+	}
+	dirs := map[string]bool{}
+	r := driver.NewRegistry(func(n string) (driver.Type, bool) { t, ok := types[n]; return t, ok }, func(name string) driver.Config {
+		dirs[name] = true
+		return driver.Config{}
+	}, nil)
+	of := func(ws, name, body string) *driver.Target {
+		t.Helper()
+		x, err := r.Of(driver.Compute{Workspace: ws, Name: name, Body: []byte(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	const agent = `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"Agent"}}}`
+	if of("w", "local", `{}`) != of("v", "Local", `{"properties":{"computeType":"VirtualMachine"}}`) {
+		t.Error("the machine itself is two targets")
+	}
+	if of("w", "a", `{"properties":{"computeType":"AmlCompute"}}`) != of("w", "b", `{"properties":{"computeType":"computeinstance"}}`) {
+		t.Error("clusters and instances do not share their target")
+	}
+	laptop := of("w", "laptop", agent)
+	if laptop != of("w", "LAPTOP", agent) || laptop == of("v", "laptop", agent) || laptop == of("w", "other", agent) {
+		t.Error("a compute of its own target does not have one")
+	}
+	if len(dirs) != 5 || !dirs["here"] || !dirs["nodes"] || opened["laptop"] != 2 {
+		t.Errorf("%v, %v", dirs, opened)
+	}
+	for body, code := range map[string]berth.Code{
+		`{"properties":{"computeType":"Databricks"}}`: berth.Unsupported, `{"properties":{"computeType":"VirtualMachine"}}`: berth.Unsupported,
+		`{"properties":3}`: berth.Invalid, `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"pigeon"}}}`: berth.Unsupported, agent: "",
+	} {
+		if err := r.Check(driver.Compute{Workspace: "w", Name: "x", Body: []byte(body)}); berth.CodeOf(err) != code {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	if err := r.Check(driver.Compute{Workspace: "w", Name: "bad", Body: []byte(agent)}); berth.CodeOf(err) != berth.Invalid {
+		t.Error(err)
+	}
+	if err := r.Forget("w", "Laptop"); err != nil || closed != 1 {
+		t.Errorf("%v, %d closed", err, closed)
+	}
+	if of("w", "laptop", agent) == laptop {
+		t.Error("a target that was forgotten is still used")
+	}
+	if err := r.Close(); err != nil || closed != 6 {
+		t.Errorf("%v, %d closed", err, closed)
+	}
+	if _, err := r.Of(driver.Compute{Workspace: "w", Name: "laptop", Body: []byte(agent)}); berth.CodeOf(err) != berth.Unavailable {
+		t.Error(err)
+	}
+}
+
+func TestKey(t *testing.T) {
+	a, b := driver.Key("server", "compute", "job.1"), driver.Key("server", "computejob", ".1")
+	if a == b || a != driver.Key("server", "compute", "job.1") || !regexp.MustCompile(`^b-[a-z2-7]{32}$`).MatchString(a) {
+		t.Errorf("%s, %s", a, b)
+	}
+}
