@@ -132,13 +132,12 @@ func PlantMain(ctx context.Context, args []string) (err error) {
 	debug.SetGCPercent(200) // as a server does
 	reports := make(chan []berth.Report, 10_000)
 	tell := func(rs []berth.Report) { reports <- rs }
-	here, nodes := fake.New(fake.Options{Report: tell}), fake.New(fake.Options{Scales: true, Boot: boot, Report: tell})
+	here, nodes := fake.New(fake.Options{Nodes: fake.Machine(2), Report: tell}), fake.New(fake.Options{Scales: true, Boot: boot, Report: tell})
 	defer here.Close()
 	defer nodes.Close()
 	loops := control.New(control.Options{
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated, Machine: machine, Keep: filepath.Join(dir, "keep"),
-		Targets: map[string]control.Target{berth.LocalCompute: {Driver: driver.NewTarget(berth.LocalCompute, here, log), Slots: 2, SharedDisk: true}},
-		Cluster: control.Target{Driver: driver.NewTarget("clusters", nodes, log), SharedDisk: true},
+		Targets: fake.Registry(map[string]driver.Driver{"local": here, "amlcompute": nodes, "computeinstance": nodes}, log),
 	})
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", filepath.Join(dir, "api.sock"))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
@@ -161,7 +162,11 @@ func (c *call) checkCompute(tx *store.Tx, d *store.Doc, body, props map[string]a
 	case strings.EqualFold(typ, berth.TypeInstance):
 		return checkInstance(c, tx, d, props, st, created)
 	default:
-		return berth.Errorf(berth.Unsupported, "computes of type %s cannot be made on this server yet; it has AmlCompute and ComputeInstance, and the compute %q", orNone(typ), berth.LocalCompute)
+		err := c.checkAttached(d, body, st, created)
+		if berth.CodeOf(err) == berth.Unsupported {
+			return berth.Errorf(berth.Unsupported, "computes of type %s cannot be made on this server yet; it has AmlCompute and ComputeInstance, machines with an agent (type agent), and the compute %q", orNone(typ), berth.LocalCompute)
+		}
+		return err
 	}
 }
 
@@ -293,6 +298,8 @@ func shapeCompute(c *call, d *store.Doc, p map[string]any) {
 		shapeInstance(c, d, st, p)
 	case strings.EqualFold(typ, berth.TypeCluster):
 		shapeCluster(c, d, st, p)
+	case attach.Uses(d):
+		shapeAttached(d, st, p)
 	}
 }
 

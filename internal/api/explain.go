@@ -199,7 +199,13 @@ func (s *Server) explainCompute(c *call, name string) error {
 			e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
 			e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
 		}
-		e.Advice = computeAdvice(e, p, st, title != "" && p.Type != plan.Local)
+		if p.Type == plan.Attached {
+			e.State, e.Reason = st.Attached.Says(d.Name)
+			if st.Attached != nil {
+				e.Warnings = append(e.Warnings, st.Attached.Warnings...)
+			}
+		}
+		e.Advice = computeAdvice(e, p, st, title != "" && !p.Single())
 		e.History, err = history(tx, c.ws.Key(), "computes/"+d.Name)
 		return err
 	})
@@ -264,7 +270,7 @@ func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error 
 	for _, t := range tasks {
 		switch {
 		case t.State == berth.TaskWaiting:
-		case p.Type == plan.Local && strings.EqualFold(t.Compute, p.Name):
+		case p.Single() && strings.EqualFold(t.Compute, p.Name) && (p.Type == plan.Local || t.Workspace == x.ws):
 			runs[p.Name] = append(runs[p.Name], t.Job)
 		case t.Node != "" && t.Workspace == x.ws:
 			runs[t.Node] = append(runs[t.Node], t.Job)
@@ -276,7 +282,7 @@ func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error 
 			Name: n.Name, State: n.State, Why: n.Why, Jobs: nonNil(runs[n.Name]), User: n.User, Created: n.Created, IdleSince: n.IdleSince, Goes: goes[n.Name],
 		}
 		switch {
-		case p.Type == plan.Local:
+		case p.Single():
 			if n.Used > 0 {
 				v.State = berth.NodeRunning
 			}
@@ -310,6 +316,10 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 	switch {
 	case unpaid: // before that nothing else helps
 		out = append(out, "berth budget list")
+	case p.Down != nil && p.Type == plan.Attached && (st.Attached == nil || st.Attached.TokenHash == ""):
+		out = append(out, "berth agent join "+e.Name)
+	case p.Down != nil && p.Type == plan.Attached:
+		out = append(out, "on its machine: berth agent run")
 	case p.Down != nil && p.Type == plan.Instance:
 		out = append(out, "berth compute start -n "+e.Name)
 	case p.Type == plan.Instance && e.Next.IsZero() && st.Instance != nil && st.Instance.Up():
@@ -324,7 +334,7 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 	if len(e.Errors) > 0 {
 		out = append(out, "berth doctor")
 	}
-	if p.Type != plan.Local {
+	if !p.Single() {
 		out = append(out, "berth cost --by compute,user")
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
@@ -40,6 +41,8 @@ type Options struct {
 	Location string
 	// CABundle is where clients of this machine find the CA.
 	CABundle string
+	// CA is the certificate authority itself, PEM, for machines that join.
+	CA string
 	// Curated is the environment behind a name that is always there.
 	Curated func(name string) (berth.LaunchEnv, bool)
 	// Default is the workspace a client gets that names none.
@@ -62,6 +65,8 @@ type Options struct {
 	Followers int
 	// Pace is how slowly bodies may come; the zero value is the usual one.
 	Pace BodyPace
+	// Attached looks after machines that connect by themselves.
+	Attached Attached
 }
 
 // Server answers the API.
@@ -102,6 +107,7 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET "+openPath+"{code}", s.redeem)
 	s.sizeRoutes()
 	s.mux.HandleFunc("POST "+reportsPath, s.line)
+	s.mux.HandleFunc(attach.Pattern, s.connect)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.appendLog))
 	s.mux.Handle("GET /opstatus/{verb}/{path...}", s.guard(s.operation))
 	s.mux.Handle("GET /opresult/{verb}/{path...}", s.guard(s.result))

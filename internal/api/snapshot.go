@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/quota"
@@ -96,6 +97,10 @@ func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err e
 	if st, err = computeState(d); err != nil {
 		return p, st, err
 	}
+	if attach.Uses(d) {
+		p = attachedPool(d.Name, st)
+		return p, st, x.gangs(&p)
+	}
 	p = plan.Pool{
 		Name: d.Name, Type: plan.Cluster, Low: spec.Low(), Max: 1, Slots: spec.slots, Idle: spec.idle, Spread: spec.spread,
 		Room: plan.NoBound, Expect: map[string]plan.Expect{},
@@ -174,6 +179,22 @@ func stopped(name string, st berth.ComputeState) *berth.PlanLimit {
 	return &berth.PlanLimit{Kind: berth.LimitStopped, Whose: name, Why: "the instance is " + state + "; `berth compute start -n " + name + "` starts it"}
 }
 
+// attachedPool is a machine that connects by itself: one node, which takes nothing while it is away.
+func attachedPool(name string, st berth.ComputeState) plan.Pool {
+	slots := 1
+	if st.Attached != nil {
+		slots = max(1, st.Attached.Slots)
+	}
+	p := plan.Pool{
+		Name: name, Type: plan.Attached, Max: 1, Slots: slots, Room: plan.NoBound, Expect: map[string]plan.Expect{},
+		Nodes: []plan.Node{{Node: berth.Node{Name: name, State: berth.NodeIdle, Slots: slots}}},
+	}
+	if away := st.Attached.Away(name); away != "" {
+		p.Down = &berth.PlanLimit{Kind: berth.LimitAway, Whose: name, Why: away}
+	}
+	return p
+}
+
 // local is the machine itself: one node that is always there.
 func (x *snapshot) local() (plan.Pool, error) {
 	p := plan.Pool{
@@ -226,7 +247,7 @@ func (x *snapshot) gangs(p *plan.Pool) error {
 			continue
 		}
 		node := t.Node
-		if p.Type == plan.Local {
+		if p.Single() {
 			node = p.Name
 		}
 		for k := range p.Nodes {

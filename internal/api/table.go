@@ -51,7 +51,7 @@ func table() []resource {
 		{
 			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, Shape: shapeCompute, Put: putCompute, Delete: deleteCompute,
 			Secrets: []string{"properties.administratorAccount.password", "properties.administratorAccount.privateKeyData", "properties.userAccountCredentials.adminUserPassword", "properties.databricksAccessToken"},
-			Actions: withActions(instanceActions(), map[string]func(*call, *resource, string, string) error{"listnodes": listNodes, "evict": evictNodes}),
+			Actions: withActions(instanceActions(), map[string]func(*call, *resource, string, string) error{"listnodes": listNodes, "evict": evictNodes, "join": joinCompute}),
 		},
 		{
 			Collection: "datastores", Noun: "datastore", Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/api"
+	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
@@ -54,6 +55,8 @@ type App struct {
 	api       *api.Server
 	control   *control.Control
 	devbox    *devbox.Loop
+	targets   *driver.Registry
+	gate      *attach.Gate
 	blobs     *blob.Store
 	db        *store.DB
 	machine   sched.Machine
@@ -138,50 +141,38 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	} else {
 		a.machine.GPUs = len(gpus)
 	}
+	if err := a.openTargets(ctx, host); err != nil {
+		return nil, err
+	}
 	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: log,
 		}),
-		Location: cfg.Location, CABundle: a.certs.Bundle, Default: cfg.DefaultWorkspace(),
+		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
-		Instances: a.reach(), FromTask: a.fromTask,
+		Instances: a.reach(), Attached: a.gate, FromTask: a.fromTask,
 		Followers: followers(descriptors()),
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err
 	}
-	return a, a.openControl(ctx, keys, signer, at, host)
+	return a, a.openControl(keys, signer, at, host)
 }
 
-func (a *App) openControl(ctx context.Context, keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {
-	envCache := driver.Environments{Dir: a.cfg.Environments, Bytes: a.cfg.EnvironmentCache, Engine: a.cfg.ContainerEngine}
-	d, err := local.Open(driver.Config{
-		Name: berth.LocalCompute, Dir: filepath.Join(a.cfg.Home, "host"), Host: host, Log: a.log, Slots: a.cfg.Slots, Environments: envCache,
-	})
+func (a *App) openControl(keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {
+	managed, err := a.targets.Shared(strings.ToLower(berth.TypeCluster))
 	if err != nil {
 		return err
 	}
-	target := driver.NewTarget(berth.LocalCompute, d, a.log)
-	a.closers = append(a.closers, target.Close)
-	if envCache.Dir == "" {
-		envCache.Dir = filepath.Join(a.cfg.Home, "host", "envs") // nodes come and go: what was built for one serves the next
-	}
-	nodes, err := cluster.Open(driver.Config{Name: "clusters", Dir: filepath.Join(a.cfg.Home, "nodes"), Host: host, Log: a.log, Environments: envCache})
-	if err != nil {
-		return err
-	}
-	managed := driver.NewTarget("clusters", nodes, a.log)
-	a.closers = append(a.closers, managed.Close)
-	home := berth.Home{URL: "unix://" + a.socket, CA: string(a.certs.CA)}
+	ca := string(a.certs.CA)
 	a.control = control.New(control.Options{
 		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
-		Targets: map[string]control.Target{berth.LocalCompute: {Driver: target, Slots: a.cfg.Slots, Queues: true, SharedDisk: true, Home: home}},
-		Cluster: control.Target{Driver: managed, SharedDisk: true, Home: home},
+		Targets: a.targets, Near: berth.Home{URL: "unix://" + a.socket, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
 		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
 	})
-	a.openInstances(managed, envCache, host)
+	a.openInstances(managed, a.environments(), host)
 	return nil
 }
 

@@ -160,6 +160,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupServer, doctorCommand},
 		{groupServer, azureEnvCommand},
 		{groupServer, tokenCommand},
+		{groupServer, agentCommand},
 		{groupServer, quotaCommand},
 		{groupServer, costCommand},
 		{groupServer, budgetCommand},

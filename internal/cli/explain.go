@@ -132,6 +132,9 @@ func (s *session) printHistory(h *sheet, events []berth.Event) {
 	}
 }
 
+// attachedMachine is the type of a compute whose machine connects by itself.
+const attachedMachine = "attached machine"
+
 func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error {
 	h := &sheet{s: s}
 	what := e.Type
@@ -148,13 +151,14 @@ func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error
 	switch e.Type {
 	case "cluster", "serverless":
 		h.say("nodes", fmt.Sprintf("%d of %d to %d; %d wanted", len(e.Nodes), e.Min, e.Max, e.Target))
-	case "local":
+	case "local", attachedMachine:
 		h.say("slots", fmt.Sprint(e.Slots))
 	}
 	if e.Waiting > 0 {
 		h.say("waiting", fmt.Sprintf("%d %s", e.Waiting, plural(e.Waiting, "job")))
 	}
-	if len(e.Nodes) > 0 && e.Type != "local" {
+	ours := e.Type == "local" || e.Type == attachedMachine // one machine, which costs nothing
+	if len(e.Nodes) > 0 && !ours {
 		costs := money(e.PerHour, e.Currency) + " an hour now"
 		if e.Unknown == len(e.Nodes) {
 			costs = "unknown: its size has no price"
@@ -177,7 +181,7 @@ func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error
 		h.say("error", s.paint(s.out, red, w))
 	}
 	h.all("next", e.Advice)
-	if h.err == nil && len(e.Nodes) > 0 && e.Type != "local" {
+	if h.err == nil && len(e.Nodes) > 0 && !ours {
 		h.line("")
 		h.err = s.printNodes(e.Nodes, now)
 	}

@@ -12,14 +12,6 @@ import (
 // grace is how long a task has between being asked to end and being made to.
 const grace = 10 * time.Second
 
-// target is where a task runs.
-func (c *Control) target(t *berth.Task) Target {
-	if p := keyOf(t.Workspace, t.Compute); p.workspace == "" {
-		return c.o.Targets[p.compute]
-	}
-	return c.o.Cluster
-}
-
 // startTask asks the driver to start a task that was placed, until it answers for good.
 func (c *Control) startTask(ctx context.Context, s started) {
 	p := c.placed[s.task.ID]

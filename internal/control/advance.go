@@ -34,9 +34,12 @@ type move struct {
 	add    []berth.Node
 	remove []berth.Node
 	over   []string // directories nobody needs any more
-	market *market  // quotas and sizes, read once
-	met    bool     // the nodes that others made were read
-	above  []jobKey // pipelines whose steps changed
+	lost   []lost
+	forget []poolKey        // computes whose targets nobody needs any more
+	back   []*driver.Target // were away
+	market *market          // quotas and sizes, read once
+	met    bool             // the nodes that others made were read
+	above  []jobKey         // pipelines whose steps changed
 	logs   []logWrite
 
 	portsTaken map[int]bool // spans of reserved ports, by the first
@@ -153,6 +156,13 @@ func (c *Control) act(ctx context.Context, m *move) {
 	for _, n := range m.remove {
 		c.removeNode(ctx, n)
 	}
+	c.greet(ctx, m.back)
+	c.loseAll(ctx, m.lost)
+	for _, k := range m.forget {
+		if err := c.o.Targets.Forget(k.workspace, k.compute); err != nil {
+			c.o.Log.Warn("target not let go", "compute", k.compute, "err", err)
+		}
+	}
 	for _, dir := range m.over {
 		c.acts.Go(func() { c.discard(dir) })
 	}
@@ -266,7 +276,7 @@ func (m *move) decide(k poolKey) error {
 				return err
 			}
 		}
-		if p.local || p.queue.Len() == 0 || len(m.start) == before {
+		if p.single() || p.queue.Len() == 0 || len(m.start) == before {
 			return nil
 		}
 	}
@@ -345,7 +355,7 @@ func (m *move) step(j *jobWork) error {
 		t.State = berth.TaskWaiting
 		t.Times.Submitted = j.state.Times.Submitted
 		p := m.c.pool(&t)
-		if !p.local {
+		if !p.single() {
 			t.Spot = t.Spot || p.spec.low
 			t.Limit = j.limit()
 		}

@@ -26,7 +26,7 @@ func (c *Control) bars(p *pool, now time.Time) map[string]sched.Bar {
 		}
 		return out
 	}
-	if p.local || p.spec.instance || p.queue.Len() == 0 || len(c.personal.All) == 0 || len(p.nodes) == 0 {
+	if p.single() || p.spec.instance || p.queue.Len() == 0 || len(c.personal.All) == 0 || len(p.nodes) == 0 {
 		return nil // an instance counts as a whole, whether jobs are on it or not; and a pool without nodes grows by quota
 	}
 	n := p.nodes[0]
@@ -54,7 +54,7 @@ func part(n *node) float64 { return float64(n.VCPUs) / float64(max(1, n.Slots)) 
 func (c *Control) runs() []quota.Task {
 	out := []quota.Task{}
 	for _, p := range c.pools {
-		if p.local {
+		if p.single() {
 			continue
 		}
 		if p.spec.instance {

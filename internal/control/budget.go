@@ -153,7 +153,7 @@ func settleBudgets(tx *store.Tx, workspace string, local berth.LocalTerms) error
 }
 
 // stopCharged asks the jobs charged to a budget to end, gently, as if they were canceled. What runs on the machine itself is charged only
-// where that has a price.
+// where that has a price, what runs on attached machines never.
 func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error {
 	docs, err := tx.All(store.Query{Workspace: a.Doc.Workspace, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses)})
 	if err != nil {
@@ -165,6 +165,11 @@ func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error 
 			return err
 		}
 		if st.Cancel || !local && strings.EqualFold(st.Compute, berth.LocalCompute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {
+			continue
+		}
+		if free, err := onAttached(tx, d.Workspace, st.Compute); err != nil {
+			return err
+		} else if free {
 			continue
 		}
 		st.Cancel, st.StopCause, st.StopWhy = true, budgetCause, title+" is used up"

@@ -33,14 +33,14 @@ type Options struct {
 	Signer  *front.Signer
 	Locator locate.Locator
 	Log     *slog.Logger
-	// Targets are the computes tasks can be placed on, by name.
-	Targets map[string]Target
+	// Targets finds where the tasks of a compute run.
+	Targets *driver.Registry
+	// Near and Far are how runners reach this server, without a token: those that share its disk, and all others.
+	Near, Far berth.Home
 	// Curated is the environment behind a curated name.
 	Curated func(name string) (berth.LaunchEnv, bool)
 	// ImagesOnHost lets jobs that name only an image run without a container.
 	ImagesOnHost bool
-	// Cluster is the target of every node that is made and given back.
-	Cluster Target
 	// Machine is what this machine has, for deciding which nodes can be on it at once.
 	Machine sched.Machine
 	// Local is on which terms jobs run on the machine itself.
@@ -53,21 +53,10 @@ type Options struct {
 	Keep string
 }
 
-// Target is one compute as control uses it.
-type Target struct {
-	Driver *driver.Target
-	Slots  int
-	// Queues says that the target keeps tasks above its slots in line itself, so that some can be handed over early.
-	Queues bool
-	// SharedDisk says that its tasks write their logs straight into our files.
-	SharedDisk bool
-	// Home is how its runners reach this server, without a token.
-	Home berth.Home
-}
-
 // Control runs the loops.
 type Control struct {
 	o Options
+	targets
 
 	// The following belong to the loop of Run; nobody else touches them.
 	pools    map[poolKey]*pool
@@ -82,8 +71,8 @@ type Control struct {
 	leaving  map[berth.TaskID]*placement // ended while Start had not answered: only when it has may their targets forget them
 	met      int64                       // the last node that was looked for among those that others make
 	stale    bool                        // the picture above is not what the store says
-	missed   map[string]bool             // targets that did not see a task when they were last asked
-	asking   map[string]bool             // targets that have not answered yet; true when they are to be asked again
+	missed   map[*driver.Target]bool     // those that did not see a task when they were last asked
+	asking   map[*driver.Target]bool     // those that have not answered yet; true when they are to be asked again
 
 	looks chan look // answers of targets
 
@@ -109,7 +98,7 @@ type placement struct {
 func New(o Options) *Control {
 	return &Control{
 		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{}, leaving: map[berth.TaskID]*placement{},
-		usedUp: map[string][]berth.Budget{}, missed: map[string]bool{}, asking: map[string]bool{}, looks: make(chan look), logs: logFolders{dir: o.Blobs.Dir()}, stale: true,
+		usedUp: map[string][]berth.Budget{}, missed: map[*driver.Target]bool{}, asking: map[*driver.Target]bool{}, looks: make(chan look), logs: logFolders{dir: o.Blobs.Dir()}, stale: true,
 		logged: map[jobKey]logProgress{}, later: map[jobKey]time.Time{},
 	}
 }
@@ -121,6 +110,9 @@ type jobKey struct{ workspace, name string }
 func (c *Control) Run(ctx context.Context) error {
 	defer c.acts.Wait()
 	defer c.ports.close()
+	if err := c.openTargets(); err != nil {
+		return err
+	}
 	from := c.o.DB.Rev()
 	if err := c.load(ctx); err != nil {
 		return err

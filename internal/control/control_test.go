@@ -37,6 +37,7 @@ type plant struct {
 	db      *store.DB
 	driver  *fake.Driver
 	cluster *fake.Driver
+	far     *fake.Driver // of a machine that is attached; nil when there is none
 	options control.Options
 	ws      string
 	user    string // who asks
@@ -87,12 +88,11 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 	p.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.Principal{User: p.user, Role: auth.Admin})))
 	})
-	p.driver = fake.New(fake.Options{Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
+	p.driver = fake.New(fake.Options{Nodes: fake.Machine(slots), Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
 	p.cluster = fake.New(fake.Options{Scales: true, Boot: 2 * time.Second, Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
 	p.options = control.Options{
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated,
-		Targets: map[string]control.Target{"local": {Driver: driver.NewTarget("local", p.driver, log), Slots: slots, SharedDisk: true}},
-		Cluster: control.Target{Driver: driver.NewTarget("clusters", p.cluster, log), SharedDisk: true},
+		Targets: p.registry(p.cluster),
 		Machine: machine, Local: terms, Keep: filepath.Join(dir, "keep"),
 	}
 	p.run()
@@ -105,6 +105,12 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 		db.Close()
 	})
 	return p
+}
+
+// registry has the plant's own machine, and cluster for nodes.
+func (p *plant) registry(cluster driver.Driver) *driver.Registry {
+	log := slog.New(slog.NewTextHandler(p.t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+	return fake.Registry(map[string]driver.Driver{"local": p.driver, "amlcompute": cluster, "computeinstance": cluster}, log)
 }
 
 // run starts the loops; stop ends them as the end of a process would.
@@ -134,7 +140,10 @@ func (p *plant) do(method, path string, body any) (int, []byte) {
 
 func (p *plant) report(rs []berth.Report) {
 	for i := range rs {
-		for _, d := range []*fake.Driver{p.driver, p.cluster} {
+		for _, d := range []*fake.Driver{p.driver, p.cluster, p.far} {
+			if d == nil {
+				continue
+			}
 			if l, ok := d.Launch(rs[i].Task); ok {
 				rs[i].Token = l.Home.Token
 			}

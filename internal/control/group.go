@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
 )
 
 // grouped says whether the processes of a job have to find each other.
@@ -40,7 +41,7 @@ func worldSize(v *berth.CommandJob, nodes int) int {
 
 // groupOf is the i-th node's part of a distributed job. Ranks are numbered node by node; TensorFlow's are dealt out to the nodes in
 // turn, workers first.
-func groupOf(v *berth.CommandJob, tasks []*berth.Task, i int, secret string) *berth.Group {
+func groupOf(v *berth.CommandJob, tasks []*berth.Task, i int, secret string, on driver.Info) *berth.Group {
 	g := &berth.Group{Node: i, Port: tasks[0].Port, Secret: secret, World: worldSize(v, len(tasks))}
 	if v.Distribution != nil {
 		g.Type = strings.ToLower(v.Distribution.Type)
@@ -58,8 +59,7 @@ func groupOf(v *berth.CommandJob, tasks []*berth.Task, i int, secret string) *be
 		slots[at]++
 	}
 	for k, t := range tasks {
-		// The nodes of the host provider are this machine's. Providers with machines of their own will say where theirs are.
-		g.Nodes = append(g.Nodes, berth.Peer{Name: t.Node, Address: "127.0.0.1", Slots: slots[k]})
+		g.Nodes = append(g.Nodes, berth.Peer{Name: t.Node, Address: on.AddressOf(t.Node), Slots: slots[k]})
 	}
 	return g
 }

@@ -61,7 +61,7 @@ func TestHungTarget(t *testing.T) {
 		synctest.Wait()
 		p.stop()
 		var on atomic.Bool
-		p.options.Cluster.Driver = driver.NewTarget("clusters", hung{p.cluster, &on, ""}, p.options.Log)
+		p.options.Targets = p.registry(hung{p.cluster, &on, ""})
 		p.run()
 		p.clusterOf("cpu", 0, 2, nil)
 		p.on("cpu", "far", "forever", nil)
@@ -100,7 +100,7 @@ func TestHungNode(t *testing.T) {
 		p.stop()
 		var on atomic.Bool
 		on.Store(true)
-		p.options.Cluster.Driver = driver.NewTarget("clusters", hung{p.cluster, &on, p.tasks("stays")[0].Node}, p.options.Log)
+		p.options.Targets = p.registry(hung{p.cluster, &on, p.tasks("stays")[0].Node})
 		p.run()
 		p.cluster.Lose(p.tasks("lost")[0].ID)
 		p.until("lost", berth.Failed)

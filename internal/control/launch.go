@@ -24,10 +24,13 @@ func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string
 	if err := json.Unmarshal(j.props, &v); err != nil {
 		return nil, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
 	}
-	if !p.local {
+	if !p.single() {
 		for i, t := range tasks {
 			t.Node = nodes[i]
 		}
+	}
+	if grouped(&v, len(tasks)) && !p.target.Info.Distributed {
+		return nil, berth.Errorf(berth.Unsupported, "compute %s cannot run the processes of a distributed job", p.name)
 	}
 	if grouped(&v, len(tasks)) {
 		port, err := m.takePorts(worldSize(&v, len(tasks)) + len(tasks) + portSpare)
@@ -122,10 +125,10 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwl")
 	m.onNode(&l, t)
 	if grouped(v, len(tasks)) {
-		l.Group = groupOf(v, tasks, i, m.c.o.Keys.GroupSecret(t.Gang()))
+		l.Group = groupOf(v, tasks, i, m.c.o.Keys.GroupSecret(t.Gang()), target.Info)
 		l.Log = l.Group.Processes[0].Log
 	}
-	return l, b.registerLogs(&l, t, target.SharedDisk)
+	return l, b.registerLogs(&l, t, target.Info.SharedDisk)
 }
 
 // onNode adds what a node of a cluster brings with it.

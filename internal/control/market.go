@@ -42,7 +42,7 @@ func (m *move) prices() (*market, error) {
 func (k *market) room(m *move, p *pool, size berth.Size, user string, want int) (int, string) {
 	var use []quota.Use
 	for _, q := range m.c.pools {
-		if q.local {
+		if q.single() {
 			continue
 		}
 		on := q.users()
@@ -135,7 +135,7 @@ func (m *move) machine(asking *pool) sched.Machine {
 	v.LocalTasks = m.c.pools[keyOf("", berth.LocalCompute)].nodes[0].used
 	v.Reserved = m.c.reserved(asking)
 	for _, p := range m.c.pools {
-		if p.local {
+		if p.single() {
 			continue
 		}
 		for _, n := range p.nodes {
@@ -167,7 +167,7 @@ func (m *move) wait(p *pool, alone bool, why string) string {
 	var stay []string
 	for _, q := range m.c.pools {
 		switch {
-		case !alone || q == p || q.local || len(q.nodes) == 0 || q.state.State == "Deleting":
+		case !alone || q == p || q.single() || len(q.nodes) == 0 || q.state.State == "Deleting":
 		case q.spec.instance:
 			stay = append(stay, q.name+" is an instance")
 		case q.spec.min > 0:

@@ -27,7 +27,7 @@ func (c *Control) addNode(ctx context.Context, n berth.Node) {
 	c.acts.Go(func() {
 		defer close(w.done)
 		defer cancel()
-		err := c.o.Cluster.Driver.AddNode(ctx, driver.NodeSpec{
+		err := c.nodes.Driver.AddNode(ctx, driver.NodeSpec{
 			Name: n.Name, Size: n.Size, CPUs: float64(n.VCPUs), Memory: n.Memory, GPUs: n.GPUs, Slots: n.Slots,
 		})
 		if ctx.Err() != nil {
@@ -64,7 +64,7 @@ func (c *Control) removeNode(ctx context.Context, n berth.Node) {
 			<-w.done
 		}
 		for backoff := 100 * time.Millisecond; ; backoff = min(2*backoff, 10*time.Second) {
-			err := c.o.Cluster.Driver.RemoveNode(ctx, n.Name)
+			err := c.nodes.Driver.RemoveNode(ctx, n.Name)
 			if err == nil {
 				break
 			}
@@ -161,13 +161,13 @@ func emitNode(tx *store.Tx, n berth.Node, state, say string) error {
 
 // resume takes up the nodes an earlier process was making or giving back, drops those that are gone, and gives back those nobody knows.
 func (c *Control) resume(ctx context.Context) {
-	if c.o.Cluster.Driver == nil {
+	if c.nodes.Driver == nil {
 		return
 	}
 	known := map[string]bool{}
 	want := c.takesTasks()
 	for _, p := range c.pools {
-		if p.local {
+		if p.single() {
 			continue
 		}
 		for _, n := range p.nodes {
@@ -182,7 +182,7 @@ func (c *Control) resume(ctx context.Context) {
 		}
 	}
 	c.acts.Go(func() {
-		info, err := c.o.Cluster.Driver.Probe(ctx)
+		info, err := c.nodes.Driver.Probe(ctx)
 		if err != nil {
 			return
 		}
@@ -192,7 +192,7 @@ func (c *Control) resume(ctx context.Context) {
 				continue
 			}
 			c.o.Log.Warn("a node nobody knows is given back", "node", n.Name)
-			if err := c.o.Cluster.Driver.RemoveNode(ctx, n.Name); err != nil && ctx.Err() == nil {
+			if err := c.nodes.Driver.RemoveNode(ctx, n.Name); err != nil && ctx.Err() == nil {
 				c.o.Log.Warn("node not given back", "node", n.Name, "err", err)
 			}
 		}

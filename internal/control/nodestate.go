@@ -32,12 +32,19 @@ func (m *move) refresh(k poolKey) error {
 	if err != nil {
 		return err
 	}
+	was := ""
+	if p := m.c.pools[k]; p != nil {
+		was = p.connected()
+	}
 	if err := m.c.readPool(m.tx, d); err != nil {
 		return err
 	}
 	p := m.c.pools[k]
 	if p == nil {
 		return nil
+	}
+	if now := p.connected(); now != was && now != "" {
+		m.back = append(m.back, p.target.Driver)
 	}
 	m.pools[k] = true
 	return m.takeAway(p)
@@ -191,7 +198,7 @@ func (m *move) heed(ch *nodeChange) error {
 
 // busy notes that a node has a task.
 func (m *move) busy(p *pool, name string) {
-	if p.local {
+	if p.single() {
 		return
 	}
 	if n := p.node(name); n != nil && n.State == berth.NodeIdle {
@@ -208,6 +215,9 @@ func (m *move) release(t *berth.Task) error {
 	m.unbar()
 	if p.local {
 		return m.meterLocal(t)
+	}
+	if p.single() {
+		return nil // a machine of somebody's own costs nothing here
 	}
 	n := p.node(t.Node)
 	if n == nil {

@@ -74,19 +74,15 @@ func (c *Control) every() time.Duration {
 	switch {
 	case n == 0:
 		return 0
-	case n <= observeMany || c.missed[berth.LocalCompute] || c.missed[clusters]:
+	case n <= observeMany || len(c.missed) > 0:
 		return observeEvery
 	}
 	return min(observeEvery*time.Duration(1+n/observeMany), observeLate).Truncate(observeEvery)
 }
 
-// clusters is the name of the target that all nodes are.
-const clusters = "clusters"
-
 // look is a question to a target, and its answer.
 type look struct {
-	target Target
-	name   string
+	target *driver.Target
 	asked  []*placement // what should be there
 	seen   []driver.Observed
 	err    error
@@ -94,32 +90,44 @@ type look struct {
 
 // observe asks the targets what they see. One that does not answer keeps nobody waiting: the loop goes on, and compares when it has.
 func (c *Control) observe(ctx context.Context) {
-	var local, cluster []*placement
+	for t, asked := range c.byTarget() {
+		c.ask(ctx, look{target: t, asked: asked})
+	}
+}
+
+// byTarget are the tasks that were placed, by where they are.
+func (c *Control) byTarget() map[*driver.Target][]*placement {
+	out := map[*driver.Target][]*placement{}
 	for _, p := range c.placed {
-		if keyOf(p.task.Workspace, p.task.Compute).workspace == "" {
-			local = append(local, p)
-		} else {
-			cluster = append(cluster, p)
+		if t := c.target(&p.task).Driver; t != nil {
+			out[t] = append(out[t], p)
 		}
 	}
-	c.ask(ctx, look{name: berth.LocalCompute, target: c.o.Targets[berth.LocalCompute], asked: local})
-	c.ask(ctx, look{name: clusters, target: c.o.Cluster, asked: cluster})
+	return out
+}
+
+// greet asks targets that were away what they see, also when nothing should be there: what ended meanwhile is removed.
+func (c *Control) greet(ctx context.Context, back []*driver.Target) {
+	if len(back) == 0 {
+		return
+	}
+	asked := c.byTarget()
+	for _, t := range back {
+		c.ask(ctx, look{target: t, asked: asked[t]})
+	}
 }
 
 // ask asks a target, unless it has not answered the last time yet: then it is asked again once it has.
 func (c *Control) ask(ctx context.Context, l look) {
-	if len(l.asked) == 0 || l.target.Driver == nil {
+	if _, under := c.asking[l.target]; under {
+		c.asking[l.target] = true
 		return
 	}
-	if _, under := c.asking[l.name]; under {
-		c.asking[l.name] = true
-		return
-	}
-	c.asking[l.name] = false
+	c.asking[l.target] = false
 	c.acts.Go(func() {
 		octx, cancel := context.WithTimeout(ctx, observeEvery)
 		defer cancel()
-		l.seen, l.err = l.target.Driver.Observe(octx)
+		l.seen, l.err = l.target.Observe(octx)
 		select {
 		case c.looks <- l:
 		case <-ctx.Done():
@@ -129,18 +137,22 @@ func (c *Control) ask(ctx context.Context, l look) {
 
 // saw takes the answer of a target.
 func (c *Control) saw(ctx context.Context, l look) {
-	again := c.asking[l.name]
-	delete(c.asking, l.name)
+	again := c.asking[l.target]
+	delete(c.asking, l.target)
 	if l.err != nil && ctx.Err() == nil {
-		c.o.Log.Warn("target not observed", "target", l.name, "err", l.err)
+		c.o.Log.Warn("target not observed", "err", l.err)
 	}
 	var unseen *driver.Unseen
 	if errors.As(l.err, &unseen) { // of what is there nobody knows, but the rest was seen
 		l.asked = slices.DeleteFunc(l.asked, func(p *placement) bool { return slices.Contains(unseen.Nodes, p.task.Node) })
 	}
 	if l.err == nil || unseen != nil {
-		c.missed[l.name] = c.compare(ctx, l.asked, l.seen)
-		if c.missed[clusters] && l.name == clusters {
+		if c.compare(ctx, l.asked, l.seen) {
+			c.missed[l.target] = true
+		} else {
+			delete(c.missed, l.target)
+		}
+		if c.missed[l.target] && l.target == c.nodes.Driver {
 			c.seekNodes(ctx) // what is missing may be so because its node is
 		}
 		c.sweep(ctx, l.target, l.seen)
@@ -152,10 +164,10 @@ func (c *Control) saw(ctx context.Context, l look) {
 
 // hints tell that a node is not what it was.
 func (c *Control) hints(ctx context.Context) <-chan struct{} {
-	if c.o.Cluster.Driver == nil {
+	if c.nodes.Driver == nil {
 		return nil
 	}
-	ch, err := c.o.Cluster.Driver.Watch(ctx)
+	ch, err := c.nodes.Driver.Watch(ctx)
 	if err != nil {
 		return nil
 	}
@@ -173,7 +185,7 @@ func (c *Control) hints(ctx context.Context) <-chan struct{} {
 
 // sweep removes from a target what ended and is recorded. A task this server does not know at all is left alone: it may belong
 // to a database that was restored.
-func (c *Control) sweep(ctx context.Context, target Target, seen []driver.Observed) {
+func (c *Control) sweep(ctx context.Context, target *driver.Target, seen []driver.Observed) {
 	for id, p := range c.leaving {
 		select {
 		case <-p.started:
@@ -202,7 +214,7 @@ func (c *Control) sweep(ctx context.Context, target Target, seen []driver.Observ
 	}
 	c.acts.Go(func() {
 		for _, h := range over {
-			if err := target.Driver.Remove(ctx, h); err != nil && ctx.Err() == nil {
+			if err := target.Remove(ctx, h); err != nil && ctx.Err() == nil {
 				c.o.Log.Debug("task not removed", "handle", h, "err", err)
 			}
 		}

@@ -17,14 +17,13 @@ func (m *move) place(p *pool) (again bool, err error) {
 		return false, nil
 	}
 	ahead, down := 0, p.down()
-	if p.local {
+	if p.key.workspace == "" {
 		if down, err = m.localDown(); err != nil {
 			return false, err
 		}
+	}
+	if p.target.Info.Queues {
 		ahead = m.c.pace[p.name].ahead(m.now)
-		if !m.c.o.Targets[p.name].Queues {
-			ahead = 0
-		}
 	}
 	for _, ch := range m.c.schedule(p, ahead, down, fresh, m.now) {
 		g := m.c.gangs[ch.Gang]

@@ -9,20 +9,23 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
 // A pool is a compute as the loop sees it: the nodes tasks run on and the gangs that wait for them. The machine itself is one, with
-// a single node that is always there.
+// a single node that is always there, and so is each machine that is attached.
 type pool struct {
 	key   poolKey
 	name  string // as first written
-	local bool
+	local bool   // it is the machine itself
 	spec  poolSpec
-	state berth.ComputeState
-	nodes []*node
-	queue sched.Queue
+	// target is where its tasks run.
+	target Target
+	state  berth.ComputeState
+	nodes  []*node
+	queue  sched.Queue
 	// running are the gangs that were placed and have not ended.
 	running map[string]*sched.Running
 	held    map[string]int // nodes by user, for fairness
@@ -66,6 +69,7 @@ func keyOf(workspace, compute string) poolKey {
 // poolSpec is what a compute's document says about its pool.
 type poolSpec struct {
 	instance bool // its one node comes and goes by other hands
+	attached bool // its one node is a machine that connects by itself
 	size     string
 	low      bool
 	min, max int
@@ -111,6 +115,9 @@ func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
 	case strings.EqualFold(p.ComputeType, berth.TypeInstance):
 		s.instance = true
 		return s, true, nil
+	case p.Driver(d.Name) == berth.ConnectionAgent:
+		s.attached = true
+		return s, true, nil
 	case !strings.EqualFold(p.ComputeType, berth.TypeCluster):
 		return s, false, nil
 	}
@@ -136,7 +143,7 @@ func newPool(key poolKey, name string) *pool {
 
 // node is the pool's node of a name.
 func (p *pool) node(name string) *node {
-	if p.local {
+	if p.single() {
 		return p.nodes[0]
 	}
 	for _, n := range p.nodes {
@@ -149,7 +156,7 @@ func (p *pool) node(name string) *node {
 
 // view is the pool as the scheduler sees it.
 func (p *pool) view(ahead int, down string) sched.Pool {
-	v := sched.Pool{Name: p.name, Max: p.spec.max, Spread: p.spec.spread, Ahead: ahead, Down: down, Held: p.held, Short: p.state.Short, Preempt: !p.local}
+	v := sched.Pool{Name: p.name, Max: p.spec.max, Spread: p.spec.spread, Ahead: ahead, Down: down, Held: p.held, Short: p.state.Short, Preempt: !p.single()}
 	v.Nodes = make([]sched.Node, len(p.nodes))
 	for i, n := range p.nodes {
 		v.Nodes[i] = sched.Node{Name: n.Name, Slots: n.Slots, Used: n.used, Ready: n.ready()}
@@ -165,6 +172,8 @@ func (p *pool) down() string {
 	switch {
 	case p.state.State == "Deleting":
 		return "it is being deleted"
+	case p.spec.attached:
+		return p.state.Attached.Away(p.name)
 	case p.spec.instance && len(p.nodes) == 0:
 		state := "not running"
 		if i := p.state.Instance; i != nil && i.State != "" {
@@ -180,7 +189,7 @@ func (p *pool) down() string {
 func (c *Control) read(tx *store.Tx) error {
 	pools := map[poolKey]*pool{}
 	lk := keyOf("", berth.LocalCompute)
-	pools[lk] = newLocal(lk, c.o.Targets[berth.LocalCompute].Slots)
+	pools[lk] = newLocal(lk, berth.LocalCompute, c.here)
 	c.gangs = map[string]*gang{}
 	workspaces, err := tx.List(store.Query{Kind: "workspaces"})
 	if err != nil {
@@ -247,13 +256,6 @@ func (c *Control) read(tx *store.Tx) error {
 	return nil
 }
 
-func newLocal(k poolKey, slots int) *pool {
-	p := newPool(k, berth.LocalCompute)
-	p.local, p.spec = true, poolSpec{max: 1, slots: slots}
-	p.nodes = []*node{{Node: berth.Node{Name: berth.LocalCompute, State: berth.NodeIdle, Slots: slots}}}
-	return p
-}
-
 // pool is the pool of a task. One whose compute is gone waits in a pool that has nothing.
 func (c *Control) pool(t *berth.Task) *pool {
 	k := keyOf(t.Workspace, t.Compute)
@@ -287,6 +289,17 @@ func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 			c.o.Log.Error("state of a compute not understood; it starts anew", "compute", d.Name, "err", err)
 			p.state = berth.ComputeState{}
 		}
+	}
+	if p.target.Driver == nil {
+		t, err := c.o.Targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
+		if err != nil {
+			return err
+		}
+		p.target = c.describe(t)
+	}
+	if spec.attached {
+		p.attached()
+		return nil
 	}
 	docs, err := all(tx, store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: nodeParent(d.Name)})
 	if err != nil {
@@ -370,6 +383,8 @@ func (p *pool) take(t *berth.Task) {
 	}
 	if p.local {
 		p.here[t.User]++
+	}
+	if p.single() {
 		return
 	}
 	p.held[t.User]++
@@ -390,10 +405,12 @@ func (p *pool) leave(t *berth.Task) {
 	if n := p.node(t.Node); n != nil {
 		n.used--
 	}
-	if p.local {
-		if p.here[t.User]--; p.here[t.User] <= 0 {
-			delete(p.here, t.User)
-		}
+	if p.local && p.here[t.User] <= 1 {
+		delete(p.here, t.User)
+	} else if p.local {
+		p.here[t.User]--
+	}
+	if p.single() {
 		return
 	}
 	if p.held[t.User]--; p.held[t.User] <= 0 {
@@ -412,7 +429,7 @@ func (p *pool) leave(t *berth.Task) {
 
 // gangs are what runs, in an order of its own.
 func (p *pool) gangs() []sched.Running {
-	if p.local || p.queue.Len() == 0 {
+	if p.single() || p.queue.Len() == 0 {
 		return nil
 	}
 	out := make([]sched.Running, 0, len(p.running))

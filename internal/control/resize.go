@@ -15,6 +15,9 @@ import (
 
 // resize makes a cluster as large as it should be.
 func (m *move) resize(p *pool) error {
+	if p.spec.attached {
+		return m.detach(p)
+	}
 	if p.local || p.spec.instance {
 		return m.finish(p)
 	}
@@ -249,7 +252,7 @@ func (m *move) saveState(p *pool) error {
 // wait for one that is being deleted are canceled.
 func (m *move) finish(p *pool) error {
 	deleting := p.state.State == "Deleting"
-	if p.local || (!deleting && !p.state.Serverless) {
+	if p.single() || (!deleting && !p.state.Serverless) {
 		return nil
 	}
 	if deleting {
@@ -265,15 +268,19 @@ func (m *move) finish(p *pool) error {
 			return err
 		}
 	}
+	if !deleting {
+		return m.erase(p, "removed: the jobs it was made for are over")
+	}
+	return m.erase(p, "deleted: nothing is left of it")
+}
+
+// erase deletes the document of a compute of which nothing is left.
+func (m *move) erase(p *pool, reason string) error {
 	err := m.tx.Delete(p.key.workspace, "computes", p.name, "")
 	if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return err
 	}
 	if err == nil {
-		reason := "deleted: nothing is left of it"
-		if !deleting {
-			reason = "removed: the jobs it was made for are over"
-		}
 		m.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResourceDel, Reason: reason})
 	}
 	delete(m.c.pools, p.key)

@@ -17,7 +17,7 @@ import (
 func (c *Control) takesTasks() []berth.Node {
 	var list []berth.Node
 	for _, p := range c.pools {
-		if p.local || p.spec.instance {
+		if p.single() || p.spec.instance {
 			continue
 		}
 		for _, n := range p.nodes {
@@ -33,11 +33,11 @@ func (c *Control) takesTasks() []berth.Node {
 // seekNodes looks whether all nodes are there.
 func (c *Control) seekNodes(ctx context.Context) {
 	want := c.takesTasks()
-	if c.o.Cluster.Driver == nil || len(want) == 0 {
+	if c.nodes.Driver == nil || len(want) == 0 {
 		return
 	}
 	c.acts.Go(func() {
-		if info, err := c.o.Cluster.Driver.Probe(ctx); err == nil {
+		if info, err := c.nodes.Driver.Probe(ctx); err == nil {
 			c.missNodes(ctx, want, info)
 		}
 	})

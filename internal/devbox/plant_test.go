@@ -94,8 +94,7 @@ func build(t *testing.T) *plant {
 	}
 	p.jobs = control.New(control.Options{
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated, Machine: machine, Keep: filepath.Join(dir, "keep"),
-		Targets: map[string]control.Target{"local": {Driver: driver.NewTarget("local", fake.New(fake.Options{}), log), Slots: 1}},
-		Cluster: control.Target{Driver: target, SharedDisk: true},
+		Targets: fake.Registry(map[string]driver.Driver{"local": fake.New(fake.Options{}), "amlcompute": p.driver, "computeinstance": p.driver}, log),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	controlled := make(chan error, 1)

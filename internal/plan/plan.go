@@ -19,7 +19,19 @@ const (
 	Cluster    = "cluster"
 	Instance   = "instance"
 	Serverless = "serverless"
+	Attached   = "attached machine"
 )
+
+// Single says that the pool is one machine that nobody makes or gives back, and that costs nothing here.
+func (p Pool) Single() bool { return p.Type == Local || p.Type == Attached }
+
+// machine is what a single machine is called.
+func (p Pool) machine() string {
+	if p.Type == Local {
+		return "this machine"
+	}
+	return p.Name
+}
 
 // Snapshot is everything a plan is made from.
 type Snapshot struct {
@@ -184,8 +196,8 @@ func bootTime(nodes []Node) time.Duration {
 
 func now(p Pool, n int) string {
 	switch {
-	case p.Type == Local:
-		return "it would start now: a slot of this machine is free"
+	case p.Single():
+		return "it would start now: a slot of " + p.machine() + " is free"
 	case n == 1:
 		return "it would start now: a node of " + p.Name + " is free"
 	}

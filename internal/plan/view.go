@@ -33,14 +33,14 @@ func view(p Pool, extra *sched.Gang, now time.Time) *world {
 		extra.Seq = last + 1
 		w.queue.Add(*extra)
 	}
-	w.pool = sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: map[string]int{}, Preempt: p.Type != Local, Short: p.Short, Bars: p.Bars}
+	w.pool = sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: map[string]int{}, Preempt: !p.Single(), Short: p.Short, Bars: p.Bars}
 	if p.Down != nil {
 		w.pool.Down = p.Down.Why
 	}
 	for _, r := range p.Running {
 		w.pool.Held[r.User] += len(r.On)
 	}
-	if p.Type == Local {
+	if p.Single() {
 		w.pool.Held = nil // who goes first on the machine itself does not depend on what runs
 	}
 	for _, n := range p.Nodes {
@@ -137,8 +137,8 @@ func (w *world) limit(p Pool) berth.PlanLimit {
 		}
 	}
 	switch {
-	case p.Type == Local:
-		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: fmt.Sprintf("all %d slots of this machine are in use", p.Nodes[0].Slots)}
+	case p.Single():
+		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: fmt.Sprintf("all %d slots of %s are in use", p.Nodes[0].Slots, p.machine())}
 	case p.Type == Instance:
 		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: "instance " + p.Name + " runs one job at a time"}
 	case w.pool.Short != "" && alive+w.resize.Add < p.Max:

@@ -5,6 +5,7 @@ import (
 )
 
 var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: byKey("type", map[string]typ{
+	"agent":           agentMachine,
 	"amlcompute":      amlCompute,
 	"computeinstance": computeInstance,
 	"kubernetes":      kubernetesCompute,
@@ -161,6 +162,12 @@ var virtualMachine = computeOf("virtualmachine", "VirtualMachine",
 		f("ssh_port", whole, to("sshPort"), def(number("22"))),
 		f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
 	), to("properties"), required),
+)
+
+// agentMachine is ours: a machine whose agent connects to the server. To Azure's clients it is a virtual machine.
+var agentMachine = computeOf("agent", "VirtualMachine",
+	readonly("compute_location"),
+	is("properties.connection", "agent"),
 )
 
 // keyFile is the path of a private key, relative to the working directory; its text travels.

@@ -68,7 +68,7 @@ var looks = []look{
 		return strings.EqualFold(v.textOf("auth_mode"), "aad_token") && v.get("traffic") == nil && v.get("identity") == nil && v.get("compute") == nil
 	}},
 	{"online-endpoint", anyKey("auth_mode", "traffic", "mirror_traffic")},
-	{"compute", typeIn("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")},
+	{"compute", typeIn("agent", "amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")},
 	{"connection", allOf(typeIn("azure_blob"), anyKey("url", "target", "metadata"))},
 	{"datastore", allOf(typeIn("azure_blob", "azure_file", "azure_data_lake_gen1", "azure_data_lake_gen2", "one_lake"), anyKey("account_name", "store_name", "one_lake_workspace_name"))},
 	{"connection", typeIn("git", "container_registry", "python_feed", "s3", "snowflake", "azure_sql_db", "azure_synapse_analytics",

@@ -116,6 +116,15 @@ func (e *entity) presentCompute(out tree) {
 		if out["ssh_public_access_enabled"] == nil {
 			out["ssh_public_access_enabled"] = false
 		}
+	case "agent":
+		delete(out, "compute_location")
+		if own, ok := asTree(e.base["berth"]); ok {
+			for k, v := range own {
+				if v != nil && v != "" {
+					out[snake(k)] = v
+				}
+			}
+		}
 	case "virtualmachine":
 		delete(out, "compute_location")
 		delete(out, "tags")

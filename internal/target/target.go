@@ -66,11 +66,11 @@ func (c Chooser) Of(v berth.CommandJob) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return d.Name, c.check(d, nodes)
+	return d.Name, c.check(d, v, nodes)
 }
 
 // check says whether a compute could ever run a job of so many nodes.
-func (c Chooser) check(d *store.Doc, nodes int) error {
+func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 	st, err := stateOf(d)
 	if err != nil {
 		return err
@@ -85,7 +85,10 @@ func (c Chooser) check(d *store.Doc, nodes int) error {
 	if sc := v.Properties.Properties.ScaleSettings; sc != nil && strings.EqualFold(v.Properties.ComputeType, berth.TypeCluster) {
 		limit = sc.MaxNodeCount
 	}
+	attached := v.Properties.Driver(d.Name) == berth.ConnectionAgent
 	switch {
+	case attached && job.Distribution != nil && (st.Attached == nil || !st.Attached.Distributed):
+		return berth.Errorf(berth.Invalid, "compute %s runs a job's command as one process; take distribution out of the job, or run it on a cluster", d.Name)
 	case st.State == "Deleting":
 		return berth.Errorf(berth.Conflict, "compute %s is being deleted and takes no more jobs", d.Name)
 	case nodes > limit && limit == 1:

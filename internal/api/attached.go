@@ -1,0 +1,118 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Attached is what the front door needs for computes that are attached.
+type Attached interface {
+	// Check refuses a compute for which this server has no driver, or that could never work.
+	Check(workspace, name string, body json.RawMessage) error
+	// Connect takes the connection of an agent that shows token, or says why not.
+	Connect(w http.ResponseWriter, r *http.Request, token string) error
+	// Drop ends the connection of a compute's machine.
+	Drop(d *store.Doc)
+}
+
+// connect is where agents connect. Their tokens open nothing else, and no other token opens this.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
+	if err := s.Attached.Connect(w, r, auth.Bearer(r.Header.Get("Authorization"))); err != nil {
+		s.fail(w, r, err)
+	}
+}
+
+// checkAttached refuses a machine that could not be attached.
+func (c *call) checkAttached(d *store.Doc, body map[string]any, st *berth.ComputeState, created bool) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	if c.s.Attached == nil {
+		return berth.Errorf(berth.Unsupported, "this server attaches no machines")
+	}
+	if err := c.s.Attached.Check(d.Workspace, d.Name, raw); err != nil {
+		return err
+	}
+	if !created {
+		was := &store.Doc{Name: d.Name, Body: d.Body}
+		if attach.Uses(was) != attach.Uses(&store.Doc{Name: d.Name, Body: raw}) {
+			return berth.Errorf(berth.Conflict, "how compute %s is connected cannot change; detach it, or choose another name", d.Name)
+		}
+	}
+	st.State = "" // there is nothing to make
+	return nil
+}
+
+// shapeAttached adds what is known of a machine. "berth" is ours.
+func shapeAttached(d *store.Doc, st berth.ComputeState, p map[string]any) {
+	p["isAttachedCompute"] = true
+	a := st.Attached
+	if a == nil {
+		a = &berth.AttachedState{}
+	}
+	p["berth"] = map[string]any{
+		"connected": a.Connected, "reason": a.Away(d.Name), "host": a.Host, "agentVersion": a.Version, "warnings": a.Warnings,
+		"cpus": a.CPUs, "memoryBytes": a.Memory, "gpus": a.GPUs, "os": a.OS, "arch": a.Arch, "slots": a.Slots, "distributed": a.Distributed,
+	}
+	if !a.Since.IsZero() {
+		p["berth"].(map[string]any)["since"] = stamp(a.Since)
+	}
+}
+
+// join is what an agent needs to connect, see package dialout.
+type join struct {
+	Server    string          `json:"server"`
+	Workspace berth.Workspace `json:"workspace"`
+	Compute   string          `json:"compute"`
+	Token     string          `json:"token"`
+	CA        string          `json:"ca,omitempty"`
+}
+
+// joinCompute makes a new token for a compute, after which the next machine that connects is the compute's. The old one's
+// connection ends.
+func joinCompute(c *call, r *resource, name, _ string) error {
+	var d *store.Doc
+	var token string
+	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
+			return c.missing(err, r, name, "")
+		}
+		st, err := computeState(d)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !attach.Uses(d):
+			return berth.Errorf(berth.Unsupported, "compute %s is not one whose machine connects by itself; attach one with `berth compute attach --type agent`", d.Name)
+		case d.CreatedBy != c.who.User && c.who.Role != auth.Admin:
+			return berth.Errorf(berth.Denied, "compute %s was attached by %s; only they and administrators may choose its machine", d.Name, d.CreatedBy)
+		case st.State == "Deleting":
+			return berth.Errorf(berth.Conflict, "compute %s is being detached", d.Name)
+		case st.Attached != nil && st.Attached.Machine != "":
+			// What runs there would be lost: the next machine does not know of it.
+			if job, err := busyWith(tx, d); err != nil {
+				return err
+			} else if job != "" {
+				return berth.Errorf(berth.Conflict, "compute %s has jobs (%s) on machine %s; wait for them or cancel them first", d.Name, job, st.Attached.Host)
+			}
+		}
+		token = attach.Issue(&st)
+		if d.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventCompute, Reason: "a machine was invited to join by " + c.who.User})
+		return tx.Save(d)
+	})
+	if err != nil {
+		return err
+	}
+	c.s.Attached.Drop(d)
+	return c.send(http.StatusOK, join{Server: strings.TrimSuffix(c.s.BaseURL, "/"), Workspace: c.ws, Compute: d.Name, Token: token, CA: c.s.CA})
+}

@@ -1,0 +1,44 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/berthml/berth/internal/attach"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/all"
+)
+
+// openTargets makes the registry of what tasks run on, and the gate through which machines come that connect by themselves.
+func (a *App) openTargets(ctx context.Context, host []string) (err error) {
+	a.targets = driver.NewRegistry(all.Lookup, func(name string) driver.Config { return a.targetConfig(name, host) }, a.log)
+	if a.gate, err = attach.NewGate(ctx, a.db, a.targets, a.log); err != nil {
+		return err
+	}
+	a.closers = append(a.closers, a.gate.Close)
+	return nil
+}
+
+// targetConfig is what a target is opened with. Those that share this machine share its built environments.
+func (a *App) targetConfig(name string, host []string) driver.Config {
+	c := driver.Config{Host: host, Log: a.log, Environments: a.environments()}
+	switch name {
+	case all.Local:
+		c.Dir, c.Slots = filepath.Join(a.cfg.Home, "host"), a.cfg.Slots
+		c.Environments.Dir = a.cfg.Environments // below Dir when it is empty
+	case all.Clusters:
+		c.Dir = filepath.Join(a.cfg.Home, "nodes")
+	default:
+		c.Dir = filepath.Join(a.cfg.Home, "computes", name)
+	}
+	return c
+}
+
+// environments is where built environments are kept. Nodes come and go: what was built for one serves the next.
+func (a *App) environments() driver.Environments {
+	e := driver.Environments{Dir: a.cfg.Environments, Bytes: a.cfg.EnvironmentCache, Engine: a.cfg.ContainerEngine}
+	if e.Dir == "" {
+		e.Dir = filepath.Join(a.cfg.Home, "host", "envs")
+	}
+	return e
+}

@@ -1,0 +1,262 @@
+package attach_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/dialout"
+	"github.com/berthml/berth/internal/driver/fake"
+	"github.com/berthml/berth/internal/store"
+)
+
+var space = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
+
+// plant is a gate over a real store, behind TLS, with one compute that a machine may join.
+type plant struct {
+	t     *testing.T
+	dir   string
+	db    *store.DB
+	gate  atomic.Pointer[attach.Gate]
+	srv   *httptest.Server
+	token string
+}
+
+func build(t *testing.T) *plant {
+	t.Helper()
+	p := &plant{t: t, dir: t.TempDir()}
+	var err error
+	if p.db, err = store.Open(t.Context(), "sqlite:"+filepath.Join(p.dir, "db"), store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.db.Close() })
+	err = p.db.Update(t.Context(), func(tx *store.Tx) error {
+		if err := tx.Insert(&store.Doc{Kind: "workspaces", Name: space.Key(), Body: []byte(`{}`)}); err != nil {
+			return err
+		}
+		st := berth.ComputeState{}
+		p.token = attach.Issue(&st)
+		own, err := json.Marshal(st)
+		if err != nil {
+			return err
+		}
+		for name, body := range map[string]string{
+			"laptop": `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"agent"}}}`,
+			"plain":  `{"properties":{"computeType":"AmlCompute"}}`,
+		} {
+			if err := tx.Insert(&store.Doc{Workspace: space.Key(), Kind: "computes", Name: name, Body: []byte(body), Own: own}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.gate.Store(p.open())
+	mux := http.NewServeMux()
+	mux.HandleFunc(attach.Pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := p.gate.Load().Connect(w, r, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")); err != nil {
+			w.WriteHeader(berth.CodeOf(err).HTTPStatus())
+			json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": err.Error()}})
+		}
+	})
+	p.srv = httptest.NewTLSServer(mux)
+	t.Cleanup(func() { p.srv.Close() })
+	t.Cleanup(func() { p.gate.Load().Close() })
+	return p
+}
+
+// open makes the gate as a server does that has just begun.
+func (p *plant) open() *attach.Gate {
+	p.t.Helper()
+	log := slog.New(slog.NewTextHandler(p.t.Output(), nil))
+	types := func(name string) (driver.Type, bool) { return driver.Type{Open: dialout.Open}, name == "agent" }
+	targets := driver.NewRegistry(types, func(string) driver.Config { return driver.Config{} }, log)
+	g, err := attach.NewGate(p.t.Context(), p.db, targets, log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return g
+}
+
+// agent runs an agent of a machine; its end comes from the channel.
+func (p *plant) agent(ctx context.Context, id, compute, token string) <-chan error {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.srv.Certificate().Raw})
+	a := &dialout.Agent{
+		ID: id, Host: "host-of-" + id, Log: slog.New(slog.DiscardHandler), Driver: fake.New(fake.Options{Nodes: fake.Machine(3)}), LastPause: 50 * time.Millisecond,
+		Join: dialout.Join{Server: p.srv.URL, Workspace: space, Compute: compute, Token: token, CA: string(ca)},
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	return ended
+}
+
+func (p *plant) state() *berth.AttachedState {
+	p.t.Helper()
+	var st berth.ComputeState
+	err := p.db.View(p.t.Context(), func(tx *store.Tx) error {
+		d, err := tx.Get(space.Key(), "computes", "laptop", "")
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(d.Own, &st)
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return st.Attached
+}
+
+// until waits until the state is as it should be.
+func (p *plant) until(what string, ok func(*berth.AttachedState) bool) *berth.AttachedState {
+	p.t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if a := p.state(); ok(a) {
+			return a
+		} else if time.Now().After(end) {
+			p.t.Fatalf("%s: %+v", what, a)
+		}
+	}
+}
+
+func connected(a *berth.AttachedState) bool { return a.Connected }
+func away(a *berth.AttachedState) bool      { return !a.Connected }
+
+// TestStrangers: whoever is not the compute's agent learns nothing, whatever is wrong.
+func TestStrangers(t *testing.T) {
+	p := build(t)
+	said := map[string]bool{}
+	for _, x := range []struct{ compute, token string }{
+		{"laptop", "bertha_wrong"}, {"laptop", ""}, {"nothing", p.token}, {"plain", p.token},
+	} {
+		err := <-p.agent(t.Context(), "m", x.compute, x.token)
+		if berth.CodeOf(err) != berth.Unauthenticated {
+			t.Errorf("%v: %v", x, err)
+			continue
+		}
+		said[err.Error()] = true
+	}
+	if len(said) != 1 {
+		t.Errorf("strangers are told apart: %v", said)
+	}
+	if a := p.state(); a.Machine != "" || a.Connected {
+		t.Errorf("%+v", a)
+	}
+	res, err := p.srv.Client().Do(request(t, p, p.token)) // the right token, but no agent
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusBadRequest {
+		t.Errorf("a request that is not an agent's: %s", res.Status)
+	}
+}
+
+func request(t *testing.T, p *plant, token string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.srv.URL+dialout.Join{Workspace: space, Compute: "laptop"}.Path(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	return r
+}
+
+// TestSecret: the token itself is not in the database.
+func TestSecret(t *testing.T) {
+	p := build(t)
+	p.agent(t.Context(), "m", "laptop", p.token)
+	p.until("connected", connected)
+	files, err := filepath.Glob(filepath.Join(p.dir, "db*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(p.token)) {
+			t.Errorf("%s has the token", filepath.Base(f))
+		}
+	}
+}
+
+// TestMachine follows one machine: it connects, says what it can do, goes and comes again; another one is refused; a server
+// that begins anew knows that nobody is connected; a new token lets another machine in and the first one not.
+func TestMachine(t *testing.T) {
+	p := build(t)
+	ctx, stop := context.WithCancel(t.Context())
+	first := p.agent(ctx, "m", "laptop", p.token)
+	a := p.until("connected", connected)
+	if a.Slots != 3 || a.CPUs != 4 || a.Host != "host-of-m" || a.Machine != "m" || a.Distributed || a.Away("laptop") != "" {
+		t.Errorf("%+v", a)
+	}
+	if err := <-p.agent(t.Context(), "other", "laptop", p.token); berth.CodeOf(err) != berth.Conflict || !strings.Contains(err.Error(), "host-of-m") {
+		t.Errorf("another machine: %v", err)
+	}
+	stop()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if a := p.until("away", away); a.Slots != 3 || !strings.Contains(a.Away("laptop"), "host-of-m is not connected since") {
+		t.Errorf("%+v", a)
+	}
+
+	// Two connections of one machine: the end of the first is not the end of the second.
+	older := p.agent(t.Context(), "m", "laptop", p.token)
+	one := p.until("connected again", connected).Session
+	ctx, stop = context.WithCancel(t.Context())
+	p.agent(ctx, "m", "laptop", p.token)
+	p.until("connected by another", func(a *berth.AttachedState) bool { return a.Connected && a.Session != one })
+
+	p.gate.Load().Close()
+	stop()
+	g := p.open()
+	if a := p.state(); a.Connected || a.Why != "the server was restarted" {
+		t.Errorf("after a restart: %+v", a)
+	}
+	p.gate.Store(g)
+	p.until("connected to the new server", connected)
+
+	err := p.db.Update(t.Context(), func(tx *store.Tx) error {
+		d, err := tx.Get(space.Key(), "computes", "laptop", "")
+		if err != nil {
+			return err
+		}
+		var st berth.ComputeState
+		if err := json.Unmarshal(d.Own, &st); err != nil {
+			return err
+		}
+		p.token = attach.Issue(&st)
+		if d.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		defer p.gate.Load().Drop(d)
+		return tx.Save(d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-older; berth.CodeOf(err) != berth.Unauthenticated {
+		t.Errorf("with the old token: %v", err)
+	}
+	p.agent(t.Context(), "other", "laptop", p.token)
+	if a := p.until("the other machine", connected); a.Machine != "other" {
+		t.Errorf("%+v", a)
+	}
+}

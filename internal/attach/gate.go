@@ -1,0 +1,247 @@
+package attach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/dialout"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Pattern is the address where agents connect.
+const Pattern = "GET /runner/v1/agents/{subscription}/{group}/{workspace}/{compute}"
+
+// probeTime is how long a machine that has just connected may take to say what it can do.
+const probeTime = 30 * time.Second
+
+// Gate lets agents in and keeps what is known of their machines up to date.
+type Gate struct {
+	db      *store.DB
+	targets *driver.Registry
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	closed bool
+	open   sync.WaitGroup // connections that are looked after
+}
+
+// NewGate makes a gate to the targets of a registry. What an earlier server had connected it writes down as away.
+func NewGate(ctx context.Context, db *store.DB, targets *driver.Registry, log *slog.Logger) (*Gate, error) {
+	g := &Gate{db: db, targets: targets, log: log}
+	return g, g.reset(ctx)
+}
+
+// reset writes down that nobody is connected to a server that has just begun.
+func (g *Gate) reset(ctx context.Context) error {
+	var left []*store.Doc
+	err := g.db.View(ctx, func(tx *store.Tx) error {
+		workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
+		if err != nil {
+			return err
+		}
+		for _, w := range workspaces {
+			docs, err := tx.All(store.Query{Workspace: w.Name, Kind: kindCompute})
+			if err != nil {
+				return err
+			}
+			for _, d := range docs {
+				var st berth.ComputeState
+				if json.Unmarshal(d.Own, &st) == nil && st.Attached != nil && st.Attached.Connected {
+					left = append(left, d)
+				}
+			}
+		}
+		return nil
+	})
+	for _, d := range left {
+		err = errors.Join(err, g.away(ctx, d.Workspace, d.Name, "", "the server was restarted"))
+	}
+	return err
+}
+
+// Close lets all agents go, and returns when nothing more is written.
+func (g *Gate) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	err := g.targets.Close()
+	g.open.Wait()
+	return err
+}
+
+// Check refuses a compute that this server has no driver for.
+func (g *Gate) Check(workspace, name string, body json.RawMessage) error {
+	return g.targets.Check(driver.Compute{Workspace: workspace, Name: name, Body: body})
+}
+
+// Drop ends the connection of a compute's machine, if it has one, because its token is not good any more. Its tasks run on.
+func (g *Gate) Drop(d *store.Doc) {
+	target, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
+	if err != nil {
+		return // there is nothing to end
+	}
+	if a, ok := target.Driver().(driver.Acceptor); ok {
+		a.Drop(errUnknown)
+	}
+}
+
+// errUnknown is the answer to every agent that is not known, whatever is wrong: it tells a stranger nothing.
+var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not good: its compute was detached, or `berth agent join` has made another one since; make a new file with `berth agent join`")
+
+// Connect takes the connection of an agent, or says why not. Nothing is read of the connection before it is known whose it is.
+func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) error {
+	ws := berth.Workspace{Subscription: r.PathValue("subscription"), Group: r.PathValue("group"), Name: r.PathValue("workspace")}
+	id, host := r.Header.Get(dialout.HeaderID), clean(r.Header.Get(dialout.HeaderHost), 253)
+	var d *store.Doc
+	err := g.db.View(r.Context(), func(tx *store.Tx) (err error) {
+		d, err = tx.Get(ws.Key(), kindCompute, r.PathValue("compute"), "")
+		return err
+	})
+	if berth.CodeOf(err) == berth.NotFound {
+		return errUnknown
+	}
+	if err != nil {
+		return err
+	}
+	var st berth.ComputeState
+	if err := json.Unmarshal(d.Own, &st); err != nil || !Uses(d) || !opens(st.Attached, token) {
+		return errUnknown
+	}
+	if err := dialout.Check(r); err != nil {
+		return err
+	}
+	if id == "" || len(id) > 100 || clean(id, 100) != id {
+		return berth.Errorf(berth.Invalid, "the agent does not say which machine it is on")
+	}
+	if err := mine(d.Name, st.Attached, id); err != nil {
+		return err
+	}
+	target, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
+	if err != nil {
+		return err
+	}
+	acceptor, ok := target.Driver().(driver.Acceptor)
+	if !ok {
+		return berth.Errorf(berth.Unsupported, "compute %s is not one that connects to the server", d.Name)
+	}
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return berth.Errorf(berth.Unavailable, "the server is shutting down")
+	}
+	g.open.Add(1)
+	g.mu.Unlock()
+	defer g.open.Done()
+	conn, err := dialout.Upgrade(w)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ended, err := acceptor.Accept(r.Context(), conn)
+	if err != nil {
+		g.log.Info("a machine did not connect", "compute", d.Name, "host", host, "err", err)
+		return nil // there is nobody to answer to any more
+	}
+	g.attend(r.Context(), d, target, ended, berth.AttachedState{
+		TokenHash: st.Attached.TokenHash, Machine: id, Host: host, Version: clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
+	})
+	return nil
+}
+
+// attend keeps the state of a machine up to date while it is connected.
+func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, ended <-chan error, a berth.AttachedState) {
+	pctx, cancel := context.WithTimeout(ctx, probeTime)
+	info, err := target.Probe(pctx)
+	cancel()
+	if err == nil {
+		err = g.here(ctx, d, a, info)
+	}
+	if err != nil {
+		g.log.Warn("a machine that connected is not used", "compute", d.Name, "host", a.Host, "err", err)
+		return
+	}
+	g.log.Info("a machine connected", "compute", d.Name, "host", a.Host)
+	why := <-ended
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	if closed {
+		return // the next server writes it down
+	}
+	g.log.Info("a machine is not connected any more", "compute", d.Name, "host", a.Host, "err", why)
+	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	if err := g.away(wctx, d.Workspace, d.Name, a.Session, why.Error()); err != nil && berth.CodeOf(err) != berth.NotFound {
+		g.log.Error("a machine's absence is not written down", "compute", d.Name, "err", err)
+	}
+}
+
+// here writes down that a machine is connected, and what it can do.
+func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, info driver.Info) error {
+	a.Connected, a.Since = true, time.Now()
+	a.Distributed = info.Distributed
+	for _, n := range info.Nodes {
+		a.CPUs, a.Memory, a.GPUs, a.Slots = a.CPUs+n.CPUs, a.Memory+n.Memory, a.GPUs+n.GPUs, a.Slots+n.Slots
+		a.OS, a.Arch = clean(n.OS, 20), clean(n.Arch, 20)
+	}
+	a.Slots = min(max(1, a.Slots), maxSlots)
+	for _, w := range info.Warnings[:min(len(info.Warnings), 10)] {
+		a.Warnings = append(a.Warnings, clean(w, 500))
+	}
+	return change(ctx, g.db, d.Workspace, d.Name, func(_ *store.Doc, st *berth.ComputeState) (string, error) {
+		if st.Attached == nil || st.Attached.TokenHash != a.TokenHash {
+			return "", errUnknown // another token was made meanwhile
+		}
+		if err := mine(d.Name, st.Attached, a.Machine); err != nil {
+			return "", err
+		}
+		st.Attached = &a
+		return "machine " + a.Host + " connected", nil
+	})
+}
+
+// maxSlots bounds what a machine may say of itself.
+const maxSlots = 10000
+
+// away writes down that a connection is over. A newer one is left alone.
+func (g *Gate) away(ctx context.Context, workspace, name, session, why string) error {
+	return change(ctx, g.db, workspace, name, func(_ *store.Doc, st *berth.ComputeState) (string, error) {
+		a := st.Attached
+		if a == nil || !a.Connected || session != "" && a.Session != session {
+			return "", nil
+		}
+		a.Connected, a.Since, a.Why = false, time.Now(), clean(why, 500)
+		return "machine " + a.Host + " is not connected: " + a.Why, nil
+	})
+}
+
+// mine refuses a machine that is not the compute's. The tasks of a compute are known to one machine: those of another one would
+// seem to have disappeared.
+func mine(compute string, a *berth.AttachedState, id string) error {
+	if a.Machine == "" || a.Machine == id {
+		return nil
+	}
+	return berth.Errorf(berth.Conflict, "compute %s belongs to another machine, %s; to move it here, make a new file with `berth agent join %s` when it has no jobs", compute, a.Host, compute)
+}
+
+// clean is text of another machine, in one line and not longer than n bytes.
+func clean(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\ufffd' {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return strings.TrimSpace(s)
+}

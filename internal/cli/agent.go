@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver/dialout"
+)
+
+// agentCommand is about machines that connect to the server by themselves.
+func agentCommand(s *session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "agent", Short: "Let a machine take jobs that shares nothing with the server and opens no port", Args: cobra.ArbitraryArgs, RunE: group,
+		Long: "An agent runs on a machine, connects to the server and takes jobs from there.\n\n" +
+			"  berth compute attach -n laptop --type agent     name the machine, where the server is used\n" +
+			"  berth agent join laptop -f laptop.json          make the file that it joins with; it holds a secret\n" +
+			"  berth agent run --join laptop.json              on the machine itself",
+	}
+	cmd.AddCommand(agentJoin(s), agentRun(s))
+	return cmd
+}
+
+func agentJoin(s *session) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: "join NAME [-f FILE]", Short: "Make the file with which a machine joins; an earlier one is not good any more", Args: oneArg("name of a compute"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var j dialout.Join
+			if err := c.Post(cmd.Context(), nil, &j, "computes", args[0], "join"); err != nil {
+				return err
+			}
+			b, err := json.MarshalIndent(j, "", "  ")
+			if err != nil {
+				return err
+			}
+			b = append(b, '\n')
+			if file == "" {
+				_, err = s.out.Write(b)
+				return err
+			}
+			if err := writePrivate(file, b); err != nil {
+				return err
+			}
+			s.hint("copy %s to the machine and run there: berth agent run --join %s\nwho has the file can take the jobs of %s", file, filepath.Base(file), j.Compute)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "where to write it; standard output when empty")
+	return cmd
+}
+
+func agentRun(s *session) *cobra.Command {
+	var dir, join, server string
+	var slots int
+	cmd := &cobra.Command{
+		Use: "run [--join FILE]", Short: "Connect this machine and take jobs, until Ctrl-C; jobs that run go on", Args: noArgs,
+		Long: "Connects this machine to the server and takes the jobs of its compute. The file of the first --join is kept in the agent's folder:\n" +
+			"later `berth agent run` is enough. When the connection is cut, or the agent ends, jobs that run go on, and the next agent in the\n" +
+			"same folder takes them up.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				cfg, err := s.config()
+				if err != nil {
+					return err
+				}
+				dir = filepath.Join(cfg.Home, "agent")
+			}
+			dir, err := filepath.Abs(dir)
+			if err != nil {
+				return err
+			}
+			level := slog.LevelInfo
+			if s.verbose || s.debug {
+				level = slog.LevelDebug
+			}
+			a := dialout.Agent{Log: slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))}
+			if a.Host, err = os.Hostname(); err != nil {
+				a.Host = "a machine without a name"
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			return runAgent(ctx, &a, agentOptions{dir: dir, join: join, server: server, slots: slots})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&join, "join", "", "the file that `berth agent join` made; - reads it from standard input")
+	f.StringVar(&dir, "dir", "", "the agent's folder; HOME/agent when empty")
+	f.StringVar(&server, "server", "", "address at which this machine reaches the server, when it is not the one in the file")
+	f.IntVar(&slots, "slots", max(2, runtime.NumCPU()), "how many jobs run at once")
+	return cmd
+}
+
+type agentOptions struct {
+	dir, join, server string
+	slots             int
+}
+
+// identity reads who this agent is: what it joins with, and an id that stays as long as its folder does.
+func (o agentOptions) identity(a *dialout.Agent) error {
+	kept := filepath.Join(o.dir, "join.json")
+	b, err := o.readJoin(kept)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, &a.Join); err != nil || a.Join.Token == "" || a.Join.Compute == "" {
+		return berth.Errorf(berth.Invalid, "this is not a file of `berth agent join`")
+	}
+	if o.join != "" {
+		if err := writePrivate(kept, b); err != nil {
+			return err
+		}
+	}
+	if o.server != "" {
+		a.Join.Server = o.server
+	}
+	path := filepath.Join(o.dir, "id")
+	id, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		id = []byte(berth.NewGUID())
+		err = writePrivate(path, id)
+	}
+	a.ID = string(id)
+	return err
+}
+
+func (o agentOptions) readJoin(kept string) ([]byte, error) {
+	switch o.join {
+	case "-":
+		return io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
+	case "":
+		b, err := os.ReadFile(kept)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, berth.Errorf(berth.Invalid, "this agent has not joined yet; give the file of `berth agent join NAME` with --join")
+		}
+		return b, err
+	}
+	return os.ReadFile(o.join)
+}
+
+// writePrivate writes a file that only its owner may read, whole or not at all.
+func writePrivate(path string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".berth-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package control
+
+import (
+	"context"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Target is one target as control uses it.
+type Target struct {
+	Driver *driver.Target
+	// Info is what it can do as far as that is known without asking it.
+	Info driver.Info
+	// Home is how its runners reach this server, without a token.
+	Home berth.Home
+}
+
+// targets are those that computes share.
+type targets struct {
+	here  Target // this machine
+	nodes Target // the nodes that are made on it; its Driver is nil where none can be
+}
+
+// openTargets finds the targets that computes share.
+func (c *Control) openTargets() error {
+	here, err := c.o.Targets.Shared(berth.LocalCompute)
+	if err != nil {
+		return err
+	}
+	c.here = c.describe(here)
+	nodes, err := c.o.Targets.Shared(strings.ToLower(berth.TypeCluster))
+	if err == nil {
+		c.nodes = c.describe(nodes)
+	} else if berth.CodeOf(err) != berth.Unsupported {
+		return err
+	}
+	return nil
+}
+
+// describe is a target with what is known of it.
+func (c *Control) describe(t *driver.Target) Target {
+	out := Target{Driver: t, Home: c.o.Far}
+	if d, ok := t.Driver().(driver.Describer); ok {
+		out.Info = d.Describe()
+	}
+	if out.Info.SharedDisk {
+		out.Home = c.o.Near
+	}
+	return out
+}
+
+// target is where a task runs.
+func (c *Control) target(t *berth.Task) Target {
+	if p := c.pools[keyOf(t.Workspace, t.Compute)]; p != nil && p.target.Driver != nil {
+		return p.target
+	}
+	return c.nodes // its compute is gone: then a node of it may be left
+}
+
+// slots is how many tasks a target of one node runs at once.
+func slots(i driver.Info) int {
+	n := 0
+	for _, x := range i.Nodes {
+		n += x.Slots
+	}
+	return max(1, n)
+}
+
+// single says that the pool is one machine that nobody makes or gives back.
+func (p *pool) single() bool { return p.local || p.spec.attached }
+
+// newLocal makes the pool of the machine itself.
+func newLocal(k poolKey, name string, t Target) *pool {
+	p := newPool(k, name)
+	p.local, p.target = true, t
+	p.setSlots(slots(t.Info))
+	return p
+}
+
+func (p *pool) setSlots(n int) {
+	used := 0
+	if len(p.nodes) == 1 {
+		used = p.nodes[0].used
+	}
+	p.spec.max, p.spec.slots = 1, n
+	p.nodes = []*node{{Node: berth.Node{Name: p.name, State: berth.NodeIdle, Slots: n}, used: used}}
+}
+
+// attached reads what is new of a machine that connects by itself. Nothing makes or gives back such a machine: the pool has one
+// node, and while it is away takes nothing.
+func (p *pool) attached() {
+	n := 1
+	if a := p.state.Attached; a != nil {
+		n = max(1, a.Slots)
+	}
+	p.setSlots(n)
+}
+
+// connected is the connection that the machine of an attached compute has, "" when it has none.
+func (p *pool) connected() string {
+	if a := p.state.Attached; a != nil && a.Connected {
+		return a.Session
+	}
+	return ""
+}
+
+// detach ends an attached compute that is being deleted, once nothing runs on it. What runs on a machine that is not there
+// cannot be waited for: it is lost.
+func (m *move) detach(p *pool) error {
+	if p.state.State != "Deleting" {
+		return nil
+	}
+	if err := m.refuse(p); err != nil {
+		return err
+	}
+	if p.connected() == "" {
+		for _, pl := range m.c.placed {
+			if keyOf(pl.task.Workspace, pl.task.Compute) == p.key {
+				m.lost = append(m.lost, lost{pl.task.ID, "compute " + p.name + " was detached while its machine was not connected"})
+			}
+		}
+	}
+	if p.nodes[0].used > 0 || p.queue.Len() > 0 {
+		return nil
+	}
+	m.forget = append(m.forget, p.key)
+	return m.erase(p, "detached: nothing of it is left here")
+}
+
+// onAttached says whether a compute is a machine that connects by itself.
+func onAttached(tx *store.Tx, workspace, compute string) (bool, error) {
+	d, err := tx.Get(workspace, "computes", compute, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	spec, _, err := specOf(d)
+	return err == nil && spec.attached, nil //nolint:nilerr // one that cannot be read is not known to be free
+}
+
+// lost is a task whose end nobody will report.
+type lost struct {
+	task berth.TaskID
+	why  string
+}
+
+// loseAll ends tasks that are lost.
+func (c *Control) loseAll(ctx context.Context, all []lost) {
+	for _, l := range all {
+		c.acts.Go(func() { c.endTask(ctx, l.task, &berth.Exit{Code: -1, Cause: "lost", Reason: l.why}) })
+	}
+}
