@@ -1,5 +1,5 @@
-// Package crash kills the server and the runner host at random moments while jobs run, and then asks whether every job has
-// exactly one true outcome and its whole log.
+// Package crash kills and stops the server and the runner host, moves their home and kills their database at random moments while jobs run,
+// and then asks whether every job has exactly one true outcome and its whole log, and whether everything that was acknowledged is there.
 package crash_test
 
 import (
@@ -52,6 +52,8 @@ type chaos struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	moves atomic.Int32 // how often the home was moved
+
+	doubled int // jobs that ran more than once
 }
 
 // home is where the home is now.
@@ -290,7 +292,7 @@ func (w *chaos) submit(i int) {
 
 func TestKillAnything(t *testing.T) {
 	jobs, kills, seed := sizes()
-	newChaos(t, "").killing(jobs, kills, seed, nil)
+	newChaos(t, "").killing(jobs, kills, seed, append(processFaults, homeMoved))
 }
 
 // TestKillAnythingPostgres is the same with a PostgreSQL that is killed too.
@@ -299,12 +301,13 @@ func TestKillAnythingPostgres(t *testing.T) {
 	db, err := pgtest.Start()
 	pgtest.Need(t, err)
 	defer db.Stop()
-	newChaos(t, "database: "+db.URL()+"\n").killing(jobs/2, kills/2, seed, func() {
+	newChaos(t, "database: "+db.URL()+"\n").killing(jobs/2, kills/2, seed, append(processFaults, fault{"database killed", 3, func(*chaos, *rand.Rand) bool {
 		db.Kill()
 		if err := db.Start(); err != nil {
 			t.Error(err)
 		}
-	})
+		return true
+	}}))
 }
 
 // TestKillAnythingCluster is the same with jobs on a cluster. Every node and every job is paid for.
@@ -313,7 +316,7 @@ func TestKillAnythingCluster(t *testing.T) {
 	w := newChaos(t, "")
 	w.on = "nodes"
 	w.cluster("nodes", nil)
-	w.killing(jobs/4, kills/2, seed, nil)
+	w.killing(jobs/4, kills/2, seed, processFaults)
 	w.until("the last node to go", time.Minute, func() (bool, error) {
 		code, b, err := w.do("POST", w.ws+"/computes/nodes/listNodes", nil)
 		return err == nil && code == http.StatusOK && !bytes.Contains(b, []byte("nodeId")), fmt.Errorf("%d %s %w", code, b, err)
@@ -343,58 +346,6 @@ func (w *chaos) paid(jobs int) {
 	}
 }
 
-// killing submits jobs and kills processes, and the database where there is one to kill, at random moments.
-func (w *chaos) killing(jobs, kills int, seed uint64, database func()) {
-	t := w.t
-	rng := rand.New(rand.NewPCG(seed, 7))
-	var submitted sync.WaitGroup
-	submitted.Go(func() {
-		for i := range jobs {
-			w.submit(i)
-		}
-	})
-	counts := map[string]int{}
-	for range kills {
-		time.Sleep(time.Duration(20+rng.IntN(280)) * time.Millisecond)
-		w.mu.Lock()
-		hosts := w.hosts()
-		what, pids := "server", []int{w.cmd.Process.Pid}
-		switch n := rng.IntN(10); {
-		case n < 5 && len(hosts) > 0:
-			what, pids = "runner", hosts[rng.IntN(len(hosts)):][:1]
-		case n == 9:
-			what, pids = "everything", append(hosts, w.cmd.Process.Pid)
-		case n%2 == 0 && database != nil:
-			what, pids = "database", nil
-			database()
-		}
-		for _, p := range pids {
-			if err := syscall.Kill(p, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				t.Error(err)
-			}
-		}
-		counts[what]++
-		w.mu.Unlock()
-	}
-	submitted.Wait()
-	lost := 0
-	for i := range jobs {
-		var o outcome
-		w.until("end of "+jobName(i), 3*time.Minute, func() (bool, error) {
-			var err error
-			o, err = w.outcome(jobName(i))
-			return err == nil && (o.Status == "Completed" || o.Status == "Failed"), err
-		})
-		if w.check(i, o) {
-			lost++
-		}
-	}
-	t.Logf("%d jobs, kills %v: %d lost with a reason, the others have their exit code and whole log", jobs, counts, lost)
-	if lost > jobs/4 {
-		t.Errorf("%d of %d jobs were lost", lost, jobs)
-	}
-}
-
 // check compares what the server says of a job with what the job itself left behind.
 func (w *chaos) check(i int, o outcome) (lost bool) {
 	t := w.t
@@ -404,6 +355,7 @@ func (w *chaos) check(i int, o outcome) (lost bool) {
 		t.Error(err)
 	}
 	if n := bytes.Count(ran, []byte("\n")); n > 1 {
+		w.doubled++
 		t.Errorf("%s ran %d times", name, n)
 	}
 	if o.Berth.Exit == nil {
