@@ -59,15 +59,21 @@ type chaos struct {
 // home is where the home is now.
 func (w *chaos) home() string { return filepath.Join(w.root, fmt.Sprint("h", w.moves.Load())) }
 
-// move moves the home, whatever runs in it.
-func (w *chaos) move() {
+// move moves the home, whatever runs in it, unless the server is just being started: it would make another home at the old place.
+func (w *chaos) move() bool {
+	server := w.server()
+	code, _, err := w.do("GET", "/readyz", nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err != nil || code != http.StatusOK || server != w.cmd.Process.Pid {
+		return false
+	}
 	from := w.home()
 	w.moves.Add(1)
 	if err := os.Rename(from, w.home()); err != nil {
 		w.t.Error(err)
 	}
+	return true
 }
 
 // slots is how many jobs run on this machine at a time, however many cores it has: what is lost when all is killed is what runs then.

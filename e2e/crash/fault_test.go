@@ -27,7 +27,7 @@ var processFaults = []fault{
 }
 
 // homeMoved moves the home under whatever runs in it.
-var homeMoved = fault{"home moved", 1, func(w *chaos, _ *rand.Rand) bool { w.move(); return true }}
+var homeMoved = fault{"home moved", 1, func(w *chaos, _ *rand.Rand) bool { return w.move() }}
 
 // one is one of some processes, none of none.
 func one(pids []int, rng *rand.Rand) []int {

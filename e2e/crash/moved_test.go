@@ -22,7 +22,9 @@ func TestMovedHome(t *testing.T) {
 		})
 	}
 	server := w.server()
-	w.move()
+	if !w.move() {
+		t.Fatal("the server is not ready")
+	}
 	if err := os.WriteFile(gate("early"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
