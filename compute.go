@@ -93,6 +93,7 @@ type ComputeState struct {
 	Reason     string    `json:"reason,omitempty"`     // why: one true sentence
 	Short      string    `json:"short,omitempty"`      // why there are fewer nodes than jobs ask for
 	Warnings   []string  `json:"warnings,omitempty"`   // overcommitment and the like
+	IdleCost   string    `json:"idleCost,omitempty"`   // what it costs while nobody uses it; empty when that is nothing
 	Errors     []string  `json:"errors,omitempty"`     // of the last resize
 	Drain      bool      `json:"drain,omitempty"`      // deleted with jobs running: they end first
 	Serverless bool      `json:"serverless,omitempty"` // made for jobs without a compute, and removed after them

@@ -69,6 +69,14 @@ func (c *Client) Drain(ctx context.Context, segments ...string) error {
 	return c.call(ctx, http.MethodDelete, c.path(segments...)+"?drain=true", nil, nil)
 }
 
+// Detach forgets a compute that was attached, and leaves what is behind it.
+func (c *Client) Detach(ctx context.Context, segments ...string) error {
+	if _, err := c.Get(ctx, segments...); err != nil {
+		return err
+	}
+	return c.call(ctx, http.MethodDelete, c.path(segments...)+"?underlyingResourceAction=Detach", nil, nil)
+}
+
 // page is one answer of a list.
 type page[T any] struct {
 	Value    []T    `json:"value"`

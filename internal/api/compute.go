@@ -72,6 +72,7 @@ func putCompute(c *call, r *resource, name string) error {
 				return err
 			}
 		}
+		was := st.IdleCost
 		if err := c.checkCompute(tx, d, body, props, &st, created); err != nil {
 			return err
 		}
@@ -96,7 +97,11 @@ func putCompute(c *call, r *resource, name string) error {
 			return err
 		}
 		c.emit(tx, berth.EventResourcePut, r, d.Name, "")
-		for _, w := range st.Warnings {
+		tell := st.Warnings
+		if st.IdleCost != was {
+			tell = warnings(st)
+		}
+		for _, w := range tell {
 			tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventWarning, Reason: w})
 		}
 		if created {
@@ -237,6 +242,9 @@ func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]a
 	if st.Warnings, err = c.s.fits(d.Name, size); err != nil {
 		return err
 	}
+	if st.IdleCost, err = c.keptCost(tx, v); err != nil {
+		return err
+	}
 	st.State = map[bool]string{true: "Creating", false: "Updating"}[created]
 	return nil
 }
@@ -348,7 +356,7 @@ func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any
 		inner["errors"] = list
 	}
 	// "berth" is ours: why the cluster has the size it has, and what to know about it.
-	p["berth"] = map[string]any{"reason": st.Reason, "short": st.Short, "warnings": st.Warnings}
+	p["berth"] = map[string]any{"reason": st.Reason, "short": st.Short, "warnings": warnings(st)}
 }
 
 // kindNode is the kind of the documents that nodes are.
@@ -359,10 +367,21 @@ func deleteCompute(c *call, r *resource, name string) error {
 	if reservedCompute(name) {
 		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be deleted", strings.ToLower(name))
 	}
+	detach := false
+	switch action := c.q.Get("underlyingResourceAction"); {
+	case action == "", strings.EqualFold(action, "Delete"):
+	case strings.EqualFold(action, "Detach"):
+		detach = true
+	default:
+		return berth.Errorf(berth.Invalid, "underlyingResourceAction %q is not Delete or Detach", action)
+	}
 	var d *store.Doc
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
 			return err
+		}
+		if detach { // there are none but managed ones
+			return berth.Errorf(berth.Invalid, "compute %s was made by this server and cannot be detached: only an attached compute can; `berth compute delete -n %s` deletes it", d.Name, d.Name)
 		}
 		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
 			return err

@@ -248,7 +248,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	x.do("GET", x.ws+"/computes/"+p.Compute, nil).want(http.StatusNotFound)
-	if p := plan(job("", "", "resources", map[string]any{"instanceType": "Standard_NC6s_v3"})); p.Verdict != berth.PlanNever || kinds(p) != "approval " {
+	if p := plan(job("", "", "resources", map[string]any{"instanceType": "Standard_NC6s_v3"})); p.Verdict != berth.PlanNever || kinds(p) != "approval machine " { // it has no GPUs either
 		t.Errorf("%+v", p)
 	}
 	x.do("GET", x.ws+"/jobs/new", nil).want(http.StatusNotFound)

@@ -166,7 +166,7 @@ func (s *Server) explainCompute(c *call, name string) error {
 		}
 		e = berth.ComputeExplanation{
 			Name: d.Name, Type: p.Type, State: orElse(st.State, "Succeeded"), Reason: st.Reason, Short: st.Short, Target: st.Target,
-			Min: p.Min, Max: p.Max, Slots: p.Slots, Idle: p.Idle.Seconds(), Waiting: len(p.Waiting), Warnings: nonNil(st.Warnings),
+			Min: p.Min, Max: p.Max, Slots: p.Slots, Idle: p.Idle.Seconds(), Waiting: len(p.Waiting), Warnings: nonNil(warnings(st)),
 			Errors: nonNil(st.Errors), Advice: []string{}, Nodes: []berth.NodeExplanation{},
 		}
 		if p.Size != nil {

@@ -52,6 +52,9 @@ func checkInstance(c *call, tx *store.Tx, d *store.Doc, props map[string]any, st
 			return err
 		}
 	}
+	if st.IdleCost, err = c.awakeCost(tx, spec); err != nil {
+		return err
+	}
 	if created {
 		user, err := c.assigned(tx, inner)
 		if err != nil {
@@ -312,12 +315,12 @@ func shapeInstance(c *call, d *store.Doc, st berth.ComputeState, props map[strin
 	if ssh, ok := inner["sshSettings"].(map[string]any); ok {
 		ssh["adminUserName"], ssh["sshPort"] = "berth", 22
 	}
-	warnings := slices.Concat(st.Warnings, it.Warnings)
+	all := slices.Concat(warnings(st), it.Warnings)
 	if devbox.Full(it.DiskBytes, it.DiskLimit) {
-		warnings = append(warnings, devbox.DiskWarning(d.Name, it.DiskBytes, it.DiskLimit))
+		all = append(all, devbox.DiskWarning(d.Name, it.DiskBytes, it.DiskLimit))
 	}
 	own := map[string]any{
-		"reason": it.Reason, "since": stampOrNil(it.Since), "user": it.User, "node": it.Node, "warnings": warnings, "disk": map[string]any{"used": it.DiskBytes, "size": it.DiskLimit},
+		"reason": it.Reason, "since": stampOrNil(it.Since), "user": it.User, "node": it.Node, "warnings": all, "disk": map[string]any{"used": it.DiskBytes, "size": it.DiskLimit},
 		"hostKey": it.HostKey, "apps": it.Apps, "sshEndpoint": devbox.Prefix(d.Workspace, d.Name) + "/ssh",
 	}
 	if it.Up() || it.State == berth.InstanceSetupFailed {

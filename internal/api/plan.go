@@ -278,8 +278,10 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 		l.Why = fmt.Sprintf("it needs %s: %s", quota.Cores(s.Job.Nodes*z.VCPUs), why)
 		s.Refused = append(s.Refused, l)
 	}
-	if _, err := x.s.fits(s.Pool.Name, *z); err != nil {
-		s.Refused = append(s.Refused, berth.PlanLimit{Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: err.Error()})
+	if why := x.s.never(s.Pool.Name, *z); why != "" && has < s.Job.Nodes {
+		s.Refused = append(s.Refused, berth.PlanLimit{
+			Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: fmt.Sprintf("size %s does not fit this machine: %s", z.Name, why),
+		})
 	}
 	m, err := x.machine()
 	if err != nil {

@@ -502,13 +502,18 @@ func askOf(compute string, z berth.Size) sched.Ask {
 
 // fits refuses a size that this machine, if it is strict, can never give; else it warns of what it has too little of.
 func (s *Server) fits(compute string, z berth.Size) (warnings []string, err error) {
-	ask := askOf(compute, z)
-	empty := s.Machine
-	empty.Nodes, empty.LocalTasks, empty.Reserved = nil, 0, ""
-	if _, ok, why := empty.Admit(ask); !ok {
+	if why := s.never(compute, z); why != "" && s.Machine.Strict {
 		return nil, berth.Errorf(berth.Invalid, "size %s does not fit this machine: %s", z.Name, why)
 	}
-	return s.Machine.Warnings(ask), nil
+	return s.Machine.Warnings(askOf(compute, z)), nil
+}
+
+// never is why this machine, were it empty, could not have a node of a size; "" when it could.
+func (s *Server) never(compute string, z berth.Size) string {
+	empty := s.Machine
+	empty.Nodes, empty.LocalTasks, empty.Reserved = nil, 0, ""
+	_, _, why := empty.Admit(askOf(compute, z))
+	return why
 }
 
 // jobCost is what jobs have cost so far, one line for each currency.

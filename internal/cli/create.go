@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,26 @@ type creation struct {
 	dryRun         bool
 	web            *bool
 	secrets        *bool // of a connection
+}
+
+// idleMinutes is how long an instance made by flags may be without use.
+const idleMinutes = 60
+
+// stopsItself gives an instance that is made by flags, of which none says when it stops, an idle time.
+func (s *session) stopsItself(n noun, sets []string) []string {
+	instance := false
+	for _, v := range sets {
+		key, value, _ := strings.Cut(v, "=")
+		instance = instance || key == "type" && strings.EqualFold(value, "computeinstance")
+		if strings.HasPrefix(key, "idle_time_before_shutdown") || strings.HasPrefix(key, "schedules") {
+			return nil
+		}
+	}
+	if n.word != "compute" || !instance {
+		return nil
+	}
+	s.hint("it stops by itself when it has not been used for %d minutes; --set idle_time_before_shutdown_minutes=N changes that", idleMinutes)
+	return []string{fmt.Sprintf("idle_time_before_shutdown_minutes=%d", idleMinutes)}
 }
 
 // createVerb is NOUN create: from a YAML file, or from flags for what needs no file.
@@ -56,6 +77,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			sets = append(sets, optionSets(cmd, n.options)...)
+			if o.file == "" && !s.format.az {
+				sets = append(sets, s.stopsItself(n, sets)...)
+			}
 			if place := s.place(cmd, n); place != "" {
 				sets = append([]string{"location=" + place}, sets...)
 			}

@@ -148,7 +148,10 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 		}
 		path := t.path(n)
 		remove := c.Delete
-		if yes && n.word == "compute" {
+		switch {
+		case word == "detach":
+			remove = c.Detach
+		case yes && n.word == "compute":
 			remove = c.Drain
 		}
 		err := remove(ctx, path...)

@@ -485,3 +485,26 @@ func TestEndedWhileAway(t *testing.T) {
 		}
 	})
 }
+
+// TestNoGPUNoJob: on a machine without GPUs a job on a GPU size waits, says why, and costs nothing.
+func TestNoGPUNoJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		synctest.Wait()
+		p.stop()
+		p.options.Machine.GPUs = 0
+		p.run()
+		if code, b := p.do("POST", p.ws+"/quotas", map[string]any{"size": "Standard_NC6s_v3", "vCPUs": 24}); code != http.StatusOK {
+			t.Fatalf("%d %s", code, b)
+		}
+		p.clusterOf("gpus", 1, 2, map[string]any{"vmSize": "Standard_NC6s_v3"})
+		p.on("gpus", "train", "true", nil)
+		time.Sleep(time.Hour)
+		if s, st := p.job("train"); s != berth.Queued || !strings.Contains(st.Reason, "this machine has no GPUs, and a node of this size needs 1") {
+			t.Errorf("it is %s: %s", s, st.Reason)
+		}
+		if v, _ := p.compute("gpus"); v.live() != 0 || len(p.meters()) != 0 {
+			t.Errorf("%d nodes, meters %v", v.live(), p.meters())
+		}
+	})
+}

@@ -5,8 +5,8 @@ import (
 	"github.com/berthml/berth/internal/sizes"
 )
 
-// hoursOfMonth is what a month is on a price list.
-const hoursOfMonth = 730
+// HoursOfMonth is what a month is on a price list.
+const HoursOfMonth = 730
 
 // Cost is what a number of vCPUs costs while all of them are used. Without a price it says so by PerHour being nil.
 type Cost struct {
@@ -46,7 +46,7 @@ func Price(c sizes.Catalogue, family, size string, vcpus int, low bool) Cost {
 	out := Cost{Size: best.Name, Nodes: vcpus / best.VCPUs}
 	if rate != nil {
 		hour := *rate * float64(out.Nodes)
-		month := hour * hoursOfMonth
+		month := hour * HoursOfMonth
 		out.PerHour, out.PerMonth, out.Currency = &hour, &month, best.Currency
 	}
 	return out

@@ -44,7 +44,7 @@ type Ask struct {
 }
 
 // Admit says whether one more node may come, with which GPUs, or why not. A size that wants more GPUs than the machine has gets all
-// of them, unless the machine is strict. To admit several, add each to Nodes before asking for the next.
+// of them, unless the machine is strict; where it has none there can be no such node. To admit several, add each to Nodes before asking for the next.
 func (m Machine) Admit(a Ask) (gpus []int, ok bool, why string) {
 	if why = m.alone(a); why != "" {
 		return nil, false, why
@@ -56,6 +56,9 @@ func (m Machine) Admit(a Ask) (gpus []int, ok bool, why string) {
 		if why = m.over(a); why != "" {
 			return nil, false, why
 		}
+	}
+	if a.GPUs > 0 && m.GPUs == 0 {
+		return nil, false, fmt.Sprintf("this machine has no GPUs, and a node of this size needs %d", a.GPUs)
 	}
 	want := min(a.GPUs, m.GPUs)
 	taken := make([]bool, m.GPUs)
@@ -160,7 +163,7 @@ func (m Machine) Warnings(a Ask) []string {
 	if a.GPUs > m.GPUs {
 		has := fmt.Sprintf("%d: nodes have these", m.GPUs)
 		if m.GPUs == 0 {
-			has = "none: nodes run without"
+			has = "none: it can have no nodes here, and jobs on it wait for ever"
 		}
 		w = append(w, fmt.Sprintf("the size has %s, this machine %s", count(a.GPUs, "GPU"), has))
 	}

@@ -123,6 +123,7 @@ func admissible(m sched.Machine, a sched.Ask) bool {
 	case m.Reserved != "" && a.Compute != m.Reserved,
 		a.Isolated && (len(m.Nodes) > 0 || m.LocalTasks > 0),
 		m.Strict && (excess(m, a) > 0 || a.VCPUs > cpus || a.Memory > memory),
+		a.GPUs > 0 && m.GPUs == 0,
 		min(a.GPUs, m.GPUs) > gpus:
 		return false
 	}
@@ -182,7 +183,6 @@ func TestMachineScenarios(t *testing.T) {
 			nil, "waiting for 1 GPU: 0 of 2 free, the others belong to 1 node of a (1 idle), 1 node of b",
 		},
 		{"more than there are", sched.Machine{GPUs: 1}, sched.Ask{GPUs: 4}, []int{0}, ""},
-		{"none at all", sched.Machine{}, sched.Ask{GPUs: 4}, nil, ""},
 		{
 			"strict",
 			sched.Machine{GPUs: 1, Strict: true},
@@ -204,6 +204,7 @@ func TestMachineScenarios(t *testing.T) {
 			nil,
 			"an isolated node of m has this machine to itself",
 		},
+		{"no GPUs at all", sched.Machine{CPUs: 4}, sched.Ask{GPUs: 1}, nil, "this machine has no GPUs, and a node of this size needs 1"},
 		{"another waits to be", sched.Machine{Reserved: "m"}, sched.Ask{Compute: "a"}, nil, "an isolated node of m waits for this machine"},
 		{
 			"a strict machine that is full",
@@ -225,7 +226,7 @@ func TestMachineScenarios(t *testing.T) {
 	m, a := sched.Machine{CPUs: 2, Memory: 8 * gib}, sched.Ask{VCPUs: 64, Memory: 128 * gib, GPUs: 8}
 	want := "the size has 64 CPUs, this machine 2: nodes are slower than the size promises\n" +
 		"the size has 128 GiB of memory, this machine 8 GiB: jobs that use more than that fail\n" +
-		"the size has 8 GPUs, this machine none: nodes run without"
+		"the size has 8 GPUs, this machine none: it can have no nodes here, and jobs on it wait for ever"
 	if got := strings.Join(m.Warnings(a), "\n"); got != want {
 		t.Errorf("warnings:\n%s", got)
 	}
