@@ -131,6 +131,17 @@ type Launch struct {
 	// Keep is a directory on the node's machine, shared by the attempts of a job, where ./outputs and the named outputs live, so that a
 	// checkpoint is there after a restart; empty when the job's attempts start with nothing.
 	Keep string `json:"keep,omitempty"`
+	// Tracking is where the command logs its metrics; nil where there is no such place.
+	Tracking *LaunchTracking `json:"tracking,omitempty"`
+}
+
+// LaunchTracking is what the MLflow client of a command is told.
+type LaunchTracking struct {
+	URI        string `json:"uri"`
+	Token      string `json:"token"` // opens the run of the job, and nothing else
+	Experiment string `json:"experiment"`
+	// CA is a file with the server's certificate authority that the node has; where it is empty the runner makes one of Home.CA.
+	CA string `json:"ca,omitempty"`
 }
 
 // Group is one node's part of a distributed job.

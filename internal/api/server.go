@@ -25,6 +25,7 @@ import (
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // Options is what a Server is made of. All fields are needed.
@@ -67,6 +68,8 @@ type Options struct {
 	Pace BodyPace
 	// Attached looks after machines that connect by themselves.
 	Attached Attached
+	// Tracking is the MLflow servers of the workspaces.
+	Tracking *track.Service
 }
 
 // Server answers the API.
@@ -82,6 +85,7 @@ type Server struct {
 	gate    *gate
 	healthy healthState
 	follows atomic.Int64 // logs and streams that are followed now
+	tracked tracking
 }
 
 // New returns the front door.
@@ -147,6 +151,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Origin") != "" && !s.sameOrigin(r.Header.Get("Origin")) {
 		s.fail(w, r, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", r.Header.Get("Origin")))
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, trackingPath) {
+		s.track(w, r)
 		return
 	}
 	if first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); strings.EqualFold(first, "subscriptions") {

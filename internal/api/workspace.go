@@ -289,6 +289,7 @@ func (s *Server) deleteWorkspace(c *call) error {
 	if c.ws.Key() == s.Default.Key() {
 		return berth.Errorf(berth.Conflict, "workspace %s is the server's default and cannot be deleted", c.ws.Name)
 	}
+	tracked := "" // the id of its tracking
 	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
 		active, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), Limit: 1})
 		if err != nil {
@@ -310,6 +311,7 @@ func (s *Server) deleteWorkspace(c *call) error {
 		if err != nil {
 			return err
 		}
+		tracked = own.ID
 		for _, container := range []string{own.Blobs, own.Artifacts} {
 			if _, err := tx.DeleteBlobs(container, ""); err != nil {
 				return err
@@ -324,6 +326,7 @@ func (s *Server) deleteWorkspace(c *call) error {
 		return tx.Delete("", kindWorkspace, c.ws.Key(), "")
 	})
 	s.found.Delete(c.ws.Key())
+	s.forgetTracking(c.ws, tracked, err == nil)
 	if berth.CodeOf(err) == berth.NotFound {
 		return c.empty(http.StatusNoContent)
 	}

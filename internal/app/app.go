@@ -35,6 +35,7 @@ import (
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // App is a server that was opened. Run serves it.
@@ -144,6 +145,8 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	if err := a.openTargets(ctx, host); err != nil {
 		return nil, err
 	}
+	tracking := track.New(track.Options{DB: a.db, Blobs: a.blobs, Dir: filepath.Join(cfg.Home, "tracking"), Log: log})
+	a.closers = append(a.closers, tracking.Close)
 	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
@@ -154,6 +157,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
 		Instances: a.reach(), Attached: a.gate, FromTask: a.fromTask,
 		Followers: followers(descriptors()),
+		Tracking:  tracking,
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err
@@ -171,6 +175,7 @@ func (a *App) openControl(keys *auth.Keys, signer *front.Signer, at locate.Locat
 		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: a.targets, Near: berth.Home{URL: "unix://" + a.socket, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
 		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
+		CAFile: filepath.Join(a.cfg.Home, "tls", "ca.pem"),
 	})
 	a.openInstances(managed, a.environments(), host)
 	return nil

@@ -159,6 +159,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupServer, serveCommand},
 		{groupServer, doctorCommand},
 		{groupServer, azureEnvCommand},
+		{groupServer, trackingURICommand},
 		{groupServer, tokenCommand},
 		{groupServer, agentCommand},
 		{groupServer, quotaCommand},

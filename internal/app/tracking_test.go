@@ -1,0 +1,177 @@
+package app_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tracker calls a tracking server over TLS, with a token.
+type tracker struct {
+	t          *testing.T
+	uri, token string
+	http       *http.Client
+}
+
+func (k *tracker) do(method, path string, body any) (int, map[string]any) {
+	k.t.Helper()
+	var r io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		r = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(k.t.Context(), method, k.uri+path, r)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+k.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := k.http.Do(req)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	out := map[string]any{}
+	if json.Unmarshal(b, &out) != nil {
+		out["raw"] = string(b)
+	}
+	return resp.StatusCode, out
+}
+
+// at walks down an answer.
+func at(v any, path ...any) any {
+	for _, p := range path {
+		switch p := p.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[p]
+		case int:
+			l, _ := v.([]any)
+			if p >= len(l) {
+				return nil
+			}
+			v = l[p]
+		}
+	}
+	return v
+}
+
+const mlflowAPI = "/api/2.0/mlflow/"
+
+// TestJobTracks: a job is told where to log, its token opens its own run and what it makes and nothing else, and until its end only;
+// jobs that never log are runs too, and all have the status of their job.
+func TestJobTracks(t *testing.T) {
+	s := start(t, shortHome(t))
+	dir := t.TempDir()
+	told, goOn := filepath.Join(dir, "env"), filepath.Join(dir, "go")
+	s.submit("silent", "true")
+	s.wait("silent")
+	code, m := s.do("PUT", s.ws+"/jobs/talker", map[string]any{"properties": map[string]any{
+		"jobType": "Command", "computeId": s.ws + "/computes/local", "experimentName": "exp", "displayName": "a talker",
+		"command": "env > " + told + ".new; mv " + told + ".new " + told + "; while [ ! -e " + goOn + " ]; do sleep 0.05; done; mkdir -p outputs; echo x > outputs/x.txt",
+	}})
+	if code != http.StatusCreated {
+		t.Fatalf("submit: %d %v", code, m)
+	}
+	env := map[string]string{}
+	for len(env) == 0 {
+		b, err := os.ReadFile(told)
+		if err != nil {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		for line := range strings.Lines(string(b)) {
+			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+			env[k] = v
+		}
+	}
+	if env["MLFLOW_RUN_ID"] != "talker" || env["MLFLOW_EXPERIMENT_NAME"] != "exp" {
+		t.Fatalf("the job is told %v", env)
+	}
+	ca, err := os.ReadFile(env["MLFLOW_TRACKING_SERVER_CERT_PATH"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	job := &tracker{t, env["MLFLOW_TRACKING_URI"], env["MLFLOW_TRACKING_TOKEN"], client}
+	admin := &tracker{t, job.uri, s.app.Token, client}
+
+	want := func(who *tracker, status int, method, path string, body any) map[string]any {
+		t.Helper()
+		code, m := who.do(method, path, body)
+		if code != status {
+			t.Errorf("%s %s: %d %v, want %d", method, path, code, m, status)
+		}
+		return m
+	}
+	type o = map[string]any
+	got := want(job, 200, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
+	if at(got, "run", "info", "run_name") != "a talker" || at(got, "run", "info", "status") != "RUNNING" {
+		t.Errorf("the run is %v", got)
+	}
+	exp := at(got, "run", "info", "experiment_id")
+	want(job, 200, "GET", mlflowAPI+"experiments/get-by-name?experiment_name=exp", nil)
+	want(job, 200, "POST", mlflowAPI+"runs/log-metric", o{"run_id": "talker", "key": "loss", "value": 0.5, "timestamp": 1, "step": 3})
+	want(job, 200, "POST", mlflowAPI+"runs/log-parameter", o{"run_id": "talker", "key": "lr", "value": "0.1"})
+	child := want(job, 200, "POST", mlflowAPI+"runs/create", o{"experiment_id": exp, "start_time": 1})
+	want(job, 200, "POST", mlflowAPI+"runs/set-tag", o{"run_id": at(child, "run", "info", "run_id"), "key": "k", "value": "v"})
+	want(job, 200, "PUT", "/api/2.0/mlflow-artifacts/artifacts/"+exp.(string)+"/talker/artifacts/a.txt", "text")
+
+	// What is not the job's.
+	other := want(admin, 200, "POST", mlflowAPI+"runs/create", o{"experiment_id": exp, "start_time": 1})
+	otherID := at(other, "run", "info", "run_id").(string)
+	want(job, 403, "GET", mlflowAPI+"runs/get?run_id="+otherID, nil)
+	want(job, 403, "POST", mlflowAPI+"runs/log-metric", o{"run_id": otherID, "key": "loss", "value": 0.5, "timestamp": 1})
+	want(job, 403, "POST", mlflowAPI+"runs/log-batch", o{"run_id": "silent", "metrics": []o{{"key": "a", "value": 1, "timestamp": 1}}})
+	want(job, 403, "POST", mlflowAPI+"runs/create", o{"experiment_id": "0", "start_time": 1})
+	want(job, 403, "POST", mlflowAPI+"experiments/create", o{"name": "mine"})
+	want(job, 403, "POST", mlflowAPI+"experiments/delete", o{"experiment_id": exp})
+	want(job, 403, "PUT", "/api/2.0/mlflow-artifacts/artifacts/0/silent/artifacts/a.txt", "text")
+	want(job, 403, "GET", "/api/2.0/mlflow-artifacts/artifacts/"+exp.(string)+"/"+otherID+"/artifacts/a.txt", nil)
+	root := &tracker{t, s.app.URL, job.token, client}
+	want(root, 401, "GET", s.ws+"/jobs", nil)
+	want(root, 401, "GET", "/berth/v1/server", nil)
+	want(&tracker{t, job.uri, job.token + "x", client}, 401, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
+	want(&tracker{t, job.uri, "", client}, 401, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
+
+	if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.wait("talker")
+	for { // what a token opens is remembered for a moment
+		if code, _ := job.do("GET", mlflowAPI+"runs/get?run_id=talker", nil); code == http.StatusUnauthorized {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	got = want(admin, 200, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
+	if at(got, "run", "info", "status") != "FINISHED" || at(got, "run", "info", "end_time") == nil ||
+		at(got, "run", "data", "metrics", 0, "value") != 0.5 || at(got, "run", "data", "params", 0, "value") != "0.1" {
+		t.Errorf("the run is %v", got)
+	}
+	files := want(admin, 200, "GET", mlflowAPI+"artifacts/list?run_id=talker&path=outputs", nil)
+	if at(files, "files", 0, "path") != "outputs/x.txt" {
+		t.Errorf("the files of the run are %v", files)
+	}
+	found := want(admin, 200, "POST", mlflowAPI+"runs/search", o{"experiment_ids": []string{"0"}, "filter": "attributes.status = 'FINISHED'"})
+	if at(found, "runs", 0, "info", "run_id") != "silent" {
+		t.Errorf("a job that never logs is not found: %v", found)
+	}
+}

@@ -1,0 +1,425 @@
+package track
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
+)
+
+// Artifacts are blobs in the container of the workspace's runs. E/R/artifacts/P is the file P of run R, which is where a job's own
+// files are too; anything else is below a folder of its own.
+const otherArtifacts = "mlflow/"
+
+var errPath = invalid("Invalid path")
+
+// safePath refuses paths that could lead out of where they seem to be.
+func safePath(p string) (string, error) {
+	if strings.ContainsAny(p, "\x00\\") || strings.HasPrefix(p, "/") || strings.Contains(p, "://") {
+		return "", errPath
+	}
+	text := p
+	for range 4 { // a path that becomes another when it is decoded again
+		more, err := url.PathUnescape(text)
+		if err != nil || more == text {
+			break
+		}
+		text = more
+	}
+	for _, t := range []string{p, text} {
+		if slices.Contains(strings.FieldsFunc(t, func(r rune) bool { return r == '/' || r == '\\' }), "..") || strings.HasPrefix(t, "/") {
+			return "", errPath
+		}
+	}
+	p = strings.Trim(path.Clean("/"+p), "/")
+	return p, nil
+}
+
+// rawPath is the artifact path of the address, which may not hide slashes.
+func (c *call) rawPath() (string, error) {
+	p, ok := clean(c.path)
+	if !ok {
+		return "", errPath
+	}
+	return safePath(p)
+}
+
+// A file is where an artifact is.
+type file struct {
+	name  string // of the blob
+	run   *run
+	model *loggedModel
+}
+
+// fileAt finds what a path of the artifact proxy means.
+func (c *call) fileAt(p string) file {
+	seg := strings.SplitN(p, "/", 4)
+	if len(seg) >= 3 && seg[2] == "artifacts" {
+		if r := c.run(seg[1]); r != nil {
+			name := locate.ArtifactPath(r.ID)
+			if len(seg) == 4 {
+				name += "/" + seg[3]
+			}
+			return file{name: name, run: r}
+		}
+	}
+	f := file{name: otherArtifacts + p}
+	if len(seg) >= 3 && seg[1] == "models" {
+		c.view(func(x *index) { f.model = x.logged[seg[2]] })
+	}
+	return f
+}
+
+// mayFile refuses files that are not the job's. It may read those of its experiment's models, and of registered ones.
+func (c *call) mayFile(f file, write bool) error {
+	switch {
+	case c.who.Job == "":
+		return nil
+	case f.run != nil:
+		return c.mayRun(f.run)
+	case f.model != nil && (write || c.mayReadLogged(f.model) == nil):
+		return c.mayLogged(f.model)
+	case f.model != nil && f.model.Tags[tagModelVersions] != "":
+		return nil
+	}
+	return refuse(denied, "The token of job %s does not open this path", c.who.Job)
+}
+
+// proxied is the path that an artifact URI has at the proxy of this server; ok is false for other places.
+func proxied(uri string) (string, bool) {
+	if rest, ok := strings.CutPrefix(uri, "mlflow-artifacts:"); ok {
+		if after, ok := strings.CutPrefix(rest, "//"); ok {
+			_, rest, _ = strings.Cut(after, "/")
+		}
+		return strings.Trim(rest, "/"), true
+	}
+	if _, rest, ok := strings.Cut(uri, "/mlflow-artifacts/artifacts/"); ok && strings.HasPrefix(uri, "http") {
+		rest, _, _ = strings.Cut(rest, "?")
+		return strings.Trim(rest, "/"), true
+	}
+	return "", false
+}
+
+func upload(c *call) (any, error) {
+	p, err := c.rawPath()
+	if err != nil {
+		return nil, err
+	}
+	return c.put(p)
+}
+
+// drain reads what is left of a body that is refused, within reason: a client that is cut off while it sends never sees why.
+func (c *call) drain() {
+	io.CopyN(io.Discard, c.r.Body, 64<<20) //nolint:errcheck // the answer is what counts
+}
+
+// put keeps the body of the request as an artifact.
+func (c *call) put(p string) (any, error) {
+	f := c.fileAt(p)
+	if err := c.mayFile(f, true); err != nil {
+		c.drain()
+		return nil, err
+	}
+	o := blob.PutOptions{ContentType: typeOf(p), Size: max(c.r.ContentLength, 0)}
+	if _, err := c.s.Blobs.Put(c.ctx, c.Artifacts, f.name, c.r.Body, o); err != nil {
+		if berth.CodeOf(err) == berth.Internal && c.ctx.Err() != nil {
+			return nil, refuse(badRequest, "The upload broke off")
+		}
+		return nil, err
+	}
+	return empty, nil
+}
+
+func download(c *call) (any, error) {
+	p, err := c.rawPath()
+	if err != nil {
+		return nil, err
+	}
+	return c.send(p, p)
+}
+
+// send answers with an artifact; shown is what it is called in an error.
+func (c *call) send(p, shown string) (any, error) {
+	f := c.fileAt(p)
+	if err := c.mayFile(f, false); err != nil {
+		return nil, err
+	}
+	r, err := c.s.Blobs.Open(c.ctx, c.Artifacts, f.name)
+	if berth.CodeOf(err) == berth.NotFound || berth.CodeOf(err) == berth.Invalid {
+		return nil, missing("No such artifact: '%s'", shown)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b := r.Blob()
+	h := c.w.Header()
+	h.Set("Content-Type", typeOf(p))
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(p)}))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("ETag", `"`+strings.Trim(b.ETag, `"`)+`"`)
+	http.ServeContent(c.w, c.r, "", b.Modified, r)
+	return nil, nil
+}
+
+// plainNames are the names without an ending that are text.
+var plainNames = []string{"mlmodel", "mlproject"}
+
+var types = map[string]string{
+	".txt": "text/plain", ".log": "text/plain", ".err": "text/plain", ".cfg": "text/plain", ".conf": "text/plain", ".ini": "text/plain",
+	".md": "text/plain", ".py": "text/plain", ".js": "text/plain", ".yaml": "text/plain", ".yml": "text/plain", ".json": "text/plain",
+	".csv": "text/plain", ".tsv": "text/plain", ".sh": "text/plain", ".xml": "text/plain", ".properties": "text/plain",
+	".html": "text/html", ".htm": "text/html", ".css": "text/css", ".pdf": "application/pdf", ".png": "image/png", ".jpg": "image/jpeg",
+	".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".svg": "image/svg+xml", ".zip": "application/zip",
+	".gz": "application/gzip", ".tar": "application/x-tar", ".mp4": "video/mp4", ".mp3": "audio/mpeg", ".wav": "audio/x-wav",
+}
+
+// typeOf is what a file is by its name.
+func typeOf(p string) string {
+	base := path.Base(p)
+	if slices.Contains(plainNames, strings.ToLower(base)) {
+		return "text/plain"
+	}
+	if t := types[strings.ToLower(path.Ext(base))]; t != "" {
+		return t
+	}
+	return "application/octet-stream"
+}
+
+type fileView struct {
+	Path string `json:"path"`
+	Dir  bool   `json:"is_dir"`
+	Size *int64 `json:"file_size,omitempty"`
+}
+
+// list is what is in a folder; names are relative to it.
+func (c *call) list(p string) ([]fileView, error) {
+	f := c.fileAt(p)
+	if err := c.mayFile(f, false); err != nil {
+		return nil, err
+	}
+	prefix := strings.TrimSuffix(f.name, "/") + "/"
+	var out []fileView
+	for after := ""; ; {
+		blobs, folders, next, err := c.s.Blobs.List(c.ctx, c.Artifacts, blob.ListOptions{Prefix: prefix, Delimiter: "/", After: after})
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range blobs {
+			out = append(out, fileView{Path: strings.TrimPrefix(b.Name, prefix), Size: &b.Size})
+		}
+		for _, d := range folders {
+			out = append(out, fileView{Path: strings.Trim(strings.TrimPrefix(d, prefix), "/"), Dir: true})
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	slices.SortFunc(out, func(a, b fileView) int { return strings.Compare(a.Path, b.Path) })
+	return out, nil
+}
+
+func listProxied(c *call) (any, error) {
+	p, err := safePath(c.text("path"))
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.list(p)
+	if err != nil {
+		return nil, err
+	}
+	return paged("files", files, ""), nil
+}
+
+// listBelow lists a folder of a run or model; names are relative to its root.
+func (c *call) listBelow(uri, folder string) (any, error) {
+	folder, err := safePath(folder)
+	if err != nil {
+		return nil, err
+	}
+	answer := map[string]any{"root_uri": uri}
+	root, ours := proxied(uri)
+	if !ours {
+		return answer, nil // the files are elsewhere, where this server does not go
+	}
+	files, err := c.list(path.Join(root, folder))
+	if err != nil {
+		return nil, err
+	}
+	for i := range files {
+		files[i].Path = path.Join(folder, files[i].Path)
+	}
+	if len(files) > 0 {
+		answer["files"] = files
+	}
+	return answer, nil
+}
+
+func listArtifacts(c *call) (any, error) {
+	id, folder := c.runID(), c.text("path")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	r, err := c.runOf(id)
+	if err != nil {
+		return nil, err
+	}
+	return c.listBelow(r.URI, folder)
+}
+
+// sendBelow answers with a file of a run, model or version.
+func (c *call) sendBelow(uri, p string) (any, error) {
+	safe, err := safePath(p)
+	if err != nil {
+		return nil, err
+	}
+	root, ours := proxied(uri)
+	if !ours {
+		return nil, missing("No such artifact: '%s'", p)
+	}
+	return c.send(path.Join(root, safe), p)
+}
+
+func getRunArtifact(c *call) (any, error) {
+	id, p := c.runID(), c.need("path")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	r, err := c.runOf(id)
+	if err != nil {
+		return nil, err
+	}
+	return c.sendBelow(r.URI, p)
+}
+
+func getVersionArtifact(c *call) (any, error) {
+	p := c.need("path")
+	if _, err := safePath(p); err != nil {
+		return nil, err
+	}
+	name, n := c.need("name"), c.versionNumber()
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	_, v, err := c.versionOf(name, n)
+	if err != nil {
+		return nil, err
+	}
+	return c.sendBelow(v.URI, p)
+}
+
+func listLoggedArtifacts(c *call) (any, error) {
+	m, err := c.loggedOf(c.path, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.listBelow(m.URI, c.text("artifact_directory_path"))
+}
+
+func getLoggedArtifact(c *call) (any, error) {
+	p := c.text("artifact_file_path")
+	if p == "" {
+		return nil, required("artifact_file_path")
+	}
+	m, err := c.loggedOf(c.path, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.sendBelow(m.URI, p)
+}
+
+func deleteProxied(c *call) (any, error) {
+	p, err := c.rawPath()
+	if err != nil {
+		return nil, err
+	}
+	if p == "" {
+		return nil, errPath
+	}
+	f := c.fileAt(p)
+	if err := c.mayFile(f, true); err != nil {
+		return nil, err
+	}
+	return empty, c.deleteFiles(c.ctx, f.name)
+}
+
+// deleteFiles deletes a file, or everything in a folder. What is not there is deleted.
+func (c *call) deleteFiles(ctx context.Context, name string) error {
+	if err := c.s.Blobs.Delete(ctx, c.Artifacts, name); err != nil && berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	for {
+		blobs, _, next, err := c.s.Blobs.List(ctx, c.Artifacts, blob.ListOptions{Prefix: strings.TrimSuffix(name, "/") + "/"})
+		if err != nil {
+			return err
+		}
+		for _, b := range blobs {
+			if err := c.s.Blobs.Delete(ctx, c.Artifacts, b.Name); err != nil && berth.CodeOf(err) != berth.NotFound {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+	}
+}
+
+// maxUIUpload bounds uploads by MLflow's web page.
+const maxUIUpload = 10 << 20
+
+// uploadArtifact is how MLflow's web page uploads a file.
+func uploadArtifact(c *call) (any, error) {
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return nil, invalid("The query of the address is malformed")
+	}
+	id, p := q.Get("run_uuid"), q.Get("path")
+	if id == "" {
+		id = q.Get("run_id")
+	}
+	switch {
+	case id == "":
+		return nil, invalid("Request must specify run_uuid.")
+	case p == "":
+		return nil, invalid("Request must specify path.")
+	case c.r.ContentLength > maxUIUpload:
+		c.drain()
+		return nil, invalid("Artifact size is too large. Max size is 10MB.")
+	}
+	safe, err := safePath(p)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.runOf(id)
+	if err != nil {
+		return nil, err
+	}
+	root, ours := proxied(r.URI)
+	if !ours {
+		return nil, invalid("The artifacts of run %s are not kept by this server", id)
+	}
+	// One byte more than is allowed tells that there is more.
+	body := &io.LimitedReader{R: c.r.Body, N: maxUIUpload + 1}
+	first := make([]byte, 1)
+	n, err := io.ReadFull(body, first)
+	if n == 0 || err != nil {
+		return nil, invalid("Request must specify data.")
+	}
+	c.r.Body = io.NopCloser(io.MultiReader(strings.NewReader(string(first)), body))
+	return c.put(path.Join(root, safe))
+}
+
+// Uploads in parts go through this server anyway, so that they would gain nothing: clients take 501 as "send it whole".
+var errParts = refuse(notImplemented, "Uploads in parts are not served: send the file whole")
+
+func createUpload(*call) (any, error)   { return nil, errParts }
+func completeUpload(*call) (any, error) { return nil, errParts }
+func abortUpload(*call) (any, error)    { return nil, errParts }

@@ -1,0 +1,117 @@
+package track
+
+import (
+	"context"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// A change is a transaction on the entities of a workspace: it reads and writes documents, and the index follows once they are
+// committed.
+type change struct {
+	w    *workspace
+	tx   *store.Tx
+	put  []entity
+	gone []entity
+}
+
+// update runs fn in a transaction and brings the index up to date with it. fn may run more than once.
+func (w *workspace) update(ctx context.Context, fn func(*change) error) error {
+	var c *change
+	err := w.s.DB.Update(ctx, func(tx *store.Tx) error {
+		if d, err := tx.Get("", "workspaces", w.Key, ""); err != nil {
+			return err
+		} else if d.ID != w.Doc {
+			return berth.Errorf(berth.NotFound, "the workspace was deleted")
+		}
+		c = &change{w: w, tx: tx}
+		return fn(c)
+	})
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range c.put {
+		w.index.put(e)
+	}
+	for _, e := range c.gone {
+		w.index.remove(e)
+	}
+	return nil
+}
+
+// find reads an entity by its document's name; nil when there is none.
+func find[T any, P interface {
+	*T
+	entity
+}](c *change, kind, name, number string) (P, error) {
+	d, err := c.tx.Get(c.w.Key, kind, name, number)
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decode[T, P](d)
+}
+
+// findNamed reads an entity by the hash of its name.
+func findNamed[T any, P interface {
+	*T
+	entity
+}](c *change, kind, name string) (P, error) {
+	docs, err := c.tx.List(store.Query{Workspace: c.w.Key, Kind: kind, Hash: hashOf(name), Limit: 1})
+	if err != nil || len(docs) == 0 {
+		return nil, err
+	}
+	return decode[T, P](docs[0])
+}
+
+// save writes an entity.
+func (c *change) save(e entity) error {
+	body, err := encode(e)
+	if err != nil {
+		return err
+	}
+	kind, name, number, hash, parent := e.place()
+	d := &store.Doc{Workspace: c.w.Key, Kind: kind, Name: name, Version: number}
+	old := e.document().doc
+	if old != nil {
+		*d = *old
+	}
+	d.Own, d.Hash, d.Parent = body, hash, parent
+	if old == nil {
+		err = c.tx.Insert(d)
+	} else {
+		err = c.tx.Save(d)
+	}
+	if err != nil {
+		return err
+	}
+	d.Own = nil
+	e.document().doc = d
+	c.put = append(c.put, e)
+	return nil
+}
+
+// remove deletes an entity.
+func (c *change) remove(e entity) error {
+	kind, name, number, _, _ := e.place()
+	if err := c.tx.Delete(c.w.Key, kind, name, number); err != nil {
+		return err
+	}
+	rev, err := c.tx.Rev()
+	if err != nil {
+		return err
+	}
+	d := *e.document().doc
+	d.Rev = rev
+	e.document().doc = &d
+	c.gone = append(c.gone, e)
+	return nil
+}
+
+// now is the time of the change in milliseconds.
+func (c *change) now() int64 { return c.tx.Now().UnixMilli() }

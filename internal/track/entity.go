@@ -1,0 +1,175 @@
+package track
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// What is kept of a workspace's tracking, one document each, in the column for what Berth owns: writing it alone touches no index.
+// Points of metrics are kept elsewhere, see package points.
+const (
+	kindExperiments = "mlflow/experiments"
+	kindRuns        = "mlflow/runs"
+	kindLogged      = "mlflow/logged-models"
+	kindRegistered  = "mlflow/registered-models"
+	kindVersions    = "mlflow/registered-models/versions"
+	kindCounters    = "mlflow/counters"
+)
+
+// stored is what every entity has.
+type stored struct {
+	doc *store.Doc // nil for what was never written
+}
+
+func (s *stored) document() *stored { return s }
+
+func (s *stored) rev() berth.Rev {
+	if s.doc == nil {
+		return 0
+	}
+	return s.doc.Rev
+}
+
+// An entity is one of the things below. Once it is in the index it does not change: a change makes another.
+type entity interface {
+	document() *stored
+	// place says which document it is: its kind, name and version, a hash by which it can be found, and its parent.
+	place() (kind, name, version, hash, parent string)
+}
+
+// Lifecycle stages.
+const (
+	active  = "active"
+	deleted = "deleted"
+)
+
+type experiment struct {
+	stored
+	ID, Name, Location, Stage string
+	Created, Updated          int64 // milliseconds
+	Tags                      map[string]string
+}
+
+func (e *experiment) place() (kind, name, version, hash, parent string) {
+	return kindExperiments, e.ID, "", hashOf(e.Name), ""
+}
+
+// A run is an MLflow run.
+type run struct {
+	stored
+	ID, Experiment, Name, User, Status, Stage, URI string
+	Start                                          int64
+	End                                            *int64 `json:",omitempty"`
+	Deleted                                        int64  `json:",omitempty"`
+	Params, Tags                                   map[string]string
+	Datasets                                       []datasetInput `json:",omitempty"`
+	ModelInputs                                    []string       `json:",omitempty"`
+	ModelOutputs                                   []modelOutput  `json:",omitempty"`
+	// Job is the job whose token made the run: it may write to it.
+	Job string `json:",omitempty"`
+}
+
+func (r *run) place() (kind, name, version, hash, parent string) {
+	return kindRuns, r.ID, "", "", ""
+}
+
+type dataset struct {
+	Name       string `json:"name"`
+	Digest     string `json:"digest"`
+	SourceType string `json:"source_type,omitempty"`
+	Source     string `json:"source,omitempty"`
+	Schema     string `json:"schema,omitempty"`
+	Profile    string `json:"profile,omitempty"`
+}
+
+type datasetInput struct {
+	Tags    []pair  `json:"tags,omitempty"`
+	Dataset dataset `json:"dataset"`
+}
+
+type modelOutput struct {
+	ID   string `json:"model_id"`
+	Step int64  `json:"step"`
+}
+
+// A loggedModel is a model of MLflow 3, whose files a run wrote.
+type loggedModel struct {
+	stored
+	ID, Experiment, Name, Type, Status, Message, Run, URI string
+	Created, Updated                                      int64
+	Deleted                                               bool
+	Params, Tags                                          map[string]string
+	Job                                                   string `json:",omitempty"`
+}
+
+func (m *loggedModel) place() (kind, name, version, hash, parent string) {
+	return kindLogged, m.ID, "", "", m.Experiment
+}
+
+// A registered model has versions. Its id is ours, so that it can be renamed.
+type registered struct {
+	stored
+	ID, Name, Description string
+	Created, Updated      int64
+	Tags                  map[string]string
+	Aliases               map[string]int
+	Last                  int // the last version number given out
+}
+
+func (m *registered) place() (kind, name, version, hash, parent string) {
+	return kindRegistered, m.ID, "", hashOf(m.Name), ""
+}
+
+type version struct {
+	stored
+	Model                                              string // id of the registered model
+	Number                                             int
+	Source, URI, RunID, RunLink, Description, Stage    string
+	Status, StatusMessage, User, ModelID, DeployStatus string
+	Created, Updated                                   int64
+	Tags                                               map[string]string
+}
+
+func (v *version) place() (kind, name, number, hash, parent string) {
+	return kindVersions, v.Model, strconv.Itoa(v.Number), "", ""
+}
+
+// counters give out numbers.
+type counters struct {
+	stored
+	Experiment int64
+}
+
+func (c *counters) place() (kind, name, version, hash, parent string) {
+	return kindCounters, "counters", "", "", ""
+}
+
+// hashOf is how a name that is case-sensitive is found.
+func hashOf(name string) string {
+	h := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(h[:16])
+}
+
+// decode reads an entity of a document.
+func decode[T any, P interface {
+	*T
+	entity
+}](d *store.Doc) (P, error) {
+	var v T
+	p := P(&v)
+	if err := json.Unmarshal(d.Own, p); err != nil {
+		return nil, berth.Errorf(berth.Internal, "%s %s of the tracking store cannot be read: %w", d.Kind, d.Name, err)
+	}
+	bare := *d
+	bare.Own = nil // the entity has it
+	p.document().doc = &bare
+	return p, nil
+}
+
+// encode writes an entity; NaN never comes here.
+func encode(e entity) (json.RawMessage, error) { return json.Marshal(e) }

@@ -1,0 +1,86 @@
+package track
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/berthml/berth"
+)
+
+// A fault is an error as MLflow's clients know it.
+type fault struct {
+	Code    string `json:"error_code"`
+	Message string `json:"message"`
+}
+
+func (f *fault) Error() string { return f.Code + ": " + f.Message }
+
+// The codes that are answered. "Already exists" is 400: clients go by the code.
+const (
+	invalidParameter = "INVALID_PARAMETER_VALUE"
+	badRequest       = "BAD_REQUEST"
+	alreadyExists    = "RESOURCE_ALREADY_EXISTS"
+	doesNotExist     = "RESOURCE_DOES_NOT_EXIST"
+	noEndpoint       = "ENDPOINT_NOT_FOUND"
+	denied           = "PERMISSION_DENIED"
+	unauthenticated  = "UNAUTHENTICATED"
+	notImplemented   = "NOT_IMPLEMENTED"
+	unavailable      = "TEMPORARILY_UNAVAILABLE"
+	internal         = "INTERNAL_ERROR"
+	invalidState     = "INVALID_STATE"
+)
+
+var statuses = map[string]int{
+	invalidParameter: http.StatusBadRequest, badRequest: http.StatusBadRequest, alreadyExists: http.StatusBadRequest,
+	doesNotExist: http.StatusNotFound, noEndpoint: http.StatusNotFound, denied: http.StatusForbidden,
+	unauthenticated: http.StatusUnauthorized, notImplemented: http.StatusNotImplemented, unavailable: http.StatusServiceUnavailable,
+	internal: http.StatusInternalServerError,
+	// A user's mistake in MLflow's eyes too, and yet 500 there, which clients try again for two minutes.
+	invalidState: http.StatusBadRequest,
+}
+
+func refuse(code, format string, args ...any) error {
+	return &fault{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func invalid(format string, args ...any) error { return refuse(invalidParameter, format, args...) }
+
+func missing(format string, args ...any) error { return refuse(doesNotExist, format, args...) }
+
+var codes = map[berth.Code]string{
+	berth.Invalid: invalidParameter, berth.NotFound: doesNotExist, berth.Conflict: alreadyExists, berth.Precondition: badRequest,
+	berth.Unauthenticated: unauthenticated, berth.Denied: denied, berth.Limit: invalidParameter, berth.Gone: doesNotExist,
+	berth.Unsupported: notImplemented, berth.Unavailable: unavailable,
+}
+
+// faultOf gives any error MLflow's shape; ok is false for a fault of ours, whose words stay in the log.
+func faultOf(err error) (f *fault, ok bool) {
+	if errors.As(err, &f) {
+		return f, true
+	}
+	var e *berth.Error
+	if errors.As(err, &e) {
+		if code := codes[e.Code]; code != "" {
+			return &fault{Code: code, Message: e.Error()}, true
+		}
+	}
+	return &fault{Code: internal, Message: "an internal error; the server's log has it"}, false
+}
+
+// Fail answers with an error in MLflow's shape.
+func Fail(w http.ResponseWriter, err error) {
+	f, _ := faultOf(err)
+	b, err := json.Marshal(f)
+	if err != nil {
+		b = []byte(`{"error_code": "INTERNAL_ERROR"}`)
+	}
+	status := statuses[f.Code]
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(b) //nolint:errcheck // the client has gone
+}

@@ -1,0 +1,134 @@
+package track
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berthml/berth/internal/track/points"
+)
+
+// history is the points of a metric of a run that the caller may see.
+func (c *call) history(id, key string) ([]points.Point, error) {
+	if _, err := c.runOf(id); err != nil {
+		return nil, err
+	}
+	return c.points.History(id, key)
+}
+
+func getHistory(c *call) (any, error) {
+	id, key, token := c.runID(), c.need("metric_key"), c.text("page_token")
+	limit := c.limit(1<<40, 1<<40)
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	query := queryOf(id, key)
+	from, err := offset(token, query)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.history(id, key)
+	if err != nil {
+		return nil, err
+	}
+	p, next := page(p, from, limit, query)
+	views := make([]metricView, len(p))
+	for i := range p {
+		views[i] = viewOf(key, p[i])
+	}
+	return paged("metrics", views, next), nil
+}
+
+// The limits of the calls for several runs.
+const (
+	maxHistoryRuns    = 100
+	maxHistoryPoints  = 25000
+	maxIntervalPoints = 2500
+)
+
+func getHistoryBulk(c *call) (any, error) {
+	ids, key := c.texts("run_id"), c.text("metric_key")
+	switch {
+	case len(ids) == 0:
+		return nil, invalid("GetMetricHistoryBulk request must specify at least one run_id.")
+	case len(ids) > maxHistoryRuns:
+		return nil, invalid("GetMetricHistoryBulk request cannot specify more than %d run_ids. Received %d run_ids.", maxHistoryRuns, len(ids))
+	case !c.has("metric_key"):
+		return nil, invalid("GetMetricHistoryBulk request must specify a metric_key.")
+	}
+	limit := min(c.int("max_results", maxHistoryPoints), maxHistoryPoints)
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	views := []metricView{}
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		r := c.run(id)
+		if r == nil {
+			continue
+		}
+		p, err := c.history(id, key)
+		if err != nil {
+			return nil, err
+		}
+		for i := range p {
+			if int64(len(views)) >= limit {
+				break
+			}
+			v := viewOf(key, p[i])
+			v.Run = id
+			views = append(views, v)
+		}
+	}
+	return map[string]any{"metrics": views}, nil
+}
+
+func getHistoryInterval(c *call) (any, error) {
+	ids, key := c.texts("run_ids"), c.text("metric_key")
+	limit, from, to := c.int("max_results", maxIntervalPoints), c.int("start_step", 0), c.int("end_step", 0)
+	switch {
+	case len(ids) == 0:
+		c.fail(required("run_ids"))
+	case len(ids) > maxHistoryRuns:
+		c.fail(invalid("GetMetricHistoryBulkInterval request must specify at most %d run_ids. Received %d run_ids."+seeDocs, maxHistoryRuns, len(ids)))
+	case key == "":
+		c.fail(required("metric_key"))
+	case limit < 1 || limit > maxIntervalPoints:
+		c.fail(invalid("max_results must be between 1 and %d."+seeDocs, maxIntervalPoints))
+	case c.has("start_step") != c.has("end_step"):
+		c.fail(invalid("If either start step or end step are specified, both must be specified."))
+	case from > to:
+		c.fail(invalid("end_step must be greater than start_step. Found start_step=%d and end_step=%d.", from, to))
+	}
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	views := []metricView{}
+	for _, id := range ids {
+		p, err := c.history(id, key)
+		if err != nil {
+			return nil, err
+		}
+		if c.has("start_step") {
+			p = slices.DeleteFunc(p, func(q points.Point) bool { return q.Step < from || q.Step > to })
+		}
+		for _, q := range sample(p, int(limit)) {
+			v := viewOf(key, q)
+			v.Run = id
+			views = append(views, v)
+		}
+	}
+	return paged("metrics", views, ""), nil
+}
+
+// sample leaves at most limit points of a series, by step: the first of each of that many equal parts, and of the last part the last.
+func sample(p []points.Point, limit int) []points.Point {
+	slices.SortStableFunc(p, func(a, b points.Point) int { return cmp.Compare(a.Step, b.Step) })
+	if len(p) <= limit {
+		return p
+	}
+	out := make([]points.Point, 0, limit)
+	size, more := len(p)/limit, len(p)%limit // the first parts have one more
+	for i := range limit - 1 {
+		out = append(out, p[i*size+min(i, more)])
+	}
+	return append(out, p[len(p)-1])
+}

@@ -1,0 +1,156 @@
+package track
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// An index is what was committed of a workspace, in memory and in the orders in which it is asked for. Whoever has it locked may
+// read it; entities that were read stay good without the lock, since they do not change.
+type index struct {
+	experiments map[string]*experiment
+	named       map[string]*experiment // by name
+	runs        map[string]*run
+	runsOf      map[string][]*run // by experiment, oldest first
+	logged      map[string]*loggedModel
+	loggedOf    map[string][]*loggedModel // by experiment, oldest first
+	registered  map[string]*registered    // by id
+	models      map[string]*registered    // by name
+	versions    map[string][]*version     // by id of the model, by number
+
+	jobs map[string]*jobState // of the runs that are jobs
+
+	removed map[string]berth.Rev // what is gone, so that a late word of an earlier change does not bring it back
+}
+
+func newIndex() *index {
+	return &index{
+		experiments: map[string]*experiment{}, named: map[string]*experiment{}, runs: map[string]*run{}, runsOf: map[string][]*run{},
+		logged: map[string]*loggedModel{}, loggedOf: map[string][]*loggedModel{}, registered: map[string]*registered{},
+		models: map[string]*registered{}, versions: map[string][]*version{}, removed: map[string]berth.Rev{},
+		jobs: map[string]*jobState{},
+	}
+}
+
+// laterRun orders runs by start, and by id backwards: read from the end they are in the order of answers.
+func laterRun(a, b *run) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), strings.Compare(b.ID, a.ID))
+}
+
+func laterLogged(a, b *loggedModel) int {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(b.ID, a.ID))
+}
+
+func byNumber(a, b *version) int { return cmp.Compare(a.Number, b.Number) }
+
+// replace puts x where old was in a sorted list, or where it belongs.
+func replace[T any](l []*T, old, x *T, order func(a, b *T) int) []*T {
+	if old != nil {
+		if i, ok := slices.BinarySearchFunc(l, old, order); ok {
+			if x != nil && order(old, x) == 0 {
+				l[i] = x
+				return l
+			}
+			l = slices.Delete(l, i, i+1)
+		}
+	}
+	if x == nil {
+		return l
+	}
+	i, _ := slices.BinarySearchFunc(l, x, order)
+	return slices.Insert(l, i, x)
+}
+
+func (x *index) put(e entity) {
+	kind, name, number, _, _ := e.place()
+	id := kind + "\x00" + name + "\x00" + number
+	if x.removed[id] > e.document().rev() {
+		return
+	}
+	switch e := e.(type) {
+	case *experiment:
+		old := x.experiments[e.ID]
+		if old != nil {
+			if old.rev() > e.rev() {
+				return
+			}
+			delete(x.named, old.Name)
+		}
+		x.experiments[e.ID], x.named[e.Name] = e, e
+	case *run:
+		old := x.runs[e.ID]
+		if old != nil && old.rev() > e.rev() {
+			return
+		}
+		if j := x.jobs[e.ID]; j != nil {
+			e = j.over(e)
+		}
+		if old != nil && old.Experiment != e.Experiment {
+			x.removeRun(old)
+			old = nil
+		}
+		x.runs[e.ID] = e
+		x.runsOf[e.Experiment] = replace(x.runsOf[e.Experiment], old, e, laterRun)
+	case *loggedModel:
+		old := x.logged[e.ID]
+		if old != nil && old.rev() > e.rev() {
+			return
+		}
+		x.logged[e.ID] = e
+		x.loggedOf[e.Experiment] = replace(x.loggedOf[e.Experiment], old, e, laterLogged)
+	case *registered:
+		old := x.registered[e.ID]
+		if old != nil {
+			if old.rev() > e.rev() {
+				return
+			}
+			if x.models[old.Name] == old {
+				delete(x.models, old.Name)
+			}
+		}
+		x.registered[e.ID], x.models[e.Name] = e, e
+	case *version:
+		old := x.version(e.Model, e.Number)
+		if old != nil && old.rev() > e.rev() {
+			return
+		}
+		x.versions[e.Model] = replace(x.versions[e.Model], old, e, byNumber)
+	}
+}
+
+func (x *index) removeRun(r *run) {
+	delete(x.runs, r.ID)
+	x.runsOf[r.Experiment] = replace(x.runsOf[r.Experiment], r, nil, laterRun)
+}
+
+func (x *index) remove(e entity) {
+	kind, name, number, _, _ := e.place()
+	x.removed[kind+"\x00"+name+"\x00"+number] = e.document().rev()
+	switch e := e.(type) {
+	case *registered:
+		if old := x.registered[e.ID]; old != nil {
+			delete(x.registered, e.ID)
+			if x.models[old.Name] == old {
+				delete(x.models, old.Name)
+			}
+		}
+		delete(x.versions, e.ID)
+	case *version:
+		if old := x.version(e.Model, e.Number); old != nil {
+			x.versions[e.Model] = replace(x.versions[e.Model], old, nil, byNumber)
+		}
+	}
+}
+
+// version is a version of the registered model with this id.
+func (x *index) version(model string, number int) *version {
+	l := x.versions[model]
+	i, ok := slices.BinarySearchFunc(l, &version{Number: number}, byNumber)
+	if !ok {
+		return nil
+	}
+	return l[i]
+}

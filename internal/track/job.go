@@ -1,0 +1,286 @@
+package track
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// A job is a run, whose id is the job's name. Nothing is written for it until somebody logs to it or asks for it by its id: until then
+// the run is made of the job's document whenever runs are looked for, and submitting a job costs nothing here.
+
+const kindJobs = "jobs"
+
+// relist is after how long all jobs are read again, and not only those that something happened to: events are not kept for ever.
+const relist = time.Hour
+
+// A jobState is what the run of a job has of the job.
+type jobState struct {
+	status string // of the run
+	ended  bool
+	start  int64
+	end    int64
+}
+
+var jobStates = map[berth.JobStatus]string{berth.Running: running, berth.Completed: finished, berth.Failed: "FAILED", berth.Canceled: "KILLED"}
+
+// over lays the state of a job over its run: the job knows best how it ended.
+func (j *jobState) over(r *run) *run {
+	if !j.ended && (r.Status != "SCHEDULED" || j.status == r.Status) {
+		return r
+	}
+	c := *r
+	c.Status = j.status
+	if j.ended && j.end != 0 {
+		c.End = &j.end
+	}
+	return &c
+}
+
+// runOfJob is the run that a job's document makes, and the name of its experiment.
+func runOfJob(d *store.Doc) (*run, *jobState, string, error) {
+	var v struct {
+		Properties struct {
+			DisplayName, ExperimentName string
+			Tags                        map[string]any
+		}
+	}
+	var st berth.JobState
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return nil, nil, "", berth.Errorf(berth.Internal, "job %s cannot be read: %w", d.Name, err)
+	}
+	if err := json.Unmarshal(d.Own, &st); err != nil {
+		return nil, nil, "", berth.Errorf(berth.Internal, "the state of job %s cannot be read: %w", d.Name, err)
+	}
+	j := &jobState{status: jobStates[berth.JobStatus(d.Status)], ended: berth.JobStatus(d.Status).Terminal(), start: d.Created.UnixMilli()}
+	if j.status == "" {
+		j.status = "SCHEDULED"
+	}
+	if !st.Times.Started.IsZero() {
+		j.start = st.Times.Started.UnixMilli()
+	}
+	if j.ended && !st.Times.Ended.IsZero() {
+		j.end = st.Times.Ended.UnixMilli()
+	}
+	r := &run{ID: d.Name, Name: v.Properties.DisplayName, User: d.CreatedBy, Status: j.status, Stage: active, Start: d.Created.UnixMilli(), Job: d.Name}
+	if r.Name == "" {
+		r.Name = d.Name
+	}
+	for k, x := range v.Properties.Tags {
+		if s, ok := x.(string); ok {
+			setTag(&r.Tags, pair{k, s})
+		}
+	}
+	setTag(&r.Tags, pair{tagRunName, r.Name})
+	setTag(&r.Tags, pair{"mlflow.user", d.CreatedBy})
+	setTag(&r.Tags, pair{"mlflow.source.type", "JOB"})
+	setTag(&r.Tags, pair{"mlflow.source.name", d.Name})
+	if st.Parent != "" {
+		setTag(&r.Tags, pair{tagParent, st.Parent})
+	}
+	name := v.Properties.ExperimentName
+	if strings.TrimSpace(name) == "" {
+		name = "Default"
+	}
+	return r, j, cut(name, maxExperimentName), nil
+}
+
+// experimentNamed is the experiment with a name, made where it is not there.
+func (c *change) experimentNamed(name string) (*experiment, error) {
+	e, err := findNamed[experiment](c, kindExperiments, name)
+	if err != nil || e != nil {
+		return e, err
+	}
+	if name == "Default" {
+		if e, err = c.findExperiment("0"); err != nil || e.Name == name {
+			return e, err
+		}
+	}
+	return c.newExperiment(name, "", nil)
+}
+
+// adopt makes the run of a job, nil when there is no such job.
+func (c *change) adopt(name string) (*run, error) {
+	d, err := c.tx.Get(c.w.Key, kindJobs, name, "")
+	if berth.CodeOf(err) == berth.NotFound || err == nil && d.Name != name {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, _, experiment, err := runOfJob(d)
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.experimentNamed(experiment)
+	if err != nil {
+		return nil, err
+	}
+	r.settle(e)
+	return r, nil
+}
+
+// settle puts a run that is not written yet into an experiment.
+func (r *run) settle(e *experiment) {
+	r.Experiment, r.URI = e.ID, below(e.Location, r.ID, "artifacts")
+}
+
+// jobRunOf is the run of a job that has none yet, written; nil when there is no such job.
+func (w *workspace) jobRunOf(ctx context.Context, id string) (*run, error) {
+	isJob := false
+	err := w.s.DB.View(ctx, func(tx *store.Tx) error {
+		d, err := tx.Get(w.Key, kindJobs, id, "")
+		isJob = err == nil && d.Name == id
+		if berth.CodeOf(err) == berth.NotFound {
+			err = nil
+		}
+		return err
+	})
+	if err != nil || !isJob {
+		return nil, err
+	}
+	err = w.update(ctx, func(x *change) error {
+		r, err := x.findRun(id)
+		if err != nil || r.doc != nil {
+			return err
+		}
+		return x.save(r)
+	})
+	return w.run(id), err
+}
+
+// catchUp brings the runs of jobs up to date, as far as something happened to them since it was called last.
+func (w *workspace) catchUp(ctx context.Context) error {
+	w.jobs.mu.Lock()
+	defer w.jobs.mu.Unlock()
+	if w.s.DB.Rev() == w.jobs.rev {
+		return nil
+	}
+	var docs []*store.Doc
+	var gone []string
+	var rev berth.Rev
+	now := time.Now()
+	all := w.jobs.rev == 0 || now.Sub(w.jobs.at) > relist
+	err := w.s.DB.View(ctx, func(tx *store.Tx) (err error) {
+		if rev, err = tx.Rev(); err != nil {
+			return err
+		}
+		if all {
+			docs, err = tx.All(store.Query{Workspace: w.Key, Kind: kindJobs, Asc: true})
+			return err
+		}
+		names, err := touched(tx, w.Key, w.jobs.rev)
+		if err != nil {
+			return err
+		}
+		for name := range names {
+			d, err := tx.Get(w.Key, kindJobs, name, "")
+			switch {
+			case berth.CodeOf(err) == berth.NotFound:
+				gone = append(gone, name)
+			case err != nil:
+				return err
+			default:
+				docs = append(docs, d)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.showJobs(ctx, docs, gone); err != nil {
+		return err
+	}
+	w.jobs.rev, w.jobs.at = rev, now
+	return nil
+}
+
+// touched is the jobs that something happened to.
+func touched(tx *store.Tx, workspace string, from berth.Rev) (map[string]bool, error) {
+	const most = 1000
+	names := map[string]bool{}
+	for {
+		events, err := tx.Events(store.EventQuery{Workspace: workspace, From: from, Limit: most})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
+				names[name] = true
+			}
+			from = e.Rev
+		}
+		if len(events) < most {
+			return names, nil
+		}
+	}
+}
+
+// showJobs brings jobs into the index.
+func (w *workspace) showJobs(ctx context.Context, docs []*store.Doc, gone []string) error {
+	type shown struct {
+		r    *run
+		j    *jobState
+		name string
+	}
+	var list []shown
+	var lacking []string
+	w.view(func(x *index) {
+		for _, d := range docs {
+			r, j, name, err := runOfJob(d)
+			if err != nil {
+				w.s.Log.Error("a job is not shown as a run", "err", err)
+				continue
+			}
+			list = append(list, shown{r, j, name})
+			if x.named[name] == nil {
+				lacking = append(lacking, name)
+			}
+		}
+	})
+	if len(lacking) > 0 {
+		err := w.update(ctx, func(x *change) error {
+			made := map[string]bool{}
+			for _, name := range lacking {
+				if made[name] {
+					continue
+				}
+				made[name] = true
+				if _, err := x.experimentNamed(name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range list {
+		w.index.jobs[s.r.ID] = s.j
+		r := w.index.runs[s.r.ID]
+		if r == nil || r.doc == nil {
+			e := w.index.named[s.name]
+			if e == nil {
+				continue
+			}
+			r = s.r
+			r.settle(e)
+		}
+		w.index.put(r)
+	}
+	for _, id := range gone {
+		delete(w.index.jobs, id)
+		if r := w.index.runs[id]; r != nil && r.doc == nil {
+			w.index.removeRun(r)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package track
+
+import (
+	"errors"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A body is read as Python reads JSON: NaN and Infinity are numbers. Values are nil, bool, string, number, list and object.
+type (
+	number string
+	list   []any
+	object map[string]any
+)
+
+var errJSON = errors.New("not JSON")
+
+// maxDepth bounds how deep values are nested.
+const maxDepth = 64
+
+// parseJSON reads one value and nothing after it.
+func parseJSON(b []byte) (any, error) {
+	p := parser{b: b}
+	v, err := p.value(0)
+	if err == nil {
+		if p.space(); p.i != len(b) {
+			err = errJSON
+		}
+	}
+	return v, err
+}
+
+type parser struct {
+	b []byte
+	i int
+}
+
+func (p *parser) space() {
+	for p.i < len(p.b) {
+		switch p.b[p.i] {
+		case ' ', '\t', '\n', '\r':
+			p.i++
+		default:
+			return
+		}
+	}
+}
+
+// is takes a character if it comes next.
+func (p *parser) is(c byte) bool {
+	p.space()
+	if p.i < len(p.b) && p.b[p.i] == c {
+		p.i++
+		return true
+	}
+	return false
+}
+
+func (p *parser) word(w string) bool {
+	if len(p.b)-p.i >= len(w) && string(p.b[p.i:p.i+len(w)]) == w {
+		p.i += len(w)
+		return true
+	}
+	return false
+}
+
+func (p *parser) value(depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, errJSON
+	}
+	p.space()
+	if p.i >= len(p.b) {
+		return nil, errJSON
+	}
+	switch c := p.b[p.i]; {
+	case c == '{':
+		return p.object(depth)
+	case c == '[':
+		return p.list(depth)
+	case c == '"':
+		return p.text()
+	case p.word("true"):
+		return true, nil
+	case p.word("false"):
+		return false, nil
+	case p.word("null"):
+		return nil, nil
+	}
+	return p.number()
+}
+
+func (p *parser) object(depth int) (any, error) {
+	p.i++
+	m := object{}
+	if p.is('}') {
+		return m, nil
+	}
+	for {
+		p.space()
+		key, err := p.text()
+		if err != nil || !p.is(':') {
+			return nil, errJSON
+		}
+		v, err := p.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		m[key] = v
+		if p.is(',') {
+			continue
+		}
+		if p.is('}') {
+			return m, nil
+		}
+		return nil, errJSON
+	}
+}
+
+func (p *parser) list(depth int) (any, error) {
+	p.i++
+	l := list{}
+	if p.is(']') {
+		return l, nil
+	}
+	for {
+		v, err := p.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		l = append(l, v)
+		if p.is(',') {
+			continue
+		}
+		if p.is(']') {
+			return l, nil
+		}
+		return nil, errJSON
+	}
+}
+
+func (p *parser) number() (number, error) {
+	start := p.i
+	if p.i < len(p.b) && p.b[p.i] == '-' {
+		p.i++
+	}
+	switch {
+	case p.word("NaN"):
+		return "NaN", nil
+	case p.word("Infinity"):
+		return number(p.b[start:p.i]), nil
+	}
+	for p.i < len(p.b) {
+		switch c := p.b[p.i]; {
+		case c >= '0' && c <= '9', c == '.', c == 'e', c == 'E', c == '+', c == '-':
+			p.i++
+			continue
+		}
+		break
+	}
+	n := p.b[start:p.i]
+	if len(n) == 0 || n[len(n)-1] < '0' || n[len(n)-1] > '9' {
+		return "", errJSON
+	}
+	if _, err := strconv.ParseFloat(string(n), 64); err != nil && !errors.Is(err, strconv.ErrRange) {
+		return "", errJSON
+	}
+	return number(n), nil
+}
+
+// text reads a string.
+func (p *parser) text() (string, error) {
+	if p.i >= len(p.b) || p.b[p.i] != '"' {
+		return "", errJSON
+	}
+	p.i++
+	start := p.i
+	for p.i < len(p.b) {
+		switch c := p.b[p.i]; {
+		case c == '"':
+			s := string(p.b[start:p.i])
+			p.i++
+			if !utf8.ValidString(s) {
+				return "", errJSON
+			}
+			return s, nil
+		case c == '\\':
+			return p.escaped(start)
+		case c < 0x20:
+			return "", errJSON
+		default:
+			p.i++
+		}
+	}
+	return "", errJSON
+}
+
+// escaped reads on in a string that has escapes.
+func (p *parser) escaped(start int) (string, error) {
+	out := append([]byte(nil), p.b[start:p.i]...)
+	for p.i < len(p.b) {
+		c := p.b[p.i]
+		p.i++
+		switch {
+		case c == '"':
+			if !utf8.Valid(out) {
+				return "", errJSON
+			}
+			return string(out), nil
+		case c < 0x20:
+			return "", errJSON
+		case c != '\\':
+			out = append(out, c)
+			continue
+		}
+		if p.i >= len(p.b) {
+			break
+		}
+		c = p.b[p.i]
+		p.i++
+		switch c {
+		case '"', '\\', '/':
+			out = append(out, c)
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'u':
+			r, ok := p.hex()
+			if !ok {
+				return "", errJSON
+			}
+			if utf16.IsSurrogate(r) {
+				second := rune(0)
+				if p.word(`\u`) {
+					if second, ok = p.hex(); !ok {
+						return "", errJSON
+					}
+				}
+				r = utf16.DecodeRune(r, second)
+			}
+			out = utf8.AppendRune(out, r)
+		default:
+			return "", errJSON
+		}
+	}
+	return "", errJSON
+}
+
+func (p *parser) hex() (rune, bool) {
+	if len(p.b)-p.i < 4 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(p.b[p.i:p.i+4]), 16, 16)
+	p.i += 4
+	return rune(n), err == nil
+}

@@ -1,0 +1,213 @@
+package points
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Open opens the points in dir; a directory that does not exist is made with the first of them.
+func Open(dir string, o Options) (_ *Set, err error) {
+	if o.JournalSize <= 0 {
+		o.JournalSize = defaultJournalSize
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]string{}, gen: 1, number: 1}
+	s.idle = sync.NewCond(&s.mu)
+	segments, journals, err := files(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Close() //nolint:errcheck // the first error says it
+		}
+	}()
+	covered := uint64(0)
+	for _, n := range segments {
+		covered = n
+		seg, err := openSegment(s.path(n, "seg"), func(name, key string, c chunk) {
+			x := s.at(name, key)
+			x.chunks = append(x.chunks, c)
+			x.sum(c.latest, int64(c.count))
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.segments = append(s.segments, seg)
+	}
+	s.number = covered + 1
+	for i, n := range journals {
+		if n <= covered { // a crash came between the segment and the end of its journals
+			if err := os.Remove(s.path(n, "log")); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := s.replay(n, i == len(journals)-1); err != nil {
+			return nil, err
+		}
+	}
+	if s.sealed {
+		s.compact(s.number - 1)
+	}
+	return s, nil
+}
+
+// replay brings a journal into memory. The last one is written on.
+func (s *Set) replay(n uint64, last bool) error {
+	names := map[uint64]*series{}
+	j, torn, err := openJournal(s.path(n, "log"), s.o.NoSync, func(id uint64, name, key string) {
+		names[id] = s.at(name, key)
+	}, func(id uint64, p Point) {
+		if x := names[id]; x != nil {
+			x.add(p)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if torn > 0 {
+		s.o.Log.Warn("a torn end of a journal of metrics was cut off; nobody was told that it was kept", "journal", s.path(n, "log"), "bytes", torn)
+	}
+	s.number = n
+	if last && j.size < s.o.JournalSize {
+		s.journal = j
+		return nil
+	}
+	s.seal()
+	s.number = n + 1
+	return j.close()
+}
+
+// path is the file of a number.
+func (s *Set) path(n uint64, ext string) string {
+	return filepath.Join(s.dir, fmt.Sprintf("%08d.%s", n, ext))
+}
+
+// files lists a directory by number, and removes what was never finished.
+func files(dir string) (segments, journals []uint64, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, nil, err
+		}
+		return nil, nil, syncParent(dir, false)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		name, ext, _ := strings.Cut(e.Name(), ".")
+		n, err := strconv.ParseUint(name, 10, 63)
+		if err != nil {
+			continue
+		}
+		switch ext {
+		case "seg":
+			segments = append(segments, n)
+		case "log":
+			journals = append(journals, n)
+		case "seg.new":
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	slices.Sort(segments)
+	slices.Sort(journals)
+	return segments, journals, nil
+}
+
+// rotate begins another journal, once the points of the one before are in a segment. The caller holds mu and writes.
+func (s *Set) rotate() {
+	if s.sealed {
+		return // the last one is still being compacted; this one may grow meanwhile
+	}
+	if err := s.journal.close(); err != nil {
+		s.o.Log.Error("a journal of metrics did not close", "err", err)
+	}
+	s.journal = nil
+	s.seal()
+	s.compact(s.number)
+	s.number++
+	s.gen++
+	if s.next != nil {
+		s.next.rename(s.gen)
+	}
+}
+
+// seal sets the recent points aside.
+func (s *Set) seal() {
+	for _, o := range s.owners {
+		for _, x := range o.series {
+			if len(x.recent) > 0 {
+				x.sealed = append(x.sealed, x.recent...)
+				x.recent = nil
+			}
+		}
+	}
+	s.sealed = true
+}
+
+// compact makes a segment of the sealed points, those of the journals up to n, in the background.
+func (s *Set) compact(n uint64) {
+	var parts []part
+	for _, o := range s.owners {
+		for _, x := range o.series {
+			if len(x.sealed) > 0 {
+				parts = append(parts, part{x, slices.Clone(x.sealed)})
+			}
+		}
+	}
+	s.compacted.Go(func() {
+		if err := s.writeParts(n, parts); err != nil {
+			// The points are in the journals still, and in memory; the next Open tries again.
+			s.o.Log.Error("points of metrics were not compacted", "dir", s.dir, "err", err)
+		}
+	})
+}
+
+func (s *Set) writeParts(n uint64, parts []part) error {
+	if len(parts) > 0 {
+		for i := range parts {
+			parts[i].points = tidy(parts[i].points)
+		}
+		seg, chunks, err := writeSegment(s.path(n, "seg"), parts, s.o.NoSync)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.segments = append(s.segments, seg)
+		for i, p := range parts {
+			p.x.count -= int64(len(p.x.sealed) - len(p.points))
+			p.x.chunks = append(p.x.chunks, chunks[i])
+			p.x.sealed = nil
+		}
+		s.mu.Unlock()
+	}
+	_, journals, err := files(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, j := range journals {
+		if j <= n {
+			if err := os.Remove(s.path(j, "log")); err != nil {
+				return err
+			}
+		}
+	}
+	s.mu.Lock()
+	s.sealed = false
+	s.mu.Unlock()
+	return nil
+}

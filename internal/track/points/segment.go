@@ -1,0 +1,222 @@
+package points
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+)
+
+// A segment is a mark, chunks, a directory and a trailer: the directory's offset, its CRC-32C, and the mark again. A chunk is one
+// series: its CRC-32C, then timestamps and steps as differences of differences, then values.
+const (
+	segmentMark    = "BERTHPT1"
+	segmentTrailer = 8 + 4 + len(segmentMark)
+	chunkHeader    = 4
+)
+
+// A segment is an open file of chunks. It never changes.
+type segment struct {
+	f *os.File
+}
+
+// A chunk is the points of a series in one segment.
+type chunk struct {
+	seg    *segment
+	at     int64
+	size   int32
+	count  int32
+	latest Point
+}
+
+var errSegment = errors.New("the segment is damaged")
+
+// read appends the chunk's points to out.
+func (c chunk) read(out []Point) ([]Point, error) {
+	b := make([]byte, c.size)
+	if _, err := c.seg.f.ReadAt(b, c.at); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.seg.f.Name(), err)
+	}
+	out, err := decodeChunk(out, b, int(c.count))
+	if err != nil {
+		return nil, fmt.Errorf("%s at %d: %w", c.seg.f.Name(), c.at, err)
+	}
+	return out, nil
+}
+
+func encodeChunk(b []byte, p []Point) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	var last, step int64
+	for i := range p {
+		d := p[i].Timestamp - last
+		b = binary.AppendVarint(b, d-step)
+		last, step = p[i].Timestamp, d
+	}
+	last, step = 0, 0
+	for i := range p {
+		d := p[i].Step - last
+		b = binary.AppendVarint(b, d-step)
+		last, step = p[i].Step, d
+	}
+	for i := range p {
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(p[i].Value))
+	}
+	binary.LittleEndian.PutUint32(b[start:], crc32.Checksum(b[start+chunkHeader:], castagnoli))
+	return b
+}
+
+func decodeChunk(out []Point, b []byte, count int) ([]Point, error) {
+	if len(b) < chunkHeader || crc32.Checksum(b[chunkHeader:], castagnoli) != binary.LittleEndian.Uint32(b) || count > len(b)/8 {
+		return nil, errSegment
+	}
+	b = b[chunkHeader:]
+	start := len(out)
+	var last, step int64
+	for range count {
+		d, n := binary.Varint(b)
+		if n <= 0 {
+			return nil, errSegment
+		}
+		b = b[n:]
+		step += d
+		last += step
+		out = append(out, Point{Timestamp: last})
+	}
+	p := out[start:]
+	last, step = 0, 0
+	for i := range p {
+		d, n := binary.Varint(b)
+		if n <= 0 {
+			return nil, errSegment
+		}
+		b = b[n:]
+		step += d
+		last += step
+		p[i].Step = last
+	}
+	if len(b) != 8*count {
+		return nil, errSegment
+	}
+	for i := range p {
+		p[i].Value = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return out, nil
+}
+
+// A part is one series of a segment that is written.
+type part struct {
+	x      *series
+	points []Point // sorted, each once
+}
+
+// writeSegment makes a segment durable under its name and returns its chunks, in the order of the parts.
+func writeSegment(path string, parts []part, noSync bool) (_ *segment, _ []chunk, err error) {
+	temp := path + ".new"
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(temp)
+		}
+	}()
+	seg := &segment{f: f}
+	w := bufio.NewWriterSize(f, 256<<10)
+	at := int64(len(segmentMark))
+	w.WriteString(segmentMark) //nolint:errcheck // Flush says it
+	chunks := make([]chunk, len(parts))
+	var buf []byte
+	dir := binary.AppendUvarint(nil, uint64(len(parts)))
+	for i, p := range parts {
+		buf = encodeChunk(buf[:0], p.points)
+		c := chunk{seg: seg, at: at, size: int32(len(buf)), count: int32(len(p.points)), latest: p.points[0]}
+		for _, q := range p.points[1:] {
+			if newer(q, c.latest) {
+				c.latest = q
+			}
+		}
+		w.Write(buf) //nolint:errcheck // Flush says it
+		at += int64(len(buf))
+		chunks[i] = c
+		dir = appendText(dir, p.x.owner.name)
+		dir = appendText(dir, p.x.key)
+		dir = binary.AppendUvarint(dir, uint64(c.at))
+		dir = binary.AppendUvarint(dir, uint64(c.size))
+		dir = binary.AppendUvarint(dir, uint64(c.count))
+		dir = binary.AppendVarint(dir, c.latest.Timestamp)
+		dir = binary.AppendVarint(dir, c.latest.Step)
+		dir = binary.LittleEndian.AppendUint64(dir, math.Float64bits(c.latest.Value))
+	}
+	sum := crc32.Checksum(dir, castagnoli)
+	dir = binary.LittleEndian.AppendUint64(dir, uint64(at))
+	dir = binary.LittleEndian.AppendUint32(dir, sum)
+	w.Write(dir)               //nolint:errcheck // Flush says it
+	w.WriteString(segmentMark) //nolint:errcheck // Flush says it
+	if err := w.Flush(); err != nil {
+		return nil, nil, err
+	}
+	if !noSync {
+		if err := f.Sync(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return nil, nil, err
+	}
+	return seg, chunks, syncParent(path, noSync)
+}
+
+// openSegment reads the directory of a segment.
+func openSegment(path string, each func(owner, key string, c chunk)) (_ *segment, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			err = fmt.Errorf("segment %s: %w", path, err)
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := info.Size()
+	trailer := make([]byte, segmentTrailer)
+	if size < int64(len(segmentMark)+segmentTrailer) {
+		return nil, errSegment
+	}
+	if _, err := f.ReadAt(trailer, size-int64(segmentTrailer)); err != nil {
+		return nil, err
+	}
+	at := binary.LittleEndian.Uint64(trailer)
+	if string(trailer[12:]) != segmentMark || at > uint64(size-int64(segmentTrailer)) {
+		return nil, errSegment
+	}
+	dir := make([]byte, size-int64(segmentTrailer)-int64(at))
+	if _, err := f.ReadAt(dir, int64(at)); err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(dir, castagnoli) != binary.LittleEndian.Uint32(trailer[8:]) {
+		return nil, errSegment
+	}
+	seg := &segment{f: f}
+	c := cursor{b: dir}
+	for range c.uvarint() {
+		owner, key := c.text(), c.text()
+		x := chunk{seg: seg, at: int64(c.uvarint()), size: int32(c.uvarint()), count: int32(c.uvarint())}
+		x.latest = Point{Timestamp: c.varint(), Step: c.varint(), Value: c.float()}
+		if c.err != nil || x.at < 0 || x.size < 0 || x.count < 0 || x.at+int64(x.size) > int64(at) {
+			return nil, errSegment
+		}
+		each(owner, key, x)
+	}
+	return seg, c.err
+}

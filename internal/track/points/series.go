@@ -1,0 +1,83 @@
+package points
+
+// An owner has series.
+type owner struct {
+	name   string
+	series []*series
+	byKey  map[string]*series // once there are many
+}
+
+const manySeries = 16
+
+// A series is the points under one key. Its slices and chunks only grow, but for what compaction moves from one to the other.
+type series struct {
+	id    uint64 // names it in journals
+	key   string
+	owner *owner
+
+	latest Point
+	count  int64
+	named  uint64 // the generation of the journal in which it was named last
+
+	chunks []chunk // in segments
+	sealed []Point // of older journals
+	recent []Point // of the journal that is written
+}
+
+func (o *owner) find(key string) *series {
+	if o.byKey != nil {
+		return o.byKey[key]
+	}
+	for _, x := range o.series {
+		if x.key == key {
+			return x
+		}
+	}
+	return nil
+}
+
+// at is the series of an owner and key, made where it is not there. The caller holds mu.
+func (s *Set) at(name, key string) *series {
+	o := s.owners[name]
+	if o == nil {
+		o = &owner{name: name}
+		s.owners[name] = o
+	}
+	if x := o.find(key); x != nil {
+		return x
+	}
+	if k, ok := s.keys[key]; ok {
+		key = k
+	} else {
+		s.keys[key] = key
+	}
+	s.nextID++
+	x := &series{id: s.nextID, key: key, owner: o}
+	o.series = append(o.series, x)
+	if o.byKey == nil && len(o.series) > manySeries {
+		o.byKey = make(map[string]*series, 2*manySeries)
+		for _, y := range o.series {
+			o.byKey[y.key] = y
+		}
+	} else if o.byKey != nil {
+		o.byKey[key] = x
+	}
+	return x
+}
+
+// add notes a point that is durable.
+func (x *series) add(p Point) {
+	if n := len(x.recent); n > 0 && same(x.recent[n-1], p) {
+		return // the commonest repetition
+	}
+	x.recent = append(x.recent, p)
+	x.sum(p, 1)
+}
+
+// sum takes count points into the summary, of which latest is the latest.
+func (x *series) sum(latest Point, count int64) {
+	if x.count == 0 || newer(latest, x.latest) {
+		x.latest = latest
+	}
+	x.count += count
+}

@@ -1,0 +1,385 @@
+package track
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+)
+
+// tagPrompt marks the registered models that are prompts, which searches hide.
+const tagPrompt = "mlflow.prompt.is_prompt"
+
+func noRegistered(name string) error { return missing("Registered Model with name=%s not found", name) }
+
+func checkModelName(name, at string) error {
+	if strings.TrimSpace(name) == "" {
+		return invalid("Missing value for required parameter '%s'.", at)
+	}
+	if strings.ContainsAny(name, "/:") {
+		return invalid("Invalid model name '%s'. Names cannot contain '/' or ':'.", name)
+	}
+	if norm := path.Clean(name); norm != name || norm == "." || strings.HasPrefix(norm, "..") {
+		return invalid("Invalid value %s for parameter 'name' supplied: Names may be treated as files in certain cases, and must not "+
+			"resolve to other names when treated as such. This name would resolve to '%s'", dump(name), norm)
+	}
+	return checkLength("name", 256, name)
+}
+
+// findRegistered reads a registered model in a change.
+func (c *change) findRegistered(name string) (*registered, error) {
+	m, err := findNamed[registered](c, kindRegistered, name)
+	if err == nil && m == nil {
+		err = noRegistered(name)
+	}
+	return m, err
+}
+
+// registeredOf is a registered model as it is now, with its versions.
+func (c *call) registeredOf(name string) (m *registered, versions []*version, err error) {
+	c.view(func(x *index) {
+		if m = x.models[name]; m != nil {
+			versions = slices.Clone(x.versions[m.ID])
+		}
+	})
+	if m == nil {
+		return nil, nil, noRegistered(name)
+	}
+	return m, versions, nil
+}
+
+type aliasView struct {
+	Alias   string `json:"alias"`
+	Version string `json:"version"`
+}
+
+// registeredView is a registered model as answers have it.
+func registeredView(m *registered, versions []*version) map[string]any {
+	v := map[string]any{"name": m.Name, "creation_timestamp": m.Created, "last_updated_timestamp": m.Updated}
+	if m.Description != "" {
+		v["description"] = m.Description
+	}
+	if len(m.Tags) > 0 {
+		v["tags"] = pairsOf(m.Tags)
+	}
+	var aliases []aliasView
+	for _, a := range sortedKeys(m.Aliases) {
+		aliases = append(aliases, aliasView{a, number(itoa(m.Aliases[a])).text()})
+	}
+	if aliases != nil {
+		v["aliases"] = aliases
+	}
+	if latest := newestOfStages(versions, nil); len(latest) > 0 {
+		views := make([]any, len(latest))
+		for i, x := range latest {
+			views[i] = versionView(m, x)
+		}
+		v["latest_versions"] = views
+	}
+	return v
+}
+
+// newestOfStages is the newest version of each stage, or of the stages asked for.
+func newestOfStages(versions []*version, wanted []string) []*version {
+	newest := map[string]*version{}
+	for _, v := range versions {
+		if len(wanted) > 0 && !slices.Contains(wanted, v.Stage) {
+			continue
+		}
+		newest[v.Stage] = v // they are in the order of their numbers
+	}
+	var out []*version
+	for _, v := range newest {
+		out = append(out, v)
+	}
+	slices.SortFunc(out, byNumber)
+	return out
+}
+
+func createRegistered(c *call) (any, error) {
+	name, description, tags := c.need("name"), c.text("description"), c.pairs("tags")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	if err := checkModelName(name, "name"); err != nil {
+		return nil, err
+	}
+	for _, t := range tags {
+		if err := checkTag(t, maxRegistryTagValue); err != nil {
+			return nil, err
+		}
+	}
+	m := &registered{ID: newID(), Name: name, Description: description}
+	for _, t := range tags {
+		setTag(&m.Tags, t)
+	}
+	err := c.update(c.ctx, func(x *change) error {
+		if old, err := findNamed[registered](x, kindRegistered, name); err != nil {
+			return err
+		} else if old != nil {
+			return refuse(alreadyExists, "Registered Model (name=%s) already exists.", name)
+		}
+		m.Created, m.doc = x.now(), nil
+		m.Updated = m.Created
+		return x.save(m)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"registered_model": registeredView(m, nil)}, nil
+}
+
+func getRegistered(c *call) (any, error) {
+	name := c.need("name")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	m, versions, err := c.registeredOf(name)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"registered_model": registeredView(m, versions)}, nil
+}
+
+// changeRegistered changes a registered model.
+func (c *call) changeRegistered(name string, fn func(*change, *registered) error) (map[string]any, error) {
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	var id string
+	err := c.update(c.ctx, func(x *change) error {
+		m, err := x.findRegistered(name)
+		if err != nil {
+			return err
+		}
+		id = m.ID
+		if err := fn(x, m); err != nil {
+			return err
+		}
+		return x.save(m)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var v map[string]any
+	c.view(func(x *index) {
+		if m := x.registered[id]; m != nil {
+			v = map[string]any{"registered_model": registeredView(m, x.versions[id])}
+		}
+	})
+	return v, nil
+}
+
+func renameRegistered(c *call) (any, error) {
+	name, to := c.need("name"), c.text("new_name")
+	if err := checkModelName(to, "new_name"); err != nil {
+		c.fail(err)
+	}
+	return c.changeRegistered(name, func(x *change, m *registered) error {
+		if old, err := findNamed[registered](x, kindRegistered, to); err != nil {
+			return err
+		} else if old != nil && old.ID != m.ID {
+			return refuse(alreadyExists, "Registered Model (name=%s) already exists.", to)
+		}
+		m.Name, m.Updated = to, x.now()
+		return x.eachVersion(m, func(v *version) error {
+			v.Updated = m.Updated
+			return x.save(v)
+		})
+	})
+}
+
+func updateRegistered(c *call) (any, error) {
+	name, description := c.need("name"), c.text("description")
+	return c.changeRegistered(name, func(x *change, m *registered) error {
+		m.Description, m.Updated = description, x.now()
+		return nil
+	})
+}
+
+func deleteRegistered(c *call) (any, error) {
+	name := c.need("name")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	return empty, c.update(c.ctx, func(x *change) error {
+		m, err := x.findRegistered(name)
+		if err != nil {
+			return err
+		}
+		if err := x.eachVersion(m, func(v *version) error { return x.remove(v) }); err != nil {
+			return err
+		}
+		return x.remove(m)
+	})
+}
+
+func setRegisteredTag(c *call) (any, error) {
+	name, t := c.need("name"), pair{c.need("key"), c.text("value")}
+	if err := checkTag(t, maxRegistryTagValue); err != nil {
+		c.fail(err)
+	}
+	_, err := c.changeRegistered(name, func(x *change, m *registered) error {
+		setTag(&m.Tags, t)
+		return nil
+	})
+	return empty, err
+}
+
+func deleteRegisteredTag(c *call) (any, error) {
+	name, key := c.need("name"), c.need("key")
+	_, err := c.changeRegistered(name, func(x *change, m *registered) error {
+		delete(m.Tags, key)
+		return nil
+	})
+	return empty, err
+}
+
+func checkAlias(alias string) error {
+	if alias == "" {
+		return invalid("Registered model alias name cannot be empty.")
+	}
+	for _, r := range alias {
+		if r != '_' && r != '-' && !wordRune(r) {
+			return invalid("Invalid alias name: '%s'. Names may only contain alphanumerics, underscores (_), and dashes (-).", alias)
+		}
+	}
+	return checkLength("Registered model alias name", maxAlias, alias)
+}
+
+func checkReserved(alias string) error {
+	if strings.EqualFold(alias, "latest") {
+		return invalid("'latest' alias name (case insensitive) is reserved.")
+	}
+	if digits := strings.TrimLeft(alias[1:], "0123456789"); (alias[0] == 'v' || alias[0] == 'V') && len(alias) > 1 && digits == "" {
+		return invalid("Version alias name '%s' is reserved.", alias)
+	}
+	return nil
+}
+
+func setAlias(c *call) (any, error) {
+	name, alias := c.need("name"), c.need("alias")
+	n := c.versionNumber()
+	if err := cmp.Or(checkModelName(name, "name"), checkAlias(alias)); err != nil {
+		c.fail(err)
+	} else if err := checkReserved(alias); err != nil {
+		c.fail(err)
+	}
+	_, err := c.changeRegistered(name, func(x *change, m *registered) error {
+		if _, err := x.findVersion(m, n); err != nil {
+			return err
+		}
+		if m.Aliases == nil {
+			m.Aliases = map[string]int{}
+		}
+		m.Aliases[alias] = n
+		return nil
+	})
+	return empty, err
+}
+
+func deleteAlias(c *call) (any, error) {
+	name, alias := c.need("name"), c.need("alias")
+	if err := checkAlias(alias); err != nil {
+		c.fail(err)
+	}
+	_, err := c.changeRegistered(name, func(x *change, m *registered) error {
+		delete(m.Aliases, alias)
+		return nil
+	})
+	return empty, err
+}
+
+func getAlias(c *call) (any, error) {
+	name, alias := c.need("name"), c.need("alias")
+	if err := cmp.Or(c.done(), checkModelName(name, "name"), checkAlias(alias)); err != nil {
+		return nil, err
+	}
+	m, versions, err := c.registeredOf(name)
+	if err != nil {
+		return nil, err
+	}
+	if strings.EqualFold(alias, "latest") {
+		if len(versions) == 0 {
+			return nil, missing("Latest version not found for model %s.", name)
+		}
+		return map[string]any{"model_version": versionView(m, versions[len(versions)-1])}, nil
+	}
+	n, ok := m.Aliases[alias]
+	i, found := slices.BinarySearchFunc(versions, &version{Number: n}, byNumber)
+	if !ok || !found {
+		return nil, invalid("Registered model alias %s not found.", alias)
+	}
+	return map[string]any{"model_version": versionView(m, versions[i])}, nil
+}
+
+var registeredGrammar = &grammar{
+	entities:   map[string]subject{"tag": tagOf, "tags": tagOf, "attribute": attribute},
+	attributes: map[string]bool{"name": false},
+	orders:     []string{"last_updated_timestamp", "name", "timestamp"},
+	orderWords: "Invalid order by key '%s' specified. Valid keys are '%s'",
+	lists: func(s subject, key string) (string, bool) {
+		return "Only the 'name' attribute supports comparison with a list of quoted string values.", s == attribute && key == "name"
+	},
+}
+
+func (m *registered) matches(c *clause) bool {
+	if c.of != tagOf {
+		return c.matches(m.Name, true)
+	}
+	v, has := m.Tags[c.key]
+	if c.key == tagPrompt && !has { // what is no prompt need not say so
+		return c.op == "=" && c.text == "false" || c.op == "!=" && c.text == "true"
+	}
+	return c.matches(v, has)
+}
+
+func (m *registered) rank(o order) rank {
+	switch o.key {
+	case "last_updated_timestamp", "timestamp":
+		return numberRank(float64(m.Updated), true)
+	}
+	return textRank(m.Name, true)
+}
+
+func searchRegistered(c *call) (any, error) {
+	filter, orderBy, token := c.text("filter"), c.texts("order_by"), c.text("page_token")
+	limit := c.limit(100, 1000)
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	clauses, err := registeredGrammar.parse(filter)
+	if err != nil {
+		return nil, err
+	}
+	orders, err := registeredGrammar.parseOrders(orderBy)
+	if err != nil {
+		return nil, err
+	}
+	query := queryOf(filter, orderBy)
+	from, err := offset(token, query)
+	if err != nil {
+		return nil, err
+	}
+	prompts := slices.ContainsFunc(clauses, func(k clause) bool { return k.of == tagOf && k.key == tagPrompt })
+	var found []*registered
+	var views []any
+	var next string
+	c.view(func(x *index) {
+		for _, m := range x.registered {
+			if !prompts && m.Tags[tagPrompt] == "true" {
+				continue
+			}
+			if !slices.ContainsFunc(clauses, func(k clause) bool { return !m.matches(&k) }) {
+				found = append(found, m)
+			}
+		}
+		slices.SortFunc(found, func(a, b *registered) int { return strings.Compare(a.Name, b.Name) })
+		found = sortBy(found, orders, func(m *registered, o order) rank { return m.rank(o) })
+		found, next = page(found, from, limit, query)
+		for _, m := range found {
+			views = append(views, registeredView(m, x.versions[m.ID]))
+		}
+	})
+	return paged("registered_models", views, next), nil
+}

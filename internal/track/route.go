@@ -1,0 +1,232 @@
+package track
+
+import (
+	"net/http"
+	"strings"
+)
+
+// A route is one call of the protocol.
+type route struct {
+	do    handler
+	reads bool // it changes nothing
+	task  bool // a job may make it; what it may see is up to the handler
+	raw   bool // its body is not JSON
+	all   bool // it is about all runs or experiments, those of jobs too
+}
+
+const (
+	apiMlflow    = "2.0/mlflow/"
+	apiArtifacts = "2.0/mlflow-artifacts/"
+)
+
+// routes are those without anything open in them, below /api/ and /ajax-api/.
+func routes() map[string]route {
+	ask := func(h handler) route { return route{do: h, reads: true, task: true} }
+	look := func(h handler) route { return route{do: h, reads: true, task: true, all: true} }
+	do := func(h handler) route { return route{do: h, task: true} }
+	own := func(h handler) route { return route{do: h} } // not for jobs
+	return map[string]route{
+		"GET 3.0/mlflow/server-info": ask(serverInfo),
+
+		"POST experiments/create":                    do(createExperiment),
+		"GET experiments/get":                        look(getExperiment),
+		"GET experiments/get-by-name":                look(getExperimentByName),
+		"POST experiments/search":                    look(searchExperiments),
+		"GET experiments/search":                     look(searchExperiments),
+		"POST experiments/delete":                    {do: deleteExperiment, all: true},
+		"POST experiments/restore":                   own(restoreExperiment),
+		"POST experiments/update":                    own(updateExperiment),
+		"POST experiments/set-experiment-tag":        do(setExperimentTag),
+		"POST experiments/delete-experiment-tag":     do(deleteExperimentTag),
+		"POST experiments/search-datasets":           look(searchDatasets),
+		"POST runs/create":                           do(createRun),
+		"GET runs/get":                               look(getRun),
+		"POST runs/update":                           do(updateRun),
+		"POST runs/delete":                           do(deleteRun),
+		"POST runs/restore":                          do(restoreRun),
+		"POST runs/search":                           look(searchRuns),
+		"POST runs/set-tag":                          do(setRunTag),
+		"POST runs/delete-tag":                       do(deleteRunTag),
+		"POST runs/log-parameter":                    do(logParam),
+		"POST runs/log-metric":                       do(logMetric),
+		"POST runs/log-batch":                        {do: logBatch, task: true, raw: true},
+		"POST runs/log-inputs":                       do(logInputs),
+		"POST runs/outputs":                          do(logOutputs),
+		"POST runs/log-model":                        do(logModel),
+		"GET metrics/get-history":                    ask(getHistory),
+		"GET metrics/get-history-bulk":               ask(getHistoryBulk),
+		"GET metrics/get-history-bulk-interval":      ask(getHistoryInterval),
+		"GET artifacts/list":                         ask(listArtifacts),
+		"POST upload-artifact":                       {do: uploadArtifact, task: true, raw: true},
+		"POST logged-models":                         do(createLogged),
+		"POST logged-models/search":                  ask(searchLogged),
+		"POST registered-models/create":              do(createRegistered),
+		"GET registered-models/get":                  ask(getRegistered),
+		"POST registered-models/rename":              own(renameRegistered),
+		"PATCH registered-models/update":             do(updateRegistered),
+		"DELETE registered-models/delete":            own(deleteRegistered),
+		"GET registered-models/search":               ask(searchRegistered),
+		"POST registered-models/search":              ask(searchRegistered),
+		"GET registered-models/get-latest-versions":  ask(latestVersions),
+		"POST registered-models/get-latest-versions": ask(latestVersions),
+		"POST registered-models/set-tag":             do(setRegisteredTag),
+		"DELETE registered-models/delete-tag":        own(deleteRegisteredTag),
+		"POST registered-models/alias":               do(setAlias),
+		"GET registered-models/alias":                ask(getAlias),
+		"DELETE registered-models/alias":             own(deleteAlias),
+		"POST model-versions/create":                 do(createVersion),
+		"GET model-versions/get":                     ask(getVersion),
+		"PATCH model-versions/update":                do(updateVersion),
+		"DELETE model-versions/delete":               own(deleteVersion),
+		"GET model-versions/search":                  ask(searchVersions),
+		"POST model-versions/search":                 ask(searchVersions),
+		"GET model-versions/get-download-uri":        ask(versionURI),
+		"POST model-versions/transition-stage":       own(transitionStage),
+		"POST model-versions/set-tag":                do(setVersionTag),
+		"DELETE model-versions/delete-tag":           own(deleteVersionTag),
+	}
+}
+
+var fixed = routes()
+
+// routeOf finds the call that a method and path mean. rest is what the route leaves open.
+func routeOf(method, path string) (route, string, error) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	path = strings.TrimLeft(path, "/")
+	rest, api := strings.CutPrefix(path, "api/")
+	if !api {
+		rest, api = strings.CutPrefix(path, "ajax-api/")
+	}
+	if !api {
+		return plainRoute(method, path)
+	}
+	if p, ok := strings.CutPrefix(rest, "2.0mlflow/"); ok { // where a slash is missing in MLflow too
+		rest = apiMlflow + p
+	}
+	if p, ok := strings.CutPrefix(rest, apiArtifacts); ok {
+		return artifactRoute(method, p)
+	}
+	p, ok := strings.CutPrefix(rest, apiMlflow)
+	if !ok {
+		p = rest
+	}
+	if r, ok := fixed[method+" "+p]; ok {
+		return r, "", nil
+	}
+	if id, ok := strings.CutPrefix(p, "logged-models/"); ok {
+		return loggedRoute(method, id)
+	}
+	return route{}, "", noRoute(method, p)
+}
+
+// noRoute says that a call is not served, or not with this method.
+func noRoute(method, p string) error {
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+		if _, ok := fixed[m+" "+p]; ok {
+			return refuse(noEndpoint, "%s is not how %s is called: use %s", method, p, m)
+		}
+	}
+	return refuse(noEndpoint, "This server does not serve %s: traces, prompts, webhooks, evaluation datasets and the gateway are not part of it", p)
+}
+
+// plainRoute finds the few calls that are outside of the API's tree.
+func plainRoute(method, path string) (route, string, error) {
+	if method == http.MethodGet {
+		switch path {
+		case "health":
+			return route{do: health, reads: true, task: true, raw: true}, "", nil
+		case "version":
+			return route{do: protocolVersion, reads: true, task: true, raw: true}, "", nil
+		case "get-artifact":
+			return route{do: getRunArtifact, reads: true, task: true}, "", nil
+		case "model-versions/get-artifact":
+			return route{do: getVersionArtifact, reads: true, task: true}, "", nil
+		}
+	}
+	return route{}, "", refuse(noEndpoint, "There is nothing at /%s: the API is below /api/2.0/mlflow", path)
+}
+
+// artifactRoute finds the calls of the artifact proxy.
+func artifactRoute(method, p string) (route, string, error) {
+	if p == "artifacts" && method == http.MethodGet {
+		return route{do: listProxied, reads: true, task: true}, "", nil
+	}
+	if rest, ok := strings.CutPrefix(p, "artifacts/"); ok {
+		switch method {
+		case http.MethodGet:
+			return route{do: download, reads: true, task: true, raw: true}, rest, nil
+		case http.MethodPut:
+			return route{do: upload, task: true, raw: true}, rest, nil
+		case http.MethodDelete:
+			return route{do: deleteProxied, task: true, raw: true}, rest, nil
+		}
+	}
+	if method == http.MethodPost {
+		for prefix, h := range map[string]handler{"mpu/create/": createUpload, "mpu/complete/": completeUpload, "mpu/abort/": abortUpload} {
+			if rest, ok := strings.CutPrefix(p, prefix); ok {
+				return route{do: h, task: true}, rest, nil
+			}
+		}
+	}
+	if strings.HasPrefix(p, "presigned/") {
+		return route{}, "", refuse(notImplemented, "Artifacts are downloaded from this server itself")
+	}
+	return route{}, "", noRoute(method, apiArtifacts+p)
+}
+
+// loggedRoute finds the calls about one logged model.
+func loggedRoute(method, rest string) (route, string, error) {
+	id, call, _ := strings.Cut(rest, "/")
+	tag, isTag := strings.CutPrefix(call, "tags/")
+	switch {
+	case call == "" && method == http.MethodGet:
+		return route{do: getLogged, reads: true, task: true}, id, nil
+	case call == "" && method == http.MethodPatch:
+		return route{do: finalizeLogged, task: true}, id, nil
+	case call == "" && method == http.MethodDelete:
+		return route{do: deleteLogged, raw: true}, id, nil
+	case call == "tags" && method == http.MethodPatch:
+		return route{do: setLoggedTags, task: true}, id, nil
+	case isTag && method == http.MethodDelete:
+		return route{do: deleteLoggedTag, task: true, raw: true}, id + "/" + tag, nil
+	case call == "params" && method == http.MethodPost:
+		return route{do: logLoggedParams, task: true}, id, nil
+	case call == "artifacts/directories" && method == http.MethodGet:
+		return route{do: listLoggedArtifacts, reads: true, task: true}, id, nil
+	case call == "artifacts/files" && method == http.MethodGet:
+		return route{do: getLoggedArtifact, reads: true, task: true}, id, nil
+	}
+	return route{}, "", noRoute(method, "logged-models/"+rest)
+}
+
+// may says whether somebody may make a call at all.
+func (who Caller) may(r route) error {
+	if who.Job != "" && !r.task {
+		return refuse(denied, "The token of a job does not open this call")
+	}
+	if !r.reads && !who.Write {
+		return refuse(denied, "This token may only read")
+	}
+	return nil
+}
+
+// mlflowVersion is the release whose protocol this is.
+const mlflowVersion = "3.18.0"
+
+func health(c *call) (any, error) {
+	c.w.Header().Set("Content-Type", "text/plain")
+	_, _ = c.w.Write([]byte("OK"))
+	return nil, nil
+}
+
+func protocolVersion(c *call) (any, error) {
+	c.w.Header().Set("Content-Type", "text/plain")
+	_, _ = c.w.Write([]byte(mlflowVersion))
+	return nil, nil
+}
+
+func serverInfo(c *call) (any, error) {
+	return map[string]any{"store_type": "SqlStore", "workspaces_enabled": false}, nil
+}

@@ -1,0 +1,320 @@
+package track
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth/internal/track/points"
+)
+
+var runGrammar = &grammar{
+	entities: map[string]subject{
+		"metric": metricOfRun, "metrics": metricOfRun, "param": paramOfRun, "params": paramOfRun, "parameter": paramOfRun,
+		"parameters": paramOfRun, "tag": tagOf, "tags": tagOf, "attribute": attribute, "attributes": attribute, "attr": attribute,
+		"run": attribute, "dataset": datasetOf, "datasets": datasetOf,
+	},
+	attributes: map[string]bool{
+		"run_id": false, "run_name": false, "user_id": false, "status": false, "artifact_uri": false, "start_time": true, "end_time": true,
+	},
+	orders: []string{"artifact_uri", "end_time", "experiment_id", "run_id", "run_name", "start_time", "status", "user_id"},
+	lists: func(s subject, key string) (string, bool) {
+		return notAList(key), s == datasetOf || s == attribute && key == "run_id"
+	},
+	nulls: []subject{tagOf, paramOfRun},
+	alias: map[string]string{
+		"created": "start_time", "Created": "start_time", "run name": "run_name", "Run name": "run_name", "Run Name": "run_name",
+	},
+}
+
+// latestOf is the latest value of a metric.
+type latestOf func(owner, key string) (points.Point, bool)
+
+// matches says whether a run meets a condition.
+func (r *run) matches(c *clause, latest latestOf) bool {
+	switch c.of {
+	case metricOfRun:
+		p, has := latest(r.ID, c.key)
+		return c.matchesNumber(p.Value, has)
+	case paramOfRun:
+		v, has := r.Params[c.key]
+		return c.matches(v, has)
+	case tagOf:
+		v, has := r.Tags[c.key]
+		return c.matches(v, has)
+	case datasetOf:
+		return slices.ContainsFunc(r.Datasets, func(d datasetInput) bool { return d.matches(c) })
+	}
+	switch c.key {
+	case "start_time":
+		return c.matchesNumber(float64(r.Start), true)
+	case "end_time":
+		if r.End == nil {
+			return false
+		}
+		return c.matchesNumber(float64(*r.End), true)
+	}
+	return c.matches(r.attribute(c.key), true)
+}
+
+func (r *run) attribute(key string) string {
+	switch key {
+	case "run_id":
+		return r.ID
+	case "run_name":
+		return r.Name
+	case "user_id":
+		return r.User
+	case "status":
+		return r.Status
+	case "experiment_id":
+		return r.Experiment
+	}
+	return r.URI
+}
+
+const tagContext = "mlflow.data.context"
+
+func (d datasetInput) matches(c *clause) bool {
+	switch c.key {
+	case "name":
+		return c.matches(d.Dataset.Name, true)
+	case "digest":
+		return c.matches(d.Dataset.Digest, true)
+	}
+	for _, t := range d.Tags {
+		if t.Key == tagContext && c.matches(t.Value, true) {
+			return true
+		}
+	}
+	return false
+}
+
+// rank is what a run is sorted by.
+func (r *run) rank(o order, latest latestOf) rank {
+	switch o.of {
+	case metricOfRun:
+		p, has := latest(r.ID, o.key)
+		return numberRank(p.Value, has)
+	case paramOfRun:
+		v, has := r.Params[o.key]
+		return textRank(v, has)
+	case tagOf:
+		v, has := r.Tags[o.key]
+		return textRank(v, has)
+	}
+	switch o.key {
+	case "start_time":
+		return numberRank(float64(r.Start), true)
+	case "end_time":
+		if r.End == nil {
+			return rank{class: 2}
+		}
+		return numberRank(float64(*r.End), true)
+	}
+	return textRank(r.attribute(o.key), true)
+}
+
+// stages are those that a view type shows; nil is all.
+func stages(view string) (func(stage string) bool, error) {
+	switch view {
+	case "", "ACTIVE_ONLY":
+		return func(s string) bool { return s == active }, nil
+	case "DELETED_ONLY":
+		return func(s string) bool { return s == deleted }, nil
+	case "ALL":
+		return func(string) bool { return true }, nil
+	}
+	return nil, invalid("Invalid view type '%s'. Valid values are ACTIVE_ONLY, DELETED_ONLY, ALL.", view)
+}
+
+// viewType reads a view type, which may be a number.
+func (p *params) viewType(name string) func(string) bool {
+	v, _ := p.get(name)
+	if n, ok := intOf(v); ok {
+		v = map[int64]string{1: "ACTIVE_ONLY", 2: "DELETED_ONLY", 3: "ALL"}[n]
+	} else if v == nil {
+		v = ""
+	}
+	s, ok := v.(string)
+	if !ok {
+		p.fail(wrongType(name, v))
+	}
+	shown, err := stages(s)
+	if err != nil {
+		p.fail(err)
+	}
+	return shown
+}
+
+func searchRuns(c *call) (any, error) {
+	ids, filter, orderBy, token := c.texts("experiment_ids"), c.text("filter"), c.texts("order_by"), c.text("page_token")
+	limit := c.limit(1000, 50000)
+	shown := c.viewType("run_view_type")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	clauses, err := runGrammar.parse(filter)
+	if err != nil {
+		return nil, err
+	}
+	orders, err := runGrammar.parseOrders(orderBy)
+	if err != nil {
+		return nil, err
+	}
+	query := queryOf(ids, filter, orderBy)
+	from, err := offset(token, query)
+	if err != nil {
+		return nil, err
+	}
+	most := 0 // how many are enough
+	if len(orders) == 0 {
+		most = from + limit + 1
+	}
+	runs := c.selectRuns(ids, clauses, orders, shown, most)
+	runs, next := page(runs, from, limit, query)
+	views := make([]runView, len(runs))
+	for i, r := range runs {
+		views[i] = c.runView(r)
+	}
+	return paged("runs", views, next), nil
+}
+
+// selectRuns is the runs of experiments that meet all conditions, in order; most is how many are enough, 0 for all.
+func (c *call) selectRuns(ids []string, clauses []clause, orders []order, shown func(string) bool, most int) []*run {
+	var out []*run
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	ids = slices.DeleteFunc(ids, func(id string) bool { return c.mayExperiment(id) != nil })
+	c.view(func(x *index) {
+		c.points.View(func(latest func(owner, key string) (points.Point, bool)) {
+			for _, id := range ids {
+				runs := x.runsOf[id]
+				for i := len(runs) - 1; i >= 0; i-- {
+					r := runs[i]
+					if !shown(r.Stage) || !meets(r, clauses, latest) {
+						continue
+					}
+					if out = append(out, r); len(ids) == 1 && len(out) == most {
+						return
+					}
+				}
+			}
+			if len(ids) > 1 {
+				slices.SortFunc(out, func(a, b *run) int { return laterRun(b, a) })
+			}
+			out = sortBy(out, orders, func(r *run, o order) rank { return r.rank(o, latest) })
+		})
+	})
+	return out
+}
+
+func meets(r *run, clauses []clause, latest latestOf) bool {
+	for i := range clauses {
+		if !r.matches(&clauses[i], latest) {
+			return false
+		}
+	}
+	return true
+}
+
+var experimentGrammar = &grammar{
+	entities:   map[string]subject{"tag": tagOf, "tags": tagOf, "attribute": attribute, "attributes": attribute, "attr": attribute},
+	attributes: map[string]bool{"name": false, "experiment_id": false, "creation_time": true, "last_update_time": true},
+	orders:     []string{"creation_time", "experiment_id", "last_update_time", "name"},
+	lists: func(s subject, key string) (string, bool) {
+		return "Only the 'experiment_id' attribute supports comparison with a list of quoted string values.", s == attribute && key == "experiment_id"
+	},
+	nulls: []subject{tagOf},
+}
+
+func (e *experiment) matches(c *clause) bool {
+	if c.of == tagOf {
+		v, has := e.Tags[c.key]
+		return c.matches(v, has)
+	}
+	switch c.key {
+	case "creation_time":
+		return c.matchesNumber(float64(e.Created), true)
+	case "last_update_time":
+		return c.matchesNumber(float64(e.Updated), true)
+	case "experiment_id":
+		return c.matches(e.ID, true)
+	}
+	return c.matches(e.Name, true)
+}
+
+func (e *experiment) number() int64 {
+	n, err := strconv.ParseInt(e.ID, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (e *experiment) rank(o order) rank {
+	switch o.key {
+	case "creation_time":
+		return numberRank(float64(e.Created), true)
+	case "last_update_time":
+		return numberRank(float64(e.Updated), true)
+	case "experiment_id":
+		return numberRank(float64(e.number()), true)
+	}
+	return textRank(e.Name, true)
+}
+
+func searchExperiments(c *call) (any, error) {
+	filter, orderBy, token := c.text("filter"), c.texts("order_by"), c.text("page_token")
+	if !c.has("max_results") {
+		c.fail(invalid("Invalid value 0 for parameter 'max_results' supplied. It must be a positive integer"))
+	}
+	limit := c.limit(0, 50000)
+	shown := c.viewType("view_type")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	clauses, err := experimentGrammar.parse(filter)
+	if err != nil {
+		return nil, err
+	}
+	orders, err := experimentGrammar.parseOrders(orderBy)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range orders {
+		if o.of != attribute {
+			return nil, invalid("Invalid order_by entity: %s", subjectNames[o.of])
+		}
+	}
+	query := queryOf(filter, orderBy)
+	from, err := offset(token, query)
+	if err != nil {
+		return nil, err
+	}
+	tie := order{key: "experiment_id"}
+	if len(orders) == 0 {
+		orders = []order{{key: "creation_time", desc: true}}
+	} else {
+		tie.desc = true
+	}
+	if !slices.ContainsFunc(orders, func(o order) bool { return o.key == tie.key }) {
+		orders = append(orders, tie)
+	}
+	var found []*experiment
+	c.view(func(x *index) {
+		for _, e := range x.experiments {
+			if shown(e.Stage) && !slices.ContainsFunc(clauses, func(k clause) bool { return !e.matches(&k) }) {
+				found = append(found, e)
+			}
+		}
+	})
+	found = slices.DeleteFunc(found, func(e *experiment) bool { return c.mayExperiment(e.ID) != nil })
+	slices.SortFunc(found, func(a, b *experiment) int { return strings.Compare(a.ID, b.ID) })
+	found = sortBy(found, orders, func(e *experiment, o order) rank { return e.rank(o) })
+	found, next := page(found, from, limit, query)
+	views := make([]any, len(found))
+	for i, e := range found {
+		views[i] = e.view()
+	}
+	return paged("experiments", views, next), nil
+}

@@ -1,0 +1,218 @@
+// Package track is the tracking server: experiments, runs, metrics, parameters, tags, artifacts and the model registry in MLflow's
+// own REST protocol. One workspace is one MLflow server.
+//
+// Experiments, runs and models are documents in the database, and an index of them in memory answers searches; points of metrics
+// are in append-only files (package points); artifacts are blobs. A request that was answered with 200 is durable.
+package track
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track/points"
+)
+
+// Options is what a Service is made of. All fields but NoSync are needed.
+type Options struct {
+	DB    *store.DB
+	Blobs *blob.Store
+	Dir   string // where points are
+	Log   *slog.Logger
+	// NoSync gives up durability for speed: for tests only.
+	NoSync bool
+}
+
+// Service is the tracking of all workspaces.
+type Service struct {
+	Options
+
+	mu     sync.Mutex
+	spaces map[string]*workspace // by ID
+	closed bool
+}
+
+// New returns the tracking service. Nothing is read before it is asked for.
+func New(o Options) *Service { return &Service{Options: o, spaces: map[string]*workspace{}} }
+
+// Close closes the files of all workspaces.
+func (s *Service) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	var err error
+	for _, w := range s.spaces {
+		w.once.Do(func() { w.err = store.ErrClosed })
+		if w.points != nil {
+			err = errors.Join(err, w.points.Close())
+		}
+	}
+	return err
+}
+
+// Forget ends the tracking of a workspace that was deleted, and removes its points. Its documents and blobs went with it.
+func (s *Service) Forget(id string) error {
+	s.mu.Lock()
+	w := s.spaces[id]
+	delete(s.spaces, id)
+	s.mu.Unlock()
+	if w != nil {
+		w.once.Do(func() { w.err = store.ErrClosed })
+		if w.points != nil {
+			if err := w.points.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return points.Remove(filepath.Join(s.Dir, id))
+}
+
+// A Caller is who asks.
+type Caller struct {
+	User  string
+	Write bool   // may change things
+	Job   string // the job whose task asks: it sees its own run, those it makes, and their experiment
+}
+
+// call is one request.
+type call struct {
+	*workspace
+	who  Caller
+	ctx  context.Context // of the request, for as long as it is served
+	w    http.ResponseWriter
+	r    *http.Request
+	path string // of what a route leaves open: an id, an artifact's path
+	params
+}
+
+// A handler answers a call with something that becomes JSON; nil is for one that has answered itself.
+type handler func(c *call) (any, error)
+
+// empty is the answer that says nothing.
+var empty = struct{}{}
+
+// Serve answers a request to the MLflow server of a workspace. path is what follows the server's own address, escaped.
+func (s *Service) Serve(w http.ResponseWriter, r *http.Request, ws Workspace, who Caller, path string) {
+	err := s.serve(w, r, ws, who, path)
+	if err == nil {
+		return
+	}
+	if _, ours := faultOf(err); !ours {
+		s.Log.Error("tracking", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	Fail(w, err)
+}
+
+func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, who Caller, path string) error {
+	route, rest, err := routeOf(r.Method, path)
+	if err != nil {
+		return err
+	}
+	if err := who.may(route); err != nil {
+		return err
+	}
+	space, err := s.open(r.Context(), ws)
+	if err != nil {
+		return err
+	}
+	if who.Job != "" {
+		if own := space.run(who.Job); own == nil || own.doc == nil {
+			if _, err := space.jobRunOf(r.Context(), who.Job); err != nil {
+				return err
+			}
+		}
+	}
+	if route.all {
+		if err := space.catchUp(r.Context()); err != nil {
+			return err
+		}
+	}
+	c := &call{workspace: space, who: who, ctx: r.Context(), w: w, r: r, path: rest}
+	if !route.raw {
+		if err := c.readParams(); err != nil {
+			return err
+		}
+	}
+	answer, err := route.do(c)
+	if err != nil || answer == nil {
+		return err
+	}
+	b, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(b)
+	return nil
+}
+
+// maxBody bounds a request that is not an artifact. A batch has a limit of its own, of MLflow's.
+const maxBody = 32 << 20
+
+// readParams reads the query of a GET, or the JSON of anything else. What is no JSON is an empty object, whose parameters are missing.
+func (c *call) readParams() error {
+	if c.r.Method == http.MethodGet && c.r.URL.RawQuery != "" {
+		q, err := url.ParseQuery(c.r.URL.RawQuery)
+		if err != nil {
+			return invalid("The query of the address is malformed")
+		}
+		c.q = q
+		return nil
+	}
+	if c.r.Method != http.MethodGet {
+		kind := c.r.Header.Get("Content-Type")
+		if kind == "" {
+			return invalid("Bad Request. Content-Type header is missing.")
+		}
+		if t, _, err := mime.ParseMediaType(kind); err != nil || t != "application/json" {
+			return invalid("Bad Request. Content-Type must be one of ['application/json'].")
+		}
+	}
+	b, err := c.readBody()
+	if err != nil {
+		return err
+	}
+	v, _ := parseJSON(b) //nolint:errcheck // as above
+	switch v := v.(type) {
+	case object:
+		c.m = v
+	case string: // some clients send JSON in JSON
+		inner, _ := parseJSON([]byte(v)) //nolint:errcheck // as above
+		c.m, _ = inner.(object)
+	}
+	if c.m == nil {
+		c.m = object{}
+	}
+	return nil
+}
+
+func (c *call) readBody() ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	var big *http.MaxBytesError
+	if errors.As(err, &big) {
+		return nil, invalid("The request is larger than %d MiB", maxBody>>20)
+	}
+	if err != nil {
+		return nil, refuse(badRequest, "The request broke off: %v", err)
+	}
+	return b, nil
+}
+
+// clean reports whether an escaped path means the same to everybody.
+func clean(escaped string) (string, bool) {
+	p, err := url.PathUnescape(escaped)
+	if err != nil || strings.Contains(strings.ToLower(escaped), "%2f") {
+		return "", false
+	}
+	return p, true
+}

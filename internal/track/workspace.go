@@ -1,0 +1,124 @@
+package track
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track/points"
+)
+
+// A Workspace is one MLflow server.
+type Workspace struct {
+	Key       string    // as documents have it
+	ID        string    // of this workspace, and of no other that had its name before
+	Artifacts string    // the container of its runs' files
+	Created   time.Time // when its default experiment was made
+	Doc       int64     // the ID of its document: a change to a workspace that was deleted meanwhile is refused
+}
+
+// workspace is one that was used since the server started.
+type workspace struct {
+	Workspace
+	s *Service
+
+	once sync.Once
+	err  error // why it could not be loaded
+
+	points *points.Set
+
+	mu    sync.RWMutex
+	index *index
+
+	jobs struct { // see catchUp
+		mu  sync.Mutex
+		rev berth.Rev
+		at  time.Time
+	}
+}
+
+// open finds a workspace, and loads it when it is used for the first time.
+func (s *Service) open(ctx context.Context, ws Workspace) (*workspace, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, store.ErrClosed
+	}
+	w := s.spaces[ws.ID]
+	if w == nil {
+		w = &workspace{Workspace: ws, s: s}
+		s.spaces[ws.ID] = w
+	}
+	s.mu.Unlock()
+	w.once.Do(func() { w.err = w.load(context.WithoutCancel(ctx)) })
+	if w.err != nil { // another try may find things mended
+		s.mu.Lock()
+		if s.spaces[ws.ID] == w {
+			delete(s.spaces, ws.ID)
+		}
+		s.mu.Unlock()
+		return nil, w.err
+	}
+	return w, nil
+}
+
+// load reads everything but the points themselves.
+func (w *workspace) load(ctx context.Context) error {
+	w.index = newIndex()
+	w.index.put(w.defaultExperiment())
+	err := w.s.DB.View(ctx, func(tx *store.Tx) error {
+		for kind, read := range map[string]func(*store.Doc) (entity, error){
+			kindExperiments: func(d *store.Doc) (entity, error) { return decode[experiment](d) },
+			kindRuns:        func(d *store.Doc) (entity, error) { return decode[run](d) },
+			kindLogged:      func(d *store.Doc) (entity, error) { return decode[loggedModel](d) },
+			kindRegistered:  func(d *store.Doc) (entity, error) { return decode[registered](d) },
+			kindVersions:    func(d *store.Doc) (entity, error) { return decode[version](d) },
+		} {
+			for after := int64(0); ; {
+				docs, err := tx.List(store.Query{Workspace: w.Key, Kind: kind, Asc: true, After: after})
+				if err != nil {
+					return err
+				}
+				for _, d := range docs {
+					e, err := read(d)
+					if err != nil {
+						return err
+					}
+					after = d.ID
+					w.index.put(e)
+				}
+				if len(docs) < 1000 {
+					break
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	w.points, err = points.Open(filepath.Join(w.s.Dir, w.ID), points.Options{Log: w.s.Log, NoSync: w.s.NoSync})
+	return err
+}
+
+// view runs fn on the index as it is now.
+func (w *workspace) view(fn func(*index)) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	fn(w.index)
+}
+
+func (w *workspace) run(id string) *run {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.index.runs[id]
+}
+
+func (w *workspace) experiment(id string) *experiment {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.index.experiments[id]
+}
