@@ -6,3 +6,6 @@ package berth
 
 // Version is the release this build belongs to; the linker overrides it.
 var Version = "0.1.0-dev"
+
+// TokenIsShell is what everybody who lets others use a server has to know.
+const TokenIsShell = "every user's token is a shell on this machine with the server's account"

@@ -19,7 +19,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	defer srv.Close()
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true")).want(201)
 	revoked := x.token("gone", auth.Reader)
-	jwt := x.as("", "GET", "/msi/token?resource=x", nil, "X-IDENTITY-HEADER", revoked).want(200).at("access_token").(string)
+	jwt := x.as("", "GET", "/msi/token?resource=https://management.azure.com", nil, "X-IDENTITY-HEADER", revoked).want(200).at("access_token").(string)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ends := make(chan error)

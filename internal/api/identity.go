@@ -104,7 +104,7 @@ func (s *Server) identity(w http.ResponseWriter, r *http.Request, key string) {
 		s.fail(w, r, err)
 		return
 	}
-	resource := cmp.Or(r.URL.Query().Get("resource"), fields.Get("resource"))
+	resource := cmp.Or(r.URL.Query().Get("resource"), fields.Get("resource"), s.BaseURL)
 	token, exp := s.Authority.AccessToken(p, strings.TrimSuffix(resource, "/.default"), accessLife, time.Now())
 	c := &call{s: s, w: w, r: r}
 	c.w.Header().Set("Cache-Control", "no-store")

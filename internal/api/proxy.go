@@ -111,12 +111,15 @@ func (s *Server) enterer(r *http.Request, e *entry) (auth.Principal, error) {
 			if e.bearer = s.Authority.Keys.OpenPass(c.Value, "cookie "+e.prefix, time.Now()); e.bearer == "" {
 				return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "your session with this instance is over; open it again with `berth compute open NAME`")
 			}
-			// A page of another origin makes the browser send the cookie along; what it says about itself gives it away.
+			// A page of another origin makes the browser send the cookie along; what it says about itself gives it away. One of the same
+			// site is another origin too: another port of this machine, or another name of its domain.
 			if o := r.Header.Get("Origin"); o != "" && !s.sameOrigin(o) {
 				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", o)
 			}
-			if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of other sites are not accepted")
+			switch site := r.Header.Get("Sec-Fetch-Site"); site {
+			case "", "same-origin", "none":
+			default:
+				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of other origins are not accepted; open the instance with `berth compute open NAME`")
 			}
 		}
 	}

@@ -245,6 +245,11 @@ func TestOpenLink(t *testing.T) {
 	x.as("", "GET", boxPath+"/rstudio/x", nil, "Cookie", cookie.Name+"="+cookie.Value[1:]).want(401)                        // not ours
 	x.as("", "GET", "/berth/instances/sub/group/lab/other/jupyter/", nil, "Cookie", cookie.Name+"="+cookie.Value).want(401) // for another
 	x.as("", "GET", boxPath+"/rstudio/x", nil, "Cookie", cookie.Name+"="+cookie.Value, "Origin", "https://evil.example").want(403)
+	for site, status := range map[string]int{"none": 200, "same-origin": 200, "same-site": 403, "cross-site": 403, "odd": 403} {
+		for _, mode := range []string{"navigate", "no-cors", "websocket"} {
+			x.as("", "GET", boxPath+"/rstudio/x", nil, "Cookie", cookie.Name+"="+cookie.Value, "Sec-Fetch-Site", site, "Sec-Fetch-Mode", mode).want(status)
+		}
+	}
 	x.do("DELETE", "/tokens/ann", nil).want(204)
 	x.as("", "GET", boxPath+"/rstudio/x", nil, "Cookie", cookie.Name+"="+cookie.Value).want(401) // its token is gone
 }

@@ -123,7 +123,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		return nil, err
 	}
 	a.closers = append(a.closers, a.blobs.Close)
-	authority := auth.NewAuthority(keys, a.db)
+	authority := auth.NewAuthority(keys, a.db, a.audiences()...)
 	owner := userName()
 	if a.Token, err = authority.AdminToken(ctx, cfg.Home, owner); err != nil {
 		return nil, err
@@ -276,6 +276,17 @@ func nameOf(home string) string {
 		host = "an unknown machine"
 	}
 	return fmt.Sprintf("the server of %s on %s, process %d", home, host, os.Getpid())
+}
+
+// audiences are the addresses of this server that clients may ask tokens for.
+func (a *App) audiences() []string {
+	out := []string{a.URL}
+	if _, port, err := net.SplitHostPort(strings.TrimPrefix(a.URL, "https://")); err == nil {
+		for _, h := range a.hosts() {
+			out = append(out, "https://"+net.JoinHostPort(h, port))
+		}
+	}
+	return out
 }
 
 // hosts are the names the certificate is for.

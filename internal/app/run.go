@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 )
 
@@ -63,6 +64,9 @@ func (a *App) serve(ctx context.Context) error {
 	err := a.writeInfo()
 	if err == nil {
 		a.log.Info("serving", "url", a.URL, "home", a.cfg.Home)
+		if at, ok := a.tcp.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+			a.log.Warn(berth.TokenIsShell)
+		}
 		select {
 		case <-ctx.Done():
 		case err = <-ended:

@@ -132,7 +132,7 @@ func TestExpiryAndRoles(t *testing.T) {
 	if err != nil || p.CanWrite() || p.User != "short" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	jwt, exp := a.AccessToken(p, "https://x", time.Hour, now)
+	jwt, exp := a.AccessToken(p, "https://ml.azure.test", time.Hour, now)
 	if _, err := a.Check(ctx, jwt, now); err != nil || !exp.After(now) {
 		t.Error(err)
 	}

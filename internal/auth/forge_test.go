@@ -25,7 +25,7 @@ func TestForgedJWTs(t *testing.T) {
 	body := enc.EncodeToString([]byte(`{"berth_token":"ann","exp":99999999999}`))
 	none := enc.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + body + "."
 	head := enc.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
-	other, _ := b.AccessToken(auth.Principal{User: "ann", Token: "ann", Role: auth.Admin}, "x", time.Hour, now)
+	other, _ := b.AccessToken(auth.Principal{User: "ann", Token: "ann", Role: auth.Admin}, "berth", time.Hour, now)
 	for _, forged := range []string{none, head + "." + body + ".", head + "." + body, head + "..", head + ".", other, other[:len(other)-3], strings.ToUpper(other)} {
 		if _, err := a.Check(t.Context(), forged, now); berth.CodeOf(err) != berth.Unauthenticated {
 			t.Errorf("%q: %v", forged, err)
@@ -45,7 +45,7 @@ func TestTokensOfOneName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jwt, _ := a.AccessToken(p, "x", time.Hour, now)
+	jwt, _ := a.AccessToken(p, "https://management.azure.com/", time.Hour, now)
 	if err := a.Revoke(ctx, "ci"); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestRevokedElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jwt, _ := b.AccessToken(p, "x", time.Hour, now)
+	jwt, _ := b.AccessToken(p, "https://management.azure.com/", time.Hour, now)
 	if _, err := b.Check(ctx, jwt, now); err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +107,66 @@ func TestRenewal(t *testing.T) {
 	if err != nil || p.Derived {
 		t.Fatal(p, err)
 	}
-	jwt, exp := a.AccessToken(p, "x", time.Hour, now)
+	jwt, exp := a.AccessToken(p, "https://management.azure.com/", time.Hour, now)
 	if p, err = a.Check(ctx, jwt, now); err != nil || !p.Derived || p.Expires.Unix() != exp.Unix() {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestOneSpelling: a token has one spelling; base64 that means the same bytes is another token.
+func TestOneSpelling(t *testing.T) {
+	a, _ := open(t)
+	now := time.Now()
+	secret, err := a.Create(t.Context(), auth.Token{Name: "ci"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.Check(t.Context(), secret, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwt, _ := a.AccessToken(p, "https://ml.azure.test", time.Hour, now)
+	if _, err := a.Check(t.Context(), jwt, now); err != nil {
+		t.Fatal(err)
+	}
+	task := a.Keys.TaskToken("j.1", now.Add(time.Hour))
+	// The last of the 43 characters of a signature has two bits that mean nothing.
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := strings.IndexByte(alphabet, jwt[len(jwt)-1])
+	for what, bad := range map[string]string{
+		"bits": jwt[:len(jwt)-1] + alphabet[last^1:][:1], "a line break": jwt[:len(jwt)-4] + "\n" + jwt[len(jwt)-4:], "padding": jwt + "=",
+		"a line break at the end": jwt + "\r\n", "a task's with a line break": task[:len(task)-3] + "\n" + task[len(task)-3:],
+		"no algorithm": "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0" + jwt[strings.IndexByte(jwt, '.'):],
+	} {
+		if p, err := a.Check(t.Context(), bad, now); berth.CodeOf(err) != berth.Unauthenticated {
+			t.Errorf("%s: %+v, %v", what, p, err)
+		}
+	}
+	pass := a.Keys.Pass("secret", "ticket", now.Add(time.Hour))
+	if a.Keys.OpenPass(pass, "ticket", now) != "secret" || a.Keys.OpenPass(pass[:5]+"\n"+pass[5:], "ticket", now) != "" {
+		t.Error("a pass has two spellings")
+	}
+}
+
+// TestAudiences: an access token that was asked for to be shown to somebody else opens nothing here.
+func TestAudiences(t *testing.T) {
+	x, _ := open(t)
+	secret, err := x.Create(t.Context(), auth.Token{Name: "ci"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	p, err := x.Check(t.Context(), secret, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for aud, good := range map[string]bool{
+		"https://management.azure.com/": true, "https://management.azure.com": true, "https://ml.azure.test": true,
+		"https://graph.microsoft.com": false, "": false, "https://management.azure.com.evil.test": false,
+	} {
+		jwt, _ := x.AccessToken(p, aud, time.Hour, now)
+		if _, err := x.Check(t.Context(), jwt, now); (err == nil) != good {
+			t.Errorf("%q: %v", aud, err)
+		}
 	}
 }

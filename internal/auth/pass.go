@@ -18,7 +18,7 @@ func (a *Authority) Session(ctx context.Context, p Principal, life time.Duration
 		}
 		return err
 	})
-	token, _ := a.AccessToken(p, "berth", life, now)
+	token, _ := a.AccessToken(p, sessionAudience, life, now)
 	return token, err
 }
 
@@ -37,7 +37,7 @@ func (k *Keys) Pass(bearer, purpose string, expiry time.Time) string {
 // OpenPass is the inverse of Pass: the credentials, "" when the pass is for something else, too old or not ours.
 func (k *Keys) OpenPass(pass, purpose string, now time.Time) string {
 	raw, err := base64.RawURLEncoding.DecodeString(pass)
-	if err != nil {
+	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != pass { // one spelling: a ticket is good once
 		return ""
 	}
 	b, err := k.Open(base64.RawStdEncoding.EncodeToString(raw), "pass "+purpose)

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,8 @@ type Authority struct {
 	Keys *Keys
 	db   *store.DB
 
+	audiences map[string]bool // of access tokens that are for this server
+
 	mu      sync.RWMutex
 	cache   map[string]cached // by secret hash, or by name and mark
 	revoked chan struct{}     // closed at the next revocation
@@ -48,10 +51,27 @@ type cached struct {
 
 const cacheLife = 5 * time.Second
 
-// NewAuthority returns the authority over db.
-func NewAuthority(keys *Keys, db *store.DB) *Authority {
-	return &Authority{Keys: keys, db: db, cache: map[string]cached{}, revoked: make(chan struct{})}
+// sessionAudience is that of access tokens the server makes for itself.
+const sessionAudience = "berth"
+
+// usualAudiences are those that Azure's clients ask tokens of this server for whatever its address is. A client is given a token for any
+// audience it names, and may give it to whom that is: then it opens nothing here.
+var usualAudiences = []string{
+	sessionAudience, "https://management.azure.com", "https://management.core.windows.net", "https://ml.azure.com", "https://ml.azure.test", "https://storage.azure.com",
 }
+
+// NewAuthority returns the authority over db. Access tokens for the audiences given are for this server, besides those for the usual ones.
+func NewAuthority(keys *Keys, db *store.DB, audiences ...string) *Authority {
+	a := &Authority{Keys: keys, db: db, audiences: map[string]bool{}, cache: map[string]cached{}, revoked: make(chan struct{})}
+	for _, list := range [][]string{usualAudiences, audiences} {
+		for _, aud := range list {
+			a.audiences[bareAudience(aud)] = true
+		}
+	}
+	return a
+}
+
+func bareAudience(aud string) string { return strings.ToLower(strings.TrimRight(aud, "/")) }
 
 // AdminToken is the administrator's token of a home, made on first start and kept in DIR/admin.token, 0600.
 func (a *Authority) AdminToken(ctx context.Context, dir, user string) (string, error) {
@@ -197,6 +217,9 @@ func (a *Authority) check(ctx context.Context, bearer string, now time.Time) (Pr
 		c, err := a.Keys.parseJWT(bearer, now)
 		if err != nil {
 			return Principal{}, err
+		}
+		if !a.audiences[bareAudience(c.Audience)] {
+			return Principal{}, berth.Errorf(berth.Unauthenticated, "the token is for %.200q and not for this server; ask for one whose resource is the server's address", c.Audience)
 		}
 		p, err := a.named(ctx, c.Token, c.Mark, now)
 		p.Derived = true

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -82,5 +84,17 @@ func (s *session) printStatus(st serverStatus) error {
 	if st.Trouble != "" {
 		s.warn("%s", st.Trouble)
 	}
+	s.warnOfShell(st.URL)
 	return nil
+}
+
+// warnOfShell says what tokens allow where others than this machine's users can reach the server.
+func (s *session) warnOfShell(address string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		s.warn("%s", berth.TokenIsShell)
+	}
 }

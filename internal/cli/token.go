@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -55,6 +56,9 @@ func tokenCreate(s *session) *cobra.Command {
 			ca := "certificate authority"
 			if s.cfg.URL == "" {
 				ca += ", " + filepath.Join(s.cfg.Home, "tls", "ca.pem")
+			}
+			if t.Role != "reader" {
+				s.warn("%s", berth.TokenIsShell)
 			}
 			s.hint("use it on another machine, with a copy of the server's %s:\n"+
 				"  export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", ca, about.URL)

@@ -31,6 +31,7 @@ func upCommand(s *session) *cobra.Command {
 				return err
 			}
 			s.say("the local server %s: %s, pid %d, home %s", word, info.URL, info.PID, cfg.Home)
+			s.warnOfShell(info.URL)
 			return nil
 		},
 	}
