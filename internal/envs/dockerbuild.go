@@ -125,8 +125,12 @@ func (b buildFolder) writeTar(w io.Writer) error {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if rel != b.dockerfile && rel != ".dockerignore" && b.ignore.match(rel) {
-			if d.IsDir() && !b.ignore.mayInclude(rel) && !strings.HasPrefix(b.dockerfile, rel+"/") {
+		out, err := b.ignore.match(rel)
+		if err != nil {
+			return err
+		}
+		if out && rel != b.dockerfile && rel != ".dockerignore" {
+			if d.IsDir() && !b.ignore.mayInclude() && !strings.HasPrefix(b.dockerfile, rel+"/") {
 				return fs.SkipDir
 			}
 			if !d.IsDir() {

@@ -19,7 +19,7 @@ func TestDockerfileOf(t *testing.T) {
 }
 
 func TestIgnore(t *testing.T) {
-	l, err := parseIgnore("# comment\n*.pyc\n**/*.log\ndata\n!data/keep\n/build/\nx[0-9].txt\n")
+	l, err := parseIgnore(strings.NewReader("# comment\n*.pyc\n**/*.log\ndata\n!data/keep\n/build/\nx[0-9].txt\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,11 +27,11 @@ func TestIgnore(t *testing.T) {
 		"a.pyc": true, "sub/a.pyc": false, "a.log": true, "sub/deep/a.log": true, "data": true, "data/x": true, "data/keep": false,
 		"data/keep/y": false, "build": true, "build/z": true, "src/build": false, "x1.txt": true, "xy.txt": false, "src/a.py": false,
 	} {
-		if got := l.match(p); got != want {
-			t.Errorf("%s: %v, want %v", p, got, want)
+		if got, err := l.match(p); got != want || err != nil {
+			t.Errorf("%s: %v %v, want %v", p, got, err, want)
 		}
 	}
-	if _, err := parseIgnore("a[b"); err == nil {
+	if _, err := parseIgnore(strings.NewReader("a[b")); err == nil {
 		t.Error("a pattern that is none was taken")
 	}
 }
