@@ -81,7 +81,10 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[*Job, error] {
 	return func(yield func(*Job, error) bool) {
 		n := 0
 		for j, err := range list[*Job](ctx, c, c.path("jobs"), q.Values()) {
-			if !yield(j, err) {
+			if err == nil && j == nil {
+				err = berth.Errorf(berth.Internal, "%s answered with a list that has null in the place of a job", c.where())
+			}
+			if !yield(j, err) || err != nil {
 				return
 			}
 			if n++; n == q.Max {

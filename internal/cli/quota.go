@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -93,6 +94,9 @@ func quotaApprove(s *session) *cobra.Command {
 			}
 			if s.format.chosen() {
 				return s.print(r)
+			}
+			if r.Decision == nil {
+				return berth.Errorf(berth.Internal, "the server's answer has no decision; `berth quota list` shows how the request stands")
 			}
 			s.say("approved %d vCPUs of %s for %s, %s; in full use that costs %s", r.Decision.VCPUs, subjectOf(r), r.By, untilText(r.Decision.Expires), costText(r.Cost))
 			if r.Note != "" {
