@@ -165,7 +165,7 @@ func (c *Control) resume(ctx context.Context) {
 		return
 	}
 	known := map[string]bool{}
-	want := c.takesTasks()
+	list := c.clusterNodes()
 	for _, p := range c.pools {
 		if p.single() {
 			continue
@@ -182,6 +182,10 @@ func (c *Control) resume(ctx context.Context) {
 		}
 	}
 	c.acts.Go(func() {
+		want, err := c.takeTasks(ctx, list)
+		if err != nil {
+			return
+		}
 		info, err := c.nodes.Driver.Probe(ctx)
 		if err != nil {
 			return

@@ -13,30 +13,55 @@ import (
 // A node may vanish behind the server's back: its directory was deleted, or the database was restored without the nodes it speaks of.
 // Such a node is given back, and its tasks end: those that had not begun are put back in the queue.
 
-// takesTasks lists the nodes that should be there. Those of instances have a loop of their own.
-func (c *Control) takesTasks() []berth.Node {
+// clusterNodes lists the nodes of clusters as the loop knows them. Those of instances have a loop of their own.
+func (c *Control) clusterNodes() []berth.Node {
 	var list []berth.Node
 	for _, p := range c.pools {
 		if p.single() || p.spec.instance {
 			continue
 		}
 		for _, n := range p.nodes {
-			switch n.State {
-			case berth.NodeIdle, berth.NodeRunning, berth.NodePreempted:
-				list = append(list, n.Node)
-			}
+			list = append(list, n.Node)
 		}
 	}
 	return list
 }
 
+// takeTasks are those of list that should be there now. The store says so: the loop may not have been told yet that one was made.
+func (c *Control) takeTasks(ctx context.Context, list []berth.Node) (out []berth.Node, err error) {
+	err = c.o.DB.View(ctx, func(tx *store.Tx) error {
+		for _, n := range list {
+			d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
+			if berth.CodeOf(err) == berth.NotFound {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := json.Unmarshal(d.Own, &n); err != nil {
+				return err
+			}
+			switch n.State {
+			case berth.NodeIdle, berth.NodeRunning, berth.NodePreempted:
+				out = append(out, n)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
 // seekNodes looks whether all nodes are there.
 func (c *Control) seekNodes(ctx context.Context) {
-	want := c.takesTasks()
-	if c.nodes.Driver == nil || len(want) == 0 {
+	list := c.clusterNodes()
+	if c.nodes.Driver == nil || len(list) == 0 {
 		return
 	}
 	c.acts.Go(func() {
+		want, err := c.takeTasks(ctx, list) // before the provider is asked: what is made later is none of these
+		if err != nil || len(want) == 0 {
+			return
+		}
 		if info, err := c.nodes.Driver.Probe(ctx); err == nil {
 			c.missNodes(ctx, want, info)
 		}
