@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berthml/berth/internal/runner"
 )
 
 // TestVanishedNodes deletes the directories of nodes: of an idle one, of one whose command runs, and all of them while the server is
@@ -63,5 +65,37 @@ func TestVanishedNodes(t *testing.T) {
 	run("d", "true")
 	s.wait("a job completes after nodes were not restored", func() bool { return s.status("d") == "Completed" })
 	s.run("run", "--no-code", "--", "true")
+	s.run("compute", "delete", "-n", "cpu", "-y")
+}
+
+// TestDownAfterKill kills the server and asks for its end afterwards: runner hosts without tasks end, and one whose command runs stays
+// with it.
+func TestDownAfterKill(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.cluster("cpu", "--size", "Standard_DS1_v2", "--min-instances", "1", "--max-instances", "1")
+	s.run("run", "--no-code", "--on", "cpu", "--", "true")
+	s.run("run", "--no-code", "--", "true")
+	node := s.nodes("cpu")[0]
+	hosts := func(dir string) int { return len(runner.Belonging(filepath.Join(s.s.Home, dir))[filepath.Join(s.s.Home, dir)]) }
+	if hosts("host") == 0 || hosts("nodes/"+node) == 0 {
+		t.Fatal("there are no hosts to end")
+	}
+	s.killServer()
+	s.run("down")
+	if n, m := hosts("host"), hosts("nodes/"+node); n != 0 || m != 0 {
+		t.Errorf("%d processes of the runner host and %d of the node are left", n, m)
+	}
+	s.run("up")
+	s.run("run", "--no-wait", "--no-code", "--name", "j", "--", "sleep 600")
+	s.wait("the job runs", func() bool { return s.status("j") == "Running" })
+	s.killServer()
+	s.run("down")
+	if hosts("host") < 3 {
+		t.Error("a command that ran, or its runner host, is gone")
+	}
+	s.run("up")
+	s.run("job", "cancel", "-n", "j")
+	s.wait("the job is canceled", func() bool { return s.status("j") == "Canceled" })
 	s.run("compute", "delete", "-n", "cpu", "-y")
 }

@@ -155,7 +155,7 @@ func shortHome(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := local.Shutdown(context.Background(), filepath.Join(home, "host")); err != nil {
+		if err := local.Rest(context.Background(), filepath.Join(home, "host")); err != nil {
 			t.Errorf("the runner host stays: %v", err)
 		}
 		os.RemoveAll(home)

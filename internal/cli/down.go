@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -40,7 +41,7 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	conn, info, err := client.Dial(ctx, cfg.Home)
 	if err != nil && client.Gone(err) {
 		s.say("no server runs in %s", cfg.Home)
-		return nil
+		return s.endIdle(ctx, cfg) // one that was killed left its runner hosts behind
 	}
 	if err != nil {
 		return err
@@ -66,19 +67,34 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	}
 	unlock()
 	s.say("stopped the server at %s", info.URL)
-	if running == 0 {
-		// The server is gone, so nothing new can come.
-		kept, err := cluster.Rest(ctx, filepath.Join(cfg.Home, "nodes"))
-		if kept > 0 {
-			s.say("%d compute %s on, and can be reached again after `berth up`", kept, map[bool]string{true: "instance runs", false: "instances run"}[kept == 1])
-		}
-		return errors.Join(local.Shutdown(ctx, filepath.Join(cfg.Home, "host")), err)
+	if running > 0 {
+		s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
 	}
-	if running < 0 {
-		return nil
+	return rest(ctx, s, cfg.Home, running == 0)
+}
+
+// endIdle ends the runner hosts of a home without a server, unless one is just starting.
+func (s *session) endIdle(ctx context.Context, cfg client.Config) error {
+	if _, err := os.Stat(filepath.Join(cfg.Home, "run")); err != nil {
+		return nil //nolint:nilerr // there never was a server
 	}
-	s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	unlock, err := lockFile(ctx, filepath.Join(cfg.Home, "run", serveLock))
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "a server is starting in %s: run `berth down` again", cfg.Home)
+	}
+	defer unlock()
+	return rest(ctx, s, cfg.Home, false)
+}
+
+// rest ends the runner hosts of a home that have nothing to run. The server is gone, so nothing new can come. Those with tasks stay.
+func rest(ctx context.Context, s *session, home string, noJobs bool) error {
+	kept, err := cluster.Rest(ctx, filepath.Join(home, "nodes"))
+	if kept > 0 && noJobs {
+		s.say("%d compute %s on, and can be reached again after `berth up`", kept, map[bool]string{true: "instance runs", false: "instances run"}[kept == 1])
+	}
+	return errors.Join(local.Rest(ctx, filepath.Join(home, "host")), err)
 }
 
 // countActive is the number of jobs that have not ended, -1 when it cannot be known.

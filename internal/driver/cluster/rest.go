@@ -8,10 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"time"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -29,7 +26,7 @@ func Rest(ctx context.Context, dir string) (kept int, err error) {
 		if bad != nil {
 			continue // half made or half removed: whoever starts next goes on with it
 		}
-		if busy(ctx, at) {
+		if host.Busy(ctx, at) {
 			kept++
 			continue
 		}
@@ -40,14 +37,4 @@ func Rest(ctx context.Context, dir string) (kept int, err error) {
 		err = errors.Join(err, r.Groups.Remove())
 	}
 	return kept, err
-}
-
-// busy says whether the host of a node has a task that is not over. One that does not answer is treated as idle: to end it waits for it too.
-func busy(ctx context.Context, dir string) bool {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	c := host.NewClient(dir)
-	defer c.Close()
-	tasks, err := c.Tasks(ctx)
-	return err == nil && slices.ContainsFunc(tasks, func(s host.Status) bool { return s.State != berth.TaskDone })
 }

@@ -276,3 +276,32 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestDirectoryDeleted deletes the directory of a host while a command runs: the command ends, the host ends, and the next task has
+// another host.
+func TestDirectoryDeleted(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	out := t.TempDir()
+	first := waiting("first.1", out)
+	if _, err := d.Start(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "output", func() bool { b, _ := os.ReadFile(first.LogFile); return string(b) == "up\n" })
+	was := processesOf(ctx, t, dir)
+	wait(t, "the directory to be deleted", func() bool { return os.RemoveAll(dir) == nil })
+	next := berth.Launch{Task: "next.1", Command: "exit 5", LogFile: filepath.Join(out, "next.log")}
+	wait(t, "the next task to be taken", func() bool {
+		_, err := d.Start(ctx, next)
+		if err != nil && berth.CodeOf(err) != berth.Unavailable {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if o := drivertest.Wait(ctx, t, retrying{d}, next.Task); o.Exit == nil || o.Exit.Code != 5 {
+		t.Errorf("exit %+v, want code 5", o.Exit)
+	}
+	wait(t, "the old host and its command to end", func() bool {
+		return gone(was.PID) && gone(was.Reaper) && len(marked(filepath.Join(dir, "tasks", "first.1"))) == 0
+	})
+}

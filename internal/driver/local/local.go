@@ -223,6 +223,10 @@ func TotalMemory() int64 {
 	return kb << 10
 }
 
-// Shutdown ends the runner host in dir, if there is one, and returns when its processes are gone. It is for a host that has
-// nothing to run.
-func Shutdown(ctx context.Context, dir string) error { return host.Shutdown(ctx, dir) }
+// Rest ends the runner host in dir, if there is one and it has nothing to run, and returns when its processes are gone.
+func Rest(ctx context.Context, dir string) error {
+	if host.Busy(ctx, dir) {
+		return nil
+	}
+	return host.Shutdown(ctx, dir)
+}

@@ -6,6 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/berthml/berth"
 )
 
 // Attend returns when the worker of dir, which it found there, is gone or ctx ended. False means that it found none.
@@ -41,4 +45,14 @@ func Boxes(dir string) bool {
 		}
 	}
 	return false
+}
+
+// Busy says whether the host of dir has a task that is not over. One that does not answer is treated as idle: to end it waits for it too.
+func Busy(ctx context.Context, dir string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	c := NewClient(dir)
+	defer c.Close()
+	tasks, err := c.Tasks(ctx)
+	return err == nil && slices.ContainsFunc(tasks, func(s Status) bool { return s.State != berth.TaskDone })
 }

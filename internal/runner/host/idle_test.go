@@ -18,10 +18,15 @@ func TestIdle(t *testing.T) {
 		if err := (Settings{KeepAlive: keep}).Save(dir); err != nil {
 			t.Fatal(err)
 		}
+		at, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer at.Close()
 		synctest.Test(t, func(t *testing.T) {
 			ctx, quit := context.WithCancelCause(t.Context())
 			defer quit(nil)
-			w := &worker{dir: dir, log: slog.New(slog.DiscardHandler), used: time.Now(), quit: quit}
+			w := &worker{dir: dir, at: at, log: slog.New(slog.DiscardHandler), used: time.Now(), quit: quit}
 			go w.watchIdle(ctx)
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()

@@ -26,7 +26,8 @@ import (
 // worker runs tasks. Its process may be killed at any time.
 type worker struct {
 	dir     string
-	build   string // of this program, when it was started
+	at      *os.File // the directory itself, wherever it was moved to
+	build   string   // of this program, when it was started
 	log     *slog.Logger
 	journal *journal
 	reaped  *reaped
@@ -102,8 +103,12 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	at, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
 	w := &worker{
-		dir: dir, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
+		dir: dir, at: at, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
 		logs:    &logs{},
@@ -149,42 +154,6 @@ func (w *worker) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 	}
 	w.journal.close()
 	return context.Cause(ctx)
-}
-
-// idle is how long a host stays that has nothing to do and that nobody calls.
-const idle = 10 * time.Minute
-
-// watchIdle ends a host that nobody needs. What it knows of finished tasks is in the journal, for the next one.
-func (w *worker) watchIdle(ctx context.Context) {
-	s, err := loadSettings(w.dir)
-	if err != nil {
-		w.log.Error("reading the settings", "err", err)
-	}
-	every := 10 * time.Second
-	if s.KeepAlive {
-		every = time.Minute // a machine may have hundreds of hosts that wait
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		w.mu.Lock()
-		for _, j := range w.jobs {
-			if j.state != berth.TaskDone || !j.reported {
-				w.used = time.Now()
-			}
-		}
-		since := time.Since(w.used)
-		w.mu.Unlock()
-		_, err := os.Stat(w.dir)
-		if errors.Is(err, os.ErrNotExist) || since > idle && !s.KeepAlive {
-			w.quit(errQuit)
-		}
-	}
 }
 
 // recover takes up what an earlier worker left.
@@ -364,6 +333,10 @@ func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 		return nil
 	}
 	if w.ctx.Err() != nil {
+		return berth.Errorf(berth.Unavailable, "%w", errEnding)
+	}
+	if w.homeless() { // nothing can begin here; the next host makes the directory anew
+		w.tasks.Go(func() { w.vacate(w.ctx) })
 		return berth.Errorf(berth.Unavailable, "%w", errEnding)
 	}
 	j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting, ticket: w.gate.enter(false)}
