@@ -107,8 +107,8 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 	if err != nil {
 		return p, nil // gone: wait and ended will find that out
 	}
-	if now, _, ok := Born(p.pid); !ok || now != p.born {
-		unix.Close(fd) // its id is somebody else's by now
+	if now, ok := readStat(p.pid); !ok || now.born != p.born || !alive(now) {
+		unix.Close(fd) // its id is somebody else's by now, or it went together with its host
 		return p, nil
 	}
 	p.fd = os.NewFile(uintptr(fd), "pidfd")
