@@ -70,7 +70,7 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	if running > 0 {
 		s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
 	}
-	return rest(ctx, s, cfg.Home, running == 0)
+	return restHosts(ctx, s, cfg.Home, running == 0)
 }
 
 // endIdle ends the runner hosts of a home without a server, unless one is just starting.
@@ -85,11 +85,11 @@ func (s *session) endIdle(ctx context.Context, cfg client.Config) error {
 		return berth.Errorf(berth.Unavailable, "a server is starting in %s: run `berth down` again", cfg.Home)
 	}
 	defer unlock()
-	return rest(ctx, s, cfg.Home, false)
+	return restHosts(ctx, s, cfg.Home, false)
 }
 
-// rest ends the runner hosts of a home that have nothing to run. The server is gone, so nothing new can come. Those with tasks stay.
-func rest(ctx context.Context, s *session, home string, noJobs bool) error {
+// restHosts ends the runner hosts of a home that have nothing to run. The server is gone, so nothing new can come. Those with tasks stay.
+func restHosts(ctx context.Context, s *session, home string, noJobs bool) error {
 	kept, err := cluster.Rest(ctx, filepath.Join(home, "nodes"))
 	if kept > 0 && noJobs {
 		s.say("%d compute %s on, and can be reached again after `berth up`", kept, map[bool]string{true: "instance runs", false: "instances run"}[kept == 1])

@@ -138,11 +138,13 @@ func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) 
 // TestKilledHosts kills both processes of the host, or the reaper twice, while a command runs: the next ones find it, and learn its exit
 // code where the kernel tells them.
 func TestKilledHosts(t *testing.T) {
-	for name, strike := range map[string]func(ctx context.Context, t *testing.T, dir string){
-		"both": func(ctx context.Context, t *testing.T, dir string) {
-			signalHost(processesOf(ctx, t, dir), both, syscall.SIGKILL)
+	for name, strike := range map[string]func(ctx context.Context, t *testing.T, dir string) (next func(host.Info) bool){
+		"both": func(ctx context.Context, t *testing.T, dir string) func(host.Info) bool {
+			first := processesOf(ctx, t, dir)
+			signalHost(first, both, syscall.SIGKILL)
+			return func(now host.Info) bool { return now.Reaper != first.Reaper && now.PID != first.PID }
 		},
-		"reaper twice": func(ctx context.Context, t *testing.T, dir string) {
+		"reaper twice": func(ctx context.Context, t *testing.T, dir string) func(host.Info) bool {
 			first := processesOf(ctx, t, dir)
 			signalHost(first, reaper, syscall.SIGKILL)
 			c := host.NewClient(dir)
@@ -151,9 +153,10 @@ func TestKilledHosts(t *testing.T) {
 			wait(t, "another reaper", func() (ok bool) {
 				var err error
 				second, err = c.Info(ctx)
-				return err == nil && second.Reaper == first.PID
+				return err == nil && second.Reaper == first.PID && second.PID != first.PID
 			})
 			signalHost(second, reaper, syscall.SIGKILL)
+			return func(now host.Info) bool { return now.Reaper == second.PID && now.PID != second.PID }
 		},
 	} {
 		for _, end := range []struct {
@@ -174,8 +177,18 @@ func TestKilledHosts(t *testing.T) {
 					t.Fatal(err)
 				}
 				wait(t, "output", func() bool { b, _ := os.ReadFile(l.LogFile); return string(b) == "up\n" })
-				strike(ctx, t, dir)
+				next := strike(ctx, t, dir)
+				c := host.NewClient(dir)
+				defer c.Close()
 				wait(t, "the next host", func() bool {
+					all, err := (retrying{d}).Observe(ctx)
+					if err != nil || len(all) != 1 || all[0].State != berth.TaskRunning {
+						return false
+					}
+					now, err := c.Info(ctx)
+					return err == nil && next(now)
+				})
+				wait(t, "the next host to have the task", func() bool {
 					all, err := (retrying{d}).Observe(ctx)
 					return err == nil && len(all) == 1 && all[0].State == berth.TaskRunning
 				})
