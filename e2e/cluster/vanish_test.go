@@ -77,7 +77,9 @@ func TestDownAfterKill(t *testing.T) {
 	s.run("run", "--no-code", "--on", "cpu", "--", "true")
 	s.run("run", "--no-code", "--", "true")
 	node := s.nodes("cpu")[0]
-	hosts := func(dir string) int { return len(runner.Belonging(filepath.Join(s.s.Home, dir))[filepath.Join(s.s.Home, dir)]) }
+	hosts := func(dir string) int {
+		return len(runner.Belonging(filepath.Join(s.s.Home, dir))[filepath.Join(s.s.Home, dir)])
+	}
 	if hosts("host") == 0 || hosts("nodes/"+node) == 0 {
 		t.Fatal("there are no hosts to end")
 	}
