@@ -58,7 +58,8 @@ var imports = map[string][]string{
 	"internal/runner/data":          {""},
 	"internal/runner/data/blobtest": {""},
 	"internal/runner/group":         {""},
-	"internal/runner/host":          {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/data", "internal/socket"},
+	"internal/fence":                {},
+	"internal/runner/host":          {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/fence", "internal/runner/data", "internal/socket"},
 	"internal/driver":               {""},
 	"internal/driver/local":         {"", "internal/driver", "internal/pty", "internal/runner", "internal/runner/host"},
 	"internal/driver/cluster":       {"", "internal/driver", "internal/driver/local", "internal/runner", "internal/runner/host"},
@@ -72,7 +73,7 @@ var imports = map[string][]string{
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},
 	"internal/api":                  {"", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track"},
 	"internal/app":                  {"", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/driver", "internal/driver/dialout", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/jmes", "internal/runner/group", "internal/socket", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/driver", "internal/driver/dialout", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/runner/group", "internal/socket", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

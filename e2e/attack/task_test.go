@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/berthml/berth/e2e/world"
+	"github.com/berthml/berth/internal/fence"
 )
 
 // runJob submits a command as the owner, waits for its end, and returns what it wrote.
@@ -106,5 +108,40 @@ func TestLinksInOutputs(t *testing.T) {
 	events, err := s.Command("events", jobs[0].Name).CombinedOutput()
 	if err != nil || !strings.Contains(string(events), "tok is a link that leads out of the folder") {
 		t.Errorf("events: %v\n%s", err, events)
+	}
+}
+
+// TestSecretsBehindTheFence: in a home that lies apart, a job cannot read or replace the server's secrets, and does all that jobs do.
+func TestSecretsBehindTheFence(t *testing.T) {
+	home, err := os.MkdirTemp("/var/lib", "be")
+	if err != nil {
+		t.Skip("this account can make no folder in /var/lib")
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	if why := fence.Missing(home); why != "" {
+		t.Skip(why)
+	}
+	s := world.StartIn(t, home)
+	for _, secret := range []string{"admin.token", "secret.key", "tls/ca.key", "berth.db", "run/server.json"} {
+		path := filepath.Join(home, secret)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := runJob(t, s, "cat "+path+" && echo was read; cp "+path+" x && echo was copied; ln "+path+" x && echo was linked; echo forged >"+path+
+			" && echo was written; mv -f x "+path+"; rm -f "+path+" && echo was removed; mv "+filepath.Dir(path)+" "+home+"/moved && echo was moved; true")
+		if strings.Contains(out, "was ") {
+			t.Errorf("%s:\n%s", secret, out)
+		}
+		if after, err := os.ReadFile(path); err != nil || secret != "berth.db" && !bytes.Equal(before, after) {
+			t.Errorf("%s changed: %v", secret, err)
+		}
+	}
+	out := runJob(t, s, "echo out >outputs/f && cat outputs/f && echo t >/tmp/$$.t && mv /tmp/$$.t . && cat $$.t && ls / >/dev/null && cat /proc/self/stat >/dev/null && echo x >/dev/null && echo fine")
+	if !strings.Contains(out, "fine") {
+		t.Errorf("an ordinary job:\n%s", out)
+	}
+	if b, err := s.Command("doctor").CombinedOutput(); !strings.Contains(string(b), "jobs cannot read the server's secrets") {
+		t.Errorf("doctor: %v\n%s", err, b)
 	}
 }

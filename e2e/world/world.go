@@ -53,7 +53,13 @@ type Server struct {
 // Start brings a server up in a new home.
 func Start(t *testing.T) *Server {
 	t.Helper()
-	s := &Server{Bin: Binary(t), Home: Home(t)}
+	return StartIn(t, Home(t))
+}
+
+// StartIn brings a server up in a home.
+func StartIn(t *testing.T, home string) *Server {
+	t.Helper()
+	s := &Server{Bin: Binary(t), Home: home}
 	t.Cleanup(func() {
 		if out, err := s.Command("down").CombinedOutput(); err != nil {
 			t.Logf("down: %v\n%s", err, out)

@@ -21,7 +21,7 @@ func (a *App) openTargets(ctx context.Context, host []string) (err error) {
 
 // targetConfig is what a target is opened with. Those that share this machine share its built environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
-	c := driver.Config{Host: host, Log: a.log, Environments: a.environments()}
+	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Environments: a.environments()}
 	switch name {
 	case all.Local:
 		c.Dir, c.Slots = filepath.Join(a.cfg.Home, "host"), a.cfg.Slots

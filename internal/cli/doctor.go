@@ -19,6 +19,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/fence"
 )
 
 // finding is one thing the doctor looked at.
@@ -77,7 +78,7 @@ func (s *session) examine(ctx context.Context, cfg client.Config) []finding {
 	}
 	found = append(found, s.serverFindings(ctx, cfg)...)
 	if cfg.URL == "" {
-		found = append(found, uvFinding(), engineFinding())
+		found = append(found, fenceFinding(cfg.Home), uvFinding(), engineFinding())
 	}
 	return found
 }
@@ -181,6 +182,17 @@ func certPool(path string) (*x509.CertPool, error) {
 		return nil, errors.New(path + " holds no certificate")
 	}
 	return pool, nil
+}
+
+// fenceFinding says whether jobs, which run with the server's account, can read its secrets.
+func fenceFinding(home string) finding {
+	if why := fence.Missing(home); why != "" {
+		return finding{
+			Check: "secrets", Result: "note", Detail: "jobs can read the server's secrets: " + why,
+			Fix: "for a server that others use: set BERTH_HOME to a folder like /var/lib/berth (docs/server.md)",
+		}
+	}
+	return finding{Check: "secrets", Result: "ok", Detail: "jobs cannot read the server's secrets (Landlock)"}
 }
 
 func uvFinding() finding {

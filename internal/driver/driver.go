@@ -192,6 +192,8 @@ type Config struct {
 	Properties []byte // its properties, as the client sent them
 	// Dir is a directory of this compute's own on the server, where a driver keeps what has to survive a restart.
 	Dir string
+	// Home is the server's folder, whose secrets tasks have no business with.
+	Home string
 	// Host is the command line, less its options, of the runner host: this program's path and the hidden command.
 	Host []string
 	// Slots is how many tasks a node runs at once, where the driver's own nodes keep count; 0 is no limit.

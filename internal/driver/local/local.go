@@ -56,7 +56,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 // Settings is what the host of a compute is told.
 func Settings(c driver.Config) host.Settings {
 	e := c.Environments
-	return host.Settings{Slots: c.Slots, Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}
+	return host.Settings{Home: c.Home, Slots: c.Slots, Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}
 }
 
 // New makes a driver of one host, that of the directory c.Dir, for drivers of several. node is what it is called, and start starts it

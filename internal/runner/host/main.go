@@ -42,6 +42,7 @@ func Main(ctx context.Context, args []string) error {
 	dir := flags.String("dir", "", "directory of the host")
 	role := flags.String("role", "", "process to be")
 	ready := flags.Bool("ready", false, "say on descriptor 4 when it listens")
+	first := flags.Bool("first", false, "nobody was before it: the fence is to be put up")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -59,6 +60,9 @@ func Main(ctx context.Context, args []string) error {
 	case "":
 		return Start(ctx, *dir, argv[:len(argv)-2], runner.Groups{})
 	case "reaper":
+		if *first {
+			return begin(*dir, argv, *ready, log)
+		}
 		return reap(*dir, argv, *ready, log)
 	case "worker":
 		os.Exit(work(ctx, *dir, argv, *ready, log))
@@ -103,7 +107,7 @@ func Start(ctx context.Context, dir string, command []string, g runner.Groups) e
 		return err
 	}
 	closeInherited()
-	argv, attr, done := g.Detach(slices.Concat([]string{program}, command[1:], []string{"--dir", dir, "--role", upper, "--ready"}))
+	argv, attr, done := g.Detach(slices.Concat([]string{program}, command[1:], []string{"--dir", dir, "--role", upper, "--ready", "--first"}))
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.SysProcAttr = "/", attr
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, out, out

@@ -19,6 +19,8 @@ type Settings struct {
 	EnvironmentBytes int64 `json:"environmentBytes,omitempty"`
 	// Engine is the container engine: a Docker API address, empty to look for one, "none" for no containers.
 	Engine string `json:"engine,omitempty"`
+	// Home is the server's, whose secrets tasks are kept from where that is possible; empty where there are none.
+	Home string `json:"home,omitempty"`
 	// KeepAlive says that the host stays although nobody needs it, as long as its directory is there.
 	KeepAlive bool `json:"keepAlive,omitempty"`
 }
