@@ -79,6 +79,11 @@ func link(old, home string) error {
 		if err := os.Remove(old); err != nil {
 			return err
 		}
+	case info.IsDir() && !exists(filepath.Join(old, "run")) && !exists(filepath.Join(old, "berth.db")):
+		// No home, but what somebody who did not know of the move yet has made there.
+		if err := os.Rename(old, old+".stray-"+time.Now().UTC().Format("20060102T150405.000")); err != nil {
+			return err
+		}
 	default:
 		return berth.Errorf(berth.Conflict, "this home was moved here from %s while commands ran, which still use that path, and there is something else at %s now: move that away, or wait until the commands have ended", old, old)
 	}

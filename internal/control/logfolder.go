@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -40,8 +41,12 @@ func (f *logFolders) make(id string) error {
 	if f.made[n] {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Join(f.dir, "logs", fmt.Sprintf("%02x", n)), 0o700); err != nil {
-		return err
+	// Not what is above them: a home that was moved away must not be made again.
+	logs := filepath.Join(f.dir, "logs")
+	for _, dir := range []string{logs, filepath.Join(logs, fmt.Sprintf("%02x", n))} {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
 	}
 	f.made[n] = true
 	return nil

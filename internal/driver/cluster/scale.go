@@ -70,8 +70,11 @@ func (d *Driver) prepare(ctx context.Context, s driver.NodeSpec) (*node, error) 
 		}
 	}
 	n := d.open(s.Name, record{Spec: s})
-	d.mu.Lock() // the directory of all nodes goes with the last one
-	err := os.MkdirAll(n.dir, 0o700)
+	d.mu.Lock()                     // the directory of all nodes goes with the last one
+	err := os.Mkdir(d.c.Dir, 0o700) // not what is above it: a home that was moved away must not be made again
+	if err == nil || errors.Is(err, os.ErrExist) {
+		err = os.MkdirAll(n.dir, 0o700)
+	}
 	d.mu.Unlock()
 	if err == nil {
 		err = n.save(record{Spec: s, Groups: runner.NodeGroups(n.unique())})

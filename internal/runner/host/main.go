@@ -73,7 +73,8 @@ func Main(ctx context.Context, args []string) error {
 // Start starts the host of dir, which outlives this process, and waits until its worker listens. command is the program and its hidden
 // command. The host and its tasks will be in the control groups g. Where there is a host, it waits for that one's worker.
 func Start(ctx context.Context, dir string, command []string, g runner.Groups) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	// Not what is above it: a home that was moved away must not be made again.
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	lock, err := acquire(ctx, dir)
