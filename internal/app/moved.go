@@ -34,14 +34,14 @@ func (a *App) settleIn(run string) error {
 	}
 	paths := []string{home}
 	busy := tied(home)
-	for old := range strings.Lines(string(b)) {
-		old = strings.TrimSuffix(old, "\n")
+	known := strings.Split(string(b), "\n")
+	for _, old := range known {
 		switch {
 		case !filepath.IsAbs(old) || old == home:
 		case !busy:
 			unlink(old, home)
 		default:
-			if err := link(old, home); err != nil {
+			if err := link(old, home, known); err != nil {
 				return err
 			}
 			a.log.Warn("the home was moved while commands ran; a link leads from its old place to the new one as long as they do", "from", old, "to", home)
@@ -67,15 +67,16 @@ func tied(home string) bool {
 	return false
 }
 
-// link makes a link at old that leads to home, in place of one that leads nowhere.
-func link(old, home string) error {
+// link makes a link at old that leads to home, in place of one to another of the paths that are known.
+func link(old, home string, known []string) error {
+	to, _ := os.Readlink(old)
 	switch info, err := os.Lstat(old); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return err
 	case leadsTo(old, home):
 		return nil
-	case info.Mode()&fs.ModeSymlink != 0 && !exists(old):
+	case to != "" && slices.Contains(known, to):
 		if err := os.Remove(old); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func openDirs(root string, log *slog.Logger) (*dirs, error) {
 		log.Warn("removing spare directories", "err", err)
 	}
 	for _, n := range []string{"tasks", "spare", "trash"} {
-		if err := os.MkdirAll(filepath.Join(root, n), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(root, n), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, err
 		}
 	}
