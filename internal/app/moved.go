@@ -80,8 +80,8 @@ func link(old, home string, known []string) error {
 		if err := os.Remove(old); err != nil {
 			return err
 		}
-	case info.IsDir() && !exists(filepath.Join(old, "run")) && !exists(filepath.Join(old, "berth.db")):
-		// No home, but what somebody who did not know of the move yet has made there.
+	case info.IsDir() && !exists(filepath.Join(old, "run")):
+		// No home, of which that is the first thing a server makes, but what somebody who did not know of the move yet has made there.
 		if err := os.Rename(old, old+".stray-"+time.Now().UTC().Format("20060102T150405.000")); err != nil {
 			return err
 		}
