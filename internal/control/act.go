@@ -22,7 +22,7 @@ func (c *Control) startTask(ctx context.Context, s started) {
 	p.left = false
 	target := c.target(&s.task)
 	pool := c.pool(&s.task)
-	onNode := !pool.local && !pool.spec.instance
+	onNode := !pool.single() && !pool.spec.instance
 	c.acts.Go(func() {
 		defer close(p.started)
 		backoff := 100 * time.Millisecond
