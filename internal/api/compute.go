@@ -90,6 +90,9 @@ func putCompute(c *call, r *resource, name string) error {
 		if patch {
 			slices.Reverse(like)
 		}
+		if err := checkLimits(body); err != nil {
+			return err
+		}
 		if d.Body, err = ordered.Marshal(body, like...); err != nil {
 			return err
 		}

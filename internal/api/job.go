@@ -164,6 +164,9 @@ func editJob(c *call, tx *store.Tx, d *store.Doc, edit func(props map[string]any
 		return err
 	}
 	edit(props)
+	if err := checkLimits(m); err != nil {
+		return err
+	}
 	d.Archived, _ = props["isArchived"].(bool)
 	if d.Body, err = ordered.Marshal(m, d.Body, c.received); err != nil {
 		return err

@@ -121,7 +121,13 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 	if c.r.Method == http.MethodPatch || d.Version != "" && r.Keep != nil { // what is there stays where it is
 		slices.Reverse(like)
 	}
+	if err := checkLimits(body); err != nil { // of what was there and what came, together
+		return nil, false, err
+	}
 	if d.Body, err = ordered.Marshal(body, like...); err != nil {
+		return nil, false, err
+	}
+	if err := checkSize(d.Kind, d.Body); err != nil {
 		return nil, false, err
 	}
 	if len(r.Secrets) > 0 {

@@ -352,7 +352,7 @@ func (c *call) body() (map[string]any, error) {
 	if m == nil {
 		return nil, berth.Errorf(berth.Invalid, "the body is empty or null; a JSON object is needed")
 	}
-	return m, nil
+	return m, checkLimits(m)
 }
 
 // into reads a JSON body into v; an empty body leaves v alone.

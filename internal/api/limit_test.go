@@ -1,0 +1,41 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// many is a map of so many members.
+func many(from, n int) map[string]any {
+	m := map[string]any{}
+	for i := range n {
+		m[fmt.Sprintf("k%d", from+i)] = "v"
+	}
+	return m
+}
+
+// TestLimitsOfDocuments: more tags than anybody could mean are refused, at once or by and by.
+func TestLimitsOfDocuments(t *testing.T) {
+	x := open(t)
+	job := func(key string, m map[string]any) map[string]any {
+		return props("jobType", "Command", "command", "true", key, m)
+	}
+	for _, key := range []string{"tags", "properties"} {
+		x.do("PUT", x.ws+"/jobs/j", job(key, many(0, 1000))).want(400).says("properties."+key, "at most")
+		x.do("PUT", x.ws+"/jobs/j", job(key, map[string]any{strings.Repeat("n", 513): "v"})).want(400).says("at most 512")
+		x.do("PUT", x.ws+"/jobs/j", job(key, map[string]any{"n": strings.Repeat("ü", 8001)})).want(400).says("at most 8000")
+		x.do("PUT", x.ws+"/models/m/versions/1", props("modelUri", "https://x/y", key, many(0, 1000))).want(400).says("at most")
+	}
+	x.do("PUT", x.ws+"/jobs/j", job("tags", many(0, 100))).want(201)
+	run := "/history/v1.0" + x.ws + "/experiments/e/runs/j"
+	x.do("PATCH", run, map[string]any{"tags": many(50, 50)}).want(200)
+	x.do("PATCH", run, map[string]any{"tags": many(100, 1)}).want(400).says("at most 100")
+	c := clusterDoc()
+	c["tags"] = many(0, 101)
+	x.do("PUT", x.ws+"/computes/c", c).want(400).says("at most 100")
+	x.do("PUT", x.ws+"/data/d/versions/1", props("dataType", "uri_file", "dataUri", "https://x/y", "tags", many(0, 100))).want(201)
+	x.do("PATCH", x.ws+"/data/d", props("tags", many(0, 100)))
+	x.do("PATCH", x.ws+"/data/d", props("tags", many(100, 100))).want(400).says("at most 100")
+	x.do("PUT", x.ws+"/environments/e/versions/1", props("condaFile", strings.Repeat("x", 1<<20))).want(400).says("larger than 1 MiB")
+}
