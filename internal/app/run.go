@@ -55,7 +55,7 @@ func (a *App) serve(ctx context.Context) error {
 	}
 	remote, local := server(a.api), server(http.HandlerFunc(a.fence))
 	local.ConnContext = a.ownerOf(owner)
-	remote.TLSConfig = &tls.Config{Certificates: []tls.Certificate{a.certs.Leaf}, MinVersion: tls.VersionTLS12}
+	remote.TLSConfig = &tls.Config{GetCertificate: a.certs.Serve, MinVersion: tls.VersionTLS12}
 	remote.ConnContext = a.door.ConnContext
 	capped := &cappedListener{Listener: a.tcp, most: int64(descriptors() / 2)}
 	ended := make(chan error, 2)
