@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -69,12 +70,12 @@ func (c *Client) Drain(ctx context.Context, segments ...string) error {
 	return c.call(ctx, http.MethodDelete, c.path(segments...)+"?drain=true", nil, nil)
 }
 
-// Detach forgets a compute that was attached, and leaves what is behind it.
-func (c *Client) Detach(ctx context.Context, segments ...string) error {
+// Detach forgets a compute that was attached, and leaves what is behind it. With drain the jobs that run on it end first.
+func (c *Client) Detach(ctx context.Context, drain bool, segments ...string) error {
 	if _, err := c.Get(ctx, segments...); err != nil {
 		return err
 	}
-	return c.call(ctx, http.MethodDelete, c.path(segments...)+"?underlyingResourceAction=Detach", nil, nil)
+	return c.call(ctx, http.MethodDelete, c.path(segments...)+fmt.Sprintf("?underlyingResourceAction=Detach&drain=%t", drain), nil, nil)
 }
 
 // page is one answer of a list.

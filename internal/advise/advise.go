@@ -73,9 +73,14 @@ func memory(n berth.AdviceNeeds) (float64, string) {
 		return headroom * n.RAMGB, fmt.Sprintf("start with 150 %% of the RAM that is needed: %s for %s", gb(headroom*n.RAMGB), gb(n.RAMGB))
 	case n.ModelGB > 0:
 		return headroom * n.ModelGB, fmt.Sprintf("start with 150 %% of the RAM the model needs; that is taken to be its size, %s: measure it, and say it with --ram-gb", gb(n.ModelGB))
+	case !n.GPU:
+		return usual, fmt.Sprintf("%s are assumed, because nobody said what the work needs: say it with --ram-gb or --model-gb", gb(usual))
 	}
 	return 0, ""
 }
+
+// assumed reports whether nobody said what memory is needed.
+func assumed(n berth.AdviceNeeds) bool { return n.RAMGB == 0 && n.ModelGB == 0 }
 
 // rules are the cases: each gives its first choice first.
 var rules = map[string]func(berth.AdviceNeeds, Market) []berth.TargetAdvice{
@@ -186,15 +191,16 @@ func create(kind string, sizes []berth.SizeOffer, more string) []string {
 const usual = 14
 
 // choose is the size that will do and costs least, the next larger of its family, and one of another: those that need no approval
-// before the others, and sizes without a known price last.
+// before the others, and sizes without a known price last. One that costs less than the first but needs an approval, or has less memory
+// than was only assumed, is named too.
 func choose(n berth.AdviceNeeds, m Market, computeType string, low bool) []berth.SizeOffer {
-	need := n.MemoryGB
-	if need == 0 && !n.GPU {
-		need = usual
-	}
-	var fit []berth.Size
+	var fit, all []berth.Size
 	for _, s := range m.Sizes {
-		if (s.GPUs > 0) == n.GPU && s.MemoryGB >= need && supports(s, computeType) && !s.Isolated && (s.LowPriority || !low) {
+		if (s.GPUs > 0) != n.GPU || !supports(s, computeType) || s.Isolated || low && !s.LowPriority {
+			continue
+		}
+		all = append(all, s)
+		if s.MemoryGB >= n.MemoryGB {
 			fit = append(fit, s)
 		}
 	}
@@ -202,11 +208,21 @@ func choose(n berth.AdviceNeeds, m Market, computeType string, low bool) []berth
 	if len(fit) == 0 {
 		return nil
 	}
+	least := cheapest(fit, low)
 	why := "the cheapest that will do"
-	if rate(fit[0], low) == nil {
+	switch {
+	case rate(fit[0], low) == nil:
 		why = "the smallest that will do; its price is not known"
+	case least.Name != fit[0].Name:
+		why = "the cheapest that will do and needs no approval"
 	}
 	out := []berth.SizeOffer{offer(fit[0], why)}
+	if least.Name != fit[0].Name && rate(least, low) != nil {
+		out = append(out, offer(least, "the cheapest that will do"))
+	}
+	if small := cheapest(all, low); assumed(n) && small.MemoryGB < n.MemoryGB && rate(small, low) != nil {
+		out = append(out, offer(small, "the cheapest there is, where "+gb(small.MemoryGB)+" are enough"))
+	}
 	var up *berth.Size
 	for i, s := range fit {
 		if s.Family == fit[0].Family && s.MemoryGB > fit[0].MemoryGB && (up == nil || s.MemoryGB < up.MemoryGB) {
@@ -231,6 +247,14 @@ func cheaper(a, b berth.Size, low bool) int {
 	x, y := rate(a, low), rate(b, low)
 	return cmp.Or(before(!a.Restricted, !b.Restricted), before(x != nil, y != nil), compare(x, y),
 		cmp.Compare(a.MemoryGB, b.MemoryGB), cmp.Compare(a.VCPUs, b.VCPUs), strings.Compare(a.Name, b.Name))
+}
+
+// cheapest is the size that costs least, whether it needs an approval or not.
+func cheapest(sizes []berth.Size, low bool) berth.Size {
+	return slices.MinFunc(sizes, func(a, b berth.Size) int {
+		a.Restricted, b.Restricted = false, false
+		return cheaper(a, b, low)
+	})
 }
 
 func before(a, b bool) int {

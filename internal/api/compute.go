@@ -383,7 +383,7 @@ func deleteCompute(c *call, r *resource, name string) error {
 		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
 			return err
 		}
-		if detach { // there are none but managed ones
+		if detach && managed(d) {
 			return berth.Errorf(berth.Invalid, "compute %s was made by this server and cannot be detached: only an attached compute can; `berth compute delete -n %s` deletes it", d.Name, d.Name)
 		}
 		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
@@ -429,6 +429,12 @@ func deleteCompute(c *call, r *resource, name string) error {
 	}
 	c.operation("delete", c.docID(r, d))
 	return c.empty(http.StatusAccepted)
+}
+
+// managed says whether this server made what is behind a compute, which would be lost.
+func managed(d *store.Doc) bool {
+	spec, err := specOf(d)
+	return err != nil || strings.EqualFold(spec.ComputeType, berth.TypeCluster) || strings.EqualFold(spec.ComputeType, berth.TypeInstance)
 }
 
 // busyWith names a job that is on a compute or waits for it, "" when there is none.

@@ -1,11 +1,14 @@
 package api_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
 )
 
 // clusterOf asks for a cluster of a size with so many nodes that stay.
@@ -44,6 +47,51 @@ func TestDetachIsNotDelete(t *testing.T) {
 		t.Errorf("it is %v", s)
 	}
 	x.do("DELETE", x.ws+"/computes/cpu?underlyingResourceAction=Delete", nil).want(http.StatusAccepted)
+	err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+		return tx.Insert(&store.Doc{
+			Workspace: workspace.Key(), Kind: "computes", Name: "desk",
+			Body: json.RawMessage(`{"properties":{"computeType":"VirtualMachine","properties":{"connection":"agent"}}}`),
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.do("DELETE", x.ws+"/computes/desk?underlyingResourceAction=Detach", nil).want(http.StatusAccepted)
+}
+
+// TestExplainKnowsTheIdleTime: an instance whose signals were not looked at yet, as after a restart, stops by itself all the same.
+func TestExplainKnowsTheIdleTime(t *testing.T) {
+	x := open(t)
+	for name, idle := range map[string]any{"stops": "PT30M", "stays": nil} {
+		inner := map[string]any{"vmSize": "Standard_DS3_v2"}
+		if idle != nil {
+			inner["idleTimeBeforeShutdown"] = idle
+		}
+		x.do("PUT", x.ws+"/computes/"+name, map[string]any{"location": "here", "properties": map[string]any{"computeType": "ComputeInstance", "properties": inner}}).want(http.StatusCreated)
+		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+			d, err := tx.Get(workspace.Key(), "computes", name, "")
+			if err != nil {
+				return err
+			}
+			var st berth.ComputeState
+			if err := json.Unmarshal(d.Own, &st); err != nil {
+				return err
+			}
+			st.Instance.State = berth.InstanceRunning
+			if d.Own, err = json.Marshal(st); err != nil {
+				return err
+			}
+			return tx.Save(d)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.paid(name+"-1", name, "root", time.Hour)
+		a := x.do("GET", x.ws+"/computes/"+name+"/explain", nil).want(http.StatusOK)
+		if told := strings.Contains(string(a.raw), "it does not stop by itself: set"); told != (idle == nil) {
+			t.Errorf("with an idle time of %v: %s", idle, a.raw)
+		}
+	}
 }
 
 // TestIdleCostIsTold: what costs while nobody uses it says so when it is made, with the price of a month, and not any more when it does not.

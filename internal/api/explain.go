@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
@@ -205,7 +206,7 @@ func (s *Server) explainCompute(c *call, name string) error {
 				e.Warnings = append(e.Warnings, st.Attached.Warnings...)
 			}
 		}
-		e.Advice = computeAdvice(e, p, st, title != "" && !p.Single())
+		e.Advice = computeAdvice(e, p, st, title != "" && !p.Single(), stopsItself(d))
 		e.History, err = history(tx, c.ws.Key(), "computes/"+d.Name)
 		return err
 	})
@@ -298,8 +299,20 @@ func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error 
 	return nil
 }
 
+// stopsItself says whether an instance has an idle time: when that is over is not known until its signals were looked at.
+func stopsItself(d *store.Doc) bool {
+	var v struct {
+		Properties json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(d.Body, &v) != nil {
+		return false
+	}
+	spec, err := devbox.Parse(v.Properties)
+	return err == nil && spec.Idle > 0
+}
+
 // computeAdvice is what the user can do about a compute now.
-func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeState, unpaid bool) []string {
+func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeState, unpaid, stops bool) []string {
 	out := []string{}
 	idle := 0
 	for _, n := range p.Nodes {
@@ -322,7 +335,7 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 		out = append(out, "on its machine: berth agent run")
 	case p.Down != nil && p.Type == plan.Instance:
 		out = append(out, "berth compute start -n "+e.Name)
-	case p.Type == plan.Instance && e.Next.IsZero() && st.Instance != nil && st.Instance.Up():
+	case p.Type == plan.Instance && !stops && st.Instance != nil && st.Instance.Up():
 		out = append(out, "it does not stop by itself: set idle_time_before_shutdown_minutes, or `berth compute stop -n "+e.Name+"`")
 	case largest.Nodes > p.Max && p.Type == plan.Cluster:
 		out = append(out, fmt.Sprintf("job %s needs %d nodes at once: `%s`", largest.Name, largest.Nodes, raise(p, largest.Nodes)))

@@ -98,7 +98,11 @@ func quotaApprove(s *session) *cobra.Command {
 			if r.Decision == nil {
 				return berth.Errorf(berth.Internal, "the server's answer has no decision; `berth quota list` shows how the request stands")
 			}
-			s.say("approved %d vCPUs of %s for %s, %s; in full use that costs %s", r.Decision.VCPUs, subjectOf(r), r.By, untilText(r.Decision.Expires), costText(r.Cost))
+			whom, of := "everybody in the workspace", r
+			if of.User = ""; r.User != "" {
+				whom = "user " + r.User
+			}
+			s.say("approved %d vCPUs of %s for %s, %s; in full use that costs %s", r.Decision.VCPUs, subjectOf(of), whom, untilText(r.Decision.Expires), costText(r.Cost))
 			if r.Note != "" {
 				s.warn("%s", r.Note)
 			}

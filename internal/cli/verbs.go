@@ -150,7 +150,7 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 		remove := c.Delete
 		switch {
 		case word == "detach":
-			remove = c.Detach
+			remove = func(ctx context.Context, segments ...string) error { return c.Detach(ctx, yes, segments...) }
 		case yes && n.word == "compute":
 			remove = c.Drain
 		}
