@@ -1,6 +1,10 @@
 package track
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
 
 // parseBatch reads a batch as clients write it, without building a tree. Anything that is not quite right makes it give up:
 // slowBatch reads it then, and says what is wrong.
@@ -26,8 +30,7 @@ func parseBatch(body []byte) (*batch, bool) {
 		case "tags":
 			return p.elements(func() bool { return p.pair(&b.tags) })
 		}
-		_, err := p.value(1)
-		return err == nil
+		return p.skip()
 	})
 	p.space()
 	return b, ok && p.i == len(body) && b.run != ""
@@ -43,8 +46,8 @@ func (p *parser) fields(each func(name string) bool) bool {
 	}
 	for {
 		p.space()
-		name, err := p.text()
-		if err != nil || !p.is(':') {
+		name, ok := p.name()
+		if !ok || !p.is(':') {
 			return false
 		}
 		if p.space(); !each(name) {
@@ -54,6 +57,35 @@ func (p *parser) fields(each func(name string) bool) bool {
 			return p.is('}')
 		}
 	}
+}
+
+// fieldNames are those that a batch has.
+var fieldNames = func() map[string]string {
+	m := map[string]string{}
+	for _, n := range []string{
+		"run_id", "run_uuid", "metrics", "params", "tags", "key", "value", "timestamp", "step", "model_id", "dataset_name", "dataset_digest",
+	} {
+		m[n] = n
+	}
+	return m
+}()
+
+// name is the name of a field; those that are known are not made anew.
+func (p *parser) name() (string, bool) {
+	if p.i < len(p.b) && p.b[p.i] == '"' {
+		for j := p.i + 1; j < len(p.b) && j-p.i < 20; j++ {
+			if p.b[j] != '"' {
+				continue
+			}
+			if known, ok := fieldNames[string(p.b[p.i+1:j])]; ok {
+				p.i = j + 1
+				return known, true
+			}
+			break
+		}
+	}
+	s, err := p.text()
+	return s, err == nil
 }
 
 // elements calls each for every element of a list.
@@ -84,12 +116,70 @@ func (p *parser) plainText() (string, bool) {
 }
 
 func (p *parser) integer() (int64, bool) {
-	n, err := p.number()
+	start, negative := p.i, false
+	if p.i < len(p.b) && p.b[p.i] == '-' {
+		negative = true
+		p.i++
+	}
+	first := p.i
+	n := int64(0)
+	for p.i < len(p.b) && isDigit(p.b[p.i]) {
+		n = 10*n + int64(p.b[p.i]-'0')
+		p.i++
+	}
+	if p.i == first || p.i-first > 18 || p.i < len(p.b) && (p.b[p.i] == '.' || p.b[p.i]|0x20 == 'e') { // as others write integers too
+		p.i = start
+		return 0, false
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}
+
+// float is a number, in quotes where JSON has no other way to say it.
+func (p *parser) float() (float64, bool) {
+	if p.i < len(p.b) && p.b[p.i] == '"' {
+		s, ok := p.plainText()
+		if !ok {
+			return 0, false
+		}
+		return floatOf(s)
+	}
+	start := p.i
+	n, err := p.digits()
 	if err != nil {
 		return 0, false
 	}
-	i, err := strconv.ParseInt(string(n), 10, 64)
-	return i, err == nil
+	if f, err := strconv.ParseFloat(string(n), 64); err == nil && n[len(n)-1] <= '9' && !math.IsNaN(f) {
+		return f, true
+	}
+	p.i = start
+	m, err := p.number()
+	if err != nil {
+		return 0, false
+	}
+	return floatOf(m)
+}
+
+// skip passes over a value; the commonest is a text.
+func (p *parser) skip() bool {
+	if p.i < len(p.b) && p.b[p.i] == '"' {
+		for j := p.i + 1; j < len(p.b); j++ {
+			switch c := p.b[j]; {
+			case c == '"':
+				ok := utf8.Valid(p.b[p.i:j])
+				p.i = j + 1
+				return ok
+			case c == '\\' || c < 0x20:
+				_, err := p.text()
+				return err == nil
+			}
+		}
+		return false
+	}
+	_, err := p.value(1)
+	return err == nil
 }
 
 func (p *parser) pair(to *[]pair) bool {
@@ -118,14 +208,7 @@ func (p *parser) metric() (metric, bool) {
 		case "key":
 			m.Key, ok = p.plainText()
 		case "value":
-			if p.i < len(p.b) && p.b[p.i] == '"' {
-				var s string
-				if s, ok = p.plainText(); ok {
-					m.Point.Value, ok = floatOf(s)
-				}
-			} else if n, err := p.number(); err == nil {
-				m.Point.Value, ok = floatOf(n)
-			}
+			m.Point.Value, ok = p.float()
 			value = true
 		case "timestamp":
 			m.Point.Timestamp, ok = p.integer()
@@ -139,8 +222,7 @@ func (p *parser) metric() (metric, bool) {
 		case "dataset_digest":
 			m.Digest, ok = p.plainText()
 		default:
-			_, err := p.value(1)
-			ok = err == nil
+			ok = p.skip()
 		}
 		return ok
 	})

@@ -119,6 +119,9 @@ func (p *filterParser) clause() (clause, error) {
 	if v := p.peek(); op.kind == tokenOp && (v.is("true") || v.is("false") || v.is("null")) {
 		return c, badClause(name.text + " " + op.text + " " + v.text)
 	}
+	if op.kind == tokenName && !slices.ContainsFunc([]string{"LIKE", "ILIKE", "IN", "NOT", "IS"}, op.is) {
+		return c, badClause(name.text + " " + op.text)
+	}
 	var err error
 	if c.of, c.key, err = p.g.identify(name.text, p.g.searchable()); err != nil {
 		return c, err
@@ -141,8 +144,6 @@ func (p *filterParser) clause() (clause, error) {
 			return c, badClause(name.text + " " + op.text + " " + n.text)
 		}
 		return c, p.g.checkNull(c)
-	case op.kind == tokenName:
-		return c, badClause(name.text + " " + op.text)
 	default:
 		return c, badClause(op.text)
 	}

@@ -104,33 +104,69 @@ func compareRanks(a, b rank, desc bool) int {
 
 // sortBy sorts things that are in their default order already by the ranks they have.
 func sortBy[T any](things []T, orders []order, rankOf func(T, order) rank) []T {
+	return firstBy(things, orders, 0, rankOf)
+}
+
+// firstBy is the first most things in an order, 0 for all of them.
+func firstBy[T any](things []T, orders []order, most int, rankOf func(T, order) rank) []T {
 	if len(orders) == 0 || len(things) < 2 {
 		return things
 	}
 	n := len(orders)
-	type ranked struct {
-		at    int
-		thing T
-	}
 	ranks := make([]rank, 0, n*len(things))
-	list := make([]ranked, len(things))
+	list := make([]int, len(things)) // places in things
 	for i, t := range things {
-		list[i] = ranked{i, t}
+		list[i] = i
 		for _, o := range orders {
 			ranks = append(ranks, rankOf(t, o))
 		}
 	}
-	slices.SortFunc(list, func(a, b ranked) int {
+	before := func(a, b int) int {
 		for k, o := range orders {
-			if c := compareRanks(ranks[a.at*n+k], ranks[b.at*n+k], o.desc); c != 0 {
+			if c := compareRanks(ranks[a*n+k], ranks[b*n+k], o.desc); c != 0 {
 				return c
 			}
 		}
-		return cmp.Compare(a.at, b.at)
-	})
+		return cmp.Compare(a, b)
+	}
+	if most > 0 && most < len(list)/4 {
+		list = smallest(list, most, before)
+	}
+	slices.SortFunc(list, before)
 	out := make([]T, len(list))
-	for i := range list {
-		out[i] = list[i].thing
+	for i, at := range list {
+		out[i] = things[at]
 	}
 	return out
+}
+
+// smallest leaves the first most of a list, in no order: a heap of them has the last of them on top.
+func smallest(list []int, most int, compare func(a, b int) int) []int {
+	heap := list[:most]
+	down := func(i int) {
+		for {
+			c := 2*i + 1
+			if c >= most {
+				return
+			}
+			if c+1 < most && compare(heap[c], heap[c+1]) < 0 {
+				c++
+			}
+			if compare(heap[i], heap[c]) >= 0 {
+				return
+			}
+			heap[i], heap[c] = heap[c], heap[i]
+			i = c
+		}
+	}
+	for i := most/2 - 1; i >= 0; i-- {
+		down(i)
+	}
+	for _, x := range list[most:] {
+		if compare(x, heap[0]) < 0 {
+			heap[0] = x
+			down(0)
+		}
+	}
+	return heap
 }

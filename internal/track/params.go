@@ -36,11 +36,11 @@ func (p *params) get(name string) (any, bool) {
 		}
 		return nil, false
 	}
-	v, ok := p.m[name]
-	if !ok {
-		v, ok = p.m[camel(name)]
+	v := p.m[name]
+	if v == nil {
+		v = p.m[camel(name)]
 	}
-	return v, ok && v != nil
+	return v, v != nil
 }
 
 func (p *params) has(name string) bool {

@@ -140,15 +140,21 @@ func (p *parser) list(depth int) (any, error) {
 }
 
 func (p *parser) number() (number, error) {
+	n, err := p.digits()
+	return number(n), err
+}
+
+// digits is the text of a number, where it stands.
+func (p *parser) digits() ([]byte, error) {
 	start := p.i
 	if p.i < len(p.b) && p.b[p.i] == '-' {
 		p.i++
 	}
 	switch {
 	case p.word("NaN"):
-		return "NaN", nil
+		return p.b[start:p.i], nil
 	case p.word("Infinity"):
-		return number(p.b[start:p.i]), nil
+		return p.b[start:p.i], nil
 	}
 	for p.i < len(p.b) {
 		switch c := p.b[p.i]; {
@@ -160,12 +166,12 @@ func (p *parser) number() (number, error) {
 	}
 	n := p.b[start:p.i]
 	if len(n) == 0 || n[len(n)-1] < '0' || n[len(n)-1] > '9' {
-		return "", errJSON
+		return nil, errJSON
 	}
 	if _, err := strconv.ParseFloat(string(n), 64); err != nil && !errors.Is(err, strconv.ErrRange) {
-		return "", errJSON
+		return nil, errJSON
 	}
-	return number(n), nil
+	return n, nil
 }
 
 // text reads a string.

@@ -167,10 +167,7 @@ func searchRuns(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := 0 // how many are enough
-	if len(orders) == 0 {
-		most = from + limit + 1
-	}
+	most := from + limit + 1 // are enough
 	runs := c.selectRuns(ids, clauses, orders, shown, most)
 	runs, next := page(runs, from, limit, query)
 	views := make([]runView, len(runs))
@@ -194,7 +191,7 @@ func (c *call) selectRuns(ids []string, clauses []clause, orders []order, shown 
 					if !shown(r.Stage) || !meets(r, clauses, latest) {
 						continue
 					}
-					if out = append(out, r); len(ids) == 1 && len(out) == most {
+					if out = append(out, r); len(ids) == 1 && len(out) == most && len(orders) == 0 {
 						return
 					}
 				}
@@ -202,7 +199,7 @@ func (c *call) selectRuns(ids []string, clauses []clause, orders []order, shown 
 			if len(ids) > 1 {
 				slices.SortFunc(out, func(a, b *run) int { return laterRun(b, a) })
 			}
-			out = sortBy(out, orders, func(r *run, o order) rank { return r.rank(o, latest) })
+			out = firstBy(out, orders, most, func(r *run, o order) rank { return r.rank(o, latest) })
 		})
 	})
 	return out
