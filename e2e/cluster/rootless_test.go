@@ -53,7 +53,7 @@ func TestWithoutRoot(t *testing.T) {
 	}
 	berth("up")
 	t.Cleanup(func() {
-		cmd := exec.Command(bin, "down") //nolint:noctx // the test's context is over
+		cmd := exec.Command(bin, "down")
 		cmd.Env = []string{"HOME=" + home, "BERTH_HOME=" + home}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		if out, err := cmd.CombinedOutput(); err != nil {

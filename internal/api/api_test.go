@@ -23,6 +23,7 @@ import (
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // house is the front door over a real store, without the loops: what is written stays as the handlers wrote it.
@@ -80,8 +81,11 @@ func openOn(t testing.TB, w *filewatch.Watcher, url, dir string) *house {
 		t.Fatal(err)
 	}
 	signer := front.NewSigner(keys.SAS)
+	tracking := track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { tracking.Close() })
 	s := api.New(api.Options{
-		DB: db, Blobs: blobs, Authority: x.auth, Signer: signer, Watcher: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Tracking: tracking,
+		DB:       db, Blobs: blobs, Authority: x.auth, Signer: signer, Watcher: w, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Front:    front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}),
 		Locator:  locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/"},
 		Location: "here", Default: workspace, Curated: curated,

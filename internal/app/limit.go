@@ -30,7 +30,7 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 			return &cappedConn{Conn: c, of: l}, nil
 		}
 		l.open.Add(-1)
-		c.Close() //nolint:errcheck // nothing was read from it
+		c.Close()
 	}
 }
 

@@ -118,7 +118,7 @@ func (u *unusedConns) note(c net.Conn, state http.ConnState) {
 	case state != http.StateNew:
 		delete(u.conns, c)
 	case u.closed:
-		c.Close() //nolint:errcheck // nothing was read from it or written to it
+		c.Close()
 	default:
 		if u.conns == nil {
 			u.conns = map[net.Conn]struct{}{}
@@ -133,7 +133,7 @@ func (u *unusedConns) close() {
 	defer u.mu.Unlock()
 	u.closed = true
 	for c := range u.conns {
-		c.Close() //nolint:errcheck // nothing was answered on it
+		c.Close()
 	}
 	clear(u.conns)
 }

@@ -76,7 +76,7 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 // endIdle ends the runner hosts of a home without a server, unless one is just starting.
 func (s *session) endIdle(ctx context.Context, cfg client.Config) error {
 	if _, err := os.Stat(filepath.Join(cfg.Home, "run")); err != nil {
-		return nil //nolint:nilerr // there never was a server
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()

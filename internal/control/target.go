@@ -140,7 +140,7 @@ func onAttached(tx *store.Tx, workspace, compute string) (bool, error) {
 		return false, err
 	}
 	spec, _, err := specOf(d)
-	return err == nil && spec.attached, nil //nolint:nilerr // one that cannot be read is not known to be free
+	return err == nil && spec.attached, nil
 }
 
 // lost is a task whose end nobody will report.

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -86,7 +85,7 @@ func copyOver(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := io.WriteString(f, string(b)); err != nil {
+	if _, err := f.Write(b); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -142,14 +142,14 @@ func (l *lead) guard(ctx context.Context) error {
 	for {
 		err := l.hold(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was asked to end
 		}
 		l.db.log.Warn("connection that holds the database for this server lost, connecting again", "err", err)
 		hangUp(l.conn)
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 			locked, now, err := l.try(ctx)
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // it was asked to end
 			}
 			if err == nil && now.ID != l.name.ID {
 				return l.db.replaced(now)
@@ -206,7 +206,7 @@ func (l *lead) close() {
 func hangUp(c *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	c.Close(ctx) //nolint:errcheck // it is gone either way
+	c.Close(ctx)
 }
 
 // Guard returns nil when ctx ends, and an error as soon as the database is not this server's any more. The server must act on nothing

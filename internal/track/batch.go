@@ -47,7 +47,7 @@ func logBatch(c *call) (any, error) {
 
 // slowBatch reads any batch, and says what is wrong with one.
 func slowBatch(c *call, body []byte) (*batch, error) {
-	v, _ := parseJSON(body) //nolint:errcheck // as in readParams
+	v, _ := parseJSON(body)
 	c.m, _ = v.(object)
 	b := &batch{run: c.runID()}
 	for i, m := range c.items("metrics") {

@@ -182,12 +182,12 @@ func (c *call) readParams() error {
 	if err != nil {
 		return err
 	}
-	v, _ := parseJSON(b) //nolint:errcheck // as above
+	v, _ := parseJSON(b)
 	switch v := v.(type) {
 	case object:
 		c.m = v
 	case string: // some clients send JSON in JSON
-		inner, _ := parseJSON([]byte(v)) //nolint:errcheck // as above
+		inner, _ := parseJSON([]byte(v))
 		c.m, _ = inner.(object)
 	}
 	if c.m == nil {

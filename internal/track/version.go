@@ -233,7 +233,7 @@ func (c *call) placeVersion(x *change, v *version) (*loggedModel, error) {
 
 // tagVersions notes in a logged model which versions were made of it.
 func tagVersions(m *loggedModel, name, n string) {
-	old, _ := parseJSON([]byte(m.Tags[tagModelVersions])) //nolint:errcheck // what is no list is replaced
+	old, _ := parseJSON([]byte(m.Tags[tagModelVersions]))
 	all, _ := old.(list)
 	for _, x := range all {
 		if o, ok := x.(object); ok && o["name"] == name && (o["version"] == number(n) || o["version"] == n) {

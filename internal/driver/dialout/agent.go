@@ -70,7 +70,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		began := time.Now()
 		err := a.once(ctx, client)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was asked to end
 		}
 		switch berth.CodeOf(err) {
 		case berth.Unauthenticated, berth.Denied, berth.Conflict, berth.Invalid, berth.Unsupported:
@@ -169,7 +169,7 @@ func (a *Agent) serve(ctx context.Context, l *link) error {
 		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	stop := context.AfterFunc(ctx, func() { srv.Close() }) //nolint:errcheck // the connection is closed below too
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	defer srv.Close()
 	if err := srv.Serve(&oneConn{link: l}); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrServerClosed) {

@@ -109,7 +109,7 @@ func (f *far) start(t *testing.T) {
 	if !testing.Verbose() {
 		f.Stderr = nil
 	}
-	if err := f.Cmd.Start(); err != nil {
+	if err := f.Start(); err != nil {
 		t.Fatal(err)
 	}
 	f.connected(t)
@@ -301,7 +301,7 @@ func TestAway(t *testing.T) {
 
 func (r retrying) start(ctx context.Context, l berth.Launch) (h driver.Handle, err error) {
 	for {
-		h, err = r.Driver.Start(ctx, l)
+		h, err = r.Start(ctx, l)
 		if berth.CodeOf(err) != berth.Unavailable || ctx.Err() != nil {
 			return h, err
 		}

@@ -29,7 +29,7 @@ func Open(dir string, o Options) (_ *Set, err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.Close() //nolint:errcheck // the first error says it
+			s.Close()
 		}
 	}()
 	covered := uint64(0)
