@@ -210,6 +210,7 @@ func refusal(resp *http.Response) *berth.Error {
 				Info struct{ Value struct{ Code string } }
 			}
 		}
+		Message string // as the tracking server has it
 	}
 	var x struct { // the storage's own form
 		XMLName       xml.Name `xml:"Error"`
@@ -219,7 +220,10 @@ func refusal(resp *http.Response) *berth.Error {
 		v.Error.Code = x.Code
 		v.Error.Message, _, _ = strings.Cut(x.Message, "\nRequestId:")
 	}
-	if v.Error.Message != "" || json.Unmarshal(b, &v) == nil && v.Error.Message != "" {
+	if v.Error.Message == "" && json.Unmarshal(b, &v) == nil && v.Error.Message == "" {
+		v.Error.Message = v.Message
+	}
+	if v.Error.Message != "" {
 		e.Msg = v.Error.Message
 		if e.Wire == "" {
 			e.Wire = v.Error.Code

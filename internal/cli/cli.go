@@ -150,6 +150,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupRun, planCommand},
 		{groupRun, eventsCommand},
 		{groupRun, topCommand},
+		{groupRun, runsCommand},
 		{groupRun, renderCommand},
 		{groupRun, adviseCommand},
 		{groupRun, sshCommand},

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+func runsCommand(s *session) *cobra.Command {
+	q := client.RunQuery{}
+	var experiment string
+	cmd := &cobra.Command{
+		Use:   "runs [--filter TEXT] [--order-by FIELD]",
+		Short: "List runs with their metrics and parameters, those of jobs and those of notebooks",
+		Long: "Lists the runs of the workspace's MLflow server, newest first. Filters and orders are MLflow's.\n\n" +
+			"  berth runs --filter \"metrics.acc > 0.9 AND params.model = 'tree'\"\n" +
+			"  berth runs --order-by 'metrics.loss ASC' -r 1      # the best one",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			names, err := c.Experiments(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, id := range sortedKeys(names) {
+				if experiment == "" || names[id] == experiment {
+					q.Experiments = append(q.Experiments, id)
+				}
+			}
+			if len(q.Experiments) == 0 {
+				return berth.Errorf(berth.NotFound, "there is no experiment %q in this workspace", experiment)
+			}
+			runs, err := c.Runs(cmd.Context(), q)
+			switch {
+			case err != nil:
+				return err
+			case s.format.chosen():
+				return s.print(runs)
+			case len(runs) == 0:
+				s.say("no runs")
+				return nil
+			}
+			return s.printRuns(runs, names, time.Now())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.Filter, "filter", "", "conditions in MLflow's grammar, joined by AND")
+	f.StringArrayVar(&q.OrderBy, "order-by", nil, "what to sort by, with ASC or DESC; may be repeated")
+	f.StringVar(&experiment, "experiment", "", "runs of this experiment only")
+	f.IntVarP(&q.Limit, "max-results", "r", 50, "at most this many")
+	s.format.flags(cmd)
+	return cmd
+}
+
+var runStatuses = map[string]berth.JobStatus{"FINISHED": berth.Completed, "FAILED": berth.Failed, "KILLED": berth.Canceled, "RUNNING": berth.Running}
+
+func (s *session) printRuns(runs []client.Run, names map[string]string, now time.Time) error {
+	t := table{header: []string{"RUN", "NAME", "STATUS", "EXPERIMENT", "STARTED", "METRICS", "PARAMETERS"}}
+	for _, r := range runs {
+		var metrics, params []string
+		for _, m := range r.Data.Metrics {
+			metrics = append(metrics, fmt.Sprintf("%s=%v", m.Key, m.Value))
+		}
+		for _, p := range r.Data.Params {
+			params = append(params, p.Key+"="+oneLine(p.Value))
+		}
+		t.add(cell{r.Info.ID, ""}, cell{clip(r.Info.Name, 30), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
+			cell{clip(names[r.Info.Experiment], 30), ""}, cell{ago(now.Sub(time.UnixMilli(r.Info.Start))), dim},
+			cell{clip(strings.Join(metrics, " "), 60), ""}, cell{strings.Join(params, " "), ""})
+	}
+	return s.printRows(t)
+}
