@@ -29,6 +29,7 @@ import (
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // plant is the loops of instances and of jobs over a real store and the real front door, with nodes and agents made of timers. It
@@ -72,8 +73,11 @@ func build(t *testing.T) *plant {
 	curated := func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false }
 	machine := sched.Machine{CPUs: 64, Memory: 1 << 40, GPUs: 1}
 	p := &plant{t: t, db: db, ws: space.ID(), dir: filepath.Join(dir, "instances"), boxes: map[string]*box{}}
+	tracking := track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: log})
+	t.Cleanup(func() { tracking.Close() })
 	p.api = api.New(api.Options{
-		DB: db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}), Authority: auth.NewAuthority(keys, db), Signer: signer,
+		Tracking: tracking,
+		DB:       db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}), Authority: auth.NewAuthority(keys, db), Signer: signer,
 		Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated, Machine: machine,
 		Instances: api.Instances{Dir: p.dir},
 	})
