@@ -28,15 +28,35 @@ func (a *App) Run(until context.Context) error {
 	group, ctx := errgroup.WithContext(until)
 	group.Go(func() error { return a.serve(ctx) })
 	for _, loop := range []func(context.Context) error{
-		a.control.Run, a.devbox.Run, a.control.Sweep, a.control.Budgets, a.control.Limits, a.api.Samples, a.db.Guard, a.guardHome,
+		a.control.Run, a.devbox.Run, a.control.Sweep, a.control.Budgets, a.control.Limits, a.api.Samples,
 	} {
-		group.Go(func() error { return loop(ctx) })
+		group.Go(func() error { return a.keepRunning(ctx, loop) })
+	}
+	for _, guard := range []func(context.Context) error{a.db.Guard, a.guardHome} {
+		group.Go(func() error { return guard(ctx) })
 	}
 	err := group.Wait()
 	if until.Err() != nil && errors.Is(err, context.Canceled) { // a loop was told to end in the middle of something
 		return nil
 	}
 	return err
+}
+
+// keepRunning runs a loop until ctx ends. One that could not begin because the database is away begins again: its absence must not end
+// the server, which says so at /healthz.
+func (a *App) keepRunning(ctx context.Context, loop func(context.Context) error) error {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := loop(ctx)
+		if err == nil || ctx.Err() != nil || berth.CodeOf(err) != berth.Unavailable {
+			return err
+		}
+		a.log.Warn("a loop ended because the database is away; it begins again", "err", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // serve answers requests on both listeners until ctx ends and those under way have been answered.
@@ -84,9 +104,16 @@ func (a *App) serve(ctx context.Context) error {
 func (a *App) shutdown(ctx context.Context, unused *unusedConns, cut func(), servers ...*http.Server) error {
 	within, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
+	a.tcp.Close() // both, before anything is waited for
+	a.unix.Close()
 	var group errgroup.Group
 	for _, s := range servers {
-		group.Go(func() error { return s.Shutdown(within) })
+		group.Go(func() error {
+			if err := s.Shutdown(within); !errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			return nil
+		})
 	}
 	unused.close()
 	err := errors.Join(a.api.Stop(within), group.Wait())
