@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"syscall"
 )
 
 // open are the parts of a home that hosts and their tasks work in.
@@ -36,8 +35,7 @@ func Missing(home string) string {
 		if err != nil {
 			return err.Error()
 		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok || info.Mode().Perm()&0o022 != 0 || st.Uid != 0 && int(st.Uid) == os.Geteuid() {
+		if writable(info) {
 			return fmt.Sprintf("%s is below %s, where jobs can make files", home, dir)
 		}
 		if dir == filepath.Dir(dir) {
