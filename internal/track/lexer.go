@@ -92,10 +92,12 @@ func endOfName(s string, i int) int {
 	return i
 }
 
-func endOfNumber(s string, i int) int {
+// endOfNumber is where the number ends that begins at start; a sign that follows another number begins one.
+func endOfNumber(s string, start int) int {
+	i := start
 	for i < len(s) {
 		c := s[i]
-		sign := (c == '-' || c == '+') && (i == 0 || strings.IndexByte("eE", s[i-1]) >= 0 || !isDigit(s[i-1]) && s[i-1] != '.')
+		sign := (c == '-' || c == '+') && (i == start || strings.IndexByte("eE", s[i-1]) >= 0 || !isDigit(s[i-1]) && s[i-1] != '.')
 		if !isDigit(c) && c != '.' && c != 'e' && c != 'E' && !sign {
 			return i
 		}
