@@ -275,7 +275,7 @@ func answer[In, Out any](mux *http.ServeMux, pattern string, f func(context.Cont
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		var in In
 		if r.Method == http.MethodPost {
-			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAnswer)).Decode(&in); err != nil {
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&in); err != nil {
 				fail(w, berth.Errorf(berth.Invalid, "the body of %s is not understood: %w", r.URL.Path, err))
 				return
 			}

@@ -31,8 +31,11 @@ const (
 // maxStreams is how many requests the server may have under way at once.
 const maxStreams = 1000
 
-// maxAnswer bounds an answer of the other side: 64 MiB is more than a hundred thousand tasks.
-const maxAnswer = 64 << 20
+// maxAnswer bounds an answer of an agent, which may be hostile: it is decoded in memory. maxRequest bounds what the server asks of it.
+const (
+	maxAnswer  = 4 << 20
+	maxRequest = 64 << 20
+)
 
 type stopRequest struct {
 	Task  berth.TaskID  `json:"task"`
