@@ -86,10 +86,11 @@ func tell(bars map[string]sched.Bar) string {
 	return strings.Join(all, "\n")
 }
 
-// unbar has the pools looked at again whose users wait for a limit: a task has ended.
-func (m *move) unbar() {
+// unbar has the pools looked at again that wait for a limit: a task has ended. One without nodes is not barred, it cannot grow; there the
+// end of a task on a cluster makes room, whoever the node was made for.
+func (m *move) unbar(left *pool) {
 	for k, p := range m.c.pools {
-		if p.barred {
+		if p.barred || (p.state.Short != "" && !left.single()) {
 			m.pools[k] = true
 		}
 	}

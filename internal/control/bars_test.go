@@ -101,6 +101,47 @@ func TestUserLimitAcrossClusters(t *testing.T) {
 	})
 }
 
+// TestMinimumIsItsOwners: a node that a cluster keeps because of its minimum counts for who made the cluster, also when it was made for
+// somebody else's job; that user's limit is free again for another cluster.
+func TestMinimumIsItsOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.limitOf("bob", 4) // one node
+		p.clusterOf("kept", 1, 2, nil)
+		p.clusterOf("other", 0, 1, nil)
+		p.on("kept", "first", "sleep 10", nil) // on ann's node
+		p.until("first", berth.Running)
+		p.user = "bob"
+		p.on("kept", "b1", "sleep 30", nil) // on one of his own, which outlives hers: that is idle first
+		p.until("b1", berth.Completed)
+		p.settle("one node stays", func() bool { v, _ := p.compute("kept"); return v.live() == 1 })
+		p.on("other", "b2", "true", nil)
+		p.until("b2", berth.Completed)
+	})
+}
+
+// TestLimitOfAUserOnNodesOfOthersIsFreed: a job that has no node because its user's limit is used on a node of somebody else begins when
+// that use ends.
+func TestLimitOfAUserOnNodesOfOthersIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.limitOf("bob", 4) // one node
+		p.clusterOf("hers", 1, 1, nil)
+		p.clusterOf("other", 0, 1, nil)
+		p.settle("it is there", func() bool { v, _ := p.compute("hers"); return v.live() == 1 })
+		p.user = "bob"
+		p.on("hers", "b1", "sleep 30", nil)
+		p.until("b1", berth.Running)
+		p.on("other", "b2", "true", nil)
+		p.settle("it says why it waits", func() bool { _, st := p.job("b2"); return strings.Contains(st.Reason, "cannot grow: user bob's limit") })
+		p.until("b2", berth.Completed)
+		_, b1 := p.job("b1")
+		if _, b2 := p.job("b2"); b2.Times.Started.Before(b1.Times.Ended) {
+			t.Error("b2 began before b1 had ended")
+		}
+	})
+}
+
 // TestNoUserRunsOverTheLimit: whatever users submit where, none of them ever has more tasks on nodes than the limit allows.
 func TestNoUserRunsOverTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -155,6 +196,11 @@ func TestNoUserRunsOverTheLimit(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
+		}
+		for _, j := range jobs {
+			if s, st := p.job(j); !s.Terminal() {
+				t.Errorf("%s is %s: %s", j, s, st.Reason)
+			}
 		}
 		t.Fatal("they never end")
 	})

@@ -61,6 +61,9 @@ func (m *move) resize(p *pool) error {
 		}
 	}
 	p.wake = d.Wake
+	if d.Target <= p.spec.min {
+		m.keepForOwner(p)
+	}
 	if d.Short != "" && m.market != nil { // a limit that ends is no event
 		if at, ok := m.market.limits.Ends(m.now); ok && (p.wake.IsZero() || at.Before(p.wake)) {
 			p.wake = at
@@ -79,6 +82,27 @@ func (m *move) resize(p *pool) error {
 		return err
 	}
 	return m.finish(p)
+}
+
+// keepForOwner makes idle nodes that a cluster keeps because of its minimum those of the user who made it: whoever they were made for has
+// no use of them, and must not have them counted against a limit or a budget for as long as the cluster is there.
+func (m *move) keepForOwner(p *pool) {
+	freed := false
+	for _, n := range p.nodes {
+		if n.State == berth.NodeIdle && n.used == 0 && n.User != p.spec.owner {
+			n.User = p.spec.owner
+			m.keep(n)
+			freed = true
+		}
+	}
+	if !freed {
+		return
+	}
+	for _, q := range m.c.pools { // those may grow now that could not
+		if q != p && q.state.Short != "" {
+			q.wake = m.now
+		}
+	}
 }
 
 // demand is the pool as the autoscaler sees it.
