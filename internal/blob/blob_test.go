@@ -30,6 +30,12 @@ func open(t testing.TB) *blob.Store {
 
 func openIn(t testing.TB, dir string) *blob.Store {
 	t.Helper()
+	s, _ := openBoth(t, dir)
+	return s
+}
+
+func openBoth(t testing.TB, dir string) (*blob.Store, *store.DB) {
+	t.Helper()
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "berth.db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +46,7 @@ func openIn(t testing.TB, dir string) *blob.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return s
+	return s, db
 }
 
 func put(t testing.TB, s *blob.Store, name, text string) *store.Blob {

@@ -2,7 +2,6 @@ package blob
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -40,10 +39,9 @@ type Block struct {
 	Size int64
 }
 
-// stageKey is the directory below blocks for the uploads to a name.
-func stageKey(container, name string) string {
-	sum := sha256.Sum256([]byte(container + "\x00" + name))
-	return hex.EncodeToString(sum[:])
+// stageKey is the directory below blocks for a writer's uploads to a name. Nobody commits what somebody else staged.
+func stageKey(ctx context.Context, container, name string) string {
+	return placeKey(container, name, writer(ctx))
 }
 
 func (s *Store) stage(key string) string { return filepath.Join(s.dir, "blocks", key) }
@@ -67,6 +65,9 @@ func (s *Store) PutBlockChecked(ctx context.Context, container, name, blockID st
 	if err := s.room(o.Size); err != nil {
 		return err
 	}
+	if err := s.mayAdd(ctx, container, name); err != nil {
+		return err
+	}
 	t, err := s.newTemp()
 	if err != nil {
 		return s.diskError("staging a block", err)
@@ -75,7 +76,7 @@ func (s *Store) PutBlockChecked(ctx context.Context, container, name, blockID st
 	if err := s.writeBlock(ctx, t, r, o); err != nil {
 		return err
 	}
-	return s.diskError("staging a block", s.stageBlock(t, stageKey(container, name), blockID))
+	return s.diskError("staging a block", s.stageBlock(t, stageKey(ctx, container, name), blockID))
 }
 
 func (s *Store) stageBlock(t *temp, key, id string) (err error) {
@@ -128,12 +129,12 @@ func (s *Store) writeBlock(ctx context.Context, t *temp, r io.Reader, o PutOptio
 	return nil
 }
 
-// Blocks lists the staged blocks of a name, in no order that matters.
+// Blocks lists the blocks that a writer staged for a name, in no order that matters.
 func (s *Store) Blocks(ctx context.Context, container, name string) ([]Block, error) {
 	if err := checkNames(container, name); err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(s.stage(stageKey(container, name)))
+	entries, err := os.ReadDir(s.stage(stageKey(ctx, container, name)))
 	if ignoreMissing(err) != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 // became of it.
 const commitMemory = 15 * time.Minute
 
-// A recentList is the last list committed to a name. Holding mu is committing to that name.
+// A recentList is the last list that a writer committed to a name. Holding mu is committing to that name.
 type recentList struct {
 	mu   sync.Mutex
 	used int       // holders and waiters; guarded by Store.mu
@@ -31,8 +31,8 @@ type recentList struct {
 	digest, etag string
 }
 
-// CommitBlocks makes the staged blocks with these ids, in this order, the content of a blob, and forgets what else is
-// staged for it. A list that was committed moments ago and is sent again is a repeated request and succeeds. Errors are
+// CommitBlocks makes the blocks that the writer staged with these ids, in this order, the content of a blob, and forgets
+// what else they staged for it. A list that was committed moments ago and is sent again is a repeated request and succeeds. Errors are
 // Put's; a block that is not staged is Invalid.
 func (s *Store) CommitBlocks(ctx context.Context, container, name string, ids []string, o PutOptions) (*store.Blob, error) {
 	if err := checkNames(container, name); err != nil {
@@ -41,7 +41,10 @@ func (s *Store) CommitBlocks(ctx context.Context, container, name string, ids []
 	if len(ids) > MaxBlocks {
 		return nil, &berth.Error{Code: berth.Invalid, Wire: "BlockListTooLong", Msg: fmt.Sprintf("a blob has at most %d blocks", MaxBlocks)}
 	}
-	key, digest := stageKey(container, name), listDigest(ids)
+	if err := s.mayAdd(ctx, container, name); err != nil {
+		return nil, err
+	}
+	key, digest := stageKey(ctx, container, name), listDigest(ids)
 	last := s.lockCommit(key)
 	defer s.unlockCommit(last)
 	if b := s.committed(ctx, container, name, key, digest, last); b != nil {

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -160,18 +161,59 @@ func alreadyThere(tx *store.Tx, container, name, writer, hash string) (*store.Bl
 		return nil, r.change
 	}
 	if folder != "" && writer != "" && writer != r.owner {
-		return old, prove(tx, container, name, writer)
+		return old, prove(tx, container, name, writer, hash)
 	}
 	return old, nil
 }
 
-// prove notes that somebody has uploaded what was there already.
-func prove(tx *store.Tx, container, name, writer string) error {
-	err := tx.Insert(&store.Doc{Kind: kindProofs, Name: placeKey(container, name, writer), CreatedBy: writer, Body: []byte("{}")})
-	if berth.CodeOf(err) == berth.Conflict {
-		return nil
+// mayAdd refuses an upload in parts to a name where nothing is and nothing may be added.
+func (s *Store) mayAdd(ctx context.Context, container, name string) error {
+	return s.db.View(ctx, func(tx *store.Tx) error {
+		r, err := restrained(tx, container, name, writer(ctx))
+		if err != nil || r.add == nil {
+			return err
+		}
+		if _, err = tx.Blob(container, name); berth.CodeOf(err) == berth.NotFound {
+			return r.add
+		}
+		return err
+	})
+}
+
+// proof is what somebody has uploaded that was there already.
+type proof struct {
+	Hash string `json:"hash"`
+}
+
+// prove notes that somebody has uploaded the content with this hash, which was there already.
+func prove(tx *store.Tx, container, name, writer, hash string) error {
+	body, err := json.Marshal(proof{hash})
+	if err != nil {
+		return err
 	}
-	return err
+	d, err := tx.Get("", kindProofs, placeKey(container, name, writer), "")
+	switch {
+	case berth.CodeOf(err) == berth.NotFound:
+		return tx.Insert(&store.Doc{Kind: kindProofs, Name: placeKey(container, name, writer), CreatedBy: writer, Body: body})
+	case err != nil || bytes.Equal(d.Body, body):
+		return err
+	}
+	d.Body = body
+	return tx.Save(d)
+}
+
+// hasProved says whether somebody has uploaded to a name at all, and whether it was what is there now.
+func hasProved(tx *store.Tx, b *store.Blob, user string) (did, same bool, err error) {
+	d, err := tx.Get("", kindProofs, placeKey(b.Container, b.Name, user), "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	var p proof
+	err = json.Unmarshal(d.Body, &p)
+	return true, p.Hash != "" && p.Hash == b.Hash, err
 }
 
 // Own makes a folder somebody's.
@@ -232,14 +274,12 @@ func proved(tx *store.Tx, container, name, user, owner string) error {
 			if b.Name != name && !strings.HasPrefix(b.Name, name+"/") {
 				continue
 			}
-			_, err := tx.Get("", kindProofs, placeKey(container, b.Name, user), "")
-			switch {
-			case err == nil:
-				did = true
-			case berth.CodeOf(err) == berth.NotFound:
-				missing = b.Name
-			default:
+			once, same, err := hasProved(tx, b, user)
+			if err != nil {
 				return err
+			}
+			if did = did || once; !same {
+				missing = b.Name
 			}
 		}
 		if len(page) == 0 {

@@ -168,7 +168,7 @@ func (s *Store) matches(b *store.Blob, etag string) bool {
 	return etag == "" || etag == "*" || s.current(b).ETag == etag
 }
 
-// index gives content that is in place its name, and forgets what was staged for that name.
+// index gives content that is in place its name, and forgets what its writer staged for that name.
 func (s *Store) index(ctx context.Context, container, name string, c content, o PutOptions) (*store.Blob, error) {
 	at := now()
 	b := &store.Blob{
@@ -197,7 +197,7 @@ func (s *Store) index(ctx context.Context, container, name string, c content, o 
 	if err != nil {
 		return nil, err
 	}
-	s.dropBlocks(stageKey(container, name)) //nolint:errcheck // GC takes what is left
+	s.dropBlocks(stageKey(ctx, container, name)) //nolint:errcheck // GC takes what is left
 	return kept, nil
 }
 
