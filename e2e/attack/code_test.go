@@ -214,3 +214,68 @@ func TestUploadsNamedForTheirContent(t *testing.T) {
 		t.Errorf("the whole storage is held: %d", status)
 	}
 }
+
+// TestCodeInAFolderOfNobody: code that is registered where anybody may write runs as it was then, and nobody is kept from the folder.
+func TestCodeInAFolderOfNobody(t *testing.T) {
+	s := world.Start(t)
+	c := client(t, s)
+	ann, bob := person(t, s, c, "ann"), person(t, s, c, "bob")
+	below := func(p *caller) folder {
+		f := p.store()
+		return folder{f.url + "/proj", f.sig}
+	}
+	a, b := below(ann), below(bob)
+	ann.put(a, "train.sh", mine)
+	ann.put(a, "lib/x.sh", mine)
+	if status := ann.register("c1", a, "h1"); status != http.StatusCreated {
+		t.Fatalf("register: %d", status)
+	}
+	if got := [3]int{bob.put(b, "evil.sh", evil), bob.put(b, "lib/evil.sh", evil), bob.put(b, "train.sh", evil)}; got != [3]int{201, 201, 409} {
+		t.Errorf("bob writes to a folder of nobody: %v", got)
+	}
+	ann.must(201, "PUT", ann.ws()+"/jobs/j1", map[string]any{"properties": map[string]any{
+		"jobType": "Command", "codeId": "azureml:c1:1", "command": "find . -name '*.sh' | sort | tr '\\n' ' '; sh ./train.sh",
+	}})
+	out, err := s.Command("job", "stream", "-n", "j1").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "./lib/x.sh ./train.sh mine") || strings.Contains(string(out), "evil") {
+		t.Errorf("the job runs with other files: %v\n%s", err, out)
+	}
+	// What is kept for the job is nobody's to write to.
+	var fixed []string
+	for _, item := range strings.Split(string(list(bob, b)), "<Name>")[1:] {
+		name, _, _ := strings.Cut(item, "</Name>")
+		if strings.HasPrefix(name, "azureml/versions/") {
+			fixed = append(fixed, name)
+		}
+	}
+	if len(fixed) != 2 {
+		t.Errorf("kept: %v", fixed)
+	}
+	root := bob.store()
+	for _, name := range fixed {
+		for _, n := range []string{name, name + ".more"} {
+			if got := [2]int{bob.put(root, n, evil), ann.put(folder{root.url, a.sig}, n, evil)}; got != [2]int{409, 409} {
+				t.Errorf("%s: %v", n, got)
+			}
+		}
+	}
+	// A folder that is everybody's is no code.
+	if status := ann.register("all", ann.store(), "h2"); status != http.StatusBadRequest {
+		t.Errorf("the whole storage is code: %d", status)
+	}
+	ann.must(200, "DELETE", ann.ws()+"/codes/c1/versions/1", nil)
+	if left := string(list(bob, b)); strings.Contains(left, "azureml/versions/") {
+		t.Errorf("what the version consisted of is left: %s", left)
+	}
+}
+
+// list is all that is in the workspace's storage.
+func list(p *caller, f folder) []byte {
+	p.t.Helper()
+	root, _, _ := strings.Cut(f.url, "/proj")
+	status, _, b := p.send("GET", root+"?restype=container&comp=list&"+f.sig, "")
+	if status != http.StatusOK {
+		p.t.Fatalf("list: %d %s", status, b)
+	}
+	return b
+}

@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -25,7 +26,7 @@ func versionTitle(r *resource, d *store.Doc) string {
 	return r.Noun + " " + d.Name + ":" + d.Version
 }
 
-// hold keeps the files of a new version as they are, where they are ours.
+// holdFiles keeps the files of a new version as they are, where they are ours.
 func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[string]any) error {
 	uri, runs := contentURI(r.Collection, props)
 	if uri == "" {
@@ -35,7 +36,14 @@ func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[stri
 	if err != nil || !place.Ours() {
 		return nil //nolint:nilerr // an address that leads nowhere holds nothing
 	}
-	return blob.Hold(tx, place.Container, place.Name, versionTitle(r, d), c.who.User, runs)
+	if !runs {
+		return blob.Hold(tx, place.Container, place.Name, versionTitle(r, d), c.who.User)
+	}
+	at, err := blob.HoldWhole(tx, place.Container, place.Name, versionTitle(r, d), c.who.User)
+	if err == nil && at != place.Name {
+		d.Own, err = locate.FixedAt(place.Container, at)
+	}
+	return err
 }
 
 // releaseFiles lets the files of a version that is deleted go.

@@ -139,10 +139,13 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 	if !created {
 		return d, false, tx.Save(d)
 	}
-	if err := tx.Insert(d); err != nil || w.version == "" || r.Child != "versions" {
-		return d, true, err
+	if w.version == "" || r.Child != "versions" {
+		return d, true, tx.Insert(d)
 	}
 	if err := c.holdFiles(tx, r, d, props); err != nil {
+		return nil, false, err
+	}
+	if err := tx.Insert(d); err != nil {
 		return nil, false, err
 	}
 	return d, true, asset.Grow(tx, c.ws.Key(), r.Collection, w.name, w.version, c.who.User, props)

@@ -96,6 +96,11 @@ type restraint struct {
 
 // restrained collects the holds on a name.
 func restrained(tx *store.Tx, container, name, writer string) (r restraint, err error) {
+	if strings.HasPrefix(name, fixedRoot) {
+		r.change = held("blob " + quote(name) + " lies where the server keeps what versions consist of: write to another place")
+		r.add = r.change
+		return r, nil
+	}
 	for i := 0; i <= len(name); i++ {
 		if i < len(name) && name[i] != '/' {
 			continue
@@ -230,29 +235,50 @@ func Own(tx *store.Tx, container, name, user string) error {
 }
 
 // shared are folders of everybody's, which no version holds.
-var shared = []string{"", "LocalUpload", "az-ml-artifacts", "azureml", "azureml/ExperimentRun", "ExperimentRun", "UI"}
+var shared = []string{"", "LocalUpload", "az-ml-artifacts", "azureml", "azureml/versions", "azureml/ExperimentRun", "ExperimentRun", "UI"}
 
-// Hold keeps what lies at a place as it is, because a version consists of it; whole keeps others from being added too, where the folder
-// is the user's. Several versions may lie at one place.
-func Hold(tx *store.Tx, container, name, version, user string, whole bool) error {
+// Hold keeps what lies at a place as it is, because a version consists of it. Others may be added. Several versions may lie at one place.
+func Hold(tx *store.Tx, container, name, version, user string) error {
 	name = strings.TrimRight(name, "/")
 	if slices.Contains(shared, name) {
 		return nil
 	}
-	r, err := restrained(tx, container, name, user)
-	if err != nil {
+	if _, err := mayHold(tx, container, name, user); err != nil {
 		return err
 	}
-	if folder := uploadFolder(name + "/"); folder != "" && r.owner != "" && r.owner != user {
-		if err := proved(tx, container, name, user, r.owner); err != nil {
-			return err
-		}
-	} else if r.owner != user {
-		if whole && r.owner != "" {
-			return held("the folder " + quote(name) + " is one that " + r.owner + " uploads to: upload to one of your own")
-		}
-		whole = false
+	return addHold(tx, container, name, version, false)
+}
+
+// HoldWhole is Hold for what is run: nothing is added to it either. Where the folder is nobody's, others may go on to add to it, and what the
+// version consists of is kept at another place, which it returns.
+func HoldWhole(tx *store.Tx, container, name, version, user string) (place string, err error) {
+	name = strings.TrimRight(name, "/")
+	if slices.Contains(shared, name) {
+		return "", berth.Errorf(berth.Invalid, "the folder %s is everybody's: put the files of %s into a folder of their own", quote(name), version)
 	}
+	owner, err := mayHold(tx, container, name, user)
+	if err != nil {
+		return "", err
+	}
+	if owner != "" && owner != user && uploadFolder(name+"/") == "" {
+		return "", held("the folder " + quote(name) + " is one that " + owner + " uploads to: upload to one of your own")
+	}
+	if err := addHold(tx, container, name, version, owner != ""); err != nil || owner != "" {
+		return name, err
+	}
+	return fix(tx, container, name, version)
+}
+
+// mayHold refuses a folder to which somebody uploaded a part of what another one uploads, and returns whose it is.
+func mayHold(tx *store.Tx, container, name, user string) (owner string, err error) {
+	r, err := restrained(tx, container, name, user)
+	if err == nil && r.owner != "" && r.owner != user && uploadFolder(name+"/") != "" {
+		err = proved(tx, container, name, user, r.owner)
+	}
+	return r.owner, err
+}
+
+func addHold(tx *store.Tx, container, name, version string, whole bool) error {
 	h, d, err := getHold(tx, container, name)
 	if err != nil || slices.Contains(h.Versions, version) {
 		return err
@@ -264,27 +290,15 @@ func Hold(tx *store.Tx, container, name, version, user string, whole bool) error
 // proved refuses a folder to which somebody uploaded what is there already, if there is more in it than that.
 func proved(tx *store.Tx, container, name, user, owner string) error {
 	did, missing := false, ""
-	for q := (store.BlobQuery{Container: container, Prefix: name}); ; {
-		page, err := tx.ListBlobs(q)
-		if err != nil {
-			return err
+	err := below(tx, container, name, func(b *store.Blob) error {
+		once, same, err := hasProved(tx, b, user)
+		if did = did || once; !same {
+			missing = b.Name
 		}
-		for _, b := range page {
-			q.After = b.Name
-			if b.Name != name && !strings.HasPrefix(b.Name, name+"/") {
-				continue
-			}
-			once, same, err := hasProved(tx, b, user)
-			if err != nil {
-				return err
-			}
-			if did = did || once; !same {
-				missing = b.Name
-			}
-		}
-		if len(page) == 0 {
-			break
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if did && missing != "" {
 		return held("the folder " + quote(name) + " was first uploaded by " + owner + ", with " + quote(missing) + " that you did not upload: put your files elsewhere")
@@ -292,8 +306,11 @@ func proved(tx *store.Tx, container, name, user, owner string) error {
 	return nil
 }
 
-// Release ends what Hold began.
+// Release ends what Hold or HoldWhole began.
 func Release(tx *store.Tx, container, name, version string) error {
+	if err := unfix(tx, container, version); err != nil {
+		return err
+	}
 	name = strings.TrimRight(name, "/")
 	h, d, err := getHold(tx, container, name)
 	if err != nil || d == nil {

@@ -81,7 +81,10 @@ func TestProofIsOfTheContent(t *testing.T) {
 	s, db := openBoth(t, t.TempDir())
 	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
 	hold := func(version string) error {
-		return db.Update(t.Context(), func(tx *store.Tx) error { return blob.Hold(tx, "box", "LocalUpload/h", version, "bob", true) })
+		return db.Update(t.Context(), func(tx *store.Tx) error {
+			_, err := blob.HoldWhole(tx, "box", "LocalUpload/h", version, "bob")
+			return err
+		})
 	}
 	for _, w := range []struct {
 		ctx  context.Context

@@ -264,6 +264,10 @@ func (b builder) resolve(uri, perm string, write bool) (address, below string, e
 	if err != nil {
 		return "", "", err
 	}
+	return b.address(p, perm, write)
+}
+
+func (b builder) address(p locate.Place, perm string, write bool) (address, below string, err error) {
 	if p.Ours() {
 		return b.sign(p.Container, p.Name, perm), "", nil
 	}
@@ -275,10 +279,11 @@ func (b builder) resolve(uri, perm string, write bool) (address, below string, e
 
 // read is resolve for what an asset consists of.
 func (b builder) read(d *store.Doc, uri string) (string, error) {
-	if locate.IsFile(uri) && locate.IsVouched(d.Own) {
-		b.admin = true
+	p, err := b.m.c.o.Locator.Content(b.m.tx, b.ws, d, uri)
+	if err != nil {
+		return "", err
 	}
-	address, _, err := b.resolve(uri, "rl", false)
+	address, _, err := b.address(p, "rl", false)
 	return address, err
 }
 

@@ -80,7 +80,7 @@ func (m *move) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, er
 	}
 	if place, err := m.c.o.Locator.Resolve(m.tx, ws, uri); err == nil && place.Ours() {
 		title := map[string]string{"data": "data asset", "models": "model"}[v.Collection] + " " + v.Name + ":" + version
-		if err := blob.Hold(m.tx, place.Container, place.Name, title, v.User, false); err != nil {
+		if err := blob.Hold(m.tx, place.Container, place.Name, title, v.User); err != nil {
 			return "", err
 		}
 	}

@@ -83,18 +83,21 @@ func DockerArgs(raw json.RawMessage) ([]string, error) {
 	return strings.Fields(text), nil
 }
 
-// vouched is what is kept beside an asset that an administrator registered at a file: URL: others may read it.
-type vouched struct {
-	Admin bool `json:"admin"`
+// kept is what is kept beside a version of an asset.
+type kept struct {
+	// Admin says that an administrator registered it at a file: URL: others may read it.
+	Admin bool `json:"admin,omitempty"`
+	// Container and Name are where its files are, where that is not what its URI says.
+	Container string `json:"container,omitempty"`
+	Name      string `json:"name,omitempty"`
 }
 
 // Vouched is the mark of an asset whose file: URL an administrator registered.
 func Vouched() json.RawMessage { return json.RawMessage(`{"admin":true}`) }
 
-// IsVouched says whether what is kept beside an asset is that mark.
-func IsVouched(own json.RawMessage) bool {
-	var v vouched
-	return len(own) > 0 && json.Unmarshal(own, &v) == nil && v.Admin
+// FixedAt is the mark of an asset whose files are kept at another place than its URI says.
+func FixedAt(container, name string) (json.RawMessage, error) {
+	return json.Marshal(kept{Container: container, Name: name})
 }
 
 // Permit refuses a place that somebody who is no administrator may not use, for reading or for writing. below is the folder that the runner

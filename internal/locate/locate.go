@@ -261,10 +261,26 @@ func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int)
 	if uri == "" {
 		return Place{}, berth.Errorf(berth.Invalid, "%s has no path", text)
 	}
-	p, err := l.resolve(tx, ws, uri, depth+1)
-	if IsFile(uri) {
-		p.Vouched = IsVouched(d.Own)
+	return l.content(tx, ws, d, uri, depth+1)
+}
+
+// Content is where the files of a version of an asset are; uri is what its document says.
+func (l Locator) Content(tx *store.Tx, ws berth.Workspace, d *store.Doc, uri string) (Place, error) {
+	return l.content(tx, ws, d, uri, 0)
+}
+
+func (l Locator) content(tx *store.Tx, ws berth.Workspace, d *store.Doc, uri string, depth int) (Place, error) {
+	var own kept
+	if len(d.Own) > 0 {
+		if err := json.Unmarshal(d.Own, &own); err != nil {
+			return Place{}, berth.Errorf(berth.Internal, "what is kept beside %s:%s cannot be read: %w", d.Name, d.Version, err)
+		}
 	}
+	if own.Container != "" {
+		return Place{Container: own.Container, Name: own.Name}, nil
+	}
+	p, err := l.resolve(tx, ws, uri, depth)
+	p.Vouched = own.Admin && IsFile(uri)
 	return p, err
 }
 
