@@ -1,7 +1,10 @@
 package track
 
-// What the token of a job opens: its own run, the runs and models it made, and the experiment they are in. Everybody else's token
-// opens the workspace.
+import "strings"
+
+// What the token of a job opens: its own run, the runs and models it made, and the experiment they are in. It reads every registered
+// model and adds versions to it, as its user may; the rest of a registered model it changes where it is its user's. Everybody else's
+// token opens the workspace.
 
 // jobRun is the run of the job that asks; serve has seen to it that it is there.
 func (c *call) jobRun() *run { return c.run(c.who.Job) }
@@ -39,4 +42,84 @@ func (c *change) mayCreateExperiment(who Caller) error {
 		return nil
 	}
 	return refuse(denied, "The token of job %s makes no experiments: name the experiment in the job (experiment_name)", who.Job)
+}
+
+// mayReadLogged lets jobs read models of their experiment.
+func (c *call) mayReadLogged(m *loggedModel) error {
+	if c.mayLogged(m) == nil {
+		return nil
+	}
+	return c.mayExperiment(m.Experiment)
+}
+
+// mayRegistered refuses to change registered models of others than the job's user.
+func (c *call) mayRegistered(m *registered) error {
+	if c.who.Job == "" || m.User == c.who.User {
+		return nil
+	}
+	return refuse(denied, "The token of job %s does not change model %s: it is not of the job's user %s", c.who.Job, m.Name, c.who.User)
+}
+
+// mayVersion refuses to change versions that are neither of the job's user nor of a model of theirs.
+func (c *call) mayVersion(m *registered, v *version) error {
+	if v.User == c.who.User {
+		return nil
+	}
+	return c.mayRegistered(m)
+}
+
+// mayFile refuses files that are not the job's. It may read those of its experiment's models, and of registered ones.
+func (c *call) mayFile(f file, write bool) error {
+	if c.who.Job == "" {
+		return nil
+	}
+	err := refuse(denied, "The token of job %s does not open this path", c.who.Job)
+	switch {
+	case f.run != nil:
+		err = c.mayRun(f.run)
+	case f.model != nil && write:
+		err = c.mayLogged(f.model)
+	case f.model != nil:
+		err = c.mayReadLogged(f.model)
+	}
+	if err != nil && !write && c.isRegistered(f) {
+		return nil
+	}
+	return err
+}
+
+// isRegistered says whether a file is one of a registered version's.
+func (c *call) isRegistered(f file) bool {
+	var roots []string
+	c.view(func(x *index) {
+		for _, versions := range x.versions {
+			for _, v := range versions {
+				if p, ours := proxied(v.URI); ours && p != "" {
+					roots = append(roots, p)
+				}
+			}
+		}
+	})
+	for _, p := range roots {
+		if root := c.fileAt(p).name; f.name == root || strings.HasPrefix(f.name, root+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// mayRegister refuses versions of files that the job may not read: whoever loads a registered model reads them.
+func (c *call) mayRegister(v *version) error {
+	if c.who.Job == "" {
+		return nil
+	}
+	p, ours := proxied(v.URI)
+	if !ours {
+		return nil
+	}
+	p, err := safePath(p)
+	if err != nil {
+		return err
+	}
+	return c.mayFile(c.fileAt(p), false)
 }

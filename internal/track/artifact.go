@@ -78,21 +78,6 @@ func (c *call) fileAt(p string) file {
 	return f
 }
 
-// mayFile refuses files that are not the job's. It may read those of its experiment's models, and of registered ones.
-func (c *call) mayFile(f file, write bool) error {
-	switch {
-	case c.who.Job == "":
-		return nil
-	case f.run != nil:
-		return c.mayRun(f.run)
-	case f.model != nil && (write || c.mayReadLogged(f.model) == nil):
-		return c.mayLogged(f.model)
-	case f.model != nil && f.model.Tags[tagModelVersions] != "":
-		return nil
-	}
-	return refuse(denied, "The token of job %s does not open this path", c.who.Job)
-}
-
 // proxied is the path that an artifact URI has at the proxy of this server; ok is false for other places.
 func proxied(uri string) (string, bool) {
 	if rest, ok := strings.CutPrefix(uri, "mlflow-artifacts:"); ok {

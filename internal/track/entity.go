@@ -118,7 +118,8 @@ type registered struct {
 	Created, Updated      int64
 	Tags                  map[string]string
 	Aliases               map[string]int
-	Last                  int // the last version number given out
+	Last                  int    // the last version number given out
+	User                  string `json:",omitempty"` // who made it
 }
 
 func (m *registered) place() (kind, name, version, hash, parent string) {

@@ -30,14 +30,6 @@ func (c *call) loggedOf(id string, alsoDeleted bool) (*loggedModel, error) {
 	return m, c.mayReadLogged(m)
 }
 
-// mayReadLogged lets jobs read models of their experiment.
-func (c *call) mayReadLogged(m *loggedModel) error {
-	if c.mayLogged(m) == nil {
-		return nil
-	}
-	return c.mayExperiment(m.Experiment)
-}
-
 func checkLoggedName(name string) error {
 	if name == "" || strings.ContainsAny(name, `/:.%"'`) {
 		return invalid(`Invalid model name ('%s') provided. Model name must be a non-empty string and cannot contain the following `+

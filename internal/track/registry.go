@@ -109,7 +109,7 @@ func createRegistered(c *call) (any, error) {
 			return nil, err
 		}
 	}
-	m := &registered{ID: newID(), Name: name, Description: description}
+	m := &registered{ID: newID(), Name: name, Description: description, User: c.who.User}
 	for _, t := range tags {
 		setTag(&m.Tags, t)
 	}
@@ -153,6 +153,9 @@ func (c *call) changeRegistered(name string, fn func(*change, *registered) error
 			return err
 		}
 		id = m.ID
+		if err := c.mayRegistered(m); err != nil {
+			return err
+		}
 		if err := fn(x, m); err != nil {
 			return err
 		}

@@ -172,6 +172,9 @@ func createVersion(c *call) (any, error) {
 		if err != nil {
 			return err
 		}
+		if err := c.mayRegister(v); err != nil {
+			return err
+		}
 		m.Last++
 		m.Updated, v.Updated, v.Model, v.Number = v.Created, v.Created, m.ID, m.Last
 		if logged != nil {
@@ -228,7 +231,7 @@ func (c *call) placeVersion(x *change, v *version) (*loggedModel, error) {
 	if strings.HasPrefix(v.Source, "models:/") {
 		v.URI = logged.URI
 	}
-	return logged, nil
+	return logged, c.mayReadLogged(logged)
 }
 
 // tagVersions notes in a logged model which versions were made of it.
@@ -297,6 +300,9 @@ func (c *call) changeVersion(name string, n int, touch bool, fn func(*change, *r
 			return noVersion(name, itoa(n))
 		}
 		if v, err = x.findVersion(m, n); err != nil {
+			return err
+		}
+		if err := c.mayVersion(m, v); err != nil {
 			return err
 		}
 		if err := fn(x, m, v); err != nil {

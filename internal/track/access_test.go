@@ -1,0 +1,121 @@
+package track_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
+)
+
+// addJob makes a job of a user in an experiment, and returns the caller that its token stands for.
+func (s *server) addJob(name, user, experiment string) track.Caller {
+	s.t.Helper()
+	err := s.db.Update(s.t.Context(), func(tx *store.Tx) error {
+		return tx.Insert(&store.Doc{
+			Workspace: s.ws.Key, Kind: "jobs", Name: name, CreatedBy: user, Status: "Running",
+			Body: []byte(`{"properties": {"experimentName": "` + experiment + `"}}`), Own: []byte(`{}`),
+		})
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return track.Caller{User: user, Write: true, Job: name}
+}
+
+// as is the same server asked by somebody else.
+func (s *server) as(who track.Caller) *server {
+	other := *s
+	other.who = who
+	return &other
+}
+
+// want calls the API and wants it to answer with a status.
+func (s *server) want(status int, method, path string, body any) obj {
+	s.t.Helper()
+	code, m := s.do(method, path, body)
+	if code != status {
+		s.t.Errorf("%s %s %v: %d %v, want %d", method, path, body, code, m, status)
+	}
+	return m
+}
+
+// TestJobRegisters: a job adds versions to every model, of what it may read itself. What a model says and where its aliases point, it
+// changes where the model is its user's.
+func TestJobRegisters(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	job, other := s.as(s.addJob("train", "ann", "mine")), s.as(s.addJob("other", "bob", "theirs"))
+
+	exp := at(job.must("GET", "experiments/get-by-name?experiment_name=mine", nil), "experiment", "experiment_id").(string)
+	theirs := at(other.must("GET", "experiments/get-by-name?experiment_name=theirs", nil), "experiment", "experiment_id").(string)
+	own := at(job.must("POST", "logged-models", obj{"experiment_id": exp, "name": "own", "source_run_id": "train"}), "model", "info", "model_id").(string)
+	secret := at(other.must("POST", "logged-models", obj{"experiment_id": theirs, "name": "secret"}), "model", "info", "model_id").(string)
+	put := func(s *server, path string) {
+		t.Helper()
+		if code, _, out := s.raw("PUT", "/api/2.0/mlflow-artifacts/artifacts/"+path, "", "bytes"); code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, code, out)
+		}
+	}
+	put(other, theirs+"/other/artifacts/model/MLmodel")
+	put(job, exp+"/train/artifacts/model/MLmodel")
+	put(other, theirs+"/models/"+secret+"/artifacts/MLmodel")
+	ann.must("POST", "registered-models/create", obj{"name": "anns"})
+	bob.must("POST", "registered-models/create", obj{"name": "bobs"})
+	bob.must("POST", "model-versions/create", obj{"name": "bobs", "source": "mlflow-artifacts:/" + theirs + "/other/artifacts/model"})
+
+	// Versions of what the job may read, of whosever model.
+	for _, model := range []string{"anns", "bobs"} {
+		for _, source := range []string{"models:/" + own, "models:/bobs/1", "mlflow-artifacts:/" + exp + "/train/artifacts/model", "s3://bucket/model"} {
+			job.want(200, "POST", "model-versions/create", obj{"name": model, "source": source})
+		}
+	}
+	// Not of what it may not.
+	for _, body := range []obj{
+		{"source": "models:/" + secret}, {"source": "s3://bucket/model", "model_id": secret},
+		{"source": "mlflow-artifacts:/" + theirs + "/models/" + secret + "/artifacts"},
+		{"source": "mlflow-artifacts:/" + theirs + "/other/artifacts"},
+		{"source": "http://h/api/2.0/mlflow-artifacts/artifacts/" + theirs + "/other/artifacts"},
+		{"source": "mlflow-artifacts:/" + theirs}, {"source": "mlflow-artifacts:/"},
+	} {
+		body["name"] = "anns"
+		job.want(403, "POST", "model-versions/create", body)
+	}
+	if m := bob.must("GET", "logged-models/"+secret, nil); at(m, "model", "info", "tags") != nil {
+		t.Errorf("the model of another's experiment was changed: %v", m)
+	}
+
+	change := func(model, version string, status int) {
+		t.Helper()
+		job.want(status, "POST", "registered-models/alias", obj{"name": model, "alias": "champion", "version": version})
+		job.want(status, "PATCH", "registered-models/update", obj{"name": model, "description": "by the job"})
+		job.want(status, "POST", "registered-models/set-tag", obj{"name": model, "key": "k", "value": "v"})
+	}
+	change("anns", "1", 200)
+	change("bobs", "1", 403)
+	changeVersion := func(model, version string, status int) {
+		t.Helper()
+		job.want(status, "PATCH", "model-versions/update", obj{"name": model, "version": version, "description": "by the job"})
+		job.want(status, "POST", "model-versions/set-tag", obj{"name": model, "version": version, "key": "k", "value": "v"})
+	}
+	changeVersion("anns", "1", 200) // its user's model
+	changeVersion("bobs", "2", 200) // its own version of another's
+	changeVersion("bobs", "1", 403)
+	job.want(200, "POST", "registered-models/create", obj{"name": "new"})
+	job.want(200, "POST", "registered-models/set-tag", obj{"name": "new", "key": "k", "value": "v"})
+
+	// Registered files are there to be loaded, by every job; the rest of their run is not.
+	read := func(path string) int {
+		code, _, _ := job.raw("GET", "/api/2.0/mlflow-artifacts/artifacts/"+path, "", "")
+		return code
+	}
+	if code := read(theirs + "/other/artifacts/model/MLmodel"); code != http.StatusOK {
+		t.Errorf("a registered model cannot be loaded: %d", code)
+	}
+	put(other, theirs+"/other/artifacts/model2/MLmodel")
+	for _, path := range []string{theirs + "/other/artifacts/model2/MLmodel", theirs + "/models/" + secret + "/artifacts/MLmodel"} {
+		if code := read(path); code != http.StatusForbidden {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+}
