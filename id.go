@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -45,6 +46,23 @@ func (w Workspace) ID() string {
 
 // Key is the form of the id that the store and comparisons use: lower case.
 func (w Workspace) Key() string { return strings.ToLower(w.ID()) }
+
+// TrackingRoot is below which the MLflow servers of all workspaces are.
+const TrackingRoot = "/mlflow/"
+
+// TrackingPath is the path of the workspace's MLflow server.
+func (w Workspace) TrackingPath() string { return w.trackingPath("v2.0") }
+
+// AzureTrackingURI is the address of the workspace's MLflow server in the form that Azure's plugin for MLflow knows. base is the URL of
+// the Berth server.
+func (w Workspace) AzureTrackingURI(base string) string {
+	return "azureml://" + strings.TrimPrefix(base, "https://") + w.trackingPath("v1.0")
+}
+
+func (w Workspace) trackingPath(version string) string {
+	id := url.URL{Path: w.ID()}
+	return TrackingRoot + version + id.EscapedPath()
+}
 
 // ResourceID is the ARM id of a resource below the workspace, for example ResourceID("codes", "c", "versions", "1").
 func (w Workspace) ResourceID(segments ...string) string {

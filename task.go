@@ -140,8 +140,6 @@ type LaunchTracking struct {
 	URI        string `json:"uri"`
 	Token      string `json:"token"` // opens the run of the job, and nothing else
 	Experiment string `json:"experiment"`
-	// CA is a file with the server's certificate authority that the node has; where it is empty the runner makes one of Home.CA.
-	CA string `json:"ca,omitempty"`
 }
 
 // Group is one node's part of a distributed job.

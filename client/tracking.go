@@ -46,7 +46,7 @@ type RunQuery struct {
 
 // tracking is an address of the workspace's MLflow server.
 func (c *Client) tracking(call string) string {
-	return "/mlflow/v2.0" + c.path() + "/api/2.0/mlflow/" + call
+	return c.Workspace.TrackingPath() + "/api/2.0/mlflow/" + call
 }
 
 // Runs searches runs.

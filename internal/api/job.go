@@ -439,7 +439,7 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 	}
 	p["services"] = map[string]any{
 		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID()}, // clients add the tenant
-		"Tracking": map[string]any{"jobServiceType": "Tracking", "endpoint": c.s.trackingURI(c.ws)},
+		"Tracking": map[string]any{"jobServiceType": "Tracking", "endpoint": c.ws.AzureTrackingURI(c.s.BaseURL)},
 	}
 	// "berth" is ours, a berth.JobState: Azure has no word for why a job waits, how it ended and where its time went.
 	if len(d.Own) > 0 {

@@ -85,7 +85,6 @@ type Server struct {
 	gate    *gate
 	healthy healthState
 	follows atomic.Int64 // logs and streams that are followed now
-	tracked tracking
 }
 
 // New returns the front door.
@@ -153,7 +152,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", r.Header.Get("Origin")))
 		return
 	}
-	if strings.HasPrefix(r.URL.Path, trackingPath) {
+	if strings.HasPrefix(r.URL.Path, berth.TrackingRoot) {
 		s.track(w, r)
 		return
 	}
@@ -202,18 +201,25 @@ func (s *Server) guard(h func(*call) error) http.Handler {
 // authenticate finds out who calls.
 func (s *Server) authenticate(h func(*call) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, ok := auth.From(r.Context()) // the local socket has authenticated already
-		if !ok {
-			var err error
-			p, err = s.Authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
-			if err != nil {
-				w.Header().Set("WWW-Authenticate", `Bearer realm="berth"`)
-				s.fail(w, r, err)
-				return
-			}
+		p, err := s.principal(r)
+		if err != nil {
+			w.Header().Set("WWW-Authenticate", challenge)
+			s.fail(w, r, err)
+			return
 		}
 		s.serve(w, r, p, h)
 	})
+}
+
+// challenge tells who is nobody how to say who they are.
+const challenge = `Bearer realm="berth"`
+
+// principal is who sends a request.
+func (s *Server) principal(r *http.Request) (auth.Principal, error) {
+	if p, ok := auth.From(r.Context()); ok { // the local socket has authenticated already
+		return p, nil
+	}
+	return s.Authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
 }
 
 // asks is true for requests that change nothing: GET, HEAD, and the POSTs with which clients ask questions. Secrets are not among

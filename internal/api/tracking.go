@@ -1,52 +1,23 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
-	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track"
 )
 
-// trackingPath is where the MLflow servers of workspaces are: /mlflow/v2.0/subscriptions/…/workspaces/NAME/api/2.0/mlflow/…. They do
-// not go through the mux, which would clean the paths of artifacts.
-const trackingPath = "/mlflow/"
-
-// trackingLife is how long it is remembered where a workspace's tracking is, and what a task's token opens.
-const trackingLife = time.Second
-
-// trackingMemory bounds how many of them are remembered.
-const trackingMemory = 4096
-
-// tracking remembers what every call to a tracking server asks for.
-type tracking struct {
-	mu     sync.Mutex
-	spaces map[string]trackedSpace  // by key of the workspace
-	tasks  map[berth.TaskID]tracked // by task
-}
-
-type trackedSpace struct {
-	ws track.Workspace
-	at time.Time
-}
-
-type tracked struct {
-	workspace, job, user string
-	at                   time.Time
-}
-
-// track serves everything below trackingPath. Who asks is found out before anything else, and every error is in MLflow's words.
+// track serves everything below berth.TrackingRoot: /mlflow/v2.0/subscriptions/…/workspaces/NAME/api/2.0/mlflow/…. It does not go through
+// the mux, which would clean the paths of artifacts. Who asks is found out before anything else, and every error is in MLflow's words.
 func (s *Server) track(w http.ResponseWriter, r *http.Request) {
 	who, workspace, err := s.tracker(r)
 	if err != nil {
 		if berth.CodeOf(err) == berth.Unauthenticated {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="berth"`)
+			w.Header().Set("WWW-Authenticate", challenge)
 		}
 		track.Fail(w, err)
 		return
@@ -59,41 +30,47 @@ func (s *Server) track(w http.ResponseWriter, r *http.Request) {
 		track.Fail(w, err)
 		return
 	}
-	space, err := s.trackedSpace(r.Context(), ws)
+	found, err := s.lookUpWorkspace(r.Context(), ws)
 	if err != nil {
 		track.Fail(w, err)
 		return
 	}
-	s.Tracking.Serve(w, r, space, who, path)
+	s.Tracking.Serve(w, r, found.tracking, who, path)
 	settle(w, r)
 }
 
 // tracker finds out who calls, and for a job the one workspace it may call.
 func (s *Server) tracker(r *http.Request) (track.Caller, string, error) {
-	bearer, now := auth.Bearer(r.Header.Get("Authorization")), time.Now()
-	if id, ok, err := s.Authority.Keys.CheckTrack(bearer, now); ok {
+	var t *berth.Task
+	job, err := s.Authority.CheckTrack(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now(), func(id berth.TaskID) (string, error) {
+		err := s.DB.View(r.Context(), func(tx *store.Tx) (err error) {
+			t, err = tx.Task(id)
+			return err
+		})
+		if berth.CodeOf(err) == berth.NotFound || err == nil && t.State == berth.TaskDone {
+			err = berth.Errorf(berth.Unauthenticated, "the task of this token has ended")
+		}
 		if err != nil {
-			return track.Caller{}, "", err
+			return "", err
 		}
-		t, err := s.trackedTask(r.Context(), id)
-		return track.Caller{User: t.user, Write: true, Job: t.job}, t.workspace, err
+		return t.User, nil
+	})
+	switch {
+	case err != nil:
+		return track.Caller{}, "", err
+	case job:
+		return track.Caller{User: t.User, Write: true, Job: t.Job}, t.Workspace, nil
 	}
-	p, ok := auth.From(r.Context()) // the local socket has authenticated already
-	if !ok {
-		var err error
-		if p, err = s.Authority.Check(r.Context(), bearer, now); err != nil {
-			return track.Caller{}, "", err
-		}
+	p, err := s.principal(r)
+	if err == nil && p.Task != "" {
+		err = berth.Errorf(berth.Denied, "a task's token opens its own task only")
 	}
-	if p.Task != "" {
-		return track.Caller{}, "", berth.Errorf(berth.Denied, "a task's token opens its own task only")
-	}
-	return track.Caller{User: p.User, Write: p.CanWrite()}, "", nil
+	return track.Caller{User: p.User, Write: p.CanWrite()}, "", err
 }
 
 // trackingOf takes an address apart: the workspace, and what follows it, escaped.
 func trackingOf(escaped string) (berth.Workspace, string, error) {
-	rest := strings.TrimPrefix(escaped, trackingPath)
+	rest := strings.TrimPrefix(escaped, berth.TrackingRoot)
 	parts := strings.SplitN(rest, "/", 10)
 	if len(parts) < 9 {
 		return berth.Workspace{}, "", berth.Errorf(berth.NotFound, "there is no tracking server at %s: use the address that `berth tracking-uri` prints", escaped)
@@ -112,79 +89,8 @@ func trackingOf(escaped string) (berth.Workspace, string, error) {
 	return berth.Workspace{Subscription: p[2], Group: p[4], Name: p[8]}, path, nil
 }
 
-// trackedSpace finds the tracking of a workspace.
-func (s *Server) trackedSpace(ctx context.Context, ws berth.Workspace) (track.Workspace, error) {
-	now := time.Now()
-	s.tracked.mu.Lock()
-	f, ok := s.tracked.spaces[ws.Key()]
-	s.tracked.mu.Unlock()
-	if ok && now.Sub(f.at) < trackingLife {
-		return f.ws, nil
-	}
-	known, err := s.findWorkspace(ctx, ws)
-	if err != nil {
-		return track.Workspace{}, err
-	}
-	out := track.Workspace{Key: known.Key()}
-	err = s.DB.View(ctx, func(tx *store.Tx) error {
-		d, err := tx.Get("", kindWorkspace, known.Key(), "")
-		if err != nil {
-			return err
-		}
-		own, err := locate.StorageOf(tx, known.Key())
-		out.ID, out.Artifacts, out.Created, out.Doc = own.ID, own.Artifacts, d.Created, d.ID
-		return err
-	})
-	if err != nil {
-		return out, err
-	}
-	s.tracked.mu.Lock()
-	defer s.tracked.mu.Unlock()
-	if s.tracked.spaces == nil || len(s.tracked.spaces) >= trackingMemory {
-		s.tracked.spaces = map[string]trackedSpace{}
-	}
-	s.tracked.spaces[ws.Key()] = trackedSpace{out, now}
-	return out, nil
-}
-
-// trackedTask finds the job of a task that runs. With its end its token opens nothing here any more.
-func (s *Server) trackedTask(ctx context.Context, id berth.TaskID) (tracked, error) {
-	now := time.Now()
-	s.tracked.mu.Lock()
-	f, ok := s.tracked.tasks[id]
-	s.tracked.mu.Unlock()
-	if ok && now.Sub(f.at) < trackingLife {
-		return f, nil
-	}
-	var t *berth.Task
-	err := s.DB.View(ctx, func(tx *store.Tx) (err error) {
-		t, err = tx.Task(id)
-		return err
-	})
-	if err != nil {
-		return f, err
-	}
-	if t.State == berth.TaskDone {
-		return f, berth.Errorf(berth.Unauthenticated, "the task of this token has ended")
-	}
-	f = tracked{t.Workspace, t.Job, t.User, now}
-	s.tracked.mu.Lock()
-	defer s.tracked.mu.Unlock()
-	if s.tracked.tasks == nil || len(s.tracked.tasks) >= trackingMemory {
-		s.tracked.tasks = map[berth.TaskID]tracked{}
-	}
-	s.tracked.tasks[id] = f
-	return f, nil
-}
-
-// forgetTracking forgets where the tracking of a workspace was, and when it is gone its points too.
-func (s *Server) forgetTracking(ws berth.Workspace, id string, gone bool) {
-	s.tracked.mu.Lock()
-	delete(s.tracked.spaces, ws.Key())
-	s.tracked.mu.Unlock()
-	if !gone || id == "" {
-		return
-	}
+// forgetTracking removes the points of a workspace that was deleted.
+func (s *Server) forgetTracking(ws berth.Workspace, id string) {
 	if err := s.Tracking.Forget(id); err != nil {
 		s.Log.Error("points of a deleted workspace are left over", "workspace", ws.Name, "id", id, "err", err)
 	}

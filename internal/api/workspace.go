@@ -12,6 +12,7 @@ import (
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 const kindWorkspace = "workspaces"
@@ -64,29 +65,39 @@ const workspaceLife = time.Second
 
 // foundWorkspace is an entry of the cache of findWorkspace.
 type foundWorkspace struct {
-	ws berth.Workspace
-	at time.Time
+	ws       berth.Workspace
+	tracking track.Workspace
+	at       time.Time
 }
 
 // findWorkspace is the workspace in the casing it was made with.
 func (s *Server) findWorkspace(ctx context.Context, ws berth.Workspace) (berth.Workspace, error) {
+	f, err := s.lookUpWorkspace(ctx, ws)
+	return f.ws, err
+}
+
+func (s *Server) lookUpWorkspace(ctx context.Context, ws berth.Workspace) (foundWorkspace, error) {
 	if f, ok := s.found.Load(ws.Key()); ok && time.Since(f.(foundWorkspace).at) < workspaceLife {
-		return f.(foundWorkspace).ws, nil
+		return f.(foundWorkspace), nil
 	}
-	var out berth.Workspace
+	out := foundWorkspace{ws: ws, at: time.Now()}
 	err := s.DB.View(ctx, func(tx *store.Tx) error {
 		d, err := tx.Get("", kindWorkspace, ws.Key(), "")
 		if err != nil {
 			return err
 		}
-		out, err = locate.WorkspaceOf(d)
+		if out.ws, err = locate.WorkspaceOf(d); err != nil {
+			return err
+		}
+		own, err := locate.StorageOf(tx, ws.Key())
+		out.tracking = track.Workspace{Key: out.ws.Key(), ID: own.ID, Artifacts: own.Artifacts, Created: d.Created, Doc: d.ID}
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound {
-		return ws, &berth.Error{Code: berth.NotFound, Msg: "there is no workspace " + ws.Name + " in resource group " + ws.Group + " (not found)"}
+		return out, &berth.Error{Code: berth.NotFound, Msg: "there is no workspace " + ws.Name + " in resource group " + ws.Group + " (not found)"}
 	}
 	if err == nil {
-		s.found.Store(ws.Key(), foundWorkspace{out, time.Now()})
+		s.found.Store(ws.Key(), out)
 	}
 	return out, err
 }
@@ -164,7 +175,7 @@ func (s *Server) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]a
 	setDefault(props, "description", "")
 	props["workspaceId"] = own.ID
 	props["discoveryUrl"] = s.BaseURL + "/discovery"
-	props["mlFlowTrackingUri"] = s.trackingURI(ws)
+	props["mlFlowTrackingUri"] = ws.AzureTrackingURI(s.BaseURL)
 	props["provisioningState"] = "Succeeded"
 	account := "/subscriptions/" + ws.Subscription + "/resourceGroups/" + ws.Group + "/providers/Microsoft.Storage/storageAccounts/" + s.Account
 	setDefault(props, "storageAccount", account)
@@ -186,10 +197,6 @@ func plainWorkspace() map[string]any {
 		"hbiWorkspace": false, "v1LegacyMode": false, "softDeleteEnabled": false, "storageHnsEnabled": false, "enableDataIsolation": false,
 		"systemDatastoresAuthMode": "accesskey",
 	}
-}
-
-func (s *Server) trackingURI(ws berth.Workspace) string {
-	return "azureml://" + strings.TrimPrefix(s.BaseURL, "https://") + "/mlflow/v1.0" + ws.ID()
 }
 
 // workspace serves the workspace itself.
@@ -326,7 +333,9 @@ func (s *Server) deleteWorkspace(c *call) error {
 		return tx.Delete("", kindWorkspace, c.ws.Key(), "")
 	})
 	s.found.Delete(c.ws.Key())
-	s.forgetTracking(c.ws, tracked, err == nil)
+	if err == nil && tracked != "" {
+		s.forgetTracking(c.ws, tracked)
+	}
 	if berth.CodeOf(err) == berth.NotFound {
 		return c.empty(http.StatusNoContent)
 	}

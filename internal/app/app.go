@@ -175,7 +175,6 @@ func (a *App) openControl(keys *auth.Keys, signer *front.Signer, at locate.Locat
 		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: a.targets, Near: berth.Home{URL: "unix://" + a.socket, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
 		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
-		CAFile: filepath.Join(a.cfg.Home, "tls", "ca.pem"),
 	})
 	a.openInstances(managed, a.environments(), host)
 	return nil

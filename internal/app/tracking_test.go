@@ -71,6 +71,77 @@ func at(v any, path ...any) any {
 	return v
 }
 
+// toldEnv waits for a job to write its environment to a file.
+func (s *server) toldEnv(path string) map[string]string {
+	s.t.Helper()
+	env := map[string]string{}
+	for len(env) == 0 {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		for line := range strings.Lines(string(b)) {
+			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+			env[k] = v
+		}
+	}
+	return env
+}
+
+// trackerOf calls as a job does that was told env.
+func trackerOf(t *testing.T, env map[string]string) *tracker {
+	t.Helper()
+	ca, err := os.ReadFile(env["MLFLOW_TRACKING_SERVER_CERT_PATH"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	t.Cleanup(client.CloseIdleConnections)
+	return &tracker{t, env["MLFLOW_TRACKING_URI"], env["MLFLOW_TRACKING_TOKEN"], client}
+}
+
+// TestRevokedUserStopsTracking: once a user's tokens are revoked neither they nor the jobs they left running open the tracking server.
+func TestRevokedUserStopsTracking(t *testing.T) {
+	home := shortHome(t)
+	s := start(t, home)
+	code, m := s.do("POST", "/tokens", map[string]any{"name": "bob", "role": "user"})
+	if code != http.StatusCreated {
+		t.Fatalf("token: %d %v", code, m)
+	}
+	dir := t.TempDir()
+	told, goOn := filepath.Join(dir, "env"), filepath.Join(dir, "go")
+	job := map[string]any{"properties": map[string]any{
+		"jobType": "Command", "computeId": s.ws + "/computes/local",
+		"command": "env > " + told + ".new; mv " + told + ".new " + told + "; while [ ! -e " + goOn + " ]; do sleep 0.05; done",
+	}}
+	defer os.WriteFile(goOn, nil, 0o600)
+	bob := trackerOf(t, map[string]string{
+		"MLFLOW_TRACKING_SERVER_CERT_PATH": filepath.Join(home, "tls", "ca.pem"),
+		"MLFLOW_TRACKING_URI":              s.app.URL, "MLFLOW_TRACKING_TOKEN": m["token"].(string),
+	})
+	if code, m = bob.do("PUT", s.ws+"/jobs/bobs", job); code != http.StatusCreated {
+		t.Fatalf("submit: %d %v", code, m)
+	}
+	k := trackerOf(t, s.toldEnv(told))
+	person := &tracker{t, k.uri, bob.token, k.http}
+	for who, k := range map[string]*tracker{"the job": k, "bob": person} {
+		if code, m := k.do("GET", mlflowAPI+"runs/get?run_id=bobs", nil); code != http.StatusOK {
+			t.Errorf("%s: %d %v", who, code, m)
+		}
+	}
+	if code, m := s.do("DELETE", "/tokens/bob", nil); code != http.StatusNoContent {
+		t.Fatalf("revoke: %d %v", code, m)
+	}
+	for who, k := range map[string]*tracker{"the job": k, "bob": person} {
+		if code, m := k.do("GET", mlflowAPI+"runs/get?run_id=bobs", nil); code != http.StatusUnauthorized {
+			t.Errorf("%s: %d %v", who, code, m)
+		}
+	}
+}
+
 const mlflowAPI = "/api/2.0/mlflow/"
 
 // TestJobTracks: a job is told where to log, its token opens its own run and what it makes and nothing else, and until its end only;
@@ -88,29 +159,16 @@ func TestJobTracks(t *testing.T) {
 	if code != http.StatusCreated {
 		t.Fatalf("submit: %d %v", code, m)
 	}
-	env := map[string]string{}
-	for len(env) == 0 {
-		b, err := os.ReadFile(told)
-		if err != nil {
-			time.Sleep(20 * time.Millisecond)
-			continue
-		}
-		for line := range strings.Lines(string(b)) {
-			k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
-			env[k] = v
-		}
-	}
+	env := s.toldEnv(told)
 	if env["MLFLOW_RUN_ID"] != "talker" || env["MLFLOW_EXPERIMENT_NAME"] != "exp" {
 		t.Fatalf("the job is told %v", env)
 	}
-	ca, err := os.ReadFile(env["MLFLOW_TRACKING_SERVER_CERT_PATH"])
-	if err != nil {
-		t.Fatal(err)
+	// Behind the fence a job reads its own directory and not the server's tls.
+	if rel, err := filepath.Rel(env["BERTH_TASK_DIR"], env["MLFLOW_TRACKING_SERVER_CERT_PATH"]); err != nil || !filepath.IsLocal(rel) {
+		t.Errorf("the certificate authority is %s, not in the task's directory", env["MLFLOW_TRACKING_SERVER_CERT_PATH"])
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
-	job := &tracker{t, env["MLFLOW_TRACKING_URI"], env["MLFLOW_TRACKING_TOKEN"], client}
+	job := trackerOf(t, env)
+	client := job.http
 	admin := &tracker{t, job.uri, s.app.Token, client}
 
 	want := func(who *tracker, status int, method, path string, body any) map[string]any {
@@ -155,12 +213,7 @@ func TestJobTracks(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wait("talker")
-	for { // what a token opens is remembered for a moment
-		if code, _ := job.do("GET", mlflowAPI+"runs/get?run_id=talker", nil); code == http.StatusUnauthorized {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	want(job, 401, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
 	got = want(admin, 200, "GET", mlflowAPI+"runs/get?run_id=talker", nil)
 	if at(got, "run", "info", "status") != "FINISHED" || at(got, "run", "info", "end_time") == nil ||
 		at(got, "run", "data", "metrics", 0, "value") != 0.5 || at(got, "run", "data", "params", 0, "value") != "0.1" {

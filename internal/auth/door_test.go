@@ -6,8 +6,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
 )
 
 // TestDoorKeepsStrangersFew: connections that say nothing make room for newer ones, those that showed a token stay.
@@ -84,6 +88,41 @@ func TestHousehold(t *testing.T) {
 		got := household(&net.TCPAddr{IP: net.ParseIP(addr), Port: 7})
 		if got.String() != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
+
+// TestJobIsNoStranger: a connection over which a job has shown its tracking token stays, and one with a bad token does not.
+func TestJobIsNoStranger(t *testing.T) {
+	keys, err := LoadKeys(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "berth.db"), store.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	a, now := NewAuthority(keys, db), time.Now()
+	if _, err := a.Create(t.Context(), Token{Name: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	d := NewDoor()
+	near, far := net.Pipe()
+	defer near.Close()
+	ctx := d.ConnContext(t.Context(), d.enter(far))
+	for _, c := range []struct {
+		user, token string
+		strangers   int
+	}{
+		{"ann", keys.TrackToken("j.1", now.Add(-time.Hour)), 1},
+		{"ann", "bm_x", 1},
+		{"nobody", keys.TrackToken("j.1", now.Add(time.Hour)), 1},
+		{"ann", keys.TrackToken("j.1", now.Add(time.Hour)), 0},
+	} {
+		ok, err := a.CheckTrack(ctx, c.token, now, func(berth.TaskID) (string, error) { return c.user, nil })
+		if !ok || (err == nil) != (c.strangers == 0) || d.all.n != c.strangers {
+			t.Errorf("%+v: %v %v, %d strangers", c, ok, err, d.all.n)
 		}
 	}
 }

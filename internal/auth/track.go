@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/hmac"
 	"strconv"
 	"strings"
@@ -19,7 +20,25 @@ func (k *Keys) TrackToken(id berth.TaskID, expiry time.Time) string {
 	return trackPrefix + text + "." + b64.EncodeToString(k.mac("track " + text)[:18])
 }
 
-// CheckTrack is the task whose run a token opens; ok is false for a token of another kind.
+// CheckTrack is the task whose run a token opens; ok is false for a token of another kind. userOf is the user of a task that has not
+// ended: the token is good for as long as they are somebody.
+func (a *Authority) CheckTrack(ctx context.Context, token string, now time.Time, userOf func(berth.TaskID) (string, error)) (ok bool, err error) {
+	id, ok, err := a.Keys.CheckTrack(token, now)
+	if !ok || err != nil {
+		return ok, err
+	}
+	user, err := userOf(id)
+	if err != nil {
+		return true, err
+	}
+	if err := a.CheckHolder(ctx, UserHolder(user), now); err != nil {
+		return true, err
+	}
+	Known(ctx)
+	return true, nil
+}
+
+// CheckTrack is the task that a token names; ok is false for a token of another kind.
 func (k *Keys) CheckTrack(token string, now time.Time) (id berth.TaskID, ok bool, err error) {
 	text, ok := strings.CutPrefix(token, trackPrefix)
 	if !ok {

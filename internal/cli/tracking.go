@@ -64,7 +64,7 @@ func (s *session) trackingEnv(cmd *cobra.Command) (*trackingEnv, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &trackingEnv{URI: about.URL + "/mlflow/v2.0" + c.Workspace.ID(), Token: azure.Token, CA: azure.CABundle}
+	e := &trackingEnv{URI: about.URL + c.Workspace.TrackingPath(), Token: azure.Token, CA: azure.CABundle}
 	if c.Local() { // the client reads the file again for each connection: the one certificate is enough
 		e.CA = filepath.Join(s.cfg.Home, "tls", "ca.pem")
 	}

@@ -51,8 +51,6 @@ type Options struct {
 	Location string
 	// Keep is a directory for what the attempts at a job hand on to each other.
 	Keep string
-	// CAFile is a file with the server's certificate authority, for commands on this machine.
-	CAFile string
 }
 
 // Control runs the loops.

@@ -122,7 +122,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 	if l.Environment, err = b.environment(v.EnvironmentID, j.props); err != nil {
 		return l, err
 	}
-	l.Tracking = m.tracking(ws, t, v.ExperimentName, target.Info.SharedDisk)
+	l.Tracking = m.tracking(ws, t, v.ExperimentName)
 	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwl")
 	m.onNode(&l, t)
 	if grouped(v, len(tasks)) {

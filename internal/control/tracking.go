@@ -8,14 +8,10 @@ import (
 )
 
 // tracking is where the command of a task logs its metrics: the MLflow server of its workspace.
-func (m *move) tracking(ws berth.Workspace, t *berth.Task, experiment string, shared bool) *berth.LaunchTracking {
-	out := &berth.LaunchTracking{
-		URI:        m.c.o.Locator.BaseURL + "/mlflow/v2.0" + ws.ID(),
+func (m *move) tracking(ws berth.Workspace, t *berth.Task, experiment string) *berth.LaunchTracking {
+	return &berth.LaunchTracking{
+		URI:        m.c.o.Locator.BaseURL + ws.TrackingPath(),
 		Token:      m.c.o.Keys.TrackToken(t.ID, m.now.Add(launchLife)),
 		Experiment: cmp.Or(strings.TrimSpace(experiment), "Default"),
 	}
-	if shared {
-		out.CA = m.c.o.CAFile
-	}
-	return out
 }

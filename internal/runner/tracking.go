@@ -6,7 +6,7 @@ import (
 )
 
 // trackingVars are what the MLflow client of the command needs to log to the job's run. What the job says itself comes after them.
-func (t *task) trackingVars(boxed bool) []string {
+func (t *task) trackingVars() []string {
 	at := t.l.Tracking
 	if at == nil {
 		return nil
@@ -17,16 +17,13 @@ func (t *task) trackingVars(boxed bool) []string {
 		"MLFLOW_RUN_ID=" + t.l.Job,
 		"MLFLOW_EXPERIMENT_NAME=" + at.Experiment,
 	}
-	ca := at.CA
-	if (ca == "" || boxed) && t.l.Home.CA != "" { // a container has the task's directory and not the server's
-		ca = filepath.Join(t.o.Dir, "ca.pem")
-		if err := os.WriteFile(ca, []byte(t.l.Home.CA), 0o600); err != nil {
-			t.warn("metrics cannot be logged: " + err.Error())
-			return nil
-		}
+	if t.l.Home.CA == "" {
+		return vars
 	}
-	if ca != "" {
-		vars = append(vars, "MLFLOW_TRACKING_SERVER_CERT_PATH="+ca)
+	ca := filepath.Join(t.o.Dir, "ca.pem") // neither a container nor a job behind the fence has the server's own file
+	if err := os.WriteFile(ca, []byte(t.l.Home.CA), 0o600); err != nil {
+		t.warn("metrics cannot be logged: " + err.Error())
+		return nil
 	}
-	return vars
+	return append(vars, "MLFLOW_TRACKING_SERVER_CERT_PATH="+ca)
 }

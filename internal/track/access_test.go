@@ -72,11 +72,13 @@ func TestJobRegisters(t *testing.T) {
 	}
 	// Not of what it may not.
 	for _, body := range []obj{
-		{"source": "models:/" + secret}, {"source": "s3://bucket/model", "model_id": secret},
+		{"source": "models:/" + secret},
+		{"source": "s3://bucket/model", "model_id": secret},
 		{"source": "mlflow-artifacts:/" + theirs + "/models/" + secret + "/artifacts"},
 		{"source": "mlflow-artifacts:/" + theirs + "/other/artifacts"},
 		{"source": "http://h/api/2.0/mlflow-artifacts/artifacts/" + theirs + "/other/artifacts"},
-		{"source": "mlflow-artifacts:/" + theirs}, {"source": "mlflow-artifacts:/"},
+		{"source": "mlflow-artifacts:/" + theirs},
+		{"source": "mlflow-artifacts:/"},
 	} {
 		body["name"] = "anns"
 		job.want(403, "POST", "model-versions/create", body)

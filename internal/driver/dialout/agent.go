@@ -256,7 +256,7 @@ func (a *Agent) here(l berth.Launch) berth.Launch {
 	l.Home.URL, l.Code, l.Artifacts, l.Environment.Build = move(l.Home.URL), move(l.Code), move(l.Artifacts), move(l.Environment.Build)
 	if t := l.Tracking; t != nil {
 		moved := *t
-		moved.URI, moved.CA = move(t.URI), "" // a file of the server's
+		moved.URI = move(t.URI)
 		l.Tracking = &moved
 	}
 	for k, in := range l.Inputs {

@@ -14,7 +14,7 @@ func TestHere(t *testing.T) {
 	a := Agent{Join: Join{Server: "https://there:2/"}}
 	got := a.here(berth.Launch{
 		Home: berth.Home{URL: "https://here:1", Token: "t"}, Code: "https://here:1/st/code?sig=x", Artifacts: "https://here:1/st/a", LogFile: "/srv/log", Keep: "/srv/keep",
-		Environment: berth.LaunchEnv{Build: "https://here:1/b"}, Tracking: &berth.LaunchTracking{URI: "https://here:1/mlflow", CA: "/srv/ca"},
+		Environment: berth.LaunchEnv{Build: "https://here:1/b"}, Tracking: &berth.LaunchTracking{URI: "https://here:1/mlflow"},
 		Inputs:  map[string]berth.LaunchInput{"ours": {URL: "https://here:1/in"}, "other": {URL: "https://here:12/in"}, "text": {Value: "https://here:1/in"}},
 		Outputs: map[string]berth.LaunchOutput{"ours": {URL: "https://here:1/out"}, "other": {URL: "https://else/https://here:1/"}},
 	})
