@@ -2,6 +2,7 @@ package track
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -147,7 +148,7 @@ func searchDatasets(c *call) (any, error) {
 	}
 	var out []summary
 	seen := map[summary]bool{}
-	for _, r := range c.selectRuns(ids, nil, nil, func(string) bool { return true }, 0) {
+	for _, r := range c.selectRuns(ids, &search{limit: math.MaxInt32}, func(string) bool { return true }) {
 		for _, d := range r.Datasets {
 			s := summary{Experiment: r.Experiment, Name: d.Dataset.Name, Digest: d.Dataset.Digest}
 			for _, t := range d.Tags {

@@ -7,6 +7,59 @@ import (
 	"fmt"
 )
 
+// A search is what a caller looks for, and which page of it.
+type search struct {
+	clauses     []clause
+	orders      []order
+	from, limit int
+	query       string
+}
+
+// search reads the filter, the order and the page of a search. absent and most are its numbers of results; about is whatever else tells
+// this search from another.
+func (c *call) search(g *grammar, orderBy []string, absent, most int64, about ...any) (*search, error) {
+	filter, token := c.text("filter"), c.text("page_token")
+	s := &search{limit: c.limit(absent, most)}
+	err := c.done()
+	if err == nil {
+		s.clauses, err = g.parse(filter)
+	}
+	if err == nil {
+		s.orders, err = g.parseOrders(orderBy)
+	}
+	if err == nil {
+		s.query = queryOf(append(about, filter, orderBy)...)
+		s.from, err = offset(token, s.query)
+	}
+	return s, err
+}
+
+// enough is how many results a page needs: its own, those before it, and one that says there is more.
+func (s *search) enough() int { return s.from + s.limit + 1 }
+
+// meets says whether a thing meets all conditions.
+func (s *search) meets(matches func(*clause) bool) bool {
+	for i := range s.clauses {
+		if !matches(&s.clauses[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// answer is a page of what was found, under a name.
+func answer[T any](s *search, name string, found []T, view func(T) (any, error)) (any, error) {
+	found, next := page(found, s.from, s.limit, s.query)
+	views := make([]any, len(found))
+	for i, x := range found {
+		var err error
+		if views[i], err = view(x); err != nil {
+			return nil, err
+		}
+	}
+	return paged(name, views, next), nil
+}
+
 // A pageToken says where the next page begins, and of which question.
 type pageToken struct {
 	Offset *int   `json:"offset"`

@@ -148,37 +148,16 @@ func (p *params) viewType(name string) func(string) bool {
 }
 
 func searchRuns(c *call) (any, error) {
-	ids, filter, orderBy, token := c.texts("experiment_ids"), c.text("filter"), c.texts("order_by"), c.text("page_token")
-	limit := c.limit(1000, 50000)
-	shown := c.viewType("run_view_type")
-	if err := c.done(); err != nil {
-		return nil, err
-	}
-	clauses, err := runGrammar.parse(filter)
+	ids, shown := c.texts("experiment_ids"), c.viewType("run_view_type")
+	s, err := c.search(runGrammar, c.texts("order_by"), 1000, 50000, ids)
 	if err != nil {
 		return nil, err
 	}
-	orders, err := runGrammar.parseOrders(orderBy)
-	if err != nil {
-		return nil, err
-	}
-	query := queryOf(ids, filter, orderBy)
-	from, err := offset(token, query)
-	if err != nil {
-		return nil, err
-	}
-	most := from + limit + 1 // are enough
-	runs := c.selectRuns(ids, clauses, orders, shown, most)
-	runs, next := page(runs, from, limit, query)
-	views := make([]runView, len(runs))
-	for i, r := range runs {
-		views[i] = c.runView(r)
-	}
-	return paged("runs", views, next), nil
+	return answer(s, "runs", c.selectRuns(ids, s, shown), func(r *run) (any, error) { return c.runView(r), nil })
 }
 
-// selectRuns is the runs of experiments that meet all conditions, in order; most is how many are enough, 0 for all.
-func (c *call) selectRuns(ids []string, clauses []clause, orders []order, shown func(string) bool, most int) []*run {
+// selectRuns is the runs of experiments that meet all conditions, in order, as many as are enough.
+func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*run {
 	var out []*run
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	ids = slices.DeleteFunc(ids, func(id string) bool { return c.mayExperiment(id) != nil })
@@ -188,10 +167,10 @@ func (c *call) selectRuns(ids []string, clauses []clause, orders []order, shown 
 				runs := x.runsOf[id]
 				for i := len(runs) - 1; i >= 0; i-- {
 					r := runs[i]
-					if !shown(r.Stage) || !meets(r, clauses, latest) {
+					if !shown(r.Stage) || !s.meets(func(k *clause) bool { return r.matches(k, latest) }) {
 						continue
 					}
-					if out = append(out, r); len(ids) == 1 && len(out) == most && len(orders) == 0 {
+					if out = append(out, r); len(ids) == 1 && len(out) == s.enough() && len(s.orders) == 0 {
 						return
 					}
 				}
@@ -199,19 +178,10 @@ func (c *call) selectRuns(ids []string, clauses []clause, orders []order, shown 
 			if len(ids) > 1 {
 				slices.SortFunc(out, func(a, b *run) int { return laterRun(b, a) })
 			}
-			out = firstBy(out, orders, most, func(r *run, o order) rank { return r.rank(o, latest) })
+			out = firstBy(out, s.orders, s.enough(), func(r *run, o order) rank { return r.rank(o, latest) })
 		})
 	})
 	return out
-}
-
-func meets(r *run, clauses []clause, latest latestOf) bool {
-	for i := range clauses {
-		if !r.matches(&clauses[i], latest) {
-			return false
-		}
-	}
-	return true
 }
 
 var experimentGrammar = &grammar{
@@ -261,57 +231,38 @@ func (e *experiment) rank(o order) rank {
 }
 
 func searchExperiments(c *call) (any, error) {
-	filter, orderBy, token := c.text("filter"), c.texts("order_by"), c.text("page_token")
 	if !c.has("max_results") {
 		c.fail(invalid("Invalid value 0 for parameter 'max_results' supplied. It must be a positive integer"))
 	}
-	limit := c.limit(0, 50000)
 	shown := c.viewType("view_type")
-	if err := c.done(); err != nil {
-		return nil, err
-	}
-	clauses, err := experimentGrammar.parse(filter)
+	s, err := c.search(experimentGrammar, c.texts("order_by"), 0, 50000)
 	if err != nil {
 		return nil, err
 	}
-	orders, err := experimentGrammar.parseOrders(orderBy)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range orders {
+	for _, o := range s.orders {
 		if o.of != attribute {
 			return nil, invalid("Invalid order_by entity: %s", subjectNames[o.of])
 		}
 	}
-	query := queryOf(filter, orderBy)
-	from, err := offset(token, query)
-	if err != nil {
-		return nil, err
-	}
 	tie := order{key: "experiment_id"}
-	if len(orders) == 0 {
-		orders = []order{{key: "creation_time", desc: true}}
+	if len(s.orders) == 0 {
+		s.orders = []order{{key: "creation_time", desc: true}}
 	} else {
 		tie.desc = true
 	}
-	if !slices.ContainsFunc(orders, func(o order) bool { return o.key == tie.key }) {
-		orders = append(orders, tie)
+	if !slices.ContainsFunc(s.orders, func(o order) bool { return o.key == tie.key }) {
+		s.orders = append(s.orders, tie)
 	}
 	var found []*experiment
 	c.view(func(x *index) {
 		for _, e := range x.experiments {
-			if shown(e.Stage) && !slices.ContainsFunc(clauses, func(k clause) bool { return !e.matches(&k) }) {
+			if shown(e.Stage) && s.meets(e.matches) {
 				found = append(found, e)
 			}
 		}
 	})
 	found = slices.DeleteFunc(found, func(e *experiment) bool { return c.mayExperiment(e.ID) != nil })
 	slices.SortFunc(found, func(a, b *experiment) int { return strings.Compare(a.ID, b.ID) })
-	found = sortBy(found, orders, func(e *experiment, o order) rank { return e.rank(o) })
-	found, next := page(found, from, limit, query)
-	views := make([]any, len(found))
-	for i, e := range found {
-		views[i] = e.view()
-	}
-	return paged("experiments", views, next), nil
+	found = sortBy(found, s.orders, (*experiment).rank)
+	return answer(s, "experiments", found, func(e *experiment) (any, error) { return e.view(), nil })
 }
