@@ -132,7 +132,7 @@ var deploymentTemplate = obj(f("asset_id", text))
 
 // flavors hold their settings one level down.
 var flavors = typ{name: "a mapping", read: func(s *scope, v *value) any {
-	m, ok := freeMap.read(s, v).(tree)
+	m, ok := asTree(freeMap.read(s, v))
 	if !ok {
 		return nil
 	}

@@ -99,9 +99,9 @@ var automlJob = typ{name: "a job", read: func(s *scope, v *value) any {
 		tableFields(t),
 	)
 	table.table.fill(s, v)
-	outs, _ := s.out["outputs"].(tree)
+	outs, _ := asTree(s.out["outputs"])
 	for _, o := range outs {
-		if out, ok := o.(tree); ok { // azure-ai-ml sends a folder whatever was written; steps of pipelines keep their types
+		if out, ok := asTree(o); ok { // azure-ai-ml sends a folder whatever was written; steps of pipelines keep their types
 			out["jobOutputType"] = "uri_folder"
 		}
 	}
@@ -162,7 +162,7 @@ var tableInput = typ{name: "an MLTable", yaml: func(s *scope, v *value) any {
 	if v.shape == str {
 		return v.text
 	}
-	got, ok := readTable(s, v).(tree)
+	got, ok := asTree(readTable(s, v))
 	if !ok {
 		return nil
 	}
@@ -179,7 +179,7 @@ func readTable(s *scope, v *value) any {
 	m := s.mark()
 	plain := *s
 	plain.nodes, plain.yaml = false, false
-	got, _ := dataInput.read(&plain, v).(tree)
+	got, _ := asTree(dataInput.read(&plain, v))
 	if v.shape == mapping && v.textOf("path") == "" {
 		s.in("path").fail(v, "is required")
 	}
@@ -270,7 +270,7 @@ var featurization = obj(
 var transformerParams = typ{name: "a mapping", read: func(s *scope, v *value) any {
 	names := map[string]string{"imputer": "Imputer", "tf_idf": "TfIdf", "hash_one_hot_encoder": "HashOneHotEncoder"}
 	value := mapOf(orNull(oneOf(decimal, text)))
-	m, ok := mapOf(listOf(obj(f("fields", listOf(text)), f("parameters", value)))).read(s, v).(tree)
+	m, ok := asTree(mapOf(listOf(obj(f("fields", listOf(text)), f("parameters", value)))).read(s, v))
 	if !ok {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 	m := s.mark()
 	sub := *s
 	sub.nodes, sub.yaml = true, true
-	out, _ := obj(automlNodeCommon, more(t)).read(&sub, v).(tree)
+	out, _ := asTree(obj(automlNodeCommon, more(t)).read(&sub, v))
 	task := pythonSnake(v.textOf("task"))
 	out["name"], out["task"] = name, task
 	if strings.HasPrefix(task, "text_") && !v.has("log_verbosity") {
@@ -44,13 +44,13 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 	if task == "classification" && !v.has("primary_metric") { // another one than that of a job
 		out["primary_metric"] = "accuracy"
 	}
-	if set, ok := out["featurization"].(tree); ok && !v.get("featurization").has("mode") {
+	if set, ok := asTree(out["featurization"]); ok && !v.get("featurization").has("mode") {
 		delete(set, "mode")
 	}
-	if set, ok := out.at("training.stack_ensemble_settings").(tree); ok && set["stack_meta_learner_train_percentage"] == nil {
+	if set, ok := asTree(out.at("training.stack_ensemble_settings")); ok && set["stack_meta_learner_train_percentage"] == nil {
 		set["stack_meta_learner_train_percentage"] = number("0.2")
 	}
-	if who, ok := out["identity"].(tree); ok && who["type"] == "managed" {
+	if who, ok := asTree(out["identity"]); ok && who["type"] == "managed" {
 		who["type"] = "managed_identity"
 	}
 	delete(out, "inputs")

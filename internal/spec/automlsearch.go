@@ -103,7 +103,7 @@ func drawn(t typ) typ {
 		case v.shape != mapping:
 			return t.take(s, v)
 		case strings.EqualFold(v.textOf("type"), "choice"):
-			got, _ := obj(f("values", listOf(t))).read(s, v.only([]string{"values"})).(tree)
+			got, _ := asTree(obj(f("values", listOf(t))).read(s, v.only([]string{"values"})))
 			got["type"] = "choice"
 			return got
 		}

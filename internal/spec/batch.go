@@ -82,7 +82,7 @@ var modelDeployment = obj(
 		if set := v.get("settings"); set.has("environment_variables") {
 			s.out["environmentVariables"] = set.get("environment_variables").raw()
 		}
-		if res, ok := s.out["resources"].(tree); ok && res["properties"] == nil {
+		if res, ok := asTree(s.out["resources"]); ok && res["properties"] == nil {
 			res["properties"] = tree{}
 		}
 	}),

@@ -39,7 +39,7 @@ func (s *scope) component(v *value, source string, anonymous bool) {
 	}
 	if t.table != nil {
 		t.table.fill(sub, v)
-	} else if more, ok := t.read(sub, v).(tree); ok {
+	} else if more, ok := asTree(t.read(sub, v)); ok {
 		for k, val := range more {
 			spec[k] = val
 		}
@@ -48,14 +48,13 @@ func (s *scope) component(v *value, source string, anonymous bool) {
 	s.out["isAnonymous"], s.out["isArchived"] = anonymous, false
 	s.out["description"] = spec["description"]
 	s.out["tags"] = tree{}
-	if tags, ok := spec["tags"].(tree); ok {
-		outer := clone(tags).(tree)
-		delete(outer, "component_type_overwrite")
-		s.out["tags"] = outer
+	if spec["tags"] != nil {
+		s.out["tags"] = clone(spec["tags"])
+		delete(s.out.sub("tags"), "component_type_overwrite")
 	}
 	s.out["properties"] = tree{}
-	if props, ok := spec["properties"].(tree); ok && len(props) > 0 {
-		s.out["properties"] = clone(props)
+	if props, ok := asTree(spec["properties"]); ok && len(props) > 0 {
+		s.out["properties"] = clone(spec["properties"])
 	} else {
 		delete(spec, "properties")
 	}

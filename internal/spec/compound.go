@@ -47,7 +47,7 @@ func mapOf(t typ) typ {
 			s.fail(v, "must be a mapping, this is %s", v.shape)
 			return nil
 		}
-		out := tree{}
+		out := newDict(len(v.pairs))
 		for _, p := range v.pairs {
 			here := s.in(p.key)
 			switch {
@@ -56,9 +56,9 @@ func mapOf(t typ) typ {
 			case p.val.shape == null && !t.null:
 				here.fail(p.val, "may not be null")
 			case here.binds(t, p.val):
-				out[p.key] = p.val.text
+				out.add(p.key, p.val.text)
 			default:
-				out[p.key] = t.take(here, p.val)
+				out.add(p.key, t.take(here, p.val))
 			}
 		}
 		return out
@@ -226,7 +226,7 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 			return nil
 		}
 		got := t.take(s, v)
-		if out, ok := got.(tree); ok && s.yaml {
+		if out, ok := asTree(got); ok && s.yaml {
 			out[key] = name
 		}
 		return got
@@ -237,7 +237,7 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 		}
 		for _, w := range words {
 			if t := forms[w]; t.table != nil && t.table.matches(nil, m) {
-				out, _ := t.table.show(j).(tree)
+				out, _ := asTree(t.table.show(j))
 				out[key] = w
 				return out
 			}

@@ -124,7 +124,7 @@ var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
 	}
 	out := tree{}
 	for _, it := range items {
-		if t, ok := it.(tree); ok {
+		if t, ok := asTree(it); ok {
 			out[t.text("resourceId")] = tree{}
 		}
 	}

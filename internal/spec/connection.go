@@ -79,7 +79,7 @@ func connection(category, auth string, own ...part) typ {
 	}
 	ps = append(ps, own...)
 	ps = append(ps, then(func(s *scope, v *value) {
-		how, _ := s.out["auth"].(tree)
+		how, _ := asTree(s.out["auth"])
 		delete(s.out, "auth")
 		for _, p := range v.get("tags").entries() { // the old name of metadata, which has the say
 			if meta := s.out.sub("metadata"); meta[p.key] == nil {

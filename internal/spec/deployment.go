@@ -157,13 +157,13 @@ var dataCollector = obj(
 
 // collectionData names the data asset of each collection: a given one, or one called after the deployment.
 func collectionData(s *scope, v *value) {
-	all, ok := s.out.at("dataCollector.collections").(tree)
+	all, ok := asTree(s.out.at("dataCollector.collections"))
 	if !ok {
 		return
 	}
 	in := v.get("data_collector")
 	for _, p := range in.get("collections").entries() {
-		one, ok := all[p.key].(tree)
+		one, ok := asTree(all[p.key])
 		if !ok {
 			continue
 		}

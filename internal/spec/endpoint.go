@@ -63,7 +63,7 @@ var onlineCommon = parts{
 
 // traffic is a share of the requests, in percent, by deployment.
 var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
-	m, ok := mapOf(whole).read(s, v).(tree)
+	m, ok := asTree(mapOf(whole).read(s, v))
 	if !ok {
 		return nil
 	}
@@ -96,7 +96,7 @@ var oneIdentity = obj(
 		}
 		out := tree{}
 		for _, it := range items {
-			if t, ok := it.(tree); ok {
+			if t, ok := asTree(it); ok {
 				out[t.text("resource_id")] = tree{}
 			}
 		}

@@ -62,6 +62,8 @@ func plain(v any) any {
 		return map[string]any(x)
 	case map[string]any:
 		return plain(tree(x))
+	case *dict:
+		return plain(x.tree)
 	case []any:
 		for i, e := range x {
 			x[i] = plain(e)
@@ -150,7 +152,7 @@ func (e *entity) alternative(word string) typ {
 
 // table shows the document by a table: its fields under their YAML names, and what only the service says.
 func (e *entity) table(t *table) tree {
-	out, _ := t.show(e.base).(tree)
+	out, _ := asTree(t.show(e.base))
 	if out == nil {
 		out = tree{}
 	}
@@ -294,7 +296,7 @@ func (e *entity) task(out, details tree) {
 	if !ok {
 		return
 	}
-	shown, _ := t.table.show(details).(tree)
+	shown, _ := asTree(t.table.show(details))
 	for k, v := range shown {
 		out[k] = v
 	}

@@ -74,7 +74,7 @@ func environmentHash(props tree, v *value) string {
 		b, _ := encode(inf)
 		h.Write(b)
 	}
-	if b, ok := props["build"].(tree); ok {
+	if b, ok := asTree(props["build"]); ok {
 		from := b.text("contextUri")
 		if path := v.get("build").textOf("path"); path != "" {
 			from = Upload{Path: resolvePath(v, path)}.fingerprint()

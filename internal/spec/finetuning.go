@@ -22,7 +22,7 @@ var fineTuningJob = into(obj(
 	jobCommon,
 	then(func(s *scope, v *value) {
 		details := s.out.sub("fineTuningDetails")
-		if m, ok := details["model"].(tree); ok {
+		if m, ok := asTree(details["model"]); ok {
 			m["jobInputType"] = "mlflow_model"
 			delete(m, "mode")
 		}
@@ -50,7 +50,7 @@ var bareName = typ{name: "a reference", read: func(s *scope, v *value) any {
 // tunedModel is the model that is trained further: nothing of it is uploaded.
 var tunedModel = typ{name: "a model", read: func(s *scope, v *value) any {
 	m := s.mark()
-	got, _ := dataInput.read(s, v).(tree)
+	got, _ := asTree(dataInput.read(s, v))
 	if s.failed(m) || got == nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ var tuningData = typ{name: "a path or an input", read: func(s *scope, v *value) 
 	if v.shape == str {
 		return tree{"jobInputType": "uri_file", "uri": s.dataPath(v, v.newMap().with("type", v.newText("uri_file")))}
 	}
-	got, _ := dataInput.read(s, v).(tree)
+	got, _ := asTree(dataInput.read(s, v))
 	if got == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ var distillationJob = into(obj(
 // distillation writes the settings that travel as properties, all of them text.
 func distillation(s *scope, v *value) {
 	props := s.out.sub("properties")
-	if m, ok := s.out.at("fineTuningDetails.model").(tree); ok {
+	if m, ok := asTree(s.out.at("fineTuningDetails.model")); ok {
 		m["jobInputType"] = "mlflow_model"
 		delete(m, "mode")
 	}

@@ -11,14 +11,14 @@ type graph struct {
 // read reads all nodes.
 func (g *graph) read(s *scope) any {
 	jobs := g.top.get("jobs")
-	out := tree{}
 	if jobs == nil || jobs.shape == null {
-		return out
+		return tree{}
 	}
 	if jobs.shape != mapping {
 		s.fail(jobs, "must be a mapping of nodes, this is %s", jobs.shape)
 		return nil
 	}
+	out := newDict(len(jobs.pairs))
 	for _, p := range jobs.pairs {
 		here := s.in(p.key)
 		if !nodeName.MatchString(p.key) {
@@ -27,7 +27,7 @@ func (g *graph) read(s *scope) any {
 		}
 		here.nodes, here.bind = true, true
 		if node := here.node(g, p.key, p.val); node != nil {
-			out[p.key] = node
+			out.add(p.key, node)
 		}
 	}
 	return out
@@ -152,9 +152,9 @@ func (s *scope) localComponent(v *value) *value {
 // component it goes to takes it as optional; one that says it is must not go where it is required.
 func (g *graph) optional(s *scope) {
 	need, used := g.needs(s)
-	spec, _ := s.out["inputs"].(tree)
+	spec, _ := asTree(s.out["inputs"])
 	for _, p := range g.top.get("inputs").entries() {
-		decl, ok := spec[p.key].(tree)
+		decl, ok := asTree(spec[p.key])
 		says := p.val.get("optional")
 		switch {
 		case !ok || !used[p.key]:

@@ -140,7 +140,7 @@ var startStop = obj(
 	f("state", enum("enabled", "disabled"), to("status"), def("Enabled")),
 	f("trigger", startStopTrigger),
 	then(func(s *scope, v *value) {
-		trigger, ok := s.out["trigger"].(tree)
+		trigger, ok := asTree(s.out["trigger"])
 		if !ok {
 			return
 		}

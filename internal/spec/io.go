@@ -53,7 +53,7 @@ func readInput(s *scope, v *value) any {
 	case v.shape != mapping:
 		return s.literalInput(literal.read(s, v))
 	case v.get("value") != nil:
-		got, _ := wrapped.read(s, v).(tree)
+		got, _ := asTree(wrapped.read(s, v))
 		return s.literalInput(got["value"])
 	case strings.Contains(v.textOf("path"), "${{"):
 		if _, ok := binding(v.textOf("path")); ok {
@@ -76,8 +76,8 @@ func (s *scope) literalInput(val any) any {
 
 // boundInput is a mapping whose path is one expression: it travels as that expression.
 func (s *scope) boundInput(v *value) any {
-	got, _ := dataInput.read(s, v).(tree)
-	in, _ := s.literalInput(v.textOf("path")).(tree)
+	got, _ := asTree(dataInput.read(s, v))
+	in, _ := asTree(s.literalInput(v.textOf("path")))
 	if got != nil && got["mode"] != nil && s.nodes {
 		in["mode"] = got["mode"]
 	}

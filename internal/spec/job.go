@@ -70,10 +70,10 @@ var commandJob = obj(
 
 // checkCommand looks at what the command refers to.
 func checkCommand(s *scope, v *value) {
-	if props, ok := s.out["properties"].(tree); ok {
+	if props, ok := asTree(s.out["properties"]); ok {
 		delete(props, "_azureml.ComputeTargetType") // the service's own
 	}
-	if env, ok := s.out["environmentVariables"].(tree); ok && strings.EqualFold(v.textOf("compute"), "local") && env[commonRuntime] == nil {
+	if env, ok := asTree(s.out["environmentVariables"]); ok && strings.EqualFold(v.textOf("compute"), "local") && env[commonRuntime] == nil {
 		env[commonRuntime] = "true"
 	}
 	cmd := v.get("command")
@@ -152,7 +152,7 @@ var resources = obj(
 
 // computeProperties is a free map in which the groups of known services are spelled their way.
 var computeProperties = typ{name: "a mapping", read: func(s *scope, v *value) any {
-	m, ok := freeMap.read(s, v).(tree)
+	m, ok := asTree(freeMap.read(s, v))
 	if !ok {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"path/filepath"
@@ -156,17 +155,6 @@ func (l *load) result() (*Result, error) {
 		})
 	}
 	return r, nil
-}
-
-// encode writes JSON without escaping <, > and &.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // kind is a sort of file: the collection it goes to and the table of its body.

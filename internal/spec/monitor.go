@@ -22,10 +22,10 @@ func monitorWindows(s *scope, v *value) {
 	if len(in.get("monitoring_signals").entries()) == 0 && !deployed {
 		s.in("create_monitor.monitoring_signals").fail(in, "is required unless monitoring_target names a deployment")
 	}
-	all, _ := s.out.at("action.monitorDefinition.signals").(tree)
+	all, _ := asTree(s.out.at("action.monitorDefinition.signals"))
 	days := triggerDays(v.get("trigger"))
 	for _, p := range in.get("monitoring_signals").entries() {
-		one, ok := all[p.key].(tree)
+		one, ok := asTree(all[p.key])
 		if !ok {
 			continue
 		}
@@ -48,7 +48,7 @@ func monitorWindows(s *scope, v *value) {
 
 // settleWindow gives a window of default size and offset its days.
 func settleWindow(d any, size, offset int64) {
-	data, ok := d.(tree)
+	data, ok := asTree(d)
 	if !ok {
 		return
 	}

@@ -37,7 +37,7 @@ func (s *scope) node(g *graph, name string, v *value) any {
 	m := s.mark()
 	own := *s
 	own.plain = n.inline && word == "command"
-	out, _ := t.read(&own, n.run).(tree)
+	out, _ := asTree(t.read(&own, n.run))
 	if out == nil {
 		return nil
 	}
@@ -430,7 +430,7 @@ func (s *scope) readComponent(v *value, source string) string {
 	if sub.failed(m) {
 		return ""
 	}
-	if spec, ok := sub.out["componentSpec"].(tree); ok {
+	if spec, ok := asTree(sub.out["componentSpec"]); ok {
 		spec["name"], spec["version"] = anonymousComponents, "1"
 	}
 	d.name = anonymousComponents

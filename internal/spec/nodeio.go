@@ -6,10 +6,10 @@ import (
 
 // io reads the inputs and outputs of a node into out.
 func (n *node) io(s *scope, out tree) {
-	if in := n.inputs(s.in("inputs")); len(in) > 0 {
+	if in := n.inputs(s.in("inputs")); in.some() {
 		out["inputs"] = in
 	}
-	if o := n.outputs(s.in("outputs")); len(o) > 0 {
+	if o := n.outputs(s.in("outputs")); o.some() {
 		out["outputs"] = o
 	}
 }
@@ -31,7 +31,7 @@ func (n *node) knows(group, name string) bool {
 	return false
 }
 
-func (n *node) inputs(s *scope) tree {
+func (n *node) inputs(s *scope) *dict {
 	v := n.run.get("inputs")
 	if v == nil {
 		return nil
@@ -40,7 +40,7 @@ func (n *node) inputs(s *scope) tree {
 		s.fail(v, "must be a mapping, this is %s", v.shape)
 		return nil
 	}
-	out := tree{}
+	out := newDict(len(v.pairs))
 	for _, p := range v.pairs {
 		here := s.in(p.key)
 		val := p.val
@@ -64,7 +64,7 @@ func (n *node) inputs(s *scope) tree {
 		}
 		got := input.read(here, n.asData(p.key, val))
 		if got != nil && n.knows("inputs", p.key) {
-			out[p.key] = got
+			out.add(p.key, got)
 		}
 	}
 	return out
@@ -116,10 +116,10 @@ func (v *value) isGroup(name string) bool {
 }
 
 // group flattens a group of inputs: {g: {a: 1}} is g.a.
-func (n *node) group(s *scope, p pair, out tree) {
+func (n *node) group(s *scope, p pair, out *dict) {
 	for _, q := range p.val.pairs {
 		if got := input.read(s.in(q.key), q.val); got != nil && n.knows("inputs", p.key+"."+q.key) {
-			out[p.key+"."+q.key] = got
+			out.add(p.key+"."+q.key, got)
 		}
 	}
 }
@@ -140,7 +140,7 @@ var nodeOutput = obj(
 	}),
 )
 
-func (n *node) outputs(s *scope) tree {
+func (n *node) outputs(s *scope) *dict {
 	v := n.run.get("outputs")
 	if v == nil {
 		return nil
@@ -149,7 +149,7 @@ func (n *node) outputs(s *scope) tree {
 		s.fail(v, "must be a mapping, this is %s", v.shape)
 		return nil
 	}
-	out := tree{}
+	out := newDict(len(v.pairs))
 	for _, p := range v.pairs {
 		here := s.in(p.key)
 		if p.val.shape == null {
@@ -157,7 +157,7 @@ func (n *node) outputs(s *scope) tree {
 		}
 		got := n.output(here, p.key, p.val)
 		if got != nil && n.knows("outputs", p.key) {
-			out[p.key] = got
+			out.add(p.key, got)
 		}
 	}
 	return out
@@ -177,7 +177,7 @@ func (n *node) output(s *scope, name string, v *value) any {
 	if v.shape == str {
 		return outputBinding.read(s, v)
 	}
-	got, _ := nodeOutput.read(s, v).(tree)
+	got, _ := asTree(nodeOutput.read(s, v))
 	if got == nil {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (n *node) checks(s *scope, v *value, out tree) {
 		if args := v.get("args"); n.inline && args != nil && args.shape == str {
 			s.in("args").checkExpressions(args, args.text, map[string]*value{"inputs": v.get("inputs")})
 		}
-		if res, ok := out["resources"].(tree); ok && n.inline { // an inline node keeps the word as it is written
+		if res, ok := asTree(out["resources"]); ok && n.inline { // an inline node keeps the word as it is written
 			res["instance_type"] = v.get("resources").textOf("instance_type")
 		}
 		if out["identity"] == nil {

@@ -51,7 +51,7 @@ var nodeName = re(`^[a-z_][a-z0-9_]*$`)
 
 // readPipeline reads the nodes of a pipeline job, its own or those of the component it runs.
 func readPipeline(s *scope, v *value) {
-	set, ok := s.out["settings"].(tree)
+	set, ok := asTree(s.out["settings"])
 	if !ok {
 		set = tree{}
 	}
@@ -59,9 +59,9 @@ func readPipeline(s *scope, v *value) {
 		set["default_compute"] = s.armID("computes", word)
 	}
 	s.out["settings"] = set
-	if ins, ok := s.out["inputs"].(tree); ok {
+	if ins, ok := asTree(s.out["inputs"]); ok {
 		for name, in := range ins { // an empty text is no value
-			if t, ok := in.(tree); ok && t["value"] == "" {
+			if t, ok := asTree(in); ok && t["value"] == "" {
 				delete(ins, name)
 			}
 		}
@@ -127,7 +127,7 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 			outs[p.key] = tree{"jobOutputType": orFolder(p.val.textOf("type"))}
 		}
 	}
-	ins, ok := s.out["inputs"].(tree)
+	ins, ok := asTree(s.out["inputs"])
 	if !ok {
 		return // they are wrong, and that was said
 	}

@@ -29,7 +29,7 @@ var registryKind = kind{word: "registry", collection: "registries", base: "prope
 		}
 		regions, _ := s.out["regionDetails"].([]any)
 		for _, r := range regions {
-			if region, ok := r.(tree); ok {
+			if region, ok := asTree(r); ok {
 				region["acrDetails"] = []any{clone(acr)}
 			}
 		}
@@ -69,13 +69,13 @@ var storageConfig = typ{name: "a mapping or a list of ids", read: func(s *scope,
 		}
 		return out
 	}
-	got, _ := obj(
+	got, _ := asTree(obj(
 		readonly("arm_resource_id", "replicated_ids"),
 		f("storage_account_hns", flag, def(false)),
 		f("storage_account_type", enum("standard_lrs", "standard_grs", "standard_ragrs", "standard_zrs", "standard_gzrs",
 			"standard_ragzrs", "premium_lrs", "premium_zrs"), def("standard_lrs")),
 		f("replication_count", whole),
-	).read(s, v).(tree)
+	).read(s, v))
 	if got == nil {
 		return nil
 	}

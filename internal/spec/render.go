@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -55,10 +54,8 @@ func (r Resource) Fill(uris map[string]string) (json.RawMessage, error) {
 	if len(uris) == 0 {
 		return r.Body, nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(r.Body))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
+	v, err := parse(r.Body)
+	if err != nil {
 		return nil, err
 	}
 	return encode(fill(v, uris))
@@ -79,9 +76,9 @@ func fill(v any, uris map[string]string) any {
 		for i := range x {
 			x[i] = fill(x[i], uris)
 		}
-	case map[string]any:
-		for k := range x {
-			x[k] = fill(x[k], uris)
+	case *dict:
+		for k := range x.tree {
+			x.tree[k] = fill(x.tree[k], uris)
 		}
 	}
 	return v

@@ -155,7 +155,7 @@ var watched = parts{
 		if in.shape == mapping && in.textOf("path") == "" {
 			s.in("input_data.path").fail(in, "is required")
 		}
-		if got, ok := dataInput.read(s.in("input_data"), in).(tree); ok {
+		if got, ok := asTree(dataInput.read(s.in("input_data"), in)); ok {
 			s.out["jobInputType"], s.out["uri"] = got["jobInputType"], got["uri"]
 		}
 	}),
@@ -208,7 +208,7 @@ var (
 
 // trailing gives data a window that moves with the runs of the monitor.
 func (s *scope) trailing(sized bool) {
-	window, _ := s.out["window"].(tree)
+	window, _ := asTree(s.out["window"])
 	delete(s.out, "window")
 	s.out["inputDataType"], s.out["windowOffset"] = "Trailing", "P0D"
 	for _, key := range []string{"windowSize", "windowOffset"} {
@@ -223,7 +223,7 @@ func (s *scope) trailing(sized bool) {
 
 // standing is the window of a reference: one that moves, one that stands, or all there is.
 func standing(s *scope, v *value) {
-	window, _ := s.out["window"].(tree)
+	window, _ := asTree(s.out["window"])
 	switch {
 	case window["windowSize"] != nil:
 		s.trailing(false)

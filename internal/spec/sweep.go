@@ -18,7 +18,7 @@ var sweepJob = obj(
 	f("services", mapOf(service), unsent),
 	jobCommon,
 	then(func(s *scope, v *value) {
-		t, _ := s.out["trial"].(tree)
+		t, _ := asTree(s.out["trial"])
 		s.in("trial").registryCode(v.get("trial").get("code"))
 		if s.out["resources"] == nil && t["resources"] != nil {
 			s.out["resources"] = clone(t["resources"])
@@ -183,7 +183,7 @@ var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 		}
 		ps = append(ps, f(a, t, to("="+a), required))
 	}
-	got, _ := obj(ps).read(s, v).(tree)
+	got, _ := asTree(obj(ps).read(s, v))
 	if s.nodes {
 		got["type"] = name
 		return got

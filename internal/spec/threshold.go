@@ -23,14 +23,14 @@ func thresholdsOf(most int, numerical, categorical []string) typ {
 	)
 	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 		m := s.mark()
-		got, _ := forms.read(s, v).(tree)
+		got, _ := asTree(forms.read(s, v))
 		if s.failed(m) {
 			return nil
 		}
 		out := []any{}
 		add := func(group string, metrics []string) {
 			count := 0
-			set, _ := got[group].(tree)
+			set, _ := asTree(got[group])
 			for _, name := range metrics {
 				n, ok := set[name].(number)
 				if !ok || most > 0 && (count == most || isZero(n)) {
@@ -70,14 +70,14 @@ func isZero(n number) bool {
 var performance = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 	classes, errors := []string{"accuracy", "precision", "recall"}, []string{"mae", "mse", "rmse"}
 	m := s.mark()
-	got, _ := obj(f("classification", numbersOf(classes)), f("regression", numbersOf(errors))).read(s, v).(tree)
+	got, _ := asTree(obj(f("classification", numbersOf(classes)), f("regression", numbersOf(errors))).read(s, v))
 	if s.failed(m) {
 		return nil
 	}
 	spelled := map[string]string{"mae": "MeanAbsoluteError", "mse": "MeanSquaredError", "rmse": "RootMeanSquaredError"}
 	var all []string
 	add := func(group string, metrics []string) {
-		set, _ := got[group].(tree)
+		set, _ := asTree(got[group])
 		for _, name := range metrics {
 			if n, ok := set[name].(number); ok && !isZero(n) {
 				word := spelled[name]
@@ -106,10 +106,10 @@ var aspects = typ{name: "a mapping", solid: true, read: func(s *scope, v *value)
 			f("aggregated_"+name+"_pass_rate", decimal, to("rate"), required),
 		)))
 	}
-	got, _ := obj(ps).read(s, v).(tree)
+	got, _ := asTree(obj(ps).read(s, v))
 	out := []any{}
 	for _, name := range names {
-		set, ok := got[name].(tree)
+		set, ok := asTree(got[name])
 		if !ok || len(v.get(name).entries()) == 0 {
 			continue
 		}
@@ -122,11 +122,11 @@ var aspects = typ{name: "a mapping", solid: true, read: func(s *scope, v *value)
 
 // tokenCounts are how many tokens may be used.
 var tokenCounts = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
-	got, _ := obj(f("totaltoken", obj(
+	got, _ := asTree(obj(f("totaltoken", obj(
 		f("total_token_count", decimal, to("total"), def(number("3.0"))),
 		f("total_token_count_per_group", decimal, to("group"), required),
-	))).read(s, v).(tree)
-	set, ok := got["totaltoken"].(tree)
+	))).read(s, v))
+	set, ok := asTree(got["totaltoken"])
 	if !ok {
 		return []any{}
 	}

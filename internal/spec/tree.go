@@ -20,7 +20,7 @@ func (t tree) put(path string, val any) {
 			t[path] = val
 			return
 		}
-		sub, ok := t[head].(tree)
+		sub, ok := asTree(t[head])
 		if !ok {
 			sub = tree{}
 			t[head] = sub
@@ -53,7 +53,7 @@ func (t tree) text(path string) string {
 
 // sub is the object at a dotted path, made when it is not there.
 func (t tree) sub(path string) tree {
-	if s, ok := t.at(path).(tree); ok {
+	if s, ok := asTree(t.at(path)); ok {
 		return s
 	}
 	s := tree{}
@@ -61,13 +61,18 @@ func (t tree) sub(path string) tree {
 	return s
 }
 
-// asTree takes either kind of JSON object.
+// asTree takes any kind of JSON object.
 func asTree(v any) (tree, bool) {
 	switch m := v.(type) {
 	case tree:
 		return m, true
 	case map[string]any:
 		return tree(m), true
+	case *dict:
+		if m == nil {
+			return nil, true
+		}
+		return m.tree, true
 	}
 	return nil, false
 }
@@ -150,6 +155,8 @@ func clone(v any) any {
 			out[k] = clone(val)
 		}
 		return out
+	case *dict:
+		return x.like(clone(x.tree).(tree))
 	case []any:
 		out := make([]any, len(x))
 		for i, val := range x {

@@ -183,9 +183,9 @@ func (v *value) raw() any {
 		}
 		return out
 	case mapping:
-		out := make(tree, len(v.pairs))
+		out := newDict(len(v.pairs))
 		for _, p := range v.pairs {
-			out[p.key] = p.val.raw()
+			out.add(p.key, p.val.raw())
 		}
 		return out
 	}

@@ -136,7 +136,7 @@ var outboundRules = typ{name: "a list", read: func(s *scope, v *value) any {
 	}
 	out := tree{}
 	for _, it := range items {
-		if rule, ok := it.(tree); ok {
+		if rule, ok := asTree(it); ok {
 			name := rule.text("name")
 			delete(rule, "name")
 			out[name] = rule
