@@ -24,7 +24,7 @@ const module = "github.com/berthml/berth"
 // is. The order is from the inside out.
 var imports = map[string][]string{
 	"":                              {},
-	"client":                        {""},
+	"client":                        {"", "internal/ordered"},
 	"internal/config":               {""},
 	"internal/filewatch":            {},
 	"internal/slack":                {},
@@ -50,7 +50,7 @@ var imports = map[string][]string{
 	"internal/spec":                 {""},
 	"internal/jmes":                 {},
 	"internal/ordered":              {},
-	"internal/kind":                 {""},
+	"internal/kind":                 {"", "internal/ordered"},
 	"internal/sched":                {""},
 	"internal/scale":                {},
 	"internal/envs":                 {""},
@@ -73,7 +73,7 @@ var imports = map[string][]string{
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},
 	"internal/api":                  {"", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track"},
 	"internal/app":                  {"", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/driver", "internal/driver/dialout", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/runner/group", "internal/socket", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/driver", "internal/driver/dialout", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/group", "internal/socket", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

@@ -30,7 +30,7 @@ func TestEmptyAnswerIsNone(t *testing.T) {
 			t.Errorf("Post of %q: %v", body, err)
 		}
 	}
-	if p := client.Document(nil).Properties(); len(p) != 0 {
+	if p := (client.Document{}).Properties(); len(p) != 0 {
 		t.Errorf("the properties of no document are %v", p)
 	}
 }

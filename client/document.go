@@ -1,32 +1,54 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/ordered"
 )
 
-// Document is a resource as the server shows it: its id, name, and properties.
-type Document map[string]any
+// Document is a resource as the server shows it: its id, name, and properties. It remembers the order in which the server wrote its
+// members, and is encoded in that order again.
+type Document struct {
+	// Members are what the JSON object holds, with numbers as json.Number.
+	Members map[string]any
+	text    []byte
+}
+
+// Text is the JSON that the document was decoded from.
+func (d Document) Text() []byte { return d.text }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Document) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	d.Members, d.text = nil, bytes.Clone(b)
+	return dec.Decode(&d.Members)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d Document) MarshalJSON() ([]byte, error) { return ordered.Marshal(d.Members, d.text) }
 
 // Name is the resource's name; for a version of an asset that is the version.
-func (d Document) Name() string { s, _ := d["name"].(string); return s }
+func (d Document) Name() string { s, _ := d.Members["name"].(string); return s }
 
 // ID is the resource's ARM id.
-func (d Document) ID() string { s, _ := d["id"].(string); return s }
+func (d Document) ID() string { s, _ := d.Members["id"].(string); return s }
 
 // Properties is the resource's properties, made when there are none.
 func (d Document) Properties() map[string]any {
-	if p, ok := d["properties"].(map[string]any); ok {
+	if p, ok := d.Members["properties"].(map[string]any); ok {
 		return p
 	}
 	p := map[string]any{}
-	if d != nil {
-		d["properties"] = p
+	if d.Members != nil {
+		d.Members["properties"] = p
 	}
 	return p
 }

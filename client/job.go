@@ -138,7 +138,7 @@ func (c *Client) Submit(ctx context.Context, name string, body json.RawMessage) 
 func (c *Client) submit(ctx context.Context, name string, body json.RawMessage) (d Document, rev berth.Rev, err error) {
 	req, err := c.request(ctx, http.MethodPut, c.path("jobs", name), body)
 	if err != nil {
-		return nil, 0, err
+		return Document{}, 0, err
 	}
 	req.Header.Set("If-None-Match", "*")
 	rev, err = c.answer(req, &d)

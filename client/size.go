@@ -69,6 +69,6 @@ func (c *Client) Usages(ctx context.Context, location string) ([]Usage, error) {
 // Location is where the client's workspace is.
 func (c *Client) Location(ctx context.Context) (string, error) {
 	d, err := c.Get(ctx)
-	s, _ := d["location"].(string)
+	s, _ := d.Members["location"].(string)
 	return s, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -46,14 +47,25 @@ func (s *Server) groupPlace(tx *store.Tx, ws berth.Workspace) (string, error) {
 	return text(s.groupDoc(ws.Subscription, ws.Group, d), "location"), nil
 }
 
+// groupJSON is groupDoc encoded, in the order in which it was sent.
+func (s *Server) groupJSON(sub, name string, d *store.Doc) (json.RawMessage, error) {
+	var like []byte
+	if d != nil {
+		like = d.Body
+	}
+	return ordered.Marshal(s.groupDoc(sub, name, d), like)
+}
+
 // groups is every resource group of a subscription, those that were made and those that hold a workspace.
-func (s *Server) groups(c *call, sub string) (map[string]map[string]any, error) {
-	out := map[string]map[string]any{}
+func (s *Server) groups(c *call, sub string) (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
 	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Kind: kindGroup, Parent: strings.ToLower(sub)})
 		for _, d := range docs {
 			_, name, _ := strings.Cut(d.Name, "/")
-			out[strings.ToLower(name)] = s.groupDoc(sub, name, d)
+			if out[strings.ToLower(name)], err = s.groupJSON(sub, name, d); err != nil {
+				return err
+			}
 		}
 		return err
 	})
@@ -61,12 +73,17 @@ func (s *Server) groups(c *call, sub string) (map[string]map[string]any, error) 
 		return nil, err
 	}
 	all, err := s.allWorkspaces(c.ctx())
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range all {
 		if k := strings.ToLower(w.Group); strings.EqualFold(w.Subscription, sub) && out[k] == nil {
-			out[k] = s.groupDoc(sub, w.Group, nil)
+			if out[k], err = s.groupJSON(sub, w.Group, nil); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return out, err
+	return out, nil
 }
 
 func (s *Server) listGroups(c *call, sub string) error {
@@ -95,7 +112,7 @@ func (s *Server) resourceGroup(c *call, sub, name string) error {
 		if c.r.Method == http.MethodHead {
 			return c.empty(http.StatusNoContent)
 		}
-		return c.send(http.StatusOK, g)
+		return c.sendJSON(http.StatusOK, g)
 	case http.MethodPut, http.MethodPatch:
 		if c.who.Role != auth.Admin {
 			return berth.Errorf(berth.Denied, "only an administrator may make resource groups")
@@ -111,7 +128,14 @@ func (s *Server) resourceGroup(c *call, sub, name string) error {
 		if err != nil {
 			return err
 		}
-		return c.send(map[bool]int{true: http.StatusCreated, false: http.StatusOK}[g == nil], s.groupDoc(sub, name, d))
+		status := http.StatusOK
+		if g == nil {
+			status = http.StatusCreated
+		}
+		if g, err = s.groupJSON(sub, name, d); err != nil {
+			return err
+		}
+		return c.sendJSON(status, g)
 	case http.MethodDelete:
 		if c.who.Role != auth.Admin {
 			return berth.Errorf(berth.Denied, "only an administrator may delete resource groups")
@@ -136,7 +160,7 @@ func (s *Server) resourceGroup(c *call, sub, name string) error {
 
 // putServerDoc writes a document that belongs to no workspace.
 func (s *Server) putServerDoc(c *call, kind, name, parent string, body map[string]any) (*store.Doc, error) {
-	raw, err := json.Marshal(body)
+	raw, err := ordered.Marshal(body, c.received)
 	if err != nil {
 		return nil, err
 	}

@@ -70,11 +70,17 @@ var documents = []struct{ list, path, body string }{
 	{"/data/d/versions", "/data/d/versions/1", `{"properties":{"tags":{"z":"1","a":"2"},"description":"x","dataUri":"azureml://datastores/workspaceblobstore/paths/x/","dataType":"uri_folder"}}`},
 	{"/models/m/versions", "/models/m/versions/1", `{"properties":{"properties":{"z":"1","a":"2"},"modelUri":"azureml://datastores/workspaceblobstore/paths/x","modelType":"custom_model","flavors":{"sklearn":{"data":{"v":"1","b":"2"}},"python":{"data":{}}}}}`},
 	{"/computes", "/computes/pool", `{"tags":{"z":"1","a":"2"},"properties":{"properties":{"vmSize":"Standard_DS3_v2","vmPriority":"Dedicated","scaleSettings":{"nodeIdleTimeBeforeScaleDown":"PT5M","minNodeCount":0,"maxNodeCount":2}},"description":"x","computeType":"AmlCompute"},"location":"here"}`},
+	{"/data", "/data/whole", `{"properties":{"tags":{"z":"1","a":"2"},"properties":{"y":"1","b":"2"},"description":"x","dataType":"uri_folder"}}`},
+	{"/models", "/models/whole", `{"properties":{"tags":{"z":"1","a":"2"},"description":"x"}}`},
 	{"/datastores", "/datastores/far", `{"properties":{"tags":{"z":"1","a":"2"},"datastoreType":"AzureBlob","containerName":"x","accountName":"y"}}`},
-	{"/jobs", "/jobs/j", `{"properties":{"tags":{"z":"1","a":"2"},"jobType":"Command","environmentVariables":{"Z":"1","A":"2"},"inputs":{"zulu":{"value":"1","jobInputType":"literal"},"alpha":{"value":"2","jobInputType":"literal"}},
-		"outputs":{"out":{"mode":"ReadWriteMount","jobOutputType":"uri_folder"},"also":{"mode":"ReadWriteMount","jobOutputType":"uri_folder"}},"experimentName":"x","command":"echo ${{inputs.zulu}}"}}`},
+	{"/jobs", "/jobs/j", jobBody},
 	{"/jobs", "/jobs/p", `{"properties":{"settings":{"default_compute":"local"},"jobType":"Pipeline","jobs":{"second":{"type":"command","inputs":{"b":{"value":"1","job_input_type":"literal"},"a":{"value":"2","job_input_type":"literal"}},"componentId":"COMPONENT","computeId":"local"},"first":{"type":"command","inputs":{"b":{"value":"1","job_input_type":"literal"},"a":{"value":"2","job_input_type":"literal"}},"componentId":"COMPONENT","computeId":"local"}},"inputs":{"z":{"value":"1","jobInputType":"literal"},"a":{"value":"2","jobInputType":"literal"}},"experimentName":"x"}}`},
 }
+
+const jobBody = `{"properties":{"tags":{"z":"1","a":"2"},"jobType":"Command","environmentVariables":{"Z":"1","A":"2"},"inputs":{"zulu":{"value":"1","jobInputType":"literal"},"alpha":{"value":"2","jobInputType":"literal"}},
+	"outputs":{"out":{"mode":"ReadWriteMount","jobOutputType":"uri_folder"},"also":{"mode":"ReadWriteMount","jobOutputType":"uri_folder"}},"experimentName":"x","command":"echo ${{inputs.zulu}}"}}`
+
+const groupBody = `{"tags":{"z":"1","a":"2"},"location":"here"}`
 
 // TestOrderIsKept: documents come back with their members in the order in which they were sent, on both stores.
 func TestOrderIsKept(t *testing.T) {
@@ -114,20 +120,24 @@ func orderIsKept(t *testing.T, x *house) {
 			t.Errorf("%s is not in %s", c.path, c.list)
 		}
 	}
+	group := strings.Split(x.ws, "/resourceGroups/")[0] + "/resourceGroups"
+	for _, a := range []answer{x.do("PUT", group+"/other", groupBody), x.do("GET", group+"/other", nil)} {
+		kept(t, "resource group", groupBody, a.raw)
+	}
 	// What is written over has the order in which it was sent last; what is only added to keeps its own.
 	x.do("PUT", x.ws+"/datastores/far", `{"properties":{"accountName":"y","tags":{"a":"2","z":"1"},"containerName":"x","datastoreType":"AzureBlob"}}`).want(200)
 	kept(t, "PUT again", `{"properties":{"accountName":"y","tags":{"a":"2","z":"1"},"containerName":"x","datastoreType":"AzureBlob"}}`, x.do("GET", x.ws+"/datastores/far", nil).raw)
 	x.do("PATCH", x.ws+"/computes/pool", `{"tags":{"z":"1","a":"2","new":"3"},"properties":{"properties":{"scaleSettings":{"maxNodeCount":3}}}}`).want(200)
 	kept(t, "PATCH", documents[4].body, x.do("GET", x.ws+"/computes/pool", nil).raw)
 	x.do("PUT", x.ws+"/jobs/j", `{"properties":{"displayName":"x","tags":{"y":"3","a":"2","z":"1"}}}`).want(200)
-	kept(t, "edited", documents[6].body, x.do("GET", x.ws+"/jobs/j", nil).raw)
+	kept(t, "edited", jobBody, x.do("GET", x.ws+"/jobs/j", nil).raw)
 }
 
 // BenchmarkListJobs reads all pages of 1000 jobs.
 func BenchmarkListJobs(b *testing.B) {
 	x := open(b)
 	for i := range 1000 {
-		x.do("PUT", fmt.Sprint(x.ws, "/jobs/j", i), documents[6].body).want(201)
+		x.do("PUT", fmt.Sprint(x.ws, "/jobs/j", i), jobBody).want(201)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -156,7 +166,7 @@ func BenchmarkPutJob(b *testing.B) {
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		x.do("PUT", fmt.Sprint(x.ws, "/jobs/j", i), documents[6].body).want(201)
+		x.do("PUT", fmt.Sprint(x.ws, "/jobs/j", i), jobBody).want(201)
 		i++
 	}
 }

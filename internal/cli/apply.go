@@ -30,7 +30,7 @@ func (s *session) applyRev(ctx context.Context, c *client.Client, r *spec.Result
 		res := &r.Resources[i]
 		body, err := s.fill(ctx, c, res)
 		if err != nil {
-			return nil, 0, err
+			return client.Document{}, 0, err
 		}
 		if res.Type == "jobs" {
 			if res.Name == "" {
@@ -41,12 +41,12 @@ func (s *session) applyRev(ctx context.Context, c *client.Client, r *spec.Result
 				d, err = c.Put(ctx, body, "jobs", res.Name) // to az it is an update of what may change
 			}
 			if err != nil {
-				return nil, 0, err
+				return client.Document{}, 0, err
 			}
 			continue
 		}
 		if d, err = s.put(ctx, c, res, body); err != nil {
-			return nil, 0, err
+			return client.Document{}, 0, err
 		}
 	}
 	return d, rev, nil
@@ -118,7 +118,7 @@ func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource,
 	}
 	latest, next, err := versionsOf(ctx, c, res.Type, res.Name)
 	if err != nil {
-		return nil, err
+		return client.Document{}, err
 	}
 	if res.Version = latest; res.Type == "environments" && latest != "" {
 		if d, err := c.Put(ctx, body, res.Type, res.Name, "versions", latest); berth.CodeOf(err) != berth.Conflict {

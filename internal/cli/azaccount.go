@@ -77,9 +77,9 @@ func (s *session) accounts(ctx context.Context) ([]map[string]any, error) {
 	}
 	tenant := ""
 	for _, d := range subs {
-		id, _ := d["subscriptionId"].(string)
-		name, _ := d["displayName"].(string)
-		tenant, _ = d["tenantId"].(string)
+		id, _ := d.Members["subscriptionId"].(string)
+		name, _ := d.Members["displayName"].(string)
+		tenant, _ = d.Members["tenantId"].(string)
 		add(id, name, tenant)
 	}
 	if !chosen {

@@ -116,7 +116,7 @@ func (g *groups) list() *cobra.Command {
 		out := []any{}
 		key, value, hasValue := strings.Cut(tag, "=")
 		for _, d := range docs {
-			have, _ := d["tags"].(map[string]any)
+			have, _ := d.Members["tags"].(map[string]any)
 			got, there := have[key]
 			if tag == "" || there && (!hasValue || fmt.Sprint(got) == value) {
 				out = append(out, groupForm(d))
@@ -152,12 +152,12 @@ func (g *groups) wait() *cobra.Command {
 
 // groupForm is a resource group as az prints it.
 func groupForm(d client.Document) map[string]any {
-	if d == nil {
+	if d.Members == nil {
 		return nil
 	}
 	out := map[string]any{"managedBy": nil}
 	for _, k := range []string{"id", "location", "name", "properties", "tags", "type"} {
-		out[k] = d[k]
+		out[k] = d.Members[k]
 	}
 	return out
 }

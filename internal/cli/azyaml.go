@@ -8,16 +8,18 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/berthml/berth/internal/jmes"
 )
 
-// printYAML prints a value as az does: keys in their order, text in single quotes where it would be read as something else.
+// printYAML prints a value as az does: text in single quotes where it would be read as something else.
 func printYAML(w io.Writer, v any, color bool) error {
 	var b bytes.Buffer
 	out, err := yaml.NewDumper(&b, yaml.WithV4Defaults())
 	if err != nil {
 		return err
 	}
-	root := yamlNode(unordered(v))
+	root := yamlNode(v)
 	if err := out.Dump(root); err != nil {
 		return err
 	}
@@ -43,6 +45,12 @@ func yamlNode(v any) *yaml.Node {
 		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		for _, k := range keys(x) {
 			n.Content = append(n.Content, yamlNode(k), yamlNode(x[k]))
+		}
+		return n
+	case *jmes.Object:
+		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		for _, k := range x.Keys {
+			n.Content = append(n.Content, yamlNode(k), yamlNode(x.Values[k]))
 		}
 		return n
 	case []any:

@@ -143,11 +143,11 @@ func besideThere(ctx context.Context, c *client.Client, res *spec.Resource) erro
 	if err := json.Unmarshal(res.Body, &asked); err != nil {
 		return err
 	}
-	delete(asked, "location")
-	tags, _ := there["tags"].(map[string]any)
-	if given, _ := asked["tags"].(map[string]any); tags != nil {
+	delete(asked.Members, "location")
+	tags, _ := there.Members["tags"].(map[string]any)
+	if given, _ := asked.Members["tags"].(map[string]any); tags != nil {
 		maps.Copy(tags, given)
-		asked["tags"] = tags
+		asked.Members["tags"] = tags
 	}
 	res.Body, err = json.Marshal(asked)
 	return err
@@ -229,12 +229,12 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 		if d, err = withSecrets(ctx, c, d, o.secrets); err != nil {
 			return err
 		}
-		return s.print(entity(n, d))
+		return s.print(s.entity(n, d))
 	}
 	name := d.Name()
 	if o.saveAs != "" {
 		var b bytes.Buffer
-		shown, err := plain(entity(n, d))
+		shown, err := plain(s.entity(n, d))
 		if err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 	s.web(*o.web, name)
 	if !o.stream {
 		if !s.format.plainly() {
-			return s.print(entity(n, d))
+			return s.print(s.entity(n, d))
 		}
 		_, err := fmt.Fprintln(s.out, name)
 		s.nextSteps(name)
@@ -267,7 +267,7 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 	if d, err = c.Get(ctx, "jobs", name); err != nil {
 		return err
 	}
-	return s.print(entity(n, d))
+	return s.print(s.entity(n, d))
 }
 
 // validateVerb is NOUN validate: everything that can be checked without a server.

@@ -16,12 +16,12 @@ func entity(n noun, d client.Document) map[string]any {
 	}
 	ref, err := berth.ParseRef(d.ID(), n.collection)
 	if container := err == nil && n.versioned && ref.Version == ""; !container {
-		if out, err := spec.Entity(collection, d); err == nil {
+		if out, err := spec.Entity(collection, d.Members); err == nil {
 			complete(n, d, out)
 			return out
 		}
 	}
-	return spec.Container(collection, d)
+	return spec.Container(collection, d.Members)
 }
 
 // complete adds what az shows although no file says it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/ordered"
 )
 
 // labelled is a reference by a label: azureml:NAME@LABEL.
@@ -43,7 +44,7 @@ func settle(ctx context.Context, c *client.Client, body json.RawMessage) (json.R
 	if err := settleIn(doc, find); err != nil || len(ids) == 0 {
 		return body, err
 	}
-	return json.Marshal(doc)
+	return ordered.Marshal(doc, body)
 }
 
 // settleIn goes through a document; find is the id of what a reference means.

@@ -72,7 +72,7 @@ func listVerb(s *session, n noun) *cobra.Command {
 				if d, err = withSecrets(cmd.Context(), c, d, l.secrets); err != nil {
 					return err
 				}
-				shown := entity(n, d)
+				shown := s.entity(n, d)
 				if l.wants(n, d, shown) {
 					items = append(items, s.azList(n, shown))
 				}
@@ -134,7 +134,7 @@ func (l listing) wants(n noun, d client.Document, shown map[string]any) bool {
 	if n.word != "workspace" {
 		return strings.EqualFold(fmt.Sprint(shown["type"]), l.kind)
 	}
-	kind, _ := d["kind"].(string)
+	kind, _ := d.Members["kind"].(string)
 	return slices.ContainsFunc(strings.Split(l.kind, ","), func(k string) bool { return strings.EqualFold(k, kind) })
 }
 

@@ -95,6 +95,9 @@ func (s *session) printAs(v any, columns []column) error {
 	if v == nil {
 		return nil
 	}
+	if s.format.az && name != "table" && name != "tsv" {
+		v = unordered(v)
+	}
 	color := s.out.color && strings.HasSuffix(name, "c")
 	var out io.Writer = s.out
 	if s.out.tty {
@@ -130,7 +133,7 @@ func plain(v any) (any, error) {
 // isPlain reports whether a value is plain already, as entities are.
 func isPlain(v any) bool {
 	switch x := v.(type) {
-	case nil, string, bool, json.Number:
+	case nil, string, bool, json.Number, *jmes.Object:
 		return true
 	case map[string]any:
 		for _, e := range x {
@@ -170,7 +173,7 @@ func printJSON(w io.Writer, v any, color bool) error {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(unordered(v)); err != nil {
+	if err := enc.Encode(v); err != nil {
 		return err
 	}
 	text := b.Bytes()
@@ -181,7 +184,7 @@ func printJSON(w io.Writer, v any, color bool) error {
 	return err
 }
 
-// unordered makes plain maps of objects that have an order; JSON and YAML are printed in the order of their keys.
+// unordered makes plain maps of objects that have an order: az prints JSON and YAML with sorted keys.
 func unordered(v any) any {
 	switch x := v.(type) {
 	case *jmes.Object:

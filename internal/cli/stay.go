@@ -84,7 +84,7 @@ func alike(a, b any) bool {
 
 // erase says null for the properties that were removed: a PUT on something that is there keeps what it does not mention.
 func erase(d client.Document, before, after map[string]any) {
-	props, _ := d["properties"].(map[string]any)
+	props, _ := d.Members["properties"].(map[string]any)
 	then, _ := before["properties"].(map[string]any)
 	now, _ := after["properties"].(map[string]any)
 	for k := range then {

@@ -65,7 +65,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		if d, err = withSecrets(ctx, c, d, secret); err != nil {
 			return err
 		}
-		return s.print(entity(n, d))
+		return s.print(s.entity(n, d))
 	})
 	byName := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -122,7 +122,7 @@ func (s *session) updateByFile(cmd *cobra.Command, n noun, file string, e *edits
 	if err != nil {
 		return err
 	}
-	return s.print(entity(n, d))
+	return s.print(s.entity(n, d))
 }
 
 // edit changes a document by changing what is shown of it. Both forms, before and after, are read as files are; what differs
@@ -167,7 +167,7 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	if err != nil {
 		return nil, nil, err
 	}
-	overlay(d, before, after)
+	overlay(d.Members, before, after)
 	if n.versioned || n.word == "job" {
 		erase(d, before, after)
 	}

@@ -75,7 +75,7 @@ func showVerb(s *session, n noun) *cobra.Command {
 		if n.word == "compute" && s.format.plainly() {
 			defer s.describeInstance(d)
 		}
-		return s.print(entity(n, d))
+		return s.print(s.entity(n, d))
 	})
 	switch n.word {
 	case "job":
@@ -201,7 +201,7 @@ func settled(ctx context.Context, c *client.Client, path []string) (client.Docum
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		d, err := c.Get(ctx, path...)
 		if err != nil {
-			return nil, err
+			return client.Document{}, err
 		}
 		state, _ := d.Properties()["provisioningState"].(string)
 		if !inProgress[strings.ToLower(state)] {
@@ -209,7 +209,7 @@ func settled(ctx context.Context, c *client.Client, path []string) (client.Docum
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return client.Document{}, ctx.Err()
 		case <-time.After(pause):
 		}
 	}

@@ -202,7 +202,7 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 	if st.Reserved == 0 {
 		st.ReservedIn = ""
 	}
-	body, err := json.Marshal(map[string]any{"properties": props})
+	body, err := kind.StepBody(props, p.Node, j.props, c.Body)
 	if err != nil {
 		return nil, err
 	}

@@ -12,16 +12,16 @@ import (
 // the same place of like[0], then of like[1] and so on; those that are nowhere in like follow by name. What is in like but not in
 // v is left out. A json.RawMessage in v is copied as it is, so it must be valid.
 func Marshal(v any, like ...[]byte) ([]byte, error) {
-	var s *shape
+	var s *Shape
 	size := 0
 	for _, text := range like {
-		s = s.merge(parse(text))
+		s = s.merge(Parse(text))
 		size += len(text)
 	}
 	return encode(make([]byte, 0, 2*size+1024), v, s)
 }
 
-func encode(b []byte, v any, s *shape) ([]byte, error) {
+func encode(b []byte, v any, s *Shape) ([]byte, error) {
 	switch x := v.(type) {
 	case nil:
 		return append(b, "null"...), nil
@@ -64,23 +64,23 @@ func text(b []byte, s string) ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-func array(b []byte, list []any, s *shape) (_ []byte, err error) {
+func array(b []byte, list []any, s *Shape) (_ []byte, err error) {
 	b = append(b, '[')
 	for i, v := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = encode(b, v, s.item(i)); err != nil {
+		if b, err = encode(b, v, s.Item(i)); err != nil {
 			return nil, err
 		}
 	}
 	return append(b, ']'), nil
 }
 
-func object(b []byte, m map[string]any, s *shape) (_ []byte, err error) {
+func object(b []byte, m map[string]any, s *Shape) (_ []byte, err error) {
 	b = append(b, '{')
 	n := 0
-	member := func(k string, v any, inner *shape) error {
+	member := func(k string, v any, inner *Shape) error {
 		if n > 0 {
 			b = append(b, ',')
 		}
@@ -110,7 +110,7 @@ func object(b []byte, m map[string]any, s *shape) (_ []byte, err error) {
 }
 
 // others are the keys of m that a shape does not have, by name.
-func (s *shape) others(m map[string]any) []string {
+func (s *Shape) others(m map[string]any) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		if s == nil || s.index(k) < 0 {

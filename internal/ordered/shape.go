@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// shape is what matters of a JSON value: the order of its members, and their shapes. That of a value without members is nil. An
+// Shape is what matters of a JSON value: the order of its members, and their shapes. That of a value without members is nil. An
 // object has keys, each once; an array has none.
-type shape struct {
+type Shape struct {
 	keys  []string
-	inner []*shape
+	inner []*Shape
 	at    map[string]int // where each key is; nil where there are few
 }
 
 // few is up to how many keys are searched one by one.
 const few = 24
 
-func (s *shape) index(key string) int {
+func (s *Shape) index(key string) int {
 	if s.at == nil {
 		return slices.Index(s.keys, key)
 	}
@@ -26,7 +26,7 @@ func (s *shape) index(key string) int {
 	return -1
 }
 
-func (s *shape) add(key string, inner *shape) {
+func (s *Shape) add(key string, inner *Shape) {
 	if i := s.index(key); i >= 0 {
 		s.inner[i] = inner // the last of two is the one that counts
 		return
@@ -42,8 +42,27 @@ func (s *shape) add(key string, inner *shape) {
 	}
 }
 
-// item is the shape of an array's item.
-func (s *shape) item(i int) *shape {
+// Keys are an object's members in their order; there are none of anything else.
+func (s *Shape) Keys() []string {
+	if s == nil {
+		return nil
+	}
+	return s.keys
+}
+
+// Member is the shape of an object's member, nil when there is none or it has no members itself.
+func (s *Shape) Member(key string) *Shape {
+	if s == nil {
+		return nil
+	}
+	if i := s.index(key); i >= 0 {
+		return s.inner[i]
+	}
+	return nil
+}
+
+// Item is the shape of an array's item.
+func (s *Shape) Item(i int) *Shape {
 	if s == nil || len(s.keys) > 0 || i >= len(s.inner) {
 		return nil
 	}
@@ -51,7 +70,7 @@ func (s *shape) item(i int) *shape {
 }
 
 // merge is s with what only o has behind it. It may change s.
-func (s *shape) merge(o *shape) *shape {
+func (s *Shape) merge(o *Shape) *Shape {
 	switch {
 	case s == nil:
 		return o
@@ -67,14 +86,14 @@ func (s *shape) merge(o *shape) *shape {
 		}
 	case len(s.keys) == 0 && len(o.keys) == 0:
 		for i := range s.inner {
-			s.inner[i] = s.inner[i].merge(o.item(i))
+			s.inner[i] = s.inner[i].merge(o.Item(i))
 		}
 	}
 	return s
 }
 
-// parse is the shape of a JSON text. Of a text that is not JSON it is anything.
-func parse(text []byte) *shape {
+// Parse is the shape of a JSON text. Of a text that is not JSON it is anything.
+func Parse(text []byte) *Shape {
 	p := parser{text: text}
 	return p.value()
 }
@@ -96,7 +115,7 @@ func (p *parser) next() byte {
 	return 0
 }
 
-func (p *parser) value() *shape {
+func (p *parser) value() *Shape {
 	switch p.next() {
 	case '{':
 		return p.object()
@@ -121,8 +140,8 @@ func ends(c byte) bool {
 	return false
 }
 
-func (p *parser) object() *shape {
-	s := &shape{}
+func (p *parser) object() *Shape {
+	s := &Shape{}
 	p.i++
 	for p.next() == '"' {
 		begin := p.i
@@ -147,8 +166,8 @@ func (p *parser) object() *shape {
 	return s
 }
 
-func (p *parser) array() *shape {
-	s := &shape{}
+func (p *parser) array() *Shape {
+	s := &Shape{}
 	p.i++
 	any := false
 	for c := p.next(); c != ']' && c != 0; c = p.next() {
