@@ -23,7 +23,7 @@ type Meter struct {
 }
 
 // Cost is what the stretch cost.
-func (m Meter) Cost() float64 { return m.Rate * m.To.Sub(m.From).Hours() }
+func (m Meter) Cost() float64 { return m.Rate * max(0, m.To.Sub(m.From).Hours()) }
 
 // Spending is what was spent in a window of time, group by group.
 type Spending struct {

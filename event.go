@@ -36,4 +36,19 @@ const (
 	EventTaskUsage   = "task.usage"   // Data: {"task": …, "usage": …}
 	EventResourcePut = "resource.put" // an asset, compute, datastore or workspace was written
 	EventResourceDel = "resource.deleted"
+	EventClock       = "clock.set" // the server's clock was set, and the times of the subject with it. Data: a ClockSet
 )
+
+// ClockSet is by how much the server's clock was set; in JSON nanoseconds.
+type ClockSet struct {
+	By time.Duration `json:"by"`
+}
+
+// Shift moves times by d; zero times stay.
+func Shift(d time.Duration, times ...*time.Time) {
+	for _, t := range times {
+		if !t.IsZero() {
+			*t = t.Add(d)
+		}
+	}
+}

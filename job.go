@@ -153,6 +153,11 @@ type Waterfall struct {
 	Ended       time.Time `json:"ended,omitzero"`
 }
 
+// Shift moves all times by d.
+func (w *Waterfall) Shift(d time.Duration) {
+	Shift(d, &w.Submitted, &w.Placed, &w.Staging, &w.Environment, &w.Started, &w.FirstOutput, &w.Uploading, &w.Ended)
+}
+
 // JobState is what Berth keeps of a job beside the client's document.
 type JobState struct {
 	Compute string `json:"compute,omitempty"` // name of the target it was sent to

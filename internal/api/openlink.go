@@ -118,7 +118,7 @@ func (s *Server) redeem(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	now := time.Now()
+	now := s.DB.Now()
 	link, ok := s.links.take(r.PathValue("code"), now)
 	if !ok {
 		s.fail(w, r, berth.Errorf(berth.Unauthenticated, "this address was used before or is too old; run `berth compute open NAME` again"))

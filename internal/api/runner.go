@@ -23,7 +23,7 @@ func (s *Server) reports(c *call) error {
 	if err != nil {
 		return err
 	}
-	answer, err := s.deliver(c.ctx(), rs, c.now)
+	answer, err := s.deliver(c.ctx(), rs, time.Now())
 	if err != nil {
 		return err
 	}
@@ -111,10 +111,10 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 		return
 	}
 	t.Seen = r.At
-	overlayTimes(&t.Times, r.Times)
-	if !r.FirstOutput.IsZero() {
-		t.Times.FirstOutput = r.FirstOutput
+	if r.Times.FirstOutput.IsZero() {
+		r.Times.FirstOutput = r.FirstOutput
 	}
+	addTimes(&t.Times, r.Times, r.At, tx.Now())
 	if r.Usage != nil {
 		peak(&t.Usage, *r.Usage)
 	}
@@ -172,27 +172,43 @@ func taskEvent(t *berth.Task, typ, reason string, data map[string]any) berth.Eve
 	return e
 }
 
-// overlayTimes writes the times b knows over a.
-func overlayTimes(a *berth.Waterfall, b berth.Waterfall) {
-	if !b.Staging.IsZero() {
-		a.Staging = b.Staging
+// addTimes adds the times that a runner reported at a time of its clock and the task does not have yet. What its clock says and cannot
+// be is brought between the phase before and now, so that no phase takes less than nothing: the clock of its machine may be another
+// one, or may have been set.
+func addTimes(have *berth.Waterfall, told berth.Waterfall, at, now time.Time) {
+	var off time.Duration
+	if at.Before(have.Placed) || at.Sub(now) > clockTolerance {
+		off = now.Sub(at)
 	}
-	if !b.Environment.IsZero() {
-		a.Environment = b.Environment
-	}
-	if !b.Started.IsZero() {
-		a.Started = b.Started
-	}
-	if !b.FirstOutput.IsZero() {
-		a.FirstOutput = b.FirstOutput
-	}
-	if !b.Uploading.IsZero() {
-		a.Uploading = b.Uploading
-	}
-	if !b.Ended.IsZero() {
-		a.Ended = b.Ended
+	last := have.Placed
+	for _, p := range []struct {
+		have *time.Time
+		told time.Time
+	}{
+		{&have.Staging, told.Staging},
+		{&have.Environment, told.Environment},
+		{&have.Started, told.Started},
+		{&have.FirstOutput, told.FirstOutput},
+		{&have.Uploading, told.Uploading},
+		{&have.Ended, told.Ended},
+	} {
+		if p.have.IsZero() && !p.told.IsZero() {
+			*p.have = p.told.Add(off)
+			if p.have.After(now) {
+				*p.have = now
+			}
+			if p.have.Before(last) {
+				*p.have = last
+			}
+		}
+		if p.have.After(last) {
+			last = *p.have
+		}
 	}
 }
+
+// clockTolerance is how far the clock of a runner may be ahead of the server's without being taken for another one.
+const clockTolerance = 2 * time.Second
 
 // peak keeps the largest of each figure.
 func peak(a *berth.Usage, b berth.Usage) {

@@ -249,7 +249,7 @@ func asks(r *http.Request) bool {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, p auth.Principal, h func(*call) error) {
-	c := &call{s: s, w: w, r: r, who: p, q: r.URL.Query(), now: time.Now()}
+	c := &call{s: s, w: w, r: r, who: p, q: r.URL.Query(), now: s.DB.Now()}
 	if err := h(c); err != nil {
 		if c.sent {
 			s.Log.Error("answer broke off", "path", r.URL.Path, "err", err)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -125,9 +126,14 @@ func (s *session) printHistory(h *sheet, events []berth.Event) {
 		return
 	}
 	h.line("\nhistory")
+	start := events[0].Time
 	for _, ev := range events {
+		var set berth.ClockSet
+		if ev.Type == berth.EventClock && json.Unmarshal(ev.Data, &set) == nil {
+			start = start.Add(set.By) // what passed since is not what the clock was set by
+		}
 		if ev.Type != berth.EventTaskUsage {
-			h.line("  %s", s.eventLine(ev, events[0].Time))
+			h.line("  %s", s.eventLine(ev, start))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -143,7 +144,7 @@ func jobSpan(j *client.Job, now time.Time) time.Duration {
 	t := j.State().Times
 	from, to := t.Started, t.Ended
 	if from.IsZero() {
-		from = j.SystemData.CreatedAt
+		from = cmp.Or(t.Submitted, j.SystemData.CreatedAt)
 	}
 	if to.IsZero() {
 		to = now
@@ -151,7 +152,7 @@ func jobSpan(j *client.Job, now time.Time) time.Duration {
 			return 0
 		}
 	}
-	return to.Sub(from)
+	return max(0, to.Sub(from))
 }
 
 // stepLook is how many steps' jobs a list looks at; a long list is not made slow by what stands at its end.
@@ -240,9 +241,9 @@ func stepSpan(p berth.PipelineStep, now time.Time) time.Duration {
 	case p.Began.IsZero():
 		return 0
 	case p.Ended.IsZero():
-		return now.Sub(p.Began)
+		return max(0, now.Sub(p.Began))
 	}
-	return p.Ended.Sub(p.Began)
+	return max(0, p.Ended.Sub(p.Began))
 }
 
 // ago is how long something is past, roughly.

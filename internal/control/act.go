@@ -16,7 +16,7 @@ const grace = 10 * time.Second
 func (c *Control) startTask(ctx context.Context, s started) {
 	p := c.placed[s.task.ID]
 	if p == nil || !p.left {
-		p = &placement{task: s.task, since: time.Now(), started: make(chan struct{})}
+		p = &placement{task: s.task, started: make(chan struct{})}
 		c.placed[s.task.ID] = p
 	}
 	p.left = false
@@ -88,7 +88,7 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 	}
 	var launch berth.Launch
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		m := &move{c: c, tx: tx, now: time.Now(), jobs: map[jobKey]*jobWork{}}
+		m := &move{c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}}
 		j, err := m.job(jobKey{p.task.Workspace, p.task.Job})
 		if err != nil {
 			return err

@@ -78,6 +78,7 @@ type touched struct {
 	// budgets are workspaces whose budgets are to be read again; their pools to be decided upon.
 	budgets map[string]bool
 	limits  bool // those of users are to be read again
+	clock   bool // it was set
 }
 
 // advance makes the next step of each touched job and pool in one transaction, then acts. The transaction changes the loop's picture
@@ -89,6 +90,10 @@ func (c *Control) advance(ctx context.Context, t touched) {
 	for {
 		err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
 			anew := c.stale
+			if d := tx.Shifted() - c.shifted; d != 0 {
+				c.shiftMemory(d)
+				c.shifted, anew = c.shifted+d, true
+			}
 			if anew {
 				if err := c.read(tx); err != nil {
 					return err
@@ -99,7 +104,7 @@ func (c *Control) advance(ctx context.Context, t touched) {
 				p.before = p.memory
 			}
 			m = &move{
-				c: c, tx: tx, now: time.Now(), jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, fresh: map[poolKey][]string{},
+				c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, fresh: map[poolKey][]string{},
 				nodes: map[string]nodeChange{}, anew: anew,
 			}
 			return m.run(t)

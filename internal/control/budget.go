@@ -29,7 +29,7 @@ func (c *Control) Budgets(ctx context.Context) error {
 		return last.Add(budgetPause), costly(batch, some)
 	}, func() (next time.Time) {
 		next, some = c.checkBudgets(ctx)
-		last = time.Now()
+		last = c.o.DB.Now()
 		return next
 	})
 }
@@ -58,14 +58,14 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 			return err
 		}
 		for _, w := range workspaces {
-			accounts, err := cost.Accounts(tx, w.Name, c.o.Local, time.Now())
+			accounts, err := cost.Accounts(tx, w.Name, c.o.Local, tx.Now())
 			if err != nil {
 				return err
 			}
 			work := false
 			for _, a := range accounts {
 				some = true
-				if at := cost.Next(a.BudgetStatus, time.Now()); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				if at := cost.Next(a.BudgetStatus, tx.Now()); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 					next = at
 				}
 				warn, end := a.Ledger.Cross(a.BudgetStatus)
@@ -90,7 +90,7 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 		if ctx.Err() == nil {
 			c.o.Log.Warn("budgets were not looked at", "err", err)
 		}
-		return time.Now().Add(5 * time.Second), true
+		return c.o.DB.Now().Add(5 * time.Second), true
 	}
 	return next, some
 }

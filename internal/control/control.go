@@ -76,8 +76,10 @@ type Control struct {
 
 	looks chan look // answers of targets
 
-	acts   sync.WaitGroup // driver calls under way
-	logs   logFolders
+	acts    sync.WaitGroup // driver calls under way
+	logs    logFolders
+	shifted time.Duration // how far the clock had been set when the picture was made
+
 	logged map[jobKey]logProgress // of jobs without tasks of their own
 	later  map[jobKey]time.Time   // jobs to look at again although nothing happened
 	ports  ports
@@ -87,11 +89,10 @@ type Control struct {
 type placement struct {
 	task    berth.Task
 	handle  atomic.Pointer[driver.Handle] // nil until the driver said it
-	since   time.Time
-	started chan struct{} // closed when Start has answered for good
-	over    atomic.Bool   // it has ended: it is not started any more
-	left    bool          // by an earlier process: it has to be taken up
-	missing int           // how many observations in a row did not list it
+	started chan struct{}                 // closed when Start has answered for good
+	over    atomic.Bool                   // it has ended: it is not started any more
+	left    bool                          // by an earlier process: it has to be taken up
+	missing int                           // how many observations in a row did not list it
 }
 
 // New returns a Control that does nothing until Run.
@@ -110,6 +111,8 @@ type jobKey struct{ workspace, name string }
 func (c *Control) Run(ctx context.Context) error {
 	defer c.acts.Wait()
 	defer c.ports.close()
+	c.o.DB.OnJump(shift)
+	defer c.o.DB.OnJump(nil)
 	if err := c.openTargets(); err != nil {
 		return err
 	}
@@ -139,8 +142,11 @@ func (c *Control) Run(ctx context.Context) error {
 	hints := c.hints(ctx)
 	observe := newPacer()
 	defer observe.stop()
+	clock := newPacer()
+	defer clock.stop()
 	for {
 		observe.set(c.every())
+		clock.set(map[bool]time.Duration{true: clockEvery}[c.dated()])
 		wake, off := c.alarm()
 		select {
 		case <-ctx.Done():
@@ -163,11 +169,11 @@ func (c *Control) Run(ctx context.Context) error {
 					more = false
 				}
 			}
-			if len(t.jobs)+len(t.pools)+len(t.nodes)+len(t.due)+len(t.budgets) > 0 || t.limits {
+			if len(t.jobs)+len(t.pools)+len(t.nodes)+len(t.due)+len(t.budgets) > 0 || t.limits || t.clock {
 				c.advance(ctx, t)
 			}
 		case <-wake:
-			now := time.Now()
+			now := c.o.DB.Now()
 			c.advance(ctx, touched{jobs: c.dueJobs(now), due: c.due(now)})
 		case l := <-c.looks:
 			c.saw(ctx, l)
@@ -177,6 +183,9 @@ func (c *Control) Run(ctx context.Context) error {
 		case <-observe.c():
 			observe.rang()
 			c.observe(ctx)
+		case <-clock.c():
+			clock.rang()
+			c.checkClock(ctx)
 		}
 		off()
 	}
@@ -198,7 +207,7 @@ func (c *Control) alarm() (ring <-chan time.Time, off func()) {
 	if first.IsZero() {
 		return nil, func() {}
 	}
-	t := time.NewTimer(max(0, time.Until(first)))
+	t := time.NewTimer(max(0, first.Sub(c.o.DB.Now())))
 	return t.C, func() { t.Stop() }
 }
 
@@ -246,6 +255,8 @@ func (c *Control) touch(t *touched, batch []berth.Event) {
 			}
 			t.node(keyOf(e.Workspace, name), e.Data)
 			room = true // what was full may not be so any more
+		case berth.EventClock:
+			t.clock = true
 		case berth.EventQuota:
 			room, t.limits = true, true
 		case berth.EventBudget, berth.EventBudgetExhausted, berth.EventBudgetRenewed:

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,7 @@ type plant struct {
 	user    string // who asks
 	stop    func()
 	reports sync.WaitGroup // on their way
+	set     atomic.Int64   // by how much the wall clock of the machine was set
 }
 
 var (
@@ -60,7 +62,8 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 	t.Helper()
 	slots := terms.Slots
 	dir := t.TempDir()
-	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: rehearsed})
+	p := &plant{t: t, ws: space.ID(), user: "ann"}
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: rehearsed, Wall: p.wall})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,7 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 	if err := s.EnsureWorkspace(t.Context(), space, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	p := &plant{t: t, db: db, ws: space.ID(), user: "ann"}
+	p.db = db
 	p.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := auth.Principal{User: "ann", Role: auth.Admin}
 		if !strings.HasPrefix(r.URL.Path, "/runner/") { // runners report while a test becomes another user
@@ -92,8 +95,8 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 		}
 		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
 	})
-	p.driver = fake.New(fake.Options{Nodes: fake.Machine(slots), Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
-	p.cluster = fake.New(fake.Options{Scales: true, Boot: 2 * time.Second, Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
+	p.driver = fake.New(fake.Options{Nodes: fake.Machine(slots), Wall: p.wall, Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
+	p.cluster = fake.New(fake.Options{Scales: true, Boot: 2 * time.Second, Wall: p.wall, Report: func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) }})
 	p.options = control.Options{
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated,
 		Targets: p.registry(p.cluster),
@@ -110,6 +113,9 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 	})
 	return p
 }
+
+// wall is the wall clock of the machine that everything runs on.
+func (p *plant) wall() time.Time { return time.Now().Add(time.Duration(p.set.Load())) }
 
 // registry has the plant's own machine, and cluster for nodes.
 func (p *plant) registry(cluster driver.Driver) *driver.Registry {

@@ -13,7 +13,7 @@ import (
 // Limits says so when a limit of vCPUs ends, until ctx ends. It sleeps until the next does, or until somebody sets one.
 func (c *Control) Limits(ctx context.Context) error {
 	return c.lookout(ctx, func(batch []berth.Event) (time.Time, bool) {
-		return time.Now(), slices.ContainsFunc(batch, func(e berth.Event) bool { return e.Type == berth.EventQuota })
+		return c.o.DB.Now(), slices.ContainsFunc(batch, func(e berth.Event) bool { return e.Type == berth.EventQuota })
 	}, func() time.Time { return c.expire(ctx) })
 }
 
@@ -27,7 +27,7 @@ func (c *Control) expire(ctx context.Context) (next time.Time) {
 		if ctx.Err() == nil {
 			c.o.Log.Warn("limits were not looked at", "err", err)
 		}
-		return time.Now().Add(5 * time.Second)
+		return c.o.DB.Now().Add(5 * time.Second)
 	}
 	return next
 }

@@ -14,12 +14,12 @@ const longestSleep = time.Hour
 // news says from when on. It ends with ctx.
 func (c *Control) lookout(ctx context.Context, news func([]berth.Event) (at time.Time, worth bool), look func() time.Time) error {
 	events, errs := c.follow(ctx, c.o.DB.Rev())
-	due := time.Now()
+	due := c.o.DB.Now()
 	for {
 		var ring <-chan time.Time
 		var timer *time.Timer
 		if !due.IsZero() {
-			timer = time.NewTimer(min(max(0, time.Until(due)), longestSleep))
+			timer = time.NewTimer(min(max(0, due.Sub(c.o.DB.Now())), longestSleep))
 			ring = timer.C
 		}
 		select {
@@ -34,13 +34,16 @@ func (c *Control) lookout(ctx context.Context, news func([]berth.Event) (at time
 				return err
 			}
 			events, errs = c.follow(ctx, c.o.DB.Rev())
-			due = time.Now()
+			due = c.o.DB.Now()
 		case batch := <-events:
+			if clockSet(batch) {
+				due = c.o.DB.Now()
+			}
 			if at, worth := news(batch); worth && (due.IsZero() || at.Before(due)) {
 				due = at
 			}
 		case <-ring:
-			if !time.Now().Before(due) {
+			if !c.o.DB.Now().Before(due) {
 				due = look()
 			}
 		}

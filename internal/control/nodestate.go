@@ -257,6 +257,9 @@ func (m *move) end(t *berth.Task) time.Time {
 
 // meter keeps what a stretch of a node's time cost.
 func meter(tx *store.Tx, name string, v berth.Meter, workspace string) error {
+	if v.To.Before(v.From) { // the clock may have been set back while no server ran
+		v.To = v.From
+	}
 	own, err := json.Marshal(v)
 	if err != nil {
 		return err

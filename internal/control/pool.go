@@ -233,7 +233,7 @@ func (c *Control) read(tx *store.Tx) error {
 			continue
 		}
 		if c.placed[t.ID] = placed[t.ID]; c.placed[t.ID] == nil {
-			c.placed[t.ID] = &placement{task: *t, since: time.Now(), started: make(chan struct{}), left: true}
+			c.placed[t.ID] = &placement{task: *t, started: make(chan struct{}), left: true}
 		}
 		p.take(t)
 	}

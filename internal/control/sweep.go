@@ -36,7 +36,7 @@ func (c *Control) Sweep(ctx context.Context) error {
 }
 
 func (c *Control) pruneEvents(ctx context.Context) {
-	before := time.Now().Add(-keepEvents)
+	before := c.o.DB.Now().Add(-keepEvents)
 	for {
 		n := 0
 		err := c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
@@ -152,7 +151,7 @@ func goneExit(t *berth.Task, why string) *berth.Exit {
 // recordEnd writes an end that no runner reports.
 func recordEnd(tx *store.Tx, t *berth.Task, e *berth.Exit) error {
 	t.State, t.Exit, t.Why = berth.TaskDone, e, e.Reason
-	t.Times.Ended = time.Now()
+	t.Times.Ended = tx.Now()
 	data, err := json.Marshal(map[string]any{"task": t.ID, "state": t.State, "exit": e})
 	if err != nil {
 		return err

@@ -63,14 +63,6 @@ type Ledger struct {
 	Ended  bool `json:"ended,omitempty"`
 }
 
-// Roll is the ledger at the beginning of a period: empty when it is a new one.
-func (l Ledger) Roll(from time.Time) Ledger {
-	if l.From.Equal(from) {
-		return l
-	}
-	return Ledger{From: from, Cursor: l.Cursor}
-}
-
 // Add writes a meter of something that has ended into the ledger.
 func (l *Ledger) Add(b berth.Budget, m berth.Meter) {
 	paid, unknown, any := share(b, m, l.From)

@@ -149,20 +149,19 @@ func (r *reader) ended(since time.Time) (out []berth.Meter, last int64, err erro
 		if err != nil {
 			return nil, 0, err
 		}
+		// A meter is written when its stretch is over: what was written before the window is not in it. Where all of a page was,
+		// so was the rest, unless the clock was set back meanwhile by more than a page.
+		within := false
 		for _, d := range docs {
 			last = max(last, d.ID)
-			// A meter is written when its stretch is over: what was written before the window is not in it.
-			if d.Created.Before(since) {
-				slices.Reverse(out)
-				return out, last, nil
-			}
+			within = within || !d.Created.Before(since)
 			m, err := r.meter(d)
 			if err != nil {
 				return nil, 0, err
 			}
 			out = append(out, m)
 		}
-		if len(docs) == 0 {
+		if !within {
 			slices.Reverse(out)
 			return out, last, nil
 		}
@@ -261,22 +260,20 @@ func Accounts(tx *store.Tx, workspace string, local berth.LocalTerms, now time.T
 	return out, nil
 }
 
-// bring writes the meters that are new into a ledger.
+// bring writes the meters that are new into a ledger. That of another period than from begins is made anew of all meters: a clock that
+// is set can open a period again.
 func (r *reader) bring(l *Ledger, b berth.Budget, from time.Time, live []berth.Meter) error {
-	if l.From.IsZero() {
+	if !l.From.Equal(from) {
 		meters, last, err := r.ended(from)
 		if err != nil {
 			return err
 		}
-		*l = Ledger{From: from, Cursor: last}
+		*l = Ledger{From: from, Cursor: max(last, l.Cursor)}
 		for _, m := range meters {
 			l.Add(b, m)
 		}
-	} else {
-		*l = l.Roll(from)
-		if err := r.follow(l, b); err != nil {
-			return err
-		}
+	} else if err := r.follow(l, b); err != nil {
+		return err
 	}
 	lives := map[string]bool{}
 	for _, m := range live {

@@ -126,7 +126,7 @@ func cancelJob(tx *store.Tx, t *berth.Task, why string) error {
 
 // jobsEnd waits until no job is on the node, or until they had their time.
 func (k *keeper) jobsEnd(ctx context.Context, v *view) (time.Duration, error) {
-	if v.node == nil || time.Since(v.it.Since) > jobGrace && !v.state.Drain {
+	if v.node == nil || k.l.o.DB.Now().Sub(v.it.Since) > jobGrace && !v.state.Drain {
 		return 0, nil
 	}
 	left := 0

@@ -23,6 +23,9 @@ type commit struct {
 	failed   error     // of the engine, in one of them
 	began    time.Time
 	at       head // when the transaction began
+	now      time.Time
+	shifted  time.Duration // how far the clock had been set then
+	jump     time.Duration // by how much it is set with this commit
 	rev      berth.Rev
 	pruned   berth.Rev
 	known    berth.Rev     // from where on foreign and events are complete
@@ -90,6 +93,7 @@ func (c *commit) begin() error {
 		return w.db.replaced(now)
 	}
 	c.at, c.rev, c.pruned = at, at.rev, at.pruned
+	c.now, c.shifted, c.jump = w.db.clock.now(), w.db.clock.base.Load().shifted, 0
 	c.known, c.foreign = at.rev, nil
 	known := w.db.feed.rev()
 	if known != at.rev {
@@ -143,7 +147,7 @@ func (c *commit) step(u *update) (outcome, error) {
 }
 
 func (c *commit) tx() *Tx {
-	return &Tx{db: c.w.db, s: c.w.s, ctx: c.ctx, memory: c.w.memory, write: true, now: c.at.now, rev: c.rev, pruned: c.pruned}
+	return &Tx{db: c.w.db, s: c.w.s, ctx: c.ctx, memory: c.w.memory, write: true, now: c.now, shifted: c.shifted + c.jump, rev: c.rev, pruned: c.pruned}
 }
 
 // rehearse runs an update and undoes it, whatever comes of it.
@@ -163,6 +167,9 @@ func (c *commit) rehearse(u *update) error {
 // keep adds an update that succeeded.
 func (c *commit) keep(tx *Tx) {
 	c.kept++
+	if tx.jump != 0 {
+		c.now, c.jump = tx.now, c.jump+tx.jump
+	}
 	c.rev, c.pruned, c.wrote = tx.rev, tx.pruned, c.wrote || tx.wrote
 	c.events = append(c.events, tx.events...)
 	for k, id := range tx.fresh {
@@ -255,6 +262,10 @@ func (c *commit) end() error {
 
 // publish makes a committed batch known.
 func (c *commit) publish() {
+	if c.jump != 0 {
+		c.w.db.clock.follow(c.jump)
+		c.w.db.log.Warn("the clock was set; the times of what lives moved with it", "by", c.jump)
+	}
 	if c.kept == 0 || !c.wrote { // revisions that were counted and not used are not kept, and will be used by others
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/berthml/berth"
 )
@@ -32,10 +31,9 @@ type dialect struct {
 type head struct {
 	rev    berth.Rev
 	pruned berth.Rev
-	now    time.Time // by the clock that counts
-	xid    string    // name of the transaction, where the engine can be asked for its fate
-	note   string    // for other servers
-	leader string    // who the server of the database is, where there may be several
+	xid    string // name of the transaction, where the engine can be asked for its fate
+	note   string // for other servers
+	leader string // who the server of the database is, where there may be several
 }
 
 // unseen hides parameters from SQLite's planner. It looks at the values of those that bound sorted rows, and prepares such a statement

@@ -45,6 +45,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*DB, error) {
 	config.RuntimeParams["application_name"] = "berth"
 	where := fmt.Sprintf("postgres://%s:%d/%s", config.Host, config.Port, config.Database)
 	db := &DB{d: postgresDialect, where: where, log: o.Log, rehearse: o.Rehearse, server: berth.NewGUID()}
+	db.clock.start(o.Wall)
 	var l *lead
 	if o.Server != "" { // before anything is written
 		if l, err = takeLead(ctx, db, config, o.Server); err != nil {
@@ -94,8 +95,8 @@ func durable(noSync bool) func(context.Context, *pgx.Conn) error {
 // postgresBegin takes the lock on the head row, which the transaction holds to its end: so writers of several servers
 // take turns, and revisions are given out in commit order.
 func postgresBegin(ctx context.Context, s *session) (head, error) {
-	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT rev, pruned,"+
-		" (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_current_xact_id() FROM head WHERE one = 1 FOR UPDATE;"+
+	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT rev, pruned, pg_current_xact_id()"+
+		" FROM head WHERE one = 1 FOR UPDATE;"+
 		" SELECT value FROM meta WHERE key = '"+leadKey+"'") // read after the lock is held
 	if err != nil {
 		return head{}, err
@@ -103,12 +104,11 @@ func postgresBegin(ctx context.Context, s *session) (head, error) {
 	row := results[1].Rows[0]
 	rev, err1 := strconv.ParseInt(string(row[0]), 10, 64)
 	pruned, err2 := strconv.ParseInt(string(row[1]), 10, 64)
-	now, err3 := strconv.ParseInt(string(row[2]), 10, 64)
-	h := head{rev: berth.Rev(rev), pruned: berth.Rev(pruned), now: time.UnixMicro(now).UTC(), xid: string(row[3])}
+	h := head{rev: berth.Rev(rev), pruned: berth.Rev(pruned), xid: string(row[2])}
 	if leader := results[2].Rows; len(leader) > 0 {
 		h.leader = string(leader[0][0])
 	}
-	return h, errors.Join(err1, err2, err3)
+	return h, errors.Join(err1, err2)
 }
 
 func postgresCommit(ctx context.Context, s *session, h *head) error {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -31,7 +30,7 @@ var sqliteDialect = &dialect{
 const selectHead = "SELECT rev, pruned FROM head WHERE one = 1"
 
 func sqliteBegin(ctx context.Context, s *session) (head, error) {
-	h := head{now: time.Now().UTC().Round(0)}
+	var h head
 	if _, err := s.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return h, err
 	}
@@ -73,6 +72,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 		f.Close()
 	}
 	db := &DB{d: sqliteDialect, where: path, log: o.Log, rehearse: o.Rehearse}
+	db.clock.start(o.Wall)
 	synchronous := "FULL"
 	if o.NoSync {
 		synchronous = "OFF"

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -25,7 +26,9 @@ type Options struct {
 	// Server names the process for others, which are refused while it has a database open that several can reach. Without one nobody is:
 	// for tests and tools.
 	Server string
-	Log    *slog.Logger
+	// Wall is the wall clock; nil is the machine's. Another one is for tests only.
+	Wall func() time.Time
+	Log  *slog.Logger
 }
 
 // ErrClosed is what every call on a closed DB returns.
@@ -49,6 +52,8 @@ type DB struct {
 	stops     []func() // what Open started beyond the writer; run by Close in reverse
 
 	rehearse bool // see Options
+	clock    clock
+	onJump   atomic.Pointer[func(*Tx, time.Duration) error]
 
 	trouble atomic.Pointer[error] // see Trouble
 	closed  atomic.Bool

@@ -19,6 +19,9 @@ type Tx struct {
 	wrote  bool  // something
 	failed error // the first error of the engine
 	now    time.Time
+	// shifted is how far the clock had been set when the transaction began, and jump by how much it is set with it.
+	shifted, jump time.Duration
+
 	rev    berth.Rev // the last revision given out
 	pruned berth.Rev
 	events []berth.Event      // emitted
@@ -36,10 +39,10 @@ func (tx *Tx) Rev() (berth.Rev, error) {
 	return berth.Rev(rev), err
 }
 
-// Now is the time of the transaction, the same for everything it writes: the server's, or PostgreSQL's.
+// Now is the server's time when the transaction began, the same for everything it writes: see DB.Now.
 func (tx *Tx) Now() time.Time {
 	if tx.now.IsZero() {
-		tx.now = time.Now().UTC().Round(0)
+		tx.now = tx.db.Now()
 	}
 	return tx.now
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/berthml/berth"
@@ -101,6 +102,9 @@ func (w *writer) loop() {
 
 // serve runs the batch, and what joins it, to its commit and answers all.
 func (w *writer) serve() {
+	if u := w.db.jumped(); u != nil {
+		w.batch = slices.Insert(w.batch, 0, u)
+	}
 	c, err := w.try()
 	if err == nil {
 		c.publish()

@@ -40,6 +40,8 @@ type Options struct {
 	Outcome func(berth.Launch) Outcome
 	// Report takes what the runners of the tasks would report.
 	Report func([]berth.Report)
+	// Wall is the clock of the target's machine; nil is time.Now.
+	Wall func() time.Time
 }
 
 // Driver is a fake target. Its methods may be called concurrently.
@@ -70,6 +72,9 @@ type task struct {
 func New(o Options) *Driver {
 	if o.Outcome == nil {
 		o.Outcome = Script
+	}
+	if o.Wall == nil {
+		o.Wall = time.Now
 	}
 	nodes := slices.Clone(o.Nodes)
 	if o.Nodes == nil && !o.Scales {
@@ -294,7 +299,7 @@ func (d *Driver) halt(t *task) {
 
 // begin starts a task that is placed.
 func (d *Driver) begin(t *task) {
-	now := time.Now()
+	now := d.o.Wall()
 	t.state = berth.TaskRunning
 	t.times.Staging, t.times.Started = now, now
 	if t.outcome.Output != "" && t.launch.LogFile != "" {
@@ -314,7 +319,7 @@ func (d *Driver) begin(t *task) {
 func (d *Driver) end(t *task) {
 	d.halt(t)
 	t.state = berth.TaskDone
-	t.times.Ended = time.Now()
+	t.times.Ended = d.o.Wall()
 	e := t.outcome.Exit
 	t.exit = &e
 	d.tell(t)
@@ -328,7 +333,7 @@ func (d *Driver) tell(t *task) {
 	}
 	t.seq++
 	d.o.Report([]berth.Report{{
-		Task: t.launch.Task, Token: t.launch.Home.Token, Seq: t.seq, At: time.Now(), State: t.state, Phase: phase(t.state),
+		Task: t.launch.Task, Token: t.launch.Home.Token, Seq: t.seq, At: d.o.Wall(), State: t.state, Phase: phase(t.state),
 		FirstOutput: t.times.FirstOutput, Times: t.times, Exit: t.exit,
 	}})
 }

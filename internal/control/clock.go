@@ -1,0 +1,197 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// clockEvery is how often to look whether the wall clock was set while something lives that is dated. Each update looks too.
+const clockEvery = 5 * time.Second
+
+// checkClock takes note of a wall clock that was set, see shift.
+func (c *Control) checkClock(ctx context.Context) {
+	if !c.o.DB.Jumped() {
+		return
+	}
+	if err := c.o.DB.Update(ctx, func(*store.Tx) error { return nil }); err != nil && ctx.Err() == nil {
+		c.o.Log.Warn("the clock was set, and no note could be taken of it yet", "err", err)
+	}
+}
+
+// dated reports whether something lives that has dates.
+func (c *Control) dated() bool {
+	if len(c.placed)+len(c.gangs) > 0 {
+		return true
+	}
+	for _, p := range c.pools {
+		if !p.single() && len(p.nodes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// shift moves the times of everything that lives by d, because the clock was set by d: so it keeps its age, and nobody pays for time
+// that has not passed. What is over keeps its times.
+func shift(tx *store.Tx, d time.Duration) error {
+	workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
+	if err != nil {
+		return err
+	}
+	for _, w := range workspaces {
+		if err := shiftJobs(tx, w.Name, d); err != nil {
+			return err
+		}
+		if err := shiftNodes(tx, w.Name, d); err != nil {
+			return err
+		}
+		if err := shiftInstances(tx, w.Name, d); err != nil {
+			return err
+		}
+	}
+	return emitClock(tx, "", "server", d)
+}
+
+func emitClock(tx *store.Tx, workspace, subject string, d time.Duration) error {
+	data, err := json.Marshal(berth.ClockSet{By: d})
+	if err != nil {
+		return err
+	}
+	way := "forward"
+	if d < 0 {
+		way = "back"
+	}
+	tx.Emit(berth.Event{
+		Workspace: workspace, Subject: subject, Type: berth.EventClock, Data: data,
+		Reason: fmt.Sprintf("the server's clock was set %s by %s; the times of what lives moved with it", way, d.Abs().Round(time.Second)),
+	})
+	return nil
+}
+
+// shiftJobs moves the times of jobs that are not over, and of their tasks.
+func shiftJobs(tx *store.Tx, workspace string, d time.Duration) error {
+	docs, err := tx.All(store.Query{Workspace: workspace, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses)})
+	if err != nil {
+		return err
+	}
+	for _, doc := range docs {
+		var st berth.JobState
+		if json.Unmarshal(doc.Own, &st) != nil {
+			continue // it ends for that, see jobWork.next
+		}
+		st.Times.Shift(d)
+		for i := range st.Steps {
+			berth.Shift(d, &st.Steps[i].Began, &st.Steps[i].Ended)
+		}
+		if doc.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		if err := tx.Save(doc); err != nil {
+			return err
+		}
+		if err := emitClock(tx, workspace, "jobs/"+doc.Name, d); err != nil {
+			return err
+		}
+		tasks, err := tx.TasksOf(workspace, doc.Name)
+		if err != nil {
+			return err
+		}
+		for _, t := range tasks {
+			berth.Shift(d, &t.Created, &t.Seen)
+			t.Times.Shift(d)
+			if err := tx.SaveTask(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shiftNodes moves the times of nodes, and what tasks used of them before: it has to stay within the life of its node.
+func shiftNodes(tx *store.Tx, workspace string, d time.Duration) error {
+	docs, err := tx.All(store.Query{Workspace: workspace, Kind: kindNode})
+	if err != nil {
+		return err
+	}
+	nodes, computes := map[string]bool{}, map[string]bool{}
+	for _, doc := range docs {
+		var n berth.Node
+		if json.Unmarshal(doc.Own, &n) != nil {
+			continue // left alone, see readPool
+		}
+		nodes[n.Name], computes[nodeParent(n.Compute)] = true, true
+		berth.Shift(d, &n.Created, &n.Ready, &n.IdleSince)
+		if doc.Own, err = json.Marshal(n); err != nil {
+			return err
+		}
+		if err := tx.Save(doc); err != nil {
+			return err
+		}
+	}
+	for compute := range computes {
+		meters, err := tx.All(store.Query{Workspace: workspace, Kind: kindMeter, Parent: compute})
+		if err != nil {
+			return err
+		}
+		for _, doc := range meters {
+			var m berth.Meter
+			if json.Unmarshal(doc.Own, &m) != nil || !nodes[m.Node] {
+				continue
+			}
+			berth.Shift(d, &m.From, &m.To)
+			if doc.Own, err = json.Marshal(m); err != nil {
+				return err
+			}
+			if err := tx.Save(doc); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shiftInstances moves the times of computes.
+func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
+	docs, err := tx.All(store.Query{Workspace: workspace, Kind: "computes"})
+	if err != nil {
+		return err
+	}
+	for _, doc := range docs {
+		var st berth.ComputeState
+		if json.Unmarshal(doc.Own, &st) != nil || st.Instance == nil {
+			continue
+		}
+		berth.Shift(d, &st.Instance.Since, &st.Instance.AwakeAt, &st.Instance.StopsAt)
+		if doc.Own, err = json.Marshal(st); err != nil {
+			return err
+		}
+		if err := tx.Save(doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shiftMemory moves the times that only the loop knows.
+func (c *Control) shiftMemory(d time.Duration) {
+	for _, p := range c.pools {
+		berth.Shift(d, &p.wake, &p.since, &p.retry, &p.before.since, &p.before.retry)
+	}
+	for k, at := range c.later {
+		c.later[k] = at.Add(d)
+	}
+	for _, p := range c.pace {
+		p.at = p.at.Add(d)
+	}
+}
+
+// clockSet reports whether one of events says that the clock was set.
+func clockSet(events []berth.Event) bool {
+	return slices.ContainsFunc(events, func(e berth.Event) bool { return e.Type == berth.EventClock })
+}
