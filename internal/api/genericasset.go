@@ -60,8 +60,14 @@ func (s *Server) indexes(c *call, p []string) error {
 	case len(p) == 3 && fold(p, 2, "versions"):
 		return s.listIndexes(c, p[1])
 	case len(p) == 4 && fold(p, 2, "versions"):
-		if c.r.Method == http.MethodPut {
+		switch c.r.Method {
+		case http.MethodPut:
 			return s.putIndex(c, kindV, p[1], p[3])
+		case http.MethodDelete:
+			return s.remove(c, &indexResource, p[1], p[3])
+		case http.MethodGet, http.MethodHead:
+		default:
+			return methodError(c)
 		}
 		d, err := s.load(c, &indexResource, p[1], p[3])
 		if err != nil {
@@ -93,12 +99,18 @@ func (s *Server) putIndex(c *call, kindV, name, version string) error {
 		d, err = tx.Get(c.ws.Key(), kindV, name, version)
 		if berth.CodeOf(err) == berth.NotFound {
 			d = &store.Doc{Workspace: c.ws.Key(), Kind: kindV, Name: name, Version: version, CreatedBy: c.who.User, Body: raw}
+			if err := c.mayMake(tx, &indexResource, d); err != nil {
+				return err
+			}
 			if err := tx.Insert(d); err != nil {
 				return err
 			}
 			return asset.Grow(tx, c.ws.Key(), indexResource.Collection, name, version, c.who.User, nil)
 		}
 		if err != nil {
+			return err
+		}
+		if err := c.madeIt(&indexResource, d, "change"); err != nil {
 			return err
 		}
 		d.Body = raw

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -47,17 +46,7 @@ func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[stri
 }
 
 // releaseFiles lets the files of a version that is deleted go.
-func (c *call) releaseFiles(tx *store.Tx, r *resource, name, version string) error {
-	if version == "" {
-		return nil
-	}
-	d, err := tx.Get(c.ws.Key(), r.kind(version), name, version)
-	if berth.CodeOf(err) == berth.NotFound {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+func (c *call) releaseFiles(tx *store.Tx, r *resource, d *store.Doc) error {
 	_, props, err := bodyOf(d)
 	if err != nil {
 		return err

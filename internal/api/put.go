@@ -142,6 +142,9 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 	if w.version == "" || r.Child != "versions" {
 		return d, true, tx.Insert(d)
 	}
+	if err := c.mayMake(tx, r, d); err != nil {
+		return nil, false, err
+	}
 	if err := c.holdFiles(tx, r, d, props); err != nil {
 		return nil, false, err
 	}
@@ -194,6 +197,11 @@ func (c *call) merge(tx *store.Tx, r *resource, d *store.Doc, body, props map[st
 			}
 		}
 		return old, oldProps, nil
+	}
+	if d.Version != "" && r.Child == "versions" {
+		if err := c.madeIt(r, d, "change"); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, k := range []string{"location", "tags", "identity", "sku", "kind"} {
 		if _, ok := body[k]; !ok {

@@ -79,10 +79,11 @@ func (s *Server) remove(c *call, r *resource, name, version string) error {
 		if err := c.ifMatch(tx, kind, name, version); err != nil {
 			return err
 		}
-		if err := c.releaseFiles(tx, r, name, version); err != nil {
+		d, err := tx.Get(c.ws.Key(), kind, name, version)
+		if err != nil {
 			return err
 		}
-		if err := tx.Delete(c.ws.Key(), kind, name, version); err != nil {
+		if err := c.removeDoc(tx, r, d); err != nil {
 			return err
 		}
 		c.emit(tx, berth.EventResourceDel, r, name, version)
@@ -92,6 +93,22 @@ func (s *Server) remove(c *call, r *resource, name, version string) error {
 		return err
 	}
 	return c.empty(map[bool]int{true: http.StatusOK, false: http.StatusNoContent}[err == nil])
+}
+
+func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
+	if r.Child != "versions" {
+		return tx.Delete(d.Workspace, d.Kind, d.Name, d.Version)
+	}
+	if err := c.madeIt(r, d, "delete"); err != nil {
+		return err
+	}
+	if d.Version == "" {
+		return tx.Delete(d.Workspace, d.Kind, d.Name, "")
+	}
+	if err := c.releaseFiles(tx, r, d); err != nil {
+		return err
+	}
+	return asset.Delete(tx, r.Collection, d)
 }
 
 func (r *resource) kind(version string) string {

@@ -38,6 +38,13 @@ func Create(tx *store.Tx, v Version) (version string, err error) {
 			v.Version = "1"
 		}
 	}
+	maker, was, err := Deleted(tx, v.Workspace, v.Collection, v.Name, v.Version)
+	if err != nil {
+		return "", err
+	}
+	if was && maker != v.User {
+		return "", berth.Errorf(berth.Denied, "%s %s:%s was deleted, and only %s, who made it, or an administrator may make it again", v.Collection, v.Name, v.Version, maker)
+	}
 	body, err := json.Marshal(map[string]any{"properties": v.Properties})
 	if err != nil {
 		return "", err

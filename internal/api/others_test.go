@@ -1,0 +1,49 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/berthml/berth/internal/auth"
+)
+
+// TestVersionsOfOthersStay: a version means what its maker made it, to everybody who names it. Others neither delete it nor take its place.
+func TestVersionsOfOthersStay(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	data := func(uri string) map[string]any { return props("dataType", "uri_file", "dataUri", "https://x/"+uri) }
+	at := x.ws + "/data/d/versions/1"
+	x.as(ann, "PUT", at, data("mine")).want(201)
+	x.as(bob, "DELETE", at, nil).want(403).says("data asset d:1 was made by ann: only they or an administrator may delete it")
+	x.as(bob, "DELETE", x.ws+"/data/d", nil).want(403).says("was made by ann")
+	x.as(ann, "GET", at, nil).want(200)
+	x.as(ann, "DELETE", at, nil).want(200)
+	x.as(ann, "DELETE", at, nil).want(204)
+	x.as(bob, "DELETE", at, nil).want(204)
+	x.as(bob, "PUT", at, data("evil")).want(403).says("data asset d:1 was deleted, and only ann, who made it, or an administrator may make it again: choose another version")
+	x.as(bob, "PUT", x.ws+"/data/D/versions/1", data("evil")).want(403)
+	x.as(bob, "PUT", x.ws+"/data/d/versions/2", data("other")).want(201)
+	x.as(ann, "PUT", at, data("mine")).want(201)
+	// An administrator may do both, and whose it was is not forgotten.
+	x.do("DELETE", at, nil).want(200)
+	x.do("PUT", at, data("mended")).want(201)
+	x.as(ann, "DELETE", at, nil).want(403)
+	x.do("DELETE", at, nil).want(200)
+	x.as(bob, "PUT", at, data("evil")).want(403)
+	x.as(ann, "PUT", at, data("mine")).want(201)
+}
+
+// TestOpenVersionsOfOthersStay: where a version may be written over, only its maker does.
+func TestOpenVersionsOfOthersStay(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	for _, at := range []string{x.ws + "/featuresets/f/versions/1", "/genericasset/v1" + x.ws + "/indexes/i/versions/1"} {
+		x.as(ann, "PUT", at, props("description", "mine"))
+		x.as(ann, "PUT", at, props("description", "mine")).want(200)
+		x.as(bob, "PUT", at, props("description", "evil")).want(403).says("was made by ann: only they or an administrator may change it")
+		x.as(bob, "DELETE", at, nil).want(403).says("was made by ann")
+		x.as(ann, "DELETE", at, nil).want(200)
+		x.as(ann, "GET", at, nil).want(404)
+		x.as(bob, "PUT", at, props("description", "evil")).want(403).says("was deleted")
+		x.do("POST", at, props()).want(405)
+	}
+}
