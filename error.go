@@ -106,6 +106,12 @@ func (c Code) HTTPStatus() int {
 	return http.StatusInternalServerError
 }
 
+// Known says whether c is one of the codes above: one that came from elsewhere may not be.
+func (c Code) Known() bool {
+	_, ok := codes[c]
+	return ok
+}
+
 // WireCode is the code Azure clients see.
 func (e *Error) WireCode() string {
 	if e.Wire != "" {

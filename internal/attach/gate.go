@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not 
 // Connect takes the connection of an agent, or says why not. Nothing is read of the connection before it is known whose it is.
 func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) error {
 	ws := berth.Workspace{Subscription: r.PathValue("subscription"), Group: r.PathValue("group"), Name: r.PathValue("workspace")}
-	id, host := r.Header.Get(dialout.HeaderID), clean(r.Header.Get(dialout.HeaderHost), 253)
+	id, host := r.Header.Get(dialout.HeaderID), dialout.Clean(r.Header.Get(dialout.HeaderHost), 253)
 	var d *store.Doc
 	err := g.db.View(r.Context(), func(tx *store.Tx) (err error) {
 		d, err = tx.Get(ws.Key(), kindCompute, r.PathValue("compute"), "")
@@ -118,7 +117,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) err
 	if err := dialout.Check(r); err != nil {
 		return err
 	}
-	if id == "" || len(id) > 100 || clean(id, 100) != id {
+	if id == "" || len(id) > 100 || dialout.Clean(id, 100) != id {
 		return berth.Errorf(berth.Invalid, "the agent does not say which machine it is on")
 	}
 	if err := mine(d.Name, st.Attached, id); err != nil {
@@ -151,7 +150,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) err
 		return nil // there is nobody to answer to any more
 	}
 	g.attend(r.Context(), d, target, ended, berth.AttachedState{
-		TokenHash: st.Attached.TokenHash, Machine: id, Host: host, Version: clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
+		TokenHash: st.Attached.TokenHash, Machine: id, Host: host, Version: dialout.Clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
 	})
 	return nil
 }
@@ -190,11 +189,11 @@ func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, in
 	a.Distributed = info.Distributed
 	for _, n := range info.Nodes {
 		a.CPUs, a.Memory, a.GPUs, a.Slots = a.CPUs+n.CPUs, a.Memory+n.Memory, a.GPUs+n.GPUs, a.Slots+n.Slots
-		a.OS, a.Arch = clean(n.OS, 20), clean(n.Arch, 20)
+		a.OS, a.Arch = dialout.Clean(n.OS, 20), dialout.Clean(n.Arch, 20)
 	}
 	a.Slots = min(max(1, a.Slots), maxSlots)
 	for _, w := range info.Warnings[:min(len(info.Warnings), 10)] {
-		a.Warnings = append(a.Warnings, clean(w, 500))
+		a.Warnings = append(a.Warnings, dialout.Clean(w, 500))
 	}
 	return change(ctx, g.db, d.Workspace, d.Name, func(_ *store.Doc, st *berth.ComputeState) (string, error) {
 		if st.Attached == nil || st.Attached.TokenHash != a.TokenHash {
@@ -218,7 +217,7 @@ func (g *Gate) away(ctx context.Context, workspace, name, session, why string) e
 		if a == nil || !a.Connected || session != "" && a.Session != session {
 			return "", nil
 		}
-		a.Connected, a.Since, a.Why = false, time.Now(), clean(why, 500)
+		a.Connected, a.Since, a.Why = false, time.Now(), dialout.Clean(why, 500)
 		return "machine " + a.Host + " is not connected: " + a.Why, nil
 	})
 }
@@ -230,18 +229,4 @@ func mine(compute string, a *berth.AttachedState, id string) error {
 		return nil
 	}
 	return berth.Errorf(berth.Conflict, "compute %s belongs to another machine, %s; to move it here, make a new file with `berth agent join %s` when it has no jobs", compute, a.Host, compute)
-}
-
-// clean is text of another machine, in one line and not longer than n bytes.
-func clean(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\ufffd' {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) > n {
-		s = strings.ToValidUTF8(s[:n], "")
-	}
-	return strings.TrimSpace(s)
 }

@@ -17,7 +17,8 @@ import (
 func OfTask(pid int, home string) bool {
 	self, ok := readStat(pid)
 	if !ok {
-		return pid > 0 // 0 is a process of another world, where we have no tasks
+		// It is gone, or it is one of another PID namespace, which has the number 0 here. A container beside ours may well be a task's.
+		return true
 	}
 	ours := func(dir string) bool {
 		rel, err := filepath.Rel(home, dir)

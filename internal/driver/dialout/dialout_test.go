@@ -377,36 +377,73 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// answering is a driver whose agent gives one answer to everything.
+func answering(t *testing.T, status int, body string) driver.Driver {
+	t.Helper()
+	d, err := dialout.Open(driver.Config{Name: "laptop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.(io.Closer).Close() })
+	ours, theirs := net.Pipe()
+	var p http.Protocols
+	p.SetUnencryptedHTTP2(true)
+	srv := &http.Server{Protocols: &p, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.Copy(w, bytes.NewReader([]byte(body)))
+	})}
+	t.Cleanup(func() { srv.Close() })
+	l := &listener{c: make(chan net.Conn, 1)}
+	l.c <- theirs
+	go srv.Serve(l)
+	if _, err := d.(driver.Acceptor).Accept(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // TestHostileAnswers has an agent that answers what a broken or hostile one might.
 func TestHostileAnswers(t *testing.T) {
 	for name, body := range map[string]string{
 		"not JSON":  "<html>",
 		"wrong":     `{"a":1}`,
 		"too large": "[" + strings.Repeat(" ", 65<<20) + "]",
+		"too many":  "[" + strings.Repeat("{},", 1<<20) + "{}]",
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := dialout.Open(driver.Config{Name: "laptop"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.(io.Closer).Close()
-			ours, theirs := net.Pipe()
-			var p http.Protocols
-			p.SetUnencryptedHTTP2(true)
-			srv := &http.Server{Protocols: &p, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.Copy(w, bytes.NewReader([]byte(body)))
-			})}
-			defer srv.Close()
-			l := &listener{c: make(chan net.Conn, 1)}
-			l.c <- theirs
-			go srv.Serve(l)
-			if _, err := d.(driver.Acceptor).Accept(t.Context(), ours); err != nil {
-				t.Fatal(err)
-			}
-			if all, err := d.Observe(t.Context()); err == nil || len(all) != 0 {
+			if all, err := answering(t, 200, body).Observe(t.Context()); err == nil || len(all) != 0 {
 				t.Errorf("%d tasks, %v", len(all), err)
 			}
 		})
+	}
+}
+
+// TestHostileErrors: what an agent says went wrong is one short line with a code that there is.
+func TestHostileErrors(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for name, c := range map[string]struct {
+		body string
+		code berth.Code
+		msg  string
+	}{
+		"code that is none": {`{"code":"root","message":"m"}`, berth.Unavailable, "m"},
+		"no code":           {`{"code":"","message":"m"}`, berth.Unavailable, "m"},
+		"known code":        {`{"code":"conflict","message":"m"}`, berth.Conflict, "m"},
+		"lines and escapes": {`{"code":"conflict","message":"a\nb\u001b[31mc"}`, berth.Conflict, "a b [31mc"},
+		"long":              {`{"code":"conflict","message":"` + long + `"}`, berth.Conflict, long[:500]},
+		"not JSON":          {"<html>", berth.Unavailable, "the agent answered 503 Service Unavailable"},
+		"no message":        {`{"code":"conflict","message":""}`, berth.Conflict, "the agent answered 503 Service Unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := answering(t, 503, c.body).Observe(t.Context())
+			if berth.CodeOf(err) != c.code || err.Error() != c.msg {
+				t.Errorf("%s %.60q, want %s %.60q", berth.CodeOf(err), err, c.code, c.msg)
+			}
+		})
+	}
+	all, err := answering(t, 200, `[{"Task":"j.1","State":"placed","Why":"a\nb","Node":"n\u001b"}]`).Observe(t.Context())
+	if err != nil || len(all) != 1 || all[0].Why != "a b" || all[0].Node != "n" {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

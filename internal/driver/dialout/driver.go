@@ -141,7 +141,12 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 		return nil, err
 	}
 	for i := range all {
-		all[i].Handle = handle(all[i].Task) // ours: an agent's word for it is not used
+		o := &all[i]
+		o.Handle = handle(o.Task) // ours: an agent's word for it is not used
+		o.Why, o.Node = Clean(o.Why, maxText), Clean(o.Node, maxText)
+		if o.Exit != nil {
+			o.Exit.Reason, o.Exit.Signal, o.Exit.Log = Clean(o.Exit.Reason, maxText), Clean(o.Exit.Signal, 40), Clean(o.Exit.Log, maxText)
+		}
 	}
 	return all, nil
 }

@@ -1,10 +1,13 @@
 package dialout
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,9 +34,12 @@ const (
 // maxStreams is how many requests the server may have under way at once.
 const maxStreams = 1000
 
-// maxAnswer bounds an answer of an agent, which may be hostile: it is decoded in memory. maxRequest bounds what the server asks of it.
+// maxAnswer and maxValues bound an answer of an agent, which may be hostile: it is decoded in memory, where {} takes more than two bytes.
+// maxText bounds a sentence of its. maxRequest bounds what the server asks of it.
 const (
 	maxAnswer  = 4 << 20
+	maxValues  = 200_000
+	maxText    = 500
 	maxRequest = 64 << 20
 )
 
@@ -63,11 +69,11 @@ func readAnswer(res *http.Response, out any) error {
 		return berth.Errorf(berth.Unavailable, "reading the agent's answer: %w", err)
 	case len(b) > maxAnswer:
 		return berth.Errorf(berth.Limit, "the agent's answer is larger than %d MiB", maxAnswer>>20)
+	case bytes.Count(b, []byte{','}) > maxValues:
+		return berth.Errorf(berth.Limit, "the agent's answer has more than %d values", maxValues)
 	}
 	if res.StatusCode != http.StatusOK {
-		f := failure{Code: berth.CodeOfHTTP(res.StatusCode), Msg: "the agent answered " + res.Status}
-		_ = json.Unmarshal(b, &f) // if it is not ours, its status has to do
-		return &berth.Error{Code: f.Code, Msg: f.Msg}
+		return told(res.StatusCode, b)
 	}
 	if out == nil {
 		return nil
@@ -76,6 +82,32 @@ func readAnswer(res *http.Response, out any) error {
 		return berth.Errorf(berth.Internal, "the agent's answer is not understood: %w", err)
 	}
 	return nil
+}
+
+// told is the error that an agent tells. What is not ours is not passed on: its status has to do.
+func told(status int, body []byte) error {
+	var f failure
+	if json.Unmarshal(body, &f) != nil || !f.Code.Known() {
+		f.Code = berth.CodeOfHTTP(status)
+	}
+	if f.Msg = Clean(f.Msg, maxText); f.Msg == "" {
+		f.Msg = fmt.Sprintf("the agent answered %d %s", status, http.StatusText(status))
+	}
+	return &berth.Error{Code: f.Code, Msg: f.Msg}
+}
+
+// Clean is text of another machine, in one line and not longer than n bytes.
+func Clean(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\ufffd' {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "")
+	}
+	return strings.TrimSpace(s)
 }
 
 // link is a connection that tells when it is closed, by either side of the program that uses it. It hides what is
