@@ -103,7 +103,17 @@ type JobResources struct {
 	InstanceType  string          `json:"instanceType"`
 	ShmSize       string          `json:"shmSize"`
 	DockerArgs    json.RawMessage `json:"dockerArgs"` // a string, or a list of strings
-	Properties    json.RawMessage `json:"properties"`
+	// DockerArgsList is where azure-ai-ml writes a list of them.
+	DockerArgsList json.RawMessage `json:"dockerArgsList"`
+	Properties     json.RawMessage `json:"properties"`
+}
+
+// ContainerArgs are the options of the job's container: a string, a list of strings, or nothing.
+func (r JobResources) ContainerArgs() json.RawMessage {
+	if len(r.DockerArgsList) > 0 && string(r.DockerArgsList) != "null" {
+		return r.DockerArgsList
+	}
+	return r.DockerArgs
 }
 
 // Distribution says how a job's processes find each other.

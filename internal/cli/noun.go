@@ -277,15 +277,16 @@ func (t *target) path(n noun) []string {
 	return []string{n.collection, t.name}
 }
 
-// resolve opens the client and finds the target: a job may be named by a prefix, a workspace is its own client.
-func (s *session) resolve(ctx context.Context, n noun, t *target) (*client.Client, error) {
+// resolve opens the client and finds the target: a job may be named by a prefix, of one's own jobs when mine is set; a workspace is
+// its own client.
+func (s *session) resolve(ctx context.Context, n noun, t *target, mine bool) (*client.Client, error) {
 	c, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch n.word {
 	case "job":
-		j, err := s.job(ctx, c, t.name)
+		j, err := s.findJob(ctx, c, t.name, mine)
 		if err != nil {
 			return nil, err
 		}

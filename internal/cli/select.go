@@ -18,6 +18,11 @@ const offered = 50
 
 // job finds a job by its name, by a prefix only it has, or as `last`, the newest that the caller created.
 func (s *session) job(ctx context.Context, c *client.Client, text string) (*client.Job, error) {
+	return s.findJob(ctx, c, text, false)
+}
+
+// findJob is job; with mine a prefix means the caller's own jobs only, so that nothing of somebody else is changed by accident.
+func (s *session) findJob(ctx context.Context, c *client.Client, text string, mine bool) (*client.Job, error) {
 	if text == "last" {
 		return s.lastJob(ctx, c)
 	}
@@ -29,7 +34,7 @@ func (s *session) job(ctx context.Context, c *client.Client, text string) (*clie
 		return j, err
 	}
 	var found []string
-	for candidate, listErr := range c.Jobs(ctx, client.JobQuery{View: "All", Max: lookBack}) {
+	for candidate, listErr := range c.Jobs(ctx, client.JobQuery{View: "All", Mine: mine, Max: lookBack}) {
 		if listErr != nil {
 			return nil, listErr
 		}
@@ -39,6 +44,9 @@ func (s *session) job(ctx context.Context, c *client.Client, text string) (*clie
 	}
 	switch len(found) {
 	case 0:
+		if mine {
+			return nil, berth.Errorf(berth.NotFound, "%w, and none of your jobs begins with %q; give the whole name of a job of somebody else", err, text)
+		}
 		return nil, err
 	case 1:
 		return c.Job(ctx, found[0])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (s *session) about(n noun, word, short string, run func(ctx context.Context
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			c, err := s.resolve(ctx, n, t)
+			c, err := s.resolve(ctx, n, t, slices.Contains(changing, word))
 			if err != nil {
 				return err
 			}
@@ -44,6 +45,9 @@ func (s *session) about(n noun, word, short string, run func(ctx context.Context
 	s.format.flags(cmd)
 	return cmd
 }
+
+// changing are the verbs of jobs for which the beginning of a name means one's own jobs only.
+var changing = []string{"cancel", "archive", "restore", "update"}
 
 // webFlag adds --web, for az's sake: there are no pages to show yet.
 func (s *session) webFlag(cmd *cobra.Command) *bool {
@@ -74,6 +78,9 @@ func showVerb(s *session, n noun) *cobra.Command {
 		}
 		if n.word == "compute" && s.format.plainly() {
 			defer s.describeInstance(d)
+		}
+		if n.word == "job" && !s.format.chosen() {
+			defer s.warnOfJob(ctx, c, t.name)
 		}
 		return s.print(s.entity(n, d))
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,13 +176,27 @@ func (w *watcher) lastWarnings(ctx context.Context) {
 	if w.s.quiet || w.log.Offset > 0 {
 		return
 	}
-	events, _, err := w.c.Events(ctx, w.job, 0)
-	if err != nil {
-		return // the job's end matters more
+	for _, e := range warningsOf(ctx, w.c, w.job) {
+		w.warning(e)
 	}
-	for _, e := range events {
-		if e.Type == berth.EventJobWarning {
-			w.warning(e)
+}
+
+// warningsOf are what a job's owner should know about it. An error means none: what is shown beside them matters more.
+func warningsOf(ctx context.Context, c *client.Client, job string) []berth.Event {
+	events, _, err := c.Events(ctx, job, 0)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(events, func(e berth.Event) bool { return e.Type != berth.EventJobWarning || e.Reason == "" })
+}
+
+// warnOfJob shows a job's warnings, each once.
+func (s *session) warnOfJob(ctx context.Context, c *client.Client, job string) {
+	seen := map[string]bool{}
+	for _, e := range warningsOf(ctx, c, job) {
+		if !seen[e.Reason] {
+			seen[e.Reason] = true
+			s.warn("%s", e.Reason)
 		}
 	}
 }

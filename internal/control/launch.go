@@ -102,11 +102,11 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 		l.Env[k] = string(x)
 	}
 	l.Env["AZUREML_EXPERIMENT_NAME"] = v.ExperimentName
-	if l.DockerArgs, err = locate.DockerArgs(v.Resources.DockerArgs); err != nil {
+	if l.DockerArgs, err = locate.DockerArgs(v.Resources.ContainerArgs()); err != nil {
 		return l, err
 	}
 	if !b.admin {
-		if err := m.c.o.Locator.Allow.Options(v.Resources.DockerArgs); err != nil {
+		if err := m.c.o.Locator.Allow.Options(v.Resources.ContainerArgs()); err != nil {
 			return l, err
 		}
 	}
