@@ -71,6 +71,23 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
+	release := func() {}
+	if o.Server != "" { // before anything is written
+		if release, err = hold(path, o.Server); err != nil {
+			return nil, err
+		}
+	}
+	db, err := openFile(ctx, path, o)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	db.release = release
+	return db, nil
+}
+
+// openFile is openSQLite for a file that is there and nobody else's.
+func openFile(ctx context.Context, path string, o Options) (*DB, error) {
 	db := &DB{d: sqliteDialect, where: path, log: o.Log, rehearse: o.Rehearse}
 	db.clock.start(o.Wall)
 	synchronous := "FULL"

@@ -49,6 +49,7 @@ type DB struct {
 	file      *file    // nil where the database is no file
 	lead      *lead    // nil where there can be no other server, or may be
 	committed func()   // called by the writer after each commit; may be nil
+	release   func()   // lets the next server have the database, once it is closed; may be nil
 	stops     []func() // what Open started beyond the writer; run by Close in reverse
 
 	rehearse bool // see Options
@@ -113,6 +114,9 @@ func (db *DB) Close() error {
 		db.feed.close()
 		db.readers.close()
 		db.closePools()
+		if db.release != nil {
+			db.release()
+		}
 	})
 	return nil
 }
