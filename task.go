@@ -103,11 +103,13 @@ type Launch struct {
 	Submitted time.Time `json:"submitted"`
 	Home      Home      `json:"home"`
 	// Command is shell text. ${{inputs.X}} and ${{outputs.X}} in it become values and paths on the node.
-	Command string                  `json:"command"`
-	Env     map[string]string       `json:"env,omitempty"`
-	Code    string                  `json:"code,omitempty"` // URL of the folder of the code snapshot
-	Inputs  map[string]LaunchInput  `json:"inputs,omitempty"`
-	Outputs map[string]LaunchOutput `json:"outputs,omitempty"`
+	Command string            `json:"command"`
+	Env     map[string]string `json:"env,omitempty"`
+	Code    string            `json:"code,omitempty"` // URL of the folder of the code snapshot
+	// CodeBelow is for Code what LaunchInput.Below is for its URL.
+	CodeBelow string                  `json:"codeBelow,omitempty"`
+	Inputs    map[string]LaunchInput  `json:"inputs,omitempty"`
+	Outputs   map[string]LaunchOutput `json:"outputs,omitempty"`
 	// Artifacts is the URL of the folder where ./outputs, ./logs and the logs of the run are kept.
 	Artifacts   string        `json:"artifacts,omitempty"`
 	Environment LaunchEnv     `json:"environment"`
@@ -206,8 +208,9 @@ type LaunchEnv struct {
 	Image string `json:"image,omitempty"`
 	Conda string `json:"conda,omitempty"` // text of a conda file
 	Pip   string `json:"pip,omitempty"`   // text of a requirements file
-	// Build is the URL of a Docker build context; Dockerfile is relative to it.
+	// Build is the URL of a Docker build context; Dockerfile is relative to it. Below is as in LaunchInput.
 	Build      string `json:"build,omitempty"`
+	Below      string `json:"below,omitempty"`
 	Dockerfile string `json:"dockerfile,omitempty"`
 	// Host says that the command may run on the node as it is although an image is named.
 	Host bool `json:"host,omitempty"`

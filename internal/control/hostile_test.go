@@ -107,6 +107,28 @@ func TestBadReferences(t *testing.T) {
 	})
 }
 
+// TestFoldersOfTheServer: a user's code and build context that an allowed folder of the server holds keep to that folder.
+func TestFoldersOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		synctest.Wait()
+		p.stop()
+		p.options.Locator.Allow.Paths = []string{"/open"}
+		p.run()
+		p.plantDoc("codes/versions", "c", "1", `{"properties":{"codeUri":"file:///open/code"}}`, "")
+		p.plantDoc("environments/versions", "e", "1", `{"properties":{"build":{"contextUri":"file:///open/context"}}}`, "")
+		p.plantDoc("jobs", "j", "", `{"properties":{"jobType":"Command","command":"forever","codeId":"azureml:c:1","environmentId":"azureml:e:1"}}`, `{"compute":"local"}`)
+		p.until("j", berth.Running)
+		l, _ := p.driver.Launch(p.task("j"))
+		if l.Code != "file:///open/code" || l.CodeBelow != "/open" {
+			t.Errorf("the code is at %s, below %q", l.Code, l.CodeBelow)
+		}
+		if e := l.Environment; e.Build != "file:///open/context" || e.Below != "/open" {
+			t.Errorf("the build context is at %s, below %q", e.Build, e.Below)
+		}
+	})
+}
+
 // TestNoPorts: a distributed job for which there are no ports holds up nobody.
 func TestNoPorts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -110,7 +110,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 			return l, err
 		}
 	}
-	if l.Code, err = b.code(v.CodeID); err != nil {
+	if l.Code, l.CodeBelow, err = b.code(v.CodeID); err != nil {
 		return l, err
 	}
 	if l.Inputs, err = b.inputs(v.Inputs); err != nil {
@@ -278,32 +278,31 @@ func (b builder) address(p locate.Place, perm string, write bool) (address, belo
 }
 
 // read is resolve for what an asset consists of.
-func (b builder) read(d *store.Doc, uri string) (string, error) {
+func (b builder) read(d *store.Doc, uri string) (address, below string, err error) {
 	p, err := b.m.c.o.Locator.Content(b.m.tx, b.ws, d, uri)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	address, _, err := b.address(p, "rl", false)
-	return address, err
+	return b.address(p, "rl", false)
 }
 
-func (b builder) code(id string) (string, error) {
+func (b builder) code(id string) (address, below string, err error) {
 	if id == "" {
-		return "", nil
+		return "", "", nil
 	}
 	ref, err := berth.ParseRef(id, "codes")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	d, err := locate.Version(b.m.tx, b.ws, "codes", ref)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	var v struct {
 		Properties struct{ CodeURI string }
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return "", berth.Errorf(berth.Invalid, "code %s cannot be read: %w", id, err)
+		return "", "", berth.Errorf(berth.Invalid, "code %s cannot be read: %w", id, err)
 	}
 	return b.read(d, v.Properties.CodeURI)
 }
@@ -387,7 +386,7 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 	}
 	env := berth.LaunchEnv{Name: name, Image: v.Properties.Image, Conda: v.Properties.CondaFile, Host: host}
 	if bc := v.Properties.Build; bc != nil {
-		if env.Build, err = b.read(d, bc.ContextURI); err != nil {
+		if env.Build, env.Below, err = b.read(d, bc.ContextURI); err != nil {
 			return env, err
 		}
 		env.Dockerfile = bc.DockerfilePath

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -27,12 +26,13 @@ import (
 
 // buildContext is the image of e's Docker build context, a folder of this node, built when it is not there.
 func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv, progress func(string)) (id string, cached bool, err error) {
-	u, err := url.Parse(e.Build)
-	if err != nil || u.Scheme != "file" {
-		return "", false, berth.Errorf(berth.Internal, "the build context of environment %s is not on this node", name(e))
+	root, err := openContext(e)
+	if err != nil {
+		return "", false, err
 	}
-	bc := buildFolder{root: u.Path, dockerfile: dockerfileOf(e)}
-	if _, err := os.Stat(filepath.Join(bc.root, bc.dockerfile)); err != nil {
+	defer root.Close()
+	bc := buildFolder{root: root, dockerfile: dockerfileOf(e)}
+	if _, err := root.Stat(bc.dockerfile); err != nil {
 		return "", false, berth.Errorf(berth.Invalid, "the build context of environment %s has no %s: correct dockerfile_path", name(e), bc.dockerfile)
 	}
 	if bc.ignore, err = readIgnore(bc.root, bc.dockerfile); err != nil {
@@ -49,6 +49,38 @@ func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv
 		return c.buildImage(ctx, eng, bc, ref, hash, progress)
 	})
 	return id, cached, err
+}
+
+// openContext opens the folder of e's build context. Where the folder is limited, links do not lead out of the limit.
+func openContext(e berth.LaunchEnv) (*os.Root, error) {
+	path, ok, err := berth.FileURL(e.Build)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, berth.Errorf(berth.Internal, "the build context of environment %s is not on this node", name(e))
+	}
+	if e.Below == "" {
+		root, err := os.OpenRoot(path)
+		if err != nil {
+			return nil, berth.Errorf(berth.Invalid, "the build context of environment %s: %w", name(e), err)
+		}
+		return root, nil
+	}
+	rel, err := filepath.Rel(e.Below, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, berth.Errorf(berth.Denied, "the build context of environment %s is not below %s", name(e), e.Below)
+	}
+	limit, err := os.OpenRoot(e.Below)
+	if err != nil {
+		return nil, err
+	}
+	defer limit.Close()
+	root, err := limit.OpenRoot(rel)
+	if err != nil {
+		return nil, berth.Errorf(berth.Denied, "the build context of environment %s: %w", name(e), err)
+	}
+	return root, nil
 }
 
 // dockerfileOf is the path of the Dockerfile below its folder. az writes /Dockerfile where none is named, and engines take no path that
@@ -108,7 +140,7 @@ func (c *Cache) buildImage(ctx context.Context, eng *engine, bc buildFolder, ref
 
 // A buildFolder is a Docker build context.
 type buildFolder struct {
-	root       string
+	root       *os.Root
 	dockerfile string // slash-separated, below root
 	ignore     ignoreList
 }
@@ -116,15 +148,10 @@ type buildFolder struct {
 // writeTar writes what the engine gets: the files in order, without owners and times, so that equal folders give equal bytes.
 func (b buildFolder) writeTar(w io.Writer) error {
 	t := tar.NewWriter(w)
-	err := filepath.WalkDir(b.root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(b.root, p)
+	err := fs.WalkDir(b.root.FS(), ".", func(rel string, d fs.DirEntry, err error) error {
 		if err != nil || rel == "." {
 			return err
 		}
-		rel = filepath.ToSlash(rel)
 		out, err := b.ignore.match(rel)
 		if err != nil {
 			return err
@@ -144,7 +171,7 @@ func (b buildFolder) writeTar(w io.Writer) error {
 		link := ""
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
-			if link, err = os.Readlink(p); err != nil {
+			if link, err = b.root.Readlink(rel); err != nil {
 				return err
 			}
 		case !info.Mode().IsRegular() && !info.IsDir():
@@ -166,7 +193,7 @@ func (b buildFolder) writeTar(w io.Writer) error {
 		if !info.Mode().IsRegular() {
 			return nil
 		}
-		f, err := os.Open(p)
+		f, err := b.root.Open(rel)
 		if err != nil {
 			return err
 		}

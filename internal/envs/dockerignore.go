@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
@@ -18,9 +17,9 @@ type ignoreList struct {
 }
 
 // readIgnore reads DOCKERFILE.dockerignore or .dockerignore of a build context; none is fine.
-func readIgnore(root, dockerfile string) (ignoreList, error) {
+func readIgnore(root *os.Root, dockerfile string) (ignoreList, error) {
 	for _, name := range []string{dockerfile + ".dockerignore", ".dockerignore"} {
-		f, err := os.Open(filepath.Join(root, filepath.FromSlash(name)))
+		f, err := root.Open(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

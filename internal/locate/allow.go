@@ -2,7 +2,6 @@ package locate
 
 import (
 	"encoding/json"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,18 +17,21 @@ type Allow struct {
 
 // IsFile says whether a URI names a file of the machine.
 func IsFile(uri string) bool {
-	_, ok := cut(strings.TrimSpace(uri), "file:")
+	_, ok, _ := berth.FileURL(uri)
 	return ok
 }
 
 // File says below which of the allowed folders a file: URL lies, or refuses it. Whether a link leads out of the folder is for whoever opens
 // the file to see.
 func (a Allow) File(uri string) (below string, err error) {
-	u, err := url.Parse(uri)
-	if err != nil || u.Host != "" && u.Host != "localhost" || !filepath.IsAbs(u.Path) {
+	path, ok, err := berth.FileURL(uri)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
 		return "", berth.Errorf(berth.Invalid, "%q is not a file URL: write file:///PATH", uri)
 	}
-	path := filepath.Clean(u.Path)
+	path = filepath.Clean(path)
 	for _, dir := range a.Paths {
 		if rel, err := filepath.Rel(filepath.Clean(dir), path); err == nil && filepath.IsLocal(rel) {
 			return filepath.Clean(dir), nil

@@ -12,6 +12,7 @@ func TestAllow(t *testing.T) {
 	for uri, want := range map[string]string{
 		"file:///srv/data": "/srv/data", "file:///srv/data/a/../b": "/srv/data", "file:///open/x": "/open", "file:///open/%61": "/open",
 		"file:///srv": "", "file:///srv/data2": "", "file:///open/../etc": "", "file:///open/%2e%2e/etc": "", "file://host/open": "", "file:/": "",
+		"file:///open/x?/../../etc": "", "file:///open/x#/../../etc": "", "file:/open/x": "",
 	} {
 		if below, err := a.File(uri); below != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", uri, below, err)

@@ -49,7 +49,7 @@ func (t *task) stage(ctx context.Context) error {
 		var total data.Total
 		if t.l.Code != "" {
 			g.Go(func() error {
-				if err := client.Folder(gctx, t.l.Code, t.workdir(), &total); err != nil {
+				if err := client.Below(t.l.CodeBelow).Folder(gctx, t.l.Code, t.workdir(), &total); err != nil {
 					return fmt.Errorf("code: %w", err)
 				}
 				return nil

@@ -3,6 +3,7 @@
 package runner_test
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -60,11 +61,16 @@ basename ${{inputs.file}}`)
 
 func TestStageErrors(t *testing.T) {
 	s := blobtest.New(t)
+	limit, outside := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(outside, "f"), nil, 0o600), os.Symlink(outside, filepath.Join(limit, "code"))); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(*berth.Launch)
 		want   string
 	}{
+		{"code behind a link", func(l *berth.Launch) { l.Code, l.CodeBelow = "file://"+limit+"/code", limit }, "path escapes from parent"},
 		{"no code", func(l *berth.Launch) { l.Code = s.At("none") }, "code: there is nothing at"},
 		{"no data", func(l *berth.Launch) {
 			l.Inputs = map[string]berth.LaunchInput{"d": {Type: "uri_folder", URL: s.At("none")}}

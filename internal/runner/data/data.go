@@ -13,7 +13,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,7 +82,7 @@ type Total struct {
 
 // Folder brings the folder at rawURL into dir, which exists. A folder without files is NotFound.
 func (c *Client) Folder(ctx context.Context, rawURL, dir string, t *Total) error {
-	if path, ok, err := filePath(rawURL); ok {
+	if path, ok, err := berth.FileURL(rawURL); ok {
 		if err != nil {
 			return err
 		}
@@ -128,7 +127,7 @@ func (c *Client) Folder(ctx context.Context, rawURL, dir string, t *Total) error
 // File brings the file at rawURL to path, whose directory exists.
 func (c *Client) File(ctx context.Context, rawURL, path string, t *Total) error {
 	rawURL = trimSlash(rawURL)
-	if from, ok, err := filePath(rawURL); ok {
+	if from, ok, err := berth.FileURL(rawURL); ok {
 		if err != nil {
 			return err
 		}
@@ -152,23 +151,9 @@ func local(name, prefix string) (string, error) {
 	return p, nil
 }
 
-// filePath is the path of a file URL; ok says that it is one.
-func filePath(rawURL string) (path string, ok bool, err error) {
-	rest, ok := strings.CutPrefix(rawURL, "file://")
-	if !ok {
-		return "", false, nil
-	}
-	rest = strings.TrimPrefix(rest, "localhost")
-	p, err := url.PathUnescape(rest)
-	if err != nil || !strings.HasPrefix(p, "/") {
-		return "", true, berth.Errorf(berth.Invalid, "%q is not a file URL: write file:///PATH", rawURL)
-	}
-	return filepath.FromSlash(p), true, nil
-}
-
 // LocalPath is the path a file URL names; false when rawURL is none.
 func LocalPath(rawURL string) (string, bool) {
-	p, ok, err := filePath(rawURL)
+	p, ok, err := berth.FileURL(rawURL)
 	return p, ok && err == nil
 }
 

@@ -87,7 +87,7 @@ func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent
 func (c *Client) PutFile(ctx context.Context, d *Dir, name, rawURL string, t *Total) error {
 	rawURL = trimSlash(rawURL)
 	put := func(f *os.File) error { return c.send(ctx, f, rawURL, name) }
-	if to, ok, err := filePath(rawURL); ok {
+	if to, ok, err := berth.FileURL(rawURL); ok {
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (c *Client) PutFile(ctx context.Context, d *Dir, name, rawURL string, t *To
 
 // putter is what sends a file to a path below the folder at rawURL, and what to do afterwards.
 func (c *Client) putter(rawURL string) (put func(context.Context, *os.File, string) error, done func(), err error) {
-	to, ok, err := filePath(rawURL)
+	to, ok, err := berth.FileURL(rawURL)
 	if err != nil {
 		return nil, nil, err
 	}

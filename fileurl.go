@@ -1,0 +1,29 @@
+package berth
+
+import (
+	"net/url"
+	"path/filepath"
+	"strings"
+)
+
+// FileURL is the path that a file URL names; ok says that uri is meant to be one. The server, which decides who may use the path, and the
+// runner, which opens it, both read it here: what one of them understood in another way than the other would be a way around.
+func FileURL(uri string) (path string, ok bool, err error) {
+	const scheme = "file:"
+	uri = strings.TrimSpace(uri)
+	if len(uri) < len(scheme) || !strings.EqualFold(uri[:len(scheme)], scheme) {
+		return "", false, nil
+	}
+	rest, slashes := strings.CutPrefix(uri[len(scheme):], "//")
+	rest = strings.TrimPrefix(rest, "localhost")
+	if !slashes || !strings.HasPrefix(rest, "/") {
+		return "", true, Errorf(Invalid, "%q is not a file URL: write file:///PATH", uri)
+	}
+	if strings.ContainsAny(rest, "?#") {
+		return "", true, Errorf(Invalid, "%q has a query or a fragment, which a file URL must not have: write ? as %%3F and # as %%23", uri)
+	}
+	if path, err = url.PathUnescape(rest); err != nil || strings.ContainsRune(path, 0) {
+		return "", true, Errorf(Invalid, "%q is not a file URL: its path cannot be read", uri)
+	}
+	return filepath.FromSlash(path), true, nil
+}
