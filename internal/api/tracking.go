@@ -59,13 +59,13 @@ func (s *Server) tracker(r *http.Request) (track.Caller, string, error) {
 	case err != nil:
 		return track.Caller{}, "", err
 	case job:
-		return track.Caller{User: t.User, Write: true, Job: t.Job}, t.Workspace, nil
+		return track.Caller{User: t.User, Write: true, Job: t.Job, Holder: auth.UserHolder(t.User)}, t.Workspace, nil
 	}
 	p, err := s.principal(r)
 	if err == nil && p.Task != "" {
 		err = berth.Errorf(berth.Denied, "a task's token opens its own task only")
 	}
-	return track.Caller{User: p.User, Write: p.CanWrite()}, "", err
+	return track.Caller{User: p.User, Write: p.CanWrite(), Holder: p.Holder()}, "", err
 }
 
 // trackingOf takes an address apart: the workspace, and what follows it, escaped.

@@ -90,7 +90,7 @@ func (s *Server) lookUpWorkspace(ctx context.Context, ws berth.Workspace) (found
 			return err
 		}
 		own, err := locate.StorageOf(tx, ws.Key())
-		out.tracking = track.Workspace{Key: out.ws.Key(), ID: own.ID, Artifacts: own.Artifacts, Created: d.Created, Doc: d.ID}
+		out.tracking = track.Workspace{Of: out.ws, Key: out.ws.Key(), Storage: own, Created: d.Created, Doc: d.ID}
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound {

@@ -145,9 +145,9 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	if err := a.openTargets(ctx, host); err != nil {
 		return nil, err
 	}
-	tracking := track.New(track.Options{DB: a.db, Blobs: a.blobs, Dir: filepath.Join(cfg.Home, "tracking"), Log: log})
-	a.closers = append(a.closers, tracking.Close)
 	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}
+	tracking := track.New(track.Options{DB: a.db, Blobs: a.blobs, Locator: at, Sign: signUpload(at, signer), Dir: filepath.Join(cfg.Home, "tracking"), Log: log})
+	a.closers = append(a.closers, tracking.Close)
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{
@@ -178,6 +178,13 @@ func (a *App) openControl(keys *auth.Keys, signer *front.Signer, at locate.Locat
 	})
 	a.openInstances(managed, a.environments(), host)
 	return nil
+}
+
+// signUpload is an address at which somebody writes one blob.
+func signUpload(at locate.Locator, signer *front.Signer) func(container, name, holder string, until time.Time) string {
+	return func(container, name, holder string, until time.Time) string {
+		return at.URL(container, name) + "?" + signer.Sign(front.Grant{Container: container, Prefix: name, Perm: "w", Expiry: until, Holder: holder})
+	}
 }
 
 // bearer lets our own tokens open the blob endpoint, for reading by readers and for everything by users.

@@ -228,3 +228,55 @@ func TestJobTracks(t *testing.T) {
 		t.Errorf("a job that never logs is not found: %v", found)
 	}
 }
+
+// TestUploadInParts: a file comes in parts, in any order and without a token, and is there once they are complete; what is not the
+// upload's own is refused.
+func TestUploadInParts(t *testing.T) {
+	home := shortHome(t)
+	s := start(t, home)
+	k := trackerOf(t, map[string]string{
+		"MLFLOW_TRACKING_SERVER_CERT_PATH": filepath.Join(home, "tls", "ca.pem"),
+		"MLFLOW_TRACKING_URI":              s.app.URL + "/mlflow/v2.0" + s.ws, "MLFLOW_TRACKING_TOKEN": s.app.Token,
+	})
+	type o = map[string]any
+	ask := func(status int, call string, body o) o {
+		t.Helper()
+		code, m := k.do("POST", "/api/2.0/mlflow-artifacts/mpu/"+call, body)
+		if code != status {
+			t.Fatalf("%s %v: %d %v, want %d", call, body, code, m, status)
+		}
+		return m
+	}
+	const name = "big.bin"
+	up := ask(200, "create/0/sub%20folder/x", o{"path": "/home/ann/" + name, "num_parts": 3})
+	id := up["upload_id"]
+	parts := []o{}
+	for _, n := range []int{2, 0, 1} {
+		part := up["credentials"].([]any)[n].(o)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, part["url"].(string), strings.NewReader(strings.Repeat(string(rune('a'+n)), 5)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := k.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode/100 != 2 {
+			t.Fatalf("part %d: %s", n, resp.Status)
+		}
+		parts = append(parts, o{"part_number": part["part_number"], "etag": resp.Header.Get("ETag"), "url": part["url"]})
+	}
+	ask(400, "complete/0/sub%20folder/x", o{"path": name, "upload_id": id, "parts": parts[:2]})
+	ask(400, "complete/0/sub%20folder/x", o{"path": name, "upload_id": "another", "parts": parts})
+	ask(400, "complete/0/sub%20folder/x", o{"path": name, "upload_id": id})
+	ask(400, "create/0/%2e%2e/x", o{"path": name, "num_parts": 1})
+	ask(400, "create/0/x", o{"path": "..", "num_parts": 1})
+	ask(400, "create/0/x", o{"path": name, "num_parts": 0})
+	ask(200, "complete/0/sub%20folder/x", o{"path": name, "upload_id": id, "parts": parts})
+	if _, m := k.do("GET", "/api/2.0/mlflow-artifacts/artifacts/0/sub%20folder/x/big.bin", nil); m["raw"] != "aaaaabbbbbccccc" {
+		t.Errorf("the file is %v", m)
+	}
+	gone := ask(200, "create/0/x", o{"path": name, "num_parts": 1})
+	ask(200, "abort/0/x", o{"path": name, "upload_id": gone["upload_id"]})
+}

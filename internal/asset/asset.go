@@ -56,6 +56,19 @@ func Create(tx *store.Tx, v Version) (version string, err error) {
 	return v.Version, Grow(tx, v.Workspace, v.Collection, v.Name, v.Version, v.User, v.Properties)
 }
 
+// Next is the number of the next version of an asset.
+func Next(tx *store.Tx, workspace, collection, name string) (int, error) {
+	own, _, err := container(tx, workspace, collection, name)
+	if err != nil || own.Next == "" {
+		return 1, err
+	}
+	n, err := strconv.Atoi(own.Next)
+	if err != nil {
+		return 0, berth.Errorf(berth.Internal, "the next version of %s %s is %q", collection, name, own.Next)
+	}
+	return n, nil
+}
+
 // Grow makes or moves on the container of a new version. What kind of data a container holds is what its first version is.
 func Grow(tx *store.Tx, workspace, collection, name, version, user string, props map[string]any) error {
 	own, d, err := container(tx, workspace, collection, name)

@@ -1,7 +1,5 @@
 package track
 
-import "strings"
-
 // What the token of a job opens: its own run, the runs and models it made, and the experiment they are in. It reads every registered
 // model and adds versions to it, as its user may; the rest of a registered model it changes where it is its user's. Everybody else's
 // token opens the workspace.
@@ -70,6 +68,9 @@ func (c *call) mayVersion(m *registered, v *version) error {
 
 // mayFile refuses files that are not the job's. It may read those of its experiment's models, and of registered ones.
 func (c *call) mayFile(f file, write bool) error {
+	if write && f.asset != nil {
+		return refuse(denied, "The files of registered version %d do not change: make a new version", f.asset.Number)
+	}
 	if c.who.Job == "" {
 		return nil
 	}
@@ -101,7 +102,7 @@ func (c *call) isRegistered(f file) bool {
 		}
 	})
 	for _, p := range roots {
-		if root := c.fileAt(p).name; f.name == root || strings.HasPrefix(f.name, root+"/") {
+		if f.in(c.fileAt(p)) {
 			return true
 		}
 	}

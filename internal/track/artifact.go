@@ -54,28 +54,39 @@ func (c *call) rawPath() (string, error) {
 
 // A file is where an artifact is.
 type file struct {
-	name  string // of the blob
-	run   *run
-	model *loggedModel
+	container, name string // of the blob
+	run             *run
+	model           *loggedModel
+	asset           *version // that MLflow did not register: its files do not change
 }
 
 // fileAt finds what a path of the artifact proxy means.
-func (c *call) fileAt(p string) file {
+func (w *workspace) fileAt(p string) file {
 	seg := strings.SplitN(p, "/", 4)
+	if len(seg) >= 3 && seg[0] == assetArtifacts {
+		if v := w.assetVersion(seg[1], seg[2]); v != nil {
+			return file{container: v.Container, name: path.Join(append([]string{v.Folder}, seg[3:]...)...), asset: v}
+		}
+	}
 	if len(seg) >= 3 && seg[2] == "artifacts" {
-		if r := c.run(seg[1]); r != nil {
+		if r := w.run(seg[1]); r != nil {
 			name := locate.ArtifactPath(r.ID)
 			if len(seg) == 4 {
 				name += "/" + seg[3]
 			}
-			return file{name: name, run: r}
+			return file{container: w.Artifacts, name: name, run: r}
 		}
 	}
-	f := file{name: otherArtifacts + p}
+	f := file{container: w.Artifacts, name: otherArtifacts + p}
 	if len(seg) >= 3 && seg[1] == "models" {
-		c.view(func(x *index) { f.model = x.logged[seg[2]] })
+		w.view(func(x *index) { f.model = x.logged[seg[2]] })
 	}
 	return f
+}
+
+// in says whether a file is root, or below it.
+func (f file) in(root file) bool {
+	return f.container == root.container && (f.name == root.name || strings.HasPrefix(f.name, root.name+"/"))
 }
 
 // proxied is the path that an artifact URI has at the proxy of this server; ok is false for other places.
@@ -114,7 +125,7 @@ func (c *call) put(p string) (any, error) {
 		return nil, err
 	}
 	o := blob.PutOptions{ContentType: typeOf(p), Size: max(c.r.ContentLength, 0)}
-	if _, err := c.s.Blobs.Put(c.ctx, c.Artifacts, f.name, c.r.Body, o); err != nil {
+	if _, err := c.s.Blobs.Put(c.ctx, f.container, f.name, c.r.Body, o); err != nil {
 		if berth.CodeOf(err) == berth.Internal && c.ctx.Err() != nil {
 			return nil, refuse(badRequest, "The upload broke off")
 		}
@@ -137,7 +148,7 @@ func (c *call) send(p, shown string) (any, error) {
 	if err := c.mayFile(f, false); err != nil {
 		return nil, err
 	}
-	r, err := c.s.Blobs.Open(c.ctx, c.Artifacts, f.name)
+	r, err := c.s.Blobs.Open(c.ctx, f.container, f.name)
 	if berth.CodeOf(err) == berth.NotFound || berth.CodeOf(err) == berth.Invalid {
 		return nil, missing("No such artifact: '%s'", shown)
 	}
@@ -194,7 +205,7 @@ func (c *call) list(p string) ([]fileView, error) {
 	prefix := strings.TrimSuffix(f.name, "/") + "/"
 	var out []fileView
 	for after := ""; ; {
-		blobs, folders, next, err := c.s.Blobs.List(c.ctx, c.Artifacts, blob.ListOptions{Prefix: prefix, Delimiter: "/", After: after})
+		blobs, folders, next, err := c.s.Blobs.List(c.ctx, f.container, blob.ListOptions{Prefix: prefix, Delimiter: "/", After: after})
 		if err != nil {
 			return nil, err
 		}
@@ -333,21 +344,21 @@ func deleteProxied(c *call) (any, error) {
 	if err := c.mayFile(f, true); err != nil {
 		return nil, err
 	}
-	return empty, c.deleteFiles(c.ctx, f.name)
+	return empty, c.deleteFiles(c.ctx, f)
 }
 
 // deleteFiles deletes a file, or everything in a folder. What is not there is deleted.
-func (c *call) deleteFiles(ctx context.Context, name string) error {
-	if err := c.s.Blobs.Delete(ctx, c.Artifacts, name); err != nil && berth.CodeOf(err) != berth.NotFound {
+func (c *call) deleteFiles(ctx context.Context, f file) error {
+	if err := c.s.Blobs.Delete(ctx, f.container, f.name); err != nil && berth.CodeOf(err) != berth.NotFound {
 		return err
 	}
 	for {
-		blobs, _, next, err := c.s.Blobs.List(ctx, c.Artifacts, blob.ListOptions{Prefix: strings.TrimSuffix(name, "/") + "/"})
+		blobs, _, next, err := c.s.Blobs.List(ctx, f.container, blob.ListOptions{Prefix: strings.TrimSuffix(f.name, "/") + "/"})
 		if err != nil {
 			return err
 		}
 		for _, b := range blobs {
-			if err := c.s.Blobs.Delete(ctx, c.Artifacts, b.Name); err != nil && berth.CodeOf(err) != berth.NotFound {
+			if err := c.s.Blobs.Delete(ctx, f.container, b.Name); err != nil && berth.CodeOf(err) != berth.NotFound {
 				return err
 			}
 		}
@@ -401,10 +412,3 @@ func uploadArtifact(c *call) (any, error) {
 	c.r.Body = io.NopCloser(io.MultiReader(strings.NewReader(string(first)), body))
 	return c.put(path.Join(root, safe))
 }
-
-// Uploads in parts go through this server anyway, so that they would gain nothing: clients take 501 as "send it whole".
-var errParts = refuse(notImplemented, "Uploads in parts are not served: send the file whole")
-
-func createUpload(*call) (any, error)   { return nil, errParts }
-func completeUpload(*call) (any, error) { return nil, errParts }
-func abortUpload(*call) (any, error)    { return nil, errParts }

@@ -134,6 +134,10 @@ type version struct {
 	Status, StatusMessage, User, ModelID, DeployStatus string
 	Created, Updated                                   int64
 	Tags                                               map[string]string
+	// Asset says that the version is a model of the workspace too, and Container and Folder where its files are if it was not MLflow
+	// that made it, see asset.go.
+	Asset             bool   `json:",omitempty"`
+	Container, Folder string `json:",omitempty"`
 }
 
 func (v *version) place() (kind, name, number, hash, parent string) {

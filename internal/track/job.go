@@ -3,6 +3,8 @@ package track
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,15 +155,22 @@ func (w *workspace) jobRunOf(ctx context.Context, id string) (*run, error) {
 	return w.run(id), err
 }
 
-// catchUp brings the runs of jobs up to date, as far as something happened to them since it was called last.
+// modelNames are the names of all registered models.
+func (w *workspace) modelNames() []string {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return slices.Collect(maps.Keys(w.index.models))
+}
+
+// catchUp brings the runs of jobs and the registered versions of models up to date, as far as something happened to them since it was called last.
 func (w *workspace) catchUp(ctx context.Context) error {
 	w.jobs.mu.Lock()
 	defer w.jobs.mu.Unlock()
 	if w.s.DB.Rev() == w.jobs.rev {
 		return nil
 	}
-	var docs []*store.Doc
-	var gone []string
+	var docs, models []*store.Doc
+	var gone, changed []string
 	var rev berth.Rev
 	now := time.Now()
 	all := w.jobs.rev == 0 || now.Sub(w.jobs.at) > relist
@@ -170,14 +179,25 @@ func (w *workspace) catchUp(ctx context.Context) error {
 			return err
 		}
 		if all {
-			docs, err = tx.All(store.Query{Workspace: w.Key, Kind: kindJobs, Asc: true})
+			if docs, err = tx.All(store.Query{Workspace: w.Key, Kind: kindJobs, Asc: true}); err != nil {
+				return err
+			}
+			models, err = tx.All(store.Query{Workspace: w.Key, Kind: kindModelVersions, Asc: true})
+			changed = w.modelNames()
 			return err
 		}
-		names, err := touched(tx, w.Key, w.jobs.rev)
+		jobs, names, err := touched(tx, w.Key, w.jobs.rev)
 		if err != nil {
 			return err
 		}
 		for name := range names {
+			of, err := tx.All(store.Query{Workspace: w.Key, Kind: kindModelVersions, Name: name, Asc: true})
+			if err != nil {
+				return err
+			}
+			models, changed = append(models, of...), append(changed, name)
+		}
+		for name := range jobs {
 			d, err := tx.Get(w.Key, kindJobs, name, "")
 			switch {
 			case berth.CodeOf(err) == berth.NotFound:
@@ -196,27 +216,34 @@ func (w *workspace) catchUp(ctx context.Context) error {
 	if err := w.showJobs(ctx, docs, gone); err != nil {
 		return err
 	}
+	if err := w.showModels(ctx, changed, models); err != nil {
+		return err
+	}
 	w.jobs.rev, w.jobs.at = rev, now
 	return nil
 }
 
-// touched is the jobs that something happened to.
-func touched(tx *store.Tx, workspace string, from berth.Rev) (map[string]bool, error) {
+// touched is the jobs and the models that something happened to.
+func touched(tx *store.Tx, workspace string, from berth.Rev) (jobs, models map[string]bool, err error) {
 	const most = 1000
-	names := map[string]bool{}
+	jobs, models = map[string]bool{}, map[string]bool{}
 	for {
 		events, err := tx.Events(store.EventQuery{Workspace: workspace, From: from, Limit: most})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, e := range events {
-			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
-				names[name] = true
+			switch kind, name, _ := strings.Cut(e.Subject, "/"); kind {
+			case kindJobs:
+				jobs[name] = true
+			case kindModels:
+				name, _, _ = strings.Cut(name, "/")
+				models[name] = true
 			}
 			from = e.Rev
 		}
 		if len(events) < most {
-			return names, nil
+			return jobs, models, nil
 		}
 	}
 }

@@ -184,9 +184,19 @@ func renameRegistered(c *call) (any, error) {
 		} else if old != nil && old.ID != m.ID {
 			return refuse(alreadyExists, "Registered Model (name=%s) already exists.", to)
 		}
+		was := *m
 		m.Name, m.Updated = to, x.now()
 		return x.eachVersion(m, func(v *version) error {
-			v.Updated = m.Updated
+			if v.Asset && v.Container != "" {
+				return invalid("Version %d of model '%s' was not registered through MLflow, and its model cannot be renamed", v.Number, was.Name)
+			}
+			if err := x.unshare(&was, v); err != nil {
+				return err
+			}
+			v.Asset, v.Updated = false, m.Updated
+			if err := x.share(m, v); err != nil {
+				return err
+			}
 			return x.save(v)
 		})
 	})
@@ -210,7 +220,12 @@ func deleteRegistered(c *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		if err := x.eachVersion(m, func(v *version) error { return x.remove(v) }); err != nil {
+		if err := x.eachVersion(m, func(v *version) error {
+			if err := x.unshare(m, v); err != nil {
+				return err
+			}
+			return x.remove(v)
+		}); err != nil {
 			return err
 		}
 		return x.remove(m)

@@ -11,7 +11,7 @@ type route struct {
 	reads bool // it changes nothing
 	task  bool // a job may make it; what it may see is up to the handler
 	raw   bool // its body is not JSON
-	all   bool // it is about all runs or experiments, those of jobs too
+	all   bool // it is about all runs, experiments or models, those of jobs and of the workspace too
 }
 
 const (
@@ -60,30 +60,30 @@ func routes() map[string]route {
 		"POST upload-artifact":                       {do: uploadArtifact, task: true, raw: true},
 		"POST logged-models":                         do(createLogged),
 		"POST logged-models/search":                  ask(searchLogged),
-		"POST registered-models/create":              do(createRegistered),
-		"GET registered-models/get":                  ask(getRegistered),
-		"POST registered-models/rename":              own(renameRegistered),
-		"PATCH registered-models/update":             do(updateRegistered),
-		"DELETE registered-models/delete":            own(deleteRegistered),
-		"GET registered-models/search":               ask(searchRegistered),
-		"POST registered-models/search":              ask(searchRegistered),
-		"GET registered-models/get-latest-versions":  ask(latestVersions),
-		"POST registered-models/get-latest-versions": ask(latestVersions),
-		"POST registered-models/set-tag":             do(setRegisteredTag),
-		"DELETE registered-models/delete-tag":        own(deleteRegisteredTag),
-		"POST registered-models/alias":               do(setAlias),
-		"GET registered-models/alias":                ask(getAlias),
-		"DELETE registered-models/alias":             own(deleteAlias),
-		"POST model-versions/create":                 do(createVersion),
-		"GET model-versions/get":                     ask(getVersion),
-		"PATCH model-versions/update":                do(updateVersion),
-		"DELETE model-versions/delete":               own(deleteVersion),
-		"GET model-versions/search":                  ask(searchVersions),
-		"POST model-versions/search":                 ask(searchVersions),
-		"GET model-versions/get-download-uri":        ask(versionURI),
-		"POST model-versions/transition-stage":       own(transitionStage),
-		"POST model-versions/set-tag":                do(setVersionTag),
-		"DELETE model-versions/delete-tag":           own(deleteVersionTag),
+		"POST registered-models/create":              {do: createRegistered, task: true, all: true},
+		"GET registered-models/get":                  look(getRegistered),
+		"POST registered-models/rename":              {do: renameRegistered, all: true},
+		"PATCH registered-models/update":             {do: updateRegistered, task: true, all: true},
+		"DELETE registered-models/delete":            {do: deleteRegistered, all: true},
+		"GET registered-models/search":               look(searchRegistered),
+		"POST registered-models/search":              look(searchRegistered),
+		"GET registered-models/get-latest-versions":  look(latestVersions),
+		"POST registered-models/get-latest-versions": look(latestVersions),
+		"POST registered-models/set-tag":             {do: setRegisteredTag, task: true, all: true},
+		"DELETE registered-models/delete-tag":        {do: deleteRegisteredTag, all: true},
+		"POST registered-models/alias":               {do: setAlias, task: true, all: true},
+		"GET registered-models/alias":                look(getAlias),
+		"DELETE registered-models/alias":             {do: deleteAlias, all: true},
+		"POST model-versions/create":                 {do: createVersion, task: true, all: true},
+		"GET model-versions/get":                     look(getVersion),
+		"PATCH model-versions/update":                {do: updateVersion, task: true, all: true},
+		"DELETE model-versions/delete":               {do: deleteVersion, all: true},
+		"GET model-versions/search":                  look(searchVersions),
+		"POST model-versions/search":                 look(searchVersions),
+		"GET model-versions/get-download-uri":        look(versionURI),
+		"POST model-versions/transition-stage":       {do: transitionStage, all: true},
+		"POST model-versions/set-tag":                {do: setVersionTag, task: true, all: true},
+		"DELETE model-versions/delete-tag":           {do: deleteVersionTag, all: true},
 	}
 }
 
@@ -142,7 +142,7 @@ func plainRoute(method, path string) (route, string, error) {
 		case "get-artifact":
 			return route{do: getRunArtifact, reads: true, task: true}, "", nil
 		case "model-versions/get-artifact":
-			return route{do: getVersionArtifact, reads: true, task: true}, "", nil
+			return route{do: getVersionArtifact, reads: true, task: true, all: true}, "", nil
 		}
 	}
 	return route{}, "", refuse(noEndpoint, "There is nothing at /%s: the API is below /api/2.0/mlflow", path)

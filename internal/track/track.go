@@ -17,18 +17,25 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track/points"
 )
 
-// Options is what a Service is made of. All fields but NoSync are needed.
+// Options is what a Service is made of. All fields but Locator, Sign and NoSync are needed.
 type Options struct {
 	DB    *store.DB
 	Blobs *blob.Store
-	Dir   string // where points are
-	Log   *slog.Logger
+	// Locator finds the files of models that MLflow did not register.
+	Locator locate.Locator
+	// Sign is an address at which a blob may be written until then without a token, as long as holder is somebody. Without it files are
+	// not uploaded in parts.
+	Sign func(container, name, holder string, until time.Time) string
+	Dir  string // where points are
+	Log  *slog.Logger
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
 }
@@ -82,6 +89,8 @@ type Caller struct {
 	User  string
 	Write bool   // may change things
 	Job   string // the job whose task asks: it sees its own run, those it makes, and their experiment
+	// Holder is what has to be good still when something that was signed for the caller is used, see [auth.Authority.CheckHolder].
+	Holder string
 }
 
 // call is one request.

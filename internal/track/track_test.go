@@ -11,10 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track"
 )
+
+// ofTests is the workspace of all tests.
+var ofTests = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
 
 type obj = map[string]any
 
@@ -39,11 +44,11 @@ func start(t testing.TB, dir string) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, dir: dir, db: db, ws: track.Workspace{Key: "ws", ID: "id", Artifacts: "artifacts"}, who: track.Caller{User: "u", Write: true}}
+	s := &server{t: t, dir: dir, db: db, ws: track.Workspace{Of: ofTests, Key: ofTests.Key(), Storage: locate.Storage{ID: "id", Blobs: "blobs", Artifacts: "artifacts"}}, who: track.Caller{User: "u", Write: true}}
 	err = db.Update(t.Context(), func(tx *store.Tx) error {
-		d, err := tx.Get("", "workspaces", "ws", "")
+		d, err := tx.Get("", "workspaces", s.ws.Key, "")
 		if err != nil {
-			d = &store.Doc{Kind: "workspaces", Name: "ws"}
+			d = &store.Doc{Kind: "workspaces", Name: s.ws.Key}
 			err = tx.Insert(d)
 		}
 		s.ws.Doc, s.ws.Created = d.ID, d.Created

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -175,13 +176,20 @@ func createVersion(c *call) (any, error) {
 		if err := c.mayRegister(v); err != nil {
 			return err
 		}
-		m.Last++
-		m.Updated, v.Updated, v.Model, v.Number = v.Created, v.Created, m.ID, m.Last
+		next, err := asset.Next(x.tx, x.w.Key, kindModels, name)
+		if err != nil {
+			return err
+		}
+		m.Last = max(m.Last+1, next)
+		m.Updated, v.Updated, v.Model, v.Number, v.Asset = v.Created, v.Created, m.ID, m.Last, false
 		if logged != nil {
 			tagVersions(logged, name, itoa(v.Number))
 			if err := x.save(logged); err != nil {
 				return err
 			}
+		}
+		if err := x.share(m, v); err != nil {
+			return err
 		}
 		if err := x.save(v); err != nil {
 			return err
@@ -308,6 +316,9 @@ func (c *call) changeVersion(name string, n int, touch bool, fn func(*change, *r
 		if err := fn(x, m, v); err != nil {
 			return err
 		}
+		if err := x.share(m, v); err != nil {
+			return err
+		}
 		if touch {
 			v.Updated = x.now()
 			m.Updated = v.Updated
@@ -348,17 +359,25 @@ func deleteVersion(c *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		for a, to := range m.Aliases {
-			if to == n {
-				delete(m.Aliases, a)
-			}
+		if err := x.unshare(m, v); err != nil {
+			return err
 		}
-		m.Updated = x.now()
-		if err := x.remove(v); err != nil {
+		if err := x.dropVersion(m, v); err != nil {
 			return err
 		}
 		return x.save(m)
 	})
+}
+
+// dropVersion removes a version, and the aliases that point to it; the caller saves the model.
+func (c *change) dropVersion(m *registered, v *version) error {
+	for a, to := range m.Aliases {
+		if to == v.Number {
+			delete(m.Aliases, a)
+		}
+	}
+	m.Updated = c.now()
+	return c.remove(v)
 }
 
 func setVersionTag(c *call) (any, error) {

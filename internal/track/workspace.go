@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track/points"
 )
 
 // A Workspace is one MLflow server.
 type Workspace struct {
-	Key       string    // as documents have it
-	ID        string    // of this workspace, and of no other that had its name before
-	Artifacts string    // the container of its runs' files
-	Created   time.Time // when its default experiment was made
-	Doc       int64     // the ID of its document: a change to a workspace that was deleted meanwhile is refused
+	Of             berth.Workspace
+	locate.Storage           // its ID is of this workspace, and of no other that had its name before
+	Key            string    // as documents have it
+	Created        time.Time // when its default experiment was made
+	Doc            int64     // the ID of its document: a change to a workspace that was deleted meanwhile is refused
 }
 
 // workspace is one that was used since the server started.

@@ -1,0 +1,160 @@
+package track_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/store"
+)
+
+// model is what the document of a version of a model says, nil when there is none.
+func (s *server) model(name, version string) obj {
+	s.t.Helper()
+	var props obj
+	err := s.db.View(s.t.Context(), func(tx *store.Tx) error {
+		d, err := tx.Get(s.ws.Key, "models/versions", name, version)
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var v struct{ Properties obj }
+		err = json.Unmarshal(d.Body, &v)
+		props = v.Properties
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return props
+}
+
+// change does what the API does to a model, with the event that it emits.
+func (s *server) change(name, version string, fn func(tx *store.Tx) error) {
+	s.t.Helper()
+	err := s.db.Update(s.t.Context(), func(tx *store.Tx) error {
+		tx.Emit(berth.Event{Workspace: s.ws.Key, Subject: "models/" + name + "/versions/" + version, Type: berth.EventResourcePut})
+		return fn(tx)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) makeModel(name, version, uri string) {
+	s.t.Helper()
+	s.change(name, version, func(tx *store.Tx) error {
+		_, err := asset.Create(tx, asset.Version{
+			Workspace: s.ws.Key, Collection: "models", Name: name, Version: version, User: "ann",
+			Properties: map[string]any{"modelUri": uri, "description": "by hand", "tags": map[string]any{"a": "b"}},
+		})
+		return err
+	})
+}
+
+// TestRegisteredIsModel: what MLflow registers is a model of the workspace, with what changes of it, until it is deleted.
+func TestRegisteredIsModel(t *testing.T) {
+	s := start(t, t.TempDir())
+	run := s.newRun("0", nil)
+	s.must("POST", "registered-models/create", obj{"name": "M"})
+	s.must("POST", "model-versions/create", obj{"name": "M", "source": "mlflow-artifacts:/0/" + run + "/artifacts/model", "run_id": run, "description": "first"})
+	if m := s.model("M", "1"); m["modelUri"] != "azureml://datastores/workspaceartifactstore/paths/ExperimentRun/dcid."+run+"/model" ||
+		m["description"] != "first" || m["modelType"] != "mlflow_model" {
+		t.Errorf("the model is %v", m)
+	}
+	s.must("PATCH", "model-versions/update", obj{"name": "M", "version": "1", "description": "second"})
+	s.must("POST", "model-versions/set-tag", obj{"name": "M", "version": "1", "key": "k", "value": "v"})
+	if m := s.model("M", "1"); m["description"] != "second" || at(m, "tags", "k") != "v" {
+		t.Errorf("after a change the model is %v", m)
+	}
+	s.must("POST", "registered-models/rename", obj{"name": "M", "new_name": "N"})
+	if old, now := s.model("M", "1"), s.model("N", "1"); old != nil || at(now, "tags", "k") != "v" {
+		t.Errorf("after it was renamed the model is %v and %v", old, now)
+	}
+	s.must("POST", "model-versions/create", obj{"name": "N", "source": "s3://bucket/x"})
+	if m := s.model("N", "2"); m["modelUri"] != "s3://bucket/x" {
+		t.Errorf("the model is %v", m)
+	}
+	s.must("DELETE", "model-versions/delete", obj{"name": "N", "version": "1"})
+	s.must("DELETE", "registered-models/delete", obj{"name": "N"})
+	if one, two := s.model("N", "1"), s.model("N", "2"); one != nil || two != nil {
+		t.Errorf("deleted models are there: %v %v", one, two)
+	}
+	// Names that no model of the workspace can have are MLflow's alone.
+	s.must("POST", "registered-models/create", obj{"name": "a name, with blanks"})
+	s.must("POST", "model-versions/create", obj{"name": "a name, with blanks", "source": "s3://bucket/x"})
+}
+
+// TestModelIsRegistered: a model of the workspace is a registered one, with its files, its changes and its end.
+func TestModelIsRegistered(t *testing.T) {
+	s := start(t, t.TempDir())
+	err := s.db.Update(t.Context(), func(tx *store.Tx) error {
+		return tx.Insert(&store.Doc{Workspace: s.ws.Key, Kind: "datastores", Name: "workspaceblobstore", Body: []byte(`{}`), Own: []byte(`{"container":"artifacts"}`)})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, out := s.raw("PUT", "/api/2.0/mlflow-artifacts/artifacts/up/model.bin", "", "bytes"); code != 200 { // below mlflow/
+		t.Fatalf("%d %s", code, out)
+	}
+	s.must("POST", "registered-models/create", obj{"name": "both"})
+	s.must("POST", "model-versions/create", obj{"name": "both", "source": "s3://bucket/x"})
+	s.makeModel("mine", "1", "azureml://datastores/workspaceblobstore/paths/mlflow/up")
+	s.makeModel("mine", "beta", "azureml://datastores/workspaceblobstore/paths/mlflow/up")
+	s.makeModel("both", "5", "s3://bucket/y")
+	for range 2 { // and again when the server was started anew
+		v := s.must("GET", "model-versions/get?name=mine&version=1", nil)
+		if at(v, "model_version", "description") != "by hand" || at(v, "model_version", "tags", 0, "value") != "b" || at(v, "model_version", "user_id") != "ann" {
+			t.Errorf("the version is %v", v)
+		}
+		all := s.must("GET", "model-versions/search?filter=name%3D%27mine%27", nil)
+		if n := len(all["model_versions"].([]any)); n != 1 {
+			t.Errorf("there are %d versions", n)
+		}
+		uri := s.must("GET", "model-versions/get-download-uri?name=mine&version=1", nil)["artifact_uri"]
+		if uri != "mlflow-artifacts:/azureml-models/mine/1" {
+			t.Errorf("the files are at %v", uri)
+		}
+		const files = "/api/2.0/mlflow-artifacts/artifacts"
+		if l := s.must("GET", files+"?path=azureml-models/mine/1", nil); at(l, "files", 0, "path") != "model.bin" {
+			t.Errorf("the files are %v", l)
+		}
+		if code, _, out := s.raw("GET", files+"/azureml-models/mine/1/model.bin", "", ""); code != 200 || out != "bytes" {
+			t.Errorf("the file is %d %q", code, out)
+		}
+		if code, _, _ := s.raw("PUT", files+"/azureml-models/mine/1/model.bin", "", "other"); code != 403 {
+			t.Errorf("the file of a model was changed: %d", code)
+		}
+		if code, _, _ := s.raw("DELETE", files+"/azureml-models/mine/1/model.bin", "", ""); code != 403 {
+			t.Errorf("the file of a model was deleted: %d", code)
+		}
+		s.stop()
+		s = start(t, s.dir)
+	}
+	s.want(400, "POST", "registered-models/create", obj{"name": "mine"})
+	// Both count on from the highest number.
+	if v := s.must("POST", "model-versions/create", obj{"name": "both", "source": "s3://bucket/z"}); at(v, "model_version", "version") != "6" {
+		t.Errorf("the next version is %v", v)
+	}
+	s.change("mine", "1", func(tx *store.Tx) error {
+		d, err := tx.Get(s.ws.Key, "models/versions", "mine", "1")
+		if err != nil {
+			return err
+		}
+		d.Body = []byte(`{"properties": {"modelUri": "x", "description": "changed"}}`)
+		return tx.Save(d)
+	})
+	if v := s.must("GET", "model-versions/get?name=mine&version=1", nil); at(v, "model_version", "description") != "changed" || at(v, "model_version", "tags") != nil {
+		t.Errorf("after a change the version is %v", v)
+	}
+	s.must("POST", "registered-models/alias", obj{"name": "mine", "alias": "best", "version": "1"})
+	s.change("mine", "1", func(tx *store.Tx) error { return tx.Delete(s.ws.Key, "models/versions", "mine", "1") })
+	s.want(404, "GET", "model-versions/get?name=mine&version=1", nil)
+	s.want(400, "GET", "registered-models/alias?name=mine&alias=best", nil)
+	if v := s.must("POST", "model-versions/create", obj{"name": "mine", "source": "s3://bucket/z"}); at(v, "model_version", "version") != "2" {
+		t.Errorf("the next version is %v", v)
+	}
+}
