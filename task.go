@@ -107,9 +107,11 @@ type Launch struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Code    string            `json:"code,omitempty"` // URL of the folder of the code snapshot
 	// CodeBelow is for Code what LaunchInput.Below is for its URL.
-	CodeBelow string                  `json:"codeBelow,omitempty"`
-	Inputs    map[string]LaunchInput  `json:"inputs,omitempty"`
-	Outputs   map[string]LaunchOutput `json:"outputs,omitempty"`
+	CodeBelow string `json:"codeBelow,omitempty"`
+	// CodeVersion is a word for what is in the folder now, so that a node which has it asks for nothing; empty where it has none.
+	CodeVersion string                  `json:"codeVersion,omitempty"`
+	Inputs      map[string]LaunchInput  `json:"inputs,omitempty"`
+	Outputs     map[string]LaunchOutput `json:"outputs,omitempty"`
 	// Artifacts is the URL of the folder where ./outputs, ./logs and the logs of the run are kept.
 	Artifacts   string        `json:"artifacts,omitempty"`
 	Environment LaunchEnv     `json:"environment"`
@@ -133,6 +135,8 @@ type Launch struct {
 	// Keep is a directory on the node's machine, shared by the attempts of a job, where ./outputs and the named outputs live, so that a
 	// checkpoint is there after a restart; empty when the job's attempts start with nothing.
 	Keep string `json:"keep,omitempty"`
+	// Objects is set when the node shares the server's disk: the directory of contents by their SHA-256.
+	Objects string `json:"objects,omitempty"`
 	// Tracking is where the command logs its metrics; nil where there is no such place.
 	Tracking *LaunchTracking `json:"tracking,omitempty"`
 }
@@ -190,6 +194,9 @@ type LaunchInput struct {
 	URI   string `json:"uri,omitempty"` // as the user named it; what mode direct passes on
 	// Below is the folder that links must not lead out of, where the URL is a file's; empty where they may.
 	Below string `json:"below,omitempty"`
+	// Version is as Launch.CodeVersion; Ours says that the URL is in the server's own storage.
+	Version string `json:"version,omitempty"`
+	Ours    bool   `json:"ours,omitempty"`
 }
 
 // LaunchOutput is an output, resolved: a URL the runner can write below.
@@ -226,6 +233,7 @@ type Report struct {
 	// Phase is what it is doing within State: staging, environment, running, uploading.
 	Phase       string    `json:"phase,omitempty"`
 	Detail      string    `json:"detail,omitempty"`  // for people: "installing 12 packages"
+	Staged      string    `json:"staged,omitempty"`  // for people: how code and inputs came there
 	Warning     string    `json:"warning,omitempty"` // becomes an event of the job
 	FirstOutput time.Time `json:"firstOutput,omitzero"`
 	Times       Waterfall `json:"times,omitzero"`

@@ -153,6 +153,9 @@ func stateReason(r berth.Report) string {
 	case berth.TaskStarting:
 		return "the runner prepares it"
 	case berth.TaskRunning:
+		if r.Staged != "" {
+			return "the command runs; " + r.Staged
+		}
 		return "the command runs"
 	case berth.TaskEnding:
 		return "the command ended; outputs are being kept"

@@ -21,7 +21,7 @@ func (a *App) openTargets(ctx context.Context, host []string) (err error) {
 
 // targetConfig is what a target is opened with. Those that share this machine share its built environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
-	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Environments: a.environments()}
+	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Environments: a.environments(), Cache: a.dataCache()}
 	switch name {
 	case all.Local:
 		c.Dir, c.Slots = filepath.Join(a.cfg.Home, "host"), a.cfg.Slots
@@ -32,6 +32,11 @@ func (a *App) targetConfig(name string, host []string) driver.Config {
 		c.Dir = filepath.Join(a.cfg.Home, "computes", name)
 	}
 	return c
+}
+
+// dataCache is where code and inputs of tasks are kept, for all nodes on this machine.
+func (a *App) dataCache() driver.Cache {
+	return driver.Cache{Dir: filepath.Join(a.cfg.Home, "host", "cache"), Bytes: a.cfg.DataCache}
 }
 
 // environments is where built environments are kept. Nodes come and go: what was built for one serves the next.

@@ -80,6 +80,9 @@ func (s *Store) Close() error { return s.root.Close() }
 // Dir is the root directory: where the files of live blobs belong.
 func (s *Store) Dir() string { return s.dir }
 
+// Objects is the directory of contents by their hash.
+func (s *Store) Objects() string { return filepath.Join(s.dir, "objects") }
+
 // newETag is a tag no other version of a blob has.
 func newETag() string { return fmt.Sprintf("0x%016X", rand.Uint64()) }
 

@@ -36,6 +36,9 @@ func fix(tx *store.Tx, container, name, version string) (place string, err error
 		b.Name, b.Meta = place+strings.TrimPrefix(b.Name, name), nil
 		return tx.PutBlob(b)
 	})
+	if err == nil {
+		err = changed(tx, container, []string{place})
+	}
 	return place, err
 }
 

@@ -30,6 +30,8 @@ type hold struct {
 	Versions []string `json:"versions,omitempty"`
 	// Whole says that nothing is added to them either.
 	Whole bool `json:"whole,omitempty"`
+	// Version is the word for what lies there now, see Version.
+	Version string `json:"version,omitempty"`
 }
 
 type writerKey struct{}
@@ -89,9 +91,10 @@ func uploadFolder(name string) string {
 
 // restraint is why a name may not be written to, as far as it may not.
 type restraint struct {
-	owner  string // whose the folder is
-	change error  // why what is there may not change
-	add    error  // why nothing may be added
+	owner  string   // whose the folder is
+	change error    // why what is there may not change
+	add    error    // why nothing may be added
+	named  []string // the places above it that have a Version
 }
 
 // restrained collects the holds on a name.
@@ -111,6 +114,9 @@ func restrained(tx *store.Tx, container, name, writer string) (r restraint, err 
 		}
 		if d == nil {
 			continue
+		}
+		if h.Version != "" {
+			r.named = append(r.named, name[:i])
 		}
 		if h.Owner != "" {
 			r.owner = h.Owner
@@ -152,16 +158,16 @@ func alreadyThere(tx *store.Tx, container, name, writer, hash string) (*store.Bl
 		}
 	}
 	if r.change == nil && r.add == nil {
-		return nil, nil
+		return nil, changed(tx, container, r.named)
 	}
 	old, err := tx.Blob(container, name)
 	switch {
-	case berth.CodeOf(err) == berth.NotFound:
+	case berth.CodeOf(err) == berth.NotFound && r.add != nil:
 		return nil, r.add
-	case err != nil:
+	case err != nil && berth.CodeOf(err) != berth.NotFound:
 		return nil, err
-	case r.change == nil:
-		return nil, nil
+	case err != nil || r.change == nil:
+		return nil, changed(tx, container, r.named)
 	case old.Hash == "" || old.Hash != hash:
 		return nil, r.change
 	}

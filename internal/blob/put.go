@@ -91,8 +91,12 @@ func (s *Store) DeleteMatch(ctx context.Context, container, name, ifMatch string
 		if !s.matches(b, ifMatch) {
 			return notMatched(container, name)
 		}
-		if r, err := restrained(tx, container, name, writer(ctx)); err != nil || r.change != nil {
+		r, err := restrained(tx, container, name, writer(ctx))
+		if err != nil || r.change != nil {
 			return errors.Join(err, r.change)
+		}
+		if err := changed(tx, container, r.named); err != nil {
+			return err
 		}
 		return tx.DeleteBlob(container, name)
 	})

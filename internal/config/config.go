@@ -60,6 +60,8 @@ type Config struct {
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`
+	// DataCache is how many bytes of code and inputs of tasks are kept on this machine beside the server's own copies.
+	DataCache int64 `yaml:"data_cache_bytes"`
 }
 
 // Allow is the part of the machine that users may reach by name.
@@ -83,6 +85,7 @@ func Default(home string) Config {
 		LocalJobs:        true,
 		LocalCurrency:    "USD",
 		EnvironmentCache: 20 << 30,
+		DataCache:        20 << 30,
 		InstanceDisk:     120_000_000_000,
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -110,8 +111,11 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 			return l, err
 		}
 	}
-	if l.Code, l.CodeBelow, err = b.code(v.CodeID); err != nil {
+	if err = b.code(&l, v.CodeID); err != nil {
 		return l, err
+	}
+	if target.Info.SharedDisk {
+		l.Objects = b.m.c.o.Blobs.Objects()
 	}
 	if l.Inputs, err = b.inputs(v.Inputs); err != nil {
 		return l, err
@@ -277,6 +281,14 @@ func (b builder) address(p locate.Place, perm string, write bool) (address, belo
 	return p.URL, below, err
 }
 
+// version is the word for what lies at a place, empty where it has none. Logs, which grow unnoticed, are with the artifacts.
+func (b builder) version(p locate.Place) (string, error) {
+	if !p.Ours() || p.Container == b.storage.Artifacts {
+		return "", nil
+	}
+	return blob.Version(b.m.tx, p.Container, p.Name)
+}
+
 // read is resolve for what an asset consists of.
 func (b builder) read(d *store.Doc, uri string) (address, below string, err error) {
 	p, err := b.m.c.o.Locator.Content(b.m.tx, b.ws, d, uri)
@@ -286,25 +298,34 @@ func (b builder) read(d *store.Doc, uri string) (address, below string, err erro
 	return b.address(p, "rl", false)
 }
 
-func (b builder) code(id string) (address, below string, err error) {
+// code adds the code to a launch.
+func (b builder) code(l *berth.Launch, id string) error {
 	if id == "" {
-		return "", "", nil
+		return nil
 	}
 	ref, err := berth.ParseRef(id, "codes")
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	d, err := locate.Version(b.m.tx, b.ws, "codes", ref)
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	var v struct {
 		Properties struct{ CodeURI string }
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return "", "", berth.Errorf(berth.Invalid, "code %s cannot be read: %w", id, err)
+		return berth.Errorf(berth.Invalid, "code %s cannot be read: %w", id, err)
 	}
-	return b.read(d, v.Properties.CodeURI)
+	p, err := b.m.c.o.Locator.Content(b.m.tx, b.ws, d, v.Properties.CodeURI)
+	if err != nil {
+		return err
+	}
+	if l.Code, l.CodeBelow, err = b.address(p, "rl", false); err != nil {
+		return err
+	}
+	l.CodeVersion, err = b.version(p)
+	return err
 }
 
 func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchInput, error) {
@@ -317,8 +338,15 @@ func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchIn
 				x.Value = string(*i.Value)
 			}
 		} else {
-			var err error
-			if x.URL, x.Below, err = b.resolve(i.URI, "rl", locate.Writes(i.Mode)); err != nil {
+			p, err := b.m.c.o.Locator.Resolve(b.m.tx, b.ws, i.URI)
+			if err == nil {
+				x.Ours = p.Ours()
+				x.URL, x.Below, err = b.address(p, "rl", locate.Writes(i.Mode))
+			}
+			if err == nil {
+				x.Version, err = b.version(p)
+			}
+			if err != nil {
 				return nil, berth.Errorf(berth.CodeOf(err), "input %s: %w", name, err)
 			}
 		}

@@ -200,7 +200,15 @@ type Config struct {
 	Slots int
 	// Environments says how nodes that share this machine keep built environments.
 	Environments Environments
-	Log          *slog.Logger
+	// Cache says how they keep what tasks read.
+	Cache Cache
+	Log   *slog.Logger
+}
+
+// Cache is where code and inputs of tasks are kept.
+type Cache struct {
+	Dir   string // empty: below the driver's own directory
+	Bytes int64  // how much is kept; 0 is the default
 }
 
 // Environments is where built environments are kept, and which container engine runs images.

@@ -70,6 +70,11 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 			c.Mounts = append(c.Mounts, envs.Mount{Host: from, Path: p, ReadOnly: !strings.EqualFold(in.Mode, "ReadWriteMount")})
 		}
 	}
+	for _, x := range t.trees {
+		if x.to != "" && !x.write {
+			c.Mounts = append(c.Mounts, envs.Mount{Host: x.use.Dir, Path: x.to, ReadOnly: true})
+		}
+	}
 	if t.l.Keep != "" {
 		c.Mounts = append(c.Mounts, envs.Mount{Host: t.l.Keep, Path: t.l.Keep})
 	}

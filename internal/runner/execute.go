@@ -47,6 +47,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	} else {
 		r, err = t.startProcess(spec)
 	}
+	t.room.close() // the mounts are the command's now
 	if err != nil {
 		return t.cut(fail("command", err))
 	}
@@ -66,6 +67,7 @@ func (t *task) tidy(ctx context.Context, c *cgroup) {
 // adopt follows a command that an earlier runner started.
 func (t *task) adopt(ctx context.Context) *berth.Exit {
 	defer t.tidy(ctx, openCgroup(t.l, t.unique()))
+	defer t.holdTrees()()
 	r, exit := t.find(ctx)
 	if exit != nil {
 		if t.grouped() { // its launcher may have come to its end
@@ -101,7 +103,7 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 	if err := t.keep(r.mark()); err != nil {
 		t.o.Log.Error("state of a running task not kept", "task", t.l.Task, "err", err)
 	}
-	t.report(berth.TaskRunning, "running", nil)
+	t.report(berth.TaskRunning, "running", func(r *berth.Report) { r.Staged = t.staged() })
 	defer t.startShipping(ctx)()
 
 	t.o.Control.OnStop(func() { w.ring(eventStop) })

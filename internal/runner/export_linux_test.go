@@ -36,3 +36,10 @@ func Marked(dir string) (pids []int) {
 	}
 	return pids
 }
+
+// RefuseMounts makes the runner believe that it can mount nothing, until the function returned is called.
+func RefuseMounts() (restore func()) {
+	why := "the test says so"
+	old := mountsRefused.Swap(&why)
+	return func() { mountsRefused.Store(old) }
+}

@@ -17,6 +17,8 @@ type Spec struct {
 	env     *envs.Env // nil: the machine as it is
 	log     int       // descriptor that takes standard output and error
 	cgroup  *cgroup   // limits the process, and finds all of its tree; may be nil
+	room    *room     // the mounts it sees; nil for those of the machine
+	holds   []uintptr // descriptors it inherits
 }
 
 // running is a command that was started: a process of this machine or a container.

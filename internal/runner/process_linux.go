@@ -77,9 +77,17 @@ func fork(s *Spec, path string, args []string) (pid, pidfd int, err error) {
 			files = append(files, hold.Fd())
 		}
 	}
-	pid, err = slack.Ordinary(func() (int, error) {
-		return syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: files, Sys: attr})
-	})
+	files = append(files, s.holds...)
+	start := func() {
+		pid, err = slack.Ordinary(func() (int, error) {
+			return syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: files, Sys: attr})
+		})
+	}
+	if s.room != nil {
+		s.room.do(start)
+	} else {
+		start()
+	}
 	if err == nil && pidfd < 0 { // a kernel older than 5.4
 		if pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
 			pidfd, err = -1, nil

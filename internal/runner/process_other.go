@@ -61,7 +61,7 @@ func fork(s *Spec, path string, args []string) (int, error) {
 	}
 	defer null.Close()
 	return syscall.ForkExec(path, args, &syscall.ProcAttr{
-		Dir: s.Dir, Env: s.Env, Files: []uintptr{null.Fd(), uintptr(s.log), uintptr(s.log)}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: s.Dir, Env: s.Env, Files: append([]uintptr{null.Fd(), uintptr(s.log), uintptr(s.log)}, s.holds...), Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 }
 

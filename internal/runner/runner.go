@@ -8,7 +8,6 @@ package runner
 
 import (
 	"context"
-	"fmt"
 	"hash/fnv"
 	"io"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data"
 )
 
@@ -92,6 +92,8 @@ type Options struct {
 	Envs Environments
 	// Home takes the log of a task without a LogFile. It may be nil otherwise.
 	Home Home
+	// Cache keeps what tasks read. Nil fetches it for each task.
+	Cache *cache.Cache
 	// Data moves files. Nil makes a client for the task alone.
 	Data *data.Client
 	// Watch tells of the first output. It may be nil.
@@ -151,6 +153,10 @@ type task struct {
 	seq       int // of the last report
 	// values is what expressions stand for, by their text; paths is where inputs and outputs are, by their name.
 	values, paths map[string]string
+	// trees are what was brought to the cache, and room where they are mounted; nil where nothing is.
+	bringing sync.Mutex
+	trees    []*tree
+	room     *room
 }
 
 // Immediate reports whether nothing comes before the command of l: no staging, no environment. Such a task is at
@@ -254,9 +260,7 @@ func (t *task) begin(ctx context.Context) *berth.Exit {
 	if err := t.stage(ctx); err != nil {
 		return t.cut(fail("staging", err))
 	}
-	if err := t.linkKept(); err != nil {
-		return fail("staging", fmt.Errorf("the directory of kept outputs: %w", err))
-	}
+	defer t.closeTrees()
 	var env *envs.Env
 	if needsEnvironment(t.l.Environment) {
 		t.times.Environment = time.Now()
@@ -265,6 +269,10 @@ func (t *task) begin(ctx context.Context) *berth.Exit {
 			return t.cut(fail("environment", err))
 		}
 		defer env.Release()
+	}
+	err := t.interruptibly(ctx, func(ctx context.Context) error { return t.place(ctx, env != nil && env.Container != nil) })
+	if err != nil {
+		return t.cut(fail("staging", err))
 	}
 	spec, err := t.spec(env)
 	if err != nil {

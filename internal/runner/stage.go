@@ -49,7 +49,11 @@ func (t *task) stage(ctx context.Context) error {
 		var total data.Total
 		if t.l.Code != "" {
 			g.Go(func() error {
-				if err := client.Below(t.l.CodeBelow).Folder(gctx, t.l.Code, t.workdir(), &total); err != nil {
+				there, err := t.bringCode(gctx, client)
+				if err == nil && !there {
+					err = client.Below(t.l.CodeBelow).Folder(gctx, t.l.Code, t.workdir(), &total)
+				}
+				if err != nil {
 					return fmt.Errorf("code: %w", err)
 				}
 				return nil
@@ -66,7 +70,11 @@ func (t *task) stage(ctx context.Context) error {
 			}
 			if fetch {
 				g.Go(func() error {
-					if err := t.fetch(gctx, client, in, value, &total); err != nil {
+					there, err := t.bringInput(gctx, client, name, in)
+					if err == nil && !there {
+						err = t.fetch(gctx, client, in, value, &total)
+					}
+					if err != nil {
 						return fmt.Errorf("input %s: %w", name, err)
 					}
 					return nil
@@ -125,6 +133,8 @@ func (t *task) input(name string, in berth.LaunchInput) (value string, fetch boo
 // isFile says whether data of this type is one file. Models are folders unless they are not, see fetch.
 func isFile(kind string) bool { return strings.EqualFold(kind, "uri_file") }
 
+func isModel(kind string) bool { return strings.HasSuffix(strings.ToLower(kind), "_model") }
+
 // baseName is the last part of a URL's path.
 func baseName(rawURL string) string {
 	u, err := url.Parse(rawURL)
@@ -152,7 +162,7 @@ func (t *task) fetch(ctx context.Context, c *data.Client, in berth.LaunchInput, 
 		if err = os.MkdirAll(to, 0o700); err == nil {
 			err = c.Folder(ctx, in.URL, to, total)
 		}
-		if berth.CodeOf(err) == berth.NotFound && strings.HasSuffix(strings.ToLower(in.Type), "_model") {
+		if berth.CodeOf(err) == berth.NotFound && isModel(in.Type) {
 			// A model may be a single file. Its path is then the folder it is put in.
 			err = c.File(ctx, in.URL, filepath.Join(to, baseName(in.URL)), total)
 		}
@@ -160,6 +170,11 @@ func (t *task) fetch(ctx context.Context, c *data.Client, in berth.LaunchInput, 
 	if err != nil || strings.EqualFold(in.Mode, "ReadWriteMount") || strings.EqualFold(in.Mode, "Download") {
 		return err
 	}
+	return readOnly(root)
+}
+
+// readOnly write-protects a folder by its permissions.
+func readOnly(root string) error {
 	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -246,5 +261,5 @@ func (t *task) spec(env *envs.Env) (*Spec, error) {
 			return nil, fmt.Errorf("environment variable %s: %w", k, err)
 		}
 	}
-	return &Spec{Command: command, Env: t.environ(env, more), Dir: t.workdir(), env: env}, nil
+	return &Spec{Command: command, Env: t.environ(env, more), Dir: t.workdir(), env: env, room: t.room, holds: t.holds()}, nil
 }

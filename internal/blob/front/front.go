@@ -67,7 +67,7 @@ func (h *Handler) Match(r *http.Request) bool {
 	return ok
 }
 
-// Access is what a request asks for: perm is a letter of Grant.Perm, empty when anyone with a right in the container may
+// Access is what a request asks for: perm has letters of Grant.Perm, none when anyone with a right in the container may
 // do it. A listing's name is its prefix. It is for Options.Bearer; ok is false when nothing here answers the request.
 func (h *Handler) Access(r *http.Request) (container, name, perm string, ok bool) {
 	c := &call{h: h, r: r}
@@ -176,6 +176,8 @@ func (c *call) operation() (op func() error, perm string) {
 		return c.properties, "r"
 	case "GET blocklist":
 		return c.blockList, "r"
+	case "GET tree":
+		return c.tree, "rl"
 	case "PUT ":
 		return c.put, "w"
 	case "PUT block":

@@ -52,11 +52,15 @@ func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (i
 	cmd := exec.CommandContext(ctx, path, args[1:]...)
 	cmd.Args, cmd.Env, cmd.Dir, cmd.SysProcAttr = args, env, dir, attr
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	start := func() error { return runner.Beside(pid, cmd.Start) }
 	if c.Terminal {
-		return terminal(ctx, cmd, c)
+		return terminal(ctx, cmd, c, start)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	return exitCode(ctx, cmd.Run())
+	if err := start(); err != nil {
+		return exitCode(ctx, err)
+	}
+	return exitCode(ctx, cmd.Wait())
 }
 
 // environ reads a process's variables. One that is just becoming another program has none for a moment.
@@ -138,8 +142,8 @@ func exitCode(ctx context.Context, err error) (int, error) {
 	return 0, berth.Errorf(berth.Invalid, "%w", err)
 }
 
-// terminal runs cmd on a terminal of its own and passes on what goes over it.
-func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command) (int, error) {
+// terminal runs cmd, which start starts, on a terminal of its own and passes on what goes over it.
+func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command, start func() error) (int, error) {
 	ours, theirs, err := pty.Open()
 	if err != nil {
 		return 0, err
@@ -148,7 +152,7 @@ func terminal(ctx context.Context, cmd *exec.Cmd, c driver.Command) (int, error)
 	pty.Resize(ours, c.Size.Rows, c.Size.Columns)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	cmd.SysProcAttr.Setctty = true
-	err = cmd.Start()
+	err = start()
 	theirs.Close()
 	if err != nil {
 		return exitCode(ctx, err)

@@ -56,7 +56,10 @@ func Open(c driver.Config) (driver.Driver, error) {
 // Settings is what the host of a compute is told.
 func Settings(c driver.Config) host.Settings {
 	e := c.Environments
-	return host.Settings{Home: c.Home, Slots: c.Slots, Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine}
+	return host.Settings{
+		Home: c.Home, Slots: c.Slots, Environments: e.Dir, EnvironmentBytes: e.Bytes, Engine: e.Engine,
+		Cache: c.Cache.Dir, CacheBytes: c.Cache.Bytes,
+	}
 }
 
 // New makes a driver of one host, that of the directory c.Dir, for drivers of several. node is what it is called, and start starts it

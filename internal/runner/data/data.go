@@ -30,6 +30,8 @@ type Options struct {
 	CA string // PEM to trust besides the system's roots
 	// Parallel is how many transfers run at once; 0 means 16.
 	Parallel int
+	// Socket is the path of the server's socket where it is on this machine, and Host that of its addresses, which are reached over it.
+	Socket, Host string
 }
 
 // Client moves files. It may be used concurrently.
@@ -66,6 +68,9 @@ func New(o Options) (*Client, error) {
 	trusting, err := Trust(tr, o.CA)
 	if err != nil {
 		return nil, err
+	}
+	if o.Socket != "" && o.Host != "" {
+		trusting = newNear(trusting, tr, o.Host, o.Socket)
 	}
 	return &Client{
 		http: &http.Client{Transport: trusting}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, pause: 100 * time.Millisecond,

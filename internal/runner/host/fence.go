@@ -24,6 +24,9 @@ func begin(dir string, argv []string, ready bool, log *slog.Logger) error {
 	if s.Environments != "" {
 		more = append(more, s.Environments)
 	}
+	if s.Cache != "" {
+		more = append(more, s.Cache)
+	}
 	if err := fence.Hide(s.Home, more...); err != nil {
 		log.Error("tasks can read the secrets of the server", "err", err)
 		return reap(dir, argv, ready, log)

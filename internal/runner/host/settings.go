@@ -17,6 +17,9 @@ type Settings struct {
 	Environments string `json:"environments,omitempty"`
 	// EnvironmentBytes is how much of them is kept; 0 is the default of package envs.
 	EnvironmentBytes int64 `json:"environmentBytes,omitempty"`
+	// Cache is the directory of what tasks read; empty is DIR/cache. CacheBytes is how much of it is kept; 0 is the default.
+	Cache      string `json:"cache,omitempty"`
+	CacheBytes int64  `json:"cacheBytes,omitempty"`
 	// Engine is the container engine: a Docker API address, empty to look for one, "none" for no containers.
 	Engine string `json:"engine,omitempty"`
 	// Home is the server's, whose secrets tasks are kept from where that is possible; empty where there are none.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data"
 )
 
@@ -36,6 +38,7 @@ type worker struct {
 	sweeper *sweeper
 	watch   *filewatch.Watcher
 	envs    *environments
+	trees   func() *cache.Cache // of what tasks read; nil when it cannot be opened
 	gate    *gate
 	base    []string // what commands inherit
 
@@ -52,7 +55,7 @@ type worker struct {
 }
 
 // homeKey is what tells one server from another.
-type homeKey struct{ url, ca string }
+type homeKey struct{ url, ca, host string }
 
 // home is a server and the way to it.
 type home struct {
@@ -111,6 +114,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		dir: dir, at: at, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
+		trees:   sync.OnceValue(func() *cache.Cache { return openCache(dir, log) }),
 		logs:    &logs{},
 		gate:    &gate{dir: dir},
 		base:    runner.BaseEnviron(os.Environ()),
@@ -220,7 +224,10 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		Base:    w.base,
 		Log:     w.log,
 	}
-	h := w.home(j.launch.Home)
+	if l := &j.launch; l.Code != "" || len(l.Inputs) > 0 {
+		o.Cache = w.trees()
+	}
+	h := w.home(j.launch.Home, j.launch.Artifacts)
 	if h != nil {
 		o.Home, o.Data = h, h.data
 	}
@@ -276,12 +283,12 @@ func (w *worker) keep(id berth.TaskID, m runner.Mark) error {
 	}
 }
 
-// home is the way to a server, nil when there is none. The mutex is held.
-func (w *worker) home(at berth.Home) *home {
+// home is the way to a server, at whose own storage artifacts is, nil when there is none. The mutex is held.
+func (w *worker) home(at berth.Home, artifacts string) *home {
 	if at.URL == "" {
 		return nil
 	}
-	k := homeKey{at.URL, at.CA}
+	k := homeKey{at.URL, at.CA, hostOf(artifacts)}
 	if h := w.homes[k]; h != nil {
 		return h
 	}
@@ -298,7 +305,11 @@ func (w *worker) home(at berth.Home) *home {
 		Log:       w.log,
 	})
 	h := &home{c, r, nil}
-	if h.data, err = data.New(data.Options{CA: at.CA}); err != nil {
+	socket, _ := strings.CutPrefix(at.URL, "unix://")
+	if socket == at.URL {
+		socket = ""
+	}
+	if h.data, err = data.New(data.Options{CA: at.CA, Socket: socket, Host: k.host}); err != nil {
 		w.log.Error("no data from this home", "url", at.URL, "err", err)
 	}
 	w.homes[k] = h
@@ -307,6 +318,14 @@ func (w *worker) home(at berth.Home) *home {
 		c.Close()
 	})
 	return h
+}
+
+// hostOf is the host of a URL, empty when there is none.
+func hostOf(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		return u.Host
+	}
+	return ""
 }
 
 // delivered notes that the server knows the end of a task.

@@ -3,17 +3,21 @@ package blobtest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/xml"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berthml/berth"
 )
 
 // Query is the signature every request has to carry.
@@ -95,6 +99,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && q.Get("comp") == "list":
 		s.list(w, q.Get("prefix"), q.Get("marker"))
+	case r.Method == http.MethodGet && q.Get("comp") == "tree":
+		s.tree(w, name, q.Get("type") == "file")
 	case r.Method == http.MethodGet:
 		s.mu.Lock()
 		b, ok := s.blobs[name]
@@ -145,6 +151,34 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, name string) {
 		s.blobs[name] = b
 	}
 	w.WriteHeader(http.StatusCreated)
+}
+
+// tree sends the manifest of a folder or file.
+func (s *Server) tree(w http.ResponseWriter, name string, single bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := berth.Tree{Single: single}
+	var records []byte
+	n := 0
+	add := func(path string, b []byte) {
+		n++
+		f := berth.TreeFile{Path: path, Size: int64(len(b)), Mode: 0o600, Hash: fmt.Sprintf("%x", sha256.Sum256(b))}
+		records = f.AppendFile(records)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.blobs)) {
+		if rel, ok := strings.CutPrefix(k, strings.TrimSuffix(name, "/")+"/"); ok && !single {
+			add(rel, s.blobs[k])
+		}
+	}
+	if b, ok := s.blobs[name]; ok && n == 0 {
+		t.Single = true
+		add(path.Base(name), b)
+	}
+	if n == 0 {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_, _ = w.Write(t.AppendEnd(append(t.AppendHead(nil), records...), n))
 }
 
 func (s *Server) list(w http.ResponseWriter, prefix, marker string) {

@@ -1,0 +1,72 @@
+package front
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
+)
+
+// tree answers with the manifest of a folder; of one file where there is no such folder, or a file is asked for. It is ours: a node asks
+// for it once and then for what it does not have. The hashes in it open nothing.
+func (c *call) tree() error {
+	w := bufio.NewWriterSize(c.w, 64<<10)
+	t := berth.Tree{Single: c.query.Get("type") == "file"}
+	var buf []byte
+	n := 0
+	put := func(f berth.TreeFile) error {
+		if n++; n == 1 {
+			c.w.Header().Set("Content-Type", "application/octet-stream")
+			buf = t.AppendHead(buf[:0])
+			if _, err := w.Write(buf); err != nil {
+				return err
+			}
+		}
+		buf = f.AppendFile(buf[:0])
+		_, err := w.Write(buf)
+		return err
+	}
+	err := error(&berth.Error{Code: berth.NotFound})
+	if !t.Single {
+		err = c.h.store.Entries(c.r.Context(), c.container, c.name, func(e blob.Entry) error {
+			return put(berth.TreeFile{Path: e.Path, Size: e.Size, Mode: fileMode, Hash: e.Hash})
+		})
+	}
+	if berth.CodeOf(err) == berth.NotFound {
+		t.Single = true
+		err = c.single(put)
+	}
+	if err == nil {
+		if _, err = w.Write(t.AppendEnd(buf[:0], n)); err == nil {
+			err = w.Flush()
+		}
+	}
+	if err != nil && n > 0 { // the status is sent: without its end nobody takes it for whole
+		w.Reset(io.Discard)
+		return nil
+	}
+	return err
+}
+
+// fileMode is that of every file: blobs have none of their own.
+const fileMode = 0o600
+
+// single is a blob as a tree of one file.
+func (c *call) single(put func(berth.TreeFile) error) error {
+	b, err := c.h.store.Stat(c.r.Context(), c.container, strings.TrimRight(c.name, "/"))
+	if err != nil {
+		return err
+	}
+	if b.Hash == "" {
+		return berth.Errorf(berth.Conflict, "blob %s still grows", b.Name)
+	}
+	name := path.Base(b.Name)
+	if name == "." || name == "/" {
+		return errors.New("a blob without a name")
+	}
+	return put(berth.TreeFile{Path: name, Size: b.Size, Mode: fileMode, Hash: b.Hash})
+}

@@ -1,0 +1,358 @@
+package cache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berthml/berth"
+)
+
+// workers is how many files are linked or copied at once: the work is the kernel's.
+var workers = sync.OnceValue(func() int { return min(8, max(2, runtime.NumCPU())) })
+
+// build makes a tree in tmp and moves it to its place. A tree that came there meanwhile is as good.
+func (c *Cache) build(ctx context.Context, key string, text []byte, t *berth.Tree, src Source) (linked bool, err error) {
+	if err := c.prepare(); err != nil {
+		return false, err
+	}
+	tmp := c.temp()
+	defer func() {
+		if err != nil {
+			_ = RemoveAll(tmp)
+		}
+	}()
+	files := filepath.Join(tmp, "files")
+	if err := os.MkdirAll(files, 0o700); err != nil {
+		return false, full(err)
+	}
+	if err := makeDirs(files, t); err != nil {
+		return false, err
+	}
+	st := &state{boot: c.boot, files: make([]fileState, len(t.Files))}
+	if err := c.fill(ctx, files, t, all(t), src, st); err != nil {
+		return false, err
+	}
+	if c.o.Protect {
+		if err := protect(files, t); err != nil {
+			return false, err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "manifest"), text, 0o600); err != nil {
+		return false, full(err)
+	}
+	if err := st.look(ctx, files, t); err != nil {
+		return false, err
+	}
+	st.weigh(t)
+	if err := st.save(filepath.Join(tmp, "state")); err != nil {
+		return false, full(err)
+	}
+	if err := c.prepare(); err != nil { // it may have been deleted meanwhile
+		return false, err
+	}
+	err = os.Rename(tmp, c.path("trees", key))
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
+		return false, RemoveAll(tmp)
+	}
+	return st.linked(), full(err)
+}
+
+// all are the numbers of the files of a tree that are no folders.
+func all(t *berth.Tree) []int {
+	list := make([]int, 0, len(t.Files))
+	for i := range t.Files {
+		if !t.Files[i].Folder() {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// makeDirs makes the folders of a tree.
+func makeDirs(root string, t *berth.Tree) error {
+	made := map[string]bool{".": true}
+	for i := range t.Files {
+		f := &t.Files[i]
+		dir := path.Dir(f.Path) // of a folder: itself
+		if made[dir] {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(root, filepath.FromSlash(dir)), 0o700); err != nil {
+			return oddName(f.Path, err)
+		}
+		for d := dir; !made[d]; d = path.Dir(d) {
+			made[d] = true
+		}
+	}
+	return nil
+}
+
+// fill puts files of a tree below root: as links to what is on this disk, and fetches the rest.
+func (c *Cache) fill(ctx context.Context, root string, t *berth.Tree, list []int, src Source, st *state) error {
+	dest := func(i int) string { return filepath.Join(root, filepath.FromSlash(t.Files[i].Path)) }
+	var mu sync.Mutex
+	var missing []int
+	err := each(ctx, len(list), func(n int) error {
+		i := list[n]
+		how, err := c.place(&t.Files[i], dest(i), src.Objects)
+		if err == nil && how == none {
+			mu.Lock()
+			missing = append(missing, i)
+			mu.Unlock()
+			return nil
+		}
+		st.files[i].how = how
+		return err
+	})
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return c.fetch(ctx, t, missing, dest, src, st)
+}
+
+// how a file came into a tree.
+type how byte
+
+const (
+	none   how = iota
+	linked     // it is the server's own object
+	copied     // it is a content of the cache
+)
+
+// place links a file that is on this disk; none when it is not.
+func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
+	executable := f.Mode&0o111 != 0
+	if objects != "" {
+		from := filepath.Join(objects, f.Hash[:2], f.Hash[2:])
+		if !executable && !c.suspected(f.Hash) {
+			switch ok, err := link(f, from, to); {
+			case err != nil:
+				return none, err
+			case ok:
+				return linked, nil
+			}
+		}
+		// Another file system, or an object that has as many links as it can: a copy, without a server in between.
+		if err := copyChecked(f, from, to); err == nil {
+			return copied, nil
+		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || errors.Is(err, syscall.ENOSPC) || errors.Is(err, fs.ErrExist) {
+			return none, full(name)
+		}
+		_ = os.Remove(to)
+	}
+	ok, err := link(f, c.content(f), to)
+	if !ok || err != nil {
+		return none, err
+	}
+	return copied, nil
+}
+
+// content is where the cache has the content of a file: apart for programs, whose permissions are others.
+func (c *Cache) content(f *berth.TreeFile) string {
+	name := f.Hash[2:]
+	if f.Mode&0o111 != 0 {
+		name += "x"
+	}
+	return c.path("content", f.Hash[:2], name)
+}
+
+// link gives a content one more name; false when that cannot be done, or it does not have the size it should have.
+func link(f *berth.TreeFile, from, to string) (bool, error) {
+	switch err := os.Link(from, to); {
+	case err == nil:
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ENOSPC):
+		return false, oddName(f.Path, full(err))
+	default:
+		return false, nil
+	}
+	info, err := os.Lstat(to)
+	if err == nil && info.Mode().IsRegular() && info.Size() == f.Size {
+		return true, nil
+	}
+	return false, os.Remove(to)
+}
+
+// fetch brings contents from the server to the cache, checks them, and links them.
+func (c *Cache) fetch(ctx context.Context, t *berth.Tree, missing []int, dest func(int) string, src Source, st *state) error {
+	if src.Fetch == nil {
+		return berth.Errorf(berth.NotFound, "the content of %s is not on this node", t.Files[missing[0]].Path)
+	}
+	tmp := c.temp()
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return full(err)
+	}
+	defer os.RemoveAll(tmp)
+	// The same content under several names comes once.
+	first := map[string]int{}
+	var want []int
+	for _, i := range missing {
+		if _, ok := first[c.content(&t.Files[i])]; !ok {
+			first[c.content(&t.Files[i])] = i
+			want = append(want, i)
+		}
+	}
+	part := func(i int) string { return filepath.Join(tmp, fmt.Sprint(i)) }
+	if err := src.Fetch(ctx, t, want, part); err != nil {
+		return full(err)
+	}
+	err := each(ctx, len(want), func(n int) error {
+		i := want[n]
+		return c.keep(&t.Files[i], part(i))
+	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, len(missing), func(n int) error {
+		i := missing[n]
+		f := &t.Files[i]
+		ok, err := link(f, c.content(f), dest(i))
+		if err == nil && !ok { // a file system without links, or too many of them
+			err = copyChecked(f, c.content(f), dest(i))
+		}
+		st.files[i].how = copied
+		return full(err)
+	})
+}
+
+// keep makes a file that was fetched a content of the cache, if it is what it should be.
+func (c *Cache) keep(f *berth.TreeFile, from string) error {
+	size, sum, err := sumFile(from)
+	if err != nil {
+		return err
+	}
+	if size != f.Size || sum != f.Hash {
+		return berth.Errorf(berth.Unavailable, "%s did not arrive as its manifest says: %d bytes with the hash %s instead of %d with %s", f.Path, size, sum, f.Size, f.Hash)
+	}
+	if f.Mode&0o111 != 0 {
+		if err := os.Chmod(from, 0o700); err != nil {
+			return err
+		}
+	}
+	to := c.content(f)
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return full(err)
+	}
+	return full(os.Rename(from, to))
+}
+
+// copyChecked copies a content and makes sure that it is that.
+func copyChecked(f *berth.TreeFile, from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	mode := os.FileMode(0o600)
+	if f.Mode&0o111 != 0 {
+		mode = 0o700
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(out, h), in)
+	if err = errors.Join(err, out.Close()); err == nil && (n != f.Size || hex.EncodeToString(h.Sum(nil)) != f.Hash) {
+		err = berth.Errorf(berth.Internal, "the content of %s is damaged", f.Path)
+	}
+	if err != nil {
+		_ = os.Remove(to)
+	}
+	return err
+}
+
+func sumFile(path string) (size int64, sum string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	size, err = io.Copy(h, f)
+	return size, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// protect takes the right to write from a tree.
+func protect(root string, t *berth.Tree) error {
+	for i := range t.Files {
+		f := &t.Files[i]
+		if f.Folder() {
+			continue
+		}
+		if err := os.Chmod(filepath.Join(root, filepath.FromSlash(f.Path)), 0o400|os.FileMode(f.Mode&0o100)); err != nil {
+			return err
+		}
+	}
+	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return os.Chmod(p, 0o500)
+	})
+}
+
+// oddName says of an error that a name is the reason, where it is.
+func oddName(name string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR):
+		return berth.Errorf(berth.Invalid, "%s is there twice on this file system: as a file and as a folder, or in names that differ in case only: rename one of them", name)
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		last := path.Base(strings.TrimSuffix(name, "/"))
+		return berth.Errorf(berth.Invalid, "%s has a name of %d bytes, which is longer than this file system takes: rename it", name, len(last))
+	}
+	return err
+}
+
+// full says of an error that the disk is, where it is.
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return berth.Errorf(berth.Unavailable, "the disk of the node is full: %w", err)
+	}
+	return err
+}
+
+// each calls f for 0 … n-1, several at once.
+func each(ctx context.Context, n int, f func(int) error) error {
+	if n < 32 {
+		for i := range n {
+			if err := f(i); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range workers() {
+		g.Go(func() error {
+			for gctx.Err() == nil {
+				at := int(next.Add(16)) - 16
+				for i := at; i < min(at+16, n); i++ {
+					if err := f(i); err != nil {
+						return err
+					}
+				}
+				if at+16 >= n {
+					return nil
+				}
+			}
+			return context.Cause(gctx)
+		})
+	}
+	return g.Wait()
+}

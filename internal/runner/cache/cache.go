@@ -1,0 +1,306 @@
+// Package cache keeps on a node what its tasks read: whole folders by the hash of their manifest, and the contents they are made of.
+//
+// Below the cache's directory:
+//
+//	trees/KEY/          a folder that was brought here whole: "manifest", "state", and "files" with the folder itself
+//	names/NAME          which tree a version of a place is
+//	content/ab/cdef…    contents by their SHA-256, of which trees have links; where the server's own disk is here, its objects are used instead
+//	suspect/HASH        objects of the server that were found altered: they are hashed before they are used
+//	tmp/                what is being made, and trees that were given up
+//
+// A tree appears by a rename and is never changed afterwards, so a process that is killed leaves nothing but a folder in tmp. Nothing is
+// synced: all of it can be fetched again, and contents that were written before the machine last started are hashed before they are used.
+// Who uses a tree has its directory open with a shared flock, which a command inherits, so that not even the end of the runner lets
+// eviction take it. Several processes may share one cache.
+package cache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Options adjust a Cache. The zero value is good.
+type Options struct {
+	// Bytes is how much is kept, of what the cache has copies of; 0 means 20 GiB.
+	Bytes int64
+	// Protect keeps the account itself from writing to trees by their permissions: for tasks that see them as they are.
+	Protect bool
+	Log     *slog.Logger
+}
+
+// Cache is a directory of trees. It is safe for concurrent use.
+type Cache struct {
+	dir   string
+	o     Options
+	boot  string
+	count atomic.Int64 // of names in tmp
+
+	mu      sync.Mutex
+	making  map[string]*making // by key of the tree
+	checked map[string]time.Time
+	suspect map[string]bool // by hash
+}
+
+// making is a tree on its way; done is closed when it is there or failed.
+type making struct {
+	done chan struct{}
+	err  error
+}
+
+// Open opens the cache in dir, which is made when it does not exist.
+func Open(dir string, o Options) (*Cache, error) {
+	if o.Bytes <= 0 {
+		o.Bytes = 20 << 30
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{dir: dir, o: o, boot: bootID(), making: map[string]*making{}, checked: map[string]time.Time{}, suspect: map[string]bool{}}
+	if err := c.prepare(); err != nil {
+		return nil, err
+	}
+	suspects, err := os.ReadDir(c.path("suspect"))
+	if err != nil {
+		return nil, fmt.Errorf("opening the cache: %w", err)
+	}
+	for _, e := range suspects {
+		c.suspect[e.Name()] = true
+	}
+	c.sweepTemps()
+	return c, nil
+}
+
+// Protects says whether trees are write-protected by their permissions.
+func (c *Cache) Protects() bool { return c.o.Protect }
+
+// prepare makes the directories; somebody may have deleted them.
+func (c *Cache) prepare() error {
+	for _, d := range []string{"trees", "names", "content", "suspect", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(c.dir, d), 0o700); err != nil {
+			return fmt.Errorf("opening the cache: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *Cache) path(parts ...string) string {
+	return filepath.Join(append([]string{c.dir}, parts...)...)
+}
+
+// temp is a new name in tmp, which other processes do not use either.
+func (c *Cache) temp() string {
+	return c.path("tmp", strconv.Itoa(os.Getpid())+"-"+strconv.FormatInt(time.Now().UnixNano(), 36)+"-"+strconv.FormatInt(c.count.Add(1), 36))
+}
+
+// Source is where a tree comes from.
+type Source struct {
+	// Name is a word for what lies at the place now; empty when there is none, and the manifest has to be asked for.
+	Name string
+	// Objects is a directory of this machine with contents by their SHA-256; empty where there is none.
+	Objects string
+	// Manifest asks for the text of the manifest.
+	Manifest func(ctx context.Context) ([]byte, error)
+	// Fetch brings contents: file i of the tree, of those in want, to the path that to gives. It checks nothing.
+	Fetch func(ctx context.Context, t *berth.Tree, want []int, to func(i int) string) error
+}
+
+// Use is a tree in use. Close it when the task has ended.
+type Use struct {
+	Tree   *berth.Tree
+	Key    string // names the tree
+	Dir    string // the folder
+	Cached bool   // it was here already
+	Linked bool   // its contents are the server's own
+	// Told is what people should know: that something was found altered and was fetched again.
+	Told []string
+	hold *os.File
+}
+
+// Hold is the open file that keeps the tree here, for a command to inherit.
+func (u *Use) Hold() *os.File { return u.hold }
+
+// Close lets eviction take the tree.
+func (u *Use) Close() {
+	if u != nil && u.hold != nil {
+		u.hold.Close()
+		u.hold = nil
+	}
+}
+
+// Get brings a tree here unless it is, and checks it.
+func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
+	var told []string
+	if src.Name != "" {
+		if key, err := os.ReadFile(c.path("names", hashOf(src.Name))); err == nil && isKey(string(key)) {
+			if u, err := c.open(ctx, string(key), &told); u != nil || err != nil {
+				return u, err
+			}
+		}
+	}
+	text, err := src.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := berth.ParseTree(text)
+	if err != nil {
+		return nil, err
+	}
+	key := hashOf(string(text))
+	for range 3 { // it may be taken away between being made and being opened
+		u, err := c.open(ctx, key, &told)
+		if err != nil {
+			return nil, err
+		}
+		if u != nil {
+			c.name(src.Name, key)
+			u.Told = told
+			return u, nil
+		}
+		linked, err := c.make(ctx, key, text, t, src)
+		if err != nil {
+			return nil, err
+		}
+		if u, err = c.hold(key); err != nil {
+			return nil, err
+		}
+		if u != nil {
+			u.Tree, u.Linked, u.Told = t, linked, told
+			c.name(src.Name, key)
+			c.pass(key)
+			c.Evict()
+			return u, nil
+		}
+	}
+	return nil, berth.Errorf(berth.Unavailable, "the cache in %s is being deleted again and again", c.dir)
+}
+
+// name remembers which tree a name stands for. It is not needed: a name that is not known is asked for.
+func (c *Cache) name(name, key string) {
+	if name == "" {
+		return
+	}
+	tmp := c.temp()
+	if err := os.WriteFile(tmp, []byte(key), 0o600); err != nil {
+		c.o.Log.Warn("the name of a tree is not kept", "err", err)
+		return
+	}
+	if err := os.Rename(tmp, c.path("names", hashOf(name))); err != nil {
+		c.o.Log.Warn("the name of a tree is not kept", "err", err)
+	}
+}
+
+// Hold keeps a tree that is in use, for a runner that takes up the task of an earlier one; nil when it is not there any more.
+func (c *Cache) Hold(key string) *Use {
+	if !isKey(key) {
+		return nil
+	}
+	u, err := c.hold(key)
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+// hold opens a tree and keeps it from being taken; nil when it is not there.
+func (c *Cache) hold(key string) (*Use, error) {
+	dir := c.path("trees", key)
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ok, err := lockShared(f)
+	if err != nil || !ok {
+		f.Close()
+		return nil, err // it is just being taken
+	}
+	here, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if there, err := os.Stat(dir); err != nil || !os.SameFile(here, there) { // it was taken in between
+		f.Close()
+		return nil, nil //nolint:nilerr // then it is not there
+	}
+	if time.Since(here.ModTime()) > time.Minute { // eviction takes the one that was used longest ago
+		now := time.Now()
+		_ = os.Chtimes(dir, now, now)
+	}
+	return &Use{Key: key, Dir: filepath.Join(dir, "files"), hold: f}, nil
+}
+
+// open is a tree that is here, after a look at it; nil when it is not, or was altered and is given up, which is told.
+func (c *Cache) open(ctx context.Context, key string, told *[]string) (*Use, error) {
+	u, err := c.hold(key)
+	if u == nil || err != nil {
+		return nil, err
+	}
+	u.Cached = true
+	wrong, err := c.check(ctx, key, u)
+	if err == nil && wrong == "" {
+		return u, nil
+	}
+	u.Close()
+	if err == nil {
+		*told = append(*told, wrong)
+		err = c.giveUp(key, wrong)
+	}
+	return nil, err
+}
+
+// make brings a tree here, once for all who want it at the same time.
+func (c *Cache) make(ctx context.Context, key string, text []byte, t *berth.Tree, src Source) (linked bool, err error) {
+	for {
+		c.mu.Lock()
+		m := c.making[key]
+		if m == nil {
+			m = &making{done: make(chan struct{})}
+			c.making[key] = m
+			c.mu.Unlock()
+			linked, m.err = c.build(ctx, key, text, t, src)
+			c.mu.Lock()
+			delete(c.making, key)
+			c.mu.Unlock()
+			close(m.done)
+			return linked, m.err
+		}
+		c.mu.Unlock()
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+		if m.err == nil {
+			return false, nil
+		}
+		if !errors.Is(m.err, context.Canceled) { // another task's end is not ours
+			return false, m.err
+		}
+	}
+}
+
+func hashOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func isKey(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size
+}

@@ -1,0 +1,50 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+)
+
+// Copy puts a private, writable copy of a tree into dir, which exists. It says how: "reflink" where the file system shares the bytes until
+// one side writes, else "copy".
+func (u *Use) Copy(ctx context.Context, dir string) (how string, err error) {
+	if err := makeDirs(dir, u.Tree); err != nil {
+		return "", full(err)
+	}
+	var plain atomic.Bool
+	list := all(u.Tree)
+	err = each(ctx, len(list), func(n int) error {
+		f := &u.Tree.Files[list[n]]
+		rel := filepath.FromSlash(f.Path)
+		mode := os.FileMode(0o600)
+		if f.Mode&0o111 != 0 {
+			mode = 0o700
+		}
+		return full(oddName(f.Path, copyFile(filepath.Join(u.Dir, rel), filepath.Join(dir, rel), mode, f.Size, &plain)))
+	})
+	if plain.Load() {
+		return "copy", err
+	}
+	return "reflink", err
+}
+
+// copyFile copies one file; plain says that the file system shares no bytes.
+func copyFile(from, to string, mode os.FileMode, size int64, plain *atomic.Bool) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	if size > 0 && (plain.Load() || !clone(out, in)) {
+		plain.Store(true)
+		_, err = out.ReadFrom(in)
+	}
+	return errors.Join(err, out.Close())
+}

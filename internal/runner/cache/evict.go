@@ -1,0 +1,180 @@
+package cache
+
+import (
+	"cmp"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// oldPrefix marks trees in tmp that were given up, which may be in use.
+	oldPrefix = "old-"
+	// perFile is what a file of a tree costs beside its content.
+	perFile = 512
+	// unused is when a tree goes that nobody uses, whatever room there is: its links keep contents that the server may have let go.
+	unused = 7 * 24 * time.Hour
+	// abandoned is the age of something in tmp whose process is not known to be alive.
+	abandoned = 24 * time.Hour
+)
+
+// kept is a tree as eviction sees it.
+type kept struct {
+	key  string
+	used time.Time
+	size int64
+}
+
+// Evict removes trees, the one that was used longest ago first, until what is left fits, and returns how many it removed. It takes none
+// that is in use.
+func (c *Cache) Evict() (removed int) {
+	c.sweepTemps()
+	entries, err := os.ReadDir(c.path("trees"))
+	if err != nil {
+		return 0
+	}
+	var list []kept
+	var total int64
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !isKey(e.Name()) {
+			continue
+		}
+		k := kept{key: e.Name(), used: info.ModTime(), size: c.weigh(e.Name())}
+		total += k.size
+		list = append(list, k)
+	}
+	slices.SortFunc(list, func(a, b kept) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.key, b.key)) })
+	for _, k := range list {
+		if total <= c.o.Bytes && time.Since(k.used) < unused {
+			continue
+		}
+		if c.take(k.key) {
+			total -= k.size
+			removed++
+		}
+	}
+	if removed > 0 {
+		c.sweepContent()
+		c.sweepNames()
+	}
+	return removed
+}
+
+// weigh is what a tree takes on the disk, without what is the server's.
+func (c *Cache) weigh(key string) int64 {
+	f, err := os.Open(c.path("trees", key, "state"))
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	head := make([]byte, 128)
+	n, _ := io.ReadFull(f, head) // most are longer
+	_, weight, err := parseHead(string(head[:n]))
+	if err != nil {
+		return 0
+	}
+	return weight
+}
+
+// take removes a tree that nobody uses.
+func (c *Cache) take(key string) bool {
+	dir := c.path("trees", key)
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if !lockAlone(f) {
+		return false
+	}
+	old := c.path("tmp", oldPrefix+filepath.Base(c.temp()))
+	if os.Rename(dir, old) != nil {
+		return false
+	}
+	if err := RemoveAll(old); err != nil {
+		c.o.Log.Warn("an evicted folder is not removed", "dir", old, "err", err)
+	}
+	return true
+}
+
+// sweepTemps removes what processes that are no more left in tmp, and trees that were given up and are not used any more.
+func (c *Cache) sweepTemps() {
+	entries, err := os.ReadDir(c.path("tmp"))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		path := c.path("tmp", e.Name())
+		if strings.HasPrefix(e.Name(), oldPrefix) {
+			if f, err := os.Open(path); err == nil {
+				if lockAlone(f) {
+					_ = RemoveAll(path)
+				}
+				f.Close()
+			}
+			continue
+		}
+		head, _, _ := strings.Cut(e.Name(), "-")
+		pid, err := strconv.Atoi(head)
+		info, err2 := e.Info()
+		if err2 != nil {
+			continue
+		}
+		if err != nil || !alive(pid) || time.Since(info.ModTime()) > abandoned {
+			_ = RemoveAll(path)
+		}
+	}
+}
+
+// sweepContent removes contents that no tree has.
+func (c *Cache) sweepContent() {
+	_ = filepath.WalkDir(c.path("content"), func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil //nolint:nilerr // what cannot be read stays
+		}
+		// One that was just fetched gets its links in a moment.
+		if info, err := e.Info(); err == nil && links(info) == 1 && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(p)
+		}
+		return nil
+	})
+}
+
+// sweepNames removes names of trees that are gone.
+func (c *Cache) sweepNames() {
+	entries, err := os.ReadDir(c.path("names"))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		p := c.path("names", e.Name())
+		if key, err := os.ReadFile(p); err == nil {
+			if _, err := os.Stat(c.path("trees", string(key))); err != nil {
+				_ = os.Remove(p)
+			}
+		}
+	}
+}
+
+// RemoveAll deletes a tree, write-protected folders included.
+func RemoveAll(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	if root, err := os.OpenRoot(dir); err == nil {
+		_ = fs.WalkDir(root.FS(), ".", func(p string, e fs.DirEntry, err error) error {
+			if e != nil && e.IsDir() {
+				_ = root.Chmod(p, 0o700)
+			}
+			return nil
+		})
+		root.Close()
+	}
+	return os.RemoveAll(dir)
+}

@@ -1,0 +1,241 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// A tree is looked at before it is used: by stat, and by its hash where that shows a difference. Of a large one that takes longer than
+// a task should wait, so it is looked at again after a while only.
+const (
+	manyFiles  = 4096
+	checkAgain = time.Hour
+)
+
+// state is what the files of a tree looked like when they were put there.
+type state struct {
+	boot   string // the machine's start in which contents were written
+	weight int64  // what it takes on the disk
+	files  []fileState
+}
+
+type fileState struct {
+	inode   uint64
+	changed int64 // when the kernel last saw a change of it, which nobody can set; nanoseconds
+	how     how
+}
+
+const stateSize = 17 // bytes of a fileState
+
+// look remembers how the files of a tree look. One content may be several of them, so they are looked at when all are there.
+func (s *state) look(ctx context.Context, root string, t *berth.Tree) error {
+	list := all(t)
+	return each(ctx, len(list), func(n int) error {
+		i := list[n]
+		info, err := os.Lstat(filepath.Join(root, filepath.FromSlash(t.Files[i].Path)))
+		if err != nil {
+			return err
+		}
+		s.files[i].inode, s.files[i].changed = identity(info)
+		return nil
+	})
+}
+
+// linked says whether all contents are the server's own.
+func (s *state) linked() bool {
+	return !slices.ContainsFunc(s.files, func(f fileState) bool { return f.how == copied })
+}
+
+func (s *state) save(path string) error {
+	b := make([]byte, 0, 128+stateSize*len(s.files))
+	b = fmt.Appendf(b, "%s %d\n", s.boot, s.weight)
+	for _, f := range s.files {
+		b = binary.LittleEndian.AppendUint64(b, f.inode)
+		b = binary.LittleEndian.AppendUint64(b, uint64(f.changed))
+		b = append(b, byte(f.how))
+	}
+	return os.WriteFile(path, b, 0o600)
+}
+
+func loadState(path string, files int) (*state, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	boot, weight, err := parseHead(string(b))
+	_, raw, _ := bytes.Cut(b, []byte{'\n'})
+	if err != nil || len(raw) != stateSize*files {
+		return nil, errors.New("its state does not fit the manifest")
+	}
+	s := &state{boot: boot, weight: weight, files: make([]fileState, files)}
+	for i := range s.files {
+		r := raw[i*stateSize:]
+		s.files[i] = fileState{binary.LittleEndian.Uint64(r), int64(binary.LittleEndian.Uint64(r[8:])), how(r[16])}
+	}
+	return s, nil
+}
+
+// parseHead reads the first line of a state.
+func parseHead(text string) (boot string, weight int64, err error) {
+	line, _, ok := strings.Cut(text, "\n")
+	boot, number, _ := strings.Cut(line, " ")
+	if weight, err = strconv.ParseInt(number, 10, 64); err == nil && !ok {
+		err = errors.New("it has no end")
+	}
+	return boot, weight, err
+}
+
+// weigh is what a tree takes on the disk, without what is the server's.
+func (s *state) weigh(t *berth.Tree) {
+	s.weight = int64(len(t.Files)) * perFile
+	for i, f := range s.files {
+		if f.how == copied {
+			s.weight += t.Files[i].Size
+		}
+	}
+}
+
+// pass notes that a tree is known to be good.
+func (c *Cache) pass(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked[key] = time.Now()
+}
+
+// check looks at a tree before it is used, and says what is wrong with it.
+func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, err error) {
+	dir := filepath.Dir(u.Dir)
+	text, err := os.ReadFile(filepath.Join(dir, "manifest"))
+	if err == nil && hashOf(string(text)) == key {
+		u.Tree, err = berth.ParseTree(text)
+	} else if err == nil {
+		err = errors.New("its manifest was altered")
+	}
+	var st *state
+	if err == nil {
+		st, err = loadState(filepath.Join(dir, "state"), len(u.Tree.Files))
+	}
+	if err != nil {
+		return fmt.Sprintf("a cached folder of the node cannot be used and is fetched again: %v", err), nil
+	}
+	u.Linked = st.linked()
+	c.mu.Lock()
+	fresh := len(u.Tree.Files) > manyFiles && time.Since(c.checked[key]) < checkAgain
+	c.mu.Unlock()
+	if fresh {
+		return "", nil
+	}
+	bad, err := c.compare(ctx, u, st)
+	if err != nil {
+		return "", err
+	}
+	if len(bad) == 0 {
+		c.pass(key)
+		return "", nil
+	}
+	var names []string
+	for n, i := range bad {
+		c.discard(&u.Tree.Files[i], st.files[i].how)
+		if n < 3 {
+			names = append(names, u.Tree.Files[i].Path)
+		}
+	}
+	return fmt.Sprintf("%d of the cached files were altered on the disk of the node and are fetched again: %s", len(bad), strings.Join(names, ", ")), nil
+}
+
+// compare finds the files of a tree that are not what they were.
+func (c *Cache) compare(ctx context.Context, u *Use, st *state) (bad []int, err error) {
+	old := st.boot != c.boot
+	var mu sync.Mutex
+	renew := false
+	list := all(u.Tree)
+	err = each(ctx, len(list), func(n int) error {
+		i := list[n]
+		f, path := &u.Tree.Files[i], filepath.Join(u.Dir, filepath.FromSlash(u.Tree.Files[i].Path))
+		info, err := os.Lstat(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		s := &st.files[i]
+		ok := err == nil && info.Mode().IsRegular() && info.Size() == f.Size
+		var inode uint64
+		var at int64
+		if ok {
+			inode, at = identity(info)
+		}
+		if same := ok && inode == s.inode && at == s.changed; same && (!old || s.how == linked) {
+			return nil
+		}
+		if ok {
+			_, sum, err := sumFile(path)
+			ok = err == nil && sum == f.Hash
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if !ok {
+			bad = append(bad, i)
+			return nil
+		}
+		renew = true
+		s.inode, s.changed = inode, at
+		return nil
+	})
+	if err != nil || len(bad) > 0 {
+		slices.Sort(bad)
+		return bad, err
+	}
+	if renew {
+		st.boot = c.boot
+		tmp := c.temp()
+		if st.save(tmp) == nil {
+			_ = os.Rename(tmp, filepath.Join(filepath.Dir(u.Dir), "state"))
+		}
+	}
+	return nil, nil
+}
+
+// discard removes a content of the cache that is not what its name says. The server's own is left to the server, and hashed from now on.
+func (c *Cache) discard(f *berth.TreeFile, h how) {
+	if h == copied {
+		_ = os.Remove(c.content(f))
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suspect[f.Hash] = true
+	if err := os.WriteFile(c.path("suspect", f.Hash), nil, 0o600); err != nil {
+		c.o.Log.Warn("an altered object is remembered until the next start only", "hash", f.Hash, "err", err)
+	}
+}
+
+func (c *Cache) suspected(hash string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.suspect[hash]
+}
+
+// giveUp takes a tree out of the way of those who come next. Who uses it keeps it.
+func (c *Cache) giveUp(key, why string) error {
+	c.o.Log.Warn("a cached folder is given up", "tree", key, "why", why)
+	c.mu.Lock()
+	delete(c.checked, key)
+	c.mu.Unlock()
+	err := os.Rename(c.path("trees", key), c.path("tmp", oldPrefix+filepath.Base(c.temp())))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return err
+}

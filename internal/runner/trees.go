@@ -1,0 +1,260 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner/cache"
+	"github.com/berthml/berth/internal/runner/data"
+)
+
+// Code and inputs in the server's storage are brought to the node's cache, and put into the task's directory from there once it is known
+// what the command runs in.
+
+// tree is a folder, or a file, that is in the cache for the task.
+type tree struct {
+	what  string // for people
+	use   *cache.Use
+	to    string // its folder in the task's directory
+	write bool   // the task may write to it
+	how   string // how it got there, for people
+}
+
+// bring brings what is at a URL to the cache. It returns nil where the server has no manifest of it: then it is fetched as it always was.
+func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, file bool) (*tree, error) {
+	name := version
+	if file && name != "" {
+		name = "file " + name
+	}
+	use, err := t.o.Cache.Get(ctx, cache.Source{
+		Name: name, Objects: t.l.Objects,
+		Manifest: func(ctx context.Context) ([]byte, error) { return c.Manifest(ctx, url, file) },
+		Fetch: func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
+			return c.Contents(ctx, url, tr, want, to)
+		},
+	})
+	switch berth.CodeOf(err) {
+	case berth.Conflict, berth.Unsupported: // a file of it still grows, or the server is an older one
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, told := range use.Told {
+		t.warn(what + ": " + told)
+	}
+	x := &tree{what: what, use: use}
+	t.bringing.Lock()
+	t.trees = append(t.trees, x)
+	t.bringing.Unlock()
+	return x, nil
+}
+
+// bringCode brings the code; false where it has to be fetched.
+func (t *task) bringCode(ctx context.Context, c *data.Client) (bool, error) {
+	if t.o.Cache == nil || t.l.CodeVersion == "" {
+		return false, nil
+	}
+	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, false)
+	if x == nil || err != nil {
+		return false, err
+	}
+	x.to, x.write = t.workdir(), true
+	return true, nil
+}
+
+// bringInput brings an input; false where it has to be fetched.
+func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in berth.LaunchInput) (bool, error) {
+	if t.o.Cache == nil || !in.Ours {
+		return false, nil
+	}
+	x, err := t.bring(ctx, c, "input "+name, in.URL, in.Version, isFile(in.Type))
+	if x == nil || err != nil {
+		return false, err
+	}
+	if x.use.Tree.Single && !isFile(in.Type) && !isModel(in.Type) {
+		return false, nil // a file where a folder is wanted: as before
+	}
+	x.to, x.write = filepath.Join(t.o.Dir, "inputs", name), writable(in.Mode)
+	return true, nil
+}
+
+// writable says whether a task gets a copy of its own of an input.
+func writable(mode string) bool {
+	switch strings.ToLower(mode) {
+	case "download", "readwritemount", "rw_mount", "evaldownload", "eval_download":
+		return true
+	}
+	return false
+}
+
+// place puts what was brought where the command finds it. boxed says that the command runs in a container.
+func (t *task) place(ctx context.Context, boxed bool) error {
+	slices.SortFunc(t.trees, func(a, b *tree) int { return strings.Compare(a.what, b.what) })
+	var mounted []*tree
+	var err error
+	why := mountless(boxed)
+	for _, x := range t.trees {
+		switch {
+		case x.to == "": // was fetched after all
+		case why == "" && x.mountable():
+			mounted = append(mounted, x)
+		case !x.write && boxed:
+			err = t.boxTree(x)
+		case !x.write && t.o.Cache.Protects():
+			err = x.link()
+		default:
+			err = x.copy(ctx, why)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", x.what, err)
+		}
+	}
+	if err := t.linkKept(); err != nil {
+		return fmt.Errorf("the directory of kept outputs: %w", err)
+	}
+	if len(mounted) == 0 {
+		return nil
+	}
+	if t.room, err = mountAll(t.o.Dir, mounted); err == nil {
+		return nil
+	}
+	t.o.Log.Info("folders are copied for tasks: they cannot be mounted", "err", err)
+	for _, x := range mounted {
+		if err := x.copy(ctx, err.Error()); err != nil {
+			return fmt.Errorf("%s: %w", x.what, err)
+		}
+	}
+	return nil
+}
+
+// treesFile, in the task's directory, has a line for each tree that its container has mounted: the engine inherits no descriptors.
+const treesFile = "trees"
+
+// boxTree has a container mount a tree.
+func (t *task) boxTree(x *tree) error {
+	x.how = "the node's cache itself, mounted read-only"
+	if err := os.MkdirAll(x.to, 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(t.o.Dir, treesFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, x.use.Key)
+	return errors.Join(err, f.Close())
+}
+
+// holdTrees keeps the trees that a container of an earlier runner has mounted.
+func (t *task) holdTrees() (release func()) {
+	text, err := os.ReadFile(filepath.Join(t.o.Dir, treesFile))
+	if err != nil || t.o.Cache == nil {
+		return func() {}
+	}
+	var all []*cache.Use
+	for key := range strings.FieldsSeq(string(text)) {
+		if u := t.o.Cache.Hold(key); u != nil {
+			all = append(all, u)
+		}
+	}
+	return func() {
+		for _, u := range all {
+			u.Close()
+		}
+	}
+}
+
+// mountable says whether a tree can be mounted. What the command leaves in outputs and logs is read from outside of its mounts, so code
+// that brings such folders along is copied.
+func (x *tree) mountable() bool {
+	if !x.write {
+		return true
+	}
+	if filepath.Base(x.to) != "wd" {
+		return false // a download is the task's own from the beginning
+	}
+	return !slices.ContainsFunc(x.use.Tree.Files, func(f berth.TreeFile) bool {
+		top, _, _ := strings.Cut(f.Path, "/")
+		return top == "outputs" || top == "logs"
+	})
+}
+
+// copy makes a copy for the task alone.
+func (x *tree) copy(ctx context.Context, why string) error {
+	if err := os.MkdirAll(x.to, 0o700); err != nil {
+		return err
+	}
+	how, err := x.use.Copy(ctx, x.to)
+	x.how = "a private " + how + " of the node's cache"
+	if how == "reflink" {
+		x.how = "a private copy that shares its bytes with the node's cache (reflink)"
+	}
+	if why != "" && (!x.write || filepath.Base(x.to) == "wd") {
+		x.how += ", since " + why
+	}
+	if err != nil || x.write {
+		return err
+	}
+	return readOnly(x.to)
+}
+
+// link names the cached folder itself, which has no permission to write.
+func (x *tree) link() error {
+	if err := os.MkdirAll(filepath.Dir(x.to), 0o700); err != nil {
+		return err
+	}
+	x.how = "the node's cache itself, write-protected by its permissions"
+	err := os.Symlink(x.use.Dir, x.to)
+	if errors.Is(err, fs.ErrExist) {
+		if err = os.Remove(x.to); err == nil {
+			err = os.Symlink(x.use.Dir, x.to)
+		}
+	}
+	return err
+}
+
+// staged says for people how code and inputs came there.
+func (t *task) staged() string {
+	var parts []string
+	for _, x := range t.trees {
+		if x.to == "" {
+			continue
+		}
+		n := len(x.use.Tree.Files)
+		files := "files"
+		if n == 1 {
+			files = "file"
+		}
+		from := "brought to the node"
+		if x.use.Cached {
+			from = "on the node already"
+		}
+		parts = append(parts, fmt.Sprintf("%s: %d %s, %.1f MB, %s, %s", x.what, n, files, float64(x.use.Tree.Bytes())/1e6, from, x.how))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// holds are descriptors that keep the trees of the task in the cache, for its command to inherit.
+func (t *task) holds() (fds []uintptr) {
+	for _, x := range t.trees {
+		if f := x.use.Hold(); f != nil {
+			fds = append(fds, f.Fd())
+		}
+	}
+	return fds
+}
+
+// closeTrees lets go of the trees. The command has its own hold on them.
+func (t *task) closeTrees() {
+	t.room.close()
+	for _, x := range t.trees {
+		x.use.Close()
+	}
+}

@@ -1,0 +1,141 @@
+package berth
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Tree is the manifest of a folder, or of one file: what it consists of, by content. Its text is what a node asks the server for once, and
+// the hash of the text names it.
+type Tree struct {
+	Single bool // it is one file, which stands for itself
+	Files  []TreeFile
+}
+
+// TreeFile is a file of a tree, or a folder in it that may be empty.
+type TreeFile struct {
+	Path string // below the folder, with slashes; that of a folder ends with one
+	Size int64
+	Mode uint32 // permissions
+	Hash string // SHA-256, in hex
+}
+
+// Folder says whether it is one.
+func (f *TreeFile) Folder() bool { return strings.HasSuffix(f.Path, "/") }
+
+// The text is a line, a record for each file that a zero byte ends, and a line with their number, without which it is not whole.
+const (
+	treeFolder = "berth tree 1 folder\n"
+	treeSingle = "berth tree 1 file\n"
+	treeEnd    = "end "
+)
+
+// AppendHead, AppendFile and AppendEnd write the text of a tree, piece by piece.
+func (t *Tree) AppendHead(b []byte) []byte {
+	if t.Single {
+		return append(b, treeSingle...)
+	}
+	return append(b, treeFolder...)
+}
+
+// AppendFile is described at AppendHead.
+func (f *TreeFile) AppendFile(b []byte) []byte {
+	b = append(b, f.Hash...)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, f.Size, 10)
+	b = append(b, ' ')
+	b = strconv.AppendUint(b, uint64(f.Mode), 8)
+	b = append(b, ' ')
+	b = append(b, f.Path...)
+	return append(b, 0)
+}
+
+// AppendEnd is described at AppendHead.
+func (t *Tree) AppendEnd(b []byte, files int) []byte {
+	b = append(b, treeEnd...)
+	b = strconv.AppendInt(b, int64(files), 10)
+	return append(b, '\n')
+}
+
+// ParseTree reads the text of a tree and refuses one that is not whole, or that names a path which does not lie below its folder, or
+// twice.
+func ParseTree(text []byte) (*Tree, error) {
+	bad := func(format string, args ...any) (*Tree, error) {
+		return nil, Errorf(Invalid, "the manifest "+format, args...)
+	}
+	t := new(Tree)
+	rest, ok := bytes.CutPrefix(text, []byte(treeFolder))
+	if !ok {
+		if rest, ok = bytes.CutPrefix(text, []byte(treeSingle)); !ok {
+			return bad("is not one this version reads")
+		}
+		t.Single = true
+	}
+	t.Files = make([]TreeFile, 0, bytes.Count(rest, []byte{0}))
+	seen := make(map[string]bool, cap(t.Files))
+	for {
+		record, more, found := bytes.Cut(rest, []byte{0})
+		if !found {
+			break
+		}
+		rest = more
+		f, err := parseTreeFile(string(record))
+		if err != nil {
+			return nil, err
+		}
+		if bare := strings.TrimSuffix(f.Path, "/"); seen[bare] {
+			return bad("names %q twice", f.Path)
+		} else { //nolint:revive // bare belongs to both
+			seen[bare] = true
+		}
+		t.Files = append(t.Files, f)
+	}
+	if want := t.AppendEnd(nil, len(t.Files)); !bytes.Equal(rest, want) {
+		return bad("is not whole: it was cut off")
+	}
+	if t.Single && (len(t.Files) != 1 || strings.Contains(t.Files[0].Path, "/")) {
+		return bad("is of one file, and has others")
+	}
+	return t, nil
+}
+
+func parseTreeFile(record string) (f TreeFile, err error) {
+	bad := func(why string) (TreeFile, error) {
+		return f, Errorf(Invalid, "the manifest has a record that %s: %q", why, record)
+	}
+	p := strings.SplitN(record, " ", 4)
+	if len(p) != 4 {
+		return bad("lacks a part")
+	}
+	size, err1 := strconv.ParseInt(p[1], 10, 64)
+	mode, err2 := strconv.ParseUint(p[2], 8, 32)
+	if err1 != nil || err2 != nil || size < 0 || mode&^0o777 != 0 {
+		return bad("has no size or mode")
+	}
+	f = TreeFile{Path: p[3], Size: size, Mode: uint32(mode), Hash: p[0]}
+	if !f.Folder() && !isHash(f.Hash) {
+		return bad("has no hash")
+	}
+	bare := strings.TrimSuffix(f.Path, "/")
+	if bare == "" || bare == "." || bare == ".." || path.IsAbs(bare) || path.Clean(bare) != bare || strings.HasPrefix(bare, "../") || strings.Contains(bare, "\\") {
+		return bad("names a path which does not lie below the folder")
+	}
+	return f, nil
+}
+
+func isHash(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
+}
+
+// Bytes is how much all files have together.
+func (t *Tree) Bytes() (n int64) {
+	for i := range t.Files {
+		n += t.Files[i].Size
+	}
+	return n
+}
