@@ -2,7 +2,9 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,10 +120,10 @@ func sameComponent(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]an
 		return nil
 	}
 	if strings.EqualFold(d.Name, "azureml_anonymous") {
-		if d.CreatedBy != c.who.User {
-			return c.runsSame(tx, d, a, b)
+		if err := c.runsSame(tx, d, a, b); err != nil || d.CreatedBy != c.who.User {
+			return err
 		}
-		old["componentSpec"] = b // its version is the hash of what it runs; the rest may differ
+		old["componentSpec"] = b // its version is the hash of what it runs; what it says to people may differ
 		return nil
 	}
 	was := map[string]any{"environment": a["environment"]}
@@ -148,29 +150,48 @@ func sameComponent(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]an
 	return nil
 }
 
-// runsSame refuses a component without a name that runs something else than the one somebody else made under the same hash: the hash is
-// what a client says. The same code may have been uploaded by both.
+// saidOfComponent is what a component without a name says to people and to clients: nothing of it is run.
+var saidOfComponent = []string{"$schema", "_source", "name", "version", "display_name", "description", "tags", "is_deterministic"}
+
+// runsSame refuses a component without a name that runs something else than the one there is under the same hash: the hash is what a
+// client says, and others may have been given the one there is. The same code may have been uploaded twice.
 func (c *call) runsSame(tx *store.Tx, d *store.Doc, a, b map[string]any) error {
-	for _, k := range []string{"command", "environment", "type", "jobs", "code"} {
-		if reflect.DeepEqual(a[k], b[k]) {
-			continue
+	for _, k := range slices.Sorted(maps.Keys(both(a, b))) {
+		same, err := c.sameField(tx, k, a[k], b[k])
+		if err != nil {
+			return err
 		}
-		if k == "code" {
-			was, err := c.contentOf(tx, text(a, k))
-			if err != nil {
-				return err
-			}
-			is, err := c.contentOf(tx, text(b, k))
-			if err != nil {
-				return err
-			}
-			if was == is {
-				continue
-			}
+		if !same && !slices.Contains(saidOfComponent, k) {
+			return berth.Errorf(berth.Conflict, "component %s:%s of %s has the same hash and another %s; give the component a name", d.Name, d.Version, d.CreatedBy, k)
 		}
-		return berth.Errorf(berth.Conflict, "component %s:%s of %s has the same hash and another %s; give the component a name", d.Name, d.Version, d.CreatedBy, k)
 	}
 	return nil
+}
+
+// both has the members of a and of b.
+func both(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+func (c *call) sameField(tx *store.Tx, k string, a, b any) (bool, error) {
+	switch {
+	case reflect.DeepEqual(a, b):
+		return true, nil
+	case k == "inputs" || k == "outputs":
+		return reflect.DeepEqual(sockets(a), sockets(b)), nil
+	case k != "code":
+		return false, nil
+	}
+	from, _ := a.(string)
+	was, err := c.contentOf(tx, from)
+	if err != nil {
+		return false, err
+	}
+	from, _ = b.(string)
+	is, err := c.contentOf(tx, from)
+	return was == is, err
 }
 
 // sockets are the inputs or outputs of a component as far as they say what may be plugged in, each in one word. The same is

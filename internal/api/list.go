@@ -2,8 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,17 +103,9 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 const pageSize = 200
 
 func (c *call) nextLink(after int64) string {
-	q := maps(c.q)
+	q := maps.Clone(c.q)
 	q.Set("$skip", strconv.FormatInt(after, 10))
 	return c.s.BaseURL + c.r.URL.EscapedPath() + "?" + q.Encode()
-}
-
-func maps(q url.Values) url.Values {
-	out := url.Values{}
-	for k, v := range q {
-		out[k] = slices.Clone(v)
-	}
-	return out
 }
 
 func (c *call) query(kind, name string) (store.Query, error) {

@@ -47,3 +47,24 @@ func TestOpenVersionsOfOthersStay(t *testing.T) {
 		x.do("POST", at, props()).want(405)
 	}
 }
+
+// TestComponentsWithoutANameStay: what a component without a name runs is looked up when a step starts. Somebody who is given the one that
+// another made runs what they asked for, then and later.
+func TestComponentsWithoutANameStay(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	at := x.ws + "/components/azureml_anonymous/versions/0a1b2c3d-0000-0000-0000-000000000001"
+	spec := func(command, value, shm, says string) map[string]any {
+		return props("isAnonymous", true, "componentSpec", map[string]any{
+			"type": "command", "name": "azureml_anonymous", "command": command, "environment": "azureml:always-1.5@latest", "display_name": says,
+			"inputs": map[string]any{"n": map[string]any{"type": "integer", "default": value}}, "resources": map[string]any{"shm_size": shm},
+		})
+	}
+	x.as(bob, "PUT", at, spec("echo ${{inputs.n}}", "1", "1g", "bob's")).want(201)
+	x.as(ann, "PUT", at, spec("echo ${{inputs.n}}", "2", "1g", "ann's")).want(409).says("another inputs")
+	x.as(ann, "PUT", at, spec("echo ${{inputs.n}}", "1", "2g", "ann's")).want(409).says("another resources")
+	x.as(ann, "PUT", at, spec("echo ${{inputs.n}}", "1", "1g", "ann's")).want(200)
+	x.as(bob, "PUT", at, spec("evil ${{inputs.n}}", "1", "1g", "bob's")).want(409).says("another command")
+	x.as(bob, "PUT", at, spec("echo ${{inputs.n}}", "1", "1g", "new")).want(200)
+	x.as(ann, "GET", at, nil).want(200).is("properties.componentSpec.command", "echo ${{inputs.n}}")
+}

@@ -205,3 +205,33 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("after a killed first start: %v", err)
 	}
 }
+
+// TestAdminTokenStays: names are the same in every case, and so is the one that cannot be revoked.
+func TestAdminTokenStays(t *testing.T) {
+	a, _ := open(t)
+	secret, err := a.AdminToken(t.Context(), t.TempDir(), "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"admin", "Admin", "ADMIN"} {
+		if err := a.Revoke(t.Context(), name); berth.CodeOf(err) != berth.Conflict {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := a.Check(t.Context(), secret, time.Now()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUserNames: a user's name is part of signatures and of lines in logs.
+func TestUserNames(t *testing.T) {
+	a, _ := open(t)
+	for _, user := range []string{"a\x00b", "a\nb", strings.Repeat("x", 300)} {
+		if _, err := a.Create(t.Context(), auth.Token{Name: "t", User: user}); berth.CodeOf(err) != berth.Invalid {
+			t.Errorf("%.20q: %v", user, err)
+		}
+	}
+	if _, err := a.Create(t.Context(), auth.Token{Name: "t", User: "Ann Müller <ann@example.org>"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -18,6 +19,9 @@ import (
 
 // kindTokens is the document kind of user tokens. The secret itself is never stored, only its hash.
 const kindTokens = "tokens"
+
+// maxUser bounds a user's name, which goes into signatures and into logs.
+const maxUser = 200
 
 // Token describes a user token; the secret is shown once, when it is made.
 type Token struct {
@@ -91,6 +95,9 @@ func (a *Authority) Create(ctx context.Context, t Token) (string, error) {
 	if t.User == "" {
 		t.User = t.Name
 	}
+	if len(t.User) > maxUser || strings.ContainsFunc(t.User, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) {
+		return "", berth.Errorf(berth.Invalid, "user %.50q is not allowed: use at most %d bytes in one line", t.User, maxUser)
+	}
 	switch t.Role {
 	case Admin, User, Reader:
 	case "":
@@ -133,7 +140,7 @@ func (a *Authority) put(ctx context.Context, t Token, secret string, again bool)
 func (a *Authority) List(ctx context.Context) ([]Token, error) {
 	var out []Token
 	err := a.db.View(ctx, func(tx *store.Tx) error {
-		docs, err := tx.List(store.Query{Kind: kindTokens})
+		docs, err := tx.All(store.Query{Kind: kindTokens})
 		for _, d := range docs {
 			t, err := decode(d)
 			if err != nil {
@@ -148,7 +155,7 @@ func (a *Authority) List(ctx context.Context) ([]Token, error) {
 
 // Revoke ends a token at once.
 func (a *Authority) Revoke(ctx context.Context, name string) error {
-	if name == "admin" {
+	if strings.EqualFold(name, "admin") { // the name of a document
 		return berth.Errorf(berth.Conflict, "the administrator's token cannot be revoked; remove admin.token from the home and restart to replace it")
 	}
 	err := a.db.Update(ctx, func(tx *store.Tx) error { return tx.Delete("", kindTokens, name, "") })
