@@ -68,7 +68,7 @@ var imports = map[string][]string{
 	"internal/driver/dialout":       {"", "internal/driver"},
 	"internal/driver/drivertest":    {"", "internal/driver"},
 	"internal/driver/all":           {"", "internal/driver", "internal/driver/cluster", "internal/driver/dialout", "internal/driver/local"},
-	"internal/attach":               {"", "internal/driver", "internal/driver/dialout", "internal/store"},
+	"internal/attach":               {"", "internal/auth", "internal/driver", "internal/driver/dialout", "internal/store"},
 	"internal/control":              {"", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale", "internal/cost", "internal/target"},
 	"internal/devbox":               {"", "internal/cost", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store"},
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},

@@ -21,9 +21,21 @@ type Attached interface {
 	Drop(d *store.Doc)
 }
 
+// noneAttached is for a server that attaches no machines.
+type noneAttached struct{}
+
+var errNoneAttached = berth.Errorf(berth.Unsupported, "this server attaches no machines")
+
+func (noneAttached) Check(string, string, json.RawMessage) error { return errNoneAttached }
+
+func (noneAttached) Connect(http.ResponseWriter, *http.Request, string) error { return errNoneAttached }
+func (noneAttached) Drop(*store.Doc)                                          {}
+
 // connect is where agents connect. Their tokens open nothing else, and no other token opens this.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	if err := s.Attached.Connect(w, r, auth.Bearer(r.Header.Get("Authorization"))); err != nil {
+	ctx, end := s.untilStop(r.Context(), w)
+	defer end()
+	if err := s.Attached.Connect(w, r.WithContext(ctx), auth.Bearer(r.Header.Get("Authorization"))); err != nil {
 		s.fail(w, r, err)
 	}
 }
@@ -33,9 +45,6 @@ func (c *call) checkAttached(d *store.Doc, body map[string]any, st *berth.Comput
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return err
-	}
-	if c.s.Attached == nil {
-		return berth.Errorf(berth.Unsupported, "this server attaches no machines")
 	}
 	if err := c.s.Attached.Check(d.Workspace, d.Name, raw); err != nil {
 		return err
@@ -64,15 +73,6 @@ func shapeAttached(d *store.Doc, st berth.ComputeState, p map[string]any) {
 	if !a.Since.IsZero() {
 		p["berth"].(map[string]any)["since"] = stamp(a.Since)
 	}
-}
-
-// join is what an agent needs to connect, see package dialout.
-type join struct {
-	Server    string          `json:"server"`
-	Workspace berth.Workspace `json:"workspace"`
-	Compute   string          `json:"compute"`
-	Token     string          `json:"token"`
-	CA        string          `json:"ca,omitempty"`
 }
 
 // joinCompute makes a new token for a compute, after which the next machine that connects is the compute's. The old one's
@@ -114,5 +114,5 @@ func joinCompute(c *call, r *resource, name, _ string) error {
 		return err
 	}
 	c.s.Attached.Drop(d)
-	return c.send(http.StatusOK, join{Server: strings.TrimSuffix(c.s.BaseURL, "/"), Workspace: c.ws, Compute: d.Name, Token: token, CA: c.s.CA})
+	return c.send(http.StatusOK, attach.Join{Server: strings.TrimSuffix(c.s.BaseURL, "/"), Workspace: c.ws, Compute: d.Name, Token: token, CA: c.s.CA})
 }

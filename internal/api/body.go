@@ -161,16 +161,21 @@ func sizeText(n int64) string {
 	return strconv.FormatInt(n>>10, 10) + " KiB"
 }
 
-// decodeReports reads a list of reports as it comes.
-func decodeReports(r io.Reader) (rs []berth.Report, err error) {
+// readReports reads the body with a list of reports.
+func readReports(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReportsBody))
+	if err != nil {
+		return nil, bodyError(err, maxReportsBody)
+	}
+	return b, nil
+}
+
+// decodeReports is the reports of a body.
+func decodeReports(body []byte) (rs []berth.Report, err error) {
 	bad := func(err error) error {
-		var big *http.MaxBytesError
-		if errors.As(err, &big) {
-			return bodyError(err, maxReportsBody)
-		}
 		return berth.Errorf(berth.Invalid, "the body is not a list of reports: %w", err)
 	}
-	dec := json.NewDecoder(r)
+	dec := json.NewDecoder(bytes.NewReader(body))
 	first, err := dec.Token()
 	if err != nil {
 		return nil, bad(err)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -22,6 +23,9 @@ type healthState struct {
 	err error
 }
 
+// errNoDatabase is what everybody is told; the log has the reason, which may name machines and accounts.
+var errNoDatabase = berth.Errorf(berth.Unavailable, "the database cannot be reached")
+
 // usable is why the database cannot be used, nil when it can.
 func (s *Server) usable(ctx context.Context) error {
 	h := &s.healthy
@@ -32,8 +36,10 @@ func (s *Server) usable(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTime)
 	defer cancel()
-	if h.err = s.DB.Check(ctx); ctx.Err() != nil {
-		h.err = berth.Errorf(berth.Unavailable, "the database has not answered for %s", healthTime)
+	h.err = nil
+	if err := s.DB.Check(ctx); err != nil || ctx.Err() != nil {
+		s.Log.Error("the database cannot be reached", "err", errors.Join(err, ctx.Err()))
+		h.err = errNoDatabase
 	}
 	h.at = time.Now()
 	return h.err
@@ -47,9 +53,6 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 		err = errStopping
 	}
 	if err != nil {
-		if berth.CodeOf(err) != berth.Unavailable { // whatever it is, it is a reason to go elsewhere
-			err = berth.Errorf(berth.Unavailable, "the database cannot be used: %w", err)
-		}
 		s.fail(w, r, err)
 		return
 	}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 )
 
@@ -27,9 +26,9 @@ func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 		s.authenticate(s.reports).ServeHTTP(w, r)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReportsBody))
+	body, err := readReports(w, r)
 	if err != nil {
-		s.fail(w, r, berth.Errorf(berth.Invalid, "the body was cut off, or is too long: %w", err))
+		s.fail(w, r, err)
 		return
 	}
 	conn, buf, err := http.NewResponseController(w).Hijack()
@@ -132,7 +131,7 @@ func (a *lineAnswer) send(c net.Conn) error {
 
 // report takes reports and is the answer to them.
 func (s *Server) report(ctx context.Context, body []byte, now time.Time) ([]byte, error) {
-	rs, err := decodeReports(bytes.NewReader(body))
+	rs, err := decodeReports(body)
 	if err != nil {
 		return nil, err
 	}

@@ -87,6 +87,26 @@ func TestLine(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
+	// Both ways to report say the same of a body that cannot be read.
+	long := strings.Repeat(" ", 16<<20+1)
+	fresh := func() {
+		t.Helper()
+		c.Close()
+		if c, err = net.Dial("unix", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		r.Reset(c)
+	}
+	fresh()
+	status, body := post(reports, long)
+	if w := x.as(token, "POST", reports, long); w.status != status || status != 400 || !strings.Contains(body, "the body is larger than 16 MiB") || !strings.Contains(string(w.raw), "the body is larger than 16 MiB") {
+		t.Errorf("%d %s and %d %s", status, body, w.status, w.raw)
+	}
+	fresh()
+	if status, body := post(reports, report(berth.TaskEnding, 4)); status != 200 {
+		t.Fatal(status, body)
+	}
+
 	// Another call on such a connection is for another connection.
 	fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: berth\r\n\r\n")
 	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {

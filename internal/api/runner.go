@@ -19,15 +19,15 @@ import (
 
 // reports takes what runners say of their tasks.
 func (s *Server) reports(c *call) error {
-	rs, err := decodeReports(http.MaxBytesReader(c.w, c.r.Body, maxReportsBody))
+	body, err := readReports(c.w, c.r)
 	if err != nil {
 		return err
 	}
-	answer, err := s.deliver(c.ctx(), rs, time.Now())
+	answer, err := s.report(c.ctx(), body, time.Now())
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, answer)
+	return c.sendJSON(http.StatusOK, answer)
 }
 
 // delivery is the answer to reports: the tasks that should end, and those that are not there or not the sender's.

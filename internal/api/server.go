@@ -28,7 +28,7 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// Options is what a Server is made of. All fields are needed.
+// Options is what a Server is made of. Fields that may be left out say so.
 type Options struct {
 	DB        *store.DB
 	Blobs     *blob.Store
@@ -60,13 +60,13 @@ type Options struct {
 	Machine sched.Machine
 	// FromTask says whether a request comes from a process of a task on this machine. Nil knows of none.
 	FromTask func(*http.Request) bool
-	// Instances is the way to compute instances.
+	// Instances is the way to compute instances; the zero value is for a server that has none.
 	Instances Instances
 	// Followers is how many logs and streams of events may be followed at once; 0 is no end.
 	Followers int
 	// Pace is how slowly bodies may come; the zero value is the usual one.
 	Pace BodyPace
-	// Attached looks after machines that connect by themselves.
+	// Attached looks after machines that connect by themselves. Nil attaches none.
 	Attached Attached
 	// Tracking is the MLflow servers of the workspaces.
 	Tracking *track.Service
@@ -90,6 +90,9 @@ type Server struct {
 // New returns the front door.
 func New(o Options) *Server {
 	s := &Server{Options: o, mux: http.NewServeMux(), table: table(), samples: newSamples(), gate: newGate()}
+	if s.Attached == nil {
+		s.Attached = noneAttached{}
+	}
 	s.routes()
 	return s
 }

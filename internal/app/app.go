@@ -75,8 +75,11 @@ const (
 	suffix  = "berth/"
 )
 
+// ErrStopped is the error of a server that was told to stop while it was opened.
+var ErrStopped = berth.Errorf(berth.Unavailable, "the server was told to stop before it had started")
+
 // Open makes everything a server needs, in the home it is told. host is the command line of the runner host. Exactly one server
-// can have a home open.
+// can have a home open. When ctx ends meanwhile it is ErrStopped.
 func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logger) (_ *App, err error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -85,6 +88,10 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
+		}
+		if err != nil && ctx.Err() != nil {
+			log.Info("stopped while starting", "err", err)
+			err = ErrStopped
 		}
 	}()
 	run := filepath.Join(cfg.Home, "run")
@@ -238,7 +245,7 @@ func (a *App) listen(ctx context.Context, run string) error {
 		return berth.Errorf(berth.Unavailable, "cannot listen on %s: %w", a.cfg.Listen, err)
 	}
 	a.closers = append(a.closers, ignoreClosed(a.tcp.Close))
-	a.door = auth.NewDoor()
+	a.door = auth.NewDoor(visitors(descriptors()))
 	a.URL = a.cfg.Advertise
 	if a.URL == "" {
 		_, p, err := net.SplitHostPort(a.tcp.Addr().String())

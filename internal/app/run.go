@@ -77,9 +77,8 @@ func (a *App) serve(ctx context.Context) error {
 	local.ConnContext = a.ownerOf(owner)
 	remote.TLSConfig = &tls.Config{GetCertificate: a.certs.Serve, MinVersion: tls.VersionTLS12}
 	remote.ConnContext = a.door.ConnContext
-	capped := &cappedListener{Listener: a.tcp, most: int64(descriptors() / 2)}
 	ended := make(chan error, 2)
-	go func() { ended <- remote.ServeTLS(a.door.Listen(capped), "", "") }()
+	go func() { ended <- remote.ServeTLS(a.door.Listen(a.tcp), "", "") }()
 	go func() { ended <- local.Serve(a.unix) }()
 	err := a.writeInfo()
 	if err == nil {

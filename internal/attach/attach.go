@@ -12,10 +12,17 @@ import (
 	"encoding/json"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/store"
 )
 
 const kindCompute = "computes"
+
+// Pattern is the address where agents connect, and Join what an agent needs for that. Both are dialout's.
+const Pattern = dialout.Pattern
+
+// Join is what an agent needs to connect.
+type Join = dialout.Join
 
 // Uses says whether a compute is one whose machine connects.
 func Uses(d *store.Doc) bool {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/attach"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/driver/fake"
@@ -36,6 +39,11 @@ type plant struct {
 }
 
 func build(t *testing.T) *plant {
+	t.Helper()
+	return behind(t, auth.NewDoor(0))
+}
+
+func behind(t *testing.T, door *auth.Door) *plant {
 	t.Helper()
 	p := &plant{t: t, dir: t.TempDir()}
 	var err error
@@ -74,7 +82,9 @@ func build(t *testing.T) *plant {
 			json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": err.Error()}})
 		}
 	})
-	p.srv = httptest.NewTLSServer(mux)
+	p.srv = httptest.NewUnstartedServer(mux)
+	p.srv.Listener, p.srv.Config.ConnContext = door.Listen(p.srv.Listener), door.ConnContext
+	p.srv.StartTLS()
 	t.Cleanup(func() { p.srv.Close() })
 	t.Cleanup(func() { p.gate.Load().Close() })
 	return p
@@ -174,6 +184,27 @@ func request(t *testing.T, p *plant, token string) *http.Request {
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	return r
+}
+
+// TestAgentIsNoStranger: the connection of an agent stays where there is no room for more, and a stranger's goes.
+func TestAgentIsNoStranger(t *testing.T) {
+	p := behind(t, auth.NewDoor(1))
+	p.agent(t.Context(), "m", "laptop", p.token)
+	session := p.until("connected", connected).Session
+	c, err := net.Dial("tcp", p.srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a stranger is let in: %v", err)
+	}
+	if a := p.state(); !a.Connected || a.Session != session {
+		t.Errorf("the agent was sent away: %+v", a)
+	}
 }
 
 // TestSecret: the token itself is not in the database.

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/store"
 )
-
-// Pattern is the address where agents connect.
-const Pattern = "GET /runner/v1/agents/{subscription}/{group}/{workspace}/{compute}"
 
 // probeTime is how long a machine that has just connected may take to say what it can do.
 const probeTime = 30 * time.Second
@@ -95,13 +93,13 @@ func (g *Gate) Drop(d *store.Doc) {
 // errUnknown is the answer to every agent that is not known, whatever is wrong: it tells a stranger nothing.
 var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not good: its compute was detached, or `berth agent join` has made another one since; make a new file with `berth agent join`")
 
-// Connect takes the connection of an agent, or says why not. Nothing is read of the connection before it is known whose it is.
+// Connect takes the connection of an agent and looks after it until it ends or the context of the request does, or says why not. Nothing is read of the connection before it is known whose it is.
 func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) error {
-	ws := berth.Workspace{Subscription: r.PathValue("subscription"), Group: r.PathValue("group"), Name: r.PathValue("workspace")}
+	ws, compute := dialout.Place(r)
 	id, host := r.Header.Get(dialout.HeaderID), dialout.Clean(r.Header.Get(dialout.HeaderHost), 253)
 	var d *store.Doc
 	err := g.db.View(r.Context(), func(tx *store.Tx) (err error) {
-		d, err = tx.Get(ws.Key(), kindCompute, r.PathValue("compute"), "")
+		d, err = tx.Get(ws.Key(), kindCompute, compute, "")
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound {
@@ -114,6 +112,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) err
 	if err := json.Unmarshal(d.Own, &st); err != nil || !Uses(d) || !opens(st.Attached, token) {
 		return errUnknown
 	}
+	auth.Known(r.Context())
 	if err := dialout.Check(r); err != nil {
 		return err
 	}
@@ -168,12 +167,17 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 		return
 	}
 	g.log.Info("a machine connected", "compute", d.Name, "host", a.Host)
-	why := <-ended
+	var why error
+	select {
+	case why = <-ended:
+	case <-ctx.Done():
+		return // the next server writes it down
+	}
 	g.mu.Lock()
 	closed := g.closed
 	g.mu.Unlock()
 	if closed {
-		return // the next server writes it down
+		return // as above
 	}
 	g.log.Info("a machine is not connected any more", "compute", d.Name, "host", a.Host, "err", why)
 	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)

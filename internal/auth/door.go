@@ -16,14 +16,16 @@ const (
 	strangersAll   = 4096
 )
 
-// Door keeps the connections of strangers few. When one address has too many, the one that has been silent about itself for longest is
-// closed: a newcomer always gets in, and whoever shows a token stays.
+// Door keeps connections few enough for the server, and those of strangers fewer. When there are too many, the one that has been silent
+// about itself for longest is closed: a newcomer gets in as long as there is such a one, and whoever shows a token stays.
 type Door struct {
 	mu    sync.Mutex
 	each  map[netip.Addr]*strangers
 	all   strangers
 	limit func(netip.Addr) int
-	most  int
+	most  int // strangers
+	open  int // connections of all kinds
+	room  int // for how many of them there is room; 0 is no end
 }
 
 // strangers is a list of connections, the oldest first.
@@ -35,15 +37,16 @@ type strangers struct {
 // visitor is a connection. It is in the two lists of its door until it is known or closed.
 type visitor struct {
 	net.Conn
-	door  *Door
-	from  netip.Addr
-	known bool // guarded by door.mu, as the links are
-	links [2]struct{ before, after *visitor }
+	door *Door
+	from netip.Addr
+	// Guarded by door.mu, as the links are. One that is closed is known.
+	known, closed bool
+	links         [2]struct{ before, after *visitor }
 }
 
-// NewDoor returns a door with the usual limits.
-func NewDoor() *Door {
-	return &Door{each: map[netip.Addr]*strangers{}, most: strangersAll, limit: func(a netip.Addr) int {
+// NewDoor returns a door with the usual limits for strangers, and with room for so many connections in all; 0 is no end.
+func NewDoor(room int) *Door {
+	return &Door{each: map[netip.Addr]*strangers{}, most: strangersAll, room: room, limit: func(a netip.Addr) int {
 		if a.IsLoopback() {
 			return strangersLocal
 		}
@@ -78,13 +81,12 @@ func (d *Door) enter(c net.Conn) net.Conn {
 	}
 	own.add(v, 0)
 	d.all.add(v, 1)
+	d.open++
 	if own.n > d.limit(v.from) {
-		leave = append(leave, own.first)
-		d.forget(own.first)
+		leave = append(leave, d.dismiss(own.first))
 	}
-	if d.all.n > d.most {
-		leave = append(leave, d.all.first)
-		d.forget(d.all.first)
+	if d.all.n > d.most || d.room > 0 && d.open > d.room {
+		leave = append(leave, d.dismiss(d.all.first))
 	}
 	d.mu.Unlock()
 	for _, l := range leave {
@@ -122,15 +124,21 @@ func (d *Door) forget(v *visitor) {
 	}
 }
 
-func (v *visitor) leave() {
-	v.door.mu.Lock()
-	v.door.forget(v)
-	v.door.mu.Unlock()
+// dismiss is forget for a connection that is to be closed, and returns it. The mutex is held.
+func (d *Door) dismiss(v *visitor) *visitor {
+	d.forget(v)
+	if !v.closed {
+		v.closed = true
+		d.open--
+	}
+	return v
 }
 
 // Close is that of [net.Conn].
 func (v *visitor) Close() error {
-	v.leave()
+	v.door.mu.Lock()
+	v.door.dismiss(v)
+	v.door.mu.Unlock()
 	return v.Conn.Close()
 }
 
@@ -177,6 +185,8 @@ func (d *Door) ConnContext(ctx context.Context, c net.Conn) context.Context {
 // Known says that a request of this context has shown who sends it.
 func Known(ctx context.Context) {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
-		v.leave()
+		v.door.mu.Lock()
+		defer v.door.mu.Unlock()
+		v.door.forget(v)
 	}
 }

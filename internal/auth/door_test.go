@@ -21,7 +21,7 @@ func TestDoorKeepsStrangersFew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d := NewDoor()
+	d := NewDoor(0)
 	d.limit = func(netip.Addr) int { return 3 }
 	in := d.Listen(l)
 	visit := func() (near, far net.Conn) {
@@ -67,7 +67,7 @@ func TestDoorKeepsStrangersFew(t *testing.T) {
 
 // TestDoorForgetsWhoLeaves: a connection that was closed does not count, and nothing is left of the last one of an address.
 func TestDoorForgetsWhoLeaves(t *testing.T) {
-	d := NewDoor()
+	d := NewDoor(0)
 	for range 3 {
 		a, b := net.Pipe()
 		v := d.enter(a)
@@ -107,7 +107,7 @@ func TestJobIsNoStranger(t *testing.T) {
 	if _, err := a.Create(t.Context(), Token{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	d := NewDoor()
+	d := NewDoor(0)
 	near, far := net.Pipe()
 	defer near.Close()
 	ctx := d.ConnContext(t.Context(), d.enter(far))

@@ -27,6 +27,10 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger) (err error)
 		return fmt.Errorf("find this program: %w", err)
 	}
 	a, err := app.Open(ctx, cfg, []string{exe, "_host"}, log)
+	if errors.Is(err, app.ErrStopped) {
+		log.Info(err.Error())
+		return nil // as when it has served
+	}
 	if err != nil {
 		return err
 	}

@@ -30,10 +30,20 @@ type Join struct {
 	CA        string          `json:"ca,omitempty"`
 }
 
+// Pattern is the address where agents connect: that of each is the Path of its Join.
+const Pattern = "GET " + agentsPath + "{subscription}/{group}/{workspace}/{compute}"
+
+const agentsPath = "/runner/v1/agents/"
+
 // Path is where an agent of a compute connects.
 func (j Join) Path() string {
 	w := j.Workspace
-	return "/runner/v1/agents/" + url.PathEscape(w.Subscription) + "/" + url.PathEscape(w.Group) + "/" + url.PathEscape(w.Name) + "/" + url.PathEscape(j.Compute)
+	return agentsPath + url.PathEscape(w.Subscription) + "/" + url.PathEscape(w.Group) + "/" + url.PathEscape(w.Name) + "/" + url.PathEscape(j.Compute)
+}
+
+// Place is the compute that a request to Pattern names.
+func Place(r *http.Request) (ws berth.Workspace, compute string) {
+	return berth.Workspace{Subscription: r.PathValue("subscription"), Group: r.PathValue("group"), Name: r.PathValue("workspace")}, r.PathValue("compute")
 }
 
 // Agent is the machine's side: it keeps a connection to the server and answers what comes over it.
