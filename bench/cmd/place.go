@@ -158,7 +158,7 @@ func decisions(waiting, n int) (took []float64, cpu float64) {
 		node.Used--
 		q.Add(sched.Gang{ID: id, Nodes: 1 + i%4, User: "user-2", Priority: i % 3, Seq: int64(1_000_000 + i)})
 		sched.Schedule(p, &q, running, []string{id}, now)
-		sp.Waiting, sp.Largest = q.Demand(p.Max)
+		sp.Sizes = q.Sizes()
 		scale.Decide(sp, now)
 		took = append(took, peer.Ms(time.Since(begin)))
 		node.Used++

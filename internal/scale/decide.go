@@ -25,7 +25,7 @@ func Decide(p Pool, now time.Time) Decision {
 	var d Decision
 	s.over(p, &d)
 	room := min(max(0, p.Room), max(0, p.Max)) // more is of no use, and could not be added up
-	w := s.demand(p, min(p.Max, s.alive+room))
+	w := demandOf(p, min(p.Max, s.alive+room))
 	full := max(s.alive+s.lack(w.all), min(p.Min, p.Max))
 	want := max(s.alive+s.lack(w.reach), min(p.Min, p.Max))
 	d.Add = max(0, min(want, p.Max, s.alive+room)-s.alive)
@@ -105,7 +105,7 @@ func (s *state) hold(p Pool) Decision {
 	if len(d.Remove) > 0 {
 		d.Why = fmt.Sprintf("%s: %d -> %s", p.Hold, s.had, nodes(d.Target))
 	}
-	if w := s.demand(p, p.Max); w.all.tasks > 0 {
+	if w := demandOf(p, p.Max); w.all.tasks > 0 {
 		d.Short = p.Hold
 	}
 	return d

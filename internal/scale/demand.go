@@ -2,37 +2,22 @@ package scale
 
 import "fmt"
 
-// demand is tasks that wait, and the nodes that the largest gang among them needs.
+// demand is how many gangs wait, the tasks they have, and the nodes that the largest needs.
 type demand struct {
-	tasks, largest int
-	gangs          int // 0 when nobody knows
+	gangs, tasks, largest int
 }
 
 // waiting is all gangs that may ever run, and those that could with the nodes that may be had now.
 type waiting struct{ all, reach demand }
 
-func (s *state) demand(p Pool, reach int) (w waiting) {
-	if p.Sizes != nil {
-		for nodes, gangs := range p.Sizes {
-			if nodes <= p.Max {
-				w.all.add(nodes, gangs)
-			}
-			if nodes <= reach {
-				w.reach.add(nodes, gangs)
-			}
+func demandOf(p Pool, reach int) (w waiting) {
+	for nodes, gangs := range p.Sizes {
+		if nodes <= p.Max {
+			w.all.add(nodes, gangs)
 		}
-		return w
-	}
-	w.all = demand{tasks: p.Waiting, largest: min(p.Largest, p.Waiting)}
-	switch {
-	case w.all.largest <= 1:
-		w.all.gangs = w.all.tasks
-	case w.all.largest == w.all.tasks:
-		w.all.gangs = 1
-	}
-	if w.reach = w.all; w.all.largest > reach {
-		// The largest cannot run now. Of the others, if any, only the number of tasks is known.
-		w.reach = demand{tasks: w.all.tasks - w.all.largest, largest: min(1, w.all.tasks-w.all.largest)}
+		if nodes <= reach {
+			w.reach.add(nodes, gangs)
+		}
 	}
 	return w
 }
@@ -55,8 +40,6 @@ func (d demand) why(p Pool, s *state) string {
 	switch {
 	case s.alive+s.lack(d) < p.Min:
 		return fmt.Sprintf("%s keeps at least %s", p.Name, nodes(p.Min))
-	case d.gangs == 0:
-		return fmt.Sprintf("%d tasks wait", d.tasks)
 	case d.gangs == 1 && d.largest > 1:
 		return fmt.Sprintf("1 job waits for %d nodes at once", d.largest)
 	case d.gangs == 1:

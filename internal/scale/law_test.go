@@ -42,15 +42,9 @@ func drawPool(t *rapid.T) scale.Pool {
 		}
 		p.Nodes = append(p.Nodes, n)
 	}
-	sizes := map[int]int{}
+	p.Sizes = map[int]int{}
 	for _, n := range rapid.SliceOfN(rapid.IntRange(1, 6), 0, 6).Draw(t, "gangs") {
-		sizes[n]++
-		if n <= p.Max {
-			p.Waiting, p.Largest = p.Waiting+n, max(p.Largest, n)
-		}
-	}
-	if rapid.Bool().Draw(t, "sizes known") {
-		p.Sizes, p.Waiting, p.Largest = sizes, 0, 0
+		p.Sizes[n]++
 	}
 	if rapid.IntRange(0, 9).Draw(t, "hold") == 9 {
 		p.Hold = "gpus is being deleted"
@@ -72,12 +66,6 @@ func alive(p scale.Pool) (n int) {
 
 // waits is the tasks and the largest gang among those of at most max nodes.
 func waits(p scale.Pool, most int) (tasks, largest int) {
-	if p.Sizes == nil {
-		if p.Largest > most {
-			return 0, 0 // nobody knows
-		}
-		return p.Waiting, p.Largest
-	}
 	for nodes, gangs := range p.Sizes {
 		if nodes <= min(most, p.Max) {
 			tasks, largest = tasks+nodes*gangs, max(largest, nodes)
@@ -129,6 +117,7 @@ func TestLaws(t *testing.T) {
 			t.Fatalf("wakes at once: %+v", d)
 		}
 		removed := map[string]bool{}
+		wanted, _ := waits(p, min(p.Max, alive(p)+max(0, p.Room)))
 		for _, name := range d.Remove {
 			i := slices.IndexFunc(p.Nodes, func(n scale.Node) bool { return n.Name == name })
 			if removed[name] || i < 0 || p.Nodes[i].Busy > 0 || p.Nodes[i].Evicted {
@@ -138,7 +127,7 @@ func TestLaws(t *testing.T) {
 			node := p.Nodes[i]
 			idle := noon.Sub(node.Since)
 			tooLong := !node.Starting && (node.Unpaid != "" || idle >= p.Idle || idle < -p.Idle)
-			unwanted := node.Starting && p.Idle == 0 && p.Waiting == 0
+			unwanted := node.Starting && p.Idle == 0 && wanted == 0
 			if !tooLong && !unwanted && p.Hold == "" && n <= p.Max {
 				t.Fatalf("removes %+v after %v", node, idle)
 			}
@@ -203,13 +192,13 @@ func enough(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 	}
 	// More than what waits could need: only what was there, and what Min wants.
 	tasks, largest = waits(p, min(p.Max, before+max(0, p.Room)))
-	if less := apply(p, scale.Decision{Add: d.Add - 1}); p.Sizes != nil && d.Add > 0 && d.Target > least {
+	if less := apply(p, scale.Decision{Add: d.Add - 1}); d.Add > 0 && d.Target > least {
 		if s, n := room(less); s >= tasks && n >= largest {
 			t.Fatalf("asks for more than it needs: %+v", d)
 		}
 	}
-	if p.Sizes == nil && p.Largest == p.Waiting && p.Largest > before+p.Room && d.Target > max(before, least) {
-		t.Fatalf("grows for a gang that cannot run: %+v", d)
+	if tasks == 0 && d.Target > max(before, least) {
+		t.Fatalf("grows for gangs that cannot run: %+v", d)
 	}
 	if tasks > slots || largest > nodes {
 		return
@@ -229,7 +218,7 @@ func enough(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 		for i := range without.Nodes { // what starts may fail to
 			without.Nodes[i].Evicted = without.Nodes[i].Evicted || without.Nodes[i].Starting
 		}
-		if s, k := room(without); s >= tasks && k >= largest && (p.Sizes != nil || p.Largest <= min(p.Max, before+max(0, p.Room))) {
+		if s, k := room(without); s >= tasks && k >= largest {
 			t.Fatalf("keeps %+v for nothing: %+v", n, d)
 		}
 	}

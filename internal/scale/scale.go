@@ -10,11 +10,7 @@ type Pool struct {
 	Idle     time.Duration // how long a node may be without work
 	Slots    int           // tasks a node runs at once; at least 1
 	Nodes    []Node
-	// Waiting is how many tasks wait, and Largest how many nodes the largest gang among them needs. A gang that needs more than Max
-	// can never run: it is not part of these.
-	Waiting, Largest int
-	// Sizes is how many gangs wait, by the nodes they need, those above Max too. Where it is given it is used instead of Waiting and
-	// Largest, and gangs that Room keeps from running make no nodes start.
+	// Sizes is how many gangs wait, by the nodes they need, those above Max too. Gangs that Room keeps from running make no nodes start.
 	Sizes map[int]int
 	// Room is how many nodes more may be asked for now, whatever Max says: by quota, budget, GPUs, isolation. Bound says whose
 	// limit that is, one sentence; it matters only when Room is what stops growth.

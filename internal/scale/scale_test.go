@@ -42,32 +42,32 @@ func TestScenarios(t *testing.T) {
 	}{
 		{
 			"from zero for all that waits, at once",
-			scale.Pool{Max: 4, Room: 9, Waiting: 3, Largest: 1},
+			scale.Pool{Max: 4, Room: 9, Sizes: map[int]int{1: 3}},
 			scale.Decision{Add: 3, Target: 3, Why: "3 jobs wait: 0 -> 3 nodes"},
 		},
 		{
 			"up to the most",
-			scale.Pool{Max: 4, Room: 9, Nodes: busy(2), Waiting: 20, Largest: 1},
+			scale.Pool{Max: 4, Room: 9, Nodes: busy(2), Sizes: map[int]int{1: 20}},
 			scale.Decision{Add: 2, Target: 4, Why: "20 jobs wait: 2 -> 4 nodes", Short: "gpus can have at most 4 nodes"},
 		},
 		{
 			"room without end",
-			scale.Pool{Max: 4, Room: math.MaxInt, Nodes: busy(1), Waiting: 1, Largest: 1},
+			scale.Pool{Max: 4, Room: math.MaxInt, Nodes: busy(1), Sizes: map[int]int{1: 1}},
 			scale.Decision{Add: 1, Target: 2, Why: "1 job waits: 1 -> 2 nodes"},
 		},
 		{
 			"what is on its way counts",
-			scale.Pool{Max: 4, Room: 9, Nodes: starting(3), Waiting: 3, Largest: 1},
+			scale.Pool{Max: 4, Room: 9, Nodes: starting(3), Sizes: map[int]int{1: 3}},
 			scale.Decision{Target: 3},
 		},
 		{
 			"free slots of busy nodes count",
-			scale.Pool{Max: 4, Room: 9, Slots: 2, Nodes: busy(2), Waiting: 4, Largest: 1},
+			scale.Pool{Max: 4, Room: 9, Slots: 2, Nodes: busy(2), Sizes: map[int]int{1: 4}},
 			scale.Decision{Add: 1, Target: 3, Why: "4 jobs wait: 2 -> 3 nodes"},
 		},
 		{
 			"a gang has nodes of its own",
-			scale.Pool{Max: 8, Room: 9, Slots: 4, Waiting: 3, Largest: 3},
+			scale.Pool{Max: 8, Room: 9, Slots: 4, Sizes: map[int]int{3: 1}},
 			scale.Decision{Add: 3, Target: 3, Why: "1 job waits for 3 nodes at once: 0 -> 3 nodes"},
 		},
 		{
@@ -117,12 +117,12 @@ func TestScenarios(t *testing.T) {
 		},
 		{
 			"a node that was taken away counts for nothing",
-			scale.Pool{Max: 1, Room: 1, Nodes: []scale.Node{{Name: "x", Busy: 1, Evicted: true}}, Waiting: 1, Largest: 1},
+			scale.Pool{Max: 1, Room: 1, Nodes: []scale.Node{{Name: "x", Busy: 1, Evicted: true}}, Sizes: map[int]int{1: 1}},
 			scale.Decision{Add: 1, Target: 1, Why: "1 job waits: 0 -> 1 node"},
 		},
 		{
 			"after failures of the provider",
-			scale.Pool{Max: 4, Room: 9, Waiting: 1, Largest: 1, Wait: noon.Add(time.Minute)},
+			scale.Pool{Max: 4, Room: 9, Sizes: map[int]int{1: 1}, Wait: noon.Add(time.Minute)},
 			scale.Decision{Short: "the last attempt to add a node failed, the next is at 12:01:00 UTC", Wake: noon.Add(time.Minute)},
 		},
 		{
@@ -132,7 +132,7 @@ func TestScenarios(t *testing.T) {
 		},
 		{
 			"a cluster that is being deleted",
-			scale.Pool{Min: 2, Max: 4, Room: 9, Idle: limit, Nodes: append(busy(1), append(idle(1), starting(1)...)...), Waiting: 5, Largest: 1, Hold: "gpus is being deleted"},
+			scale.Pool{Min: 2, Max: 4, Room: 9, Idle: limit, Nodes: append(busy(1), append(idle(1), starting(1)...)...), Sizes: map[int]int{1: 5}, Hold: "gpus is being deleted"},
 			scale.Decision{Remove: []string{"i1", "s0"}, Target: 1, Why: "gpus is being deleted: 3 -> 1 node", Short: "gpus is being deleted"},
 		},
 	} {

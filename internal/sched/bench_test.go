@@ -83,7 +83,7 @@ func decide(b *testing.B, preempt bool) {
 		p.Nodes[node].Used--
 		q.Add(sched.Gang{ID: id, Nodes: 1 + n%4, User: "user-2", Priority: n % 3, Seq: int64(1_000_000 + n)})
 		sched.Schedule(p, &q, running, []string{id}, noon)
-		sp.Waiting, sp.Largest = q.Demand(p.Max)
+		sp.Sizes = q.Sizes()
 		scale.Decide(sp, noon)
 		took = append(took, time.Since(begin).Seconds()*1000)
 		p.Nodes[node].Used++

@@ -108,9 +108,6 @@ func (q *Queue) All(held map[string]int) iter.Seq[Gang] {
 	}
 }
 
-// Ahead is how many gangs go before this one, where nobody holds a node yet.
-func (q *Queue) Ahead(id string) (gangs int) { return q.AheadOf(id, nil) }
-
 // AheadOf is how many gangs go before this one. held is how many nodes each user holds now. An unknown ID has none before it.
 func (q *Queue) AheadOf(id string, held map[string]int) (gangs int) {
 	g, ok := q.gangs[id]

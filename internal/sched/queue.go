@@ -87,19 +87,6 @@ func (q *Queue) Len() int { return len(q.gangs) }
 // IDs are those of all gangs that wait, in no order.
 func (q *Queue) IDs() iter.Seq[string] { return maps.Keys(q.gangs) }
 
-// Demand is what the gangs with at most max nodes ask for: their tasks, and the nodes of the largest.
-func (q *Queue) Demand(max int) (tasks, largest int) {
-	for nodes, gangs := range q.sizes {
-		if nodes <= max {
-			tasks += nodes * gangs
-			if nodes > largest {
-				largest = nodes
-			}
-		}
-	}
-	return tasks, largest
-}
-
 // Sizes is how many gangs wait, by the number of nodes they need. The caller may keep it.
 func (q *Queue) Sizes() map[int]int {
 	m := make(map[int]int, len(q.sizes))
