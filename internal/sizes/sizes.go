@@ -23,14 +23,8 @@ var builtin = sync.OnceValue(func() Catalogue {
 	return newCatalogue(all)
 })
 
-// All is every size that comes with Berth, series by series.
-func All() []berth.Size { return builtin().All() }
-
 // Find is the size of a name, in any case.
 func Find(name string) (berth.Size, bool) { return builtin().Find(name) }
-
-// Nearest is the names that somebody who wrote name may have meant.
-func Nearest(name string) []string { return builtin().Nearest(name) }
 
 // Catalogue is the sizes of a server: Berth's, with those of the administrator laid over them. The zero value is empty.
 type Catalogue struct {
@@ -159,12 +153,6 @@ func (c Catalogue) Smaller(name string) (berth.Size, bool) { return c.step(name,
 
 // Larger is the next size of the same family with more memory, or the same memory and more vCPUs.
 func (c Catalogue) Larger(name string) (berth.Size, bool) { return c.step(name, 1) }
-
-// Smaller is the next smaller size of the family, see Catalogue.Smaller.
-func Smaller(name string) (berth.Size, bool) { return builtin().Smaller(name) }
-
-// Larger is the next larger size of the family, see Catalogue.Larger.
-func Larger(name string) (berth.Size, bool) { return builtin().Larger(name) }
 
 func (c Catalogue) step(name string, by int) (berth.Size, bool) {
 	s, ok := c.Find(name)

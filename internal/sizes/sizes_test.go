@@ -47,7 +47,7 @@ var offered = []struct {
 func TestEverySeriesOfTheTable(t *testing.T) {
 	for _, o := range offered {
 		n, instance := 0, false
-		for _, s := range sizes.All() {
+		for _, s := range sizes.Builtin().All() {
 			if s.Series != o.series {
 				continue
 			}
@@ -69,7 +69,7 @@ func TestEverySeriesOfTheTable(t *testing.T) {
 func TestSizesMakeSense(t *testing.T) {
 	seen := map[string]bool{}
 	family := map[string]berth.Size{}
-	for _, s := range sizes.All() {
+	for _, s := range sizes.Builtin().All() {
 		if k := strings.ToLower(s.Name); seen[k] {
 			t.Errorf("%s is there twice", s.Name)
 		} else {
@@ -101,7 +101,7 @@ func TestSizesMakeSense(t *testing.T) {
 
 func TestIsolated(t *testing.T) {
 	var got []string
-	for _, s := range sizes.All() {
+	for _, s := range sizes.Builtin().All() {
 		if s.Isolated {
 			got = append(got, s.Name)
 		}
@@ -143,32 +143,32 @@ func TestNearest(t *testing.T) {
 		"Standard_DS3v2": "Standard_DS3_v2", "ds3_v2": "Standard_DS3_v2", "Standard_D3s_v2": "Standard_D3_v2", "NC24rsv3": "Standard_NC24rs_v3",
 		"A100": "Standard_NC24ads_A100_v4",
 	} {
-		if got := sizes.Nearest(text); !slices.Contains(got, want) || len(got) > 3 {
+		if got := sizes.Builtin().Nearest(text); !slices.Contains(got, want) || len(got) > 3 {
 			t.Errorf("%s: %v, want %s among three", text, got, want)
 		}
 	}
-	if got := sizes.Nearest("m5.24xlarge.metal.of.another.cloud"); got != nil {
+	if got := sizes.Builtin().Nearest("m5.24xlarge.metal.of.another.cloud"); got != nil {
 		t.Errorf("nothing is like it, got %v", got)
 	}
 }
 
 func TestNeighbours(t *testing.T) {
-	for _, s := range sizes.All() {
-		up, ok := sizes.Larger(s.Name)
+	for _, s := range sizes.Builtin().All() {
+		up, ok := sizes.Builtin().Larger(s.Name)
 		if !ok {
 			continue
 		}
 		if up.Family != s.Family || up.MemoryGB < s.MemoryGB {
 			t.Errorf("larger than %s: %s", s.Name, up.Name)
 		}
-		if down, ok := sizes.Smaller(up.Name); !ok || down.MemoryGB != s.MemoryGB || down.VCPUs != s.VCPUs {
+		if down, ok := sizes.Builtin().Smaller(up.Name); !ok || down.MemoryGB != s.MemoryGB || down.VCPUs != s.VCPUs {
 			t.Errorf("smaller than %s, which is larger than %s: %s", up.Name, s.Name, down.Name)
 		}
 	}
-	if s, ok := sizes.Smaller("Standard_DS4_v2"); !ok || s.Name != "Standard_DS12_v2" { // as much memory, fewer cores
+	if s, ok := sizes.Builtin().Smaller("Standard_DS4_v2"); !ok || s.Name != "Standard_DS12_v2" { // as much memory, fewer cores
 		t.Errorf("smaller than Standard_DS4_v2: %v", s.Name)
 	}
-	if _, ok := sizes.Larger("Standard_NC24rs_v3"); ok {
+	if _, ok := sizes.Builtin().Larger("Standard_NC24rs_v3"); ok {
 		t.Error("nothing of its family is larger")
 	}
 }
@@ -198,7 +198,7 @@ func TestOverlay(t *testing.T) {
 	if !ok || own.Name != "big-box" || !own.Own || own.Family != sizes.OwnFamily || len(own.Computes) != 2 || !sizes.Available(own, "local") || sizes.Available(own, "attic") {
 		t.Errorf("%+v", own)
 	}
-	if n := len(c.All()); n != len(sizes.All())+1 {
+	if n := len(c.All()); n != len(sizes.Builtin().All())+1 {
 		t.Errorf("%d sizes", n)
 	}
 	if b, _ := sizes.Find("Standard_DS3_v2"); *b.Price != 0.293 || len(b.Locations) != 0 {
@@ -239,7 +239,7 @@ func TestFamilies(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.SampledFrom(sizes.All()).Draw(t, "size").Family
+		name := rapid.SampledFrom(sizes.Builtin().All()).Draw(t, "size").Family
 		other := strings.Map(func(r rune) rune {
 			if (r == ' ' || r == '_') && rapid.Bool().Draw(t, "drop") {
 				return -1

@@ -11,9 +11,6 @@ type Expression struct {
 	Optional   bool     // inside a $[[ … ]] block
 }
 
-// Name is the path as written, without blanks.
-func (e Expression) Name() string { return strings.Join(e.Path, ".") }
-
 // Expressions finds the ${{ … }} in text, in order. What does not follow the grammar (blanks inside the path, an
 // empty path, no end) is text like any other.
 func Expressions(text string) []Expression {

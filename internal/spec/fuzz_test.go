@@ -87,8 +87,8 @@ func FuzzExpressions(f *testing.F) {
 				t.Fatalf("%q: %+v", s, e)
 			}
 			inner := strings.TrimSpace(s[e.Start+3 : e.End-2])
-			if inner != e.Name() || strings.ContainsAny(inner, " \t\n") || inner == "" {
-				t.Fatalf("%q: path %q of %q", s, e.Name(), inner)
+			if inner != strings.Join(e.Path, ".") || strings.ContainsAny(inner, " \t\n") || inner == "" {
+				t.Fatalf("%q: path %q of %q", s, strings.Join(e.Path, "."), inner)
 			}
 			last = e.End
 		}

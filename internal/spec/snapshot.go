@@ -39,15 +39,9 @@ type File struct {
 	Size int64
 }
 
-// Snapshot lists the files to upload for path, a folder or a single file, less what .amlignore (or, failing that,
-// .gitignore) in it names, and hashes them. Includes are further files and folders that are put beside the code, each
-// under its own name. Links are followed within the folder; one that leads out of it, to nothing, or back to a folder
-// that is being listed is an error.
-func Snapshot(root string, includes ...string) (*Folder, error) {
-	return Upload{Path: root, Includes: includes}.Snapshot()
-}
-
-// Snapshot lists what an upload consists of.
+// Snapshot lists the files to upload for Path, a folder or a single file, less what .amlignore (or, failing that, .gitignore) in it
+// names, and hashes them. Includes are put beside the code, each under its own name. Links are followed within the folder; one that
+// leads out of it, to nothing, or back to a folder that is being listed is an error.
 func (u Upload) Snapshot() (*Folder, error) {
 	f, err := u.listing()
 	if err != nil {

@@ -40,7 +40,7 @@ func names(f *spec.Folder) []string {
 func TestSnapshotHash(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{"b.txt": "bee", "A/c.txt": "", "a.py": "print(1)\n"})
-	f, err := spec.Snapshot(root)
+	f, err := spec.Upload{Path: root}.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestSnapshotHash(t *testing.T) {
 	if want := "675fd91479d0b581222812f1c5c8ec5f66464584c83ea92fef4f51f430af6eda"; f.Hash != want {
 		t.Errorf("hash of the folder is %s, want %s", f.Hash, want)
 	}
-	one, err := spec.Snapshot(filepath.Join(root, "a.py"))
+	one, err := spec.Upload{Path: filepath.Join(root, "a.py")}.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestSnapshotIgnores(t *testing.T) {
 		"a.py":       "", "a.log": "", "sub/b.log": "", "build/x": "", "build/keep.txt": "",
 		"top.txt": "", "sub/top.txt": "", "doc/a/b/x": "", "doc/y": "",
 	})
-	f, err := spec.Snapshot(root)
+	f, err := spec.Upload{Path: root}.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestSnapshotLinks(t *testing.T) {
 	want(spec.Upload{Links: true}, "file.txt", "folder/far.txt", "near.txt", "through.txt")
 	want(spec.Upload{Ignore: []string{"folder", "through.txt", "!near.txt"}}, "file.txt", "near.txt")
 
-	_, err := spec.Snapshot(root)
+	_, err := spec.Upload{Path: root}.Snapshot()
 	for _, name := range []string{"folder", "through.txt"} {
 		if err == nil || !strings.Contains(err.Error(), filepath.Join(root, name)+" is a link to "+outside) {
 			t.Errorf("a link out of the folder, %s, gives %v", name, err)
@@ -123,18 +123,18 @@ func TestSnapshotLinks(t *testing.T) {
 	if err := os.Symlink(root, alias); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := spec.Snapshot(alias); err != nil || len(f.Files) != 2 {
+	if f, err := (spec.Upload{Path: alias}).Snapshot(); err != nil || len(f.Files) != 2 {
 		t.Errorf("a folder named by a link gives %v, %v", f, err)
 	}
 	link("nowhere", "lost")
-	if _, err := spec.Snapshot(root); err == nil || !strings.Contains(err.Error(), "lost is a link to nowhere, which is not there; remove the link or name it in .amlignore") {
+	if _, err := (spec.Upload{Path: root}).Snapshot(); err == nil || !strings.Contains(err.Error(), "lost is a link to nowhere, which is not there; remove the link or name it in .amlignore") {
 		t.Errorf("a link to nothing gives %v", err)
 	}
 	if err := os.Remove(filepath.Join(root, "lost")); err != nil {
 		t.Fatal(err)
 	}
 	link(root, "self")
-	if _, err := spec.Snapshot(root); err == nil || !strings.Contains(err.Error(), "link to a folder that holds it") {
+	if _, err := (spec.Upload{Path: root}).Snapshot(); err == nil || !strings.Contains(err.Error(), "link to a folder that holds it") {
 		t.Errorf("a link to the folder itself gives %v", err)
 	}
 }
@@ -150,10 +150,10 @@ func TestSnapshotIncludes(t *testing.T) {
 	if diff := cmp.Diff([]string{"a.py", "lib/x.py", "LICENSE"}, names(f)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	if _, err := spec.Snapshot(root, filepath.Join(root, "nothing")); err == nil {
+	if _, err := (spec.Upload{Path: root, Includes: []string{filepath.Join(root, "nothing")}}).Snapshot(); err == nil {
 		t.Error("an include that does not exist is taken")
 	}
-	if _, err := spec.Snapshot(filepath.Join(root, "nothing")); err == nil {
+	if _, err := (spec.Upload{Path: filepath.Join(root, "nothing")}).Snapshot(); err == nil {
 		t.Error("a folder that does not exist is taken")
 	}
 }

@@ -1,0 +1,4 @@
+package sizes
+
+// Builtin is the catalogue that comes with Berth.
+var Builtin = builtin
