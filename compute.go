@@ -2,6 +2,7 @@ package berth
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -47,6 +48,12 @@ func (p ComputeProps) Driver(name string) string {
 	return strings.ToLower(p.ComputeType)
 }
 
+// Attached reports whether the compute is a machine of somebody's own that is connected to the server, in whatever way: nobody makes it
+// or gives it back, and it costs nothing here.
+func (p ComputeProps) Attached() bool {
+	return strings.EqualFold(p.ComputeType, TypeMachine) && p.Properties.Connection != ""
+}
+
 // Low reports whether the compute's nodes may be taken away at any time.
 func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
 
@@ -77,6 +84,51 @@ const (
 	TagPlacement = "berth.placement"
 )
 
+// PoolSpec is what a compute's document says about its nodes.
+type PoolSpec struct {
+	ComputeProps
+	Min, Max int
+	Idle     time.Duration // how long a node without tasks is kept
+	Slots    int           // tasks that share a node
+	Spread   bool          // tasks go to the emptiest node
+}
+
+// idleDefault is Azure's idle time for clusters that do not say.
+const idleDefault = 120 * time.Second
+
+// ReadPool reads a compute's document.
+func ReadPool(body []byte) (PoolSpec, error) {
+	var v struct {
+		Tags       Tags         `json:"tags"`
+		Properties ComputeProps `json:"properties"`
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		return PoolSpec{}, err
+	}
+	s := PoolSpec{ComputeProps: v.Properties, Max: 1, Slots: 1}
+	if !strings.EqualFold(s.ComputeType, TypeCluster) {
+		return s, nil
+	}
+	s.Idle = idleDefault
+	if n, err := strconv.Atoi(string(v.Tags[TagJobsPerNode])); err == nil && n > 1 {
+		s.Slots = n
+	}
+	s.Spread = strings.EqualFold(string(v.Tags[TagPlacement]), "spread")
+	if sc := s.Properties.ScaleSettings; sc != nil {
+		s.Min, s.Max = sc.MinNodeCount, sc.MaxNodeCount
+		if sc.IdleTime != "" {
+			var err error
+			if s.Idle, err = ParseDuration(sc.IdleTime); err != nil {
+				return s, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// ComputeDeleting is the provisioning state of a compute of which something is left to be given back.
+const ComputeDeleting = "Deleting"
+
 // ComputeState is what Berth keeps of a compute beside the client's document.
 type ComputeState struct {
 	// State is the provisioning state, "" for Succeeded: Creating, Updating, Deleting, Failed.
@@ -106,6 +158,9 @@ type ComputeState struct {
 
 	Attached *AttachedState `json:"attached,omitempty"`
 }
+
+// Deleting reports whether the compute is being deleted.
+func (s ComputeState) Deleting() bool { return s.State == ComputeDeleting }
 
 // AttachedState is what is known of a machine that connects to the server.
 type AttachedState struct {

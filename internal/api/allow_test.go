@@ -19,15 +19,22 @@ func TestFilesOfTheServer(t *testing.T) {
 	out := func(uri string) map[string]any {
 		return map[string]any{"o": map[string]any{"jobOutputType": "uri_folder", "uri": uri}}
 	}
-	for _, uri := range []string{"file:///etc/passwd", "FILE:///etc/passwd", "file://localhost/etc/passwd", "file:///open/../etc/passwd", "file:///opened/x", "file:/etc/passwd"} {
-		says := "allow: paths:"
-		x.as(user, "PUT", x.ws+"/jobs/in", props("jobType", "Command", "command", "true", "inputs", in(uri))).want(403).says(says)
-		x.as(user, "POST", x.ws+"/jobs/in/plan", props("jobType", "Command", "command", "true", "inputs", in(uri))).want(403).says(says)
-		x.as(user, "PUT", x.ws+"/jobs/out", props("jobType", "Command", "command", "true", "outputs", out(uri))).want(403).says(says)
-		x.as(user, "PUT", x.ws+"/data/d/versions/1", props("dataType", "uri_file", "dataUri", uri)).want(403).says(says)
-		x.as(user, "PUT", x.ws+"/models/m/versions/1", props("modelUri", uri)).want(403).says(says)
-		x.as(user, "PUT", x.ws+"/codes/c/versions/1", props("codeUri", uri)).want(403).says(says)
-		x.as(user, "PUT", x.ws+"/environments/e/versions/1", props("build", map[string]any{"contextUri": uri})).want(403).says(says)
+	for uri, says := range map[string]string{
+		"file:///etc/passwd": "allow: paths:", "FILE:///etc/passwd": "allow: paths:", "file://localhost/etc/passwd": "allow: paths:",
+		"file:///open/../etc/passwd": "allow: paths:", "file:///opened/x": "allow: paths:",
+		"file:/etc/passwd": "write file:///PATH", "file:///open/x?/../../etc": "a query or a fragment", "file:///open/x#/../../etc": "a query or a fragment",
+	} {
+		code := 403
+		if says != "allow: paths:" {
+			code = 400
+		}
+		x.as(user, "PUT", x.ws+"/jobs/in", props("jobType", "Command", "command", "true", "inputs", in(uri))).want(code).says(says)
+		x.as(user, "POST", x.ws+"/jobs/in/plan", props("jobType", "Command", "command", "true", "inputs", in(uri))).want(code).says(says)
+		x.as(user, "PUT", x.ws+"/jobs/out", props("jobType", "Command", "command", "true", "outputs", out(uri))).want(code).says(says)
+		x.as(user, "PUT", x.ws+"/data/d/versions/1", props("dataType", "uri_file", "dataUri", uri)).want(code).says(says)
+		x.as(user, "PUT", x.ws+"/models/m/versions/1", props("modelUri", uri)).want(code).says(says)
+		x.as(user, "PUT", x.ws+"/codes/c/versions/1", props("codeUri", uri)).want(code).says(says)
+		x.as(user, "PUT", x.ws+"/environments/e/versions/1", props("build", map[string]any{"contextUri": uri})).want(code).says(says)
 	}
 	// An administrator may, and what they registered may be read by others, but not written to.
 	x.do("PUT", x.ws+"/jobs/a", props("jobType", "Command", "command", "true", "inputs", in("file:///etc/passwd"), "outputs", out("file:///var/out"))).want(201)

@@ -93,7 +93,7 @@ func joinCompute(c *call, r *resource, name, _ string) error {
 			return berth.Errorf(berth.Unsupported, "compute %s is not one whose machine connects by itself; attach one with `berth compute attach --type agent`", d.Name)
 		case d.CreatedBy != c.who.User && c.who.Role != auth.Admin:
 			return berth.Errorf(berth.Denied, "compute %s was attached by %s; only they and administrators may choose its machine", d.Name, d.CreatedBy)
-		case st.State == "Deleting":
+		case st.Deleting():
 			return berth.Errorf(berth.Conflict, "compute %s is being detached", d.Name)
 		case st.Attached != nil && st.Attached.Machine != "":
 			// What runs there would be lost: the next machine does not know of it.

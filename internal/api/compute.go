@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
@@ -65,7 +64,7 @@ func putCompute(c *call, r *resource, name string) error {
 			if st, err = computeState(d); err != nil {
 				return err
 			}
-			if st.State == "Deleting" {
+			if st.Deleting() {
 				return berth.Errorf(berth.Conflict, "compute %s is being deleted; wait until it is gone, or choose another name", d.Name)
 			}
 			if body, props, err = c.mergeCompute(tx, r, d, body, props, patch); err != nil {
@@ -309,7 +308,7 @@ func shapeCompute(c *call, d *store.Doc, p map[string]any) {
 		shapeInstance(c, d, st, p)
 	case strings.EqualFold(typ, berth.TypeCluster):
 		shapeCluster(c, d, st, p)
-	case attach.Uses(d):
+	case strings.EqualFold(typ, berth.TypeMachine):
 		shapeAttached(d, st, p)
 	}
 }
@@ -398,7 +397,7 @@ func deleteCompute(c *call, r *resource, name string) error {
 				return err
 			}
 		}
-		if st.State == "Deleting" {
+		if st.Deleting() {
 			return nil
 		}
 		drain, _ := strconv.ParseBool(c.q.Get("drain"))
@@ -409,7 +408,7 @@ func deleteCompute(c *call, r *resource, name string) error {
 				return berth.Errorf(berth.Conflict, "compute %s has jobs (%s); wait for them, cancel them, or delete it with --yes, which lets running jobs end first", d.Name, job)
 			}
 		}
-		st.State, st.Drain = "Deleting", drain
+		st.State, st.Drain = berth.ComputeDeleting, drain
 		if st.Instance != nil {
 			if err := wantDeleted(c, d, &st); err != nil {
 				return err
@@ -433,7 +432,7 @@ func deleteCompute(c *call, r *resource, name string) error {
 
 // managed says whether this server made what is behind a compute, which would be lost.
 func managed(d *store.Doc) bool {
-	spec, err := specOf(d)
+	spec, err := berth.ReadPool(d.Body)
 	return err != nil || strings.EqualFold(spec.ComputeType, berth.TypeCluster) || strings.EqualFold(spec.ComputeType, berth.TypeInstance)
 }
 

@@ -79,7 +79,7 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 		return err
 	}
 	p.Short = st.Short
-	if st.State == "Deleting" {
+	if st.Deleting() {
 		p.Down = &berth.PlanLimit{Kind: berth.LimitDeleting, Why: "it is being deleted"}
 	}
 	if p.Down != nil && p.Type == plan.Local {

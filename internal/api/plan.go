@@ -206,7 +206,7 @@ func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
 	refuse := func(kind, why string) {
 		s.Refused = append(s.Refused, berth.PlanLimit{Kind: kind, Ever: true, Whose: d.Name, Why: why})
 	}
-	if st.State == "Deleting" {
+	if st.Deleting() {
 		refuse(berth.LimitDeleting, "compute "+d.Name+" is being deleted and takes no more jobs")
 	}
 	if i := st.Instance; i != nil && i.User != "" && !strings.EqualFold(i.User, c.who.User) && c.who.Role != auth.Admin {
@@ -386,11 +386,11 @@ func (c *call) ask(tx *store.Tx, compute string, props map[string]any, name stri
 	d, err := tx.Get(c.ws.Key(), "computes", compute, "")
 	switch {
 	case err == nil:
-		spec, err := specOf(d)
+		spec, err := berth.ReadPool(d.Body)
 		if err != nil {
 			return nil, err
 		}
-		vmSize, low, slots = spec.Properties.VMSize, spec.Low(), spec.slots
+		vmSize, low, slots = spec.Properties.VMSize, spec.Low(), spec.Slots
 	case berth.CodeOf(err) != berth.NotFound || !strings.HasPrefix(compute, serverlessPrefix): // such a pool may yet have to be made
 		return nil, err
 	}

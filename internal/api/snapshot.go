@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/quota"
@@ -58,55 +56,26 @@ func (x *snapshot) active() ([]*berth.Task, error) {
 	return x.tasks, err
 }
 
-// computeSpec is what a compute's document says.
-type computeSpec struct {
-	berth.ComputeProps
-	slots  int
-	spread bool
-	idle   time.Duration
-}
-
-func specOf(d *store.Doc) (s computeSpec, err error) {
-	var v struct {
-		Tags       berth.Tags         `json:"tags"`
-		Properties berth.ComputeProps `json:"properties"`
-	}
-	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return s, err
-	}
-	s = computeSpec{ComputeProps: v.Properties, slots: 1, spread: strings.EqualFold(string(v.Tags[berth.TagPlacement]), "spread"), idle: 2 * time.Minute}
-	if n, err := strconv.Atoi(string(v.Tags[berth.TagJobsPerNode])); err == nil && n > 1 {
-		s.slots = n
-	}
-	if sc := s.Properties.ScaleSettings; sc != nil && sc.IdleTime != "" {
-		s.idle, err = berth.ParseDuration(sc.IdleTime)
-	}
-	return s, err
-}
-
 // pool is a compute with its nodes and what runs on it and waits for it.
 func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err error) {
 	if strings.EqualFold(d.Name, berth.LocalCompute) {
 		p, err = x.local()
 		return p, st, err
 	}
-	spec, err := specOf(d)
+	spec, err := berth.ReadPool(d.Body)
 	if err != nil {
 		return p, st, err
 	}
 	if st, err = computeState(d); err != nil {
 		return p, st, err
 	}
-	if attach.Uses(d) {
+	if spec.Attached() {
 		p = attachedPool(d.Name, st)
 		return p, st, x.gangs(&p)
 	}
 	p = plan.Pool{
-		Name: d.Name, Type: plan.Cluster, Low: spec.Low(), Max: 1, Slots: spec.slots, Idle: spec.idle, Spread: spec.spread,
+		Name: d.Name, Type: plan.Cluster, Low: spec.Low(), Min: spec.Min, Max: spec.Max, Slots: spec.Slots, Idle: spec.Idle, Spread: spec.Spread,
 		Room: plan.NoBound, Expect: map[string]plan.Expect{},
-	}
-	if sc := spec.Properties.ScaleSettings; sc != nil {
-		p.Min, p.Max = sc.MinNodeCount, sc.MaxNodeCount
 	}
 	switch {
 	case strings.EqualFold(spec.ComputeType, berth.TypeInstance):

@@ -74,8 +74,8 @@ func (c *Control) runs() []quota.Task {
 	return out
 }
 
-// tell is bars as reasons of gangs that are not looked at depend on them.
-func tell(bars map[string]sched.Bar) string {
+// barReasons is what bars say to the users who may have nothing more. When it changes, so do the reasons of all that wait.
+func barReasons(bars map[string]sched.Bar) string {
 	var all []string
 	for user, b := range bars {
 		if b.Nodes <= 0 {
@@ -86,9 +86,9 @@ func tell(bars map[string]sched.Bar) string {
 	return strings.Join(all, "\n")
 }
 
-// unbar has the pools looked at again that wait for a limit: a task has ended. One without nodes is not barred, it cannot grow; there the
-// end of a task on a cluster makes room, whoever the node was made for.
-func (m *move) unbar(left *pool) {
+// lookAgain has the pools looked at again that wait for a limit: a task has left one. A pool without nodes is not barred, it cannot grow;
+// there the end of a task on a cluster makes room, whoever the node was made for.
+func (m *move) lookAgain(left *pool) {
 	for k, p := range m.c.pools {
 		if p.barred || (p.state.Short != "" && !left.single()) {
 			m.pools[k] = true

@@ -178,7 +178,7 @@ func (c *Control) Run(ctx context.Context) error {
 		case l := <-c.looks:
 			c.saw(ctx, l)
 		case <-hints:
-			c.seekNodes(ctx)
+			c.checkNodes(ctx)
 			c.observe(ctx)
 		case <-observe.c():
 			observe.rang()

@@ -167,7 +167,7 @@ func (m *move) wait(p *pool, alone bool, why string) string {
 	var stay []string
 	for _, q := range m.c.pools {
 		switch {
-		case !alone || q == p || q.single() || len(q.nodes) == 0 || q.state.State == "Deleting":
+		case !alone || q == p || q.single() || len(q.nodes) == 0 || q.state.Deleting():
 		case q.spec.instance:
 			stay = append(stay, q.name+" is an instance")
 		case q.spec.min > 0:

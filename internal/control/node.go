@@ -182,7 +182,7 @@ func (c *Control) resume(ctx context.Context) {
 		}
 	}
 	c.acts.Go(func() {
-		want, err := c.takeTasks(ctx, list)
+		want, err := c.expectedNodes(ctx, list)
 		if err != nil {
 			return
 		}
@@ -190,7 +190,7 @@ func (c *Control) resume(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		c.missNodes(ctx, want, info)
+		c.dropMissing(ctx, want, info)
 		for _, n := range info.Nodes {
 			if known[n.Name] || c.known(ctx, n.Name) {
 				continue

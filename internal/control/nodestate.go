@@ -212,7 +212,7 @@ func (m *move) release(t *berth.Task) error {
 	p := m.c.pool(t)
 	m.pools[p.key] = true
 	p.leave(t)
-	m.unbar(p)
+	m.lookAgain(p)
 	if p.local {
 		return m.meterLocal(t)
 	}

@@ -153,7 +153,7 @@ func (c *Control) saw(ctx context.Context, l look) {
 			delete(c.missed, l.target)
 		}
 		if c.missed[l.target] && l.target == c.nodes.Driver {
-			c.seekNodes(ctx) // what is missing may be so because its node is
+			c.checkNodes(ctx) // what is missing may be so because its node is
 		}
 		c.sweep(ctx, l.target, l.seen)
 	}

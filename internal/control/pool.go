@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -97,44 +96,17 @@ type gang struct {
 	why   string         // what its tasks say they wait for, "" when they do not say the same
 }
 
-// idleDefault is Azure's idle time for clusters that do not say.
-const idleDefault = 120 * time.Second
-
 // specOf reads a compute's document. ok is false for a compute that has no pool of its own.
 func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
-	var v struct {
-		Tags       berth.Tags         `json:"tags"`
-		Properties berth.ComputeProps `json:"properties"`
-	}
-	if err := json.Unmarshal(d.Body, &v); err != nil {
+	v, err := berth.ReadPool(d.Body)
+	if err != nil {
 		return s, false, err
 	}
-	p := v.Properties
-	s = poolSpec{size: p.Properties.VMSize, low: p.Low(), slots: 1, owner: d.CreatedBy, max: 1}
-	switch {
-	case strings.EqualFold(p.ComputeType, berth.TypeInstance):
-		s.instance = true
-		return s, true, nil
-	case p.Driver(d.Name) == berth.ConnectionAgent:
-		s.attached = true
-		return s, true, nil
-	case !strings.EqualFold(p.ComputeType, berth.TypeCluster):
-		return s, false, nil
+	s = poolSpec{
+		instance: strings.EqualFold(v.ComputeType, berth.TypeInstance), attached: v.Attached(), size: v.Properties.VMSize, low: v.Low(),
+		min: v.Min, max: v.Max, idle: v.Idle, slots: v.Slots, spread: v.Spread, owner: d.CreatedBy,
 	}
-	s.idle = idleDefault
-	if sc := p.Properties.ScaleSettings; sc != nil {
-		s.min, s.max = sc.MinNodeCount, sc.MaxNodeCount
-		if sc.IdleTime != "" {
-			if s.idle, err = berth.ParseDuration(sc.IdleTime); err != nil {
-				return s, false, err
-			}
-		}
-	}
-	if n, err := strconv.Atoi(string(v.Tags[berth.TagJobsPerNode])); err == nil && n > 1 {
-		s.slots = n
-	}
-	s.spread = strings.EqualFold(string(v.Tags[berth.TagPlacement]), "spread")
-	return s, true, nil
+	return s, s.instance || s.attached || strings.EqualFold(v.ComputeType, berth.TypeCluster), nil
 }
 
 func newPool(key poolKey, name string) *pool {
@@ -170,7 +142,7 @@ func (p *pool) view(ahead int, down string) sched.Pool {
 // down is why a pool takes nothing now.
 func (p *pool) down() string {
 	switch {
-	case p.state.State == "Deleting":
+	case p.state.Deleting():
 		return "it is being deleted"
 	case p.spec.attached:
 		return p.state.Attached.Away(p.name)
@@ -262,7 +234,7 @@ func (c *Control) pool(t *berth.Task) *pool {
 	p := c.pools[k]
 	if p == nil {
 		p = newPool(k, t.Compute)
-		p.state.State = "Deleting"
+		p.state.State = berth.ComputeDeleting
 		c.pools[k] = p
 	}
 	return p
@@ -292,6 +264,13 @@ func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 	}
 	if p.target.Driver == nil {
 		t, err := c.o.Targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
+		if berth.CodeOf(err) == berth.Unsupported {
+			if p.queue.Len() == 0 && len(p.running) == 0 {
+				delete(c.pools, k)
+			}
+			c.o.Log.Error("compute left alone", "compute", d.Name, "err", err)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -444,7 +423,7 @@ func (p *pool) gangs() []sched.Running {
 func (c *Control) schedule(p *pool, ahead int, down string, fresh []string, now time.Time) []sched.Choice {
 	bars := c.bars(p, now)
 	p.barred = len(bars) > 0
-	if b := (bounds{p.spec.max, down, p.state.Short, tell(bars)}); b != p.told {
+	if b := (bounds{p.spec.max, down, p.state.Short, barReasons(bars)}); b != p.told {
 		p.told = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}

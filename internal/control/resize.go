@@ -110,7 +110,7 @@ func (c *Control) demand(p *pool, now time.Time) scale.Pool {
 	v := scale.Pool{
 		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: p.spec.max, Wait: p.retry,
 	}
-	if p.state.State == "Deleting" {
+	if p.state.Deleting() {
 		v.Hold = "it is being deleted"
 	}
 	v.Sizes = p.queue.Sizes()
@@ -275,7 +275,7 @@ func (m *move) saveState(p *pool) error {
 // finish ends a compute that is being deleted, or that was made for jobs that are over, once nothing is left of it. Jobs that still
 // wait for one that is being deleted are canceled.
 func (m *move) finish(p *pool) error {
-	deleting := p.state.State == "Deleting"
+	deleting := p.state.Deleting()
 	if p.single() || (!deleting && !p.state.Serverless) {
 		return nil
 	}

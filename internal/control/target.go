@@ -110,7 +110,7 @@ func (p *pool) connected() string {
 // detach ends an attached compute that is being deleted, once nothing runs on it. What runs on a machine that is not there
 // cannot be waited for: it is lost.
 func (m *move) detach(p *pool) error {
-	if p.state.State != "Deleting" {
+	if !p.state.Deleting() {
 		return nil
 	}
 	if err := m.refuse(p); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A node may vanish behind the server's back: its directory was deleted, or the database was restored without the nodes it speaks of.
+// A node may vanish behind the server's back: somebody deleted its directory, or the database was restored without the nodes it speaks of.
 // Such a node is given back, and its tasks end: those that had not begun are put back in the queue.
 
 // clusterNodes lists the nodes of clusters as the loop knows them. Those of instances have a loop of their own.
@@ -26,8 +26,8 @@ func (c *Control) clusterNodes() []berth.Node {
 	return list
 }
 
-// takeTasks are those of list that should be there now. The store says so: the loop may not have been told yet that one was made.
-func (c *Control) takeTasks(ctx context.Context, list []berth.Node) (out []berth.Node, err error) {
+// expectedNodes are those of list that should be there now. The store says so: the loop may not have been told yet that one was made.
+func (c *Control) expectedNodes(ctx context.Context, list []berth.Node) (out []berth.Node, err error) {
 	err = c.o.DB.View(ctx, func(tx *store.Tx) error {
 		for _, n := range list {
 			d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
@@ -50,28 +50,28 @@ func (c *Control) takeTasks(ctx context.Context, list []berth.Node) (out []berth
 	return out, err
 }
 
-// seekNodes looks whether all nodes are there.
-func (c *Control) seekNodes(ctx context.Context) {
+// checkNodes looks whether all nodes are there.
+func (c *Control) checkNodes(ctx context.Context) {
 	list := c.clusterNodes()
 	if c.nodes.Driver == nil || len(list) == 0 {
 		return
 	}
 	c.acts.Go(func() {
-		want, err := c.takeTasks(ctx, list) // before the provider is asked: what is made later is none of these
+		want, err := c.expectedNodes(ctx, list) // before the provider is asked: what is made later is none of these
 		if err != nil || len(want) == 0 {
 			return
 		}
 		if info, err := c.nodes.Driver.Probe(ctx); err == nil {
-			c.missNodes(ctx, want, info)
+			c.dropMissing(ctx, want, info)
 		}
 	})
 }
 
-// missNodes drops the nodes that a provider does not have any more.
-func (c *Control) missNodes(ctx context.Context, want []berth.Node, info driver.Info) {
+// dropMissing drops the nodes that a provider does not have any more.
+func (c *Control) dropMissing(ctx context.Context, want []berth.Node, info driver.Info) {
 	there := map[string]bool{}
 	for _, n := range info.Nodes {
-		there[n.Name] = n.Labels["state"] != "leaving"
+		there[n.Name] = !n.Leaving
 	}
 	for _, n := range want {
 		if !there[n.Name] {
@@ -82,7 +82,8 @@ func (c *Control) missNodes(ctx context.Context, want []berth.Node, info driver.
 
 // dropNode gives a node back that is gone, and ends what was on it.
 func (c *Control) dropNode(ctx context.Context, workspace, name string) {
-	why := "node " + name + " is gone: its directory was removed"
+	const reason = "its machine does not have it any more"
+	why := "node " + name + " is gone: " + reason
 	dropped := false
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
 		d, err := tx.Get(workspace, kindNode, name, "")
@@ -100,7 +101,7 @@ func (c *Control) dropNode(ctx context.Context, workspace, name string) {
 			return nil
 		}
 		dropped = true
-		n.Evict, n.Why = berth.EvictReclaim, "its directory was removed"
+		n.Evict, n.Why = berth.EvictReclaim, reason
 		if d.Own, err = json.Marshal(n); err != nil {
 			return err
 		}

@@ -99,6 +99,7 @@ type Node struct {
 	GPUModel string
 	OS, Arch string
 	Labels   map[string]string
+	Leaving  bool   // it is being given back, and takes no tasks
 	Slots    int    // tasks at once; 0 is for the caller to say
 	Address  string // where tasks on other nodes reach it; empty is the target's
 }

@@ -85,11 +85,11 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 	if sc := v.Properties.Properties.ScaleSettings; sc != nil && strings.EqualFold(v.Properties.ComputeType, berth.TypeCluster) {
 		limit = sc.MaxNodeCount
 	}
-	attached := v.Properties.Driver(d.Name) == berth.ConnectionAgent
+	attached := v.Properties.Attached()
 	switch {
 	case attached && job.Distribution != nil && (st.Attached == nil || !st.Attached.Distributed):
 		return berth.Errorf(berth.Invalid, "compute %s runs a job's command as one process; take distribution out of the job, or run it on a cluster", d.Name)
-	case st.State == "Deleting":
+	case st.Deleting():
 		return berth.Errorf(berth.Conflict, "compute %s is being deleted and takes no more jobs", d.Name)
 	case nodes > limit && limit == 1:
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d; compute %s runs a job on one node", nodes, d.Name)
@@ -129,7 +129,7 @@ func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 	d, err := c.Tx.Get(c.Workspace.Key(), "computes", pool, "")
 	if err == nil {
 		st, err := stateOf(d)
-		if err == nil && st.State == "Deleting" {
+		if err == nil && st.Deleting() {
 			err = berth.Errorf(berth.Unavailable, "the pool for %s is just being removed; submit the job again", size.Name)
 		}
 		if err == nil {

@@ -100,7 +100,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	}
 	for _, name := range halves {
 		info.Nodes = append(info.Nodes, driver.Node{
-			Name: name, CPUs: float64(runtime.NumCPU()), OS: runtime.GOOS, Arch: runtime.GOARCH, Labels: map[string]string{"state": "leaving"},
+			Name: name, CPUs: float64(runtime.NumCPU()), OS: runtime.GOOS, Arch: runtime.GOARCH, Leaving: true,
 		})
 	}
 	return info, nil
