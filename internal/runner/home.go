@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/keepalive"
 	"github.com/berthml/berth/internal/runner/data"
 )
 
@@ -20,7 +21,7 @@ import (
 type HTTPHome struct {
 	base   string
 	client *http.Client
-	local  *localHome // carries reports when the server is on this machine
+	local  *keepalive.Client // carries reports when the server is on this machine
 }
 
 // NewHTTPHome makes the home at url: https://HOST[:PORT], http://… or unix:///path/of/socket. ca is PEM to trust besides
@@ -44,7 +45,7 @@ func NewHTTPHome(home, ca string) (*HTTPHome, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)
 		}
-		h.local = &localHome{path: path}
+		h.local = &keepalive.Client{Path: path}
 		home = "http://berth"
 	}
 	u, err := url.Parse(home)
@@ -59,7 +60,7 @@ func NewHTTPHome(home, ca string) (*HTTPHome, error) {
 func (h *HTTPHome) Close() {
 	h.client.CloseIdleConnections()
 	if h.local != nil {
-		h.local.close()
+		h.local.Close()
 	}
 }
 
@@ -76,7 +77,7 @@ func (h *HTTPHome) Report(ctx context.Context, rs []berth.Report) (Reply, error)
 	}
 	const path = "/runner/v1/reports"
 	if h.local != nil {
-		err = h.local.post(ctx, path, body, &reply)
+		err = h.local.Post(ctx, path, body, func(res *http.Response) error { return read(res, &reply) })
 	} else {
 		err = h.post(ctx, path, "application/json", token, body, &reply)
 	}
