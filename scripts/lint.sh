@@ -22,6 +22,12 @@ if [ -n "$bad" ]; then
 fi
 go vet ./...
 "$(tool golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0)" run ./...
+dead=$("$(tool deadcode golang.org/x/tools/cmd/deadcode@v0.52.0)" ./cmd/...)
+if [ -n "$dead" ]; then
+	echo "no program calls these; delete them, or move them to a _test.go file:" >&2
+	echo "$dead" >&2
+	exit 1
+fi
 vuln=$(tool govulncheck golang.org/x/vuln/cmd/govulncheck@v1.8.0)
 if out=$("$vuln" ./... 2>&1); then
 	echo "govulncheck: nothing found"
