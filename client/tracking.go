@@ -2,7 +2,11 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"net/http"
+	"net/url"
+	"strconv"
 )
 
 // Run is a run of the workspace's MLflow server.
@@ -42,6 +46,7 @@ type RunQuery struct {
 	Filter      string   `json:"filter,omitempty"`
 	OrderBy     []string `json:"order_by,omitempty"`
 	Limit       int      `json:"max_results,omitempty"`
+	Page        string   `json:"page_token,omitempty"` // where an earlier answer ended
 }
 
 // tracking is an address of the workspace's MLflow server.
@@ -49,13 +54,81 @@ func (c *Client) tracking(call string) string {
 	return c.Workspace.TrackingPath() + "/api/2.0/mlflow/" + call
 }
 
-// Runs searches runs.
-func (c *Client) Runs(ctx context.Context, q RunQuery) ([]Run, error) {
+// Runs searches runs. next is the page after these, empty when there is none.
+func (c *Client) Runs(ctx context.Context, q RunQuery) (runs []Run, next string, err error) {
 	var out struct {
-		Runs []Run `json:"runs"`
+		Runs []Run  `json:"runs"`
+		Next string `json:"next_page_token"`
 	}
-	err := c.call(ctx, http.MethodPost, c.tracking("runs/search"), q, &out)
-	return out.Runs, err
+	err = c.call(ctx, http.MethodPost, c.tracking("runs/search"), q, &out)
+	return out.Runs, out.Next, err
+}
+
+// Run reads a run.
+func (c *Client) Run(ctx context.Context, id string) (*Run, error) {
+	var out struct {
+		Run Run `json:"run"`
+	}
+	err := c.call(ctx, http.MethodGet, c.tracking("runs/get?run_id="+url.QueryEscape(id)), nil, &out)
+	return &out.Run, err
+}
+
+// Point is one value of a metric.
+type Point struct {
+	Run       string `json:"run_id"`
+	Key       string `json:"key"`
+	Value     any    `json:"value"` // a number, or NaN or an infinity as text
+	Step      int64  `json:"step"`
+	Timestamp int64  `json:"timestamp"`
+}
+
+// Float is the value as a number.
+func (p Point) Float() float64 { return floatOf(p.Value) }
+
+// Float is the value as a number.
+func (m Metric) Float() float64 { return floatOf(m.Value) }
+
+func floatOf(v any) float64 {
+	if f, ok := v.(float64); ok {
+		return f
+	}
+	f, err := strconv.ParseFloat(fmt.Sprint(v), 64) // json.Number, "Infinity", "NaN"
+	if err != nil {
+		return math.NaN()
+	}
+	return f
+}
+
+// Chart is a metric of several runs in at most limit points each, by step, of which none of its peaks is missing.
+func (c *Client) Chart(ctx context.Context, runs []string, key string, limit int) ([]Point, error) {
+	q := url.Values{"run_ids": runs, "metric_key": {key}, "max_results": {strconv.Itoa(limit)}, "sampling": {"minmax"}}
+	var out struct {
+		Metrics []Point `json:"metrics"`
+	}
+	err := c.call(ctx, http.MethodGet, c.tracking("metrics/get-history-bulk-interval?"+q.Encode()), nil, &out)
+	return out.Metrics, err
+}
+
+// History is every point of a metric of a run, by time.
+func (c *Client) History(ctx context.Context, run, key string) ([]Point, error) {
+	var all []Point
+	for token := ""; ; {
+		q := url.Values{"run_id": {run}, "metric_key": {key}, "max_results": {"25000"}}
+		if token != "" {
+			q.Set("page_token", token)
+		}
+		var out struct {
+			Metrics []Point `json:"metrics"`
+			Next    string  `json:"next_page_token"`
+		}
+		if err := c.call(ctx, http.MethodGet, c.tracking("metrics/get-history?"+q.Encode()), nil, &out); err != nil {
+			return nil, err
+		}
+		all = append(all, out.Metrics...)
+		if token = out.Next; token == "" {
+			return all, nil
+		}
+	}
 }
 
 // Experiments is the names of experiments by their ids.

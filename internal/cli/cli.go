@@ -151,6 +151,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 		{groupRun, eventsCommand},
 		{groupRun, topCommand},
 		{groupRun, runsCommand},
+		{groupRun, metricsCommand},
 		{groupRun, renderCommand},
 		{groupRun, adviseCommand},
 		{groupRun, sshCommand},

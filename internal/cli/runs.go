@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -11,15 +12,46 @@ import (
 	"github.com/berthml/berth/client"
 )
 
+// runFlags choose runs.
+type runFlags struct {
+	client.RunQuery
+	experiment string
+}
+
+func (q *runFlags) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&q.Filter, "filter", "", "conditions in MLflow's grammar, joined by AND")
+	f.StringArrayVar(&q.OrderBy, "order-by", nil, "what to sort by, with ASC or DESC; may be repeated")
+	f.StringVar(&q.experiment, "experiment", "", "runs of this experiment only")
+}
+
+// find finds the experiments that are looked through, and returns the names of all by their ids.
+func (q *runFlags) find(ctx context.Context, c *client.Client) (map[string]string, error) {
+	names, err := c.Experiments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range sortedKeys(names) {
+		if q.experiment == "" || names[id] == q.experiment {
+			q.Experiments = append(q.Experiments, id)
+		}
+	}
+	if len(q.Experiments) == 0 {
+		return nil, berth.Errorf(berth.NotFound, "there is no experiment %q in this workspace", q.experiment)
+	}
+	return names, nil
+}
+
 func runsCommand(s *session) *cobra.Command {
-	q := client.RunQuery{}
-	var experiment string
+	q := runFlags{}
 	cmd := &cobra.Command{
 		Use:   "runs [--filter TEXT] [--order-by FIELD]",
 		Short: "List runs with their metrics and parameters, those of jobs and those of notebooks",
 		Long: "Lists the runs of the workspace's MLflow server, newest first. Filters and orders are MLflow's.\n\n" +
 			"  berth runs --filter \"metrics.acc > 0.9 AND params.model = 'tree'\"\n" +
-			"  berth runs --order-by 'metrics.loss ASC' -r 1      # the best one",
+			"  berth runs --order-by 'metrics.loss ASC' -r 1      # the best one\n" +
+			"  berth runs compare RUN RUN\n" +
+			"  berth runs export > runs.csv",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
@@ -29,19 +61,11 @@ func runsCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err := c.Experiments(cmd.Context())
+			names, err := q.find(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			for _, id := range sortedKeys(names) {
-				if experiment == "" || names[id] == experiment {
-					q.Experiments = append(q.Experiments, id)
-				}
-			}
-			if len(q.Experiments) == 0 {
-				return berth.Errorf(berth.NotFound, "there is no experiment %q in this workspace", experiment)
-			}
-			runs, err := c.Runs(cmd.Context(), q)
+			runs, _, err := c.Runs(cmd.Context(), q.RunQuery)
 			switch {
 			case err != nil:
 				return err
@@ -54,12 +78,10 @@ func runsCommand(s *session) *cobra.Command {
 			return s.printRuns(runs, names, time.Now())
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&q.Filter, "filter", "", "conditions in MLflow's grammar, joined by AND")
-	f.StringArrayVar(&q.OrderBy, "order-by", nil, "what to sort by, with ASC or DESC; may be repeated")
-	f.StringVar(&experiment, "experiment", "", "runs of this experiment only")
-	f.IntVarP(&q.Limit, "max-results", "r", 50, "at most this many")
+	q.flags(cmd)
+	cmd.Flags().IntVarP(&q.Limit, "max-results", "r", 50, "at most this many")
 	s.format.flags(cmd)
+	cmd.AddCommand(compareRunsCommand(s), exportRunsCommand(s))
 	return cmd
 }
 

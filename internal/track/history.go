@@ -1,7 +1,6 @@
 package track
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/berthml/berth/internal/track/points"
@@ -98,6 +97,14 @@ func getHistoryInterval(c *call) (any, error) {
 	case from > to:
 		c.fail(invalid("end_step must be greater than start_step. Found start_step=%d and end_step=%d.", from, to))
 	}
+	thin := sample
+	switch how := c.text("sampling"); how {
+	case "":
+	case "minmax": // not MLflow's: for charts
+		thin = envelope
+	default:
+		c.fail(invalid("Invalid value '%s' for parameter 'sampling' supplied: it is minmax, or absent", how))
+	}
 	if err := c.done(); err != nil {
 		return nil, err
 	}
@@ -110,28 +117,11 @@ func getHistoryInterval(c *call) (any, error) {
 		if c.has("start_step") {
 			p = slices.DeleteFunc(p, func(q points.Point) bool { return q.Step < from || q.Step > to })
 		}
-		for _, q := range sample(p, int(limit)) {
+		for _, q := range thin(p, int(limit)) {
 			v := viewOf(key, q)
 			v.Run = id
 			views = append(views, v)
 		}
 	}
 	return paged("metrics", views, ""), nil
-}
-
-// sample leaves at most limit points of a series, by step: the first of each of that many equal parts, and of the last part the last.
-func sample(p []points.Point, limit int) []points.Point {
-	byStep := func(a, b points.Point) int { return cmp.Compare(a.Step, b.Step) }
-	if !slices.IsSortedFunc(p, byStep) { // steps mostly grow with time
-		slices.SortStableFunc(p, byStep)
-	}
-	if len(p) <= limit {
-		return p
-	}
-	out := make([]points.Point, 0, limit)
-	size, more := len(p)/limit, len(p)%limit // the first parts have one more
-	for i := range limit - 1 {
-		out = append(out, p[i*size+min(i, more)])
-	}
-	return append(out, p[len(p)-1])
 }

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth/client"
+)
+
+var sparks = []rune("▁▂▃▄▅▆▇█")
+
+// spark is values as a line of bars. What is no number is a blank.
+func spark(values []float64) string {
+	low, high := extent(values)
+	out := make([]rune, len(values))
+	for i, v := range values {
+		switch {
+		case math.IsNaN(v) || math.IsInf(v, 0):
+			out[i] = ' '
+		case high == low:
+			out[i] = sparks[0]
+		default:
+			out[i] = sparks[min(len(sparks)-1, int((v-low)/(high-low)*float64(len(sparks))))]
+		}
+	}
+	return string(out)
+}
+
+// extent is the least and the greatest of the finite values, 0 and 0 where there are none.
+func extent(values []float64) (low, high float64) {
+	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
+	if len(finite) == 0 {
+		return 0, 0
+	}
+	return slices.Min(finite), slices.Max(finite)
+}
+
+// A curve is one line of a chart.
+type curve struct {
+	name   string
+	points []client.Point // by step
+}
+
+var marks = []rune("•x+o*#@%")
+
+// chart draws curves into width by height characters, with their scales.
+func chart(curves []curve, width, height int) string {
+	var values, steps []float64
+	for _, c := range curves {
+		for _, p := range c.points {
+			values, steps = append(values, p.Float()), append(steps, float64(p.Step))
+		}
+	}
+	low, high := extent(values)
+	first, last := extent(steps)
+	top, bottom := number(high), number(low)
+	margin := max(len(top), len(bottom))
+	width = max(10, width-margin-3)
+	rows := make([][]rune, height)
+	for i := range rows {
+		rows[i] = []rune(strings.Repeat(" ", width))
+	}
+	at := func(v, low, high float64, n int) int {
+		if high == low {
+			return 0
+		}
+		return min(n-1, int((v-low)/(high-low)*float64(n-1)+0.5))
+	}
+	for i, c := range curves {
+		for _, p := range c.points {
+			if v := p.Float(); !math.IsNaN(v) && !math.IsInf(v, 0) {
+				rows[height-1-at(v, low, high, height)][at(float64(p.Step), first, last, width)] = marks[i%len(marks)]
+			}
+		}
+	}
+	var b strings.Builder
+	for i, row := range rows {
+		label := ""
+		switch i {
+		case 0:
+			label = top
+		case height - 1:
+			label = bottom
+		}
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%*s │ %s", margin, label, string(row)), " ") + "\n")
+	}
+	from, to := number(first), number(last)
+	fmt.Fprintf(&b, "%*s └─%s\n%*s   %s%*s\n", margin, "", strings.Repeat("─", width), margin, "", from, max(1, width-len(from)), to)
+	if len(curves) > 1 {
+		for i, c := range curves {
+			fmt.Fprintf(&b, "%*s   %c %s\n", margin, "", marks[i%len(marks)], legible(c.name))
+		}
+	}
+	return b.String()
+}
+
+// number is a value in few characters.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }

@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// metricRow is a metric as `berth metrics -o json` prints it.
+type metricRow struct {
+	Key    string         `json:"key"`
+	Latest any            `json:"latest"`
+	Step   int64          `json:"step"`
+	Points []client.Point `json:"points"`
+}
+
+const (
+	sparkWidth  = 40
+	chartPoints = 1000
+	chartHeight = 16
+)
+
+func metricsCommand(s *session) *cobra.Command {
+	var keys []string
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "metrics RUN [RUN…]",
+		Short: "Show the metrics of a job or run, and how they went",
+		Long: "Shows the metrics that a job or another run logged to the workspace's MLflow server. With --metric, draws a chart, of several runs\n" +
+			"where several are named. With --watch, prints values as they are logged until the run ends.\n\n" +
+			"  berth metrics JOB\n" +
+			"  berth metrics JOB --metric loss\n" +
+			"  berth metrics JOB --watch",
+		Args: atLeastOne,
+		RunE: func(cmd *cobra.Command, runs []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			c, err := s.open(cmd.Context())
+			switch {
+			case err != nil:
+				return err
+			case watch && len(runs) > 1:
+				return berth.Errorf(berth.Invalid, "--watch takes one run")
+			case watch:
+				return s.watchMetrics(cmd.Context(), c, runs[0], keys)
+			case len(keys) > 0 && !s.format.chosen():
+				return s.drawMetrics(cmd.Context(), c, runs, keys)
+			case len(runs) > 1:
+				return berth.Errorf(berth.Invalid, "several runs are shown in a chart: say which with --metric, or use `berth runs compare`")
+			}
+			return s.listMetrics(cmd.Context(), c, runs[0], keys)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&keys, "metric", "m", nil, "a metric to draw; may be repeated")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print values as they are logged, until the run ends")
+	s.format.flags(cmd)
+	return cmd
+}
+
+func atLeastOne(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return berth.Errorf(berth.Invalid, "name a job or run; `berth runs` lists them")
+	}
+	return nil
+}
+
+func wanted(keys []string, key string) bool {
+	for _, k := range keys {
+		if k == key {
+			return true
+		}
+	}
+	return len(keys) == 0
+}
+
+func (s *session) listMetrics(ctx context.Context, c *client.Client, id string, keys []string) error {
+	r, err := c.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	var rows []metricRow
+	for _, m := range r.Data.Metrics {
+		if !wanted(keys, m.Key) {
+			continue
+		}
+		p, err := c.Chart(ctx, []string{r.Info.ID}, m.Key, chartPoints)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, metricRow{m.Key, m.Value, m.Step, p})
+	}
+	switch {
+	case s.format.chosen():
+		return s.print(rows)
+	case len(rows) == 0:
+		s.say("run %s has logged no metrics", id)
+		return nil
+	}
+	t := table{header: []string{"METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "TREND"}}
+	for _, row := range rows {
+		values := make([]float64, len(row.Points))
+		for i, p := range row.Points {
+			values[i] = p.Float()
+		}
+		low, high := extent(values)
+		t.add(cell{row.Key, ""}, cell{fmt.Sprint(row.Latest), cyan}, cell{fmt.Sprint(row.Step), dim}, cell{number(low), ""}, cell{number(high), ""},
+			cell{spark(means(values, sparkWidth)), ""})
+	}
+	return s.printRows(t)
+}
+
+// means is values in at most n, of which each is the mean of as many.
+func means(values []float64, n int) []float64 {
+	if len(values) <= n {
+		return values
+	}
+	out := make([]float64, n)
+	for i := range out {
+		sum, count := 0.0, 0
+		for _, v := range values[i*len(values)/n : (i+1)*len(values)/n] {
+			if !math.IsNaN(v) && !math.IsInf(v, 0) {
+				sum, count = sum+v, count+1
+			}
+		}
+		if out[i] = math.NaN(); count > 0 {
+			out[i] = sum / float64(count)
+		}
+	}
+	return out
+}
+
+func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs, keys []string) error {
+	width := s.out.width()
+	if width == 0 {
+		width = 100
+	}
+	for _, key := range keys {
+		p, err := c.Chart(ctx, runs, key, chartPoints)
+		if err != nil {
+			return err
+		}
+		curves := make([]curve, len(runs))
+		for i, id := range runs {
+			curves[i].name = id
+			for _, q := range p {
+				if q.Run == id {
+					curves[i].points = append(curves[i].points, q)
+				}
+			}
+		}
+		if len(p) == 0 {
+			s.say("nothing was logged as %s", key)
+			continue
+		}
+		if _, err := fmt.Fprintf(s.out, "%s\n%s", s.paint(s.out, bold, legible(key)), chart(curves, width, chartHeight)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metricsPause is how often a run that is watched is asked for.
+const metricsPause = 500 * time.Millisecond
+
+// watchMetrics prints the points of a run as they come, until it has ended.
+func (s *session) watchMetrics(ctx context.Context, c *client.Client, id string, keys []string) error {
+	shown := map[string]map[client.Point]bool{}
+	for {
+		r, err := c.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, m := range r.Data.Metrics {
+			if !wanted(keys, m.Key) {
+				continue
+			}
+			if shown[m.Key] == nil {
+				shown[m.Key] = map[client.Point]bool{}
+			}
+			p, err := c.History(ctx, id, m.Key)
+			if err != nil {
+				return err
+			}
+			for _, q := range p {
+				if shown[m.Key][q] {
+					continue
+				}
+				shown[m.Key][q] = true
+				if _, err := fmt.Fprintf(s.out, "%s  step %d  %v\n", legible(m.Key), q.Step, q.Value); err != nil {
+					return err
+				}
+			}
+		}
+		if r.Info.Status != "RUNNING" && r.Info.Status != "SCHEDULED" {
+			s.say("run %s: %s", id, r.Info.Status)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(metricsPause):
+		}
+	}
+}

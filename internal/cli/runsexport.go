@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+func exportRunsCommand(s *session) *cobra.Command {
+	q := runFlags{}
+	format := ""
+	cmd := &cobra.Command{
+		Use:   "export [--filter TEXT] [--format csv|jsonl]",
+		Short: "Write all runs that meet a filter as CSV or lines of JSON",
+		Long: "Writes runs to standard output, a line for each. In CSV, parameters, tags and the latest values of metrics are columns named params.KEY,\n" +
+			"tags.KEY and metrics.KEY.\n\n" +
+			"  berth runs export --experiment iris > runs.csv",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if format != "csv" && format != "jsonl" {
+				return berth.Errorf(berth.Invalid, "--format is csv or jsonl, not %q", format)
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			experiments, err := q.find(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			var all []*client.Run
+			for more := true; more; more = q.Page != "" {
+				var runs []client.Run
+				if runs, q.Page, err = c.Runs(cmd.Context(), q.RunQuery); err != nil {
+					return err
+				}
+				for i := range runs {
+					all = append(all, &runs[i])
+				}
+			}
+			if format == "jsonl" {
+				e := json.NewEncoder(s.out)
+				for _, r := range all {
+					if err := e.Encode(r); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			return s.writeCSV(all, experiments)
+		},
+	}
+	q.flags(cmd)
+	q.Limit = 1000 // of a page
+	cmd.Flags().StringVar(&format, "format", "csv", "csv or jsonl")
+	return cmd
+}
+
+func (s *session) writeCSV(runs []*client.Run, experiments map[string]string) error {
+	params := keysOf(runs, func(r *client.Run) []string { return names(r.Data.Params, func(p client.Pair) string { return p.Key }) })
+	tags := keysOf(runs, func(r *client.Run) []string { return names(r.Data.Tags, func(p client.Pair) string { return p.Key }) })
+	metrics := keysOf(runs, func(r *client.Run) []string {
+		return names(r.Data.Metrics, func(m client.Metric) string { return m.Key })
+	})
+	w := csv.NewWriter(s.out)
+	head := []string{"run_id", "run_name", "experiment", "user", "status", "start_time", "end_time"}
+	for prefix, keys := range [][]string{metrics, params, tags} {
+		for _, k := range keys {
+			head = append(head, []string{"metrics.", "params.", "tags."}[prefix]+k)
+		}
+	}
+	if err := w.Write(head); err != nil {
+		return err
+	}
+	for _, r := range runs {
+		row := []string{r.Info.ID, r.Info.Name, experiments[r.Info.Experiment], r.Info.User, r.Info.Status, isoTime(r.Info.Start), isoTime(r.Info.End)}
+		for _, k := range metrics {
+			row = append(row, metricOf(r, k))
+		}
+		for _, k := range params {
+			row = append(row, pairOf(r.Data.Params, k))
+		}
+		for _, k := range tags {
+			row = append(row, pairOf(r.Data.Tags, k))
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
+
+func isoTime(ms int64) string {
+	if ms == 0 {
+		return ""
+	}
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
+}
