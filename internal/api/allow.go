@@ -51,20 +51,16 @@ func (c *call) mayName(tx *store.Tx, uri string, write bool) error {
 
 // vouch refuses an asset at a file: URL of somebody who may not name that file. For one that an administrator registers it
 // returns the mark by which others may read it.
-func (c *call) vouch(props map[string]any) (json.RawMessage, error) {
-	var mark json.RawMessage
-	for key, uri := range map[string]string{
-		"dataUri": text(props, "dataUri"), "modelUri": text(props, "modelUri"), "codeUri": text(props, "codeUri"),
-		"build.contextUri": text(asMap(props["build"]), "contextUri"),
-	} {
-		if !locate.IsFile(uri) {
-			continue
-		}
-		if c.who.Role == auth.Admin {
-			mark = locate.Vouched()
-		} else if _, err := c.s.Allow.File(uri); err != nil {
-			return nil, berth.Errorf(berth.CodeOf(err), "properties.%s: %w", key, err)
-		}
+func (c *call) vouch(r *resource, props map[string]any) (json.RawMessage, error) {
+	uri := locate.ContentURI(r.Collection, props)
+	if !locate.IsFile(uri) {
+		return nil, nil
 	}
-	return mark, nil
+	if c.who.Role == auth.Admin {
+		return locate.Vouched(), nil
+	}
+	if _, err := c.s.Allow.File(uri); err != nil {
+		return nil, berth.Errorf(berth.CodeOf(err), "properties.%s: %w", locate.ContentField(r.Collection), err)
+	}
+	return nil, nil
 }

@@ -33,33 +33,22 @@ func notFound(c *call) error {
 	return &berth.Error{Code: berth.NotFound, Wire: "ResourceNotFound", Msg: "there is nothing at " + c.r.URL.Path}
 }
 
-// unserved are collections of Azure's that this server does not have, in words.
-var unserved = map[string]string{
-	"batchendpoints":             "batch endpoints",
-	"capabilityhosts":            "capability hosts",
-	"labelingjobs":               "labeling jobs",
-	"marketplacesubscriptions":   "marketplace subscriptions",
-	"onlineendpoints":            "online endpoints",
-	"outboundrules":              "outbound rules",
-	"privateendpointconnections": "private endpoint connections",
-	"registries":                 "registries",
-	"schedules":                  "schedules",
-	"serverlessendpoints":        "serverless endpoints",
+// notServed says of what Azure would have that this server has it not. To read it is to find nothing; to make it is refused.
+func (r *resource) notServed(c *call) error {
+	if c.r.Method == http.MethodGet || c.r.Method == http.MethodHead {
+		return berth.Errorf(berth.NotFound, "this server has no %s yet", r.Noun)
+	}
+	return berth.Errorf(berth.Unsupported, "this server has no %s yet", r.Noun)
 }
 
-// notServed says of what Azure would have at p that this server has it not. To read it is to find nothing; to make it is refused.
-func notServed(c *call, p []string) error {
-	noun := ""
+// elsewhere answers for what is not below a workspace: Azure has some of it there.
+func (s *Server) elsewhere(c *call, p []string) error {
 	if len(p) > 0 {
-		noun = unserved[strings.ToLower(p[0])]
+		if r := s.row(p[0]); r != nil && r.Unserved {
+			return r.notServed(c)
+		}
 	}
-	switch {
-	case noun == "":
-		return notFound(c)
-	case c.r.Method == http.MethodGet || c.r.Method == http.MethodHead:
-		return berth.Errorf(berth.NotFound, "this server has no %s yet", noun)
-	}
-	return berth.Errorf(berth.Unsupported, "this server has no %s yet", noun)
+	return notFound(c)
 }
 
 // arm walks /subscriptions/{sub}/… down to the handler of what is named.
@@ -89,7 +78,7 @@ func (s *Server) provider(c *call, sub string, p []string) error {
 	case len(p) == 3 && fold(p, 0, "locations"):
 		return s.location(c, sub, p[1], p[2])
 	}
-	return notServed(c, p)
+	return s.elsewhere(c, p)
 }
 
 // group serves /subscriptions/{sub}/resourceGroups/….
@@ -114,7 +103,7 @@ func (s *Server) group(c *call, sub string, p []string) error {
 		}
 		return s.inWorkspace(c, ws, p[5:])
 	case fold(p, 1, "providers") && fold(p, 2, berth.Provider):
-		return notServed(c, p[3:])
+		return s.elsewhere(c, p[3:])
 	}
 	return notFound(c)
 }
@@ -158,7 +147,7 @@ func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
 	if r := s.row(p[0]); r != nil {
 		return s.resource(c, r, p)
 	}
-	return notServed(c, p)
+	return notFound(c)
 }
 
 func (s *Server) listSubscriptions(c *call) error {

@@ -35,7 +35,7 @@ func putCompute(c *call, r *resource, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkForm(r.Collection, body); err != nil {
+	if err := checkForm(r, body); err != nil {
 		return err
 	}
 	secrets := takeSecrets(r, props)

@@ -22,7 +22,7 @@ const curatedVersion = "1"
 
 // curatedEnvironment is the document of an environment that is always there: it answers for every version somebody names, and for the
 // container. The first that somebody makes of that name takes its place. It is as old as the workspace.
-func (c *call) curatedEnvironment(name, version string) (*store.Doc, bool, error) {
+func curatedEnvironment(c *call, name, version string) (*store.Doc, bool, error) {
 	env, ok := c.s.Curated(name)
 	if !ok {
 		return nil, false, nil

@@ -6,28 +6,13 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// contentURI is where the files of a version of an asset are, and whether somebody runs them: then nothing may be added to them either.
-func contentURI(collection string, props map[string]any) (uri string, runs bool) {
-	switch collection {
-	case "codes":
-		return text(props, "codeUri"), true
-	case "environments":
-		return text(asMap(props["build"]), "contextUri"), true
-	case "data":
-		return text(props, "dataUri"), false
-	case "models":
-		return text(props, "modelUri"), false
-	}
-	return "", false
-}
-
 func versionTitle(r *resource, d *store.Doc) string {
 	return r.Noun + " " + d.Name + ":" + d.Version
 }
 
 // holdFiles keeps the files of a new version as they are, where they are ours.
 func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[string]any) error {
-	uri, runs := contentURI(r.Collection, props)
+	uri := locate.ContentURI(r.Collection, props)
 	if uri == "" {
 		return nil
 	}
@@ -35,7 +20,7 @@ func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[stri
 	if err != nil || !place.Ours() {
 		return nil //nolint:nilerr // an address that leads nowhere holds nothing
 	}
-	if !runs {
+	if !r.Runs {
 		return blob.Hold(tx, place.Container, place.Name, versionTitle(r, d), c.who.User)
 	}
 	at, err := blob.HoldWhole(tx, place.Container, place.Name, versionTitle(r, d), c.who.User)
@@ -51,7 +36,7 @@ func (c *call) releaseFiles(tx *store.Tx, r *resource, d *store.Doc) error {
 	if err != nil {
 		return err
 	}
-	uri, _ := contentURI(r.Collection, props)
+	uri := locate.ContentURI(r.Collection, props)
 	place, err := c.s.Resolve(tx, c.ws, uri)
 	if uri == "" || err != nil || !place.Ours() {
 		return nil //nolint:nilerr // as above

@@ -40,7 +40,7 @@ func putJob(c *call, r *resource, name string) error {
 	if err := oneReading(body, props); err != nil {
 		return err
 	}
-	if err := checkForm(r.Collection, body); err != nil {
+	if err := checkForm(r, body); err != nil {
 		return err
 	}
 	services := unstarted(props)

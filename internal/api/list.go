@@ -35,7 +35,7 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 	if top > 0 && top < limit {
 		limit = top
 	}
-	if r.Collection == "codes" && q.Hash != "" {
+	if r.ByHash && q.Hash != "" {
 		q.Name = "" // the client asks under a new name each time; the hash is looked for everywhere
 	}
 	q.Limit = limit + 1
@@ -56,7 +56,7 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 			for _, d := range page {
 				q.After = d.ID
 				// A hash is what the one who registered the code says of it: others are not given it for theirs.
-				if r.Collection == "codes" && q.Hash != "" && d.CreatedBy != c.who.User {
+				if r.ByHash && q.Hash != "" && d.CreatedBy != c.who.User {
 					continue
 				}
 				if c.wanted(r, d) {
@@ -69,8 +69,8 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 	if err != nil {
 		return err
 	}
-	if len(docs) == 0 && kind == "environments/versions" && (q.Archived == nil || !*q.Archived) && q.After == 0 {
-		d, ok, err := c.curatedEnvironment(name, curatedVersion) // the SDK lists versions to find the latest
+	if len(docs) == 0 && r.Always != nil && name != "" && (q.Archived == nil || !*q.Archived) && q.After == 0 {
+		d, ok, err := r.Always(c, name, curatedVersion) // the SDK lists versions to find the latest
 		if err != nil {
 			return err
 		}
@@ -145,27 +145,43 @@ var nameless = []string{"azureml_anonymous", "CliV2AnonymousEnvironment"}
 
 // wanted applies the filters that are not columns.
 func (c *call) wanted(r *resource, d *store.Doc) bool {
-	switch {
-	case r.Collection == "computes" && strings.HasPrefix(strings.ToLower(d.Name), serverlessPrefix):
+	if d.Version == "" && slices.Contains(nameless, d.Name) && r.Child == "versions" {
 		return false
-	case d.Version == "" && slices.Contains(nameless, d.Name) && r.Child == "versions":
-		return false
-	case r.Collection == "models" && c.q.Get("stage") != "":
-		var v struct{ Properties struct{ Stage string } }
-		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(stage(d, v.Properties.Stage), c.q.Get("stage"))
-	case r.Collection == "connections" && c.q.Get("category")+c.q.Get("target") != "":
-		var v struct {
-			Properties struct{ Category, Target string }
-		}
-		kind, target := c.q.Get("category"), c.q.Get("target")
-		return json.Unmarshal(d.Body, &v) == nil && (kind == "" || strings.EqualFold(v.Properties.Category, kind)) && (target == "" || v.Properties.Target == target)
-	case r.Collection == "datastores" && strings.EqualFold(c.q.Get("isDefault"), "true"):
-		return strings.EqualFold(d.Name, defaultDatastore)
-	case r.Collection == "jobs" && isStep(d):
-		return false // they are listed with their pipeline
-	case r.Collection == "jobs" && c.q.Get("jobType") != "":
-		var v struct{ Properties struct{ JobType string } }
-		return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(v.Properties.JobType, c.q.Get("jobType"))
 	}
-	return true
+	return r.Wanted == nil || r.Wanted(c, d)
+}
+
+// asked says whether a property of a document is what the list was asked for, or nothing was.
+func (c *call) asked(d *store.Doc, parameter, property string) bool {
+	want := c.q.Get(parameter)
+	if want == "" {
+		return true
+	}
+	var v struct {
+		Properties map[string]any `json:"properties"`
+	}
+	return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(text(v.Properties, property), want)
+}
+
+// wantedJob leaves out the steps of pipelines, which are listed with their pipeline.
+func wantedJob(c *call, d *store.Doc) bool { return !isStep(d) && c.asked(d, "jobType", "jobType") }
+
+func wantedCompute(_ *call, d *store.Doc) bool {
+	return !strings.HasPrefix(strings.ToLower(d.Name), serverlessPrefix)
+}
+
+func wantedDatastore(c *call, d *store.Doc) bool {
+	return !strings.EqualFold(c.q.Get("isDefault"), "true") || strings.EqualFold(d.Name, defaultDatastore)
+}
+
+func wantedModel(c *call, d *store.Doc) bool {
+	if c.q.Get("stage") == "" {
+		return true
+	}
+	var v struct{ Properties struct{ Stage string } }
+	return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(stage(d, v.Properties.Stage), c.q.Get("stage"))
+}
+
+func wantedConnection(c *call, d *store.Doc) bool {
+	return c.asked(d, "category", "category") && c.asked(d, "target", "target") // an address is the same in every case, as far as it has a host
 }

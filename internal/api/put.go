@@ -30,7 +30,7 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkForm(r.Collection, body); err != nil {
+	if err := checkForm(r, body); err != nil {
 		return err
 	}
 	w := writing{r: r, name: name, version: version, body: body, secrets: takeSecrets(r, props)}
@@ -105,7 +105,7 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 			return nil, false, err
 		}
 	}
-	mark, err := c.vouch(props)
+	mark, err := c.vouch(r, props)
 	if err != nil {
 		return nil, false, err
 	}
@@ -113,7 +113,7 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 		d.Own = mark
 	}
 	d.Archived, _ = props["isArchived"].(bool)
-	if h, ok := dig(props, "properties.hash_sha256").(string); ok && created && r.Collection == "codes" {
+	if h, ok := dig(props, "properties.hash_sha256").(string); ok && created && r.ByHash {
 		d.Hash = h // as its owner says; it is found by nobody else
 	}
 	stripReadOnly(body)
@@ -167,8 +167,8 @@ func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 			return berth.Errorf(berth.CodeOf(err), "properties.%s: %w", f, err)
 		}
 		props[f] = place
-		if job != "" && r.Collection == "models" && props["jobName"] == nil {
-			props["jobName"] = job
+		if job != "" && r.FromJob != "" && props[r.FromJob] == nil {
+			props[r.FromJob] = job
 		}
 	}
 	return nil

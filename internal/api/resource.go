@@ -18,6 +18,8 @@ import (
 // resource serves one collection: list, item, versions, actions.
 func (s *Server) resource(c *call, r *resource, p []string) error {
 	switch {
+	case r.Unserved:
+		return r.notServed(c)
 	case len(p) == 1:
 		return s.list(c, r, r.Collection, "")
 	case len(p) == 2:
@@ -130,8 +132,8 @@ func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, e
 		d, err = tx.Get(c.ws.Key(), r.kind(version), name, version)
 		return err
 	})
-	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" {
-		if d, ok, err := c.curatedEnvironment(name, version); ok || err != nil {
+	if berth.CodeOf(err) == berth.NotFound && r.Always != nil {
+		if d, ok, err := r.Always(c, name, version); ok || err != nil {
 			return d, err
 		}
 	}
@@ -151,9 +153,9 @@ func (c *call) sendDefault(r *resource, d *store.Doc) error {
 	return c.sendLike(http.StatusOK, m, d)
 }
 
-// unknown is what the service calls it to name something that is not there: an error of the user's. Computes are another part of it.
+// unknown is what the service calls it to name something that is not there: an error of the user's, as a rule.
 func (r *resource) unknown() string {
-	if r.Collection == "computes" {
+	if r.PlainMissing {
 		return ""
 	}
 	return usersError
@@ -194,8 +196,8 @@ func (s *Server) label(c *call, r *resource, name, label string) error {
 		d, err = latest(tx, c.ws.Key(), r, name)
 		return err
 	})
-	if berth.CodeOf(err) == berth.NotFound && r.Collection == "environments" {
-		always, ok, fault := c.curatedEnvironment(name, curatedVersion)
+	if berth.CodeOf(err) == berth.NotFound && r.Always != nil {
+		always, ok, fault := r.Always(c, name, curatedVersion)
 		if fault != nil {
 			return fault
 		}
@@ -250,7 +252,7 @@ func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 		m["type"] = berth.Provider + "/workspaces/" + r.Collection + "/" + r.Child
 	}
 	m["systemData"] = systemData(d, stamp)
-	if r.Collection == "connections" {
+	if r.Zulu {
 		m["systemData"] = systemData(d, zulu)
 	}
 	if r.Tracked {

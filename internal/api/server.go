@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,7 +195,7 @@ func (s *Server) guard(h func(*call) error) http.Handler {
 		if c.who.Task != "" {
 			return berth.Errorf(berth.Denied, "a task's token opens its own task only")
 		}
-		if c.who.Role == auth.Reader && !asks(c.r) {
+		if c.who.Role == auth.Reader && !s.asks(c.r) {
 			return berth.Errorf(berth.Denied, "the token %q may only read", c.who.Token)
 		}
 		return h(c)
@@ -225,9 +226,12 @@ func (s *Server) principal(r *http.Request) (auth.Principal, error) {
 	return s.Authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
 }
 
+// dataQuestions are the POSTs of the data plane with which clients ask questions: their last segment, by the first.
+var dataQuestions = map[string]string{"history": "rundata", "data": "batchGetResolvedUris", "modelregistry": "batchGetResolvedUris"}
+
 // asks is true for requests that change nothing: GET, HEAD, and the POSTs with which clients ask questions. Secrets are not among
 // them.
-func asks(r *http.Request) bool {
+func (s *Server) asks(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		return true
@@ -240,15 +244,15 @@ func asks(r *http.Request) bool {
 	if err != nil || n < 3 {
 		return false
 	}
-	switch strings.ToLower(p[0]) {
-	case "history":
-		return fold(p, n-1, "rundata") && !fold(p, n-2, "runs")
-	case "data", "modelregistry":
-		return fold(p, n-1, "batchGetResolvedUris")
-	case "subscriptions":
-		return fold(p, n-3, "computes") && fold(p, n-1, "listNodes") || n > 4 && fold(p, n-5, "workspaces") && fold(p, n-3, "jobs") && fold(p, n-1, "plan")
+	if q := dataQuestions[strings.ToLower(p[0])]; q != "" {
+		return fold(p, n-1, q) && !fold(p, n-2, "runs")
 	}
-	return false
+	// …/workspaces/{name}/{collection}/{name}/{question}
+	if n != 11 || !fold(p, 0, "subscriptions") || !fold(p, 6, "workspaces") {
+		return false
+	}
+	row := s.row(p[8])
+	return row != nil && slices.Contains(row.Questions, strings.ToLower(p[10]))
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, p auth.Principal, h func(*call) error) {

@@ -15,6 +15,14 @@ type resource struct {
 	Keep []string
 	// Fixed are the properties that, changed by such a PUT, make it an error instead of being ignored.
 	Fixed []string
+	// Form is what the members must be that clients rely on, beside those of all resources; see form.go.
+	Form map[string]form
+	// Runs says that what the files of a version hold is run: nothing may be added to them either.
+	Runs bool
+	// FromJob is the property that names the job whose output a version was made of.
+	FromJob string
+	// ByHash says that a version has the hash its maker says, and that they find it by that under whichever name.
+	ByHash bool
 	// Same refuses a PUT or PATCH that would make something else of an existing asset version; what it lets pass it may write into old.
 	Same func(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error
 	// Secrets are paths below properties that are kept encrypted and never returned.
@@ -27,48 +35,86 @@ type resource struct {
 	ShapeContainer func(c *call, d *store.Doc, props map[string]any)
 	// Check refuses documents at create.
 	Check func(c *call, tx *store.Tx, name, version string, props map[string]any) error
+	// Always is a document that is there without having been made, such as an environment everybody knows.
+	Always func(c *call, name, version string) (d *store.Doc, ok bool, err error)
+	// Wanted is a filter of lists beside those that all have.
+	Wanted func(c *call, d *store.Doc) bool
 	// Listed is listed in a manner of its own: names in the order in which they were made, no list for a name that nobody made, and $top is
 	// how long a page is and not where the list ends.
 	Listed bool
 	// Next is the version after the newest, for containers that do not simply count.
 	Next func(c *call, latest string) string
+	// Zulu says that its times end in Z, and PlainMissing that to name one that is not there is no error of the user's: they are parts of the
+	// service that answer in a manner of their own.
+	Zulu, PlainMissing bool
 	// Put replaces the whole PUT, for the odd one.
 	Put func(c *call, r *resource, name string) error
 	// Actions are the POSTs below one resource, by lower-case name.
 	Actions map[string]func(c *call, r *resource, name, version string) error
+	// Questions are the Actions that change nothing and tell no secret: readers may ask them.
+	Questions []string
 	// Delete replaces the whole DELETE.
 	Delete func(c *call, r *resource, name string) error
+	// Unserved is a collection of Azure's that this server does not have; its Noun is in the plural.
+	Unserved bool
 }
 
 // asset fields that may change after a version was created.
 var assetKeep = []string{"isArchived", "tags", "description", "properties", "stage", "autoDeleteSetting", "flavors"}
 
+// actions are the POSTs below one resource.
+type actions = map[string]func(c *call, r *resource, name, version string) error
+
 // table is every resource below a workspace. Adding one is adding a row.
 func table() []resource {
-	pending := map[string]func(*call, *resource, string, string) error{"startpendingupload": startPendingUpload}
-	return []resource{
-		{Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Actions: map[string]func(*call, *resource, string, string) error{"cancel": cancelJob, "plan": planJob}},
+	pending := actions{"startpendingupload": startPendingUpload}
+	rows := []resource{
 		{
-			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, Shape: shapeCompute, Put: putCompute, Delete: deleteCompute,
+			Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Wanted: wantedJob,
+			Actions: actions{"cancel": cancelJob, "plan": planJob}, Questions: []string{"plan"},
+		},
+		{
+			Collection: "computes", Noun: "compute", Tracked: true, LRO: true, PlainMissing: true, Shape: shapeCompute, Put: putCompute, Delete: deleteCompute,
+			Wanted:  wantedCompute,
 			Secrets: []string{"properties.administratorAccount.password", "properties.administratorAccount.privateKeyData", "properties.userAccountCredentials.adminUserPassword", "properties.databricksAccessToken"},
-			Actions: withActions(instanceActions(), map[string]func(*call, *resource, string, string) error{"listnodes": listNodes, "evict": evictNodes, "join": joinCompute}),
+			Actions: withActions(instanceActions(), actions{"listnodes": listNodes, "evict": evictNodes, "join": joinCompute}), Questions: []string{"listnodes"},
 		},
 		{
-			Collection: "datastores", Noun: "datastore", Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",
-			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": listSecrets},
+			Collection: "datastores", Noun: "datastore", Form: datastoreForm, Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Wanted: wantedDatastore,
+			Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType", Actions: actions{"listsecrets": listSecrets},
 		},
-		{Collection: "codes", Child: "versions", Noun: "code", Keep: assetKeep, Fixed: nil, Shape: shapeCode, Actions: pending},
-		{Collection: "environments", Child: "versions", Noun: "environment", Keep: assetKeep, Same: sameEnvironment, Shape: shapeEnvironment, ShapeContainer: shapeContainer, Check: checkEnvironment},
-		{Collection: "data", Child: "versions", Noun: "data asset", Keep: assetKeep, Fixed: []string{"dataUri", "dataType"}, Shape: shapeData, ShapeContainer: shapeDataContainer, Check: checkData, Actions: pending},
-		{Collection: "models", Child: "versions", Noun: "model", Keep: assetKeep, Fixed: []string{"modelUri"}, Shape: shapeModel, ShapeContainer: shapeModelContainer, Check: checkModel, Listed: true, Actions: pending},
-		{Collection: "components", Child: "versions", Noun: "component", Keep: assetKeep, Same: sameComponent, Shape: shapeComponent, ShapeContainer: shapeContainer, Check: checkComponent, Next: timestampVersion},
+		{Collection: "codes", Child: "versions", Noun: "code", Form: codeForm, Keep: assetKeep, ByHash: true, Runs: true, Shape: shapeCode, Actions: pending},
+		{
+			Collection: "environments", Child: "versions", Noun: "environment", Form: environmentForm, Keep: assetKeep, Runs: true, Same: sameEnvironment, Always: curatedEnvironment,
+			Shape: shapeEnvironment, ShapeContainer: shapeContainer, Check: checkEnvironment,
+		},
+		{
+			Collection: "data", Child: "versions", Noun: "data asset", Form: dataForm, Keep: assetKeep, Fixed: []string{"dataUri", "dataType"},
+			Shape: shapeData, ShapeContainer: shapeDataContainer, Check: checkData, Actions: pending,
+		},
+		{
+			Collection: "models", Child: "versions", Noun: "model", Form: modelForm, Keep: assetKeep, Fixed: []string{"modelUri"}, FromJob: "jobName",
+			Shape: shapeModel, ShapeContainer: shapeModelContainer, Check: checkModel, Wanted: wantedModel, Listed: true, Actions: pending,
+		},
+		{
+			Collection: "components", Child: "versions", Noun: "component", Form: componentForm, Keep: assetKeep, Same: sameComponent,
+			Shape: shapeComponent, ShapeContainer: shapeContainer, Check: checkComponent, Next: timestampVersion,
+		},
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
 		{
-			Collection: "connections", Noun: "connection", Created: 200, Listed: true, Secrets: []string{"credentials"}, SecretKind: "authType", Shape: shapeConnection, Check: checkConnection,
-			Actions: map[string]func(*call, *resource, string, string) error{"listsecrets": connectionSecrets},
+			Collection: "connections", Noun: "connection", Created: 200, Listed: true, Zulu: true, Form: connectionForm, Secrets: []string{"credentials"}, SecretKind: "authType",
+			Shape: shapeConnection, Check: checkConnection, Wanted: wantedConnection, Actions: actions{"listsecrets": connectionSecrets},
 		},
 	}
+	for collection, noun := range map[string]string{
+		"batchEndpoints": "batch endpoints", "capabilityHosts": "capability hosts", "labelingJobs": "labeling jobs", "marketplaceSubscriptions": "marketplace subscriptions",
+		"onlineEndpoints": "online endpoints", "outboundRules": "outbound rules", "privateEndpointConnections": "private endpoint connections",
+		"registries": "registries", "schedules": "schedules", "serverlessEndpoints": "serverless endpoints",
+	} {
+		rows = append(rows, resource{Collection: collection, Noun: noun, Unserved: true})
+	}
+	return rows
 }
 
 // indexes are assets too, but flat and on the data plane (genericasset.go).

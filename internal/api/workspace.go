@@ -249,7 +249,7 @@ func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, 
 			return err
 		}
 	}
-	if err := checkForm("workspaces", body); err != nil {
+	if err := checkForm(&resource{}, body); err != nil {
 		return err
 	}
 	stripReadOnly(body)

@@ -289,13 +289,15 @@ func (b builder) version(p locate.Place) (string, error) {
 	return blob.Version(b.m.tx, p.Container, p.Name)
 }
 
-// read is resolve for what an asset consists of.
-func (b builder) read(d *store.Doc, uri string) (address, below string, err error) {
-	p, err := b.m.c.o.Locator.Content(b.m.tx, b.ws, d, uri)
-	if err != nil {
-		return "", "", err
+// content is the place of what a version of an asset consists of. Its document is read to the letter, as it was when its files were held.
+func (b builder) content(d *store.Doc, collection string) (locate.Place, error) {
+	var v struct {
+		Properties map[string]any `json:"properties"`
 	}
-	return b.address(p, "rl", false)
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return locate.Place{}, berth.Errorf(berth.Invalid, "%s %s:%s cannot be read: %w", collection, d.Name, d.Version, err)
+	}
+	return b.m.c.o.Locator.Content(b.m.tx, b.ws, d, locate.ContentURI(collection, v.Properties))
 }
 
 // code adds the code to a launch.
@@ -311,15 +313,12 @@ func (b builder) code(l *berth.Launch, id string) error {
 	if err != nil {
 		return err
 	}
-	var v struct {
-		Properties struct{ CodeURI string }
-	}
-	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return berth.Errorf(berth.Invalid, "code %s cannot be read: %w", id, err)
-	}
-	p, err := b.m.c.o.Locator.Content(b.m.tx, b.ws, d, v.Properties.CodeURI)
+	p, err := b.content(d, "codes")
 	if err != nil {
 		return err
+	}
+	if p == (locate.Place{}) {
+		return berth.Errorf(berth.Invalid, "code %s does not say where its files are", id)
 	}
 	if l.Code, l.CodeBelow, err = b.address(p, "rl", false); err != nil {
 		return err
@@ -406,7 +405,7 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 		Properties struct {
 			Image     string
 			CondaFile string
-			Build     *struct{ ContextURI, DockerfilePath string }
+			Build     *struct{ DockerfilePath string }
 		}
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
@@ -414,7 +413,11 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 	}
 	env := berth.LaunchEnv{Name: name, Image: v.Properties.Image, Conda: v.Properties.CondaFile, Host: host}
 	if bc := v.Properties.Build; bc != nil {
-		if env.Build, env.Below, err = b.read(d, bc.ContextURI); err != nil {
+		p, err := b.content(d, "environments")
+		if err != nil {
+			return env, err
+		}
+		if env.Build, env.Below, err = b.address(p, "rl", false); err != nil {
 			return env, err
 		}
 		env.Dockerfile = bc.DockerfilePath

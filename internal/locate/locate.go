@@ -252,16 +252,35 @@ func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int)
 		return Place{}, err
 	}
 	var v struct {
-		Properties struct{ DataURI, ModelURI, CodeURI string }
+		Properties map[string]any `json:"properties"`
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return Place{}, berth.Errorf(berth.Invalid, "%s cannot be read: %w", text, err)
 	}
-	uri := v.Properties.DataURI + v.Properties.ModelURI + v.Properties.CodeURI
+	uri := ContentURI(kind, v.Properties)
 	if uri == "" {
 		return Place{}, berth.Errorf(berth.Invalid, "%s has no path", text)
 	}
 	return l.content(tx, ws, d, uri, depth+1)
+}
+
+// contentFields are the properties of assets that say where their files are.
+var contentFields = map[string][]string{"data": {"dataUri"}, "models": {"modelUri"}, "codes": {"codeUri"}, "environments": {"build", "contextUri"}}
+
+// ContentField is the property of a version of an asset that says where its files are, as a path; "" where there is none.
+func ContentField(collection string) string { return strings.Join(contentFields[collection], ".") }
+
+// ContentURI is what that property says.
+func ContentURI(collection string, props map[string]any) string {
+	fields := contentFields[collection]
+	for i, f := range fields {
+		if i == len(fields)-1 {
+			uri, _ := props[f].(string)
+			return uri
+		}
+		props, _ = props[f].(map[string]any)
+	}
+	return ""
 }
 
 // Content is where the files of a version of an asset are; uri is what its document says.
