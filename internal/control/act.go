@@ -86,19 +86,7 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 		}
 		return // it runs or ran: the next observation says
 	}
-	var launch berth.Launch
-	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		m := &move{c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}}
-		j, err := m.job(jobKey{p.task.Workspace, p.task.Job})
-		if err != nil {
-			return err
-		}
-		if j == nil {
-			return berth.Errorf(berth.NotFound, "the job was deleted")
-		}
-		launch, err = m.relaunch(j, p.task)
-		return err
-	})
+	launch, err := c.launchAgain(ctx, &p.task)
 	if err != nil {
 		p.left = false
 		close(p.started)
@@ -109,6 +97,28 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 	if p.task.Evict { // by an earlier process, which may not have come to it
 		c.stopTask(ctx, c.placed[id], driver.Stop{Cause: "evicted", Why: p.task.Why})
 	}
+}
+
+// launchAgain is what a task was given that an earlier process had placed. A panic is the task's own.
+func (c *Control) launchAgain(ctx context.Context, t *berth.Task) (launch berth.Launch, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = berth.Errorf(berth.Internal, "a fault of this server: %v", v)
+		}
+	}()
+	err = c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		m := &move{c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}}
+		j, err := m.job(jobKey{t.Workspace, t.Job})
+		if err != nil {
+			return err
+		}
+		if j == nil {
+			return berth.Errorf(berth.NotFound, "the job was deleted")
+		}
+		launch, err = m.relaunch(j, *t)
+		return err
+	})
+	return launch, err
 }
 
 // stopTask asks a running task to end, once it has been started.

@@ -22,6 +22,7 @@ type move struct {
 	c   *Control
 	tx  *store.Tx
 	now time.Time
+	at  jobKey // the job that is worked on now, if any
 
 	jobs   map[jobKey]*jobWork
 	places map[string]place      // workspaces that were read
@@ -61,6 +62,7 @@ type stopping struct {
 type jobWork struct {
 	doc *store.Doc
 	said
+	fault string // why it ends although it should not, see fault
 	tasks []*berth.Task
 	dirty map[berth.TaskID]bool // tasks to save
 	fresh map[berth.TaskID]bool // tasks to insert
@@ -88,33 +90,17 @@ func (c *Control) advance(ctx context.Context, t touched) {
 	c.ports.fill()
 	backoff := 50 * time.Millisecond
 	for {
-		err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-			anew := c.stale
-			if d := tx.Shifted() - c.shifted; d != 0 {
-				c.shiftMemory(d)
-				c.shifted, anew = c.shifted+d, true
-			}
-			if anew {
-				if err := c.read(tx); err != nil {
-					return err
-				}
-			}
-			c.stale = true // until this is durable
-			for _, p := range c.pools {
-				p.before = p.memory
-			}
-			m = &move{
-				c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, fresh: map[poolKey][]string{},
-				nodes: map[string]nodeChange{}, anew: anew,
-			}
-			return m.run(t)
-		})
-		if err == nil {
+		var faulty bool
+		var err error
+		if m, faulty, err = c.runCycle(ctx, t); err == nil {
 			c.stale = false
 			break
 		}
 		if ctx.Err() != nil {
 			return
+		}
+		if faulty {
+			continue
 		}
 		c.o.Log.Error("jobs could not be advanced; trying again", "jobs", len(t.jobs), "err", err)
 		select {
@@ -125,6 +111,28 @@ func (c *Control) advance(ctx context.Context, t touched) {
 		}
 	}
 	c.act(ctx, m)
+}
+
+// newMove begins a move over a picture of the world that is what the store says.
+func (c *Control) newMove(tx *store.Tx) (*move, error) {
+	anew := c.stale
+	if d := tx.Shifted() - c.shifted; d != 0 {
+		c.shiftMemory(d)
+		c.shifted, anew = c.shifted+d, true
+	}
+	if anew {
+		if err := c.read(tx); err != nil {
+			return nil, err
+		}
+	}
+	c.stale = true // until this is durable
+	for _, p := range c.pools {
+		p.before = p.memory
+	}
+	return &move{
+		c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, fresh: map[poolKey][]string{},
+		nodes: map[string]nodeChange{}, anew: anew,
+	}, nil
 }
 
 // act does what a move decided.
@@ -142,6 +150,9 @@ func (c *Control) act(ctx context.Context, m *move) {
 	}
 	c.writeLogs(m)
 	for k, j := range m.jobs {
+		if f := c.faults[k]; f != nil && !f.ignored && (!f.ends || berth.JobStatus(j.doc.Status).Terminal()) {
+			delete(c.faults, k)
+		}
 		if j.pipeline && berth.JobStatus(j.doc.Status).Terminal() {
 			delete(c.logged, k)
 		}
@@ -227,10 +238,12 @@ func (m *move) run(t touched) error {
 	// In the order they were submitted, which is the order they should run in.
 	slices.SortFunc(jobs, func(a, b *jobWork) int { return cmp.Compare(a.doc.ID, b.doc.ID) })
 	for _, j := range jobs {
+		m.at = j.key()
 		if err := m.step(j); err != nil {
 			return err
 		}
 	}
+	m.at = jobKey{}
 	waited := m.c.reserved(nil)
 	for _, local := range []bool{false, true} { // the machine itself last: a node may need it for itself
 		for k := range m.pools {
@@ -253,10 +266,12 @@ func (m *move) run(t touched) error {
 		if j.pipeline {
 			continue // after their steps
 		}
+		m.at = j.key()
 		if err := m.save(j); err != nil {
 			return err
 		}
 	}
+	m.at = jobKey{}
 	if err := m.pipelines(); err != nil {
 		return err
 	}
@@ -287,10 +302,16 @@ func (m *move) decide(k poolKey) error {
 	}
 }
 
+func (j *jobWork) key() jobKey { return jobKey{j.doc.Workspace, j.doc.Name} }
+
 // job reads a job and its tasks once per move; nil when it is gone.
 func (m *move) job(k jobKey) (*jobWork, error) {
 	if j, ok := m.jobs[k]; ok {
 		return j, nil
+	}
+	f := m.c.faults[k]
+	if f != nil && f.ignored {
+		return nil, nil
 	}
 	d, err := m.tx.Get(k.workspace, "jobs", k.name, "")
 	if berth.CodeOf(err) == berth.NotFound {
@@ -300,7 +321,10 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 		return nil, err
 	}
 	j := &jobWork{doc: d, dirty: map[berth.TaskID]bool{}, fresh: map[berth.TaskID]bool{}}
-	j.said = m.c.said.of(k, d)
+	if f != nil && f.ends {
+		j.fault = f.why
+	}
+	j.said = m.c.said.of(k, d, m.c.o.KindOf)
 	if d.Status != string(berth.NotStarted) && !j.pipeline {
 		if j.tasks, err = m.tx.TasksOf(k.workspace, k.name); err != nil {
 			return nil, err
@@ -312,6 +336,9 @@ func (m *move) job(k jobKey) (*jobWork, error) {
 
 // next is what the job does next. One whose document says nothing that can be done ends: it must not hold up the others.
 func (j *jobWork) next() (kind.Step, error) {
+	if j.fault != "" {
+		return j.endFaulty(j.fault), nil
+	}
 	k, err := j.kind, j.unclear
 	if err != nil && len(j.tasks) == 0 {
 		s := kind.Step{Status: berth.JobStatus(j.doc.Status), State: j.state}

@@ -19,6 +19,7 @@ import (
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
@@ -37,6 +38,8 @@ type Options struct {
 	Targets *driver.Registry
 	// Near and Far are how runners reach this server, without a token: those that share its disk, and all others.
 	Near, Far berth.Home
+	// KindOf is the kind of a jobType; nil is kind.Of.
+	KindOf func(jobType string) (kind.Kind, error)
 	// Curated is the environment behind a curated name.
 	Curated func(name string) (berth.LaunchEnv, bool)
 	// ImagesOnHost lets jobs that name only an image run without a container.
@@ -70,6 +73,7 @@ type Control struct {
 	removing map[string]bool
 	leaving  map[berth.TaskID]*placement // ended while Start had not answered: only when it has may their targets forget them
 	met      int64                       // the last node that was looked for among those that others make
+	faults   map[jobKey]*fault           // of jobs at which a cycle failed
 	stale    bool                        // the picture above is not what the store says
 	missed   map[*driver.Target]bool     // those that did not see a task when they were last asked
 	asking   map[*driver.Target]bool     // those that have not answered yet; true when they are to be asked again
@@ -97,9 +101,12 @@ type placement struct {
 
 // New returns a Control that does nothing until Run.
 func New(o Options) *Control {
+	if o.KindOf == nil {
+		o.KindOf = kind.Of
+	}
 	return &Control{
 		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{}, leaving: map[berth.TaskID]*placement{},
-		usedUp: map[string][]berth.Budget{}, missed: map[*driver.Target]bool{}, asking: map[*driver.Target]bool{}, looks: make(chan look), logs: logFolders{dir: o.Blobs.Dir()}, stale: true,
+		usedUp: map[string][]berth.Budget{}, faults: map[jobKey]*fault{}, missed: map[*driver.Target]bool{}, asking: map[*driver.Target]bool{}, looks: make(chan look), logs: logFolders{dir: o.Blobs.Dir()}, stale: true,
 		logged: map[jobKey]logProgress{}, later: map[jobKey]time.Time{},
 	}
 }

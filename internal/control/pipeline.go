@@ -33,6 +33,7 @@ func (m *move) pipelines() error {
 		if j == nil || !j.pipeline {
 			continue
 		}
+		m.at = k
 		if waits, err := m.waitForLog(j); err != nil || waits {
 			if err != nil {
 				return err
@@ -54,6 +55,7 @@ func (m *move) pipelines() error {
 			return err
 		}
 	}
+	m.at = jobKey{}
 	return nil
 }
 

@@ -39,6 +39,7 @@ func (m *move) place(p *pool) (again bool, err error) {
 			again = true
 			continue
 		}
+		m.at = g.job
 		g.why = ch.Why
 		tasks := make([]*berth.Task, len(g.tasks))
 		for i, id := range g.tasks {
@@ -64,6 +65,7 @@ func (m *move) place(p *pool) (again bool, err error) {
 		}
 		again = again || !ok
 	}
+	m.at = jobKey{}
 	return again, nil
 }
 

@@ -29,14 +29,14 @@ type sayings map[jobKey]said
 const maxSaid = 1024
 
 // of reads a job's document. One whose state cannot be read has none, and is unclear.
-func (s sayings) of(k jobKey, d *store.Doc) said {
+func (s sayings) of(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, error)) said {
 	v, ok := s[k]
 	if ok && bytes.Equal(v.own, d.Own) && bytes.Equal(v.body, d.Body) {
 		return v
 	}
 	if !ok || !bytes.Equal(v.body, d.Body) {
 		v = said{body: d.Body}
-		v.props, v.kind, v.pipeline, v.unclear = kindOf(d.Body)
+		v.props, v.kind, v.pipeline, v.unclear = kindOf(d.Body, kinds)
 	}
 	v.own, v.state = d.Own, berth.JobState{}
 	if err := json.Unmarshal(d.Own, &v.state); err != nil {
@@ -48,7 +48,7 @@ func (s sayings) of(k jobKey, d *store.Doc) said {
 }
 
 // kindOf is a job's properties and what kind of job they make.
-func kindOf(body json.RawMessage) (json.RawMessage, kind.Kind, bool, error) {
+func kindOf(body json.RawMessage, kinds func(string) (kind.Kind, error)) (json.RawMessage, kind.Kind, bool, error) {
 	var v struct {
 		Properties json.RawMessage `json:"properties"`
 	}
@@ -59,7 +59,7 @@ func kindOf(body json.RawMessage) (json.RawMessage, kind.Kind, bool, error) {
 	if err := json.Unmarshal(v.Properties, &props); err != nil {
 		return v.Properties, nil, false, err
 	}
-	k, err := kind.Of(props.JobType)
+	k, err := kinds(props.JobType)
 	return v.Properties, k, strings.EqualFold(props.JobType, "Pipeline"), err
 }
 
