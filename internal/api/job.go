@@ -12,6 +12,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
@@ -303,23 +304,7 @@ func cancelJob(c *call, r *resource, name, _ string) error {
 		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
 			return c.missing(err, r, name, "")
 		}
-		if berth.JobStatus(d.Status).Terminal() {
-			return nil
-		}
-		var st berth.JobState
-		if err := json.Unmarshal(d.Own, &st); err != nil {
-			return err
-		}
-		if st.Cancel {
-			return nil
-		}
-		st.Cancel = true
-		if d.Own, err = json.Marshal(st); err != nil {
-			return err
-		}
-		d.Status = string(berth.CancelRequested)
-		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobCancel, Reason: "cancel requested by " + c.who.User})
-		return tx.Save(d)
+		return job.Cancel(tx, d, job.Stop{Event: "cancel requested by " + c.who.User})
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -161,8 +162,8 @@ func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error 
 	}
 	for _, d := range docs {
 		var st berth.JobState
-		if err := json.Unmarshal(d.Own, &st); err != nil {
-			return err
+		if json.Unmarshal(d.Own, &st) != nil {
+			continue // it ends for that
 		}
 		if st.Cancel || !local && strings.EqualFold(st.Compute, berth.LocalCompute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {
 			continue
@@ -172,13 +173,7 @@ func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error 
 		} else if free {
 			continue
 		}
-		st.Cancel, st.StopCause, st.StopWhy = true, budgetCause, title+" is used up"
-		if d.Own, err = json.Marshal(st); err != nil {
-			return err
-		}
-		d.Status = string(berth.CancelRequested)
-		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobCancel, Reason: st.StopWhy})
-		if err := tx.Save(d); err != nil {
+		if err := job.Cancel(tx, d, job.Stop{Cause: budgetCause, Why: title + " is used up"}); err != nil {
 			return err
 		}
 	}

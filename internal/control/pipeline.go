@@ -8,6 +8,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -300,18 +301,15 @@ func (m *move) cancelStep(j *jobWork, node string) error {
 	if err != nil || child == nil || berth.JobStatus(child.doc.Status).Terminal() {
 		return err
 	}
-	why := "cancel of pipeline " + j.doc.Name + " requested"
-	child.state.Cancel, child.state.StopCause, child.state.StopWhy = true, j.state.StopCause, j.state.StopWhy
-	if !j.state.Cancel {
-		child.state.StopCause, child.state.StopWhy = "peer", "another step of the pipeline failed"
-		why = child.state.StopWhy
+	stop := job.Stop{Cause: "peer", Why: "another step of the pipeline failed"}
+	if j.state.Cancel {
+		stop = job.Stop{Cause: j.state.StopCause, Why: j.state.StopWhy, Event: "cancel of pipeline " + j.doc.Name + " requested"}
 	}
-	if child.doc.Own, err = json.Marshal(child.state); err != nil {
+	if err := job.Cancel(m.tx, child.doc, stop); err != nil {
 		return err
 	}
-	child.doc.Status = string(berth.CancelRequested)
-	m.tx.Emit(berth.Event{Workspace: k.workspace, Subject: "jobs/" + child.doc.Name, Type: berth.EventJobCancel, Reason: why})
-	return m.tx.Save(child.doc)
+	child.said = m.c.said.of(k, child.doc, m.c.o.KindOf)
+	return nil
 }
 
 // tellSteps emits an event for each step that began or ended.

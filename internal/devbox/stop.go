@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -102,26 +103,13 @@ func tasksOn(tx *store.Tx, node string) ([]*berth.Task, error) {
 // cancelJob asks the job of a task to end.
 func cancelJob(tx *store.Tx, t *berth.Task, why string) error {
 	d, err := tx.Get(t.Workspace, "jobs", t.Job, "")
-	if berth.CodeOf(err) == berth.NotFound || err == nil && berth.JobStatus(d.Status).Terminal() {
+	if berth.CodeOf(err) == berth.NotFound {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	var st berth.JobState
-	if err := json.Unmarshal(d.Own, &st); err != nil {
-		return err
-	}
-	if st.Cancel {
-		return nil
-	}
-	st.Cancel, st.StopCause, st.StopWhy = true, "canceled", why
-	if d.Own, err = json.Marshal(st); err != nil {
-		return err
-	}
-	d.Status = string(berth.CancelRequested)
-	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobCancel, Reason: why})
-	return tx.Save(d)
+	return job.Cancel(tx, d, job.Stop{Cause: "canceled", Why: why})
 }
 
 // jobsEnd waits until no job is on the node, or until they had their time.
