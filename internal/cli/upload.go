@@ -58,12 +58,14 @@ func virtualEnvs(dir string) []string {
 
 // codeAsset makes a code asset of an upload and returns its id.
 func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload, yes bool) (string, error) {
-	if !yes {
-		if err := tooLarge(u); err != nil {
-			return "", err
-		}
+	u.Index = snapshotIndex()
+	folder, err := u.List()
+	if !yes && (berth.CodeOf(err) == berth.Limit || err == nil && (len(folder.Files) > manyFiles || folder.Bytes() > manyBytes)) {
+		err = tooLarge(u)
 	}
-	folder, err := u.Snapshot()
+	if err == nil {
+		err = u.Sum(folder)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -78,6 +80,7 @@ func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload
 
 // uploadData puts a file or folder into a datastore and returns its URI.
 func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Upload) (string, error) {
+	u.Index = snapshotIndex()
 	folder, err := u.Snapshot()
 	if err != nil {
 		return "", err
@@ -131,14 +134,16 @@ func (s *session) sending(up *client.Upload) func() {
 
 // tooLarge refuses a folder that is probably not the one that was meant, before every byte of it is read.
 func tooLarge(u spec.Upload) error {
-	files, bytes, err := u.Weight()
-	if err != nil && berth.CodeOf(err) != berth.Limit {
-		return nil // the snapshot will say so, with the place
+	return berth.Errorf(berth.Limit, "%s holds more than %d files or %s; is it the folder you mean?\n"+
+		"name what should stay here in .amlignore, give the folder with --code DIR, leave it out with --no-code, or insist with --yes",
+		u.Path, manyFiles, size(manyBytes))
+}
+
+// snapshotIndex is the user's own folder of what is known of folders, "" when there is none.
+func snapshotIndex() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
 	}
-	if err != nil || files > manyFiles || bytes > manyBytes {
-		return berth.Errorf(berth.Limit, "%s holds more than %d files or %s; is it the folder you mean?\n"+
-			"name what should stay here in .amlignore, give the folder with --code DIR, leave it out with --no-code, or insist with --yes",
-			u.Path, manyFiles, size(manyBytes))
-	}
-	return nil
+	return filepath.Join(dir, "berth", "snapshots")
 }

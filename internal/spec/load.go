@@ -76,6 +76,8 @@ type Upload struct {
 	Ignore []string
 	// Links allows links that lead out of the folder; they are followed.
 	Links bool
+	// Index is a folder in which hashes of folders are remembered, so that one that was not changed is not read again; empty for none.
+	Index string
 	// At is where the file names it, for messages.
 	At Error
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -37,20 +38,55 @@ type File struct {
 	Name string // relative to the folder, with slashes
 	Path string // absolute, links followed
 	Size int64
+
+	stamp stamp
+}
+
+// stamp is what tells a file that was changed from one that was not, as far as the system says.
+type stamp struct {
+	modified, changed int64 // nanoseconds
+	inode             uint64
 }
 
 // Snapshot lists the files to upload for Path, a folder or a single file, less what .amlignore (or, failing that, .gitignore) in it
 // names, and hashes them. Includes are put beside the code, each under its own name. Links are followed within the folder; one that
 // leads out of it, to nothing, or back to a folder that is being listed is an error.
 func (u Upload) Snapshot() (*Folder, error) {
-	f, err := u.listing()
+	f, err := u.List()
 	if err != nil {
-		return nil, u.wrong(err)
+		return nil, err
 	}
+	return f, u.Sum(f)
+}
+
+// List is Snapshot without the hash: no file is read.
+func (u Upload) List() (*Folder, error) {
+	f, err := u.listing()
+	return f, u.wrong(err)
+}
+
+// Sum gives what List listed its hash. Files are read unless the index knows the folder as it looks.
+func (u Upload) Sum(f *Folder) error {
 	if len(f.strays) > 0 {
-		return nil, berth.Errorf(berth.Invalid, "%s", strings.Join(f.strays, "\n"))
+		return berth.Errorf(berth.Invalid, "%s", strings.Join(f.strays, "\n"))
 	}
-	return f, u.wrong(f.finish())
+	f.sort()
+	if u.Index == "" {
+		return u.wrong(f.sum())
+	}
+	looks, settled := f.looks(time.Now())
+	if settled {
+		if f.Hash = u.recall(looks); f.Hash != "" {
+			return nil
+		}
+	}
+	if err := f.sum(); err != nil {
+		return u.wrong(err)
+	}
+	if settled {
+		u.remember(looks, f.Hash)
+	}
+	return nil
 }
 
 // wrong is an error with the place in a file that names the upload.
@@ -63,16 +99,8 @@ func (u Upload) wrong(err error) error {
 	return Errors{at}
 }
 
-// Weight is how many files an upload has and how many bytes, without reading them. More than MaxFiles are an error.
-func (u Upload) Weight() (files int, bytes int64, err error) {
-	f, err := u.listing()
-	if err != nil {
-		return 0, 0, err
-	}
-	return len(f.Files), f.bytes(), nil
-}
-
-func (f *Folder) bytes() (total int64) {
+// Bytes is how much there is in all files.
+func (f *Folder) Bytes() (total int64) {
 	for _, file := range f.Files {
 		total += file.Size
 	}
@@ -87,7 +115,7 @@ func (u Upload) fingerprint() string {
 	if err != nil {
 		return u.Path
 	}
-	if f.bytes() <= much && f.finish() == nil {
+	if f.Bytes() <= much && f.finish() == nil {
 		return f.Hash
 	}
 	var b strings.Builder
@@ -181,12 +209,16 @@ func (f *Folder) add(file, name string) error {
 	if !st.Mode().IsRegular() {
 		return nil // sockets, pipes and devices cannot be uploaded
 	}
-	f.Files = append(f.Files, File{Name: name, Path: real, Size: st.Size()})
+	f.Files = append(f.Files, File{Name: name, Path: real, Size: st.Size(), stamp: stampOf(st)})
 	return nil
 }
 
-// finish sorts the files and makes the hash: the count, every name and size, then every content.
 func (f *Folder) finish() error {
+	f.sort()
+	return f.sum()
+}
+
+func (f *Folder) sort() {
 	sort.SliceStable(f.Files, func(i, j int) bool {
 		a, b := strings.ToLower(f.Files[i].Name), strings.ToLower(f.Files[j].Name)
 		if a != b {
@@ -194,6 +226,10 @@ func (f *Folder) finish() error {
 		}
 		return f.Files[i].Name < f.Files[j].Name
 	})
+}
+
+// sum makes the hash of sorted files: the count, every name and size, then every content.
+func (f *Folder) sum() error {
 	h := sha256.New()
 	fmt.Fprint(h, len(f.Files))
 	for _, file := range f.Files {

@@ -1,0 +1,81 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// An index remembers the hash of a folder beside what its files looked like to stat when it was made: their names, sizes, times and
+// inodes. A folder that looks the same is the same, and is not read again.
+
+// settled is how long a file must have been left alone before its looks are believed: a file system's clock may stand still for some
+// milliseconds, and a change within them would not show.
+const settled = 100 * time.Millisecond
+
+// looks is what stat says of the files of a sorted folder; ok is false when a change could have escaped it.
+func (f *Folder) looks(now time.Time) (sum string, ok bool) {
+	h := sha256.New()
+	limit := now.Add(-settled).UnixNano()
+	var b []byte
+	for i := range f.Files {
+		file := &f.Files[i]
+		b = append(b[:0], file.Name...)
+		b = append(b, 0)
+		b = append(b, file.Path...)
+		b = append(b, 0)
+		for _, n := range []int64{file.Size, file.stamp.modified, file.stamp.changed, int64(file.stamp.inode)} {
+			b = binary.LittleEndian.AppendUint64(b, uint64(n))
+		}
+		h.Write(b)
+		if file.stamp.modified > limit || file.stamp.changed > limit {
+			return "", false
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), true
+}
+
+// indexFile is where the hash of a folder is kept.
+func (u Upload) indexFile() string {
+	if u.Index == "" {
+		return ""
+	}
+	place, err := filepath.Abs(u.Path)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(u.Index, hexSum(place + "\x00" + strings.Join(u.Includes, "\x00")))
+}
+
+// recall is the hash of a folder that looks as it did, "" when it is not known.
+func (u Upload) recall(looks string) string {
+	text, err := os.ReadFile(u.indexFile())
+	if err != nil {
+		return ""
+	}
+	known, hash, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if known != looks || len(hash) != 2*sha256.Size {
+		return ""
+	}
+	return hash
+}
+
+// remember keeps the hash of a folder. It is not needed: what is not known is read.
+func (u Upload) remember(looks, hash string) {
+	file := u.indexFile()
+	if os.MkdirAll(filepath.Dir(file), 0o700) != nil {
+		return
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), "new-")
+	if err != nil {
+		return
+	}
+	_, err = tmp.WriteString(looks + " " + hash + "\n")
+	if tmp.Close() != nil || err != nil || os.Rename(tmp.Name(), file) != nil {
+		_ = os.Remove(tmp.Name())
+	}
+}
