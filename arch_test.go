@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,9 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const module = "github.com/berthml/berth"
@@ -240,5 +243,59 @@ func TestSQLitePair(t *testing.T) {
 		if err != nil || strings.TrimSpace(string(out)) != version {
 			t.Errorf("%s is %s, want %s (%v)", module, bytes.TrimSpace(out), version, err)
 		}
+	}
+}
+
+// initLimit is how long a package of ours may take before main runs: every command waits for all of them. What is needed by few
+// commands is made when it is first used (sync.OnceValue).
+const initLimit = 50 * time.Microsecond
+
+// initMore are packages that may take longer, and how long: what is left of the tables of spec.
+var initMore = map[string]time.Duration{"internal/spec": 400 * time.Microsecond}
+
+// TestInitialisers measures with inittrace. A loaded machine makes single runs slow, so the least of several counts, and there are more
+// of them while a package seems too slow.
+func TestInitialisers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	program := filepath.Join(t.TempDir(), "berth")
+	if out, err := exec.Command("go", "build", "-o", program, "./cmd/berth").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	line := regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock`)
+	least := map[string]time.Duration{}
+	slow := func() (names []string) {
+		for name, took := range least {
+			if limit := max(initLimit, initMore[name]); took > limit {
+				names = append(names, fmt.Sprintf("%s takes %v before main runs; %v are allowed", name, took, limit))
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	for n := 0; n < 5 || n < 200 && len(slow()) > 0; n++ {
+		cmd := exec.Command(program, "version")
+		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, m := range line.FindAllStringSubmatch(string(out), -1) {
+			name, ours := rel(m[1])
+			took, err := time.ParseDuration(m[2] + "ms")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if was, seen := least[name]; ours && (!seen || took < was) {
+				least[name] = took
+			}
+		}
+	}
+	if len(least) == 0 {
+		t.Fatal("inittrace says nothing of our packages")
+	}
+	for _, s := range slow() {
+		t.Error(s)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -31,7 +32,8 @@ const (
 	trailerMark = 0x6b6c6221
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is first used: most commands of this program need none.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // A Block is a staged block.
 type Block struct {
@@ -207,7 +209,7 @@ func newBlockSums(wantMD5 bool) *blockSums {
 }
 
 func (b *blockSums) Write(p []byte) {
-	b.crc = crc32.Update(b.crc, castagnoli, p)
+	b.crc = crc32.Update(b.crc, castagnoli(), p)
 	if b.md5 != nil {
 		_, _ = b.md5.Write(p)
 	}

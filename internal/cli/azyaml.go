@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v4"
 
@@ -61,7 +62,7 @@ func yamlNode(v any) *yaml.Node {
 		return n
 	case string:
 		n := scalar("!!str", x)
-		if strings.Contains(x, "\n") || yaml11.MatchString(x) {
+		if strings.Contains(x, "\n") || yaml11().MatchString(x) {
 			n.Style = yaml.SingleQuotedStyle
 		}
 		if strings.HasSuffix(x, "\n") && !strings.Contains(x, quoteMark) {
@@ -87,4 +88,6 @@ func yamlNode(v any) *yaml.Node {
 const quoteMark = "\ue000"
 
 // yaml11 is text that was something else in YAML 1.1, which az writes and most programs still read: truths, times of day, = and <<.
-var yaml11 = regexp.MustCompile(`^(?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|=|<<|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$`)
+var yaml11 = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|=|<<|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$`)
+})

@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/berthml/berth/client"
 	"github.com/berthml/berth/internal/ordered"
 )
 
 // labelled is a reference by a label: azureml:NAME@LABEL.
-var labelled = regexp.MustCompile(`^azureml:([^:@/]+)@([^:@/]+)$`)
+var labelled = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^azureml:([^:@/]+)@([^:@/]+)$`) })
 
 // settle puts versions in the place of labels in a document, as Azure's own clients do: what a job ran with is said for good.
 func settle(ctx context.Context, c *client.Client, body json.RawMessage) (json.RawMessage, error) {
@@ -27,7 +28,7 @@ func settle(ctx context.Context, c *client.Client, body json.RawMessage) (json.R
 	}
 	ids := map[string]string{}
 	find := func(collection, ref string) (string, error) {
-		m := labelled.FindStringSubmatch(ref)
+		m := labelled().FindStringSubmatch(ref)
 		if collection == "environments" && strings.HasPrefix(m[1], "AzureML-") {
 			return "", nil // those that are always there are left to the service
 		}
@@ -59,7 +60,7 @@ func settleIn(v any, find func(collection, ref string) (string, error)) error {
 	case map[string]any:
 		for _, k := range keys(x) {
 			ref, _ := x[k].(string)
-			if !labelled.MatchString(ref) {
+			if !labelled().MatchString(ref) {
 				if err := settleIn(x[k], find); err != nil {
 					return err
 				}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -183,16 +182,16 @@ func (b *builder) run(ctx context.Context, name string, env []string, args ...st
 }
 
 var (
-	resolvedLine = regexp.MustCompile(`^(?:Resolved|Prepared|Installed) (\d+) packages?`)
-	addedLine    = regexp.MustCompile(`^ \+ (\S+==\S+)`)
+	resolvedLine = pattern(`^(?:Resolved|Prepared|Installed) (\d+) packages?`)
+	addedLine    = pattern(`^ \+ (\S+==\S+)`)
 )
 
 // note tells people what a line of uv's output means for them.
 func (b *builder) note(line string) {
-	if m := resolvedLine.FindStringSubmatch(line); m != nil && strings.HasPrefix(line, "Resolved") {
+	if m := resolvedLine().FindStringSubmatch(line); m != nil && strings.HasPrefix(line, "Resolved") {
 		b.progress("installing " + plural(m[1], "package"))
 	}
-	if m := addedLine.FindStringSubmatch(line); m != nil {
+	if m := addedLine().FindStringSubmatch(line); m != nil {
 		b.installed = append(b.installed, m[1])
 	}
 }

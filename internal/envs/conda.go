@@ -3,7 +3,6 @@ package envs
 import (
 	"fmt"
 	"os/exec"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -58,24 +57,24 @@ func (r *request) addConda(text string) error {
 
 var (
 	// condaSpec is [channel::]name, then a version after blanks or an operator, then a build string.
-	condaSpec    = regexp.MustCompile(`^(?:[^:\s]+::)?([A-Za-z0-9_][A-Za-z0-9_.-]*)\s*(.*)$`)
-	condaBracket = regexp.MustCompile(`\[(.*)\]\s*$`)
-	condaVersion = regexp.MustCompile(`version\s*=\s*['"]?([^'"\]]+)['"]?`)
+	condaSpec    = pattern(`^(?:[^:\s]+::)?([A-Za-z0-9_][A-Za-z0-9_.-]*)\s*(.*)$`)
+	condaBracket = pattern(`\[(.*)\]\s*$`)
+	condaVersion = pattern(`version\s*=\s*['"]?([^'"\]]+)['"]?`)
 )
 
 func (r *request) addCondaPackage(spec string) error {
-	spec = strings.TrimSpace(comment.ReplaceAllString(spec, ""))
+	spec = strings.TrimSpace(comment().ReplaceAllString(spec, ""))
 	if spec == "" {
 		return nil
 	}
 	bracket := ""
-	if m := condaBracket.FindStringSubmatch(spec); m != nil {
+	if m := condaBracket().FindStringSubmatch(spec); m != nil {
 		spec = strings.TrimSpace(strings.TrimSuffix(spec, m[0]))
-		if v := condaVersion.FindStringSubmatch(m[1]); v != nil {
+		if v := condaVersion().FindStringSubmatch(m[1]); v != nil {
 			bracket = v[1]
 		}
 	}
-	m := condaSpec.FindStringSubmatch(spec)
+	m := condaSpec().FindStringSubmatch(spec)
 	if m == nil {
 		return berth.Errorf(berth.Invalid, "conda file: %q is not a package: write name=version", spec)
 	}
@@ -140,10 +139,10 @@ func condaClauses(v string) (string, error) {
 	return strings.Join(alts, "|"), nil
 }
 
-var condaOp = regexp.MustCompile(`^(==|!=|>=|<=|~=|=|>|<)?\s*([^=<>!~\s]*)(.*)$`)
+var condaOp = pattern(`^(==|!=|>=|<=|~=|=|>|<)?\s*([^=<>!~\s]*)(.*)$`)
 
 func condaClause(c string) (string, error) {
-	m := condaOp.FindStringSubmatch(c)
+	m := condaOp().FindStringSubmatch(c)
 	if c == "" || m[2] == "*" {
 		return "", nil
 	}

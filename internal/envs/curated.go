@@ -9,7 +9,7 @@ import (
 
 // A family is a group of Azure's curated environments that differ in the version of one package.
 type family struct {
-	match    *regexp.Regexp // of the name in lower case without azureml-; the first group is the version
+	match    func() *regexp.Regexp // of the name in lower case without azureml-; the first group is the version
 	python   func(version string) string
 	packages []string // {v} is the version
 }
@@ -19,39 +19,39 @@ type family struct {
 // docs/environments.md shows this table.
 var families = []family{
 	{
-		regexp.MustCompile(`^(?:scikit-learn|sklearn)-(\d+\.\d+)`), since("1.2", "3.9", "3.10"),
+		pattern(`^(?:scikit-learn|sklearn)-(\d+\.\d+)`), since("1.2", "3.9", "3.10"),
 		[]string{"scikit-learn~={v}.0", "numpy<2", "scipy", "pandas<3", "joblib", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^lightgbm-(\d+\.\d+)`), always("3.10"),
+		pattern(`^lightgbm-(\d+\.\d+)`), always("3.10"),
 		[]string{"lightgbm~={v}.0", "scikit-learn<1.6", "xgboost<2", "numpy<2", "scipy", "pandas<3", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^xgboost-(\d+\.\d+)`), always("3.10"),
+		pattern(`^xgboost-(\d+\.\d+)`), always("3.10"),
 		[]string{"xgboost~={v}.0", "scikit-learn<1.6", "numpy<2", "scipy", "pandas<3", "psutil", "tqdm", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^(?:acpt-)?pytorch-(\d+\.\d+)`), since("2.1", "3.9", "3.10"),
+		pattern(`^(?:acpt-)?pytorch-(\d+\.\d+)`), since("2.1", "3.9", "3.10"),
 		[]string{"torch~={v}.0", "torchvision", "numpy<2", "transformers", "accelerate", "tensorboard", "pillow", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^tensorflow-(\d+\.\d+)`), since("2.12", "3.9", "3.10"),
+		pattern(`^tensorflow-(\d+\.\d+)`), since("2.12", "3.9", "3.10"),
 		[]string{"tensorflow~={v}.0", "tensorboard", "pandas<3", "scipy", "matplotlib", "psutil", "tqdm", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^responsibleai(?:$|-)`), always("3.10"),
+		pattern(`^responsibleai(?:$|-)`), always("3.10"),
 		[]string{"responsibleai", "raiutils", "scikit-learn<1.6", "numpy<2", "pandas<3", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^mldesigner(?:$|-)`), always("3.10"),
+		pattern(`^mldesigner(?:$|-)`), always("3.10"),
 		[]string{"mldesigner", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^python-sdk-v2(?:$|-)`), always("3.10"),
+		pattern(`^python-sdk-v2(?:$|-)`), always("3.10"),
 		[]string{"azure-ai-ml", "azure-identity", "mlflow-skinny"},
 	},
 	{
-		regexp.MustCompile(`^minimal(?:$|-)`), always("3.10"),
+		pattern(`^minimal(?:$|-)`), always("3.10"),
 		[]string{"mlflow-skinny", "numpy", "pandas"},
 	},
 }
@@ -70,8 +70,8 @@ func since(version, older, newer string) func(string) string {
 }
 
 var (
-	registryName = regexp.MustCompile(`(?i)^azureml://registries/[^/]+/environments/([^/]+)(?:/(?:versions|labels)/[^/]+)?$`)
-	namedPython  = regexp.MustCompile(`-py(?:thon)?(3)\.?(\d+)`)
+	registryName = pattern(`(?i)^azureml://registries/[^/]+/environments/([^/]+)(?:/(?:versions|labels)/[^/]+)?$`)
+	namedPython  = pattern(`-py(?:thon)?(3)\.?(\d+)`)
 )
 
 // Curated is the environment that stands in for one of Azure's curated ones, named as jobs name them: NAME,
@@ -79,7 +79,7 @@ var (
 // the environment does not matter. It reports false for names it does not know.
 func Curated(name string) (berth.LaunchEnv, bool) {
 	short := name
-	if m := registryName.FindStringSubmatch(short); m != nil {
+	if m := registryName().FindStringSubmatch(short); m != nil {
 		short = m[1]
 	}
 	short = strings.TrimPrefix(short, "azureml:")
@@ -87,7 +87,7 @@ func Curated(name string) (berth.LaunchEnv, bool) {
 	short, _, _ = strings.Cut(short, ":")
 	key := strings.TrimPrefix(strings.ToLower(short), "azureml-")
 	for _, f := range families {
-		m := f.match.FindStringSubmatch(key)
+		m := f.match().FindStringSubmatch(key)
 		if m == nil {
 			continue
 		}
@@ -96,7 +96,7 @@ func Curated(name string) (berth.LaunchEnv, bool) {
 			version = m[1]
 		}
 		python := f.python(version)
-		if p := namedPython.FindStringSubmatch(key); p != nil {
+		if p := namedPython().FindStringSubmatch(key); p != nil {
 			python = p[1] + "." + p[2]
 		}
 		var b strings.Builder

@@ -1,15 +1,14 @@
 package envs
 
 import (
-	"regexp"
 	"strings"
 )
 
 // password matches the user information of an address.
-var password = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/@\s]+@`)
+var password = pattern(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/@\s]+@`)
 
 // mask hides passwords in addresses.
-func mask(s string) string { return password.ReplaceAllString(s, "${1}****@") }
+func mask(s string) string { return password().ReplaceAllString(s, "${1}****@") }
 
 const distilled = 15 // lines of an error message
 
@@ -54,12 +53,12 @@ func tail(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-var netTrouble = regexp.MustCompile(`(?i)error sending request|dns error|connection (refused|reset)|timed out|temporary failure|network is unreachable|5\d\d (internal|bad gateway|service unavailable|gateway)|429 too many`)
+var netTrouble = pattern(`(?i)error sending request|dns error|connection (refused|reset)|timed out|temporary failure|network is unreachable|5\d\d (internal|bad gateway|service unavailable|gateway)|429 too many`)
 
 // unreachable reports whether the output speaks of a network that did not answer, rather than of a wrong environment.
 func unreachable(lines []string) bool {
 	for _, l := range lines {
-		if netTrouble.MatchString(l) {
+		if netTrouble().MatchString(l) {
 			return true
 		}
 	}

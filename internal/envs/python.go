@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,8 +155,8 @@ type interpreter struct {
 }
 
 var (
-	pythonFile = regexp.MustCompile(`^python(3\.\d+)$`)
-	managedDir = regexp.MustCompile(`^cpython-(3\.\d+\.\d+)-`)
+	pythonFile = pattern(`^python(3\.\d+)$`)
+	managedDir = pattern(`^cpython-(3\.\d+\.\d+)-`)
 )
 
 // interpreters finds the Pythons of this node without running them: on PATH, of pyenv, and the ones uv fetched.
@@ -186,7 +185,7 @@ func (c *Cache) interpreters() []interpreter {
 	}
 	for _, dir := range []string{c.path("python"), filepath.Join(home, ".local", "share", "uv", "python")} {
 		for _, e := range readDir(dir) {
-			if m := managedDir.FindStringSubmatch(e); m != nil {
+			if m := managedDir().FindStringSubmatch(e); m != nil {
 				add(filepath.Join(dir, e, "bin", "python3"), m[1])
 			}
 		}
@@ -196,7 +195,7 @@ func (c *Cache) interpreters() []interpreter {
 			continue // shims are scripts that fail for versions that are not selected
 		}
 		for _, e := range readDir(dir) {
-			if m := pythonFile.FindStringSubmatch(e); m != nil {
+			if m := pythonFile().FindStringSubmatch(e); m != nil {
 				add(filepath.Join(dir, e), m[1])
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -95,20 +94,20 @@ func (r *request) key() string {
 }
 
 var (
-	reqName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*)(\s*\[[^\]]*\])?(.*)$`)
-	dashes  = regexp.MustCompile(`[-_.]+`)
-	blanks  = regexp.MustCompile(`\s+`)
+	reqName = pattern(`^([A-Za-z0-9][A-Za-z0-9._-]*)(\s*\[[^\]]*\])?(.*)$`)
+	dashes  = pattern(`[-_.]+`)
+	blanks  = pattern(`\s+`)
 )
 
 // normal is a requirement in normal form: the name as the index spells it, no blanks where they mean nothing.
 func normal(q string) string {
-	m := reqName.FindStringSubmatch(q)
+	m := reqName().FindStringSubmatch(q)
 	if m == nil {
 		return q
 	}
 	rest, marker, marked := strings.Cut(m[3], ";")
 	if !strings.Contains(rest, "@") {
-		rest = blanks.ReplaceAllString(rest, "")
+		rest = blanks().ReplaceAllString(rest, "")
 		if strings.HasPrefix(rest, "(") && strings.HasSuffix(rest, ")") {
 			rest = rest[1 : len(rest)-1]
 		}
@@ -119,12 +118,12 @@ func normal(q string) string {
 		rest = " " + strings.TrimSpace(rest)
 	}
 	if marked {
-		rest += ";" + blanks.ReplaceAllString(strings.TrimSpace(marker), " ")
+		rest += ";" + blanks().ReplaceAllString(strings.TrimSpace(marker), " ")
 	}
-	return project(m[1]) + strings.ToLower(blanks.ReplaceAllString(m[2], "")) + rest
+	return project(m[1]) + strings.ToLower(blanks().ReplaceAllString(m[2], "")) + rest
 }
 
 // project is a project's name in normal form.
 func project(name string) string {
-	return strings.ToLower(dashes.ReplaceAllString(name, "-"))
+	return strings.ToLower(dashes().ReplaceAllString(name, "-"))
 }

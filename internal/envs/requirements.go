@@ -1,7 +1,6 @@
 package envs
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -29,12 +28,12 @@ var quiet = map[string]bool{
 }
 
 var (
-	comment = regexp.MustCompile(`(^|\s)#.*$`)
+	comment = pattern(`(^|\s)#.*$`)
 	// remote is an address elsewhere, by itself or with a version control system before it.
-	remote = regexp.MustCompile(`(?i)^((git|hg|svn|bzr)\+)?(https?|ssh|git|ftps?|sftp)://[^/\s]`)
-	scp    = regexp.MustCompile(`(?i)^git\+[a-z0-9_.-]+@[a-z0-9.-]+:`)
+	remote = pattern(`(?i)^((git|hg|svn|bzr)\+)?(https?|ssh|git|ftps?|sftp)://[^/\s]`)
+	scp    = pattern(`(?i)^git\+[a-z0-9_.-]+@[a-z0-9.-]+:`)
 	// direct is a requirement with the address it is at: name[extra]@address, with or without blanks.
-	direct = regexp.MustCompile(`^\s*[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\])?\s*@\s*(.*)$`)
+	direct = pattern(`^\s*[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\])?\s*@\s*(.*)$`)
 )
 
 // addRequirements adds the lines of a requirements file; where names it in errors.
@@ -54,7 +53,7 @@ func logical(text string) []string {
 	var out []string
 	var pending string
 	for line := range strings.SplitSeq(text, "\n") {
-		line = comment.ReplaceAllString(line, "")
+		line = comment().ReplaceAllString(line, "")
 		if l, ok := strings.CutSuffix(strings.TrimRight(line, " \t"), `\`); ok {
 			pending += l + " "
 			continue
@@ -88,11 +87,11 @@ func (r *request) addRequirement(line, where string) error {
 
 // local reports whether a requirement names files.
 func local(line string) bool {
-	if remote.MatchString(line) || scp.MatchString(line) {
+	if remote().MatchString(line) || scp().MatchString(line) {
 		return false
 	}
-	if m := direct.FindStringSubmatch(line); m != nil { // what it is at must be elsewhere
-		return !remote.MatchString(m[1]) && !scp.MatchString(m[1])
+	if m := direct().FindStringSubmatch(line); m != nil { // what it is at must be elsewhere
+		return !remote().MatchString(m[1]) && !scp().MatchString(m[1])
 	}
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "~") {
 		return true
@@ -133,7 +132,7 @@ func (r *request) addOption(line, where string) error {
 	if name == "--pre" {
 		value = "allow"
 	}
-	if addressed[uv] && !remote.MatchString(value) {
+	if addressed[uv] && !remote().MatchString(value) {
 		return berth.Errorf(berth.Invalid, "%s: %q names a folder, and files of the machine the job was sent from are not on the node", where, line)
 	}
 	if uv == "--no-binary" || uv == "--only-binary" {

@@ -3,7 +3,6 @@ package kind
 import (
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -99,7 +98,15 @@ func ReadGraph(props json.RawMessage) (*Graph, error) {
 	return &g, nil
 }
 
-var stepName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,255}$`)
+// isStepName says whether a step may be called name.
+func isStepName(name string) bool {
+	for _, c := range name {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 255
+}
 
 // cannot are the node types that this server does not run.
 var cannot = []string{"sweep", "parallel", "spark", "automl", "import", "data_transfer", "if_else", "do_while", "parallel_for"}
@@ -124,7 +131,7 @@ func (g *Graph) validate() error {
 }
 
 func (g *Graph) validateNode(name string, n *Node, written map[string]string) error {
-	if !stepName.MatchString(name) {
+	if !isStepName(name) {
 		return berth.Errorf(berth.Invalid, "step name %q is not allowed: use letters, digits, '-' and '_'", name)
 	}
 	typ := strings.ToLower(n.Type)

@@ -8,58 +8,62 @@ import (
 )
 
 // assetCommon are the fields of every versioned asset.
-var assetCommon = parts{
-	readonly("creation_context", "latest_version"),
-	f("name", text, to("@name"), required),
-	f("version", version, to("@version")),
-	f("description", text),
-	f("datastore", text, unsent),
-	is("isArchived", false),
-	is("isAnonymous", false),
-}
+var assetCommon = lazyParts(func() parts {
+	return parts{
+		readonly("creation_context", "latest_version"),
+		f("name", text, to("@name"), required),
+		f("version", version, to("@version")),
+		f("description", text),
+		f("datastore", text, unsent),
+		is("isArchived", false),
+		is("isAnonymous", false),
+	}
+})
 
 var dataKind = kind{word: "data", collection: "data", base: "properties", body: dataBody}
 
-var dataBody = obj(
-	f("name", text, to("@name")),
-	assetCommon,
-	f("id", text, unsent),
-	f("path", text, required, unsent, to("dataUri")),
-	f("type", exactEnum(dataTypes...), to("dataType"), def("uri_folder")),
-	f("tags", namedMap, def(tree{})),
-	f("auto_delete_setting", autoDelete),
-	readonly("properties"),
-	is("properties", tree{}),
-	then(func(s *scope, v *value) {
-		if s.draft.name == "" && v.has("version") {
-			s.in("name").fail(v, "is required with a version")
-		}
-		if s.draft.name == "" { // nobody will look for it by name
-			s.draft.name, s.draft.version, s.draft.anonymous = berth.NewGUID(), "1", true
-			s.out["isAnonymous"] = true
-		}
-		path := v.get("path")
-		if path == nil || path.shape != str {
-			return
-		}
-		if short, ok := strings.CutPrefix(path.text, "azureml:"); ok && !strings.HasPrefix(short, "//") {
-			s.in("path").fail(path, "%s names an asset: the path of data is a local path or an address", describe(path))
-		}
-		kind := s.out.text("dataType")
-		if !remote(path.text) {
-			s.in("path").checkShape(path, kind)
-		}
-		s.out["dataUri"] = s.in("path").uri(path, "data", Upload{Kind: "data", Type: kind, Datastore: v.textOf("datastore")})
-		if dir := s.resolve(path, path.text); kind == "mltable" && isDir(dir) && !exists(filepath.Join(dir, "MLTable")) {
-			s.in("path").fail(path, "there is no file MLTable in %s", path.text)
-		}
-		if kind == "mltable" && !remote(path.text) {
-			if refs := s.tablePaths(s.resolve(path, path.text)); len(refs) > 0 {
-				s.out["referencedUris"] = refs
+var dataBody = later(func() []part {
+	return []part{
+		f("name", text, to("@name")),
+		assetCommon,
+		f("id", text, unsent),
+		f("path", text, required, unsent, to("dataUri")),
+		f("type", exactEnum(dataTypes...), to("dataType"), def("uri_folder")),
+		f("tags", namedMap, def(tree{})),
+		f("auto_delete_setting", autoDelete),
+		readonly("properties"),
+		is("properties", tree{}),
+		then(func(s *scope, v *value) {
+			if s.draft.name == "" && v.has("version") {
+				s.in("name").fail(v, "is required with a version")
 			}
-		}
-	}),
-)
+			if s.draft.name == "" { // nobody will look for it by name
+				s.draft.name, s.draft.version, s.draft.anonymous = berth.NewGUID(), "1", true
+				s.out["isAnonymous"] = true
+			}
+			path := v.get("path")
+			if path == nil || path.shape != str {
+				return
+			}
+			if short, ok := strings.CutPrefix(path.text, "azureml:"); ok && !strings.HasPrefix(short, "//") {
+				s.in("path").fail(path, "%s names an asset: the path of data is a local path or an address", describe(path))
+			}
+			kind := s.out.text("dataType")
+			if !remote(path.text) {
+				s.in("path").checkShape(path, kind)
+			}
+			s.out["dataUri"] = s.in("path").uri(path, "data", Upload{Kind: "data", Type: kind, Datastore: v.textOf("datastore")})
+			if dir := s.resolve(path, path.text); kind == "mltable" && isDir(dir) && !exists(filepath.Join(dir, "MLTable")) {
+				s.in("path").fail(path, "there is no file MLTable in %s", path.text)
+			}
+			if kind == "mltable" && !remote(path.text) {
+				if refs := s.tablePaths(s.resolve(path, path.text)); len(refs) > 0 {
+					s.out["referencedUris"] = refs
+				}
+			}
+		}),
+	}
+})
 
 // uri is the place of an asset's files: an address as it is, a local path as an upload.
 func (s *scope) uri(v *value, collection string, u Upload) any {
@@ -104,31 +108,33 @@ func (s *scope) tablePaths(dir string) []any {
 
 var modelKind = kind{word: "model", collection: "models", base: "properties", body: modelBody}
 
-var modelBody = obj(
-	readonly("id", "utc_time_created", "job_name", "intellectual_property"),
-	assetCommon,
-	f("path", text, unsent, to("modelUri")),
-	f("type", enum(modelTypes...), to("modelType"), def("custom_model")),
-	f("tags", writtenMap, def(tree{})),
-	f("properties", writtenMap, def(tree{})),
-	f("stage", text),
-	f("flavors", flavors),
-	f("system_metadata", freeMap, unsent),
-	f("default_deployment_template", deploymentTemplate),
-	f("allowed_deployment_templates", listOf(deploymentTemplate)),
-	then(func(s *scope, v *value) {
-		if path := v.get("path"); path != nil && path.shape == str {
-			uri, _ := s.in("path").uri(path, "models", Upload{Kind: "model", Datastore: v.textOf("datastore")}).(string)
-			if rest, ok := strings.CutPrefix(uri, "azureml://datastores/"); ok {
-				w := s.workspace()
-				uri = "azureml://subscriptions/" + w.Subscription + "/resourcegroups/" + w.Group + "/workspaces/" + w.Name + "/datastores/" + rest
+var modelBody = later(func() []part {
+	return []part{
+		readonly("id", "utc_time_created", "job_name", "intellectual_property"),
+		assetCommon,
+		f("path", text, unsent, to("modelUri")),
+		f("type", enum(modelTypes...), to("modelType"), def("custom_model")),
+		f("tags", writtenMap, def(tree{})),
+		f("properties", writtenMap, def(tree{})),
+		f("stage", text),
+		f("flavors", flavors),
+		f("system_metadata", freeMap, unsent),
+		f("default_deployment_template", deploymentTemplate),
+		f("allowed_deployment_templates", listOf(deploymentTemplate)),
+		then(func(s *scope, v *value) {
+			if path := v.get("path"); path != nil && path.shape == str {
+				uri, _ := s.in("path").uri(path, "models", Upload{Kind: "model", Datastore: v.textOf("datastore")}).(string)
+				if rest, ok := strings.CutPrefix(uri, "azureml://datastores/"); ok {
+					w := s.workspace()
+					uri = "azureml://subscriptions/" + w.Subscription + "/resourcegroups/" + w.Group + "/workspaces/" + w.Name + "/datastores/" + rest
+				}
+				s.out["modelUri"] = uri
 			}
-			s.out["modelUri"] = uri
-		}
-	}),
-)
+		}),
+	}
+})
 
-var deploymentTemplate = obj(f("asset_id", text))
+var deploymentTemplate = later(func() []part { return []part{f("asset_id", text)} })
 
 // flavors hold their settings one level down.
 var flavors = typ{name: "a mapping", read: func(s *scope, v *value) any {
@@ -158,15 +164,17 @@ var flavors = typ{name: "a mapping", read: func(s *scope, v *value) any {
 
 var codeKind = kind{word: "code", collection: "codes", base: "properties", body: codeBody}
 
-var codeBody = obj(
-	readonly("id"),
-	assetCommon,
-	f("path", text, unsent, to("codeUri")),
-	f("tags", freeMap),
-	f("auto_delete_setting", autoDelete, unsent),
-	then(func(s *scope, v *value) {
-		if path := v.get("path"); path != nil && path.shape == str {
-			s.out["codeUri"] = s.in("path").uri(path, "codes", Upload{Kind: "code"})
-		}
-	}),
-)
+var codeBody = later(func() []part {
+	return []part{
+		readonly("id"),
+		assetCommon,
+		f("path", text, unsent, to("codeUri")),
+		f("tags", freeMap),
+		f("auto_delete_setting", autoDelete, unsent),
+		then(func(s *scope, v *value) {
+			if path := v.get("path"); path != nil && path.shape == str {
+				s.out["codeUri"] = s.in("path").uri(path, "codes", Upload{Kind: "code"})
+			}
+		}),
+	}
+})

@@ -113,7 +113,7 @@ var automlJob = typ{name: "a job", read: func(s *scope, v *value) any {
 // tableFields are the keys of a table, allowed and not sent: another pass reads them.
 func tableFields(t typ) part {
 	var ps parts
-	for _, fd := range t.table.fields {
+	for _, fd := range t.table.ready().fields {
 		ps = append(ps, f(fd.name, anything, unsent))
 	}
 	return ps
@@ -207,18 +207,20 @@ func tabular(name string, own ...part) typ {
 	)
 }
 
-var tabularLimits = obj(
-	f("enable_early_termination", flag),
-	f("exit_score", decimal),
-	f("max_concurrent_trials", whole),
-	f("max_cores_per_trial", whole),
-	f("max_nodes", whole),
-	f("max_trials", whole),
-	f("timeout_minutes", minutes, to("timeout")),
-	f("trial_timeout_minutes", minutes, to("trialTimeout")),
-	is("sweepConcurrentTrials", 0),
-	is("sweepTrials", 0),
-)
+var tabularLimits = later(func() []part {
+	return []part{
+		f("enable_early_termination", flag),
+		f("exit_score", decimal),
+		f("max_concurrent_trials", whole),
+		f("max_cores_per_trial", whole),
+		f("max_nodes", whole),
+		f("max_trials", whole),
+		f("timeout_minutes", minutes, to("timeout")),
+		f("trial_timeout_minutes", minutes, to("trialTimeout")),
+		is("sweepConcurrentTrials", 0),
+		is("sweepTrials", 0),
+	}
+})
 
 // autoOr is "auto", or a value that travels under a name: {"mode": "Custom", "value": 5}.
 func autoOr(t typ, name string) typ {
@@ -257,14 +259,16 @@ func oneOrList(t typ) typ {
 	}}
 }
 
-var featurization = obj(
-	f("mode", enum("auto", "off", "custom"), def("auto")),
-	f("dataset_language", text),
-	f("blocked_transformers", listOf(served(transformers...))),
-	f("column_name_and_types", textMap),
-	f("transformer_params", transformerParams),
-	f("enable_dnn_featurization", flag),
-)
+var featurization = later(func() []part {
+	return []part{
+		f("mode", enum("auto", "off", "custom"), def("auto")),
+		f("dataset_language", text),
+		f("blocked_transformers", listOf(served(transformers...))),
+		f("column_name_and_types", textMap),
+		f("transformer_params", transformerParams),
+		f("enable_dnn_featurization", flag),
+	}
+})
 
 // transformerParams are settings of transformers by name.
 var transformerParams = typ{name: "a mapping", read: func(s *scope, v *value) any {
@@ -308,22 +312,24 @@ func trainingOf(models []string) typ {
 	)
 }
 
-var forecasting = obj(
-	f("time_column_name", text),
-	f("forecast_horizon", autoOr(whole, "value")),
-	f("time_series_id_column_names", oneOrList(text)),
-	f("frequency", text),
-	f("target_lags", autoOr(oneOrList(whole), "values")),
-	f("target_rolling_window_size", autoOr(whole, "value")),
-	f("seasonality", autoOr(whole, "value")),
-	f("feature_lags", enum("none", "auto")),
-	f("use_stl", enum("none", "season", "seasontrend")),
-	f("short_series_handling_config", enum("none", "auto", "pad", "drop")),
-	f("target_aggregate_function", enum("none", "sum", "max", "min", "mean")),
-	f("country_or_region_for_holidays", text),
-	f("cv_step_size", whole),
-	f("features_unknown_at_forecast_time", oneOrList(text)),
-)
+var forecasting = later(func() []part {
+	return []part{
+		f("time_column_name", text),
+		f("forecast_horizon", autoOr(whole, "value")),
+		f("time_series_id_column_names", oneOrList(text)),
+		f("frequency", text),
+		f("target_lags", autoOr(oneOrList(whole), "values")),
+		f("target_rolling_window_size", autoOr(whole, "value")),
+		f("seasonality", autoOr(whole, "value")),
+		f("feature_lags", enum("none", "auto")),
+		f("use_stl", enum("none", "season", "seasontrend")),
+		f("short_series_handling_config", enum("none", "auto", "pad", "drop")),
+		f("target_aggregate_function", enum("none", "sum", "max", "min", "mean")),
+		f("country_or_region_for_holidays", text),
+		f("cv_step_size", whole),
+		f("features_unknown_at_forecast_time", oneOrList(text)),
+	}
+})
 
 // language is a task on text.
 func language(name string, own ...part) typ {
@@ -360,7 +366,9 @@ func image(name string, parameters []parameterSpec, own ...part) typ {
 	)
 }
 
-var automlSweep = obj(
-	f("sampling_algorithm", looseEnum("random", "grid", "bayesian"), required),
-	f("early_termination", earlyTermination),
-)
+var automlSweep = later(func() []part {
+	return []part{
+		f("sampling_algorithm", looseEnum("random", "grid", "bayesian"), required),
+		f("early_termination", earlyTermination),
+	}
+})

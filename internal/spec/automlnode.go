@@ -3,28 +3,30 @@ package spec
 import "strings"
 
 // automlNodeCommon are the fields of every node that runs automated machine learning, beside those of its task.
-var automlNodeCommon = parts{
-	readonly("$schema", "id", "status", "creation_context", "log_files"),
-	f("type", enum("automl"), required),
-	f("name", text),
-	f("display_name", text),
-	f("description", text),
-	f("experiment_name", text),
-	f("comment", text),
-	f("tags", jobMap, def(tree{})),
-	f("properties", jobMap, def(tree{})),
-	f("compute", typ{name: cluster.name, read: func(s *scope, v *value) any {
-		return prefixed(cluster).read(s, v)
-	}}),
-	f("identity", jobIdentity),
-	f("services", mapOf(service)),
-	f("environment_id", text),
-	f("environment_variables", textMap),
-	f("resources", resources),
-	f("queue_settings", queueSettings),
-	f("inputs", anything),
-	f("outputs", anything),
-}
+var automlNodeCommon = lazyParts(func() parts {
+	return parts{
+		readonly("$schema", "id", "status", "creation_context", "log_files"),
+		f("type", enum("automl"), required),
+		f("name", text),
+		f("display_name", text),
+		f("description", text),
+		f("experiment_name", text),
+		f("comment", text),
+		f("tags", jobMap, def(tree{})),
+		f("properties", jobMap, def(tree{})),
+		f("compute", typ{name: cluster.name, read: func(s *scope, v *value) any {
+			return prefixed(cluster).read(s, v)
+		}}),
+		f("identity", jobIdentity),
+		f("services", mapOf(service)),
+		f("environment_id", text),
+		f("environment_variables", textMap),
+		f("resources", resources),
+		f("queue_settings", queueSettings),
+		f("inputs", anything),
+		f("outputs", anything),
+	}
+})
 
 // automlNode is a node that runs automated machine learning: it travels in its YAML form.
 func (s *scope) automlNode(g *graph, name string, v *value) any {

@@ -199,39 +199,63 @@ func snakeWords(s string) string {
 	return strings.Join(ws, ",")
 }
 
-func choice(words []string, fold func(string) string) typ {
-	names := make([]string, len(words))
-	forward, backward, plain := map[string]string{}, map[string]string{}, map[string]string{}
-	for i, w := range words {
+// words are those of an enum, NAME or NAME=WHAT IT BECOMES.
+type words []string
+
+// each calls f for every word.
+func (ws words) each(f func(name, becomes string) (more bool)) {
+	for _, w := range ws {
 		name, becomes, ok := strings.Cut(w, "=")
 		if !ok {
 			becomes = name
 		}
-		names[i] = name
-		forward[fold(name)], plain[fold(name)] = becomes, name
-		if _, ok := backward[strings.ToLower(becomes)]; !ok {
-			backward[strings.ToLower(becomes)] = name
+		if !f(name, becomes) {
+			return
 		}
 	}
-	what := strings.Join(names, ", ")
-	pick := func(from map[string]string) func(s *scope, v *value) any {
+}
+
+func (ws words) names() (out []string) {
+	ws.each(func(name, _ string) bool {
+		out = append(out, name)
+		return true
+	})
+	return out
+}
+
+func choice(ws words, fold func(string) string) typ {
+	what := strings.Join(ws.names(), ", ")
+	// The last of two words that fold to the same counts.
+	pick := func(yaml bool) func(s *scope, v *value) any {
 		return func(s *scope, v *value) any {
-			if v.shape == str {
-				if got, ok := from[fold(v.text)]; ok {
-					return got
-				}
-				s.failWith(v, nearest(v.text, names), "%s is none of %s", describe(v), what)
+			if v.shape != str {
+				s.fail(v, "must be one of %s, this is %s", what, describe(v))
 				return nil
 			}
-			s.fail(v, "must be one of %s, this is %s", what, describe(v))
-			return nil
+			var got any
+			ws.each(func(name, becomes string) bool {
+				if fold(name) == fold(v.text) {
+					if got = becomes; yaml {
+						got = name
+					}
+				}
+				return true
+			})
+			if got == nil {
+				s.failWith(v, nearest(v.text, ws.names()), "%s is none of %s", describe(v), what)
+			}
+			return got
 		}
 	}
-	return typ{name: what, read: pick(forward), yaml: pick(plain), show: func(j any) any {
+	return typ{name: what, read: pick(false), yaml: pick(true), show: func(j any) any {
 		if w, ok := j.(string); ok {
-			if name, ok := backward[strings.ToLower(w)]; ok {
-				return name
-			}
+			ws.each(func(name, becomes string) bool {
+				if strings.EqualFold(becomes, w) {
+					j = name
+					return false
+				}
+				return true
+			})
 		}
 		return j
 	}}

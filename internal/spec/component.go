@@ -118,19 +118,21 @@ func componentTypes() map[string]typ {
 	}
 }
 
-var componentCommon = parts{
-	readonly("creation_context", "latest_version"),
-	f("id", ownID("components", true)),
-	f("name", both("@name"), to("name")),
-	f("version", bothVersion, to("version")),
-	f("display_name", text),
-	f("description", text),
-	f("tags", textMap),
-	f("is_deterministic", flag, def(true)),
-	f("inputs", componentInputs),
-	f("outputs", componentOutputs),
-	f("auto_delete_setting", autoDelete, unsent),
-}
+var componentCommon = lazyParts(func() parts {
+	return parts{
+		readonly("creation_context", "latest_version"),
+		f("id", ownID("components", true)),
+		f("name", both("@name"), to("name")),
+		f("version", bothVersion, to("version")),
+		f("display_name", text),
+		f("description", text),
+		f("tags", textMap),
+		f("is_deterministic", flag, def(true)),
+		f("inputs", componentInputs),
+		f("outputs", componentOutputs),
+		f("auto_delete_setting", autoDelete, unsent),
+	}
+})
 
 // both is text that goes to the resource as well as into the specification.
 func both(path string) typ {
@@ -147,26 +149,28 @@ var bothVersion = typ{name: version.name, read: func(s *scope, v *value) any {
 	return got
 }}
 
-var commandComponent = obj(
-	keep,
-	componentCommon,
-	f("type", enum("command"), nullable, def("command")),
-	f("command", text, required),
-	f("environment", componentEnvironment, required),
-	f("code", componentCode),
-	f("resources", componentResources),
-	f("distribution", componentDistribution),
-	f("queue_settings", queueSettings, unsent),
-	f("additional_includes", listOf(text)),
-	f("properties", freeMap),
-	f("environment_variables", freeMap, nullable, unsent),
-	then(func(s *scope, v *value) {
-		s.includes(v)
-		if cmd := v.get("command"); cmd != nil && cmd.shape == str {
-			s.in("command").checkAll(cmd, cmd.text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")}, true)
-		}
-	}),
-)
+var commandComponent = later(func() []part {
+	return []part{
+		keep,
+		componentCommon,
+		f("type", enum("command"), nullable, def("command")),
+		f("command", text, required),
+		f("environment", componentEnvironment, required),
+		f("code", componentCode),
+		f("resources", componentResources),
+		f("distribution", componentDistribution),
+		f("queue_settings", queueSettings, unsent),
+		f("additional_includes", listOf(text)),
+		f("properties", freeMap),
+		f("environment_variables", freeMap, nullable, unsent),
+		then(func(s *scope, v *value) {
+			s.includes(v)
+			if cmd := v.get("command"); cmd != nil && cmd.shape == str {
+				s.in("command").checkAll(cmd, cmd.text, map[string]*value{"inputs": v.get("inputs"), "outputs": v.get("outputs")}, true)
+			}
+		}),
+	}
+})
 
 // prefixed writes azureml: before an id, as specifications do.
 func prefixed(t typ) typ {
@@ -254,24 +258,28 @@ func sameFile(a, b string) bool {
 }
 
 // componentResources are sent as they were written, less what is unknown.
-var componentResources = obj(
-	drop,
-	f("instance_count", whole),
-	f("max_instance_count", whole),
-	f("instance_type", text),
-	f("locations", listOf(text)),
-	f("shm_size", text),
-	f("docker_args", oneOf(text, listOf(text))),
-	f("properties", freeMap, unsent),
-)
+var componentResources = later(func() []part {
+	return []part{
+		drop,
+		f("instance_count", whole),
+		f("max_instance_count", whole),
+		f("instance_type", text),
+		f("locations", listOf(text)),
+		f("shm_size", text),
+		f("docker_args", oneOf(text, listOf(text))),
+		f("properties", freeMap, unsent),
+	}
+})
 
-var componentDistribution = byKey("type", map[string]typ{
-	"pytorch": obj(drop, f("type", enum("pytorch")), f("process_count_per_instance", whole)),
-	"mpi":     obj(drop, f("type", enum("mpi")), f("process_count_per_instance", whole)),
-	"tensorflow": obj(drop, f("type", enum("tensorflow")), f("worker_count", whole),
-		f("parameter_server_count", whole, def(number("0")))),
-	"ray": obj(drop, f("type", enum("ray")), f("port", whole), f("address", text), f("include_dashboard", flag),
-		f("dashboard_port", whole), f("head_node_additional_args", text), f("worker_node_additional_args", text)),
+var componentDistribution = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"pytorch": obj(drop, f("type", enum("pytorch")), f("process_count_per_instance", whole)),
+		"mpi":     obj(drop, f("type", enum("mpi")), f("process_count_per_instance", whole)),
+		"tensorflow": obj(drop, f("type", enum("tensorflow")), f("worker_count", whole),
+			f("parameter_server_count", whole, def(number("0")))),
+		"ray": obj(drop, f("type", enum("ray")), f("port", whole), f("address", text), f("include_dashboard", flag),
+			f("dashboard_port", whole), f("head_node_additional_args", text), f("worker_node_additional_args", text)),
+	}
 })
 
 // The ports and parameters of a component.
@@ -396,12 +404,14 @@ func uniqueNames(t typ) typ {
 	return t
 }
 
-var automlComponent = obj(
-	drop,
-	componentCommon,
-	f("type", enum("automl")),
-	f("task", taskWord, required),
-)
+var automlComponent = later(func() []part {
+	return []part{
+		drop,
+		componentCommon,
+		f("type", enum("automl")),
+		f("task", taskWord, required),
+	}
+})
 
 // taskWord is the name of a task of automated machine learning.
 var taskWord = typ{name: "a task", read: func(s *scope, v *value) any {
@@ -411,18 +421,20 @@ var taskWord = typ{name: "a task", read: func(s *scope, v *value) any {
 var importParameter = typ{name: "a parameter", read: readComponentInput}
 
 // importComponent travels as a command component that is marked as an import.
-var importComponent = obj(
-	drop,
-	componentCommon,
-	f("type", enum("import"), unsent),
-	f("source", obj(
-		f("type", importParameter),
-		f("connection", importParameter),
-		f("query", importParameter),
-		f("path", importParameter),
-	), to("inputs"), required),
-	f("output", componentOutput, to("outputs.output"), required),
-	is("type", "command"),
-	is("command", "import"),
-	then(func(s *scope, v *value) { s.out.sub("tags")["component_type_overwrite"] = "import" }),
-)
+var importComponent = later(func() []part {
+	return []part{
+		drop,
+		componentCommon,
+		f("type", enum("import"), unsent),
+		f("source", obj(
+			f("type", importParameter),
+			f("connection", importParameter),
+			f("query", importParameter),
+			f("path", importParameter),
+		), to("inputs"), required),
+		f("output", componentOutput, to("outputs.output"), required),
+		is("type", "command"),
+		is("command", "import"),
+		then(func(s *scope, v *value) { s.out.sub("tags")["component_type_overwrite"] = "import" }),
+	}
+})

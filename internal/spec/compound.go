@@ -4,6 +4,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // listOf is a list whose items are all of one type.
@@ -187,24 +188,28 @@ func deepest(field string, errs Errors) int {
 
 // byKey picks a type by the word a key of the mapping holds, compared in lower case. "" is the type of a mapping
 // without the key.
-func byKey(key string, forms map[string]typ) typ { return byWord(key, forms, false) }
+func byKey(key string, forms func() map[string]typ) typ { return byWord(key, forms, false) }
 
 // byExactKey is byKey for words that must be spelled as they are.
-func byExactKey(key string, forms map[string]typ) typ { return byWord(key, forms, true) }
+func byExactKey(key string, forms func() map[string]typ) typ { return byWord(key, forms, true) }
 
-func byWord(key string, forms map[string]typ, exact bool) typ {
-	var words []string
-	for w := range forms {
-		if w != "" {
-			words = append(words, w)
+func byWord(key string, made func() map[string]typ, exact bool) typ {
+	both := sync.OnceValues(func() (forms map[string]typ, words []string) {
+		forms = made()
+		for w := range forms {
+			if w != "" {
+				words = append(words, w)
+			}
 		}
-	}
-	sort.Strings(words)
+		sort.Strings(words)
+		return forms, words
+	})
 	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 		if v.shape != mapping {
 			s.fail(v, "must be a mapping, this is %s", v.shape)
 			return nil
 		}
+		forms, words := both()
 		word := v.get(key)
 		if word == nil {
 			if t, ok := forms[""]; ok {
@@ -235,6 +240,7 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 		if !ok {
 			return j
 		}
+		forms, words := both()
 		for _, w := range words {
 			if t := forms[w]; t.table != nil && t.table.matches(nil, m) {
 				out, _ := asTree(t.table.show(j))
@@ -244,6 +250,7 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 		}
 		return j
 	}, pick: func(root, base tree) (string, typ) {
+		forms, words := both()
 		for _, w := range words {
 			if t := forms[w]; t.table != nil && t.table.matches(root, base) {
 				return w, t
@@ -255,6 +262,7 @@ func byWord(key string, forms map[string]typ, exact bool) typ {
 
 // matches says whether a document has the constants of the table that tell it from its siblings.
 func (t *table) matches(root, base tree) bool {
+	t.ready()
 	for _, c := range t.fixed {
 		var got any
 		if rest, ok := strings.CutPrefix(c.path, "/"); ok {

@@ -4,28 +4,33 @@ import (
 	"strings"
 )
 
-var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: byKey("type", map[string]typ{
-	"agent":           agentMachine,
-	"amlcompute":      amlCompute,
-	"computeinstance": computeInstance,
-	"kubernetes":      kubernetesCompute,
-	"virtualmachine":  virtualMachine,
-	"synapsespark":    synapseSpark,
+var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"agent":           agentMachine,
+		"amlcompute":      amlCompute,
+		"computeinstance": computeInstance,
+		"kubernetes":      kubernetesCompute,
+		"virtualmachine":  virtualMachine,
+		"synapsespark":    synapseSpark,
+	}
 })}
 
 // computeOf is a compute of one type: the common fields and its own. Its own go to properties.properties.
 // It lies where the workspace does: only a cluster may lie elsewhere.
 func computeOf(word, name string, own ...part) typ {
-	ps := parts{
-		is("computeType", name),
-		readonly("id", "created_on", "provisioning_state", "provisioning_errors"),
-		f("name", text, to("@name"), required),
-		f("type", enum(word), required, unsent),
-		f("description", text),
-		f("location", text, to("/location"), unsent),
-		f("tags", textMap, to("/tags")),
-	}
-	return into(obj(parts(own), ps, f("resource_id", text)))
+	return into(later(func() []part {
+		return []part{
+			parts(own),
+			is("computeType", name),
+			readonly("id", "created_on", "provisioning_state", "provisioning_errors"),
+			f("name", text, to("@name"), required),
+			f("type", enum(word), required, unsent),
+			f("description", text),
+			f("location", text, to("/location"), unsent),
+			f("tags", textMap, to("/tags")),
+			f("resource_id", text),
+		}
+	}))
 }
 
 // into is an object read straight into the scope's own object instead of a new one.
@@ -60,11 +65,13 @@ var amlCompute = computeOf("amlcompute", "AmlCompute",
 	}),
 )
 
-var networkSettings = obj(
-	readonly("public_ip_address", "private_ip_address"),
-	f("vnet_name", text),
-	f("subnet", text),
-)
+var networkSettings = later(func() []part {
+	return []part{
+		readonly("public_ip_address", "private_ip_address"),
+		f("vnet_name", text),
+		f("subnet", text),
+	}
+})
 
 // subnet builds the id of the subnet that network_settings names.
 func (s *scope) subnet(v *value) {
@@ -107,12 +114,14 @@ func onOff(on, off string) typ {
 }
 
 // resourceIdentity is the identity of a compute or endpoint, its user-assigned ones in a list.
-var resourceIdentity = obj(
-	readonly("principal_id", "tenant_id"),
-	f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None",
-		"system_assigned,user_assigned=SystemAssigned,UserAssigned"), required),
-	f("user_assigned_identities", identityList, to("userAssignedIdentities")),
-)
+var resourceIdentity = later(func() []part {
+	return []part{
+		readonly("principal_id", "tenant_id"),
+		f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None",
+			"system_assigned,user_assigned=SystemAssigned,UserAssigned"), required),
+		f("user_assigned_identities", identityList, to("userAssignedIdentities")),
+	}
+})
 
 var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
 	items, ok := listOf(obj(

@@ -7,47 +7,49 @@ import (
 
 // connections are the types of connections: what the service calls them, what else they have, and the credentials
 // they use when the file names none.
-var connectionKind = kind{word: "connection", collection: "connections", base: "properties", body: byKey("type", map[string]typ{
-	"git":                     connection("Git", "None"),
-	"container_registry":      connection("ContainerRegistry", "None"),
-	"python_feed":             connection("PythonFeed", "None"),
-	"s3":                      connection("S3", "None"),
-	"snowflake":               connection("Snowflake", "None"),
-	"azure_sql_db":            connection("AzureSqlDb", "None"),
-	"azure_synapse_analytics": connection("AzureSynapseAnalytics", "None"),
-	"azure_my_sql_db":         connection("AzureMySqlDb", "None"),
-	"azure_postgres_db":       connection("AzurePostgresDb", "None"),
-	"custom":                  connection("CustomKeys", "None"),
-	"azure_data_lake_gen2":    connection("ADLSGen2", "AAD"),
-	"azure_data_lake_gen_2":   connection("ADLSGen2", "AAD"),
-	"azure_blob": connection("AzureBlob", "AAD",
-		f("url", text, to("target")),
-		f("account_name", text, to("metadata.AccountName"), required),
-		f("container_name", text, to("metadata.ContainerName"), required)),
-	"azure_one_lake": connection("AzureOneLake", "AAD",
-		f("endpoint", text, unsent),
-		f("one_lake_workspace_name", text, unsent),
-		f("artifact", obj(f("type", looseEnum("lake_house"), required), f("name", text, required)), unsent, nullable),
-		then(oneLakeTarget)),
-	"azure_open_ai": connection("AzureOpenAi", "AAD",
-		f("azure_endpoint", text, to("target")),
-		apiKey,
-		f("api_version", text, to("metadata.ApiVersion"), nullable),
-		f("open_ai_resource_id", text, to("metadata.ResourceId"), nullable),
-		is("metadata.ApiType", "Azure")),
-	"azure_ai_services": connection("AIServices", "AAD",
-		f("endpoint", text, to("target")),
-		apiKey,
-		f("ai_services_resource_id", text, to("metadata.ResourceId"))),
-	"azure_ai_search": connection("CognitiveSearch", "AAD", f("endpoint", text, to("target")), apiKey),
-	"azure_content_safety": connection("CognitiveService", "AAD", f("endpoint", text, to("target")), apiKey,
-		is("metadata.Kind", "Content Safety")),
-	"azure_speech_services": connection("CognitiveService", "AAD", f("endpoint", text, to("target")), apiKey,
-		is("metadata.Kind", "speech")),
-	"api_key":    connection("ApiKey", "AAD", f("api_base", text, to("target"), required), requiredKey),
-	"open_ai":    connection("OpenAi", "AAD", requiredKey),
-	"serp":       connection("Serp", "AAD", requiredKey),
-	"serverless": connection("Serverless", "AAD", f("endpoint", text, to("target")), requiredKey),
+var connectionKind = kind{word: "connection", collection: "connections", base: "properties", body: byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"git":                     connection("Git", "None"),
+		"container_registry":      connection("ContainerRegistry", "None"),
+		"python_feed":             connection("PythonFeed", "None"),
+		"s3":                      connection("S3", "None"),
+		"snowflake":               connection("Snowflake", "None"),
+		"azure_sql_db":            connection("AzureSqlDb", "None"),
+		"azure_synapse_analytics": connection("AzureSynapseAnalytics", "None"),
+		"azure_my_sql_db":         connection("AzureMySqlDb", "None"),
+		"azure_postgres_db":       connection("AzurePostgresDb", "None"),
+		"custom":                  connection("CustomKeys", "None"),
+		"azure_data_lake_gen2":    connection("ADLSGen2", "AAD"),
+		"azure_data_lake_gen_2":   connection("ADLSGen2", "AAD"),
+		"azure_blob": connection("AzureBlob", "AAD",
+			f("url", text, to("target")),
+			f("account_name", text, to("metadata.AccountName"), required),
+			f("container_name", text, to("metadata.ContainerName"), required)),
+		"azure_one_lake": connection("AzureOneLake", "AAD",
+			f("endpoint", text, unsent),
+			f("one_lake_workspace_name", text, unsent),
+			f("artifact", obj(f("type", looseEnum("lake_house"), required), f("name", text, required)), unsent, nullable),
+			then(oneLakeTarget)),
+		"azure_open_ai": connection("AzureOpenAi", "AAD",
+			f("azure_endpoint", text, to("target")),
+			apiKey,
+			f("api_version", text, to("metadata.ApiVersion"), nullable),
+			f("open_ai_resource_id", text, to("metadata.ResourceId"), nullable),
+			is("metadata.ApiType", "Azure")),
+		"azure_ai_services": connection("AIServices", "AAD",
+			f("endpoint", text, to("target")),
+			apiKey,
+			f("ai_services_resource_id", text, to("metadata.ResourceId"))),
+		"azure_ai_search": connection("CognitiveSearch", "AAD", f("endpoint", text, to("target")), apiKey),
+		"azure_content_safety": connection("CognitiveService", "AAD", f("endpoint", text, to("target")), apiKey,
+			is("metadata.Kind", "Content Safety")),
+		"azure_speech_services": connection("CognitiveService", "AAD", f("endpoint", text, to("target")), apiKey,
+			is("metadata.Kind", "speech")),
+		"api_key":    connection("ApiKey", "AAD", f("api_base", text, to("target"), required), requiredKey),
+		"open_ai":    connection("OpenAi", "AAD", requiredKey),
+		"serp":       connection("Serp", "AAD", requiredKey),
+		"serverless": connection("Serverless", "AAD", f("endpoint", text, to("target")), requiredKey),
+	}
 })}
 
 // credentialsOf are the credentials of categories that do not take all of them.
@@ -64,6 +66,10 @@ var (
 )
 
 func connection(category, auth string, own ...part) typ {
+	return into(later(func() []part { return connectionParts(category, auth, own) }))
+}
+
+func connectionParts(category, auth string, own []part) []part {
 	ps := parts{
 		readonly("creation_context"),
 		f("id", text, unsent),
@@ -114,20 +120,22 @@ func connection(category, auth string, own ...part) typ {
 			s.in("target").fail(v, "is required")
 		}
 	}))
-	return into(obj(ps...))
+	return ps
 }
 
-var connectionCredentials = byKey("type", map[string]typ{
-	"pat":               auth("PAT", f("pat", text, required)),
-	"sas":               auth("SAS", f("sas_token", text, to("sas"), required)),
-	"username_password": auth("UsernamePassword", f("username", text, required), f("password", text, required)),
-	"managed_identity":  auth("ManagedIdentity", f("client_id", text), f("resource_id", text)),
-	"service_principal": auth("ServicePrincipal", f("client_id", text), f("client_secret", text, required), f("tenant_id", text)),
-	"access_key":        auth("AccessKey", f("access_key_id", text, required), f("secret_access_key", text, required)),
-	"api_key":           auth("ApiKey", f("key", text, required)),
-	"account_key":       auth("AccountKey", f("account_key", text, to("sas"), required)),
-	"aad":               auth("AAD"),
-	"none":              auth("None"),
+var connectionCredentials = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"pat":               auth("PAT", f("pat", text, required)),
+		"sas":               auth("SAS", f("sas_token", text, to("sas"), required)),
+		"username_password": auth("UsernamePassword", f("username", text, required), f("password", text, required)),
+		"managed_identity":  auth("ManagedIdentity", f("client_id", text), f("resource_id", text)),
+		"service_principal": auth("ServicePrincipal", f("client_id", text), f("client_secret", text, required), f("tenant_id", text)),
+		"access_key":        auth("AccessKey", f("access_key_id", text, required), f("secret_access_key", text, required)),
+		"api_key":           auth("ApiKey", f("key", text, required)),
+		"account_key":       auth("AccountKey", f("account_key", text, to("sas"), required)),
+		"aad":               auth("AAD"),
+		"none":              auth("None"),
+	}
 })
 
 func auth(name string, own ...field) typ {

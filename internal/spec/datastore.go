@@ -1,45 +1,51 @@
 package spec
 
-var datastoreKind = kind{word: "datastore", collection: "datastores", base: "properties", body: byExactKey("type", map[string]typ{
-	"azure_blob": datastoreOf("AzureBlob", storageAccount,
-		f("container_name", text, required),
-		f("credentials", credentials(accountKey, sasToken), def(none))),
-	"azure_file": datastoreOf("AzureFile", storageAccount,
-		f("file_share_name", text, required),
-		f("credentials", credentials(accountKey, sasToken), def(none))),
-	"azure_data_lake_gen2": datastoreOf("AzureDataLakeGen2", storageAccount,
-		f("filesystem", text, required),
-		f("credentials", credentials(servicePrincipal, certificate), def(none))),
-	"azure_data_lake_gen1": datastoreOf("AzureDataLakeGen1",
-		f("store_name", text, required),
-		f("credentials", credentials(servicePrincipal, certificate), def(none))),
-	"one_lake": datastoreOf("OneLake",
-		f("one_lake_workspace_name", text, required),
-		f("artifact", obj(
-			f("name", text, to("artifactName"), required),
-			f("type", looseEnum("lake_house=LakeHouse"), to("artifactType"), def("LakeHouse")),
-		), required),
-		f("endpoint", text, required),
-		f("credentials", credentials(servicePrincipal), def(none))),
+var datastoreKind = kind{word: "datastore", collection: "datastores", base: "properties", body: byExactKey("type", func() map[string]typ {
+	return map[string]typ{
+		"azure_blob": datastoreOf("AzureBlob", storageAccount,
+			f("container_name", text, required),
+			f("credentials", credentials(accountKey, sasToken), def(none))),
+		"azure_file": datastoreOf("AzureFile", storageAccount,
+			f("file_share_name", text, required),
+			f("credentials", credentials(accountKey, sasToken), def(none))),
+		"azure_data_lake_gen2": datastoreOf("AzureDataLakeGen2", storageAccount,
+			f("filesystem", text, required),
+			f("credentials", credentials(servicePrincipal, certificate), def(none))),
+		"azure_data_lake_gen1": datastoreOf("AzureDataLakeGen1",
+			f("store_name", text, required),
+			f("credentials", credentials(servicePrincipal, certificate), def(none))),
+		"one_lake": datastoreOf("OneLake",
+			f("one_lake_workspace_name", text, required),
+			f("artifact", obj(
+				f("name", text, to("artifactName"), required),
+				f("type", looseEnum("lake_house=LakeHouse"), to("artifactType"), def("LakeHouse")),
+			), required),
+			f("endpoint", text, required),
+			f("credentials", credentials(servicePrincipal), def(none))),
+	}
 })}
 
 func datastoreOf(name string, own ...part) typ {
-	ps := parts{
-		is("datastoreType", name),
-		readonly("id"),
-		f("type", text, required, unsent),
-		f("name", text, to("@name"), required),
-		f("description", text),
-		f("tags", textMap, def(tree{})),
-	}
-	return into(obj(append(ps, own...)...))
+	return into(later(func() []part {
+		return []part{
+			is("datastoreType", name),
+			readonly("id"),
+			f("type", text, required, unsent),
+			f("name", text, to("@name"), required),
+			f("description", text),
+			f("tags", textMap, def(tree{})),
+			parts(own),
+		}
+	}))
 }
 
-var storageAccount = parts{
-	f("account_name", text, required),
-	f("endpoint", text, def("core.windows.net")),
-	f("protocol", text, def("https")),
-}
+var storageAccount = lazyParts(func() parts {
+	return parts{
+		f("account_name", text, required),
+		f("endpoint", text, def("core.windows.net")),
+		f("protocol", text, def("https")),
+	}
+})
 
 var none = tree{"credentialsType": "None"}
 
@@ -48,47 +54,57 @@ func credentials(kinds ...typ) typ {
 	return oneOf(append(kinds, obj(is("credentialsType", "None")))...)
 }
 
-var accountKey = obj(
-	is("credentialsType", "AccountKey"),
-	is("secrets.secretsType", "AccountKey"),
-	f("account_key", text, to("secrets.key"), required),
-)
+var accountKey = later(func() []part {
+	return []part{
+		is("credentialsType", "AccountKey"),
+		is("secrets.secretsType", "AccountKey"),
+		f("account_key", text, to("secrets.key"), required),
+	}
+})
 
-var sasToken = obj(
-	is("credentialsType", "Sas"),
-	is("secrets.secretsType", "Sas"),
-	f("sas_token", text, to("secrets.sasToken"), required),
-)
+var sasToken = later(func() []part {
+	return []part{
+		is("credentialsType", "Sas"),
+		is("secrets.secretsType", "Sas"),
+		f("sas_token", text, to("secrets.sasToken"), required),
+	}
+})
 
-var tenant = parts{
-	f("tenant_id", text, required),
-	f("client_id", text, required),
-	f("resource_url", text),
-	f("authority_url", text, def("https://login.microsoftonline.com")),
-	first(func(s *scope, v *value) *value {
-		old := v.get("authority_uri")
-		if old == nil {
-			return v
-		}
-		if v.get("authority_url") != nil {
-			s.in("authority_uri").fail(old, "is the old name of authority_url; give one of them")
-			return nil
-		}
-		return v.without("authority_uri").with("authority_url", old)
-	}),
-}
+var tenant = lazyParts(func() parts {
+	return parts{
+		f("tenant_id", text, required),
+		f("client_id", text, required),
+		f("resource_url", text),
+		f("authority_url", text, def("https://login.microsoftonline.com")),
+		first(func(s *scope, v *value) *value {
+			old := v.get("authority_uri")
+			if old == nil {
+				return v
+			}
+			if v.get("authority_url") != nil {
+				s.in("authority_uri").fail(old, "is the old name of authority_url; give one of them")
+				return nil
+			}
+			return v.without("authority_uri").with("authority_url", old)
+		}),
+	}
+})
 
-var servicePrincipal = obj(
-	is("credentialsType", "ServicePrincipal"),
-	is("secrets.secretsType", "ServicePrincipal"),
-	f("client_secret", text, to("secrets.clientSecret"), required),
-	tenant,
-)
+var servicePrincipal = later(func() []part {
+	return []part{
+		is("credentialsType", "ServicePrincipal"),
+		is("secrets.secretsType", "ServicePrincipal"),
+		f("client_secret", text, to("secrets.clientSecret"), required),
+		tenant,
+	}
+})
 
-var certificate = obj(
-	is("credentialsType", "Certificate"),
-	is("secrets.secretsType", "Certificate"),
-	f("certificate", text, to("secrets.certificate")),
-	f("thumbprint", text, required),
-	tenant,
-)
+var certificate = later(func() []part {
+	return []part{
+		is("credentialsType", "Certificate"),
+		is("secrets.secretsType", "Certificate"),
+		f("certificate", text, to("secrets.certificate")),
+		f("thumbprint", text, required),
+		tenant,
+	}
+})

@@ -18,16 +18,18 @@ var onlineDeploymentKind = kind{
 }
 
 // deploymentCommon are the fields of every deployment of a model.
-var deploymentCommon = parts{
-	f("id", text, unsent),
-	f("name", deploymentName, to("@name"), required),
-	f("endpoint_name", text, to("@parent"), required),
-	f("description", text),
-	f("tags", freeMap, to("/tags"), def(tree{})),
-	f("properties", freeMap, def(tree{})),
-	f("environment", deploymentEnvironment, to("environmentId")),
-	f("environment_variables", freeMap, def(tree{})),
-}
+var deploymentCommon = lazyParts(func() parts {
+	return parts{
+		f("id", text, unsent),
+		f("name", deploymentName, to("@name"), required),
+		f("endpoint_name", text, to("@parent"), required),
+		f("description", text),
+		f("tags", freeMap, to("/tags"), def(tree{})),
+		f("properties", freeMap, def(tree{})),
+		f("environment", deploymentEnvironment, to("environmentId")),
+		f("environment_variables", freeMap, def(tree{})),
+	}
+})
 
 var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
@@ -38,10 +40,12 @@ var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
 	return strings.ToLower(name)
 }}
 
-var codeConfiguration = obj(
-	f("code", deploymentCode, to("codeId"), required),
-	f("scoring_script", text, required),
-)
+var codeConfiguration = later(func() []part {
+	return []part{
+		f("code", deploymentCode, to("codeId"), required),
+		f("scoring_script", text, required),
+	}
+})
 
 // deploymentCode is code that may also be the bare id of a code asset.
 var deploymentCode = typ{name: code.name, show: showAsset, read: func(s *scope, v *value) any {
@@ -51,109 +55,123 @@ var deploymentCode = typ{name: code.name, show: showAsset, read: func(s *scope, 
 	return code.read(s, v)
 }}
 
-var onlineDeployment = parts{
-	deploymentCommon,
-	f("code_configuration", codeConfiguration),
-	f("model", deploymentModel),
-	f("model_mount_path", text),
-	f("app_insights_enabled", flag, def(false)),
-	f("provisioning_state", text, unsent, to("provisioningState")),
-	f("instance_count", whole, to("/sku.capacity")),
-	f("scale_settings", scaleSettings),
-	f("request_settings", obj(
-		f("request_timeout_ms", milliseconds, to("requestTimeout")),
-		f("max_concurrent_requests_per_instance", whole),
-		f("max_queue_wait_ms", milliseconds, to("maxQueueWait")),
-	)),
-	f("liveness_probe", probe),
-	f("readiness_probe", probe),
-	f("type", looseEnum("managed", "kubernetes"), unsent),
-	f("data_collector", dataCollector),
-	is("/sku.name", "Default"),
-	then(collectionData),
-}
-
-var scaleSettings = byKey("type", map[string]typ{
-	"default": obj(is("scaleType", "Default"), f("type", text, unsent)),
-	"target_utilization": obj(is("scaleType", "TargetUtilization"),
-		f("type", text, unsent),
-		f("min_instances", whole),
-		f("max_instances", whole),
-		f("polling_interval", seconds),
-		f("target_utilization_percentage", whole),
-	),
+var onlineDeployment = lazyParts(func() parts {
+	return parts{
+		deploymentCommon,
+		f("code_configuration", codeConfiguration),
+		f("model", deploymentModel),
+		f("model_mount_path", text),
+		f("app_insights_enabled", flag, def(false)),
+		f("provisioning_state", text, unsent, to("provisioningState")),
+		f("instance_count", whole, to("/sku.capacity")),
+		f("scale_settings", scaleSettings),
+		f("request_settings", obj(
+			f("request_timeout_ms", milliseconds, to("requestTimeout")),
+			f("max_concurrent_requests_per_instance", whole),
+			f("max_queue_wait_ms", milliseconds, to("maxQueueWait")),
+		)),
+		f("liveness_probe", probe),
+		f("readiness_probe", probe),
+		f("type", looseEnum("managed", "kubernetes"), unsent),
+		f("data_collector", dataCollector),
+		is("/sku.name", "Default"),
+		then(collectionData),
+	}
 })
 
-var probe = obj(
-	f("initial_delay", seconds),
-	f("period", seconds),
-	f("timeout", seconds),
-	f("success_threshold", whole),
-	f("failure_threshold", whole),
-)
+var scaleSettings = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"default": obj(is("scaleType", "Default"), f("type", text, unsent)),
+		"target_utilization": obj(is("scaleType", "TargetUtilization"),
+			f("type", text, unsent),
+			f("min_instances", whole),
+			f("max_instances", whole),
+			f("polling_interval", seconds),
+			f("target_utilization_percentage", whole),
+		),
+	}
+})
 
-var managedDeployment = obj(
-	onlineDeployment,
-	is("endpointComputeType", "Managed"),
-	f("instance_type", text, required),
-	f("egress_public_network_access", enum("enabled", "disabled")),
-	f("private_network_connection", flag, to("properties.private-network-connection")),
-	readonly("creation_context"),
-	then(func(s *scope, v *value) {
-		if kind := v.get("scale_settings").get("type"); kind != nil && snakeWords(kind.text) == "target_utilization" {
-			s.in("scale_settings.type").fail(kind, "a managed deployment does not scale by itself: only default can be used")
-		}
-	}),
-)
+var probe = later(func() []part {
+	return []part{
+		f("initial_delay", seconds),
+		f("period", seconds),
+		f("timeout", seconds),
+		f("success_threshold", whole),
+		f("failure_threshold", whole),
+	}
+})
 
-var kubernetesDeployment = obj(
-	onlineDeployment,
-	is("endpointComputeType", "Kubernetes"),
-	f("instance_type", text),
-	f("resources", obj(
-		f("requests", containerAmounts, to("containerResourceRequests")),
-		f("limits", containerAmounts, to("containerResourceLimits")),
-	), to("containerResourceRequirements")),
-	then(func(s *scope, v *value) {
-		for path, ref := range map[string]*value{"environment": v.get("environment"), "model": v.get("model"), "code_configuration.code": v.get("code_configuration").get("code")} {
-			if ref != nil && registryForm.MatchString(ref.text) {
-				s.in(path).fail(ref, "a deployment on Kubernetes cannot use what is in a registry")
+var managedDeployment = later(func() []part {
+	return []part{
+		onlineDeployment,
+		is("endpointComputeType", "Managed"),
+		f("instance_type", text, required),
+		f("egress_public_network_access", enum("enabled", "disabled")),
+		f("private_network_connection", flag, to("properties.private-network-connection")),
+		readonly("creation_context"),
+		then(func(s *scope, v *value) {
+			if kind := v.get("scale_settings").get("type"); kind != nil && snakeWords(kind.text) == "target_utilization" {
+				s.in("scale_settings.type").fail(kind, "a managed deployment does not scale by itself: only default can be used")
 			}
-		}
-	}),
-)
+		}),
+	}
+})
 
-var containerAmounts = obj(
-	f("cpu", text),
-	f("memory", text),
-	f("gpu", text),
-	first(func(s *scope, v *value) *value {
-		if gpu := v.get("nvidia.com/gpu"); gpu != nil {
-			return v.without("nvidia.com/gpu").with("gpu", gpu)
-		}
-		return v
-	}),
-)
+var kubernetesDeployment = later(func() []part {
+	return []part{
+		onlineDeployment,
+		is("endpointComputeType", "Kubernetes"),
+		f("instance_type", text),
+		f("resources", obj(
+			f("requests", containerAmounts, to("containerResourceRequests")),
+			f("limits", containerAmounts, to("containerResourceLimits")),
+		), to("containerResourceRequirements")),
+		then(func(s *scope, v *value) {
+			for path, ref := range map[string]*value{"environment": v.get("environment"), "model": v.get("model"), "code_configuration.code": v.get("code_configuration").get("code")} {
+				if ref != nil && registryForm.MatchString(ref.text) {
+					s.in(path).fail(ref, "a deployment on Kubernetes cannot use what is in a registry")
+				}
+			}
+		}),
+	}
+})
+
+var containerAmounts = later(func() []part {
+	return []part{
+		f("cpu", text),
+		f("memory", text),
+		f("gpu", text),
+		first(func(s *scope, v *value) *value {
+			if gpu := v.get("nvidia.com/gpu"); gpu != nil {
+				return v.without("nvidia.com/gpu").with("gpu", gpu)
+			}
+			return v
+		}),
+	}
+})
 
 // dataCollector says which of the requests and answers are kept.
-var dataCollector = obj(
-	f("collections", mapOf(obj(
-		f("enabled", enum("true=enabled", "false=disabled"), to("dataCollectionMode"), required),
-		f("data", oneOf(obj(f("name", text), f("path", text), f("version", text), f("data_id", text)), text), unsent),
-		f("client_id", text),
-	))),
-	f("rolling_rate", enum("minute", "hour", "day")),
-	f("sampling_rate", typ{name: "a number", read: func(s *scope, v *value) any {
-		got := readDecimal(s, v)
-		if n, ok := got.(number); ok {
-			if rate, err := strconv.ParseFloat(string(n), 64); err == nil && (rate < 0 || rate > 1) {
-				s.fail(v, "must be between 0 and 1, this is %s", v.python())
+var dataCollector = later(func() []part {
+	return []part{
+		f("collections", mapOf(obj(
+			f("enabled", enum("true=enabled", "false=disabled"), to("dataCollectionMode"), required),
+			f("data", oneOf(obj(f("name", text), f("path", text), f("version", text), f("data_id", text)), text), unsent),
+			f("client_id", text),
+		))),
+		f("rolling_rate", enum("minute", "hour", "day")),
+		f("sampling_rate", typ{name: "a number", read: func(s *scope, v *value) any {
+			got := readDecimal(s, v)
+			if n, ok := got.(number); ok {
+				if rate, err := strconv.ParseFloat(string(n), 64); err == nil && (rate < 0 || rate > 1) {
+					s.fail(v, "must be between 0 and 1, this is %s", v.python())
+				}
 			}
-		}
-		return got
-	}}, unsent),
-	f("request_logging", obj(f("capture_headers", listOf(text)))),
-)
+			return got
+		}}, unsent),
+		f("request_logging", obj(f("capture_headers", listOf(text)))),
+	}
+})
 
 // collectionData names the data asset of each collection: a given one, or one called after the deployment.
 func collectionData(s *scope, v *value) {

@@ -18,17 +18,19 @@ var onlineEndpointKind = kind{
 }
 
 // endpointCommon are the fields of every endpoint. What the service says of an endpoint is accepted and not sent.
-var endpointCommon = parts{
-	f("id", text, unsent),
-	f("name", endpointName, to("@name"), required),
-	f("description", text),
-	f("tags", freeMap, to("/tags"), def(tree{})),
-	f("properties", freeMap, def(tree{})),
-	f("provisioning_state", text, unsent, to("provisioningState")),
-	f("scoring_uri", text, unsent, to("scoringUri")),
-	f("openapi_uri", text, unsent, to("swaggerUri")),
-	f("location", text, unsent, to("/location")),
-}
+var endpointCommon = lazyParts(func() parts {
+	return parts{
+		f("id", text, unsent),
+		f("name", endpointName, to("@name"), required),
+		f("description", text),
+		f("tags", freeMap, to("/tags"), def(tree{})),
+		f("properties", freeMap, def(tree{})),
+		f("provisioning_state", text, unsent, to("provisioningState")),
+		f("scoring_uri", text, unsent, to("scoringUri")),
+		f("openapi_uri", text, unsent, to("swaggerUri")),
+		f("location", text, unsent, to("/location")),
+	}
+})
 
 var endpointForm = re(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)
 
@@ -41,25 +43,27 @@ var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
 	return strings.ToLower(name)
 }}
 
-var onlineCommon = parts{
-	readonly("kind"),
-	endpointCommon,
-	f("auth_mode", looseEnum("key=Key", "aml_token=AMLToken", "aad_token=AADToken"), def("Key")),
-	f("traffic", traffic, def(tree{})),
-	f("mirror_traffic", traffic, def(tree{})),
-	then(func(s *scope, v *value) {
-		sum := new(big.Int)
-		for _, p := range v.get("traffic").entries() {
-			if n, ok := wholeOf(p.val); ok {
-				sum.Add(sum, n)
+var onlineCommon = lazyParts(func() parts {
+	return parts{
+		readonly("kind"),
+		endpointCommon,
+		f("auth_mode", looseEnum("key=Key", "aml_token=AMLToken", "aad_token=AADToken"), def("Key")),
+		f("traffic", traffic, def(tree{})),
+		f("mirror_traffic", traffic, def(tree{})),
+		then(func(s *scope, v *value) {
+			sum := new(big.Int)
+			for _, p := range v.get("traffic").entries() {
+				if n, ok := wholeOf(p.val); ok {
+					sum.Add(sum, n)
+				}
 			}
-		}
-		if sum.Cmp(big.NewInt(100)) > 0 {
-			s.in("traffic").fail(v.get("traffic"), "adds up to %s percent: at most 100 can be given away", sum)
-		}
-	}),
-	f("identity", oneIdentity, to("/identity"), def(tree{"type": "SystemAssigned"})),
-}
+			if sum.Cmp(big.NewInt(100)) > 0 {
+				s.in("traffic").fail(v.get("traffic"), "adds up to %s percent: at most 100 can be given away", sum)
+			}
+		}),
+		f("identity", oneIdentity, to("/identity"), def(tree{"type": "SystemAssigned"})),
+	}
+})
 
 // traffic is a share of the requests, in percent, by deployment.
 var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
@@ -81,42 +85,50 @@ var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
 }}
 
 // oneIdentity is a resource's identity with at most one identity assigned by the user.
-var oneIdentity = obj(
-	f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None"), required),
-	f("principal_id", text, unsent),
-	f("tenant_id", text, unsent),
-	f("user_assigned_identities", typ{name: "a list", read: func(s *scope, v *value) any {
-		items, ok := listOf(textMap).read(s, v).([]any)
-		if !ok {
-			return nil
-		}
-		if len(items) > 1 {
-			s.fail(v, "at most one identity can be assigned, these are %d", len(items))
-			return nil
-		}
-		out := tree{}
-		for _, it := range items {
-			if t, ok := asTree(it); ok {
-				out[t.text("resource_id")] = tree{}
+var oneIdentity = later(func() []part {
+	return []part{
+		f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None"), required),
+		f("principal_id", text, unsent),
+		f("tenant_id", text, unsent),
+		f("user_assigned_identities", typ{name: "a list", read: func(s *scope, v *value) any {
+			items, ok := listOf(textMap).read(s, v).([]any)
+			if !ok {
+				return nil
 			}
-		}
-		return out
-	}, show: identityList.show}),
-)
+			if len(items) > 1 {
+				s.fail(v, "at most one identity can be assigned, these are %d", len(items))
+				return nil
+			}
+			out := tree{}
+			for _, it := range items {
+				if t, ok := asTree(it); ok {
+					out[t.text("resource_id")] = tree{}
+				}
+			}
+			return out
+		}, show: identityList.show}),
+	}
+})
 
-var managedEndpoint = obj(
-	onlineCommon,
-	f("public_network_access", enum("enabled", "disabled")),
-)
+var managedEndpoint = later(func() []part {
+	return []part{
+		onlineCommon,
+		f("public_network_access", enum("enabled", "disabled")),
+	}
+})
 
-var kubernetesEndpoint = obj(
-	onlineCommon,
-	f("compute", reference("computes"), required),
-)
+var kubernetesEndpoint = later(func() []part {
+	return []part{
+		onlineCommon,
+		f("compute", reference("computes"), required),
+	}
+})
 
-var batchEndpointKind = kind{word: "batch-endpoint", collection: "batchEndpoints", base: "properties", body: obj(
-	endpointCommon,
-	f("auth_mode", looseEnum("aad_token=aadToken"), def("aadToken")),
-	f("identity", oneIdentity, unsent),
-	f("defaults", obj(f("deployment_name", text))),
-)}
+var batchEndpointKind = kind{word: "batch-endpoint", collection: "batchEndpoints", base: "properties", body: later(func() []part {
+	return []part{
+		endpointCommon,
+		f("auth_mode", looseEnum("aad_token=aadToken"), def("aadToken")),
+		f("identity", oneIdentity, unsent),
+		f("defaults", obj(f("deployment_name", text))),
+	}
+})}

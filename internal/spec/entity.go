@@ -152,6 +152,7 @@ func (e *entity) alternative(word string) typ {
 
 // table shows the document by a table: its fields under their YAML names, and what only the service says.
 func (e *entity) table(t *table) tree {
+	t.ready()
 	out, _ := asTree(t.show(e.base))
 	if out == nil {
 		out = tree{}
@@ -461,6 +462,7 @@ func numbersIn(conf tree) tree {
 // show turns the object a table wrote back into the mapping it was read from: every field that is there, under its
 // YAML name.
 func (t *table) show(j any) any {
+	t.ready()
 	m, ok := asTree(j)
 	if !ok {
 		return j

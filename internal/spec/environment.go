@@ -91,48 +91,54 @@ func hexSum(s string) string {
 
 func resolvePath(v *value, path string) string { return (&scope{}).resolve(v, path) }
 
-var environmentKind = kind{word: "environment", collection: "environments", base: "properties", body: obj(
-	f("name", text, to("@name"), required),
-	f("version", version, to("@version")),
-	more(environmentBody),
-)}
+var environmentKind = kind{word: "environment", collection: "environments", base: "properties", body: later(func() []part {
+	return []part{
+		f("name", text, to("@name"), required),
+		f("version", version, to("@version")),
+		more(environmentBody),
+	}
+})}
 
-var environmentBody = obj(
-	readonly("creation_context", "latest_version", "intellectual_property"),
-	f("id", ownID("environments", false), unsent),
-	f("image", text),
-	f("build", buildContext),
-	f("conda_file", condaFile),
-	f("os_type", enum("linux", "windows")),
-	f("inference_config", inferenceConfig),
-	f("description", text),
-	f("tags", namedMap),
-	f("datastore", text, unsent),
-	f("auto_delete_setting", autoDelete, unsent),
-	is("isArchived", false),
-	is("isAnonymous", false),
-	first(func(s *scope, v *value) *value {
-		if v.get("channels") != nil || v.get("dependencies") != nil {
-			s.fail(v, "this is a conda file; an environment names one with conda_file")
-			return nil
-		}
-		return v
-	}),
-	then(func(s *scope, v *value) {
-		image, build := v.has("image"), v.has("build")
-		switch {
-		case !image && !build:
-			s.fail(v, "an environment needs an image or a build context")
-		case image && build:
-			s.in("build").fail(v.get("build"), "image and build exclude each other")
-		}
-	}),
-)
+var environmentBody = later(func() []part {
+	return []part{
+		readonly("creation_context", "latest_version", "intellectual_property"),
+		f("id", ownID("environments", false), unsent),
+		f("image", text),
+		f("build", buildContext),
+		f("conda_file", condaFile),
+		f("os_type", enum("linux", "windows")),
+		f("inference_config", inferenceConfig),
+		f("description", text),
+		f("tags", namedMap),
+		f("datastore", text, unsent),
+		f("auto_delete_setting", autoDelete, unsent),
+		is("isArchived", false),
+		is("isAnonymous", false),
+		first(func(s *scope, v *value) *value {
+			if v.get("channels") != nil || v.get("dependencies") != nil {
+				s.fail(v, "this is a conda file; an environment names one with conda_file")
+				return nil
+			}
+			return v
+		}),
+		then(func(s *scope, v *value) {
+			image, build := v.has("image"), v.has("build")
+			switch {
+			case !image && !build:
+				s.fail(v, "an environment needs an image or a build context")
+			case image && build:
+				s.in("build").fail(v.get("build"), "image and build exclude each other")
+			}
+		}),
+	}
+})
 
-var buildContext = obj(
-	f("path", contextPath, to("contextUri")),
-	f("dockerfile_path", text),
-)
+var buildContext = later(func() []part {
+	return []part{
+		f("path", contextPath, to("contextUri")),
+		f("dockerfile_path", text),
+	}
+})
 
 var contextPath = typ{name: "a folder", read: func(s *scope, v *value) any {
 	path, ok := readText(s, v).(string)
@@ -175,18 +181,24 @@ var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) 
 	return j
 }}
 
-var inferenceConfig = obj(
-	f("liveness_route", route, required),
-	f("readiness_route", route, required),
-	f("scoring_route", route, required),
-)
+var inferenceConfig = later(func() []part {
+	return []part{
+		f("liveness_route", route, required),
+		f("readiness_route", route, required),
+		f("scoring_route", route, required),
+	}
+})
 
-var route = obj(
-	f("port", whole, required),
-	f("path", text, required),
-)
+var route = later(func() []part {
+	return []part{
+		f("port", whole, required),
+		f("path", text, required),
+	}
+})
 
-var autoDelete = obj(
-	f("condition", looseEnum("created_greater_than=createdGreaterThan", "last_accessed_greater_than=lastAccessedGreaterThan"), def("createdGreaterThan")),
-	f("value", text),
-)
+var autoDelete = later(func() []part {
+	return []part{
+		f("condition", looseEnum("created_greater_than=createdGreaterThan", "last_accessed_greater_than=lastAccessedGreaterThan"), def("createdGreaterThan")),
+		f("value", text),
+	}
+})

@@ -6,20 +6,24 @@ import (
 	"strings"
 )
 
-var featureStoreKind = kind{word: "feature_store", collection: "workspaces", base: "properties", body: obj(
-	workspaceCommon,
-	is("/kind", "featurestore"),
-	f("compute_runtime", obj(f("spark_runtime_version", text)), to("featureStoreSettings.computeRuntime"),
-		def(tree{"sparkRuntimeVersion": "3.4.0"})),
-	f("offline_store", materializationStore, unsent),
-	f("online_store", materializationStore, unsent),
-	f("materialization_identity", obj(f("principal_id", text), f("client_id", text), f("resource_id", text)), unsent),
-)}
+var featureStoreKind = kind{word: "feature_store", collection: "workspaces", base: "properties", body: later(func() []part {
+	return []part{
+		workspaceCommon,
+		is("/kind", "featurestore"),
+		f("compute_runtime", obj(f("spark_runtime_version", text)), to("featureStoreSettings.computeRuntime"),
+			def(tree{"sparkRuntimeVersion": "3.4.0"})),
+		f("offline_store", materializationStore, unsent),
+		f("online_store", materializationStore, unsent),
+		f("materialization_identity", obj(f("principal_id", text), f("client_id", text), f("resource_id", text)), unsent),
+	}
+})}
 
-var materializationStore = obj(
-	f("type", text, required),
-	f("target", storeID, required),
-)
+var materializationStore = later(func() []part {
+	return []part{
+		f("type", text, required),
+		f("target", storeID, required),
+	}
+})
 
 // storeID is the id of the storage a feature store keeps its values in.
 var storeID = typ{name: "an ARM id", read: func(s *scope, v *value) any {
@@ -35,77 +39,81 @@ var storeForm = re(`^/?subscriptions/[^/]+/resourceGroups/[^/]+/providers/Micros
 
 var stage = exactEnum("Development", "Production", "Archived")
 
-var featureEntityKind = kind{word: "feature_store_entity", collection: "featurestoreEntities", base: "properties", body: obj(
-	readonly("latest_version", "creation_context", "id"),
-	f("name", text, to("@name"), required),
-	f("version", text, to("@version"), required),
-	f("description", text),
-	f("index_columns", listOf(obj(
-		f("name", text, to("columnName"), required),
-		f("type", enum("string=String", "integer=Integer", "long=Long", "float=Float", "double=Double", "binary=Binary",
-			"datetime=Datetime", "boolean=Boolean"), to("dataType"), required),
-	)), required),
-	f("stage", stage, def("Development")),
-	f("tags", textMap, def(tree{})),
-	f("properties", textMap, def(tree{})),
-)}
+var featureEntityKind = kind{word: "feature_store_entity", collection: "featurestoreEntities", base: "properties", body: later(func() []part {
+	return []part{
+		readonly("latest_version", "creation_context", "id"),
+		f("name", text, to("@name"), required),
+		f("version", text, to("@version"), required),
+		f("description", text),
+		f("index_columns", listOf(obj(
+			f("name", text, to("columnName"), required),
+			f("type", enum("string=String", "integer=Integer", "long=Long", "float=Float", "double=Double", "binary=Binary",
+				"datetime=Datetime", "boolean=Boolean"), to("dataType"), required),
+		)), required),
+		f("stage", stage, def("Development")),
+		f("tags", textMap, def(tree{})),
+		f("properties", textMap, def(tree{})),
+	}
+})}
 
-var featureSetKind = kind{word: "feature_set", collection: "featuresets", base: "properties", body: obj(
-	readonly("latest_version", "creation_context", "id"),
-	f("name", text, to("@name"), required),
-	f("version", text, to("@version"), required),
-	f("description", text),
-	f("entities", listOf(text), required),
-	f("specification", obj(f("path", text, required)), required, unsent),
-	f("stage", stage, def("Development")),
-	f("tags", textMap, def(tree{})),
-	f("materialization_settings", obj(
-		f("schedule", obj(f("type", enum("recurrence"), required, unsent), more(recurrence))),
-		f("notification", obj(
-			f("email_on", listOf(exactEnum("JobCompleted", "JobFailed", "JobCancelled")), required),
-			f("emails", listOf(text), required),
+var featureSetKind = kind{word: "feature_set", collection: "featuresets", base: "properties", body: later(func() []part {
+	return []part{
+		readonly("latest_version", "creation_context", "id"),
+		f("name", text, to("@name"), required),
+		f("version", text, to("@version"), required),
+		f("description", text),
+		f("entities", listOf(text), required),
+		f("specification", obj(f("path", text, required)), required, unsent),
+		f("stage", stage, def("Development")),
+		f("tags", textMap, def(tree{})),
+		f("materialization_settings", obj(
+			f("schedule", obj(f("type", enum("recurrence"), required, unsent), more(recurrence))),
+			f("notification", obj(
+				f("email_on", listOf(exactEnum("JobCompleted", "JobFailed", "JobCancelled")), required),
+				f("emails", listOf(text), required),
+			)),
+			f("resource", obj(f("instance_type", text))),
+			f("spark_configuration", freeMap),
+			f("offline_enabled", flag),
+			f("online_enabled", flag),
+			then(func(s *scope, _ *value) {
+				on, off, store := s.out["onlineEnabled"] == true, s.out["offlineEnabled"] == true, "None"
+				switch {
+				case on && off:
+					store = "OnlineAndOffline"
+				case on:
+					store = "Online"
+				case off:
+					store = "Offline"
+				}
+				delete(s.out, "onlineEnabled")
+				delete(s.out, "offlineEnabled")
+				s.out["storeType"] = store
+			}),
 		)),
-		f("resource", obj(f("instance_type", text))),
-		f("spark_configuration", freeMap),
-		f("offline_enabled", flag),
-		f("online_enabled", flag),
-		then(func(s *scope, _ *value) {
-			on, off, store := s.out["onlineEnabled"] == true, s.out["offlineEnabled"] == true, "None"
-			switch {
-			case on && off:
-				store = "OnlineAndOffline"
-			case on:
-				store = "Online"
-			case off:
-				store = "Offline"
+		backwards(func(in, out tree) {
+			if path := in.at("specification.path"); path != nil {
+				out["specification"] = tree{"path": path}
 			}
-			delete(s.out, "onlineEnabled")
-			delete(s.out, "offlineEnabled")
-			s.out["storeType"] = store
 		}),
-	)),
-	backwards(func(in, out tree) {
-		if path := in.at("specification.path"); path != nil {
-			out["specification"] = tree{"path": path}
-		}
-	}),
-	then(func(s *scope, v *value) {
-		path := v.get("specification").get("path")
-		if path == nil || path.shape != str {
-			return
-		}
-		here := s.in("specification.path")
-		s.out["specification"] = tree{"path": here.uri(path, "featuresets", Upload{Kind: "data"})}
-		if remote(path.text) {
-			return
-		}
-		spec := here.follow(path, filepath.ToSlash(filepath.Join(path.text, "FeatureSetSpec.yaml")))
-		if spec == nil {
-			return
-		}
-		s.out["properties"] = tree{"featuresetPropertiesVersion": "1", "featuresetProperties": featureText(spec)}
-	}),
-)}
+		then(func(s *scope, v *value) {
+			path := v.get("specification").get("path")
+			if path == nil || path.shape != str {
+				return
+			}
+			here := s.in("specification.path")
+			s.out["specification"] = tree{"path": here.uri(path, "featuresets", Upload{Kind: "data"})}
+			if remote(path.text) {
+				return
+			}
+			spec := here.follow(path, filepath.ToSlash(filepath.Join(path.text, "FeatureSetSpec.yaml")))
+			if spec == nil {
+				return
+			}
+			s.out["properties"] = tree{"featuresetPropertiesVersion": "1", "featuresetProperties": featureText(spec)}
+		}),
+	}
+})}
 
 // featureText is a feature set's specification as the JSON text the service wants, its members in a fixed order.
 func featureText(v *value) string {

@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // typ is what a field may hold.
 type typ struct {
@@ -31,6 +34,9 @@ func (t typ) take(s *scope, v *value) any {
 
 // table describes a mapping: its fields, its constants, and rules over several fields.
 type table struct {
+	once  sync.Once
+	parts func() []part // until it is ready
+
 	fields  []field
 	fixed   []fixed
 	after   []func(s *scope, v *value)
@@ -99,6 +105,11 @@ func (p parts) add(t *table) {
 	}
 }
 
+// lazyParts are parts that are made when they are first used, as later says.
+type lazyParts func() parts
+
+func (p lazyParts) add(t *table) { p().add(t) }
+
 type fixed struct {
 	path  string
 	value any
@@ -135,12 +146,24 @@ const (
 func (u unknown) add(t *table) { t.unknown = u }
 
 // obj is a mapping described by a table.
-func obj(ps ...part) typ {
-	t := &table{}
-	for _, p := range ps {
-		p.add(t)
-	}
+func obj(ps ...part) typ { return later(func() []part { return ps }) }
+
+// later is obj for tables that are made when they are first used: most commands read no file, and all tables together take longer to
+// make than such a command runs.
+func later(ps func() []part) typ {
+	t := &table{parts: ps}
 	return typ{name: "a mapping", table: t, read: t.read, show: t.show, solid: true}
+}
+
+// ready is a table with its parts in it.
+func (t *table) ready() *table {
+	t.once.Do(func() {
+		for _, p := range t.parts() {
+			p.add(t)
+		}
+		t.parts = nil
+	})
+	return t
 }
 
 // more are the parts of an object, to build another one from.
@@ -149,6 +172,7 @@ func more(o typ) part { return tableParts{o.table} }
 type tableParts struct{ t *table }
 
 func (p tableParts) add(t *table) {
+	p.t.ready()
 	t.fields = append(t.fields, p.t.fields...)
 	t.fixed = append(t.fixed, p.t.fixed...)
 	t.after = append(t.after, p.t.after...)
@@ -166,6 +190,7 @@ func (t *table) read(s *scope, v *value) any {
 
 // fill reads v into s.out.
 func (t *table) fill(s *scope, v *value) {
+	t.ready()
 	if v.shape != mapping {
 		s.fail(v, "must be a mapping, this is %s", v.shape)
 		return
@@ -278,6 +303,7 @@ func (t *table) stray(s *scope, p pair) {
 
 // names are the keys a user may write.
 func (t *table) names() []string {
+	t.ready()
 	var names []string
 	for _, fd := range t.fields {
 		if !fd.readonly {

@@ -48,7 +48,7 @@ func (u Upload) indexFile() string {
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(u.Index, hexSum(place + "\x00" + strings.Join(u.Includes, "\x00")))
+	return filepath.Join(u.Index, hexSum(place+"\x00"+strings.Join(u.Includes, "\x00")))
 }
 
 // recall is the hash of a folder that looks as it did, "" when it is not known.

@@ -111,85 +111,93 @@ func suffixed(name, before, after string) typ {
 	}}
 }
 
-var startStopTrigger = byKey("type", map[string]typ{
-	"cron": obj(
-		is("triggerType", "Cron"),
-		f("type", text, unsent),
-		f("expression", text, required),
-		f("start_time", text),
-		f("time_zone", text, def("UTC")),
-	),
-	"recurrence": obj(
-		is("triggerType", "Recurrence"),
-		f("type", text, unsent),
-		f("frequency", frequency, required),
-		f("interval", whole, required),
-		f("schedule", obj(
-			f("hours", listOf(whole), def([]any{})),
-			f("minutes", listOf(whole), def([]any{})),
-			f("week_days", listOf(weekDay)),
-		)),
-		f("start_time", text),
-		f("time_zone", text, def("UTC")),
-	),
+var startStopTrigger = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"cron": obj(
+			is("triggerType", "Cron"),
+			f("type", text, unsent),
+			f("expression", text, required),
+			f("start_time", text),
+			f("time_zone", text, def("UTC")),
+		),
+		"recurrence": obj(
+			is("triggerType", "Recurrence"),
+			f("type", text, unsent),
+			f("frequency", frequency, required),
+			f("interval", whole, required),
+			f("schedule", obj(
+				f("hours", listOf(whole), def([]any{})),
+				f("minutes", listOf(whole), def([]any{})),
+				f("week_days", listOf(weekDay)),
+			)),
+			f("start_time", text),
+			f("time_zone", text, def("UTC")),
+		),
+	}
 })
 
-var startStop = obj(
-	readonly("schedule_id", "provisioning_state"),
-	f("action", enum("start", "stop"), required),
-	f("state", enum("enabled", "disabled"), to("status"), def("Enabled")),
-	f("trigger", startStopTrigger),
-	then(func(s *scope, v *value) {
-		trigger, ok := asTree(s.out["trigger"])
-		if !ok {
-			return
-		}
-		delete(s.out, "trigger")
-		s.out["triggerType"] = trigger["triggerType"]
-		s.out[snake(trigger.text("triggerType"))] = trigger
-	}),
-	backwards(func(in, out tree) {
-		if trigger, ok := asTree(in[snake(in.text("triggerType"))]); ok {
-			out["trigger"] = startStopTrigger.show(trigger)
-		}
-	}),
-)
+var startStop = later(func() []part {
+	return []part{
+		readonly("schedule_id", "provisioning_state"),
+		f("action", enum("start", "stop"), required),
+		f("state", enum("enabled", "disabled"), to("status"), def("Enabled")),
+		f("trigger", startStopTrigger),
+		then(func(s *scope, v *value) {
+			trigger, ok := asTree(s.out["trigger"])
+			if !ok {
+				return
+			}
+			delete(s.out, "trigger")
+			s.out["triggerType"] = trigger["triggerType"]
+			s.out[snake(trigger.text("triggerType"))] = trigger
+		}),
+		backwards(func(in, out tree) {
+			if trigger, ok := asTree(in[snake(in.text("triggerType"))]); ok {
+				out["trigger"] = startStopTrigger.show(trigger)
+			}
+		}),
+	}
+})
 
 var (
 	frequency = enum("minute", "hour", "day", "week", "month")
 	weekDay   = enum("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 )
 
-var setupScript = obj(
-	is("scriptSource", "workspaceStorage"),
-	f("path", text, to("scriptData")),
-	f("command", text, to("scriptArguments")),
-	f("timeout_minutes", shortMinutes, to("timeout")),
-)
+var setupScript = later(func() []part {
+	return []part{
+		is("scriptSource", "workspaceStorage"),
+		f("path", text, to("scriptData")),
+		f("command", text, to("scriptArguments")),
+		f("timeout_minutes", shortMinutes, to("timeout")),
+	}
+})
 
-var customApplication = obj(
-	f("name", text, required),
-	f("type", enum("docker"), def("docker")),
-	f("image", obj(is("type", "docker"), f("reference", text)), required),
-	f("endpoints", listOf(obj(
-		is("protocol", "http"),
-		is("name", "connect"),
-		f("target", whole),
-		f("published", whole),
-	)), required),
-	f("environment_variables", mapOf(typ{name: "text", read: func(_ *scope, v *value) any {
-		return tree{"type": "local", "value": v.raw()}
-	}, show: func(j any) any {
-		if m, ok := asTree(j); ok {
-			return m["value"]
-		}
-		return j
-	}})),
-	f("bind_mounts", listOf(obj(
-		is("type", "bind"),
-		is("readOnly", false),
-		f("source", text),
-		f("target", text),
-	)), to("volumes")),
-	is("docker.privileged", true),
-)
+var customApplication = later(func() []part {
+	return []part{
+		f("name", text, required),
+		f("type", enum("docker"), def("docker")),
+		f("image", obj(is("type", "docker"), f("reference", text)), required),
+		f("endpoints", listOf(obj(
+			is("protocol", "http"),
+			is("name", "connect"),
+			f("target", whole),
+			f("published", whole),
+		)), required),
+		f("environment_variables", mapOf(typ{name: "text", read: func(_ *scope, v *value) any {
+			return tree{"type": "local", "value": v.raw()}
+		}, show: func(j any) any {
+			if m, ok := asTree(j); ok {
+				return m["value"]
+			}
+			return j
+		}})),
+		f("bind_mounts", listOf(obj(
+			is("type", "bind"),
+			is("readOnly", false),
+			f("source", text),
+			f("target", text),
+		)), to("volumes")),
+		is("docker.privileged", true),
+	}
+})

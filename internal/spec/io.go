@@ -22,28 +22,30 @@ var (
 // input is one input of a job: data, a model, or a plain value.
 var input = typ{name: "data or a plain value", null: true, read: readInput, show: showInput}
 
-var dataInput = obj(
-	f("type", enum(portTypes...), to("jobInputType"), def("uri_folder")),
-	f("path", text, to("uri")),
-	f("mode", inputMode),
-	f("path_on_compute", text, to("pathOnCompute")),
-	f("datastore", text, unsent),
-	then(func(s *scope, v *value) {
-		if path := v.get("path"); path != nil && path.shape == str && !bound(path.text) {
-			s.out["uri"] = s.in("path").dataPath(path, v)
-		}
-		kind, mode := s.out.text(s.dest(&field{to: "jobInputType"})), s.out.text("mode")
-		if strings.HasPrefix(mode, "Eval") && kind != "mltable" && v.has("type") {
-			s.in("mode").fail(v.get("mode"), "%s is for mltable inputs only", v.textOf("mode"))
-		}
-		if v.has("path_on_compute") && strings.HasSuffix(kind, "_model") {
-			s.in("path_on_compute").fail(v.get("path_on_compute"), "is not for models")
-		}
-	}),
-	backwards(func(_, out tree) { out["path"] = showAsset(out["path"]) }),
-)
+var dataInput = later(func() []part {
+	return []part{
+		f("type", enum(portTypes...), to("jobInputType"), def("uri_folder")),
+		f("path", text, to("uri")),
+		f("mode", inputMode),
+		f("path_on_compute", text, to("pathOnCompute")),
+		f("datastore", text, unsent),
+		then(func(s *scope, v *value) {
+			if path := v.get("path"); path != nil && path.shape == str && !bound(path.text) {
+				s.out["uri"] = s.in("path").dataPath(path, v)
+			}
+			kind, mode := s.out.text(s.dest(&field{to: "jobInputType"})), s.out.text("mode")
+			if strings.HasPrefix(mode, "Eval") && kind != "mltable" && v.has("type") {
+				s.in("mode").fail(v.get("mode"), "%s is for mltable inputs only", v.textOf("mode"))
+			}
+			if v.has("path_on_compute") && strings.HasSuffix(kind, "_model") {
+				s.in("path_on_compute").fail(v.get("path_on_compute"), "is not for models")
+			}
+		}),
+		backwards(func(_, out tree) { out["path"] = showAsset(out["path"]) }),
+	}
+})
 
-var wrapped = obj(f("value", literal, required))
+var wrapped = later(func() []part { return []part{f("value", literal, required)} })
 
 func readInput(s *scope, v *value) any {
 	switch {
@@ -140,21 +142,23 @@ var output = typ{name: "an output", null: true, read: func(s *scope, v *value) a
 	return dataOutput.read(s, v)
 }, show: func(j any) any { return dataOutput.show(j) }}
 
-var dataOutput = obj(
-	f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
-	f("mode", outputMode),
-	f("path", text, to("uri")),
-	f("name", text, to("assetName")),
-	f("version", version, to("assetVersion")),
-	then(func(s *scope, v *value) {
-		if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
-			s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
-		}
-		if v.has("version") && !v.has("name") {
-			s.in("version").fail(v.get("version"), "needs a name to go with it")
-		}
-	}),
-)
+var dataOutput = later(func() []part {
+	return []part{
+		f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
+		f("mode", outputMode),
+		f("path", text, to("uri")),
+		f("name", text, to("assetName")),
+		f("version", version, to("assetVersion")),
+		then(func(s *scope, v *value) {
+			if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
+				s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+			}
+			if v.has("version") && !v.has("name") {
+				s.in("version").fail(v.get("version"), "needs a name to go with it")
+			}
+		}),
+	}
+})
 
 var (
 	assetName = re(`^[A-Za-z0-9_-]{1,255}$`)

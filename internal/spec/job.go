@@ -6,20 +6,22 @@ import (
 )
 
 // jobCommon are the fields of every job.
-var jobCommon = parts{
-	readonly("id", "status", "creation_context", "log_files"),
-	f("name", text, to("@name")),
-	f("display_name", text),
-	f("experiment_name", text),
-	f("description", text),
-	f("tags", jobMap, def(tree{})),
-	f("properties", jobMap, def(tree{})),
-	f("compute", compute, to("computeId")),
-	f("identity", jobIdentity),
-	f("services", mapOf(service)),
-	is("isArchived", false),
-	then(jobDefaults),
-}
+var jobCommon = lazyParts(func() parts {
+	return parts{
+		readonly("id", "status", "creation_context", "log_files"),
+		f("name", text, to("@name")),
+		f("display_name", text),
+		f("experiment_name", text),
+		f("description", text),
+		f("tags", jobMap, def(tree{})),
+		f("properties", jobMap, def(tree{})),
+		f("compute", compute, to("computeId")),
+		f("identity", jobIdentity),
+		f("services", mapOf(service)),
+		is("isArchived", false),
+		then(jobDefaults),
+	}
+})
 
 // jobDefaults fills in what the client invents for a job.
 func jobDefaults(s *scope, v *value) {
@@ -48,25 +50,27 @@ var lowerName = typ{name: text.name, read: func(s *scope, v *value) any {
 	return strings.ToLower(name)
 }}
 
-var commandJob = obj(
-	is("jobType", "Command"),
-	f("type", enum("command"), unsent),
-	f("name", lowerName, to("@name")),
-	f("command", text, required),
-	f("environment", environment, to("environmentId"), required),
-	f("code", code, to("codeId")),
-	f("environment_variables", environmentVariables, def(tree{})),
-	f("inputs", inputs, def(tree{})),
-	f("outputs", outputs, def(tree{})),
-	f("resources", resources),
-	f("distribution", distribution),
-	f("limits", commandLimits),
-	f("queue_settings", queueSettings),
-	f("parent_job_name", text),
-	readonly("parameters"),
-	jobCommon,
-	then(checkCommand),
-)
+var commandJob = later(func() []part {
+	return []part{
+		is("jobType", "Command"),
+		f("type", enum("command"), unsent),
+		f("name", lowerName, to("@name")),
+		f("command", text, required),
+		f("environment", environment, to("environmentId"), required),
+		f("code", code, to("codeId")),
+		f("environment_variables", environmentVariables, def(tree{})),
+		f("inputs", inputs, def(tree{})),
+		f("outputs", outputs, def(tree{})),
+		f("resources", resources),
+		f("distribution", distribution),
+		f("limits", commandLimits),
+		f("queue_settings", queueSettings),
+		f("parent_job_name", text),
+		readonly("parameters"),
+		jobCommon,
+		then(checkCommand),
+	}
+})
 
 // checkCommand looks at what the command refers to.
 func checkCommand(s *scope, v *value) {
@@ -110,45 +114,51 @@ func doubleBrackets(text string) string {
 // environmentVariables keep the types of their values.
 var environmentVariables = freeMap
 
-var jobIdentity = byKey("type", map[string]typ{
-	"aml_token":        obj(f("type", anything, unsent), is("identityType", "AMLToken")),
-	"user_identity":    obj(f("type", anything, unsent), is("identityType", "UserIdentity")),
-	"managed":          managedIdentity,
-	"managed_identity": managedIdentity,
+var jobIdentity = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"aml_token":        obj(f("type", anything, unsent), is("identityType", "AMLToken")),
+		"user_identity":    obj(f("type", anything, unsent), is("identityType", "UserIdentity")),
+		"managed":          managedIdentity,
+		"managed_identity": managedIdentity,
+	}
 })
 
-var managedIdentity = obj(
-	is("identityType", "Managed"),
-	f("type", anything, unsent),
-	f("client_id", text),
-	f("object_id", text),
-	f("msi_resource_id", text, to("resourceId")),
-)
+var managedIdentity = later(func() []part {
+	return []part{
+		is("identityType", "Managed"),
+		f("type", anything, unsent),
+		f("client_id", text),
+		f("object_id", text),
+		f("msi_resource_id", text, to("resourceId")),
+	}
+})
 
-var resources = obj(
-	f("instance_count", whole),
-	f("max_instance_count", whole, to("=maxInstanceCount")),
-	f("instance_type", text),
-	f("locations", listOf(text)),
-	f("shm_size", text),
-	f("docker_args", oneOf(text, listOf(text))),
-	f("properties", computeProperties, def(tree{})),
-	then(func(s *scope, v *value) {
-		// A list of arguments has a member of its own, and the client then forgets two others.
-		at := func(name string) string { return s.dest(&field{to: name}) }
-		if args, ok := s.out[at("dockerArgs")].([]any); ok && len(args) > 0 {
-			s.out[at("dockerArgsList")] = args
-			for _, lost := range []string{"dockerArgs", "locations", "=maxInstanceCount"} {
-				delete(s.out, at(lost))
+var resources = later(func() []part {
+	return []part{
+		f("instance_count", whole),
+		f("max_instance_count", whole, to("=maxInstanceCount")),
+		f("instance_type", text),
+		f("locations", listOf(text)),
+		f("shm_size", text),
+		f("docker_args", oneOf(text, listOf(text))),
+		f("properties", computeProperties, def(tree{})),
+		then(func(s *scope, v *value) {
+			// A list of arguments has a member of its own, and the client then forgets two others.
+			at := func(name string) string { return s.dest(&field{to: name}) }
+			if args, ok := s.out[at("dockerArgs")].([]any); ok && len(args) > 0 {
+				s.out[at("dockerArgsList")] = args
+				for _, lost := range []string{"dockerArgs", "locations", "=maxInstanceCount"} {
+					delete(s.out, at(lost))
+				}
 			}
-		}
-	}),
-	backwards(func(in, out tree) {
-		if args := in["dockerArgsList"]; args != nil {
-			out["docker_args"] = args
-		}
-	}),
-)
+		}),
+		backwards(func(in, out tree) {
+			if args := in["dockerArgsList"]; args != nil {
+				out["docker_args"] = args
+			}
+		}),
+	}
+})
 
 // computeProperties is a free map in which the groups of known services are spelled their way.
 var computeProperties = typ{name: "a mapping", read: func(s *scope, v *value) any {
@@ -167,14 +177,16 @@ var computeProperties = typ{name: "a mapping", read: func(s *scope, v *value) an
 	return out
 }}
 
-var distribution = byKey("type", map[string]typ{
-	"pytorch":    distributionOf("PyTorch", f("process_count_per_instance", whole)),
-	"mpi":        distributionOf("Mpi", f("process_count_per_instance", whole)),
-	"tensorflow": distributionOf("TensorFlow", f("worker_count", whole), f("parameter_server_count", whole, def(number("0")))),
-	// Its members have these names in a pipeline too.
-	"ray": distributionOf("Ray", f("port", whole), f("address", text), f("include_dashboard", flag, to("=includeDashboard")),
-		f("dashboard_port", whole, to("=dashboardPort")), f("head_node_additional_args", text, to("=headNodeAdditionalArgs")),
-		f("worker_node_additional_args", text, to("=workerNodeAdditionalArgs"))),
+var distribution = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"pytorch":    distributionOf("PyTorch", f("process_count_per_instance", whole)),
+		"mpi":        distributionOf("Mpi", f("process_count_per_instance", whole)),
+		"tensorflow": distributionOf("TensorFlow", f("worker_count", whole), f("parameter_server_count", whole, def(number("0")))),
+		// Its members have these names in a pipeline too.
+		"ray": distributionOf("Ray", f("port", whole), f("address", text), f("include_dashboard", flag, to("=includeDashboard")),
+			f("dashboard_port", whole, to("=dashboardPort")), f("head_node_additional_args", text, to("=headNodeAdditionalArgs")),
+			f("worker_node_additional_args", text, to("=workerNodeAdditionalArgs"))),
+	}
 })
 
 func distributionOf(name string, fields ...field) typ {
@@ -185,15 +197,19 @@ func distributionOf(name string, fields ...field) typ {
 	return obj(ps)
 }
 
-var commandLimits = obj(
-	is("jobLimitsType", "Command"),
-	f("timeout", seconds),
-)
+var commandLimits = later(func() []part {
+	return []part{
+		is("jobLimitsType", "Command"),
+		f("timeout", seconds),
+	}
+})
 
-var queueSettings = obj(
-	f("job_tier", enum("null=Null", "spot=Spot", "basic=Basic", "standard=Standard", "premium=Premium")),
-	f("priority", priority),
-)
+var queueSettings = later(func() []part {
+	return []part{
+		f("job_tier", enum("null=Null", "spot=Spot", "basic=Basic", "standard=Standard", "premium=Premium")),
+		f("priority", priority),
+	}
+})
 
 var priority = typ{name: "low, medium, high", yaml: enum("low", "medium", "high").yaml, read: func(s *scope, v *value) any {
 	w, _ := enum("low=1", "medium=2", "high=3").read(s, v).(string)

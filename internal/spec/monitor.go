@@ -5,12 +5,14 @@ import (
 	"strings"
 )
 
-var monitorSchedule = obj(
-	scheduleCommon,
-	f("create_monitor", monitor, to("action.monitorDefinition"), required),
-	is("action.actionType", "CreateMonitor"),
-	then(monitorWindows),
-)
+var monitorSchedule = later(func() []part {
+	return []part{
+		scheduleCommon,
+		f("create_monitor", monitor, to("action.monitorDefinition"), required),
+		is("action.actionType", "CreateMonitor"),
+		then(monitorWindows),
+	}
+})
 
 // monitorWindows completes the signals: what is compared, and over which days when the file does not say.
 func monitorWindows(s *scope, v *value) {
@@ -85,26 +87,28 @@ func triggerDays(v *value) int64 {
 func isoDays(n int64) string { return "P" + strconv.FormatInt(n, 10) + "D" }
 
 // monitor watches the data and the answers of a deployed model.
-var monitor = obj(
-	f("compute", obj(
-		is("computeType", "ServerlessSpark"),
-		is("computeIdentity.computeIdentityType", "AmlToken"),
-		f("instance_type", text, required),
-		f("runtime_version", exactEnum("3.4", "3.5"), required),
-	), to("computeConfiguration"), required),
-	f("monitoring_target", obj(
-		f("ml_task", enum("classification", "regression", "questionanswering"), to("taskType"), def("classification")),
-		f("endpoint_deployment_id", deploymentID, to("deploymentId")),
-		f("model_id", typ{name: "a model", read: func(s *scope, v *value) any {
-			if ref, ok := readText(s, v).(string); ok && s.checkOwn(v, "models") {
-				return s.assetID("models", ref)
-			}
-			return nil
-		}}),
-	)),
-	f("monitoring_signals", mapOf(signal), to("signals")),
-	f("alert_notification", alertNotification, to("alertNotificationSetting")),
-)
+var monitor = later(func() []part {
+	return []part{
+		f("compute", obj(
+			is("computeType", "ServerlessSpark"),
+			is("computeIdentity.computeIdentityType", "AmlToken"),
+			f("instance_type", text, required),
+			f("runtime_version", exactEnum("3.4", "3.5"), required),
+		), to("computeConfiguration"), required),
+		f("monitoring_target", obj(
+			f("ml_task", enum("classification", "regression", "questionanswering"), to("taskType"), def("classification")),
+			f("endpoint_deployment_id", deploymentID, to("deploymentId")),
+			f("model_id", typ{name: "a model", read: func(s *scope, v *value) any {
+				if ref, ok := readText(s, v).(string); ok && s.checkOwn(v, "models") {
+					return s.assetID("models", ref)
+				}
+				return nil
+			}}),
+		)),
+		f("monitoring_signals", mapOf(signal), to("signals")),
+		f("alert_notification", alertNotification, to("alertNotificationSetting")),
+	}
+})
 
 // deploymentID is azureml:ENDPOINT:DEPLOYMENT, or a full id.
 var deploymentID = typ{name: "a deployment", read: func(s *scope, v *value) any {

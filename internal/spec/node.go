@@ -101,20 +101,23 @@ func (s *scope) nodeType(v, comp *value) (string, bool) {
 
 // nodeOf is the table of a node's fields, as they travel in the node itself.
 func nodeOf(own ...part) typ {
-	return obj(parts{
-		f("type", text, unsent),
-		f("component", anything, unsent),
-		f("name", text, unsent),
-		f("display_name", text),
-		f("description", text, unsent),
-		f("experiment_name", text, unsent),
-		f("tags", jobMap),
-		f("properties", jobMap),
-		f("compute", cluster, to("=computeId")),
-		f("inputs", anything, unsent),
-		f("outputs", anything, unsent),
-		readonly("id", "status", "creation_context", "log_files"),
-	}, parts(own))
+	return later(func() []part {
+		return []part{
+			f("type", text, unsent),
+			f("component", anything, unsent),
+			f("name", text, unsent),
+			f("display_name", text),
+			f("description", text, unsent),
+			f("experiment_name", text, unsent),
+			f("tags", jobMap),
+			f("properties", jobMap),
+			f("compute", cluster, to("=computeId")),
+			f("inputs", anything, unsent),
+			f("outputs", anything, unsent),
+			readonly("id", "status", "creation_context", "log_files"),
+			parts(own),
+		}
+	})
 }
 
 var commandNode = nodeOf(

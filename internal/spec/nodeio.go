@@ -124,21 +124,23 @@ func (n *node) group(s *scope, p pair, out *dict) {
 	}
 }
 
-var nodeOutput = obj(
-	f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
-	f("mode", outputMode),
-	f("path", text, to("uri")),
-	f("name", text),
-	f("version", version),
-	then(func(s *scope, v *value) {
-		if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
-			s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
-		}
-		if v.has("version") && !v.has("name") {
-			s.in("version").fail(v.get("version"), "needs a name to go with it")
-		}
-	}),
-)
+var nodeOutput = later(func() []part {
+	return []part{
+		f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
+		f("mode", outputMode),
+		f("path", text, to("uri")),
+		f("name", text),
+		f("version", version),
+		then(func(s *scope, v *value) {
+			if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
+				s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+			}
+			if v.has("version") && !v.has("name") {
+				s.in("version").fail(v.get("version"), "needs a name to go with it")
+			}
+		}),
+	}
+})
 
 func (n *node) outputs(s *scope) *dict {
 	v := n.run.get("outputs")

@@ -7,51 +7,61 @@ import (
 )
 
 // parallelCommon are the fields that a parallel component and a parallel node share.
-var parallelCommon = parts{
-	f("task", parallelTask),
-	f("input_data", text),
-	f("logging_level", exactEnum("DEBUG", "INFO", "WARNING")),
-	f("max_concurrency_per_instance", whole),
-	f("error_threshold", whole),
-	f("mini_batch_error_threshold", whole),
-	f("retry_settings", retrySettings),
-}
+var parallelCommon = lazyParts(func() parts {
+	return parts{
+		f("task", parallelTask),
+		f("input_data", text),
+		f("logging_level", exactEnum("DEBUG", "INFO", "WARNING")),
+		f("max_concurrency_per_instance", whole),
+		f("error_threshold", whole),
+		f("mini_batch_error_threshold", whole),
+		f("retry_settings", retrySettings),
+	}
+})
 
-var parallelTask = obj(
-	drop,
-	f("type", enum("run_function", "model", "function"), required),
-	f("code", componentCode),
-	f("entry_script", text),
-	f("program_arguments", text),
-	f("model", text),
-	f("append_row_to", text),
-	f("environment", componentEnvironment, required),
-)
+var parallelTask = later(func() []part {
+	return []part{
+		drop,
+		f("type", enum("run_function", "model", "function"), required),
+		f("code", componentCode),
+		f("entry_script", text),
+		f("program_arguments", text),
+		f("model", text),
+		f("append_row_to", text),
+		f("environment", componentEnvironment, required),
+	}
+})
 
-var retrySettings = obj(
-	drop,
-	retryFields,
-)
+var retrySettings = later(func() []part {
+	return []part{
+		drop,
+		retryFields,
+	}
+})
 
-var retryFields = parts{
-	f("timeout", whole),
-	f("max_retries", whole),
-}
+var retryFields = lazyParts(func() parts {
+	return parts{
+		f("timeout", whole),
+		f("max_retries", whole),
+	}
+})
 
-var parallelComponent = obj(
-	drop,
-	componentCommon,
-	f("type", enum("parallel"), required),
-	parallelCommon,
-	f("resources", componentResources),
-	f("mini_batch_size", batchSize(func(n int64) any { return strconv.FormatInt(n, 10) })),
-	f("partition_keys", keysText),
-	then(func(s *scope, v *value) {
-		if !v.has("mini_batch_size") {
-			s.out["mini_batch_size"] = "0"
-		}
-	}),
-)
+var parallelComponent = later(func() []part {
+	return []part{
+		drop,
+		componentCommon,
+		f("type", enum("parallel"), required),
+		parallelCommon,
+		f("resources", componentResources),
+		f("mini_batch_size", batchSize(func(n int64) any { return strconv.FormatInt(n, 10) })),
+		f("partition_keys", keysText),
+		then(func(s *scope, v *value) {
+			if !v.has("mini_batch_size") {
+				s.out["mini_batch_size"] = "0"
+			}
+		}),
+	}
+})
 
 var batchForm = re(`^(\d+)([kKmMgG][bB])?$`)
 

@@ -4,17 +4,19 @@ import (
 	"strings"
 )
 
-var pipelineJob = obj(
-	is("jobType", "Pipeline"),
-	f("type", enum("pipeline"), unsent),
-	f("inputs", named(input, groupName, "an input"), def(tree{})),
-	f("outputs", outputs, def(tree{})),
-	f("settings", settings),
-	f("jobs", anything, unsent),
-	f("component", anything, unsent),
-	jobCommon,
-	then(readPipeline),
-)
+var pipelineJob = later(func() []part {
+	return []part{
+		is("jobType", "Pipeline"),
+		f("type", enum("pipeline"), unsent),
+		f("inputs", named(input, groupName, "an input"), def(tree{})),
+		f("outputs", outputs, def(tree{})),
+		f("settings", settings),
+		f("jobs", anything, unsent),
+		f("component", anything, unsent),
+		jobCommon,
+		then(readPipeline),
+	}
+})
 
 // settings stay in snake_case, and keys the table does not know are kept.
 var settings = typ{name: "a mapping", read: func(s *scope, v *value) any {
@@ -208,15 +210,17 @@ func connected(jobs *value, name string) bool {
 }
 
 // pipelineComponent is a pipeline to be used as a node.
-var pipelineComponent = obj(
-	keep,
-	f("is_deterministic", flag),
-	componentCommon,
-	f("type", enum("pipeline"), required),
-	f("jobs", anything, unsent),
-	then(func(s *scope, v *value) {
-		g := &graph{top: v, placed: true}
-		s.out["jobs"] = g.read(s.in("jobs"))
-		g.optional(s)
-	}),
-)
+var pipelineComponent = later(func() []part {
+	return []part{
+		keep,
+		f("is_deterministic", flag),
+		componentCommon,
+		f("type", enum("pipeline"), required),
+		f("jobs", anything, unsent),
+		then(func(s *scope, v *value) {
+			g := &graph{top: v, placed: true}
+			s.out["jobs"] = g.read(s.in("jobs"))
+			g.optional(s)
+		}),
+	}
+})

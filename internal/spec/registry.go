@@ -1,40 +1,42 @@
 package spec
 
-var registryKind = kind{word: "registry", collection: "registries", base: "properties", body: obj(
-	readonly("kind", "identity", "sku", "managed_resource_group", "mlflow_registry_uri", "discovery_url"),
-	f("id", text, unsent),
-	f("name", text, to("@name")),
-	f("description", text, unsent),
-	f("tags", freeMap, to("/tags"), def(tree{})),
-	f("location", text, to("/location"), required),
-	f("public_network_access", enum("enabled=Enabled", "disabled=Disabled")),
-	f("intellectual_property", obj(f("publisher", text)), unsent),
-	f("replication_locations", listOf(obj(
-		f("location", text),
-		f("storage_config", storageConfig, to("storageAccountDetails"), def([]any{systemStorage("standard_lrs", false)})),
-	)), to("regionDetails")),
-	f("container_registry", containerRegistry, unsent),
-	is("/identity.type", "SystemAssigned"),
-	then(func(s *scope, v *value) {
-		if who := v.get("intellectual_property").textOf("publisher"); who != "" {
-			s.out["intellectualPropertyPublisher"] = who
-		}
-		s.out["managedResourceGroupTags"] = tree{}
-		if tags := v.get("tags"); tags != nil {
-			s.out["managedResourceGroupTags"] = tags.raw()
-		}
-		acr := any(tree{"systemCreatedAcrAccount": tree{"acrAccountSku": "Premium"}})
-		if c := v.get("container_registry"); c != nil {
-			acr = containerRegistry.read(s.in("container_registry"), c)
-		}
-		regions, _ := s.out["regionDetails"].([]any)
-		for _, r := range regions {
-			if region, ok := asTree(r); ok {
-				region["acrDetails"] = []any{clone(acr)}
+var registryKind = kind{word: "registry", collection: "registries", base: "properties", body: later(func() []part {
+	return []part{
+		readonly("kind", "identity", "sku", "managed_resource_group", "mlflow_registry_uri", "discovery_url"),
+		f("id", text, unsent),
+		f("name", text, to("@name")),
+		f("description", text, unsent),
+		f("tags", freeMap, to("/tags"), def(tree{})),
+		f("location", text, to("/location"), required),
+		f("public_network_access", enum("enabled=Enabled", "disabled=Disabled")),
+		f("intellectual_property", obj(f("publisher", text)), unsent),
+		f("replication_locations", listOf(obj(
+			f("location", text),
+			f("storage_config", storageConfig, to("storageAccountDetails"), def([]any{systemStorage("standard_lrs", false)})),
+		)), to("regionDetails")),
+		f("container_registry", containerRegistry, unsent),
+		is("/identity.type", "SystemAssigned"),
+		then(func(s *scope, v *value) {
+			if who := v.get("intellectual_property").textOf("publisher"); who != "" {
+				s.out["intellectualPropertyPublisher"] = who
 			}
-		}
-	}),
-)}
+			s.out["managedResourceGroupTags"] = tree{}
+			if tags := v.get("tags"); tags != nil {
+				s.out["managedResourceGroupTags"] = tags.raw()
+			}
+			acr := any(tree{"systemCreatedAcrAccount": tree{"acrAccountSku": "Premium"}})
+			if c := v.get("container_registry"); c != nil {
+				acr = containerRegistry.read(s.in("container_registry"), c)
+			}
+			regions, _ := s.out["regionDetails"].([]any)
+			for _, r := range regions {
+				if region, ok := asTree(r); ok {
+					region["acrDetails"] = []any{clone(acr)}
+				}
+			}
+		}),
+	}
+})}
 
 var (
 	acrForm     = re(`^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.ContainerRegistry/registries/[^/]+$`)
@@ -100,12 +102,14 @@ func systemStorage(kind string, hns bool) tree {
 	return tree{"systemCreatedStorageAccount": tree{"storageAccountHnsEnabled": hns, "storageAccountType": kind}}
 }
 
-var capabilityHostKind = kind{word: "capability_host", collection: "capabilityHosts", base: "properties", body: obj(
-	f("name", text, to("@name")),
-	f("description", text),
-	f("capability_host_kind", text, def("Agents")),
-	f("vector_store_connections", listOf(text)),
-	f("ai_services_connections", listOf(text)),
-	f("storage_connections", listOf(text)),
-	f("thread_storage_connections", listOf(text)),
-)}
+var capabilityHostKind = kind{word: "capability_host", collection: "capabilityHosts", base: "properties", body: later(func() []part {
+	return []part{
+		f("name", text, to("@name")),
+		f("description", text),
+		f("capability_host_kind", text, def("Agents")),
+		f("vector_store_connections", listOf(text)),
+		f("ai_services_connections", listOf(text)),
+		f("storage_connections", listOf(text)),
+		f("thread_storage_connections", listOf(text)),
+	}
+})}

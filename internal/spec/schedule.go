@@ -17,51 +17,61 @@ var scheduleKind = kind{
 	}},
 }
 
-var scheduleCommon = parts{
-	readonly("creation_context", "is_enabled", "provisioning_state"),
-	f("id", text, unsent),
-	f("name", text, to("@name"), required),
-	f("display_name", text),
-	f("description", text),
-	f("tags", namedMap, def(tree{})),
-	f("properties", jobMap, def(tree{})),
-	f("trigger", trigger, required),
-}
-
-var triggerTimes = parts{
-	f("type", text, unsent),
-	f("start_time", moment),
-	f("end_time", moment),
-	f("time_zone", text, def("UTC")),
-}
-
-var trigger = byKey("type", map[string]typ{
-	"cron": obj(
-		is("triggerType", "Cron"),
-		f("expression", text, required),
-		triggerTimes,
-	),
-	"recurrence": recurrence,
+var scheduleCommon = lazyParts(func() parts {
+	return parts{
+		readonly("creation_context", "is_enabled", "provisioning_state"),
+		f("id", text, unsent),
+		f("name", text, to("@name"), required),
+		f("display_name", text),
+		f("description", text),
+		f("tags", namedMap, def(tree{})),
+		f("properties", jobMap, def(tree{})),
+		f("trigger", trigger, required),
+	}
 })
 
-var recurrence = obj(
-	is("triggerType", "Recurrence"),
-	f("frequency", frequency, required),
-	f("interval", whole, required),
-	f("schedule", obj(
-		f("hours", oneOrList(whole), required),
-		f("minutes", oneOrList(whole), required),
-		f("week_days", oneOrList(weekDay)),
-		f("month_days", oneOrList(whole)),
-	), def(tree{"hours": []any{}, "minutes": []any{}})),
-	triggerTimes,
-)
+var triggerTimes = lazyParts(func() parts {
+	return parts{
+		f("type", text, unsent),
+		f("start_time", moment),
+		f("end_time", moment),
+		f("time_zone", text, def("UTC")),
+	}
+})
 
-var jobSchedule = obj(
-	scheduleCommon,
-	f("create_job", typ{name: "a job", read: readScheduled}, to("action.jobDefinition"), required),
-	is("action.actionType", "CreateJob"),
-)
+var trigger = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"cron": obj(
+			is("triggerType", "Cron"),
+			f("expression", text, required),
+			triggerTimes,
+		),
+		"recurrence": recurrence,
+	}
+})
+
+var recurrence = later(func() []part {
+	return []part{
+		is("triggerType", "Recurrence"),
+		f("frequency", frequency, required),
+		f("interval", whole, required),
+		f("schedule", obj(
+			f("hours", oneOrList(whole), required),
+			f("minutes", oneOrList(whole), required),
+			f("week_days", oneOrList(weekDay)),
+			f("month_days", oneOrList(whole)),
+		), def(tree{"hours": []any{}, "minutes": []any{}})),
+		triggerTimes,
+	}
+})
+
+var jobSchedule = later(func() []part {
+	return []part{
+		scheduleCommon,
+		f("create_job", typ{name: "a job", read: readScheduled}, to("action.jobDefinition"), required),
+		is("action.actionType", "CreateJob"),
+	}
+})
 
 // readScheduled reads the job a schedule starts: a job that exists, a file, or either with changes.
 func readScheduled(s *scope, v *value) any {
@@ -137,51 +147,57 @@ func merge(base, changes *value) *value {
 	return out
 }
 
-var importSchedule = obj(
-	scheduleCommon,
-	f("import_data", typ{name: "a data import", read: func(s *scope, v *value) any {
-		if v.shape == str {
-			if v = s.follow(v, strings.TrimPrefix(v.text, "file:")); v == nil {
-				return nil
+var importSchedule = later(func() []part {
+	return []part{
+		scheduleCommon,
+		f("import_data", typ{name: "a data import", read: func(s *scope, v *value) any {
+			if v.shape == str {
+				if v = s.follow(v, strings.TrimPrefix(v.text, "file:")); v == nil {
+					return nil
+				}
 			}
-		}
-		return dataImport.read(s, v)
-	}}, to("action.dataImportDefinition")),
-	is("action.actionType", "ImportData"),
-)
+			return dataImport.read(s, v)
+		}}, to("action.dataImportDefinition")),
+		is("action.actionType", "ImportData"),
+	}
+})
 
 // dataImport is data that is fetched into an asset. Its type is not sent: the client's document says uri_folder.
-var dataImport = obj(
-	readonly("creation_context", "latest_version", "properties"),
-	f("id", text, unsent),
-	f("name", text, to("assetName"), required),
-	f("version", version, unsent),
-	f("description", text),
-	f("tags", freeMap, def(tree{})),
-	f("path", text, to("dataUri"), required),
-	f("type", exactEnum(dataTypes...), unsent),
-	f("datastore", text, unsent),
-	f("auto_delete_setting", autoDelete, unsent),
-	f("source", byKey("type", map[string]typ{
-		"database": obj(
-			is("sourceType", "database"),
-			f("type", text, unsent),
-			f("query", text),
-			// The client forgets these.
-			f("table_name", text, unsent),
-			f("stored_procedure", text, unsent),
-			f("stored_procedure_params", procedureParams, unsent),
-			f("connection", text, required),
-		),
-		"file_system": obj(
-			is("sourceType", "file_system"),
-			f("type", text, unsent),
-			f("path", text),
-			f("connection", text, required),
-		),
-	}), required),
-	is("dataType", "uri_folder"),
-	is("properties", tree{}),
-	is("isAnonymous", false),
-	is("isArchived", false),
-)
+var dataImport = later(func() []part {
+	return []part{
+		readonly("creation_context", "latest_version", "properties"),
+		f("id", text, unsent),
+		f("name", text, to("assetName"), required),
+		f("version", version, unsent),
+		f("description", text),
+		f("tags", freeMap, def(tree{})),
+		f("path", text, to("dataUri"), required),
+		f("type", exactEnum(dataTypes...), unsent),
+		f("datastore", text, unsent),
+		f("auto_delete_setting", autoDelete, unsent),
+		f("source", byKey("type", func() map[string]typ {
+			return map[string]typ{
+				"database": obj(
+					is("sourceType", "database"),
+					f("type", text, unsent),
+					f("query", text),
+					// The client forgets these.
+					f("table_name", text, unsent),
+					f("stored_procedure", text, unsent),
+					f("stored_procedure_params", procedureParams, unsent),
+					f("connection", text, required),
+				),
+				"file_system": obj(
+					is("sourceType", "file_system"),
+					f("type", text, unsent),
+					f("path", text),
+					f("connection", text, required),
+				),
+			}
+		}), required),
+		is("dataType", "uri_folder"),
+		is("properties", tree{}),
+		is("isAnonymous", false),
+		is("isArchived", false),
+	}
+})

@@ -76,12 +76,14 @@ var signals = map[string]signalKind{
 var bothData = []string{"production_data", "reference_data"}
 
 func signalOf(name string, own ...part) typ {
-	return obj(
-		is("signalType", name),
-		f("type", text, required, unsent),
-		f("alert_enabled", onOff("Enabled", "Disabled"), to("mode"), def("Disabled")),
-		parts(own),
-	)
+	return later(func() []part {
+		return []part{
+			is("signalType", name),
+			f("type", text, required, unsent),
+			f("alert_enabled", onOff("Enabled", "Disabled"), to("mode"), def("Disabled")),
+			parts(own),
+		}
+	})
 }
 
 // signal is one thing a monitor looks at.
@@ -100,26 +102,30 @@ var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
 	return kind.table.read(s, v)
 }}
 
-var customSignal = parts{
-	f("component_id", typ{name: "a component", read: func(s *scope, v *value) any {
-		if id, ok := readText(s, v).(string); ok && s.checkOwn(v, "components") {
-			return strings.TrimPrefix(id, "azureml:")
-		}
-		return nil
-	}}, required),
-	f("connection", obj(f("environment_variables", textMap), f("secret_config", textMap, to("secrets"))), to("workspaceConnection"), def(tree{})),
-	f("metric_thresholds", listOf(obj(
-		f("metric_name", text, to("metric"), required),
-		f("threshold", decimal, to("threshold.value")),
-	)), required),
-	f("input_data", mapOf(namedData), to("inputAssets")),
-	f("inputs", mapOf(input)),
-}
+var customSignal = lazyParts(func() parts {
+	return parts{
+		f("component_id", typ{name: "a component", read: func(s *scope, v *value) any {
+			if id, ok := readText(s, v).(string); ok && s.checkOwn(v, "components") {
+				return strings.TrimPrefix(id, "azureml:")
+			}
+			return nil
+		}}, required),
+		f("connection", obj(f("environment_variables", textMap), f("secret_config", textMap, to("secrets"))), to("workspaceConnection"), def(tree{})),
+		f("metric_thresholds", listOf(obj(
+			f("metric_name", text, to("metric"), required),
+			f("threshold", decimal, to("threshold.value")),
+		)), required),
+		f("input_data", mapOf(namedData), to("inputAssets")),
+		f("inputs", mapOf(input)),
+	}
+})
 
-var featureFields = parts{
-	f("features", featureFilter),
-	f("feature_type_override", freeMap, to("featureDataTypeOverride")),
-}
+var featureFields = lazyParts(func() parts {
+	return parts{
+		f("features", featureFilter),
+		f("feature_type_override", freeMap, to("featureDataTypeOverride")),
+	}
+})
 
 var dataSegment = f("data_segment", obj(f("feature_name", text, to("feature")), f("feature_values", listOf(text), to("values"))))
 
@@ -138,46 +144,50 @@ var featureFilter = typ{name: "all_features, a list or a mapping", read: func(s 
 }}
 
 // watched are the fields of data that a signal looks at.
-var watched = parts{
-	f("input_data", dataInput, required, unsent),
-	f("data_column_names", textMap, to("columns")),
-	f("data_window", obj(
-		f("lookback_window_size", text, to("windowSize")),
-		f("lookback_window_offset", text, to("windowOffset")),
-		f("window_start", text),
-		f("window_end", text),
-	), to("window")),
-	then(func(s *scope, v *value) {
-		in := v.get("input_data")
-		if in == nil {
-			return
-		}
-		if in.shape == mapping && in.textOf("path") == "" {
-			s.in("input_data.path").fail(in, "is required")
-		}
-		if got, ok := asTree(dataInput.read(s.in("input_data"), in)); ok {
-			s.out["jobInputType"], s.out["uri"] = got["jobInputType"], got["uri"]
-		}
-	}),
-}
+var watched = lazyParts(func() parts {
+	return parts{
+		f("input_data", dataInput, required, unsent),
+		f("data_column_names", textMap, to("columns")),
+		f("data_window", obj(
+			f("lookback_window_size", text, to("windowSize")),
+			f("lookback_window_offset", text, to("windowOffset")),
+			f("window_start", text),
+			f("window_end", text),
+		), to("window")),
+		then(func(s *scope, v *value) {
+			in := v.get("input_data")
+			if in == nil {
+				return
+			}
+			if in.shape == mapping && in.textOf("path") == "" {
+				s.in("input_data.path").fail(in, "is required")
+			}
+			if got, ok := asTree(dataInput.read(s.in("input_data"), in)); ok {
+				s.out["jobInputType"], s.out["uri"] = got["jobInputType"], got["uri"]
+			}
+		}),
+	}
+})
 
-var watchedContext = parts{
-	watched,
-	f("data_context", enum("model_inputs", "model_outputs", "training", "test", "validation", "ground_truth")),
-	f("pre_processing_component", typ{name: "a component", read: func(s *scope, v *value) any {
-		ref, ok := readText(s, v).(string)
-		if !ok {
-			return nil
-		}
-		if !strings.HasPrefix(ref, "azureml:") { // a bare name is one too
-			ref = "azureml:" + ref
-		}
-		if !s.checkAsset(v.newText(ref), "components", true) {
-			return nil
-		}
-		return s.assetID("components", ref)
-	}}, to("preprocessingComponentId")),
-}
+var watchedContext = lazyParts(func() parts {
+	return parts{
+		watched,
+		f("data_context", enum("model_inputs", "model_outputs", "training", "test", "validation", "ground_truth")),
+		f("pre_processing_component", typ{name: "a component", read: func(s *scope, v *value) any {
+			ref, ok := readText(s, v).(string)
+			if !ok {
+				return nil
+			}
+			if !strings.HasPrefix(ref, "azureml:") { // a bare name is one too
+				ref = "azureml:" + ref
+			}
+			if !s.checkAsset(v.newText(ref), "components", true) {
+				return nil
+			}
+			return s.assetID("components", ref)
+		}}, to("preprocessingComponentId")),
+	}
+})
 
 // The data of the signals: what was asked of a model lately, as a rule, and what that is compared with.
 var (

@@ -5,47 +5,49 @@ import (
 	"strings"
 )
 
-var sparkJob = obj(
-	is("jobType", "Spark"),
-	f("type", enum("spark"), required, unsent),
-	f("name", lowerName, to("@name")),
-	f("code", code, to("codeId")),
-	f("entry", sparkEntry, required),
-	sparkFiles,
-	f("conf", confMap),
-	f("args", text),
-	f("environment", sparkEnvironment, to("environmentId"), nullable),
-	f("resources", sparkResources),
-	f("properties", freeMap, unsent),
-	is("properties", tree{}),
-	f("inputs", inputs, def(tree{})),
-	f("outputs", outputs, def(tree{})),
-	f("services", mapOf(service), unsent),
-	jobCommon,
-	first(fullConf),
-	then(func(s *scope, v *value) {
-		s.sparkChecks(v, v.get("conf"), v.get("entry"), v.get("code"))
-		s.sparkModes(v, nil)
-		s.registryCode(v.get("code"))
-		if size := v.get("resources").textOf("instance_type"); size != "" {
-			s.out.put("resources.instanceType", size)
-		}
-		conf := sparkConf(v.get("conf"), true)
-		for k, val := range conf {
-			switch x := val.(type) {
-			case number:
-				conf[k] = string(x)
-			case bool:
-				conf[k] = map[bool]string{true: "True", false: "False"}[x]
+var sparkJob = later(func() []part {
+	return []part{
+		is("jobType", "Spark"),
+		f("type", enum("spark"), required, unsent),
+		f("name", lowerName, to("@name")),
+		f("code", code, to("codeId")),
+		f("entry", sparkEntry, required),
+		sparkFiles,
+		f("conf", confMap),
+		f("args", text),
+		f("environment", sparkEnvironment, to("environmentId"), nullable),
+		f("resources", sparkResources),
+		f("properties", freeMap, unsent),
+		is("properties", tree{}),
+		f("inputs", inputs, def(tree{})),
+		f("outputs", outputs, def(tree{})),
+		f("services", mapOf(service), unsent),
+		jobCommon,
+		first(fullConf),
+		then(func(s *scope, v *value) {
+			s.sparkChecks(v, v.get("conf"), v.get("entry"), v.get("code"))
+			s.sparkModes(v, nil)
+			s.registryCode(v.get("code"))
+			if size := v.get("resources").textOf("instance_type"); size != "" {
+				s.out.put("resources.instanceType", size)
 			}
-		}
-		s.out["conf"] = conf
-		s.sparkIdentity(v)
-		if args := v.get("args"); args != nil {
-			s.in("args").checkExpressions(args, args.text, map[string]*value{"inputs": v.get("inputs")})
-		}
-	}),
-)
+			conf := sparkConf(v.get("conf"), true)
+			for k, val := range conf {
+				switch x := val.(type) {
+				case number:
+					conf[k] = string(x)
+				case bool:
+					conf[k] = map[bool]string{true: "True", false: "False"}[x]
+				}
+			}
+			s.out["conf"] = conf
+			s.sparkIdentity(v)
+			if args := v.get("args"); args != nil {
+				s.in("args").checkExpressions(args, args.text, map[string]*value{"inputs": v.get("inputs")})
+			}
+		}),
+	}
+})
 
 // sparkEnvironment is an environment whose image does not matter: Spark has its own. Without one it is what its conda file says.
 var sparkEnvironment = typ{name: environment.name, show: environment.show, read: func(s *scope, v *value) any {
@@ -93,9 +95,11 @@ func fullConf(_ *scope, v *value) *value {
 var confMap = mapOf(typ{name: "a value", read: func(_ *scope, v *value) any { return v.raw() }})
 
 // sparkFiles are the further files of a Spark job, each at most once.
-var sparkFiles = parts{
-	f("py_files", distinct), f("jars", distinct), f("files", distinct), f("archives", distinct),
-}
+var sparkFiles = lazyParts(func() parts {
+	return parts{
+		f("py_files", distinct), f("jars", distinct), f("files", distinct), f("archives", distinct),
+	}
+})
 
 var distinct = typ{name: "a list", solid: true, read: func(s *scope, v *value) any {
 	seen := map[string]bool{}
@@ -108,16 +112,20 @@ var distinct = typ{name: "a list", solid: true, read: func(s *scope, v *value) a
 	return listOf(text).read(s, v)
 }}
 
-var sparkEntry = obj(
-	is("sparkJobEntryType", "SparkJobPythonEntry"),
-	readonly("spark_job_entry_type"),
-	f("file", text, required),
-)
+var sparkEntry = later(func() []part {
+	return []part{
+		is("sparkJobEntryType", "SparkJobPythonEntry"),
+		readonly("spark_job_entry_type"),
+		f("file", text, required),
+	}
+})
 
-var sparkResources = obj(
-	f("instance_type", enum("standard_e4s_v3", "standard_e8s_v3", "standard_e16s_v3", "standard_e32s_v3", "standard_e64s_v3"), required),
-	f("runtime_version", numberVersion, required),
-)
+var sparkResources = later(func() []part {
+	return []part{
+		f("instance_type", enum("standard_e4s_v3", "standard_e8s_v3", "standard_e16s_v3", "standard_e32s_v3", "standard_e64s_v3"), required),
+		f("runtime_version", numberVersion, required),
+	}
+})
 
 // numberVersion is a version of numbers and dots.
 var numberVersion = typ{name: "a version", read: func(s *scope, v *value) any {
@@ -290,29 +298,31 @@ func (s *scope) sparkIdentity(v *value) {
 	s.out["identity"] = tree{s.dest(&field{to: "identityType"}): word}
 }
 
-var sparkComponent = obj(
-	keep,
-	componentCommon,
-	f("type", enum("spark"), required),
-	f("code", componentCode),
-	f("entry", obj(readonly("spark_job_entry_type"), f("file", text, required)), required),
-	sparkFiles,
-	f("conf", typ{name: "a mapping", read: func(s *scope, v *value) any {
-		if confMap.read(s, v) == nil {
-			return nil
-		}
-		return sparkConf(v, false)
-	}}),
-	f("args", text),
-	f("environment", prefixed(sparkEnvironment), nullable),
-	f("additional_includes", listOf(text)),
-	f("properties", freeMap),
-	first(fullConf),
-	first(func(s *scope, v *value) *value {
-		if v.get("code") == nil { // the folder of the file
-			return v.with("code", v.newText("."))
-		}
-		return v
-	}),
-	then(func(s *scope, v *value) { s.includes(v) }),
-)
+var sparkComponent = later(func() []part {
+	return []part{
+		keep,
+		componentCommon,
+		f("type", enum("spark"), required),
+		f("code", componentCode),
+		f("entry", obj(readonly("spark_job_entry_type"), f("file", text, required)), required),
+		sparkFiles,
+		f("conf", typ{name: "a mapping", read: func(s *scope, v *value) any {
+			if confMap.read(s, v) == nil {
+				return nil
+			}
+			return sparkConf(v, false)
+		}}),
+		f("args", text),
+		f("environment", prefixed(sparkEnvironment), nullable),
+		f("additional_includes", listOf(text)),
+		f("properties", freeMap),
+		first(fullConf),
+		first(func(s *scope, v *value) *value {
+			if v.get("code") == nil { // the folder of the file
+				return v.with("code", v.newText("."))
+			}
+			return v
+		}),
+		then(func(s *scope, v *value) { s.includes(v) }),
+	}
+})

@@ -2,38 +2,40 @@ package spec
 
 import "strings"
 
-var sweepJob = obj(
-	is("jobType", "Sweep"),
-	f("type", enum("sweep"), required, unsent),
-	f("trial", trial, required),
-	f("search_space", searchSpace, required),
-	f("sampling_algorithm", samplingAlgorithm),
-	f("objective", objective, required),
-	f("early_termination", earlyTermination),
-	f("limits", sweepLimits, required),
-	f("inputs", inputs, def(tree{})),
-	f("outputs", outputs, def(tree{})),
-	f("resources", resources),
-	f("queue_settings", queueSettings),
-	f("services", mapOf(service), unsent),
-	jobCommon,
-	then(func(s *scope, v *value) {
-		t, _ := asTree(s.out["trial"])
-		s.in("trial").registryCode(v.get("trial").get("code"))
-		if s.out["resources"] == nil && t["resources"] != nil {
-			s.out["resources"] = clone(t["resources"])
-		}
-		for _, p := range v.get("search_space").entries() {
-			if !ioName.MatchString(p.key) {
-				s.in("search_space."+p.key).fail(p.at, "%q is no name of a parameter: use letters, digits and '_'", p.key)
+var sweepJob = later(func() []part {
+	return []part{
+		is("jobType", "Sweep"),
+		f("type", enum("sweep"), required, unsent),
+		f("trial", trial, required),
+		f("search_space", searchSpace, required),
+		f("sampling_algorithm", samplingAlgorithm),
+		f("objective", objective, required),
+		f("early_termination", earlyTermination),
+		f("limits", sweepLimits, required),
+		f("inputs", inputs, def(tree{})),
+		f("outputs", outputs, def(tree{})),
+		f("resources", resources),
+		f("queue_settings", queueSettings),
+		f("services", mapOf(service), unsent),
+		jobCommon,
+		then(func(s *scope, v *value) {
+			t, _ := asTree(s.out["trial"])
+			s.in("trial").registryCode(v.get("trial").get("code"))
+			if s.out["resources"] == nil && t["resources"] != nil {
+				s.out["resources"] = clone(t["resources"])
 			}
-		}
-		if cmd := v.get("trial").get("command"); cmd != nil && t != nil {
-			s.in("trial.command").checkExpressions(cmd, t.text("command"), map[string]*value{"inputs": v.get("inputs")})
-			s.in("trial.command").unreplaced(cmd, t.text("command"), map[string]*value{"outputs": v.get("outputs"), "search_space": v.get("search_space")})
-		}
-	}),
-)
+			for _, p := range v.get("search_space").entries() {
+				if !ioName.MatchString(p.key) {
+					s.in("search_space."+p.key).fail(p.at, "%q is no name of a parameter: use letters, digits and '_'", p.key)
+				}
+			}
+			if cmd := v.get("trial").get("command"); cmd != nil && t != nil {
+				s.in("trial.command").checkExpressions(cmd, t.text("command"), map[string]*value{"inputs": v.get("inputs")})
+				s.in("trial.command").unreplaced(cmd, t.text("command"), map[string]*value{"outputs": v.get("outputs"), "search_space": v.get("search_space")})
+			}
+		}),
+	}
+})
 
 // entries are the pairs of a mapping, none for anything else.
 func (v *value) entries() []pair {
@@ -44,25 +46,29 @@ func (v *value) entries() []pair {
 }
 
 // trial is the command a sweep runs with each choice of parameters.
-var trial = obj(
-	f("command", text, required),
-	f("environment", environment, to("environmentId"), required),
-	f("code", code, to("codeId")),
-	f("environment_variables", environmentVariables, def(tree{})),
-	f("resources", resources),
-	f("distribution", distribution),
-	f("queue_settings", queueSettings, unsent),
-	then(func(s *scope, v *value) {
-		if cmd, ok := s.out["command"].(string); ok {
-			s.out["command"] = doubleBrackets(cmd)
-		}
-	}),
-)
+var trial = later(func() []part {
+	return []part{
+		f("command", text, required),
+		f("environment", environment, to("environmentId"), required),
+		f("code", code, to("codeId")),
+		f("environment_variables", environmentVariables, def(tree{})),
+		f("resources", resources),
+		f("distribution", distribution),
+		f("queue_settings", queueSettings, unsent),
+		then(func(s *scope, v *value) {
+			if cmd, ok := s.out["command"].(string); ok {
+				s.out["command"] = doubleBrackets(cmd)
+			}
+		}),
+	}
+})
 
-var objective = obj(
-	f("goal", enum("minimize", "maximize"), required),
-	f("primary_metric", text, required),
-)
+var objective = later(func() []part {
+	return []part{
+		f("goal", enum("minimize", "maximize"), required),
+		f("primary_metric", text, required),
+	}
+})
 
 // The limits of a sweep; a time-out below a minute is a minute.
 var (
@@ -119,32 +125,36 @@ var samplingAlgorithm = typ{name: "random, grid, bayesian or a mapping", read: f
 	return out
 }}
 
-var samplingMap = byKey("type", map[string]typ{
-	"random": obj(
-		is("samplingAlgorithmType", "Random"),
-		f("type", text, unsent),
-		f("seed", whole),
-		f("rule", looseEnum("random", "sobol")),
-		f("logbase", oneOf(decimal, text)),
-	),
-	"grid":     obj(is("samplingAlgorithmType", "Grid"), f("type", text, unsent)),
-	"bayesian": obj(is("samplingAlgorithmType", "Bayesian"), f("type", text, unsent)),
+var samplingMap = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"random": obj(
+			is("samplingAlgorithmType", "Random"),
+			f("type", text, unsent),
+			f("seed", whole),
+			f("rule", looseEnum("random", "sobol")),
+			f("logbase", oneOf(decimal, text)),
+		),
+		"grid":     obj(is("samplingAlgorithmType", "Grid"), f("type", text, unsent)),
+		"bayesian": obj(is("samplingAlgorithmType", "Bayesian"), f("type", text, unsent)),
+	}
 })
 
-var earlyTermination = byKey("type", map[string]typ{
-	"bandit": policy("Bandit",
-		f("slack_factor", decimal, nullable),
-		f("slack_amount", decimal, nullable),
-		then(func(s *scope, _ *value) {
-			for _, name := range []string{"slackFactor", "slackAmount"} {
-				key := s.dest(&field{to: name})
-				if s.out[key] == nil && (s.yaml || !s.nodes) {
-					s.out[key] = number("0")
+var earlyTermination = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"bandit": policy("Bandit",
+			f("slack_factor", decimal, nullable),
+			f("slack_amount", decimal, nullable),
+			then(func(s *scope, _ *value) {
+				for _, name := range []string{"slackFactor", "slackAmount"} {
+					key := s.dest(&field{to: name})
+					if s.out[key] == nil && (s.yaml || !s.nodes) {
+						s.out[key] = number("0")
+					}
 				}
-			}
-		})),
-	"median_stopping":      policy("MedianStopping", f("evaluation_interval", whole, nullable, def(number("1")))),
-	"truncation_selection": policy("TruncationSelection", f("truncation_percentage", whole, required)),
+			})),
+		"median_stopping":      policy("MedianStopping", f("evaluation_interval", whole, nullable, def(number("1")))),
+		"truncation_selection": policy("TruncationSelection", f("truncation_percentage", whole, required)),
+	}
 })
 
 func policy(name string, own ...part) typ {

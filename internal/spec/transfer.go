@@ -12,63 +12,69 @@ var dataTransferComponent = typ{name: "a component", read: func(s *scope, v *val
 	return nil
 }}
 
-var endOfTransfer = obj(f("type", enum("file_system", "database"), required))
+var endOfTransfer = later(func() []part { return []part{f("type", enum("file_system", "database"), required)} })
 
-var copyComponent = obj(
-	keep,
-	componentCommon,
-	f("type", enum("data_transfer")),
-	f("task", enum("copy_data"), required),
-	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
-	then(func(s *scope, v *value) {
-		if n := len(v.get("outputs").entries()); n != 1 {
-			s.in("outputs").fail(or(v.get("outputs"), v), "copy_data has one output, these are %d", n)
-			return
-		}
-		out := v.get("outputs").entries()[0].val
-		switch in := v.get("inputs").entries(); {
-		case len(in) == 0:
-			s.in("inputs").fail(or(v.get("inputs"), v), "copy_data needs inputs")
-		case len(in) == 1 && in[0].val.textOf("type") != out.textOf("type"):
-			s.in("outputs").fail(out, "must be of the input's type, %s; this is %s", describe(or(in[0].val.get("type"), in[0].val)), describe(or(out.get("type"), out)))
-		case len(in) > 1 && out.textOf("type") != "uri_folder":
-			s.in("outputs").fail(out, "must be of type uri_folder for several inputs, this is %s", describe(or(out.get("type"), out)))
-		}
-	}),
-)
+var copyComponent = later(func() []part {
+	return []part{
+		keep,
+		componentCommon,
+		f("type", enum("data_transfer")),
+		f("task", enum("copy_data"), required),
+		f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
+		then(func(s *scope, v *value) {
+			if n := len(v.get("outputs").entries()); n != 1 {
+				s.in("outputs").fail(or(v.get("outputs"), v), "copy_data has one output, these are %d", n)
+				return
+			}
+			out := v.get("outputs").entries()[0].val
+			switch in := v.get("inputs").entries(); {
+			case len(in) == 0:
+				s.in("inputs").fail(or(v.get("inputs"), v), "copy_data needs inputs")
+			case len(in) == 1 && in[0].val.textOf("type") != out.textOf("type"):
+				s.in("outputs").fail(out, "must be of the input's type, %s; this is %s", describe(or(in[0].val.get("type"), in[0].val)), describe(or(out.get("type"), out)))
+			case len(in) > 1 && out.textOf("type") != "uri_folder":
+				s.in("outputs").fail(out, "must be of type uri_folder for several inputs, this is %s", describe(or(out.get("type"), out)))
+			}
+		}),
+	}
+})
 
-var importDataComponent = obj(
-	keep,
-	componentCommon,
-	f("type", enum("data_transfer")),
-	f("task", enum("import_data"), required),
-	f("source", endOfTransfer, required),
-	then(func(s *scope, v *value) {
-		s.refuseField(v, "inputs", "import_data")
-		if v.has("outputs") {
-			s.onlyEntry(v, "outputs", "sink", "import_data")
-			return
-		}
-		s.out["outputs"] = tree{"sink": tree{"type": "mltable"}}
-	}),
-)
+var importDataComponent = later(func() []part {
+	return []part{
+		keep,
+		componentCommon,
+		f("type", enum("data_transfer")),
+		f("task", enum("import_data"), required),
+		f("source", endOfTransfer, required),
+		then(func(s *scope, v *value) {
+			s.refuseField(v, "inputs", "import_data")
+			if v.has("outputs") {
+				s.onlyEntry(v, "outputs", "sink", "import_data")
+				return
+			}
+			s.out["outputs"] = tree{"sink": tree{"type": "mltable"}}
+		}),
+	}
+})
 
-var exportDataComponent = obj(
-	keep,
-	componentCommon,
-	f("type", enum("data_transfer")),
-	f("task", enum("export_data"), required),
-	f("sink", endOfTransfer, required),
-	then(func(s *scope, v *value) {
-		s.refuseField(v, "outputs", "export_data")
-		if v.has("inputs") {
-			s.onlyEntry(v, "inputs", "source", "export_data")
-		}
-		if kind := v.get("inputs").get("source").get("type"); kind != nil && kind.text != "uri_folder" && kind.text != "uri_file" {
-			s.in("inputs.source.type").fail(kind, "must be uri_folder or uri_file, this is %s", describe(kind))
-		}
-	}),
-)
+var exportDataComponent = later(func() []part {
+	return []part{
+		keep,
+		componentCommon,
+		f("type", enum("data_transfer")),
+		f("task", enum("export_data"), required),
+		f("sink", endOfTransfer, required),
+		then(func(s *scope, v *value) {
+			s.refuseField(v, "outputs", "export_data")
+			if v.has("inputs") {
+				s.onlyEntry(v, "inputs", "source", "export_data")
+			}
+			if kind := v.get("inputs").get("source").get("type"); kind != nil && kind.text != "uri_folder" && kind.text != "uri_file" {
+				s.in("inputs.source.type").fail(kind, "must be uri_folder or uri_file, this is %s", describe(kind))
+			}
+		}),
+	}
+})
 
 func (s *scope) refuseField(v *value, name, task string) {
 	if w := v.get(name); w != nil {
@@ -88,20 +94,22 @@ func (s *scope) onlyEntry(v *value, name, key, task string) {
 var procedureParams = listOf(obj(f("name", text), f("value", text), f("type", text)))
 
 // The ends of a transfer in a node: a database or a file system behind a connection.
-var transferEnd = byKey("type", map[string]typ{
-	"database": obj(
-		f("type", enum("database"), required),
-		f("table_name", text),
-		f("query", text),
-		f("stored_procedure", text),
-		f("stored_procedure_params", procedureParams),
-		f("connection", text, required),
-	),
-	"file_system": obj(
-		f("type", enum("file_system")),
-		f("path", text),
-		f("connection", text, required),
-	),
+var transferEnd = byKey("type", func() map[string]typ {
+	return map[string]typ{
+		"database": obj(
+			f("type", enum("database"), required),
+			f("table_name", text),
+			f("query", text),
+			f("stored_procedure", text),
+			f("stored_procedure_params", procedureParams),
+			f("connection", text, required),
+		),
+		"file_system": obj(
+			f("type", enum("file_system")),
+			f("path", text),
+			f("connection", text, required),
+		),
+	}
 })
 
 var copyNode = nodeOf(

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -309,12 +310,12 @@ type aborts struct {
 	who  []byte
 }
 
-var abortLine = regexp.MustCompile(`MPI_ABORT was invoked on rank (\d+)`)
+var abortLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`MPI_ABORT was invoked on rank (\d+)`) })
 
 func (a *aborts) Write(p []byte) (int, error) {
 	if a.who == nil {
 		a.line = append(a.line, p...)
-		if m := abortLine.FindSubmatch(a.line); m != nil {
+		if m := abortLine().FindSubmatch(a.line); m != nil {
 			a.who = bytes.Clone(m[1])
 		}
 		if i := bytes.LastIndexByte(a.line, '\n'); i >= 0 {

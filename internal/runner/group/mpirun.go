@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/berthml/berth"
 )
@@ -23,7 +24,7 @@ func openMPI(ctx context.Context) (major int, err error) {
 	if err != nil {
 		return 0, berth.Errorf(berth.Internal, "%s --version: %w: %s", path, err, strings.TrimSpace(string(out)))
 	}
-	m := versionLine.FindSubmatch(out)
+	m := versionLine().FindSubmatch(out)
 	if m == nil {
 		first, _, _ := strings.Cut(string(out), "\n")
 		return 0, berth.Errorf(berth.Unsupported, "%s is not Open MPI's (%s): MPI jobs need Open MPI 4 or 5", path, first)
@@ -31,7 +32,7 @@ func openMPI(ctx context.Context) (major int, err error) {
 	return strconv.Atoi(string(m[1]))
 }
 
-var versionLine = regexp.MustCompile(`\(Open MPI\) (\d+)\.`)
+var versionLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\(Open MPI\) (\d+)\.`) })
 
 // nodeName is what mpirun calls a node: the first is its own, the others are reached by our agent and need no address.
 func nodeName(node int) string {

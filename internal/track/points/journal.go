@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"sync"
 )
 
 // A frame is a header, the length and CRC-32C of what follows, and records. Frames are written and synced one after the other, so
@@ -20,7 +21,8 @@ const (
 	mostRoom    = 4 << 20
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is first used: most commands of this program need none.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // A journal is the file that is appended to.
 type journal struct {
@@ -56,7 +58,7 @@ func (j *journal) write(frame []byte) error {
 		return fmt.Errorf("a frame of %d bytes is too large", len(frame))
 	}
 	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-frameHeader))
-	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(frame[frameHeader:], castagnoli))
+	binary.LittleEndian.PutUint32(frame[4:], crc32.Checksum(frame[frameHeader:], castagnoli()))
 	end := j.size + int64(len(frame))
 	if end+frameHeader > j.room {
 		if err := j.grow(end + frameHeader + min(max(j.room, firstRoom), mostRoom)); err != nil {
@@ -159,7 +161,7 @@ func replay(b []byte, name func(id uint64, owner, key string), point func(id uin
 			break
 		}
 		body := b[at+frameHeader : at+frameHeader+n]
-		if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[at+4:]) {
+		if crc32.Checksum(body, castagnoli()) != binary.LittleEndian.Uint32(b[at+4:]) {
 			break
 		}
 		if err := records(body, name, point); err != nil {

@@ -65,12 +65,12 @@ func encodeChunk(b []byte, p []Point) []byte {
 	for i := range p {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(p[i].Value))
 	}
-	binary.LittleEndian.PutUint32(b[start:], crc32.Checksum(b[start+chunkHeader:], castagnoli))
+	binary.LittleEndian.PutUint32(b[start:], crc32.Checksum(b[start+chunkHeader:], castagnoli()))
 	return b
 }
 
 func decodeChunk(out []Point, b []byte, count int) ([]Point, error) {
-	if len(b) < chunkHeader || crc32.Checksum(b[chunkHeader:], castagnoli) != binary.LittleEndian.Uint32(b) || count > len(b)/8 {
+	if len(b) < chunkHeader || crc32.Checksum(b[chunkHeader:], castagnoli()) != binary.LittleEndian.Uint32(b) || count > len(b)/8 {
 		return nil, errSegment
 	}
 	b = b[chunkHeader:]
@@ -153,7 +153,7 @@ func writeSegment(path string, parts []part, noSync bool) (_ *segment, _ []chunk
 		dir = binary.AppendVarint(dir, c.latest.Step)
 		dir = binary.LittleEndian.AppendUint64(dir, math.Float64bits(c.latest.Value))
 	}
-	sum := crc32.Checksum(dir, castagnoli)
+	sum := crc32.Checksum(dir, castagnoli())
 	dir = binary.LittleEndian.AppendUint64(dir, uint64(at))
 	dir = binary.LittleEndian.AppendUint32(dir, sum)
 	w.Write(dir)               //nolint:errcheck // Flush says it
@@ -204,7 +204,7 @@ func openSegment(path string, each func(owner, key string, c chunk)) (_ *segment
 	if _, err := f.ReadAt(dir, int64(at)); err != nil {
 		return nil, err
 	}
-	if crc32.Checksum(dir, castagnoli) != binary.LittleEndian.Uint32(trailer[8:]) {
+	if crc32.Checksum(dir, castagnoli()) != binary.LittleEndian.Uint32(trailer[8:]) {
 		return nil, errSegment
 	}
 	seg := &segment{f: f}
