@@ -154,9 +154,21 @@ type Unreachable struct {
 	Server string
 	Err    error
 	dial   bool // no connection was made
+	local  bool // the server is that of a home
 }
 
-func (e *Unreachable) Error() string { return "cannot reach " + e.Server + ": " + e.Err.Error() }
+func (e *Unreachable) Error() string {
+	why := e.Err.Error()
+	if e.local && e.dial && Gone(e.Err) {
+		why = "no server runs there; start one with `berth up`"
+	}
+	return "cannot reach " + e.Server + ": " + why
+}
+
+// Stopped says that the server of a home on this machine runs no more: it ended the connection, or takes none.
+func (e *Unreachable) Stopped() bool {
+	return e.local && (Gone(e.Err) || errors.Is(e.Err, io.EOF) || errors.Is(e.Err, io.ErrUnexpectedEOF))
+}
 
 func (e *Unreachable) Unwrap() error { return e.Err }
 
@@ -178,7 +190,7 @@ func (c *Client) lost(err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return &Unreachable{Server: c.where(), Err: err, dial: dialError(err)}
+	return &Unreachable{Server: c.where(), Err: err, dial: dialError(err), local: c.local}
 }
 
 func (c *Client) where() string {

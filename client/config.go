@@ -33,7 +33,8 @@ type Config struct {
 	Home string
 	// Workspace overrides the server's default, member by member.
 	Workspace berth.Workspace
-	// Start is called when the home's server does not answer; nil leaves it so. It returns when the server answers.
+	// Start is called when the home's server does not answer; nil leaves it so. It returns when the server answers. With URL it is not
+	// called.
 	Start func(ctx context.Context) error
 	// Trace, if not nil, is told of every answer: the request, its status or error, and how long it took to the first byte.
 	Trace func(r *http.Request, status string, took time.Duration)
@@ -171,10 +172,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		conn, info, err = Dial(ctx, cfg.Home)
 	}
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("no server runs there; start one with `berth up`")
-		}
-		return nil, &Unreachable{Server: c.where(), Err: err, dial: true}
+		return nil, &Unreachable{Server: c.where(), Err: err, dial: true, local: true}
 	}
 	c.info = info
 	c.Workspace = override(info.Workspace, cfg.Workspace)
@@ -223,6 +221,7 @@ func openRemote(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Start = nil // nothing on this machine is started in the place of another server
 	c := &Client{cfg: cfg, base: u.Scheme + "://" + u.Host, info: Server{URL: u.Scheme + "://" + u.Host}, store: &stores{}, met: &atomic.Bool{}}
 	c.http = cfg.transport(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},

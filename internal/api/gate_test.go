@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,5 +39,29 @@ func TestStopRefuses(t *testing.T) {
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"code":"ServiceUnavailable"`) {
 			t.Errorf("PUT %s: %d %v %s", path, w.Code, w.Header(), w.Body)
 		}
+	}
+}
+
+// TestStopCutsLogs: the log of a job that has not ended does not end in good order when the server stops, or it would look whole.
+func TestStopCutsLogs(t *testing.T) {
+	x := open(t)
+	srv := httptest.NewServer(x.h)
+	defer srv.Close()
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true")).want(201)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", srv.URL+x.ws+"/jobs/j/logs?follow=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+x.admin)
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := x.h.(*api.Server).Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("the log ended in good order, with %q", b)
 	}
 }

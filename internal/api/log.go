@@ -27,7 +27,8 @@ const (
 )
 
 // logs serves the bytes of a log from ?offset=N on: what each attempt at the job wrote, one after the other. With follow=true the
-// answer goes on as the file grows and ends when the job has ended and everything was sent. tail=N begins N lines before the end.
+// answer goes on as the file grows and ends when the job has ended and everything was sent; one that ends earlier, as that of a server
+// that stops, is cut off, so that no client takes it for the whole. tail=N begins N lines before the end.
 // X-Berth-Offset says where the answer begins. Without a name it is the log of the process that failed, which X-Berth-Log then names, or
 // of the first one. Who goes on somewhere goes on in the first one's.
 func (s *Server) logs(c *call, job string, p []string) error {
@@ -297,10 +298,10 @@ func (l *logReader) follow() error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return l.cut(ctx)
 		case <-ended:
 			if ctx.Err() != nil {
-				return nil
+				return l.cut(ctx)
 			}
 			if err := l.find(); err != nil {
 				return err
@@ -317,6 +318,14 @@ func (l *logReader) follow() error {
 			}
 		}
 	}
+}
+
+// cut is the error of an answer that ends before the log does, as that of a server that stops; nil when the client has gone.
+func (l *logReader) cut(ctx context.Context) error {
+	if l.c.ctx().Err() != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	return context.Cause(ctx)
 }
 
 // missing ticks while the log file is not there yet.

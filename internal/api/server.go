@@ -259,8 +259,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, p auth.Principal,
 	c := &call{s: s, w: w, r: r, who: p, q: r.URL.Query(), now: s.DB.Now()}
 	if err := h(c); err != nil {
 		if c.sent {
-			s.Log.Error("answer broke off", "path", r.URL.Path, "err", err)
-			return
+			if berth.CodeOf(err) == berth.Internal { // others are no fault of ours, as the stop of this server or a token revoked
+				s.Log.Error("answer broke off", "path", r.URL.Path, "err", err)
+			}
+			panic(http.ErrAbortHandler) // an orderly end would make what was sent look whole
 		}
 		s.fail(w, r, err)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -52,7 +53,7 @@ func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
 	}
 	w.log.Chosen = func(name string) { w.shown = name }
 	j, err := w.c.Follow(ctx, w.job, w.log, w, func(err error) {
-		w.line.aside(func() { w.s.warn("%v; waiting for it to come back", err) })
+		w.line.aside(func() { w.s.away(err) })
 	})
 	stop()
 	wg.Wait()
@@ -66,6 +67,16 @@ func (w *watcher) watch(ctx context.Context) (*client.Job, error) {
 		w.lastWarnings(ctx)
 	}
 	return j, err
+}
+
+// away tells that a server is waited for.
+func (s *session) away(err error) {
+	var lost *client.Unreachable
+	if errors.As(err, &lost) && lost.Stopped() {
+		s.warn("%s has stopped; the job goes on, and so does its output here once `berth up` has started the server again", lost.Server)
+		return
+	}
+	s.warn("%v; waiting for it to come back", err)
 }
 
 // failedLines is how much of the log of a process that failed is shown after that of the first one.
