@@ -12,7 +12,7 @@ else
 	echo "no C compiler: the race detector is not used" >&2
 	go test -timeout 15m $(go list ./... | grep -vE "$programs")
 fi
-go test -timeout 15m $(go list ./... | grep -E "$programs")
+go test -timeout 30m $(go list ./... | grep -E "$programs") # the first time, clients are installed
 
 # Some random input for everything that reads what people write. What is found stays in testdata/fuzz. It is counted and not timed:
 # when its time is over the fuzzer of Go before 1.27 may say "context deadline exceeded" and fail (go.dev/issue/75804).
