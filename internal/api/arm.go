@@ -41,12 +41,20 @@ func (r *resource) notServed(c *call) error {
 	return berth.Errorf(berth.Unsupported, "this server has no %s yet", r.Noun)
 }
 
-// elsewhere answers for what is not below a workspace: Azure has some of it there.
-func (s *Server) elsewhere(c *call, p []string) error {
+// elsewhere answers for what is not below a workspace. group is empty for what is directly below a subscription.
+func (s *Server) elsewhere(c *call, sub, group string, p []string) error {
+	var r *resource
 	if len(p) > 0 {
-		if r := s.row(p[0]); r != nil && r.Unserved {
-			return r.notServed(c)
-		}
+		r = s.row(p[0])
+	}
+	switch {
+	case r == nil:
+	case r.Unserved:
+		return r.notServed(c)
+	case r.InGroup && group != "":
+		return s.inGroup(c, r, sub, group, p)
+	case r.InGroup && len(p) == 1:
+		return s.acrossGroups(c, r, sub)
 	}
 	return notFound(c)
 }
@@ -78,7 +86,7 @@ func (s *Server) provider(c *call, sub string, p []string) error {
 	case len(p) == 3 && fold(p, 0, "locations"):
 		return s.location(c, sub, p[1], p[2])
 	}
-	return s.elsewhere(c, p)
+	return s.elsewhere(c, sub, "", p)
 }
 
 // group serves /subscriptions/{sub}/resourceGroups/….
@@ -103,7 +111,7 @@ func (s *Server) group(c *call, sub string, p []string) error {
 		}
 		return s.inWorkspace(c, ws, p[5:])
 	case fold(p, 1, "providers") && fold(p, 2, berth.Provider):
-		return s.elsewhere(c, p[3:])
+		return s.elsewhere(c, sub, p[0], p[3:])
 	}
 	return notFound(c)
 }
@@ -144,7 +152,7 @@ func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
 			return err
 		}
 	}
-	if r := s.row(p[0]); r != nil {
+	if r := s.row(p[0]); r != nil && !r.InGroup {
 		return s.resource(c, r, p)
 	}
 	return notFound(c)

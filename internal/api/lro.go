@@ -24,6 +24,7 @@ type progress struct {
 	verb    string
 	row     *resource // nil for a workspace
 	name    string
+	version string // or what it is called on a second level
 	status  string
 	failure string // why it failed
 }
@@ -44,11 +45,14 @@ func (s *Server) progress(c *call) (*progress, error) {
 			return nil, notFound(c)
 		}
 		p.name = path[9]
+		if len(path) >= 12 {
+			p.version = path[11]
+		}
 	}
 	err = s.enter(c, berth.Workspace{Subscription: path[1], Group: path[3], Name: path[7]})
 	if err == nil && p.row != nil {
 		err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-			d, err := tx.Get(c.ws.Key(), p.row.Collection, p.name, "")
+			d, err := tx.Get(c.ws.Key(), p.row.kind(p.version), p.name, p.version)
 			if err != nil {
 				return err
 			}
@@ -99,7 +103,7 @@ func (s *Server) result(c *call) error {
 	case p.status != "Succeeded":
 		return &berth.Error{Code: berth.Conflict, Wire: operationFailed, Msg: orElse(p.failure, "the operation ended as "+p.status)}
 	case p.verb == "put" && p.row != nil:
-		d, err := s.load(c, p.row, p.name, "")
+		d, err := s.load(c, p.row, p.name, p.version)
 		if err != nil {
 			return err
 		}

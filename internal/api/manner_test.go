@@ -10,22 +10,17 @@ func TestNotServedYet(t *testing.T) {
 	x := open(t)
 	group := "/subscriptions/sub/resourceGroups/Group/providers/Microsoft.MachineLearningServices"
 	for path, noun := range map[string]string{
-		x.ws + "/schedules/s":                          "schedules",
-		x.ws + "/onlineEndpoints/e":                    "online endpoints",
-		x.ws + "/OnlineEndpoints/e/deployments/blue":   "online endpoints",
-		x.ws + "/batchEndpoints/e":                     "batch endpoints",
-		x.ws + "/serverlessEndpoints/e":                "serverless endpoints",
-		x.ws + "/marketplaceSubscriptions/e":           "marketplace subscriptions",
-		x.ws + "/outboundRules/e":                      "outbound rules",
-		group + "/registries/r":                        "registries",
-		group + "/registries/r/components/c/versions/": "registries",
+		x.ws + "/serverlessEndpoints/e":      "serverless endpoints",
+		x.ws + "/ServerlessEndpoints/e/x/y":  "serverless endpoints",
+		x.ws + "/marketplaceSubscriptions/e": "marketplace subscriptions",
+		x.ws + "/outboundRules/e":            "outbound rules",
+		group + "/capabilityHosts/h":         "capability hosts",
 	} {
 		x.do("PUT", path, props("a", "b")).want(400).is("error.code", "NotSupported").says("this server has no " + noun + " yet")
 		x.do("GET", path, nil).want(404).is("error.code", "ResourceNotFound").says("this server has no " + noun + " yet")
 	}
-	x.do("GET", x.ws+"/schedules", nil).want(404).says("this server has no schedules yet")
-	x.do("GET", group+"/registries", nil).want(404).says("this server has no registries yet")
-	x.do("GET", "/subscriptions/sub/providers/Microsoft.MachineLearningServices/registries", nil).want(404).says("this server has no registries yet")
+	x.do("GET", x.ws+"/labelingJobs", nil).want(404).says("this server has no labeling jobs yet")
+	x.do("GET", "/subscriptions/sub/providers/Microsoft.MachineLearningServices/capabilityHosts", nil).want(404).says("this server has no capability hosts yet")
 	x.do("PUT", x.ws+"/nosuch/e", props("a", "b")).want(404).says("there is nothing at")
 	x.do("PUT", strings.Replace(x.ws, "lab", "none", 1)+"/schedules/s", props("a", "b")).want(404).says("no workspace none")
 }

@@ -17,10 +17,8 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 	if err := berth.CheckName(r.Noun, name); err != nil {
 		return err
 	}
-	if version != "" {
-		if err := berth.CheckVersion(r.Noun, version); err != nil {
-			return err
-		}
+	if err := r.checkVersion(version); err != nil {
+		return err
 	}
 	body, err := c.body()
 	if err != nil {
@@ -57,6 +55,17 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 		c.w.Header().Set("Location", s.BaseURL+c.r.URL.RequestURI())
 	}
 	return c.sendDoc(status, r, d)
+}
+
+// checkVersion refuses what cannot be a version, or the name of something on a second level.
+func (r *resource) checkVersion(version string) error {
+	switch {
+	case version == "":
+		return nil
+	case r.ChildNoun != "":
+		return berth.CheckName(r.ChildNoun, version)
+	}
+	return berth.CheckVersion(r.Noun, version)
 }
 
 // writing is a document that is to be kept.
@@ -100,7 +109,7 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 			return nil, false, err
 		}
 	}
-	if r.Check != nil && !(r.Child != "" && w.version == "") {
+	if r.Check != nil && !(r.Child == "versions" && w.version == "") {
 		if err := r.Check(c, tx, w.name, w.version, props); err != nil {
 			return nil, false, err
 		}
@@ -139,8 +148,11 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 	if !created {
 		return d, false, tx.Save(d)
 	}
+	if r.Inert != "" {
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: r.Collection + "/" + d.Name, Type: berth.EventWarning, Reason: r.Inert})
+	}
 	if w.version == "" || r.Child != "versions" {
-		return d, true, tx.Insert(d)
+		return d, true, c.insertBelow(tx, r, d)
 	}
 	if err := c.mayMake(tx, r, d); err != nil {
 		return nil, false, err
@@ -152,6 +164,16 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 		return nil, false, err
 	}
 	return d, true, asset.Grow(tx, c.ws.Key(), r.Collection, w.name, w.version, c.who.User, props)
+}
+
+// insertBelow inserts a document; one of a second level only below one of the first.
+func (c *call) insertBelow(tx *store.Tx, r *resource, d *store.Doc) error {
+	if d.Version != "" {
+		if _, err := tx.Get(d.Workspace, r.Collection, d.Name, ""); err != nil {
+			return c.missing(err, r, d.Name, "")
+		}
+	}
+	return tx.Insert(d)
 }
 
 // lasting writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
@@ -249,5 +271,6 @@ func stripReadOnly(body map[string]any) {
 	}
 	if p, ok := body["properties"].(map[string]any); ok {
 		delete(p, "provisioningState")
+		delete(p, "berth")
 	}
 }

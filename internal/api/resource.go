@@ -26,11 +26,11 @@ func (s *Server) resource(c *call, r *resource, p []string) error {
 		return s.item(c, r, p[1], "")
 	case r.Child != "" && len(p) == 3 && fold(p, 2, r.Child):
 		return s.list(c, r, r.Collection+"/"+r.Child, p[1])
-	case r.Child != "" && len(p) == 4 && fold(p, 2, "labels"):
+	case r.Child == "versions" && len(p) == 4 && fold(p, 2, "labels"):
 		return s.label(c, r, p[1], p[3])
 	case r.Child != "" && len(p) == 4 && fold(p, 2, r.Child):
 		return s.item(c, r, p[1], p[3])
-	case r.Child == "" && len(p) == 3:
+	case r.Child != "versions" && len(p) == 3:
 		return s.action(c, r, p[1], "", p[2])
 	case r.Child != "" && len(p) == 5 && fold(p, 2, r.Child):
 		return s.action(c, r, p[1], p[3], p[4])
@@ -99,7 +99,7 @@ func (s *Server) remove(c *call, r *resource, name, version string) error {
 
 func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
 	if r.Child != "versions" {
-		return tx.Delete(d.Workspace, d.Kind, d.Name, d.Version)
+		return r.removeWithChildren(tx, d)
 	}
 	if err := c.madeIt(r, d, "delete"); err != nil {
 		return err
@@ -111,6 +111,22 @@ func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
 		return err
 	}
 	return asset.Delete(tx, r.Collection, d)
+}
+
+// removeWithChildren deletes a document, and what is below it.
+func (r *resource) removeWithChildren(tx *store.Tx, d *store.Doc) error {
+	if r.Child != "" && d.Version == "" {
+		children, err := tx.All(store.Query{Workspace: d.Workspace, Kind: r.Collection + "/" + r.Child, Name: d.Name, NoBody: true})
+		if err != nil {
+			return err
+		}
+		for _, child := range children {
+			if err := tx.Delete(child.Workspace, child.Kind, child.Name, child.Version); err != nil {
+				return err
+			}
+		}
+	}
+	return tx.Delete(d.Workspace, d.Kind, d.Name, d.Version)
 }
 
 func (r *resource) kind(version string) string {
@@ -165,11 +181,18 @@ func (c *call) missing(err error, r *resource, name, version string) error {
 	if berth.CodeOf(err) != berth.NotFound {
 		return err
 	}
-	what := name
-	if version != "" {
-		what += ":" + version
+	what := r.Noun + " " + strconv.Quote(name)
+	switch {
+	case version != "" && r.ChildNoun != "":
+		what = r.ChildNoun + " " + strconv.Quote(version) + " of " + r.Noun + " " + name
+	case version != "":
+		what = r.Noun + " " + strconv.Quote(name+":"+version)
 	}
-	return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: "there is no " + r.Noun + " " + strconv.Quote(what) + " in workspace " + c.ws.Name + " (not found)"}
+	where := "workspace " + c.ws.Name
+	if r.InGroup {
+		where = "resource group " + c.ws.Group
+	}
+	return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: "there is no " + what + " in " + where + " (not found)"}
 }
 
 // latest is the newest version by creation that is not archived, or the newest at all.
@@ -223,6 +246,9 @@ func bodyOf(d *store.Doc) (body, props map[string]any, err error) {
 
 // docID is a document's ARM id, in canonical casing.
 func (c *call) docID(r *resource, d *store.Doc) string {
+	if r.InGroup {
+		return "/subscriptions/" + c.ws.Subscription + "/resourceGroups/" + c.ws.Group + "/providers/" + berth.Provider + "/" + r.Collection + "/" + d.Name
+	}
 	if d.Version != "" {
 		return c.ws.ResourceID(r.Collection, d.Name, r.Child, d.Version)
 	}
@@ -250,6 +276,9 @@ func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 	if d.Version != "" {
 		m["name"] = d.Version
 		m["type"] = berth.Provider + "/workspaces/" + r.Collection + "/" + r.Child
+	}
+	if r.InGroup {
+		m["type"] = berth.Provider + "/" + r.Collection
 	}
 	m["systemData"] = systemData(d, stamp)
 	if r.Zulu {
@@ -283,6 +312,9 @@ func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 		}
 	case r.Shape != nil:
 		r.Shape(c, d, props)
+	}
+	if r.Inert != "" {
+		props["berth"] = map[string]any{"warnings": []any{r.Inert}}
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ type resource struct {
 	Collection string // path segment and document kind
 	Child      string // second level: "versions" of an asset, "deployments" of an endpoint; empty when there is none
 	Noun       string // for messages
+	ChildNoun  string // of a second level that is not versions
+	InGroup    bool   // is below a resource group, not a workspace
 	Tracked    bool   // has location and tags at the top
 	LRO        bool   // create and delete are long-running operations for clients
 	Created    int    // status of a creating PUT; 0 is 201
@@ -55,6 +57,8 @@ type resource struct {
 	Questions []string
 	// Delete replaces the whole DELETE.
 	Delete func(c *call, r *resource, name string) error
+	// Inert says what does not happen yet with what is kept as a document only. Who makes one is told.
+	Inert string
 	// Unserved is a collection of Azure's that this server does not have; its Noun is in the plural.
 	Unserved bool
 }
@@ -65,7 +69,7 @@ var assetKeep = []string{"isArchived", "tags", "description", "properties", "sta
 // actions are the POSTs below one resource.
 type actions = map[string]func(c *call, r *resource, name, version string) error
 
-// table is every resource below a workspace. Adding one is adding a row.
+// table is every resource below a workspace or a resource group. Adding one is adding a row.
 func table() []resource {
 	pending := actions{"startpendingupload": startPendingUpload}
 	rows := []resource{
@@ -106,11 +110,30 @@ func table() []resource {
 			Collection: "connections", Noun: "connection", Created: 200, Listed: true, Zulu: true, Form: connectionForm, Secrets: []string{"credentials"}, SecretKind: "authType",
 			Shape: shapeConnection, Check: checkConnection, Wanted: wantedConnection, Actions: actions{"listsecrets": connectionSecrets},
 		},
+		{
+			Collection: "onlineEndpoints", Child: "deployments", Noun: "online endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Form: endpointForm,
+			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, Wanted: wantedEndpoint,
+			Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey},
+			Inert:   "online endpoints are kept as documents: nothing is deployed or served yet",
+		},
+		{
+			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Form: endpointForm,
+			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, Actions: actions{"listkeys": endpointKeys},
+			Inert: "batch endpoints are kept as documents: nothing is deployed or invoked yet",
+		},
+		{
+			Collection: "schedules", Noun: "schedule", LRO: true, Form: scheduleForm, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule,
+			Inert: "schedules are kept as documents: none of them starts a job yet",
+		},
+		{
+			Collection: "registries", Noun: "registry", InGroup: true, Tracked: true, Shape: shapeRegistry,
+			Inert: "registries are kept as documents: no assets can be put into them yet",
+		},
 	}
 	for collection, noun := range map[string]string{
-		"batchEndpoints": "batch endpoints", "capabilityHosts": "capability hosts", "labelingJobs": "labeling jobs", "marketplaceSubscriptions": "marketplace subscriptions",
-		"onlineEndpoints": "online endpoints", "outboundRules": "outbound rules", "privateEndpointConnections": "private endpoint connections",
-		"registries": "registries", "schedules": "schedules", "serverlessEndpoints": "serverless endpoints",
+		"capabilityHosts": "capability hosts", "labelingJobs": "labeling jobs", "marketplaceSubscriptions": "marketplace subscriptions",
+		"outboundRules": "outbound rules", "privateEndpointConnections": "private endpoint connections",
+		"serverlessEndpoints": "serverless endpoints",
 	} {
 		rows = append(rows, resource{Collection: collection, Noun: noun, Unserved: true})
 	}
