@@ -38,7 +38,6 @@ type Task struct {
 	State     TaskState `json:"state"`
 	// Why is the reason it is where it is, one true sentence.
 	Why      string `json:"why,omitempty"`
-	Handle   string `json:"handle,omitempty"`   // the driver's; opaque
 	Priority int    `json:"priority,omitempty"` // higher goes first
 	Spot     bool   `json:"spot,omitempty"`     // may be stopped for other work, and starts again later
 	Evict    bool   `json:"evict,omitempty"`    // it is being stopped for that reason

@@ -108,31 +108,6 @@ func (tx *Tx) tasks(text string, args ...any) ([]*berth.Task, error) {
 	return tasks, nil
 }
 
-// SaveLaunch keeps what a task's runner was given beside the task. A missing task is berth.NotFound.
-func (tx *Tx) SaveLaunch(id berth.TaskID, launch json.RawMessage) error {
-	n, err := tx.exec("UPDATE tasks SET launch = ? WHERE id = ?", []byte(launch), string(id))
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		return noTask(id)
-	}
-	return nil
-}
-
-// Launch reads what SaveLaunch kept, nil when nothing. A missing task is berth.NotFound.
-func (tx *Tx) Launch(id berth.TaskID) (json.RawMessage, error) {
-	var launch []byte
-	found, err := tx.row([]any{&launch}, "SELECT launch FROM tasks WHERE id = ?", string(id))
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, noTask(id)
-	}
-	return launch, nil
-}
-
 func noTask(id berth.TaskID) error {
 	return berth.Errorf(berth.NotFound, "task %s does not exist", id)
 }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -59,23 +58,6 @@ func TestTasks(t *testing.T) {
 			wantCode(t, missing, berth.NotFound)
 			return err
 		})
-
-		launch := json.RawMessage(`{ "task": "x.1" }`)
-		must(t, db, func(tx *store.Tx) error { return tx.SaveLaunch(a.ID, launch) })
-		must(t, db, func(tx *store.Tx) error { return tx.SaveTask(a) }) // keeps it
-		look(t, db, func(tx *store.Tx) error {
-			got, err := tx.Launch(a.ID)
-			if string(got) != string(launch) {
-				t.Errorf("launch %q", got)
-			}
-			if got, err := tx.Launch(b.ID); got != nil || err != nil {
-				t.Errorf("launch of b: %q, %v", got, err)
-			}
-			_, missing := tx.Launch("none")
-			wantCode(t, missing, berth.NotFound)
-			return err
-		})
-		wantCode(t, db.Update(ctx, func(tx *store.Tx) error { return tx.SaveLaunch("none", nil) }), berth.NotFound)
 	})
 }
 
