@@ -37,13 +37,16 @@ func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(r.Context(), func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	// A report that was read is answered; the next one is for another server.
 	defer context.AfterFunc(s.gate.stop, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	route := s.requests.route(reportsPath)
 	keepalive.Serve(conn, buf.Reader, reportsPath, maxReportsBody, body, func(a *keepalive.Answer, body []byte) {
-		out, err := s.report(r.Context(), body, time.Now())
+		begin := time.Now()
+		out, err := s.report(r.Context(), body, begin)
 		if err != nil {
 			s.fail(a, r, err)
-			return
+		} else {
+			a.Body = out
 		}
-		a.Body = out
+		s.requests.count(route, http.MethodPost, a.Status, time.Since(begin))
 	})
 }
 

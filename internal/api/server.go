@@ -23,6 +23,7 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
@@ -71,6 +72,8 @@ type Options struct {
 	Attached Attached
 	// Tracking is the MLflow servers of the workspaces.
 	Tracking *track.Service
+	// Metrics write what other parts of the server count.
+	Metrics []func(*metrics.Writer)
 }
 
 // Server answers the API.
@@ -86,6 +89,9 @@ type Server struct {
 	gate    *gate
 	healthy healthState
 	follows atomic.Int64 // logs and streams that are followed now
+
+	requests *requests
+	census   census
 }
 
 // New returns the front door.
@@ -94,6 +100,7 @@ func New(o Options) *Server {
 	if s.Attached == nil {
 		s.Attached = noneAttached{}
 	}
+	s.requests = newRequests(s.table)
 	s.routes()
 	return s
 }
@@ -111,6 +118,7 @@ func (s *Server) routes() {
 	s.mux.Handle("/tokens", s.guard(s.tokens))
 	s.mux.Handle("/tokens/{name}", s.guard(s.tokens))
 	s.mux.Handle("GET /berth/v1/server", s.guard(s.serverInfo))
+	s.mux.Handle("GET /metrics", s.guard(s.metricsPage))
 	s.mux.HandleFunc("GET "+openPath+"{code}", s.redeem)
 	s.sizeRoutes()
 	s.mux.HandleFunc("POST "+reportsPath, s.line)
@@ -125,8 +133,23 @@ func (s *Server) routes() {
 	s.tree = s.guard(s.arm)
 }
 
-// ServeHTTP answers a request, unless the server is stopping.
+// ServeHTTP answers a request and counts it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begin, answer := time.Now(), &statusWriter{ResponseWriter: w}
+	route, method := s.requests.route(r.URL.Path), r.Method
+	if s.Front.Match(r) {
+		route = s.requests.route("blob")
+	}
+	defer func() {
+		if answer.status != 0 { // else the connection was handed over, or nobody was there any more
+			s.requests.count(route, method, answer.status, time.Since(begin))
+		}
+	}()
+	s.admit(answer, r)
+}
+
+// admit answers a request, unless the server is stopping.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	r = s.paced(w, r)
 	if p := r.URL.Path; p == "/healthz" || p == "/readyz" {
 		s.mux.ServeHTTP(w, r) // those who watch over a server ask also while it stops

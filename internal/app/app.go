@@ -33,6 +33,7 @@ import (
 	"github.com/berthml/berth/internal/envs"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track"
@@ -165,6 +166,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		Instances: a.reach(), Attached: a.gate, FromTask: a.fromTask,
 		Followers: followers(descriptors()),
 		Tracking:  tracking,
+		Metrics:   []func(*metrics.Writer){a.db.Metrics, func(w *metrics.Writer) { a.control.Metrics(w) }},
 	})
 	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
 		return nil, err

@@ -86,6 +86,8 @@ type touched struct {
 // advance makes the next step of each touched job and pool in one transaction, then acts. The transaction changes the loop's picture
 // of the world as it goes; when it has to be run again, that picture is first made anew from the store.
 func (c *Control) advance(ctx context.Context, t touched) {
+	begin := time.Now()
+	defer func() { c.cycles.Observe(time.Since(begin)) }()
 	var m *move
 	c.ports.fill()
 	backoff := 50 * time.Millisecond

@@ -21,6 +21,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
@@ -60,6 +61,7 @@ type Options struct {
 type Control struct {
 	o Options
 	targets
+	cycles metrics.Histogram
 
 	// The following belong to the loop of Run; nobody else touches them.
 	pools    map[poolKey]*pool

@@ -56,6 +56,7 @@ type DB struct {
 	clock    clock
 	onJump   atomic.Pointer[func(*Tx, time.Duration) error]
 
+	stats   stats
 	trouble atomic.Pointer[error] // see Trouble
 	closed  atomic.Bool
 	close   sync.Once

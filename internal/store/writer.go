@@ -105,7 +105,9 @@ func (w *writer) serve() {
 	if u := w.db.jumped(); u != nil {
 		w.batch = slices.Insert(w.batch, 0, u)
 	}
+	begin := time.Now()
 	c, err := w.try()
+	w.db.stats.served(len(w.batch), time.Since(begin), err)
 	if err == nil {
 		c.publish()
 	} else {
