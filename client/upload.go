@@ -163,8 +163,17 @@ func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
 			u.Progress(now, total)
 		}
 	}
-	return each(ctx, len(u.Files), func(ctx context.Context, i int) error {
-		f := u.Files[i]
+	together, files := packs(u.Files)
+	if u.Single {
+		together, files = nil, u.Files
+	}
+	left, err := c.sendPacks(ctx, to, together, count)
+	if err != nil {
+		return err
+	}
+	files = append(files, left...)
+	return each(ctx, len(files), func(ctx context.Context, i int) error {
+		f := files[i]
 		if err := c.sendFile(ctx, to.at(f.Name), f, count); err != nil {
 			return fmt.Errorf("upload %s: %w", f.Name, err)
 		}

@@ -30,3 +30,41 @@ func free(path string) int64 {
 
 // openFlags keep an open from hanging on a pipe that somebody put in a log's place.
 const openFlags = unix.O_NONBLOCK
+
+// few is how many files are synced one by one: the sync of a whole file system also writes what others have left to write.
+const few = 16
+
+// syncMany makes the bytes of files in dir durable.
+func syncMany(dir string, temps map[string]*temp) error {
+	if len(temps) <= few {
+		for _, t := range temps {
+			if err := t.Sync(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return syncFS(dir)
+}
+
+// syncDirs makes the names in directories below root durable.
+func syncDirs(root string, dirs map[string]bool) error {
+	if len(dirs) > few {
+		return syncFS(root)
+	}
+	for d := range dirs {
+		if err := syncDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncFS(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}

@@ -178,6 +178,10 @@ func (c *call) operation() (op func() error, perm string) {
 		return c.blockList, "r"
 	case "GET tree":
 		return c.tree, "rl"
+	case "PUT pack":
+		return c.putPack, "w"
+	case "POST pack":
+		return c.getPack, "r"
 	case "PUT ":
 		return c.put, "w"
 	case "PUT block":

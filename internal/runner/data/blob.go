@@ -164,7 +164,9 @@ func answer(res *http.Response, body []byte) error {
 	}
 	msg := res.Status
 	if c := res.Header.Get("X-Ms-Error-Code"); c != "" {
-		msg += " " + c
+		if msg += " " + c; c == "UnsupportedOperation" {
+			code = berth.Unsupported
+		}
 	} else if e := (struct{ Code string }{}); xml.Unmarshal(body, &e) == nil && e.Code != "" {
 		msg += " " + e.Code
 	}

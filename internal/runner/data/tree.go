@@ -1,10 +1,13 @@
 package data
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,24 +42,117 @@ func (c *Client) Manifest(ctx context.Context, rawURL string, file bool) (text [
 	return text, describe("asking what is in", rawURL, err)
 }
 
-// Contents brings files of the tree at rawURL, those in want, each to the path that to gives.
+// Small files come together, as many as these at once.
+const (
+	packedSize = 256 << 10 // of one file, at most
+	packBytes  = 8 << 20   // of a pack, about
+	packFiles  = 1000      // in a pack, at most
+	packLeast  = 4         // files that are worth a pack
+)
+
+// Contents brings files of the tree at rawURL, those in want, each to the path that to gives: small ones in packs, large ones in pieces.
 func (c *Client) Contents(ctx context.Context, rawURL string, t *berth.Tree, want []int, to func(i int) string) error {
+	var packs [][]int
+	alone := want
+	if !t.Single && len(want) >= packLeast {
+		packs, alone = divide(t, want)
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.parallel)
-	for _, i := range want {
-		f := &t.Files[i]
-		u := trimSlash(rawURL)
+	one := func(i int) error {
+		f, u := &t.Files[i], trimSlash(rawURL)
 		if !t.Single {
 			u = Join(u, f.Path)
 		}
-		g.Go(func() error { return c.fetchTo(gctx, u, to(i), f.Size) })
+		return c.fetchTo(gctx, u, to(i), f.Size)
+	}
+	for _, p := range packs {
+		g.Go(func() error {
+			err := c.pack(gctx, rawURL, t, p, to)
+			if berth.CodeOf(err) != berth.Unsupported {
+				return err
+			}
+			for _, i := range p { // an older server
+				if err := one(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for _, i := range alone {
+		g.Go(func() error { return one(i) })
 	}
 	return describe("fetching", rawURL, g.Wait())
 }
 
+// divide says which files come together.
+func divide(t *berth.Tree, want []int) (packs [][]int, alone []int) {
+	var pack []int
+	var size int64
+	for _, i := range want {
+		n := t.Files[i].Size
+		if n > packedSize {
+			alone = append(alone, i)
+			continue
+		}
+		if len(pack) == packFiles || size+n > packBytes {
+			packs, pack, size = append(packs, pack), nil, 0
+		}
+		pack, size = append(pack, i), size+n
+	}
+	if len(pack) > 0 {
+		packs = append(packs, pack)
+	}
+	return packs, alone
+}
+
+// pack brings several small files in one answer.
+func (c *Client) pack(ctx context.Context, rawURL string, t *berth.Tree, list []int, to func(i int) string) error {
+	var names bytes.Buffer
+	for _, i := range list {
+		names.WriteString(t.Files[i].Path)
+		names.WriteByte(0)
+	}
+	return c.retry(ctx, func() error {
+		body := section{io.NewSectionReader(bytes.NewReader(names.Bytes()), 0, int64(names.Len()))}
+		res, err := c.do(ctx, http.MethodPost, addQuery(trimSlash(rawURL), "comp=pack"), nil, body)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		n := 0
+		err = berth.ReadPack(res.Body, func(path string, size int64, r io.Reader) error {
+			if n == len(list) || path != t.Files[list[n]].Path || size != t.Files[list[n]].Size {
+				return berth.Errorf(berth.Internal, "the server sent %s, which was not asked for", path)
+			}
+			i := list[n]
+			n++
+			return writeFile(to(i), r)
+		})
+		var ours *berth.Error
+		if err != nil && !errors.As(err, &ours) && ctx.Err() == nil && !errors.Is(err, syscall.ENOSPC) {
+			err = berth.Errorf(berth.Unavailable, "reading: %w", err)
+		}
+		if err == nil && n != len(list) {
+			err = berth.Errorf(berth.Unavailable, "the server sent %d of %d files", n, len(list))
+		}
+		return err
+	})
+}
+
+func writeFile(path string, r io.Reader) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
+}
+
 // fetchTo brings one file to a path of ours.
 func (c *Client) fetchTo(ctx context.Context, u, path string, size int64) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type Server struct {
 	URL string
 	// Fault may answer a request itself, and returns true when it did.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
+	// NoPacks makes it a server that knows none.
+	NoPacks bool
 	// PageSize is how many blobs a list has; 0 means all.
 	PageSize int
 
@@ -99,6 +101,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && q.Get("comp") == "list":
 		s.list(w, q.Get("prefix"), q.Get("marker"))
+	case r.Method == http.MethodPost && q.Get("comp") == "pack" && !s.NoPacks:
+		s.pack(w, r, name)
 	case r.Method == http.MethodGet && q.Get("comp") == "tree":
 		s.tree(w, name, q.Get("type") == "file")
 	case r.Method == http.MethodGet:
@@ -114,6 +118,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
 	case r.Method == http.MethodPut:
 		s.put(w, r, name)
+	case r.Method == http.MethodPost:
+		w.Header().Set("X-Ms-Error-Code", "UnsupportedOperation")
+		w.WriteHeader(http.StatusBadRequest)
 	default:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}
@@ -151,6 +158,23 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, name string) {
 		s.blobs[name] = b
 	}
 	w.WriteHeader(http.StatusCreated)
+}
+
+// pack sends several files.
+func (s *Server) pack(w http.ResponseWriter, r *http.Request, name string) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []byte
+	paths := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	for _, p := range paths {
+		b := s.blobs[strings.TrimSuffix(name, "/")+"/"+p]
+		out = append(berth.AppendPackFile(out, p, int64(len(b))), b...)
+	}
+	_, _ = w.Write(berth.AppendPackEnd(out, len(paths)))
 }
 
 // tree sends the manifest of a folder or file.
