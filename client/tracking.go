@@ -61,6 +61,10 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) (runs []Run, next string,
 		Next string `json:"next_page_token"`
 	}
 	err = c.call(ctx, http.MethodPost, c.tracking("runs/search"), q, &out)
+	for i := range out.Runs { // the protocol leaves out what is empty
+		d := &out.Runs[i].Data
+		d.Metrics, d.Params, d.Tags = append([]Metric{}, d.Metrics...), append([]Pair{}, d.Params...), append([]Pair{}, d.Tags...)
+	}
 	return out.Runs, out.Next, err
 }
 

@@ -95,7 +95,7 @@ func experiment(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	if n.DataGB >= instanceDisk {
 		box.Notes = append(box.Notes, fmt.Sprintf("its disk has %s, less than the data: mount the data, or work on a part of it", gb(instanceDisk)))
 	}
-	box.Do = create("instance", box.Sizes, "--set idle_time_before_shutdown_minutes=30")
+	box.Do = create("computeinstance", box.Sizes, "--set idle_time_before_shutdown_minutes=30")
 	machine := berth.TargetAdvice{
 		Target: "local", Here: true, Rule: "with little data and for first tries the machine at hand will do, and costs nothing",
 		Do: []string{"berth run -- python train.py"},

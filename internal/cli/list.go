@@ -55,7 +55,7 @@ func listVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			l.group = cmd.Flags().Changed("resource-group") || s.format.az && s.cfg.Workspace.Group != ""
-			if n.word == "job" && s.format.plainly() && l.parent == "" {
+			if n.word == "job" && s.format.plainly() {
 				return s.listJobs(cmd.Context(), c, l)
 			}
 			docs, err := collect(l.docs(cmd.Context(), c, n), l.limit)
@@ -73,6 +73,9 @@ func listVerb(s *session, n noun) *cobra.Command {
 					return err
 				}
 				shown := s.entity(n, d)
+				if n.word == "job" && s.format.name == "table" && !s.format.az && shown["compute"] == nil {
+					shown["compute"] = at(d.Properties(), "berth.compute") // where it went that named none
+				}
 				if l.wants(n, d, shown) {
 					items = append(items, s.azList(n, shown))
 				}
@@ -181,7 +184,11 @@ func (s *session) listJobs(ctx context.Context, c *client.Client, l listing) err
 			q.Status = append(q.Status, berth.JobStatus(st))
 		}
 	}
-	jobs, err := collect(c.Jobs(ctx, q), l.limit)
+	all := c.Jobs(ctx, q)
+	if l.parent != "" {
+		all = childJobs(ctx, c, l.parent)
+	}
+	jobs, err := collect(all, l.limit)
 	if err != nil {
 		return err
 	}
@@ -232,15 +239,24 @@ func (l listing) docs(ctx context.Context, c *client.Client, n noun) iter.Seq2[c
 	return c.List(ctx, q, n.collection)
 }
 
-// children goes through the children of a job.
+// children goes through the documents of the children of a job.
 func children(ctx context.Context, c *client.Client, parent string) iter.Seq2[client.Document, error] {
-	return func(yield func(client.Document, error) bool) {
+	return ofChildren(ctx, c, parent, func(name string) (client.Document, error) { return c.Get(ctx, "jobs", name) })
+}
+
+// childJobs goes through the children of a job.
+func childJobs(ctx context.Context, c *client.Client, parent string) iter.Seq2[*client.Job, error] {
+	return ofChildren(ctx, c, parent, func(name string) (*client.Job, error) { return c.Job(ctx, name) })
+}
+
+func ofChildren[T any](ctx context.Context, c *client.Client, parent string, get func(name string) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		for name, err := range c.Children(ctx, parent) {
-			var d client.Document
+			var v T
 			if err == nil {
-				d, err = c.Get(ctx, "jobs", name)
+				v, err = get(name)
 			}
-			if !yield(d, err) {
+			if !yield(v, err) {
 				return
 			}
 		}

@@ -88,7 +88,7 @@ func (s *session) printSteps(steps []berth.Plan) error {
 			where += " (" + p.Size + ")"
 		}
 		switch {
-		case p.Type == "local":
+		case planFree(p):
 			cost = "nothing"
 		case p.Cost.Expected != nil:
 			cost = "about " + money(*p.Cost.Expected, p.Cost.Currency)
@@ -130,14 +130,23 @@ func planPlace(p *berth.Plan) string {
 	return text
 }
 
+// planFree says that a job costs nothing where it would run: on this machine, unless that has a price.
+func planFree(p *berth.Plan) bool { return p.Type == "local" && p.Price.Currency == "" }
+
 func planPrice(p *berth.Plan) string {
 	switch {
-	case p.Type == "local":
+	case planFree(p):
 		return "nothing"
 	case !p.Price.Known:
 		return "unknown"
 	}
 	text := money(*p.Price.PerHour, p.Price.Currency) + " an hour"
+	if p.Type == "local" {
+		if *p.Price.PerHour != *p.Price.PerNode {
+			text += fmt.Sprintf(", a slot's share of the %s for this machine", money(*p.Price.PerNode, p.Price.Currency))
+		}
+		return text
+	}
 	if p.Nodes > 1 || *p.Price.PerHour != *p.Price.PerNode {
 		text += fmt.Sprintf(" (%s for a node)", money(*p.Price.PerNode, p.Price.Currency))
 	}
@@ -175,7 +184,7 @@ func planDuration(d berth.PlanDuration, pipeline bool) string {
 }
 
 func planCost(p *berth.Plan) string {
-	if p.Type == "local" {
+	if planFree(p) {
 		return ""
 	}
 	c := p.Cost

@@ -69,6 +69,8 @@ func runsCommand(s *session) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case s.format.name == "tsv" && s.format.query == "": // runs have no values of their own, only objects
+				return s.print(runRows(runs, names))
 			case s.format.chosen():
 				return s.print(runs)
 			case len(runs) == 0:
@@ -87,19 +89,37 @@ func runsCommand(s *session) *cobra.Command {
 
 var runStatuses = map[string]berth.JobStatus{"FINISHED": berth.Completed, "FAILED": berth.Failed, "KILLED": berth.Canceled, "RUNNING": berth.Running}
 
+// runRows are runs as rows of values: id, name, status, experiment, start, metrics and parameters.
+func runRows(runs []client.Run, names map[string]string) []any {
+	rows := make([]any, 0, len(runs))
+	for _, r := range runs {
+		metrics, params := runValues(r)
+		rows = append(rows, []any{
+			r.Info.ID, r.Info.Name, r.Info.Status, names[r.Info.Experiment], time.UnixMilli(r.Info.Start).UTC().Format(time.RFC3339), metrics, params,
+		})
+	}
+	return rows
+}
+
+// runValues are the metrics and the parameters of a run, each on one line.
+func runValues(r client.Run) (metrics, params string) {
+	var m, p []string
+	for _, v := range r.Data.Metrics {
+		m = append(m, fmt.Sprintf("%s=%v", v.Key, v.Value))
+	}
+	for _, v := range r.Data.Params {
+		p = append(p, v.Key+"="+oneLine(v.Value))
+	}
+	return strings.Join(m, " "), strings.Join(p, " ")
+}
+
 func (s *session) printRuns(runs []client.Run, names map[string]string, now time.Time) error {
 	t := table{header: []string{"RUN", "NAME", "STATUS", "EXPERIMENT", "STARTED", "METRICS", "PARAMETERS"}}
 	for _, r := range runs {
-		var metrics, params []string
-		for _, m := range r.Data.Metrics {
-			metrics = append(metrics, fmt.Sprintf("%s=%v", m.Key, m.Value))
-		}
-		for _, p := range r.Data.Params {
-			params = append(params, p.Key+"="+oneLine(p.Value))
-		}
+		metrics, params := runValues(r)
 		t.add(cell{r.Info.ID, ""}, cell{clip(r.Info.Name, 30), ""}, cell{r.Info.Status, statusColor(runStatuses[r.Info.Status])},
 			cell{clip(names[r.Info.Experiment], 30), ""}, cell{ago(now.Sub(time.UnixMilli(r.Info.Start))), dim},
-			cell{clip(strings.Join(metrics, " "), 60), ""}, cell{strings.Join(params, " "), ""})
+			cell{clip(metrics, 60), ""}, cell{params, ""})
 	}
 	return s.printRows(t)
 }

@@ -237,6 +237,9 @@ type Ask struct {
 func Fits(s berth.BudgetStatus, a Ask) (ok bool, why string) {
 	title := Title(s.Budget)
 	switch {
+	case Exceeds(s.Budget, a):
+		return false, fmt.Sprintf("the job reserves %s (%s), more than the whole of %s: lower its limits.timeout, or have the budget raised",
+			Money(a.Amount, a.Currency), a.How, title)
 	case reached(s, endAt):
 		return false, fmt.Sprintf("%s is used up: %s spent%s", title, Money(s.Spent, s.Currency), until(s))
 	case !a.Priced:
@@ -251,6 +254,11 @@ func Fits(s berth.BudgetStatus, a Ask) (ok bool, why string) {
 		return false, why
 	}
 	return true, fmt.Sprintf("%s has %s left, and the job reserves %s (%s)", title, Money(s.Left, s.Currency), Money(a.Amount, a.Currency), a.How)
+}
+
+// Exceeds says that a job reserves more than a budget has in a whole period, so that no waiting makes it fit.
+func Exceeds(b berth.Budget, a Ask) bool {
+	return a.Priced && a.Currency == b.Currency && a.Amount > b.Amount+grain
 }
 
 func until(s berth.BudgetStatus) string {

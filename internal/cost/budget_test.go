@@ -181,6 +181,8 @@ func TestFits(t *testing.T) {
 		{60, cost.Ask{Amount: 20.5, Priced: true, Currency: "USD", How: "h"}, false, "the workspace's budget of 100.00 USD a month has 20.00 USD left, and the job reserves 20.50 USD (h); other jobs hold 20.00 USD until they end"},
 		{60, cost.Ask{}, true, "the workspace's budget of 100.00 USD a month cannot count it: the price of the size is not known"},
 		{60, cost.Ask{Amount: 1e9, Priced: true, Currency: "EUR"}, true, "the workspace's budget of 100.00 USD a month cannot count it: the size is priced in EUR"},
+		{0, cost.Ask{Amount: 100.5, Priced: true, Currency: "USD", How: "h"}, false, "the job reserves 100.50 USD (h), more than the whole of the workspace's budget of 100.00 USD a month: lower its limits.timeout, or have the budget raised"},
+		{100, cost.Ask{Amount: 100.5, Priced: true, Currency: "USD", How: "h"}, false, "the job reserves 100.50 USD (h), more than the whole of the workspace's budget of 100.00 USD a month: lower its limits.timeout, or have the budget raised"},
 		{100, cost.Ask{}, false, "the workspace's budget of 100.00 USD a month is used up: 100.00 USD spent, and a new month begins on 2026-04-01"},
 	} {
 		s.Spent = tt.spent

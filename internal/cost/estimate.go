@@ -106,15 +106,24 @@ func Reserve(nodes, slots int, size berth.Size, low bool, limit time.Duration, h
 	}
 	held, why := Hold(limit, h, known)
 	a := Ask{Priced: true, Currency: size.Currency, Amount: *rate * float64(nodes) / float64(max(1, slots)) * held.Hours()}
-	what := "1 node"
-	if nodes > 1 {
-		what = fmt.Sprintf("%d nodes", nodes)
-	}
-	if slots > 1 {
-		what += fmt.Sprintf(", of each 1 of %d slots,", slots)
-	}
-	a.How = fmt.Sprintf("%s of %s at %s an hour for %s: %s", what, size.Name, Money(*rate, size.Currency), Span(held), why)
+	a.How = fmt.Sprintf("%s for %s: %s", what(nodes, slots, size, *rate), Span(held), why)
 	return a
+}
+
+// what is what a job takes, and its price.
+func what(nodes, slots int, size berth.Size, rate float64) string {
+	price := Money(rate, size.Currency) + " an hour"
+	switch {
+	case slots > 1 && size.Name == berth.LocalCompute:
+		return fmt.Sprintf("1 of the %d slots of %s, which costs %s,", slots, size.Name, price)
+	case slots > 1 && nodes == 1:
+		return fmt.Sprintf("1 of the %d slots of a node of %s, which costs %s,", slots, size.Name, price)
+	case slots > 1:
+		return fmt.Sprintf("1 of the %d slots of each of %d nodes of %s, which cost %s each,", slots, nodes, size.Name, price)
+	case nodes == 1:
+		return fmt.Sprintf("1 node of %s at %s", size.Name, price)
+	}
+	return fmt.Sprintf("%d nodes of %s at %s", nodes, size.Name, price)
 }
 
 // Span is a duration for people: 45s, 12m, 4h30m.

@@ -17,8 +17,8 @@ type named struct {
 	VariablesIn json.RawMessage `json:"environment_variables,omitempty"` // as steps and components spell it
 }
 
-// StepBody is the document of the job that runs a step, of the properties that Make gave: its inputs and the like are in the order
-// in which the pipeline's properties have them, then the component's document.
+// StepBody is the document of the job that runs a step, of the properties that Make gave: its inputs and outputs are in the order in
+// which the component declares them, its tags and the like in that of the pipeline's properties, then of the component's document.
 func StepBody(props map[string]any, node string, pipeline, component json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		Jobs map[string]named `json:"jobs"`
@@ -34,8 +34,9 @@ func StepBody(props map[string]any, node string, pipeline, component json.RawMes
 	if err := json.Unmarshal(component, &c); err != nil {
 		return nil, err
 	}
-	like := make([][]byte, 0, 2)
-	for _, n := range []named{p.Jobs[node], c.Properties.Spec} {
+	like := make([][]byte, 0, 3)
+	spec := c.Properties.Spec
+	for _, n := range []named{{Inputs: spec.Inputs, Outputs: spec.Outputs}, p.Jobs[node], spec} {
 		if n.Variables == nil {
 			n.Variables = n.VariablesIn
 		}

@@ -277,7 +277,7 @@ func budgets(all []berth.BudgetStatus, ask cost.Ask, p *berth.Plan) {
 		ok, why := cost.Fits(b, ask)
 		p.Budgets = append(p.Budgets, berth.PlanBudget{Name: b.Name, Left: b.Left, Reserve: ask.Amount, Currency: b.Currency, Fits: ok, Why: why})
 		if !ok {
-			p.Limits = append(p.Limits, berth.PlanLimit{Kind: berth.LimitBudget, Whose: b.Name, Why: why, Ever: ask.Priced && ask.Currency == b.Currency && ask.Amount > b.Amount})
+			p.Limits = append(p.Limits, berth.PlanLimit{Kind: berth.LimitBudget, Whose: b.Name, Why: why, Ever: cost.Exceeds(b.Budget, ask)})
 		} else if !ask.Priced || ask.Currency != b.Currency {
 			p.Warnings = append(p.Warnings, why)
 		}
