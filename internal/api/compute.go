@@ -4,119 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
 // Computes. A handler only writes what is wanted: the control loop makes clusters as large as they should be, the instance loop
 // starts and stops instances.
-
-// putCompute creates or changes a compute.
-func putCompute(c *call, r *resource, name string) error {
-	if err := berth.CheckName(r.Noun, name); err != nil {
-		return err
-	}
-	if reservedCompute(name) {
-		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be changed", strings.ToLower(name))
-	}
-	if strings.HasPrefix(strings.ToLower(name), serverlessPrefix) {
-		return berth.Errorf(berth.Conflict, "names that begin with %s are those of pools that the server makes for jobs without a compute; choose another", serverlessPrefix)
-	}
-	body, err := c.body()
-	if err != nil {
-		return err
-	}
-	props, err := object(body, "properties")
-	if err != nil {
-		return err
-	}
-	if err := checkForm(r, body); err != nil {
-		return err
-	}
-	secrets := takeSecrets(r, props)
-	patch := c.r.Method == http.MethodPatch
-	var d *store.Doc
-	created := false
-	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
-			return err
-		}
-		body, props, err := own(body)
-		if err != nil {
-			return err
-		}
-		var st berth.ComputeState
-		d, err = tx.Get(c.ws.Key(), r.Collection, name, "")
-		created = berth.CodeOf(err) == berth.NotFound
-		switch {
-		case created && patch:
-			return c.missing(err, r, name, "")
-		case created:
-			d = &store.Doc{Workspace: c.ws.Key(), Kind: r.Collection, Name: name, CreatedBy: c.who.User}
-		case err != nil:
-			return err
-		default:
-			if st, err = computeState(d); err != nil {
-				return err
-			}
-			if st.Deleting() {
-				return berth.Errorf(berth.Conflict, "compute %s is being deleted; wait until it is gone, or choose another name", d.Name)
-			}
-			if body, props, err = c.mergeCompute(tx, r, d, body, props, patch); err != nil {
-				return err
-			}
-		}
-		was := st.IdleCost
-		if err := c.checkCompute(tx, d, body, props, &st, created); err != nil {
-			return err
-		}
-		if len(secrets) > 0 {
-			sealed, err := c.s.seal(c, r, d.Name, secrets)
-			if err != nil {
-				return err
-			}
-			if err := json.Unmarshal(sealed, &st); err != nil {
-				return err
-			}
-		}
-		stripReadOnly(body)
-		like := [][]byte{c.received, d.Body}
-		if patch {
-			slices.Reverse(like)
-		}
-		if err := checkLimits(body); err != nil {
-			return err
-		}
-		if d.Body, err = ordered.Marshal(body, like...); err != nil {
-			return err
-		}
-		if d.Own, err = json.Marshal(st); err != nil {
-			return err
-		}
-		c.emit(tx, berth.EventResourcePut, r, d.Name, "")
-		tell := st.Warnings
-		if st.IdleCost != was {
-			tell = warnings(st)
-		}
-		for _, w := range tell {
-			tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventWarning, Reason: w})
-		}
-		if created {
-			return tx.Insert(d)
-		}
-		return tx.Save(d)
-	})
-	if err != nil {
-		return err
-	}
-	c.operation("put", c.docID(r, d))
-	return c.sendDoc(map[bool]int{true: http.StatusCreated, false: http.StatusOK}[created], r, d)
-}
 
 // reservedCompute says that a name is not a user's to give.
 func reservedCompute(name string) bool {

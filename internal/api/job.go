@@ -44,70 +44,18 @@ func putJob(c *call, r *resource, name string) error {
 	if err := checkForm(r, body); err != nil {
 		return err
 	}
-	services := unstarted(props)
+	w := submission{name: name, body: body, props: props, services: unstarted(props)}
 	stripReadOnly(body)
 	jobDefaults(props, name)
 	pipelineDefaults(props)
-	raw, err := ordered.Marshal(body, c.received)
-	if err != nil {
+	if w.raw, err = ordered.Marshal(body, c.received); err != nil {
 		return err
 	}
 	var d *store.Doc
 	created := false
-	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-		d, err = tx.Get(c.ws.Key(), "jobs", name, "")
-		created = berth.CodeOf(err) == berth.NotFound
-		if !created {
-			if err != nil {
-				return err
-			}
-			if c.r.Header.Get("If-None-Match") == "*" {
-				return berth.Errorf(berth.Conflict, "a job named %s exists; choose another name", name)
-			}
-		}
-		if err := c.ifMatch(tx, "jobs", name, ""); err != nil {
-			return err
-		}
-		if !created {
-			return editJob(c, tx, d, func(old map[string]any) {
-				for _, k := range jobMutable {
-					if v, ok := props[k]; ok {
-						old[k] = v
-					}
-				}
-			})
-		}
-		st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
-		if isPipeline(props) {
-			if err = c.checkPipeline(tx, name, props, &st); err == nil {
-				raw, err = ordered.Marshal(body, c.received) // it may have got its steps only now
-			}
-		} else if st.Compute, err = checkJob(c, tx, props); err == nil {
-			err = c.reserve(tx, st.Compute, props, name, &st)
-		}
-		if err != nil {
-			return err
-		}
-		own, err := json.Marshal(st)
-		if err != nil {
-			return err
-		}
-		d = &store.Doc{
-			Workspace: c.ws.Key(), Kind: "jobs", Name: name, Status: string(berth.NotStarted), CreatedBy: c.who.User,
-			Parent: text(props, "experimentName"), Body: raw, Own: own,
-		}
-		d.Archived, _ = props["isArchived"].(bool)
-		if err := tx.Insert(d); err != nil {
-			return err
-		}
-		tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: "submitted by " + c.who.User})
-		if len(services) > 0 {
-			tx.Emit(berth.Event{
-				Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning,
-				Reason: "its services " + strings.Join(services, ", ") + " are not started: jobs of this server have none yet; use a compute instance",
-			})
-		}
-		return nil
+	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		d, created, err = c.writeJob(tx, w)
+		return err
 	})
 	if err != nil {
 		return err
@@ -120,6 +68,75 @@ func putJob(c *call, r *resource, name string) error {
 		return err
 	}
 	return c.sendBody(http.StatusCreated, d, body)
+}
+
+// submission is a job that somebody sent.
+type submission struct {
+	name        string
+	body, props map[string]any
+	raw         []byte   // body, encoded
+	services    []string // that it asks for and does not get
+}
+
+// writeJob keeps a new job, or what may change of one that there is.
+func (c *call) writeJob(tx *store.Tx, w submission) (d *store.Doc, created bool, err error) {
+	d, err = tx.Get(c.ws.Key(), "jobs", w.name, "")
+	created = berth.CodeOf(err) == berth.NotFound
+	switch {
+	case err != nil && !created:
+		return nil, false, err
+	case !created && c.r.Header.Get("If-None-Match") == "*":
+		return nil, false, berth.Errorf(berth.Conflict, "a job named %s exists; choose another name", w.name)
+	}
+	if err := c.ifMatch(tx, "jobs", w.name, ""); err != nil {
+		return nil, false, err
+	}
+	if created {
+		d, err = c.submit(tx, w)
+		return d, true, err
+	}
+	return d, false, editJob(c, tx, d, func(old map[string]any) {
+		for _, k := range jobMutable {
+			if v, ok := w.props[k]; ok {
+				old[k] = v
+			}
+		}
+	})
+}
+
+// submit checks a new job and keeps it.
+func (c *call) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
+	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
+	if isPipeline(w.props) {
+		if err = c.checkPipeline(tx, w.name, w.props, &st); err == nil {
+			w.raw, err = ordered.Marshal(w.body, c.received) // it may have got its steps only now
+		}
+	} else if st.Compute, err = checkJob(c, tx, w.props); err == nil {
+		err = c.reserve(tx, st.Compute, w.props, w.name, &st)
+	}
+	if err != nil {
+		return nil, err
+	}
+	own, err := json.Marshal(st)
+	if err != nil {
+		return nil, err
+	}
+	d = &store.Doc{
+		Workspace: c.ws.Key(), Kind: "jobs", Name: w.name, Status: string(berth.NotStarted), CreatedBy: c.who.User,
+		Parent: text(w.props, "experimentName"), Body: w.raw, Own: own,
+	}
+	d.Archived, _ = w.props["isArchived"].(bool)
+	if err := tx.Insert(d); err != nil {
+		return nil, err
+	}
+	tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: "submitted by " + c.who.User})
+	if len(w.services) > 0 {
+		tx.Emit(berth.Event{
+			Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning,
+			Reason: "its services " + strings.Join(w.services, ", ") + " are not started: jobs of this server have none yet; use a compute instance",
+		})
+	}
+	return d, nil
 }
 
 // unstarted are the services a job asks for besides those that every job has.

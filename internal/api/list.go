@@ -39,15 +39,43 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 		q.Name = "" // the client asks under a new name each time; the hash is looked for everywhere
 	}
 	q.Limit = limit + 1
-	var docs []*store.Doc
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	docs, err := s.page(c, r, q, name)
+	if err != nil {
+		return err
+	}
+	if len(docs) == 0 && r.Always != nil && name != "" && (q.Archived == nil || !*q.Archived) && q.After == 0 {
+		d, ok, err := r.Always(c, name, curatedVersion) // the SDK lists versions to find the latest
+		if err != nil {
+			return err
+		}
+		if ok {
+			docs = append(docs, d)
+		}
+	}
+	more := len(docs) > limit
+	docs = docs[:min(len(docs), limit)]
+	value, err := c.renderAll(r, docs)
+	if err != nil {
+		return err
+	}
+	out := map[string]any{"value": value}
+	if more && (top == 0 || r.Listed) {
+		out["nextLink"] = c.nextLink(docs[len(docs)-1].ID)
+	}
+	return c.send(http.StatusOK, out)
+}
+
+// page reads as many documents as q says that are wanted, or fewer where there are no more.
+func (s *Server) page(c *call, r *resource, q store.Query, name string) (docs []*store.Doc, err error) {
+	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
 		if name != "" && q.Hash == "" {
 			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && (r.Child != "versions" || r.Listed) {
 				return c.missing(err, r, name, "")
 			}
 		}
 		docs = nil
-		for full := true; full && len(docs) <= limit; { // until enough are wanted, or there are no more
+		q := q
+		for full := true; full && len(docs) < q.Limit; {
 			page, err := tx.List(q)
 			if err != nil {
 				return err
@@ -66,37 +94,24 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if len(docs) == 0 && r.Always != nil && name != "" && (q.Archived == nil || !*q.Archived) && q.After == 0 {
-		d, ok, err := r.Always(c, name, curatedVersion) // the SDK lists versions to find the latest
-		if err != nil {
-			return err
-		}
-		if ok {
-			docs = append(docs, d)
-		}
-	}
-	more := len(docs) > limit
-	docs = docs[:min(len(docs), limit)]
+	return docs, err
+}
+
+// renderAll is documents as clients see them, each in the order in which it was sent.
+func (c *call) renderAll(r *resource, docs []*store.Doc) ([]any, error) {
 	value := make([]any, 0, len(docs))
 	for _, d := range docs {
 		m, err := c.render(r, d)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		b, err := ordered.Marshal(m, d.Body)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		value = append(value, json.RawMessage(b))
 	}
-	out := map[string]any{"value": value}
-	if more && (top == 0 || r.Listed) {
-		out["nextLink"] = c.nextLink(docs[len(docs)-1].ID)
-	}
-	return c.send(http.StatusOK, out)
+	return value, nil
 }
 
 // pageSize is how many items one page of a list has.

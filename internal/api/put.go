@@ -114,26 +114,11 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 			return nil, false, err
 		}
 	}
-	mark, err := c.vouch(r, props)
-	if err != nil {
+	if err := c.mark(r, d, props, created); err != nil {
 		return nil, false, err
 	}
-	if mark != nil && len(r.Secrets) == 0 {
-		d.Own = mark
-	}
-	d.Archived, _ = props["isArchived"].(bool)
-	if h, ok := dig(props, "properties.hash_sha256").(string); ok && created && r.ByHash {
-		d.Hash = h // as its owner says; it is found by nobody else
-	}
-	stripReadOnly(body)
-	like := [][]byte{c.received, d.Body}
-	if c.r.Method == http.MethodPatch || d.Version != "" && r.Keep != nil { // what is there stays where it is
-		slices.Reverse(like)
-	}
-	if err := checkLimits(body); err != nil { // of what was there and what came, together
-		return nil, false, err
-	}
-	if d.Body, err = ordered.Marshal(body, like...); err != nil {
+	// What is there stays where it is, where only a part of it may change.
+	if err := c.setBody(d, body, c.r.Method == http.MethodPatch || d.Version != "" && r.Keep != nil); err != nil {
 		return nil, false, err
 	}
 	if err := checkSize(d.Kind, d.Body); err != nil {
@@ -148,22 +133,57 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 	if !created {
 		return d, false, tx.Save(d)
 	}
+	return d, true, c.insert(tx, r, d, props)
+}
+
+// setBody makes what a client sent the body of a document. keep says that what is there stays in its order.
+func (c *call) setBody(d *store.Doc, body map[string]any, keep bool) (err error) {
+	stripReadOnly(body)
+	like := [][]byte{c.received, d.Body}
+	if keep {
+		slices.Reverse(like)
+	}
+	if err := checkLimits(body); err != nil { // of what was there and what came, together
+		return err
+	}
+	d.Body, err = ordered.Marshal(body, like...)
+	return err
+}
+
+// mark sets what is kept beside a document's body.
+func (c *call) mark(r *resource, d *store.Doc, props map[string]any, created bool) error {
+	vouched, err := c.vouch(r, props)
+	if err != nil {
+		return err
+	}
+	if vouched != nil && len(r.Secrets) == 0 {
+		d.Own = vouched
+	}
+	d.Archived, _ = props["isArchived"].(bool)
+	if h, ok := dig(props, "properties.hash_sha256").(string); ok && created && r.ByHash {
+		d.Hash = h // as its owner says; it is found by nobody else
+	}
+	return nil
+}
+
+// insert inserts a new document, with what belongs to it.
+func (c *call) insert(tx *store.Tx, r *resource, d *store.Doc, props map[string]any) error {
 	if r.Inert != "" {
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: r.Collection + "/" + d.Name, Type: berth.EventWarning, Reason: r.Inert})
 	}
-	if w.version == "" || r.Child != "versions" {
-		return d, true, c.insertBelow(tx, r, d)
+	if d.Version == "" || r.Child != "versions" {
+		return c.insertBelow(tx, r, d)
 	}
 	if err := c.mayMake(tx, r, d); err != nil {
-		return nil, false, err
+		return err
 	}
 	if err := c.holdFiles(tx, r, d, props); err != nil {
-		return nil, false, err
+		return err
 	}
 	if err := tx.Insert(d); err != nil {
-		return nil, false, err
+		return err
 	}
-	return d, true, asset.Grow(tx, c.ws.Key(), r.Collection, w.name, w.version, c.who.User, props)
+	return asset.Grow(tx, c.ws.Key(), r.Collection, d.Name, d.Version, c.who.User, props)
 }
 
 // insertBelow inserts a document; one of a second level only below one of the first.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
-	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -68,17 +67,11 @@ func (s *Server) acrossGroups(c *call, r *resource, sub string) error {
 		if err != nil {
 			return err
 		}
-		for _, d := range docs {
-			m, err := c.render(r, d)
-			if err != nil {
-				return err
-			}
-			b, err := ordered.Marshal(m, d.Body)
-			if err != nil {
-				return err
-			}
-			value = append(value, json.RawMessage(b))
+		some, err := c.renderAll(r, docs)
+		if err != nil {
+			return err
 		}
+		value = append(value, some...)
 	}
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }

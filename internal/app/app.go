@@ -96,21 +96,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		}
 	}()
 	run := filepath.Join(cfg.Home, "run")
-	if err := os.MkdirAll(run, 0o700); err != nil {
-		return nil, fmt.Errorf("make the home: %w", err)
-	}
-	if err := os.Chmod(cfg.Home, 0o700); err != nil {
-		return nil, fmt.Errorf("make the home private: %w", err)
-	}
-	unlock, err := lock(filepath.Join(run, "serve.lock"))
-	if err != nil {
-		return nil, err
-	}
-	a.closers = append(a.closers, unlock)
-	if a.home, err = os.Stat(cfg.Home); err != nil {
-		return nil, err
-	}
-	if err := a.settleIn(run); err != nil {
+	if err := a.openHome(run); err != nil {
 		return nil, err
 	}
 	keys, err := auth.LoadKeys(cfg.Home)
@@ -131,35 +117,68 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		return nil, err
 	}
 	a.closers = append(a.closers, a.blobs.Close)
-	authority := auth.NewAuthority(keys, a.db, a.audiences()...)
-	owner := userName()
-	if a.Token, err = authority.AdminToken(ctx, cfg.Home, owner); err != nil {
-		return nil, err
-	}
-	watcher, err := filewatch.New()
-	if err != nil {
-		return nil, err
-	}
-	a.closers = append(a.closers, watcher.Close)
-	signer := front.NewSigner(keys.SAS)
-	a.machine = sched.Machine{CPUs: runtime.NumCPU(), Memory: local.TotalMemory(), Strict: cfg.StrictSizes}
-	a.machine.Unlimited = cluster.Unlimited()
-	a.machine.Most = int(a.machine.Memory / nodeMemory)
-	if gpus, err := cluster.GPUs(ctx); err != nil {
-		log.Warn("GPUs not counted", "err", err)
-	} else {
-		a.machine.GPUs = len(gpus)
-	}
+	a.measure(ctx)
 	if err := a.openTargets(ctx, host); err != nil {
 		return nil, err
 	}
+	signer := front.NewSigner(keys.SAS)
 	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}
-	tracking := track.New(track.Options{DB: a.db, Blobs: a.blobs, Locator: at, Sign: signUpload(at, signer), Dir: filepath.Join(cfg.Home, "tracking"), Log: log})
+	if err := a.openAPI(ctx, keys, signer, at); err != nil {
+		return nil, err
+	}
+	return a, a.openControl(keys, signer, at, host)
+}
+
+// openHome makes the home where there is none, and keeps other servers out of it.
+func (a *App) openHome(run string) error {
+	if err := os.MkdirAll(run, 0o700); err != nil {
+		return fmt.Errorf("make the home: %w", err)
+	}
+	if err := os.Chmod(a.cfg.Home, 0o700); err != nil {
+		return fmt.Errorf("make the home private: %w", err)
+	}
+	unlock, err := lock(filepath.Join(run, "serve.lock"))
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, unlock)
+	if a.home, err = os.Stat(a.cfg.Home); err != nil {
+		return err
+	}
+	return a.settleIn(run)
+}
+
+// measure finds out what this machine has.
+func (a *App) measure(ctx context.Context) {
+	a.machine = sched.Machine{CPUs: runtime.NumCPU(), Memory: local.TotalMemory(), Strict: a.cfg.StrictSizes}
+	a.machine.Unlimited = cluster.Unlimited()
+	a.machine.Most = int(a.machine.Memory / nodeMemory)
+	gpus, err := cluster.GPUs(ctx)
+	if err != nil {
+		a.log.Warn("GPUs not counted", "err", err)
+	}
+	a.machine.GPUs = len(gpus)
+}
+
+// openAPI makes the front door, with all that it needs for itself, and the workspace that is always there.
+func (a *App) openAPI(ctx context.Context, keys *auth.Keys, signer *front.Signer, at locate.Locator) (err error) {
+	cfg := a.cfg
+	authority := auth.NewAuthority(keys, a.db, a.audiences()...)
+	owner := userName()
+	if a.Token, err = authority.AdminToken(ctx, cfg.Home, owner); err != nil {
+		return err
+	}
+	watcher, err := filewatch.New()
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, watcher.Close)
+	tracking := track.New(track.Options{DB: a.db, Blobs: a.blobs, Locator: at, Sign: signUpload(at, signer), Dir: filepath.Join(cfg.Home, "tracking"), Log: a.log})
 	a.closers = append(a.closers, tracking.Close)
 	a.api = api.New(api.Options{
-		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: log, Locator: at,
+		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: a.log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{
-			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: log,
+			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: a.log,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
@@ -168,10 +187,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		Tracking:  tracking,
 		Metrics:   []func(*metrics.Writer){a.db.Metrics, func(w *metrics.Writer) { a.control.Metrics(w) }},
 	})
-	if err := a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner); err != nil {
-		return nil, err
-	}
-	return a, a.openControl(keys, signer, at, host)
+	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)
 }
 
 func (a *App) openControl(keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {

@@ -34,6 +34,9 @@ var Sound = map[string][]string{
 	"models/m/versions/1":        {`{"properties":{"modelType":"custom_model","modelUri":"azureml://datastores/workspaceblobstore/paths/a/","flavors":{"f":{"data":{"a":"b"}}}}}`},
 	"components/c2/versions/1":   {`{"properties":{"componentSpec":{"type":"command","name":"c2","version":"1","command":"echo ${{inputs.i}}","environment":"azureml:e:1","inputs":{"i":{"type":"string","default":"x","optional":true}},"outputs":{"o":{"type":"uri_folder"}},"resources":{"instance_count":2},"distribution":{"type":"mpi","process_count_per_instance":2}}}}`},
 	"connections":                {`{"properties":{"category":"PythonFeed","authType":"PAT","target":"https://x","credentials":{"pat":"secret"},"metadata":{"a":"b"}}}`},
+	"onlineEndpoints":            {`{"location":"local","tags":{"a":"b"},"identity":{"type":"SystemAssigned"},"properties":{"authMode":"Key","description":"d","traffic":{"blue":100},"mirrorTraffic":{"green":10},"keys":{"primaryKey":"a","secondaryKey":"b"}}}`},
+	"batchEndpoints":             {`{"location":"local","properties":{"authMode":"AADToken","defaults":{"deploymentName":"d"},"properties":{"a":"b"}}}`},
+	"schedules":                  {`{"properties":{"displayName":"n","isEnabled":true,"trigger":{"triggerType":"Cron","expression":"0 8 * * *","timeZone":"UTC"},"action":{"actionType":"CreateJob","jobDefinition":{"jobType":"Command","command":"true"}}}}`},
 	"featuresets/f/versions/1":   {`{"properties":{"entities":["a"],"specification":{"path":"x"},"materializationSettings":{"schedule":null}}}`},
 }
 
