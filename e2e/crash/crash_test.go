@@ -233,6 +233,9 @@ func (w *chaos) do(method, path string, body any) (int, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := w.http.Do(req)
 	if err != nil {
 		return 0, nil, err

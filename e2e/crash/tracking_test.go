@@ -1,0 +1,144 @@
+package crash_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store/pgtest"
+)
+
+// TestKillTracking kills the server while eight clients log batches, each again and again until it is acknowledged, as MLflow's client
+// does: every point and parameter is there, and once.
+func TestKillTracking(t *testing.T) {
+	_, kills, seed := sizes()
+	newChaos(t, "").killTracking(kills, seed)
+}
+
+// TestKillTrackingPostgres is the same where experiments and runs are in PostgreSQL.
+func TestKillTrackingPostgres(t *testing.T) {
+	_, kills, seed := sizes()
+	db, err := pgtest.Start()
+	pgtest.Need(t, err)
+	defer db.Stop()
+	newChaos(t, "database: "+db.URL()+"\n").killTracking(kills/2, seed)
+}
+
+const trackers = 8
+
+func (w *chaos) mlflow(call string) string {
+	ws := berth.Workspace{Subscription: "00000000-0000-0000-0000-000000000000", Group: "berth", Name: "default"}
+	return ws.TrackingPath() + "/api/2.0/mlflow/" + call
+}
+
+// insist sends a request until it is answered with 200.
+func (w *chaos) insist(call string, body any) []byte {
+	w.t.Helper()
+	var out []byte
+	w.until(call, 2*time.Minute, func() (bool, error) {
+		code, b, err := w.do("POST", w.mlflow(call), body)
+		out = b
+		return err == nil && code == http.StatusOK, fmt.Errorf("%d %s %w", code, b, err)
+	})
+	return out
+}
+
+func (w *chaos) killTracking(kills int, seed uint64) {
+	type o = map[string]any
+	var acks atomic.Int64
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	var runs [trackers]string
+	var batches [trackers]int64 // acknowledged
+	for i := range trackers {
+		var v struct {
+			Run struct {
+				Info struct {
+					RunID string `json:"run_id"`
+				}
+			}
+		}
+		if err := json.Unmarshal(w.insist("runs/create", o{"experiment_id": "0", "start_time": 1}), &v); err != nil {
+			w.t.Fatal(err)
+		}
+		runs[i] = v.Run.Info.RunID
+	}
+	for i, id := range runs {
+		wg.Go(func() {
+			for n := int64(0); !over.Load(); n++ {
+				batch := o{"run_id": id, "metrics": []o{
+					{"key": "a", "value": n, "timestamp": n, "step": n}, {"key": "b", "value": -n, "timestamp": n, "step": n}, {"key": fmt.Sprint("c", n%3), "value": "NaN", "timestamp": n, "step": n},
+				}}
+				if n%10 == 0 {
+					batch["params"] = []o{{"key": fmt.Sprint("p", n), "value": fmt.Sprint(n)}}
+				}
+				w.insist("runs/log-batch", batch)
+				batches[i] = n + 1
+				acks.Add(1)
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(seed, 9))
+	for range kills {
+		next := acks.Load() + 1 + random.Int64N(200)
+		w.until("batches", 2*time.Minute, func() (bool, error) { return acks.Load() >= next, nil })
+		syscall.Kill(w.server(), syscall.SIGKILL)
+	}
+	over.Store(true)
+	wg.Wait()
+	for i, id := range runs {
+		w.allPoints(id, "a", batches[i])
+		w.allPoints(id, "b", batches[i])
+		var v struct {
+			Run struct {
+				Data struct{ Params []struct{ Key, Value string } }
+			}
+		}
+		w.read("runs/get?run_id="+id, &v)
+		if got, want := int64(len(v.Run.Data.Params)), (batches[i]+9)/10; got != want {
+			w.t.Errorf("run %s has %d parameters, of %d", id, got, want)
+		}
+	}
+	w.t.Logf("%d batches were acknowledged over %d kills", acks.Load(), kills)
+}
+
+func (w *chaos) read(call string, v any) {
+	w.t.Helper()
+	w.until(call, time.Minute, func() (bool, error) {
+		code, b, err := w.do("GET", w.mlflow(call), nil)
+		if err != nil || code != http.StatusOK {
+			return false, fmt.Errorf("%d %s %w", code, b, err)
+		}
+		err = json.Unmarshal(b, v)
+		return err == nil, err
+	})
+}
+
+// allPoints wants the steps 0 to n-1 of a metric, each once.
+func (w *chaos) allPoints(id, key string, n int64) {
+	w.t.Helper()
+	var v struct{ Metrics []struct{ Step int64 } }
+	w.read("metrics/get-history?metric_key="+key+"&run_id="+id, &v)
+	steps := make([]int64, len(v.Metrics))
+	for i, m := range v.Metrics {
+		steps[i] = m.Step
+	}
+	slices.Sort(steps)
+	for i, step := range steps {
+		if step != int64(i) {
+			w.t.Errorf("run %s, metric %s: step %d stands where %d should", id, key, step, i)
+			return
+		}
+	}
+	if int64(len(steps)) != n {
+		w.t.Errorf("run %s, metric %s: %d points of %d", id, key, len(steps), n)
+	}
+}
