@@ -34,7 +34,8 @@ type move struct {
 	ended  []*placement
 	add    []berth.Node
 	remove []berth.Node
-	over   []string // directories nobody needs any more
+	moved  [][2]berth.NodeState // from, to
+	over   []string             // directories nobody needs any more
 	lost   []lost
 	forget []poolKey        // computes whose targets nobody needs any more
 	back   []*driver.Target // were away
@@ -149,6 +150,9 @@ func (c *Control) act(ctx context.Context, m *move) {
 			c.leaving[p.task.ID] = p
 		}
 		c.removeTask(ctx, p)
+	}
+	for _, s := range m.moved {
+		c.o.Moved(s[0], s[1])
 	}
 	c.writeLogs(m)
 	for k, j := range m.jobs {

@@ -53,6 +53,8 @@ type Options struct {
 	QuotaDefault int
 	// Location is where the pools of steps without a compute are made.
 	Location string
+	// Moved is told of each change of a node's state, "" before it was asked for and after it is gone; nil in a server.
+	Moved func(from, to berth.NodeState)
 	// Keep is a directory for what the attempts at a job hand on to each other.
 	Keep string
 }
@@ -105,6 +107,9 @@ type placement struct {
 func New(o Options) *Control {
 	if o.KindOf == nil {
 		o.KindOf = kind.Of
+	}
+	if o.Moved == nil {
+		o.Moved = func(_, _ berth.NodeState) {}
 	}
 	return &Control{
 		o: o, placed: map[berth.TaskID]*placement{}, pace: map[string]*pace{}, works: map[string]*nodeWork{}, said: sayings{}, removing: map[string]bool{}, leaving: map[berth.TaskID]*placement{},

@@ -101,6 +101,7 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 		DB: db, Blobs: blobs, Keys: keys, Signer: signer, Locator: at, Log: log, Curated: curated,
 		Targets: p.registry(p.cluster),
 		Machine: machine, Local: terms, Keep: filepath.Join(dir, "keep"),
+		Moved: func(from, to berth.NodeState) { moves.add("node", string(from), string(to)) },
 	}
 	p.run()
 	t.Cleanup(func() {
@@ -108,6 +109,7 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 		p.driver.Close()
 		p.cluster.Close()
 		p.reports.Wait()
+		p.noteJobs()
 		blobs.Close()
 		db.Close()
 	})

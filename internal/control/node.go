@@ -84,7 +84,9 @@ func (c *Control) removeNode(ctx context.Context, n berth.Node) {
 
 // forget deletes a node's document and writes down what its life cost.
 func (c *Control) forget(ctx context.Context, n berth.Node) {
+	gone := false
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		gone = false
 		d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
 		if berth.CodeOf(err) == berth.NotFound {
 			return nil
@@ -92,6 +94,7 @@ func (c *Control) forget(ctx context.Context, n berth.Node) {
 		if err != nil {
 			return err
 		}
+		gone = true
 		why := n.Why
 		if err := json.Unmarshal(d.Own, &n); err != nil { // it may have been ready just before it was given up
 			return err
@@ -113,14 +116,19 @@ func (c *Control) forget(ctx context.Context, n berth.Node) {
 		}
 		return emitNode(tx, n, "gone", "node "+n.Name+" was given back: "+n.Why)
 	})
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil && gone:
+		c.o.Moved(n.State, "")
+	case err != nil && ctx.Err() == nil:
 		c.o.Log.Error("node not forgotten", "node", n.Name, "err", err)
 	}
 }
 
 // writeNode changes a node's document. change returns what to say about it, or "" to leave it as it is.
 func (c *Control) writeNode(ctx context.Context, n berth.Node, change func(n *berth.Node, now time.Time) string) {
+	var from, to berth.NodeState
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		from, to = "", ""
 		d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
 		if berth.CodeOf(err) == berth.NotFound {
 			return nil
@@ -132,10 +140,12 @@ func (c *Control) writeNode(ctx context.Context, n berth.Node, change func(n *be
 		if err := json.Unmarshal(d.Own, &v); err != nil {
 			return err
 		}
+		was := v.State
 		say := change(&v, tx.Now())
 		if say == "" {
 			return nil
 		}
+		from, to = was, v.State
 		if d.Own, err = json.Marshal(v); err != nil {
 			return err
 		}
@@ -145,7 +155,10 @@ func (c *Control) writeNode(ctx context.Context, n berth.Node, change func(n *be
 		}
 		return emitNode(tx, v, string(v.State), say)
 	})
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil && from != to:
+		c.o.Moved(from, to)
+	case err != nil && ctx.Err() == nil:
 		c.o.Log.Error("node not written", "node", n.Name, "err", err)
 	}
 }

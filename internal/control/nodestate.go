@@ -14,6 +14,7 @@ type nodeChange struct {
 	node  berth.Node
 	fresh bool
 	drill bool // a drill on it is over
+	was   berth.NodeState
 }
 
 // refresh reads a compute and its nodes again, because somebody wrote them.
@@ -147,6 +148,9 @@ func (m *move) saveNodes() error {
 				return err
 			}
 		}
+		if ch.was != ch.node.State {
+			m.moved = append(m.moved, [2]berth.NodeState{ch.was, ch.node.State})
+		}
 		own, err := json.Marshal(ch.node)
 		if err != nil {
 			return err
@@ -184,6 +188,7 @@ func (m *move) heed(ch *nodeChange) error {
 	if err := json.Unmarshal(d.Own, &now); err != nil {
 		return err
 	}
+	ch.was = now.State
 	if now.Evict != "" && ch.node.Evict == "" && !ch.drill {
 		ch.node.Evict, ch.node.Why = now.Evict, now.Why
 	}

@@ -110,6 +110,7 @@ func build(t *testing.T) *plant {
 		<-controlled
 		p.driver.Close()
 		p.reports.Wait()
+		p.noteInstances()
 		blobs.Close()
 		db.Close()
 	})
