@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -16,9 +15,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 const module = "github.com/berthml/berth"
@@ -247,15 +246,15 @@ func TestSQLitePair(t *testing.T) {
 	}
 }
 
-// initLimit is how long a package of ours may take before main runs: every command waits for all of them. What is needed by few
-// commands is made when it is first used (sync.OnceValue).
-const initLimit = 50 * time.Microsecond
+// initLimit is how many allocations a package of ours may make before main runs: every command waits for all of them. Allocations are
+// counted because they are the same on every machine; fifty microseconds are about three hundred. What is needed by few commands is made
+// when it is first used (sync.OnceValue).
+const initLimit = 300
 
-// initMore are packages that may take longer, and how long: what is left of the tables of spec.
-var initMore = map[string]time.Duration{"internal/spec": 400 * time.Microsecond}
+// initMore are packages that may make more, and how many: what is left of the tables of spec.
+var initMore = map[string]int{"internal/spec": 1800}
 
-// TestInitialisers measures with inittrace. A loaded machine makes single runs slow, so the least of several counts, and there are more
-// of them while a package seems too slow.
+// TestInitialisers counts with inittrace.
 func TestInitialisers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -264,39 +263,28 @@ func TestInitialisers(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, "./cmd/berth").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	line := regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock`)
-	least := map[string]time.Duration{}
-	slow := func() (names []string) {
-		for name, took := range least {
-			if limit := max(initLimit, initMore[name]); took > limit {
-				names = append(names, fmt.Sprintf("%s takes %v before main runs; %v are allowed", name, took, limit))
-			}
-		}
-		slices.Sort(names)
-		return names
+	cmd := exec.Command(program, "version")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	for n := 0; n < 5 || n < 200 && len(slow()) > 0; n++ {
-		cmd := exec.Command(program, "version")
-		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
-		out, err := cmd.CombinedOutput()
+	seen := 0
+	for _, m := range regexp.MustCompile(`(?m)^init (\S+) @.* (\d+) allocs$`).FindAllStringSubmatch(string(out), -1) {
+		name, ours := rel(m[1])
+		if !ours {
+			continue
+		}
+		seen++
+		allocs, err := strconv.Atoi(m[2])
 		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatal(err)
 		}
-		for _, m := range line.FindAllStringSubmatch(string(out), -1) {
-			name, ours := rel(m[1])
-			took, err := time.ParseDuration(m[2] + "ms")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if was, seen := least[name]; ours && (!seen || took < was) {
-				least[name] = took
-			}
+		if limit := max(initLimit, initMore[name]); allocs > limit {
+			t.Errorf("%s makes %d allocations before main runs; %d are allowed", name, allocs, limit)
 		}
 	}
-	if len(least) == 0 {
+	if seen == 0 {
 		t.Fatal("inittrace says nothing of our packages")
-	}
-	for _, s := range slow() {
-		t.Error(s)
 	}
 }

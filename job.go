@@ -191,3 +191,18 @@ type JobState struct {
 	// Steps are those of a pipeline job, in the order of their names.
 	Steps []PipelineStep `json:"steps,omitempty"`
 }
+
+// WritesInput says whether an input in this mode may be written to where it lies.
+func WritesInput(mode string) bool {
+	return strings.EqualFold(mode, "ReadWriteMount") || strings.EqualFold(mode, "rw_mount")
+}
+
+// OwnsInput says whether a task gets an input in this mode as a copy of its own, to which it may write.
+func OwnsInput(mode string) bool {
+	for _, m := range []string{"Download", "EvalDownload", "eval_download"} {
+		if strings.EqualFold(mode, m) {
+			return true
+		}
+	}
+	return WritesInput(mode)
+}

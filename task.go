@@ -107,7 +107,7 @@ type Launch struct {
 	Code    string            `json:"code,omitempty"` // URL of the folder of the code snapshot
 	// CodeBelow is for Code what LaunchInput.Below is for its URL.
 	CodeBelow string `json:"codeBelow,omitempty"`
-	// CodeVersion is a word for what is in the folder now, so that a node which has it asks for nothing; empty where it has none.
+	// CodeVersion is the version token of what is in the folder now, so that a node which has it asks for nothing; empty where it has none.
 	CodeVersion string                  `json:"codeVersion,omitempty"`
 	Inputs      map[string]LaunchInput  `json:"inputs,omitempty"`
 	Outputs     map[string]LaunchOutput `json:"outputs,omitempty"`

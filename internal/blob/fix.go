@@ -1,7 +1,9 @@
 package blob
 
 import (
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -44,7 +46,17 @@ func fix(tx *store.Tx, container, name, version string) (place string, err error
 
 // unfix forgets what fix entered.
 func unfix(tx *store.Tx, container, version string) error {
-	return below(tx, container, fixedFolder(version), func(b *store.Blob) error { return tx.DeleteBlob(container, b.Name) })
+	folder := fixedFolder(version) + "/"
+	places := map[string]bool{}
+	err := below(tx, container, fixedFolder(version), func(b *store.Blob) error {
+		first, _, _ := strings.Cut(strings.TrimPrefix(b.Name, folder), "/")
+		places[folder+first] = true
+		return tx.DeleteBlob(container, b.Name)
+	})
+	if err != nil {
+		return err
+	}
+	return changed(tx, container, slices.Collect(maps.Keys(places)))
 }
 
 // below calls f for the blob of a name and those in the folder of that name.

@@ -30,7 +30,7 @@ type hold struct {
 	Versions []string `json:"versions,omitempty"`
 	// Whole says that nothing is added to them either.
 	Whole bool `json:"whole,omitempty"`
-	// Version is the word for what lies there now, see Version.
+	// Version is the version token of what lies there now, see Version.
 	Version string `json:"version,omitempty"`
 }
 

@@ -8,10 +8,11 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A node keeps the folders that tasks read, and must know without listing one whether it is as it was. For that a folder has a word, kept
-// in the hold on it: it is given out with the first launch that names the folder, and dropped by the first write below it afterwards.
+// A node keeps the folders that tasks read, and must know without listing one whether it is as it was. For that a folder has a version
+// token, kept in the hold on it: it is given out with the first launch that names the folder, and dropped by the first write below it
+// afterwards.
 
-// Version is a word for what lies at a place: as long as nothing below the place is written it stays the same, and it never comes again.
+// Version is the version token of what lies at a place: as long as nothing below the place is written it stays the same, and it never comes again.
 // A whole container has none.
 func Version(tx *store.Tx, container, name string) (string, error) {
 	name = strings.TrimRight(name, "/")
@@ -42,7 +43,7 @@ func anything(tx *store.Tx, container, name string) (bool, error) {
 	return err == nil, err
 }
 
-// changed drops the words of places below which something is written.
+// changed drops the version tokens of places below which something is written.
 func changed(tx *store.Tx, container string, places []string) error {
 	for _, name := range places {
 		h, d, err := getHold(tx, container, name)

@@ -281,7 +281,7 @@ func (b builder) address(p locate.Place, perm string, write bool) (address, belo
 	return p.URL, below, err
 }
 
-// version is the word for what lies at a place, empty where it has none. Logs, which grow unnoticed, are with the artifacts.
+// version is the version token of what lies at a place, empty where it has none. Logs, which grow unnoticed, are with the artifacts.
 func (b builder) version(p locate.Place) (string, error) {
 	if !p.Ours() || p.Container == b.storage.Artifacts {
 		return "", nil

@@ -117,5 +117,5 @@ func (a Allow) Permit(p Place, write bool) (below string, err error) {
 
 // Writes says whether an input in this mode may be written to where it lies.
 func Writes(mode string) bool {
-	return strings.EqualFold(mode, "ReadWriteMount") || strings.EqualFold(mode, "rw_mount")
+	return berth.WritesInput(mode)
 }

@@ -37,6 +37,16 @@ func Marked(dir string) (pids []int) {
 	return pids
 }
 
+// MountTrouble says why this process can mount nothing; empty when it can.
+func MountTrouble() string {
+	r, err := mountAll("", nil)
+	if err != nil {
+		return err.Error()
+	}
+	r.close()
+	return ""
+}
+
 // RefuseMounts makes the runner believe that it can mount nothing, until the function returned is called.
 func RefuseMounts() (restore func()) {
 	why := "the test says so"

@@ -61,9 +61,11 @@ func mountAll(dir string, trees []*tree) (*room, error) {
 	if err == nil {
 		return r, nil
 	}
-	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.ENOMEM) {
-		why := err.Error()
-		mountsRefused.Store(&why)
+	for _, lasting := range []error{unix.EPERM, unix.EACCES, unix.EINVAL, unix.ENODEV, unix.ENOSYS} {
+		if errors.Is(err, lasting) { // it would be no different for the next task
+			why := err.Error()
+			mountsRefused.Store(&why)
+		}
 	}
 	return nil, err
 }

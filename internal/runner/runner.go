@@ -257,10 +257,10 @@ func (t *task) letGo(over bool) {
 // begin takes a new task up to the end of its process.
 func (t *task) begin(ctx context.Context) *berth.Exit {
 	t.times.Staging = time.Now()
+	defer t.closeTrees()
 	if err := t.stage(ctx); err != nil {
 		return t.cut(fail("staging", err))
 	}
-	defer t.closeTrees()
 	var env *envs.Env
 	if needsEnvironment(t.l.Environment) {
 		t.times.Environment = time.Now()

@@ -45,13 +45,13 @@ func (t *task) stage(ctx context.Context) error {
 	}
 	defer done()
 	return t.interruptibly(ctx, func(ctx context.Context) error {
-		g, gctx := errgroup.WithContext(ctx)
 		var total data.Total
+		var fetches []func(context.Context) error // begun when all names are known to be good
 		if t.l.Code != "" {
-			g.Go(func() error {
-				there, err := t.bringCode(gctx, client)
+			fetches = append(fetches, func(ctx context.Context) error {
+				there, err := t.bringCode(ctx, client)
 				if err == nil && !there {
-					err = client.Below(t.l.CodeBelow).Folder(gctx, t.l.Code, t.workdir(), &total)
+					err = client.Below(t.l.CodeBelow).Folder(ctx, t.l.Code, t.workdir(), &total)
 				}
 				if err != nil {
 					return fmt.Errorf("code: %w", err)
@@ -69,10 +69,10 @@ func (t *task) stage(ctx context.Context) error {
 				t.paths[name] = value
 			}
 			if fetch {
-				g.Go(func() error {
-					there, err := t.bringInput(gctx, client, name, in)
+				fetches = append(fetches, func(ctx context.Context) error {
+					there, err := t.bringInput(ctx, client, name, in)
 					if err == nil && !there {
-						err = t.fetch(gctx, client, in, value, &total)
+						err = t.fetch(ctx, client, in, value, &total)
 					}
 					if err != nil {
 						return fmt.Errorf("input %s: %w", name, err)
@@ -88,6 +88,10 @@ func (t *task) stage(ctx context.Context) error {
 			}
 			t.values["outputs."+name] = value
 			t.paths[name] = value
+		}
+		g, gctx := errgroup.WithContext(ctx)
+		for _, f := range fetches {
+			g.Go(func() error { return f(gctx) })
 		}
 		return g.Wait()
 	})
@@ -167,7 +171,7 @@ func (t *task) fetch(ctx context.Context, c *data.Client, in berth.LaunchInput, 
 			err = c.File(ctx, in.URL, filepath.Join(to, baseName(in.URL)), total)
 		}
 	}
-	if err != nil || strings.EqualFold(in.Mode, "ReadWriteMount") || strings.EqualFold(in.Mode, "Download") {
+	if err != nil || berth.OwnsInput(in.Mode) {
 		return err
 	}
 	return readOnly(root)

@@ -47,8 +47,8 @@ func (t *task) bring(ctx context.Context, c *data.Client, what, url, version str
 	if err != nil {
 		return nil, err
 	}
-	for _, told := range use.Told {
-		t.warn(what + ": " + told)
+	for _, w := range use.Warnings {
+		t.warn(what + ": " + w)
 	}
 	x := &tree{what: what, use: use}
 	t.bringing.Lock()
@@ -82,17 +82,8 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 	if x.use.Tree.Single && !isFile(in.Type) && !isModel(in.Type) {
 		return false, nil // a file where a folder is wanted: as before
 	}
-	x.to, x.write = filepath.Join(t.o.Dir, "inputs", name), writable(in.Mode)
+	x.to, x.write = filepath.Join(t.o.Dir, "inputs", name), berth.OwnsInput(in.Mode)
 	return true, nil
-}
-
-// writable says whether a task gets a copy of its own of an input.
-func writable(mode string) bool {
-	switch strings.ToLower(mode) {
-	case "download", "readwritemount", "rw_mount", "evaldownload", "eval_download":
-		return true
-	}
-	return false
 }
 
 // place puts what was brought where the command finds it. boxed says that the command runs in a container.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ func (f *Folder) looks(now time.Time) (sum string, ok bool) {
 			b = binary.LittleEndian.AppendUint64(b, uint64(n))
 		}
 		h.Write(b)
-		if file.stamp.modified > limit || file.stamp.changed > limit {
+		if file.stamp.changed == 0 || file.stamp.modified > limit || file.stamp.changed > limit {
 			return "", false
 		}
 	}
@@ -48,7 +49,7 @@ func (u Upload) indexFile() string {
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(u.Index, hexSum(place+"\x00"+strings.Join(u.Includes, "\x00")))
+	return filepath.Join(u.Index, hexSum(fmt.Sprint(HashVersion, "\x00", place, "\x00", strings.Join(u.Includes, "\x00"))))
 }
 
 // recall is the hash of a folder that looks as it did, "" when it is not known.
@@ -77,5 +78,19 @@ func (u Upload) remember(looks, hash string) {
 	_, err = tmp.WriteString(looks + " " + hash + "\n")
 	if tmp.Close() != nil || err != nil || os.Rename(tmp.Name(), file) != nil {
 		_ = os.Remove(tmp.Name())
+	}
+	sweepIndex(filepath.Dir(file))
+}
+
+// sweepIndex removes what is known of folders that were not looked at for long.
+func sweepIndex(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 90*24*time.Hour {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
 	}
 }

@@ -25,10 +25,10 @@ import (
 // workers is how many files are linked or copied at once: the work is the kernel's.
 var workers = sync.OnceValue(func() int { return min(8, max(2, runtime.NumCPU())) })
 
-// build makes a tree in tmp and moves it to its place. A tree that came there meanwhile is as good.
-func (c *Cache) build(ctx context.Context, key string, text []byte, t *berth.Tree, src Source) (linked bool, err error) {
+// build makes a tree in tmp and moves it to its place. Where one came meanwhile, that one stays, and has to be checked.
+func (c *Cache) build(ctx context.Context, key string, text []byte, t *berth.Tree, src Source) (b built, err error) {
 	if err := c.prepare(); err != nil {
-		return false, err
+		return b, err
 	}
 	tmp := c.temp()
 	defer func() {
@@ -38,38 +38,44 @@ func (c *Cache) build(ctx context.Context, key string, text []byte, t *berth.Tre
 	}()
 	files := filepath.Join(tmp, "files")
 	if err := os.MkdirAll(files, 0o700); err != nil {
-		return false, full(err)
+		return b, full(err)
 	}
 	if err := makeDirs(files, t); err != nil {
-		return false, err
+		return b, err
 	}
 	st := &state{boot: c.boot, files: make([]fileState, len(t.Files))}
 	if err := c.fill(ctx, files, t, all(t), src, st); err != nil {
-		return false, err
+		return b, err
 	}
 	if c.o.Protect {
 		if err := protect(files, t); err != nil {
-			return false, err
+			return b, err
 		}
 	}
 	if err := os.WriteFile(filepath.Join(tmp, "manifest"), text, 0o600); err != nil {
-		return false, full(err)
+		return b, full(err)
 	}
-	if err := st.look(ctx, files, t); err != nil {
-		return false, err
+	if err := st.recordStat(ctx, files, t); err != nil {
+		return b, err
 	}
 	st.weigh(t)
 	if err := st.save(filepath.Join(tmp, "state")); err != nil {
-		return false, full(err)
+		return b, full(err)
 	}
 	if err := c.prepare(); err != nil { // it may have been deleted meanwhile
-		return false, err
+		return b, err
 	}
 	err = os.Rename(tmp, c.path("trees", key))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
-		return false, RemoveAll(tmp)
+		return built{}, RemoveAll(tmp)
 	}
-	return st.linked(), full(err)
+	return built{fresh: true, linked: st.linked()}, full(err)
+}
+
+// built is what came of building a tree.
+type built struct {
+	fresh  bool // it is the one that was built
+	linked bool // its contents are the server's own
 }
 
 // all are the numbers of the files of a tree that are no folders.
@@ -134,12 +140,12 @@ const (
 	copied     // it is a content of the cache
 )
 
-// place links a file that is on this disk; none when it is not.
+// place puts a file into a tree that is on this disk; none when it is not, or not as it should be.
 func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
-	executable := f.Mode&0o111 != 0
 	if objects != "" {
 		from := filepath.Join(objects, f.Hash[:2], f.Hash[2:])
-		if !executable && !c.suspected(f.Hash) {
+		// A tree that tasks see as it is, with nothing but permissions to protect it, has no files of the server's.
+		if !c.o.Protect && !c.suspected(f.Hash) {
 			switch ok, err := link(f, from, to); {
 			case err != nil:
 				return none, err
@@ -150,10 +156,13 @@ func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
 		// Another file system, or an object that has as many links as it can: a copy, without a server in between.
 		if err := copyChecked(f, from, to); err == nil {
 			return copied, nil
-		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || errors.Is(err, syscall.ENOSPC) || errors.Is(err, fs.ErrExist) {
+		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || errors.Is(err, syscall.ENOSPC) {
 			return none, full(name)
 		}
-		_ = os.Remove(to)
+	}
+	// Contents are not synced when they are written: what was there when the machine lost its power may be anything.
+	if _, sum, err := sumFile(c.content(f)); err != nil || sum != f.Hash {
+		return none, nil //nolint:nilerr // it is fetched
 	}
 	ok, err := link(f, c.content(f), to)
 	if !ok || err != nil {
@@ -162,14 +171,8 @@ func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
 	return copied, nil
 }
 
-// content is where the cache has the content of a file: apart for programs, whose permissions are others.
-func (c *Cache) content(f *berth.TreeFile) string {
-	name := f.Hash[2:]
-	if f.Mode&0o111 != 0 {
-		name += "x"
-	}
-	return c.path("content", f.Hash[:2], name)
-}
+// content is where the cache has the content of a file.
+func (c *Cache) content(f *berth.TreeFile) string { return c.path("content", f.Hash[:2], f.Hash[2:]) }
 
 // link gives a content one more name; false when that cannot be done, or it does not have the size it should have.
 func link(f *berth.TreeFile, from, to string) (bool, error) {
@@ -238,11 +241,6 @@ func (c *Cache) keep(f *berth.TreeFile, from string) error {
 	if size != f.Size || sum != f.Hash {
 		return berth.Errorf(berth.Unavailable, "%s did not arrive as its manifest says: %d bytes with the hash %s instead of %d with %s", f.Path, size, sum, f.Size, f.Hash)
 	}
-	if f.Mode&0o111 != 0 {
-		if err := os.Chmod(from, 0o700); err != nil {
-			return err
-		}
-	}
 	to := c.content(f)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return full(err)
@@ -257,11 +255,7 @@ func copyChecked(f *berth.TreeFile, from, to string) error {
 		return err
 	}
 	defer in.Close()
-	mode := os.FileMode(0o600)
-	if f.Mode&0o111 != 0 {
-		mode = 0o700
-	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -294,7 +288,7 @@ func protect(root string, t *berth.Tree) error {
 		if f.Folder() {
 			continue
 		}
-		if err := os.Chmod(filepath.Join(root, filepath.FromSlash(f.Path)), 0o400|os.FileMode(f.Mode&0o100)); err != nil {
+		if err := os.Chmod(filepath.Join(root, filepath.FromSlash(f.Path)), 0o400); err != nil {
 			return err
 		}
 	}

@@ -52,6 +52,9 @@ type Cache struct {
 	making  map[string]*making // by key of the tree
 	checked map[string]time.Time
 	suspect map[string]bool // by hash
+	looking map[string]*sync.Mutex
+	evicts  sync.WaitGroup
+	evicted atomic.Bool // one is under way
 }
 
 // making is a tree on its way; done is closed when it is there or failed.
@@ -68,7 +71,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cache{dir: dir, o: o, boot: bootID(), making: map[string]*making{}, checked: map[string]time.Time{}, suspect: map[string]bool{}}
+	c := &Cache{dir: dir, o: o, boot: bootID(), making: map[string]*making{}, checked: map[string]time.Time{}, suspect: map[string]bool{}, looking: map[string]*sync.Mutex{}}
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
@@ -81,6 +84,20 @@ func Open(dir string, o Options) (*Cache, error) {
 	}
 	c.sweepTemps()
 	return c, nil
+}
+
+// Close waits for an eviction under way.
+func (c *Cache) Close() { c.evicts.Wait() }
+
+// evictSoon evicts in the background, unless that is under way.
+func (c *Cache) evictSoon() {
+	if c.evicted.Swap(true) {
+		return
+	}
+	c.evicts.Go(func() {
+		defer c.evicted.Store(false)
+		c.Evict()
+	})
 }
 
 // Protects says whether trees are write-protected by their permissions.
@@ -107,7 +124,7 @@ func (c *Cache) temp() string {
 
 // Source is where a tree comes from.
 type Source struct {
-	// Name is a word for what lies at the place now; empty when there is none, and the manifest has to be asked for.
+	// Name is the version token of the place; empty when there is none, and the manifest has to be asked for.
 	Name string
 	// Objects is a directory of this machine with contents by their SHA-256; empty where there is none.
 	Objects string
@@ -124,9 +141,9 @@ type Use struct {
 	Dir    string // the folder
 	Cached bool   // it was here already
 	Linked bool   // its contents are the server's own
-	// Told is what people should know: that something was found altered and was fetched again.
-	Told []string
-	hold *os.File
+	// Warnings are what people should know: that something was found altered and was fetched again.
+	Warnings []string
+	hold     *os.File
 }
 
 // Hold is the open file that keeps the tree here, for a command to inherit.
@@ -142,10 +159,10 @@ func (u *Use) Close() {
 
 // Get brings a tree here unless it is, and checks it.
 func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
-	var told []string
+	var warnings []string
 	if src.Name != "" {
 		if key, err := os.ReadFile(c.path("names", hashOf(src.Name))); err == nil && isKey(string(key)) {
-			if u, err := c.open(ctx, string(key), &told); u != nil || err != nil {
+			if u, err := c.open(ctx, string(key), &warnings); u != nil || err != nil {
 				return u, err
 			}
 		}
@@ -159,30 +176,32 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 		return nil, err
 	}
 	key := hashOf(string(text))
-	for range 3 { // it may be taken away between being made and being opened
-		u, err := c.open(ctx, key, &told)
+	for range 8 { // it may be taken away between being made and being opened
+		u, err := c.open(ctx, key, &warnings)
 		if err != nil {
 			return nil, err
 		}
-		if u != nil {
-			c.name(src.Name, key)
-			u.Told = told
-			return u, nil
+		if u == nil {
+			b, err := c.make(ctx, key, text, t, src)
+			if err != nil {
+				return nil, err
+			}
+			if !b.fresh {
+				continue // another one made it: it is checked
+			}
+			if u, err = c.hold(key); err != nil {
+				return nil, err
+			}
+			if u == nil {
+				continue
+			}
+			u.Tree, u.Linked = t, b.linked
+			c.markChecked(key)
+			c.evictSoon()
 		}
-		linked, err := c.make(ctx, key, text, t, src)
-		if err != nil {
-			return nil, err
-		}
-		if u, err = c.hold(key); err != nil {
-			return nil, err
-		}
-		if u != nil {
-			u.Tree, u.Linked, u.Told = t, linked, told
-			c.name(src.Name, key)
-			c.pass(key)
-			c.Evict()
-			return u, nil
-		}
+		u.Warnings = warnings
+		c.name(src.Name, key)
+		return u, nil
 	}
 	return nil, berth.Errorf(berth.Unavailable, "the cache in %s is being deleted again and again", c.dir)
 }
@@ -245,8 +264,12 @@ func (c *Cache) hold(key string) (*Use, error) {
 	return &Use{Key: key, Dir: filepath.Join(dir, "files"), hold: f}, nil
 }
 
-// open is a tree that is here, after a look at it; nil when it is not, or was altered and is given up, which is told.
-func (c *Cache) open(ctx context.Context, key string, told *[]string) (*Use, error) {
+// open is a tree that is here, after a look at it; nil when it is not, or was altered and is discarded, of which it warns. One tree is
+// looked at by one at a time.
+func (c *Cache) open(ctx context.Context, key string, warnings *[]string) (*Use, error) {
+	mu := c.lockOf(key)
+	mu.Lock()
+	defer mu.Unlock()
 	u, err := c.hold(key)
 	if u == nil || err != nil {
 		return nil, err
@@ -256,16 +279,26 @@ func (c *Cache) open(ctx context.Context, key string, told *[]string) (*Use, err
 	if err == nil && wrong == "" {
 		return u, nil
 	}
-	u.Close()
+	defer u.Close()
 	if err == nil {
-		*told = append(*told, wrong)
-		err = c.giveUp(key, wrong)
+		*warnings = append(*warnings, wrong)
+		err = c.discardTree(key, u, wrong)
 	}
 	return nil, err
 }
 
+// lockOf is what those who look at a tree take.
+func (c *Cache) lockOf(key string) *sync.Mutex {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looking[key] == nil {
+		c.looking[key] = new(sync.Mutex)
+	}
+	return c.looking[key]
+}
+
 // make brings a tree here, once for all who want it at the same time.
-func (c *Cache) make(ctx context.Context, key string, text []byte, t *berth.Tree, src Source) (linked bool, err error) {
+func (c *Cache) make(ctx context.Context, key string, text []byte, t *berth.Tree, src Source) (b built, err error) {
 	for {
 		c.mu.Lock()
 		m := c.making[key]
@@ -273,24 +306,24 @@ func (c *Cache) make(ctx context.Context, key string, text []byte, t *berth.Tree
 			m = &making{done: make(chan struct{})}
 			c.making[key] = m
 			c.mu.Unlock()
-			linked, m.err = c.build(ctx, key, text, t, src)
+			b, m.err = c.build(ctx, key, text, t, src)
 			c.mu.Lock()
 			delete(c.making, key)
 			c.mu.Unlock()
 			close(m.done)
-			return linked, m.err
+			return b, m.err
 		}
 		c.mu.Unlock()
 		select {
 		case <-m.done:
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
+			return b, context.Cause(ctx)
 		}
 		if m.err == nil {
-			return false, nil
+			return b, nil
 		}
 		if !errors.Is(m.err, context.Canceled) { // another task's end is not ours
-			return false, m.err
+			return b, m.err
 		}
 	}
 }

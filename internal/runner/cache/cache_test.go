@@ -105,6 +105,7 @@ func open(t *testing.T, dir string, o cache.Options) *cache.Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
 	return c
 }
 

@@ -19,11 +19,7 @@ func (u *Use) Copy(ctx context.Context, dir string) (how string, err error) {
 	err = each(ctx, len(list), func(n int) error {
 		f := &u.Tree.Files[list[n]]
 		rel := filepath.FromSlash(f.Path)
-		mode := os.FileMode(0o600)
-		if f.Mode&0o111 != 0 {
-			mode = 0o700
-		}
-		return full(oddName(f.Path, copyFile(filepath.Join(u.Dir, rel), filepath.Join(dir, rel), mode, f.Size, &plain)))
+		return full(oddName(f.Path, copyFile(filepath.Join(u.Dir, rel), filepath.Join(dir, rel), f.Size, &plain)))
 	})
 	if plain.Load() {
 		return "copy", err
@@ -32,13 +28,13 @@ func (u *Use) Copy(ctx context.Context, dir string) (how string, err error) {
 }
 
 // copyFile copies one file; plain says that the file system shares no bytes.
-func copyFile(from, to string, mode os.FileMode, size int64, plain *atomic.Bool) error {
+func copyFile(from, to string, size int64, plain *atomic.Bool) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

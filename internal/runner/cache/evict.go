@@ -54,7 +54,7 @@ func (c *Cache) Evict() (removed int) {
 		if total <= c.o.Bytes && time.Since(k.used) < unused {
 			continue
 		}
-		if c.take(k.key) {
+		if c.evictTree(k.key) {
 			total -= k.size
 			removed++
 		}
@@ -82,8 +82,8 @@ func (c *Cache) weigh(key string) int64 {
 	return weight
 }
 
-// take removes a tree that nobody uses.
-func (c *Cache) take(key string) bool {
+// evictTree removes a tree that nobody uses.
+func (c *Cache) evictTree(key string) bool {
 	dir := c.path("trees", key)
 	f, err := os.Open(dir)
 	if err != nil {

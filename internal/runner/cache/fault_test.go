@@ -50,14 +50,14 @@ func TestAltered(t *testing.T) {
 	n := s.sent.Load()
 	again := get(t, c, s.source("v"))
 	holds(t, again.Dir, some)
-	if len(again.Told) != 1 || !strings.Contains(again.Told[0], "a.py") {
-		t.Errorf("told: %q", again.Told)
+	if len(again.Warnings) != 1 || !strings.Contains(again.Warnings[0], "a.py") {
+		t.Errorf("told: %q", again.Warnings)
 	}
 	if s.sent.Load()-n != 1 {
 		t.Errorf("%d files were sent", s.sent.Load()-n)
 	}
-	if quiet := get(t, c, s.source("v")); len(quiet.Told) != 0 || !quiet.Cached {
-		t.Errorf("told again: %q", quiet.Told)
+	if quiet := get(t, c, s.source("v")); len(quiet.Warnings) != 0 || !quiet.Cached {
+		t.Errorf("told again: %q", quiet.Warnings)
 	}
 }
 
@@ -71,8 +71,8 @@ func TestTouched(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(u.Dir, "a.py"), later, later); err != nil {
 		t.Fatal(err)
 	}
-	if again := get(t, c, s.source("v")); !again.Cached || len(again.Told) != 0 {
-		t.Errorf("cached %v, told %q", again.Cached, again.Told)
+	if again := get(t, c, s.source("v")); !again.Cached || len(again.Warnings) != 0 {
+		t.Errorf("cached %v, told %q", again.Cached, again.Warnings)
 	}
 }
 
@@ -87,8 +87,8 @@ func TestRemoved(t *testing.T) {
 		}
 		again := get(t, c, s.source("v"))
 		holds(t, again.Dir, some)
-		if len(again.Told) != 1 {
-			t.Errorf("%s: told %q", name, again.Told)
+		if len(again.Warnings) != 1 {
+			t.Errorf("%s: told %q", name, again.Warnings)
 		}
 	}
 }
@@ -167,6 +167,7 @@ func TestEvict(t *testing.T) {
 	age(inB, 1)
 	d, _ := bring("c")
 	d.Close()
+	c.Close() // it evicts in the background
 	if !there(inA) || there(inB) {
 		t.Errorf("in use: %v, used longest ago: %v", there(inA), there(inB))
 	}
@@ -200,8 +201,8 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, u.Dir, some)
-	if again := get(t, c, s.source("v")); !again.Cached || len(again.Told) != 0 {
-		t.Errorf("told %q", again.Told)
+	if again := get(t, c, s.source("v")); !again.Cached || len(again.Warnings) != 0 {
+		t.Errorf("told %q", again.Warnings)
 	}
 }
 
@@ -216,6 +217,7 @@ func TestProtect(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
+	c.Close()
 	u.Close()
 	if n := c.Evict(); n != 1 {
 		t.Errorf("%d trees were removed", n)

@@ -40,8 +40,8 @@ type fileState struct {
 
 const stateSize = 17 // bytes of a fileState
 
-// look remembers how the files of a tree look. One content may be several of them, so they are looked at when all are there.
-func (s *state) look(ctx context.Context, root string, t *berth.Tree) error {
+// recordStat remembers how the files of a tree look. One content may be several of them, so they are looked at when all are there.
+func (s *state) recordStat(ctx context.Context, root string, t *berth.Tree) error {
 	list := all(t)
 	return each(ctx, len(list), func(n int) error {
 		i := list[n]
@@ -108,8 +108,8 @@ func (s *state) weigh(t *berth.Tree) {
 	}
 }
 
-// pass notes that a tree is known to be good.
-func (c *Cache) pass(key string) {
+// markChecked notes that a tree is known to be good.
+func (c *Cache) markChecked(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checked[key] = time.Now()
@@ -143,7 +143,7 @@ func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, er
 		return "", err
 	}
 	if len(bad) == 0 {
-		c.pass(key)
+		c.markChecked(key)
 		return "", nil
 	}
 	var names []string
@@ -227,15 +227,26 @@ func (c *Cache) suspected(hash string) bool {
 	return c.suspect[hash]
 }
 
-// giveUp takes a tree out of the way of those who come next. Who uses it keeps it.
-func (c *Cache) giveUp(key, why string) error {
-	c.o.Log.Warn("a cached folder is given up", "tree", key, "why", why)
+// discardTree takes a tree that was found altered out of the way of those who come next. Who uses it keeps it. Where another one is in its
+// place by now, that stays.
+func (c *Cache) discardTree(key string, u *Use, why string) error {
+	c.o.Log.Warn("a cached folder is discarded", "tree", key, "why", why)
 	c.mu.Lock()
 	delete(c.checked, key)
 	c.mu.Unlock()
-	err := os.Rename(c.path("trees", key), c.path("tmp", oldPrefix+filepath.Base(c.temp())))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	if err := c.prepare(); err != nil {
+		return err
 	}
-	return err
+	ours, err := u.hold.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(c.path("trees", key))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(ours, there) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(c.path("trees", key), c.path("tmp", oldPrefix+filepath.Base(c.temp())))
 }

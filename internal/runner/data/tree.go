@@ -33,8 +33,10 @@ func (c *Client) Manifest(ctx context.Context, rawURL string, file bool) (text [
 		if text, err = io.ReadAll(io.LimitReader(res.Body, maxManifest)); err != nil {
 			return berth.Errorf(berth.Unavailable, "reading the manifest: %w", err)
 		}
-		_, err = berth.ParseTree(text)
-		return err
+		if _, end, _ := bytes.Cut(text[bytes.LastIndexByte(text, 0)+1:], []byte("end ")); !bytes.HasSuffix(end, []byte("\n")) {
+			return berth.Errorf(berth.Unavailable, "the manifest was cut off")
+		}
+		return nil
 	})
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil, berth.Errorf(berth.NotFound, "there is nothing at %s", Clean(rawURL))

@@ -1,0 +1,94 @@
+//go:build linux
+
+package cache_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/berthml/berth/internal/runner/cache"
+)
+
+// TestAlteredContent: a content of the cache that is not what its name says is not put into another tree.
+func TestAlteredContent(t *testing.T) {
+	s := newServer(t, some)
+	dir := t.TempDir()
+	c := open(t, dir, cache.Options{})
+	get(t, c, s.source("v1"))
+	h := hash(some["sub/b.py"])
+	alter(t, filepath.Join(dir, "content", h[:2], h[2:]))
+	s.files = maps.Clone(some)
+	s.files["new"] = "file"
+	holds(t, get(t, c, s.source("v2")).Dir, s.files)
+}
+
+// TestProtectedTreesAreCopies: where only permissions protect a tree, the server's objects are not in it, and are left as they are.
+func TestProtectedTreesAreCopies(t *testing.T) {
+	s := newServer(t, some)
+	s.share()
+	c := open(t, t.TempDir(), cache.Options{Protect: true})
+	u := get(t, c, s.source("v"))
+	holds(t, u.Dir, some)
+	if s.sent.Load() != 0 || u.Linked {
+		t.Errorf("%d files were sent, linked: %v", s.sent.Load(), u.Linked)
+	}
+	for _, text := range some {
+		h := hash(text)
+		info, err := os.Stat(filepath.Join(s.objects, h[:2], h[2:]))
+		if err != nil || info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Nlink != 1 {
+			t.Errorf("an object: %v, %v", info.Mode(), err)
+		}
+	}
+}
+
+// TestManyFindItAltered: tasks that find the same altered tree at once get a good one, which is fetched once.
+func TestManyFindItAltered(t *testing.T) {
+	s := newServer(t, some)
+	dir := t.TempDir()
+	c := open(t, dir, cache.Options{})
+	u := get(t, c, s.source("v"))
+	for range 5 {
+		alter(t, filepath.Join(u.Dir, "sub/b.py"))
+		before := s.sent.Load()
+		var group sync.WaitGroup
+		uses := make([]*cache.Use, 16)
+		for i := range uses {
+			group.Go(func() {
+				var err error
+				if uses[i], err = c.Get(t.Context(), s.source("v")); err != nil {
+					t.Error(err)
+					return
+				}
+				holds(t, uses[i].Dir, some)
+			})
+		}
+		group.Wait()
+		if t.Failed() {
+			return
+		}
+		if n := s.sent.Load() - before; n != 1 {
+			t.Errorf("%d files were sent for one that was altered", n)
+		}
+		u = uses[0]
+		for _, x := range uses {
+			x.Close()
+		}
+	}
+}
+
+// TestAlteredAndNoTmp: a tree that was altered is not used although there is no place to move it to.
+func TestAlteredAndNoTmp(t *testing.T) {
+	s := newServer(t, some)
+	dir := t.TempDir()
+	c := open(t, dir, cache.Options{})
+	u := get(t, c, s.source("v"))
+	alter(t, filepath.Join(u.Dir, "sub/b.py"))
+	if err := os.RemoveAll(filepath.Join(dir, "tmp")); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, get(t, c, s.source("v")).Dir, some)
+}
