@@ -62,6 +62,9 @@ func (t *Task) Gang() string {
 	return strings.TrimSuffix(string(t.ID), "-"+strconv.Itoa(t.Rank))
 }
 
+// StdLog is where the output of a job goes, below its artifacts.
+const StdLog = "user_logs/std_log.txt"
+
 // Exit is how a task ended.
 type Exit struct {
 	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known
@@ -125,7 +128,7 @@ type Launch struct {
 	// LogFile is set when the node shares the server's disk: standard output and error go straight to this file, and no
 	// log bytes are sent.
 	LogFile string `json:"logFile,omitempty"`
-	// Log is the name of the log below the artifacts: user_logs/std_log.txt, or another for one of several tasks.
+	// Log is the name of the log below the artifacts: StdLog, or another for one of several tasks.
 	Log string `json:"log,omitempty"`
 	// Node is the node it runs on, where the target has several.
 	Node string `json:"node,omitempty"`

@@ -44,7 +44,7 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 		return err
 	}
 	if len(docs) == 0 && r.Always != nil && name != "" && (q.Archived == nil || !*q.Archived) && q.After == 0 {
-		d, ok, err := r.Always(c, name, curatedVersion) // the SDK lists versions to find the latest
+		d, ok, err := r.Always(c, name, r.Newest) // the SDK lists versions to find the latest
 		if err != nil {
 			return err
 		}
@@ -198,5 +198,7 @@ func wantedModel(c *call, d *store.Doc) bool {
 }
 
 func wantedConnection(c *call, d *store.Doc) bool {
-	return c.asked(d, "category", "category") && c.asked(d, "target", "target") // an address is the same in every case, as far as it has a host
+	_, p, err := bodyOf(d)
+	target := c.q.Get("target")
+	return err == nil && c.asked(d, "category", "category") && (target == "" || text(p, "target") == target)
 }

@@ -22,7 +22,7 @@ import (
 
 // stdLog is the log a job's output goes to, and rankLog that of the first of several processes.
 const (
-	stdLog  = "user_logs/std_log.txt"
+	stdLog  = berth.StdLog
 	rankLog = "user_logs/std_log_process_0.txt"
 )
 

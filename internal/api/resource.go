@@ -220,7 +220,7 @@ func (s *Server) label(c *call, r *resource, name, label string) error {
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound && r.Always != nil {
-		always, ok, fault := r.Always(c, name, curatedVersion)
+		always, ok, fault := r.Always(c, name, r.Newest)
 		if fault != nil {
 			return fault
 		}

@@ -37,7 +37,8 @@ type resource struct {
 	ShapeContainer func(c *call, d *store.Doc, props map[string]any)
 	// Check refuses documents at create.
 	Check func(c *call, tx *store.Tx, name, version string, props map[string]any) error
-	// Always is a document that is there without having been made, such as an environment everybody knows.
+	// Always is a document that is there without having been made, such as an environment everybody knows, and Newest its newest version.
+	Newest string
 	Always func(c *call, name, version string) (d *store.Doc, ok bool, err error)
 	// Wanted is a filter of lists beside those that all have.
 	Wanted func(c *call, d *store.Doc) bool
@@ -72,7 +73,7 @@ type actions = map[string]func(c *call, r *resource, name, version string) error
 // table is every resource below a workspace or a resource group. Adding one is adding a row.
 func table() []resource {
 	pending := actions{"startpendingupload": startPendingUpload}
-	rows := []resource{
+	return []resource{
 		{
 			Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Wanted: wantedJob,
 			Actions: actions{"cancel": cancelJob, "plan": planJob}, Questions: []string{"plan"},
@@ -89,7 +90,7 @@ func table() []resource {
 		},
 		{Collection: "codes", Child: "versions", Noun: "code", Form: codeForm, Keep: assetKeep, ByHash: true, Runs: true, Shape: shapeCode, Actions: pending},
 		{
-			Collection: "environments", Child: "versions", Noun: "environment", Form: environmentForm, Keep: assetKeep, Runs: true, Same: sameEnvironment, Always: curatedEnvironment,
+			Collection: "environments", Child: "versions", Noun: "environment", Form: environmentForm, Keep: assetKeep, Runs: true, Same: sameEnvironment, Always: curatedEnvironment, Newest: curatedVersion,
 			Shape: shapeEnvironment, ShapeContainer: shapeContainer, Check: checkEnvironment,
 		},
 		{
@@ -129,15 +130,13 @@ func table() []resource {
 			Collection: "registries", Noun: "registry", InGroup: true, Tracked: true, Shape: shapeRegistry,
 			Inert: "registries are kept as documents: no assets can be put into them yet",
 		},
+		{Collection: "capabilityHosts", Noun: "capability hosts", Unserved: true},
+		{Collection: "labelingJobs", Noun: "labeling jobs", Unserved: true},
+		{Collection: "marketplaceSubscriptions", Noun: "marketplace subscriptions", Unserved: true},
+		{Collection: "outboundRules", Noun: "outbound rules", Unserved: true},
+		{Collection: "privateEndpointConnections", Noun: "private endpoint connections", Unserved: true},
+		{Collection: "serverlessEndpoints", Noun: "serverless endpoints", Unserved: true},
 	}
-	for collection, noun := range map[string]string{
-		"capabilityHosts": "capability hosts", "labelingJobs": "labeling jobs", "marketplaceSubscriptions": "marketplace subscriptions",
-		"outboundRules": "outbound rules", "privateEndpointConnections": "private endpoint connections",
-		"serverlessEndpoints": "serverless endpoints",
-	} {
-		rows = append(rows, resource{Collection: collection, Noun: noun, Unserved: true})
-	}
-	return rows
 }
 
 // indexes are assets too, but flat and on the data plane (genericasset.go).

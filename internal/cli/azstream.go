@@ -38,7 +38,7 @@ func (f *azFrame) log(name string) {
 		return
 	}
 	if name == "" {
-		name = "user_logs/std_log.txt"
+		name = berth.StdLog
 	}
 	title := "Streaming " + name
 	fmt.Fprintf(f.s.out, "\n%s\n%s\n\n", title, strings.Repeat("=", len(title)))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -50,7 +51,7 @@ func logsCommand(s *session) *cobra.Command {
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on until the job has ended")
 	f.StringVar(&since, "since", "", "begin at this byte")
 	f.IntVar(&o.Tail, "tail", 0, "begin this many lines before the end")
-	f.StringVar(&o.Name, "file", "", "log file; user_logs/std_log.txt when empty")
+	f.StringVar(&o.Name, "file", "", "log file; "+berth.StdLog+" when empty")
 	f.BoolVar(&exit, "exit-code", false, "with -f, end with the job's exit code")
 	return cmd
 }

@@ -158,7 +158,7 @@ func keepName(t *berth.Task) string {
 	return strings.TrimSuffix(t.Gang(), "."+strconv.Itoa(t.Attempt))
 }
 
-const stdLog = "user_logs/std_log.txt"
+const stdLog = berth.StdLog
 
 // registerLogs gives each process of a task a log that grows.
 func (b builder) registerLogs(l *berth.Launch, t *berth.Task, shared bool) error {

@@ -15,7 +15,7 @@ import (
 )
 
 // logName is the name the server knows a log by that has none of its own.
-const logName = "user_logs/std_log.txt"
+const logName = berth.StdLog
 
 // ships says whether the log has to be sent.
 func (t *task) ships() bool { return t.l.LogFile == "" && t.o.Home != nil }
