@@ -9,6 +9,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
@@ -113,17 +114,18 @@ func (c *call) runDoc(tx *store.Tx, d *store.Doc, st berth.JobState) (map[string
 	}
 	var v struct {
 		Properties struct {
-			DisplayName, ExperimentName, Description string
-			Tags, Properties                         map[string]any
+			JobType, DisplayName, ExperimentName, Description string
+			Tags, Properties                                  map[string]any
 		}
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		c.s.Log.Error("job document does not parse", "job", d.Name, "err", err)
 	}
+	k := c.s.composite(v.Properties.JobType)
 	m := map[string]any{
 		"runId": d.Name, "status": d.Status, "target": st.Compute, "displayName": v.Properties.DisplayName,
 		"experimentName": v.Properties.ExperimentName, "description": v.Properties.Description, "hidden": d.Archived,
-		"tags": orEmpty(v.Properties.Tags), "properties": orEmpty(v.Properties.Properties), "runType": runType(st),
+		"tags": orEmpty(v.Properties.Tags), "properties": orEmpty(v.Properties.Properties), "runType": runType(st, k),
 		"createdUtc": stamp(d.Created), "startTimeUtc": nil, "endTimeUtc": nil,
 		"inputDatasets": []any{}, "outputDatasets": []any{}, "runDefinition": nil, "warnings": []any{}, "error": nil,
 		"rootRunId": top, "parentRunId": nil, "userId": d.CreatedBy, "dataContainerId": "dcid." + d.Name,
@@ -131,7 +133,7 @@ func (c *call) runDoc(tx *store.Tx, d *store.Doc, st berth.JobState) (map[string
 	if st.Parent != "" {
 		m["parentRunId"] = st.Parent
 	}
-	lineage(asMap(m["properties"]), st, len(st.Steps) > 0)
+	lineage(asMap(m["properties"]), st, k)
 	if !st.Times.Started.IsZero() {
 		m["startTimeUtc"] = stamp(st.Times.Started)
 	}
@@ -144,19 +146,16 @@ func (c *call) runDoc(tx *store.Tx, d *store.Doc, st berth.JobState) (map[string
 	return m, nil
 }
 
-// What a step and a pipeline are called.
-const (
-	stepRun  = "azureml.StepRun"
-	wholeRun = "azureml.PipelineRun"
-)
+// stepRun is what a child is called.
+const stepRun = "azureml.StepRun"
 
 // runType is what the run history calls a kind of run.
-func runType(st berth.JobState) string {
+func runType(st berth.JobState, k kind.Composite) string {
 	switch {
 	case st.Parent != "":
 		return stepRun
-	case len(st.Steps) > 0:
-		return wholeRun
+	case k != nil:
+		return k.RunType()
 	}
 	return "azureml.commandRun"
 }

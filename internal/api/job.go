@@ -13,7 +13,6 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/job"
-	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
@@ -107,8 +106,8 @@ func (c *call) writeJob(tx *store.Tx, w submission) (d *store.Doc, created bool,
 // submit checks a new job and keeps it.
 func (c *call) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
-	if isPipeline(w.props) {
-		if err = c.checkPipeline(tx, w.name, w.props, &st); err == nil {
+	if k := c.s.composite(text(w.props, "jobType")); k != nil {
+		if err = c.checkChildren(tx, k, w.name, w.props, &st); err == nil {
 			w.raw, err = ordered.Marshal(w.body, c.received) // it may have got its steps only now
 		}
 	} else if st.Compute, err = checkJob(c, tx, w.props); err == nil {
@@ -195,7 +194,7 @@ func editJob(c *call, tx *store.Tx, d *store.Doc, edit func(props map[string]any
 
 // checkJob refuses what could not run, and says where the job goes.
 func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err error) {
-	k, err := kind.Of(text(props, "jobType"))
+	k, err := c.s.KindOf(text(props, "jobType"))
 	if err != nil {
 		return "", err
 	}
@@ -422,10 +421,10 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 	}
 	texts(p, "tags", "properties", "environmentVariables")
 	orNull(p, "description", "computeId", "componentId", "identity", "notificationSetting", "parentJobName")
-	if isStep(d) || isPipeline(p) {
+	if k := c.s.composite(text(p, "jobType")); k != nil || isStep(d) {
 		var st berth.JobState
 		if err := json.Unmarshal(d.Own, &st); err == nil {
-			lineage(asMap(p["properties"]), st, isPipeline(p))
+			lineage(asMap(p["properties"]), st, k)
 			if st.Parent != "" {
 				p["parentJobName"] = st.Parent
 			}

@@ -19,6 +19,16 @@ func isPipeline(props map[string]any) bool {
 	return strings.EqualFold(text(props, "jobType"), "Pipeline")
 }
 
+// composite is the kind of a job that has children, nil of any other.
+func (s *Server) composite(jobType string) kind.Composite {
+	k, err := s.KindOf(jobType)
+	if err != nil {
+		return nil
+	}
+	c, _ := k.(kind.Composite)
+	return c
+}
+
 // pipelineDefaults writes where the outputs of a pipeline are kept, when that is another datastore than usual.
 func pipelineDefaults(props map[string]any) {
 	ds, err := berth.ParseRef(text(asMap(props["settings"]), "default_datastore"), "datastores")
@@ -35,15 +45,15 @@ func pipelineDefaults(props map[string]any) {
 	}
 }
 
-// checkPipeline refuses a pipeline of which a step could not run, with the step's name, and says what is known of the others.
-func (c *call) checkPipeline(tx *store.Tx, name string, props map[string]any, st *berth.JobState) error {
+// checkChildren refuses a job of which a child could not run, with the child's name, and says what is known of the others.
+func (c *call) checkChildren(tx *store.Tx, k kind.Composite, name string, props map[string]any, st *berth.JobState) error {
 	if err := c.adopt(tx, props); err != nil {
 		return err
 	}
 	if err := c.checkReferences(tx, props, false); err != nil {
 		return err
 	}
-	steps, err := c.unfold(tx, name, props)
+	steps, err := c.unfold(tx, k, name, props)
 	if err != nil {
 		return err
 	}
@@ -116,28 +126,40 @@ func (c *call) adopt(tx *store.Tx, props map[string]any) error {
 	return whole.Adopt(props, orEmpty(asMap(props["inputs"])), orEmpty(asMap(props["outputs"])))
 }
 
-// unfold is a pipeline's steps, down to the commands.
-func (c *call) unfold(tx *store.Tx, name string, props map[string]any) ([]kind.Unfolded, error) {
+// unfold is the commands that a job with children runs.
+func (c *call) unfold(tx *store.Tx, k kind.Composite, name string, props map[string]any) ([]kind.Unfolded, error) {
 	raw, err := json.Marshal(props)
 	if err != nil {
 		return nil, err
 	}
-	return kind.Unfold(c.ws, name, raw, c.components(tx))
+	return k.Unfold(kind.Parent{Name: name, Props: raw, Workspace: c.ws, Component: c.component(tx)})
 }
 
-// components finds components by their ids.
-func (c *call) components(tx *store.Tx) func(id string) (*kind.Component, error) {
-	return func(id string) (*kind.Component, error) {
+// component finds documents of components by their ids.
+func (c *call) component(tx *store.Tx) func(id string) (name string, body json.RawMessage, err error) {
+	return func(id string) (string, json.RawMessage, error) {
 		if ref, err := berth.ParseRef(id, "components"); err == nil {
 			if raw, ok := c.willMake(ref, "components"); ok {
-				return kind.ReadComponent(ref.Name, raw)
+				return ref.Name, raw, nil
 			}
 		}
 		d, err := locate.Component(tx, c.ws, id)
 		if err != nil {
+			return "", nil, err
+		}
+		return d.Name, d.Body, nil
+	}
+}
+
+// components reads them.
+func (c *call) components(tx *store.Tx) func(id string) (*kind.Component, error) {
+	find := c.component(tx)
+	return func(id string) (*kind.Component, error) {
+		name, body, err := find(id)
+		if err != nil {
 			return nil, err
 		}
-		return kind.ReadComponent(d.Name, d.Body)
+		return kind.ReadComponent(name, body)
 	}
 }
 
@@ -151,12 +173,12 @@ const (
 )
 
 // lineage writes them.
-func lineage(properties map[string]any, st berth.JobState, pipeline bool) {
+func lineage(properties map[string]any, st berth.JobState, k kind.Composite) {
 	switch {
 	case st.Parent != "":
 		properties[runSource], properties[pipelineRun] = stepRun, st.Parent
-	case pipeline:
-		properties[runSource] = wholeRun
+	case k != nil:
+		properties[runSource] = k.RunType()
 	}
 }
 

@@ -42,8 +42,8 @@ func planJob(c *call, r *resource, name, _ string) error {
 	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
 		x := c.snapshot(tx)
 		x.priced = true
-		if isPipeline(props) {
-			p, err = x.planPipeline(c, name, props)
+		if k := c.s.composite(text(props, "jobType")); k != nil {
+			p, err = x.planChildren(c, k, name, props)
 			return err
 		}
 		s, err := x.planCommand(c, name, name, props)
@@ -87,15 +87,15 @@ func (c *call) willMake(ref berth.Ref, collection string) (json.RawMessage, bool
 	return raw, ok
 }
 
-// planPipeline plans each step of a pipeline, and the whole.
-func (x *snapshot) planPipeline(c *call, name string, props map[string]any) (p berth.Plan, err error) {
+// planChildren plans each command of a job with children, and the whole.
+func (x *snapshot) planChildren(c *call, k kind.Composite, name string, props map[string]any) (p berth.Plan, err error) {
 	if err := c.adopt(x.tx, props); err != nil {
 		return p, err
 	}
 	if err := c.checkReferences(x.tx, props, true); err != nil {
 		return p, err
 	}
-	unfolded, err := c.unfold(x.tx, name, props)
+	unfolded, err := c.unfold(x.tx, k, name, props)
 	if err != nil {
 		return p, err
 	}
@@ -108,7 +108,7 @@ func (x *snapshot) planPipeline(c *call, name string, props map[string]any) (p b
 		steps = append(steps, plan.Step{Snapshot: s, After: u.After})
 	}
 	budgets, err := x.budgets(c)
-	return plan.Pipeline(name, steps, budgets), err
+	return plan.Children(name, k.Word(), steps, budgets), err
 }
 
 // planCommand is everything the plan of a command job is made from, but for budgets. Title is what to call it; name is what it would be
@@ -118,7 +118,7 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 	if err != nil {
 		return s, err
 	}
-	k, err := kind.Of(text(props, "jobType"))
+	k, err := c.s.KindOf(text(props, "jobType"))
 	if err != nil {
 		return s, err
 	}

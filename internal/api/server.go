@@ -22,6 +22,7 @@ import (
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/ordered"
@@ -72,6 +73,8 @@ type Options struct {
 	Attached Attached
 	// Tracking is the MLflow servers of the workspaces.
 	Tracking *track.Service
+	// KindOf is the kind of a jobType; nil is kind.Of.
+	KindOf func(jobType string) (kind.Kind, error)
 	// Metrics write what other parts of the server count.
 	Metrics []func(*metrics.Writer)
 }
@@ -99,6 +102,9 @@ func New(o Options) *Server {
 	s := &Server{Options: o, mux: http.NewServeMux(), table: table(), samples: newSamples(), gate: newGate()}
 	if s.Attached == nil {
 		s.Attached = noneAttached{}
+	}
+	if s.KindOf == nil {
+		s.KindOf = kind.Of
 	}
 	s.requests = newRequests(s.table)
 	s.routes()

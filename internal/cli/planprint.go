@@ -44,8 +44,8 @@ func (s *session) printPlan(p *berth.Plan, now time.Time) error {
 		head.text = "would be refused now"
 	}
 	what := "job"
-	if p.Type == "pipeline" {
-		what = "pipeline"
+	if len(p.Steps) > 0 {
+		what = p.Type
 	}
 	h.line("the %s %s", what, s.paint(s.out, head.color, head.text))
 	h.say("why", p.Reason)
@@ -53,7 +53,7 @@ func (s *session) printPlan(p *berth.Plan, now time.Time) error {
 		h.say("where", planPlace(p))
 		h.say("price", planPrice(p))
 	}
-	h.say("duration", planDuration(p.Duration, what == "pipeline"))
+	h.say("duration", planDuration(p.Duration, what != "job"))
 	h.say("cost", planCost(p))
 	h.say("start", planStart(p, now))
 	for _, j := range p.Start.Jobs {
@@ -188,7 +188,7 @@ func planCost(p *berth.Plan) string {
 		return ""
 	}
 	c := p.Cost
-	if p.Type == "pipeline" && c.Known && c.Currency == "" {
+	if len(p.Steps) > 0 && c.Known && c.Currency == "" {
 		return "nothing"
 	}
 	var parts []string

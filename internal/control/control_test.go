@@ -25,6 +25,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/fake"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
@@ -41,7 +42,8 @@ type plant struct {
 	far     *fake.Driver // of a machine that is attached; nil when there is none
 	options control.Options
 	ws      string
-	user    string // who asks
+	user    string               // who asks
+	kinds   map[string]kind.Kind // beside the server's
 	stop    func()
 	reports sync.WaitGroup // on their way
 	set     atomic.Int64   // by how much the wall clock of the machine was set
@@ -82,7 +84,7 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 	curated := func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false }
 	s := api.New(api.Options{
 		DB: db, Blobs: blobs, Front: front.New(blobs, signer, front.Options{Account: "st", Suffix: "berth"}), Authority: authority, Signer: signer,
-		Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated, Machine: machine, Local: terms, Slots: slots,
+		KindOf: p.kindOf, Watcher: &filewatch.Watcher{}, Log: log, Locator: at, Location: "here", Default: space, Curated: curated, Machine: machine, Local: terms, Slots: slots,
 	})
 	if err := s.EnsureWorkspace(t.Context(), space, "ann"); err != nil {
 		t.Fatal(err)
@@ -114,6 +116,14 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 		db.Close()
 	})
 	return p
+}
+
+// kindOf is the kind of a jobType, those of a test's own among them.
+func (p *plant) kindOf(jobType string) (kind.Kind, error) {
+	if k := p.kinds[strings.ToLower(jobType)]; k != nil {
+		return k, nil
+	}
+	return kind.Of(jobType)
 }
 
 // wall is the wall clock of the machine that everything runs on.

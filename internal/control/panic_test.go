@@ -64,7 +64,7 @@ func TestOnePipelinePanics(t *testing.T) {
 		p.options.KindOf = func(jobType string) (kind.Kind, error) {
 			k, err := kind.Of(jobType)
 			if jobType == "Pipeline" {
-				return faultyPipeline{k}, err
+				return faultyPipeline{k.(kind.Composite)}, err
 			}
 			return k, err
 		}
@@ -82,7 +82,7 @@ func TestOnePipelinePanics(t *testing.T) {
 }
 
 // faultyPipeline is pipelines that panic once a step runs.
-type faultyPipeline struct{ kind.Kind }
+type faultyPipeline struct{ kind.Composite }
 
 func (f faultyPipeline) Step(j kind.Job, tasks []*berth.Task) kind.Step {
 	for _, c := range j.Children {
@@ -90,5 +90,5 @@ func (f faultyPipeline) Step(j kind.Job, tasks []*berth.Task) kind.Step {
 			panic("a fault of its kind")
 		}
 	}
-	return f.Kind.Step(j, tasks)
+	return f.Composite.Step(j, tasks)
 }

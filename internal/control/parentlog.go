@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
@@ -62,7 +61,7 @@ func (m *move) queueLog(j *jobWork) error {
 	if status.Terminal() {
 		return nil
 	}
-	text := kind.PipelineLog(status, j.state)
+	text := j.composite.Log(status, j.state)
 	if text == "" {
 		return nil
 	}

@@ -171,27 +171,24 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := kind.ReadGraph(j.props)
-	if err != nil {
-		return nil, err
-	}
-	c, err := locate.Component(m.tx, ws, g.Jobs[p.Node].ComponentID)
-	if err != nil {
-		return nil, err
-	}
 	var missing error
-	maker := kind.Maker{Graph: g, Name: j.doc.Name, Workspace: ws, Output: func(node, name string) (berth.JobOutput, bool) {
-		o, ok, err := m.output(j, node, name)
-		if err != nil {
-			missing = err
-		}
-		return o, ok
-	}}
-	spec, err := kind.ReadComponent(c.Name, c.Body)
-	if err != nil {
-		return nil, err
-	}
-	props, err := maker.Make(p.Node, spec)
+	made, err := j.composite.Child(kind.Parent{
+		Name: j.doc.Name, Props: j.props, Workspace: ws,
+		Component: func(id string) (string, json.RawMessage, error) {
+			c, err := locate.Component(m.tx, ws, id)
+			if err != nil {
+				return "", nil, err
+			}
+			return c.Name, c.Body, nil
+		},
+		Output: func(node, name string) (berth.JobOutput, bool) {
+			o, ok, err := m.output(j, node, name)
+			if err != nil {
+				missing = err
+			}
+			return o, ok
+		},
+	}, p.Node)
 	if missing != nil {
 		return nil, missing
 	}
@@ -205,12 +202,8 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 	if st.Reserved == 0 {
 		st.ReservedIn = ""
 	}
-	body, err := kind.StepBody(props, p.Node, j.props, c.Body)
-	if err != nil {
-		return nil, err
-	}
-	if props["jobType"] == "Command" {
-		if st.Compute, err = m.choose(j, ws, body); err != nil {
+	if strings.EqualFold(made.Type, "Command") {
+		if st.Compute, err = m.choose(j, ws, made.Body); err != nil {
 			return nil, err
 		}
 	}
@@ -219,8 +212,8 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 		return nil, err
 	}
 	d := &store.Doc{
-		Workspace: j.doc.Workspace, Kind: "jobs", Status: string(berth.NotStarted), CreatedBy: j.doc.CreatedBy, Parent: g.ExperimentName,
-		Body: body, Own: own,
+		Workspace: j.doc.Workspace, Kind: "jobs", Status: string(berth.NotStarted), CreatedBy: j.doc.CreatedBy, Parent: made.Experiment,
+		Body: made.Body, Own: own,
 	}
 	for n := 1; ; n++ {
 		d.Name = kind.ChildName(j.doc.Name, p.Node)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/kind"
@@ -16,8 +15,9 @@ type said struct {
 	body, own json.RawMessage // where it says it
 	props     json.RawMessage
 	kind      kind.Kind
-	pipeline  bool
-	unclear   error // why there is no kind
+	composite kind.Composite // of a job with children; else nil
+	pipeline  bool           // it is one
+	unclear   error          // why there is no kind
 	state     berth.JobState
 }
 
@@ -36,7 +36,8 @@ func (s sayings) of(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, error
 	}
 	if !ok || !bytes.Equal(v.body, d.Body) {
 		v = said{body: d.Body}
-		v.props, v.kind, v.pipeline, v.unclear = kindOf(d.Body, kinds)
+		v.props, v.kind, v.unclear = kindOf(d.Body, kinds)
+		v.composite, v.pipeline = v.kind.(kind.Composite)
 	}
 	v.own, v.state = d.Own, berth.JobState{}
 	if err := json.Unmarshal(d.Own, &v.state); err != nil {
@@ -48,7 +49,7 @@ func (s sayings) of(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, error
 }
 
 // kindOf is a job's properties and what kind of job they make.
-func kindOf(body json.RawMessage, kinds func(string) (kind.Kind, error)) (json.RawMessage, kind.Kind, bool, error) {
+func kindOf(body json.RawMessage, kinds func(string) (kind.Kind, error)) (json.RawMessage, kind.Kind, error) {
 	var v struct {
 		Properties json.RawMessage `json:"properties"`
 	}
@@ -57,10 +58,10 @@ func kindOf(body json.RawMessage, kinds func(string) (kind.Kind, error)) (json.R
 		JobType string `json:"jobType"`
 	}
 	if err := json.Unmarshal(v.Properties, &props); err != nil {
-		return v.Properties, nil, false, err
+		return v.Properties, nil, err
 	}
 	k, err := kinds(props.JobType)
-	return v.Properties, k, strings.EqualFold(props.JobType, "Pipeline"), err
+	return v.Properties, k, err
 }
 
 // note remembers what a job's document says from now on; of one that is over, nothing.

@@ -3,6 +3,8 @@ package kind
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +19,11 @@ type Job struct {
 	Status berth.JobStatus
 	State  berth.JobState
 	Props  json.RawMessage
-	// Children are the jobs that run its steps, by the names of the steps.
+	// Children are those of its jobs that were created, by name; see Composite.
 	Children map[string]Child
 }
 
-// Child is what a kind sees of a job that runs a step of another.
+// Child is what a kind sees of a child of a job.
 type Child struct {
 	Status berth.JobStatus
 	Reason string
@@ -34,8 +36,8 @@ type Child struct {
 type Step struct {
 	Start  []berth.Task // tasks to create; ID, Attempt and Compute are set
 	Stop   []berth.TaskID
-	Begin  []string // steps whose jobs are to be created
-	Cancel []string // steps whose jobs are to be asked to end
+	Begin  []string // children whose jobs are to be created
+	Cancel []string // children whose jobs are to be asked to end
 	Status berth.JobStatus
 	State  berth.JobState
 }
@@ -60,7 +62,17 @@ func Of(jobType string) (Kind, error) {
 		return k, nil
 	}
 	if jobType == "" {
-		return nil, berth.Errorf(berth.Invalid, "properties.jobType is missing; this server runs Command and Pipeline jobs")
+		return nil, berth.Errorf(berth.Invalid, "properties.jobType is missing; this server runs %s jobs", known())
 	}
-	return nil, berth.Errorf(berth.Unsupported, "jobs of type %s cannot run on this server yet; it runs Command and Pipeline jobs", jobType)
+	return nil, berth.Errorf(berth.Unsupported, "jobs of type %s cannot run on this server yet; it runs %s jobs", jobType, known())
+}
+
+// known are the types of the table, for messages.
+func known() string {
+	words := slices.Sorted(maps.Keys(kinds))
+	for i, w := range words {
+		words[i] = strings.ToUpper(w[:1]) + w[1:]
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

@@ -24,69 +24,64 @@ func (pipeline) Validate(props json.RawMessage) error {
 	return g.validate()
 }
 
-// Step of a pipeline: a step begins when all it takes its inputs from have completed. Once one has failed no other begins and those
-// under way are asked to end, unless the pipeline is to go on; then only what needs the failed one does not run. The end is told in
-// the log first: Finalizing stands between.
+// Step begins a step when all it takes its inputs from have completed.
 func (pipeline) Step(j Job, _ []*berth.Task) Step {
-	s := Step{Status: j.Status, State: j.State}
 	if j.Status.Terminal() {
-		return s
+		return Step{Status: j.Status, State: j.State}
 	}
 	g, err := ReadGraph(j.Props)
 	if err != nil {
-		s.Status, s.State.Reason = berth.Failed, "the pipeline's document cannot be read: "+err.Error()
+		s := Step{Status: berth.Failed, State: j.State}
+		s.State.Reason = "the pipeline's document cannot be read: " + err.Error()
 		return s
 	}
-	st := &s.State
-	st.Steps = stepsOf(g, j.State.Steps)
-	follow(st.Steps, j.Children)
-	byNode := map[string]*berth.PipelineStep{}
-	for i := range st.Steps {
-		byNode[st.Steps[i].Node] = &st.Steps[i]
-	}
-	failed := firstFailed(st.Steps)
-	stop := st.Cancel || failed != nil && !g.Settings.Continue
-	active := 0
-	for i := range st.Steps {
-		p := &st.Steps[i]
-		switch {
-		case p.Status.Terminal():
-		case p.Job == "":
-			if !stop && !slices.ContainsFunc(g.Jobs[p.Node].needs(), func(n string) bool { return byNode[n] == nil || byNode[n].Status != berth.Completed }) {
-				s.Begin = append(s.Begin, p.Node)
-			}
-		default:
-			active++
-			if stop && !j.Children[p.Node].Cancel {
-				s.Cancel = append(s.Cancel, p.Node)
-			}
-		}
-	}
-	st.Times = pipelineTimes(st.Times, st.Steps)
-	switch {
-	case active > 0 || len(s.Begin) > 0:
-		st.Times.Ended = time.Time{}
-		s.Status, st.Reason = berth.Running, progress(st.Steps)
-		switch {
-		case st.Cancel:
-			s.Status = berth.CancelRequested
-		case stop:
-			st.Reason = fmt.Sprintf("step %s ended as %s; %s", failed.Node, failed.Status, waitsFor(st.Steps))
-		}
-	case j.Status != berth.Finalizing && len(st.Steps) > 0:
-		_, st.Reason = verdict(st, failed)
-		s.Status = berth.Finalizing
-	default:
-		s.Status, st.Reason = verdict(st, failed)
-		s.stopped()
-	}
-	return s
+	return StepChildren(j, Children{Names: g.Nodes(), Needs: func(node string) []string { return g.Jobs[node].needs() }, Continue: g.Settings.Continue})
 }
 
-// stepsOf is the steps of a pipeline, with what is known of them.
-func stepsOf(g *Graph, known []berth.PipelineStep) []berth.PipelineStep {
-	steps := make([]berth.PipelineStep, 0, len(g.Jobs))
-	for _, node := range g.Nodes() {
+func (pipeline) Word() string { return "pipeline" }
+
+func (pipeline) RunType() string { return "azureml.PipelineRun" }
+
+func (k pipeline) Log(status berth.JobStatus, st berth.JobState) string {
+	return ParentLog(k.Word(), status, st)
+}
+
+// Child makes the job of a step from the pipeline, the step and its component.
+func (pipeline) Child(p Parent, node string) (ChildJob, error) {
+	g, err := ReadGraph(p.Props)
+	if err != nil {
+		return ChildJob{}, err
+	}
+	n := g.Jobs[node]
+	if n == nil {
+		return ChildJob{}, berth.Errorf(berth.Internal, "the pipeline has no step %s", node)
+	}
+	name, body, err := p.Component(n.ComponentID)
+	if err != nil {
+		return ChildJob{}, err
+	}
+	c, err := ReadComponent(name, body)
+	if err != nil {
+		return ChildJob{}, err
+	}
+	props, err := Maker{Graph: g, Name: p.Name, Workspace: p.Workspace, Output: p.Output}.Make(node, c)
+	if err != nil {
+		return ChildJob{}, err
+	}
+	doc, err := StepBody(props, node, p.Props, body)
+	jobType, _ := props["jobType"].(string)
+	return ChildJob{Body: doc, Type: jobType, Experiment: g.ExperimentName}, err
+}
+
+// Unfold is the function of that name.
+func (pipeline) Unfold(p Parent) ([]Unfolded, error) {
+	return Unfold(p.Workspace, p.Name, p.Props, p.component)
+}
+
+// stepsOf is the children of a job, with what is known of them.
+func stepsOf(names []string, known []berth.PipelineStep) []berth.PipelineStep {
+	steps := make([]berth.PipelineStep, 0, len(names))
+	for _, node := range names {
 		p := berth.PipelineStep{Node: node}
 		if i := slices.IndexFunc(known, func(k berth.PipelineStep) bool { return k.Node == node }); i >= 0 {
 			p = known[i]
@@ -142,7 +137,7 @@ func firstFailed(steps []berth.PipelineStep) *berth.PipelineStep {
 	return first
 }
 
-func pipelineTimes(w berth.Waterfall, steps []berth.PipelineStep) berth.Waterfall {
+func parentTimes(w berth.Waterfall, steps []berth.PipelineStep) berth.Waterfall {
 	w.Started, w.Ended = time.Time{}, time.Time{}
 	for _, p := range steps {
 		if !p.Began.IsZero() && (w.Started.IsZero() || p.Began.Before(w.Started)) {
@@ -217,8 +212,8 @@ func verdict(st *berth.JobState, failed *berth.PipelineStep) (berth.JobStatus, s
 	return berth.Failed, reason
 }
 
-// PipelineLog is what the log of a pipeline says, a line for each thing that happened. It only ever grows.
-func PipelineLog(status berth.JobStatus, st berth.JobState) string {
+// ParentLog is a log of a job with children, a line for each thing that happened. It only ever grows. Word is what such a job is called.
+func ParentLog(word string, status berth.JobStatus, st berth.JobState) string {
 	type said struct {
 		n    int
 		text string
@@ -244,7 +239,7 @@ func PipelineLog(status berth.JobStatus, st berth.JobState) string {
 	}
 	slices.SortFunc(lines, func(a, b said) int { return cmp.Compare(a.n, b.n) })
 	if status == berth.Finalizing {
-		add(len(lines)+1, st.Times.Ended, "the pipeline ends: %s", st.Reason)
+		add(len(lines)+1, st.Times.Ended, "the %s ends: %s", word, st.Reason)
 	}
 	var b strings.Builder
 	for _, l := range lines {

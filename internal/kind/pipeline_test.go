@@ -111,7 +111,7 @@ func (f *factory) step() {
 			f.j.Children[name] = c
 		}
 	}
-	if text := kind.PipelineLog(f.j.Status, f.j.State); !f.j.Status.Terminal() {
+	if text := kind.ParentLog("pipeline", f.j.Status, f.j.State); !f.j.Status.Terminal() {
 		if !strings.HasPrefix(text, f.log) {
 			f.t.Fatalf("the log was\n%sand is\n%s", f.log, text)
 		}

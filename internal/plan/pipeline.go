@@ -9,20 +9,17 @@ import (
 	"github.com/berthml/berth/internal/cost"
 )
 
-// PipelineType is the type of the plan of a pipeline, which is on no pool itself.
-const PipelineType = "pipeline"
-
-// Step is a step of a pipeline.
+// Step is a command of a job with children.
 type Step struct {
 	Snapshot          // without budgets: these are for the pipeline as a whole
 	After    []string // names of the steps that have to complete first, which stand before it
 }
 
-// Pipeline is the plan of a pipeline of which the steps are known, down to the commands. Each is planned as if it were submitted now. The
-// pipeline begins with the first step that can; it cannot run if one of its steps never can.
-func Pipeline(name string, steps []Step, all []berth.BudgetStatus) berth.Plan {
+// Children is the plan of a job with children, a pipeline for example, whose commands are known. Each is planned as if it were submitted now. The
+// job begins with the first that can; it cannot run if one of them never can. Word is what such a job is called.
+func Children(name, word string, steps []Step, all []berth.BudgetStatus) berth.Plan {
 	p := berth.Plan{
-		Job: name, Type: PipelineType, Limits: []berth.PlanLimit{}, Warnings: []string{}, Budgets: []berth.PlanBudget{}, Advice: []string{},
+		Job: name, Type: word, Limits: []berth.PlanLimit{}, Warnings: []string{}, Budgets: []berth.PlanBudget{}, Advice: []string{},
 		Start: berth.PlanStart{Jobs: []berth.PlanJob{}},
 	}
 	for _, s := range steps {

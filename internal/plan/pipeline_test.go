@@ -35,8 +35,8 @@ func TestPipeline(t *testing.T) {
 	limit := func(s *plan.Step) {
 		s.Job.Timeout = map[string]time.Duration{"first": time.Hour, "left": 2 * time.Hour, "right": 30 * time.Minute, "last": time.Hour}[s.Job.Name]
 	}
-	p := plan.Pipeline("p", steps(free, limit), nil)
-	if p.Verdict != berth.PlanNow || p.Type != plan.PipelineType || p.Compute != "cpu" || len(p.Steps) != 4 || len(p.Limits) != 0 {
+	p := plan.Children("p", "pipeline", steps(free, limit), nil)
+	if p.Verdict != berth.PlanNow || p.Type != "pipeline" || p.Compute != "cpu" || len(p.Steps) != 4 || len(p.Limits) != 0 {
 		t.Errorf("%+v", p)
 	}
 	// The longest way is first, left, last; all of them cost.
@@ -47,13 +47,13 @@ func TestPipeline(t *testing.T) {
 	known := func(s *plan.Step) {
 		s.Known, s.History = true, cost.History{Runs: 3 + len(s.After), Median: 10 * time.Minute, P90: 20 * time.Minute}
 	}
-	p = plan.Pipeline("p", steps(free, known), nil)
+	p = plan.Children("p", "pipeline", steps(free, known), nil)
 	if d := p.Duration; d.Basis != "history" || d.Runs != 3 || d.Median != 1800 || d.P90 != 3600 || !near(p.Cost.Expected, 0.6*4/6) {
 		t.Errorf("%+v %+v", d, *p.Cost.Expected)
 	}
 
 	// Of what is not known of every step nothing is said of the whole.
-	p = plan.Pipeline("p", steps(free, func(s *plan.Step) {
+	p = plan.Children("p", "pipeline", steps(free, func(s *plan.Step) {
 		if s.Job.Name != "right" {
 			known(s)
 		}
@@ -62,7 +62,7 @@ func TestPipeline(t *testing.T) {
 		t.Errorf("%+v %+v", p.Duration, p.Cost)
 	}
 
-	if p := plan.Pipeline("p", nil, nil); p.Verdict != berth.PlanNow || p.Duration.Basis != "unknown" {
+	if p := plan.Children("p", "pipeline", nil, nil); p.Verdict != berth.PlanNow || p.Duration.Basis != "unknown" {
 		t.Errorf("%+v", p)
 	}
 }
@@ -95,7 +95,7 @@ func TestPipelineVerdicts(t *testing.T) {
 			return cluster(4, 4, 0)
 		}, berth.PlanNever, "step last: it needs 1 nodes at once", "gang!"},
 	} {
-		p := plan.Pipeline("p", steps(tt.pool, nil), nil)
+		p := plan.Children("p", "pipeline", steps(tt.pool, nil), nil)
 		if p.Verdict != tt.verdict || !strings.HasPrefix(p.Reason, tt.reason) || kinds(p) != tt.kinds {
 			t.Errorf("%s: %s, %q, %q", tt.name, p.Verdict, p.Reason, kinds(p))
 		}
@@ -117,7 +117,7 @@ func TestPipelineBudget(t *testing.T) {
 		{10, 2, berth.PlanWait, "budget"},  // each of the four fits, all together do not
 		{2, 2, berth.PlanNever, "budget!"}, // it is more than there ever is
 	} {
-		p := plan.Pipeline("p", steps(free, hour), budget(tt.amount, tt.left))
+		p := plan.Children("p", "pipeline", steps(free, hour), budget(tt.amount, tt.left))
 		if p.Verdict != tt.verdict || kinds(p) != tt.kinds || len(p.Budgets) != 1 || !near(&p.Budgets[0].Reserve, 2.4) {
 			t.Errorf("%+v: %s %q %+v", tt, p.Verdict, kinds(p), p.Budgets)
 		}
