@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"internal/blob":                 {"", "internal/store"},
 	"internal/blob/front":           {"", "internal/blob", "internal/store"},
 	"internal/locate":               {"", "internal/store"},
-	"internal/track":                {"", "internal/asset", "internal/blob", "internal/locate", "internal/store", "internal/track/points"},
+	"internal/track":                {"", "internal/asset", "internal/blob", "internal/locate", "internal/ordered", "internal/store", "internal/track/points"},
 	"internal/track/points":         {},
 	"internal/asset":                {"", "internal/store"},
 	"internal/sizes":                {"", "internal/store"},

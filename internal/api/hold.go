@@ -1,13 +1,14 @@
 package api
 
 import (
+	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
 func versionTitle(r *resource, d *store.Doc) string {
-	return r.Noun + " " + d.Name + ":" + d.Version
+	return asset.Title(r.Noun, d.Name, d.Version)
 }
 
 // holdFiles keeps the files of a new version as they are, where they are ours.

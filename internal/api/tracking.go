@@ -65,7 +65,7 @@ func (s *Server) tracker(r *http.Request) (track.Caller, string, error) {
 	if err == nil && p.Task != "" {
 		err = berth.Errorf(berth.Denied, "a task's token opens its own task only")
 	}
-	return track.Caller{User: p.User, Write: p.CanWrite(), Holder: p.Holder()}, "", err
+	return track.Caller{User: p.User, Write: p.CanWrite(), Admin: p.Role == auth.Admin, Holder: p.Holder()}, "", err
 }
 
 // trackingOf takes an address apart: the workspace, and what follows it, escaped.

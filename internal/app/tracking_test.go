@@ -75,8 +75,11 @@ func at(v any, path ...any) any {
 func (s *server) toldEnv(path string) map[string]string {
 	s.t.Helper()
 	env := map[string]string{}
-	for len(env) == 0 {
+	for deadline := time.Now().Add(2 * time.Minute); len(env) == 0; {
 		b, err := os.ReadFile(path)
+		if err != nil && time.Now().After(deadline) {
+			s.t.Fatal("the job does not start")
+		}
 		if err != nil {
 			time.Sleep(20 * time.Millisecond)
 			continue

@@ -27,6 +27,9 @@ type Version struct {
 	Own        json.RawMessage // kept beside it
 }
 
+// Title is what a version is called where its files are held.
+func Title(noun, name, version string) string { return noun + " " + name + ":" + version }
+
 // Create writes a new version. One that is there already is a Conflict.
 func Create(tx *store.Tx, v Version) (version string, err error) {
 	if v.Version == "" {

@@ -1,5 +1,7 @@
 package track
 
+import "path"
+
 // What the token of a job opens: its own run, the runs and models it made, and the experiment they are in. It reads every registered
 // model and adds versions to it, as its user may; the rest of a registered model it changes where it is its user's. Everybody else's
 // token opens the workspace.
@@ -66,6 +68,18 @@ func (c *call) mayVersion(m *registered, v *version) error {
 	return c.mayRegistered(m)
 }
 
+// mayEnd refuses to end what others than the caller made: a name and a version mean one thing to everybody who has written them down.
+func (c *call) mayEnd(what, maker string) error {
+	if c.who.Admin || maker == c.who.User || maker == "" {
+		return nil
+	}
+	return refuse(denied, "%s was made by %s: only they or an administrator may delete or rename it", what, maker)
+}
+
+func (c *call) mayEndVersion(m *registered, v *version) error {
+	return c.mayEnd("Version "+itoa(v.Number)+" of model "+m.Name, v.User)
+}
+
 // mayFile refuses files that are not the job's. It may read those of its experiment's models, and of registered ones.
 func (c *call) mayFile(f file, write bool) error {
 	if write && f.asset != nil {
@@ -91,18 +105,10 @@ func (c *call) mayFile(f file, write bool) error {
 
 // isRegistered says whether a file is one of a registered version's.
 func (c *call) isRegistered(f file) bool {
-	var roots []string
-	c.view(func(x *index) {
-		for _, versions := range x.versions {
-			for _, v := range versions {
-				if p, ours := proxied(v.URI); ours && p != "" {
-					roots = append(roots, p)
-				}
-			}
-		}
-	})
-	for _, p := range roots {
-		if f.in(c.fileAt(p)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for p := f.path; p != "" && p != "."; p = path.Dir(p) {
+		if c.index.roots[p] > 0 {
 			return true
 		}
 	}

@@ -55,6 +55,7 @@ func (c *call) rawPath() (string, error) {
 // A file is where an artifact is.
 type file struct {
 	container, name string // of the blob
+	path            string // at the artifact proxy
 	run             *run
 	model           *loggedModel
 	asset           *version // that MLflow did not register: its files do not change
@@ -65,7 +66,7 @@ func (w *workspace) fileAt(p string) file {
 	seg := strings.SplitN(p, "/", 4)
 	if len(seg) >= 3 && seg[0] == assetArtifacts {
 		if v := w.assetVersion(seg[1], seg[2]); v != nil {
-			return file{container: v.Container, name: path.Join(append([]string{v.Folder}, seg[3:]...)...), asset: v}
+			return file{container: v.Container, name: path.Join(append([]string{v.Folder}, seg[3:]...)...), path: p, asset: v}
 		}
 	}
 	if len(seg) >= 3 && seg[2] == "artifacts" {
@@ -74,19 +75,14 @@ func (w *workspace) fileAt(p string) file {
 			if len(seg) == 4 {
 				name += "/" + seg[3]
 			}
-			return file{container: w.Artifacts, name: name, run: r}
+			return file{container: w.Artifacts, name: name, path: p, run: r}
 		}
 	}
-	f := file{container: w.Artifacts, name: otherArtifacts + p}
+	f := file{container: w.Artifacts, name: otherArtifacts + p, path: p}
 	if len(seg) >= 3 && seg[1] == "models" {
 		w.view(func(x *index) { f.model = x.logged[seg[2]] })
 	}
 	return f
-}
-
-// in says whether a file is root, or below it.
-func (f file) in(root file) bool {
-	return f.container == root.container && (f.name == root.name || strings.HasPrefix(f.name, root.name+"/"))
 }
 
 // proxied is the path that an artifact URI has at the proxy of this server; ok is false for other places.

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -11,6 +12,8 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -28,27 +31,35 @@ const (
 
 // modelProps is what is common to a version of a model and a registered one.
 type modelProps struct {
-	ModelURI    string            `json:"modelUri"`
-	ModelType   string            `json:"modelType,omitempty"`
-	JobName     string            `json:"jobName,omitempty"`
-	Description string            `json:"description,omitempty"`
-	Tags        map[string]string `json:"tags,omitempty"`
+	ModelURI, JobName, Description string
+	Tags                           map[string]string
+}
+
+// bodyOf is the document of a version of a model, and its properties.
+func bodyOf(d *store.Doc) (body, props map[string]any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(d.Body))
+	dec.UseNumber()
+	if err := dec.Decode(&body); err != nil {
+		return nil, nil, berth.Errorf(berth.Internal, "model %s:%s cannot be read: %w", d.Name, d.Version, err)
+	}
+	props, ok := body["properties"].(map[string]any)
+	if !ok {
+		return nil, nil, berth.Errorf(berth.Internal, "model %s:%s has no properties", d.Name, d.Version)
+	}
+	return body, props, nil
 }
 
 // readModel is what a document says of a version of a model. Tags that are no texts are not MLflow's.
 func readModel(d *store.Doc) (modelProps, error) {
-	var v struct {
-		Properties struct {
-			ModelURI, ModelType, JobName, Description string
-			Tags                                      map[string]any
-		}
+	_, props, err := bodyOf(d)
+	if err != nil {
+		return modelProps{}, err
 	}
-	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return modelProps{}, berth.Errorf(berth.Internal, "model %s:%s cannot be read: %w", d.Name, d.Version, err)
-	}
-	p := v.Properties
-	out := modelProps{ModelURI: p.ModelURI, ModelType: p.ModelType, JobName: p.JobName, Description: p.Description}
-	for k, x := range p.Tags {
+	out := modelProps{ModelURI: locate.ContentURI(kindModels, props)}
+	out.JobName, _ = props["jobName"].(string)
+	out.Description, _ = props["description"].(string)
+	tags, _ := props["tags"].(map[string]any)
+	for k, x := range tags {
 		if s, ok := x.(string); ok {
 			setTag(&out.Tags, pair{k, s})
 		}
@@ -77,6 +88,16 @@ func (c *change) share(m *registered, v *version) error {
 	case v.Asset: // it was deleted, and MLflow's goes with it
 		return nil
 	}
+	if maker, was, err := asset.Deleted(c.tx, c.w.Key, kindModels, m.Name, itoa(v.Number)); err != nil {
+		return err
+	} else if was && maker != v.User {
+		return refuse(denied, "Version %d of model %s was deleted, and only %s, who made it, may make it again", v.Number, m.Name, maker)
+	}
+	if at, ok := c.w.heldAt(v); ok {
+		if err := blob.Hold(c.tx, at.container, at.name, asset.Title("model", m.Name, itoa(v.Number)), v.User); err != nil {
+			return err
+		}
+	}
 	props := map[string]any{"modelUri": c.w.assetURI(v.URI), "modelType": "mlflow_model", "description": v.Description, "tags": tagsOf(v), "isArchived": false}
 	if v.RunID != "" {
 		if _, err := c.tx.Get(c.w.Key, kindJobs, v.RunID, ""); err == nil {
@@ -101,13 +122,12 @@ func (c *change) reshare(d *store.Doc, v *version) error {
 	if err != nil || old.Description == v.Description && maps.Equal(old.Tags, v.Tags) {
 		return err
 	}
-	var body map[string]any
-	if err := json.Unmarshal(d.Body, &body); err != nil {
+	body, props, err := bodyOf(d)
+	if err != nil {
 		return err
 	}
-	props, _ := body["properties"].(map[string]any)
 	props["description"], props["tags"] = v.Description, tagsOf(v)
-	if d.Body, err = json.Marshal(body); err != nil {
+	if d.Body, err = ordered.Marshal(body, d.Body); err != nil {
 		return err
 	}
 	c.emitModel(berth.EventResourcePut, d.Name, v)
@@ -126,19 +146,33 @@ func (c *change) unshare(m *registered, v *version) error {
 	if !v.Asset {
 		return nil
 	}
-	if v.Container != "" {
-		if err := blob.Release(c.tx, v.Container, v.Folder, "model "+m.Name+":"+itoa(v.Number)); err != nil {
+	if at, ok := c.w.heldAt(v); ok {
+		if err := blob.Release(c.tx, at.container, at.name, asset.Title("model", m.Name, itoa(v.Number))); err != nil {
 			return err
 		}
 	}
-	err := c.tx.Delete(c.w.Key, kindModelVersions, m.Name, itoa(v.Number))
-	if err == nil {
-		c.emitModel(berth.EventResourceDel, m.Name, v)
-	}
+	d, err := c.tx.Get(c.w.Key, kindModelVersions, m.Name, itoa(v.Number))
 	if berth.CodeOf(err) == berth.NotFound {
-		err = nil
+		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	c.emitModel(berth.EventResourceDel, m.Name, v)
+	return asset.Delete(c.tx, kindModels, d)
+}
+
+// heldAt is the place whose files stay as they are for as long as a version is registered. The root of a run is none: its log goes on.
+func (w *workspace) heldAt(v *version) (file, bool) {
+	if v.Container != "" {
+		return file{container: v.Container, name: v.Folder}, true
+	}
+	p, ours := proxied(w.inRun(v.URI))
+	f := w.fileAt(p)
+	if !ours || !strings.Contains(p, "/") || f.run != nil && f.name == locate.ArtifactPath(f.run.ID) {
+		return file{}, false
+	}
+	return f, true
 }
 
 func (c *change) emitModel(kind, name string, v *version) {
@@ -147,15 +181,20 @@ func (c *change) emitModel(kind, name string, v *version) {
 	})
 }
 
-// assetURI is where the files of a version are, as models say it.
-func (w *workspace) assetURI(uri string) string {
+// inRun is a URI of a run's file as one of the artifact proxy; others are themselves.
+func (w *workspace) inRun(uri string) string {
 	if rest, ok := strings.CutPrefix(uri, "runs:/"); ok {
 		id, path, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
 		if r := w.run(id); r != nil {
-			uri = r.URI + "/" + path
+			return r.URI + "/" + path
 		}
 	}
-	p, ours := proxied(uri)
+	return uri
+}
+
+// assetURI is where the files of a version are, as models say it.
+func (w *workspace) assetURI(uri string) string {
+	p, ours := proxied(w.inRun(uri))
 	if !ours {
 		return uri
 	}

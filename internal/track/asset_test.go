@@ -7,6 +7,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
 )
 
 // model is what the document of a version of a model says, nil when there is none.
@@ -156,5 +157,85 @@ func TestModelIsRegistered(t *testing.T) {
 	s.want(400, "GET", "registered-models/alias?name=mine&alias=best", nil)
 	if v := s.must("POST", "model-versions/create", obj{"name": "mine", "source": "s3://bucket/z"}); at(v, "model_version", "version") != "2" {
 		t.Errorf("the next version is %v", v)
+	}
+}
+
+// TestRegisteredOfOthersStays: a version that MLflow registered is ended and renamed by its maker or an administrator only, its files stay as
+// they are until then, and who made it is remembered.
+func TestRegisteredOfOthersStays(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
+	admin := s.as(track.Caller{User: "root", Write: true, Admin: true})
+	run := ann.newRun("0", nil)
+	files := "/api/2.0/mlflow-artifacts/artifacts/0/" + run + "/artifacts/model/MLmodel"
+	put := func(status int, content string) {
+		t.Helper()
+		if code, _, out := bob.raw("PUT", files, "", content); code != status {
+			t.Errorf("%q: %d %s, want %d", content, code, out, status)
+		}
+	}
+	put(200, "first")
+	register := func(name string) {
+		t.Helper()
+		ann.must("POST", "model-versions/create", obj{"name": name, "source": "mlflow-artifacts:/0/" + run + "/artifacts/model", "run_id": run})
+	}
+	ann.must("POST", "registered-models/create", obj{"name": "M"})
+	register("M")
+	put(400, "other")
+	put(200, "first")
+	if code, _, _ := bob.raw("DELETE", files, "", ""); code != 400 {
+		t.Errorf("the file of a registered version was deleted: %d", code)
+	}
+	bob.want(403, "DELETE", "model-versions/delete", obj{"name": "M", "version": "1"})
+	bob.want(403, "DELETE", "registered-models/delete", obj{"name": "M"})
+	bob.want(403, "POST", "registered-models/rename", obj{"name": "M", "new_name": "N"})
+	if s.model("M", "1") == nil {
+		t.Error("the model is gone")
+	}
+	ann.want(200, "DELETE", "model-versions/delete", obj{"name": "M", "version": "1"})
+	put(200, "other")
+	err := s.db.View(t.Context(), func(tx *store.Tx) error {
+		maker, was, err := asset.Deleted(tx, s.ws.Key, "models", "M", "1")
+		if maker != "ann" || !was {
+			t.Errorf("the version was made by %q: %v", maker, was)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register("M")
+	admin.want(200, "POST", "registered-models/rename", obj{"name": "M", "new_name": "N"})
+	admin.want(200, "POST", "registered-models/rename", obj{"name": "N", "new_name": "M"})
+	put(400, "again")
+	admin.want(200, "DELETE", "registered-models/delete", obj{"name": "M"})
+	put(200, "again")
+}
+
+// TestModelComesBackAsItWas: a change through MLflow leaves the rest of a client's document as it was sent.
+func TestModelComesBackAsItWas(t *testing.T) {
+	s := start(t, t.TempDir())
+	const body = `{"properties":{"zebra":12345678901234567890,"modelUri":"s3://bucket/x","apple":{"y":1,"b":2},"description":"old"}}`
+	s.makeModel("mine", "1", "s3://bucket/x")
+	s.change("mine", "1", func(tx *store.Tx) error {
+		d, err := tx.Get(s.ws.Key, "models/versions", "mine", "1")
+		if err != nil {
+			return err
+		}
+		d.Body = []byte(body)
+		return tx.Save(d)
+	})
+	s.must("PATCH", "model-versions/update", obj{"name": "mine", "version": "1", "description": "new"})
+	var got string
+	err := s.db.View(t.Context(), func(tx *store.Tx) error {
+		d, err := tx.Get(s.ws.Key, "models/versions", "mine", "1")
+		if err == nil {
+			got = string(d.Body)
+		}
+		return err
+	})
+	want := `{"properties":{"zebra":12345678901234567890,"modelUri":"s3://bucket/x","apple":{"y":1,"b":2},"description":"new","tags":{}}}`
+	if err != nil || got != want {
+		t.Errorf("the document is %s, %v; want %s", got, err, want)
 	}
 }

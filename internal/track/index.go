@@ -21,6 +21,8 @@ type index struct {
 	models      map[string]*registered    // by name
 	versions    map[string][]*version     // by id of the model, by number
 
+	roots map[string]int // at the artifact proxy, of how many versions
+
 	jobs map[string]*jobState // of the runs that are jobs
 
 	removed map[string]berth.Rev // what is gone, so that a late word of an earlier change does not bring it back
@@ -31,7 +33,7 @@ func newIndex() *index {
 		experiments: map[string]*experiment{}, named: map[string]*experiment{}, runs: map[string]*run{}, runsOf: map[string][]*run{},
 		logged: map[string]*loggedModel{}, loggedOf: map[string][]*loggedModel{}, registered: map[string]*registered{},
 		models: map[string]*registered{}, versions: map[string][]*version{}, removed: map[string]berth.Rev{},
-		jobs: map[string]*jobState{},
+		jobs: map[string]*jobState{}, roots: map[string]int{},
 	}
 }
 
@@ -118,6 +120,20 @@ func (x *index) put(e entity) {
 			return
 		}
 		x.versions[e.Model] = replace(x.versions[e.Model], old, e, byNumber)
+		x.root(old, -1)
+		x.root(e, 1)
+	}
+}
+
+// root counts a version with others whose files are at the same place.
+func (x *index) root(v *version, by int) {
+	if v == nil {
+		return
+	}
+	if p, ours := proxied(v.URI); ours && p != "" {
+		if x.roots[p] += by; x.roots[p] == 0 {
+			delete(x.roots, p)
+		}
 	}
 }
 
@@ -137,10 +153,14 @@ func (x *index) remove(e entity) {
 				delete(x.models, old.Name)
 			}
 		}
+		for _, v := range x.versions[e.ID] {
+			x.root(v, -1)
+		}
 		delete(x.versions, e.ID)
 	case *version:
 		if old := x.version(e.Model, e.Number); old != nil {
 			x.versions[e.Model] = replace(x.versions[e.Model], old, nil, byNumber)
+			x.root(old, -1)
 		}
 	}
 }

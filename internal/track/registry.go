@@ -184,9 +184,15 @@ func renameRegistered(c *call) (any, error) {
 		} else if old != nil && old.ID != m.ID {
 			return refuse(alreadyExists, "Registered Model (name=%s) already exists.", to)
 		}
+		if err := c.mayEnd("Model "+m.Name, m.User); err != nil {
+			return err
+		}
 		was := *m
 		m.Name, m.Updated = to, x.now()
 		return x.eachVersion(m, func(v *version) error {
+			if err := c.mayEndVersion(&was, v); err != nil {
+				return err
+			}
 			if v.Asset && v.Container != "" {
 				return invalid("Version %d of model '%s' was not registered through MLflow, and its model cannot be renamed", v.Number, was.Name)
 			}
@@ -220,7 +226,13 @@ func deleteRegistered(c *call) (any, error) {
 		if err != nil {
 			return err
 		}
+		if err := c.mayEnd("Model "+m.Name, m.User); err != nil {
+			return err
+		}
 		if err := x.eachVersion(m, func(v *version) error {
+			if err := c.mayEndVersion(m, v); err != nil {
+				return err
+			}
 			if err := x.unshare(m, v); err != nil {
 				return err
 			}

@@ -88,6 +88,7 @@ func (s *Service) Forget(id string) error {
 type Caller struct {
 	User  string
 	Write bool   // may change things
+	Admin bool   // may change what others made
 	Job   string // the job whose task asks: it sees its own run, those it makes, and their experiment
 	// Holder is what has to be good still when something that was signed for the caller is used, see [auth.Authority.CheckHolder].
 	Holder string

@@ -359,6 +359,9 @@ func deleteVersion(c *call) (any, error) {
 		if err != nil {
 			return err
 		}
+		if err := c.mayEndVersion(m, v); err != nil {
+			return err
+		}
 		if err := x.unshare(m, v); err != nil {
 			return err
 		}
