@@ -12,7 +12,9 @@ finish() {
 	rm -rf "$work"
 }
 trap finish EXIT
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold= plain=
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
 say "1. A command, no YAML:  berth run -- python3 train.py"
 (cd "$here/hello" && "$berth" run -- python3 train.py)

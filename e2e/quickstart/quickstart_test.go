@@ -25,6 +25,9 @@ func TestQuickstart(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	if strings.Contains(string(out), "\x1b") {
+		t.Errorf("there are terminal codes in a pipe:\n%q", out)
+	}
 	for _, want := range []string{
 		"hello from", // the bare command ran
 		"round 5/5",  // the log was streamed

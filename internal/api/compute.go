@@ -140,6 +140,11 @@ func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]a
 	if st.Warnings, err = c.s.fits(d.Name, size); err != nil {
 		return err
 	}
+	limits, err := c.limitWarnings(tx, v, size)
+	if err != nil {
+		return err
+	}
+	st.Warnings = append(st.Warnings, limits...)
 	if st.IdleCost, err = c.keptCost(tx, v); err != nil {
 		return err
 	}

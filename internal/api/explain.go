@@ -55,7 +55,8 @@ func (s *Server) explain(c *call, name string) error {
 			return err
 		}
 		e.Advice = append(e.Advice, advice(e, st)...)
-		e.History, err = history(tx, c.ws.Key(), "jobs/"+d.Name)
+		e.History, err = history(tx, d)
+		e.Reason = canceledBy(e)
 		return err
 	})
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *Server) explainCompute(c *call, name string) error {
 			}
 		}
 		e.Advice = computeAdvice(e, p, st, title != "" && !p.Single(), stopsItself(d))
-		e.History, err = history(tx, c.ws.Key(), "computes/"+d.Name)
+		e.History, err = history(tx, d)
 		return err
 	})
 	if err != nil {
@@ -353,17 +354,33 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 	return out
 }
 
-// history is the last of what happened to a job or a compute, the oldest first. What is only measured, again and again, is not part of it.
-func history(tx *store.Tx, workspace, subject string) ([]berth.Event, error) {
+// canceledBy is the reason of a job, with who canceled it where somebody did.
+func canceledBy(e berth.Explanation) string {
+	const by = "cancel requested by "
+	for _, h := range e.History {
+		if who, ok := strings.CutPrefix(h.Reason, by); ok && h.Type == berth.EventJobCancel && e.Status == berth.Canceled {
+			if e.Reason == "canceled by the user" {
+				return "canceled by " + who
+			}
+			return e.Reason + "; canceled by " + who
+		}
+	}
+	return e.Reason
+}
+
+// history is the last of what happened to a job or a compute, the oldest first: not to another of that name which was deleted before.
+// What is only measured, again and again, is not part of it.
+func history(tx *store.Tx, d *store.Doc) ([]berth.Event, error) {
 	out := []berth.Event{}
-	q := store.EventQuery{Workspace: workspace, Subject: subject, Desc: true}
+	q := store.EventQuery{Workspace: d.Workspace, Subject: d.Kind + "/" + d.Name, Desc: true}
 	for range 20 { // pages
 		events, err := tx.Events(q)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range events {
-			if q.From = e.Rev; e.Type != berth.EventActivity && e.Type != berth.EventTaskUsage && len(out) < told {
+			q.From = e.Rev
+			if e.Type != berth.EventActivity && e.Type != berth.EventTaskUsage && len(out) < told && !e.Time.Before(d.Created) {
 				out = append(out, e)
 			}
 		}

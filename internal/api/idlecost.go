@@ -38,6 +38,33 @@ func (c *call) awakeCost(tx *store.Tx, spec devbox.Spec) (string, error) {
 	return fmt.Sprintf("it does not stop by itself, whether it is used or not: %s; idle_time_before_shutdown_minutes makes it stop", month), err
 }
 
+// limitWarnings say which nodes a cluster is asked to keep that it cannot have: for a quota, or for a budget that is used up.
+func (c *call) limitWarnings(tx *store.Tx, v berth.ComputeProps, size berth.Size) (out []string, err error) {
+	budgets, err := c.snapshot(tx).budgets(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range budgets {
+		if b.State == "exhausted" {
+			out = append(out, cost.Title(b.Budget)+" was used up when it was written: jobs on it are refused and no idle nodes kept; `berth budget list` shows what is left")
+		}
+	}
+	sc := v.Properties.ScaleSettings
+	if sc == nil || sc.MinNodeCount == 0 {
+		return out, nil
+	}
+	limits, err := quota.LoadTx(tx, c.s.QuotaDefault)
+	if err != nil {
+		return nil, err
+	}
+	need := sc.MinNodeCount * size.VCPUs
+	ask := quota.Use{Workspace: c.ws.Key(), Family: size.Family, User: c.who.User, Low: v.Low(), VCPUs: need}
+	if vcpus, unlimited, why := limits.Room(nil, ask, tx.Now()); !unlimited && vcpus < need {
+		out = append(out, fmt.Sprintf("its min_instances need %s, more than it might have when it was written: %s", quota.Cores(need), why))
+	}
+	return out, nil
+}
+
 // monthly is what nodes cost that are always there.
 func (c *call) monthly(tx *store.Tx, name string, low bool, nodes int) (string, error) {
 	size, ok, err := c.snapshot(tx).size(name)

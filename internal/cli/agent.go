@@ -54,7 +54,9 @@ func agentJoin(s *session) *cobra.Command {
 			if err := writePrivate(file, b); err != nil {
 				return err
 			}
-			s.hint("copy %s to the machine and run there: berth agent run --join %s\nwho has the file can take the jobs of %s", file, filepath.Base(file), j.Compute)
+			s.hint("copy %s to the machine and run there: berth agent run --join %s\n"+
+				"who has the file can take the jobs of %s; `berth run` does not upload it with the code of its folder", file, filepath.Base(file), j.Compute)
+			s.warnLoopback(j.Server)
 			return nil
 		},
 	}

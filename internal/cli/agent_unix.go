@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -47,10 +48,7 @@ func runAgent(ctx context.Context, a *dialout.Agent, o agentOptions) error {
 		return err
 	}
 	defer a.Driver.(io.Closer).Close()
-	if err := a.Run(ctx); err != nil {
-		return err
-	}
-	return rest(context.WithoutCancel(ctx), a, filepath.Join(o.dir, "host"))
+	return errors.Join(a.Run(ctx), rest(context.WithoutCancel(ctx), a, filepath.Join(o.dir, "host")))
 }
 
 // rest ends the runner host of an agent that ends, unless it has tasks: those go on, and the next agent takes them up.

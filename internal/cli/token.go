@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 	"path/filepath"
 	"time"
 
@@ -62,6 +64,7 @@ func tokenCreate(s *session) *cobra.Command {
 			}
 			s.hint("use it on another machine, with a copy of the server's %s:\n"+
 				"  export BERTH_URL=%s BERTH_TOKEN=… BERTH_CA=ca.pem", ca, about.URL)
+			s.warnLoopback(about.URL)
 			return nil
 		},
 	}
@@ -118,4 +121,17 @@ func tokenRevoke(s *session) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// warnLoopback warns of an address, meant for other machines, that leads back to the machine where it is used.
+func (s *session) warnLoopback(address string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return
+	}
+	s.warn("other machines cannot reach this server at %s: set `listen: 0.0.0.0:PORT` and `advertise: https://NAME:PORT` in berth.yaml of its home "+
+		"and start it again (\"Sharing a server\" in docs/server.md)", address)
 }

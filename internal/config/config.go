@@ -108,7 +108,7 @@ func Load(home string) (Config, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, berth.Errorf(berth.Invalid, "%s: %w", path, err)
+		return c, berth.Errorf(berth.Invalid, "%s: %s", path, plainly(err))
 	}
 	return c, c.Check()
 }

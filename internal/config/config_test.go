@@ -27,7 +27,9 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for text, want := range map[string]string{
-		"slotz: 3\n":                  "slotz",
+		"slotz: 3\n":                  "berth.yaml: line 1: unknown key slotz; did you mean slots?",
+		"allow: {path: [/x]}\n":       "unknown key path; did you mean paths?",
+		"nothing_like_it: 3\n":        "unknown key nothing_like_it",
 		"slots: many\n":               "line 1",
 		"slots: 0\n":                  "slots",
 		"listen: nowhere\n":           "listen",

@@ -320,7 +320,7 @@ func (w *walker) entry(e fs.DirEntry, file, name string, open []string) error {
 		}
 		return w.walk(file, name, open)
 	}
-	if w.ignore.Match(w.ignore.rel(file)) {
+	if w.ignore.Match(w.ignore.rel(file)) || isJoin(real) {
 		return nil
 	}
 	if !w.within(real) {
