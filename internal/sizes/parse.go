@@ -86,7 +86,7 @@ func mark(s *berth.Size, word string) error {
 	case "cluster":
 		s.Computes = []string{berth.TypeCluster}
 	default:
-		return fmt.Errorf("%q is no mark of a size", word)
+		return fmt.Errorf("%q is not a mark of a size", word)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (s *scope) automlTask(v *value) (typ, bool) {
 	}
 	t, ok := automlTasks()[pythonSnake(task.text)]
 	if ok = ok && (s.bind || task.text == pythonSnake(task.text)) && task.text != strings.ToUpper(task.text); !ok {
-		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks())), "%s is no task", describe(task))
+		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks())), "%s is not a known task", describe(task))
 	}
 	return t, ok
 }
@@ -285,7 +285,7 @@ var transformerParams = typ{name: "a mapping", read: func(s *scope, v *value) an
 			name = pythonSnake(p.key)
 		}
 		if !ok {
-			s.in(p.key).failWith(p.at, nearest(p.key, sortedWords(names)), "%s is no transformer with parameters", p.key)
+			s.in(p.key).failWith(p.at, nearest(p.key, sortedWords(names)), "%s is not a transformer with parameters", p.key)
 			continue
 		}
 		out[name] = m[p.key]

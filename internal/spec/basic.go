@@ -30,7 +30,7 @@ var (
 var webAddress = typ{name: "a URL", read: func(s *scope, v *value) any {
 	url, ok := readText(s, v).(string)
 	if ok && !webForm.MatchString(url) {
-		s.fail(v, "%s is no URL: https://HOST/PATH", describe(v))
+		s.fail(v, "%s is not a URL: https://HOST/PATH", describe(v))
 		return nil
 	}
 	return url
@@ -242,7 +242,7 @@ func choice(ws words, fold func(string) string) typ {
 				return true
 			})
 			if got == nil {
-				s.failWith(v, nearest(v.text, ws.names()), "%s is none of %s", describe(v), what)
+				s.failWith(v, nearest(v.text, ws.names()), "%s is not one of %s", describe(v), what)
 			}
 			return got
 		}

@@ -142,7 +142,7 @@ var pipelineDeployment = later(func() []part {
 				return
 			}
 			if comp.textOf("type") != "pipeline" {
-				s.in("component").fail(ref, "%s is no pipeline component", ref.text)
+				s.in("component").fail(ref, "%s is not a pipeline component", ref.text)
 				return
 			}
 			if id := s.in("component").anonymousComponent(comp, "YAML.COMPONENT"); id != "" {

@@ -79,7 +79,7 @@ func (s *scope) checkComponentName(v *value) {
 	case name.shape == null:
 		here.fail(name, "may not be null")
 	case name.shape == str:
-		here.fail(name, "%s is no name of a component: use lower-case letters, digits and '_', starting with a letter", describe(name))
+		here.fail(name, "%s is not a valid name of a component: use lower-case letters, digits and '_', starting with a letter", describe(name))
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *scope) componentType(v *value) (typ, bool) {
 		for w := range s.components {
 			words = append(words, w)
 		}
-		s.in("type").failWith(v.get("type"), nearest(word, words), "%s is no type of component", describe(v.get("type")))
+		s.in("type").failWith(v.get("type"), nearest(word, words), "%s is not a type of component", describe(v.get("type")))
 	}
 	return t, ok
 }

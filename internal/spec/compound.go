@@ -227,7 +227,7 @@ func byWord(key string, made func() map[string]typ, exact bool) typ {
 			}
 		}
 		if !ok || word.shape != str || word.text == "" {
-			s.in(key).failWith(word, nearest(word.text, words), "%s is none of %s", describe(word), strings.Join(words, ", "))
+			s.in(key).failWith(word, nearest(word.text, words), "%s is not one of %s", describe(word), strings.Join(words, ", "))
 			return nil
 		}
 		got := t.take(s, v)

@@ -53,7 +53,7 @@ func open(path, name string) (*value, error) {
 func ReadFile(path string) ([]byte, error) {
 	// Looked at before it is opened: opening a pipe waits for whoever writes to it.
 	if st, err := os.Stat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() && !handed(path) {
-		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("is no file: it is a pipe or a device")}
+		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("is not a file: it is a pipe or a device")}
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -34,7 +34,7 @@ var deploymentCommon = lazyParts(func() parts {
 var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
-		s.fail(v, "%s is no name of a deployment: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
+		s.fail(v, "%s is not a valid name of a deployment: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
 		return nil
 	}
 	return strings.ToLower(name)
@@ -290,7 +290,7 @@ func (s *scope) inlineModel(v *value) any {
 // checkPlace refuses an azureml:// address that is no place of files.
 func (s *scope) checkPlace(path *value) {
 	if path != nil && path.shape == str && strings.HasPrefix(path.text, "azureml://") && !placeForm.MatchString(path.text) {
-		s.fail(path, "%s is no place of files: azureml://datastores/NAME/paths/PATH or azureml://jobs/NAME/outputs/NAME/paths/PATH", describe(path))
+		s.fail(path, "%s is not a location of files: azureml://datastores/NAME/paths/PATH or azureml://jobs/NAME/outputs/NAME/paths/PATH", describe(path))
 	}
 }
 

@@ -37,7 +37,7 @@ var endpointForm = re(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)
 var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
-		s.fail(v, "%s is no name of an endpoint: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
+		s.fail(v, "%s is not a valid name of an endpoint: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
 		return nil
 	}
 	return strings.ToLower(name)

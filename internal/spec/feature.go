@@ -29,7 +29,7 @@ var materializationStore = later(func() []part {
 var storeID = typ{name: "an ARM id", read: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if ok && !storeForm.MatchString(id) {
-		s.fail(v, "%s is no ARM id: /subscriptions/ID/resourceGroups/NAME/providers/…", describe(v))
+		s.fail(v, "%s is not an ARM id: /subscriptions/ID/resourceGroups/NAME/providers/…", describe(v))
 		return nil
 	}
 	return id

@@ -22,7 +22,7 @@ func (g *graph) read(s *scope) any {
 	for _, p := range jobs.pairs {
 		here := s.in(p.key)
 		if !nodeName.MatchString(p.key) {
-			here.fail(p.at, "%q is no name of a node: use lower-case letters, digits and '_'", p.key)
+			here.fail(p.at, "%q is not a valid name of a node: use lower-case letters, digits and '_'", p.key)
 			continue
 		}
 		here.nodes, here.bind = true, true
@@ -59,7 +59,7 @@ func (g *graph) source(s *scope, at *value, path []string) (kind, mode string) {
 			return g.outputType(s, at, path[2], path[3], path[4]), ""
 		}
 	}
-	s.fail(at, "%s is no binding: write ${{parent.jobs.NODE.outputs.NAME}}", describe(at))
+	s.fail(at, "%s is not a binding: write ${{parent.jobs.NODE.outputs.NAME}}", describe(at))
 	return "", ""
 }
 

@@ -123,7 +123,7 @@ func TestNoFiles(t *testing.T) {
 	}
 	job := filepath.Join(root, "job.yml")
 	for _, path := range []string{pipe, os.DevNull} {
-		if _, err := spec.Load(path, spec.Options{Kind: "job"}); err == nil || !strings.Contains(err.Error(), "is no file") {
+		if _, err := spec.Load(path, spec.Options{Kind: "job"}); err == nil || !strings.Contains(err.Error(), "is not a file") {
 			t.Errorf("%s: %v", path, err)
 		}
 		for field, text := range map[string]string{
@@ -136,7 +136,7 @@ func TestNoFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := spec.Load(job, spec.Options{Kind: "job"})
-			if err == nil || !strings.Contains(err.Error(), field+": ") || !strings.Contains(err.Error(), "is no file") {
+			if err == nil || !strings.Contains(err.Error(), field+": ") || !strings.Contains(err.Error(), "is not a file: ") && !strings.Contains(err.Error(), "is neither a file nor a folder: ") {
 				t.Errorf("%s %s: %v", field, path, err)
 			}
 		}

@@ -151,7 +151,7 @@ var dataOutput = later(func() []part {
 		f("version", version, to("assetVersion")),
 		then(func(s *scope, v *value) {
 			if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
-				s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+				s.in("name").fail(name, "%s is not a valid name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
 			}
 			if v.has("version") && !v.has("name") {
 				s.in("version").fail(v.get("version"), "needs a name to go with it")
@@ -173,7 +173,7 @@ func named(t typ, ok form, what string) typ {
 	all.read = func(s *scope, v *value) any {
 		for _, p := range v.pairs {
 			if v.shape == mapping && !ok.MatchString(p.key) {
-				s.in(p.key).fail(p.at, "%q is no name of %s: use letters, digits and '_', not starting with a digit", shorten(p.key), what)
+				s.in(p.key).fail(p.at, "%q is not a valid name of %s: use letters, digits and '_', not starting with a digit", shorten(p.key), what)
 			}
 		}
 		return read(s, v)

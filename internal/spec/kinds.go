@@ -46,7 +46,7 @@ func readJob(s *scope, v *value) any {
 		for w := range jobTypes {
 			words = append(words, w)
 		}
-		s.in("type").failWith(v.get("type"), nearest(strings.ToLower(word), words), "%s is no type of job", describe(v.get("type")))
+		s.in("type").failWith(v.get("type"), nearest(strings.ToLower(word), words), "%s is not a type of job", describe(v.get("type")))
 		return nil
 	}
 	if t.table != nil {

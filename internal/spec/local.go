@@ -22,7 +22,7 @@ func (s *scope) upload(v *value, u Upload) string {
 		}
 	}
 	if st, err := os.Stat(u.Path); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
-		s.fail(v, "%s is no file and no folder: it cannot be uploaded", u.Path)
+		s.fail(v, "%s is neither a file nor a folder: it cannot be uploaded", u.Path)
 		return u.Placeholder
 	}
 	if f, err := u.listing(); err == nil { // what else is wrong is said when it is uploaded

@@ -94,7 +94,7 @@ func (s *scope) nodeType(v, comp *value) (string, bool) {
 	if preview[word] {
 		s.in("type").fail(t, "nodes of type %s are not supported", word)
 	} else {
-		s.in("type").failWith(t, nearest(word, nodeTypes), "%s is no type of node", describe(t))
+		s.in("type").failWith(t, nearest(word, nodeTypes), "%s is not a type of node", describe(t))
 	}
 	return "", false
 }

@@ -133,7 +133,7 @@ var nodeOutput = later(func() []part {
 		f("version", version),
 		then(func(s *scope, v *value) {
 			if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
-				s.in("name").fail(name, "%s is no name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+				s.in("name").fail(name, "%s is not a valid name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
 			}
 			if v.has("version") && !v.has("name") {
 				s.in("version").fail(v.get("version"), "needs a name to go with it")
@@ -168,7 +168,7 @@ func (n *node) outputs(s *scope) *dict {
 // outputBinding is an output of the pipeline.
 var outputBinding = typ{name: "an expression", read: func(s *scope, v *value) any {
 	if path, ok := binding(v.text); v.shape != str || !ok || len(path) < 3 || path[0] != "parent" || path[1] != "outputs" {
-		s.fail(v, "%s is no output of the pipeline: write ${{parent.outputs.NAME}}", describe(v))
+		s.fail(v, "%s is not an output of the pipeline: write ${{parent.outputs.NAME}}", describe(v))
 		return nil
 	}
 	return tree{"type": "literal", "value": v.text}

@@ -42,7 +42,7 @@ func reference(collection string) typ {
 			return t
 		}
 		if !strings.HasPrefix(t, "azureml:") {
-			s.fail(v, "%s is no reference: write azureml:NAME or azureml: and a full id", describe(v))
+			s.fail(v, "%s is not a reference: write azureml:NAME or azureml: and a full id", describe(v))
 			return nil
 		}
 		return s.armID(collection, t)
@@ -109,7 +109,7 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 		return
 	}
 	if comp.textOf("type") != "pipeline" {
-		here.fail(ref, "%s is no pipeline component", ref.text)
+		here.fail(ref, "%s is not a pipeline component", ref.text)
 		return
 	}
 	id := here.anonymousComponent(comp, "YAML.COMPONENT")
@@ -174,7 +174,7 @@ func (s *scope) checkEnds(v *value) {
 		node := v.get("jobs").get(end.text)
 		switch {
 		case node == nil:
-			here.fail(end, "%s is no job of the pipeline", describe(end))
+			here.fail(end, "%s is not a job of the pipeline", describe(end))
 		case first != nil && last != nil && first.text == last.text:
 			here.fail(end, "the first and the last job must be different")
 		case connected(v.get("jobs"), end.text):

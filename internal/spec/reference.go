@@ -119,7 +119,7 @@ func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
 	case registryForm.MatchString(v.text):
 		return true
 	case !ok || short == "" || short[0] == '@':
-		s.fail(v, "%s is no reference: write azureml:NAME:VERSION, azureml:NAME@LABEL, or a full id after azureml:", describe(v))
+		s.fail(v, "%s is not a reference: write azureml:NAME:VERSION, azureml:NAME@LABEL, or a full id after azureml:", describe(v))
 		return false
 	case armAsset.MatchString(short) && !strings.EqualFold(collectionOf(short), collection):
 		s.fail(v, "%s is an id in %s, one in %s is needed", describe(v), collectionOf(short), collection)
@@ -127,7 +127,7 @@ func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
 	case armAsset.MatchString(short):
 		return true
 	case strings.Contains(short, "/"):
-		s.fail(v, "%s is no reference to %s: write azureml:NAME:VERSION or a full id after azureml:", describe(v), collection)
+		s.fail(v, "%s is not a reference to %s: write azureml:NAME:VERSION or a full id after azureml:", describe(v), collection)
 		return false
 	case needVersion && !strings.ContainsAny(short, ":@"):
 		s.fail(v, "%s needs a version: azureml:NAME:VERSION or azureml:NAME@latest", describe(v))

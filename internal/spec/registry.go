@@ -47,7 +47,7 @@ var (
 var containerRegistry = typ{name: "an id or a mapping", read: func(s *scope, v *value) any {
 	if v.shape == str {
 		if !acrForm.MatchString(v.text) {
-			s.fail(v, "%s is no id of a container registry", describe(v))
+			s.fail(v, "%s is not the id of a container registry", describe(v))
 			return nil
 		}
 		return tree{"userCreatedAcrAccount": tree{"armResourceId": tree{"resourceId": v.text}}}
@@ -64,7 +64,7 @@ var storageConfig = typ{name: "a mapping or a list of ids", read: func(s *scope,
 		out := []any{}
 		for _, it := range v.items {
 			if it.shape != str || !storageForm.MatchString(it.text) {
-				s.fail(it, "%s is no id of a storage account", describe(it))
+				s.fail(it, "%s is not the id of a storage account", describe(it))
 				continue
 			}
 			out = append(out, tree{"userCreatedStorageAccount": tree{"armResourceId": tree{"resourceId": it.text}}})

@@ -96,7 +96,7 @@ var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
 	kind, ok := signals[word]
 	if !ok {
 		at := or(v.get("type"), v)
-		s.in("type").failWith(at, nearest(word, sortedWords(signals)), "%s is no type of signal", describe(at))
+		s.in("type").failWith(at, nearest(word, sortedWords(signals)), "%s is not a type of signal", describe(at))
 		return nil
 	}
 	return kind.table.read(s, v)

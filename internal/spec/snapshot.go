@@ -140,7 +140,7 @@ func (u Upload) listing() (*Folder, error) {
 		return nil, berth.Errorf(berth.Invalid, "%s: %s", u.Path, reason(err))
 	}
 	if !st.IsDir() && !st.Mode().IsRegular() {
-		return nil, berth.Errorf(berth.Invalid, "%s is no file and no folder: it cannot be uploaded", u.Path)
+		return nil, berth.Errorf(berth.Invalid, "%s is neither a file nor a folder: it cannot be uploaded", u.Path)
 	}
 	if !st.IsDir() {
 		err = f.add(u.Path, filepath.Base(u.Path))

@@ -135,7 +135,7 @@ var numberVersion = typ{name: "a version", read: func(s *scope, v *value) any {
 	}
 	for _, part := range strings.Split(t, ".") {
 		if !wholeForm.MatchString(part) {
-			s.fail(v, "%s is no version: numbers joined by dots, such as 3.4.0", describe(v))
+			s.fail(v, "%s is not a version: numbers joined by dots, such as 3.4.0", describe(v))
 			return nil
 		}
 	}

@@ -26,7 +26,7 @@ var sweepJob = later(func() []part {
 			}
 			for _, p := range v.get("search_space").entries() {
 				if !ioName.MatchString(p.key) {
-					s.in("search_space."+p.key).fail(p.at, "%q is no name of a parameter: use letters, digits and '_'", p.key)
+					s.in("search_space."+p.key).fail(p.at, "%q is not a valid name of a parameter: use letters, digits and '_'", p.key)
 				}
 			}
 			if cmd := v.get("trial").get("command"); cmd != nil && t != nil {
@@ -179,7 +179,7 @@ var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 	name := strings.ToLower(v.textOf("type"))
 	args, ok := distributions[name]
 	if !ok {
-		s.in("type").failWith(or(v.get("type"), v), nearest(name, sortedWords(distributions)), "%s is no distribution", describe(or(v.get("type"), v)))
+		s.in("type").failWith(or(v.get("type"), v), nearest(name, sortedWords(distributions)), "%s is not a distribution", describe(or(v.get("type"), v)))
 		return nil
 	}
 	ps := parts{f("type", text)}

@@ -68,7 +68,7 @@ var armForm = re(`(?i)^/subscriptions/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 var armPath = typ{name: "an ARM id", read: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if ok && !armForm.MatchString(id) {
-		s.fail(v, "%s is no ARM id: /subscriptions/GUID/resourceGroups/NAME/providers/…", describe(v))
+		s.fail(v, "%s is not an ARM id: /subscriptions/GUID/resourceGroups/NAME/providers/…", describe(v))
 		return nil
 	}
 	return id
@@ -81,7 +81,7 @@ var subnetPath = typ{name: "an ARM id", read: func(s *scope, v *value) any {
 		return nil
 	}
 	if !strings.HasPrefix(strings.ToLower(id), "/subscriptions/") {
-		s.fail(v, "%s is no id of a subnet: /subscriptions/…/subnets/NAME", describe(v))
+		s.fail(v, "%s is not the id of a subnet: /subscriptions/…/subnets/NAME", describe(v))
 		return nil
 	}
 	return id
