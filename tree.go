@@ -14,6 +14,8 @@ import (
 type Tree struct {
 	Single bool // it is one file, which stands for itself
 	Files  []TreeFile
+	// Skipped are names in the folder that cannot be files on a node, some of them where there are many.
+	Skipped []string
 }
 
 // TreeFile is a file of a tree, or a folder in it that may be empty.
@@ -32,6 +34,7 @@ const (
 	treeFolder = "berth tree 1 folder\n"
 	treeSingle = "berth tree 1 file\n"
 	treeEnd    = "end "
+	treeSkip   = "skip "
 )
 
 // AppendHead, AppendFile and AppendEnd write the text of a tree, piece by piece.
@@ -52,6 +55,11 @@ func (f *TreeFile) AppendFile(b []byte) []byte {
 	b = append(b, ' ')
 	b = append(b, f.Path...)
 	return append(b, 0)
+}
+
+// AppendSkipped writes a name that is left out.
+func AppendSkipped(b []byte, name string) []byte {
+	return append(append(append(b, treeSkip...), name...), 0)
 }
 
 // AppendEnd is described at AppendHead.
@@ -83,6 +91,10 @@ func ParseTree(text []byte) (*Tree, error) {
 			break
 		}
 		rest = more
+		if name, ok := strings.CutPrefix(string(record), treeSkip); ok {
+			t.Skipped = append(t.Skipped, name)
+			continue
+		}
 		f, err := parseTreeFile(string(record))
 		if err != nil {
 			return nil, err
@@ -120,12 +132,27 @@ func parseTreeFile(record string) (f TreeFile, err error) {
 	if !f.Folder() && !isHash(f.Hash) {
 		return bad("has no hash")
 	}
-	bare := strings.TrimSuffix(f.Path, "/")
-	if bare == "" || bare == "." || bare == ".." || path.IsAbs(bare) || path.Clean(bare) != bare || strings.HasPrefix(bare, "../") || strings.Contains(bare, "\\") {
+	if !TreePath(strings.TrimSuffix(f.Path, "/")) {
 		return bad("names a path which does not lie below the folder")
 	}
 	return f, nil
 }
+
+// TreePath says whether a path can be that of a file below a folder, on any node.
+func TreePath(p string) bool {
+	if p == "" || p == "." || p == ".." || path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "../") || strings.ContainsAny(p, "\\\x00") {
+		return false
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if len(part) > maxTreePart {
+			return false
+		}
+	}
+	return true
+}
+
+// maxTreePart is how many bytes the name of a file or folder may have: as many as file systems take.
+const maxTreePart = 255
 
 func isHash(s string) bool {
 	b, err := hex.DecodeString(s)

@@ -22,9 +22,16 @@ func TestTreeText(t *testing.T) {
 	files := []berth.TreeFile{
 		{Path: "a b\nc.py", Size: 12, Mode: 0o600, Hash: hash},
 		{Path: "empty/", Mode: 0o700},
-		{Path: "x/" + strings.Repeat("n", 300), Size: 1 << 40, Mode: 0o755, Hash: hash},
+		{Path: "x/" + strings.Repeat("n", 255), Size: 1 << 40, Mode: 0o755, Hash: hash},
 	}
-	got, err := berth.ParseTree(treeText(false, files...))
+	text := treeText(false, files...)
+	end := berth.Tree{}
+	whole := len(text) - len(end.AppendEnd(nil, len(files)))
+	text = end.AppendEnd(berth.AppendSkipped(text[:whole:whole], `x\y`), len(files))
+	got, err := berth.ParseTree(text)
+	if err == nil && (len(got.Skipped) != 1 || got.Skipped[0] != `x\y`) {
+		t.Errorf("skipped %q", got.Skipped)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +70,7 @@ func TestTreeThatLies(t *testing.T) {
 		"size":         with(func(f *berth.TreeFile) { f.Size = -1 }),
 		"setuid":       with(func(f *berth.TreeFile) { f.Mode = 0o4755 }),
 	}
-	for _, path := range []string{"", "/", "/etc/passwd", "..", "../x", "a/../../x", "./a", "a//b", "a/.", "a/..", `a\..\b`, "//"} {
+	for _, path := range []string{"", "/", "/etc/passwd", "..", "../x", "a/../../x", "./a", "a//b", "a/.", "a/..", `a\..\b`, "//", strings.Repeat("n", 256)} {
 		bad["path "+path] = with(func(f *berth.TreeFile) { f.Path = path })
 	}
 	for name, text := range bad {

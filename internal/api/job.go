@@ -12,6 +12,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
@@ -398,6 +399,9 @@ func (c *call) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
 	}
 	for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: "azureml/" + d.Name + "/"} {
 		if _, err := tx.DeleteBlobs(container, prefix); err != nil {
+			return nil, err
+		}
+		if err := blob.Changed(tx, container, prefix); err != nil {
 			return nil, err
 		}
 	}

@@ -61,7 +61,11 @@ func (s *Store) SetMeta(ctx context.Context, container, name string, meta map[st
 			return notMatched(container, name)
 		}
 		// Who uploads what is there already says so in its metadata too, and is not refused; there is nothing to say.
-		if r, err := restrained(tx, container, name, writer(ctx)); err != nil || r.change != nil {
+		r, err := restrained(tx, container, name, writer(ctx))
+		if err != nil || r.change != nil {
+			return err
+		}
+		if err := changed(tx, container, r.named); err != nil { // a blob may become the mark of a folder
 			return err
 		}
 		b.Meta, b.ETag, b.Modified = maps.Clone(meta), tag, at

@@ -43,6 +43,18 @@ func anything(tx *store.Tx, container, name string) (bool, error) {
 	return err == nil, err
 }
 
+// Changed drops the version tokens of a place and of the folders above it, for those who write to the index of blobs themselves.
+func Changed(tx *store.Tx, container, name string) error {
+	name = strings.TrimRight(name, "/")
+	var places []string
+	for i := 0; i <= len(name); i++ {
+		if i == len(name) || name[i] == '/' {
+			places = append(places, name[:i])
+		}
+	}
+	return changed(tx, container, places)
+}
+
 // changed drops the version tokens of places below which something is written.
 func changed(tx *store.Tx, container string, places []string) error {
 	for _, name := range places {

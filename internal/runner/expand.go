@@ -6,6 +6,9 @@ import (
 	"github.com/berthml/berth"
 )
 
+// maxExpanded bounds a command, or a variable, with its values filled in: what execve takes as one argument, less a name and a zero byte.
+const maxExpanded = 128<<10 - 1<<10
+
 // binding is what an expression names: the value that replaces it, or none for an optional input that was not given.
 type binding func(expr string) (value string, given, known bool)
 
@@ -46,8 +49,15 @@ func expand(text string, lookup binding, lenient bool) (string, error) {
 		if complete {
 			out.WriteString(s)
 		}
+		if out.Len() > maxExpanded && len(s) > 0 {
+			return "", tooLong()
+		}
 		text = rest
 	}
+}
+
+func tooLong() error {
+	return berth.Errorf(berth.Invalid, "with the values of its inputs it is longer than %d KiB, which is the longest the system takes: pass long values in a file", maxExpanded>>10)
 }
 
 // substitute replaces the expressions of text. complete is false when an input without a value is named, which only an
@@ -72,6 +82,8 @@ func substitute(text string, lookup binding, lenient, optional bool) (s string, 
 		name := strings.TrimSpace(expr)
 		value, given, known := lookup(name)
 		switch {
+		case known && given && out.Len()+len(value) > maxExpanded:
+			return "", false, tooLong()
 		case known && given:
 			out.WriteString(value)
 		case known && optional:

@@ -115,3 +115,18 @@ func TestParseGPUs(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 }
+
+// TestExpandBomb: values that make a command longer than the system takes are refused before they fill the memory.
+func TestExpandBomb(t *testing.T) {
+	value := strings.Repeat("x", 100_000)
+	lookup := map[string]*string{"inputs.a": &value}
+	for _, text := range []string{strings.Repeat("${{inputs.a}}", 5000), strings.Repeat("$[[ ${{inputs.a}} ]]", 5000)} {
+		got, err := runner.Expand(text, lookup, false)
+		if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "longer than 127 KiB") {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	}
+	if got, err := runner.Expand("${{inputs.a}}", lookup, false); err != nil || got != value {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}

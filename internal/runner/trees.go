@@ -50,6 +50,9 @@ func (t *task) bring(ctx context.Context, c *data.Client, what, url, version str
 	for _, w := range use.Warnings {
 		t.warn(what + ": " + w)
 	}
+	if skipped := use.Tree.Skipped; len(skipped) > 0 {
+		t.warn(fmt.Sprintf("%s: names that cannot be files are left out: %q", what, skipped))
+	}
 	x := &tree{what: what, use: use}
 	t.bringing.Lock()
 	t.trees = append(t.trees, x)

@@ -16,7 +16,7 @@ import (
 func (c *call) tree() error {
 	w := bufio.NewWriterSize(c.w, 64<<10)
 	t := berth.Tree{Single: c.query.Get("type") == "file"}
-	var buf []byte
+	var buf, skips []byte
 	n := 0
 	put := func(f berth.TreeFile) error {
 		if n++; n == 1 {
@@ -32,13 +32,27 @@ func (c *call) tree() error {
 	}
 	err := error(&berth.Error{Code: berth.NotFound})
 	if !t.Single {
+		skipped, files := 0, map[string]bool{}
 		err = c.h.store.Entries(c.r.Context(), c.container, c.name, func(e blob.Entry) error {
+			if !berth.TreePath(strings.TrimSuffix(e.Path, "/")) || below(files, e.Path) {
+				if skipped++; skipped <= maxSkipped {
+					skips = berth.AppendSkipped(skips, e.Path)
+				}
+				return nil
+			}
+			files[e.Path] = true
 			return put(berth.TreeFile{Path: e.Path, Size: e.Size, Mode: fileMode, Hash: e.Hash})
 		})
 	}
 	if berth.CodeOf(err) == berth.NotFound {
 		t.Single = true
 		err = c.single(put)
+	}
+	if err == nil && n == 0 {
+		return berth.Errorf(berth.Invalid, "no name in this folder can be that of a file")
+	}
+	if err == nil {
+		_, err = w.Write(skips)
 	}
 	if err == nil {
 		if _, err = w.Write(t.AppendEnd(buf[:0], n)); err == nil {
@@ -50,6 +64,19 @@ func (c *call) tree() error {
 		return nil
 	}
 	return err
+}
+
+// maxSkipped is how many names that are left out are told.
+const maxSkipped = 20
+
+// below says whether a path leads through a file.
+func below(files map[string]bool, path string) bool {
+	for i := range len(path) {
+		if path[i] == '/' && files[path[:i]] {
+			return true
+		}
+	}
+	return false
 }
 
 // fileMode is that of every file: blobs have none of their own.

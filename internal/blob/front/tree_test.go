@@ -2,6 +2,7 @@ package front_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -42,6 +43,16 @@ func TestTree(t *testing.T) {
 		if res, body := s.do(http.MethodGet, "box/"+target, ""); res.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s %s", target, res.Status, body)
 		}
+	}
+	for _, name := range []string{"dir/x%5Cy", "dir//z", "dir/a/sub", "dir/" + strings.Repeat("n", 300)} {
+		if res, body := s.do(http.MethodPut, "box/"+name, "odd", "x-ms-blob-type", "BlockBlob"); res.StatusCode != http.StatusCreated {
+			t.Fatal(name, res.Status, body)
+		}
+	}
+	ask("dir?comp=tree", false, "a", "b/c") // names that cannot be files are left out, and told
+	_, body := s.do(http.MethodGet, "box/dir?comp=tree", "")
+	if tree, err := berth.ParseTree([]byte(body)); err != nil || len(tree.Skipped) != 4 {
+		t.Errorf("skipped: %q, %v", tree.Skipped, err)
 	}
 	if _, err := s.store.PutLive(t.Context(), "box", "dir/log", "logs/x"); err != nil {
 		t.Fatal(err)

@@ -50,8 +50,7 @@ type Cache struct {
 
 	mu      sync.Mutex
 	making  map[string]*making // by key of the tree
-	checked map[string]time.Time
-	suspect map[string]bool // by hash
+	suspect map[string]bool    // by hash
 	looking map[string]*sync.Mutex
 	evicts  sync.WaitGroup
 	evicted atomic.Bool // one is under way
@@ -71,7 +70,7 @@ func Open(dir string, o Options) (*Cache, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cache{dir: dir, o: o, boot: bootID(), making: map[string]*making{}, checked: map[string]time.Time{}, suspect: map[string]bool{}, looking: map[string]*sync.Mutex{}}
+	c := &Cache{dir: dir, o: o, boot: bootID(), making: map[string]*making{}, suspect: map[string]bool{}, looking: map[string]*sync.Mutex{}}
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
@@ -196,7 +195,6 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 				continue
 			}
 			u.Tree, u.Linked = t, b.linked
-			c.markChecked(key)
 			c.evictSoon()
 		}
 		u.Warnings = warnings
@@ -321,10 +319,7 @@ func (c *Cache) make(ctx context.Context, key string, text []byte, t *berth.Tree
 		}
 		if m.err == nil {
 			return b, nil
-		}
-		if !errors.Is(m.err, context.Canceled) { // another task's end is not ours
-			return b, m.err
-		}
+		} // another one's failure may be its own: its rights, its end
 	}
 }
 

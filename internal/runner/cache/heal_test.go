@@ -3,6 +3,8 @@
 package cache_test
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner/cache"
 )
 
@@ -91,4 +94,60 @@ func TestAlteredAndNoTmp(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, get(t, c, s.source("v")).Dir, some)
+}
+
+// TestAlteredLargeTree: a tree is looked at before each use however large it is.
+func TestAlteredLargeTree(t *testing.T) {
+	files := map[string]string{}
+	for i := range 4200 {
+		files[fmt.Sprintf("d%d/f%d", i/100, i)] = fmt.Sprint("text ", i)
+	}
+	s := newServer(t, files)
+	s.share()
+	c := open(t, t.TempDir(), cache.Options{})
+	u := get(t, c, s.source("v"))
+	get(t, c, s.source("v"))
+	path := filepath.Join(u.Dir, "d7/f700")
+	if err := os.Remove(path); err != nil { // not the object: that is the server's
+		t.Fatal(err)
+	}
+	write(t, path, "TEXT 700")
+	again := get(t, c, s.source("v"))
+	holds(t, again.Dir, files)
+	if len(again.Warnings) != 1 {
+		t.Errorf("warnings %q", again.Warnings)
+	}
+}
+
+// TestAnothersFailure: who waits for a tree that somebody else cannot bring brings it.
+func TestAnothersFailure(t *testing.T) {
+	s := newServer(t, some)
+	c := open(t, t.TempDir(), cache.Options{})
+	begun, fail := make(chan struct{}), make(chan struct{})
+	denied := s.source("bob")
+	denied.Fetch = func(context.Context, *berth.Tree, []int, func(int) string) error {
+		close(begun)
+		<-fail
+		return berth.Errorf(berth.Denied, "bob may not read it")
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if _, err := c.Get(t.Context(), denied); berth.CodeOf(err) != berth.Denied {
+			t.Errorf("bob: %v", err)
+		}
+	})
+	<-begun
+	good := s.source("ann")
+	asked := good.Manifest
+	good.Manifest = func(ctx context.Context) ([]byte, error) {
+		defer close(fail)
+		return asked(ctx)
+	}
+	u, err := c.Get(t.Context(), good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	holds(t, u.Dir, some)
+	group.Wait()
 }

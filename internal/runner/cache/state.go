@@ -13,17 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/berthml/berth"
 )
 
-// A tree is looked at before it is used: by stat, and by its hash where that shows a difference. Of a large one that takes longer than
-// a task should wait, so it is looked at again after a while only.
-const (
-	manyFiles  = 4096
-	checkAgain = time.Hour
-)
+// A tree is looked at before each use: by stat, and by its hash where that shows a difference. Tasks have the account of the runner, so
+// any of them could have written to it.
 
 // state is what the files of a tree looked like when they were put there.
 type state struct {
@@ -108,13 +103,6 @@ func (s *state) weigh(t *berth.Tree) {
 	}
 }
 
-// markChecked notes that a tree is known to be good.
-func (c *Cache) markChecked(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.checked[key] = time.Now()
-}
-
 // check looks at a tree before it is used, and says what is wrong with it.
 func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, err error) {
 	dir := filepath.Dir(u.Dir)
@@ -132,18 +120,11 @@ func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, er
 		return fmt.Sprintf("a cached folder of the node cannot be used and is fetched again: %v", err), nil
 	}
 	u.Linked = st.linked()
-	c.mu.Lock()
-	fresh := len(u.Tree.Files) > manyFiles && time.Since(c.checked[key]) < checkAgain
-	c.mu.Unlock()
-	if fresh {
-		return "", nil
-	}
 	bad, err := c.compare(ctx, u, st)
 	if err != nil {
 		return "", err
 	}
 	if len(bad) == 0 {
-		c.markChecked(key)
 		return "", nil
 	}
 	var names []string
@@ -231,9 +212,6 @@ func (c *Cache) suspected(hash string) bool {
 // place by now, that stays.
 func (c *Cache) discardTree(key string, u *Use, why string) error {
 	c.o.Log.Warn("a cached folder is discarded", "tree", key, "why", why)
-	c.mu.Lock()
-	delete(c.checked, key)
-	c.mu.Unlock()
 	if err := c.prepare(); err != nil {
 		return err
 	}
