@@ -50,7 +50,8 @@ func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// report takes reports and is the answer to them.
+// report takes reports and is the answer to them. now is by the wall clock with its stopwatch: for tokens and for when to write samples;
+// what is kept is dated by the transaction.
 func (s *Server) report(ctx context.Context, body []byte, now time.Time) ([]byte, error) {
 	rs, err := decodeReports(body)
 	if err != nil {

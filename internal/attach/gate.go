@@ -189,7 +189,7 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 
 // here writes down that a machine is connected, and what it can do.
 func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, info driver.Info) error {
-	a.Connected, a.Since = true, time.Now()
+	a.Connected, a.Since = true, g.db.Now()
 	a.Distributed = info.Distributed
 	for _, n := range info.Nodes {
 		a.CPUs, a.Memory, a.GPUs, a.Slots = a.CPUs+n.CPUs, a.Memory+n.Memory, a.GPUs+n.GPUs, a.Slots+n.Slots
@@ -221,7 +221,7 @@ func (g *Gate) away(ctx context.Context, workspace, name, session, why string) e
 		if a == nil || !a.Connected || session != "" && a.Session != session {
 			return "", nil
 		}
-		a.Connected, a.Since, a.Why = false, time.Now(), dialout.Clean(why, 500)
+		a.Connected, a.Since, a.Why = false, g.db.Now(), dialout.Clean(why, 500)
 		return "machine " + a.Host + " is not connected: " + a.Why, nil
 	})
 }

@@ -103,6 +103,7 @@ func (c *Control) advance(ctx context.Context, t touched) {
 			return
 		}
 		if faulty {
+			t.jobs[m.at] = true // so that it ends
 			continue
 		}
 		c.o.Log.Error("jobs could not be advanced; trying again", "jobs", len(t.jobs), "err", err)
@@ -233,6 +234,7 @@ func (m *move) run(t touched) error {
 	}
 	var jobs []*jobWork
 	for k := range t.jobs {
+		m.at = k
 		j, err := m.job(k)
 		if err != nil {
 			return err

@@ -156,7 +156,7 @@ func shiftNodes(tx *store.Tx, workspace string, d time.Duration) error {
 	return nil
 }
 
-// shiftInstances moves the times of computes.
+// shiftInstances moves the times of instances and attached machines.
 func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
 	docs, err := tx.All(store.Query{Workspace: workspace, Kind: "computes"})
 	if err != nil {
@@ -164,10 +164,15 @@ func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
 	}
 	for _, doc := range docs {
 		var st berth.ComputeState
-		if json.Unmarshal(doc.Own, &st) != nil || st.Instance == nil {
+		if json.Unmarshal(doc.Own, &st) != nil || st.Instance == nil && st.Attached == nil {
 			continue
 		}
-		berth.Shift(d, &st.Instance.Since, &st.Instance.AwakeAt, &st.Instance.StopsAt)
+		if i := st.Instance; i != nil {
+			berth.Shift(d, &i.Since, &i.AwakeAt, &i.StopsAt)
+		}
+		if a := st.Attached; a != nil {
+			berth.Shift(d, &a.Since)
+		}
 		if doc.Own, err = json.Marshal(st); err != nil {
 			return err
 		}
@@ -182,6 +187,9 @@ func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
 func (c *Control) shiftMemory(d time.Duration) {
 	for _, p := range c.pools {
 		berth.Shift(d, &p.wake, &p.since, &p.retry, &p.before.since, &p.before.retry)
+	}
+	for _, f := range c.faults {
+		f.since = f.since.Add(d)
 	}
 	for k, at := range c.later {
 		c.later[k] = at.Add(d)

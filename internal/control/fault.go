@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/kind"
@@ -13,15 +14,16 @@ import (
 // undone and the cycle is run again, and in it the job has a fault: what runs of it is stopped, and it ends with the reason. A job that
 // cannot even be ended is left alone.
 
-// patientTries is how often a cycle that fails at the same job is run again before that is taken for a fault of the job.
-const patientTries = 3
+// patientFor is how long a cycle that fails at the same job is run again before that is taken for a fault of the job: a disk that is full
+// or a limit of open files is not. A panic is at once.
+const patientFor = 30 * time.Second
 
 // fault is what is wrong with a job.
 type fault struct {
 	why     string
-	tries   int  // failures in a row
-	ends    bool // the job is to end for it
-	ignored bool // it cannot even be ended
+	since   time.Time // of the first failure
+	ends    bool      // the job is to end for it
+	ignored bool      // it cannot even be ended
 }
 
 // blame notes that a cycle failed at a job, and reports whether the job is to blame, so that it should be run again at once.
@@ -29,16 +31,17 @@ func (c *Control) blame(k jobKey, why string, certain bool) bool {
 	if k == (jobKey{}) {
 		return false
 	}
+	now := c.o.DB.Now()
 	f := c.faults[k]
 	if f == nil {
-		f = &fault{}
+		f = &fault{since: now}
 		c.faults[k] = f
 	}
 	f.why = why
-	if f.tries++; !certain && f.tries < patientTries {
+	if !certain && now.Sub(f.since) < patientFor {
 		return false
 	}
-	f.tries = 0
+	f.since = now
 	f.ignored, f.ends = f.ends, true
 	if f.ignored {
 		c.o.Log.Error("a job cannot be ended, and is left alone", "job", k.name, "err", why)

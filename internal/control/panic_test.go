@@ -75,7 +75,9 @@ func TestOnePipelinePanics(t *testing.T) {
 		if st := p.until("pipe", berth.Failed); !strings.Contains(st.Reason, "a fault of its kind") {
 			t.Errorf("reason %q", st.Reason)
 		}
-		p.until("pipe_a", berth.Canceled)
+		if st := p.until("pipe_a", berth.Canceled); !strings.Contains(st.Reason, "a fault of this server ended its pipeline") {
+			t.Errorf("its step says %q", st.Reason)
+		}
 		p.submit("after", "true")
 		p.until("after", berth.Completed)
 	})
@@ -91,4 +93,25 @@ func (f faultyPipeline) Step(j kind.Job, tasks []*berth.Task) kind.Step {
 		}
 	}
 	return f.Composite.Step(j, tasks)
+}
+
+// TestOneLaunchPanics: a job that waited, and whose launch panics, ends with its reason; the others go on.
+func TestOneLaunchPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		synctest.Wait()
+		p.stop()
+		p.options.Curated = func(string) (berth.LaunchEnv, bool) { panic("a fault of its launch") }
+		p.run()
+		p.submit("first", "forever")
+		p.until("first", berth.Running)
+		p.plantDoc("jobs", "odd", "", `{"properties":{"jobType":"Command","command":"true","environmentId":"azureml:odd:1"}}`, `{"compute":"local"}`)
+		p.until("odd", berth.Queued)
+		p.submit("last", "true")
+		p.driver.Finish(p.task("first"), berth.Exit{})
+		if st := p.until("odd", berth.Failed); !strings.Contains(st.Reason, "a fault of its launch") {
+			t.Errorf("reason %q", st.Reason)
+		}
+		p.until("last", berth.Completed)
+	})
 }

@@ -27,6 +27,7 @@ func (m *move) pipelines() error {
 	for len(m.above) > 0 {
 		k := m.above[0]
 		m.above = m.above[1:]
+		m.at = k
 		j, err := m.job(k)
 		if err != nil {
 			return err
@@ -34,7 +35,6 @@ func (m *move) pipelines() error {
 		if j == nil || !j.pipeline {
 			continue
 		}
-		m.at = k
 		if waits, err := m.waitForLog(j); err != nil || waits {
 			if err != nil {
 				return err
@@ -295,7 +295,10 @@ func (m *move) cancelStep(j *jobWork, node string) error {
 		return err
 	}
 	stop := job.Stop{Cause: "peer", Why: "another step of the pipeline failed"}
-	if j.state.Cancel {
+	switch {
+	case j.fault != "":
+		stop.Why = "a fault of this server ended its pipeline: " + j.fault
+	case j.state.Cancel:
 		stop = job.Stop{Cause: j.state.StopCause, Why: j.state.StopWhy, Event: "cancel of pipeline " + j.doc.Name + " requested"}
 	}
 	if err := job.Cancel(m.tx, child.doc, stop); err != nil {

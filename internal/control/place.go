@@ -30,6 +30,7 @@ func (m *move) place(p *pool) (again bool, err error) {
 		if len(ch.Nodes) == 0 && len(ch.Preempt) == 0 && ch.Why == g.why {
 			continue // it says so already, and nobody deletes a job that waits
 		}
+		m.at = g.job
 		j, err := m.job(g.job)
 		if err != nil {
 			return false, err
@@ -39,7 +40,9 @@ func (m *move) place(p *pool) (again bool, err error) {
 			again = true
 			continue
 		}
-		m.at = g.job
+		if j.fault != "" {
+			continue // it ends, see step
+		}
 		g.why = ch.Why
 		tasks := make([]*berth.Task, len(g.tasks))
 		for i, id := range g.tasks {

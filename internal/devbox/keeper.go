@@ -136,9 +136,9 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 	case v.state.State == berth.InstanceDeleting:
 		return k.remove(ctx, v)
 	case v.it.Want == berth.InstanceRunning && v.it.Node != "" && v.unpaid != "":
-		return 0, again(k.change(ctx, v, func(_ *store.Tx, now *view) error {
+		return 0, again(k.change(ctx, v, func(tx *store.Tx, now *view) error {
 			if now.unpaid != "" {
-				now.it.Ask("Stop", berth.InstanceStopped, "Budget", now.unpaid, time.Now())
+				now.it.Ask("Stop", berth.InstanceStopped, "Budget", now.unpaid, tx.Now())
 			}
 			return nil
 		}))

@@ -199,7 +199,7 @@ func (k *keeper) startAgent(ctx context.Context, v *view) error {
 		return err
 	}
 	_, err = k.l.o.Machine.Start(ctx, berth.Launch{
-		Task: taskID(v.it.Node, v.it.Runs), Job: v.doc.Name, Attempt: v.it.Runs, Node: v.it.Node, Submitted: time.Now(),
+		Task: taskID(v.it.Node, v.it.Runs), Job: v.doc.Name, Attempt: v.it.Runs, Node: v.it.Node, Submitted: k.l.o.DB.Now(),
 		Command: quote(append(slices.Clone(k.l.o.Command), "--dir", dir)), Grace: 10 * time.Second,
 		LogFile: filepath.Join(dir, "log", "agent.log"), GPUs: c.GPUs,
 	})

@@ -8,11 +8,16 @@ import (
 // leastJump is by how much the wall clock must differ from the steady one to have been set.
 const leastJump = 2 * time.Second
 
+// jumpPause is how long nothing is tried after the times of what lives could not be moved.
+const jumpPause = 5 * time.Second
+
 // A clock is the server's time: that of the wall clock when it was opened, and what has passed since. When somebody sets the wall
 // clock, or the machine sleeps, it goes on as if nothing had happened, until it is told to follow.
 type clock struct {
 	wall func() time.Time
 	base atomic.Pointer[reading]
+
+	failed time.Time // when the times could not be moved; the writer's
 }
 
 // A reading is where the clock stood at a moment, which keeps its monotonic part.
@@ -69,7 +74,7 @@ func (db *DB) OnJump(fn func(tx *Tx, d time.Duration) error) {
 // jumped is the update that takes note of a jump, nil when there was none.
 func (db *DB) jumped() *update {
 	fn := db.onJump.Load()
-	if fn == nil || db.clock.jump() == 0 {
+	if fn == nil || time.Since(db.clock.failed) < jumpPause || db.clock.jump() == 0 {
 		return nil
 	}
 	return &update{outcome: make(chan outcome, 1), fn: func(tx *Tx) error {
@@ -79,6 +84,7 @@ func (db *DB) jumped() *update {
 		}
 		tx.now = tx.now.Add(d)
 		if err := (*fn)(tx, d); err != nil {
+			db.clock.failed = time.Now()
 			db.log.Error("the clock was set, and the times of what lives could not be moved", "by", d, "err", err)
 			return err
 		}

@@ -52,6 +52,11 @@ func TestClock(t *testing.T) {
 			t.Errorf("times were not moved, and the clock follows: %s, %s", now.Sub(begin), shifted)
 		}
 		fails = false
+		if _, shifted := update(); shifted != 0 {
+			t.Errorf("it is tried again at once: %s", shifted)
+		}
+		time.Sleep(time.Minute)
+		begin = begin.Add(time.Minute)
 		if now, shifted := update(); now.Sub(begin) != time.Hour+time.Second || shifted != time.Hour || moved != time.Hour {
 			t.Errorf("times were moved by %s, and the clock is at %s, shifted by %s", moved, now.Sub(begin), shifted)
 		}
