@@ -294,9 +294,12 @@ func deleteCompute(c *call, r *resource, name string) error {
 			return err
 		}
 		if st.Instance != nil {
-			if err := c.mayOperate(d, st.Instance); err != nil {
-				return err
-			}
+			err = c.mayOperate(d, st.Instance)
+		} else {
+			err = c.madeIt(r, d, "delete")
+		}
+		if err != nil {
+			return err
 		}
 		if st.Deleting() {
 			return nil

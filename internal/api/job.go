@@ -44,6 +44,9 @@ func putJob(c *call, r *resource, name string) error {
 	if err := checkForm(r, body); err != nil {
 		return err
 	}
+	if err := checkInputs(props); err != nil {
+		return err
+	}
 	w := submission{name: name, body: body, props: props, services: unstarted(props)}
 	stripReadOnly(body)
 	jobDefaults(props, name)
@@ -92,6 +95,9 @@ func (c *call) writeJob(tx *store.Tx, w submission) (d *store.Doc, created bool,
 		return nil, false, err
 	}
 	if created {
+		if err := checkJobName(w.name); err != nil {
+			return nil, false, err
+		}
 		d, err = c.submit(tx, w)
 		return d, true, err
 	}
@@ -102,6 +108,14 @@ func (c *call) writeJob(tx *store.Tx, w submission) (d *store.Doc, created bool,
 			}
 		}
 	})
+}
+
+// checkJobName refuses names of folders that lie beside those of jobs.
+func checkJobName(name string) error {
+	if strings.EqualFold(name, "versions") || strings.EqualFold(name, "ExperimentRun") {
+		return berth.Errorf(berth.Invalid, "a job cannot be called %s: the server keeps other things in the folder of that name", name)
+	}
+	return nil
 }
 
 // submit checks a new job and keeps it.
@@ -347,6 +361,9 @@ func deleteJob(c *call, r *resource, name string) error {
 		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
 			return err
 		}
+		if err := c.madeIt(r, d, "delete"); err != nil {
+			return err
+		}
 		if !berth.JobStatus(d.Status).Terminal() {
 			return berth.Errorf(berth.Conflict, "job %s has not ended; cancel it first", name)
 		}
@@ -398,7 +415,7 @@ func (c *call) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
 		}
 	}
 	for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: "azureml/" + d.Name + "/"} {
-		if _, err := tx.DeleteBlobs(container, prefix); err != nil {
+		if err := blob.Erase(tx, container, prefix); err != nil {
 			return nil, err
 		}
 		if err := blob.Changed(tx, container, prefix); err != nil {

@@ -16,6 +16,11 @@ const (
 	maxTagValue   = 8_000
 	// maxDocument is how large a document may be that has no steps.
 	maxDocument = 1 << 20
+	// maxInputs is how many inputs a job or a step may have, and maxLiteral how long the value of one may be.
+	maxInputs  = 1_000
+	maxLiteral = 64 << 10
+	// maxStepInputs is how much the inputs of all steps may come to when each has the longest value: every step is a job of its own.
+	maxStepInputs = 64 << 20
 )
 
 // bounded are the maps of a document that have limits, and how many members each may have.
@@ -49,6 +54,62 @@ func checkSize(kind string, raw []byte) error {
 	kind, _, _ = strings.Cut(kind, "/")
 	if len(raw) > maxDocument && kind != "jobs" && kind != "components" {
 		return berth.Errorf(berth.Limit, "the document is larger than %s", sizeText(maxDocument))
+	}
+	return nil
+}
+
+// checkInputs refuses a job or component with more inputs, or longer values, than any command could take.
+func checkInputs(props map[string]any) error {
+	var all inputCount
+	if err := all.add(props); err != nil {
+		return err
+	}
+	if all.inputs*all.longest > maxStepInputs {
+		return berth.Errorf(berth.Limit, "the steps have %d inputs, and one value is %s long: together they may come to %s; put long values into a file", all.inputs, sizeText(int64(all.longest)), sizeText(maxStepInputs))
+	}
+	return nil
+}
+
+// inputCount is what the inputs of a job and of its steps come to.
+type inputCount struct{ inputs, longest int }
+
+// add counts the inputs in v, at any depth.
+func (n *inputCount) add(v any) error {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if err := n.add(e); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for k, e := range v {
+			if m, ok := e.(map[string]any); ok && strings.EqualFold(k, "inputs") {
+				if err := n.addInputs(m); err != nil {
+					return err
+				}
+			}
+			if err := n.add(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *inputCount) addInputs(m map[string]any) error {
+	if len(m) > maxInputs {
+		return berth.Errorf(berth.Limit, "there are %d inputs; at most %d are possible", len(m), maxInputs)
+	}
+	n.inputs += len(m)
+	for name, v := range m {
+		for _, value := range []any{v, asMap(v)["value"], asMap(v)["uri"], asMap(v)["default"]} {
+			text, _ := value.(string)
+			if len(text) > maxLiteral {
+				return berth.Errorf(berth.Limit, "the value of input %s is %s long; at most %s are possible: put it into a file", name, sizeText(int64(len(text))), sizeText(maxLiteral))
+			}
+			n.longest = max(n.longest, len(text))
+		}
 	}
 	return nil
 }

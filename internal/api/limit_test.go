@@ -39,3 +39,26 @@ func TestLimitsOfDocuments(t *testing.T) {
 	x.do("PATCH", x.ws+"/data/d", props("tags", many(100, 100))).want(400).says("at most 100")
 	x.do("PUT", x.ws+"/environments/e/versions/1", props("condaFile", strings.Repeat("x", 1<<20))).want(400).says("larger than 1 MiB")
 }
+
+// TestInputLimits: inputs are copied into every step and into every command that names them, so they have bounds.
+func TestInputLimits(t *testing.T) {
+	x := open(t)
+	literal := func(n int) map[string]any {
+		return map[string]any{"jobInputType": "literal", "value": strings.Repeat("x", n)}
+	}
+	many := map[string]any{}
+	for i := range 1_001 {
+		many[fmt.Sprint("i", i)] = literal(1)
+	}
+	command := func(inputs map[string]any) map[string]any {
+		return props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest", "inputs", inputs)
+	}
+	x.do("PUT", x.ws+"/jobs/a", command(many)).want(400).says("there are 1001 inputs; at most 1000 are possible")
+	x.do("PUT", x.ws+"/jobs/b", command(map[string]any{"a": literal(64<<10 + 1)})).want(400).says("the value of input a is")
+	x.do("PUT", x.ws+"/jobs/c", command(map[string]any{"a": literal(64 << 10)})).want(201)
+	steps := map[string]any{}
+	for i := range 1_100 {
+		steps[fmt.Sprint("s", i)] = map[string]any{"type": "command", "command": "true", "inputs": map[string]any{"a": map[string]any{"job_input_type": "literal", "value": "${{parent.inputs.a}}"}}}
+	}
+	x.do("PUT", x.ws+"/jobs/d", props("jobType", "Pipeline", "inputs", map[string]any{"a": literal(64 << 10)}, "jobs", steps)).want(400).says("put long values into a file")
+}

@@ -68,3 +68,20 @@ func TestComponentsWithoutANameStay(t *testing.T) {
 	x.as(bob, "PUT", at, spec("echo ${{inputs.n}}", "1", "1g", "new")).want(200)
 	x.as(ann, "GET", at, nil).want(200).is("properties.componentSpec.command", "echo ${{inputs.n}}")
 }
+
+// TestJobsAndComputesOfOthersStay: only who made a job or a compute deletes it; what lies in a job's folder may be a version of somebody's,
+// and a compute made again in its place is another machine.
+func TestJobsAndComputesOfOthersStay(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	job := x.ws + "/jobs/trained"
+	x.as(ann, "PUT", job, props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")).want(201)
+	x.as(bob, "DELETE", job, nil).want(403).says("job trained was made by ann: only they or an administrator may delete it")
+	for _, name := range []string{"versions", "Versions", "experimentrun"} {
+		x.as(bob, "PUT", x.ws+"/jobs/"+name, props("jobType", "Command", "command", "true")).want(400).says("a job cannot be called " + name)
+	}
+	cluster := map[string]any{"properties": map[string]any{"computeType": "AmlCompute", "properties": map[string]any{"vmSize": "Standard_DS3_v2"}}}
+	x.as(ann, "PUT", x.ws+"/computes/hers", cluster).want(201)
+	x.as(bob, "DELETE", x.ws+"/computes/hers", nil).want(403).says("compute hers was made by ann")
+	x.as(ann, "DELETE", x.ws+"/computes/hers", nil).want(202)
+}

@@ -91,17 +91,18 @@ func uploadFolder(name string) string {
 
 // restraint is why a name may not be written to, as far as it may not.
 type restraint struct {
-	owner  string   // whose the folder is
-	change error    // why what is there may not change
-	add    error    // why nothing may be added
-	named  []string // the places above it that have a Version
+	owner   string   // whose the folder is
+	change  error    // why what is there may not change
+	add     error    // why nothing may be added
+	version string   // a version that consists of it
+	named   []string // the places above it that have a Version
 }
 
 // restrained collects the holds on a name.
 func restrained(tx *store.Tx, container, name, writer string) (r restraint, err error) {
 	if strings.HasPrefix(name, fixedRoot) {
 		r.change = held("blob " + quote(name) + " lies where the server keeps what versions consist of: write to another place")
-		r.add = r.change
+		r.add, r.version = r.change, "a version"
 		return r, nil
 	}
 	for i := 0; i <= len(name); i++ {
@@ -126,6 +127,7 @@ func restrained(tx *store.Tx, container, name, writer string) (r restraint, err 
 			r.add = r.change
 		}
 		if len(h.Versions) > 0 {
+			r.version = h.Versions[0]
 			r.change = held("blob " + quote(name) + " belongs to " + h.Versions[0] + ", and versions do not change: upload to another place, and register a new version")
 			if h.Whole {
 				r.add = r.change
