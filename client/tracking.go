@@ -87,16 +87,11 @@ type Point struct {
 }
 
 // Float is the value as a number.
-func (p Point) Float() float64 { return floatOf(p.Value) }
-
-// Float is the value as a number.
-func (m Metric) Float() float64 { return floatOf(m.Value) }
-
-func floatOf(v any) float64 {
-	if f, ok := v.(float64); ok {
+func (p Point) Float() float64 {
+	if f, ok := p.Value.(float64); ok {
 		return f
 	}
-	f, err := strconv.ParseFloat(fmt.Sprint(v), 64) // json.Number, "Infinity", "NaN"
+	f, err := strconv.ParseFloat(fmt.Sprint(p.Value), 64) // json.Number, "Infinity", "NaN"
 	if err != nil {
 		return math.NaN()
 	}
