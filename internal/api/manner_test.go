@@ -88,8 +88,8 @@ func TestSecretsStay(t *testing.T) {
 
 	path = x.ws + "/connections/far"
 	x.do("PUT", path, props("category", "Git", "authType", "PAT", "target", "t", "credentials", map[string]any{"pat": "p1"})).want(200)
-	x.do("PUT", path, props("category", "Git", "authType", "PAT", "target", "t2", "credentials", nil)).want(200)
-	x.do("POST", path+"/listsecrets", nil).want(200).is("properties.credentials.pat", "p1").is("properties.target", "t2")
+	x.do("PUT", path, props("category", "Git", "authType", "PAT", "target", "t", "metadata", map[string]any{"a": "b"}, "credentials", nil)).want(200)
+	x.do("POST", path+"/listsecrets", nil).want(200).is("properties.credentials.pat", "p1").is("properties.metadata.a", "b")
 	x.do("PUT", path, props("category", "Git", "authType", "None", "target", "t2")).want(200)
 	if a := x.do("POST", path+"/listsecrets", nil).want(200); a.at("properties.credentials") != nil {
 		t.Errorf("credentials: %v", a.at("properties.credentials"))

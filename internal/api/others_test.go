@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/berthml/berth/internal/auth"
@@ -84,4 +85,58 @@ func TestJobsAndComputesOfOthersStay(t *testing.T) {
 	x.as(ann, "PUT", x.ws+"/computes/hers", cluster).want(201)
 	x.as(bob, "DELETE", x.ws+"/computes/hers", nil).want(403).says("compute hers was made by ann")
 	x.as(ann, "DELETE", x.ws+"/computes/hers", nil).want(202)
+}
+
+// TestSecretsOfOthersStayWhereTheyAre: a datastore or connection is changed and deleted by its maker or an administrator, and a secret that
+// was given for one place is not kept for another.
+func TestSecretsOfOthersStayWhereTheyAre(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	datastore := func(account, key string) map[string]any {
+		secrets := map[string]any{"secretsType": "AccountKey"}
+		if key != "" {
+			secrets["key"] = key
+		}
+		return props("datastoreType", "AzureBlob", "accountName", account, "containerName", "c", "credentials", map[string]any{"credentialsType": "AccountKey", "secrets": secrets})
+	}
+	connection := func(target, pat string) map[string]any {
+		p := props("category", "PythonFeed", "authType", "PAT", "target", "https://"+target)
+		if pat != "" {
+			p["properties"].(map[string]any)["credentials"] = map[string]any{"pat": pat}
+		}
+		return p
+	}
+	for at, doc := range map[string]func(place, secret string) map[string]any{x.ws + "/datastores/s": datastore, x.ws + "/connections/s": connection} {
+		if got := x.as(ann, "PUT", at, doc("ann", "a25vdw==")); got.status/100 != 2 {
+			t.Fatalf("%s: %s", at, got.raw)
+		}
+		x.as(bob, "PUT", at, doc("bob", "")).want(403).says("was made by ann: only they or an administrator may change it")
+		x.as(bob, "PATCH", at, doc("bob", "")).want(403)
+		x.as(bob, "DELETE", at, nil).want(403).says("was made by ann")
+		x.as(ann, "PUT", at, doc("ann", "")).want(200)
+		if got := x.as(ann, "POST", at+"/listSecrets", nil).want(200); !strings.Contains(string(got.raw), "a25vdw==") {
+			t.Errorf("%s: the secret is lost: %s", at, got.raw)
+		}
+		x.as(ann, "PUT", at, doc("elsewhere", "")).want(200)
+		if got := x.as(ann, "POST", at+"/listSecrets", nil); strings.Contains(string(got.raw), "a25vdw==") {
+			t.Errorf("%s: the secret is kept for another place: %s", at, got.raw)
+		}
+		x.do("PUT", at, doc("mended", "bW9yZQ==")).want(200)
+		x.do("DELETE", at, nil).want(200)
+	}
+}
+
+// TestArchivingOthers: whoever archives a version moves what @latest means for everybody.
+func TestArchivingOthers(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	at := x.ws + "/environments/e/versions/1"
+	x.as(ann, "PUT", at, props("image", "i")).want(201)
+	x.as(bob, "PUT", at, props("image", "i", "isArchived", true)).want(403).says("environment e:1 was made by ann: only they or an administrator may archive it")
+	x.as(bob, "PATCH", at, props("isArchived", true)).want(403)
+	x.as(bob, "PUT", x.ws+"/environments/e", props("isArchived", true)).want(403)
+	x.as(bob, "PUT", at, props("image", "i", "isArchived", false, "tags", map[string]any{"a": "b"})).want(200)
+	x.as(ann, "PUT", at, props("image", "i", "isArchived", true)).want(200)
+	x.as(bob, "PUT", at, props("image", "i", "isArchived", false)).want(403).says("archive")
+	x.do("PUT", at, props("image", "i", "isArchived", false)).want(200)
 }

@@ -114,6 +114,11 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 			return nil, false, err
 		}
 	}
+	if !created && r.MakerOnly {
+		if err := c.madeIt(r, d, "change"); err != nil {
+			return nil, false, err
+		}
+	}
 	if err := c.mark(r, d, props, created); err != nil {
 		return nil, false, err
 	}
@@ -221,6 +226,11 @@ func (c *call) merge(tx *store.Tx, r *resource, d *store.Doc, body, props map[st
 	old, oldProps, err := bodyOf(d)
 	if err != nil {
 		return nil, nil, err
+	}
+	if archive, ok := props["isArchived"].(bool); ok && archive != d.Archived && r.Child == "versions" {
+		if err := c.madeIt(r, d, "archive"); err != nil { // what the newest version is depends on it
+			return nil, nil, err
+		}
 	}
 	if d.Version != "" && r.Keep != nil {
 		for _, f := range r.Fixed {

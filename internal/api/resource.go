@@ -98,11 +98,13 @@ func (s *Server) remove(c *call, r *resource, name, version string) error {
 }
 
 func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
+	if r.MakerOnly || r.Child == "versions" {
+		if err := c.madeIt(r, d, "delete"); err != nil {
+			return err
+		}
+	}
 	if r.Child != "versions" {
 		return r.removeWithChildren(tx, d)
-	}
-	if err := c.madeIt(r, d, "delete"); err != nil {
-		return err
 	}
 	if d.Version == "" {
 		return tx.Delete(d.Workspace, d.Kind, d.Name, "")

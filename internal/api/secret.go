@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/berthml/berth"
@@ -34,7 +36,7 @@ func (s *Server) seal(c *call, r *resource, name string, secrets map[string]any)
 // and now are the properties before and after.
 func (s *Server) reseal(c *call, r *resource, d *store.Doc, old, now, given map[string]any) (json.RawMessage, error) {
 	kept := map[string]any{}
-	if was, ok := dig(old, r.SecretKind).(string); ok && was == dig(now, r.SecretKind) {
+	if was, ok := dig(old, r.SecretKind).(string); ok && was == dig(now, r.SecretKind) && r.opensSame(old, now) {
 		had, err := s.secrets(c, r, d)
 		if err != nil {
 			return nil, err
@@ -52,6 +54,11 @@ func (s *Server) reseal(c *call, r *resource, d *store.Doc, old, now, given map[
 		return nil, nil
 	}
 	return s.seal(c, r, d.Name, kept)
+}
+
+// opensSame says whether the secrets of a document open the same as before.
+func (r *resource) opensSame(old, now map[string]any) bool {
+	return !slices.ContainsFunc(r.SecretFor, func(path string) bool { return !reflect.DeepEqual(dig(old, path), dig(now, path)) })
 }
 
 // blank says whether v holds no secret: clients send the frame of what they were not shown.

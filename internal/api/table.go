@@ -29,8 +29,12 @@ type resource struct {
 	Same func(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error
 	// Secrets are paths below properties that are kept encrypted and never returned.
 	Secrets []string
-	// SecretKind is the path of what says which kind of secrets they are.
+	// SecretKind is the path of what says which kind of secrets they are, and SecretFor are those of what they open: where one of these
+	// changes, the secrets that there were are not kept.
 	SecretKind string
+	SecretFor  []string
+	// MakerOnly says that it is changed and deleted by its maker or an administrator. Versions of assets always are.
+	MakerOnly bool
 	// Shape adds what the service itself writes into an answer.
 	Shape func(c *call, d *store.Doc, props map[string]any)
 	// ShapeContainer does it for the first level of a versioned resource.
@@ -86,7 +90,9 @@ func table() []resource {
 		},
 		{
 			Collection: "datastores", Noun: "datastore", Form: datastoreForm, Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Wanted: wantedDatastore,
-			Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType", Actions: actions{"listsecrets": listSecrets},
+			Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",
+			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName"},
+			MakerOnly: true, Actions: actions{"listsecrets": listSecrets},
 		},
 		{Collection: "codes", Child: "versions", Noun: "code", Form: codeForm, Keep: assetKeep, ByHash: true, Runs: true, Shape: shapeCode, Actions: pending},
 		{
@@ -109,21 +115,22 @@ func table() []resource {
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
 		{
 			Collection: "connections", Noun: "connection", Created: 200, Listed: true, Zulu: true, Form: connectionForm, Secrets: []string{"credentials"}, SecretKind: "authType",
+			SecretFor: []string{"target", "category"}, MakerOnly: true,
 			Shape: shapeConnection, Check: checkConnection, Wanted: wantedConnection, Actions: actions{"listsecrets": connectionSecrets},
 		},
 		{
 			Collection: "onlineEndpoints", Child: "deployments", Noun: "online endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Form: endpointForm,
 			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, Wanted: wantedEndpoint,
-			Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey},
-			Inert:   "online endpoints are kept as documents: nothing is deployed or served yet",
+			MakerOnly: true, Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey},
+			Inert: "online endpoints are kept as documents: nothing is deployed or served yet",
 		},
 		{
 			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Form: endpointForm,
-			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, Actions: actions{"listkeys": endpointKeys},
+			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, MakerOnly: true, Actions: actions{"listkeys": endpointKeys},
 			Inert: "batch endpoints are kept as documents: nothing is deployed or invoked yet",
 		},
 		{
-			Collection: "schedules", Noun: "schedule", LRO: true, Form: scheduleForm, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule,
+			Collection: "schedules", Noun: "schedule", LRO: true, Form: scheduleForm, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule, MakerOnly: true,
 			Inert: "schedules are kept as documents: none of them starts a job yet",
 		},
 		{

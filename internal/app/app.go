@@ -235,7 +235,7 @@ func signed(authority *auth.Authority) func(*http.Request, front.Grant) error {
 			}
 			return &berth.Error{Code: berth.Unauthenticated, Wire: "AuthenticationFailed", Msg: "the signature is not valid any more: " + err.Error(), Err: err}
 		}
-		auth.Known(r.Context())
+		auth.Known(r.Context(), g.User)
 		return nil
 	}
 }

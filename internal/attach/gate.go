@@ -112,7 +112,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) err
 	if err := json.Unmarshal(d.Own, &st); err != nil || !Uses(d) || !opens(st.Attached, token) {
 		return errUnknown
 	}
-	auth.Known(r.Context())
+	auth.Known(r.Context(), "machine of "+d.Workspace+"/"+d.Name)
 	if err := dialout.Check(r); err != nil {
 		return err
 	}

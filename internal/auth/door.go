@@ -17,36 +17,38 @@ const (
 )
 
 // Door keeps connections few enough for the server, and those of strangers fewer. When there are too many, the one that has been silent
-// about itself for longest is closed: a newcomer gets in as long as there is such a one, and whoever shows a token stays.
+// about itself for longest is closed. Where all have shown a token, it is the one that has not been used for longest of the user who has most.
 type Door struct {
 	mu    sync.Mutex
-	each  map[netip.Addr]*strangers
-	all   strangers
+	each  map[netip.Addr]*visitors
+	all   visitors
+	users map[string]*visitors // those who have shown who they are, the least recently used first
 	limit func(netip.Addr) int
 	most  int // strangers
 	open  int // connections of all kinds
 	room  int // for how many of them there is room; 0 is no end
 }
 
-// strangers is a list of connections, the oldest first.
-type strangers struct {
+// visitors is a list of connections, the oldest first.
+type visitors struct {
 	first, last *visitor
 	n           int
 }
 
-// visitor is a connection. It is in the two lists of its door until it is known or closed.
+// visitor is a connection. It is in the two lists of strangers until it is known, and then in that of its user.
 type visitor struct {
 	net.Conn
 	door *Door
 	from netip.Addr
 	// Guarded by door.mu, as the links are. One that is closed is known.
 	known, closed bool
+	user          string // once it is known
 	links         [2]struct{ before, after *visitor }
 }
 
 // NewDoor returns a door with the usual limits for strangers, and with room for so many connections in all; 0 is no end.
 func NewDoor(room int) *Door {
-	return &Door{each: map[netip.Addr]*strangers{}, most: strangersAll, room: room, limit: func(a netip.Addr) int {
+	return &Door{each: map[netip.Addr]*visitors{}, users: map[string]*visitors{}, most: strangersAll, room: room, limit: func(a netip.Addr) int {
 		if a.IsLoopback() {
 			return strangersLocal
 		}
@@ -76,7 +78,7 @@ func (d *Door) enter(c net.Conn) net.Conn {
 	d.mu.Lock()
 	own := d.each[v.from]
 	if own == nil {
-		own = &strangers{}
+		own = &visitors{}
 		d.each[v.from] = own
 	}
 	own.add(v, 0)
@@ -85,8 +87,11 @@ func (d *Door) enter(c net.Conn) net.Conn {
 	if own.n > d.limit(v.from) {
 		leave = append(leave, d.dismiss(own.first))
 	}
-	if d.all.n > d.most || d.room > 0 && d.open > d.room {
+	if d.all.n > d.most {
 		leave = append(leave, d.dismiss(d.all.first))
+	}
+	if d.room > 0 && d.open > d.room {
+		leave = append(leave, d.dismiss(d.leastMissed()))
 	}
 	d.mu.Unlock()
 	for _, l := range leave {
@@ -110,9 +115,29 @@ func household(a net.Addr) netip.Addr {
 	return ip
 }
 
+// leastMissed is the connection that makes room for the newest: a stranger's, or one of the user who has most. The mutex is held.
+func (d *Door) leastMissed() *visitor {
+	if d.all.n > 1 {
+		return d.all.first
+	}
+	least, most := d.all.last, 1 // the newest itself, where everybody has one
+	for _, of := range d.users {
+		if of.n > most {
+			least, most = of.first, of.n
+		}
+	}
+	return least
+}
+
 // forget takes a connection out of the lists. The mutex is held.
 func (d *Door) forget(v *visitor) {
 	if v.known {
+		if of := d.users[v.user]; of != nil && !v.closed {
+			of.remove(v, 0)
+			if of.n == 0 {
+				delete(d.users, v.user)
+			}
+		}
 		return
 	}
 	v.known = true
@@ -142,7 +167,7 @@ func (v *visitor) Close() error {
 	return v.Conn.Close()
 }
 
-func (s *strangers) add(v *visitor, list int) {
+func (s *visitors) add(v *visitor, list int) {
 	v.links[list].before = s.last
 	if s.last != nil {
 		s.last.links[list].after = v
@@ -153,7 +178,7 @@ func (s *strangers) add(v *visitor, list int) {
 	s.n++
 }
 
-func (s *strangers) remove(v *visitor, list int) {
+func (s *visitors) remove(v *visitor, list int) {
 	l := &v.links[list]
 	if l.before != nil {
 		l.before.links[list].after = l.after
@@ -182,11 +207,24 @@ func (d *Door) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Known says that a request of this context has shown who sends it.
-func Known(ctx context.Context) {
+// Known says that a request of this context has shown that this user sends it.
+func Known(ctx context.Context, user string) {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
-		v.door.mu.Lock()
-		defer v.door.mu.Unlock()
-		v.door.forget(v)
+		v.door.know(v, user)
 	}
+}
+
+// know puts a connection last in the list of a user.
+func (d *Door) know(v *visitor, user string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if v.closed {
+		return
+	}
+	d.forget(v)
+	v.user = user
+	if d.users[user] == nil {
+		d.users[user] = &visitors{}
+	}
+	d.users[user].add(v, 0)
 }

@@ -38,7 +38,7 @@ func TestDoorKeepsStrangersFew(t *testing.T) {
 		return near, far
 	}
 	known, far := visit()
-	Known(d.ConnContext(t.Context(), far))
+	Known(d.ConnContext(t.Context(), far), "ann")
 	var near []net.Conn
 	for range 5 {
 		c, _ := visit()

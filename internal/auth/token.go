@@ -208,7 +208,7 @@ func (a *Authority) Hold(ctx context.Context, bearer string, p Principal) (_ con
 func (a *Authority) Check(ctx context.Context, bearer string, now time.Time) (Principal, error) {
 	p, err := a.check(ctx, bearer, now)
 	if err == nil {
-		Known(ctx)
+		Known(ctx, p.User)
 	}
 	return p, err
 }

@@ -34,7 +34,7 @@ func (a *Authority) CheckTrack(ctx context.Context, token string, now time.Time,
 	if err := a.CheckHolder(ctx, UserHolder(user), now); err != nil {
 		return true, err
 	}
-	Known(ctx)
+	Known(ctx, user)
 	return true, nil
 }
 
