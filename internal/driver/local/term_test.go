@@ -99,8 +99,10 @@ func TestTermOfTheMachine(t *testing.T) {
 	if o := drivertest.Wait(ctx, t, d, obeys.Task); o.Exit == nil || *o.Exit != end {
 		t.Errorf("after the start of the machine: exit %+v, want %+v", o.Exit, end)
 	}
-	if o := drivertest.Wait(ctx, t, d, ignores.Task); o.Exit == nil || o.Exit.Cause != "lost" {
-		t.Errorf("after the start of the machine: exit %+v, want lost", o.Exit)
+	// Power goes for all at once; here a reaper may be there again before the command is killed, and then it knows how that ended.
+	o := drivertest.Wait(ctx, t, d, ignores.Task)
+	if o.Exit == nil || (o.Exit.Cause != "lost" && o.Exit.Signal != "SIGKILL") {
+		t.Errorf("after the start of the machine: exit %+v, want lost, or killed", o.Exit)
 	}
 }
 
