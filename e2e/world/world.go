@@ -151,7 +151,7 @@ func Python(t *testing.T, packages ...string) string {
 	t.Logf("installing %s", strings.Join(packages, " "))
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", dir},
-		append([]string{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"}, packages...),
+		append([]string{python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"}, packages...),
 	} {
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", fmt.Sprint(args), err, out)
