@@ -77,6 +77,8 @@ type Options struct {
 	MakeDir func(dir string) error
 	// OpenLog opens the file that takes the output, for appending, and makes it where it is not there; nil means [OpenLog].
 	OpenLog func(path string) (fd int, err error)
+	// CAFile keeps a certificate in a file that commands which are not in containers can read; nil keeps it in Dir.
+	CAFile func(pem string) (path string, err error)
 	// Report takes a report on its way home. Only the last one of a task, that of its end, may take its time.
 	Report func(berth.Report)
 	// Keep makes a step durable; the next thing happens after it returned. An error ends the task. Nil keeps nothing.

@@ -4,6 +4,7 @@ package local_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -304,4 +305,42 @@ func TestDirectoryDeleted(t *testing.T) {
 	wait(t, "the old host and its command to end", func() bool {
 		return gone(was.PID) && gone(was.Reaper) && len(marked(filepath.Join(dir, "tasks", "first.1"))) == 0
 	})
+}
+
+// TestTrackedTasksShareDirectories: a task that is told where to log metrics leaves its directory as it was made, so that the next one
+// has it; both read the server's certificate, also after something was put in its place.
+func TestTrackedTasksShareDirectories(t *testing.T) {
+	ctx := limited(t)
+	d, dir := open(t)
+	out := t.TempDir()
+	for i, id := range []berth.TaskID{"a.1", "b.1", "c.1"} {
+		l := berth.Launch{
+			Task: id, LogFile: filepath.Join(out, string(id)), Home: berth.Home{CA: "the certificate"},
+			Tracking: &berth.LaunchTracking{URI: "https://x"}, Command: `cat "$MLFLOW_TRACKING_SERVER_CERT_PATH"`,
+		}
+		handle, err := d.Start(ctx, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drivertest.Wait(ctx, t, d, id)
+		if b, _ := os.ReadFile(l.LogFile); string(b) != "the certificate" {
+			t.Errorf("%s reads %q", id, b)
+		}
+		if err := d.Remove(ctx, handle); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the directory to be kept for the next", func() bool {
+			spare, _ := filepath.Glob(filepath.Join(dir, "spare", "*"))
+			return len(spare) == 1
+		})
+		files, _ := filepath.Glob(filepath.Join(dir, "ca-*.pem"))
+		if len(files) != 1 {
+			t.Fatalf("certificates are %v", files)
+		}
+		if i == 1 { // nobody reads from it: that would never end
+			if err := errors.Join(os.Remove(files[0]), syscall.Mkfifo(files[0], 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

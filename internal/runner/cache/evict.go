@@ -167,6 +167,7 @@ func RemoveAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
 	}
+	// What is left of a task may put a link in the place of a folder meanwhile.
 	if root, err := os.OpenRoot(dir); err == nil {
 		_ = fs.WalkDir(root.FS(), ".", func(p string, e fs.DirEntry, err error) error {
 			if e != nil && e.IsDir() {

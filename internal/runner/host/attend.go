@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner/cache"
 )
 
 // Attend returns when the worker of dir, which it found there, is gone or ctx ended. False means that it found none.
@@ -33,7 +34,7 @@ func RemoveDir(dir string) error {
 			return err
 		}
 	}
-	return removeAll(dir)
+	return cache.RemoveAll(dir)
 }
 
 // Boxes says whether the host of dir has, had or is about to have tasks in containers.

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/cache"
 )
 
 // dirs makes and removes the directories of tasks. One that a task left as it found it serves the next: ext4 takes its
@@ -125,27 +125,9 @@ func old(stamp [3]syscall.Timespec) bool {
 
 // destroy deletes a directory.
 func (d *dirs) destroy(dir string) {
-	if err := removeAll(dir); err != nil {
+	if err := cache.RemoveAll(dir); err != nil {
 		d.log.Error("directory of a task not removed", "dir", dir, "err", err)
 	}
-}
-
-// removeAll deletes a directory, write-protected parts included.
-func removeAll(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	// What is left of the task may put a link in the place of a directory meanwhile.
-	if root, err := os.OpenRoot(dir); err == nil {
-		_ = fs.WalkDir(root.FS(), ".", func(p string, e fs.DirEntry, err error) error {
-			if e != nil && e.IsDir() {
-				_ = root.Chmod(p, 0o700)
-			}
-			return nil
-		})
-		root.Close()
-	}
-	return os.RemoveAll(dir)
 }
 
 // untouched says whether a task's directory is as runner.MakeDir made it.

@@ -16,6 +16,7 @@
 //	DIR/journal      what the worker must remember
 //	DIR/reaped       exit statuses the reaper collected
 //	DIR/host.log     what both have to say
+//	DIR/ca-*.pem     certificates of servers, for the commands
 //	DIR/tasks/ID/    the directory of a task
 //	DIR/spare/       directories for the next tasks
 //	DIR/trash/       directories on their way out

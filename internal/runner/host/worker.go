@@ -35,6 +35,7 @@ type worker struct {
 	reaped  *reaped
 	dirs    *dirs
 	logs    *logs
+	ca      *caFiles
 	sweeper *sweeper
 	watch   *filewatch.Watcher
 	envs    *environments
@@ -111,7 +112,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{
-		dir: dir, at: at, build: Build(self()), log: log, journal: j, dirs: dirs, reaped: &reaped{path: filepath.Join(dir, "reaped")},
+		dir: dir, at: at, build: Build(self()), log: log, journal: j, dirs: dirs, ca: &caFiles{dir: dir}, reaped: &reaped{path: filepath.Join(dir, "reaped")},
 		sweeper: &sweeper{ended: map[string]bool{}, wake: make(chan struct{}, 1), log: log},
 		envs:    &environments{dir: dir, log: log},
 		trees:   sync.OnceValue(func() *cache.Cache { return openCache(dir, log) }),
@@ -216,6 +217,7 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		},
 		MakeDir: w.dirs.take,
 		OpenLog: w.logs.take,
+		CAFile:  w.ca.keep,
 		Last:    last,
 		Status:  w.reaped.status,
 		Control: j.control,
