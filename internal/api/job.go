@@ -44,9 +44,6 @@ func putJob(c *call, r *resource, name string) error {
 	if err := checkForm(r, body); err != nil {
 		return err
 	}
-	if err := checkInputs(props); err != nil {
-		return err
-	}
 	w := submission{name: name, body: body, props: props, services: unstarted(props)}
 	stripReadOnly(body)
 	jobDefaults(props, name)

@@ -26,7 +26,8 @@ const (
 // bounded are the maps of a document that have limits, and how many members each may have.
 var bounded = map[string]int{"tags": maxTags, "properties.tags": maxTags, "properties.properties": maxProperties}
 
-// checkLimits refuses a document with more tags or properties than anybody could mean. Every list of documents carries them.
+// checkLimits refuses a document with more tags, properties or inputs than anybody could mean. Every list of documents carries the first
+// two, and every step of a pipeline its inputs.
 func checkLimits(body map[string]any) error {
 	for path, most := range bounded {
 		m, ok := dig(body, path).(map[string]any)
@@ -46,7 +47,7 @@ func checkLimits(body map[string]any) error {
 			}
 		}
 	}
-	return nil
+	return checkInputs(body)
 }
 
 // checkSize refuses a document that is larger than its kind may be. Pipelines and components have steps inside.
@@ -59,9 +60,9 @@ func checkSize(kind string, raw []byte) error {
 }
 
 // checkInputs refuses a job or component with more inputs, or longer values, than any command could take.
-func checkInputs(props map[string]any) error {
+func checkInputs(body map[string]any) error {
 	var all inputCount
-	if err := all.add(props); err != nil {
+	if err := all.add(body); err != nil {
 		return err
 	}
 	if all.inputs*all.longest > maxStepInputs {

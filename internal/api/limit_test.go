@@ -61,4 +61,12 @@ func TestInputLimits(t *testing.T) {
 		steps[fmt.Sprint("s", i)] = map[string]any{"type": "command", "command": "true", "inputs": map[string]any{"a": map[string]any{"job_input_type": "literal", "value": "${{parent.inputs.a}}"}}}
 	}
 	x.do("PUT", x.ws+"/jobs/d", props("jobType", "Pipeline", "inputs", map[string]any{"a": literal(64 << 10)}, "jobs", steps)).want(400).says("put long values into a file")
+	spec := func(n int) map[string]any {
+		return props("componentSpec", map[string]any{
+			"type": "command", "name": "c", "command": "true", "environment": "azureml:always-1.5@latest",
+			"inputs": map[string]any{"a": map[string]any{"type": "string", "default": strings.Repeat("x", n)}},
+		})
+	}
+	x.do("PUT", x.ws+"/components/c/versions/1", spec(64<<10+1)).want(400).says("the value of input a is")
+	x.do("PUT", x.ws+"/components/c/versions/1", spec(64<<10)).want(201)
 }
