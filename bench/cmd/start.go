@@ -47,6 +47,8 @@ func (w *way) round(b *bench) error {
 
 // start measures what a user waits for on an idle machine: from the call to the first instruction of the command.
 func start(b *bench) error {
+	// Peers that are built first take minutes, and a server closes connections that are idle for three.
+	srun, sbatch, queue := b.slurmWays()
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "start"))
 	if err != nil {
 		return err
@@ -86,7 +88,6 @@ func start(b *bench) error {
 	}
 	exec := &way{n: n, many: func(n int) ([]float64, error) { return peer.Exec(b.ctx, b.stamp, b.pipe, n) }}
 	disk := &way{n: n, many: func(n int) ([]float64, error) { return peer.Sync(b.dir, n) }}
-	srun, sbatch, queue := b.slurmWays()
 	ours := []*way{api, https, cli}
 	for _, way := range ours { // the first job of a server prepares things
 		if _, err := way.sample(); err != nil {
