@@ -17,7 +17,7 @@ import (
 const measured = 20
 
 // advise answers where to run something and on what (ours): GET advise?case=…&dataGB=…&modelGB=…&ramGB=…&gpu=true&job=….
-func (s *Server) advise(c *call) error {
+func (s *costService) advise(c *call) error {
 	n := berth.AdviceNeeds{Case: strings.ToLower(c.q.Get("case"))}
 	for key, into := range map[string]*float64{"dataGB": &n.DataGB, "modelGB": &n.ModelGB, "ramGB": &n.RAMGB} {
 		if v := c.q.Get(key); v != "" {
@@ -33,12 +33,12 @@ func (s *Server) advise(c *call) error {
 		return err
 	}
 	var out berth.Advice
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		catalogue, err := sizes.LoadTx(tx)
 		if err != nil {
 			return err
 		}
-		m := advise.Market{Sizes: catalogue.In(s.Location), Location: s.Location}
+		m := advise.Market{Sizes: catalogue.In(s.location), Location: s.location}
 		x := c.snapshot(tx)
 		x.sizes = &catalogue
 		job := c.q.Get("job")
@@ -75,7 +75,7 @@ func (s *Server) advise(c *call) error {
 func (x *snapshot) jobsFor(c *call, name string) ([]*store.Doc, error) {
 	if name != "" {
 		d, err := x.tx.Get(x.ws, "jobs", name, "")
-		return []*store.Doc{d}, c.missing(err, x.s.row("jobs"), name, "")
+		return []*store.Doc{d}, c.missing(err, x.s.docs.row("jobs"), name, "")
 	}
 	return x.tx.List(store.Query{
 		Workspace: x.ws, Kind: "jobs", Status: []string{string(berth.Completed), string(berth.Failed), string(berth.Running)}, Limit: measured,

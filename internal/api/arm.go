@@ -9,6 +9,20 @@ import (
 	"github.com/berthml/berth/internal/auth"
 )
 
+// treeService walks /subscriptions/… to the service of what is named.
+type treeService struct {
+	defaultWorkspace berth.Workspace
+	workspaces       *workspaceService
+	groups           *groupService
+	docs             *documentService
+	jobs             *jobService
+	computes         *computeService
+	sizes            *sizeService
+	quotas           *quotaService
+	costs            *costService
+	events           *eventService
+}
+
 // segments splits an escaped path; each segment is unescaped by itself, so an escaped slash stays inside one.
 func segments(escaped string) ([]string, error) {
 	escaped = strings.Trim(escaped, "/")
@@ -42,25 +56,25 @@ func (r *resource) notServed(c *call) error {
 }
 
 // elsewhere answers for what is not below a workspace. group is empty for what is directly below a subscription.
-func (s *Server) elsewhere(c *call, sub, group string, p []string) error {
+func (s *treeService) elsewhere(c *call, sub, group string, p []string) error {
 	var r *resource
 	if len(p) > 0 {
-		r = s.row(p[0])
+		r = s.docs.row(p[0])
 	}
 	switch {
 	case r == nil:
 	case r.Unserved:
 		return r.notServed(c)
 	case r.InGroup && group != "":
-		return s.inGroup(c, r, sub, group, p)
+		return s.groups.inGroup(c, r, sub, group, p)
 	case r.InGroup && len(p) == 1:
-		return s.acrossGroups(c, r, sub)
+		return s.groups.acrossGroups(c, r, sub)
 	}
 	return notFound(c)
 }
 
 // arm walks /subscriptions/{sub}/… down to the handler of what is named.
-func (s *Server) arm(c *call) error {
+func (s *treeService) arm(c *call) error {
 	p, err := segments(c.r.URL.EscapedPath())
 	if err != nil {
 		return err
@@ -79,35 +93,35 @@ func (s *Server) arm(c *call) error {
 }
 
 // provider serves what belongs to a subscription: locations and the list of workspaces.
-func (s *Server) provider(c *call, sub string, p []string) error {
+func (s *treeService) provider(c *call, sub string, p []string) error {
 	switch {
 	case len(p) == 1 && fold(p, 0, "workspaces"):
-		return s.listWorkspaces(c, sub, "")
+		return s.workspaces.listWorkspaces(c, sub, "")
 	case len(p) == 3 && fold(p, 0, "locations"):
-		return s.location(c, sub, p[1], p[2])
+		return s.sizes.location(c, sub, p[1], p[2])
 	}
 	return s.elsewhere(c, sub, "", p)
 }
 
 // group serves /subscriptions/{sub}/resourceGroups/….
-func (s *Server) group(c *call, sub string, p []string) error {
+func (s *treeService) group(c *call, sub string, p []string) error {
 	switch {
 	case len(p) == 0:
-		return s.listGroups(c, sub)
+		return s.groups.listGroups(c, sub)
 	case len(p) == 1:
-		return s.resourceGroup(c, sub, p[0])
+		return s.groups.resourceGroup(c, sub, p[0])
 	case fold(p, 1, "deployments"):
-		return s.deployment(c, sub, p[0], p[2:])
+		return s.groups.deployment(c, sub, p[0], p[2:])
 	case fold(p, 1, "providers") && fold(p, 2, "Microsoft.Resources") && fold(p, 3, "deployments"):
-		return s.deployment(c, sub, p[0], p[4:])
+		return s.groups.deployment(c, sub, p[0], p[4:])
 	case fold(p, 1, "providers") && fold(p, 2, berth.Provider) && fold(p, 3, "workspaces"):
 		if len(p) == 4 {
-			return s.listWorkspaces(c, sub, p[0])
+			return s.workspaces.listWorkspaces(c, sub, p[0])
 		}
 		ws := berth.Workspace{Subscription: sub, Group: p[0], Name: p[4]}
 		if len(p) == 5 {
 			c.ws = ws
-			return s.workspace(c)
+			return s.workspaces.workspace(c)
 		}
 		return s.inWorkspace(c, ws, p[5:])
 	case fold(p, 1, "providers") && fold(p, 2, berth.Provider):
@@ -117,7 +131,7 @@ func (s *Server) group(c *call, sub string, p []string) error {
 }
 
 // enter finds the workspace and puts its canonical name into the call.
-func (s *Server) enter(c *call, ws berth.Workspace) error {
+func (s *workspaceService) enter(c *call, ws berth.Workspace) error {
 	known, err := s.findWorkspace(c.ctx(), ws)
 	if err != nil {
 		return err
@@ -127,8 +141,8 @@ func (s *Server) enter(c *call, ws berth.Workspace) error {
 }
 
 // inWorkspace serves everything below a workspace.
-func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
-	if err := s.enter(c, ws); err != nil {
+func (s *treeService) inWorkspace(c *call, ws berth.Workspace, p []string) error {
+	if err := s.workspaces.enter(c, ws); err != nil {
 		return err
 	}
 	if len(p) == 1 {
@@ -136,34 +150,34 @@ func (s *Server) inWorkspace(c *call, ws berth.Workspace, p []string) error {
 		case "listkeys":
 			return c.send(http.StatusOK, map[string]any{"userStorageKey": nil, "userStorageResourceId": nil})
 		case "diagnose":
-			return s.diagnose(c)
+			return s.workspaces.diagnose(c)
 		case "events":
-			return s.events(c, c.ws.Key(), c.q.Get("subject"))
+			return s.events.events(c, c.ws.Key(), c.q.Get("subject"))
 		}
 	}
 	if fold(p, 0, "quotas") || fold(p, 0, "quotaRequests") {
-		return s.workspaceQuota(c, p)
+		return s.quotas.workspaceQuota(c, p)
 	}
 	if done, err := s.extra(c, p); done {
 		return err
 	}
 	if fold(p, 0, "jobs") && len(p) >= 3 {
-		if done, err := s.jobExtra(c, p); done {
+		if done, err := s.jobs.jobExtra(c, p); done {
 			return err
 		}
 	}
-	if r := s.row(p[0]); r != nil && !r.InGroup {
-		return s.resource(c, r, p)
+	if r := s.docs.row(p[0]); r != nil && !r.InGroup {
+		return s.docs.resource(c, r, p)
 	}
 	return notFound(c)
 }
 
-func (s *Server) listSubscriptions(c *call) error {
+func (s *treeService) listSubscriptions(c *call) error {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return methodError(c)
 	}
-	subs := map[string]bool{s.Default.Subscription: true}
-	all, err := s.allWorkspaces(c.ctx())
+	subs := map[string]bool{s.defaultWorkspace.Subscription: true}
+	all, err := s.workspaces.allWorkspaces(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -184,21 +198,21 @@ func subscriptionDoc(sub string) map[string]any {
 	}
 }
 
-func (s *Server) subscription(c *call, sub string) error {
+func (s *treeService) subscription(c *call, sub string) error {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return methodError(c)
 	}
 	return c.send(http.StatusOK, subscriptionDoc(sub))
 }
 
-func (s *Server) tenants(c *call) error {
+func (s *treeService) tenants(c *call) error {
 	return c.send(http.StatusOK, map[string]any{"value": []any{map[string]any{
 		"id": "/tenants/" + auth.TenantID, "tenantId": auth.TenantID, "displayName": "berth", "defaultDomain": "berth.test",
 	}}})
 }
 
 // row is the table's row of a collection, nil when there is none.
-func (s *Server) row(collection string) *resource {
+func (s *documentService) row(collection string) *resource {
 	for i := range s.table {
 		if strings.EqualFold(s.table[i].Collection, collection) {
 			return &s.table[i]

@@ -11,6 +11,13 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// attachService serves the connections of machines that connect by themselves.
+type attachService struct {
+	attached Attached
+	gate     *gate
+	front    *Server
+}
+
 // Attached is what the front door needs for computes that are attached.
 type Attached interface {
 	// Check refuses a compute for which this server has no driver, or that could never work.
@@ -32,11 +39,11 @@ func (noneAttached) Connect(http.ResponseWriter, *http.Request, string) error { 
 func (noneAttached) Drop(*store.Doc)                                          {}
 
 // connect is where agents connect. Their tokens open nothing else, and no other token opens this.
-func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
-	ctx, end := s.untilStop(r.Context(), w)
+func (s *attachService) connect(w http.ResponseWriter, r *http.Request) {
+	ctx, end := s.gate.untilStop(r.Context(), w)
 	defer end()
-	if err := s.Attached.Connect(w, r.WithContext(ctx), auth.Bearer(r.Header.Get("Authorization"))); err != nil {
-		s.fail(w, r, err)
+	if err := s.attached.Connect(w, r.WithContext(ctx), auth.Bearer(r.Header.Get("Authorization"))); err != nil {
+		s.front.fail(w, r, err)
 	}
 }
 

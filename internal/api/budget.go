@@ -19,7 +19,7 @@ import (
 //	GET    budgets/NAME     NAME is workspace, or user: and the user
 //	PUT    budgets/NAME     {"amount": …, "period": …, "currency": …} (administrators)
 //	DELETE budgets/NAME     (administrators)
-func (s *Server) budgets(c *call, p []string) error {
+func (s *costService) budgets(c *call, p []string) error {
 	switch {
 	case len(p) == 0 && c.r.Method == http.MethodGet:
 		return s.listBudgets(c)
@@ -41,10 +41,10 @@ func (s *Server) budgets(c *call, p []string) error {
 }
 
 // standing is the budgets of the workspace as they stand.
-func (s *Server) standing(c *call) (out []berth.BudgetStatus, err error) {
+func (s *costService) standing(c *call) (out []berth.BudgetStatus, err error) {
 	out = []berth.BudgetStatus{}
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		accounts, err := cost.Accounts(tx, c.ws.Key(), s.Local, c.now)
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
+		accounts, err := cost.Accounts(tx, c.ws.Key(), s.local, c.now)
 		for _, a := range accounts {
 			out = append(out, a.BudgetStatus)
 		}
@@ -53,7 +53,7 @@ func (s *Server) standing(c *call) (out []berth.BudgetStatus, err error) {
 	return out, err
 }
 
-func (s *Server) listBudgets(c *call) error {
+func (s *costService) listBudgets(c *call) error {
 	all, err := s.standing(c)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *Server) listBudgets(c *call) error {
 	return c.send(http.StatusOK, map[string]any{"value": all})
 }
 
-func (s *Server) showBudget(c *call, status int, name string) error {
+func (s *costService) showBudget(c *call, status int, name string) error {
 	all, err := s.standing(c)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func budgetUser(name string) (string, error) {
 }
 
 // putBudget sets a budget. What was spent in its period counts, also from before it was set.
-func (s *Server) putBudget(c *call, name string) error {
+func (s *costService) putBudget(c *call, name string) error {
 	b := berth.Budget{Period: berth.PeriodMonth}
 	if err := c.into(&b); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *Server) putBudget(c *call, name string) error {
 	}
 	b.User, b.Currency = user, strings.ToUpper(b.Currency)
 	status := http.StatusOK
-	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		b := b
 		if b.Currency == "" {
 			if b.Currency, err = onlyCurrency(tx); err != nil {
@@ -165,8 +165,8 @@ func onlyCurrency(tx *store.Tx) (string, error) {
 	return found, nil
 }
 
-func (s *Server) deleteBudget(c *call, name string) error {
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+func (s *costService) deleteBudget(c *call, name string) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		if err := tx.Delete(c.ws.Key(), cost.Kind, name, ""); err != nil {
 			return err
 		}

@@ -133,11 +133,11 @@ func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]a
 			return berth.Errorf(berth.Conflict, "cluster %s has size %s, which cannot change; make another cluster for %s", d.Name, old, inner.VMSize)
 		}
 	}
-	size, err := c.s.checkSize(c, tx, inner.VMSize, locationOf(c, body), berth.TypeCluster, v.Low())
+	size, err := c.s.sizes.checkSize(c, tx, inner.VMSize, locationOf(c, body), berth.TypeCluster, v.Low())
 	if err != nil {
 		return err
 	}
-	if st.Warnings, err = c.s.fits(d.Name, size); err != nil {
+	if st.Warnings, err = c.s.sizes.fits(d.Name, size); err != nil {
 		return err
 	}
 	limits, err := c.limitWarnings(tx, v, size)
@@ -231,7 +231,7 @@ func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any
 	setDefault(inner, "osType", "Linux")
 	setDefault(inner, "remoteLoginPortPublicAccess", "NotSpecified")
 	counts := map[berth.NodeState]int{}
-	nodes, st, err := c.s.nodes(c, d, st)
+	nodes, st, err := c.s.computes.nodes(c, d, st)
 	if err != nil {
 		c.s.Log.Error("nodes not read", "compute", d.Name, "err", err)
 	}

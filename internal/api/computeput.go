@@ -101,7 +101,7 @@ func (c *call) sealInto(st *berth.ComputeState, r *resource, d *store.Doc, secre
 	if len(secrets) == 0 {
 		return nil
 	}
-	sealed, err := c.s.seal(c, r, d.Name, secrets)
+	sealed, err := c.s.docs.seal(c, r, d.Name, secrets)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func connectionSecrets(c *call, r *resource, name, _ string) error {
 	if !c.who.CanWrite() {
 		return berth.Errorf(berth.Denied, "the token %q may not see secrets", c.who.Token)
 	}
-	d, err := c.s.load(c, r, name, "")
+	d, err := c.s.docs.load(c, r, name, "")
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func connectionSecrets(c *call, r *resource, name, _ string) error {
 	if err != nil {
 		return err
 	}
-	sec, err := c.s.secrets(c, r, d)
+	sec, err := c.s.docs.secrets(c, r, d)
 	if err != nil {
 		return err
 	}

@@ -10,19 +10,26 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// costService serves spending, budgets and advice.
+type costService struct {
+	db       *store.DB
+	local    berth.LocalTerms
+	location string
+}
+
 // extra serves what Azure lacks below a workspace: spending, budgets, advice, why a compute is as it is. done is false when p is none
 // of these.
-func (s *Server) extra(c *call, p []string) (done bool, err error) {
+func (s *treeService) extra(c *call, p []string) (done bool, err error) {
 	get := c.r.Method == http.MethodGet
 	switch {
 	case fold(p, 0, "cost") && len(p) == 1 && get:
-		return true, s.spending(c)
+		return true, s.costs.spending(c)
 	case fold(p, 0, "advise") && len(p) == 1 && get:
-		return true, s.advise(c)
+		return true, s.costs.advise(c)
 	case fold(p, 0, "budgets") && len(p) <= 2:
-		return true, s.budgets(c, p[1:])
+		return true, s.costs.budgets(c, p[1:])
 	case fold(p, 0, "computes") && fold(p, 2, "explain") && len(p) == 3 && get:
-		return true, s.explainCompute(c, p[1])
+		return true, s.computes.explainCompute(c, p[1])
 	}
 	return false, nil
 }
@@ -31,7 +38,7 @@ func (s *Server) extra(c *call, p []string) (done bool, err error) {
 const lookBack = 7 * 24 * time.Hour
 
 // spending answers what a workspace spent: GET cost?by=user,job,compute&since=…&until=….
-func (s *Server) spending(c *call) error {
+func (s *costService) spending(c *call) error {
 	var by []string
 	if v := c.q.Get("by"); v != "" {
 		by = strings.Split(strings.ToLower(v), ",")
@@ -51,8 +58,8 @@ func (s *Server) spending(c *call) error {
 		return berth.Errorf(berth.Invalid, "since is %s, which is after until, %s", since.Format(time.RFC3339), until.Format(time.RFC3339))
 	}
 	var out berth.Spending
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		meters, err := cost.Meters(tx, c.ws.Key(), s.Local, since, c.now)
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
+		meters, err := cost.Meters(tx, c.ws.Key(), s.local, since, c.now)
 		if err != nil {
 			return err
 		}

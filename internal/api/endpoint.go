@@ -122,7 +122,7 @@ func (c *call) keysOf(r *resource, name, version, replace string) (keys map[stri
 		if !strings.EqualFold(text(p, "authMode"), "Key") {
 			return berth.Errorf(berth.Invalid, "%s %s has no keys: its authMode is %s", r.Noun, d.Name, text(p, "authMode"))
 		}
-		had, err := c.s.secrets(c, r, d)
+		had, err := c.s.docs.secrets(c, r, d)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (c *call) keysOf(r *resource, name, version, replace string) (keys map[stri
 		if !changed {
 			return nil
 		}
-		if d.Own, err = c.s.seal(c, r, d.Name, map[string]any{"keys": keys}); err != nil {
+		if d.Own, err = c.s.docs.seal(c, r, d.Name, map[string]any{"keys": keys}); err != nil {
 			return err
 		}
 		return tx.Save(d)

@@ -20,12 +20,12 @@ import (
 const told = 200
 
 // explain answers why a job is where it is: the reason now, who is ahead, what it cost, and how it came there.
-func (s *Server) explain(c *call, name string) error {
+func (s *jobService) explain(c *call, name string) error {
 	var e berth.Explanation
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		d, err := tx.Get(c.ws.Key(), "jobs", name, "")
 		if err != nil {
-			return c.missing(err, s.row("jobs"), name, "")
+			return c.missing(err, s.docs.row("jobs"), name, "")
 		}
 		var st berth.JobState
 		if err := json.Unmarshal(d.Own, &st); err != nil {
@@ -36,7 +36,7 @@ func (s *Server) explain(c *call, name string) error {
 			Exit: st.Exit, Usage: st.Usage, Steps: st.Steps, Running: []string{}, InTheWay: []berth.PlanJob{},
 		}
 		x := c.snapshot(tx)
-		if trouble := s.trouble(); trouble != "" && !e.Status.Terminal() {
+		if trouble := s.health.trouble(); trouble != "" && !e.Status.Terminal() {
 			e.Reason = trouble
 		} else if e.Status == berth.Queued {
 			if err := x.waiting(d, &e); err != nil {
@@ -154,12 +154,12 @@ func advice(e berth.Explanation, st berth.JobState) []string {
 }
 
 // explainCompute answers why a compute has the size it has.
-func (s *Server) explainCompute(c *call, name string) error {
+func (s *computeService) explainCompute(c *call, name string) error {
 	var e berth.ComputeExplanation
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		d, err := tx.Get(c.ws.Key(), "computes", name, "")
 		if err != nil {
-			return c.missing(err, s.row("computes"), name, "")
+			return c.missing(err, s.docs.row("computes"), name, "")
 		}
 		x := c.snapshot(tx)
 		p, st, err := x.pool(d)

@@ -17,10 +17,10 @@ func (s *Server) NotForTasks(w http.ResponseWriter, r *http.Request) {
 }
 
 // identified refuses a process of a task at the identity endpoint.
-func (s *Server) identified(next http.HandlerFunc) http.HandlerFunc {
+func (s *identityService) identified(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.FromTask != nil && s.FromTask(r) {
-			s.fail(w, r, errTask("the identity endpoint"))
+		if s.fromTask != nil && s.fromTask(r) {
+			s.front.fail(w, r, errTask("the identity endpoint"))
 			return
 		}
 		next(w, r)

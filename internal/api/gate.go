@@ -80,9 +80,9 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 // untilStop is ctx for an answer that goes on for as long as it is read: it ends when the server stops, too.
-func (s *Server) untilStop(ctx context.Context, w http.ResponseWriter) (context.Context, func()) {
+func (g *gate) untilStop(ctx context.Context, w http.ResponseWriter) (context.Context, func()) {
 	ctx, end := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(s.gate.stop, func() {
+	forget := context.AfterFunc(g.stop, func() {
 		// A client that does not read must not hold up the end.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(lastWrite))
 		end(errStopping)

@@ -12,9 +12,17 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// indexService serves indexes, which Azure keeps on its data plane.
+type indexService struct {
+	db         *store.DB
+	location   string
+	docs       *documentService
+	workspaces *workspaceService
+}
+
 // Index assets live on the data plane, are flat, and carry an id of another form; otherwise they are versioned assets like any.
 
-func (s *Server) indexes(c *call, p []string) error {
+func (s *indexService) indexes(c *call, p []string) error {
 	if !fold(p, 0, "indexes") {
 		return notFound(c)
 	}
@@ -24,7 +32,7 @@ func (s *Server) indexes(c *call, p []string) error {
 		return s.listIndexes(c, "")
 	case len(p) == 2 && strings.HasSuffix(p[1], ":getNextVersion"):
 		out := map[string]any{"nextVersion": 1}
-		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 			d, err := tx.Get(c.ws.Key(), indexResource.Collection, strings.TrimSuffix(p[1], ":getNextVersion"), "")
 			if berth.CodeOf(err) == berth.NotFound {
 				return nil
@@ -49,7 +57,7 @@ func (s *Server) indexes(c *call, p []string) error {
 		return c.send(http.StatusOK, out)
 	case len(p) == 2:
 		var d *store.Doc
-		err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 			d, err = latest(tx, c.ws.Key(), &indexResource, p[1])
 			return err
 		})
@@ -64,12 +72,12 @@ func (s *Server) indexes(c *call, p []string) error {
 		case http.MethodPut:
 			return s.putIndex(c, kindV, p[1], p[3])
 		case http.MethodDelete:
-			return s.remove(c, &indexResource, p[1], p[3])
+			return s.docs.remove(c, &indexResource, p[1], p[3])
 		case http.MethodGet, http.MethodHead:
 		default:
 			return methodError(c)
 		}
-		d, err := s.load(c, &indexResource, p[1], p[3])
+		d, err := s.docs.load(c, &indexResource, p[1], p[3])
 		if err != nil {
 			return err
 		}
@@ -78,7 +86,7 @@ func (s *Server) indexes(c *call, p []string) error {
 	return notFound(c)
 }
 
-func (s *Server) putIndex(c *call, kindV, name, version string) error {
+func (s *indexService) putIndex(c *call, kindV, name, version string) error {
 	if err := berth.CheckName("index", name); err != nil {
 		return err
 	}
@@ -95,7 +103,7 @@ func (s *Server) putIndex(c *call, kindV, name, version string) error {
 		return err
 	}
 	var d *store.Doc
-	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		d, err = tx.Get(c.ws.Key(), kindV, name, version)
 		if berth.CodeOf(err) == berth.NotFound {
 			d = &store.Doc{Workspace: c.ws.Key(), Kind: kindV, Name: name, Version: version, CreatedBy: c.who.User, Body: raw}
@@ -123,14 +131,14 @@ func (s *Server) putIndex(c *call, kindV, name, version string) error {
 	return s.sendIndex(c, http.StatusOK, d) // also when it is new
 }
 
-func (s *Server) listIndexes(c *call, name string) error {
+func (s *indexService) listIndexes(c *call, name string) error {
 	q, err := c.query(indexResource.Collection+"/"+indexResource.Child, name)
 	if err != nil {
 		return err
 	}
 	value := []any{}
 	seen := map[string]bool{}
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 		docs, err := tx.List(q)
 		for _, d := range docs {
 			if name == "" && seen[d.Name] {
@@ -155,8 +163,8 @@ func (s *Server) listIndexes(c *call, name string) error {
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }
 
-func (s *Server) renderIndex(c *call, d *store.Doc) (map[string]any, error) {
-	own, err := s.storage(c.ctx(), c.ws)
+func (s *indexService) renderIndex(c *call, d *store.Doc) (map[string]any, error) {
+	own, err := s.workspaces.storage(c.ctx(), c.ws)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +172,14 @@ func (s *Server) renderIndex(c *call, d *store.Doc) (map[string]any, error) {
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return nil, err
 	}
-	m["id"] = "azureml://locations/" + s.Location + "/workspaces/" + own.ID + "/indexes/" + d.Name + "/versions/" + d.Version
+	m["id"] = "azureml://locations/" + s.location + "/workspaces/" + own.ID + "/indexes/" + d.Name + "/versions/" + d.Version
 	m["systemData"] = systemData(d, stamp)
 	setDefault(m, "tags", map[string]any{})
 	setDefault(m, "properties", map[string]any{})
 	return m, nil
 }
 
-func (s *Server) sendIndex(c *call, status int, d *store.Doc) error {
+func (s *indexService) sendIndex(c *call, status int, d *store.Doc) error {
 	m, err := s.renderIndex(c, d)
 	if err != nil {
 		return err

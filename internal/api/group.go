@@ -11,6 +11,15 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// groupService serves resource groups, template deployments, and the rows of the table that are below
+// a resource group.
+type groupService struct {
+	db         *store.DB
+	location   string
+	docs       *documentService
+	workspaces *workspaceService
+}
+
 // Resource groups and template deployments: what `az group create` and `az ml workspace create` use.
 
 const (
@@ -20,7 +29,7 @@ const (
 
 func tenant() string { return auth.TenantID }
 
-func (s *Server) groupDoc(sub, name string, d *store.Doc) map[string]any {
+func (s *groupService) groupDoc(sub, name string, d *store.Doc) map[string]any {
 	m := map[string]any{}
 	if d != nil {
 		if err := decodeJSON(d.Body, &m); err != nil {
@@ -28,7 +37,7 @@ func (s *Server) groupDoc(sub, name string, d *store.Doc) map[string]any {
 		}
 	}
 	m["id"], m["name"], m["type"] = "/subscriptions/"+sub+"/resourceGroups/"+name, name, "Microsoft.Resources/resourceGroups"
-	setDefault(m, "location", s.Location)
+	setDefault(m, "location", s.location)
 	m["properties"] = map[string]any{"provisioningState": "Succeeded"}
 	return m
 }
@@ -36,10 +45,10 @@ func (s *Server) groupDoc(sub, name string, d *store.Doc) map[string]any {
 func groupKey(sub, name string) string { return strings.ToLower(sub + "/" + name) }
 
 // groupPlace is where a workspace's resource group is, the server's own place when nobody made the group.
-func (s *Server) groupPlace(tx *store.Tx, ws berth.Workspace) (string, error) {
+func (s *groupService) groupPlace(tx *store.Tx, ws berth.Workspace) (string, error) {
 	d, err := tx.Get("", kindGroup, groupKey(ws.Subscription, ws.Group), "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return s.Location, nil
+		return s.location, nil
 	}
 	if err != nil {
 		return "", err
@@ -48,7 +57,7 @@ func (s *Server) groupPlace(tx *store.Tx, ws berth.Workspace) (string, error) {
 }
 
 // groupJSON is groupDoc encoded, in the order in which it was sent.
-func (s *Server) groupJSON(sub, name string, d *store.Doc) (json.RawMessage, error) {
+func (s *groupService) groupJSON(sub, name string, d *store.Doc) (json.RawMessage, error) {
 	var like []byte
 	if d != nil {
 		like = d.Body
@@ -57,9 +66,9 @@ func (s *Server) groupJSON(sub, name string, d *store.Doc) (json.RawMessage, err
 }
 
 // groups is every resource group of a subscription, those that were made and those that hold a workspace.
-func (s *Server) groups(c *call, sub string) (map[string]json.RawMessage, error) {
+func (s *groupService) groups(c *call, sub string) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Kind: kindGroup, Parent: strings.ToLower(sub)})
 		for _, d := range docs {
 			_, name, _ := strings.Cut(d.Name, "/")
@@ -72,7 +81,7 @@ func (s *Server) groups(c *call, sub string) (map[string]json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.allWorkspaces(c.ctx())
+	all, err := s.workspaces.allWorkspaces(c.ctx())
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +95,7 @@ func (s *Server) groups(c *call, sub string) (map[string]json.RawMessage, error)
 	return out, nil
 }
 
-func (s *Server) listGroups(c *call, sub string) error {
+func (s *groupService) listGroups(c *call, sub string) error {
 	gs, err := s.groups(c, sub)
 	if err != nil {
 		return err
@@ -98,7 +107,7 @@ func (s *Server) listGroups(c *call, sub string) error {
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }
 
-func (s *Server) resourceGroup(c *call, sub, name string) error {
+func (s *groupService) resourceGroup(c *call, sub, name string) error {
 	gs, err := s.groups(c, sub)
 	if err != nil {
 		return err
@@ -140,7 +149,7 @@ func (s *Server) resourceGroup(c *call, sub, name string) error {
 		if c.who.Role != auth.Admin {
 			return berth.Errorf(berth.Denied, "only an administrator may delete resource groups")
 		}
-		all, err := s.allWorkspaces(c.ctx())
+		all, err := s.workspaces.allWorkspaces(c.ctx())
 		if err != nil {
 			return err
 		}
@@ -149,7 +158,7 @@ func (s *Server) resourceGroup(c *call, sub, name string) error {
 				return berth.Errorf(berth.Conflict, "resource group %s holds workspace %s; delete that first", name, w.Name)
 			}
 		}
-		err = s.DB.Update(c.ctx(), func(tx *store.Tx) error { return tx.Delete("", kindGroup, groupKey(sub, name), "") })
+		err = s.db.Update(c.ctx(), func(tx *store.Tx) error { return tx.Delete("", kindGroup, groupKey(sub, name), "") })
 		if err != nil && berth.CodeOf(err) != berth.NotFound {
 			return err
 		}
@@ -159,13 +168,13 @@ func (s *Server) resourceGroup(c *call, sub, name string) error {
 }
 
 // putServerDoc writes a document that belongs to no workspace.
-func (s *Server) putServerDoc(c *call, kind, name, parent string, body map[string]any) (*store.Doc, error) {
+func (s *groupService) putServerDoc(c *call, kind, name, parent string, body map[string]any) (*store.Doc, error) {
 	raw, err := ordered.Marshal(body, c.received)
 	if err != nil {
 		return nil, err
 	}
 	var d *store.Doc
-	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		d, err = tx.Get("", kind, name, "")
 		if berth.CodeOf(err) == berth.NotFound {
 			d = &store.Doc{Kind: kind, Name: name, Parent: parent, CreatedBy: c.who.User, Body: raw}
@@ -181,7 +190,7 @@ func (s *Server) putServerDoc(c *call, kind, name, parent string, body map[strin
 }
 
 // deployment accepts the ARM template with which clients create a workspace. Only its parameters matter.
-func (s *Server) deployment(c *call, sub, group string, p []string) error {
+func (s *groupService) deployment(c *call, sub, group string, p []string) error {
 	switch {
 	case len(p) == 2 && fold(p, 1, "operations"):
 		return c.send(http.StatusOK, map[string]any{"value": []any{}})
@@ -195,7 +204,7 @@ func (s *Server) deployment(c *call, sub, group string, p []string) error {
 	done := map[string]any{"id": id, "name": name, "properties": map[string]any{"provisioningState": "Succeeded", "outputs": map[string]any{}}}
 	switch c.r.Method {
 	case http.MethodGet:
-		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 			_, err := tx.Get("", kindDeployment, groupKey(sub, group)+"/"+name, "")
 			return err
 		})
@@ -212,7 +221,7 @@ func (s *Server) deployment(c *call, sub, group string, p []string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.putWorkspace(c, ws, doc, false); err != nil {
+		if err := s.workspaces.putWorkspace(c, ws, doc, false); err != nil {
 			return err
 		}
 		if _, err := s.putServerDoc(c, kindDeployment, groupKey(sub, group)+"/"+name, "", map[string]any{"workspace": ws.ID()}); err != nil {

@@ -3,12 +3,25 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/store"
 )
+
+// healthService serves the probes.
+type healthService struct {
+	db      *store.DB
+	log     *slog.Logger
+	blobs   *blob.Store
+	gate    *gate
+	healthy healthState
+	front   *Server
+}
 
 const (
 	// healthAge is how long what was found out about the database is told again, and healthTime how long it may take to find out.
@@ -27,7 +40,7 @@ type healthState struct {
 var errNoDatabase = berth.Errorf(berth.Unavailable, "the database cannot be reached")
 
 // usable is why the database cannot be used, nil when it can.
-func (s *Server) usable(ctx context.Context) error {
+func (s *healthService) usable(ctx context.Context) error {
 	h := &s.healthy
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,8 +50,8 @@ func (s *Server) usable(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTime)
 	defer cancel()
 	h.err = nil
-	if err := s.DB.Check(ctx); err != nil || ctx.Err() != nil {
-		s.Log.Error("the database cannot be reached", "err", errors.Join(err, ctx.Err()))
+	if err := s.db.Check(ctx); err != nil || ctx.Err() != nil {
+		s.log.Error("the database cannot be reached", "err", errors.Join(err, ctx.Err()))
 		h.err = errNoDatabase
 	}
 	h.at = time.Now()
@@ -47,15 +60,26 @@ func (s *Server) usable(ctx context.Context) error {
 
 // probe answers GET /healthz and GET /readyz, also while the server stops. Healthy is a server that can use its database; ready is one that
 // takes requests, too. A server that has not begun to serve answers nobody.
-func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
+func (s *healthService) probe(w http.ResponseWriter, r *http.Request) {
 	err := s.usable(r.Context())
 	if r.URL.Path == "/readyz" && s.gate.stop.Err() != nil {
 		err = errStopping
 	}
 	if err != nil {
-		s.fail(w, r, err)
+		s.front.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")
 	w.Write([]byte("ok\n")) //nolint:errcheck // the client has gone
+}
+
+// trouble is why what this server shows may be behind, empty when it is not.
+func (s *healthService) trouble() string {
+	if err := s.db.Trouble(); err != nil {
+		return "the server cannot keep what happens: " + err.Error()
+	}
+	if err := s.blobs.Full(); err != nil { // the database may still have room of its own; the host's journal, beside it, has none
+		return "runners on this machine cannot keep what happens: " + err.Error()
+	}
+	return ""
 }

@@ -14,8 +14,20 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// historyService serves the run history and the addresses of assets, as clients ask for them on
+// Azure's data plane.
+type historyService struct {
+	locate.Locator
+	db         *store.DB
+	location   string
+	docs       *documentService
+	workspaces *workspaceService
+	jobs       *jobService
+	indexes    *indexService
+}
+
 // dataPlane serves the calls that clients build from the discovery document: run history, resolved URIs, index assets.
-func (s *Server) dataPlane(c *call) error {
+func (s *historyService) dataPlane(c *call) error {
 	p, err := segments(c.r.URL.EscapedPath())
 	if err != nil {
 		return err
@@ -27,7 +39,7 @@ func (s *Server) dataPlane(c *call) error {
 	if len(p) < 8 {
 		return notFound(c)
 	}
-	if err := s.enter(c, berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}); err != nil {
+	if err := s.workspaces.enter(c, berth.Workspace{Subscription: p[1], Group: p[3], Name: p[7]}); err != nil {
 		return err
 	}
 	switch p = p[8:]; area {
@@ -42,12 +54,12 @@ func (s *Server) dataPlane(c *call) error {
 			return s.resolvedURIs(c)
 		}
 	case "genericasset":
-		return s.indexes(c, p)
+		return s.indexes.indexes(c, p)
 	}
 	return notFound(c)
 }
 
-func (s *Server) history(c *call, p []string) error {
+func (s *historyService) history(c *call, p []string) error {
 	switch {
 	case len(p) == 1 && fold(p, 0, "rundata") && c.r.Method == http.MethodPost:
 		return s.runData(c)
@@ -71,9 +83,9 @@ func (s *Server) history(c *call, p []string) error {
 }
 
 // job loads a job's document and state.
-func (s *Server) job(c *call, name string) (*store.Doc, berth.JobState, error) {
+func (s *jobService) job(c *call, name string) (*store.Doc, berth.JobState, error) {
 	var st berth.JobState
-	d, err := s.load(c, s.row("jobs"), name, "")
+	d, err := s.docs.load(c, s.docs.row("jobs"), name, "")
 	if err != nil {
 		return nil, st, err
 	}
@@ -81,8 +93,8 @@ func (s *Server) job(c *call, name string) (*store.Doc, berth.JobState, error) {
 }
 
 // runServices is the services a job itself offers on one of its nodes: none, whatever it asked for.
-func (s *Server) runServices(c *call, name string) error {
-	if _, _, err := s.job(c, name); err != nil {
+func (s *historyService) runServices(c *call, name string) error {
+	if _, _, err := s.jobs.job(c, name); err != nil {
 		return err
 	}
 	return c.send(http.StatusOK, map[string]any{"instances": map[string]any{}})
@@ -121,7 +133,7 @@ func (c *call) runDoc(tx *store.Tx, d *store.Doc, st berth.JobState) (map[string
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		c.s.Log.Error("job document does not parse", "job", d.Name, "err", err)
 	}
-	k := c.s.composite(v.Properties.JobType)
+	k := c.s.jobs.composite(v.Properties.JobType)
 	m := map[string]any{
 		"runId": d.Name, "status": d.Status, "target": st.Compute, "displayName": v.Properties.DisplayName,
 		"experimentName": v.Properties.ExperimentName, "description": v.Properties.Description, "hidden": d.Archived,
@@ -168,19 +180,19 @@ func orEmpty(m map[string]any) map[string]any {
 }
 
 // runOf loads a job with its run object.
-func (s *Server) runOf(c *call, name string) (d *store.Doc, m map[string]any, err error) {
-	d, st, err := s.job(c, name)
+func (s *historyService) runOf(c *call, name string) (d *store.Doc, m map[string]any, err error) {
+	d, st, err := s.jobs.job(c, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err = s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		m, err = c.runDoc(tx, d, st)
 		return err
 	})
 	return d, m, err
 }
 
-func (s *Server) run(c *call, name string) error {
+func (s *historyService) run(c *call, name string) error {
 	_, m, err := s.runOf(c, name)
 	if err != nil {
 		return err
@@ -189,18 +201,18 @@ func (s *Server) run(c *call, name string) error {
 }
 
 // runDetails is what clients poll while they stream: status and the addresses of the logs.
-func (s *Server) runDetails(c *call, name string) error {
+func (s *historyService) runDetails(c *call, name string) error {
 	d, m, err := s.runOf(c, name)
 	if err != nil {
 		return err
 	}
-	own, err := s.storage(c.ctx(), c.ws)
+	own, err := s.workspaces.storage(c.ctx(), c.ws)
 	if err != nil {
 		return err
 	}
 	logs := map[string]string{}
 	folder := locate.ArtifactPath(d.Name) + "/"
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 		blobs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: folder + "user_logs/", Limit: 200})
 		for _, b := range blobs {
 			g := front.Grant{Container: own.Artifacts, Prefix: b.Name, Perm: "r", Expiry: c.now.Add(sasLife)}
@@ -216,15 +228,15 @@ func (s *Server) runDetails(c *call, name string) error {
 }
 
 // patchRun is how clients from 1.35 on archive and edit a job.
-func (s *Server) patchRun(c *call, name string) error {
+func (s *historyService) patchRun(c *call, name string) error {
 	body, err := c.body()
 	if err != nil {
 		return err
 	}
 	var d *store.Doc
-	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
-			return c.missing(err, s.row("jobs"), name, "")
+			return c.missing(err, s.docs.row("jobs"), name, "")
 		}
 		return editJob(c, tx, d, func(p map[string]any) {
 			for _, k := range []string{"displayName", "description"} {
@@ -276,7 +288,7 @@ var outputTypes = map[string]string{
 }
 
 // runData tells a client which outputs a job has, for download.
-func (s *Server) runData(c *call) error {
+func (s *historyService) runData(c *call) error {
 	var req struct {
 		RunID string `json:"runId"`
 	}
@@ -317,7 +329,7 @@ func (s *Server) runData(c *call) error {
 		}
 		outputs[name] = map[string]any{
 			"type":    shown,
-			"assetId": "azureml://locations/" + s.Location + "/workspaces/" + c.ws.Name + "/" + coll + "/" + outputAsset(d.Name, name) + "/versions/1",
+			"assetId": "azureml://locations/" + s.location + "/workspaces/" + c.ws.Name + "/" + coll + "/" + outputAsset(d.Name, name) + "/versions/1",
 		}
 	}
 	m["outputs"] = outputs
@@ -330,7 +342,7 @@ const outputMark = "_output_data_"
 func outputAsset(job, output string) string { return "azureml_" + job + outputMark + output }
 
 // resolvedURIs answers where assets are. Every id that was asked for is a key of the answer.
-func (s *Server) resolvedURIs(c *call) error {
+func (s *historyService) resolvedURIs(c *call) error {
 	var req struct {
 		Values []string `json:"values"`
 	}
@@ -338,7 +350,7 @@ func (s *Server) resolvedURIs(c *call) error {
 		return err
 	}
 	out := map[string]any{}
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		for _, id := range req.Values {
 			uri, typ, err := s.resolvedURI(c, tx, id)
 			if err != nil {
@@ -354,7 +366,7 @@ func (s *Server) resolvedURIs(c *call) error {
 	return c.send(http.StatusOK, map[string]any{"values": out})
 }
 
-func (s *Server) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ string, err error) {
+func (s *historyService) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ string, err error) {
 	ref, err := berth.ParseRef(id, "data")
 	if err != nil {
 		return "", "", err
@@ -362,7 +374,7 @@ func (s *Server) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ string,
 	if job, output, ok := strings.Cut(strings.TrimPrefix(ref.Name, "azureml_"), outputMark); ok {
 		d, err := tx.Get(c.ws.Key(), "jobs", job, "")
 		if err != nil {
-			return "", "", c.missing(err, s.row("jobs"), job, "")
+			return "", "", c.missing(err, s.docs.row("jobs"), job, "")
 		}
 		var v struct {
 			Properties struct{ Outputs map[string]berth.JobOutput }
@@ -400,12 +412,12 @@ func longURI(ws berth.Workspace, place string) string {
 }
 
 // artifacts serves the artifact calls of azureml-mlflow: where to put and get a run's files.
-func (s *Server) artifacts(c *call, run string, p []string) error {
-	d, _, err := s.job(c, run)
+func (s *historyService) artifacts(c *call, run string, p []string) error {
+	d, _, err := s.jobs.job(c, run)
 	if err != nil {
 		return err
 	}
-	own, err := s.storage(c.ctx(), c.ws)
+	own, err := s.workspaces.storage(c.ctx(), c.ws)
 	if err != nil {
 		return err
 	}
@@ -419,7 +431,7 @@ func (s *Server) artifacts(c *call, run string, p []string) error {
 	switch {
 	case len(p) == 0 && c.r.Method == http.MethodGet:
 		value := []any{}
-		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 			blobs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: folder, Limit: 5000})
 			for _, b := range blobs {
 				value = append(value, map[string]any{"path": strings.TrimPrefix(b.Name, folder), "origin": "ExperimentRun", "container": "dcid." + d.Name})

@@ -79,11 +79,11 @@ func checkInstance(c *call, tx *store.Tx, d *store.Doc, props map[string]any, st
 
 // checkInstanceSize refuses a size that instances cannot have here.
 func (c *call) checkInstanceSize(tx *store.Tx, name, size string, st *berth.ComputeState) error {
-	s, err := c.s.checkSize(c, tx, size, c.s.Location, berth.TypeInstance, false)
+	s, err := c.s.sizes.checkSize(c, tx, size, c.s.Location, berth.TypeInstance, false)
 	if err != nil {
 		return err
 	}
-	st.Warnings, err = c.s.fits(name, s)
+	st.Warnings, err = c.s.sizes.fits(name, s)
 	return err
 }
 

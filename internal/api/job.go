@@ -118,7 +118,7 @@ func checkJobName(name string) error {
 // submit checks a new job and keeps it.
 func (c *call) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
-	if k := c.s.composite(text(w.props, "jobType")); k != nil {
+	if k := c.s.jobs.composite(text(w.props, "jobType")); k != nil {
 		if err = c.checkChildren(tx, k, w.name, w.props, &st); err == nil {
 			w.raw, err = ordered.Marshal(w.body, c.received) // it may have got its steps only now
 		}
@@ -439,7 +439,7 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 	}
 	texts(p, "tags", "properties", "environmentVariables")
 	orNull(p, "description", "computeId", "componentId", "identity", "notificationSetting", "parentJobName")
-	if k := c.s.composite(text(p, "jobType")); k != nil || isStep(d) {
+	if k := c.s.jobs.composite(text(p, "jobType")); k != nil || isStep(d) {
 		var st berth.JobState
 		if err := json.Unmarshal(d.Own, &st); err == nil {
 			lineage(asMap(p["properties"]), st, k)

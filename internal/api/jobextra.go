@@ -4,11 +4,26 @@ import (
 	"net/http"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/store"
 )
 
+// jobService serves what Azure lacks below a job: explain, events, tasks, logs.
+type jobService struct {
+	db         *store.DB
+	blobs      *blob.Store
+	watcher    *filewatch.Watcher
+	kindOf     func(jobType string) (kind.Kind, error)
+	docs       *documentService
+	workspaces *workspaceService
+	events     *eventService
+	health     *healthService
+}
+
 // jobExtra serves what Azure lacks below a job: explain, events, logs. done is false when p is none of these.
-func (s *Server) jobExtra(c *call, p []string) (done bool, err error) {
+func (s *jobService) jobExtra(c *call, p []string) (done bool, err error) {
 	if c.r.Method != http.MethodGet {
 		return false, nil
 	}
@@ -20,7 +35,7 @@ func (s *Server) jobExtra(c *call, p []string) (done bool, err error) {
 		if err != nil {
 			return true, err
 		}
-		return true, s.events(c, c.ws.Key(), "jobs/"+d.Name)
+		return true, s.events.events(c, c.ws.Key(), "jobs/"+d.Name)
 	case fold(p, 2, "tasks") && len(p) == 3:
 		return true, s.jobTasks(c, p[1])
 	case fold(p, 2, "logs"):
@@ -29,11 +44,11 @@ func (s *Server) jobExtra(c *call, p []string) (done bool, err error) {
 	return false, nil
 }
 
-func (s *Server) jobTasks(c *call, name string) error {
+func (s *jobService) jobTasks(c *call, name string) error {
 	var tasks []*berth.Task
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		if _, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
-			return c.missing(err, s.row("jobs"), name, "")
+			return c.missing(err, s.docs.row("jobs"), name, "")
 		}
 		tasks, err = tx.TasksOf(c.ws.Key(), name)
 		return err

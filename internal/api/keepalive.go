@@ -17,20 +17,20 @@ const reportsPath = "/runner/v1/reports"
 
 // line serves the first report on a connection of this machine, and all that follow on it. Each node has such a connection. Every report carries the proof of its own task; a runner
 // elsewhere also has to show one of them before its body is read.
-func (s *Server) line(w http.ResponseWriter, r *http.Request) {
+func (s *runnerService) line(w http.ResponseWriter, r *http.Request) {
 	if _, local := auth.From(r.Context()); !local || r.ProtoMajor != 1 || r.Close {
-		s.authenticate(s.reports).ServeHTTP(w, r)
+		s.front.authenticate(s.reports).ServeHTTP(w, r)
 		return
 	}
 	body, err := readReports(w, r)
 	if err != nil {
-		s.fail(w, r, err)
+		s.front.fail(w, r, err)
 		return
 	}
 	conn, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil { // a test's
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		s.authenticate(s.reports).ServeHTTP(w, r)
+		s.front.authenticate(s.reports).ServeHTTP(w, r)
 		return
 	}
 	defer conn.Close()
@@ -42,7 +42,7 @@ func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		out, err := s.report(r.Context(), body, begin)
 		if err != nil {
-			s.fail(a, r, err)
+			s.front.fail(a, r, err)
 		} else {
 			a.Body = out
 		}
@@ -52,7 +52,7 @@ func (s *Server) line(w http.ResponseWriter, r *http.Request) {
 
 // report takes reports and is the answer to them. now is by the wall clock with its stopwatch: for tokens and for when to write samples;
 // what is kept is dated by the transaction.
-func (s *Server) report(ctx context.Context, body []byte, now time.Time) ([]byte, error) {
+func (s *runnerService) report(ctx context.Context, body []byte, now time.Time) ([]byte, error) {
 	rs, err := decodeReports(body)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 )
 
 // list answers with one page of a collection.
-func (s *Server) list(c *call, r *resource, kind, name string) error {
+func (s *documentService) list(c *call, r *resource, kind, name string) error {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return methodError(c)
 	}
@@ -66,8 +66,8 @@ func (s *Server) list(c *call, r *resource, kind, name string) error {
 }
 
 // page reads as many documents as q says that are wanted, or fewer where there are no more.
-func (s *Server) page(c *call, r *resource, q store.Query, name string) (docs []*store.Doc, err error) {
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+func (s *documentService) page(c *call, r *resource, q store.Query, name string) (docs []*store.Doc, err error) {
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 		if name != "" && q.Hash == "" {
 			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && (r.Child != "versions" || r.Listed) {
 				return c.missing(err, r, name, "")

@@ -31,12 +31,12 @@ const (
 // that stops, is cut off, so that no client takes it for the whole. tail=N begins N lines before the end.
 // X-Berth-Offset says where the answer begins. Without a name it is the log of the process that failed, which X-Berth-Log then names, or
 // of the first one. Who goes on somewhere goes on in the first one's.
-func (s *Server) logs(c *call, job string, p []string) error {
+func (s *jobService) logs(c *call, job string, p []string) error {
 	d, st, err := s.job(c, job)
 	if err != nil {
 		return err
 	}
-	own, err := s.storage(c.ctx(), c.ws)
+	own, err := s.workspaces.storage(c.ctx(), c.ws)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Server) logs(c *call, job string, p []string) error {
 
 // logReader sends one log to one client.
 type logReader struct {
-	s         *Server
+	s         *jobService
 	c         *call
 	doc       *store.Doc
 	container string
@@ -86,7 +86,7 @@ type logReader struct {
 // find looks which files make up the log now. A log that was stored as a finished blob is served by the blob front and not here.
 func (l *logReader) find() error {
 	var parts []string
-	err := l.s.DB.View(l.c.ctx(), func(tx *store.Tx) error {
+	err := l.s.db.View(l.c.ctx(), func(tx *store.Tx) error {
 		blobs, err := tx.ListBlobs(store.BlobQuery{Container: l.container, Prefix: l.folder + "user_logs/"})
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func (l *logReader) find() error {
 		live := map[string]string{}
 		for _, b := range blobs {
 			if b.Live != "" {
-				live[strings.TrimPrefix(b.Name, l.folder)] = filepath.Join(l.s.Blobs.Dir(), filepath.FromSlash(b.Live))
+				live[strings.TrimPrefix(b.Name, l.folder)] = filepath.Join(l.s.blobs.Dir(), filepath.FromSlash(b.Live))
 			}
 		}
 		for _, name := range []string{stdLog, rankLog} {
@@ -289,7 +289,7 @@ func (l *logReader) follow() error {
 		}
 		if l.file != nil && watched != l.parts[l.at] { // it has just appeared: watch it, and look once more before waiting
 			stop()
-			w, err := l.s.Watcher.Add(l.parts[l.at])
+			w, err := l.s.watcher.Add(l.parts[l.at])
 			if err != nil {
 				return err
 			}
@@ -340,7 +340,7 @@ func (l *logReader) missing() <-chan time.Time {
 func (l *logReader) untilEnd(ctx context.Context, events chan<- struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	subject := "jobs/" + l.doc.Name
-	rev := l.s.DB.Rev()
+	rev := l.s.db.Rev()
 	over := func() bool {
 		d, _, err := l.s.job(l.c, l.doc.Name)
 		return err != nil || berth.JobStatus(d.Status).Terminal()
@@ -348,7 +348,7 @@ func (l *logReader) untilEnd(ctx context.Context, events chan<- struct{}, ended 
 	if over() {
 		return
 	}
-	w := l.s.DB.WatchSubject(ctx, rev, l.doc.Workspace, subject)
+	w := l.s.db.WatchSubject(ctx, rev, l.doc.Workspace, subject)
 	for {
 		if _, err := w.Next(); err != nil || over() {
 			return

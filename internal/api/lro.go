@@ -5,8 +5,17 @@ import (
 	"net/http"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
+
+// operationService serves the status and the result of long-running operations.
+type operationService struct {
+	locate.Locator
+	db         *store.DB
+	docs       *documentService
+	workspaces *workspaceService
+}
 
 // A long-running operation has no record of its own: its status is the state of the resource it is about. The status URL names
 // the verb and the resource, so it outlives the server.
@@ -30,7 +39,7 @@ type progress struct {
 }
 
 // progress reads the address of an operation, and how it stands.
-func (s *Server) progress(c *call) (*progress, error) {
+func (s *operationService) progress(c *call) (*progress, error) {
 	path, err := segments(c.r.URL.EscapedPath())
 	if err != nil {
 		return nil, err
@@ -41,7 +50,7 @@ func (s *Server) progress(c *call) (*progress, error) {
 		return nil, notFound(c)
 	}
 	if len(path) >= 10 {
-		if p.row = s.row(path[8]); p.row == nil {
+		if p.row = s.docs.row(path[8]); p.row == nil {
 			return nil, notFound(c)
 		}
 		p.name = path[9]
@@ -49,9 +58,9 @@ func (s *Server) progress(c *call) (*progress, error) {
 			p.version = path[11]
 		}
 	}
-	err = s.enter(c, berth.Workspace{Subscription: path[1], Group: path[3], Name: path[7]})
+	err = s.workspaces.enter(c, berth.Workspace{Subscription: path[1], Group: path[3], Name: path[7]})
 	if err == nil && p.row != nil {
-		err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 			d, err := tx.Get(c.ws.Key(), p.row.kind(p.version), p.name, p.version)
 			if err != nil {
 				return err
@@ -77,7 +86,7 @@ func (s *Server) progress(c *call) (*progress, error) {
 }
 
 // operation answers a status URL.
-func (s *Server) operation(c *call) error {
+func (s *operationService) operation(c *call) error {
 	p, err := s.progress(c)
 	if err != nil {
 		return err
@@ -92,7 +101,7 @@ func (s *Server) operation(c *call) error {
 const operationFailed = "OperationFailed"
 
 // result answers the place of a result: 202 as long as there is none, then what was made, or nothing.
-func (s *Server) result(c *call) error {
+func (s *operationService) result(c *call) error {
 	p, err := s.progress(c)
 	switch {
 	case err != nil:
@@ -103,7 +112,7 @@ func (s *Server) result(c *call) error {
 	case p.status != "Succeeded":
 		return &berth.Error{Code: berth.Conflict, Wire: operationFailed, Msg: orElse(p.failure, "the operation ended as "+p.status)}
 	case p.verb == "put" && p.row != nil:
-		d, err := s.load(c, p.row, p.name, p.version)
+		d, err := s.docs.load(c, p.row, p.name, p.version)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,16 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// metricsService serves GET /metrics.
+type metricsService struct {
+	db         *store.DB
+	requests   *requests
+	census     census
+	more       []func(*metrics.Writer) // of other parts of the server
+	workspaces *workspaceService
+	events     *eventService
+}
+
 // requests counts what was answered. Labels are names of this list and of the resource table, never a part of a request: there are no
 // more series than these have combinations.
 type requests struct {
@@ -192,18 +202,18 @@ type census struct {
 // censusAge is how long it is told again, whoever asks how often.
 const censusAge = 2 * time.Second
 
-func (s *Server) count(c *call) (*census, error) {
+func (s *metricsService) count(c *call) (*census, error) {
 	n := &s.census
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if time.Since(n.at) < censusAge {
 		return n, nil
 	}
-	spaces, err := s.allWorkspaces(c.ctx())
+	spaces, err := s.workspaces.allWorkspaces(c.ctx())
 	if err != nil {
 		return nil, err
 	}
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 		n.tasks, n.nodes, n.waiting = map[berth.TaskState]int{}, map[string]int{}, metrics.Ages{}
 		active, err := tx.ActiveTasks()
 		if err != nil {
@@ -231,7 +241,7 @@ func (s *Server) count(c *call) (*census, error) {
 }
 
 // metricsPage serves GET /metrics.
-func (s *Server) metricsPage(c *call) error {
+func (s *metricsService) metricsPage(c *call) error {
 	now, err := s.count(c)
 	if err != nil {
 		return err
@@ -241,8 +251,8 @@ func (s *Server) metricsPage(c *call) error {
 	w.Sample("berth_info", 1, "version", berth.Version)
 	s.requests.write(w)
 	now.write(w)
-	w.One("berth_followers", metrics.Gauge, "Logs and streams of events that are followed.", float64(s.follows.Load()))
-	for _, more := range s.Metrics {
+	w.One("berth_followers", metrics.Gauge, "Logs and streams of events that are followed.", float64(s.events.follows.Load()))
+	for _, more := range s.more {
 		more(w)
 	}
 	c.sent = true

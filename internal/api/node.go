@@ -10,9 +10,15 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// computeService serves what is asked of a compute's nodes.
+type computeService struct {
+	db   *store.DB
+	docs *documentService
+}
+
 // nodes reads the nodes of a compute, and its state as of the same moment.
-func (s *Server) nodes(c *call, d *store.Doc, st berth.ComputeState) (out []berth.Node, _ berth.ComputeState, err error) {
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+func (s *computeService) nodes(c *call, d *store.Doc, st berth.ComputeState) (out []berth.Node, _ berth.ComputeState, err error) {
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 		if out, err = nodesOf(tx, d.Workspace, d.Name); err != nil {
 			return err
 		}
@@ -44,7 +50,7 @@ func nodesOf(tx *store.Tx, workspace, compute string) ([]berth.Node, error) {
 
 // listNodes lists the nodes of a cluster, with what runs on them.
 func listNodes(c *call, r *resource, name, _ string) error {
-	d, err := c.s.load(c, r, name, "")
+	d, err := c.s.docs.load(c, r, name, "")
 	if err != nil {
 		return err
 	}

@@ -107,25 +107,25 @@ func openInstance(c *call, r *resource, name, _ string) error {
 		to: "/" + at.Name + cmp.Or(at.Path, "/"), until: c.now.Add(linkLife),
 	}
 	c.w.Header().Set("Cache-Control", "no-store")
-	return c.send(http.StatusOK, map[string]any{"url": c.s.BaseURL + openPath + c.s.links.add(link, c.now), "expires": stamp(link.until)})
+	return c.send(http.StatusOK, map[string]any{"url": c.s.BaseURL + openPath + c.s.instances.links.add(link, c.now), "expires": stamp(link.until)})
 }
 
 // redeem turns a link into a cookie for its instance, and goes on to the application.
-func (s *Server) redeem(w http.ResponseWriter, r *http.Request) {
+func (s *instanceService) redeem(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	if r.Method != http.MethodGet { // a HEAD, which comes the same way, does not use the link up
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	now := s.DB.Now()
+	now := s.db.Now()
 	link, ok := s.links.take(r.PathValue("code"), now)
 	if !ok {
-		s.fail(w, r, berth.Errorf(berth.Unauthenticated, "this address was used before or is too old; run `berth compute open NAME` again"))
+		s.front.fail(w, r, berth.Errorf(berth.Unauthenticated, "this address was used before or is too old; run `berth compute open NAME` again"))
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: instanceCookie, Value: s.Authority.Keys.Pass(link.bearer, "cookie "+link.prefix, now.Add(cookieLife)), Path: link.prefix + "/",
+		Name: instanceCookie, Value: s.authority.Keys.Pass(link.bearer, "cookie "+link.prefix, now.Add(cookieLife)), Path: link.prefix + "/",
 		MaxAge: int(cookieLife.Seconds()), HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
 	})
 	// A redirect from here still counts as begun by whoever led to this page, and a strict cookie would stay at home. A page that goes

@@ -20,8 +20,8 @@ func isPipeline(props map[string]any) bool {
 }
 
 // composite is the kind of a job that has children, nil of any other.
-func (s *Server) composite(jobType string) kind.Composite {
-	k, err := s.KindOf(jobType)
+func (s *jobService) composite(jobType string) kind.Composite {
+	k, err := s.kindOf(jobType)
 	if err != nil {
 		return nil
 	}
@@ -183,12 +183,12 @@ func lineage(properties map[string]any, st berth.JobState, k kind.Composite) {
 }
 
 // runChildren lists the jobs of a pipeline's steps, as the run history has them.
-func (s *Server) runChildren(c *call, name string) error {
+func (s *historyService) runChildren(c *call, name string) error {
 	value := []any{}
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		d, err := tx.Get(c.ws.Key(), "jobs", name, "")
 		if err != nil {
-			return c.missing(err, s.row("jobs"), name, "")
+			return c.missing(err, s.docs.row("jobs"), name, "")
 		}
 		children, err := stepJobs(tx, d)
 		for _, d := range children {

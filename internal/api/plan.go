@@ -42,7 +42,7 @@ func planJob(c *call, r *resource, name, _ string) error {
 	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
 		x := c.snapshot(tx)
 		x.priced = true
-		if k := c.s.composite(text(props, "jobType")); k != nil {
+		if k := c.s.jobs.composite(text(props, "jobType")); k != nil {
 			p, err = x.planChildren(c, k, name, props)
 			return err
 		}
@@ -234,7 +234,7 @@ func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
 func (x *snapshot) serverless(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	name := orElse(v.Resources.InstanceType, serverlessSize)
 	low := strings.EqualFold(v.QueueSettings.JobTier, "Spot")
-	size, err := c.s.checkSize(c, x.tx, name, c.s.Location, berth.TypeCluster, low)
+	size, err := c.s.sizes.checkSize(c, x.tx, name, c.s.Location, berth.TypeCluster, low)
 	if err != nil && berth.CodeOf(err) != berth.Limit { // limits are the plan's to tell
 		return berth.Errorf(berth.CodeOf(err), "resources.instance_type: %w", err)
 	}
@@ -278,7 +278,7 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 		l.Why = fmt.Sprintf("it needs %s: %s", quota.Cores(s.Job.Nodes*z.VCPUs), why)
 		s.Refused = append(s.Refused, l)
 	}
-	if why := x.s.never(s.Pool.Name, *z); why != "" && has < s.Job.Nodes {
+	if why := x.s.sizes.never(s.Pool.Name, *z); why != "" && has < s.Job.Nodes {
 		s.Refused = append(s.Refused, berth.PlanLimit{
 			Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: fmt.Sprintf("size %s does not fit this machine: %s", z.Name, why),
 		})

@@ -21,6 +21,14 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// instanceService serves the applications of compute instances.
+type instanceService struct {
+	db        *store.DB
+	authority *auth.Authority
+	links     openLinks
+	front     *Server
+}
+
 // The way into an instance: /berth/instances/{subscription}/{group}/{workspace}/{instance}/{application}/…, with the user's token or
 // with a cookie that was got for it. Requests go to the agent of the instance, over its socket; nothing of it listens elsewhere.
 
@@ -52,11 +60,11 @@ type entry struct {
 }
 
 // proxy serves everything below instancePath. It does not go through the mux, which would clean the paths of applications.
-func (s *Server) proxy(w http.ResponseWriter, r *http.Request) {
+func (s *instanceService) proxy(w http.ResponseWriter, r *http.Request) {
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.EscapedPath(), instancePath), "/", 6)
 	head, err := segments(strings.Join(parts[:min(5, len(parts))], "/"))
 	if err != nil || len(head) < 5 || unclean(r.URL.EscapedPath()) {
-		s.fail(w, r, notFound(&call{r: r}))
+		s.front.fail(w, r, notFound(&call{r: r}))
 		return
 	}
 	ws := berth.Workspace{Subscription: head[0], Group: head[1], Name: head[2]}
@@ -67,11 +75,11 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request) {
 	p, err := s.enterer(r, &e)
 	if err != nil {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="berth"`)
-		s.fail(w, r, err)
+		s.front.fail(w, r, err)
 		return
 	}
-	s.serve(w, r, p, func(c *call) error {
-		if err := c.s.enter(c, ws); err != nil {
+	s.front.serve(w, r, p, func(c *call) error {
+		if err := c.s.workspaces.enter(c, ws); err != nil {
 			return err
 		}
 		if err := c.instance(head[3], &e); err != nil {
@@ -101,19 +109,19 @@ func unclean(escaped string) bool {
 }
 
 // enterer is who makes a request: the local socket's owner, the bearer of a token, or of a cookie for this instance.
-func (s *Server) enterer(r *http.Request, e *entry) (auth.Principal, error) {
+func (s *instanceService) enterer(r *http.Request, e *entry) (auth.Principal, error) {
 	if p, ok := auth.From(r.Context()); ok {
 		return p, nil
 	}
 	e.bearer = auth.Bearer(r.Header.Get("Authorization"))
 	if e.bearer == "" {
 		if c, err := r.Cookie(instanceCookie); err == nil {
-			if e.bearer = s.Authority.Keys.OpenPass(c.Value, "cookie "+e.prefix, time.Now()); e.bearer == "" {
+			if e.bearer = s.authority.Keys.OpenPass(c.Value, "cookie "+e.prefix, time.Now()); e.bearer == "" {
 				return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "your session with this instance is over; open it again with `berth compute open NAME`")
 			}
 			// A page of another origin makes the browser send the cookie along; what it says about itself gives it away. One of the same
 			// site is another origin too: another port of this machine, or another name of its domain.
-			if o := r.Header.Get("Origin"); o != "" && !s.sameOrigin(o) {
+			if o := r.Header.Get("Origin"); o != "" && !s.front.sameOrigin(o) {
 				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", o)
 			}
 			switch site := r.Header.Get("Sec-Fetch-Site"); site {
@@ -126,12 +134,12 @@ func (s *Server) enterer(r *http.Request, e *entry) (auth.Principal, error) {
 	if e.bearer == "" {
 		return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "open this instance with `berth compute open NAME`, or send your token in an Authorization header")
 	}
-	return s.Authority.Check(r.Context(), e.bearer, time.Now())
+	return s.authority.Check(r.Context(), e.bearer, time.Now())
 }
 
 // instance finds the instance and lets in whose it is, and administrators.
 func (c *call) instance(name string, e *entry) error {
-	d, err := c.s.load(c, c.s.row("computes"), name, "")
+	d, err := c.s.docs.load(c, c.s.docs.row("computes"), name, "")
 	if err != nil {
 		return err
 	}
@@ -232,7 +240,7 @@ func (c *call) forward(e entry) error {
 func (c *call) holdFor(bearer string) (context.Context, func()) {
 	ctx, end := c.ctx(), func() {}
 	if c.r.Header.Get("Upgrade") != "" {
-		ctx, end = c.s.untilStop(ctx, c.w)
+		ctx, end = c.s.gate.untilStop(ctx, c.w)
 	}
 	if bearer == "" {
 		return ctx, end

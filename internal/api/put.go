@@ -13,7 +13,7 @@ import (
 )
 
 // put creates or updates one document.
-func (s *Server) put(c *call, r *resource, name, version string) error {
+func (s *documentService) put(c *call, r *resource, name, version string) error {
 	if err := berth.CheckName(r.Noun, name); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (s *Server) put(c *call, r *resource, name, version string) error {
 	w := writing{r: r, name: name, version: version, body: body, secrets: takeSecrets(r, props)}
 	var d *store.Doc
 	created := false
-	err = s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) (err error) {
 		d, created, err = c.write(tx, w)
 		return err
 	})
@@ -130,7 +130,7 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 		return nil, false, err
 	}
 	if len(r.Secrets) > 0 {
-		if d.Own, err = c.s.reseal(c, r, d, before, props, w.secrets); err != nil {
+		if d.Own, err = c.s.docs.reseal(c, r, d, before, props, w.secrets); err != nil {
 			return nil, false, err
 		}
 	}

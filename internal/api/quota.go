@@ -13,9 +13,15 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// quotaService serves limits, what is used of them, and requests for more.
+type quotaService struct {
+	db           *store.DB
+	quotaDefault int
+}
+
 // checkSize is the size of a name, if a compute of that type can have it at a location: it is known, the location has it, it
 // supports the type and low priority where that is asked for, and the caller's quota has room for at least one node of it.
-func (s *Server) checkSize(c *call, tx *store.Tx, name, location, computeType string, low bool) (berth.Size, error) {
+func (s *sizeService) checkSize(c *call, tx *store.Tx, name, location, computeType string, low bool) (berth.Size, error) {
 	catalogue, err := sizes.LoadTx(tx)
 	if err != nil {
 		return berth.Size{}, err
@@ -32,7 +38,7 @@ func (s *Server) checkSize(c *call, tx *store.Tx, name, location, computeType st
 	case low && !size.LowPriority:
 		return size, berth.Errorf(berth.Invalid, "size %s cannot be had with low priority; use tier dedicated", size.Name)
 	}
-	limits, err := quota.LoadTx(tx, s.QuotaDefault)
+	limits, err := quota.LoadTx(tx, s.quotaDefault)
 	if err != nil {
 		return size, err
 	}
@@ -57,7 +63,7 @@ func unknownSize(c sizes.Catalogue, name string) error {
 //	GET  quotaRequests[/ID]
 //	POST quotaRequests                   ask for a limit
 //	POST quotaRequests/ID/approve|deny   (administrators)
-func (s *Server) workspaceQuota(c *call, p []string) error {
+func (s *quotaService) workspaceQuota(c *call, p []string) error {
 	post := c.r.Method == http.MethodPost
 	if !post && c.r.Method != http.MethodGet {
 		return methodError(c)
@@ -123,7 +129,7 @@ func (a *quotaAsk) scope(c *call, tx *store.Tx) (quota.Scope, error) {
 }
 
 // requestQuota takes a request down.
-func (s *Server) requestQuota(c *call) error {
+func (s *quotaService) requestQuota(c *call) error {
 	var a quotaAsk
 	if err := c.into(&a); err != nil {
 		return err
@@ -135,7 +141,7 @@ func (s *Server) requestQuota(c *call) error {
 		return berth.Errorf(berth.Denied, "you are %s; only an administrator may ask for %s", c.who.User, a.User)
 	}
 	var out map[string]any
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		scope, err := a.scope(c, tx)
 		if err != nil {
 			return err
@@ -164,7 +170,7 @@ func (s *Server) requestQuota(c *call) error {
 }
 
 // decideQuota approves or denies a request.
-func (s *Server) decideQuota(c *call, id string, approve bool) error {
+func (s *quotaService) decideQuota(c *call, id string, approve bool) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may decide on quota requests")
 	}
@@ -173,7 +179,7 @@ func (s *Server) decideQuota(c *call, id string, approve bool) error {
 		return err
 	}
 	var out map[string]any
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		r, err := quota.Get(tx, c.ws.Key(), id)
 		if err != nil {
 			return err
@@ -202,7 +208,7 @@ func (s *Server) decideQuota(c *call, id string, approve bool) error {
 }
 
 // approve makes the limit of a request. note says when another limit still stands in the way.
-func (s *Server) approve(c *call, tx *store.Tx, r *quota.Request, a quotaAsk) (note string, err error) {
+func (s *quotaService) approve(c *call, tx *store.Tx, r *quota.Request, a quotaAsk) (note string, err error) {
 	decided, grant, err := r.Approve(c.who.User, a.Reason, a.VCPUs, a.Expires, tx.Now())
 	if err != nil {
 		return "", err
@@ -215,7 +221,7 @@ func (s *Server) approve(c *call, tx *store.Tx, r *quota.Request, a quotaAsk) (n
 	if r.Family == "" {
 		return "", nil
 	}
-	limits, err := quota.LoadTx(tx, s.QuotaDefault)
+	limits, err := quota.LoadTx(tx, s.quotaDefault)
 	if err != nil {
 		return "", err
 	}
@@ -231,7 +237,7 @@ func (s *Server) approve(c *call, tx *store.Tx, r *quota.Request, a quotaAsk) (n
 }
 
 // limitQuota sets a limit without a request, or removes one.
-func (s *Server) limitQuota(c *call) error {
+func (s *quotaService) limitQuota(c *call) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may set quotas; ask for one with `berth quota request`")
 	}
@@ -240,7 +246,7 @@ func (s *Server) limitQuota(c *call) error {
 		return err
 	}
 	var out quota.Limit
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		scope, err := a.scope(c, tx)
 		if err != nil {
 			return err
@@ -265,13 +271,13 @@ func (s *Server) limitQuota(c *call) error {
 }
 
 // showQuota is the limits that count in the workspace, with what is in use, and its requests.
-func (s *Server) showQuota(c *call) error {
+func (s *quotaService) showQuota(c *call) error {
 	out := map[string]any{"default": noLimit}
-	if s.QuotaDefault > 0 {
-		out["default"] = s.QuotaDefault
+	if s.quotaDefault > 0 {
+		out["default"] = s.quotaDefault
 	}
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		limits, err := quota.LoadTx(tx, s.QuotaDefault)
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
+		limits, err := quota.LoadTx(tx, s.quotaDefault)
 		if err != nil {
 			return err
 		}
@@ -293,9 +299,9 @@ func (s *Server) showQuota(c *call) error {
 	return c.send(http.StatusOK, out)
 }
 
-func (s *Server) listRequests(c *call) error {
+func (s *quotaService) listRequests(c *call) error {
 	var value []any
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		value, err = renderRequests(c, tx)
 		return err
 	})
@@ -305,9 +311,9 @@ func (s *Server) listRequests(c *call) error {
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }
 
-func (s *Server) showRequest(c *call, id string) error {
+func (s *quotaService) showRequest(c *call, id string) error {
 	var out map[string]any
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		r, err := quota.Get(tx, c.ws.Key(), id)
 		if err != nil {
 			return err

@@ -16,18 +16,18 @@ import (
 func shapeRegistry(_ *call, _ *store.Doc, p map[string]any) { p["provisioningState"] = "Succeeded" }
 
 // inGroup serves what is directly below a resource group.
-func (s *Server) inGroup(c *call, r *resource, sub, group string, p []string) error {
+func (s *groupService) inGroup(c *call, r *resource, sub, group string, p []string) error {
 	if err := s.enterGroup(c, sub, group); err != nil {
 		return err
 	}
 	if c.who.Role != auth.Admin && c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return berth.Errorf(berth.Denied, "only an administrator may change what is in a resource group")
 	}
-	return s.resource(c, r, p)
+	return s.docs.resource(c, r, p)
 }
 
 // enterGroup finds a resource group and puts its name into the call.
-func (s *Server) enterGroup(c *call, sub, group string) error {
+func (s *groupService) enterGroup(c *call, sub, group string) error {
 	groups, err := s.groups(c, sub)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (s *Server) enterGroup(c *call, sub, group string) error {
 }
 
 // acrossGroups lists what all resource groups of a subscription have.
-func (s *Server) acrossGroups(c *call, r *resource, sub string) error {
+func (s *groupService) acrossGroups(c *call, r *resource, sub string) error {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return methodError(c)
 	}
@@ -60,7 +60,7 @@ func (s *Server) acrossGroups(c *call, r *resource, sub string) error {
 			return err
 		}
 		var docs []*store.Doc
-		err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 			docs, err = tx.All(store.Query{Workspace: c.ws.Key(), Kind: r.Collection})
 			return err
 		})

@@ -11,12 +11,23 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/asset"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
 )
 
+// documentService serves the resources of the table: lists, items, versions and actions, in one
+// manner for all.
+type documentService struct {
+	locate.Locator
+	db        *store.DB
+	authority *auth.Authority // seals secrets
+	table     []resource
+}
+
 // resource serves one collection: list, item, versions, actions.
-func (s *Server) resource(c *call, r *resource, p []string) error {
+func (s *documentService) resource(c *call, r *resource, p []string) error {
 	switch {
 	case r.Unserved:
 		return r.notServed(c)
@@ -38,7 +49,7 @@ func (s *Server) resource(c *call, r *resource, p []string) error {
 	return notFound(c)
 }
 
-func (s *Server) action(c *call, r *resource, name, version, verb string) error {
+func (s *documentService) action(c *call, r *resource, name, version, verb string) error {
 	act, ok := r.Actions[strings.ToLower(verb)]
 	if !ok {
 		return notFound(c)
@@ -49,7 +60,7 @@ func (s *Server) action(c *call, r *resource, name, version, verb string) error 
 	return act(c, r, name, version)
 }
 
-func (s *Server) item(c *call, r *resource, name, version string) error {
+func (s *documentService) item(c *call, r *resource, name, version string) error {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		d, err := s.load(c, r, name, version)
@@ -75,9 +86,9 @@ func (s *Server) item(c *call, r *resource, name, version string) error {
 }
 
 // remove deletes one document; one that is not there is no error.
-func (s *Server) remove(c *call, r *resource, name, version string) error {
+func (s *documentService) remove(c *call, r *resource, name, version string) error {
 	kind := r.kind(version)
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		if err := c.ifMatch(tx, kind, name, version); err != nil {
 			return err
 		}
@@ -139,9 +150,9 @@ func (r *resource) kind(version string) string {
 }
 
 // load reads one document, with a message that says what is missing.
-func (s *Server) load(c *call, r *resource, name, version string) (*store.Doc, error) {
+func (s *documentService) load(c *call, r *resource, name, version string) (*store.Doc, error) {
 	var d *store.Doc
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		var err error
 		if version == defaultVersion {
 			d, err = latest(tx, c.ws.Key(), r, name)
@@ -212,12 +223,12 @@ func latest(tx *store.Tx, ws string, r *resource, name string) (*store.Doc, erro
 	return nil, berth.Errorf(berth.NotFound, "%s has no version", name)
 }
 
-func (s *Server) label(c *call, r *resource, name, label string) error {
+func (s *documentService) label(c *call, r *resource, name, label string) error {
 	if !strings.EqualFold(label, "latest") && !strings.EqualFold(label, "default") {
 		return &berth.Error{Code: berth.NotFound, Wire: r.unknown(), Msg: fmt.Sprintf("%s %s has no label %q; the labels are latest and default", r.Noun, name, label)}
 	}
 	var d *store.Doc
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		d, err = latest(tx, c.ws.Key(), r, name)
 		return err
 	})

@@ -97,16 +97,16 @@ func askOf(compute string, z berth.Size) sched.Ask {
 }
 
 // fits refuses a size that this machine, if it is strict, can never give; else it warns of what it has too little of.
-func (s *Server) fits(compute string, z berth.Size) (warnings []string, err error) {
-	if why := s.never(compute, z); why != "" && s.Machine.Strict {
+func (s *sizeService) fits(compute string, z berth.Size) (warnings []string, err error) {
+	if why := s.never(compute, z); why != "" && s.machine.Strict {
 		return nil, berth.Errorf(berth.Invalid, "size %s does not fit this machine: %s", z.Name, why)
 	}
-	return s.Machine.Warnings(askOf(compute, z)), nil
+	return s.machine.Warnings(askOf(compute, z)), nil
 }
 
 // never is why this machine, were it empty, could not have a node of a size; "" when it could.
-func (s *Server) never(compute string, z berth.Size) string {
-	empty := s.Machine
+func (s *sizeService) never(compute string, z berth.Size) string {
+	empty := s.machine
 	empty.Nodes, empty.LocalTasks, empty.Reserved = nil, 0, ""
 	_, _, why := empty.Admit(askOf(compute, z))
 	return why

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,12 +14,26 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
 )
 
+// runnerService serves the calls of runners: reports of their tasks, and logs.
+type runnerService struct {
+	db        *store.DB
+	log       *slog.Logger
+	blobs     *blob.Store
+	authority *auth.Authority
+	samples   *samples
+	requests  *requests
+	gate      *gate
+	front     *Server
+}
+
 // reports takes what runners say of their tasks.
-func (s *Server) reports(c *call) error {
+func (s *runnerService) reports(c *call) error {
 	body, err := readReports(c.w, c.r)
 	if err != nil {
 		return err
@@ -37,11 +52,11 @@ type delivery struct {
 }
 
 // deliver takes reports. Each carries its own task's token; the whole batch is one transaction, but for samples that can wait.
-func (s *Server) deliver(ctx context.Context, rs []berth.Report, now time.Time) (d delivery, err error) {
+func (s *runnerService) deliver(ctx context.Context, rs []berth.Report, now time.Time) (d delivery, err error) {
 	known := rs[:0]
 	var refused []berth.TaskID
 	for _, r := range rs {
-		id, err := s.Authority.Keys.CheckTask(r.Token, now)
+		id, err := s.authority.Keys.CheckTask(r.Token, now)
 		if err != nil || id != r.Task {
 			refused = append(refused, r.Task)
 			continue
@@ -61,9 +76,9 @@ func (s *Server) deliver(ctx context.Context, rs []berth.Report, now time.Time) 
 }
 
 // record writes reports, and says which of their tasks should end and which are not there.
-func (s *Server) record(ctx context.Context, rs []berth.Report, now time.Time) (stop, unknown []berth.TaskID, err error) {
+func (s *runnerService) record(ctx context.Context, rs []berth.Report, now time.Time) (stop, unknown []berth.TaskID, err error) {
 	var tasks map[berth.TaskID]*berth.Task
-	err = s.DB.Update(ctx, func(tx *store.Tx) error {
+	err = s.db.Update(ctx, func(tx *store.Tx) error {
 		stop, unknown = stop[:0], unknown[:0]
 		tasks = map[berth.TaskID]*berth.Task{}
 		for _, r := range rs {
@@ -229,7 +244,7 @@ func peak(a *berth.Usage, b berth.Usage) {
 
 // appendLog takes log bytes from a runner that does not share our disk. Bytes are accepted only at the present end, so a repeated
 // or lost request cannot double or tear the log; the answer says where the end is.
-func (s *Server) appendLog(c *call) error {
+func (s *runnerService) appendLog(c *call) error {
 	id := berth.TaskID(c.r.PathValue("id"))
 	if c.who.Task != id {
 		return berth.Errorf(berth.Denied, "this token does not open task %s", id)
@@ -246,7 +261,7 @@ func (s *Server) appendLog(c *call) error {
 		return berth.Errorf(berth.Invalid, "offset=%s is not a number of bytes", c.q.Get("offset"))
 	}
 	var rel string
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 		t, err := tx.Task(id)
 		if err != nil {
 			return err
@@ -268,7 +283,7 @@ func (s *Server) appendLog(c *call) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(s.Blobs.Dir(), filepath.FromSlash(rel)), os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(s.blobs.Dir(), filepath.FromSlash(rel)), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

@@ -154,8 +154,8 @@ func usageEvent(t *berth.Task, r berth.Report) berth.Event {
 	return taskEvent(t, berth.EventTaskUsage, "", map[string]any{"task": t.ID, "usage": r.Usage})
 }
 
-// Samples writes the samples that wait until ctx ends, and those that wait then. Where it does not run each is written as it comes.
-func (s *Server) Samples(ctx context.Context) error {
+// writeSamples writes the samples that wait until ctx ends, and those that wait then. Where it does not run each is written as it comes.
+func (s *runnerService) writeSamples(ctx context.Context) error {
 	s.samples.keep(true)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -173,7 +173,7 @@ func (s *Server) Samples(ctx context.Context) error {
 			s.samples.keep(false)
 		}
 		if err := s.flush(context.WithoutCancel(ctx)); err != nil {
-			s.Log.Warn("samples of tasks not written", "err", err)
+			s.log.Warn("samples of tasks not written", "err", err)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -182,7 +182,7 @@ func (s *Server) Samples(ctx context.Context) error {
 }
 
 // flush writes the samples that wait.
-func (s *Server) flush(ctx context.Context) error {
+func (s *runnerService) flush(ctx context.Context) error {
 	now := time.Now()
 	write, tell := s.samples.all(now)
 	for rs := range slices.Chunk(write, sampleBatch) {
@@ -191,7 +191,7 @@ func (s *Server) flush(ctx context.Context) error {
 		}
 	}
 	for es := range slices.Chunk(tell, sampleBatch) {
-		err := s.DB.Update(ctx, func(tx *store.Tx) error {
+		err := s.db.Update(ctx, func(tx *store.Tx) error {
 			for _, e := range es {
 				tx.Emit(e)
 			}

@@ -24,17 +24,17 @@ func takeSecrets(r *resource, props map[string]any) map[string]any {
 }
 
 // seal is what is kept of a document's secrets. name is the document's own, which a client may write in another case.
-func (s *Server) seal(c *call, r *resource, name string, secrets map[string]any) (json.RawMessage, error) {
+func (s *documentService) seal(c *call, r *resource, name string, secrets map[string]any) (json.RawMessage, error) {
 	b, err := json.Marshal(secrets)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(map[string]string{"secrets": s.Authority.Keys.Seal(b, bound(c, r, name))})
+	return json.Marshal(map[string]string{"secrets": s.authority.Keys.Seal(b, bound(c, r, name))})
 }
 
 // reseal is what is kept of a document's secrets after a PUT that gave some, or none: those it had stay, as long as their kind does. old
 // and now are the properties before and after.
-func (s *Server) reseal(c *call, r *resource, d *store.Doc, old, now, given map[string]any) (json.RawMessage, error) {
+func (s *documentService) reseal(c *call, r *resource, d *store.Doc, old, now, given map[string]any) (json.RawMessage, error) {
 	kept := map[string]any{}
 	if was, ok := dig(old, r.SecretKind).(string); ok && was == dig(now, r.SecretKind) && r.opensSame(old, now) {
 		had, err := s.secrets(c, r, d)
@@ -84,7 +84,7 @@ func bound(c *call, r *resource, name string) string {
 }
 
 // secrets is what takeSecrets took, by path.
-func (s *Server) secrets(c *call, r *resource, d *store.Doc) (map[string]any, error) {
+func (s *documentService) secrets(c *call, r *resource, d *store.Doc) (map[string]any, error) {
 	var own struct {
 		Secrets string `json:"secrets"`
 	}
@@ -94,7 +94,7 @@ func (s *Server) secrets(c *call, r *resource, d *store.Doc) (map[string]any, er
 	if err := json.Unmarshal(d.Own, &own); err != nil || own.Secrets == "" {
 		return nil, err
 	}
-	b, err := s.Authority.Keys.Open(own.Secrets, bound(c, r, d.Name))
+	b, err := s.authority.Keys.Open(own.Secrets, bound(c, r, d.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func listSecrets(c *call, r *resource, name, _ string) error {
 	if err := c.into(&ask); err != nil {
 		return err
 	}
-	d, err := c.s.load(c, r, name, "")
+	d, err := c.s.docs.load(c, r, name, "")
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func listSecrets(c *call, r *resource, name, _ string) error {
 		g := front.Grant{Container: container, Perm: "rwld", Expiry: c.now.Add(sasLife)}
 		return c.send(http.StatusOK, map[string]any{"secretsType": "Sas", "sasToken": "?" + c.sign(g)})
 	}
-	sec, err := c.s.secrets(c, r, d)
+	sec, err := c.s.docs.secrets(c, r, d)
 	if err != nil {
 		return err
 	}

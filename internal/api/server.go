@@ -12,12 +12,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
@@ -79,65 +76,39 @@ type Options struct {
 	Metrics []func(*metrics.Writer)
 }
 
-// Server answers the API.
+// Server answers the API: it lets requests in, finds out who sends them, and hands them to a service.
 type Server struct {
 	Options
-	mux   *http.ServeMux
-	tree  http.Handler // /subscriptions/…, whose segments are compared without case
-	table []resource
-	found sync.Map // workspace key → foundWorkspace
-
-	links   openLinks
-	samples *samples
-	gate    *gate
-	healthy healthState
-	follows atomic.Int64 // logs and streams that are followed now
-
-	requests *requests
-	census   census
+	services
+	mux           *http.ServeMux
+	subscriptions http.Handler // /subscriptions/…, whose segments are compared without case
+	gate          *gate
+	requests      *requests
 }
 
 // New returns the front door.
 func New(o Options) *Server {
-	s := &Server{Options: o, mux: http.NewServeMux(), table: table(), samples: newSamples(), gate: newGate()}
+	s := &Server{Options: o, mux: http.NewServeMux(), gate: newGate()}
 	if s.Attached == nil {
 		s.Attached = noneAttached{}
 	}
 	if s.KindOf == nil {
 		s.KindOf = kind.Of
 	}
-	s.requests = newRequests(s.table)
+	s.assemble()
 	s.routes()
 	return s
 }
 
-func (s *Server) routes() {
-	// Open to everyone: what a client asks before it has a token.
-	s.mux.HandleFunc("GET /healthz", s.probe)
-	s.mux.HandleFunc("GET /readyz", s.probe)
-	s.mux.HandleFunc("GET /metadata/endpoints", s.metadata)
-	s.mux.HandleFunc("GET /discovery", s.discovery)
-	s.mux.HandleFunc("GET /discovery/", s.discovery)
-	s.mux.HandleFunc("GET /registrymanagement/v1.0/registries/{name}/discovery", s.noRegistry)
-	s.identityRoutes()
-
-	s.mux.Handle("/tokens", s.guard(s.tokens))
-	s.mux.Handle("/tokens/{name}", s.guard(s.tokens))
-	s.mux.Handle("GET /berth/v1/server", s.guard(s.serverInfo))
-	s.mux.Handle("GET /metrics", s.guard(s.metricsPage))
-	s.mux.HandleFunc("GET "+openPath+"{code}", s.redeem)
-	s.sizeRoutes()
-	s.mux.HandleFunc("POST "+reportsPath, s.line)
-	s.mux.HandleFunc(attach.Pattern, s.connect)
-	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.appendLog))
-	s.mux.Handle("GET /opstatus/{verb}/{path...}", s.guard(s.operation))
-	s.mux.Handle("GET /opresult/{verb}/{path...}", s.guard(s.result))
-	for _, prefix := range []string{"/history/v1.0/", "/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
-		s.mux.Handle(prefix, s.guard(s.dataPlane))
-	}
-	s.mux.Handle("GET /tenants", s.guard(s.tenants))
-	s.tree = s.guard(s.arm)
+// EnsureWorkspace creates a workspace unless it exists: its storage, its datastores and the compute
+// `local`.
+func (s *Server) EnsureWorkspace(ctx context.Context, ws berth.Workspace, by string) error {
+	return s.workspaces.ensureWorkspace(ctx, ws, by)
 }
+
+// Samples writes what tasks use, as their runners report it, until ctx ends. Where it does not run,
+// each report is written as it comes.
+func (s *Server) Samples(ctx context.Context) error { return s.runners.writeSamples(ctx) }
 
 // ServeHTTP answers a request and counts it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +149,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if strings.HasPrefix(r.URL.Path, instancePath) {
-		s.proxy(w, r)
+		s.instances.proxy(w, r)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Origin") != "" && !s.sameOrigin(r.Header.Get("Origin")) {
@@ -186,11 +157,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, berth.TrackingRoot) {
-		s.track(w, r)
+		s.tracking.track(w, r)
 		return
 	}
 	if first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); strings.EqualFold(first, "subscriptions") {
-		s.tree.ServeHTTP(w, r)
+		s.subscriptions.ServeHTTP(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -280,7 +251,7 @@ func (s *Server) asks(r *http.Request) bool {
 	if n != 11 || !fold(p, 0, "subscriptions") || !fold(p, 6, "workspaces") {
 		return false
 	}
-	row := s.row(p[8])
+	row := s.docs.row(p[8])
 	return row != nil && slices.Contains(row.Questions, strings.ToLower(p[10]))
 }
 
@@ -409,17 +380,6 @@ func (c *call) into(v any) error {
 func (s *Server) serverInfo(c *call) error {
 	return c.send(http.StatusOK, map[string]any{
 		"version": berth.Version, "url": s.BaseURL, "location": s.Location, "caBundle": s.CABundle,
-		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role, "trouble": s.trouble(), "unlimited": s.Machine.Unlimited,
+		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role, "trouble": s.health.trouble(), "unlimited": s.Machine.Unlimited,
 	})
-}
-
-// trouble is why what this server shows may be behind, empty when it is not.
-func (s *Server) trouble() string {
-	if err := s.DB.Trouble(); err != nil {
-		return "the server cannot keep what happens: " + err.Error()
-	}
-	if err := s.Blobs.Full(); err != nil { // the database may still have room of its own; the host's journal, beside it, has none
-		return "runners on this machine cannot keep what happens: " + err.Error()
-	}
-	return ""
 }

@@ -168,7 +168,7 @@ func deleteDatastore(c *call, r *resource, name string) error {
 	if ownDatastore(name) {
 		return berth.Errorf(berth.Conflict, "datastore %s is the workspace's own and cannot be deleted", name)
 	}
-	return c.s.remove(c, r, name, "")
+	return c.s.docs.remove(c, r, name, "")
 }
 
 func checkDatastore(_ *call, tx *store.Tx, name, _ string, p map[string]any) error {
@@ -188,7 +188,7 @@ func startPendingUpload(c *call, r *resource, name, version string) error {
 		return err
 	}
 	// Code downloads use the default datastore's signature, so uploads live in its container, under a prefix of their own.
-	container, err := c.s.defaultContainer(c.ctx(), c.ws)
+	container, err := c.s.workspaces.defaultContainer(c.ctx(), c.ws)
 	if err != nil {
 		return err
 	}

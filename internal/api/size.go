@@ -8,12 +8,21 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
 )
 
+// sizeService serves the catalogue of machine sizes, and says which of them can be used.
+type sizeService struct {
+	db           *store.DB
+	machine      sched.Machine
+	quotaDefault int
+	quotas       *quotaService
+}
+
 // location answers for the sizes and limits of a place.
-func (s *Server) location(c *call, sub, loc, what string) error {
+func (s *sizeService) location(c *call, sub, loc, what string) error {
 	post := strings.EqualFold(what, "updateQuotas")
 	if want := map[bool]string{true: http.MethodPost, false: http.MethodGet}[post]; c.r.Method != want {
 		return methodError(c)
@@ -22,18 +31,18 @@ func (s *Server) location(c *call, sub, loc, what string) error {
 	case "vmsizes":
 		return s.vmSizes(c, loc)
 	case "usages":
-		return s.usages(c, sub, loc)
+		return s.quotas.usages(c, sub, loc)
 	case "quotas":
-		return s.quotas(c, sub, loc)
+		return s.quotas.quotas(c, sub, loc)
 	case "updatequotas":
-		return s.updateQuotas(c, sub, loc)
+		return s.quotas.updateQuotas(c, sub, loc)
 	}
 	return notFound(c)
 }
 
-func (s *Server) catalogue(c *call) (sizes.Catalogue, error) {
+func (s *sizeService) catalogue(c *call) (sizes.Catalogue, error) {
 	var all sizes.Catalogue
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		all, err = sizes.LoadTx(tx)
 		return err
 	})
@@ -41,7 +50,7 @@ func (s *Server) catalogue(c *call) (sizes.Catalogue, error) {
 }
 
 // vmSizes is the sizes of a location in Azure's form: one object, no pages.
-func (s *Server) vmSizes(c *call, loc string) error {
+func (s *sizeService) vmSizes(c *call, loc string) error {
 	all, err := s.catalogue(c)
 	if err != nil {
 		return err
@@ -76,14 +85,8 @@ func vmSize(size berth.Size) map[string]any {
 	return m
 }
 
-// sizeRoutes are our own: the catalogue with everything we know of a size, and the administrator's hand in it.
-func (s *Server) sizeRoutes() {
-	s.mux.Handle("GET /berth/v1/sizes", s.guard(s.listSizes))
-	s.mux.Handle("/berth/v1/sizes/{name}", s.guard(s.oneSize))
-	s.mux.Handle("GET /berth/v1/events", s.guard(s.allEvents))
-}
-
-func (s *Server) listSizes(c *call) error {
+// listSizes serves our own form of the catalogue, with everything we know of a size.
+func (s *sizeService) listSizes(c *call) error {
 	all, err := s.catalogue(c)
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func (s *Server) listSizes(c *call) error {
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }
 
-func (s *Server) oneSize(c *call) error {
+func (s *sizeService) oneSize(c *call) error {
 	name := c.r.PathValue("name")
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -118,7 +121,7 @@ func (s *Server) oneSize(c *call) error {
 }
 
 // putSize writes a size of the administrator's own, or what is different here about one of Azure's: its price, where it can be had.
-func (s *Server) putSize(c *call, name string) error {
+func (s *sizeService) putSize(c *call, name string) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may make sizes or change their prices")
 	}
@@ -139,7 +142,7 @@ func (s *Server) putSize(c *call, name string) error {
 		return err
 	}
 	status := http.StatusOK
-	err = s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		d, err := tx.Get("", sizes.Kind, name, "")
 		switch {
 		case berth.CodeOf(err) == berth.NotFound:
@@ -162,11 +165,11 @@ func (s *Server) putSize(c *call, name string) error {
 }
 
 // deleteSize takes the administrator's hand back: a size of Azure's is as it came, another is gone. What runs on it goes on.
-func (s *Server) deleteSize(c *call, name string) error {
+func (s *sizeService) deleteSize(c *call, name string) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may delete sizes")
 	}
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		if err := tx.Delete("", sizes.Kind, name, ""); err != nil {
 			return err
 		}
@@ -180,12 +183,4 @@ func (s *Server) deleteSize(c *call, name string) error {
 		return err
 	}
 	return c.empty(http.StatusOK)
-}
-
-// allEvents is the events of the whole server, those that belong to no workspace too.
-func (s *Server) allEvents(c *call) error {
-	if c.who.Role != auth.Admin {
-		return berth.Errorf(berth.Denied, "only an administrator may see the events of the whole server")
-	}
-	return s.events(c, "", "")
 }

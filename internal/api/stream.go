@@ -7,15 +7,23 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/store"
 )
 
+// eventService serves events, and counts who follows them or a log.
+type eventService struct {
+	db        *store.DB
+	followers int          // how many there may be; 0 is no end
+	follows   atomic.Int64 // how many there are
+}
+
 // hold is the context of an answer that goes on: it ends with the request, with the caller's credentials, and when the server stops.
 func (c *call) hold() (context.Context, func()) {
-	ctx, end := c.s.untilStop(c.ctx(), c.w)
+	ctx, end := c.s.gate.untilStop(c.ctx(), c.w)
 	if _, ok := auth.From(ctx); ok {
 		return ctx, end // the local socket's owner has no credentials to lose
 	}
@@ -28,12 +36,12 @@ var errCrowded = berth.Errorf(berth.Unavailable, "too many logs and events are f
 
 // follower is taken by an answer that goes on, until done is called.
 func (c *call) follower() (done func(), err error) {
-	if n := c.s.follows.Add(1); c.s.Followers > 0 && n > int64(c.s.Followers) {
-		c.s.follows.Add(-1)
+	if n := c.s.events.follows.Add(1); c.s.events.followers > 0 && n > int64(c.s.events.followers) {
+		c.s.events.follows.Add(-1)
 		c.w.Header().Set("Connection", "close") // its descriptor is needed
 		return nil, errCrowded
 	}
-	return func() { c.s.follows.Add(-1) }, nil
+	return func() { c.s.events.follows.Add(-1) }, nil
 }
 
 // flush pushes what was written to the client.
@@ -45,7 +53,7 @@ func (c *call) flush() {
 
 // events serves a stream of events (Accept: text/event-stream) or a page of them, from ?from=REV on, of one subject or of a whole
 // workspace.
-func (s *Server) events(c *call, workspace, subject string) error {
+func (s *eventService) events(c *call, workspace, subject string) error {
 	from, err := c.rev("from")
 	if err != nil {
 		return err
@@ -58,7 +66,7 @@ func (s *Server) events(c *call, workspace, subject string) error {
 			}
 		}
 		var evs []berth.Event
-		err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 			evs, err = tx.Events(store.EventQuery{Workspace: workspace, Subject: subject, From: from, Limit: limit})
 			return err
 		})
@@ -68,7 +76,7 @@ func (s *Server) events(c *call, workspace, subject string) error {
 		if evs == nil {
 			evs = []berth.Event{}
 		}
-		return c.send(http.StatusOK, map[string]any{"value": evs, "rev": s.DB.Rev()})
+		return c.send(http.StatusOK, map[string]any{"value": evs, "rev": s.db.Rev()})
 	}
 	if v := c.r.Header.Get("Last-Event-ID"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)
@@ -85,9 +93,9 @@ func (s *Server) events(c *call, workspace, subject string) error {
 	ctx, cancel := c.hold()
 	defer cancel()
 	c.startSSE()
-	w := s.DB.Watch(ctx, from)
+	w := s.db.Watch(ctx, from)
 	if subject != "" {
-		w = s.DB.WatchSubject(ctx, from, workspace, subject)
+		w = s.db.WatchSubject(ctx, from, workspace, subject)
 	}
 	for {
 		batch, err := w.Next()
@@ -111,6 +119,14 @@ func (s *Server) events(c *call, workspace, subject string) error {
 		}
 		c.flush()
 	}
+}
+
+// allEvents is the events of the whole server, those that belong to no workspace too.
+func (s *eventService) allEvents(c *call) error {
+	if c.who.Role != auth.Admin {
+		return berth.Errorf(berth.Denied, "only an administrator may see the events of the whole server")
+	}
+	return s.events(c, "", "")
 }
 
 func (c *call) startSSE() {

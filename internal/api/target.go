@@ -30,9 +30,9 @@ func (c *call) chooser(tx *store.Tx) target.Chooser {
 	return target.Chooser{
 		Tx: tx, Workspace: c.ws, User: c.who.User, Admin: c.who.Role == auth.Admin, Location: c.s.Location, NoLocal: c.s.Local.Off,
 		Size: func(name string, low bool) (berth.Size, error) {
-			size, err := c.s.checkSize(c, tx, name, c.s.Location, berth.TypeCluster, low)
+			size, err := c.s.sizes.checkSize(c, tx, name, c.s.Location, berth.TypeCluster, low)
 			if err == nil {
-				_, err = c.s.fits(name, size)
+				_, err = c.s.sizes.fits(name, size)
 			}
 			return size, err
 		},

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -11,9 +12,19 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
+// trackingService serves the MLflow server of each workspace.
+type trackingService struct {
+	db         *store.DB
+	log        *slog.Logger
+	authority  *auth.Authority
+	tracking   *track.Service
+	workspaces *workspaceService
+	front      *Server
+}
+
 // track serves everything below berth.TrackingRoot: /mlflow/v2.0/subscriptions/…/workspaces/NAME/api/2.0/mlflow/…. It does not go through
 // the mux, which would clean the paths of artifacts. Who asks is found out before anything else, and every error is in MLflow's words.
-func (s *Server) track(w http.ResponseWriter, r *http.Request) {
+func (s *trackingService) track(w http.ResponseWriter, r *http.Request) {
 	who, workspace, err := s.tracker(r)
 	if err != nil {
 		if berth.CodeOf(err) == berth.Unauthenticated {
@@ -30,20 +41,20 @@ func (s *Server) track(w http.ResponseWriter, r *http.Request) {
 		track.Fail(w, err)
 		return
 	}
-	found, err := s.lookUpWorkspace(r.Context(), ws)
+	found, err := s.workspaces.lookUpWorkspace(r.Context(), ws)
 	if err != nil {
 		track.Fail(w, err)
 		return
 	}
-	s.Tracking.Serve(w, r, found.tracking, who, path)
+	s.tracking.Serve(w, r, found.tracking, who, path)
 	settle(w, r)
 }
 
 // tracker finds out who calls, and for a job the one workspace it may call.
-func (s *Server) tracker(r *http.Request) (track.Caller, string, error) {
+func (s *trackingService) tracker(r *http.Request) (track.Caller, string, error) {
 	var t *berth.Task
-	job, err := s.Authority.CheckTrack(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now(), func(id berth.TaskID) (string, error) {
-		err := s.DB.View(r.Context(), func(tx *store.Tx) (err error) {
+	job, err := s.authority.CheckTrack(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now(), func(id berth.TaskID) (string, error) {
+		err := s.db.View(r.Context(), func(tx *store.Tx) (err error) {
 			t, err = tx.Task(id)
 			return err
 		})
@@ -61,7 +72,7 @@ func (s *Server) tracker(r *http.Request) (track.Caller, string, error) {
 	case job:
 		return track.Caller{User: t.User, Write: true, Job: t.Job, Holder: auth.UserHolder(t.User)}, t.Workspace, nil
 	}
-	p, err := s.principal(r)
+	p, err := s.front.principal(r)
 	if err == nil && p.Task != "" {
 		err = berth.Errorf(berth.Denied, "a task's token opens its own task only")
 	}
@@ -90,8 +101,8 @@ func trackingOf(escaped string) (berth.Workspace, string, error) {
 }
 
 // forgetTracking removes the points of a workspace that was deleted.
-func (s *Server) forgetTracking(ws berth.Workspace, id string) {
-	if err := s.Tracking.Forget(id); err != nil {
-		s.Log.Error("points of a deleted workspace are left over", "workspace", ws.Name, "id", id, "err", err)
+func (s *trackingService) forgetTracking(ws berth.Workspace, id string) {
+	if err := s.tracking.Forget(id); err != nil {
+		s.log.Error("points of a deleted workspace are left over", "workspace", ws.Name, "id", id, "err", err)
 	}
 }

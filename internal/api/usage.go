@@ -24,11 +24,11 @@ type ledger struct {
 	workspaces []berth.Workspace // of one subscription and location
 }
 
-func (s *Server) ledger(c *call, tx *store.Tx, sub, loc string) (l ledger, err error) {
+func (s *quotaService) ledger(c *call, tx *store.Tx, sub, loc string) (l ledger, err error) {
 	if l.catalogue, err = sizes.LoadTx(tx); err != nil {
 		return l, err
 	}
-	if l.limits, err = quota.LoadTx(tx, s.QuotaDefault); err != nil {
+	if l.limits, err = quota.LoadTx(tx, s.quotaDefault); err != nil {
 		return l, err
 	}
 	if l.use, err = quota.Used(tx); err != nil {
@@ -112,9 +112,9 @@ func usageItem(id, typ, loc, value, title string, used, limit int) map[string]an
 }
 
 // usages is what nodes have and may have at a location: in all, by family, and by workspace where there is something.
-func (s *Server) usages(c *call, sub, loc string) error {
+func (s *quotaService) usages(c *call, sub, loc string) error {
 	var l ledger
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		l, err = s.ledger(c, tx, sub, loc)
 		return err
 	})
@@ -150,9 +150,9 @@ func (s *Server) usages(c *call, sub, loc string) error {
 }
 
 // quotas is the limits of workspaces by family, as they were set.
-func (s *Server) quotas(c *call, sub, loc string) error {
+func (s *quotaService) quotas(c *call, sub, loc string) error {
 	var l ledger
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		l, err = s.ledger(c, tx, sub, loc)
 		return err
 	})
@@ -196,7 +196,7 @@ type quotaUpdate struct {
 }
 
 // updateQuotas sets limits of workspaces by family. Each item has its own outcome; those that cannot be do not stop the others.
-func (s *Server) updateQuotas(c *call, sub, loc string) error {
+func (s *quotaService) updateQuotas(c *call, sub, loc string) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may set quotas; ask for one with `berth quota request`")
 	}
@@ -211,7 +211,7 @@ func (s *Server) updateQuotas(c *call, sub, loc string) error {
 		loc = in.Location
 	}
 	var value []any
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		l, err := s.ledger(c, tx, sub, loc)
 		if err != nil {
 			return err
@@ -232,7 +232,7 @@ func (s *Server) updateQuotas(c *call, sub, loc string) error {
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }
 
-func (s *Server) updateQuota(c *call, tx *store.Tx, l ledger, sub string, u quotaUpdate) (string, error) {
+func (s *quotaService) updateQuota(c *call, tx *store.Tx, l ledger, sub string, u quotaUpdate) (string, error) {
 	ref, err := berth.ParseRef(u.ID, "quotas")
 	if err != nil || ref.Workspace == (berth.Workspace{}) || !strings.EqualFold(ref.Collection, "quotas") || u.Limit < noLimit {
 		return quotaFailed, nil //nolint:nilerr // the outcome of this item, not of the call
@@ -292,7 +292,7 @@ func minimum(tx *store.Tx, catalogue sizes.Catalogue, scope quota.Scope) (int, e
 }
 
 // setQuota gives a scope a limit and records who did it.
-func (s *Server) setQuota(c *call, tx *store.Tx, scope quota.Scope, g quota.Grant) error {
+func (s *quotaService) setQuota(c *call, tx *store.Tx, scope quota.Scope, g quota.Grant) error {
 	if _, err := quota.Give(tx, scope, g); err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (s *Server) setQuota(c *call, tx *store.Tx, scope quota.Scope, g quota.Gran
 }
 
 // unsetQuota takes a scope's limit away.
-func (s *Server) unsetQuota(c *call, tx *store.Tx, scope quota.Scope) error {
+func (s *quotaService) unsetQuota(c *call, tx *store.Tx, scope quota.Scope) error {
 	err := tx.Delete("", quota.Kind, scope.Key(), "")
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil

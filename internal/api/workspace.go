@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -15,16 +16,27 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
+// workspaceService serves workspaces, and finds the one a request names.
+type workspaceService struct {
+	locate.Locator
+	db               *store.DB
+	location         string
+	defaultWorkspace berth.Workspace
+	found            sync.Map // workspace key → foundWorkspace
+	groups           *groupService
+	tracking         *trackingService
+}
+
 const kindWorkspace = "workspaces"
 
-// EnsureWorkspace makes a workspace when it is not there: its storage, its datastores and the compute `local`.
-func (s *Server) EnsureWorkspace(ctx context.Context, ws berth.Workspace, by string) error {
-	return s.DB.Update(ctx, func(tx *store.Tx) error {
+// ensureWorkspace creates a workspace when it is not there: its storage, its datastores and the compute `local`.
+func (s *workspaceService) ensureWorkspace(ctx context.Context, ws berth.Workspace, by string) error {
+	return s.db.Update(ctx, func(tx *store.Tx) error {
 		_, err := tx.Get("", kindWorkspace, ws.Key(), "")
 		if berth.CodeOf(err) != berth.NotFound {
 			return err
 		}
-		body, err := json.Marshal(map[string]any{"location": s.Location, "tags": map[string]any{}, "properties": map[string]any{"friendlyName": ws.Name}})
+		body, err := json.Marshal(map[string]any{"location": s.location, "tags": map[string]any{}, "properties": map[string]any{"friendlyName": ws.Name}})
 		if err != nil {
 			return err
 		}
@@ -32,7 +44,7 @@ func (s *Server) EnsureWorkspace(ctx context.Context, ws berth.Workspace, by str
 	})
 }
 
-func (s *Server) createWorkspace(tx *store.Tx, ws berth.Workspace, by string, body json.RawMessage) error {
+func (s *workspaceService) createWorkspace(tx *store.Tx, ws berth.Workspace, by string, body json.RawMessage) error {
 	own := locate.NewStorage()
 	raw, err := json.Marshal(own)
 	if err != nil {
@@ -71,17 +83,17 @@ type foundWorkspace struct {
 }
 
 // findWorkspace is the workspace in the casing it was made with.
-func (s *Server) findWorkspace(ctx context.Context, ws berth.Workspace) (berth.Workspace, error) {
+func (s *workspaceService) findWorkspace(ctx context.Context, ws berth.Workspace) (berth.Workspace, error) {
 	f, err := s.lookUpWorkspace(ctx, ws)
 	return f.ws, err
 }
 
-func (s *Server) lookUpWorkspace(ctx context.Context, ws berth.Workspace) (foundWorkspace, error) {
+func (s *workspaceService) lookUpWorkspace(ctx context.Context, ws berth.Workspace) (foundWorkspace, error) {
 	if f, ok := s.found.Load(ws.Key()); ok && time.Since(f.(foundWorkspace).at) < workspaceLife {
 		return f.(foundWorkspace), nil
 	}
 	out := foundWorkspace{ws: ws, at: time.Now()}
-	err := s.DB.View(ctx, func(tx *store.Tx) error {
+	err := s.db.View(ctx, func(tx *store.Tx) error {
 		d, err := tx.Get("", kindWorkspace, ws.Key(), "")
 		if err != nil {
 			return err
@@ -102,9 +114,9 @@ func (s *Server) lookUpWorkspace(ctx context.Context, ws berth.Workspace) (found
 	return out, err
 }
 
-func (s *Server) allWorkspaces(ctx context.Context) ([]berth.Workspace, error) {
+func (s *workspaceService) allWorkspaces(ctx context.Context) ([]berth.Workspace, error) {
 	var out []berth.Workspace
-	err := s.DB.View(ctx, func(tx *store.Tx) error {
+	err := s.db.View(ctx, func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Kind: kindWorkspace, Asc: true})
 		for _, d := range docs {
 			ws, err := locate.WorkspaceOf(d)
@@ -118,12 +130,12 @@ func (s *Server) allWorkspaces(ctx context.Context) ([]berth.Workspace, error) {
 	return out, err
 }
 
-func (s *Server) listWorkspaces(c *call, sub, group string) error {
+func (s *workspaceService) listWorkspaces(c *call, sub, group string) error {
 	if c.r.Method != http.MethodGet {
 		return methodError(c)
 	}
 	value := []any{}
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Kind: kindWorkspace, Asc: true})
 		for _, d := range docs {
 			ws, err := locate.WorkspaceOf(d)
@@ -151,7 +163,7 @@ func (s *Server) listWorkspaces(c *call, sub, group string) error {
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }
 
-func (s *Server) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]any, error) {
+func (s *workspaceService) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]any, error) {
 	m := map[string]any{}
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return nil, err
@@ -166,7 +178,7 @@ func (s *Server) renderWorkspace(ws berth.Workspace, d *store.Doc) (map[string]a
 	}
 	m["id"], m["name"], m["type"] = ws.ID(), ws.Name, berth.Provider+"/workspaces"
 	m["systemData"] = systemData(d, zulu)
-	setDefault(m, "location", s.Location)
+	setDefault(m, "location", s.location)
 	setDefault(m, "kind", "Default")
 	setDefault(m, "tags", map[string]any{})
 	setDefault(m, "sku", map[string]any{"name": "Basic", "tier": "Basic"})
@@ -200,7 +212,7 @@ func plainWorkspace() map[string]any {
 }
 
 // workspace serves the workspace itself.
-func (s *Server) workspace(c *call) error {
+func (s *workspaceService) workspace(c *call) error {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		return s.showWorkspace(c, http.StatusOK)
@@ -220,13 +232,13 @@ func (s *Server) workspace(c *call) error {
 	return methodError(c)
 }
 
-func (s *Server) showWorkspace(c *call, status int) error {
+func (s *workspaceService) showWorkspace(c *call, status int) error {
 	if err := s.enter(c, c.ws); err != nil {
 		return err
 	}
 	var m map[string]any
 	var d *store.Doc
-	err := s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get("", kindWorkspace, c.ws.Key(), ""); err != nil {
 			return err
 		}
@@ -240,7 +252,7 @@ func (s *Server) showWorkspace(c *call, status int) error {
 }
 
 // putWorkspace creates or updates a workspace.
-func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, patch bool) error {
+func (s *workspaceService) putWorkspace(c *call, ws berth.Workspace, body map[string]any, patch bool) error {
 	if c.who.Role != "admin" {
 		return berth.Errorf(berth.Denied, "only an administrator may make or change workspaces")
 	}
@@ -253,14 +265,14 @@ func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, 
 		return err
 	}
 	stripReadOnly(body)
-	return s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	return s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		d, err := tx.Get("", kindWorkspace, ws.Key(), "")
 		if berth.CodeOf(err) == berth.NotFound {
 			if patch {
 				return berth.Errorf(berth.NotFound, "there is no workspace %s", ws.Name)
 			}
 			if text(body, "location") == "" {
-				if body["location"], err = s.groupPlace(tx, ws); err != nil {
+				if body["location"], err = s.groups.groupPlace(tx, ws); err != nil {
 					return err
 				}
 			}
@@ -289,15 +301,15 @@ func (s *Server) putWorkspace(c *call, ws berth.Workspace, body map[string]any, 
 }
 
 // deleteWorkspace removes an empty or finished workspace; the default one stays.
-func (s *Server) deleteWorkspace(c *call) error {
+func (s *workspaceService) deleteWorkspace(c *call) error {
 	if c.who.Role != "admin" {
 		return berth.Errorf(berth.Denied, "only an administrator may delete workspaces")
 	}
-	if c.ws.Key() == s.Default.Key() {
+	if c.ws.Key() == s.defaultWorkspace.Key() {
 		return berth.Errorf(berth.Conflict, "workspace %s is the server's default and cannot be deleted", c.ws.Name)
 	}
 	tracked := "" // the id of its tracking
-	err := s.DB.Update(c.ctx(), func(tx *store.Tx) error {
+	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		active, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), Limit: 1})
 		if err != nil {
 			return err
@@ -334,7 +346,7 @@ func (s *Server) deleteWorkspace(c *call) error {
 	})
 	s.found.Delete(c.ws.Key())
 	if err == nil && tracked != "" {
-		s.forgetTracking(c.ws, tracked)
+		s.tracking.forgetTracking(c.ws, tracked)
 	}
 	if berth.CodeOf(err) == berth.NotFound {
 		return c.empty(http.StatusNoContent)
@@ -346,22 +358,22 @@ func (s *Server) deleteWorkspace(c *call) error {
 }
 
 // defaultContainer is the container of a workspace's default datastore.
-func (s *Server) defaultContainer(ctx context.Context, ws berth.Workspace) (string, error) {
+func (s *workspaceService) defaultContainer(ctx context.Context, ws berth.Workspace) (string, error) {
 	own, err := s.storage(ctx, ws)
 	return own.Blobs, err
 }
 
 // storage is where a workspace keeps its bytes.
-func (s *Server) storage(ctx context.Context, ws berth.Workspace) (locate.Storage, error) {
+func (s *workspaceService) storage(ctx context.Context, ws berth.Workspace) (locate.Storage, error) {
 	var own locate.Storage
-	err := s.DB.View(ctx, func(tx *store.Tx) (err error) {
+	err := s.db.View(ctx, func(tx *store.Tx) (err error) {
 		own, err = locate.StorageOf(tx, ws.Key())
 		return err
 	})
 	return own, err
 }
 
-func (s *Server) diagnose(c *call) error {
+func (s *workspaceService) diagnose(c *call) error {
 	out := map[string]any{}
 	for _, k := range []string{
 		"userDefinedRouteResults", "networkSecurityRuleResults", "resourceLockResults", "dnsResolutionResults", "storageAccountResults",

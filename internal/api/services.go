@@ -1,0 +1,108 @@
+package api
+
+import "github.com/berthml/berth/internal/attach"
+
+// services are the parts of the API, one for each area, in the file that has the area's name. Each
+// has what it needs; most is kept in documents, which they reach through the store.
+type services struct {
+	docs       *documentService
+	workspaces *workspaceService
+	groups     *groupService
+	tree       *treeService
+	jobs       *jobService
+	computes   *computeService
+	sizes      *sizeService
+	quotas     *quotaService
+	costs      *costService
+	history    *historyService
+	indexes    *indexService
+	tracking   *trackingService
+	identity   *identityService
+	runners    *runnerService
+	attach     *attachService
+	instances  *instanceService
+	events     *eventService
+	operations *operationService
+	metrics    *metricsService
+	health     *healthService
+}
+
+// assemble creates the services of s.
+func (s *Server) assemble() {
+	o := &s.Options
+	s.docs = &documentService{Locator: o.Locator, db: o.DB, authority: o.Authority, table: table()}
+	s.requests = newRequests(s.docs.table)
+	s.workspaces = &workspaceService{Locator: o.Locator, db: o.DB, location: o.Location, defaultWorkspace: o.Default}
+	s.groups = &groupService{db: o.DB, location: o.Location, docs: s.docs, workspaces: s.workspaces}
+	s.tracking = &trackingService{db: o.DB, log: o.Log, authority: o.Authority, tracking: o.Tracking, workspaces: s.workspaces, front: s}
+	s.workspaces.groups, s.workspaces.tracking = s.groups, s.tracking
+
+	s.health = &healthService{db: o.DB, log: o.Log, blobs: o.Blobs, gate: s.gate, front: s}
+	s.events = &eventService{db: o.DB, followers: o.Followers}
+	s.jobs = &jobService{
+		db: o.DB, blobs: o.Blobs, watcher: o.Watcher, kindOf: o.KindOf,
+		docs: s.docs, workspaces: s.workspaces, events: s.events, health: s.health,
+	}
+	s.computes = &computeService{db: o.DB, docs: s.docs}
+	s.quotas = &quotaService{db: o.DB, quotaDefault: o.QuotaDefault}
+	s.sizes = &sizeService{db: o.DB, machine: o.Machine, quotaDefault: o.QuotaDefault, quotas: s.quotas}
+	s.costs = &costService{db: o.DB, local: o.Local, location: o.Location}
+	s.tree = &treeService{
+		defaultWorkspace: o.Default, workspaces: s.workspaces, groups: s.groups, docs: s.docs, jobs: s.jobs,
+		computes: s.computes, sizes: s.sizes, quotas: s.quotas, costs: s.costs, events: s.events,
+	}
+
+	s.indexes = &indexService{db: o.DB, location: o.Location, docs: s.docs, workspaces: s.workspaces}
+	s.history = &historyService{
+		Locator: o.Locator, db: o.DB, location: o.Location,
+		docs: s.docs, workspaces: s.workspaces, jobs: s.jobs, indexes: s.indexes,
+	}
+	s.identity = &identityService{Locator: o.Locator, log: o.Log, authority: o.Authority, fromTask: o.FromTask, front: s}
+	s.runners = &runnerService{
+		db: o.DB, log: o.Log, blobs: o.Blobs, authority: o.Authority,
+		samples: newSamples(), requests: s.requests, gate: s.gate, front: s,
+	}
+	s.attach = &attachService{attached: o.Attached, gate: s.gate, front: s}
+	s.instances = &instanceService{db: o.DB, authority: o.Authority, front: s}
+	s.operations = &operationService{Locator: o.Locator, db: o.DB, docs: s.docs, workspaces: s.workspaces}
+	s.metrics = &metricsService{db: o.DB, requests: s.requests, more: o.Metrics, workspaces: s.workspaces, events: s.events}
+}
+
+// routes is the list of paths and who serves them. Those of route are not here: their names must not
+// be cleaned, or are compared without case.
+func (s *Server) routes() {
+	open, user := s.mux.HandleFunc, func(pattern string, h func(*call) error) { s.mux.Handle(pattern, s.guard(h)) }
+	// What a client asks before it has a token.
+	open("GET /healthz", s.health.probe)
+	open("GET /readyz", s.health.probe)
+	open("GET /metadata/endpoints", s.identity.metadata)
+	open("GET /discovery", s.identity.discovery)
+	open("GET /discovery/", s.identity.discovery)
+	open("GET /registrymanagement/v1.0/registries/{name}/discovery", s.identity.noRegistry)
+	// The endpoints azure-identity knows: managed identity in its forms, and, below the name of a tenant, a
+	// token endpoint for service principals. Each wants the caller's Berth token as proof.
+	open("/msi/token", s.identity.identified(s.identity.managed))
+	open("GET /metadata/identity/oauth2/token", s.identity.identified(s.identity.managedVM))
+	open("/", s.identity.tenant)
+
+	user("/tokens", s.identity.tokens)
+	user("/tokens/{name}", s.identity.tokens)
+	user("GET /berth/v1/server", s.serverInfo)
+	user("GET /berth/v1/sizes", s.sizes.listSizes)
+	user("/berth/v1/sizes/{name}", s.sizes.oneSize)
+	user("GET /berth/v1/events", s.events.allEvents)
+	user("GET /metrics", s.metrics.metricsPage)
+	user("GET /opstatus/{verb}/{path...}", s.operations.operation)
+	user("GET /opresult/{verb}/{path...}", s.operations.result)
+	for _, prefix := range []string{"/history/v1.0/", "/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
+		user(prefix, s.history.dataPlane)
+	}
+	user("GET /tenants", s.tree.tenants)
+	s.subscriptions = s.guard(s.tree.arm)
+
+	// These have credentials of their own kind: a link, a task's token, a machine's.
+	open("GET "+openPath+"{code}", s.instances.redeem)
+	open("POST "+reportsPath, s.runners.line)
+	open(attach.Pattern, s.attach.connect)
+	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.runners.appendLog))
+}
