@@ -28,6 +28,8 @@ type hold struct {
 	Owner string `json:"owner,omitempty"`
 	// Versions are the registered versions that lie there. What there is stays as it is, for everybody.
 	Versions []string `json:"versions,omitempty"`
+	// Makers are the users who registered the versions among them that hold only what their maker wrote.
+	Makers map[string]string `json:"makers,omitempty"`
 	// Whole says that nothing is added to them either.
 	Whole bool `json:"whole,omitempty"`
 	// Version is the version token of what lies there now, see Version.
@@ -93,9 +95,30 @@ func uploadFolder(name string) string {
 type restraint struct {
 	owner   string   // whose the folder is
 	change  error    // why what is there may not change
+	makers  []maker  // whose files there may not change
 	add     error    // why nothing may be added
 	version string   // a version that consists of it
 	named   []string // the places above it that have a Version
+}
+
+// maker is a user whose version holds what they wrote themselves.
+type maker struct{ user, version string }
+
+// refuse is why a blob that is there may not change, nil where it may.
+func (r restraint) refuse(b *store.Blob) error {
+	if r.change != nil {
+		return r.change
+	}
+	for _, m := range r.makers {
+		if b.Writer == m.user || b.Writer == "" {
+			return belongsTo(b.Name, m.version)
+		}
+	}
+	return nil
+}
+
+func belongsTo(name, version string) error {
+	return held("blob " + quote(name) + " belongs to " + version + ", and versions do not change: upload to another place, and register a new version")
 }
 
 // restrained collects the holds on a name.
@@ -126,15 +149,24 @@ func restrained(tx *store.Tx, container, name, writer string) (r restraint, err 
 			r.change = held("blob " + quote(name) + " lies in a folder that " + h.Owner + " uploads to: only the same content can be put there by others")
 			r.add = r.change
 		}
-		if len(h.Versions) > 0 {
-			r.version = h.Versions[0]
-			r.change = held("blob " + quote(name) + " belongs to " + h.Versions[0] + ", and versions do not change: upload to another place, and register a new version")
-			if h.Whole {
-				r.add = r.change
-			}
-		}
+		r.holdVersions(name, h)
 	}
 	return r, nil
+}
+
+// holdVersions adds what the versions at one place hold.
+func (r *restraint) holdVersions(name string, h hold) {
+	for _, v := range h.Versions {
+		r.version = v
+		if user, ok := h.Makers[v]; ok {
+			r.makers = append(r.makers, maker{user, v})
+			continue
+		}
+		r.change = belongsTo(name, v)
+		if h.Whole {
+			r.add = r.change
+		}
+	}
 }
 
 // held is Azure's error for a blob that a policy keeps as it is.
@@ -159,7 +191,7 @@ func alreadyThere(tx *store.Tx, container, name, writer, hash string) (*store.Bl
 			return nil, err
 		}
 	}
-	if r.change == nil && r.add == nil {
+	if r.change == nil && r.add == nil && len(r.makers) == 0 {
 		return nil, changed(tx, container, r.named)
 	}
 	old, err := tx.Blob(container, name)
@@ -168,10 +200,10 @@ func alreadyThere(tx *store.Tx, container, name, writer, hash string) (*store.Bl
 		return nil, r.add
 	case err != nil && berth.CodeOf(err) != berth.NotFound:
 		return nil, err
-	case err != nil || r.change == nil:
+	case err != nil || r.refuse(old) == nil:
 		return nil, changed(tx, container, r.named)
 	case old.Hash == "" || old.Hash != hash:
-		return nil, r.change
+		return nil, r.refuse(old)
 	}
 	if folder != "" && writer != "" && writer != r.owner {
 		return old, prove(tx, container, name, writer, hash)
@@ -246,15 +278,20 @@ func Own(tx *store.Tx, container, name, user string) error {
 var shared = []string{"", "LocalUpload", "az-ml-artifacts", "azureml", "azureml/versions", "azureml/ExperimentRun", "ExperimentRun", "UI"}
 
 // Hold keeps what lies at a place as it is, because a version consists of it. Others may be added. Several versions may lie at one place.
+// Where the folder is not the user's own, only the files that they wrote are kept: others go on with theirs.
 func Hold(tx *store.Tx, container, name, version, user string) error {
 	name = strings.TrimRight(name, "/")
 	if slices.Contains(shared, name) {
 		return nil
 	}
-	if _, err := mayHold(tx, container, name, user); err != nil {
+	owner, err := mayHold(tx, container, name, user)
+	if err != nil {
 		return err
 	}
-	return addHold(tx, container, name, version, false)
+	if owner == user || uploadFolder(name+"/") != "" {
+		return addHold(tx, container, name, version, "", false)
+	}
+	return addHold(tx, container, name, version, user, false)
 }
 
 // HoldWhole is Hold for what is run: nothing is added to it either. Where the folder is nobody's, others may go on to add to it, and what the
@@ -271,8 +308,11 @@ func HoldWhole(tx *store.Tx, container, name, version, user string) (place strin
 	if owner != "" && owner != user && uploadFolder(name+"/") == "" {
 		return "", held("the folder " + quote(name) + " is one that " + owner + " uploads to: upload to one of your own")
 	}
-	if err := addHold(tx, container, name, version, owner != ""); err != nil || owner != "" {
-		return name, err
+	if owner != "" {
+		return name, addHold(tx, container, name, version, "", true)
+	}
+	if err := addHold(tx, container, name, version, user, false); err != nil {
+		return "", err
 	}
 	return fix(tx, container, name, version)
 }
@@ -286,10 +326,17 @@ func mayHold(tx *store.Tx, container, name, user string) (owner string, err erro
 	return r.owner, err
 }
 
-func addHold(tx *store.Tx, container, name, version string, whole bool) error {
+// addHold adds a version to a hold. maker is the user whose files it holds, "" for all files.
+func addHold(tx *store.Tx, container, name, version, maker string, whole bool) error {
 	h, d, err := getHold(tx, container, name)
 	if err != nil || slices.Contains(h.Versions, version) {
 		return err
+	}
+	if maker != "" {
+		if h.Makers == nil {
+			h.Makers = map[string]string{}
+		}
+		h.Makers[version] = maker
 	}
 	h.Versions, h.Whole = append(h.Versions, version), h.Whole || whole
 	return putHold(tx, container, name, h, d)
@@ -324,6 +371,7 @@ func Release(tx *store.Tx, container, name, version string) error {
 	if err != nil || d == nil {
 		return err
 	}
+	delete(h.Makers, version)
 	if h.Versions = slices.DeleteFunc(h.Versions, func(v string) bool { return v == version }); len(h.Versions) == 0 {
 		h.Whole = false
 		if h.Owner == "" {

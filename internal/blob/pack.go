@@ -117,7 +117,7 @@ func (s *Store) indexMany(ctx context.Context, container string, files []Packed,
 			}
 			err = tx.PutBlob(&store.Blob{
 				Container: container, Name: name, Size: c.size, Hash: c.hash, ContentType: "application/octet-stream", ETag: newETag(),
-				ContentMD5: base64.StdEncoding.EncodeToString(c.md5), Created: at, Modified: at,
+				ContentMD5: base64.StdEncoding.EncodeToString(c.md5), Created: at, Modified: at, Writer: writer(ctx),
 			})
 			if err != nil {
 				return err

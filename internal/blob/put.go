@@ -2,9 +2,9 @@ package blob
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"io"
 	"maps"
 	"strings"
@@ -62,7 +62,7 @@ func (s *Store) SetMeta(ctx context.Context, container, name string, meta map[st
 		}
 		// Who uploads what is there already says so in its metadata too, and is not refused; there is nothing to say.
 		r, err := restrained(tx, container, name, writer(ctx))
-		if err != nil || r.change != nil {
+		if err != nil || r.refuse(b) != nil {
 			return err
 		}
 		if err := changed(tx, container, r.named); err != nil { // a blob may become the mark of a folder
@@ -96,8 +96,8 @@ func (s *Store) DeleteMatch(ctx context.Context, container, name, ifMatch string
 			return notMatched(container, name)
 		}
 		r, err := restrained(tx, container, name, writer(ctx))
-		if err != nil || r.change != nil {
-			return errors.Join(err, r.change)
+		if err := cmp.Or(err, r.refuse(b)); err != nil {
+			return err
 		}
 		if err := changed(tx, container, r.named); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (s *Store) index(ctx context.Context, container, name string, c content, o 
 	at := now()
 	b := &store.Blob{
 		Container: container, Name: name, Size: c.size, Hash: c.hash,
-		ContentType: o.ContentType, Meta: maps.Clone(o.Meta), ETag: newETag(), Created: at, Modified: at,
+		ContentType: o.ContentType, Meta: maps.Clone(o.Meta), ETag: newETag(), Created: at, Modified: at, Writer: writer(ctx),
 	}
 	if b.ContentType == "" {
 		b.ContentType = "application/octet-stream"

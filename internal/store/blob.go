@@ -20,14 +20,15 @@ type Blob struct {
 	Meta              map[string]string
 	ETag              string
 	Created, Modified time.Time
+	Writer            string // the user who wrote it; "" where that is not known
 }
 
 const (
-	blobColumns = "SELECT container, name, size, hash, live, content_type, content_md5, meta, etag, created, modified FROM blobs"
-	upsertBlob  = "INSERT INTO blobs (container, name, size, hash, live, content_type, content_md5, meta, etag, created, modified)" +
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (container, name) DO UPDATE SET size = excluded.size," +
+	blobColumns = "SELECT container, name, size, hash, live, content_type, content_md5, meta, etag, created, modified, writer FROM blobs"
+	upsertBlob  = "INSERT INTO blobs (container, name, size, hash, live, content_type, content_md5, meta, etag, created, modified, writer)" +
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (container, name) DO UPDATE SET size = excluded.size," +
 		" hash = excluded.hash, live = excluded.live, content_type = excluded.content_type, content_md5 = excluded.content_md5," +
-		" meta = excluded.meta, etag = excluded.etag, created = excluded.created, modified = excluded.modified"
+		" meta = excluded.meta, etag = excluded.etag, created = excluded.created, modified = excluded.modified, writer = excluded.writer"
 )
 
 // Blob reads one row. A missing one is berth.NotFound.
@@ -59,7 +60,7 @@ func (tx *Tx) PutBlob(b *Blob) error {
 		b.Modified = tx.Now()
 	}
 	_, err := tx.exec(upsertBlob, b.Container, b.Name, b.Size, b.Hash, b.Live, b.ContentType, b.ContentMD5, meta, b.ETag,
-		nanos(b.Created), nanos(b.Modified))
+		nanos(b.Created), nanos(b.Modified), b.Writer)
 	return err
 }
 
@@ -128,7 +129,7 @@ func (tx *Tx) blobs(prefix, text string, args ...any) ([]*Blob, error) {
 		var b Blob
 		var meta string
 		var created, modified int64
-		err := r.Scan(&b.Container, &b.Name, &b.Size, &b.Hash, &b.Live, &b.ContentType, &b.ContentMD5, &meta, &b.ETag, &created, &modified)
+		err := r.Scan(&b.Container, &b.Name, &b.Size, &b.Hash, &b.Live, &b.ContentType, &b.ContentMD5, &meta, &b.ETag, &created, &modified, &b.Writer)
 		if err != nil || !strings.HasPrefix(b.Name, prefix) {
 			return false, err
 		}
