@@ -13,13 +13,13 @@ import (
 const grace = 10 * time.Second
 
 // startTask asks the driver to start a task that was placed, until it answers for good.
-func (c *Control) startTask(ctx context.Context, s started) {
+func (c *Control) startTask(ctx context.Context, s taskStart) {
 	p := c.placed[s.task.ID]
-	if p == nil || !p.left {
+	if p == nil || !p.inherited {
 		p = &placement{task: s.task, started: make(chan struct{})}
 		c.placed[s.task.ID] = p
 	}
-	p.left = false
+	p.inherited = false
 	target := c.target(&s.task)
 	pool := c.pool(&s.task)
 	onNode := !pool.single() && !pool.spec.instance
@@ -32,7 +32,8 @@ func (c *Control) startTask(ctx context.Context, s started) {
 				p.handle.Store(&h)
 				return
 			}
-			if ctx.Err() != nil || p.over.Load() { // a host that was away knew it, and what became of it
+			// a host that was away knew it, and what became of it
+			if ctx.Err() != nil || p.over.Load() {
 				return
 			}
 			code := berth.CodeOf(err)
@@ -41,7 +42,8 @@ func (c *Control) startTask(ctx context.Context, s started) {
 				c.o.Log.Warn("task not started yet", "task", s.task.ID, "err", err)
 			case code == berth.NotFound && onNode:
 				c.dropNode(ctx, s.task.Workspace, s.task.Node)
-				c.endTask(ctx, s.task.ID, &berth.Exit{Code: -1, Cause: "evicted", Reason: err.Error()}) // if the node was dropped before
+				// if the node was dropped before
+				c.endTask(ctx, s.task.ID, &berth.Exit{Code: -1, Cause: "evicted", Reason: err.Error()})
 				return
 			default:
 				c.endTask(ctx, s.task.ID, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
@@ -61,7 +63,7 @@ func (c *Control) startTask(ctx context.Context, s started) {
 }
 
 // handOver gives a task to its target. The folders of its logs are there before anything writes.
-func (c *Control) handOver(ctx context.Context, target Target, s started) (driver.Handle, error) {
+func (c *Control) handOver(ctx context.Context, target Target, s taskStart) (driver.Handle, error) {
 	err := c.logs.make(string(s.task.ID))
 	if s.launch.Group != nil {
 		for _, p := range s.launch.Group.Processes {
@@ -76,10 +78,11 @@ func (c *Control) handOver(ctx context.Context, target Target, s started) (drive
 	return target.Driver.Start(ctx, s.launch)
 }
 
-// restart takes up a task that an earlier process had placed. Starting is idempotent, so asking again can only find it.
-func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
+// takeUp takes up a task that an earlier process had placed. Starting is idempotent, so asking
+// again can only find it.
+func (c *Control) takeUp(ctx context.Context, id berth.TaskID, p *placement) {
 	if p.task.State != berth.TaskPlaced {
-		p.left = false
+		p.inherited = false
 		close(p.started)
 		if p.task.Evict {
 			c.stopTask(ctx, p, driver.Stop{Cause: "evicted", Why: p.task.Why})
@@ -88,18 +91,19 @@ func (c *Control) restart(ctx context.Context, id berth.TaskID, p *placement) {
 	}
 	launch, err := c.launchAgain(ctx, &p.task)
 	if err != nil {
-		p.left = false
+		p.inherited = false
 		close(p.started)
 		c.endTask(ctx, id, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
 		return
 	}
-	c.startTask(ctx, started{task: p.task, launch: launch})
+	c.startTask(ctx, taskStart{task: p.task, launch: launch})
 	if p.task.Evict { // by an earlier process, which may not have come to it
 		c.stopTask(ctx, c.placed[id], driver.Stop{Cause: "evicted", Why: p.task.Why})
 	}
 }
 
-// launchAgain is what a task was given that an earlier process had placed. A panic is the task's own.
+// launchAgain is what a task was given that an earlier process had placed. A panic is the task's
+// own.
 func (c *Control) launchAgain(ctx context.Context, t *berth.Task) (launch berth.Launch, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -107,15 +111,15 @@ func (c *Control) launchAgain(ctx context.Context, t *berth.Task) (launch berth.
 		}
 	}()
 	err = c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		m := &move{c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}}
-		j, err := m.job(jobKey{t.Workspace, t.Job})
+		cy := &cycle{c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}}
+		j, err := cy.job(jobKey{t.Workspace, t.Job})
 		if err != nil {
 			return err
 		}
 		if j == nil {
 			return berth.Errorf(berth.NotFound, "the job was deleted")
 		}
-		launch, err = m.relaunch(j, *t)
+		launch, err = cy.relaunch(j, *t)
 		return err
 	})
 	return launch, err
@@ -146,7 +150,8 @@ func (c *Control) stopTask(ctx context.Context, p *placement, s driver.Stop) {
 	})
 }
 
-// stopPause is how soon a target that does not answer is asked again to stop a task, the first time.
+// stopPause is how soon a target that does not answer is asked again to stop a task, the first
+// time.
 const stopPause = 200 * time.Millisecond
 
 // removeTask lets the driver forget a task that has ended.
@@ -158,7 +163,8 @@ func (c *Control) removeTask(ctx context.Context, p *placement) {
 			return
 		}
 		err := target.Driver.Remove(ctx, h)
-		// Whatever it reported, it runs. That is so for a moment at the end of every task; later it is ended.
+		// Whatever it reported, it runs. That is so for a moment at the end of every task; later it
+		// is ended.
 		for wait := removePause; berth.CodeOf(err) == berth.Conflict && wait < 16*removePause; wait *= 2 {
 			if wait == 4*removePause {
 				c.o.Log.Warn("a task that is over is made to end", "task", p.task.ID)
@@ -182,7 +188,8 @@ func (c *Control) removeTask(ctx context.Context, p *placement) {
 // removePause is how long a task that has just reported its end may take to be over.
 const removePause = time.Second
 
-// find waits until Start has answered, and is the task's handle. A process that did not start the task itself asks the target.
+// find waits until Start has answered, and is the task's handle. A process that did not start the
+// task itself asks the target.
 func (p *placement) find(ctx context.Context, t Target) (h driver.Handle, ok bool, err error) {
 	select {
 	case <-p.started:

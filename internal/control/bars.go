@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// readLimits reads the limits of single users. They hold for their jobs wherever these run, also on nodes that were made for others.
+// readLimits reads the limits of single users. They hold for their jobs wherever these run, also on
+// nodes that were made for others.
 func (c *Control) readLimits(tx *store.Tx) error {
 	all, err := quota.LoadTx(tx, c.o.QuotaDefault)
 	c.personal = all.Personal()
@@ -22,12 +23,14 @@ func (c *Control) bars(p *pool, now time.Time) map[string]sched.Bar {
 	if p.local && c.o.Local.PerUser > 0 && p.queue.Len() > 0 {
 		out := map[string]sched.Bar{}
 		for _, user := range p.queue.Users() {
-			out[user] = sched.LocalBar(c.o.Local.PerUser, p.here[user])
+			out[user] = sched.LocalBar(c.o.Local.PerUser, p.localTasks[user])
 		}
 		return out
 	}
 	if p.single() || p.spec.instance || p.queue.Len() == 0 || len(c.personal.All) == 0 || len(p.nodes) == 0 {
-		return nil // an instance counts as a whole, whether jobs are on it or not; and a pool without nodes grows by quota
+		// an instance counts as a whole, whether jobs are on it or not; and a pool without nodes
+		// grows by quota
+		return nil
 	}
 	n := p.nodes[0]
 	var running []quota.Task
@@ -74,7 +77,8 @@ func (c *Control) runs() []quota.Task {
 	return out
 }
 
-// barReasons is what bars say to the users who may have nothing more. When it changes, so do the reasons of all that wait.
+// barReasons is what bars say to the users who may have nothing more. When it changes, so do the
+// reasons of all that wait.
 func barReasons(bars map[string]sched.Bar) string {
 	var all []string
 	for user, b := range bars {
@@ -86,12 +90,13 @@ func barReasons(bars map[string]sched.Bar) string {
 	return strings.Join(all, "\n")
 }
 
-// lookAgain has the pools looked at again that wait for a limit: a task has left one. A pool without nodes is not barred, it cannot grow;
-// there the end of a task on a cluster makes room, whoever the node was made for.
-func (m *move) lookAgain(left *pool) {
-	for k, p := range m.c.pools {
+// recheckLimited has the pools looked at again that wait for a limit: a task has left one. A pool
+// without nodes is not barred, it cannot grow; there the end of a task on a cluster makes room,
+// whoever the node was made for.
+func (cy *cycle) recheckLimited(left *pool) {
+	for k, p := range cy.c.pools {
 		if p.barred || (p.state.Short != "" && !left.single()) {
-			m.pools[k] = true
+			cy.pools[k] = true
 		}
 	}
 }

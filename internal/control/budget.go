@@ -21,12 +21,13 @@ const (
 	budgetCause = "budget"
 )
 
-// Budgets warns when most of a budget is spent, and asks the jobs charged to one that is used up to end, until ctx ends. It looks when
-// something happened that costs, and when what runs will have spent so much; without budgets it never does.
+// Budgets warns when most of a budget is spent, and asks the jobs charged to one that is used up to
+// end, until ctx ends. It looks when something happened that costs, and when what runs will have
+// spent so much; without budgets it never does.
 func (c *Control) Budgets(ctx context.Context) error {
 	some := true
 	var last time.Time
-	return c.lookout(ctx, func(batch []berth.Event) (time.Time, bool) {
+	return c.watchLoop(ctx, func(batch []berth.Event) (time.Time, bool) {
 		return last.Add(budgetPause), costly(batch, some)
 	}, func() (next time.Time) {
 		next, some = c.checkBudgets(ctx)
@@ -35,7 +36,8 @@ func (c *Control) Budgets(ctx context.Context) error {
 	})
 }
 
-// costly says whether what happened can change what is spent, or what may be. Where there are no budgets only a new one can.
+// costly says whether what happened can change what is spent, or what may be. Where there are no
+// budgets only a new one can.
 func costly(batch []berth.Event, some bool) bool {
 	for i := range batch {
 		switch batch[i].Type {
@@ -96,23 +98,25 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 	return next, some
 }
 
-// unpaid is why a pool keeps no nodes that have nothing to do, however many its document says: a budget that pays for them is used up.
-// Where it is the workspace's there cannot be new work either.
-func (c *Control) unpaid(p *pool) (why string, all bool) {
-	ended := c.usedUp[p.key.workspace]
+// exhaustedBudget is why a pool keeps no nodes that have nothing to do, however many its document
+// says: a budget that pays for them is used up. Where it is the workspace's there cannot be new
+// work either.
+func (c *Control) exhaustedBudget(p *pool) (why string, all bool) {
+	ended := c.exhausted[p.key.workspace]
 	if title := cost.Charged(ended, p.spec.owner); title != "" {
 		why = title + " is used up"
 	}
 	return why, slices.ContainsFunc(ended, func(b berth.Budget) bool { return b.User == "" })
 }
 
-// readBudgets reads which budgets of a workspace are used up.
-func (c *Control) readBudgets(tx *store.Tx, workspace string) (err error) {
-	c.usedUp[workspace], err = cost.UsedUp(tx, workspace)
+// readExhausted reads which budgets of a workspace are used up.
+func (c *Control) readExhausted(tx *store.Tx, workspace string) (err error) {
+	c.exhausted[workspace], err = cost.UsedUp(tx, workspace)
 	return err
 }
 
-// settleBudgets writes down what is spent of the budgets of a workspace, and acts on what has come true.
+// settleBudgets writes down what is spent of the budgets of a workspace, and acts on what has come
+// true.
 func settleBudgets(tx *store.Tx, workspace string, local berth.LocalTerms) error {
 	accounts, err := cost.Accounts(tx, workspace, local, tx.Now())
 	if err != nil {
@@ -153,8 +157,9 @@ func settleBudgets(tx *store.Tx, workspace string, local berth.LocalTerms) error
 	return nil
 }
 
-// stopCharged asks the jobs charged to a budget to end, gently, as if they were canceled. What runs on the machine itself is charged only
-// where that has a price, what runs on attached machines never.
+// stopCharged asks the jobs charged to a budget to end, gently, as if they were canceled. What runs
+// on the machine itself is charged only where that has a price, what runs on attached machines
+// never.
 func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error {
 	docs, err := tx.All(store.Query{Workspace: a.Doc.Workspace, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses)})
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// clockEvery is how often to look whether the wall clock was set while something lives that is dated. Each update looks too.
+// clockEvery is how often to look whether the wall clock was set while something lives that is
+// dated. Each update looks too.
 const clockEvery = 5 * time.Second
 
 // checkClock takes note of a wall clock that was set, see shift.
@@ -37,8 +38,8 @@ func (c *Control) dated() bool {
 	return false
 }
 
-// shift moves the times of everything that lives by d, because the clock was set by d: so it keeps its age, and nobody pays for time
-// that has not passed. What is over keeps its times.
+// shift moves the times of everything that lives by d, because the clock was set by d: so it keeps
+// its age, and nobody pays for time that has not passed. What is over keeps its times.
 func shift(tx *store.Tx, d time.Duration) error {
 	workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
 	if err != nil {
@@ -113,7 +114,8 @@ func shiftJobs(tx *store.Tx, workspace string, d time.Duration) error {
 	return nil
 }
 
-// shiftNodes moves the times of nodes, and what tasks used of them before: it has to stay within the life of its node.
+// shiftNodes moves the times of nodes, and what tasks used of them before: it has to stay within
+// the life of its node.
 func shiftNodes(tx *store.Tx, workspace string, d time.Duration) error {
 	docs, err := tx.All(store.Query{Workspace: workspace, Kind: kindNode})
 	if err != nil {
@@ -186,15 +188,15 @@ func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
 // shiftMemory moves the times that only the loop knows.
 func (c *Control) shiftMemory(d time.Duration) {
 	for _, p := range c.pools {
-		berth.Shift(d, &p.wake, &p.since, &p.retry, &p.before.since, &p.before.retry)
+		berth.Shift(d, &p.wake, &p.exclusiveSince, &p.retry, &p.before.exclusiveSince, &p.before.retry)
 	}
 	for _, f := range c.faults {
 		f.since = f.since.Add(d)
 	}
-	for k, at := range c.later {
-		c.later[k] = at.Add(d)
+	for k, at := range c.revisit {
+		c.revisit[k] = at.Add(d)
 	}
-	for _, p := range c.pace {
+	for _, p := range c.endRates {
 		p.at = p.at.Add(d)
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// One job must not hold up the others. A cycle notes which job it works on; when that panics, or fails again and again, the transaction is
-// undone and the cycle is run again, and in it the job has a fault: what runs of it is stopped, and it ends with the reason. A job that
-// cannot even be ended is left alone.
+// One job must not hold up the others. A cycle notes which job it works on; when that panics, or
+// fails again and again, the transaction is undone and the cycle is run again, and in it the job
+// has a fault: what runs of it is stopped, and it ends with the reason. A job that cannot even be
+// ended is left alone.
 
-// patientFor is how long a cycle that fails at the same job is run again before that is taken for a fault of the job: a disk that is full
-// or a limit of open files is not. A panic is at once.
+// patientFor is how long a cycle that fails at the same job is run again before that is taken for a
+// fault of the job: a disk that is full or a limit of open files is not. A panic is at once.
 const patientFor = 30 * time.Second
 
 // fault is what is wrong with a job.
@@ -26,7 +27,8 @@ type fault struct {
 	ignored bool      // it cannot even be ended
 }
 
-// blame notes that a cycle failed at a job, and reports whether the job is to blame, so that it should be run again at once.
+// blame notes that a cycle failed at a job, and reports whether the job is to blame, so that it
+// should be run again at once.
 func (c *Control) blame(k jobKey, why string, certain bool) bool {
 	if k == (jobKey{}) {
 		return false
@@ -51,26 +53,27 @@ func (c *Control) blame(k jobKey, why string, certain bool) bool {
 	return true
 }
 
-// runCycle decides what follows from what changed, in one transaction. A panic while a job was worked on is its fault.
-func (c *Control) runCycle(ctx context.Context, t touched) (m *move, faulty bool, err error) {
+// runCycle decides what follows from what changed, in one transaction. A panic while a job was
+// worked on is its fault.
+func (c *Control) runCycle(ctx context.Context, ch changes) (cy *cycle, faulty bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			if m == nil || !c.blame(m.at, fmt.Sprint(v), true) {
+			if cy == nil || !c.blame(cy.at, fmt.Sprint(v), true) {
 				panic(v)
 			}
 			faulty, err = true, berth.Errorf(berth.Internal, "%v", v)
 		}
 	}()
 	err = c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {
-		if m, err = c.newMove(tx); err != nil {
+		if cy, err = c.newCycle(tx); err != nil {
 			return err
 		}
-		return m.run(t)
+		return cy.run(ch)
 	})
-	if err != nil && m != nil && ctx.Err() == nil && berth.CodeOf(err) != berth.Unavailable {
-		faulty = c.blame(m.at, err.Error(), false)
+	if err != nil && cy != nil && ctx.Err() == nil && berth.CodeOf(err) != berth.Unavailable {
+		faulty = c.blame(cy.at, err.Error(), false)
 	}
-	return m, faulty, err
+	return cy, faulty, err
 }
 
 // endFaulty is the next step of a job with a fault: what runs is stopped, and then it has failed.

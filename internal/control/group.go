@@ -19,7 +19,8 @@ func perNode(v *berth.CommandJob) int {
 	return max(1, v.Distribution.ProcessCountPerInstance)
 }
 
-// tensorflow is the numbers of workers and parameter servers, 0 and 0 when the job is of another kind.
+// tensorflow is the numbers of workers and parameter servers, 0 and 0 when the job is of another
+// kind.
 func tensorflow(v *berth.CommandJob, nodes int) (workers, servers int) {
 	if v.Distribution == nil || !strings.EqualFold(v.Distribution.Type, "tensorflow") {
 		return 0, 0
@@ -39,8 +40,8 @@ func worldSize(v *berth.CommandJob, nodes int) int {
 	return nodes * perNode(v)
 }
 
-// groupOf is the i-th node's part of a distributed job. Ranks are numbered node by node; TensorFlow's are dealt out to the nodes in
-// turn, workers first.
+// groupOf is the i-th node's part of a distributed job. Ranks are numbered node by node;
+// TensorFlow's are dealt out to the nodes in turn, workers first.
 func groupOf(v *berth.CommandJob, tasks []*berth.Task, i int, secret string, on driver.Info) *berth.Group {
 	g := &berth.Group{Node: i, Port: tasks[0].Port, Secret: secret, World: worldSize(v, len(tasks))}
 	if v.Distribution != nil {

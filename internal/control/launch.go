@@ -19,8 +19,8 @@ import (
 // launchLife is how long a launch's token and signatures are good: longer than any job we expect.
 const launchLife = 90 * 24 * time.Hour
 
-// launches is what the runners of a gang need. It puts the tasks on their nodes.
-func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) ([]berth.Launch, error) {
+// buildLaunches is what the runners of a gang need. It puts the tasks on their nodes.
+func (cy *cycle) buildLaunches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) ([]berth.Launch, error) {
 	var v berth.CommandJob
 	if err := json.Unmarshal(j.props, &v); err != nil {
 		return nil, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
@@ -34,7 +34,7 @@ func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string
 		return nil, berth.Errorf(berth.Unsupported, "compute %s cannot run the processes of a distributed job", p.name)
 	}
 	if grouped(&v, len(tasks)) {
-		port, err := m.takePorts(worldSize(&v, len(tasks)) + len(tasks) + portSpare)
+		port, err := cy.takePorts(worldSize(&v, len(tasks)) + len(tasks) + portSpare)
 		if err != nil {
 			return nil, err
 		}
@@ -43,14 +43,14 @@ func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string
 		}
 	}
 	if tasks[0].Attempt > 1 {
-		if err := m.setAside(j, tasks[0].Attempt-1); err != nil {
+		if err := cy.archiveLogs(j, tasks[0].Attempt-1); err != nil {
 			return nil, err
 		}
 	}
 	out := make([]berth.Launch, len(tasks))
 	for i := range tasks {
 		var err error
-		if out[i], err = m.launch(j, &v, tasks, i); err != nil {
+		if out[i], err = cy.buildLaunch(j, &v, tasks, i); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +58,7 @@ func (m *move) launches(p *pool, j *jobWork, tasks []*berth.Task, nodes []string
 }
 
 // relaunch is what a task that was placed before was given then.
-func (m *move) relaunch(j *jobWork, t berth.Task) (berth.Launch, error) {
+func (cy *cycle) relaunch(j *jobWork, t berth.Task) (berth.Launch, error) {
 	var v berth.CommandJob
 	if err := json.Unmarshal(j.props, &v); err != nil {
 		return berth.Launch{}, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
@@ -76,19 +76,20 @@ func (m *move) relaunch(j *jobWork, t berth.Task) (berth.Launch, error) {
 	if at < 0 {
 		return berth.Launch{}, berth.Errorf(berth.NotFound, "task %s is not the job's any more", t.ID)
 	}
-	return m.launch(j, &v, tasks, at)
+	return cy.buildLaunch(j, &v, tasks, at)
 }
 
-// launch is everything the runner of the i-th task of an attempt needs, with each reference resolved to something it can reach. It
-// also registers the logs, so that they can be read from the first byte on.
-func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i int) (berth.Launch, error) {
+// buildLaunch is everything the runner of the i-th task of an attempt needs, with each reference
+// resolved to something it can reach. It also registers the logs, so that they can be read from the
+// first byte on.
+func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i int) (berth.Launch, error) {
 	t := tasks[i]
-	ws, storage, err := m.workspace(j.doc.Workspace)
+	ws, storage, err := cy.workspace(j.doc.Workspace)
 	if err != nil {
 		return berth.Launch{}, err
 	}
-	target := m.c.target(t)
-	b := builder{m: m, ws: ws, storage: storage, job: j.doc.Name, user: j.doc.CreatedBy, admin: j.state.Admin}
+	target := cy.c.target(t)
+	b := builder{cy: cy, ws: ws, storage: storage, job: j.doc.Name, user: j.doc.CreatedBy, admin: j.state.Admin}
 	timeout, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
 		return berth.Launch{}, err
@@ -98,7 +99,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 		Home: target.Home, Command: v.Command, Env: map[string]string{}, Timeout: timeout, Grace: grace, ShmSize: v.Resources.ShmSize,
 		Node: t.Node, Log: stdLog,
 	}
-	l.Home.Token = m.c.o.Keys.TaskToken(t.ID, m.now.Add(launchLife))
+	l.Home.Token = cy.c.o.Keys.TaskToken(t.ID, cy.now.Add(launchLife))
 	for k, x := range v.Env {
 		l.Env[k] = string(x)
 	}
@@ -107,7 +108,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 		return l, err
 	}
 	if !b.admin {
-		if err := m.c.o.Locator.Allow.Options(v.Resources.ContainerArgs()); err != nil {
+		if err := cy.c.o.Locator.Allow.Options(v.Resources.ContainerArgs()); err != nil {
 			return l, err
 		}
 	}
@@ -115,7 +116,7 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 		return l, err
 	}
 	if target.Info.SharedDisk {
-		l.Objects = b.m.c.o.Blobs.Objects()
+		l.Objects = b.cy.c.o.Blobs.Objects()
 	}
 	if l.Inputs, err = b.inputs(v.Inputs); err != nil {
 		return l, err
@@ -126,30 +127,32 @@ func (m *move) launch(j *jobWork, v *berth.CommandJob, tasks []*berth.Task, i in
 	if l.Environment, err = b.environment(v.EnvironmentID, j.props); err != nil {
 		return l, err
 	}
-	l.Tracking = m.tracking(ws, t, v.ExperimentName)
+	l.Tracking = cy.tracking(ws, t, v.ExperimentName)
 	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwl")
-	m.onNode(&l, t)
+	cy.onNode(&l, t)
 	if grouped(v, len(tasks)) {
-		l.Group = groupOf(v, tasks, i, m.c.o.Keys.GroupSecret(t.Gang()), target.Info)
+		l.Group = groupOf(v, tasks, i, cy.c.o.Keys.GroupSecret(t.Gang()), target.Info)
 		l.Log = l.Group.Processes[0].Log
 	}
 	return l, b.registerLogs(&l, t, target.Info.SharedDisk)
 }
 
 // onNode adds what a node of a cluster brings with it.
-func (m *move) onNode(l *berth.Launch, t *berth.Task) {
+func (cy *cycle) onNode(l *berth.Launch, t *berth.Task) {
 	if t.Node == "" {
 		return
 	}
-	p := m.c.pool(t)
+	p := cy.c.pool(t)
 	if n := p.node(t.Node); n != nil {
 		l.GPUs, l.NoGPU = n.GPUs, len(n.GPUs) == 0
-		if n.Slots == 1 { // the node's limits are the task's, so that it is the task that is seen to break them
+		// the node's limits are the task's, so that it is the task that is seen to break them
+		if n.Slots == 1 {
 			l.CPUs, l.Memory = float64(n.VCPUs), n.Memory
 		}
 	}
-	if t.Spot && m.c.o.Keep != "" {
-		l.Keep = filepath.Join(m.c.o.Keep, keepName(t)) // one for all nodes: each finds what the first one saved
+	if t.Spot && cy.c.o.Keep != "" {
+		// one for all nodes: each finds what the first one saved
+		l.Keep = filepath.Join(cy.c.o.Keep, keepName(t))
 	}
 }
 
@@ -164,15 +167,15 @@ const stdLog = berth.StdLog
 func (b builder) registerLogs(l *berth.Launch, t *berth.Task, shared bool) error {
 	file := func(name, id string) (string, error) {
 		rel := logPath(b.storage.ID, id)
-		now := b.m.now
-		err := b.m.tx.PutBlob(&store.Blob{
+		now := b.cy.now
+		err := b.cy.tx.PutBlob(&store.Blob{
 			Container: b.storage.Artifacts, Name: locate.ArtifactPath(b.job) + "/" + name, Live: rel, ContentType: "text/plain; charset=utf-8",
 			ETag: fmt.Sprintf("0x%016X", now.UnixNano()), Created: now, Modified: now,
 		})
 		if err != nil || !shared {
 			return "", err
 		}
-		return filepath.Join(b.m.c.o.Blobs.Dir(), filepath.FromSlash(rel)), nil
+		return filepath.Join(b.cy.c.o.Blobs.Dir(), filepath.FromSlash(rel)), nil
 	}
 	var err error
 	if l.LogFile, err = file(l.Log, string(t.ID)); err != nil || l.Group == nil {
@@ -189,43 +192,43 @@ func (b builder) registerLogs(l *berth.Launch, t *berth.Task, shared bool) error
 	return nil
 }
 
-// setAside moves the logs of an earlier attempt out of the way of the next, and keeps them.
-func (m *move) setAside(j *jobWork, attempt int) error {
-	_, storage, err := m.workspace(j.doc.Workspace)
+// archiveLogs moves the logs of an earlier attempt out of the way of the next, and keeps them.
+func (cy *cycle) archiveLogs(j *jobWork, attempt int) error {
+	_, storage, err := cy.workspace(j.doc.Workspace)
 	if err != nil {
 		return err
 	}
 	folder := locate.ArtifactPath(j.doc.Name) + "/user_logs/"
-	logs, err := m.tx.ListBlobs(store.BlobQuery{Container: storage.Artifacts, Prefix: folder + "std_log"})
+	logs, err := cy.tx.ListBlobs(store.BlobQuery{Container: storage.Artifacts, Prefix: folder + "std_log"})
 	if err != nil {
 		return err
 	}
 	for _, b := range logs {
 		old := b.Name
 		b.Name = fmt.Sprintf("%sattempt_%d/%s", folder, attempt, strings.TrimPrefix(old, folder))
-		if err := m.tx.PutBlob(b); err != nil {
+		if err := cy.tx.PutBlob(b); err != nil {
 			return err
 		}
-		if err := m.tx.DeleteBlob(storage.Artifacts, old); err != nil {
+		if err := cy.tx.DeleteBlob(storage.Artifacts, old); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place is a workspace and its storage.
-type place struct {
+// workspaceStorage is a workspace and its storage.
+type workspaceStorage struct {
 	ws      berth.Workspace
 	storage locate.Storage
 }
 
-// workspace reads a workspace once per move.
-func (m *move) workspace(key string) (berth.Workspace, locate.Storage, error) {
-	if p, ok := m.places[key]; ok {
+// workspace reads a workspace once per cycle.
+func (cy *cycle) workspace(key string) (berth.Workspace, locate.Storage, error) {
+	if p, ok := cy.workspaces[key]; ok {
 		return p.ws, p.storage, nil
 	}
-	var p place
-	d, err := m.tx.Get("", "workspaces", key, "")
+	var p workspaceStorage
+	d, err := cy.tx.Get("", "workspaces", key, "")
 	if err != nil {
 		return p.ws, p.storage, err
 	}
@@ -235,16 +238,16 @@ func (m *move) workspace(key string) (berth.Workspace, locate.Storage, error) {
 	if err := json.Unmarshal(d.Own, &p.storage); err != nil {
 		return p.ws, p.storage, err
 	}
-	if m.places == nil {
-		m.places = map[string]place{}
+	if cy.workspaces == nil {
+		cy.workspaces = map[string]workspaceStorage{}
 	}
-	m.places[key] = p
+	cy.workspaces[key] = p
 	return p.ws, p.storage, nil
 }
 
 // builder resolves the references of one job.
 type builder struct {
-	m       *move
+	cy      *cycle
 	ws      berth.Workspace
 	storage locate.Storage
 	job     string
@@ -254,17 +257,18 @@ type builder struct {
 
 // sign is a URL that opens a file or folder of ours with perm.
 func (b builder) sign(container, name, perm string) string {
-	g := front.Grant{Container: container, Prefix: name, Perm: perm, Expiry: b.m.now.Add(launchLife), User: b.user}
+	g := front.Grant{Container: container, Prefix: name, Perm: perm, Expiry: b.cy.now.Add(launchLife), User: b.user}
 	if b.user != "" {
 		g.Holder = auth.UserHolder(b.user)
 	}
-	return b.m.c.o.Locator.URL(container, name) + "?" + b.m.c.o.Signer.Sign(g)
+	return b.cy.c.o.Locator.URL(container, name) + "?" + b.cy.c.o.Signer.Sign(g)
 }
 
-// resolve is the URL of what a URI names, and the folder that links must not lead out of where it is a file's. It is here that a job
-// of a user is kept from the server's files: what was checked when it was submitted may name something else by now.
+// resolve is the URL of what a URI names, and the folder that links must not lead out of where it
+// is a file's. It is here that a job of a user is kept from the server's files: what was checked
+// when it was submitted may name something else by now.
 func (b builder) resolve(uri, perm string, write bool) (address, below string, err error) {
-	p, err := b.m.c.o.Locator.Resolve(b.m.tx, b.ws, uri)
+	p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, uri)
 	if err != nil {
 		return "", "", err
 	}
@@ -276,20 +280,22 @@ func (b builder) address(p locate.Place, perm string, write bool) (address, belo
 		return b.sign(p.Container, p.Name, perm), "", nil
 	}
 	if !b.admin {
-		below, err = b.m.c.o.Locator.Allow.Permit(p, write)
+		below, err = b.cy.c.o.Locator.Allow.Permit(p, write)
 	}
 	return p.URL, below, err
 }
 
-// version is the version token of what lies at a place, empty where it has none. Logs, which grow unnoticed, are with the artifacts.
+// version is the version token of what lies at a place, empty where it has none. Logs, which grow
+// unnoticed, are with the artifacts.
 func (b builder) version(p locate.Place) (string, error) {
 	if !p.Ours() || p.Container == b.storage.Artifacts {
 		return "", nil
 	}
-	return blob.Version(b.m.tx, p.Container, p.Name)
+	return blob.Version(b.cy.tx, p.Container, p.Name)
 }
 
-// content is the place of what a version of an asset consists of. Its document is read to the letter, as it was when its files were held.
+// content is the place of what a version of an asset consists of. Its document is read to the
+// letter, as it was when its files were held.
 func (b builder) content(d *store.Doc, collection string) (locate.Place, error) {
 	var v struct {
 		Properties map[string]any `json:"properties"`
@@ -297,7 +303,7 @@ func (b builder) content(d *store.Doc, collection string) (locate.Place, error) 
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return locate.Place{}, berth.Errorf(berth.Invalid, "%s %s:%s cannot be read: %w", collection, d.Name, d.Version, err)
 	}
-	return b.m.c.o.Locator.Content(b.m.tx, b.ws, d, locate.ContentURI(collection, v.Properties))
+	return b.cy.c.o.Locator.Content(b.cy.tx, b.ws, d, locate.ContentURI(collection, v.Properties))
 }
 
 // code adds the code to a launch.
@@ -309,7 +315,7 @@ func (b builder) code(l *berth.Launch, id string) error {
 	if err != nil {
 		return err
 	}
-	d, err := locate.Version(b.m.tx, b.ws, "codes", ref)
+	d, err := locate.Version(b.cy.tx, b.ws, "codes", ref)
 	if err != nil {
 		return err
 	}
@@ -337,7 +343,7 @@ func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchIn
 				x.Value = string(*i.Value)
 			}
 		} else {
-			p, err := b.m.c.o.Locator.Resolve(b.m.tx, b.ws, i.URI)
+			p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, i.URI)
 			if err == nil {
 				x.Ours = p.Ours()
 				x.URL, x.Below, err = b.address(p, "rl", locate.Writes(i.Mode))
@@ -367,7 +373,8 @@ func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.Launch
 	return out, nil
 }
 
-// hostProperty is the job property with which a user lets a job run on the node although its environment names an image.
+// hostProperty is the job property with which a user lets a job run on the node although its
+// environment names an image.
 const hostProperty = "berth.environment"
 
 func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv, error) {
@@ -377,7 +384,7 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 	if err := json.Unmarshal(props, &extra); err != nil {
 		return berth.LaunchEnv{}, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
 	}
-	host := b.m.c.o.ImagesOnHost || strings.EqualFold(string(extra.Properties[hostProperty]), "host")
+	host := b.cy.c.o.ImagesOnHost || strings.EqualFold(string(extra.Properties[hostProperty]), "host")
 	if id == "" {
 		return berth.LaunchEnv{}, nil
 	}
@@ -389,9 +396,9 @@ func (b builder) environment(id string, props json.RawMessage) (berth.LaunchEnv,
 	if ref.Version != "" {
 		name += ":" + ref.Version
 	}
-	d, err := locate.Version(b.m.tx, b.ws, "environments", ref)
+	d, err := locate.Version(b.cy.tx, b.ws, "environments", ref)
 	if ref.Registry != "" || err != nil {
-		env, ok := b.m.c.o.Curated(ref.Name)
+		env, ok := b.cy.c.o.Curated(ref.Name)
 		if !ok {
 			if err == nil {
 				err = berth.Errorf(berth.Unsupported, "environment %s is in a registry, and is not one of the curated environments this server knows", id)

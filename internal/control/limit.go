@@ -10,9 +10,10 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Limits says so when a limit of vCPUs ends, until ctx ends. It sleeps until the next does, or until somebody sets one.
+// Limits says so when a limit of vCPUs ends, until ctx ends. It sleeps until the next does, or
+// until somebody sets one.
 func (c *Control) Limits(ctx context.Context) error {
-	return c.lookout(ctx, func(batch []berth.Event) (time.Time, bool) {
+	return c.watchLoop(ctx, func(batch []berth.Event) (time.Time, bool) {
 		return c.o.DB.Now(), slices.ContainsFunc(batch, func(e berth.Event) bool { return e.Type == berth.EventQuota })
 	}, func() time.Time { return c.expire(ctx) })
 }

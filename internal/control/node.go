@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// nodeWork is a call to the provider about a node that is under way.
-type nodeWork struct {
+// nodeCall is a call to the provider about a node that is under way.
+type nodeCall struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -22,8 +22,8 @@ type nodeWork struct {
 // addNode asks the provider for a node and writes down what became of it.
 func (c *Control) addNode(ctx context.Context, n berth.Node) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &nodeWork{cancel: cancel, done: make(chan struct{})}
-	c.works[n.Name] = w
+	w := &nodeCall{cancel: cancel, done: make(chan struct{})}
+	c.nodeCalls[n.Name] = w
 	c.acts.Go(func() {
 		defer close(w.done)
 		defer cancel()
@@ -56,8 +56,8 @@ func (c *Control) removeNode(ctx context.Context, n berth.Node) {
 		return
 	}
 	c.removing[n.Name] = true
-	w := c.works[n.Name]
-	delete(c.works, n.Name)
+	w := c.nodeCalls[n.Name]
+	delete(c.nodeCalls, n.Name)
 	c.acts.Go(func() {
 		if w != nil {
 			w.cancel()
@@ -78,12 +78,12 @@ func (c *Control) removeNode(ctx context.Context, n berth.Node) {
 			case <-time.After(backoff):
 			}
 		}
-		c.forget(ctx, n)
+		c.forgetNode(ctx, n)
 	})
 }
 
-// forget deletes a node's document and writes down what its life cost.
-func (c *Control) forget(ctx context.Context, n berth.Node) {
+// forgetNode deletes a node's document and writes down what its life cost.
+func (c *Control) forgetNode(ctx context.Context, n berth.Node) {
 	gone := false
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
 		gone = false
@@ -96,7 +96,8 @@ func (c *Control) forget(ctx context.Context, n berth.Node) {
 		}
 		gone = true
 		why := n.Why
-		if err := json.Unmarshal(d.Own, &n); err != nil { // it may have been ready just before it was given up
+		// it may have been ready just before it was given up
+		if err := json.Unmarshal(d.Own, &n); err != nil {
 			return err
 		}
 		n.Why = why
@@ -124,7 +125,8 @@ func (c *Control) forget(ctx context.Context, n berth.Node) {
 	}
 }
 
-// writeNode changes a node's document. change returns what to say about it, or "" to leave it as it is.
+// writeNode changes a node's document. change returns what to say about it, or "" to leave it as it
+// is.
 func (c *Control) writeNode(ctx context.Context, n berth.Node, change func(n *berth.Node, now time.Time) string) {
 	var from, to berth.NodeState
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
@@ -172,8 +174,9 @@ func emitNode(tx *store.Tx, n berth.Node, state, say string) error {
 	return nil
 }
 
-// resume takes up the nodes an earlier process was making or giving back, drops those that are gone, and gives back those nobody knows.
-func (c *Control) resume(ctx context.Context) {
+// resumeNodes takes up the nodes an earlier process was making or giving back, drops those that are
+// gone, and gives back those nobody knows.
+func (c *Control) resumeNodes(ctx context.Context) {
 	if c.nodes.Driver == nil {
 		return
 	}
@@ -205,7 +208,7 @@ func (c *Control) resume(ctx context.Context) {
 		}
 		c.dropMissing(ctx, want, info)
 		for _, n := range info.Nodes {
-			if known[n.Name] || c.known(ctx, n.Name) {
+			if known[n.Name] || c.nodeKnown(ctx, n.Name) {
 				continue
 			}
 			c.o.Log.Warn("a node nobody knows is given back", "node", n.Name)
@@ -236,8 +239,8 @@ func (c *Control) tidyKept() {
 	}
 }
 
-// known says whether some workspace has a node of a name now.
-func (c *Control) known(ctx context.Context, name string) bool {
+// nodeKnown says whether some workspace has a node of a name now.
+func (c *Control) nodeKnown(ctx context.Context, name string) bool {
 	found := true
 	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
 		workspaces, err := tx.List(store.Query{Kind: "workspaces"})

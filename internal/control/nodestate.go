@@ -18,15 +18,15 @@ type nodeChange struct {
 }
 
 // refresh reads a compute and its nodes again, because somebody wrote them.
-func (m *move) refresh(k poolKey) error {
+func (cy *cycle) refresh(k poolKey) error {
 	if k.workspace == "" {
-		m.pools[k] = true
+		cy.pools[k] = true
 		return nil
 	}
-	d, err := m.tx.Get(k.workspace, "computes", k.compute, "")
+	d, err := cy.tx.Get(k.workspace, "computes", k.compute, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		if p := m.c.pools[k]; p != nil && len(p.nodes) == 0 && p.queue.Len() == 0 && len(p.running) == 0 {
-			delete(m.c.pools, k)
+		if p := cy.c.pools[k]; p != nil && len(p.nodes) == 0 && p.queue.Len() == 0 && len(p.running) == 0 {
+			delete(cy.c.pools, k)
 		}
 		return nil
 	}
@@ -34,33 +34,33 @@ func (m *move) refresh(k poolKey) error {
 		return err
 	}
 	was := ""
-	if p := m.c.pools[k]; p != nil {
+	if p := cy.c.pools[k]; p != nil {
 		was = p.connected()
 	}
-	if err := m.c.readPool(m.tx, d); err != nil {
+	if err := cy.c.readPool(cy.tx, d); err != nil {
 		return err
 	}
-	p := m.c.pools[k]
+	p := cy.c.pools[k]
 	if p == nil {
 		return nil
 	}
 	if now := p.connected(); now != was && now != "" {
-		m.back = append(m.back, p.target.Driver)
+		cy.returned = append(cy.returned, p.target.Driver)
 	}
-	m.pools[k] = true
-	return m.takeAway(p)
+	cy.pools[k] = true
+	return cy.evictReclaimed(p)
 }
 
-// refreshNodes reads some nodes of a compute again, because somebody wrote them: a burst brings hundreds of nodes, each with an event of
-// its own.
-func (m *move) refreshNodes(k poolKey, names map[string]bool) error {
-	p := m.c.pools[k]
+// refreshNodes reads some nodes of a compute again, because somebody wrote them: a burst brings
+// hundreds of nodes, each with an event of its own.
+func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
+	p := cy.c.pools[k]
 	if p == nil || p.spec.instance {
-		return m.refresh(k)
+		return cy.refresh(k)
 	}
 	for name := range names {
 		i := slices.IndexFunc(p.nodes, func(n *node) bool { return n.Name == name })
-		d, err := m.tx.Get(k.workspace, kindNode, name, "")
+		d, err := cy.tx.Get(k.workspace, kindNode, name, "")
 		switch {
 		case berth.CodeOf(err) == berth.NotFound && i < 0:
 		case berth.CodeOf(err) == berth.NotFound:
@@ -70,7 +70,7 @@ func (m *move) refreshNodes(k poolKey, names map[string]bool) error {
 		default:
 			n := new(node)
 			if err := json.Unmarshal(d.Own, &n.Node); err != nil {
-				m.c.o.Log.Error("node not understood, and left alone", "node", name, "err", err)
+				cy.c.o.Log.Error("node not understood, and left alone", "node", name, "err", err)
 				continue
 			}
 			if i < 0 {
@@ -82,74 +82,74 @@ func (m *move) refreshNodes(k poolKey, names map[string]bool) error {
 		}
 	}
 	if len(p.nodes) == 0 { // nothing may be left of the compute
-		return m.refresh(k)
+		return cy.refresh(k)
 	}
-	m.pools[k] = true
-	return m.takeAway(p)
+	cy.pools[k] = true
+	return cy.evictReclaimed(p)
 }
 
-// takeAway stops the tasks on nodes that are being reclaimed.
-func (m *move) takeAway(p *pool) error {
+// evictReclaimed stops the tasks on nodes that are being reclaimed.
+func (cy *cycle) evictReclaimed(p *pool) error {
 	for _, n := range p.nodes {
 		if n.Evict == "" || n.State == berth.NodeLeaving {
 			continue
 		}
 		if n.State != berth.NodePreempted {
 			n.State = berth.NodePreempted
-			m.keep(n)
+			cy.changeNode(n)
 		}
-		for _, pl := range m.c.placed {
+		for _, pl := range cy.c.placed {
 			if pl.task.Node == n.Name {
-				if err := m.evictTask(&pl.task, n.Why); err != nil {
+				if err := cy.evictTask(&pl.task, n.Why); err != nil {
 					return err
 				}
 			}
 		}
-		m.vacated(n)
+		cy.afterVacate(n)
 	}
 	return nil
 }
 
-// vacated goes on with a node that is being taken away once nothing is on it.
-func (m *move) vacated(n *node) {
+// afterVacate goes on with a node that is being taken away once nothing is on it.
+func (cy *cycle) afterVacate(n *node) {
 	switch {
 	case n.used > 0 || n.State != berth.NodePreempted:
 	case n.Evict == berth.EvictSimulate:
-		n.State, n.Evict, n.Why, n.IdleSince = berth.NodeIdle, "", "the drill is over", m.now
-		m.keep(n)
-		ch := m.nodes[n.Name]
+		n.State, n.Evict, n.Why, n.IdleSince = berth.NodeIdle, "", "the drill is over", cy.now
+		cy.changeNode(n)
+		ch := cy.nodes[n.Name]
 		ch.drill = true
-		m.nodes[n.Name] = ch
+		cy.nodes[n.Name] = ch
 	default:
-		m.giveBack(n, n.Why)
+		cy.releaseNode(n, n.Why)
 	}
 }
 
-// giveBack lets a node go.
-func (m *move) giveBack(n *node, why string) {
+// releaseNode lets a node go.
+func (cy *cycle) releaseNode(n *node, why string) {
 	n.State, n.Why = berth.NodeLeaving, why
-	m.keep(n)
-	m.remove = append(m.remove, n.Node)
+	cy.changeNode(n)
+	cy.removeNodes = append(cy.removeNodes, n.Node)
 }
 
-// keep notes that a node has to be written.
-func (m *move) keep(n *node) {
-	ch := m.nodes[n.Name]
+// changeNode notes that a node has to be written.
+func (cy *cycle) changeNode(n *node) {
+	ch := cy.nodes[n.Name]
 	ch.node = n.Node
-	m.nodes[n.Name] = ch
+	cy.nodes[n.Name] = ch
 }
 
-func (m *move) saveNodes() error {
-	for name, ch := range m.nodes {
+func (cy *cycle) saveNodes() error {
+	for name, ch := range cy.nodes {
 		if !ch.fresh {
-			if err := m.heed(&ch); berth.CodeOf(err) == berth.NotFound {
+			if err := cy.mergeConcurrent(&ch); berth.CodeOf(err) == berth.NotFound {
 				continue // gone meanwhile
 			} else if err != nil {
 				return err
 			}
 		}
 		if ch.was != ch.node.State {
-			m.moved = append(m.moved, [2]berth.NodeState{ch.was, ch.node.State})
+			cy.nodeMoves = append(cy.nodeMoves, [2]berth.NodeState{ch.was, ch.node.State})
 		}
 		own, err := json.Marshal(ch.node)
 		if err != nil {
@@ -160,27 +160,29 @@ func (m *move) saveNodes() error {
 			CreatedBy: ch.node.User, Body: json.RawMessage("{}"), Own: own,
 		}
 		if ch.fresh {
-			err = m.tx.Insert(d)
+			err = cy.tx.Insert(d)
 		} else {
-			err = m.tx.Save(d)
+			err = cy.tx.Save(d)
 		}
 		if err != nil {
 			return err
 		}
-		if p := m.c.pools[keyOf(ch.node.Workspace, ch.node.Compute)]; p != nil && p.spec.instance { // whose own loop wants to know
+		// whose own loop wants to know
+		if p := cy.c.pools[keyOf(ch.node.Workspace, ch.node.Compute)]; p != nil && p.spec.instance {
 			data, err := json.Marshal(map[string]any{"node": name, "state": ch.node.State})
 			if err != nil {
 				return err
 			}
-			m.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Says(), Data: data})
+			cy.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Says(), Data: data})
 		}
 	}
 	return nil
 }
 
-// heed keeps what others wrote about a node since the loop read it. Their event is on its way, and the loop acts on it then.
-func (m *move) heed(ch *nodeChange) error {
-	d, err := m.tx.Get(ch.node.Workspace, kindNode, ch.node.Name, "")
+// mergeConcurrent keeps what others wrote about a node since the loop read it. Their event is on
+// its way, and the loop acts on it then.
+func (cy *cycle) mergeConcurrent(ch *nodeChange) error {
+	d, err := cy.tx.Get(ch.node.Workspace, kindNode, ch.node.Name, "")
 	if err != nil {
 		return err
 	}
@@ -201,25 +203,26 @@ func (m *move) heed(ch *nodeChange) error {
 	return nil
 }
 
-// busy notes that a node has a task.
-func (m *move) busy(p *pool, name string) {
+// markBusy notes that a node has a task.
+func (cy *cycle) markBusy(p *pool, name string) {
 	if p.single() {
 		return
 	}
 	if n := p.node(name); n != nil && n.State == berth.NodeIdle {
 		n.State, n.Why, n.IdleSince = berth.NodeRunning, "", time.Time{}
-		m.keep(n)
+		cy.changeNode(n)
 	}
 }
 
-// release notes the end of a task that was on a node: the node may be idle now, and what it cost is written down.
-func (m *move) release(t *berth.Task) error {
-	p := m.c.pool(t)
-	m.pools[p.key] = true
-	p.leave(t)
-	m.lookAgain(p)
+// releaseTask notes the end of a task that was on a node: the node may be idle now, and what it
+// cost is written down.
+func (cy *cycle) releaseTask(t *berth.Task) error {
+	p := cy.c.pool(t)
+	cy.pools[p.key] = true
+	p.vacate(t)
+	cy.recheckLimited(p)
 	if p.local {
-		return m.meterLocal(t)
+		return cy.meterLocal(t)
 	}
 	if p.single() {
 		return nil // a machine of somebody's own costs nothing here
@@ -229,33 +232,34 @@ func (m *move) release(t *berth.Task) error {
 		return nil
 	}
 	if n.used == 0 && n.State == berth.NodeRunning {
-		n.State, n.IdleSince = berth.NodeIdle, m.now
-		m.keep(n)
+		n.State, n.IdleSince = berth.NodeIdle, cy.now
+		cy.changeNode(n)
 	}
-	m.vacated(n)
-	return meter(m.tx, string(t.ID), berth.Meter{
+	cy.afterVacate(n)
+	return meter(cy.tx, string(t.ID), berth.Meter{
 		Compute: t.Compute, Node: t.Node, Size: n.Size, Low: n.Low, Rate: n.Price / float64(max(1, n.Slots)), Priced: n.Priced,
 		Currency: n.Currency, Slots: n.Slots,
-		Job: t.Job, User: t.User, From: t.Times.Placed, To: m.end(t),
+		Job: t.Job, User: t.User, From: t.Times.Placed, To: cy.endTime(t),
 	}, t.Workspace)
 }
 
 // meterLocal writes down what a task on the machine itself cost, where that has a price.
-func (m *move) meterLocal(t *berth.Task) error {
-	v, priced := m.c.o.Local.Meter()
+func (cy *cycle) meterLocal(t *berth.Task) error {
+	v, priced := cy.c.o.Local.Meter()
 	if !priced || t.Times.Placed.IsZero() {
 		return nil
 	}
 	v.Rate /= float64(v.Slots)
-	v.Job, v.User, v.From, v.To = t.Job, t.User, t.Times.Placed, m.end(t)
-	return meter(m.tx, string(t.ID), v, t.Workspace)
+	v.Job, v.User, v.From, v.To = t.Job, t.User, t.Times.Placed, cy.endTime(t)
+	return meter(cy.tx, string(t.ID), v, t.Workspace)
 }
 
-// end is when a task that is over has ended, as far as its node can be believed.
-func (m *move) end(t *berth.Task) time.Time {
+// endTime is when a task that is over has ended, as far as its node can be believed.
+func (cy *cycle) endTime(t *berth.Task) time.Time {
 	to := t.Times.Ended
-	if to.IsZero() || to.Before(t.Times.Placed) || to.After(m.now) { // by the clock of its node, or by somebody who lies
-		return m.now
+	// by the clock of its node, or by somebody who lies
+	if to.IsZero() || to.Before(t.Times.Placed) || to.After(cy.now) {
+		return cy.now
 	}
 	return to
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// observeEvery is how often targets with tasks are asked what they see. Reports come by push; this finds what cannot report.
+// observeEvery is how often targets with tasks are asked what they see. Reports come by push; this
+// finds what cannot report.
 const observeEvery = 5 * time.Second
 
-// patience is how many observations a task may be missing from, or how many its target may call it done without a report,
-// before that is taken for the truth.
+// patience is how many observations a task may be missing from, or how many its target may call it
+// done without a report, before that is taken for the truth.
 const patience = 3
 
-// observeMany is how many tasks can be looked at in that time without it showing: with more the next look comes later, as long as nothing
-// is missing, but not later than observeLate.
+// observeMany is how many tasks can be looked at in that time without it showing: with more the
+// next look comes later, as long as nothing is missing, but not later than observeLate.
 const (
 	observeMany = 250
 	observeLate = 20 * time.Second
@@ -68,8 +69,8 @@ func (p *pacer) stop() {
 	}
 }
 
-// every is how often to look at the tasks that were placed.
-func (c *Control) every() time.Duration {
+// observeInterval is how often to look at the tasks that were placed.
+func (c *Control) observeInterval() time.Duration {
 	n := len(c.placed)
 	switch {
 	case n == 0:
@@ -81,17 +82,18 @@ func (c *Control) every() time.Duration {
 }
 
 // look is a question to a target, and its answer.
-type look struct {
+type observation struct {
 	target *driver.Target
 	asked  []*placement // what should be there
 	seen   []driver.Observed
 	err    error
 }
 
-// observe asks the targets what they see. One that does not answer keeps nobody waiting: the loop goes on, and compares when it has.
+// observe asks the targets what they see. One that does not answer keeps nobody waiting: the loop
+// goes on, and compares when it has.
 func (c *Control) observe(ctx context.Context) {
 	for t, asked := range c.byTarget() {
-		c.ask(ctx, look{target: t, asked: asked})
+		c.requestObserve(ctx, observation{target: t, asked: asked})
 	}
 }
 
@@ -106,39 +108,41 @@ func (c *Control) byTarget() map[*driver.Target][]*placement {
 	return out
 }
 
-// greet asks targets that were away what they see, also when nothing should be there: what ended meanwhile is removed.
-func (c *Control) greet(ctx context.Context, back []*driver.Target) {
+// observeReturned asks targets that were away what they see, also when nothing should be there:
+// what ended meanwhile is removed.
+func (c *Control) observeReturned(ctx context.Context, back []*driver.Target) {
 	if len(back) == 0 {
 		return
 	}
 	asked := c.byTarget()
 	for _, t := range back {
-		c.ask(ctx, look{target: t, asked: asked[t]})
+		c.requestObserve(ctx, observation{target: t, asked: asked[t]})
 	}
 }
 
-// ask asks a target, unless it has not answered the last time yet: then it is asked again once it has.
-func (c *Control) ask(ctx context.Context, l look) {
-	if _, under := c.asking[l.target]; under {
-		c.asking[l.target] = true
+// requestObserve asks a target, unless it has not answered the last time yet: then it is asked
+// again once it has.
+func (c *Control) requestObserve(ctx context.Context, l observation) {
+	if _, under := c.observing[l.target]; under {
+		c.observing[l.target] = true
 		return
 	}
-	c.asking[l.target] = false
+	c.observing[l.target] = false
 	c.acts.Go(func() {
 		octx, cancel := context.WithTimeout(ctx, observeEvery)
 		defer cancel()
 		l.seen, l.err = l.target.Observe(octx)
 		select {
-		case c.looks <- l:
+		case c.observations <- l:
 		case <-ctx.Done():
 		}
 	})
 }
 
-// saw takes the answer of a target.
-func (c *Control) saw(ctx context.Context, l look) {
-	again := c.asking[l.target]
-	delete(c.asking, l.target)
+// onObserved takes the answer of a target.
+func (c *Control) onObserved(ctx context.Context, l observation) {
+	again := c.observing[l.target]
+	delete(c.observing, l.target)
 	if l.err != nil && ctx.Err() == nil {
 		c.o.Log.Warn("target not observed", "err", l.err)
 	}
@@ -183,20 +187,20 @@ func (c *Control) hints(ctx context.Context) <-chan struct{} {
 	return out
 }
 
-// sweep removes from a target what ended and is recorded. A task this server does not know at all is left alone: it may belong
-// to a database that was restored.
+// sweep removes from a target what ended and is recorded. A task this server does not know at all
+// is left alone: it may belong to a database that was restored.
 func (c *Control) sweep(ctx context.Context, target *driver.Target, seen []driver.Observed) {
-	for id, p := range c.leaving {
+	for id, p := range c.unanswered {
 		select {
 		case <-p.started:
-			delete(c.leaving, id)
+			delete(c.unanswered, id)
 		default:
 		}
 	}
 	var over []driver.Handle
 	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
 		for _, o := range seen {
-			if o.State != berth.TaskDone || c.placed[o.Task] != nil || c.leaving[o.Task] != nil {
+			if o.State != berth.TaskDone || c.placed[o.Task] != nil || c.unanswered[o.Task] != nil {
 				continue
 			}
 			t, err := tx.Task(o.Task)

@@ -14,9 +14,10 @@ import (
 	"github.com/berthml/berth/internal/locate"
 )
 
-// register makes the assets that outputs of a job which has completed are to become: those that the job gives a name. What cannot be made
-// is told; the job did what it was to do, and its output is where it is.
-func (m *move) register(j *jobWork) error {
+// registerOutputs makes the assets that outputs of a job which has completed are to become: those
+// that the job gives a name. What cannot be made is told; the job did what it was to do, and its
+// output is where it is.
+func (cy *cycle) registerOutputs(j *jobWork) error {
 	if !bytes.Contains(j.props, []byte(`"assetName"`)) {
 		return nil // as a rule
 	}
@@ -31,16 +32,16 @@ func (m *move) register(j *jobWork) error {
 		if o.AssetName == "" {
 			continue
 		}
-		made, err := m.makeAsset(j, name, o)
+		made, err := cy.makeAsset(j, name, o)
 		switch code := berth.CodeOf(err); {
 		case err == nil:
-			m.tx.Emit(berth.Event{
+			cy.tx.Emit(berth.Event{
 				Workspace: j.doc.Workspace, Subject: made, Type: berth.EventResourcePut, Reason: fmt.Sprintf("output %s of job %s", name, j.doc.Name),
 			})
 		case code == berth.Internal || code == berth.Unavailable:
 			return err
 		default:
-			m.tx.Emit(berth.Event{
+			cy.tx.Emit(berth.Event{
 				Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobWarning,
 				Reason: fmt.Sprintf("output %s did not become an asset: %v; it is kept at %s", name, err, o.Place(j.doc.Name, name)),
 			})
@@ -50,15 +51,15 @@ func (m *move) register(j *jobWork) error {
 }
 
 // makeAsset makes one, and is its subject.
-func (m *move) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, error) {
-	ws, _, err := m.workspace(j.doc.Workspace)
+func (cy *cycle) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, error) {
+	ws, _, err := cy.workspace(j.doc.Workspace)
 	if err != nil {
 		return "", err
 	}
 	if err := berth.CheckName("asset", o.AssetName); err != nil {
 		return "", err
 	}
-	uri, _, err := locate.Lasting(m.tx, ws, "azureml://jobs/"+j.doc.Name+"/outputs/"+name)
+	uri, _, err := locate.Lasting(cy.tx, ws, "azureml://jobs/"+j.doc.Name+"/outputs/"+name)
 	if err != nil {
 		return "", err
 	}
@@ -74,13 +75,13 @@ func (m *move) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, er
 	default:
 		v.Properties = map[string]any{"dataUri": uri, "dataType": typ}
 	}
-	version, err := asset.Create(m.tx, v)
+	version, err := asset.Create(cy.tx, v)
 	if err != nil {
 		return "", err
 	}
-	if place, err := m.c.o.Locator.Resolve(m.tx, ws, uri); err == nil && place.Ours() {
+	if place, err := cy.c.o.Locator.Resolve(cy.tx, ws, uri); err == nil && place.Ours() {
 		title := map[string]string{"data": "data asset", "models": "model"}[v.Collection] + " " + v.Name + ":" + version
-		if err := blob.Hold(m.tx, place.Container, place.Name, title, v.User); err != nil {
+		if err := blob.Hold(cy.tx, place.Container, place.Name, title, v.User); err != nil {
 			return "", err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // the log catches up. The job's last status is not written before its log is complete: until
 // then it is Finalizing.
 
-// logWrite is the text that a job's log must have once a move is durable.
+// logWrite is the text that a job's log must have once a cycle is durable.
 type logWrite struct {
 	job   jobKey
 	id    string
@@ -41,21 +41,21 @@ const maxLogBackoff = 10 * time.Second
 
 // registerLog makes the log of a job without tasks known, so that it can be read from the first
 // byte on.
-func (m *move) registerLog(j *jobWork) error {
-	_, storage, err := m.workspace(j.doc.Workspace)
+func (cy *cycle) registerLog(j *jobWork) error {
+	_, storage, err := cy.workspace(j.doc.Workspace)
 	if err != nil {
 		return err
 	}
-	return m.tx.PutBlob(&store.Blob{
+	return cy.tx.PutBlob(&store.Blob{
 		Container: storage.Artifacts, Name: locate.ArtifactPath(j.doc.Name) + "/" + stdLog, Live: logPath(storage.ID, parentLogID(j)), ContentType: "text/plain; charset=utf-8",
-		ETag: fmt.Sprintf("0x%016X", m.now.UnixNano()), Created: m.now, Modified: m.now,
+		ETag: fmt.Sprintf("0x%016X", cy.now.UnixNano()), Created: cy.now, Modified: cy.now,
 	})
 }
 
 func parentLogID(j *jobWork) string { return berth.NewTaskKey(j.doc.Name, j.doc.ID) }
 
 // queueLog notes what the job's log must say after this transaction.
-func (m *move) queueLog(j *jobWork) error {
+func (cy *cycle) queueLog(j *jobWork) error {
 	status := berth.JobStatus(j.doc.Status)
 	k := jobKey{j.doc.Workspace, j.doc.Name}
 	if status.Terminal() {
@@ -65,30 +65,30 @@ func (m *move) queueLog(j *jobWork) error {
 	if text == "" {
 		return nil
 	}
-	_, storage, err := m.workspace(j.doc.Workspace)
+	_, storage, err := cy.workspace(j.doc.Workspace)
 	if err != nil {
 		return err
 	}
-	m.logs = append(m.logs, logWrite{job: k, id: parentLogID(j), path: logPath(storage.ID, parentLogID(j)), text: text, final: status == berth.Finalizing})
+	cy.logs = append(cy.logs, logWrite{job: k, id: parentLogID(j), path: logPath(storage.ID, parentLogID(j)), text: text, final: status == berth.Finalizing})
 	return nil
 }
 
 // waitForLog reports whether a job is over but for its log.
-func (m *move) waitForLog(j *jobWork) (bool, error) {
+func (cy *cycle) waitForLog(j *jobWork) (bool, error) {
 	if j.doc.Status != string(berth.Finalizing) {
 		return false, nil
 	}
-	p := m.c.logged[jobKey{j.doc.Workspace, j.doc.Name}]
+	p := cy.c.logged[jobKey{j.doc.Workspace, j.doc.Name}]
 	if p.final {
 		return false, nil
 	}
-	return true, m.queueLog(j)
+	return true, cy.queueLog(j)
 }
 
 // writeLogs brings the logs of jobs without tasks up to date. One that cannot be written keeps
 // only its own job waiting.
-func (c *Control) writeLogs(m *move) {
-	for _, l := range m.logs {
+func (c *Control) writeLogs(cy *cycle) {
+	for _, l := range cy.logs {
 		p := c.logged[l.job]
 		if len(l.text) > p.bytes || l.final && !p.final {
 			p.failure = c.writeLog(l)
@@ -100,9 +100,9 @@ func (c *Control) writeLogs(m *move) {
 		case p.failure != nil:
 			p.backoff = min(max(100*time.Millisecond, 2*p.backoff), maxLogBackoff)
 			c.o.Log.Warn("log not written yet", "job", l.job.name, "err", p.failure)
-			c.later[l.job] = m.now.Add(p.backoff)
+			c.revisit[l.job] = cy.now.Add(p.backoff)
 		case l.final:
-			c.later[l.job] = m.now
+			c.revisit[l.job] = cy.now
 		}
 		c.logged[l.job] = p
 	}
@@ -120,7 +120,8 @@ func (c *Control) writeLog(l logWrite) error {
 	return catchUp(f, l.text)
 }
 
-// catchUp adds to a file the lines of text that it does not have yet. A line that was cut off is written again.
+// catchUp adds to a file the lines of text that it does not have yet. A line that was cut off is
+// written again.
 func catchUp(f *os.File, text string) error {
 	have, err := io.ReadAll(f)
 	if err != nil {

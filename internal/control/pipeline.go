@@ -15,36 +15,37 @@ import (
 	"github.com/berthml/berth/internal/target"
 )
 
-// pipelines takes the next step of each pipeline that was touched or whose steps changed, after the steps themselves: the jobs of
-// steps that may begin are created in this very transaction. What changes a pipeline may change the one it is a step of.
-func (m *move) pipelines() error {
-	for k, j := range m.jobs {
+// stepParents takes the next step of each pipeline that was touched or whose steps changed, after
+// the steps themselves: the jobs of steps that may begin are created in this very transaction. What
+// changes a pipeline may change the one it is a step of.
+func (cy *cycle) stepParents() error {
+	for k, j := range cy.jobs {
 		if j.pipeline {
-			m.above = append(m.above, k)
+			cy.parents = append(cy.parents, k)
 		}
 	}
-	slices.SortFunc(m.above, func(a, b jobKey) int { return strings.Compare(a.workspace+"\x00"+a.name, b.workspace+"\x00"+b.name) })
-	for len(m.above) > 0 {
-		k := m.above[0]
-		m.above = m.above[1:]
-		m.at = k
-		j, err := m.job(k)
+	slices.SortFunc(cy.parents, func(a, b jobKey) int { return strings.Compare(a.workspace+"\x00"+a.name, b.workspace+"\x00"+b.name) })
+	for len(cy.parents) > 0 {
+		k := cy.parents[0]
+		cy.parents = cy.parents[1:]
+		cy.at = k
+		j, err := cy.job(k)
 		if err != nil {
 			return err
 		}
 		if j == nil || !j.pipeline {
 			continue
 		}
-		if waits, err := m.waitForLog(j); err != nil || waits {
+		if waits, err := cy.waitForLog(j); err != nil || waits {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if err := m.stepPipeline(j); err != nil {
+		if err := cy.stepParent(j); err != nil {
 			return err
 		}
-		if err := m.save(j); err != nil {
+		if err := cy.save(j); err != nil {
 			return err
 		}
 		var st berth.JobState
@@ -52,28 +53,28 @@ func (m *move) pipelines() error {
 			return err
 		}
 		j.state = st
-		if err := m.queueLog(j); err != nil {
+		if err := cy.queueLog(j); err != nil {
 			return err
 		}
 	}
-	m.at = jobKey{}
+	cy.at = jobKey{}
 	return nil
 }
 
-// stepPipeline creates and cancels the jobs of steps until there is nothing to do at once.
-func (m *move) stepPipeline(j *jobWork) error {
+// stepParent creates and cancels the jobs of steps until there is nothing to do at once.
+func (cy *cycle) stepParent(j *jobWork) error {
 	if berth.JobStatus(j.doc.Status).Terminal() {
 		return nil
 	}
 	if j.state.Times.Started.IsZero() {
-		if err := m.registerLog(j); err != nil {
+		if err := cy.registerLog(j); err != nil {
 			return err
 		}
 	}
 	j.children = map[string]kind.Child{}
 	for _, p := range j.state.Steps {
 		if p.Job != "" && !p.Status.Terminal() {
-			if err := m.look(j, p.Node, p.Job); err != nil {
+			if err := cy.readChild(j, p.Node, p.Job); err != nil {
 				return err
 			}
 		}
@@ -85,21 +86,21 @@ func (m *move) stepPipeline(j *jobWork) error {
 		}
 		j.state = s.State
 		for _, node := range s.Begin {
-			if err := m.begin(j, node); err != nil {
+			if err := cy.beginStep(j, node); err != nil {
 				return err
 			}
 		}
 		for _, node := range s.Cancel {
-			if err := m.cancelStep(j, node); err != nil {
+			if err := cy.cancelStep(j, node); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// look notes what the job of a step says.
-func (m *move) look(j *jobWork, node, name string) error {
-	d, err := m.tx.Get(j.doc.Workspace, "jobs", name, "")
+// readChild notes what the job of a step says.
+func (cy *cycle) readChild(j *jobWork, node, name string) error {
+	d, err := cy.tx.Get(j.doc.Workspace, "jobs", name, "")
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil
 	}
@@ -108,7 +109,7 @@ func (m *move) look(j *jobWork, node, name string) error {
 	}
 	var st berth.JobState
 	if err := json.Unmarshal(d.Own, &st); err != nil {
-		j.children[node] = kind.Child{Status: berth.Failed, Reason: "the state of its job cannot be read: " + err.Error(), Ended: m.now}
+		j.children[node] = kind.Child{Status: berth.Failed, Reason: "the state of its job cannot be read: " + err.Error(), Ended: cy.now}
 		return nil //nolint:nilerr // the step has failed for it, and the pipeline goes on
 	}
 	if st.Parent != j.doc.Name || st.Node != node {
@@ -116,58 +117,58 @@ func (m *move) look(j *jobWork, node, name string) error {
 	}
 	c := kind.Child{Status: berth.JobStatus(d.Status), Reason: st.Reason, Cancel: st.Cancel, Ended: st.Times.Ended}
 	if c.Status.Terminal() && c.Ended.IsZero() {
-		c.Ended = m.now
+		c.Ended = cy.now
 	}
 	j.children[node] = c
 	return nil
 }
 
-// begin creates the job of a step. What cannot begin has failed.
-func (m *move) begin(j *jobWork, node string) error {
+// beginStep creates the job of a step. What cannot begin has failed.
+func (cy *cycle) beginStep(j *jobWork, node string) error {
 	i := slices.IndexFunc(j.state.Steps, func(p berth.PipelineStep) bool { return p.Node == node })
 	p := &j.state.Steps[i]
-	d, err := m.child(j, p)
+	d, err := cy.childJob(j, p)
 	if err != nil {
 		if berth.CodeOf(err) == berth.Unavailable {
 			return err
 		}
-		p.Status, p.Reason, p.Ended = berth.Failed, err.Error(), m.now
+		p.Status, p.Reason, p.Ended = berth.Failed, err.Error(), cy.now
 		return nil
 	}
-	if err := m.passReserve(j, p, d); err != nil {
+	if err := cy.passReserve(j, p, d); err != nil {
 		return err
 	}
-	p.Job, p.Status, p.Began, p.Reserved = d.Name, berth.NotStarted, m.now, 0
+	p.Job, p.Status, p.Began, p.Reserved = d.Name, berth.NotStarted, cy.now, 0
 	j.children[node] = kind.Child{Status: berth.NotStarted}
-	if err := m.tx.Insert(d); err != nil {
+	if err := cy.tx.Insert(d); err != nil {
 		return err
 	}
-	m.tx.Emit(berth.Event{
+	cy.tx.Emit(berth.Event{
 		Workspace: d.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: fmt.Sprintf("step %s of pipeline %s", node, j.doc.Name),
 	})
 	return nil
 }
 
 // passReserve gives a step's part of what the pipeline holds of budgets to the step's job.
-func (m *move) passReserve(j *jobWork, p *berth.PipelineStep, child *store.Doc) error {
+func (cy *cycle) passReserve(j *jobWork, p *berth.PipelineStep, child *store.Doc) error {
 	if p.Reserved == 0 {
 		return nil
 	}
 	part, rest := j.state, j.state
 	part.Reserved, rest.Reserved = p.Reserved, max(0, j.state.Reserved-p.Reserved)
-	err := cost.Release(m.tx, child.Workspace, child.CreatedBy, j.state)
+	err := cost.Release(cy.tx, child.Workspace, child.CreatedBy, j.state)
 	for _, st := range []berth.JobState{part, rest} {
 		if err == nil {
-			err = cost.Take(m.tx, child.Workspace, child.CreatedBy, st)
+			err = cost.Take(cy.tx, child.Workspace, child.CreatedBy, st)
 		}
 	}
 	j.state.Reserved = rest.Reserved
 	return err
 }
 
-// child is the document of the job that runs a step.
-func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
-	ws, _, err := m.workspace(j.doc.Workspace)
+// childJob is the document of the job that runs a step.
+func (cy *cycle) childJob(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
+	ws, _, err := cy.workspace(j.doc.Workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -175,14 +176,14 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 	made, err := j.composite.Child(kind.Parent{
 		Name: j.doc.Name, Props: j.props, Workspace: ws,
 		Component: func(id string) (string, json.RawMessage, error) {
-			c, err := locate.Component(m.tx, ws, id)
+			c, err := locate.Component(cy.tx, ws, id)
 			if err != nil {
 				return "", nil, err
 			}
 			return c.Name, c.Body, nil
 		},
 		Output: func(node, name string) (berth.JobOutput, bool) {
-			o, ok, err := m.output(j, node, name)
+			o, ok, err := cy.stepOutput(j, node, name)
 			if err != nil {
 				missing = err
 			}
@@ -196,14 +197,14 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 		return nil, err
 	}
 	st := berth.JobState{
-		Compute: j.state.Compute, Times: berth.Waterfall{Submitted: m.now}, Reason: "accepted", Parent: j.doc.Name, Node: p.Node,
+		Compute: j.state.Compute, Times: berth.Waterfall{Submitted: cy.now}, Reason: "accepted", Parent: j.doc.Name, Node: p.Node,
 		Reserved: p.Reserved, ReservedIn: j.state.ReservedIn, Admin: j.state.Admin,
 	}
 	if st.Reserved == 0 {
 		st.ReservedIn = ""
 	}
 	if strings.EqualFold(made.Type, "Command") {
-		if st.Compute, err = m.choose(j, ws, made.Body); err != nil {
+		if st.Compute, err = cy.chooseCompute(j, ws, made.Body); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +221,7 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 		if n > 1 {
 			d.Name += fmt.Sprintf("_%d", n)
 		}
-		if _, err := m.tx.Get(d.Workspace, "jobs", d.Name, ""); berth.CodeOf(err) == berth.NotFound {
+		if _, err := cy.tx.Get(d.Workspace, "jobs", d.Name, ""); berth.CodeOf(err) == berth.NotFound {
 			return d, nil
 		} else if err != nil {
 			return nil, err
@@ -228,8 +229,9 @@ func (m *move) child(j *jobWork, p *berth.PipelineStep) (*store.Doc, error) {
 	}
 }
 
-// choose is the compute of a step. Whether its user may use it was checked when the pipeline was taken.
-func (m *move) choose(j *jobWork, ws berth.Workspace, body []byte) (string, error) {
+// chooseCompute is the compute of a step. Whether its user may use it was checked when the pipeline
+// was taken.
+func (cy *cycle) chooseCompute(j *jobWork, ws berth.Workspace, body []byte) (string, error) {
 	var v struct {
 		Properties berth.CommandJob `json:"properties"`
 	}
@@ -237,33 +239,34 @@ func (m *move) choose(j *jobWork, ws berth.Workspace, body []byte) (string, erro
 		return "", berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
 	name, err := target.Chooser{
-		Tx: m.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: true, Location: m.c.o.Location, NoLocal: m.c.o.Local.Off,
+		Tx: cy.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: true, Location: cy.c.o.Location, NoLocal: cy.c.o.Local.Off,
 		Size: func(name string, _ bool) (berth.Size, error) {
-			k, err := m.prices()
+			cat, err := cy.loadCatalogue()
 			if err != nil {
 				return berth.Size{}, err
 			}
-			size, ok := k.sizes.Find(name)
+			size, ok := cat.sizes.Find(name)
 			if !ok {
 				return size, berth.Errorf(berth.Invalid, "size %s is no longer known to this server", name)
 			}
 			return size, nil
 		},
 	}.Of(v.Properties)
-	if berth.CodeOf(err) == berth.Unavailable { // it is up to this loop to remove that pool: it must not wait for it here
+	// it is up to this loop to remove that pool: it must not wait for it here
+	if berth.CodeOf(err) == berth.Unavailable {
 		err = berth.Errorf(berth.Conflict, "%w", err)
 	}
 	return name, err
 }
 
-// output is an output of a step that has ended.
-func (m *move) output(j *jobWork, node, name string) (o berth.JobOutput, ok bool, err error) {
+// stepOutput is an output of a step that has ended.
+func (cy *cycle) stepOutput(j *jobWork, node, name string) (o berth.JobOutput, ok bool, err error) {
 	i := slices.IndexFunc(j.state.Steps, func(p berth.PipelineStep) bool { return p.Node == node })
 	if i < 0 || j.state.Steps[i].Job == "" {
 		return o, false, nil
 	}
 	job := j.state.Steps[i].Job
-	d, err := m.tx.Get(j.doc.Workspace, "jobs", job, "")
+	d, err := cy.tx.Get(j.doc.Workspace, "jobs", job, "")
 	if berth.CodeOf(err) == berth.NotFound {
 		return o, false, nil
 	}
@@ -284,13 +287,13 @@ func (m *move) output(j *jobWork, node, name string) (o berth.JobOutput, ok bool
 }
 
 // cancelStep asks the job of a step to end, for the reason the pipeline ends for.
-func (m *move) cancelStep(j *jobWork, node string) error {
+func (cy *cycle) cancelStep(j *jobWork, node string) error {
 	i := slices.IndexFunc(j.state.Steps, func(p berth.PipelineStep) bool { return p.Node == node })
 	k := jobKey{j.doc.Workspace, j.state.Steps[i].Job}
 	c := j.children[node]
 	c.Cancel = true
 	j.children[node] = c
-	child, err := m.job(k)
+	child, err := cy.job(k)
 	if err != nil || child == nil || berth.JobStatus(child.doc.Status).Terminal() {
 		return err
 	}
@@ -301,15 +304,15 @@ func (m *move) cancelStep(j *jobWork, node string) error {
 	case j.state.Cancel:
 		stop = job.Stop{Cause: j.state.StopCause, Why: j.state.StopWhy, Event: "cancel of pipeline " + j.doc.Name + " requested"}
 	}
-	if err := job.Cancel(m.tx, child.doc, stop); err != nil {
+	if err := job.Cancel(cy.tx, child.doc, stop); err != nil {
 		return err
 	}
-	child.said = m.c.said.of(k, child.doc, m.c.o.KindOf)
+	child.jobView = cy.c.jobCache.decode(k, child.doc, cy.c.o.KindOf)
 	return nil
 }
 
-// tellSteps emits an event for each step that began or ended.
-func (m *move) tellSteps(j *jobWork, s kind.Step) {
+// emitStepEvents emits an event for each step that began or ended.
+func (cy *cycle) emitStepEvents(j *jobWork, s kind.Step) {
 	var was berth.JobState
 	_ = json.Unmarshal(j.doc.Own, &was) // it was read before
 	type word struct {
@@ -333,6 +336,6 @@ func (m *move) tellSteps(j *jobWork, s kind.Step) {
 	slices.SortFunc(words, func(a, b word) int { return a.line - b.line })
 	for _, w := range words {
 		data, _ := json.Marshal(w.step) // it holds nothing that cannot be
-		m.tx.Emit(berth.Event{Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobStep, Reason: w.reason, Data: data})
+		cy.tx.Emit(berth.Event{Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobStep, Reason: w.reason, Data: data})
 	}
 }

@@ -8,35 +8,35 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-// place asks the scheduler about a pool and makes what it says true. It says whether to ask again: a gang that could not be launched
-// has left its nodes to the next.
-func (m *move) place(p *pool) (again bool, err error) {
-	fresh := m.fresh[p.key]
-	delete(m.fresh, p.key)
+// place asks the scheduler about a pool and makes what it says true. It says whether to ask again:
+// a gang that could not be launched has left its nodes to the next.
+func (cy *cycle) place(p *pool) (again bool, err error) {
+	fresh := cy.newGangs[p.key]
+	delete(cy.newGangs, p.key)
 	if p.queue.Len() == 0 {
 		return false, nil
 	}
 	ahead, down := 0, p.down()
 	if p.key.workspace == "" {
-		if down, err = m.localDown(); err != nil {
+		if down, err = cy.localDown(); err != nil {
 			return false, err
 		}
 	}
 	if p.target.Info.Queues {
-		ahead = m.c.pace[p.name].ahead(m.now)
+		ahead = cy.c.endRates[p.name].overcommit(cy.now)
 	}
-	for _, ch := range m.c.schedule(p, ahead, down, fresh, m.now) {
-		g := m.c.gangs[ch.Gang]
+	for _, ch := range cy.c.schedule(p, ahead, down, fresh, cy.now) {
+		g := cy.c.gangs[ch.Gang]
 		if len(ch.Nodes) == 0 && len(ch.Preempt) == 0 && ch.Why == g.why {
 			continue // it says so already, and nobody deletes a job that waits
 		}
-		m.at = g.job
-		j, err := m.job(g.job)
+		cy.at = g.job
+		j, err := cy.job(g.job)
 		if err != nil {
 			return false, err
 		}
 		if j == nil { // deleted while it waited
-			m.c.dequeue(ch.Gang)
+			cy.c.dequeue(ch.Gang)
 			again = true
 			continue
 		}
@@ -50,37 +50,37 @@ func (m *move) place(p *pool) (again bool, err error) {
 			tasks[i] = t
 			if t.Why != ch.Why {
 				t.Why = ch.Why
-				j.dirty[id] = true
+				j.updates[id] = true
 			}
 		}
 		for _, id := range ch.Preempt {
-			if err := m.preempt(p, id, "stopped for job "+g.job.name+", which goes first"); err != nil {
+			if err := cy.preempt(p, id, "stopped for job "+g.job.name+", which goes first"); err != nil {
 				return false, err
 			}
 		}
 		if len(ch.Nodes) == 0 {
 			continue
 		}
-		m.c.dequeue(ch.Gang)
-		ok, err := m.launchGang(p, j, tasks, ch.Nodes)
+		cy.c.dequeue(ch.Gang)
+		ok, err := cy.launchGang(p, j, tasks, ch.Nodes)
 		if err != nil {
 			return false, err
 		}
 		again = again || !ok
 	}
-	m.at = jobKey{}
+	cy.at = jobKey{}
 	return again, nil
 }
 
 // launchGang puts tasks on nodes. A job that cannot be launched ends here: ok is false.
-func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) (ok bool, err error) {
-	launches, err := m.launches(p, j, tasks, nodes)
+func (cy *cycle) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []string) (ok bool, err error) {
+	launches, err := cy.buildLaunches(p, j, tasks, nodes)
 	switch {
 	case errors.Is(err, errPortsAsked):
-		m.putBack(p, j, tasks, err.Error(), m.now)
+		cy.requeue(p, j, tasks, err.Error(), cy.now)
 		return true, nil
 	case errors.Is(err, errNoPorts):
-		m.putBack(p, j, tasks, err.Error(), m.now.Add(portPause))
+		cy.requeue(p, j, tasks, err.Error(), cy.now.Add(portPause))
 		return true, nil
 	}
 	if err != nil {
@@ -88,27 +88,28 @@ func (m *move) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []stri
 			return false, err
 		}
 		for _, t := range tasks {
-			m.endTask(t, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
-			j.dirty[t.ID] = true
+			cy.endTask(t, &berth.Exit{Code: -1, Cause: "staging", Reason: err.Error()})
+			j.updates[t.ID] = true
 		}
 		return false, nil
 	}
 	for i, t := range tasks {
-		t.State, t.Times.Placed = berth.TaskPlaced, m.now
-		j.dirty[t.ID] = true
-		p.take(t)
-		m.busy(p, t.Node)
-		m.start = append(m.start, started{task: *t, launch: launches[i]})
+		t.State, t.Times.Placed = berth.TaskPlaced, cy.now
+		j.updates[t.ID] = true
+		p.occupy(t)
+		cy.markBusy(p, t.Node)
+		cy.starts = append(cy.starts, taskStart{task: *t, launch: launches[i]})
 	}
 	return true, nil
 }
 
-// putBack lets a gang wait on that was chosen and cannot start now for a reason that passes. It is looked at again at a time.
-func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string, at time.Time) {
+// requeue lets a gang wait on that was chosen and cannot start now for a reason that passes. It is
+// looked at again at a time.
+func (cy *cycle) requeue(p *pool, j *jobWork, tasks []*berth.Task, why string, at time.Time) {
 	for _, t := range tasks {
 		t.Node, t.Why = "", why
-		j.dirty[t.ID] = true
-		m.c.enqueue(p, t)
+		j.updates[t.ID] = true
+		cy.c.enqueue(p, t)
 	}
 	if p.wake.IsZero() || at.Before(p.wake) {
 		p.wake = at
@@ -116,10 +117,10 @@ func (m *move) putBack(p *pool, j *jobWork, tasks []*berth.Task, why string, at 
 }
 
 // preempt stops a gang so that its job starts again later.
-func (m *move) preempt(p *pool, id, why string) error {
-	for _, pl := range m.c.placed {
+func (cy *cycle) preempt(p *pool, id, why string) error {
+	for _, pl := range cy.c.placed {
 		if keyOf(pl.task.Workspace, pl.task.Compute) == p.key && pl.task.Gang() == id {
-			if err := m.evictTask(&pl.task, why); err != nil {
+			if err := cy.evictTask(&pl.task, why); err != nil {
 				return err
 			}
 		}
@@ -128,8 +129,8 @@ func (m *move) preempt(p *pool, id, why string) error {
 }
 
 // evictTask takes a task's node away from it.
-func (m *move) evictTask(t *berth.Task, why string) error {
-	j, err := m.job(jobKey{t.Workspace, t.Job})
+func (cy *cycle) evictTask(t *berth.Task, why string) error {
+	j, err := cy.job(jobKey{t.Workspace, t.Job})
 	if err != nil || j == nil {
 		return err
 	}
@@ -138,10 +139,10 @@ func (m *move) evictTask(t *berth.Task, why string) error {
 		return nil
 	}
 	own.Evict, own.Why = true, why
-	j.dirty[t.ID] = true
-	if r := m.c.pools[keyOf(t.Workspace, t.Compute)].running[t.Gang()]; r != nil {
+	j.updates[t.ID] = true
+	if r := cy.c.pools[keyOf(t.Workspace, t.Compute)].running[t.Gang()]; r != nil {
 		r.Stopping = true
 	}
-	m.stop = append(m.stop, stopping{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})
+	cy.stops = append(cy.stops, taskStop{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})
 	return nil
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A pool is a compute as the loop sees it: the nodes tasks run on and the gangs that wait for them. The machine itself is one, with
-// a single node that is always there, and so is each machine that is attached.
+// A pool is a compute as the loop sees it: the nodes tasks run on and the gangs that wait for them.
+// The machine itself is one, with a single node that is always there, and so is each machine that
+// is attached.
 type pool struct {
 	key   poolKey
 	name  string // as first written
@@ -26,27 +27,27 @@ type pool struct {
 	nodes  []*node
 	queue  sched.Queue
 	// running are the gangs that were placed and have not ended.
-	running map[string]*sched.Running
-	held    map[string]int // nodes by user, for fairness
-	here    map[string]int // of the machine itself: tasks by user
+	running    map[string]*sched.Running
+	held       map[string]int // nodes by user, for fairness
+	localTasks map[string]int // of the machine itself: tasks by user
 
-	own []byte // its state as the store has it
+	stored []byte // its state as the store has it
 
-	told bounds // what was told to all that wait
+	lastBounds bounds // what was told to all that wait
 
 	barred bool // users who wait may have no more
 
 	wake time.Time // when to look again although nothing happened
 	memory
-	before memory // as it was when the move began
+	before memory // as it was when the cycle began
 }
 
 // memory is what is known of a pool and not in the store.
 type memory struct {
-	alone bool      // it waits for a node that must have the machine for itself
-	since time.Time // when that began
-	fails int       // resizes that failed in a row
-	retry time.Time // nothing is asked of the provider before
+	exclusive      bool      // it waits for a node that must have the machine for itself
+	exclusiveSince time.Time // when that began
+	fails          int       // resizes that failed in a row
+	retry          time.Time // nothing is asked of the provider before
 }
 
 // bounds is what keeps a pool from taking more. Reasons speak of it.
@@ -110,7 +111,7 @@ func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
 }
 
 func newPool(key poolKey, name string) *pool {
-	return &pool{key: key, name: name, running: map[string]*sched.Running{}, held: map[string]int{}, here: map[string]int{}}
+	return &pool{key: key, name: name, running: map[string]*sched.Running{}, held: map[string]int{}, localTasks: map[string]int{}}
 }
 
 // node is the pool's node of a name.
@@ -156,9 +157,9 @@ func (p *pool) down() string {
 	return ""
 }
 
-// read makes the loop's picture of the world from the store: pools, nodes, gangs that wait and those that were placed. What is known
-// of driver calls under way stays.
-func (c *Control) read(tx *store.Tx) error {
+// readAll makes the loop's picture of the world from the store: pools, nodes, gangs that wait and
+// those that were placed. What is known of driver calls under way stays.
+func (c *Control) readAll(tx *store.Tx) error {
 	pools := map[poolKey]*pool{}
 	lk := keyOf("", berth.LocalCompute)
 	pools[lk] = newLocal(lk, berth.LocalCompute, c.here)
@@ -172,12 +173,12 @@ func (c *Control) read(tx *store.Tx) error {
 	}
 	old := c.pools
 	c.pools = pools
-	clear(c.usedUp)
+	clear(c.exhausted)
 	for _, w := range workspaces {
-		if err := c.readBudgets(tx, w.Name); err != nil {
+		if err := c.readExhausted(tx, w.Name); err != nil {
 			return err
 		}
-		docs, err := all(tx, store.Query{Workspace: w.Name, Kind: "computes"})
+		docs, err := listAll(tx, store.Query{Workspace: w.Name, Kind: "computes"})
 		if err != nil {
 			return err
 		}
@@ -205,9 +206,9 @@ func (c *Control) read(tx *store.Tx) error {
 			continue
 		}
 		if c.placed[t.ID] = placed[t.ID]; c.placed[t.ID] == nil {
-			c.placed[t.ID] = &placement{task: *t, started: make(chan struct{}), left: true}
+			c.placed[t.ID] = &placement{task: *t, started: make(chan struct{}), inherited: true}
 		}
-		p.take(t)
+		p.occupy(t)
 	}
 	for id, p := range placed {
 		if c.placed[id] != nil {
@@ -222,7 +223,7 @@ func (c *Control) read(tx *store.Tx) error {
 		}
 		if t.State == berth.TaskDone { // which is yet to be acted on
 			c.placed[id] = p
-			c.pool(t).take(t)
+			c.pool(t).occupy(t)
 		}
 	}
 	return nil
@@ -240,7 +241,8 @@ func (c *Control) pool(t *berth.Task) *pool {
 	return p
 }
 
-// readPool brings the loop's picture of one compute up to date with its document and those of its nodes.
+// readPool brings the loop's picture of one compute up to date with its document and those of its
+// nodes.
 func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 	spec, ok, err := specOf(d)
 	if err != nil {
@@ -255,7 +257,7 @@ func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 		p = newPool(k, d.Name)
 		c.pools[k] = p
 	}
-	p.name, p.spec, p.state, p.own = d.Name, spec, berth.ComputeState{}, d.Own
+	p.name, p.spec, p.state, p.stored = d.Name, spec, berth.ComputeState{}, d.Own
 	if len(d.Own) > 0 {
 		if err := json.Unmarshal(d.Own, &p.state); err != nil {
 			c.o.Log.Error("state of a compute not understood; it starts anew", "compute", d.Name, "err", err)
@@ -280,7 +282,7 @@ func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
 		p.attached()
 		return nil
 	}
-	docs, err := all(tx, store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: nodeParent(d.Name)})
+	docs, err := listAll(tx, store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: nodeParent(d.Name)})
 	if err != nil {
 		return err
 	}
@@ -308,8 +310,8 @@ const (
 
 func nodeParent(compute string) string { return strings.ToLower(compute) }
 
-// all reads every document of a query, oldest first.
-func all(tx *store.Tx, q store.Query) ([]*store.Doc, error) {
+// listAll reads every document of a query, oldest first.
+func listAll(tx *store.Tx, q store.Query) ([]*store.Doc, error) {
 	q.Asc = true
 	var out []*store.Doc
 	for {
@@ -355,13 +357,13 @@ func (c *Control) dequeue(id string) {
 	}
 }
 
-// take notes that a task is on a node.
-func (p *pool) take(t *berth.Task) {
+// occupy notes that a task is on a node.
+func (p *pool) occupy(t *berth.Task) {
 	if n := p.node(t.Node); n != nil {
 		n.used++
 	}
 	if p.local {
-		p.here[t.User]++
+		p.localTasks[t.User]++
 	}
 	if p.single() {
 		return
@@ -379,15 +381,15 @@ func (p *pool) take(t *berth.Task) {
 	r.Stopping = r.Stopping || t.Stop || t.Evict
 }
 
-// leave notes that a task is gone from its node.
-func (p *pool) leave(t *berth.Task) {
+// vacate notes that a task is gone from its node.
+func (p *pool) vacate(t *berth.Task) {
 	if n := p.node(t.Node); n != nil {
 		n.used--
 	}
-	if p.local && p.here[t.User] <= 1 {
-		delete(p.here, t.User)
+	if p.local && p.localTasks[t.User] <= 1 {
+		delete(p.localTasks, t.User)
 	} else if p.local {
-		p.here[t.User]--
+		p.localTasks[t.User]--
 	}
 	if p.single() {
 		return
@@ -419,15 +421,17 @@ func (p *pool) gangs() []sched.Running {
 	return out
 }
 
-// schedule asks the scheduler about a pool. When its bounds have changed that concerns the reasons of all that wait.
+// schedule asks the scheduler about a pool. When its bounds have changed that concerns the reasons
+// of all that wait.
 func (c *Control) schedule(p *pool, ahead int, down string, fresh []string, now time.Time) []sched.Choice {
 	bars := c.bars(p, now)
 	p.barred = len(bars) > 0
-	if b := (bounds{p.spec.max, down, p.state.Short, barReasons(bars)}); b != p.told {
-		p.told = b
+	if b := (bounds{p.spec.max, down, p.state.Short, barReasons(bars)}); b != p.lastBounds {
+		p.lastBounds = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}
-	if at, ok := c.personal.Ends(now); p.barred && ok && (p.wake.IsZero() || at.Before(p.wake)) { // a limit that ends is no event
+	// a limit that ends is no event
+	if at, ok := c.personal.Ends(now); p.barred && ok && (p.wake.IsZero() || at.Before(p.wake)) {
 		p.wake = at
 	}
 	v := p.view(ahead, down)

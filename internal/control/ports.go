@@ -25,11 +25,12 @@ const (
 // portBlock is how many ports are handed out at least; a job has one or several blocks.
 const portBlock = 64
 
-// ports hands out spans of ports that nobody listens on, each one or several blocks. As long as a block is in use or reserved its claim is
-// listened on, a port below all blocks: so other servers on this machine know, also before the job's processes listen.
+// ports hands out spans of ports that nobody listens on, each one or several blocks. As long as a
+// block is in use or reserved its claim is listened on, a port below all blocks: so other servers
+// on this machine know, also before the job's processes listen.
 //
-// Sockets are opened outside of transactions only: a move takes what was reserved before, and asks for what it lacks, which is reserved
-// once the move is durable.
+// Sockets are opened outside of transactions only: a cycle takes what was reserved before, and asks
+// for what it lacks, which is reserved once the cycle is durable.
 type ports struct {
 	next     int
 	size     map[int]int          // of spans in use, by the first port
@@ -42,7 +43,7 @@ type ports struct {
 // errNoPorts says that too many ports are in use now: it will be otherwise later.
 var errNoPorts = errors.New("no ports are free")
 
-// errPortsAsked says that ports were asked for, which are there when the move is durable.
+// errPortsAsked says that ports were asked for, which are there when the cycle is durable.
 var errPortsAsked = errors.New("ports for its processes to meet are being reserved")
 
 // spanOf is how many ports a job gets that needs n.
@@ -55,31 +56,32 @@ func spanOf(n int) (int, error) {
 }
 
 // takePorts gives a job the first of n reserved ports in a row.
-func (m *move) takePorts(n int) (int, error) {
+func (cy *cycle) takePorts(n int) (int, error) {
 	span, err := spanOf(n)
 	if err != nil {
 		return 0, err
 	}
-	for at, size := range m.c.ports.reserved {
-		if size == span && !m.portsTaken[at] {
-			if m.portsTaken == nil {
-				m.portsTaken = map[int]bool{}
+	for at, size := range cy.c.ports.reserved {
+		if size == span && !cy.portsTaken[at] {
+			if cy.portsTaken == nil {
+				cy.portsTaken = map[int]bool{}
 			}
-			m.portsTaken[at] = true
+			cy.portsTaken[at] = true
 			return at, nil
 		}
 	}
-	m.portsAsked = append(m.portsAsked, n)
-	return 0, cmp.Or(m.c.ports.none, errPortsAsked)
+	cy.portsAsked = append(cy.portsAsked, n)
+	return 0, cmp.Or(cy.c.ports.none, errPortsAsked)
 }
 
-// settlePorts claims the ports of what a move started, gives up those of what ended, and reserves what it asked for.
-func (c *Control) settlePorts(m *move) {
-	if m.ported() {
+// settlePorts claims the ports of what a cycle started, gives up those of what ended, and reserves
+// what it asked for.
+func (c *Control) settlePorts(cy *cycle) {
+	if cy.portsChanged() {
 		c.ports.keep(c.portSizes())
 	}
 	lacking := map[int]int{} // how many spans, by the ports needed
-	for _, n := range m.portsAsked {
+	for _, n := range cy.portsAsked {
 		lacking[n]++
 	}
 	if len(lacking) > 0 {
@@ -147,7 +149,8 @@ next:
 	return 0, fmt.Errorf("%w: no %d in a row between %d and %d for the processes to meet", errNoPorts, span, firstPort, lastPort)
 }
 
-// has reports whether a block belongs to a job that runs: one that was started before this process may be in use without a claim.
+// has reports whether a block belongs to a job that runs: one that was started before this process
+// may be in use without a claim.
 func (p *ports) has(b int) bool {
 	for at, n := range p.size {
 		if b >= at && b < at+n {
@@ -210,8 +213,9 @@ func (p *ports) release(at, n int) {
 	}
 }
 
-// keep claims the spans in use, sizes by first port, and gives up all others but the reserved ones. A claim that cannot be had, because a
-// server took the block while this one was away, is done without: the job runs already.
+// keep claims the spans in use, sizes by first port, and gives up all others but the reserved ones.
+// A claim that cannot be had, because a server took the block while this one was away, is done
+// without: the job runs already.
 func (p *ports) keep(size map[int]int) {
 	p.init()
 	used := map[int]bool{}
@@ -241,10 +245,10 @@ func (p *ports) close() {
 	p.keep(map[int]int{})
 }
 
-// ported says whether the ports in use may be others than before.
-func (m *move) ported() bool {
-	return m.anew || slices.ContainsFunc(m.start, func(s started) bool { return s.task.Port != 0 }) ||
-		slices.ContainsFunc(m.ended, func(p *placement) bool { return p.task.Port != 0 })
+// portsChanged says whether the ports in use may be others than before.
+func (cy *cycle) portsChanged() bool {
+	return cy.anew || slices.ContainsFunc(cy.starts, func(s taskStart) bool { return s.task.Port != 0 }) ||
+		slices.ContainsFunc(cy.ended, func(p *placement) bool { return p.task.Port != 0 })
 }
 
 // portSizes is how many ports each job has that was placed, by the first.

@@ -14,19 +14,19 @@ import (
 )
 
 // resize makes a cluster as large as it should be.
-func (m *move) resize(p *pool) error {
+func (cy *cycle) resize(p *pool) error {
 	if p.spec.attached {
-		return m.detach(p)
+		return cy.detach(p)
 	}
 	if p.local || p.spec.instance {
-		return m.finish(p)
+		return cy.finishDelete(p)
 	}
-	m.clear(p)
+	cy.releaseUnusable(p)
 	if p.queue.Len() == 0 {
-		p.alone = false
+		p.exclusive = false
 	}
-	v := m.c.demand(p, m.now)
-	unpaid, all := m.c.unpaid(p)
+	v := cy.c.scaleView(p, cy.now)
+	unpaid, all := cy.c.exhaustedBudget(p)
 	switch {
 	case unpaid == "":
 	case all && v.Hold == "":
@@ -34,38 +34,38 @@ func (m *move) resize(p *pool) error {
 	default:
 		v.Min = 0
 	}
-	if m.c.reserved(p) != "" {
+	if cy.c.reserved(p) != "" {
 		v.Idle = 0 // somebody waits for the machine to be empty
 	}
-	d := scale.Decide(v, m.now)
+	d := scale.Decide(v, cy.now)
 	var asks []berth.Node
 	if d.Add > 0 {
 		var err error
-		if asks, v.Bound, err = m.admit(p, d.Add); err != nil {
+		if asks, v.Bound, err = cy.admit(p, d.Add); err != nil {
 			return err
 		}
 		if v.Room = len(asks); v.Room < d.Add {
-			d = scale.Decide(v, m.now)
+			d = scale.Decide(v, cy.now)
 		}
 	}
 	before := len(v.Nodes)
 	for _, n := range asks[:min(d.Add, len(asks))] {
 		x := &node{Node: n}
 		p.nodes = append(p.nodes, x)
-		m.nodes[n.Name] = nodeChange{node: n, fresh: true}
-		m.add = append(m.add, n)
+		cy.nodes[n.Name] = nodeChange{node: n, fresh: true}
+		cy.addNodes = append(cy.addNodes, n)
 	}
 	for _, name := range d.Remove {
 		if n := p.node(name); n != nil {
-			m.giveBack(n, d.Why)
+			cy.releaseNode(n, d.Why)
 		}
 	}
 	p.wake = d.Wake
 	if d.Target <= p.spec.min {
-		m.keepForOwner(p)
+		cy.chargeIdleToOwner(p)
 	}
-	if d.Short != "" && m.market != nil { // a limit that ends is no event
-		if at, ok := m.market.limits.Ends(m.now); ok && (p.wake.IsZero() || at.Before(p.wake)) {
+	if d.Short != "" && cy.catalogue != nil { // a limit that ends is no event
+		if at, ok := cy.catalogue.limits.Ends(cy.now); ok && (p.wake.IsZero() || at.Before(p.wake)) {
 			p.wake = at
 		}
 	}
@@ -74,39 +74,40 @@ func (m *move) resize(p *pool) error {
 		if err != nil {
 			return err
 		}
-		m.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResize, Reason: d.Why, Data: data})
+		cy.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResize, Reason: d.Why, Data: data})
 		p.state.Reason = d.Why
 	}
 	p.state.Target, p.state.Short = d.Target, d.Short
-	if err := m.saveState(p); err != nil {
+	if err := cy.saveState(p); err != nil {
 		return err
 	}
-	return m.finish(p)
+	return cy.finishDelete(p)
 }
 
-// keepForOwner makes idle nodes that a cluster keeps because of its minimum those of the user who made it: whoever they were made for has
-// no use of them, and must not have them counted against a limit or a budget for as long as the cluster is there.
-func (m *move) keepForOwner(p *pool) {
+// chargeIdleToOwner makes idle nodes that a cluster keeps because of its minimum those of the user
+// who made it: whoever they were made for has no use of them, and must not have them counted
+// against a limit or a budget for as long as the cluster is there.
+func (cy *cycle) chargeIdleToOwner(p *pool) {
 	freed := false
 	for _, n := range p.nodes {
 		if n.State == berth.NodeIdle && n.used == 0 && n.User != p.spec.owner {
 			n.User = p.spec.owner
-			m.keep(n)
+			cy.changeNode(n)
 			freed = true
 		}
 	}
 	if !freed {
 		return
 	}
-	for _, q := range m.c.pools { // those may grow now that could not
+	for _, q := range cy.c.pools { // those may grow now that could not
 		if q != p && q.state.Short != "" {
-			q.wake = m.now
+			q.wake = cy.now
 		}
 	}
 }
 
-// demand is the pool as the autoscaler sees it.
-func (c *Control) demand(p *pool, now time.Time) scale.Pool {
+// scaleView is the pool as the autoscaler sees it.
+func (c *Control) scaleView(p *pool, now time.Time) scale.Pool {
 	v := scale.Pool{
 		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: p.spec.max, Wait: p.retry,
 	}
@@ -125,7 +126,7 @@ func (c *Control) demand(p *pool, now time.Time) scale.Pool {
 			Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.used, Since: n.IdleSince,
 			Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
 		}
-		if title := cost.Charged(c.usedUp[p.key.workspace], n.User); title != "" {
+		if title := cost.Charged(c.exhausted[p.key.workspace], n.User); title != "" {
 			x.Unpaid = title + " is used up"
 		}
 		v.Nodes = append(v.Nodes, x)
@@ -133,16 +134,17 @@ func (c *Control) demand(p *pool, now time.Time) scale.Pool {
 	return v
 }
 
-// clear gives back nodes that could not be made, and waits longer each time before asking for others.
-func (m *move) clear(p *pool) {
+// releaseUnusable gives back nodes that could not be made, and waits longer each time before asking
+// for others.
+func (cy *cycle) releaseUnusable(p *pool) {
 	for _, n := range p.nodes {
 		if n.State != berth.NodeUnusable {
 			continue
 		}
 		p.fails++
-		p.retry = m.now.Add(min(time.Second<<min(p.fails, 9), 5*time.Minute))
+		p.retry = cy.now.Add(min(time.Second<<min(p.fails, 9), 5*time.Minute))
 		p.state.Errors = []string{n.Why}
-		m.giveBack(n, n.Why)
+		cy.releaseNode(n, n.Why)
 	}
 	for _, n := range p.nodes {
 		if p.fails > 0 && n.ready() {
@@ -151,32 +153,33 @@ func (m *move) clear(p *pool) {
 	}
 }
 
-// admit finds out how many of the nodes a pool wants it may have, as limits and the machine stand, and why not more.
-func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err error) {
-	if err := m.newcomers(); err != nil {
+// admit finds out how many of the nodes a pool wants it may have, as limits and the machine stand,
+// and why not more.
+func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err error) {
+	if err := cy.refreshForeignNodes(); err != nil {
 		return nil, "", err
 	}
-	k, err := m.prices()
+	cat, err := cy.loadCatalogue()
 	if err != nil {
 		return nil, "", err
 	}
-	size, ok := k.sizes.Find(p.spec.size)
+	size, ok := cat.sizes.Find(p.spec.size)
 	if !ok {
 		return nil, fmt.Sprintf("size %s is no longer known to this server", p.spec.size), nil
 	}
-	user, room, why := m.asker(k, p, size, want)
-	machine := m.machine(p)
+	user, room, why := cy.nextUser(cat, p, size, want)
+	machine := cy.machine(p)
 	for range min(want, room) {
 		ask := askFor(p.name, size)
 		gpus, ok, not := machine.Admit(ask)
 		if !ok {
-			return nodes, m.wait(p, size.Isolated && len(nodes) == 0, not), nil
+			return nodes, cy.waitForMachine(p, size.Isolated && len(nodes) == 0, not), nil
 		}
-		p.alone = false
+		p.exclusive = false
 		n := berth.Node{
 			Name: nodeName(p.name), Workspace: p.key.workspace, Compute: p.name, Size: size.Name, Family: size.Family, Low: p.spec.low,
 			Isolated: size.Isolated, State: berth.NodePreparing, Why: "asked for", VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: gpus,
-			Slots: p.spec.slots, Created: m.now, User: user,
+			Slots: p.spec.slots, Created: cy.now, User: user,
 		}
 		if price := rate(size, p.spec.low); price != nil {
 			n.Price, n.Priced, n.Currency = *price, true, size.Currency
@@ -187,10 +190,11 @@ func (m *move) admit(p *pool, want int) (nodes []berth.Node, bound string, err e
 	return nodes, why, nil
 }
 
-// asker is for whom a pool's next nodes are made and how many that user may have: the first whose job waits, or the next when that one
-// may have none. Without jobs it is the one who made the cluster.
-func (m *move) asker(k *market, p *pool, size berth.Size, want int) (user string, room int, why string) {
-	bars := m.c.bars(p, m.now)
+// nextUser is for whom a pool's next nodes are made and how many that user may have: the first
+// whose job waits, or the next when that one may have none. Without jobs it is the one who made the
+// cluster.
+func (cy *cycle) nextUser(cat *catalogue, p *pool, size berth.Size, want int) (user string, room int, why string) {
+	bars := cy.c.bars(p, cy.now)
 	tried, users := map[string]bool{}, len(p.queue.Users())
 	for g := range p.queue.All(p.held) {
 		if len(tried) == users {
@@ -203,7 +207,7 @@ func (m *move) asker(k *market, p *pool, size berth.Size, want int) (user string
 		if tried[g.User] = true; limited && bar.Nodes < g.Nodes {
 			continue
 		}
-		n, not := k.room(m, p, size, g.User, want)
+		n, not := cat.room(cy, p, size, g.User, want)
 		if user == "" || n > 0 {
 			user, room, why = g.User, n, not
 		}
@@ -213,7 +217,7 @@ func (m *move) asker(k *market, p *pool, size berth.Size, want int) (user string
 	}
 	if user == "" {
 		user = p.spec.owner
-		room, why = k.room(m, p, size, user, want)
+		room, why = cat.room(cy, p, size, user, want)
 	}
 	return user, room, why
 }
@@ -233,30 +237,31 @@ func nodeName(compute string) string {
 }
 
 // saveState writes what has changed of a compute's own state.
-func (m *move) saveState(p *pool) error {
+func (cy *cycle) saveState(p *pool) error {
 	moving := false
 	for _, n := range p.nodes {
 		moving = moving || n.State == berth.NodePreparing || n.State == berth.NodeLeaving
 	}
 	allocation := map[bool]string{true: "Resizing", false: "Steady"}[moving]
 	if allocation != p.state.Allocation {
-		p.state.Allocation, p.state.Changed = allocation, m.now
+		p.state.Allocation, p.state.Changed = allocation, cy.now
 	}
 	if p.state.State == "Creating" || p.state.State == "Updating" {
 		p.state.State = ""
 	}
 	own, err := json.Marshal(p.state)
-	if err != nil || bytes.Equal(own, p.own) {
+	if err != nil || bytes.Equal(own, p.stored) {
 		return err
 	}
-	d, err := m.tx.Get(p.key.workspace, "computes", p.name, "")
+	d, err := cy.tx.Get(p.key.workspace, "computes", p.name, "")
 	if err != nil {
 		if berth.CodeOf(err) == berth.NotFound {
 			return nil
 		}
 		return err
 	}
-	if !bytes.Equal(d.Own, p.own) && len(d.Own) > 0 { // somebody wants something of it, and the event that says so is on its way
+	// somebody wants something of it, and the event that says so is on its way
+	if !bytes.Equal(d.Own, p.stored) && len(d.Own) > 0 {
 		var now berth.ComputeState
 		if err := json.Unmarshal(d.Own, &now); err != nil {
 			return err
@@ -268,19 +273,19 @@ func (m *move) saveState(p *pool) error {
 		}
 		p.state = now
 	}
-	d.Own, p.own = own, own
-	return m.tx.Save(d)
+	d.Own, p.stored = own, own
+	return cy.tx.Save(d)
 }
 
-// finish ends a compute that is being deleted, or that was made for jobs that are over, once nothing is left of it. Jobs that still
-// wait for one that is being deleted are canceled.
-func (m *move) finish(p *pool) error {
+// finishDelete ends a compute that is being deleted, or that was made for jobs that are over, once
+// nothing is left of it. Jobs that still wait for one that is being deleted are canceled.
+func (cy *cycle) finishDelete(p *pool) error {
 	deleting := p.state.Deleting()
 	if p.single() || (!deleting && !p.state.Serverless) {
 		return nil
 	}
 	if deleting {
-		if err := m.refuse(p); err != nil {
+		if err := cy.cancelWaiting(p); err != nil {
 			return err
 		}
 	}
@@ -288,32 +293,32 @@ func (m *move) finish(p *pool) error {
 		return nil
 	}
 	if !deleting {
-		if coming, err := m.coming(p); err != nil || coming {
+		if coming, err := cy.hasIncomingJobs(p); err != nil || coming {
 			return err
 		}
 	}
 	if !deleting {
-		return m.erase(p, "removed: the jobs it was made for are over")
+		return cy.deleteCompute(p, "removed: the jobs it was made for are over")
 	}
-	return m.erase(p, "deleted: nothing is left of it")
+	return cy.deleteCompute(p, "deleted: nothing is left of it")
 }
 
-// erase deletes the document of a compute of which nothing is left.
-func (m *move) erase(p *pool, reason string) error {
-	err := m.tx.Delete(p.key.workspace, "computes", p.name, "")
+// deleteCompute deletes the document of a compute of which nothing is left.
+func (cy *cycle) deleteCompute(p *pool, reason string) error {
+	err := cy.tx.Delete(p.key.workspace, "computes", p.name, "")
 	if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return err
 	}
 	if err == nil {
-		m.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResourceDel, Reason: reason})
+		cy.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResourceDel, Reason: reason})
 	}
-	delete(m.c.pools, p.key)
+	delete(cy.c.pools, p.key)
 	return nil
 }
 
-// coming says whether a job was sent to a pool that the loop has not been told of yet.
-func (m *move) coming(p *pool) (bool, error) {
-	docs, err := m.tx.All(store.Query{Workspace: p.key.workspace, Kind: "jobs", Status: []string{string(berth.NotStarted)}})
+// hasIncomingJobs says whether a job was sent to a pool that the loop has not been told of yet.
+func (cy *cycle) hasIncomingJobs(p *pool) (bool, error) {
+	docs, err := cy.tx.All(store.Query{Workspace: p.key.workspace, Kind: "jobs", Status: []string{string(berth.NotStarted)}})
 	for _, d := range docs {
 		var st berth.JobState
 		if json.Unmarshal(d.Own, &st) == nil && strings.EqualFold(st.Compute, p.name) {
@@ -323,24 +328,24 @@ func (m *move) coming(p *pool) (bool, error) {
 	return false, err
 }
 
-// refuse ends what waits for a compute that is going.
-func (m *move) refuse(p *pool) error {
-	for id, g := range m.c.gangs {
+// cancelWaiting ends what waits for a compute that is going.
+func (cy *cycle) cancelWaiting(p *pool) error {
+	for id, g := range cy.c.gangs {
 		if g.pool != p.key {
 			continue
 		}
-		j, err := m.job(g.job)
+		j, err := cy.job(g.job)
 		if err != nil {
 			return err
 		}
-		m.c.dequeue(id)
+		cy.c.dequeue(id)
 		if j == nil {
 			continue
 		}
 		for _, tid := range g.tasks {
 			if t := j.task(tid); t != nil {
-				m.endTask(t, &berth.Exit{Code: -1, Cause: "canceled", Reason: "compute " + p.name + " was deleted while the job waited for it"})
-				j.dirty[tid] = true
+				cy.endTask(t, &berth.Exit{Code: -1, Cause: "canceled", Reason: "compute " + p.name + " was deleted while the job waited for it"})
+				j.updates[tid] = true
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// What is kept, and for how long. Events of finished jobs are history that explain and events show; bytes nobody names are
-// given a day in case an upload is still on its way.
+// What is kept, and for how long. Events of finished jobs are history that explain and events show;
+// bytes nobody names are given a day in case an upload is still on its way.
 const (
 	keepEvents = 30 * 24 * time.Hour
 	keepBytes  = 24 * time.Hour
@@ -16,7 +16,8 @@ const (
 	sweepBatch = 5000
 )
 
-// Sweep removes what nobody needs, once an hour, until ctx ends. It begins with a pause so that a start is quick.
+// Sweep removes what nobody needs, once an hour, until ctx ends. It begins with a pause so that a
+// start is quick.
 func (c *Control) Sweep(ctx context.Context) error {
 	t := time.NewTicker(sweepEvery)
 	defer t.Stop()

@@ -89,8 +89,8 @@ func (p *pool) setSlots(n int) {
 	p.nodes = []*node{{Node: berth.Node{Name: p.name, State: berth.NodeIdle, Slots: n}, used: used}}
 }
 
-// attached reads what is new of a machine that connects by itself. Nothing makes or gives back such a machine: the pool has one
-// node, and while it is away takes nothing.
+// attached reads what is new of a machine that connects by itself. Nothing makes or gives back such
+// a machine: the pool has one node, and while it is away takes nothing.
 func (p *pool) attached() {
 	n := 1
 	if a := p.state.Attached; a != nil {
@@ -107,27 +107,27 @@ func (p *pool) connected() string {
 	return ""
 }
 
-// detach ends an attached compute that is being deleted, once nothing runs on it. What runs on a machine that is not there
-// cannot be waited for: it is lost.
-func (m *move) detach(p *pool) error {
+// detach ends an attached compute that is being deleted, once nothing runs on it. What runs on a
+// machine that is not there cannot be waited for: it is lost.
+func (cy *cycle) detach(p *pool) error {
 	if !p.state.Deleting() {
 		return nil
 	}
-	if err := m.refuse(p); err != nil {
+	if err := cy.cancelWaiting(p); err != nil {
 		return err
 	}
 	if p.connected() == "" {
-		for _, pl := range m.c.placed {
+		for _, pl := range cy.c.placed {
 			if keyOf(pl.task.Workspace, pl.task.Compute) == p.key {
-				m.lost = append(m.lost, lost{pl.task.ID, "compute " + p.name + " was detached while its machine was not connected"})
+				cy.lostTasks = append(cy.lostTasks, lostTask{pl.task.ID, "compute " + p.name + " was detached while its machine was not connected"})
 			}
 		}
 	}
 	if p.nodes[0].used > 0 || p.queue.Len() > 0 {
 		return nil
 	}
-	m.forget = append(m.forget, p.key)
-	return m.erase(p, "detached: nothing of it is left here")
+	cy.forgetTargets = append(cy.forgetTargets, p.key)
+	return cy.deleteCompute(p, "detached: nothing of it is left here")
 }
 
 // onAttached says whether a compute is a machine that connects by itself.
@@ -143,14 +143,14 @@ func onAttached(tx *store.Tx, workspace, compute string) (bool, error) {
 	return err == nil && spec.attached, nil
 }
 
-// lost is a task whose end nobody will report.
-type lost struct {
+// lostTask is a task whose end nobody will report.
+type lostTask struct {
 	task berth.TaskID
 	why  string
 }
 
-// loseAll ends tasks that are lost.
-func (c *Control) loseAll(ctx context.Context, all []lost) {
+// endLostTasks ends tasks that are lost.
+func (c *Control) endLostTasks(ctx context.Context, all []lostTask) {
 	for _, l := range all {
 		c.acts.Go(func() { c.endTask(ctx, l.task, &berth.Exit{Code: -1, Cause: "lost", Reason: l.why}) })
 	}

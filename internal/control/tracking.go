@@ -8,10 +8,10 @@ import (
 )
 
 // tracking is where the command of a task logs its metrics: the MLflow server of its workspace.
-func (m *move) tracking(ws berth.Workspace, t *berth.Task, experiment string) *berth.LaunchTracking {
+func (cy *cycle) tracking(ws berth.Workspace, t *berth.Task, experiment string) *berth.LaunchTracking {
 	return &berth.LaunchTracking{
-		URI:        m.c.o.Locator.BaseURL + ws.TrackingPath(),
-		Token:      m.c.o.Keys.TrackToken(t.ID, m.now.Add(launchLife)),
+		URI:        cy.c.o.Locator.BaseURL + ws.TrackingPath(),
+		Token:      cy.c.o.Keys.TrackToken(t.ID, cy.now.Add(launchLife)),
 		Experiment: cmp.Or(strings.TrimSpace(experiment), "Default"),
 	}
 }

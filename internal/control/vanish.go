@@ -9,10 +9,12 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A node may vanish behind the server's back: somebody deleted its directory, or the database was restored without the nodes it speaks of.
-// Such a node is given back, and its tasks end: those that had not begun are put back in the queue.
+// A node may vanish behind the server's back: somebody deleted its directory, or the database was
+// restored without the nodes it speaks of. Such a node is given back, and its tasks end: those that
+// had not begun are put back in the queue.
 
-// clusterNodes lists the nodes of clusters as the loop knows them. Those of instances have a loop of their own.
+// clusterNodes lists the nodes of clusters as the loop knows them. Those of instances have a loop
+// of their own.
 func (c *Control) clusterNodes() []berth.Node {
 	var list []berth.Node
 	for _, p := range c.pools {
@@ -26,7 +28,8 @@ func (c *Control) clusterNodes() []berth.Node {
 	return list
 }
 
-// expectedNodes are those of list that should be there now. The store says so: the loop may not have been told yet that one was made.
+// expectedNodes are those of list that should be there now. The store says so: the loop may not
+// have been told yet that one was made.
 func (c *Control) expectedNodes(ctx context.Context, list []berth.Node) (out []berth.Node, err error) {
 	err = c.o.DB.View(ctx, func(tx *store.Tx) error {
 		for _, n := range list {
@@ -57,7 +60,8 @@ func (c *Control) checkNodes(ctx context.Context) {
 		return
 	}
 	c.acts.Go(func() {
-		want, err := c.expectedNodes(ctx, list) // before the provider is asked: what is made later is none of these
+		// before the provider is asked: what is made later is none of these
+		want, err := c.expectedNodes(ctx, list)
 		if err != nil || len(want) == 0 {
 			return
 		}
@@ -138,7 +142,8 @@ func endTasksOn(tx *store.Tx, workspace, node, why string) error {
 	return nil
 }
 
-// goneExit is how a task ends whose node is gone. One that had not begun is evicted, and its job tries again.
+// goneExit is how a task ends whose node is gone. One that had not begun is evicted, and its job
+// tries again.
 func goneExit(t *berth.Task, why string) *berth.Exit {
 	switch t.State {
 	case berth.TaskPlaced, berth.TaskStarting:

@@ -11,40 +11,41 @@ import (
 )
 
 // said is what a job's document says.
-type said struct {
+type jobView struct {
 	body, own json.RawMessage // where it says it
 	props     json.RawMessage
 	kind      kind.Kind
 	composite kind.Composite // of a job with children; else nil
 	pipeline  bool           // it is one
-	unclear   error          // why there is no kind
+	kindErr   error          // why there is no kind
 	state     berth.JobState
 }
 
-// sayings remembers what the documents of jobs under way say: they are looked at several times, and mostly say what they said. What is
-// remembered holds for the very same text only, so nobody has to tell it of changes.
-type sayings map[jobKey]said
+// jobCache remembers what the documents of jobs under way say: they are looked at several times,
+// and mostly say what they said. What is remembered holds for the very same text only, so nobody
+// has to tell it of changes.
+type jobCache map[jobKey]jobView
 
 // maxSaid is how many are remembered.
-const maxSaid = 1024
+const maxCachedJobs = 1024
 
-// of reads a job's document. One whose state cannot be read has none, and is unclear.
-func (s sayings) of(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, error)) said {
+// decode reads a job's document. One whose state cannot be read has none, and is unclear.
+func (s jobCache) decode(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, error)) jobView {
 	v, ok := s[k]
 	if ok && bytes.Equal(v.own, d.Own) && bytes.Equal(v.body, d.Body) {
 		return v
 	}
 	if !ok || !bytes.Equal(v.body, d.Body) {
-		v = said{body: d.Body}
-		v.props, v.kind, v.unclear = kindOf(d.Body, kinds)
+		v = jobView{body: d.Body}
+		v.props, v.kind, v.kindErr = kindOf(d.Body, kinds)
 		v.composite, v.pipeline = v.kind.(kind.Composite)
 	}
 	v.own, v.state = d.Own, berth.JobState{}
 	if err := json.Unmarshal(d.Own, &v.state); err != nil {
 		v.state = berth.JobState{}
-		v.unclear = cmp.Or(v.unclear, err)
+		v.kindErr = cmp.Or(v.kindErr, err)
 	}
-	s.keep(k, v)
+	s.put(k, v)
 	return v
 }
 
@@ -64,20 +65,20 @@ func kindOf(body json.RawMessage, kinds func(string) (kind.Kind, error)) (json.R
 	return v.Properties, k, err
 }
 
-// note remembers what a job's document says from now on; of one that is over, nothing.
-func (s sayings) note(j *jobWork, step kind.Step) {
+// remember remembers what a job's document says from now on; of one that is over, nothing.
+func (s jobCache) remember(j *jobWork, step kind.Step) {
 	k := jobKey{j.doc.Workspace, j.doc.Name}
 	if step.Status.Terminal() {
 		delete(s, k)
 		return
 	}
-	v := j.said
+	v := j.jobView
 	v.own, v.state = j.doc.Own, step.State
-	s.keep(k, v)
+	s.put(k, v)
 }
 
-func (s sayings) keep(k jobKey, v said) {
-	if len(s) >= maxSaid {
+func (s jobCache) put(k jobKey, v jobView) {
+	if len(s) >= maxCachedJobs {
 		clear(s)
 	}
 	s[k] = v

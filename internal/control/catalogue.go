@@ -15,33 +15,34 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// market is what nodes are made of and who may have how many: sizes, prices, quotas. A move reads it once, and only when something
-// grows.
-type market struct {
+// catalogue is what nodes are made of and who may have how many: sizes, prices, quotas. A cycle
+// reads it once, and only when something grows.
+type catalogue struct {
 	sizes  sizes.Catalogue
 	limits quota.Limits
 }
 
-func (m *move) prices() (*market, error) {
-	if m.market != nil {
-		return m.market, nil
+func (cy *cycle) loadCatalogue() (*catalogue, error) {
+	if cy.catalogue != nil {
+		return cy.catalogue, nil
 	}
-	var k market
+	var cat catalogue
 	var err error
-	if k.sizes, err = sizes.LoadTx(m.tx); err != nil {
+	if cat.sizes, err = sizes.LoadTx(cy.tx); err != nil {
 		return nil, err
 	}
-	if k.limits, err = quota.LoadTx(m.tx, m.c.o.QuotaDefault); err != nil {
+	if cat.limits, err = quota.LoadTx(cy.tx, cy.c.o.QuotaDefault); err != nil {
 		return nil, err
 	}
-	m.market = &k
-	return m.market, nil
+	cy.catalogue = &cat
+	return cy.catalogue, nil
 }
 
-// room is how many nodes of a size a pool that wants some may have more, as quotas stand, and whose limit that is.
-func (k *market) room(m *move, p *pool, size berth.Size, user string, want int) (int, string) {
+// room is how many nodes of a size a pool that wants some may have more, as quotas stand, and whose
+// limit that is.
+func (cat *catalogue) room(cy *cycle, p *pool, size berth.Size, user string, want int) (int, string) {
 	var use []quota.Use
-	for _, q := range m.c.pools {
+	for _, q := range cy.c.pools {
 		if q.single() {
 			continue
 		}
@@ -51,14 +52,15 @@ func (k *market) room(m *move, p *pool, size berth.Size, user string, want int) 
 		}
 	}
 	ask := quota.Use{Workspace: p.key.workspace, Family: size.Family, User: user, Low: p.spec.low, VCPUs: want * size.VCPUs}
-	vcpus, unlimited, why := k.limits.Room(use, ask, m.now)
+	vcpus, unlimited, why := cat.limits.Room(use, ask, cy.now)
 	if unlimited {
 		return math.MaxInt, ""
 	}
 	return vcpus / max(1, size.VCPUs), why
 }
 
-// users is whose tasks are on which node of a cluster. An instance is its owner's, whoever has jobs on it.
+// users is whose tasks are on which node of a cluster. An instance is its owner's, whoever has jobs
+// on it.
 func (p *pool) users() map[string]map[string]int {
 	if p.spec.instance {
 		return nil
@@ -93,20 +95,20 @@ func guest(n berth.Node) sched.Guest {
 	}
 }
 
-// newcomers reads the nodes that others wrote and of which the loop has not been told yet: those of instances. What they have nobody else
-// can have.
-func (m *move) newcomers() error {
-	if m.met {
+// refreshForeignNodes reads the nodes that others wrote and of which the loop has not been told
+// yet: those of instances. What they have nobody else can have.
+func (cy *cycle) refreshForeignNodes() error {
+	if cy.foreignRead {
 		return nil
 	}
-	m.met = true
-	workspaces, err := m.tx.All(store.Query{Kind: "workspaces", NoBody: true})
+	cy.foreignRead = true
+	workspaces, err := cy.tx.All(store.Query{Kind: "workspaces", NoBody: true})
 	if err != nil {
 		return err
 	}
-	last := m.c.met
+	last := cy.c.lastNodeID
 	for _, w := range workspaces {
-		docs, err := all(m.tx, store.Query{Workspace: w.Name, Kind: kindNode, After: m.c.met})
+		docs, err := listAll(cy.tx, store.Query{Workspace: w.Name, Kind: kindNode, After: cy.c.lastNodeID})
 		if err != nil {
 			return err
 		}
@@ -117,24 +119,24 @@ func (m *move) newcomers() error {
 				continue // left alone, see readPool
 			}
 			k := keyOf(w.Name, n.Compute)
-			if q := m.c.pools[k]; q != nil && q.node(n.Name) != nil {
+			if q := cy.c.pools[k]; q != nil && q.node(n.Name) != nil {
 				continue
 			}
-			if err := m.refresh(k); err != nil {
+			if err := cy.refresh(k); err != nil {
 				return err
 			}
 		}
 	}
-	m.c.met = last
+	cy.c.lastNodeID = last
 	return nil
 }
 
 // machine is this machine as admission sees it: everything that lives on it.
-func (m *move) machine(asking *pool) sched.Machine {
-	v := m.c.o.Machine
-	v.LocalTasks = m.c.pools[keyOf("", berth.LocalCompute)].nodes[0].used
-	v.Reserved = m.c.reserved(asking)
-	for _, p := range m.c.pools {
+func (cy *cycle) machine(asking *pool) sched.Machine {
+	v := cy.c.o.Machine
+	v.LocalTasks = cy.c.pools[keyOf("", berth.LocalCompute)].nodes[0].used
+	v.Reserved = cy.c.reserved(asking)
+	for _, p := range cy.c.pools {
 		if p.single() {
 			continue
 		}
@@ -146,12 +148,13 @@ func (m *move) machine(asking *pool) sched.Machine {
 	return v
 }
 
-// reserved is the compute for which this machine is kept empty, "" when it is the one that asks: of those that need it for themselves the
-// one that has waited longest, so that they do not wait for each other.
+// reserved is the compute for which this machine is kept empty, "" when it is the one that asks: of
+// those that need it for themselves the one that has waited longest, so that they do not wait for
+// each other.
 func (c *Control) reserved(asking *pool) string {
 	var first *pool
 	for _, p := range c.pools {
-		if p.alone && p.queue.Len() > 0 && (first == nil || cmp.Or(p.since.Compare(first.since), strings.Compare(p.name, first.name)) < 0) {
+		if p.exclusive && p.queue.Len() > 0 && (first == nil || cmp.Or(p.exclusiveSince.Compare(first.exclusiveSince), strings.Compare(p.name, first.name)) < 0) {
 			first = p
 		}
 	}
@@ -161,11 +164,12 @@ func (c *Control) reserved(asking *pool) string {
 	return first.name
 }
 
-// wait notes whether a pool waits for this machine to be empty, and says why its node cannot come. Nothing is kept back for one that
-// waits for nodes which do not leave by themselves: it might be for ever.
-func (m *move) wait(p *pool, alone bool, why string) string {
+// waitForMachine notes whether a pool waits for this machine to be empty, and says why its node
+// cannot come. Nothing is kept back for one that waits for nodes which do not leave by themselves:
+// it might be for ever.
+func (cy *cycle) waitForMachine(p *pool, alone bool, why string) string {
 	var stay []string
-	for _, q := range m.c.pools {
+	for _, q := range cy.c.pools {
 		switch {
 		case !alone || q == p || q.single() || len(q.nodes) == 0 || q.state.Deleting():
 		case q.spec.instance:
@@ -179,10 +183,10 @@ func (m *move) wait(p *pool, alone bool, why string) string {
 		slices.Sort(stay)
 		why += "; nothing is held back for it, because " + strings.Join(stay, ", ")
 	}
-	if alone && !p.alone {
-		p.since = m.now
+	if alone && !p.exclusive {
+		p.exclusiveSince = cy.now
 	}
-	p.alone = alone
+	p.exclusive = alone
 	return why
 }
 
@@ -193,18 +197,19 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// localDown is why the machine takes no tasks of its own now. It looks at nodes only where there are any.
-func (m *move) localDown() (string, error) {
-	if len(m.c.pools) == 1 {
+// localDown is why the machine takes no tasks of its own now. It looks at nodes only where there
+// are any.
+func (cy *cycle) localDown() (string, error) {
+	if len(cy.c.pools) == 1 {
 		return "", nil
 	}
-	for _, p := range m.c.pools {
+	for _, p := range cy.c.pools {
 		if p.spec.instance {
-			if err := m.newcomers(); err != nil {
+			if err := cy.refreshForeignNodes(); err != nil {
 				return "", err
 			}
 			break
 		}
 	}
-	return m.machine(nil).Local(), nil
+	return cy.machine(nil).Local(), nil
 }
