@@ -150,6 +150,12 @@ func (c *Client) Cancel(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodPost, c.path("jobs", name, "cancel")+"?strict=true", nil, nil)
 }
 
+// CancelJobs asks many jobs to end by one call.
+func (c *Client) CancelJobs(ctx context.Context, q berth.CancelJobs) (out berth.CanceledJobs, err error) {
+	err = c.call(ctx, http.MethodPost, c.path("cancelJobs"), q, &out)
+	return out, err
+}
+
 // Tasks is the tasks of a job, the newest attempt last.
 func (c *Client) Tasks(ctx context.Context, name string) ([]*berth.Task, error) {
 	var p page[*berth.Task]

@@ -81,6 +81,12 @@ func (c *Conn) do(method, path string, body []byte) ([]byte, error) {
 // Get reads a resource.
 func (c *Conn) Get(path string) ([]byte, error) { return c.do(http.MethodGet, path, nil) }
 
+// Post makes a call.
+func (c *Conn) Post(path string, body []byte) error {
+	_, err := c.do(http.MethodPost, path, body)
+	return err
+}
+
 // Delete removes a resource.
 func (c *Conn) Delete(path string) error {
 	_, err := c.do(http.MethodDelete, path, nil)

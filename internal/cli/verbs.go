@@ -239,24 +239,6 @@ func (s *session) broken(n noun, d client.Document) error {
 	return berth.Errorf(berth.Invalid, "%s %s is there, but it has failed%s\n`%s %s show -n %s` tells more", n.word, d.Name(), why, s.self(), n.word, d.Name())
 }
 
-// cancelVerb is job cancel.
-func cancelVerb(s *session, n noun) *cobra.Command {
-	cmd := s.about(n, "cancel", "Ask a job to end", func(ctx context.Context, c *client.Client, t *target) error {
-		err := c.Cancel(ctx, t.name)
-		if s.format.az && berth.CodeOf(err) == berth.Conflict {
-			s.say("%v", err) // it has ended, which is what was asked for
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		s.say("asked %s to end", t.name)
-		return nil
-	})
-	cmd.Flags().Bool("no-wait", false, "do not wait; it never does")
-	return cmd
-}
-
 // streamVerb is job stream: the log so far and as it grows, and the job's exit code.
 func streamVerb(s *session, n noun) *cobra.Command {
 	return s.about(n, "stream", "Stream a job's output and end with its exit code", func(ctx context.Context, c *client.Client, t *target) error {
