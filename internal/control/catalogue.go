@@ -122,7 +122,7 @@ func (cy *cycle) refreshForeignNodes() error {
 			if q := cy.c.pools[k]; q != nil && q.node(n.Name) != nil {
 				continue
 			}
-			if err := cy.refresh(k); err != nil {
+			if err := cy.refreshPool(k); err != nil {
 				return err
 			}
 		}

@@ -25,17 +25,17 @@ func (c *Control) checkClock(ctx context.Context) {
 	}
 }
 
-// dated reports whether something lives that has dates.
-func (c *Control) dated() bool {
+// clockInterval is how often to look at the clock: 0, which is never, while nothing has dates.
+func (c *Control) clockInterval() time.Duration {
 	if len(c.placed)+len(c.gangs) > 0 {
-		return true
+		return clockEvery
 	}
 	for _, p := range c.pools {
 		if !p.single() && len(p.nodes) > 0 {
-			return true
+			return clockEvery
 		}
 	}
-	return false
+	return 0
 }
 
 // shift moves the times of everything that lives by d, because the clock was set by d: so it keeps

@@ -8,9 +8,7 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,33 +139,15 @@ func (c *Control) Run(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {
 		return err
 	}
-	events := make(chan []berth.Event)
-	watchErr := make(chan error, 1)
-	go func() {
-		w := c.o.DB.Watch(ctx, from)
-		for {
-			batch, err := w.Next()
-			if err != nil {
-				watchErr <- err
-				return
-			}
-			select {
-			case events <- batch:
-			case <-ctx.Done():
-				watchErr <- ctx.Err()
-				return
-			}
-		}
-	}()
+	events, watchErr := c.follow(ctx, from)
 	c.observe(ctx)
 	hints := c.hints(ctx)
-	observe := newPacer()
+	observe, clock := newPacer(), newPacer()
 	defer observe.stop()
-	clock := newPacer()
 	defer clock.stop()
 	for {
 		observe.set(c.observeInterval())
-		clock.set(map[bool]time.Duration{true: clockEvery}[c.dated()])
+		clock.set(c.clockInterval())
 		wake, off := c.alarm()
 		select {
 		case <-ctx.Done():
@@ -179,25 +159,14 @@ func (c *Control) Run(ctx context.Context) error {
 			}
 			return err
 		case batch := <-events:
-			ch := changes{jobs: map[jobKey]bool{}, pools: map[poolKey]bool{}, nodes: map[poolKey]map[string]bool{}}
-			c.collect(&ch, batch)
-			// Everything that came meanwhile goes with it: one commit for all.
-			for more := true; more; {
-				select {
-				case batch := <-events:
-					c.collect(&ch, batch)
-				default:
-					more = false
-				}
-			}
-			if len(ch.jobs)+len(ch.pools)+len(ch.nodes)+len(ch.due)+len(ch.budgets) > 0 || ch.limits || ch.clock {
+			if ch := c.collectAll(batch, events); !ch.empty() {
 				c.runUntilCommitted(ctx, ch)
 			}
 		case <-wake:
 			now := c.o.DB.Now()
 			c.runUntilCommitted(ctx, changes{jobs: c.dueJobs(now), due: c.duePools(now)})
-		case l := <-c.observations:
-			c.onObserved(ctx, l)
+		case o := <-c.observations:
+			c.onObserved(ctx, o)
 		case <-hints:
 			c.checkNodes(ctx)
 			c.observe(ctx)
@@ -210,111 +179,6 @@ func (c *Control) Run(ctx context.Context) error {
 		}
 		off()
 	}
-}
-
-// alarm rings when the first pool or job has to be looked at although nothing happened.
-func (c *Control) alarm() (ring <-chan time.Time, off func()) {
-	var first time.Time
-	for _, p := range c.pools {
-		if !p.wake.IsZero() && (first.IsZero() || p.wake.Before(first)) {
-			first = p.wake
-		}
-	}
-	for _, at := range c.revisit {
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-	}
-	if first.IsZero() {
-		return nil, func() {}
-	}
-	t := time.NewTimer(max(0, first.Sub(c.o.DB.Now())))
-	return t.C, func() { t.Stop() }
-}
-
-// due are the pools whose time has come.
-func (c *Control) duePools(now time.Time) (out []poolKey) {
-	for k, p := range c.pools {
-		if !p.wake.IsZero() && !p.wake.After(now) {
-			out = append(out, k)
-			p.wake = time.Time{}
-		}
-	}
-	return out
-}
-
-// dueJobs are the jobs whose time has come.
-func (c *Control) dueJobs(now time.Time) map[jobKey]bool {
-	out := map[jobKey]bool{}
-	for k, at := range c.revisit {
-		if !at.After(now) {
-			out[k] = true
-			delete(c.revisit, k)
-		}
-	}
-	return out
-}
-
-// collect collects the jobs and pools whose next step may have changed. Our own events about jobs
-// and sizes are not among the reasons.
-func (c *Control) collect(ch *changes, batch []berth.Event) {
-	room := false
-	for _, e := range batch {
-		switch e.Type {
-		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState:
-			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
-				ch.jobs[jobKey{e.Workspace, name}] = true
-			}
-		case berth.EventResourcePut, berth.EventResourceDel, berth.EventComputes, berth.EventCompute, berth.EventNode:
-			name, ok := strings.CutPrefix(e.Subject, "computes/")
-			if !ok {
-				// it may be there again, or need no approval any more
-				room = room || strings.HasPrefix(e.Subject, "sizes/")
-				continue
-			}
-			if e.Type != berth.EventNode {
-				ch.pools[keyOf(e.Workspace, name)] = true
-				continue
-			}
-			ch.addNode(keyOf(e.Workspace, name), e.Data)
-			room = true // what was full may not be so any more
-		case berth.EventClock:
-			ch.clock = true
-		case berth.EventQuota:
-			room, ch.limits = true, true
-		case berth.EventBudget, berth.EventBudgetExhausted, berth.EventBudgetRenewed:
-			if ch.budgets == nil {
-				ch.budgets = map[string]bool{}
-			}
-			ch.budgets[e.Workspace] = true
-		}
-	}
-	if room {
-		ch.due = append(ch.due, c.shortPools()...)
-	}
-}
-
-// addNode notes that a node changed, as the data of its event say.
-func (ch *changes) addNode(k poolKey, data json.RawMessage) {
-	var v struct{ Node string }
-	if json.Unmarshal(data, &v) != nil || v.Node == "" {
-		ch.pools[k] = true
-		return
-	}
-	if ch.nodes[k] == nil {
-		ch.nodes[k] = map[string]bool{}
-	}
-	ch.nodes[k][v.Node] = true
-}
-
-// shortPools are the pools that have fewer nodes than they want, and the machine's own.
-func (c *Control) shortPools() (out []poolKey) {
-	for k, p := range c.pools {
-		if p.local || p.state.Short != "" || p.exclusive || p.barred {
-			out = append(out, k)
-		}
-	}
-	return out
 }
 
 // load takes up what an earlier process left: tasks that wait, tasks that were placed, jobs without

@@ -3,102 +3,181 @@ package control
 import (
 	"cmp"
 	"context"
-	"os"
 	"slices"
 	"time"
 
-	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/store"
 )
 
-// cycle is one pass over some jobs and pools: what a transaction decided, to be acted on once it is
-// durable.
+// cycle is one pass over the jobs and pools that changed, in one transaction. It writes what
+// follows, and plans what has to be done once that is durable.
 type cycle struct {
-	c   *Control
-	tx  *store.Tx
-	now time.Time
-	at  jobKey // the job that is worked on now, if any
+	c    *Control
+	tx   *store.Tx
+	now  time.Time
+	anew bool   // the picture was made anew from the store
+	at   jobKey // the job that is worked on now, if any: see fault
 
-	jobs          map[jobKey]*jobWork
-	workspaces    map[string]workspaceStorage // workspaces that were read
-	pools         map[poolKey]bool            // where something is to be decided
-	newGangs      map[poolKey][]string        // gangs that have no reason yet
-	nodes         map[string]nodeChange       // nodes to save
-	starts        []taskStart
-	stops         []taskStop
-	ended         []*placement
-	addNodes      []berth.Node
-	removeNodes   []berth.Node
-	nodeMoves     [][2]berth.NodeState // from, to
-	discards      []string             // directories nobody needs any more
-	lostTasks     []lostTask
-	forgetTargets []poolKey        // computes whose targets nobody needs any more
-	returned      []*driver.Target // were away
-	catalogue     *catalogue       // quotas and sizes, read once
-	foreignRead   bool             // the nodes that others made were read
-	parents       []jobKey         // pipelines whose steps changed
-	logs          []logWrite
+	jobs     map[jobKey]*jobWork   // that were read
+	parents  []jobKey              // jobs whose children changed
+	pools    map[poolKey]bool      // where something is to be decided
+	newGangs map[poolKey][]string  // gangs that have no reason yet, by pool
+	nodes    map[string]nodeChange // nodes to write
 
-	portsTaken map[int]bool // spans of reserved ports, by the first
-	portsAsked []int        // spans to reserve, by the ports needed
-	anew       bool         // the picture was made anew from the store
+	// What is read once, and only when it is needed:
+
+	workspaces  map[string]workspaceStorage
+	catalogue   *catalogue
+	foreignRead bool // the nodes that others write were read
+
+	plan plan
 }
 
-type taskStart struct {
-	task   berth.Task
-	launch berth.Launch
+// run goes through the phases of a cycle.
+func (cy *cycle) run(ch changes) error {
+	// 1. Read again what others wrote.
+	if err := cy.refresh(ch); err != nil {
+		return err
+	}
+	// 2. Create and stop tasks as the kinds of the jobs say.
+	if err := cy.stepJobs(ch.jobs); err != nil {
+		return err
+	}
+	// 3 and 4. Pool by pool: how many nodes should it have, and which gang goes where.
+	if err := cy.decidePools(); err != nil {
+		return err
+	}
+	// 5. Write the jobs, then step and write their parents, which follow from them.
+	if err := cy.saveJobs(); err != nil {
+		return err
+	}
+	if err := cy.stepParents(); err != nil {
+		return err
+	}
+	// 6. Write the nodes.
+	return cy.saveNodes()
 }
 
-type taskStop struct {
-	task berth.TaskID
-	driver.Stop
-}
-
-// changes is what events said has changed.
-type changes struct {
-	jobs  map[jobKey]bool
-	pools map[poolKey]bool            // to be read again and decided upon
-	nodes map[poolKey]map[string]bool // nodes to be read again; their pools to be decided upon
-	due   []poolKey                   // to be decided upon
-	// budgets are workspaces whose budgets are to be read again; their pools to be decided upon.
-	budgets map[string]bool
-	limits  bool // those of users are to be read again
-	clock   bool // it was set
-}
-
-// runUntilCommitted makes the next step of each touched job and pool in one transaction, then acts.
-// The transaction changes the loop's picture of the world as it goes; when it has to be run again,
-// that picture is first made anew from the store.
-func (c *Control) runUntilCommitted(ctx context.Context, ch changes) {
-	begin := time.Now()
-	defer func() { c.cycles.Observe(time.Since(begin)) }()
-	var cy *cycle
-	c.ports.fill()
-	backoff := 50 * time.Millisecond
-	for {
-		var faulty bool
-		var err error
-		if cy, faulty, err = c.runCycle(ctx, ch); err == nil {
-			c.stale = false
-			break
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if faulty {
-			ch.jobs[cy.at] = true // so that it ends
-			continue
-		}
-		c.o.Log.Error("jobs could not be advanced; trying again", "jobs", len(ch.jobs), "err", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(backoff):
-			backoff = min(2*backoff, 5*time.Second)
+// refresh reads what others wrote, and notes where that gives something to decide.
+func (cy *cycle) refresh(ch changes) error {
+	for k := range ch.pools {
+		if err := cy.refreshPool(k); err != nil {
+			return err
 		}
 	}
-	c.act(ctx, cy)
+	for k, names := range ch.nodes {
+		if err := cy.refreshNodes(k, names); err != nil {
+			return err
+		}
+	}
+	if ch.limits {
+		if err := cy.c.readLimits(cy.tx); err != nil {
+			return err
+		}
+	}
+	for workspace := range ch.budgets {
+		if err := cy.c.readExhausted(cy.tx, workspace); err != nil {
+			return err
+		}
+	}
+	for k := range cy.c.pools {
+		if cy.anew || ch.budgets[k.workspace] {
+			cy.pools[k] = true
+		}
+	}
+	for _, k := range ch.due {
+		cy.pools[k] = true
+	}
+	return nil
+}
+
+// stepJobs steps jobs in the order in which they were submitted, which is the order they should run
+// in.
+func (cy *cycle) stepJobs(keys map[jobKey]bool) error {
+	var jobs []*jobWork
+	for k := range keys {
+		cy.at = k
+		j, err := cy.job(k)
+		if err != nil {
+			return err
+		}
+		if j != nil {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *jobWork) int { return cmp.Compare(a.doc.ID, b.doc.ID) })
+	for _, j := range jobs {
+		cy.at = j.key()
+		if err := cy.step(j); err != nil {
+			return err
+		}
+	}
+	cy.at = jobKey{}
+	return nil
+}
+
+// decidePools decides about each pool that has something to decide, this machine last: a node may
+// need it for itself. When a pool begins or ceases to need that, it concerns all others.
+func (cy *cycle) decidePools() error {
+	waited := cy.c.reserved(nil)
+	for _, local := range []bool{false, true} {
+		for k := range cy.pools {
+			if (k.workspace == "") != local {
+				continue
+			}
+			if err := cy.decide(k); err != nil {
+				return err
+			}
+		}
+	}
+	if cy.c.reserved(nil) == waited {
+		return nil
+	}
+	for k := range cy.c.pools {
+		if err := cy.decide(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide sizes a pool and places what can be placed. What was placed may have left others short of
+// nodes that seemed enough, so it looks again until nothing more is placed.
+func (cy *cycle) decide(k poolKey) error {
+	for {
+		p := cy.c.pools[k]
+		if p == nil {
+			return nil
+		}
+		if err := cy.resize(p); err != nil {
+			return err
+		}
+		before := len(cy.plan.starts)
+		for again := true; again; {
+			var err error
+			if again, err = cy.place(p); err != nil {
+				return err
+			}
+		}
+		if p.single() || p.queue.Len() == 0 || len(cy.plan.starts) == before {
+			return nil
+		}
+	}
+}
+
+// saveJobs writes the jobs that were read, but for parents.
+func (cy *cycle) saveJobs() error {
+	for _, j := range cy.jobs {
+		if j.pipeline {
+			continue
+		}
+		cy.at = j.key()
+		if err := cy.save(j); err != nil {
+			return err
+		}
+	}
+	cy.at = jobKey{}
+	return nil
 }
 
 // newCycle begins a cycle over a picture of the world that is what the store says.
@@ -123,175 +202,32 @@ func (c *Control) newCycle(tx *store.Tx) (*cycle, error) {
 	}, nil
 }
 
-// act does what a cycle decided.
-func (c *Control) act(ctx context.Context, cy *cycle) {
-	for _, p := range cy.ended {
-		c.countEnd(p.task.Compute, cy.now)
-		delete(c.placed, p.task.ID)
-		p.over.Store(true)
-		select {
-		case <-p.started:
-		default:
-			c.unanswered[p.task.ID] = p
-		}
-		c.removeTask(ctx, p)
-	}
-	for _, s := range cy.nodeMoves {
-		c.o.Moved(s[0], s[1])
-	}
-	c.writeLogs(cy)
-	for k, j := range cy.jobs {
-		if f := c.faults[k]; f != nil && !f.ignored && (!f.ends || berth.JobStatus(j.doc.Status).Terminal()) {
-			delete(c.faults, k)
-		}
-		if j.pipeline && berth.JobStatus(j.doc.Status).Terminal() {
-			delete(c.logged, k)
-		}
-	}
-	for _, s := range cy.starts {
-		c.startTask(ctx, s)
-	}
-	c.settlePorts(cy)
-	for _, s := range cy.stops {
-		if p := c.placed[s.task]; p != nil {
-			c.stopTask(ctx, p, s.Stop)
-		}
-	}
-	for _, n := range cy.addNodes {
-		c.addNode(ctx, n)
-	}
-	for _, n := range cy.removeNodes {
-		c.removeNode(ctx, n)
-	}
-	c.observeReturned(ctx, cy.returned)
-	c.endLostTasks(ctx, cy.lostTasks)
-	for _, k := range cy.forgetTargets {
-		if err := c.o.Targets.Forget(k.workspace, k.compute); err != nil {
-			c.o.Log.Warn("target not let go", "compute", k.compute, "err", err)
-		}
-	}
-	for _, dir := range cy.discards {
-		c.acts.Go(func() { c.discard(dir) })
-	}
-}
-
-// discard deletes what the attempts at a job handed on to each other.
-func (c *Control) discard(dir string) {
-	if err := os.RemoveAll(dir); err != nil {
-		c.o.Log.Warn("kept outputs not deleted", "dir", dir, "err", err)
-	}
-}
-
-func (cy *cycle) run(ch changes) error {
-	for k := range ch.pools {
-		if err := cy.refresh(k); err != nil {
-			return err
-		}
-	}
-	for k, names := range ch.nodes {
-		if err := cy.refreshNodes(k, names); err != nil {
-			return err
-		}
-	}
-	if ch.limits {
-		if err := cy.c.readLimits(cy.tx); err != nil {
-			return err
-		}
-	}
-	for workspace := range ch.budgets {
-		if err := cy.c.readExhausted(cy.tx, workspace); err != nil {
-			return err
-		}
-	}
-	for k := range cy.c.pools {
-		if ch.budgets[k.workspace] {
-			cy.pools[k] = true
-		}
-	}
-	for _, k := range ch.due {
-		cy.pools[k] = true
-	}
-	if cy.anew { // when to look at each is not known any more
-		for k := range cy.c.pools {
-			cy.pools[k] = true
-		}
-	}
-	var jobs []*jobWork
-	for k := range ch.jobs {
-		cy.at = k
-		j, err := cy.job(k)
-		if err != nil {
-			return err
-		}
-		if j != nil {
-			jobs = append(jobs, j)
-		}
-	}
-	// In the order they were submitted, which is the order they should run in.
-	slices.SortFunc(jobs, func(a, b *jobWork) int { return cmp.Compare(a.doc.ID, b.doc.ID) })
-	for _, j := range jobs {
-		cy.at = j.key()
-		if err := cy.step(j); err != nil {
-			return err
-		}
-	}
-	cy.at = jobKey{}
-	waited := cy.c.reserved(nil)
-	// the machine itself last: a node may need it for itself
-	for _, local := range []bool{false, true} {
-		for k := range cy.pools {
-			if (k.workspace == "") != local {
-				continue
-			}
-			if err := cy.decide(k); err != nil {
-				return err
-			}
-		}
-	}
-	// one pool needs the machine for itself, or does not any more: that concerns all
-	if cy.c.reserved(nil) != waited {
-		for k := range cy.c.pools {
-			if err := cy.decide(k); err != nil {
-				return err
-			}
-		}
-	}
-	for _, j := range cy.jobs {
-		if j.pipeline {
-			continue // after their steps
-		}
-		cy.at = j.key()
-		if err := cy.save(j); err != nil {
-			return err
-		}
-	}
-	cy.at = jobKey{}
-	if err := cy.stepParents(); err != nil {
-		return err
-	}
-	return cy.saveNodes()
-}
-
-// decide sizes a pool and places what can be placed. What was placed may have left others short of
-// nodes that seemed enough, so it looks again until nothing more is placed.
-func (cy *cycle) decide(k poolKey) error {
+// runUntilCommitted runs a cycle until its transaction is durable, then acts on what it decided.
+func (c *Control) runUntilCommitted(ctx context.Context, ch changes) {
+	begin := time.Now()
+	defer func() { c.cycles.Observe(time.Since(begin)) }()
+	c.ports.fill()
+	backoff := 50 * time.Millisecond
 	for {
-		p := cy.c.pools[k]
-		if p == nil {
-			return nil
+		cy, faulty, err := c.runCycle(ctx, ch)
+		if err == nil {
+			c.stale = false
+			c.act(ctx, cy)
+			return
 		}
-		if err := cy.resize(p); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return
 		}
-		before := len(cy.starts)
-		for again := true; again; {
-			var err error
-			if again, err = cy.place(p); err != nil {
-				return err
-			}
+		if faulty {
+			ch.jobs[cy.at] = true // so that it ends
+			continue
 		}
-		if p.single() || p.queue.Len() == 0 || len(cy.starts) == before {
-			return nil
+		c.o.Log.Error("jobs could not be advanced; trying again", "jobs", len(ch.jobs), "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(backoff):
+			backoff = min(2*backoff, 5*time.Second)
 		}
 	}
 }

@@ -96,8 +96,8 @@ func (cy *cycle) step(j *jobWork) error {
 		}
 		p := cy.c.placed[t.ID]
 		switch {
-		case p != nil && !slices.Contains(cy.ended, p):
-			cy.ended = append(cy.ended, p)
+		case p != nil && !slices.Contains(cy.plan.ended, p):
+			cy.plan.ended = append(cy.plan.ended, p)
 		case p == nil && cy.anew && !t.Times.Placed.IsZero():
 			// an earlier process took note of its end, and perhaps of no more
 			cy.c.pool(t).occupy(t)
@@ -135,7 +135,7 @@ func (cy *cycle) step(j *jobWork) error {
 				cy.c.dequeue(t.Gang())
 				cy.endTask(t, &berth.Exit{Code: -1, Cause: "canceled", Reason: "canceled while it was waiting"})
 			} else {
-				cy.stops = append(cy.stops, taskStop{task: id})
+				cy.plan.stops = append(cy.plan.stops, taskStop{task: id})
 			}
 		}
 	}
@@ -230,7 +230,7 @@ func (cy *cycle) save(j *jobWork) error {
 	j.doc.Status, j.doc.Own = string(s.Status), own
 	cy.c.jobCache.remember(j, s)
 	if s.Status.Terminal() && len(j.tasks) > 0 && j.tasks[0].Spot && cy.c.o.Keep != "" {
-		cy.discards = append(cy.discards, filepath.Join(cy.c.o.Keep, keepName(j.tasks[0])))
+		cy.plan.discards = append(cy.plan.discards, filepath.Join(cy.c.o.Keep, keepName(j.tasks[0])))
 	}
 	return cy.tx.Save(j.doc)
 }

@@ -17,8 +17,8 @@ type nodeChange struct {
 	was   berth.NodeState
 }
 
-// refresh reads a compute and its nodes again, because somebody wrote them.
-func (cy *cycle) refresh(k poolKey) error {
+// refreshPool reads a compute and its nodes again, because somebody wrote them.
+func (cy *cycle) refreshPool(k poolKey) error {
 	if k.workspace == "" {
 		cy.pools[k] = true
 		return nil
@@ -45,7 +45,7 @@ func (cy *cycle) refresh(k poolKey) error {
 		return nil
 	}
 	if now := p.connected(); now != was && now != "" {
-		cy.returned = append(cy.returned, p.target.Driver)
+		cy.plan.returned = append(cy.plan.returned, p.target.Driver)
 	}
 	cy.pools[k] = true
 	return cy.evictReclaimed(p)
@@ -56,7 +56,7 @@ func (cy *cycle) refresh(k poolKey) error {
 func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
 	p := cy.c.pools[k]
 	if p == nil || p.spec.instance {
-		return cy.refresh(k)
+		return cy.refreshPool(k)
 	}
 	for name := range names {
 		i := slices.IndexFunc(p.nodes, func(n *node) bool { return n.Name == name })
@@ -82,7 +82,7 @@ func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
 		}
 	}
 	if len(p.nodes) == 0 { // nothing may be left of the compute
-		return cy.refresh(k)
+		return cy.refreshPool(k)
 	}
 	cy.pools[k] = true
 	return cy.evictReclaimed(p)
@@ -129,7 +129,7 @@ func (cy *cycle) afterVacate(n *node) {
 func (cy *cycle) releaseNode(n *node, why string) {
 	n.State, n.Why = berth.NodeLeaving, why
 	cy.changeNode(n)
-	cy.removeNodes = append(cy.removeNodes, n.Node)
+	cy.plan.removeNodes = append(cy.plan.removeNodes, n.Node)
 }
 
 // changeNode notes that a node has to be written.
@@ -149,7 +149,7 @@ func (cy *cycle) saveNodes() error {
 			}
 		}
 		if ch.was != ch.node.State {
-			cy.nodeMoves = append(cy.nodeMoves, [2]berth.NodeState{ch.was, ch.node.State})
+			cy.plan.nodeMoves = append(cy.plan.nodeMoves, [2]berth.NodeState{ch.was, ch.node.State})
 		}
 		own, err := json.Marshal(ch.node)
 		if err != nil {

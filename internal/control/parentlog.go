@@ -69,7 +69,7 @@ func (cy *cycle) queueLog(j *jobWork) error {
 	if err != nil {
 		return err
 	}
-	cy.logs = append(cy.logs, logWrite{job: k, id: parentLogID(j), path: logPath(storage.ID, parentLogID(j)), text: text, final: status == berth.Finalizing})
+	cy.plan.logs = append(cy.plan.logs, logWrite{job: k, id: parentLogID(j), path: logPath(storage.ID, parentLogID(j)), text: text, final: status == berth.Finalizing})
 	return nil
 }
 
@@ -87,8 +87,8 @@ func (cy *cycle) waitForLog(j *jobWork) (bool, error) {
 
 // writeLogs brings the logs of jobs without tasks up to date. One that cannot be written keeps
 // only its own job waiting.
-func (c *Control) writeLogs(cy *cycle) {
-	for _, l := range cy.logs {
+func (c *Control) writeLogs(logs []logWrite, now time.Time) {
+	for _, l := range logs {
 		p := c.logged[l.job]
 		if len(l.text) > p.bytes || l.final && !p.final {
 			p.failure = c.writeLog(l)
@@ -100,9 +100,9 @@ func (c *Control) writeLogs(cy *cycle) {
 		case p.failure != nil:
 			p.backoff = min(max(100*time.Millisecond, 2*p.backoff), maxLogBackoff)
 			c.o.Log.Warn("log not written yet", "job", l.job.name, "err", p.failure)
-			c.revisit[l.job] = cy.now.Add(p.backoff)
+			c.revisit[l.job] = now.Add(p.backoff)
 		case l.final:
-			c.revisit[l.job] = cy.now
+			c.revisit[l.job] = now
 		}
 		c.logged[l.job] = p
 	}

@@ -216,15 +216,21 @@ func (cy *cycle) childJob(j *jobWork, p *berth.PipelineStep) (*store.Doc, error)
 		Workspace: j.doc.Workspace, Kind: "jobs", Status: string(berth.NotStarted), CreatedBy: j.doc.CreatedBy, Parent: made.Experiment,
 		Body: made.Body, Own: own,
 	}
+	d.Name, err = cy.childName(j, p.Node)
+	return d, err
+}
+
+// childName is a name for the job of a step that no other job has.
+func (cy *cycle) childName(j *jobWork, node string) (string, error) {
 	for n := 1; ; n++ {
-		d.Name = kind.ChildName(j.doc.Name, p.Node)
+		name := kind.ChildName(j.doc.Name, node)
 		if n > 1 {
-			d.Name += fmt.Sprintf("_%d", n)
+			name += fmt.Sprintf("_%d", n)
 		}
-		if _, err := cy.tx.Get(d.Workspace, "jobs", d.Name, ""); berth.CodeOf(err) == berth.NotFound {
-			return d, nil
+		if _, err := cy.tx.Get(j.doc.Workspace, "jobs", name, ""); berth.CodeOf(err) == berth.NotFound {
+			return name, nil
 		} else if err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 }

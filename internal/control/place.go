@@ -6,70 +6,77 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/sched"
 )
 
-// place asks the scheduler about a pool and makes what it says true. It says whether to ask again:
-// a gang that could not be launched has left its nodes to the next.
+// place asks the scheduler about a pool and does what it says. It reports whether to ask again: a
+// gang that could not be launched has left its nodes to the next.
 func (cy *cycle) place(p *pool) (again bool, err error) {
 	fresh := cy.newGangs[p.key]
 	delete(cy.newGangs, p.key)
 	if p.queue.Len() == 0 {
 		return false, nil
 	}
-	ahead, down := 0, p.down()
+	overcommit, down := 0, p.down()
 	if p.key.workspace == "" {
 		if down, err = cy.localDown(); err != nil {
 			return false, err
 		}
 	}
 	if p.target.Info.Queues {
-		ahead = cy.c.endRates[p.name].overcommit(cy.now)
+		overcommit = cy.c.endRates[p.name].overcommit(cy.now)
 	}
-	for _, ch := range cy.c.schedule(p, ahead, down, fresh, cy.now) {
-		g := cy.c.gangs[ch.Gang]
-		if len(ch.Nodes) == 0 && len(ch.Preempt) == 0 && ch.Why == g.why {
-			continue // it says so already, and nobody deletes a job that waits
-		}
-		cy.at = g.job
-		j, err := cy.job(g.job)
+	for _, choice := range cy.c.schedule(p, overcommit, down, fresh, cy.now) {
+		left, err := cy.placeGang(p, choice)
 		if err != nil {
 			return false, err
 		}
-		if j == nil { // deleted while it waited
-			cy.c.dequeue(ch.Gang)
-			again = true
-			continue
-		}
-		if j.fault != "" {
-			continue // it ends, see step
-		}
-		g.why = ch.Why
-		tasks := make([]*berth.Task, len(g.tasks))
-		for i, id := range g.tasks {
-			t := j.task(id)
-			tasks[i] = t
-			if t.Why != ch.Why {
-				t.Why = ch.Why
-				j.updates[id] = true
-			}
-		}
-		for _, id := range ch.Preempt {
-			if err := cy.preempt(p, id, "stopped for job "+g.job.name+", which goes first"); err != nil {
-				return false, err
-			}
-		}
-		if len(ch.Nodes) == 0 {
-			continue
-		}
-		cy.c.dequeue(ch.Gang)
-		ok, err := cy.launchGang(p, j, tasks, ch.Nodes)
-		if err != nil {
-			return false, err
-		}
-		again = again || !ok
+		again = again || left
 	}
 	cy.at = jobKey{}
 	return again, nil
+}
+
+// placeGang does what the scheduler chose for a gang. It reports whether the gang has left the nodes
+// that were meant for it to others.
+func (cy *cycle) placeGang(p *pool, choice sched.Choice) (left bool, err error) {
+	g := cy.c.gangs[choice.Gang]
+	if len(choice.Nodes) == 0 && len(choice.Preempt) == 0 && choice.Why == g.why {
+		return false, nil // it says so already, and nobody deletes a job that waits
+	}
+	cy.at = g.job
+	j, err := cy.job(g.job)
+	if err != nil {
+		return false, err
+	}
+	if j == nil { // deleted while it waited
+		cy.c.dequeue(choice.Gang)
+		return true, nil
+	}
+	if j.fault != "" {
+		return false, nil // it ends, see step
+	}
+	g.why = choice.Why
+	tasks := make([]*berth.Task, len(g.tasks))
+	for i, id := range g.tasks {
+		t := j.task(id)
+		tasks[i] = t
+		if t.Why != choice.Why {
+			t.Why = choice.Why
+			j.updates[id] = true
+		}
+	}
+	for _, id := range choice.Preempt {
+		if err := cy.preempt(p, id, "stopped for job "+g.job.name+", which goes first"); err != nil {
+			return false, err
+		}
+	}
+	if len(choice.Nodes) == 0 {
+		return false, nil
+	}
+	cy.c.dequeue(choice.Gang)
+	ok, err := cy.launchGang(p, j, tasks, choice.Nodes)
+	return !ok, err
 }
 
 // launchGang puts tasks on nodes. A job that cannot be launched ends here: ok is false.
@@ -98,7 +105,7 @@ func (cy *cycle) launchGang(p *pool, j *jobWork, tasks []*berth.Task, nodes []st
 		j.updates[t.ID] = true
 		p.occupy(t)
 		cy.markBusy(p, t.Node)
-		cy.starts = append(cy.starts, taskStart{task: *t, launch: launches[i]})
+		cy.plan.starts = append(cy.plan.starts, taskStart{task: *t, launch: launches[i]})
 	}
 	return true, nil
 }
@@ -111,9 +118,7 @@ func (cy *cycle) requeue(p *pool, j *jobWork, tasks []*berth.Task, why string, a
 		j.updates[t.ID] = true
 		cy.c.enqueue(p, t)
 	}
-	if p.wake.IsZero() || at.Before(p.wake) {
-		p.wake = at
-	}
+	p.wakeBy(at)
 }
 
 // preempt stops a gang so that its job starts again later.
@@ -143,6 +148,6 @@ func (cy *cycle) evictTask(t *berth.Task, why string) error {
 	if r := cy.c.pools[keyOf(t.Workspace, t.Compute)].running[t.Gang()]; r != nil {
 		r.Stopping = true
 	}
-	cy.stops = append(cy.stops, taskStop{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})
+	cy.plan.stops = append(cy.plan.stops, taskStop{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})
 	return nil
 }

@@ -140,6 +140,13 @@ func (p *pool) view(ahead int, down string) sched.Pool {
 	return v
 }
 
+// wakeBy has the pool looked at again at a time, or before.
+func (p *pool) wakeBy(at time.Time) {
+	if p.wake.IsZero() || at.Before(p.wake) {
+		p.wake = at
+	}
+}
+
 // down is why a pool takes nothing now.
 func (p *pool) down() string {
 	switch {
@@ -193,6 +200,11 @@ func (c *Control) readAll(tx *store.Tx) error {
 			q.memory = p.before
 		}
 	}
+	return c.readTasks(tx)
+}
+
+// readTasks reads what waits and what was placed.
+func (c *Control) readTasks(tx *store.Tx) error {
 	tasks, err := tx.ActiveTasks()
 	if err != nil {
 		return err
@@ -430,9 +442,8 @@ func (c *Control) schedule(p *pool, ahead int, down string, fresh []string, now 
 		p.lastBounds = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}
-	// a limit that ends is no event
-	if at, ok := c.personal.Ends(now); p.barred && ok && (p.wake.IsZero() || at.Before(p.wake)) {
-		p.wake = at
+	if at, ok := c.personal.Ends(now); p.barred && ok { // no event says that a limit ended
+		p.wakeBy(at)
 	}
 	v := p.view(ahead, down)
 	v.Bars = bars

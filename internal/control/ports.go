@@ -62,15 +62,15 @@ func (cy *cycle) takePorts(n int) (int, error) {
 		return 0, err
 	}
 	for at, size := range cy.c.ports.reserved {
-		if size == span && !cy.portsTaken[at] {
-			if cy.portsTaken == nil {
-				cy.portsTaken = map[int]bool{}
+		if size == span && !cy.plan.portsTaken[at] {
+			if cy.plan.portsTaken == nil {
+				cy.plan.portsTaken = map[int]bool{}
 			}
-			cy.portsTaken[at] = true
+			cy.plan.portsTaken[at] = true
 			return at, nil
 		}
 	}
-	cy.portsAsked = append(cy.portsAsked, n)
+	cy.plan.portsAsked = append(cy.plan.portsAsked, n)
 	return 0, cmp.Or(cy.c.ports.none, errPortsAsked)
 }
 
@@ -81,7 +81,7 @@ func (c *Control) settlePorts(cy *cycle) {
 		c.ports.keep(c.portSizes())
 	}
 	lacking := map[int]int{} // how many spans, by the ports needed
-	for _, n := range cy.portsAsked {
+	for _, n := range cy.plan.portsAsked {
 		lacking[n]++
 	}
 	if len(lacking) > 0 {
@@ -247,8 +247,8 @@ func (p *ports) close() {
 
 // portsChanged says whether the ports in use may be others than before.
 func (cy *cycle) portsChanged() bool {
-	return cy.anew || slices.ContainsFunc(cy.starts, func(s taskStart) bool { return s.task.Port != 0 }) ||
-		slices.ContainsFunc(cy.ended, func(p *placement) bool { return p.task.Port != 0 })
+	return cy.anew || slices.ContainsFunc(cy.plan.starts, func(s taskStart) bool { return s.task.Port != 0 }) ||
+		slices.ContainsFunc(cy.plan.ended, func(p *placement) bool { return p.task.Port != 0 })
 }
 
 // portSizes is how many ports each job has that was placed, by the first.

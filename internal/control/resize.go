@@ -25,35 +25,20 @@ func (cy *cycle) resize(p *pool) error {
 	if p.queue.Len() == 0 {
 		p.exclusive = false
 	}
-	v := cy.c.scaleView(p, cy.now)
-	unpaid, all := cy.c.exhaustedBudget(p)
-	switch {
-	case unpaid == "":
-	case all && v.Hold == "":
-		v.Hold = unpaid
-	default:
-		v.Min = 0
-	}
-	if cy.c.reserved(p) != "" {
-		v.Idle = 0 // somebody waits for the machine to be empty
-	}
-	d := scale.Decide(v, cy.now)
-	var asks []berth.Node
-	if d.Add > 0 {
-		var err error
-		if asks, v.Bound, err = cy.admit(p, d.Add); err != nil {
-			return err
-		}
-		if v.Room = len(asks); v.Room < d.Add {
-			d = scale.Decide(v, cy.now)
+	before := 0
+	for _, n := range p.nodes {
+		if n.State != berth.NodeLeaving {
+			before++
 		}
 	}
-	before := len(v.Nodes)
-	for _, n := range asks[:min(d.Add, len(asks))] {
-		x := &node{Node: n}
-		p.nodes = append(p.nodes, x)
+	d, added, err := cy.decideSize(p)
+	if err != nil {
+		return err
+	}
+	for _, n := range added {
+		p.nodes = append(p.nodes, &node{Node: n})
 		cy.nodes[n.Name] = nodeChange{node: n, fresh: true}
-		cy.addNodes = append(cy.addNodes, n)
+		cy.plan.addNodes = append(cy.plan.addNodes, n)
 	}
 	for _, name := range d.Remove {
 		if n := p.node(name); n != nil {
@@ -64,17 +49,15 @@ func (cy *cycle) resize(p *pool) error {
 	if d.Target <= p.spec.min {
 		cy.chargeIdleToOwner(p)
 	}
-	if d.Short != "" && cy.catalogue != nil { // a limit that ends is no event
-		if at, ok := cy.catalogue.limits.Ends(cy.now); ok && (p.wake.IsZero() || at.Before(p.wake)) {
-			p.wake = at
+	if d.Short != "" && cy.catalogue != nil { // no event says that a limit ended
+		if at, ok := cy.catalogue.limits.Ends(cy.now); ok {
+			p.wakeBy(at)
 		}
 	}
 	if d.Why != "" {
-		data, err := json.Marshal(map[string]any{"from": before, "to": d.Target})
-		if err != nil {
+		if err := cy.emitResize(p, before, d); err != nil {
 			return err
 		}
-		cy.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResize, Reason: d.Why, Data: data})
 		p.state.Reason = d.Why
 	}
 	p.state.Target, p.state.Short = d.Target, d.Short
@@ -82,6 +65,44 @@ func (cy *cycle) resize(p *pool) error {
 		return err
 	}
 	return cy.finishDelete(p)
+}
+
+// decideSize asks the autoscaler how many nodes a cluster should have, within what budgets, limits
+// and this machine allow. added are the nodes to ask for.
+func (cy *cycle) decideSize(p *pool) (d scale.Decision, added []berth.Node, err error) {
+	v := cy.c.scaleView(p, cy.now)
+	exhausted, all := cy.c.exhaustedBudget(p)
+	switch {
+	case exhausted == "":
+	case all && v.Hold == "":
+		v.Hold = exhausted
+	default:
+		v.Min = 0
+	}
+	if cy.c.reserved(p) != "" {
+		v.Idle = 0 // somebody waits for the machine to be empty
+	}
+	d = scale.Decide(v, cy.now)
+	if d.Add == 0 {
+		return d, nil, nil
+	}
+	if added, v.Bound, err = cy.admit(p, d.Add); err != nil {
+		return d, nil, err
+	}
+	if v.Room = len(added); v.Room < d.Add {
+		d = scale.Decide(v, cy.now)
+	}
+	return d, added[:min(d.Add, len(added))], nil
+}
+
+// emitResize tells the world that the size of a cluster changes.
+func (cy *cycle) emitResize(p *pool, before int, d scale.Decision) error {
+	data, err := json.Marshal(map[string]any{"from": before, "to": d.Target})
+	if err != nil {
+		return err
+	}
+	cy.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResize, Reason: d.Why, Data: data})
+	return nil
 }
 
 // chargeIdleToOwner makes idle nodes that a cluster keeps because of its minimum those of the user

@@ -119,14 +119,14 @@ func (cy *cycle) detach(p *pool) error {
 	if p.connected() == "" {
 		for _, pl := range cy.c.placed {
 			if keyOf(pl.task.Workspace, pl.task.Compute) == p.key {
-				cy.lostTasks = append(cy.lostTasks, lostTask{pl.task.ID, "compute " + p.name + " was detached while its machine was not connected"})
+				cy.plan.lostTasks = append(cy.plan.lostTasks, lostTask{pl.task.ID, "compute " + p.name + " was detached while its machine was not connected"})
 			}
 		}
 	}
 	if p.nodes[0].used > 0 || p.queue.Len() > 0 {
 		return nil
 	}
-	cy.forgetTargets = append(cy.forgetTargets, p.key)
+	cy.plan.forgetTargets = append(cy.plan.forgetTargets, p.key)
 	return cy.deleteCompute(p, "detached: nothing of it is left here")
 }
 
