@@ -48,7 +48,7 @@ func (s *attachService) connect(w http.ResponseWriter, r *http.Request) {
 }
 
 // checkAttached refuses a machine that could not be attached.
-func (c *call) checkAttached(d *store.Doc, body map[string]any, st *berth.ComputeState, created bool) error {
+func (c computeCall) checkAttached(d *store.Doc, body map[string]any, st *berth.ComputeState, created bool) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func computeState(d *store.Doc) (st berth.ComputeState, err error) {
 }
 
 // mergeCompute is a change of a compute that exists. Its type and size stay: another size is another compute.
-func (c *call) mergeCompute(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+func (c computeCall) mergeCompute(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
 	old := map[string]any{}
 	if err := decodeJSON(d.Body, &old); err != nil {
 		return nil, nil, err
@@ -45,7 +45,7 @@ func (c *call) mergeCompute(tx *store.Tx, r *resource, d *store.Doc, body, props
 		delete(props, "properties") // nothing is said about them
 		patch = true
 	}
-	if body, props, err = c.merge(tx, r, d, body, props, patch); err != nil {
+	if body, props, err = (writeCall{c.call}).merge(tx, r, d, body, props, patch); err != nil {
 		return nil, nil, err
 	}
 	setDefault(props, "computeType", was["computeType"])
@@ -53,17 +53,17 @@ func (c *call) mergeCompute(tx *store.Tx, r *resource, d *store.Doc, body, props
 }
 
 // checkCompute refuses what could not be, and writes what is wanted into st.
-func (c *call) checkCompute(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
+func (c computeCall) checkCompute(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
 	inner, _ := props["properties"].(map[string]any)
 	if err := oneReading(body, props, inner); err != nil {
 		return err
 	}
-	setDefault(props, "computeLocation", locationOf(c, body))
+	setDefault(props, "computeLocation", locationOf(c.call, body))
 	switch typ := text(props, "computeType"); {
 	case strings.EqualFold(typ, berth.TypeCluster):
 		return c.checkCluster(tx, d, body, props, st, created)
 	case strings.EqualFold(typ, berth.TypeInstance):
-		return checkInstance(c, tx, d, props, st, created)
+		return checkInstance(c.call, tx, d, props, st, created)
 	default:
 		err := c.checkAttached(d, body, st, created)
 		if berth.CodeOf(err) == berth.Unsupported {
@@ -80,7 +80,7 @@ const (
 )
 
 // checkCluster refuses a cluster that could not be.
-func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
+func (c computeCall) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]any, st *berth.ComputeState, created bool) error {
 	raw, err := json.Marshal(props)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (c *call) checkCluster(tx *store.Tx, d *store.Doc, body, props map[string]a
 			return berth.Errorf(berth.Conflict, "cluster %s has size %s, which cannot change; make another cluster for %s", d.Name, old, inner.VMSize)
 		}
 	}
-	size, err := c.s.sizes.checkSize(c, tx, inner.VMSize, locationOf(c, body), berth.TypeCluster, v.Low())
+	size, err := c.s.sizes.checkSize(c.call, tx, inner.VMSize, locationOf(c.call, body), berth.TypeCluster, v.Low())
 	if err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func deleteCompute(c *call, r *resource, name string) error {
 			return err
 		}
 		if st.Instance != nil {
-			err = c.mayOperate(d, st.Instance)
+			err = computeCall{c}.mayOperate(d, st.Instance)
 		} else {
 			err = c.madeIt(r, d, "delete")
 		}

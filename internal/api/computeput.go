@@ -9,6 +9,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// computeCall is a call that creates or changes a compute.
+type computeCall struct{ *call }
+
 // putCompute creates or changes a compute.
 func putCompute(c *call, r *resource, name string) error {
 	if err := berth.CheckName(r.Noun, name); err != nil {
@@ -35,7 +38,7 @@ func putCompute(c *call, r *resource, name string) error {
 	var d *store.Doc
 	created := false
 	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
-		d, created, err = c.writeCompute(tx, w)
+		d, created, err = computeCall{c}.writeCompute(tx, w)
 		return err
 	})
 	if err != nil {
@@ -46,7 +49,7 @@ func putCompute(c *call, r *resource, name string) error {
 }
 
 // writeCompute keeps a compute, over one that is there as far as that may change.
-func (c *call) writeCompute(tx *store.Tx, w writing) (d *store.Doc, created bool, err error) {
+func (c computeCall) writeCompute(tx *store.Tx, w writing) (d *store.Doc, created bool, err error) {
 	r, patch := w.r, c.r.Method == http.MethodPatch
 	if err := c.ifMatch(tx, r.Collection, w.name, ""); err != nil {
 		return nil, false, err
@@ -83,7 +86,7 @@ func (c *call) writeCompute(tx *store.Tx, w writing) (d *store.Doc, created bool
 	if err := c.sealInto(&st, r, d, w.secrets); err != nil {
 		return nil, false, err
 	}
-	if err := c.setBody(d, body, patch); err != nil {
+	if err := (writeCall{c.call}).setBody(d, body, patch); err != nil {
 		return nil, false, err
 	}
 	if d.Own, err = json.Marshal(st); err != nil {
@@ -97,11 +100,11 @@ func (c *call) writeCompute(tx *store.Tx, w writing) (d *store.Doc, created bool
 }
 
 // sealInto keeps secrets in a compute's state.
-func (c *call) sealInto(st *berth.ComputeState, r *resource, d *store.Doc, secrets map[string]any) error {
+func (c computeCall) sealInto(st *berth.ComputeState, r *resource, d *store.Doc, secrets map[string]any) error {
 	if len(secrets) == 0 {
 		return nil
 	}
-	sealed, err := c.s.docs.seal(c, r, d.Name, secrets)
+	sealed, err := c.s.docs.seal(c.call, r, d.Name, secrets)
 	if err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (c *call) sealInto(st *berth.ComputeState, r *resource, d *store.Doc, secre
 }
 
 // tellOfCompute emits that a compute was written, and what there is to know about it; was is what was told of its cost before.
-func (c *call) tellOfCompute(tx *store.Tx, r *resource, d *store.Doc, st berth.ComputeState, was string) {
+func (c computeCall) tellOfCompute(tx *store.Tx, r *resource, d *store.Doc, st berth.ComputeState, was string) {
 	c.emit(tx, berth.EventResourcePut, r, d.Name, "")
 	tell := st.Warnings
 	if st.IdleCost != was {

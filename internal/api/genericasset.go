@@ -132,7 +132,7 @@ func (s *indexService) putIndex(c *call, kindV, name, version string) error {
 }
 
 func (s *indexService) listIndexes(c *call, name string) error {
-	q, err := c.query(indexResource.Collection+"/"+indexResource.Child, name)
+	q, err := listCall{c}.query(indexResource.Collection+"/"+indexResource.Child, name)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // keptCost is what a cluster costs while no job runs, "" when it keeps no nodes.
-func (c *call) keptCost(tx *store.Tx, v berth.ComputeProps) (string, error) {
+func (c computeCall) keptCost(tx *store.Tx, v berth.ComputeProps) (string, error) {
 	sc := v.Properties.ScaleSettings
 	if sc == nil || sc.MinNodeCount == 0 {
 		return "", nil
@@ -25,7 +25,7 @@ func (c *call) keptCost(tx *store.Tx, v berth.ComputeProps) (string, error) {
 }
 
 // awakeCost is what an instance costs that nothing stops, "" when an idle time or a schedule does.
-func (c *call) awakeCost(tx *store.Tx, spec devbox.Spec) (string, error) {
+func (c computeCall) awakeCost(tx *store.Tx, spec devbox.Spec) (string, error) {
 	if spec.Idle > 0 {
 		return "", nil
 	}
@@ -39,8 +39,8 @@ func (c *call) awakeCost(tx *store.Tx, spec devbox.Spec) (string, error) {
 }
 
 // limitWarnings say which nodes a cluster is asked to keep that it cannot have: for a quota, or for a budget that is used up.
-func (c *call) limitWarnings(tx *store.Tx, v berth.ComputeProps, size berth.Size) (out []string, err error) {
-	budgets, err := c.snapshot(tx).budgets(c)
+func (c computeCall) limitWarnings(tx *store.Tx, v berth.ComputeProps, size berth.Size) (out []string, err error) {
+	budgets, err := c.snapshot(tx).budgets(c.call)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (c *call) limitWarnings(tx *store.Tx, v berth.ComputeProps, size berth.Size
 }
 
 // monthly is what nodes cost that are always there.
-func (c *call) monthly(tx *store.Tx, name string, low bool, nodes int) (string, error) {
+func (c computeCall) monthly(tx *store.Tx, name string, low bool, nodes int) (string, error) {
 	size, ok, err := c.snapshot(tx).size(name)
 	rate := cost.Rate(size, low)
 	if err != nil || !ok || rate == nil {

@@ -48,15 +48,15 @@ func checkInstance(c *call, tx *store.Tx, d *store.Doc, props map[string]any, st
 	}
 	resized := !created && !strings.EqualFold(spec.Size, text(was, "vmSize"))
 	if created || resized {
-		if err := c.checkInstanceSize(tx, d.Name, spec.Size, st); err != nil {
+		if err := (computeCall{c}).checkInstanceSize(tx, d.Name, spec.Size, st); err != nil {
 			return err
 		}
 	}
-	if st.IdleCost, err = c.awakeCost(tx, spec); err != nil {
+	if st.IdleCost, err = (computeCall{c}).awakeCost(tx, spec); err != nil {
 		return err
 	}
 	if created {
-		user, err := c.assigned(tx, inner)
+		user, err := computeCall{c}.assigned(tx, inner)
 		if err != nil {
 			return err
 		}
@@ -68,18 +68,18 @@ func checkInstance(c *call, tx *store.Tx, d *store.Doc, props map[string]any, st
 	if st.Instance == nil {
 		return berth.Errorf(berth.Internal, "the record of instance %s is damaged", d.Name)
 	}
-	if err := c.mayOperate(d, st.Instance); err != nil {
+	if err := (computeCall{c}).mayOperate(d, st.Instance); err != nil {
 		return err
 	}
 	if resized {
-		c.resized(st.Instance)
+		computeCall{c}.resized(st.Instance)
 	}
 	return nil
 }
 
 // checkInstanceSize refuses a size that instances cannot have here.
-func (c *call) checkInstanceSize(tx *store.Tx, name, size string, st *berth.ComputeState) error {
-	s, err := c.s.sizes.checkSize(c, tx, size, c.s.Location, berth.TypeInstance, false)
+func (c computeCall) checkInstanceSize(tx *store.Tx, name, size string, st *berth.ComputeState) error {
+	s, err := c.s.sizes.checkSize(c.call, tx, size, c.s.Location, berth.TypeInstance, false)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *call) checkInstanceSize(tx *store.Tx, name, size string, st *berth.Comp
 }
 
 // resized asks for the size the document now has: at once when the instance runs, at its next start when it does not.
-func (c *call) resized(it *berth.InstanceState) {
+func (c computeCall) resized(it *berth.InstanceState) {
 	it.Ask("Resize", it.Want, "User", "another size was asked for by "+c.who.User, c.now)
 	if it.Want == berth.InstanceStopped && it.Node == "" {
 		it.LastOperation.Status = "Succeeded"
@@ -121,7 +121,7 @@ func sameJSON(a, b any) bool {
 }
 
 // assigned is the user an instance is for: who makes it, or whom an administrator names.
-func (c *call) assigned(tx *store.Tx, inner map[string]any) (string, error) {
+func (c computeCall) assigned(tx *store.Tx, inner map[string]any) (string, error) {
 	id, _ := dig(inner, "personalComputeInstanceSettings.assignedUser.objectId").(string)
 	if id == "" || strings.EqualFold(id, c.who.User) || strings.EqualFold(id, auth.ObjectID(c.who.User)) {
 		return c.who.User, nil
@@ -137,7 +137,7 @@ func (c *call) assigned(tx *store.Tx, inner map[string]any) (string, error) {
 }
 
 // mayOperate lets those start, stop and change an instance whose it is, who made it, and administrators.
-func (c *call) mayOperate(d *store.Doc, it *berth.InstanceState) error {
+func (c computeCall) mayOperate(d *store.Doc, it *berth.InstanceState) error {
 	if c.who.Role == auth.Admin || c.who.User == it.User || c.who.User == d.CreatedBy {
 		return nil
 	}
@@ -161,7 +161,7 @@ func withActions(a, b map[string]func(*call, *resource, string, string) error) m
 }
 
 // operate changes what is wanted of an instance and answers 202.
-func (c *call) operate(r *resource, name, verb string, f func(tx *store.Tx, d *store.Doc, st *berth.ComputeState) error) error {
+func (c computeCall) operate(r *resource, name, verb string, f func(tx *store.Tx, d *store.Doc, st *berth.ComputeState) error) error {
 	var d *store.Doc
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
@@ -198,7 +198,7 @@ func (c *call) operate(r *resource, name, verb string, f func(tx *store.Tx, d *s
 }
 
 func startInstance(c *call, r *resource, name, _ string) error {
-	return c.operate(r, name, "start", func(tx *store.Tx, d *store.Doc, st *berth.ComputeState) error {
+	return computeCall{c}.operate(r, name, "start", func(tx *store.Tx, d *store.Doc, st *berth.ComputeState) error {
 		it := st.Instance
 		if it.Want == berth.InstanceRunning && it.State != berth.InstanceSetupFailed {
 			return nil // it runs, or is about to
@@ -207,7 +207,7 @@ func startInstance(c *call, r *resource, name, _ string) error {
 		if err != nil {
 			return err
 		}
-		if err := c.checkInstanceSize(tx, d.Name, text(spec, "vmSize"), st); err != nil {
+		if err := (computeCall{c}).checkInstanceSize(tx, d.Name, text(spec, "vmSize"), st); err != nil {
 			return err
 		}
 		if it.State == berth.InstanceStopped || it.State == berth.InstanceCreateFailed {
@@ -219,7 +219,7 @@ func startInstance(c *call, r *resource, name, _ string) error {
 }
 
 func stopInstance(c *call, r *resource, name, _ string) error {
-	return c.operate(r, name, "stop", func(_ *store.Tx, _ *store.Doc, st *berth.ComputeState) error {
+	return computeCall{c}.operate(r, name, "stop", func(_ *store.Tx, _ *store.Doc, st *berth.ComputeState) error {
 		if st.Instance.Want != berth.InstanceStopped {
 			st.Instance.Ask("Stop", berth.InstanceStopped, "User", "stopped by "+c.who.User, c.now)
 		}
@@ -228,7 +228,7 @@ func stopInstance(c *call, r *resource, name, _ string) error {
 }
 
 func restartInstance(c *call, r *resource, name, _ string) error {
-	return c.operate(r, name, "restart", func(_ *store.Tx, d *store.Doc, st *berth.ComputeState) error {
+	return computeCall{c}.operate(r, name, "restart", func(_ *store.Tx, d *store.Doc, st *berth.ComputeState) error {
 		it := st.Instance
 		if it.Want != berth.InstanceRunning {
 			return berth.Errorf(berth.Conflict, "instance %s is %s; start it instead: `berth compute start -n %s`", d.Name, it.State, d.Name)
@@ -248,8 +248,8 @@ func resizeInstance(c *call, r *resource, name, _ string) error {
 	if ask.Size == "" {
 		return berth.Errorf(berth.Invalid, "targetVMSize is missing: say which size the instance should have")
 	}
-	return c.operate(r, name, "resize", func(tx *store.Tx, d *store.Doc, st *berth.ComputeState) error {
-		if err := c.checkInstanceSize(tx, d.Name, ask.Size, st); err != nil {
+	return computeCall{c}.operate(r, name, "resize", func(tx *store.Tx, d *store.Doc, st *berth.ComputeState) error {
+		if err := (computeCall{c}).checkInstanceSize(tx, d.Name, ask.Size, st); err != nil {
 			return err
 		}
 		body := map[string]any{}
@@ -265,7 +265,7 @@ func resizeInstance(c *call, r *resource, name, _ string) error {
 		if d.Body, err = ordered.Marshal(body, d.Body); err != nil {
 			return err
 		}
-		c.resized(st.Instance)
+		computeCall{c}.resized(st.Instance)
 		return nil
 	})
 }
@@ -273,7 +273,7 @@ func resizeInstance(c *call, r *resource, name, _ string) error {
 // wantDeleted notes in an instance's state that it is to be deleted.
 func wantDeleted(c *call, d *store.Doc, st *berth.ComputeState) error {
 	it := st.Instance
-	if err := c.mayOperate(d, it); err != nil {
+	if err := (computeCall{c}).mayOperate(d, it); err != nil {
 		return err
 	}
 	it.State, it.Since = berth.InstanceDeleting, c.now
@@ -288,7 +288,7 @@ func shapeInstance(c *call, d *store.Doc, st berth.ComputeState, props map[strin
 	if !ok || it == nil {
 		return
 	}
-	if c.mayOperate(d, it) != nil || !c.who.CanWrite() {
+	if (computeCall{c}).mayOperate(d, it) != nil || !c.who.CanWrite() {
 		conceal(inner)
 	}
 	inner["state"] = it.State

@@ -19,6 +19,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// jobCall is a call that submits, checks or deletes jobs.
+type jobCall struct{ *call }
+
 // jobMutable are the properties a PUT on an existing job changes; it never runs the job again.
 var jobMutable = []string{"tags", "displayName", "description", "isArchived", "properties"}
 
@@ -54,7 +57,7 @@ func putJob(c *call, r *resource, name string) error {
 	var d *store.Doc
 	created := false
 	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
-		d, created, err = c.writeJob(tx, w)
+		d, created, err = jobCall{c}.writeJob(tx, w)
 		return err
 	})
 	if err != nil {
@@ -79,7 +82,7 @@ type submission struct {
 }
 
 // writeJob keeps a new job, or what may change of one that there is.
-func (c *call) writeJob(tx *store.Tx, w submission) (d *store.Doc, created bool, err error) {
+func (c jobCall) writeJob(tx *store.Tx, w submission) (d *store.Doc, created bool, err error) {
 	d, err = tx.Get(c.ws.Key(), "jobs", w.name, "")
 	created = berth.CodeOf(err) == berth.NotFound
 	switch {
@@ -98,7 +101,7 @@ func (c *call) writeJob(tx *store.Tx, w submission) (d *store.Doc, created bool,
 		d, err = c.submit(tx, w)
 		return d, true, err
 	}
-	return d, false, editJob(c, tx, d, func(old map[string]any) {
+	return d, false, editJob(c.call, tx, d, func(old map[string]any) {
 		for _, k := range jobMutable {
 			if v, ok := w.props[k]; ok {
 				old[k] = v
@@ -116,13 +119,13 @@ func checkJobName(name string) error {
 }
 
 // submit checks a new job and keeps it.
-func (c *call) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
+func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
 	if k := c.s.jobs.composite(text(w.props, "jobType")); k != nil {
 		if err = c.checkChildren(tx, k, w.name, w.props, &st); err == nil {
 			w.raw, err = ordered.Marshal(w.body, c.received) // it may have got its steps only now
 		}
-	} else if st.Compute, err = checkJob(c, tx, w.props); err == nil {
+	} else if st.Compute, err = checkJob(c.call, tx, w.props); err == nil {
 		err = c.reserve(tx, st.Compute, w.props, w.name, &st)
 	}
 	if err != nil {
@@ -220,12 +223,12 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 	if compute, err = checkTarget(c, tx, raw); err != nil {
 		return "", err
 	}
-	return compute, c.checkReferences(tx, props, false)
+	return compute, jobCall{c}.checkReferences(tx, props, false)
 }
 
 // checkReferences refuses a job that names what is not there. Of one that is only planned the code need not be there, nor what a
 // client would make before it submits it.
-func (c *call) checkReferences(tx *store.Tx, props map[string]any, planned bool) error {
+func (c jobCall) checkReferences(tx *store.Tx, props map[string]any, planned bool) error {
 	if err := c.mayUse(tx, props); err != nil {
 		return err
 	}
@@ -279,7 +282,7 @@ func writable(uri string) bool {
 }
 
 // checkAssetOf refuses an output that is to become an asset and could not.
-func (c *call) checkAssetOf(tx *store.Tx, output map[string]any) error {
+func (c jobCall) checkAssetOf(tx *store.Tx, output map[string]any) error {
 	name, version := text(output, "assetName"), text(output, "assetVersion")
 	if name == "" {
 		return nil
@@ -305,7 +308,7 @@ func (c *call) checkAssetOf(tx *store.Tx, output map[string]any) error {
 }
 
 // checkAsset says whether the code or environment a job names is there.
-func (c *call) checkAsset(tx *store.Tx, coll string, ref berth.Ref) error {
+func (c jobCall) checkAsset(tx *store.Tx, coll string, ref berth.Ref) error {
 	_, curated := c.s.Curated(ref.Name)
 	switch {
 	case coll == "environments" && ref.Registry != "" && curated:
@@ -364,7 +367,7 @@ func deleteJob(c *call, r *resource, name string) error {
 		if !berth.JobStatus(d.Status).Terminal() {
 			return berth.Errorf(berth.Conflict, "job %s has not ended; cancel it first", name)
 		}
-		if err := c.leaves(tx, d); err != nil {
+		if err := (jobCall{c}).leaves(tx, d); err != nil {
 			return err
 		}
 		all, err := family(tx, d)
@@ -373,7 +376,7 @@ func deleteJob(c *call, r *resource, name string) error {
 		}
 		live = live[:0]
 		for _, d := range all {
-			logs, err := c.erase(tx, d)
+			logs, err := jobCall{c}.erase(tx, d)
 			if err != nil {
 				return err
 			}
@@ -397,7 +400,7 @@ func deleteJob(c *call, r *resource, name string) error {
 }
 
 // erase removes one job. It returns the log files that belong to nobody then.
-func (c *call) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
+func (c jobCall) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
 	own, err := locate.StorageOf(tx, c.ws.Key())
 	if err != nil {
 		return nil, err

@@ -13,12 +13,15 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// listCall is a call for a list.
+type listCall struct{ *call }
+
 // list answers with one page of a collection.
 func (s *documentService) list(c *call, r *resource, kind, name string) error {
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		return methodError(c)
 	}
-	q, err := c.query(kind, name)
+	q, err := listCall{c}.query(kind, name)
 	if err != nil {
 		return err
 	}
@@ -54,13 +57,13 @@ func (s *documentService) list(c *call, r *resource, kind, name string) error {
 	}
 	more := len(docs) > limit
 	docs = docs[:min(len(docs), limit)]
-	value, err := c.renderAll(r, docs)
+	value, err := listCall{c}.renderAll(r, docs)
 	if err != nil {
 		return err
 	}
 	out := map[string]any{"value": value}
 	if more && (top == 0 || r.Listed) {
-		out["nextLink"] = c.nextLink(docs[len(docs)-1].ID)
+		out["nextLink"] = listCall{c}.nextLink(docs[len(docs)-1].ID)
 	}
 	return c.send(http.StatusOK, out)
 }
@@ -87,7 +90,7 @@ func (s *documentService) page(c *call, r *resource, q store.Query, name string)
 				if r.ByHash && q.Hash != "" && d.CreatedBy != c.who.User {
 					continue
 				}
-				if c.wanted(r, d) {
+				if (listCall{c}).wanted(r, d) {
 					docs = append(docs, d)
 				}
 			}
@@ -98,7 +101,7 @@ func (s *documentService) page(c *call, r *resource, q store.Query, name string)
 }
 
 // renderAll is documents as clients see them, each in the order in which it was sent.
-func (c *call) renderAll(r *resource, docs []*store.Doc) ([]any, error) {
+func (c listCall) renderAll(r *resource, docs []*store.Doc) ([]any, error) {
 	value := make([]any, 0, len(docs))
 	for _, d := range docs {
 		m, err := c.render(r, d)
@@ -117,13 +120,13 @@ func (c *call) renderAll(r *resource, docs []*store.Doc) ([]any, error) {
 // pageSize is how many items one page of a list has.
 const pageSize = 200
 
-func (c *call) nextLink(after int64) string {
+func (c listCall) nextLink(after int64) string {
 	q := maps.Clone(c.q)
 	q.Set("$skip", strconv.FormatInt(after, 10))
 	return c.s.BaseURL + c.r.URL.EscapedPath() + "?" + q.Encode()
 }
 
-func (c *call) query(kind, name string) (store.Query, error) {
+func (c listCall) query(kind, name string) (store.Query, error) {
 	q := store.Query{Workspace: c.ws.Key(), Kind: kind, Name: name, Hash: c.q.Get("hash"), Parent: c.q.Get("parent")}
 	yes, no := true, false
 	switch strings.ToLower(c.q.Get("listViewType")) {
@@ -159,11 +162,11 @@ func (c *call) query(kind, name string) (store.Query, error) {
 var nameless = []string{"azureml_anonymous", "CliV2AnonymousEnvironment"}
 
 // wanted applies the filters that are not columns.
-func (c *call) wanted(r *resource, d *store.Doc) bool {
+func (c listCall) wanted(r *resource, d *store.Doc) bool {
 	if d.Version == "" && slices.Contains(nameless, d.Name) && r.Child == "versions" {
 		return false
 	}
-	return r.Wanted == nil || r.Wanted(c, d)
+	return r.Wanted == nil || r.Wanted(c.call, d)
 }
 
 // asked says whether a property of a document is what the list was asked for, or nothing was.

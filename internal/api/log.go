@@ -59,7 +59,7 @@ func (s *jobService) logs(c *call, job string, p []string) error {
 		return c.raw(nil)
 	}
 	if follow {
-		done, err := c.follower()
+		done, err := streamCall{c}.follower()
 		if err != nil {
 			return err
 		}
@@ -264,7 +264,7 @@ func (l *logReader) send() error {
 	}
 	n, err := io.CopyN(l.c.w, l.file, info.Size()-from)
 	l.offset = l.base + from + n
-	l.c.flush()
+	streamCall{l.c}.flush()
 	if err != nil && l.c.ctx().Err() != nil {
 		return nil //nolint:nilerr // the client has gone
 	}
@@ -273,8 +273,8 @@ func (l *logReader) send() error {
 
 // follow sends as the file grows, until the job has ended and the last byte was sent.
 func (l *logReader) follow() error {
-	l.c.flush() // the first byte may be long in coming
-	ctx, cancel := l.c.hold()
+	streamCall{l.c}.flush() // the first byte may be long in coming
+	ctx, cancel := streamCall{l.c}.hold()
 	defer cancel()
 	events := make(chan struct{}, 1)
 	ended := make(chan struct{})

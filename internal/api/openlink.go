@@ -76,7 +76,7 @@ func (l *openLinks) take(code string, now time.Time) (openLink, bool) {
 // openInstance gives the caller a short address that opens an application in a browser: once, and within a minute.
 func openInstance(c *call, r *resource, name, _ string) error {
 	var e entry
-	if err := c.instance(name, &e); err != nil {
+	if err := (instanceCall{c}).instance(name, &e); err != nil {
 		return err
 	}
 	var ask struct {

@@ -46,7 +46,7 @@ func pipelineDefaults(props map[string]any) {
 }
 
 // checkChildren refuses a job of which a child could not run, with the child's name, and says what is known of the others.
-func (c *call) checkChildren(tx *store.Tx, k kind.Composite, name string, props map[string]any, st *berth.JobState) error {
+func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, props map[string]any, st *berth.JobState) error {
 	if err := c.adopt(tx, props); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c *call) checkChildren(tx *store.Tx, k kind.Composite, name string, props 
 }
 
 // adopt gives a pipeline that is a component as a whole the steps of that.
-func (c *call) adopt(tx *store.Tx, props map[string]any) error {
+func (c jobCall) adopt(tx *store.Tx, props map[string]any) error {
 	id := text(props, "componentId")
 	if id == "" {
 		return nil
@@ -127,7 +127,7 @@ func (c *call) adopt(tx *store.Tx, props map[string]any) error {
 }
 
 // unfold is the commands that a job with children runs.
-func (c *call) unfold(tx *store.Tx, k kind.Composite, name string, props map[string]any) ([]kind.Unfolded, error) {
+func (c jobCall) unfold(tx *store.Tx, k kind.Composite, name string, props map[string]any) ([]kind.Unfolded, error) {
 	raw, err := json.Marshal(props)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (c *call) unfold(tx *store.Tx, k kind.Composite, name string, props map[str
 }
 
 // component finds documents of components by their ids.
-func (c *call) component(tx *store.Tx) func(id string) (name string, body json.RawMessage, err error) {
+func (c jobCall) component(tx *store.Tx) func(id string) (name string, body json.RawMessage, err error) {
 	return func(id string) (string, json.RawMessage, error) {
 		if ref, err := berth.ParseRef(id, "components"); err == nil {
 			if raw, ok := c.willMake(ref, "components"); ok {
@@ -152,7 +152,7 @@ func (c *call) component(tx *store.Tx) func(id string) (name string, body json.R
 }
 
 // components reads them.
-func (c *call) components(tx *store.Tx) func(id string) (*kind.Component, error) {
+func (c jobCall) components(tx *store.Tx) func(id string) (*kind.Component, error) {
 	find := c.component(tx)
 	return func(id string) (*kind.Component, error) {
 		name, body, err := find(id)
@@ -257,7 +257,7 @@ func family(tx *store.Tx, d *store.Doc) ([]*store.Doc, error) {
 }
 
 // leaves refuses to take a step away from a pipeline that has not ended.
-func (c *call) leaves(tx *store.Tx, d *store.Doc) error {
+func (c jobCall) leaves(tx *store.Tx, d *store.Doc) error {
 	var st berth.JobState
 	if err := json.Unmarshal(d.Own, &st); err != nil || st.Parent == "" {
 		return err
@@ -316,7 +316,7 @@ func checkComponent(c *call, tx *store.Tx, _, _ string, props map[string]any) er
 	if !isPipeline(from) {
 		return berth.Errorf(berth.Invalid, "componentSpec.sourceJobId: job %s is not a pipeline", d.Name)
 	}
-	types, err := c.inputTypes(tx, from)
+	types, err := jobCall{c}.inputTypes(tx, from)
 	if err != nil {
 		return err
 	}
@@ -346,7 +346,7 @@ func checkComponent(c *call, tx *store.Tx, _, _ string, props map[string]any) er
 }
 
 // inputTypes is what the components of a pipeline's steps declare the pipeline's values to be.
-func (c *call) inputTypes(tx *store.Tx, props map[string]any) (map[string]string, error) {
+func (c jobCall) inputTypes(tx *store.Tx, props map[string]any) (map[string]string, error) {
 	raw, err := json.Marshal(props)
 	if err != nil {
 		return nil, err

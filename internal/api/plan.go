@@ -82,20 +82,20 @@ func madeKey(collection, name, version string) string {
 }
 
 // willMake is the document of an asset that the client would make first.
-func (c *call) willMake(ref berth.Ref, collection string) (json.RawMessage, bool) {
+func (c jobCall) willMake(ref berth.Ref, collection string) (json.RawMessage, bool) {
 	raw, ok := c.made[madeKey(collection, ref.Name, ref.Version)]
 	return raw, ok
 }
 
 // planChildren plans each command of a job with children, and the whole.
 func (x *snapshot) planChildren(c *call, k kind.Composite, name string, props map[string]any) (p berth.Plan, err error) {
-	if err := c.adopt(x.tx, props); err != nil {
+	if err := (jobCall{c}).adopt(x.tx, props); err != nil {
 		return p, err
 	}
-	if err := c.checkReferences(x.tx, props, true); err != nil {
+	if err := (jobCall{c}).checkReferences(x.tx, props, true); err != nil {
 		return p, err
 	}
-	unfolded, err := c.unfold(x.tx, k, name, props)
+	unfolded, err := jobCall{c}.unfold(x.tx, k, name, props)
 	if err != nil {
 		return p, err
 	}
@@ -129,7 +129,7 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return s, berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
-	if err := c.checkReferences(x.tx, props, true); err != nil {
+	if err := (jobCall{c}).checkReferences(x.tx, props, true); err != nil {
 		return s, err
 	}
 	s = plan.Snapshot{Now: x.now, Job: plan.Job{Name: title, User: c.who.User, Nodes: max(1, v.Resources.InstanceCount)}}
@@ -149,7 +149,7 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 	if err := x.room(&s.Pool, c.who.User, s.Job.Nodes); err != nil {
 		return s, err
 	}
-	environment, err := c.planEnvironment(x.tx, props)
+	environment, err := jobCall{c}.planEnvironment(x.tx, props)
 	s.Warnings = append(s.Warnings, environment...)
 	return s, err
 }
@@ -178,7 +178,7 @@ func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	var err error
 	switch {
 	case c.s.Local.Off && strings.EqualFold(name, berth.LocalCompute):
-		_, err = c.chooser(x.tx).Of(v) // says why not
+		_, err = jobCall{c}.chooser(x.tx).Of(v) // says why not
 		return err
 	case strings.EqualFold(name, berth.LocalCompute), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1 && !c.s.Local.Off:
 		s.Pool, err = x.local()
@@ -298,7 +298,7 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 }
 
 // planEnvironment warns of an environment that may not be what the job names.
-func (c *call) planEnvironment(tx *store.Tx, props map[string]any) ([]string, error) {
+func (c jobCall) planEnvironment(tx *store.Tx, props map[string]any) ([]string, error) {
 	var env map[string]any
 	if id := text(props, "environmentId"); id != "" && !strings.HasPrefix(id, placeholder) {
 		raw, err := c.environmentOf(tx, id)
@@ -326,7 +326,7 @@ func (c *call) planEnvironment(tx *store.Tx, props map[string]any) ([]string, er
 }
 
 // environmentOf is the document of an environment, nil for one that is always there.
-func (c *call) environmentOf(tx *store.Tx, id string) (json.RawMessage, error) {
+func (c jobCall) environmentOf(tx *store.Tx, id string) (json.RawMessage, error) {
 	ref, err := berth.ParseRef(id, "environments")
 	if err != nil || ref.Registry != "" {
 		return nil, err
@@ -357,7 +357,7 @@ func jobDefaults(props map[string]any, name string) {
 }
 
 // reserve holds a job's share of the budgets it is charged to, or says which has too little left.
-func (c *call) reserve(tx *store.Tx, compute string, props map[string]any, name string, st *berth.JobState) error {
+func (c jobCall) reserve(tx *store.Tx, compute string, props map[string]any, name string, st *berth.JobState) error {
 	ask, err := c.ask(tx, compute, props, name)
 	if err != nil || ask == nil {
 		return err
@@ -366,7 +366,7 @@ func (c *call) reserve(tx *store.Tx, compute string, props map[string]any, name 
 }
 
 // ask is what a job would hold of budgets, nil where nothing has to be held.
-func (c *call) ask(tx *store.Tx, compute string, props map[string]any, name string) (*cost.Ask, error) {
+func (c jobCall) ask(tx *store.Tx, compute string, props map[string]any, name string) (*cost.Ask, error) {
 	here := strings.EqualFold(compute, berth.LocalCompute)
 	if here && c.s.Local.Size() == nil {
 		return nil, nil // this machine costs nothing
@@ -416,7 +416,7 @@ func (c *call) ask(tx *store.Tx, compute string, props map[string]any, name stri
 }
 
 // charge reserves what is asked for.
-func (c *call) charge(tx *store.Tx, ask cost.Ask, st *berth.JobState) error {
+func (c jobCall) charge(tx *store.Tx, ask cost.Ask, st *berth.JobState) error {
 	accounts, err := cost.Accounts(tx, c.ws.Key(), c.s.Local, tx.Now())
 	if err != nil {
 		return err

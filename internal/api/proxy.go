@@ -21,6 +21,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// instanceCall is a call for an instance or one of its applications.
+type instanceCall struct{ *call }
+
 // instanceService serves the applications of compute instances.
 type instanceService struct {
 	db        *store.DB
@@ -82,13 +85,13 @@ func (s *instanceService) proxy(w http.ResponseWriter, r *http.Request) {
 		if err := c.s.workspaces.enter(c, ws); err != nil {
 			return err
 		}
-		if err := c.instance(head[3], &e); err != nil {
+		if err := (instanceCall{c}).instance(head[3], &e); err != nil {
 			return err
 		}
 		if e.app == "ssh" {
-			return c.tunnel(e)
+			return instanceCall{c}.tunnel(e)
 		}
-		return c.forward(e)
+		return instanceCall{c}.forward(e)
 	})
 }
 
@@ -138,8 +141,8 @@ func (s *instanceService) enterer(r *http.Request, e *entry) (auth.Principal, er
 }
 
 // instance finds the instance and lets in whose it is, and administrators.
-func (c *call) instance(name string, e *entry) error {
-	d, err := c.s.docs.load(c, c.s.docs.row("computes"), name, "")
+func (c instanceCall) instance(name string, e *entry) error {
+	d, err := c.s.docs.load(c.call, c.s.docs.row("computes"), name, "")
 	if err != nil {
 		return err
 	}
@@ -154,7 +157,7 @@ func (c *call) instance(name string, e *entry) error {
 	return c.mayEnter(d, st.Instance)
 }
 
-func (c *call) mayEnter(d *store.Doc, it *berth.InstanceState) error {
+func (c instanceCall) mayEnter(d *store.Doc, it *berth.InstanceState) error {
 	if c.who.Task != "" || !c.who.CanWrite() || c.who.Role != auth.Admin && c.who.User != it.User {
 		return berth.Errorf(berth.Denied, "instance %s belongs to %s; only they and administrators get in", d.Name, it.User)
 	}
@@ -186,7 +189,7 @@ func (e entry) find(app string) (berth.InstanceApp, bool) {
 }
 
 // forward passes a request on to an application.
-func (c *call) forward(e entry) error {
+func (c instanceCall) forward(e entry) error {
 	if err := e.dialable(); err != nil {
 		return err
 	}
@@ -237,7 +240,7 @@ func (c *call) forward(e entry) error {
 
 // holdFor is hold for a caller who may be known by a cookie. An ordinary request of an application may end when the server stops; a
 // connection that was turned into something else may not wait for that.
-func (c *call) holdFor(bearer string) (context.Context, func()) {
+func (c instanceCall) holdFor(bearer string) (context.Context, func()) {
 	ctx, end := c.ctx(), func() {}
 	if c.r.Header.Get("Upgrade") != "" {
 		ctx, end = c.s.gate.untilStop(ctx, c.w)
@@ -258,7 +261,7 @@ func query(r *http.Request) string {
 
 // rewrite makes the request that the application sees: without our credentials, and with the path it serves. Jupyter knows where it
 // is; other applications believe to be at the root.
-func (c *call) rewrite(p *httputil.ProxyRequest, base string, whole bool, rest string) {
+func (c instanceCall) rewrite(p *httputil.ProxyRequest, base string, whole bool, rest string) {
 	out := p.Out
 	path := rest
 	if whole {
@@ -286,7 +289,7 @@ func (c *call) rewrite(p *httputil.ProxyRequest, base string, whole bool, rest s
 }
 
 // tidy keeps what an application sets within its own path.
-func (c *call) tidy(res *http.Response, base string) error {
+func (c instanceCall) tidy(res *http.Response, base string) error {
 	cookies := res.Cookies()
 	res.Header.Del("Set-Cookie")
 	for _, k := range cookies {
@@ -309,7 +312,7 @@ func (c *call) tidy(res *http.Response, base string) error {
 }
 
 // tunnel joins the connection with the ssh server of the instance.
-func (c *call) tunnel(e entry) error {
+func (c instanceCall) tunnel(e entry) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), sshProtocol) {
 		return berth.Errorf(berth.Invalid, "this is the way of `berth ssh %s`", e.doc.Name)
 	}
@@ -358,7 +361,7 @@ const maxLog = 1 << 20
 // instanceLog sends the end of one of the instance's logs.
 func instanceLog(c *call, r *resource, name, _ string) error {
 	var e entry
-	if err := c.instance(name, &e); err != nil {
+	if err := (instanceCall{c}).instance(name, &e); err != nil {
 		return err
 	}
 	which := c.q.Get("name")

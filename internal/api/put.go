@@ -12,6 +12,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// writeCall is a call that creates or changes a document.
+type writeCall struct{ *call }
+
 // put creates or updates one document.
 func (s *documentService) put(c *call, r *resource, name, version string) error {
 	if err := berth.CheckName(r.Noun, name); err != nil {
@@ -35,7 +38,7 @@ func (s *documentService) put(c *call, r *resource, name, version string) error 
 	var d *store.Doc
 	created := false
 	err = s.db.Update(c.ctx(), func(tx *store.Tx) (err error) {
-		d, created, err = c.write(tx, w)
+		d, created, err = writeCall{c}.write(tx, w)
 		return err
 	})
 	if err != nil {
@@ -77,7 +80,7 @@ type writing struct {
 }
 
 // write keeps a document, over one that is there as far as that may change.
-func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err error) {
+func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err error) {
 	r := w.r
 	if err := c.ifMatch(tx, r.kind(w.version), w.name, w.version); err != nil {
 		return nil, false, err
@@ -110,7 +113,7 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 		}
 	}
 	if r.Check != nil && !(r.Child == "versions" && w.version == "") {
-		if err := r.Check(c, tx, w.name, w.version, props); err != nil {
+		if err := r.Check(c.call, tx, w.name, w.version, props); err != nil {
 			return nil, false, err
 		}
 	}
@@ -130,7 +133,7 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 		return nil, false, err
 	}
 	if len(r.Secrets) > 0 {
-		if d.Own, err = c.s.docs.reseal(c, r, d, before, props, w.secrets); err != nil {
+		if d.Own, err = c.s.docs.reseal(c.call, r, d, before, props, w.secrets); err != nil {
 			return nil, false, err
 		}
 	}
@@ -142,7 +145,7 @@ func (c *call) write(tx *store.Tx, w writing) (d *store.Doc, created bool, err e
 }
 
 // setBody makes what a client sent the body of a document. keep says that what is there stays in its order.
-func (c *call) setBody(d *store.Doc, body map[string]any, keep bool) (err error) {
+func (c writeCall) setBody(d *store.Doc, body map[string]any, keep bool) (err error) {
 	stripReadOnly(body)
 	like := [][]byte{c.received, d.Body}
 	if keep {
@@ -156,7 +159,7 @@ func (c *call) setBody(d *store.Doc, body map[string]any, keep bool) (err error)
 }
 
 // mark sets what is kept beside a document's body.
-func (c *call) mark(r *resource, d *store.Doc, props map[string]any, created bool) error {
+func (c writeCall) mark(r *resource, d *store.Doc, props map[string]any, created bool) error {
 	vouched, err := c.vouch(r, props)
 	if err != nil {
 		return err
@@ -172,7 +175,7 @@ func (c *call) mark(r *resource, d *store.Doc, props map[string]any, created boo
 }
 
 // insert inserts a new document, with what belongs to it.
-func (c *call) insert(tx *store.Tx, r *resource, d *store.Doc, props map[string]any) error {
+func (c writeCall) insert(tx *store.Tx, r *resource, d *store.Doc, props map[string]any) error {
 	if r.Inert != "" {
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: r.Collection + "/" + d.Name, Type: berth.EventWarning, Reason: r.Inert})
 	}
@@ -192,7 +195,7 @@ func (c *call) insert(tx *store.Tx, r *resource, d *store.Doc, props map[string]
 }
 
 // insertBelow inserts a document; one of a second level only below one of the first.
-func (c *call) insertBelow(tx *store.Tx, r *resource, d *store.Doc) error {
+func (c writeCall) insertBelow(tx *store.Tx, r *resource, d *store.Doc) error {
 	if d.Version != "" {
 		if _, err := tx.Get(d.Workspace, r.Collection, d.Name, ""); err != nil {
 			return c.missing(err, r, d.Name, "")
@@ -203,7 +206,7 @@ func (c *call) insertBelow(tx *store.Tx, r *resource, d *store.Doc) error {
 
 // lasting writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
 // download from datastores only.
-func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
+func (c writeCall) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 	for _, f := range r.Fixed {
 		uri, ok := props[f].(string)
 		if !ok {
@@ -222,7 +225,7 @@ func (c *call) lasting(tx *store.Tx, r *resource, props map[string]any) error {
 }
 
 // merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
-func (c *call) merge(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
+func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
 	old, oldProps, err := bodyOf(d)
 	if err != nil {
 		return nil, nil, err
@@ -239,7 +242,7 @@ func (c *call) merge(tx *store.Tx, r *resource, d *store.Doc, body, props map[st
 			}
 		}
 		if r.Same != nil {
-			if err := r.Same(c, tx, d, oldProps, props); err != nil {
+			if err := r.Same(c.call, tx, d, oldProps, props); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -67,7 +67,7 @@ func (s *groupService) acrossGroups(c *call, r *resource, sub string) error {
 		if err != nil {
 			return err
 		}
-		some, err := c.renderAll(r, docs)
+		some, err := listCall{c}.renderAll(r, docs)
 		if err != nil {
 			return err
 		}

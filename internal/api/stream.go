@@ -14,6 +14,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
+// streamCall is a call whose answer goes on: a log that is followed, or events.
+type streamCall struct{ *call }
+
 // eventService serves events, and counts who follows them or a log.
 type eventService struct {
 	db        *store.DB
@@ -22,7 +25,7 @@ type eventService struct {
 }
 
 // hold is the context of an answer that goes on: it ends with the request, with the caller's credentials, and when the server stops.
-func (c *call) hold() (context.Context, func()) {
+func (c streamCall) hold() (context.Context, func()) {
 	ctx, end := c.s.gate.untilStop(c.ctx(), c.w)
 	if _, ok := auth.From(ctx); ok {
 		return ctx, end // the local socket's owner has no credentials to lose
@@ -35,7 +38,7 @@ func (c *call) hold() (context.Context, func()) {
 var errCrowded = berth.Errorf(berth.Unavailable, "too many logs and events are followed at once; try again in a moment, or raise the server's limit of open files")
 
 // follower is taken by an answer that goes on, until done is called.
-func (c *call) follower() (done func(), err error) {
+func (c streamCall) follower() (done func(), err error) {
 	if n := c.s.events.follows.Add(1); c.s.events.followers > 0 && n > int64(c.s.events.followers) {
 		c.s.events.follows.Add(-1)
 		c.w.Header().Set("Connection", "close") // its descriptor is needed
@@ -45,7 +48,7 @@ func (c *call) follower() (done func(), err error) {
 }
 
 // flush pushes what was written to the client.
-func (c *call) flush() {
+func (c streamCall) flush() {
 	if f, ok := c.w.(http.Flusher); ok {
 		f.Flush()
 	}
@@ -85,14 +88,14 @@ func (s *eventService) events(c *call, workspace, subject string) error {
 		}
 		from = berth.Rev(n)
 	}
-	done, err := c.follower()
+	done, err := streamCall{c}.follower()
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, cancel := c.hold()
+	ctx, cancel := streamCall{c}.hold()
 	defer cancel()
-	c.startSSE()
+	streamCall{c}.startSSE()
 	w := s.db.Watch(ctx, from)
 	if subject != "" {
 		w = s.db.WatchSubject(ctx, from, workspace, subject)
@@ -103,7 +106,7 @@ func (s *eventService) events(c *call, workspace, subject string) error {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			return c.endSSE(err)
+			return streamCall{c}.endSSE(err)
 		}
 		for _, e := range batch {
 			if workspace != "" && e.Workspace != workspace {
@@ -117,7 +120,7 @@ func (s *eventService) events(c *call, workspace, subject string) error {
 				return nil // the client has gone
 			}
 		}
-		c.flush()
+		streamCall{c}.flush()
 	}
 }
 
@@ -129,7 +132,7 @@ func (s *eventService) allEvents(c *call) error {
 	return s.events(c, "", "")
 }
 
-func (c *call) startSSE() {
+func (c streamCall) startSSE() {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -139,7 +142,7 @@ func (c *call) startSSE() {
 }
 
 // endSSE tells a reader why its stream ended, when it is still there.
-func (c *call) endSSE(err error) error {
+func (c streamCall) endSSE(err error) error {
 	if c.ctx().Err() != nil {
 		return nil //nolint:nilerr // the client has gone
 	}

@@ -23,14 +23,14 @@ func checkTarget(c *call, tx *store.Tx, raw json.RawMessage) (string, error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return "", berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
-	return c.chooser(tx).Of(v)
+	return jobCall{c}.chooser(tx).Of(v)
 }
 
-func (c *call) chooser(tx *store.Tx) target.Chooser {
+func (c jobCall) chooser(tx *store.Tx) target.Chooser {
 	return target.Chooser{
 		Tx: tx, Workspace: c.ws, User: c.who.User, Admin: c.who.Role == auth.Admin, Location: c.s.Location, NoLocal: c.s.Local.Off,
 		Size: func(name string, low bool) (berth.Size, error) {
-			size, err := c.s.sizes.checkSize(c, tx, name, c.s.Location, berth.TypeCluster, low)
+			size, err := c.s.sizes.checkSize(c.call, tx, name, c.s.Location, berth.TypeCluster, low)
 			if err == nil {
 				_, err = c.s.sizes.fits(name, size)
 			}
