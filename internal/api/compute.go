@@ -45,7 +45,7 @@ func (c computeCall) mergeCompute(tx *store.Tx, r *resource, d *store.Doc, body,
 		delete(props, "properties") // nothing is said about them
 		patch = true
 	}
-	if body, props, err = (writeCall{c.call}).merge(tx, r, d, body, props, patch); err != nil {
+	if body, props, err = writeCall(c).merge(tx, r, d, body, props, patch); err != nil {
 		return nil, nil, err
 	}
 	setDefault(props, "computeType", was["computeType"])

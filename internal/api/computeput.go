@@ -86,7 +86,7 @@ func (c computeCall) writeCompute(tx *store.Tx, w writing) (d *store.Doc, create
 	if err := c.sealInto(&st, r, d, w.secrets); err != nil {
 		return nil, false, err
 	}
-	if err := (writeCall{c.call}).setBody(d, body, patch); err != nil {
+	if err := writeCall(c).setBody(d, body, patch); err != nil {
 		return nil, false, err
 	}
 	if d.Own, err = json.Marshal(st); err != nil {
