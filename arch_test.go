@@ -200,6 +200,45 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// maxFunction is how many lines a function may have in the packages of shortFunctions: what does not
+// fit a screen is not read.
+const maxFunction = 60
+
+// shortFunctions are the packages that keep to maxFunction. Add one when it does.
+var shortFunctions = []string{"internal/api"}
+
+func TestFunctionsFitAScreen(t *testing.T) {
+	for _, dir := range shortFunctions {
+		files, err := filepath.Glob(filepath.Join(filepath.FromSlash(dir), "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s has no files (%v)", dir, err)
+		}
+		for _, path := range files {
+			if !strings.HasSuffix(path, "_test.go") {
+				longFunctions(t, path)
+			}
+		}
+	}
+}
+
+func longFunctions(t *testing.T, path string) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		if lines := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; lines > maxFunction {
+			t.Errorf("%s: %s has %d lines; %d is the ceiling", set.Position(f.Pos()), f.Name.Name, lines, maxFunction)
+		}
+	}
+}
+
 // noInit refuses init functions: what a program is made of is said in internal/app.
 func noInit(t *testing.T, path string) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

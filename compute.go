@@ -25,16 +25,19 @@ const ConnectionAgent = "agent"
 type ComputeProps struct {
 	ComputeType string `json:"computeType"`
 	Properties  struct {
-		VMSize        string `json:"vmSize"`
-		VMPriority    string `json:"vmPriority"` // Dedicated, LowPriority; empty is Dedicated
-		ScaleSettings *struct {
-			MaxNodeCount int    `json:"maxNodeCount"`
-			MinNodeCount int    `json:"minNodeCount"`
-			IdleTime     string `json:"nodeIdleTimeBeforeScaleDown"` // ISO 8601
-		} `json:"scaleSettings"`
-		Idle       string `json:"idleTimeBeforeShutdown"` // of an instance
-		Connection string `json:"connection"`             // of an attached machine
+		VMSize        string         `json:"vmSize"`
+		VMPriority    string         `json:"vmPriority"` // Dedicated, LowPriority; empty is Dedicated
+		ScaleSettings *ScaleSettings `json:"scaleSettings"`
+		Idle          string         `json:"idleTimeBeforeShutdown"` // of an instance
+		Connection    string         `json:"connection"`             // of an attached machine
 	} `json:"properties"`
+}
+
+// ScaleSettings is how many nodes a cluster has, and how long one of them may be idle.
+type ScaleSettings struct {
+	MaxNodeCount int    `json:"maxNodeCount"`
+	MinNodeCount int    `json:"minNodeCount"`
+	IdleTime     string `json:"nodeIdleTimeBeforeScaleDown"` // ISO 8601
 }
 
 // Driver is the type of driver that runs the tasks of a compute of this name, in lower case: see package driver/all.

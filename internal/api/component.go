@@ -27,8 +27,8 @@ func shapeComponent(c *call, d *store.Doc, p map[string]any) {
 	delete(spec, "_source")
 	setDefault(spec, "name", d.Name)
 	setDefault(spec, "version", d.Version)
-	kind := text(spec, "type")
-	switch kind {
+	typ := text(spec, "type")
+	switch typ {
 	case "command":
 		setDefault(spec, "resources", map[string]any{"instance_count": "1"})
 	case "parallel":
@@ -36,36 +36,14 @@ func shapeComponent(c *call, d *store.Doc, p map[string]any) {
 	case "pipeline":
 		setDefault(spec, "is_deterministic", false)
 	}
-	if inputs, ok := spec["inputs"].(map[string]any); ok {
-		for _, v := range inputs {
-			in, ok := v.(map[string]any)
-			if !ok {
-				continue
-			}
-			switch kind {
-			case "command", "pipeline", "spark", "data_transfer":
-				setDefault(in, "optional", false)
-			}
-			if kind == "spark" {
-				delete(in, "mode")
-			}
-			if def, ok := in["default"].(string); ok && kind == "pipeline" {
-				in["default"] = strings.TrimPrefix(def, "azureml:")
-			}
+	for _, v := range asMap(spec["inputs"]) {
+		if in, ok := v.(map[string]any); ok {
+			shapeInput(typ, in)
 		}
 	}
-	if outputs, ok := spec["outputs"].(map[string]any); ok {
-		for _, v := range outputs {
-			out, ok := v.(map[string]any)
-			if !ok {
-				continue
-			}
-			if kind == "spark" {
-				delete(out, "mode")
-			}
-			if kind == "pipeline" && text(out, "type") == "boolean" {
-				setDefault(out, "early_available", true)
-			}
+	for _, v := range asMap(spec["outputs"]) {
+		if out, ok := v.(map[string]any); ok {
+			shapeOutput(typ, out)
 		}
 	}
 	curatedInSpec(spec)
@@ -76,6 +54,29 @@ func shapeComponent(c *call, d *store.Doc, p map[string]any) {
 		if k != "jobs" { // which the service does not show at all
 			spec[k] = inWords(v)
 		}
+	}
+}
+
+// shapeInput writes what the service writes into an input of a component of a type.
+func shapeInput(typ string, in map[string]any) {
+	switch typ {
+	case "command", "pipeline", "spark", "data_transfer":
+		setDefault(in, "optional", false)
+	}
+	if typ == "spark" {
+		delete(in, "mode")
+	}
+	if def, ok := in["default"].(string); ok && typ == "pipeline" {
+		in["default"] = strings.TrimPrefix(def, "azureml:")
+	}
+}
+
+func shapeOutput(typ string, out map[string]any) {
+	if typ == "spark" {
+		delete(out, "mode")
+	}
+	if typ == "pipeline" && text(out, "type") == "boolean" {
+		setDefault(out, "early_available", true)
 	}
 }
 

@@ -93,44 +93,15 @@ func (c computeCall) checkCluster(tx *store.Tx, d *store.Doc, body, props map[st
 	if p := inner.VMPriority; p != "" && !strings.EqualFold(p, "Dedicated") && !strings.EqualFold(p, "LowPriority") {
 		return berth.Errorf(berth.Invalid, "properties.properties.vmPriority %q is not Dedicated or LowPriority", p)
 	}
-	if sc := inner.ScaleSettings; sc != nil {
-		lo, hi := sc.MinNodeCount, sc.MaxNodeCount
-		switch {
-		case lo < 0:
-			return berth.Errorf(berth.Invalid, "min_instances is %d; it cannot be less than 0", lo)
-		case hi < 1:
-			return berth.Errorf(berth.Invalid, "max_instances is %d; a cluster needs at least 1", hi)
-		case lo > hi:
-			return berth.Errorf(berth.Invalid, "min_instances (%d) is more than max_instances (%d)", lo, hi)
-		case hi > maxNodes:
-			return berth.Errorf(berth.Invalid, "max_instances is %d; at most %d are allowed", hi, maxNodes)
-		}
-		if idle, err := berth.ParseDuration(sc.IdleTime); err != nil {
-			return berth.Errorf(berth.Invalid, "idle_time_before_scale_down: %w", err)
-		} else if idle < 0 {
-			return berth.Errorf(berth.Invalid, "idle_time_before_scale_down is negative")
-		}
-		if m := asMap(dig(props, "properties.scaleSettings")); m != nil && sc.IdleTime == "" { // Azure's clients leave out a 0 too: what holds is shown
-			m["nodeIdleTimeBeforeScaleDown"] = idleTime
-		}
-	} else if p, ok := props["properties"].(map[string]any); ok {
-		p["scaleSettings"] = map[string]any{"minNodeCount": 0, "maxNodeCount": 1, "nodeIdleTimeBeforeScaleDown": idleTime}
+	if err := checkScale(inner.ScaleSettings, props); err != nil {
+		return err
 	}
 	if err := checkTags(body); err != nil {
 		return err
 	}
 	if !created {
-		var was struct {
-			Properties berth.ComputeProps `json:"properties"`
-		}
-		if err := json.Unmarshal(d.Body, &was); err != nil {
+		if err := keepSize(d, &inner.VMSize, props); err != nil {
 			return err
-		}
-		if old := was.Properties.Properties.VMSize; inner.VMSize == "" {
-			props["properties"].(map[string]any)["vmSize"] = old
-			inner.VMSize = old
-		} else if !strings.EqualFold(old, inner.VMSize) {
-			return berth.Errorf(berth.Conflict, "cluster %s has size %s, which cannot change; make another cluster for %s", d.Name, old, inner.VMSize)
 		}
 	}
 	size, err := c.s.sizes.checkSize(c.call, tx, inner.VMSize, locationOf(c.call, body), berth.TypeCluster, v.Low())
@@ -149,6 +120,58 @@ func (c computeCall) checkCluster(tx *store.Tx, d *store.Doc, body, props map[st
 		return err
 	}
 	st.State = map[bool]string{true: "Creating", false: "Updating"}[created]
+	return nil
+}
+
+// checkScale refuses a range of nodes that could not be, and writes the one that holds where none is
+// given.
+func checkScale(sc *berth.ScaleSettings, props map[string]any) error {
+	if sc == nil {
+		if p, ok := props["properties"].(map[string]any); ok {
+			p["scaleSettings"] = map[string]any{"minNodeCount": 0, "maxNodeCount": 1, "nodeIdleTimeBeforeScaleDown": idleTime}
+		}
+		return nil
+	}
+	lo, hi := sc.MinNodeCount, sc.MaxNodeCount
+	switch {
+	case lo < 0:
+		return berth.Errorf(berth.Invalid, "min_instances is %d; it cannot be less than 0", lo)
+	case hi < 1:
+		return berth.Errorf(berth.Invalid, "max_instances is %d; a cluster needs at least 1", hi)
+	case lo > hi:
+		return berth.Errorf(berth.Invalid, "min_instances (%d) is more than max_instances (%d)", lo, hi)
+	case hi > maxNodes:
+		return berth.Errorf(berth.Invalid, "max_instances is %d; at most %d are allowed", hi, maxNodes)
+	}
+	idle, err := berth.ParseDuration(sc.IdleTime)
+	switch {
+	case err != nil:
+		return berth.Errorf(berth.Invalid, "idle_time_before_scale_down: %w", err)
+	case idle < 0:
+		return berth.Errorf(berth.Invalid, "idle_time_before_scale_down is negative")
+	}
+	// Azure's clients drop a 0, so the default applies and is shown.
+	if m := asMap(dig(props, "properties.scaleSettings")); m != nil && sc.IdleTime == "" {
+		m["nodeIdleTimeBeforeScaleDown"] = idleTime
+	}
+	return nil
+}
+
+// keepSize fills in the size that a cluster has, and refuses another.
+func keepSize(d *store.Doc, size *string, props map[string]any) error {
+	var was struct {
+		Properties berth.ComputeProps `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &was); err != nil {
+		return err
+	}
+	old := was.Properties.Properties.VMSize
+	switch {
+	case *size == "":
+		props["properties"].(map[string]any)["vmSize"], *size = old, old
+	case !strings.EqualFold(old, *size):
+		return berth.Errorf(berth.Conflict, "cluster %s has size %s, which cannot change; make another cluster for %s", d.Name, old, *size)
+	}
 	return nil
 }
 
@@ -270,16 +293,13 @@ func deleteCompute(c *call, r *resource, name string) error {
 	if reservedCompute(name) {
 		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be deleted", strings.ToLower(name))
 	}
-	detach := false
-	switch action := c.q.Get("underlyingResourceAction"); {
-	case action == "", strings.EqualFold(action, "Delete"):
-	case strings.EqualFold(action, "Detach"):
-		detach = true
-	default:
-		return berth.Errorf(berth.Invalid, "underlyingResourceAction %q is not Delete or Detach", action)
+	detach, err := wantsDetach(c)
+	if err != nil {
+		return err
 	}
+	drain, _ := strconv.ParseBool(c.q.Get("drain"))
 	var d *store.Doc
-	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+	err = c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
 			return err
 		}
@@ -289,40 +309,7 @@ func deleteCompute(c *call, r *resource, name string) error {
 		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
 			return err
 		}
-		st, err := computeState(d)
-		if err != nil {
-			return err
-		}
-		if st.Instance != nil {
-			err = computeCall{c}.mayOperate(d, st.Instance)
-		} else {
-			err = c.madeIt(r, d, "delete")
-		}
-		if err != nil {
-			return err
-		}
-		if st.Deleting() {
-			return nil
-		}
-		drain, _ := strconv.ParseBool(c.q.Get("drain"))
-		if !drain {
-			if job, err := busyWith(tx, d); err != nil {
-				return err
-			} else if job != "" {
-				return berth.Errorf(berth.Conflict, "compute %s has jobs (%s); wait for them, cancel them, or delete it with --yes, which lets running jobs end first", d.Name, job)
-			}
-		}
-		st.State, st.Drain = berth.ComputeDeleting, drain
-		if st.Instance != nil {
-			if err := wantDeleted(c, d, &st); err != nil {
-				return err
-			}
-		}
-		if d.Own, err = json.Marshal(st); err != nil {
-			return err
-		}
-		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "deletion asked for by " + c.who.User})
-		return tx.Save(d)
+		return computeCall{c}.requestDeletion(tx, r, d, drain)
 	})
 	if berth.CodeOf(err) == berth.NotFound {
 		return c.empty(http.StatusNoContent)
@@ -332,6 +319,52 @@ func deleteCompute(c *call, r *resource, name string) error {
 	}
 	c.operation("delete", c.docID(r, d))
 	return c.empty(http.StatusAccepted)
+}
+
+// wantsDetach says whether what is behind the compute is to be left alone.
+func wantsDetach(c *call) (bool, error) {
+	switch action := c.q.Get("underlyingResourceAction"); {
+	case action == "", strings.EqualFold(action, "Delete"):
+		return false, nil
+	case strings.EqualFold(action, "Detach"):
+		return true, nil
+	default:
+		return false, berth.Errorf(berth.Invalid, "underlyingResourceAction %q is not Delete or Detach", action)
+	}
+}
+
+// requestDeletion writes that a compute is to be deleted, once its jobs have ended where drain says so.
+func (c computeCall) requestDeletion(tx *store.Tx, r *resource, d *store.Doc, drain bool) error {
+	st, err := computeState(d)
+	if err != nil {
+		return err
+	}
+	if st.Instance != nil {
+		err = c.mayOperate(d, st.Instance)
+	} else {
+		err = c.madeIt(r, d, "delete")
+	}
+	if err != nil || st.Deleting() {
+		return err
+	}
+	if !drain {
+		if job, err := busyWith(tx, d); err != nil {
+			return err
+		} else if job != "" {
+			return berth.Errorf(berth.Conflict, "compute %s has jobs (%s); wait for them, cancel them, or delete it with --yes, which lets running jobs end first", d.Name, job)
+		}
+	}
+	st.State, st.Drain = berth.ComputeDeleting, drain
+	if st.Instance != nil {
+		if err := wantDeleted(c.call, d, &st); err != nil {
+			return err
+		}
+	}
+	if d.Own, err = json.Marshal(st); err != nil {
+		return err
+	}
+	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "deletion asked for by " + c.who.User})
+	return tx.Save(d)
 }
 
 // managed says whether this server made what is behind a compute, which would be lost.

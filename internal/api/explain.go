@@ -182,32 +182,11 @@ func (s *computeService) explainCompute(c *call, name string) error {
 		if err := x.explainNodes(p, &e); err != nil {
 			return err
 		}
-		if p.Type == plan.Cluster && p.Down == nil && e.Waiting == 0 {
-			e.Reason = standing(e.Nodes)
-		}
-		ended, err := cost.UsedUp(tx, c.ws.Key())
+		unpaid, err := explainReason(tx, d, p, st, &e)
 		if err != nil {
 			return err
 		}
-		payer := d.CreatedBy
-		if st.Instance != nil {
-			payer = st.Instance.User
-		}
-		title := cost.Charged(ended, payer)
-		if title != "" && p.Type == plan.Cluster {
-			e.Reason += "; no idle nodes are kept, because " + title + " is used up"
-		}
-		if i := st.Instance; i != nil {
-			e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
-			e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
-		}
-		if p.Type == plan.Attached {
-			e.State, e.Reason = st.Attached.Says(d.Name)
-			if st.Attached != nil {
-				e.Warnings = append(e.Warnings, st.Attached.Warnings...)
-			}
-		}
-		e.Advice = computeAdvice(e, p, st, title != "" && !p.Single(), stopsItself(d))
+		e.Advice = computeAdvice(e, p, st, unpaid && !p.Single(), stopsItself(d))
 		e.History, err = history(tx, d)
 		return err
 	})
@@ -215,6 +194,37 @@ func (s *computeService) explainCompute(c *call, name string) error {
 		return err
 	}
 	return c.send(http.StatusOK, e)
+}
+
+// explainReason fills in why a compute is in the state it is in. unpaid says that a budget that pays
+// for it is used up.
+func explainReason(tx *store.Tx, d *store.Doc, p plan.Pool, st berth.ComputeState, e *berth.ComputeExplanation) (unpaid bool, err error) {
+	if p.Type == plan.Cluster && p.Down == nil && e.Waiting == 0 {
+		e.Reason = standing(e.Nodes)
+	}
+	ended, err := cost.UsedUp(tx, d.Workspace)
+	if err != nil {
+		return false, err
+	}
+	payer := d.CreatedBy
+	if st.Instance != nil {
+		payer = st.Instance.User
+	}
+	budget := cost.Charged(ended, payer)
+	if budget != "" && p.Type == plan.Cluster {
+		e.Reason += "; no idle nodes are kept, because " + budget + " is used up"
+	}
+	if i := st.Instance; i != nil {
+		e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
+		e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
+	}
+	if p.Type == plan.Attached {
+		e.State, e.Reason = st.Attached.Says(d.Name)
+		if st.Attached != nil {
+			e.Warnings = append(e.Warnings, st.Attached.Warnings...)
+		}
+	}
+	return budget != "", nil
 }
 
 // standing is why a cluster nobody waits for has the nodes it has. Why it grew or shrank last is in its history.

@@ -26,64 +26,77 @@ func (s *indexService) indexes(c *call, p []string) error {
 	if !fold(p, 0, "indexes") {
 		return notFound(c)
 	}
-	kindV := indexResource.Collection + "/" + indexResource.Child
 	switch {
 	case len(p) == 1:
 		return s.listIndexes(c, "")
 	case len(p) == 2 && strings.HasSuffix(p[1], ":getNextVersion"):
-		out := map[string]any{"nextVersion": 1}
-		err := s.db.View(c.ctx(), func(tx *store.Tx) error {
-			d, err := tx.Get(c.ws.Key(), indexResource.Collection, strings.TrimSuffix(p[1], ":getNextVersion"), "")
-			if berth.CodeOf(err) == berth.NotFound {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			var own asset.Container
-			if err := json.Unmarshal(d.Own, &own); err != nil {
-				return err
-			}
-			next, err := strconv.Atoi(own.Next)
-			if err != nil {
-				return err
-			}
-			out["nextVersion"], out["latestVersion"] = next, own.Latest
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return c.send(http.StatusOK, out)
+		return s.nextVersion(c, strings.TrimSuffix(p[1], ":getNextVersion"))
 	case len(p) == 2:
-		var d *store.Doc
-		err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
-			d, err = latest(tx, c.ws.Key(), &indexResource, p[1])
-			return err
-		})
-		if err != nil {
-			return c.missing(err, &indexResource, p[1], "")
-		}
-		return s.sendIndex(c, http.StatusOK, d)
+		return s.latestIndex(c, p[1])
 	case len(p) == 3 && fold(p, 2, "versions"):
 		return s.listIndexes(c, p[1])
 	case len(p) == 4 && fold(p, 2, "versions"):
-		switch c.r.Method {
-		case http.MethodPut:
-			return s.putIndex(c, kindV, p[1], p[3])
-		case http.MethodDelete:
-			return s.docs.remove(c, &indexResource, p[1], p[3])
-		case http.MethodGet, http.MethodHead:
-		default:
-			return methodError(c)
+		return s.index(c, p[1], p[3])
+	}
+	return notFound(c)
+}
+
+// index serves one version.
+func (s *indexService) index(c *call, name, version string) error {
+	switch c.r.Method {
+	case http.MethodPut:
+		return s.putIndex(c, indexResource.kind(version), name, version)
+	case http.MethodDelete:
+		return s.docs.remove(c, &indexResource, name, version)
+	case http.MethodGet, http.MethodHead:
+	default:
+		return methodError(c)
+	}
+	d, err := s.docs.load(c, &indexResource, name, version)
+	if err != nil {
+		return err
+	}
+	return s.sendIndex(c, http.StatusOK, d)
+}
+
+func (s *indexService) latestIndex(c *call, name string) error {
+	var d *store.Doc
+	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
+		d, err = latest(tx, c.ws.Key(), &indexResource, name)
+		return err
+	})
+	if err != nil {
+		return c.missing(err, &indexResource, name, "")
+	}
+	return s.sendIndex(c, http.StatusOK, d)
+}
+
+// nextVersion says which version a client that counts should create next.
+func (s *indexService) nextVersion(c *call, name string) error {
+	out := map[string]any{"nextVersion": 1}
+	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
+		d, err := tx.Get(c.ws.Key(), indexResource.Collection, name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			return nil
 		}
-		d, err := s.docs.load(c, &indexResource, p[1], p[3])
 		if err != nil {
 			return err
 		}
-		return s.sendIndex(c, http.StatusOK, d)
+		var own asset.Container
+		if err := json.Unmarshal(d.Own, &own); err != nil {
+			return err
+		}
+		next, err := strconv.Atoi(own.Next)
+		if err != nil {
+			return err
+		}
+		out["nextVersion"], out["latestVersion"] = next, own.Latest
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return notFound(c)
+	return c.send(http.StatusOK, out)
 }
 
 func (s *indexService) putIndex(c *call, kindV, name, version string) error {

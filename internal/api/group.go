@@ -123,48 +123,57 @@ func (s *groupService) resourceGroup(c *call, sub, name string) error {
 		}
 		return c.sendJSON(http.StatusOK, g)
 	case http.MethodPut, http.MethodPatch:
-		if c.who.Role != auth.Admin {
-			return berth.Errorf(berth.Denied, "only an administrator may make resource groups")
-		}
-		if err := berth.CheckName("resource group", name); err != nil {
-			return err
-		}
-		body, err := c.body()
-		if err != nil {
-			return err
-		}
-		d, err := s.putServerDoc(c, kindGroup, sub+"/"+name, strings.ToLower(sub), body)
-		if err != nil {
-			return err
-		}
-		status := http.StatusOK
-		if g == nil {
-			status = http.StatusCreated
-		}
-		if g, err = s.groupJSON(sub, name, d); err != nil {
-			return err
-		}
-		return c.sendJSON(status, g)
+		return s.putGroup(c, sub, name, g == nil)
 	case http.MethodDelete:
-		if c.who.Role != auth.Admin {
-			return berth.Errorf(berth.Denied, "only an administrator may delete resource groups")
-		}
-		all, err := s.workspaces.allWorkspaces(c.ctx())
-		if err != nil {
-			return err
-		}
-		for _, w := range all {
-			if strings.EqualFold(w.Subscription, sub) && strings.EqualFold(w.Group, name) {
-				return berth.Errorf(berth.Conflict, "resource group %s holds workspace %s; delete that first", name, w.Name)
-			}
-		}
-		err = s.db.Update(c.ctx(), func(tx *store.Tx) error { return tx.Delete("", kindGroup, groupKey(sub, name), "") })
-		if err != nil && berth.CodeOf(err) != berth.NotFound {
-			return err
-		}
-		return c.empty(http.StatusOK)
+		return s.deleteGroup(c, sub, name)
 	}
 	return methodError(c)
+}
+
+func (s *groupService) putGroup(c *call, sub, name string, created bool) error {
+	if c.who.Role != auth.Admin {
+		return berth.Errorf(berth.Denied, "only an administrator may make resource groups")
+	}
+	if err := berth.CheckName("resource group", name); err != nil {
+		return err
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	d, err := s.putServerDoc(c, kindGroup, sub+"/"+name, strings.ToLower(sub), body)
+	if err != nil {
+		return err
+	}
+	g, err := s.groupJSON(sub, name, d)
+	if err != nil {
+		return err
+	}
+	if created {
+		return c.sendJSON(http.StatusCreated, g)
+	}
+	return c.sendJSON(http.StatusOK, g)
+}
+
+// deleteGroup deletes a resource group without workspaces.
+func (s *groupService) deleteGroup(c *call, sub, name string) error {
+	if c.who.Role != auth.Admin {
+		return berth.Errorf(berth.Denied, "only an administrator may delete resource groups")
+	}
+	all, err := s.workspaces.allWorkspaces(c.ctx())
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		if strings.EqualFold(w.Subscription, sub) && strings.EqualFold(w.Group, name) {
+			return berth.Errorf(berth.Conflict, "resource group %s holds workspace %s; delete that first", name, w.Name)
+		}
+	}
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) error { return tx.Delete("", kindGroup, groupKey(sub, name), "") })
+	if err != nil && berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	return c.empty(http.StatusOK)
 }
 
 // putServerDoc writes a document that belongs to no workspace.

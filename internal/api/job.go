@@ -249,25 +249,32 @@ func (c jobCall) checkReferences(tx *store.Tx, props map[string]any, planned boo
 		}
 	}
 	for _, side := range []string{"inputs", "outputs"} {
-		m, _ := props[side].(map[string]any)
-		for n, v := range m {
-			if err := berth.CheckName(strings.TrimSuffix(side, "s"), n); err != nil {
+		for name, v := range asMap(props[side]) {
+			if err := c.checkData(tx, side, name, asMap(v)); err != nil {
 				return err
 			}
-			if err := c.checkAssetOf(tx, asMap(v)); err != nil {
-				return berth.Errorf(berth.CodeOf(err), "properties.%s.%s: %w", side, n, err)
-			}
-			uri := text(asMap(v), "uri")
-			if side == "outputs" && !writable(uri) && !strings.EqualFold(text(asMap(v), "mode"), "Direct") {
-				return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", n, uri)
-			}
-			if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {
-				continue
-			}
-			if _, err := c.s.Resolve(tx, c.ws, uri); err != nil {
-				return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, n, err)
-			}
 		}
+	}
+	return nil
+}
+
+// checkData refuses an input or output (side) that names what is not there, or could not be written.
+func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) error {
+	if err := berth.CheckName(strings.TrimSuffix(side, "s"), name); err != nil {
+		return err
+	}
+	if err := c.checkAssetOf(tx, v); err != nil {
+		return berth.Errorf(berth.CodeOf(err), "properties.%s.%s: %w", side, name, err)
+	}
+	uri := text(v, "uri")
+	if side == "outputs" && !writable(uri) && !strings.EqualFold(text(v, "mode"), "Direct") {
+		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, uri)
+	}
+	if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {
+		return nil
+	}
+	if _, err := c.s.Resolve(tx, c.ws, uri); err != nil {
+		return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, name, err)
 	}
 	return nil
 }

@@ -88,76 +88,101 @@ func listNodes(c *call, r *resource, name, _ string) error {
 	return c.send(http.StatusOK, map[string]any{"nodes": value})
 }
 
+// eviction is what is asked of evict: one node, or all of a cluster, for good or as a drill.
+type eviction struct {
+	Node     string `json:"node"`
+	Simulate bool   `json:"simulate"`
+	DryRun   bool   `json:"dryRun"`
+}
+
+// hits says whether a node is one that the eviction takes away.
+func (e eviction) hits(n berth.Node) bool {
+	if e.Node != "" && !strings.EqualFold(e.Node, n.Name) {
+		return false
+	}
+	return n.Evict == "" && (n.State == berth.NodeIdle || n.State == berth.NodeRunning)
+}
+
 // evictNodes takes nodes of a cluster away from their jobs, for good or as a drill (ours).
 func evictNodes(c *call, r *resource, name, _ string) error {
-	var ask struct {
-		Node     string `json:"node"`
-		Simulate bool   `json:"simulate"`
-		DryRun   bool   `json:"dryRun"`
-	}
-	if err := c.into(&ask); err != nil {
+	var e eviction
+	if err := c.into(&e); err != nil {
 		return err
 	}
-	hit, jobs := []string{}, []string{}
+	nodes, jobs := []string{}, []string{}
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) error {
-		hit, jobs = hit[:0], jobs[:0]
 		d, err := tx.Get(c.ws.Key(), r.Collection, name, "")
 		if err != nil {
 			return c.missing(err, r, name, "")
 		}
-		docs, err := tx.List(store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: strings.ToLower(d.Name), Asc: true, Limit: maxNodes})
-		if err != nil {
+		if nodes, err = e.mark(tx, d, c.who.User); err != nil {
 			return err
 		}
-		for _, nd := range docs {
-			var n berth.Node
-			if err := json.Unmarshal(nd.Own, &n); err != nil {
-				return err
-			}
-			if (ask.Node != "" && !strings.EqualFold(ask.Node, n.Name)) || n.Evict != "" || (n.State != berth.NodeIdle && n.State != berth.NodeRunning) {
-				continue
-			}
-			if !n.Low && !ask.Simulate {
-				return berth.Errorf(berth.Conflict, "compute %s is dedicated: its nodes are never reclaimed; use --simulate to rehearse what an eviction would do to its jobs", d.Name)
-			}
-			n.Evict, n.Why = berth.EvictReclaim, "the node was reclaimed (evicted by "+c.who.User+")"
-			if ask.Simulate {
-				n.Evict, n.Why = berth.EvictSimulate, "an eviction drill by "+c.who.User
-			}
-			hit = append(hit, n.Name)
-			if ask.DryRun {
-				continue
-			}
-			if nd.Own, err = json.Marshal(n); err != nil {
-				return err
-			}
-			if err := tx.Save(nd); err != nil {
-				return err
-			}
-		}
-		tasks, err := tx.ActiveTasks()
-		if err != nil {
+		if jobs, err = jobsOn(tx, nodes); err != nil {
 			return err
 		}
-		for _, t := range tasks {
-			if slices.Contains(hit, t.Node) && !slices.Contains(jobs, t.Job) {
-				jobs = append(jobs, t.Job)
-			}
+		switch {
+		case len(nodes) == 0 && e.Node != "":
+			return berth.Errorf(berth.NotFound, "compute %s has no node %q that could be taken away; `berth compute list-nodes -n %s` shows what there is", d.Name, e.Node, d.Name)
+		case len(nodes) > 0 && !e.DryRun:
+			tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "eviction of " + strings.Join(nodes, ", ") + " asked for by " + c.who.User})
 		}
-		if len(hit) == 0 {
-			if ask.Node != "" {
-				return berth.Errorf(berth.NotFound, "compute %s has no node %q that could be taken away; `berth compute list-nodes -n %s` shows what there is", d.Name, ask.Node, d.Name)
-			}
-			return nil
-		}
-		if ask.DryRun {
-			return nil
-		}
-		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "eviction of " + strings.Join(hit, ", ") + " asked for by " + c.who.User})
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, map[string]any{"nodes": hit, "jobs": jobs})
+	return c.send(http.StatusOK, map[string]any{"nodes": nodes, "jobs": jobs})
+}
+
+// mark writes into the nodes of a compute that they are to be evicted, unless it is a dry run, and
+// returns their names. The control loop does the rest.
+func (e eviction) mark(tx *store.Tx, compute *store.Doc, by string) ([]string, error) {
+	docs, err := tx.List(store.Query{Workspace: compute.Workspace, Kind: kindNode, Parent: strings.ToLower(compute.Name), Asc: true, Limit: maxNodes})
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, d := range docs {
+		var n berth.Node
+		if err := json.Unmarshal(d.Own, &n); err != nil {
+			return nil, err
+		}
+		if !e.hits(n) {
+			continue
+		}
+		if !n.Low && !e.Simulate {
+			return nil, berth.Errorf(berth.Conflict, "compute %s is dedicated: its nodes are never reclaimed; use --simulate to rehearse what an eviction would do to its jobs", compute.Name)
+		}
+		names = append(names, n.Name)
+		if e.DryRun {
+			continue
+		}
+		n.Evict, n.Why = berth.EvictReclaim, "the node was reclaimed (evicted by "+by+")"
+		if e.Simulate {
+			n.Evict, n.Why = berth.EvictSimulate, "an eviction drill by "+by
+		}
+		if d.Own, err = json.Marshal(n); err != nil {
+			return nil, err
+		}
+		if err := tx.Save(d); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// jobsOn is the jobs with a task on one of these nodes.
+func jobsOn(tx *store.Tx, nodes []string) ([]string, error) {
+	tasks, err := tx.ActiveTasks()
+	if err != nil {
+		return nil, err
+	}
+	jobs := []string{}
+	for _, t := range tasks {
+		if slices.Contains(nodes, t.Node) && !slices.Contains(jobs, t.Job) {
+			jobs = append(jobs, t.Job)
+		}
+	}
+	return jobs, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 func isPipeline(props map[string]any) bool {
@@ -57,41 +58,17 @@ func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, prop
 	if err != nil {
 		return err
 	}
-	command, err := kind.Of("Command")
-	if err != nil {
-		return err
-	}
-	total := cost.Ask{}
-	held := map[string]float64{}
+	total, held := cost.Ask{}, map[string]float64{}
 	st.Compute = berth.LocalCompute
 	choose := c.chooser(tx)
 	choose.Dry = true
 	for _, s := range steps {
-		within := func(err error) error { return berth.Errorf(berth.CodeOf(err), "step %s: %w", s.Path, err) }
-		raw, err := json.Marshal(s.Props)
+		compute, ask, err := c.checkChild(tx, choose, name, s)
 		if err != nil {
-			return err
-		}
-		if err := command.Validate(raw); err != nil {
-			return within(err)
-		}
-		var v berth.CommandJob
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return within(berth.Errorf(berth.Invalid, "properties: %w", err))
-		}
-		compute, err := choose.Of(v)
-		if err == nil {
-			err = c.checkReferences(tx, s.Props, false)
-		}
-		if err != nil {
-			return within(err)
+			return berth.Errorf(berth.CodeOf(err), "step %s: %w", s.Path, err)
 		}
 		if !strings.EqualFold(compute, berth.LocalCompute) && st.Compute == berth.LocalCompute {
 			st.Compute = compute
-		}
-		ask, err := c.ask(tx, compute, s.Props, kind.ChildName(name, s.Root))
-		if err != nil {
-			return within(err)
 		}
 		if ask != nil && ask.Priced && (total.Currency == "" || total.Currency == ask.Currency) {
 			total.Priced, total.Currency = true, ask.Currency
@@ -111,6 +88,33 @@ func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, prop
 	}
 	slices.SortFunc(st.Steps, func(a, b berth.PipelineStep) int { return strings.Compare(a.Node, b.Node) })
 	return nil
+}
+
+// checkChild refuses a command that could not run, and says where it goes and what it may cost.
+func (c jobCall) checkChild(tx *store.Tx, choose target.Chooser, parent string, s kind.Unfolded) (compute string, ask *cost.Ask, err error) {
+	raw, err := json.Marshal(s.Props)
+	if err != nil {
+		return "", nil, err
+	}
+	command, err := kind.Of("Command")
+	if err != nil {
+		return "", nil, err
+	}
+	if err := command.Validate(raw); err != nil {
+		return "", nil, err
+	}
+	var v berth.CommandJob
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return "", nil, berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	if compute, err = choose.Of(v); err != nil {
+		return "", nil, err
+	}
+	if err := c.checkReferences(tx, s.Props, false); err != nil {
+		return "", nil, err
+	}
+	ask, err = c.ask(tx, compute, s.Props, kind.ChildName(parent, s.Root))
+	return compute, ask, err
 }
 
 // adopt gives a pipeline that is a component as a whole the steps of that.

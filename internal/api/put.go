@@ -92,26 +92,11 @@ func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, e
 	if err := c.lasting(tx, r, props); err != nil {
 		return nil, false, err
 	}
-	before := map[string]any{} // the properties until now, as far as secrets depend on them
-	d, err = tx.Get(c.ws.Key(), r.kind(w.version), w.name, w.version)
-	created = berth.CodeOf(err) == berth.NotFound
-	switch {
-	case created && c.r.Method == http.MethodPatch:
-		return nil, false, c.missing(err, r, w.name, w.version)
-	case created:
-		d = &store.Doc{Workspace: c.ws.Key(), Kind: r.kind(w.version), Name: w.name, Version: w.version, CreatedBy: c.who.User}
-	case err != nil:
+	v, err := c.draft(tx, w, body, props)
+	if err != nil {
 		return nil, false, err
-	default:
-		if r.SecretKind != "" {
-			if _, before, err = bodyOf(d); err != nil {
-				return nil, false, err
-			}
-		}
-		if body, props, err = c.merge(tx, r, d, body, props, c.r.Method == http.MethodPatch); err != nil {
-			return nil, false, err
-		}
 	}
+	d, created, body, props = v.d, v.created, v.body, v.props
 	if r.Check != nil && !(r.Child == "versions" && w.version == "") {
 		if err := r.Check(c.call, tx, w.name, w.version, props); err != nil {
 			return nil, false, err
@@ -133,7 +118,7 @@ func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, e
 		return nil, false, err
 	}
 	if len(r.Secrets) > 0 {
-		if d.Own, err = c.s.docs.reseal(c.call, r, d, before, props, w.secrets); err != nil {
+		if d.Own, err = c.s.docs.reseal(c.call, r, d, v.before, props, w.secrets); err != nil {
 			return nil, false, err
 		}
 	}
@@ -142,6 +127,38 @@ func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, e
 		return d, false, tx.Save(d)
 	}
 	return d, true, c.insert(tx, r, d, props)
+}
+
+// draft is a document with what it will hold.
+type draft struct {
+	d           *store.Doc
+	created     bool // it is new
+	body, props map[string]any
+	before      map[string]any // the properties until now, as far as secrets depend on them
+}
+
+// draft begins a new document, or merges what a client sent into the one there is.
+func (c writeCall) draft(tx *store.Tx, w writing, body, props map[string]any) (v draft, err error) {
+	v = draft{body: body, props: props, before: map[string]any{}}
+	v.d, err = tx.Get(c.ws.Key(), w.r.kind(w.version), w.name, w.version)
+	v.created = berth.CodeOf(err) == berth.NotFound
+	patch := c.r.Method == http.MethodPatch
+	switch {
+	case v.created && patch:
+		return v, c.missing(err, w.r, w.name, w.version)
+	case v.created:
+		v.d = &store.Doc{Workspace: c.ws.Key(), Kind: w.r.kind(w.version), Name: w.name, Version: w.version, CreatedBy: c.who.User}
+		return v, nil
+	case err != nil:
+		return v, err
+	}
+	if w.r.SecretKind != "" {
+		if _, v.before, err = bodyOf(v.d); err != nil {
+			return v, err
+		}
+	}
+	v.body, v.props, err = c.merge(tx, w.r, v.d, body, props, patch)
+	return v, err
 }
 
 // setBody makes what a client sent the body of a document. keep says that what is there stays in its order.
@@ -236,22 +253,7 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 		}
 	}
 	if d.Version != "" && r.Keep != nil {
-		for _, f := range r.Fixed {
-			if v, ok := props[f]; ok && !sameURI(c.ws, v, oldProps[f]) {
-				return nil, nil, berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, d.Version, f)
-			}
-		}
-		if r.Same != nil {
-			if err := r.Same(c.call, tx, d, oldProps, props); err != nil {
-				return nil, nil, err
-			}
-		}
-		for _, k := range r.Keep {
-			if v, ok := props[k]; ok {
-				oldProps[k] = v
-			}
-		}
-		return old, oldProps, nil
+		return old, oldProps, c.mergeVersion(tx, r, d, oldProps, props)
 	}
 	if d.Version != "" && r.Child == "versions" {
 		if err := c.madeIt(r, d, "change"); err != nil {
@@ -271,6 +273,27 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 		body["properties"] = props
 	}
 	return body, props, nil
+}
+
+// mergeVersion writes what may change of an asset version into old, its properties, and refuses the
+// rest.
+func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, props map[string]any) error {
+	for _, f := range r.Fixed {
+		if v, ok := props[f]; ok && !sameURI(c.ws, v, old[f]) {
+			return berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, d.Version, f)
+		}
+	}
+	if r.Same != nil {
+		if err := r.Same(c.call, tx, d, old, props); err != nil {
+			return err
+		}
+	}
+	for _, k := range r.Keep {
+		if v, ok := props[k]; ok {
+			old[k] = v
+		}
+	}
+	return nil
 }
 
 // sameURI compares two URIs as the service does: a trailing slash is no difference, nor is a workspace that is not named.

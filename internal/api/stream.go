@@ -54,32 +54,15 @@ func (c streamCall) flush() {
 	}
 }
 
-// events serves a stream of events (Accept: text/event-stream) or a page of them, from ?from=REV on, of one subject or of a whole
-// workspace.
+// events serves a stream of events (Accept: text/event-stream) or a page of them, from ?from=REV on,
+// of one subject or of a whole workspace.
 func (s *eventService) events(c *call, workspace, subject string) error {
 	from, err := c.rev("from")
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(c.r.Header.Get("Accept"), "text/event-stream") {
-		limit := 500
-		if v := c.q.Get("limit"); v != "" {
-			if limit, err = strconv.Atoi(v); err != nil || limit < 1 || limit > 5000 {
-				return berth.Errorf(berth.Invalid, "limit=%s is not a number from 1 to 5000", v)
-			}
-		}
-		var evs []berth.Event
-		err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
-			evs, err = tx.Events(store.EventQuery{Workspace: workspace, Subject: subject, From: from, Limit: limit})
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if evs == nil {
-			evs = []berth.Event{}
-		}
-		return c.send(http.StatusOK, map[string]any{"value": evs, "rev": s.db.Rev()})
+		return s.page(c, store.EventQuery{Workspace: workspace, Subject: subject, From: from, Limit: 500})
 	}
 	if v := c.r.Header.Get("Last-Event-ID"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)
@@ -88,14 +71,38 @@ func (s *eventService) events(c *call, workspace, subject string) error {
 		}
 		from = berth.Rev(n)
 	}
-	done, err := streamCall{c}.follower()
+	return s.stream(streamCall{c}, workspace, subject, from)
+}
+
+// page answers with events that there are.
+func (s *eventService) page(c *call, q store.EventQuery) (err error) {
+	if v := c.q.Get("limit"); v != "" {
+		if q.Limit, err = strconv.Atoi(v); err != nil || q.Limit < 1 || q.Limit > 5000 {
+			return berth.Errorf(berth.Invalid, "limit=%s is not a number from 1 to 5000", v)
+		}
+	}
+	events := []berth.Event{}
+	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
+		some, err := tx.Events(q)
+		events = append(events[:0], some...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"value": events, "rev": s.db.Rev()})
+}
+
+// stream sends events as they happen, until the client goes or may not see them any more.
+func (s *eventService) stream(c streamCall, workspace, subject string, from berth.Rev) error {
+	done, err := c.follower()
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, cancel := streamCall{c}.hold()
+	ctx, cancel := c.hold()
 	defer cancel()
-	streamCall{c}.startSSE()
+	c.startSSE()
 	w := s.db.Watch(ctx, from)
 	if subject != "" {
 		w = s.db.WatchSubject(ctx, from, workspace, subject)
@@ -106,7 +113,7 @@ func (s *eventService) events(c *call, workspace, subject string) error {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			return streamCall{c}.endSSE(err)
+			return c.endSSE(err)
 		}
 		for _, e := range batch {
 			if workspace != "" && e.Workspace != workspace {
@@ -120,7 +127,7 @@ func (s *eventService) events(c *call, workspace, subject string) error {
 				return nil // the client has gone
 			}
 		}
-		streamCall{c}.flush()
+		c.flush()
 	}
 }
 

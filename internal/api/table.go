@@ -1,6 +1,10 @@
 package api
 
-import "github.com/berthml/berth/internal/store"
+import (
+	"slices"
+
+	"github.com/berthml/berth/internal/store"
+)
 
 // resource is one row of the table: everything that tells one collection from another. What a row does not say is the same for
 // all of them (resource.go).
@@ -76,7 +80,11 @@ type actions = map[string]func(c *call, r *resource, name, version string) error
 
 // table is every resource below a workspace or a resource group. Adding one is adding a row.
 func table() []resource {
-	pending := actions{"startpendingupload": startPendingUpload}
+	return slices.Concat(jobRows(), assetRows(), serviceRows(), unservedRows())
+}
+
+// jobRows are jobs, and what they run on and from.
+func jobRows() []resource {
 	return []resource{
 		{
 			Collection: "jobs", Noun: "job", Put: putJob, Delete: deleteJob, Shape: shapeJob, Wanted: wantedJob,
@@ -94,6 +102,13 @@ func table() []resource {
 			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName"},
 			MakerOnly: true, Actions: actions{"listsecrets": listSecrets},
 		},
+	}
+}
+
+// assetRows are the resources that have versions.
+func assetRows() []resource {
+	pending := actions{"startpendingupload": startPendingUpload}
+	return []resource{
 		{Collection: "codes", Child: "versions", Noun: "code", Form: codeForm, Keep: assetKeep, ByHash: true, Runs: true, Shape: shapeCode, Actions: pending},
 		{
 			Collection: "environments", Child: "versions", Noun: "environment", Form: environmentForm, Keep: assetKeep, Runs: true, Same: sameEnvironment, Always: curatedEnvironment, Newest: curatedVersion,
@@ -113,6 +128,12 @@ func table() []resource {
 		},
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
 		{Collection: "featurestoreEntities", Child: "versions", Noun: "feature store entity", Shape: shapeAsset},
+	}
+}
+
+// serviceRows are connections, and what is kept as a document only.
+func serviceRows() []resource {
+	return []resource{
 		{
 			Collection: "connections", Noun: "connection", Created: 200, Listed: true, Zulu: true, Form: connectionForm, Secrets: []string{"credentials"}, SecretKind: "authType",
 			SecretFor: []string{"target", "category"}, MakerOnly: true,
@@ -137,6 +158,12 @@ func table() []resource {
 			Collection: "registries", Noun: "registry", InGroup: true, Tracked: true, Shape: shapeRegistry,
 			Inert: "registries are kept as documents: no assets can be put into them yet",
 		},
+	}
+}
+
+// unservedRows are the collections of Azure that this server does not have.
+func unservedRows() []resource {
+	return []resource{
 		{Collection: "capabilityHosts", Noun: "capability hosts", Unserved: true},
 		{Collection: "labelingJobs", Noun: "labeling jobs", Unserved: true},
 		{Collection: "marketplaceSubscriptions", Noun: "marketplace subscriptions", Unserved: true},
