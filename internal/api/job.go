@@ -421,7 +421,7 @@ func (c jobCall) erase(tx *store.Tx, d *store.Doc) (live []string, err error) {
 			live = append(live, b.Live)
 		}
 	}
-	for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: "azureml/" + d.Name + "/"} {
+	for container, prefix := range map[string]string{own.Artifacts: locate.ArtifactPath(d.Name) + "/", own.Blobs: locate.OutputRoot + d.Name + "/"} {
 		if err := blob.Erase(tx, container, prefix); err != nil {
 			return nil, err
 		}

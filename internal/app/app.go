@@ -179,6 +179,7 @@ func (a *App) openAPI(ctx context.Context, keys *auth.Keys, signer *front.Signer
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: a.log, Locator: at,
 		Front: front.New(a.blobs, signer, front.Options{
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: a.log,
+			Job: (&locate.Owners{DB: a.db}).Job,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
@@ -213,16 +214,16 @@ func signUpload(at locate.Locator, signer *front.Signer) func(container, name, h
 }
 
 // bearer lets our own tokens open the blob endpoint, for reading by readers and for everything by users.
-func bearer(authority *auth.Authority) func(*http.Request) (string, error) {
-	return func(r *http.Request) (string, error) {
+func bearer(authority *auth.Authority) func(*http.Request) (string, bool, error) {
+	return func(r *http.Request) (string, bool, error) {
 		p, err := authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		if p.Task != "" || (!p.CanWrite() && r.Method != http.MethodGet && r.Method != http.MethodHead) {
-			return "", berth.Errorf(berth.Denied, "this token does not open the storage")
+			return "", false, berth.Errorf(berth.Denied, "this token does not open the storage")
 		}
-		return p.User, nil
+		return p.User, p.Role == auth.Admin, nil
 	}
 }
 

@@ -231,6 +231,9 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 	return kept, nil
 }
 
+// OutputRoot is above the folders of jobs' outputs in the default datastore.
+const OutputRoot = "azureml/"
+
 // ArtifactPath is the folder of a job's logs and default outputs in the artifact store.
 func ArtifactPath(job string) string { return "ExperimentRun/dcid." + job }
 

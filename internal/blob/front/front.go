@@ -7,6 +7,7 @@
 package front
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -30,11 +31,15 @@ type Options struct {
 	Account string // for example st
 	Suffix  string // for example berth; a slash at its end does not count
 	Zone    string // DNS zone of host-style addresses, "" for none; a port does not count
-	// Bearer says whether a request with an Authorization header and no signature may do what it asks, and whose it is. Nil refuses all.
-	Bearer func(r *http.Request) (user string, err error)
+	// Bearer says whether a request with an Authorization header and no signature may do what it asks, whose it is, and whether they
+	// also write to what belongs to others. Nil refuses all.
+	Bearer func(r *http.Request) (user string, owner bool, err error)
 	// Signed, where there is one, has the last word about a request with a good signature.
 	Signed func(r *http.Request, g Grant) error
-	Log    *slog.Logger
+	// Job, where there is one, is the job that a name belongs to and its user, both empty where there is none. The first two segments
+	// of the name tell.
+	Job func(ctx context.Context, container, name string) (job, user string, err error)
+	Log *slog.Logger
 }
 
 // Handler is the blob endpoint.
@@ -92,6 +97,7 @@ type call struct {
 	id              string
 	grant           *Grant // nil for a bearer
 	user            string // whose request it is, where that is known
+	owner           bool   // they write to what belongs to others as well
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -211,7 +217,7 @@ func (c *call) authorize(perm string) error {
 				return err
 			}
 		}
-		c.grant = &g
+		c.grant, c.owner = &g, strings.Contains(g.Perm, "o")
 		c.by(g.User)
 		name := c.name
 		switch {
@@ -220,14 +226,46 @@ func (c *call) authorize(perm string) error {
 		case name == "":
 			name = g.Prefix // whatever it grants lies in the container
 		}
-		return g.Allows(c.container, name, perm)
+		if err := g.Allows(c.container, name, perm); err != nil {
+			return err
+		}
+		return c.mayWrite(perm, c.name)
 	}
 	if c.r.Header.Get("Authorization") == "" || c.h.o.Bearer == nil {
 		return coded(berth.Unauthenticated, "NoAuthenticationInformation", "the request has no signature: ask the workspace for a new one")
 	}
-	user, err := c.h.o.Bearer(c.r)
+	user, owner, err := c.h.o.Bearer(c.r)
+	if err != nil {
+		return err
+	}
+	c.owner = owner
 	c.by(user)
-	return err
+	return c.mayWrite(perm, c.name)
+}
+
+// mayWrite refuses to write to names that belong to a job of somebody else. What the server itself signed for one blob is nobody's.
+func (c *call) mayWrite(perm string, names ...string) error {
+	if c.h.o.Job == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wd") {
+		return nil
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		parts := strings.SplitN(name, "/", 3)
+		folder := strings.Join(parts[:min(2, len(parts))], "/")
+		if seen[folder] {
+			continue
+		}
+		seen[folder] = true
+		job, user, err := c.h.o.Job(c.r.Context(), c.container, name)
+		if err != nil {
+			return err
+		}
+		if job != "" && user != c.user {
+			return coded(berth.Denied, "AuthorizationPermissionMismatch",
+				folder+" has the outputs of job "+job+", and only "+user+", who submitted it, or an administrator may write there: use another folder")
+		}
+	}
+	return nil
 }
 
 // by notes whose request it is.

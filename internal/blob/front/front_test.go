@@ -46,11 +46,11 @@ func serve(t testing.TB) *site {
 	}
 	t.Cleanup(func() { s.Close() })
 	signer := front.NewSigner([]byte("key"))
-	h := front.New(s, signer, front.Options{Account: "st", Suffix: "berth/", Zone: "berth.test:8443", Bearer: func(r *http.Request) (string, error) {
+	h := front.New(s, signer, front.Options{Account: "st", Suffix: "berth/", Zone: "berth.test:8443", Bearer: func(r *http.Request) (string, bool, error) {
 		if r.Header.Get("Authorization") != "Bearer good" {
-			return "", berth.Errorf(berth.Unauthenticated, "bad token")
+			return "", false, berth.Errorf(berth.Unauthenticated, "bad token")
 		}
-		return "good", nil
+		return "good", false, nil
 	}})
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)

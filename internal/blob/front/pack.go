@@ -35,6 +35,13 @@ func (c *call) putPack() error {
 	if err != nil {
 		return err
 	}
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
+	}
+	if err := c.mayWrite("w", names...); err != nil {
+		return err
+	}
 	if err := c.h.store.PutMany(c.r.Context(), c.container, files); err != nil {
 		return err
 	}

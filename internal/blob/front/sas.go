@@ -17,13 +17,14 @@ type Grant struct {
 	Container string // "*" for all
 	// Prefix is a folder, or one blob: a/b grants a/b and a/b/c, not a/bc. "" grants the whole container.
 	Prefix string
-	Perm   string // letters of "rwld": read, write, list, delete
+	// Perm has letters of "rwldo": read, write, list, delete, and as an owner, who also writes to what belongs to others.
+	Perm   string
 	Expiry time.Time
 	// User is whose writes those with the grant are, and Holder what has to be good still when it is used. Neither has a zero byte.
 	User, Holder string
 }
 
-const perms = "rwld"
+const perms = "rwldo"
 
 // Allows says whether the grant, as long as it lasts, covers perm on a blob; for listing, name is the prefix asked for. An
 // empty perm asks for the scope only.

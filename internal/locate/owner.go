@@ -1,0 +1,78 @@
+package locate
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Owners tells whose the files of jobs are. It is safe for concurrent use.
+type Owners struct {
+	DB *store.DB
+
+	mu         sync.Mutex
+	workspaces map[string]string // keys of workspaces by their containers, which are never used again
+}
+
+// Job is the job below whose folder a name lies, and the user who submitted it; both are empty where there is none.
+func (o *Owners) Job(ctx context.Context, container, name string) (job, user string, err error) {
+	if job = jobOf(name); job == "" {
+		return "", "", nil
+	}
+	err = o.DB.View(ctx, func(tx *store.Tx) error {
+		ws, err := o.workspace(tx, container)
+		if err != nil || ws == "" {
+			return err
+		}
+		d, err := tx.Get(ws, "jobs", job, "")
+		if berth.CodeOf(err) == berth.NotFound || err == nil && d.Name != job {
+			return nil
+		}
+		if err == nil {
+			user = d.CreatedBy
+		}
+		return err
+	})
+	if user == "" {
+		job = ""
+	}
+	return job, user, err
+}
+
+// jobOf is the job that a name in a workspace's containers would belong to, "" when it cannot belong to one.
+func jobOf(name string) string {
+	for _, root := range []string{OutputRoot, ArtifactPath("")} {
+		if rest, ok := strings.CutPrefix(name, root); ok {
+			job, _, _ := strings.Cut(rest, "/")
+			return job
+		}
+	}
+	return ""
+}
+
+// workspace is the key of the workspace that a container belongs to, "" where there is none.
+func (o *Owners) workspace(tx *store.Tx, container string) (string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if key, ok := o.workspaces[container]; ok {
+		return key, nil
+	}
+	docs, err := tx.All(store.Query{Kind: "workspaces"})
+	if err != nil {
+		return "", err
+	}
+	known := map[string]string{}
+	for _, d := range docs {
+		var s Storage
+		if err := json.Unmarshal(d.Own, &s); err != nil {
+			return "", berth.Errorf(berth.Internal, "the storage of workspace %s cannot be read: %w", d.Name, err)
+		}
+		known[s.Blobs], known[s.Artifacts] = d.Name, d.Name
+	}
+	o.workspaces = known
+	return known[container], nil
+}
