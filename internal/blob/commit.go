@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -53,6 +54,9 @@ func (s *Store) CommitBlocks(ctx context.Context, container, name string, ids []
 	if err := s.admit(ctx, container, name, o); err != nil {
 		return nil, err
 	}
+	if err := s.room(s.listSize(key, ids)); err != nil {
+		return nil, err
+	}
 	t, err := s.newTemp()
 	if err != nil {
 		return nil, s.diskError("committing blocks", err)
@@ -74,6 +78,23 @@ func (s *Store) CommitBlocks(ctx context.Context, container, name string, ids []
 	}
 	last.digest, last.etag = digest, b.ETag
 	return b, nil
+}
+
+// listSize is how many bytes a list of blocks comes to: a block counts as often as it is named. One that is not there counts nothing,
+// and is found out when it is opened.
+func (s *Store) listSize(key string, ids []string) (total int64) {
+	sizes := map[string]int64{}
+	for _, id := range ids {
+		size, ok := sizes[id]
+		if !ok {
+			if info, err := os.Stat(filepath.Join(s.stage(key), blockFile(id))); err == nil {
+				size = max(0, info.Size()-trailerSize)
+			}
+			sizes[id] = size
+		}
+		total += size
+	}
+	return total
 }
 
 // assemble copies the blocks to t and hashes them on the way. Each file is opened once for both, since a block that is

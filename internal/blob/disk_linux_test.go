@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -97,3 +99,20 @@ func TestFullDisk(t *testing.T) {
 type counter struct{ n *int }
 
 func (c counter) Write(p []byte) (int, error) { *c.n += len(p); return len(p), nil }
+
+// TestOneBlockManyTimes: a list that names one block many times is refused for its whole size, before a byte of it is written.
+func TestOneBlockManyTimes(t *testing.T) {
+	s, ctx := openSmall(t), t.Context()
+	if err := s.PutBlock(ctx, "box", "big", "1", bytes.NewReader(pattern(1<<20))); err != nil {
+		t.Fatal(err)
+	}
+	many := slices.Repeat([]string{"1"}, blob.MaxBlocks)
+	_, err := s.CommitBlocks(ctx, "box", "big", many, blob.PutOptions{})
+	wantCode(t, err, berth.Unavailable, "InsufficientStorage")
+	if !strings.Contains(err.Error(), "52428800000 bytes") {
+		t.Errorf("the size was not counted: %v", err)
+	}
+	if _, err := s.CommitBlocks(ctx, "box", "big", many[:2], blob.PutOptions{}); err != nil {
+		t.Errorf("a list that fits: %v", err)
+	}
+}

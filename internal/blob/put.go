@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"maps"
 	"strings"
@@ -148,7 +149,7 @@ func (s *Store) room(size int64) error {
 	if left := free(s.dir); left >= 0 && left < size {
 		return &berth.Error{
 			Code: berth.Unavailable, Wire: "InsufficientStorage",
-			Msg: "the disk that holds " + s.dir + " is full: too little space for this upload is left",
+			Msg: fmt.Sprintf("the disk that holds %s is full: too little space is left for this upload of %d bytes", s.dir, size),
 		}
 	}
 	return nil
