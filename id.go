@@ -32,6 +32,20 @@ func (id TaskID) Place() int64 {
 	return place
 }
 
+// Attempt is the attempt at the job and the rank in it that the id names, both 0 where it is no id of ours.
+func (id TaskID) Attempt() (attempt, rank int) {
+	tail := string(id[strings.LastIndexByte(string(id), '.')+1:])
+	first, last, several := strings.Cut(tail, "-")
+	attempt, err := strconv.Atoi(first)
+	if err == nil && several {
+		rank, err = strconv.Atoi(last)
+	}
+	if err != nil {
+		return 0, 0
+	}
+	return attempt, rank
+}
+
 // Workspace names a workspace: the scope of every other resource.
 type Workspace struct {
 	Subscription string `json:"subscription"`

@@ -25,6 +25,11 @@ func TestTaskIDs(t *testing.T) {
 			t.Errorf("%q is at %d", odd, got)
 		}
 	}
+	for id, want := range map[berth.TaskID][2]int{"j.1.2": {2, 0}, "a-1.2-3.z.4-15": {4, 15}, "": {}, "x": {}, "a.1.b": {}, "a.1.2-b": {}} {
+		if attempt, rank := id.Attempt(); [2]int{attempt, rank} != want {
+			t.Errorf("%q: attempt %d, rank %d", id, attempt, rank)
+		}
+	}
 	first, other := berth.Task{ID: "j.1.2"}, berth.Task{ID: "j.1.2-3", Rank: 3}
 	if first.Gang() != "j.1.2" || other.Gang() != "j.1.2" {
 		t.Errorf("%s and %s", first.Gang(), other.Gang())

@@ -47,7 +47,8 @@ func (c *Control) collect(ch *changes, batch []berth.Event) {
 	room := false
 	for _, e := range batch {
 		switch e.Type {
-		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState:
+		case berth.EventJobCreated, berth.EventJobCancel, berth.EventTaskState, berth.EventClock:
+			ch.clock = ch.clock || e.Type == berth.EventClock
 			if name, ok := strings.CutPrefix(e.Subject, "jobs/"); ok {
 				ch.jobs[jobKey{e.Workspace, name}] = true
 			}
@@ -63,8 +64,6 @@ func (c *Control) collect(ch *changes, batch []berth.Event) {
 			}
 			ch.addNode(keyOf(e.Workspace, name), e.Data)
 			room = true // what was full may not be so any more
-		case berth.EventClock:
-			ch.clock = true
 		case berth.EventQuota:
 			room, ch.limits = true, true
 		case berth.EventBudget, berth.EventBudgetExhausted, berth.EventBudgetRenewed:

@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/berthml/berth"
 )
@@ -59,7 +60,7 @@ func (tx *Tx) Task(id berth.TaskID) (*berth.Task, error) {
 	if t := tx.memory.task(id); t != nil {
 		return t, nil
 	}
-	tasks, err := tx.tasks("SELECT body FROM tasks WHERE id = ?", string(id))
+	tasks, err := tx.tasks("WHERE id = ?", string(id))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (tx *Tx) TasksOf(workspace, job string) ([]*berth.Task, error) {
 	if tasks, ok := tx.memory.tasksOf(k); ok {
 		return tasks, nil
 	}
-	tasks, err := tx.tasks("SELECT body FROM tasks WHERE scope = ? AND job = ? ORDER BY seq", scope, job)
+	tasks, err := tx.tasks("WHERE scope = ? AND job = ? ORDER BY seq", scope, job)
 	if err == nil {
 		tx.memory.keepTasks(k, tasks)
 	}
@@ -88,24 +89,49 @@ func (tx *Tx) TasksOf(workspace, job string) ([]*berth.Task, error) {
 
 // ActiveTasks reads the tasks that are not done, in the order they were made. Done ones cost it nothing.
 func (tx *Tx) ActiveTasks() ([]*berth.Task, error) {
-	return tx.tasks("SELECT body FROM tasks WHERE active = 1 ORDER BY seq")
+	tasks, err := tx.tasks("WHERE active = 1 ORDER BY seq")
+	return slices.DeleteFunc(tasks, func(t *berth.Task) bool { return t.State == berth.TaskDone }), err // unreadable ones
 }
 
-func (tx *Tx) tasks(text string, args ...any) ([]*berth.Task, error) {
+// tasks reads tasks. One whose row cannot be read is done, and its exit says why: it must not hold up the others.
+func (tx *Tx) tasks(where string, args ...any) ([]*berth.Task, error) {
 	var tasks []*berth.Task
+	scopes := map[*berth.Task]int64{} // of unreadable ones
 	err := tx.query(func(r row) (bool, error) {
+		var id, job string
+		var scope int64
 		var body []byte
-		if err := r.Scan(&body); err != nil {
+		if err := r.Scan(&id, &scope, &job, &body); err != nil {
 			return false, err
 		}
 		t := new(berth.Task)
+		if err := json.Unmarshal(body, t); err != nil {
+			t = unreadable(berth.TaskID(id), job, err)
+			scopes[t] = scope
+		}
 		tasks = append(tasks, t)
-		return true, json.Unmarshal(body, t)
-	}, text, args...)
+		return true, nil
+	}, "SELECT id, scope, job, body FROM tasks "+where, args...)
 	if err != nil {
 		return nil, err
 	}
+	for t, scope := range scopes {
+		k, err := tx.scopeOf(scope)
+		if err != nil {
+			return nil, err
+		}
+		t.Workspace = k.workspace
+	}
 	return tasks, nil
+}
+
+// unreadable is what is known of a task whose row cannot be read.
+func unreadable(id berth.TaskID, job string, err error) *berth.Task {
+	t := &berth.Task{ID: id, Job: job, State: berth.TaskDone, Exit: &berth.Exit{
+		Code: -1, Cause: "lost", Reason: "the record of task " + string(id) + " in the database cannot be read: " + err.Error(),
+	}}
+	t.Attempt, t.Rank = id.Attempt()
+	return t
 }
 
 func noTask(id berth.TaskID) error {
