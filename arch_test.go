@@ -239,6 +239,30 @@ func longFunctions(t *testing.T, path string) {
 	}
 }
 
+// TestLocalIsComparedInOnePlace: what a compute can do is for its driver to say, not for its name. Where
+// the name of the server's own machine has to be known, berth.IsLocal knows it.
+func TestLocalIsComparedInOnePlace(t *testing.T) {
+	compares := regexp.MustCompile(`EqualFold\([^)]*LocalCompute|[=!]= (berth\.)?LocalCompute|LocalCompute [=!]=`)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for i, line := range bytes.Split(src, []byte("\n")) {
+			if compares.Match(line) && !bytes.HasPrefix(line, []byte("func IsLocal(")) {
+				t.Errorf("%s:%d compares with LocalCompute; use berth.IsLocal, or ask the driver", path, i+1)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // noInit refuses init functions: what a program is made of is said in internal/app.
 func noInit(t *testing.T, path string) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

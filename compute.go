@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// LocalCompute is the compute that is always there: the machine the server runs on.
+// LocalCompute is the compute that is always there: the machine the server runs on. What it can do is
+// for its driver to say (driver.Info); its name is compared by [IsLocal] only.
 const LocalCompute = "local"
+
+// IsLocal reports whether name is that of the compute that is always there.
+func IsLocal(name string) bool { return strings.EqualFold(name, LocalCompute) }
 
 // Compute types, as Azure names them. Compare with EqualFold.
 const (
@@ -43,7 +47,7 @@ type ScaleSettings struct {
 // Driver is the type of driver that runs the tasks of a compute of this name, in lower case: see package driver/all.
 func (p ComputeProps) Driver(name string) string {
 	switch {
-	case strings.EqualFold(name, LocalCompute):
+	case IsLocal(name):
 		return LocalCompute
 	case strings.EqualFold(p.ComputeType, TypeMachine) && p.Properties.Connection != "":
 		return strings.ToLower(p.Properties.Connection)

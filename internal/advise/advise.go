@@ -97,7 +97,7 @@ func experiment(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	}
 	box.Do = create("computeinstance", box.Sizes, "--set idle_time_before_shutdown_minutes=30")
 	machine := berth.TargetAdvice{
-		Target: "local", Here: true, Rule: "with little data and for first tries the machine at hand will do, and costs nothing",
+		Target: berth.LocalCompute, Here: true, Rule: "with little data and for first tries the machine at hand will do, and costs nothing",
 		Do: []string{"berth run -- python train.py"},
 	}
 	return []berth.TargetAdvice{box, machine}
@@ -150,7 +150,7 @@ func realtime(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	c := berth.TargetAdvice{
 		Target: "container instances", Rule: "for testing and low load a container instance will do: CPU only, less than 48 GB of RAM, models below 1 GB",
 	}
-	here := berth.TargetAdvice{Target: "local", Rule: "a web service on the machine at hand is for a limited test and for finding faults"}
+	here := berth.TargetAdvice{Target: berth.LocalCompute, Rule: "a web service on the machine at hand is for a limited test and for finding faults"}
 	switch {
 	case n.GPU:
 		return []berth.TargetAdvice{k, here}

@@ -16,7 +16,7 @@ import (
 
 // reservedCompute says that a name is not a user's to give.
 func reservedCompute(name string) bool {
-	return strings.EqualFold(name, berth.LocalCompute) || strings.EqualFold(name, serverless)
+	return berth.IsLocal(name) || strings.EqualFold(name, serverless)
 }
 
 func computeState(d *store.Doc) (st berth.ComputeState, err error) {

@@ -141,7 +141,7 @@ func advice(e berth.Explanation, st berth.JobState) []string {
 		return []string{"berth logs " + name + " --tail 50"}
 	case s == berth.Canceled && st.StopCause == "budget":
 		return []string{"berth budget list", "berth job download -n " + name + " --all"}
-	case s == berth.Queued && e.Compute != berth.LocalCompute:
+	case s == berth.Queued && !berth.IsLocal(e.Compute):
 		return []string{"berth explain compute/" + e.Compute, "berth job cancel -n " + name}
 	case s == berth.Queued:
 		return []string{"berth ps", "berth job cancel -n " + name}

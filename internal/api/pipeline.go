@@ -67,7 +67,7 @@ func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, prop
 		if err != nil {
 			return berth.Errorf(berth.CodeOf(err), "step %s: %w", s.Path, err)
 		}
-		if !strings.EqualFold(compute, berth.LocalCompute) && st.Compute == berth.LocalCompute {
+		if !berth.IsLocal(compute) && berth.IsLocal(st.Compute) {
 			st.Compute = compute
 		}
 		if ask != nil && ask.Priced && (total.Currency == "" || total.Currency == ask.Currency) {
@@ -76,7 +76,7 @@ func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, prop
 			held[s.Root] += ask.Amount
 		}
 	}
-	if st.Compute == berth.LocalCompute && c.s.Local.Size() == nil {
+	if berth.IsLocal(st.Compute) && c.s.Local.Size() == nil {
 		return nil
 	}
 	total.How = fmt.Sprintf("%d steps", len(steps))

@@ -177,10 +177,10 @@ func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	}
 	var err error
 	switch {
-	case c.s.Local.Off && strings.EqualFold(name, berth.LocalCompute):
+	case c.s.Local.Off && berth.IsLocal(name):
 		_, err = jobCall{c}.chooser(x.tx).Of(v) // says why not
 		return err
-	case strings.EqualFold(name, berth.LocalCompute), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1 && !c.s.Local.Off:
+	case berth.IsLocal(name), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1 && !c.s.Local.Off:
 		s.Pool, err = x.local()
 		return err
 	case strings.EqualFold(name, serverless):
@@ -367,7 +367,7 @@ func (c jobCall) reserve(tx *store.Tx, compute string, props map[string]any, nam
 
 // ask is what a job would hold of budgets, nil where nothing has to be held.
 func (c jobCall) ask(tx *store.Tx, compute string, props map[string]any, name string) (*cost.Ask, error) {
-	here := strings.EqualFold(compute, berth.LocalCompute)
+	here := berth.IsLocal(compute)
 	if here && c.s.Local.Size() == nil {
 		return nil, nil // this machine costs nothing
 	}

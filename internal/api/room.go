@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/plan"
@@ -24,7 +23,7 @@ func (x *snapshot) machine() (sched.Machine, error) {
 		return m, err
 	}
 	for _, t := range tasks {
-		if t.State != berth.TaskWaiting && strings.EqualFold(t.Compute, berth.LocalCompute) {
+		if t.State != berth.TaskWaiting && berth.IsLocal(t.Compute) {
 			m.LocalTasks++
 		}
 	}

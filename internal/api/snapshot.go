@@ -55,7 +55,7 @@ func (x *snapshot) active() ([]*berth.Task, error) {
 
 // pool is a compute with its nodes and what runs on it and waits for it.
 func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err error) {
-	if strings.EqualFold(d.Name, berth.LocalCompute) {
+	if berth.IsLocal(d.Name) {
 		p, err = x.local()
 		return p, st, err
 	}

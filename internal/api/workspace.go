@@ -322,7 +322,7 @@ func (s *workspaceService) deleteWorkspace(c *call) error {
 			return err
 		}
 		for _, d := range computes { // their nodes would be left behind
-			if !strings.EqualFold(d.Name, berth.LocalCompute) {
+			if !berth.IsLocal(d.Name) {
 				return berth.Errorf(berth.Conflict, "workspace %s has compute %s; delete it first", c.ws.Name, d.Name)
 			}
 		}

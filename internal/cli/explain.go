@@ -138,8 +138,11 @@ func (s *session) printHistory(h *sheet, events []berth.Event) {
 	}
 }
 
-// attachedMachine is the type of a compute whose machine connects by itself.
-const attachedMachine = "attached machine"
+// Types of compute that are one machine: the server's own, and one that connects by itself.
+const (
+	serverMachine   = "local"
+	attachedMachine = "attached machine"
+)
 
 func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error {
 	h := &sheet{s: s}
@@ -157,13 +160,13 @@ func (s *session) printCompute(e *berth.ComputeExplanation, now time.Time) error
 	switch e.Type {
 	case "cluster", "serverless":
 		h.say("nodes", fmt.Sprintf("%d of %d to %d; %d wanted", len(e.Nodes), e.Min, e.Max, e.Target))
-	case "local", attachedMachine:
+	case serverMachine, attachedMachine:
 		h.say("slots", fmt.Sprint(e.Slots))
 	}
 	if e.Waiting > 0 {
 		h.say("waiting", fmt.Sprintf("%d %s", e.Waiting, plural(e.Waiting, "job")))
 	}
-	ours := e.Type == "local" || e.Type == attachedMachine // one machine, which costs nothing
+	ours := e.Type == serverMachine || e.Type == attachedMachine // one machine, which costs nothing
 	if len(e.Nodes) > 0 && !ours {
 		costs := money(e.PerHour, e.Currency) + " an hour now"
 		if e.Unknown == len(e.Nodes) {

@@ -114,7 +114,7 @@ func shortDuration(d berth.PlanDuration) string {
 
 func planPlace(p *berth.Plan) string {
 	switch p.Type {
-	case "local":
+	case serverMachine:
 		return "this machine"
 	case "serverless":
 		text := fmt.Sprintf("a pool of %s (%s), %d %s", p.Size, p.Tier, p.Nodes, plural(p.Nodes, "node"))
@@ -131,7 +131,7 @@ func planPlace(p *berth.Plan) string {
 }
 
 // planFree says that a job costs nothing where it would run: on this machine, unless that has a price.
-func planFree(p *berth.Plan) bool { return p.Type == "local" && p.Price.Currency == "" }
+func planFree(p *berth.Plan) bool { return p.Type == serverMachine && p.Price.Currency == "" }
 
 func planPrice(p *berth.Plan) string {
 	switch {
@@ -141,7 +141,7 @@ func planPrice(p *berth.Plan) string {
 		return "unknown"
 	}
 	text := money(*p.Price.PerHour, p.Price.Currency) + " an hour"
-	if p.Type == "local" {
+	if p.Type == serverMachine {
 		if *p.Price.PerHour != *p.Price.PerNode {
 			text += fmt.Sprintf(", a slot's share of the %s for this machine", money(*p.Price.PerNode, p.Price.Currency))
 		}

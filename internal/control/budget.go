@@ -170,7 +170,7 @@ func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error 
 		if json.Unmarshal(d.Own, &st) != nil {
 			continue // it ends for that
 		}
-		if st.Cancel || !local && strings.EqualFold(st.Compute, berth.LocalCompute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {
+		if st.Cancel || !local && berth.IsLocal(st.Compute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {
 			continue
 		}
 		if free, err := onAttached(tx, d.Workspace, st.Compute); err != nil {

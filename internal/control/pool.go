@@ -60,7 +60,7 @@ type bounds struct {
 type poolKey struct{ workspace, compute string }
 
 func keyOf(workspace, compute string) poolKey {
-	if strings.EqualFold(compute, berth.LocalCompute) {
+	if berth.IsLocal(compute) {
 		return poolKey{compute: berth.LocalCompute}
 	}
 	return poolKey{workspace, strings.ToLower(compute)}

@@ -114,7 +114,7 @@ func Reserve(nodes, slots int, size berth.Size, low bool, limit time.Duration, h
 func what(nodes, slots int, size berth.Size, rate float64) string {
 	price := Money(rate, size.Currency) + " an hour"
 	switch {
-	case slots > 1 && size.Name == berth.LocalCompute:
+	case slots > 1 && berth.IsLocal(size.Name):
 		return fmt.Sprintf("1 of the %d slots of %s, which costs %s,", slots, size.Name, price)
 	case slots > 1 && nodes == 1:
 		return fmt.Sprintf("1 of the %d slots of a node of %s, which costs %s,", slots, size.Name, price)

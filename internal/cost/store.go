@@ -86,7 +86,7 @@ func (r *reader) live(now time.Time) ([]berth.Meter, error) {
 		}
 		for _, t := range tasks {
 			m, ok := nodes[t.Node]
-			if strings.EqualFold(t.Compute, berth.LocalCompute) {
+			if berth.IsLocal(t.Compute) {
 				m, ok = machine, priced
 			}
 			if !ok || t.State == berth.TaskDone || t.Times.Placed.IsZero() {
@@ -327,7 +327,7 @@ func Tasks(tx *store.Tx, workspace string, local berth.LocalTerms, tasks []*bert
 	machine, priced := local.Meter()
 	var out []berth.Meter
 	for _, t := range tasks {
-		here := strings.EqualFold(t.Compute, berth.LocalCompute)
+		here := berth.IsLocal(t.Compute)
 		if t.Times.Placed.IsZero() || t.Node == "" && !here {
 			continue
 		}

@@ -95,7 +95,7 @@ func (a Admission) occupied(tx *store.Tx) (sched.Machine, error) {
 	}
 	tasks, err := tx.ActiveTasks()
 	for _, t := range tasks {
-		if t.Compute == berth.LocalCompute && t.State != berth.TaskWaiting {
+		if berth.IsLocal(t.Compute) && t.State != berth.TaskWaiting {
 			m.LocalTasks++
 		}
 	}

@@ -83,7 +83,7 @@ const look = 64
 // What is said about gangs that were not looked at stays true until they are, unless Down, Max, Short or Bars change: then give
 // the ID of every waiting gang as fresh.
 func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time) []Choice {
-	s := round{pool: &p, queue: q, running: running, now: now, local: p.Name == berth.LocalCompute && len(p.Nodes) == 1}
+	s := round{pool: &p, queue: q, running: running, now: now, local: berth.IsLocal(p.Name) && len(p.Nodes) == 1}
 	s.open()
 	c := q.cursor(p.Held)
 	for len(s.waits) < look && (p.Down == "" || s.passed < look) {

@@ -56,7 +56,7 @@ func (c Chooser) Of(v berth.CommandJob) (string, error) {
 		}
 		return c.pool(v, nodes)
 	}
-	if c.NoLocal && strings.EqualFold(name, berth.LocalCompute) {
+	if c.NoLocal && berth.IsLocal(name) {
 		return "", berth.Errorf(berth.Denied, "this server runs no jobs on its own machine (local_jobs in its berth.yaml); name a compute, or leave it out for a pool of nodes")
 	}
 	d, err := c.Tx.Get(c.Workspace.Key(), "computes", name, "")
