@@ -1,8 +1,9 @@
 // Command bench measures Berth beside real peers: interleaved rounds in one run, CPU per operation, the physical floor beside each
 // result. It appends one line per comparison to bench/out/results.jsonl.
 //
-//	bench [start short cancel list place cluster burst nodes log idle watch flat]   run all, or those named
-//	bench report                                                                    write the table of docs/performance.md from the results
+//	bench [start short cancel list place cluster burst nodes log tree.code tree.data snapshot sweep.data big idle watch flat]
+//	              run all, or those named
+//	bench report  write the table of docs/performance.md from the results
 //
 // BENCH_FORCE=1 runs on a busy machine and marks the rows as not scored; BENCH_QUICK=1 runs small, to try the harness, and
 // writes no results; BENCH_ROUNDS sets the number of rounds (5); BENCH_DIR is where homes are made (/var/tmp); BERTH_BIN is the program
@@ -32,7 +33,23 @@ var benchmarks = []struct {
 	name string
 	run  func(*bench) error
 }{
-	{"idle", idle}, {"start", start}, {"list", list}, {"short", short}, {"cancel", cancel}, {"place", place}, {"cluster", cluster}, {"burst", burst}, {"nodes", nodes}, {"watch", watch}, {"log", logs}, {"flat", flat},
+	{"idle", idle},
+	{"start", start},
+	{"list", list},
+	{"short", short},
+	{"cancel", cancel},
+	{"place", place},
+	{"cluster", cluster},
+	{"burst", burst},
+	{"nodes", nodes},
+	{"watch", watch},
+	{"log", logs},
+	{"tree.code", treeCode},
+	{"tree.data", treeData},
+	{"snapshot", snapshot},
+	{"sweep.data", sweepData},
+	{"big", big},
+	{"flat", flat},
 }
 
 const results = "bench/out/results.jsonl"

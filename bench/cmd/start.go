@@ -117,7 +117,7 @@ func start(b *bench) error {
 
 // first waits for the first instruction of a job submitted at t, and then for its end, so that the next one finds an idle server.
 func (b *bench) first(w *world.Watch, t time.Time) (float64, error) {
-	first, err := b.pipe.Wait(20 * time.Second)
+	first, err := b.pipe.Wait(2 * time.Minute)
 	if err != nil {
 		return 0, err
 	}
