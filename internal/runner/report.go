@@ -44,7 +44,7 @@ type Reporter struct {
 
 // ReporterOptions is what happens around reports. Any field may be zero.
 type ReporterOptions struct {
-	// Delivered is called for each report the server took, or refused for good. It must not block for long.
+	// Delivered is called for each report the server took, or refused for good, after Stop. It must not block for long.
 	Delivered func(berth.Report)
 	// Stop is called for each task the server wants to end.
 	Stop func(berth.TaskID)
@@ -268,7 +268,6 @@ func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 		r.o.Log.Warn("report refused", "task", out[0].Task, "err", err)
 		reply = Reply{}
 	}
-	r.settle(out)
 	for _, id := range reply.Unknown {
 		r.o.Log.Warn("the server does not know the task", "task", id)
 	}
@@ -277,6 +276,7 @@ func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 			r.o.Stop(id)
 		}
 	}
+	r.settle(out)
 	return true
 }
 

@@ -32,6 +32,8 @@ type journal struct {
 	live map[berth.TaskID]*entry
 	dead int64 // bytes of lines about removed tasks
 
+	crashed bool // the worker before this one died
+
 	room int64 // up to here the disk is ours, whoever fills it
 }
 
@@ -40,6 +42,7 @@ type entry struct {
 	launch json.RawMessage
 	mark   runner.Mark
 	boot   string // the boot the mark is from
+	deaths int    // of workers that were preparing it
 	bytes  int64
 }
 
@@ -51,6 +54,8 @@ type line struct {
 	Launch  json.RawMessage `json:"launch,omitempty"`
 	Mark    *runner.Mark    `json:"mark,omitempty"`
 	Removed bool            `json:"removed,omitempty"`
+	Deaths  int             `json:"deaths,omitempty"`
+	Ended   bool            `json:"ended,omitempty"` // the worker ended, and did not die
 }
 
 // compactAt is how many dead bytes make a rewrite worth while.
@@ -91,6 +96,7 @@ func (j *journal) load() error {
 		if json.Unmarshal(b, &l) != nil {
 			continue // the scar of an earlier crash
 		}
+		j.crashed = !l.Ended
 		if l.Boot != "" {
 			boot = l.Boot
 		}
@@ -117,6 +123,7 @@ func (j *journal) apply(l *line, boot string, n int64) {
 	if l.Mark != nil {
 		e.mark = *l.Mark
 	}
+	e.deaths = max(e.deaths, l.Deaths)
 	if l.Removed {
 		j.dead += e.bytes
 		delete(j.live, l.Task)
@@ -138,7 +145,7 @@ func (j *journal) rewrite() error {
 			was = e.boot
 			_ = enc.Encode(line{Boot: was})
 		}
-		l := line{Task: id, Launch: e.launch}
+		l := line{Task: id, Launch: e.launch, Deaths: e.deaths}
 		if e.mark.Step != "" {
 			l.Mark = &e.mark
 		}
@@ -243,6 +250,22 @@ func (j *journal) mark(id berth.TaskID, m runner.Mark) error {
 	return nil
 }
 
+// died records how many workers have died preparing a task.
+func (j *journal) died(id berth.TaskID, deaths int) error {
+	l := line{Task: id, Deaths: deaths}
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.write(append(b, '\n')); err != nil {
+		return err
+	}
+	j.apply(&l, j.boot, int64(len(b)+1))
+	return nil
+}
+
 // appendMark adds the line of a mark: what json.Marshal of the line would, at a fraction of its cost.
 func appendMark(b []byte, id berth.TaskID, m *runner.Mark) ([]byte, error) {
 	name, err := json.Marshal(id)
@@ -344,8 +367,10 @@ func (j *journal) write(b []byte) error {
 	return fmt.Errorf("writing the journal: %w", err)
 }
 
+// close notes that the worker ended by itself.
 func (j *journal) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	_ = j.write([]byte(`{"ended":true}` + "\n")) // else the next one takes it for dead
 	j.f.Close()
 }

@@ -41,7 +41,8 @@ type worker struct {
 	envs    *environments
 	trees   func() *cache.Cache // of what tasks read; nil when it cannot be opened
 	gate    *gate
-	base    []string // what commands inherit
+	turn    chan struct{} // has one element while a suspect is prepared
+	base    []string      // what commands inherit
 
 	ctx   context.Context // of all tasks; its end abandons them
 	tasks sync.WaitGroup
@@ -77,6 +78,8 @@ type job struct {
 	pid       int  // of the command while it runs, 0 when it is in a container
 	running   bool // its command may run
 	reported  bool
+	suspect   bool          // a worker died while it prepared it
+	asked     chan struct{} // closed and nil when the server has answered a report of a suspect
 }
 
 // Reasons for a worker to end.
@@ -118,6 +121,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		trees:   sync.OnceValue(func() *cache.Cache { return openCache(dir, log) }),
 		logs:    &logs{},
 		gate:    &gate{dir: dir},
+		turn:    make(chan struct{}, 1),
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
 		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
@@ -166,10 +170,13 @@ func (w *worker) recover() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	known := w.journal.entries()
+	begun := map[berth.TaskID]bool{}
 	old, _ := os.ReadDir(filepath.Join(w.dir, "tasks"))
 	for _, d := range old {
+		id := berth.TaskID(strings.TrimSuffix(d.Name(), runner.SentSuffix))
+		begun[id] = true
 		// Of a task that is not known, or whose command has not begun, nothing is needed.
-		if e, ok := known[berth.TaskID(strings.TrimSuffix(d.Name(), runner.SentSuffix))]; !ok || e.mark.Step == "" {
+		if e, ok := known[id]; !ok || e.mark.Step == "" {
 			w.dirs.give(filepath.Join(w.dir, "tasks", d.Name()), false)
 		}
 	}
@@ -179,6 +186,9 @@ func (w *worker) recover() {
 			w.log.Error("launch in the journal not understood", "task", id, "err", err)
 			continue
 		}
+		if w.journal.crashed && begun[id] && e.mark.Step == "" && e.boot == w.journal.boot {
+			w.countDeath(id, &e)
+		}
 		last := e.mark
 		running := last.Step == runner.StepStarted || last.Step == runner.StepExec || last.Step == ""
 		if running && e.boot != "" && e.boot != w.journal.boot {
@@ -186,6 +196,10 @@ func (w *worker) recover() {
 			last.Exit = &berth.Exit{Code: -1, Cause: "lost", Reason: "the machine was restarted while it ran"}
 		}
 		j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting}
+		if e.deaths > 0 && last.Step == "" {
+			j.suspect, j.asked = true, make(chan struct{})
+			last.Seq = e.deaths << 20 // what it reports now comes after what it reported before
+		}
 		w.jobs[id] = j
 		j.running = last.Step == runner.StepStarted || last.Step == runner.StepExec
 		if last.Step == runner.StepDone {
@@ -199,9 +213,11 @@ func (w *worker) recover() {
 // launch runs a job in a goroutine of the worker's. The mutex is held.
 func (w *worker) launch(j *job, last runner.Mark) {
 	id := j.launch.Task
+	prepared := func() {}
 	o := runner.Options{
 		Dir: filepath.Join(w.dir, "tasks", string(id)),
 		Keep: func(m runner.Mark) error {
+			prepared()
 			if m.Step == runner.StepExec || m.Step == runner.StepStarted {
 				if err := w.step(j, m); err != nil {
 					return err
@@ -260,6 +276,13 @@ func (w *worker) launch(j *job, last runner.Mark) {
 		defer w.gate.leave(j.ticket)
 		if !w.admitted(j) {
 			return
+		}
+		if j.suspect {
+			var ok bool
+			if prepared, ok = w.vet(j, h, last.Seq); !ok {
+				return
+			}
+			defer prepared()
 		}
 		if _, err := runner.Run(w.ctx, j.launch, o); err != nil && w.ctx.Err() == nil {
 			w.log.Error("task abandoned", "task", id, "err", err)
@@ -332,12 +355,17 @@ func hostOf(address string) string {
 
 // delivered notes that the server knows the end of a task.
 func (w *worker) delivered(r berth.Report) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	j := w.jobs[r.Task]
+	if j != nil && j.asked != nil {
+		close(j.asked)
+		j.asked = nil
+	}
 	if r.State != berth.TaskDone {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if j := w.jobs[r.Task]; j != nil {
+	if j != nil {
 		j.reported = true
 	}
 	w.change()
