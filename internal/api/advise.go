@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/advise"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
 )
@@ -102,8 +102,7 @@ func (x *snapshot) used(d *store.Doc) (r advise.Run, ok bool, err error) {
 		r.PeakCPUs = max(r.PeakCPUs, t.Usage.CPUPercent/100)
 		r.OOM = r.OOM || t.Exit != nil && t.Exit.OOM
 	}
-	var st berth.JobState
-	if json.Unmarshal(d.Own, &st) == nil && st.Exit != nil {
+	if st, err := job.State(d); err == nil && st.Exit != nil {
 		r.OOM = r.OOM || st.Exit.OOM
 	}
 	return r, true, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // attachService serves the connections of machines that connect by themselves.
@@ -91,7 +92,7 @@ func joinCompute(c *call, r *resource, name, _ string) error {
 		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
 			return c.missing(err, r, name, "")
 		}
-		st, err := computeState(d)
+		st, err := target.State(d)
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func joinCompute(c *call, r *resource, name, _ string) error {
 			}
 		}
 		token = attach.Issue(&st)
-		if d.Own, err = json.Marshal(st); err != nil {
+		if err := store.SetState(d, st); err != nil {
 			return err
 		}
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventCompute, Reason: "a machine was invited to join by " + c.who.User})

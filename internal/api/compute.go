@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // Computes. A handler only writes what is wanted: the control loop makes clusters as large as they should be, the instance loop
@@ -17,13 +19,6 @@ import (
 // reservedCompute says that a name is not a user's to give.
 func reservedCompute(name string) bool {
 	return berth.IsLocal(name) || strings.EqualFold(name, serverless)
-}
-
-func computeState(d *store.Doc) (st berth.ComputeState, err error) {
-	if len(d.Own) > 0 {
-		err = json.Unmarshal(d.Own, &st)
-	}
-	return st, err
 }
 
 // mergeCompute is a change of a compute that exists. Its type and size stay: another size is another compute.
@@ -218,7 +213,7 @@ func shapeCompute(c *call, d *store.Doc, p map[string]any) {
 	p["createdOn"], p["modifiedOn"] = stamp(d.Created), stamp(d.Updated)
 	setDefault(p, "provisioningErrors", nil)
 	setDefault(p, "isAttachedCompute", false)
-	st, err := computeState(d)
+	st, err := target.State(d)
 	if err != nil {
 		p["provisioningState"] = "Unknown"
 		return
@@ -335,7 +330,7 @@ func wantsDetach(c *call) (bool, error) {
 
 // requestDeletion writes that a compute is to be deleted, once its jobs have ended where drain says so.
 func (c computeCall) requestDeletion(tx *store.Tx, r *resource, d *store.Doc, drain bool) error {
-	st, err := computeState(d)
+	st, err := target.State(d)
 	if err != nil {
 		return err
 	}
@@ -360,7 +355,7 @@ func (c computeCall) requestDeletion(tx *store.Tx, r *resource, d *store.Doc, dr
 			return err
 		}
 	}
-	if d.Own, err = json.Marshal(st); err != nil {
+	if err := store.SetState(d, st); err != nil {
 		return err
 	}
 	tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: "deletion asked for by " + c.who.User})
@@ -386,8 +381,7 @@ func busyWith(tx *store.Tx, d *store.Doc) (string, error) {
 	}
 	fresh, err := tx.All(store.Query{Workspace: d.Workspace, Kind: "jobs", Status: []string{string(berth.NotStarted)}})
 	for _, j := range fresh { // which have no task yet
-		var st berth.JobState
-		if json.Unmarshal(j.Own, &st) == nil && strings.EqualFold(st.Compute, d.Name) {
+		if st, err := job.State(j); err == nil && strings.EqualFold(st.Compute, d.Name) {
 			return j.Name, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // computeCall is a call that creates or changes a compute.
@@ -69,7 +70,7 @@ func (c computeCall) writeCompute(tx *store.Tx, w writing) (d *store.Doc, create
 	case err != nil:
 		return nil, false, err
 	default:
-		if st, err = computeState(d); err != nil {
+		if st, err = target.State(d); err != nil {
 			return nil, false, err
 		}
 		if st.State == "Deleting" {
@@ -89,7 +90,7 @@ func (c computeCall) writeCompute(tx *store.Tx, w writing) (d *store.Doc, create
 	if err := writeCall(c).setBody(d, body, patch); err != nil {
 		return nil, false, err
 	}
-	if d.Own, err = json.Marshal(st); err != nil {
+	if err := store.SetState(d, st); err != nil {
 		return nil, false, err
 	}
 	c.tellOfCompute(tx, r, d, st, was)

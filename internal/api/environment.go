@@ -197,7 +197,8 @@ func (c *call) newest(d *store.Doc) bool {
 			if err != nil {
 				return err
 			}
-			return json.Unmarshal(container.Own, &own)
+			own, err = store.State[asset.Container](container)
+			return err
 		})
 		if latest = own.Latest; err != nil {
 			c.s.Log.Error("the newest version is not known", "asset", d.Name, "err", err)

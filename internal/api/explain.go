@@ -11,6 +11,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/devbox"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
@@ -27,8 +28,8 @@ func (s *jobService) explain(c *call, name string) error {
 		if err != nil {
 			return c.missing(err, s.docs.row("jobs"), name, "")
 		}
-		var st berth.JobState
-		if err := json.Unmarshal(d.Own, &st); err != nil {
+		st, err := job.State(d)
+		if err != nil {
 			return err
 		}
 		e = berth.Explanation{

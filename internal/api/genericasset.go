@@ -82,8 +82,8 @@ func (s *indexService) nextVersion(c *call, name string) error {
 		if err != nil {
 			return err
 		}
-		var own asset.Container
-		if err := json.Unmarshal(d.Own, &own); err != nil {
+		own, err := store.State[asset.Container](d)
+		if err != nil {
 			return err
 		}
 		next, err := strconv.Atoi(own.Next)

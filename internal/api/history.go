@@ -9,6 +9,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -84,12 +85,12 @@ func (s *historyService) history(c *call, p []string) error {
 
 // job loads a job's document and state.
 func (s *jobService) job(c *call, name string) (*store.Doc, berth.JobState, error) {
-	var st berth.JobState
 	d, err := s.docs.load(c, s.docs.row("jobs"), name, "")
 	if err != nil {
-		return nil, st, err
+		return nil, berth.JobState{}, err
 	}
-	return d, st, json.Unmarshal(d.Own, &st)
+	st, err := job.State(d)
+	return d, st, err
 }
 
 // runServices is the services a job itself offers on one of its nodes: none, whatever it asked for.
@@ -103,8 +104,8 @@ func (s *historyService) runServices(c *call, name string) error {
 // root is the pipeline at the top of those a job is in, the job itself when it is in none.
 func root(tx *store.Tx, d *store.Doc) (string, error) {
 	for {
-		var st berth.JobState
-		if err := json.Unmarshal(d.Own, &st); err != nil || st.Parent == "" {
+		st, err := job.State(d)
+		if err != nil || st.Parent == "" {
 			return d.Name, err
 		}
 		parent, err := tx.Get(d.Workspace, "jobs", st.Parent, "")

@@ -13,6 +13,7 @@ import (
 	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // Compute instances. What is asked for is written into the compute's state; package devbox makes it true.
@@ -167,7 +168,7 @@ func (c computeCall) operate(r *resource, name, verb string, f func(tx *store.Tx
 		if d, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
 			return c.missing(err, r, name, "")
 		}
-		st, err := computeState(d)
+		st, err := target.State(d)
 		if err != nil {
 			return err
 		}
@@ -184,7 +185,7 @@ func (c computeCall) operate(r *resource, name, verb string, f func(tx *store.Tx
 		if err := f(tx, d, &st); err != nil || st.Instance.Attempt == before {
 			return err
 		}
-		if d.Own, err = json.Marshal(st); err != nil {
+		if err := store.SetState(d, st); err != nil {
 			return err
 		}
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventComputes, Reason: verb + " asked for by " + c.who.User})

@@ -450,8 +450,7 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 	texts(p, "tags", "properties", "environmentVariables")
 	orNull(p, "description", "computeId", "componentId", "identity", "notificationSetting", "parentJobName")
 	if k := c.s.jobs.composite(text(p, "jobType")); k != nil || isStep(d) {
-		var st berth.JobState
-		if err := json.Unmarshal(d.Own, &st); err == nil {
+		if st, err := job.State(d); err == nil {
 			lineage(asMap(p["properties"]), st, k)
 			if st.Parent != "" {
 				p["parentJobName"] = st.Parent

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/berthml/berth"
@@ -129,15 +128,13 @@ func opState(verb string, d *store.Doc) (status, failure string) {
 		}
 		return "Succeeded", ""
 	}
-	var own struct {
+	own, err := store.State[struct {
 		State    string               `json:"provisioningState"`
 		Error    string               `json:"error"`
 		Instance *berth.InstanceState `json:"instance"`
-	}
-	if len(d.Own) > 0 {
-		if err := json.Unmarshal(d.Own, &own); err != nil {
-			return "Failed", "the resource's record is damaged"
-		}
+	}](d)
+	if err != nil {
+		return "Failed", "the resource's record is damaged"
 	}
 	if own.Instance != nil && own.State != berth.InstanceDeleting {
 		return instanceOp(own.Instance)

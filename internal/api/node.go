@@ -1,13 +1,13 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // computeService serves what is asked of a compute's nodes.
@@ -27,7 +27,7 @@ func (s *computeService) nodes(c *call, d *store.Doc, st berth.ComputeState) (ou
 			return nil
 		}
 		if err == nil {
-			st, err = computeState(now)
+			st, err = target.State(now)
 		}
 		return err
 	})
@@ -41,7 +41,7 @@ func nodesOf(tx *store.Tx, workspace, compute string) ([]berth.Node, error) {
 	}
 	out := make([]berth.Node, len(docs))
 	for i, nd := range docs {
-		if err := json.Unmarshal(nd.Own, &out[i]); err != nil {
+		if out[i], err = target.Node(nd); err != nil {
 			return nil, err
 		}
 	}
@@ -144,8 +144,8 @@ func (e eviction) mark(tx *store.Tx, compute *store.Doc, by string) ([]string, e
 	}
 	names := []string{}
 	for _, d := range docs {
-		var n berth.Node
-		if err := json.Unmarshal(d.Own, &n); err != nil {
+		n, err := target.Node(d)
+		if err != nil {
 			return nil, err
 		}
 		if !e.hits(n) {
@@ -162,7 +162,7 @@ func (e eviction) mark(tx *store.Tx, compute *store.Doc, by string) ([]string, e
 		if e.Simulate {
 			n.Evict, n.Why = berth.EvictSimulate, "an eviction drill by "+by
 		}
-		if d.Own, err = json.Marshal(n); err != nil {
+		if err := store.SetState(d, n); err != nil {
 			return nil, err
 		}
 		if err := tx.Save(d); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -196,8 +197,8 @@ func (s *historyService) runChildren(c *call, name string) error {
 		}
 		children, err := stepJobs(tx, d)
 		for _, d := range children {
-			var st berth.JobState
-			if err := json.Unmarshal(d.Own, &st); err != nil {
+			st, err := job.State(d)
+			if err != nil {
 				return err
 			}
 			run, err := c.runDoc(tx, d, st)
@@ -216,8 +217,8 @@ func (s *historyService) runChildren(c *call, name string) error {
 
 // stepJobs is the jobs of a pipeline's steps that are there.
 func stepJobs(tx *store.Tx, d *store.Doc) ([]*store.Doc, error) {
-	var st berth.JobState
-	if err := json.Unmarshal(d.Own, &st); err != nil {
+	st, err := job.State(d)
+	if err != nil {
 		return nil, err
 	}
 	var out []*store.Doc
@@ -232,8 +233,8 @@ func stepJobs(tx *store.Tx, d *store.Doc) ([]*store.Doc, error) {
 		if err != nil {
 			return nil, err
 		}
-		var own berth.JobState
-		if err := json.Unmarshal(child.Own, &own); err != nil {
+		own, err := job.State(child)
+		if err != nil {
 			return nil, err
 		}
 		if own.Parent == d.Name && own.Node == p.Node { // not a later job of that name
@@ -262,8 +263,8 @@ func family(tx *store.Tx, d *store.Doc) ([]*store.Doc, error) {
 
 // leaves refuses to take a step away from a pipeline that has not ended.
 func (c jobCall) leaves(tx *store.Tx, d *store.Doc) error {
-	var st berth.JobState
-	if err := json.Unmarshal(d.Own, &st); err != nil || st.Parent == "" {
+	st, err := job.State(d)
+	if err != nil || st.Parent == "" {
 		return err
 	}
 	parent, err := tx.Get(d.Workspace, "jobs", st.Parent, "")

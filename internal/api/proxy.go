@@ -19,6 +19,7 @@ import (
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // instanceCall is a call for an instance or one of its applications.
@@ -146,7 +147,7 @@ func (c instanceCall) instance(name string, e *entry) error {
 	if err != nil {
 		return err
 	}
-	st, err := computeState(d)
+	st, err := target.State(d)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -303,11 +302,9 @@ func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
 	}
 	switch {
 	case r.Child == "versions" && d.Version == "":
-		var own asset.Container
-		if d.Own != nil {
-			if err := json.Unmarshal(d.Own, &own); err != nil {
-				return err
-			}
+		own, err := store.State[asset.Container](d)
+		if err != nil {
+			return err
 		}
 		props["latestVersion"], props["nextVersion"] = nil, cmp.Or(own.Next, "1")
 		if own.Latest != "" {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // What still fits on this machine, and in the limits of a user and a workspace.
@@ -37,8 +37,8 @@ func (x *snapshot) machine() (sched.Machine, error) {
 			return m, err
 		}
 		for _, d := range docs {
-			var n berth.Node
-			if err := json.Unmarshal(d.Own, &n); err != nil {
+			n, err := target.Node(d)
+			if err != nil {
 				return m, err
 			}
 			m.Nodes = append(m.Nodes, sched.Guest{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/store"
 )
@@ -141,8 +142,8 @@ func runOf(d *store.Doc) (cost.Run, bool) {
 	if err != nil {
 		return cost.Run{}, false
 	}
-	var st berth.JobState
-	if json.Unmarshal(d.Own, &st) != nil || st.Times.Placed.IsZero() || st.Times.Ended.IsZero() {
+	st, err := job.State(d)
+	if err != nil || st.Times.Placed.IsZero() || st.Times.Ended.IsZero() {
 		return cost.Run{}, false
 	}
 	r := run(v, d.Name)

@@ -85,13 +85,10 @@ func bound(c *call, r *resource, name string) string {
 
 // secrets is what takeSecrets took, by path.
 func (s *documentService) secrets(c *call, r *resource, d *store.Doc) (map[string]any, error) {
-	var own struct {
+	own, err := store.State[struct {
 		Secrets string `json:"secrets"`
-	}
-	if len(d.Own) == 0 {
-		return nil, nil
-	}
-	if err := json.Unmarshal(d.Own, &own); err != nil || own.Secrets == "" {
+	}](d)
+	if err != nil || own.Secrets == "" {
 		return nil, err
 	}
 	b, err := s.authority.Keys.Open(own.Secrets, bound(c, r, d.Name))

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -154,11 +153,8 @@ type datastoreOwn struct {
 
 // ownContainer is the container of a datastore that is our own.
 func (c *call) ownContainer(d *store.Doc) (string, bool) {
-	var own datastoreOwn
-	if len(d.Own) == 0 || json.Unmarshal(d.Own, &own) != nil || own.Container == "" {
-		return "", false
-	}
-	return own.Container, true
+	own, err := store.State[datastoreOwn](d)
+	return own.Container, err == nil && own.Container != ""
 }
 
 func ownDatastore(name string) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // snapshot reads computes as the pure packages see them. It belongs to one transaction.
@@ -63,7 +64,7 @@ func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err e
 	if err != nil {
 		return p, st, err
 	}
-	if st, err = computeState(d); err != nil {
+	if st, err = target.State(d); err != nil {
 		return p, st, err
 	}
 	if spec.Attached() {

@@ -168,8 +168,8 @@ func (s *workspaceService) renderWorkspace(ws berth.Workspace, d *store.Doc) (ma
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return nil, err
 	}
-	var own locate.Storage
-	if err := json.Unmarshal(d.Own, &own); err != nil {
+	own, err := store.State[locate.Storage](d)
+	if err != nil {
 		return nil, err
 	}
 	props, err := object(m, "properties")

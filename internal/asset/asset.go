@@ -110,8 +110,8 @@ func container(tx *store.Tx, workspace, collection, name string) (own Container,
 	if berth.CodeOf(err) == berth.NotFound {
 		return own, nil, nil
 	}
-	if err == nil && d.Own != nil {
-		err = json.Unmarshal(d.Own, &own)
+	if err == nil {
+		own, err = store.State[Container](d)
 	}
 	return own, d, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 const kindCompute = "computes"
@@ -68,17 +69,15 @@ func change(ctx context.Context, db *store.DB, workspace, name string, f func(d 
 }
 
 func apply(tx *store.Tx, d *store.Doc, f func(d *store.Doc, st *berth.ComputeState) (say string, err error)) error {
-	var st berth.ComputeState
-	if len(d.Own) > 0 {
-		if err := json.Unmarshal(d.Own, &st); err != nil {
-			return err
-		}
+	st, err := target.State(d)
+	if err != nil {
+		return err
 	}
 	say, err := f(d, &st)
 	if err != nil || say == "" {
 		return err
 	}
-	if d.Own, err = json.Marshal(st); err != nil {
+	if err := store.SetState(d, st); err != nil {
 		return err
 	}
 	state := "Disconnected"

@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // probeTime is how long a machine that has just connected may take to say what it can do.
@@ -50,8 +51,7 @@ func (g *Gate) reset(ctx context.Context) error {
 				return err
 			}
 			for _, d := range docs {
-				var st berth.ComputeState
-				if json.Unmarshal(d.Own, &st) == nil && st.Attached != nil && st.Attached.Connected {
+				if st, err := target.State(d); err == nil && st.Attached != nil && st.Attached.Connected {
 					left = append(left, d)
 				}
 			}
@@ -108,8 +108,8 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) err
 	if err != nil {
 		return err
 	}
-	var st berth.ComputeState
-	if err := json.Unmarshal(d.Own, &st); err != nil || !Uses(d) || !opens(st.Attached, token) {
+	st, err := target.State(d)
+	if err != nil || !Uses(d) || !opens(st.Attached, token) {
 		return errUnknown
 	}
 	auth.Known(r.Context(), "machine of "+d.Workspace+"/"+d.Name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -84,8 +85,8 @@ func readHolds(tx *store.Tx, workspace string) (*store.Doc, holds, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var sums holds
-	if err := json.Unmarshal(d.Own, &sums); err != nil {
+	sums, err := store.State[holds](d)
+	if err != nil {
 		return nil, nil, berth.Errorf(berth.Internal, "the sums of reservations cannot be read: %w", err)
 	}
 	return d, sums, nil
@@ -116,8 +117,8 @@ func held(tx *store.Tx, workspace string, in []berth.JobStatus) ([]Held, error) 
 		if !bytes.Contains(d.Own, []byte(`"reserved"`)) {
 			continue
 		}
-		var st berth.JobState
-		if err := json.Unmarshal(d.Own, &st); err != nil {
+		st, err := job.State(d)
+		if err != nil {
 			return nil, err
 		}
 		out = append(out, Held{Job: d.Name, User: d.CreatedBy, Currency: st.ReservedIn, Amount: st.Reserved})

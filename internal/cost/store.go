@@ -10,6 +10,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // Kinds of documents. Nodes and meters are written by whoever makes and gives back nodes.
@@ -29,7 +30,7 @@ type reader struct {
 
 // meter is what a document of kind meters says.
 func (r *reader) meter(d *store.Doc) (m berth.Meter, err error) {
-	if err := json.Unmarshal(d.Own, &m); err != nil {
+	if m, err = store.State[berth.Meter](d); err != nil {
 		return m, berth.Errorf(berth.Internal, "meter %s cannot be read: %w", d.Name, err)
 	}
 	m.Currency, err = r.currency(m.Size, m.Currency, m.Priced)
@@ -100,8 +101,8 @@ func (r *reader) live(now time.Time) ([]berth.Meter, error) {
 
 // node is the life of a node up to now.
 func (r *reader) node(d *store.Doc, now time.Time) (m berth.Meter, err error) {
-	var n berth.Node
-	if err := json.Unmarshal(d.Own, &n); err != nil {
+	n, err := target.Node(d)
+	if err != nil {
 		return m, berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
 	}
 	m = berth.Meter{
@@ -189,15 +190,13 @@ type Account struct {
 }
 
 // read reads a budget as it was last settled.
-func (a *Account) read(d *store.Doc) error {
+func (a *Account) read(d *store.Doc) (err error) {
 	a.Doc = d
 	if err := json.Unmarshal(d.Body, &a.Budget); err != nil {
 		return berth.Errorf(berth.Internal, "budget %s cannot be read: %w", d.Name, err)
 	}
-	if len(d.Own) > 0 {
-		if err := json.Unmarshal(d.Own, &a.Ledger); err != nil {
-			return berth.Errorf(berth.Internal, "the ledger of budget %s cannot be read: %w", d.Name, err)
-		}
+	if a.Ledger, err = store.State[Ledger](d); err != nil {
+		return berth.Errorf(berth.Internal, "the ledger of budget %s cannot be read: %w", d.Name, err)
 	}
 	a.Ended = a.Ledger.Ended
 	return nil

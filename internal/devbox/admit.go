@@ -1,7 +1,6 @@
 package devbox
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/berthml/berth"
@@ -10,6 +9,7 @@ import (
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // Admission decides which nodes instances may have, by the same rules as clusters: sizes, quotas, what is free on the machine.
@@ -84,8 +84,8 @@ func (a Admission) occupied(tx *store.Tx) (sched.Machine, error) {
 			return m, err
 		}
 		for _, d := range docs {
-			var n berth.Node
-			if err := json.Unmarshal(d.Own, &n); err != nil {
+			n, err := target.Node(d)
+			if err != nil {
 				return m, fmt.Errorf("node %s: %w", d.Name, err)
 			}
 			m.Nodes = append(m.Nodes, sched.Guest{

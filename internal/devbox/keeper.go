@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // A keeper looks after one instance.
@@ -172,7 +173,7 @@ func (v *view) read(tx *store.Tx, k key) (err error) {
 	if !IsInstance(v.doc) {
 		return berth.Errorf(berth.NotFound, "compute %s is no instance", k.name)
 	}
-	if err := json.Unmarshal(v.doc.Own, &v.state); err != nil || v.state.Instance == nil {
+	if v.state, err = target.State(v.doc); err != nil || v.state.Instance == nil {
 		return berth.Errorf(berth.Internal, "the record of instance %s is damaged (%v)", k.name, err)
 	}
 	v.it = *v.state.Instance
@@ -195,8 +196,9 @@ func (v *view) read(tx *store.Tx, k key) (err error) {
 	if err != nil {
 		return err
 	}
-	v.node = &berth.Node{}
-	return json.Unmarshal(d.Own, v.node)
+	n, err := target.Node(d)
+	v.node = &n
+	return err
 }
 
 // kindNode and kindMeter are documents that control keeps too.

@@ -3,11 +3,12 @@
 package job
 
 import (
-	"encoding/json"
-
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
 )
+
+// State is what the server keeps of a job beside its document.
+func State(d *store.Doc) (berth.JobState, error) { return store.State[berth.JobState](d) }
 
 // Stop says why a job is asked to end.
 type Stop struct {
@@ -22,19 +23,18 @@ func Cancel(tx *store.Tx, d *store.Doc, s Stop) error {
 	if berth.JobStatus(d.Status).Terminal() {
 		return nil
 	}
-	var st berth.JobState
-	if err := json.Unmarshal(d.Own, &st); err != nil {
-		return berth.Errorf(berth.Internal, "the state of job %s cannot be read: %w", d.Name, err)
+	st, err := State(d)
+	if err != nil {
+		return berth.Errorf(berth.Internal, "%w", err)
 	}
 	if st.Cancel {
 		return nil
 	}
 	st.Cancel, st.StopCause, st.StopWhy = true, s.Cause, s.Why
-	own, err := json.Marshal(st)
-	if err != nil {
+	if err := store.SetState(d, st); err != nil {
 		return err
 	}
-	d.Own, d.Status = own, string(berth.CancelRequested)
+	d.Status = string(berth.CancelRequested)
 	if s.Event == "" {
 		s.Event = s.Why
 	}

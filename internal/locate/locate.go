@@ -134,13 +134,11 @@ func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri str
 	if err != nil {
 		return Place{}, err
 	}
-	var own struct {
+	own, err := store.State[struct {
 		Container string `json:"container"`
-	}
-	if len(d.Own) > 0 {
-		if err := json.Unmarshal(d.Own, &own); err != nil {
-			return Place{}, err
-		}
+	}](d)
+	if err != nil {
+		return Place{}, err
 	}
 	if own.Container == "" {
 		return Place{}, berth.Errorf(berth.Unsupported, "datastore %s is outside this server, and data there cannot be reached yet; use an https URL with a signature", name)
@@ -292,11 +290,9 @@ func (l Locator) Content(tx *store.Tx, ws berth.Workspace, d *store.Doc, uri str
 }
 
 func (l Locator) content(tx *store.Tx, ws berth.Workspace, d *store.Doc, uri string, depth int) (Place, error) {
-	var own kept
-	if len(d.Own) > 0 {
-		if err := json.Unmarshal(d.Own, &own); err != nil {
-			return Place{}, berth.Errorf(berth.Internal, "what is kept beside %s:%s cannot be read: %w", d.Name, d.Version, err)
-		}
+	own, err := store.State[kept](d)
+	if err != nil {
+		return Place{}, berth.Errorf(berth.Internal, "what is kept beside %s:%s cannot be read: %w", d.Name, d.Version, err)
 	}
 	if own.Container != "" {
 		return Place{Container: own.Container, Name: own.Name}, nil

@@ -2,7 +2,6 @@ package locate
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"sync"
 
@@ -67,8 +66,8 @@ func (o *Owners) workspace(tx *store.Tx, container string) (string, error) {
 	}
 	known := map[string]string{}
 	for _, d := range docs {
-		var s Storage
-		if err := json.Unmarshal(d.Own, &s); err != nil {
+		s, err := store.State[Storage](d)
+		if err != nil {
 			return "", berth.Errorf(berth.Internal, "the storage of workspace %s cannot be read: %w", d.Name, err)
 		}
 		known[s.Blobs], known[s.Artifacts] = d.Name, d.Name

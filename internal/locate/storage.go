@@ -1,7 +1,6 @@
 package locate
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -32,10 +31,9 @@ func WorkspaceOf(d *store.Doc) (berth.Workspace, error) {
 
 // StorageOf is the storage of the workspace with this key.
 func StorageOf(tx *store.Tx, workspaceKey string) (Storage, error) {
-	var s Storage
 	d, err := tx.Get("", "workspaces", workspaceKey, "")
 	if err != nil {
-		return s, err
+		return Storage{}, err
 	}
-	return s, json.Unmarshal(d.Own, &s)
+	return store.State[Storage](d)
 }

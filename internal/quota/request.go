@@ -134,7 +134,7 @@ func Get(tx *store.Tx, workspace, id string) (Request, error) {
 	var r Request
 	d, err := tx.Get("", KindRequest, id, "")
 	if err == nil {
-		err = json.Unmarshal(d.Own, &r)
+		r, err = store.State[Request](d)
 	}
 	if berth.CodeOf(err) == berth.NotFound || err == nil && !strings.EqualFold(r.Workspace, workspace) {
 		return Request{}, berth.Errorf(berth.NotFound, "there is no quota request %s in this workspace; `berth quota list` lists them", id)
@@ -150,7 +150,7 @@ func Requests(tx *store.Tx, workspace string) ([]Request, error) {
 	}
 	out := make([]Request, len(docs))
 	for i, d := range docs {
-		if err := json.Unmarshal(d.Own, &out[i]); err != nil {
+		if out[i], err = store.State[Request](d); err != nil {
 			return nil, berth.Errorf(berth.Internal, "quota request %s cannot be read: %w", d.Name, err)
 		}
 	}

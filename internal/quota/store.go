@@ -8,6 +8,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // Kind is the kind of the documents that hold limits: Own is a Limit, Parent its workspace. They are kept for the whole server.
@@ -22,8 +23,8 @@ func Load(docs []*store.Doc, c sizes.Catalogue, def int) (Limits, error) {
 		}
 	}
 	for _, d := range docs {
-		var lim Limit
-		if err := json.Unmarshal(d.Own, &lim); err != nil {
+		lim, err := store.State[Limit](d)
+		if err != nil {
 			return l, berth.Errorf(berth.Internal, "quota %s cannot be read: %w", d.Name, err)
 		}
 		l.All = append(l.All, lim)
@@ -54,13 +55,13 @@ func Give(tx *store.Tx, s Scope, g Grant) (Limit, error) {
 	case err != nil:
 		return lim, err
 	default:
-		if err := json.Unmarshal(d.Own, &lim); err != nil {
+		if lim, err = store.State[Limit](d); err != nil {
 			return lim, err
 		}
 	}
 	created := len(d.Own) == 0
 	lim = lim.With(g)
-	if d.Own, err = json.Marshal(lim); err != nil {
+	if err := store.SetState(d, lim); err != nil {
 		return lim, err
 	}
 	if created {
@@ -120,8 +121,8 @@ func eachNode(tx *store.Tx, give func(n berth.Node, instance bool, tasks map[str
 		}
 		instance := map[string]bool{} // by compute
 		for _, d := range nodes {
-			var n berth.Node
-			if err := json.Unmarshal(d.Own, &n); err != nil {
+			n, err := target.Node(d)
+			if err != nil {
 				return berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
 			}
 			if !n.Alive() {
@@ -170,8 +171,8 @@ func Expire(tx *store.Tx, now time.Time) (next time.Time, err error) {
 		return next, err
 	}
 	for _, d := range docs {
-		var lim Limit
-		if err := json.Unmarshal(d.Own, &lim); err != nil {
+		lim, err := store.State[Limit](d)
+		if err != nil {
 			return next, berth.Errorf(berth.Internal, "quota %s cannot be read: %w", d.Name, err)
 		}
 		if at, ok := (Limits{All: []Limit{lim}}).Ends(now); ok && (next.IsZero() || at.Before(next)) {

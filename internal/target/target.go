@@ -71,7 +71,7 @@ func (c Chooser) Of(v berth.CommandJob) (string, error) {
 
 // check says whether a compute could ever run a job of so many nodes.
 func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
-	st, err := stateOf(d)
+	st, err := State(d)
 	if err != nil {
 		return err
 	}
@@ -101,12 +101,11 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 	return nil
 }
 
-func stateOf(d *store.Doc) (st berth.ComputeState, err error) {
-	if len(d.Own) > 0 {
-		err = json.Unmarshal(d.Own, &st)
-	}
-	return st, err
-}
+// State is what the server keeps of a compute beside its document.
+func State(d *store.Doc) (berth.ComputeState, error) { return store.State[berth.ComputeState](d) }
+
+// Node is the node that a document of kind nodes is about.
+func Node(d *store.Doc) (berth.Node, error) { return store.State[berth.Node](d) }
 
 // pool makes the pool for jobs of a size, where there is none, or lets it grow. The control loop removes it after them.
 func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
@@ -128,7 +127,7 @@ func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 	}
 	d, err := c.Tx.Get(c.Workspace.Key(), "computes", pool, "")
 	if err == nil {
-		st, err := stateOf(d)
+		st, err := State(d)
 		if err == nil && st.Deleting() {
 			err = berth.Errorf(berth.Unavailable, "the pool for %s is just being removed; submit the job again", size.Name)
 		}

@@ -165,11 +165,11 @@ func decode[T any, P interface {
 	*T
 	entity
 }](d *store.Doc) (P, error) {
-	var v T
-	p := P(&v)
-	if err := json.Unmarshal(d.Own, p); err != nil {
+	v, err := store.State[T](d)
+	if err != nil {
 		return nil, berth.Errorf(berth.Internal, "%s %s of the tracking store cannot be read: %w", d.Kind, d.Name, err)
 	}
+	p := P(&v)
 	bare := *d
 	bare.Own = nil // the entity has it
 	p.document().doc = &bare

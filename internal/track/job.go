@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -51,12 +52,12 @@ func runOfJob(d *store.Doc) (*run, *jobState, string, error) {
 			Tags                        map[string]any
 		}
 	}
-	var st berth.JobState
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return nil, nil, "", berth.Errorf(berth.Internal, "job %s cannot be read: %w", d.Name, err)
 	}
-	if err := json.Unmarshal(d.Own, &st); err != nil {
-		return nil, nil, "", berth.Errorf(berth.Internal, "the state of job %s cannot be read: %w", d.Name, err)
+	st, err := job.State(d)
+	if err != nil {
+		return nil, nil, "", berth.Errorf(berth.Internal, "%w", err)
 	}
 	j := &jobState{status: jobStates[berth.JobStatus(d.Status)], ended: berth.JobStatus(d.Status).Terminal(), start: d.Created.UnixMilli()}
 	if j.status == "" {
