@@ -3,7 +3,6 @@ package berth
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"path"
 	"strconv"
 	"strings"
@@ -84,29 +83,27 @@ func ParseTree(text []byte) (*Tree, error) {
 		t.Single = true
 	}
 	t.Files = make([]TreeFile, 0, bytes.Count(rest, []byte{0}))
-	seen := make(map[string]bool, cap(t.Files))
+	left, names := string(rest), distinct{}
 	for {
-		record, more, found := bytes.Cut(rest, []byte{0})
+		record, more, found := strings.Cut(left, "\x00")
 		if !found {
 			break
 		}
-		rest = more
-		if name, ok := strings.CutPrefix(string(record), treeSkip); ok {
+		left = more
+		if name, ok := strings.CutPrefix(record, treeSkip); ok {
 			t.Skipped = append(t.Skipped, name)
 			continue
 		}
-		f, err := parseTreeFile(string(record))
+		f, err := parseTreeFile(record)
 		if err != nil {
 			return nil, err
 		}
-		if bare := strings.TrimSuffix(f.Path, "/"); seen[bare] {
+		if !names.add(t.Files, strings.TrimSuffix(f.Path, "/")) {
 			return bad("names %q twice", f.Path)
-		} else { //nolint:revive // bare belongs to both
-			seen[bare] = true
 		}
 		t.Files = append(t.Files, f)
 	}
-	if want := t.AppendEnd(nil, len(t.Files)); !bytes.Equal(rest, want) {
+	if left != string(t.AppendEnd(nil, len(t.Files))) {
 		return bad("is not whole: it was cut off")
 	}
 	if t.Single && (len(t.Files) != 1 || strings.Contains(t.Files[0].Path, "/")) {
@@ -115,20 +112,47 @@ func ParseTree(text []byte) (*Tree, error) {
 	return t, nil
 }
 
+// distinct finds a name that is there twice. Manifests are nearly always in order, and then the one before is all that has to be looked at.
+type distinct struct {
+	last string
+	seen map[string]bool // all names, once one was out of order
+}
+
+// add is false for a name that is among the files already.
+func (d *distinct) add(files []TreeFile, name string) bool {
+	if d.seen == nil && (name > d.last || len(files) == 0) {
+		d.last = name
+		return true
+	}
+	if d.seen == nil {
+		d.seen = make(map[string]bool, cap(files))
+		for i := range files {
+			d.seen[strings.TrimSuffix(files[i].Path, "/")] = true
+		}
+	}
+	if d.seen[name] {
+		return false
+	}
+	d.seen[name] = true
+	return true
+}
+
 func parseTreeFile(record string) (f TreeFile, err error) {
 	bad := func(why string) (TreeFile, error) {
 		return f, Errorf(Invalid, "the manifest has a record that %s: %q", why, record)
 	}
-	p := strings.SplitN(record, " ", 4)
-	if len(p) != 4 {
+	hash, rest, _ := strings.Cut(record, " ")
+	bytes, rest, _ := strings.Cut(rest, " ")
+	permissions, name, ok := strings.Cut(rest, " ")
+	if !ok {
 		return bad("lacks a part")
 	}
-	size, err1 := strconv.ParseInt(p[1], 10, 64)
-	mode, err2 := strconv.ParseUint(p[2], 8, 32)
+	size, err1 := strconv.ParseInt(bytes, 10, 64)
+	mode, err2 := strconv.ParseUint(permissions, 8, 32)
 	if err1 != nil || err2 != nil || size < 0 || mode&^0o777 != 0 {
 		return bad("has no size or mode")
 	}
-	f = TreeFile{Path: p[3], Size: size, Mode: uint32(mode), Hash: p[0]}
+	f = TreeFile{Path: name, Size: size, Mode: uint32(mode), Hash: hash}
 	if !f.Folder() && !isHash(f.Hash) {
 		return bad("has no hash")
 	}
@@ -155,8 +179,12 @@ func TreePath(p string) bool {
 const maxTreePart = 255
 
 func isHash(s string) bool {
-	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return len(s) == 2*sha256.Size
 }
 
 // Bytes is how much all files have together.

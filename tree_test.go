@@ -79,3 +79,23 @@ func TestTreeThatLies(t *testing.T) {
 		}
 	}
 }
+
+// TestTreeOutOfOrder: names need not be in order, and one that is there twice is found wherever it is.
+func TestTreeOutOfOrder(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	tree := func(names ...string) []byte {
+		var files []berth.TreeFile
+		for _, n := range names {
+			files = append(files, berth.TreeFile{Path: n, Mode: 0o600, Hash: hash})
+		}
+		return treeText(false, files...)
+	}
+	if got, err := berth.ParseTree(tree("b", "a", "c", "B", "a.b", "a-")); err != nil || len(got.Files) != 6 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, names := range [][]string{{"a", "b", "a"}, {"b", "a", "b"}, {"b", "a", "c", "c"}, {"a", "a.b", "a/"}, {"a/", "b", "a"}} {
+		if _, err := berth.ParseTree(tree(names...)); berth.CodeOf(err) != berth.Invalid {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+}

@@ -322,11 +322,26 @@ func full(err error) error {
 
 // each calls f for 0 … n-1, several at once.
 func each(ctx context.Context, n int, f func(int) error) error {
-	if n < 32 {
-		for i := range n {
+	return divided(ctx, n, 16, func(from, to int) error {
+		for i := from; i < to; i++ {
 			if err := f(i); err != nil {
 				return err
 			}
+		}
+		return nil
+	})
+}
+
+// spans calls f for long parts of 0 … n-1, several at once.
+func spans(ctx context.Context, n int, f func(from, to int) error) error {
+	return divided(ctx, n, 256, f)
+}
+
+// divided calls f for parts of 0 … n-1, several at once.
+func divided(ctx context.Context, n, part int, f func(from, to int) error) error {
+	if n <= 2*part {
+		if err := f(0, n); err != nil {
+			return err
 		}
 		return ctx.Err()
 	}
@@ -335,14 +350,12 @@ func each(ctx context.Context, n int, f func(int) error) error {
 	for range workers() {
 		g.Go(func() error {
 			for gctx.Err() == nil {
-				at := int(next.Add(16)) - 16
-				for i := at; i < min(at+16, n); i++ {
-					if err := f(i); err != nil {
-						return err
-					}
-				}
-				if at+16 >= n {
+				at := int(next.Add(int64(part))) - part
+				if at >= n {
 					return nil
+				}
+				if err := f(at, min(at+part, n)); err != nil {
+					return err
 				}
 			}
 			return context.Cause(gctx)

@@ -174,7 +174,7 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := hashOf(string(text))
+	key := hashOf(text)
 	for range 8 { // it may be taken away between being made and being opened
 		u, err := c.open(ctx, key, &warnings)
 		if err != nil {
@@ -323,7 +323,7 @@ func (c *Cache) make(ctx context.Context, key string, text []byte, t *berth.Tree
 	}
 }
 
-func hashOf(s string) string {
+func hashOf[T string | []byte](s T) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
 }

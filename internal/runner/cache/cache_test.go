@@ -20,7 +20,7 @@ import (
 
 // A server has folders, and maybe a disk that the node sees.
 type server struct {
-	t       *testing.T
+	t       testing.TB
 	files   map[string]string
 	objects string
 	asked   atomic.Int64 // for manifests
@@ -89,7 +89,7 @@ func (s *server) source(name string) cache.Source {
 	}
 }
 
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)

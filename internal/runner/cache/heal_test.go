@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -150,4 +151,41 @@ func TestAnothersFailure(t *testing.T) {
 	defer u.Close()
 	holds(t, u.Dir, some)
 	group.Wait()
+}
+
+// TestFolderBecameAnother: a folder of a tree that something else took the place of brings the tree anew: a file, a link to nowhere, or a
+// link to a folder with files of the same names.
+func TestFolderBecameAnother(t *testing.T) {
+	elsewhere := t.TempDir()
+	for name, text := range some {
+		if name, ok := strings.CutPrefix(name, "sub/"); ok {
+			write(t, filepath.Join(elsewhere, name), strings.ToUpper(text))
+		}
+	}
+	for what, replace := range map[string]func(dir string) error{
+		"a file":            func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"a link to nowhere": func(dir string) error { return os.Symlink("nowhere", dir) },
+		"a link elsewhere":  func(dir string) error { return os.Symlink(elsewhere, dir) },
+	} {
+		s := newServer(t, some)
+		s.share()
+		c := open(t, t.TempDir(), cache.Options{})
+		sub := filepath.Join(get(t, c, s.source("v")).Dir, "sub")
+		if err := os.RemoveAll(sub); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(sub); err != nil {
+			t.Fatal(err)
+		}
+		again, err := c.Get(t.Context(), s.source("v"))
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		holds(t, again.Dir, some)
+		if len(again.Warnings) != 1 {
+			t.Errorf("%s: told %q", what, again.Warnings)
+		}
+		again.Close()
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/berthml/berth"
 )
@@ -33,18 +34,29 @@ type fileState struct {
 	how     how
 }
 
+// seen is what a file looks like: whether it is one, which one it is, and when it was last changed: its content, its times or its names.
+type seen struct {
+	regular bool
+	size    int64
+	inode   uint64
+	changed int64
+}
+
 const stateSize = 17 // bytes of a fileState
 
 // recordStat remembers how the files of a tree look. One content may be several of them, so they are looked at when all are there.
 func (s *state) recordStat(ctx context.Context, root string, t *berth.Tree) error {
 	list := all(t)
-	return each(ctx, len(list), func(n int) error {
-		i := list[n]
-		info, err := os.Lstat(filepath.Join(root, filepath.FromSlash(t.Files[i].Path)))
-		if err != nil {
-			return err
+	return spans(ctx, len(list), func(from, to int) error {
+		l := looker{root: root}
+		defer l.close()
+		for _, i := range list[from:to] {
+			seen, err := l.look(t.Files[i].Path)
+			if err != nil {
+				return err
+			}
+			s.files[i].inode, s.files[i].changed = seen.inode, seen.changed
 		}
-		s.files[i].inode, s.files[i].changed = identity(info)
 		return nil
 	})
 }
@@ -107,10 +119,13 @@ func (s *state) weigh(t *berth.Tree) {
 func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, err error) {
 	dir := filepath.Dir(u.Dir)
 	text, err := os.ReadFile(filepath.Join(dir, "manifest"))
-	if err == nil && hashOf(string(text)) == key {
+	if err == nil {
+		sum := make(chan string, 1)
+		go func() { sum <- hashOf(text) }() // of a large folder it takes as long as reading it
 		u.Tree, err = berth.ParseTree(text)
-	} else if err == nil {
-		err = errors.New("its manifest was altered")
+		if <-sum != key {
+			err = errors.New("its manifest was altered")
+		}
 	}
 	var st *state
 	if err == nil {
@@ -139,39 +154,27 @@ func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, er
 
 // compare finds the files of a tree that are not what they were.
 func (c *Cache) compare(ctx context.Context, u *Use, st *state) (bad []int, err error) {
-	old := st.boot != c.boot
 	var mu sync.Mutex
 	renew := false
 	list := all(u.Tree)
-	err = each(ctx, len(list), func(n int) error {
-		i := list[n]
-		f, path := &u.Tree.Files[i], filepath.Join(u.Dir, filepath.FromSlash(u.Tree.Files[i].Path))
-		info, err := os.Lstat(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	err = spans(ctx, len(list), func(from, to int) error {
+		l := looker{root: u.Dir}
+		defer l.close()
+		for _, i := range list[from:to] {
+			same, ok, err := c.compareFile(&l, u, st, i)
+			if err != nil {
+				return err
+			}
+			if same {
+				continue
+			}
+			mu.Lock()
+			renew = true
+			if !ok {
+				bad = append(bad, i)
+			}
+			mu.Unlock()
 		}
-		s := &st.files[i]
-		ok := err == nil && info.Mode().IsRegular() && info.Size() == f.Size
-		var inode uint64
-		var at int64
-		if ok {
-			inode, at = identity(info)
-		}
-		if same := ok && inode == s.inode && at == s.changed; same && (!old || s.how == linked) {
-			return nil
-		}
-		if ok {
-			_, sum, err := sumFile(path)
-			ok = err == nil && sum == f.Hash
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if !ok {
-			bad = append(bad, i)
-			return nil
-		}
-		renew = true
-		s.inode, s.changed = inode, at
 		return nil
 	})
 	if err != nil || len(bad) > 0 {
@@ -186,6 +189,30 @@ func (c *Cache) compare(ctx context.Context, u *Use, st *state) (bad []int, err 
 		}
 	}
 	return nil, nil
+}
+
+// compareFile looks at one file: whether it looks the same as when it was put there, and if not, whether its content is what it was.
+func (c *Cache) compareFile(l *looker, u *Use, st *state, i int) (same, ok bool, err error) {
+	f, s := &u.Tree.Files[i], &st.files[i]
+	seen, err := l.look(f.Path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	if !seen.regular || seen.size != f.Size {
+		return false, false, nil
+	}
+	if seen.inode == s.inode && seen.changed == s.changed && (st.boot == c.boot || s.how == linked) {
+		return true, true, nil
+	}
+	_, sum, err := sumFile(filepath.Join(u.Dir, filepath.FromSlash(f.Path)))
+	if err != nil || sum != f.Hash {
+		return false, false, nil //nolint:nilerr // it is fetched again
+	}
+	s.inode, s.changed = seen.inode, seen.changed
+	return false, true, nil
 }
 
 // discard removes a content of the cache that is not what its name says. The server's own is left to the server, and hashed from now on.

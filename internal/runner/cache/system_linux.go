@@ -3,8 +3,9 @@ package cache
 import (
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,12 +19,38 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// identity is which file it is, and when it was last changed: its content, its times or its names.
-func identity(info fs.FileInfo) (inode uint64, changed int64) {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Ino, st.Ctim.Nano()
+// looker looks at files below a root, one folder after the other: to look from a folder that is open is several times faster than by a
+// whole path.
+type looker struct {
+	root string
+	dir  string // the one that is open, with its last slash
+	fd   int
+	open bool
+}
+
+// look is what stat says of a file.
+func (l *looker) look(name string) (seen, error) {
+	dir, base := path.Split(name)
+	if !l.open || dir != l.dir {
+		l.close()
+		fd, err := unix.Open(filepath.Join(l.root, filepath.FromSlash(dir)), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return seen{}, &fs.PathError{Op: "open", Path: dir, Err: err}
+		}
+		l.dir, l.fd, l.open = dir, fd, true
 	}
-	return 0, info.ModTime().UnixNano()
+	var st unix.Stat_t
+	if err := unix.Fstatat(l.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return seen{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	return seen{regular: st.Mode&unix.S_IFMT == unix.S_IFREG, size: st.Size, inode: st.Ino, changed: st.Ctim.Nano()}, nil
+}
+
+func (l *looker) close() {
+	if l.open {
+		_ = unix.Close(l.fd)
+		l.open = false
+	}
 }
 
 // clone lets a file share the bytes of another one.
