@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
 )
@@ -57,6 +58,9 @@ func (s *jobService) cancelNamed(c *call, names []string, out *berth.CanceledJob
 				part.Ended = append(part.Ended, name)
 				continue
 			}
+			if err := c.madeIt(s.docs.row("jobs"), d, "cancel"); err != nil {
+				return err
+			}
 			if err := job.Cancel(tx, d, job.Stop{Event: "cancel requested by " + c.who.User}); err != nil {
 				return err
 			}
@@ -77,6 +81,8 @@ func (s *jobService) cancelFitting(c *call, q berth.CancelJobs, out *berth.Cance
 	}
 	if !q.Everyone {
 		list.CreatedBy = c.who.User
+	} else if c.who.Role != auth.Admin {
+		return berth.Errorf(berth.Denied, "only an administrator may cancel the jobs of everyone: leave that out to cancel your own")
 	}
 	for {
 		asked, last, full := 0, int64(0), false

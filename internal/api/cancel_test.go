@@ -66,9 +66,9 @@ func TestCancelJobsTakesThoseThatWereMeant(t *testing.T) {
 	x.as(ann, "POST", at, map[string]any{"experimentName": "e1"}).want(200).is("asked", 1)
 	x.as(ann, "POST", at, map[string]any{"all": true}).want(200).is("asked", 2)
 	x.as(ann, "GET", x.ws+"/jobs/b1", nil).is("properties.status", "NotStarted")
-	x.as(ann, "POST", at, map[string]any{"experimentName": "e1", "everyone": true}).want(200)
+	x.do("POST", at, map[string]any{"experimentName": "e1", "everyone": true}).want(200)
 	x.as(ann, "GET", x.ws+"/jobs/b1", nil).is("properties.status", "CancelRequested")
 	x.as(ann, "GET", x.ws+"/jobs/b2", nil).is("properties.status", "NotStarted")
-	x.as(ann, "POST", at, map[string]any{"names": []string{"b2", "nobody"}}).want(200).is("asked", 1).is("missing.0", "nobody")
+	x.as(bob, "POST", at, map[string]any{"names": []string{"b2", "nobody"}}).want(200).is("asked", 1).is("missing.0", "nobody")
 	x.as(ann, "GET", x.ws+"/jobs/b2", nil).is("properties.status", "CancelRequested")
 }

@@ -187,6 +187,9 @@ func defaultModes(props map[string]any) {
 
 // editJob changes a job's document without touching what it runs.
 func editJob(c *call, tx *store.Tx, d *store.Doc, edit func(props map[string]any)) error {
+	if err := c.madeIt(c.s.docs.row("jobs"), d, "change"); err != nil {
+		return err
+	}
 	m := map[string]any{}
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return err
@@ -341,6 +344,9 @@ func cancelJob(c *call, r *resource, name, _ string) error {
 	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get(c.ws.Key(), "jobs", name, ""); err != nil {
 			return c.missing(err, r, name, "")
+		}
+		if err := c.madeIt(r, d, "cancel"); err != nil {
+			return err
 		}
 		return job.Cancel(tx, d, job.Stop{Event: "cancel requested by " + c.who.User})
 	})

@@ -87,6 +87,32 @@ func TestJobsAndComputesOfOthersStay(t *testing.T) {
 	x.as(ann, "DELETE", x.ws+"/computes/hers", nil).want(202)
 }
 
+// TestJobsOfOthersGoOn: who did not submit a job neither cancels nor changes it, whichever way they go about it; an administrator does.
+func TestJobsOfOthersGoOn(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	doc := func(tag string) map[string]any {
+		return props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest", "experimentName", "e", "tags", map[string]any{"t": tag})
+	}
+	job, history := x.ws+"/jobs/hers", "/history/v1.0"+x.ws
+	x.as(ann, "PUT", job, doc("mine")).want(201)
+	x.as(bob, "PUT", x.ws+"/jobs/his", doc("his")).want(201)
+	x.as(bob, "POST", job+"/cancel", nil).want(403).says("job hers was made by ann: only they or an administrator may cancel it")
+	x.as(bob, "POST", x.ws+"/cancelJobs", map[string]any{"names": []string{"his", "hers"}}).want(403).says("job hers was made by ann")
+	x.as(bob, "POST", x.ws+"/cancelJobs", map[string]any{"all": true, "everyone": true}).want(403).says("only an administrator")
+	x.as(bob, "PUT", job, doc("bob's")).want(403).says("job hers was made by ann: only they or an administrator may change it")
+	x.as(bob, "PATCH", history+"/experiments/e/runs/hers", map[string]any{"tags": map[string]any{"t": "bob's"}}).want(403).says("may change it")
+	x.as(ann, "GET", job, nil).want(200).is("properties.tags.t", "mine").is("properties.status", "NotStarted")
+	x.as(bob, "GET", x.ws+"/jobs/his", nil).want(200).is("properties.status", "NotStarted")
+	x.as(bob, "POST", x.ws+"/cancelJobs", map[string]any{"experimentName": "e"}).want(200).is("asked", float64(1))
+	x.as(ann, "PUT", job, doc("new")).want(200).is("properties.tags.t", "new")
+	x.as(ann, "PATCH", history+"/experiments/e/runs/hers", map[string]any{"tags": map[string]any{"t": "newer"}}).want(200)
+	x.do("PUT", job, doc("root's")).want(200).is("properties.tags.t", "root's")
+	x.do("POST", x.ws+"/cancelJobs", map[string]any{"all": true, "everyone": true}).want(200)
+	x.as(bob, "GET", job, nil).want(200).is("properties.status", "CancelRequested")
+	x.as(ann, "POST", job+"/cancel", nil).want(202)
+}
+
 // TestSecretsOfOthersStayWhereTheyAre: a datastore or connection is changed and deleted by its maker or an administrator, and a secret that
 // was given for one place is not kept for another.
 func TestSecretsOfOthersStayWhereTheyAre(t *testing.T) {
