@@ -102,6 +102,13 @@ func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Uploa
 
 // transfer is a snapshot as the client takes it.
 func (s *session) transfer(u spec.Upload, folder *spec.Folder) *client.Upload {
+	for n, what := range folder.Skipped {
+		if n == 3 {
+			s.say("%s: %d more that are neither files nor folders are left out", u.Path, len(folder.Skipped)-n)
+			break
+		}
+		s.say("%s: %s, and is left out", u.Path, what)
+	}
 	up := &client.Upload{Folder: filepath.Base(u.Path), Hash: folder.Hash, Files: make([]client.File, len(folder.Files))}
 	if up.Folder == string(filepath.Separator) || up.Folder == "." || u.Path == "" {
 		up.Folder = "code"

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -29,6 +29,8 @@ type Folder struct {
 	Files []File
 	// Hash is the content hash that code is de-duplicated by, equal to the one Azure's clients make.
 	Hash string
+	// Skipped says of what is neither a file nor a folder what it is: it is not uploaded.
+	Skipped []string
 	// strays says of each link that leads out of the folder what is wrong with it.
 	strays []string
 }
@@ -207,10 +209,24 @@ func (f *Folder) add(file, name string) error {
 		}
 	}
 	if !st.Mode().IsRegular() {
-		return nil // sockets, pipes and devices cannot be uploaded
+		f.Skipped = append(f.Skipped, name+" is "+special(st.Mode()))
+		return nil
 	}
 	f.Files = append(f.Files, File{Name: name, Path: real, Size: st.Size(), stamp: stampOf(st)})
 	return nil
+}
+
+// special is what something is that is neither a file nor a folder.
+func special(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "no file"
 }
 
 func (f *Folder) finish() error {
@@ -218,14 +234,22 @@ func (f *Folder) finish() error {
 	return f.sum()
 }
 
+// sort is by name without regard to case, as Azure's clients do.
 func (f *Folder) sort() {
-	sort.SliceStable(f.Files, func(i, j int) bool {
-		a, b := strings.ToLower(f.Files[i].Name), strings.ToLower(f.Files[j].Name)
-		if a != b {
-			return a < b
-		}
-		return f.Files[i].Name < f.Files[j].Name
+	type keyed struct {
+		key  string
+		file File
+	}
+	all := make([]keyed, len(f.Files))
+	for i, file := range f.Files {
+		all[i] = keyed{strings.ToLower(file.Name), file}
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int {
+		return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.file.Name, b.file.Name))
 	})
+	for i := range all {
+		f.Files[i] = all[i].file
+	}
 }
 
 // sum makes the hash of sorted files: the count, every name and size, then every content.
@@ -261,7 +285,7 @@ func (f *Folder) walk(dir, prefix string, u Upload) error {
 		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
 	}
 	w := walker{folder: f, root: root, ignore: ignoreIn(dir, u.Ignore), links: u.Links}
-	return w.walk(dir, prefix, nil)
+	return w.walk(dir, root, prefix, nil)
 }
 
 type walker struct {
@@ -274,12 +298,8 @@ type walker struct {
 // errStray ends the listing of a folder outside as soon as it is known that something of it would be uploaded.
 var errStray = errors.New("outside of the folder")
 
-// walk lists dir, whose files are called prefix/…; open are the real folders above it.
-func (w *walker) walk(dir, prefix string, open []string) error {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return berth.Errorf(berth.Invalid, "%s: %s", dir, reason(err))
-	}
+// walk lists dir, which really is real and whose files are called prefix/…; open are the real folders above it.
+func (w *walker) walk(dir, real, prefix string, open []string) error {
 	if slices.Contains(open, real) {
 		return berth.Errorf(berth.Invalid, "%s is a link to a folder that holds it; remove the link or name it in .amlignore", dir)
 	}
@@ -318,7 +338,7 @@ func (w *walker) entry(e fs.DirEntry, file, name string, open []string) error {
 		if w.ignore.prunes(w.ignore.rel(file)) {
 			return nil
 		}
-		return w.walk(file, name, open)
+		return w.walk(file, real, name, open)
 	}
 	if w.ignore.Match(w.ignore.rel(file)) || isJoin(real) {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-func write(t *testing.T, root string, files map[string]string) {
+func write(t testing.TB, root string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		path := filepath.Join(root, filepath.FromSlash(name))
