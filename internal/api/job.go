@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/job"
+	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/store"
@@ -50,7 +51,9 @@ func putJob(c *call, r *resource, name string) error {
 	w := submission{name: name, body: body, props: props, services: unstarted(props)}
 	stripReadOnly(body)
 	jobDefaults(props, name)
-	pipelineDefaults(props)
+	if k, ok := c.s.jobs.composite(text(props, "jobType")).(kind.Completer); ok {
+		k.Defaults(props)
+	}
 	if w.raw, err = ordered.Marshal(body, c.received); err != nil {
 		return err
 	}

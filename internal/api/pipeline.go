@@ -31,25 +31,9 @@ func (s *jobService) composite(jobType string) kind.Composite {
 	return c
 }
 
-// pipelineDefaults writes where the outputs of a pipeline are kept, when that is another datastore than usual.
-func pipelineDefaults(props map[string]any) {
-	ds, err := berth.ParseRef(text(asMap(props["settings"]), "default_datastore"), "datastores")
-	if !isPipeline(props) || err != nil || strings.EqualFold(ds.Name, defaultDatastore) {
-		return
-	}
-	for name, v := range asMap(props["outputs"]) {
-		o := asMap(v)
-		if o == nil {
-			o = map[string]any{}
-			asMap(props["outputs"])[name] = o
-		}
-		setDefault(o, "uri", "azureml://datastores/"+ds.Name+"/paths/azureml/${{name}}/${{output_name}}/")
-	}
-}
-
 // checkChildren refuses a job of which a child could not run, with the child's name, and says what is known of the others.
 func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, props map[string]any, st *berth.JobState) error {
-	if err := c.adopt(tx, props); err != nil {
+	if err := c.complete(tx, k, props); err != nil {
 		return err
 	}
 	if err := c.checkReferences(tx, props, false); err != nil {
@@ -118,17 +102,12 @@ func (c jobCall) checkChild(tx *store.Tx, choose target.Chooser, parent string, 
 	return compute, ask, err
 }
 
-// adopt gives a pipeline that is a component as a whole the steps of that.
-func (c jobCall) adopt(tx *store.Tx, props map[string]any) error {
-	id := text(props, "componentId")
-	if id == "" {
-		return nil
+// complete lets a kind write what it finds in components into a job.
+func (c jobCall) complete(tx *store.Tx, k kind.Composite, props map[string]any) error {
+	if k, ok := k.(kind.Completer); ok {
+		return k.Complete(props, c.components(tx))
 	}
-	whole, err := c.components(tx)(id)
-	if err != nil {
-		return err
-	}
-	return whole.Adopt(props, orEmpty(asMap(props["inputs"])), orEmpty(asMap(props["outputs"])))
+	return nil
 }
 
 // unfold is the commands that a job with children runs.

@@ -89,7 +89,7 @@ func (c jobCall) willMake(ref berth.Ref, collection string) (json.RawMessage, bo
 
 // planChildren plans each command of a job with children, and the whole.
 func (x *snapshot) planChildren(c *call, k kind.Composite, name string, props map[string]any) (p berth.Plan, err error) {
-	if err := (jobCall{c}).adopt(x.tx, props); err != nil {
+	if err := (jobCall{c}).complete(x.tx, k, props); err != nil {
 		return p, err
 	}
 	if err := (jobCall{c}).checkReferences(x.tx, props, true); err != nil {

@@ -27,7 +27,14 @@ type psRow struct {
 	Seconds    float64         `json:"seconds"`
 	ExitCode   *int            `json:"exit_code,omitempty"`
 	// Steps are those of a pipeline.
-	Steps []berth.PipelineStep `json:"steps,omitempty"`
+	Steps []psStep `json:"steps,omitempty"`
+}
+
+// psStep is a step of a pipeline, with where its job runs and what, once it has one.
+type psStep struct {
+	berth.PipelineStep
+	Compute string `json:"compute,omitempty"`
+	Command string `json:"command,omitempty"`
 }
 
 func psCommand(s *session) *cobra.Command {
@@ -57,19 +64,20 @@ func psCommand(s *session) *cobra.Command {
 					}
 				}
 				return nil
-			case s.format.chosen():
-				rows := make([]psRow, len(jobs))
-				for i, j := range jobs {
-					rows[i] = psRowOf(j, time.Now())
-				}
-				return s.print(rows)
-			case len(jobs) == 0:
+			case len(jobs) == 0 && !s.format.chosen():
 				s.say("no jobs yet; `berth run -- echo hello` makes one")
 				return nil
 			}
 			steps, err := stepJobs(cmd.Context(), c, jobs)
 			if err != nil {
 				return err
+			}
+			if s.format.chosen() {
+				rows := make([]psRow, len(jobs))
+				for i, j := range jobs {
+					rows[i] = psRowOf(j, steps, time.Now())
+				}
+				return s.print(rows)
 			}
 			return s.printJobs(jobs, steps, time.Now())
 		},
@@ -126,12 +134,19 @@ func collect[T any](seq func(func(T, error) bool), limit int) ([]T, error) {
 	return out, nil
 }
 
-func psRowOf(j *client.Job, now time.Time) psRow {
+func psRowOf(j *client.Job, steps map[string]*client.Job, now time.Time) psRow {
 	st := j.State()
 	r := psRow{
 		Name: j.Name, Status: j.Status(), Reason: st.Reason, Compute: st.Compute, Experiment: j.Properties.ExperimentName,
 		Command: j.Properties.Command, Created: j.SystemData.CreatedAt, Started: st.Times.Started, Ended: st.Times.Ended,
-		Seconds: jobSpan(j, now).Seconds(), Steps: st.Steps,
+		Seconds: jobSpan(j, now).Seconds(),
+	}
+	for _, p := range st.Steps {
+		row := psStep{PipelineStep: p}
+		if step := steps[p.Job]; step != nil {
+			row.Compute, row.Command = step.State().Compute, step.Properties.Command
+		}
+		r.Steps = append(r.Steps, row)
 	}
 	if st.Exit != nil {
 		r.ExitCode = &st.Exit.Code

@@ -26,6 +26,14 @@ type Composite interface {
 	Unfold(p Parent) ([]Unfolded, error)
 }
 
+// A Completer is a Composite that completes the documents of its jobs before they are kept.
+type Completer interface {
+	// Defaults writes what a job does not say. It needs nothing but the document.
+	Defaults(props map[string]any)
+	// Complete writes what the component says that a job names as a whole.
+	Complete(props map[string]any, component func(id string) (*Component, error)) error
+}
+
 // A Parent is a job whose children are made.
 type Parent struct {
 	Name  string

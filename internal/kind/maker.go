@@ -296,11 +296,14 @@ func (m Maker) output(name string) *berth.JobOutput {
 }
 
 // datastore is the default datastore, where it is not the workspace's.
-func (g *Graph) datastore() string {
-	if g.Settings.DefaultDatastore == "" {
+func (g *Graph) datastore() string { return datastoreOf(g.Settings.DefaultDatastore) }
+
+// datastoreOf is the datastore of an id, empty where it is the workspace's own default.
+func datastoreOf(id string) string {
+	if id == "" {
 		return ""
 	}
-	r, err := berth.ParseRef(g.Settings.DefaultDatastore, "datastores")
+	r, err := berth.ParseRef(id, "datastores")
 	if err != nil || strings.EqualFold(r.Name, "workspaceblobstore") {
 		return ""
 	}

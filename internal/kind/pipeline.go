@@ -38,6 +38,48 @@ func (pipeline) Step(j Job, _ []*berth.Task) Step {
 	return StepChildren(j, Children{Names: g.Nodes(), Needs: func(node string) []string { return g.Jobs[node].needs() }, Continue: g.Settings.Continue})
 }
 
+// Defaults writes where the outputs are kept, when that is another datastore than usual.
+func (pipeline) Defaults(props map[string]any) {
+	settings, _ := props["settings"].(map[string]any)
+	id, _ := settings["default_datastore"].(string)
+	name := datastoreOf(id)
+	if name == "" {
+		return
+	}
+	outputs, _ := props["outputs"].(map[string]any)
+	for k, v := range outputs {
+		o, ok := v.(map[string]any)
+		if !ok {
+			o = map[string]any{}
+			outputs[k] = o
+		}
+		if o["uri"] == nil {
+			o["uri"] = "azureml://datastores/" + name + "/paths/azureml/${{name}}/${{output_name}}/"
+		}
+	}
+}
+
+// Complete gives a pipeline that is a component as a whole the steps of that.
+func (pipeline) Complete(props map[string]any, component func(id string) (*Component, error)) error {
+	id, _ := props["componentId"].(string)
+	if id == "" {
+		return nil
+	}
+	whole, err := component(id)
+	if err != nil {
+		return err
+	}
+	return whole.Adopt(props, members(props, "inputs"), members(props, "outputs"))
+}
+
+// members is an object of a document, empty where there is none.
+func members(props map[string]any, name string) map[string]any {
+	if m, ok := props[name].(map[string]any); ok && m != nil {
+		return m
+	}
+	return map[string]any{}
+}
+
 func (pipeline) Word() string { return "pipeline" }
 
 func (pipeline) RunType() string { return "azureml.PipelineRun" }
