@@ -104,6 +104,8 @@ type Launch struct {
 	Workspace Workspace `json:"workspace"`
 	Submitted time.Time `json:"submitted"`
 	Home      Home      `json:"home"`
+	// Term is that of the server which starts it, see WithTerm.
+	Term int64 `json:"term,omitempty"`
 	// Command is shell text. ${{inputs.X}} and ${{outputs.X}} in it become values and paths on the node.
 	Command string            `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/ordered"
@@ -169,6 +170,17 @@ type About struct {
 	Trouble string `json:"trouble"`
 	// Unlimited is why nodes there have no CPU and memory limits; empty when they have.
 	Unlimited string `json:"unlimited"`
+	// Servers are those that share the database, where there can be several.
+	Servers []ServerInfo `json:"servers"`
+}
+
+// ServerInfo is one of the servers that share a database.
+type ServerInfo struct {
+	Name  string    `json:"name"`
+	URL   string    `json:"url"`
+	Since time.Time `json:"since"`
+	Alive bool      `json:"alive"`
+	Leads bool      `json:"leads"`
 }
 
 // About asks the server who it is and who we are.

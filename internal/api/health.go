@@ -31,37 +31,42 @@ const (
 
 // healthState is what was last found out about the database. Everybody may ask, so it is not asked for everybody.
 type healthState struct {
-	mu  sync.Mutex
-	at  time.Time
-	err error
+	mu      sync.Mutex
+	at      time.Time
+	err     error
+	servers []store.Server
 }
 
 // errNoDatabase is what everybody is told; the log has the reason, which may name machines and accounts.
 var errNoDatabase = berth.Errorf(berth.Unavailable, "the database cannot be reached")
 
-// usable is why the database cannot be used, nil when it can.
-func (s *healthService) usable(ctx context.Context) error {
+// usable is why the database cannot be used, nil when it can, and who uses it.
+func (s *healthService) usable(ctx context.Context) ([]store.Server, error) {
 	h := &s.healthy
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Since(h.at) < healthAge {
-		return h.err
+		return h.servers, h.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTime)
 	defer cancel()
 	h.err = nil
-	if err := s.db.Check(ctx); err != nil || ctx.Err() != nil {
+	err := s.db.Check(ctx)
+	if err == nil {
+		h.servers, err = s.db.Servers(ctx)
+	}
+	if err != nil || ctx.Err() != nil {
 		s.log.Error("the database cannot be reached", "err", errors.Join(err, ctx.Err()))
 		h.err = errNoDatabase
 	}
 	h.at = time.Now()
-	return h.err
+	return h.servers, h.err
 }
 
 // probe answers GET /healthz and GET /readyz, also while the server stops. Healthy is a server that can use its database; ready is one that
-// takes requests, too. A server that has not begun to serve answers nobody.
+// takes requests, too, and names the servers of its database where there can be several. A server that has not begun to serve answers nobody.
 func (s *healthService) probe(w http.ResponseWriter, r *http.Request) {
-	err := s.usable(r.Context())
+	servers, err := s.usable(r.Context())
 	if r.URL.Path == "/readyz" && s.gate.stop.Err() != nil {
 		err = errStopping
 	}
@@ -70,7 +75,13 @@ func (s *healthService) probe(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")
-	w.Write([]byte("ok\n")) //nolint:errcheck // the client has gone
+	text := "ok\n"
+	for _, o := range servers {
+		if r.URL.Path == "/readyz" && o.Alive {
+			text += "server " + o.Name + map[bool]string{true: " leads\n", false: " follows\n"}[o.Leads]
+		}
+	}
+	w.Write([]byte(text)) //nolint:errcheck // the client has gone
 }
 
 // trouble is why what this server shows may be behind, empty when it is not.

@@ -25,7 +25,6 @@ import (
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
-	"github.com/berthml/berth/internal/track"
 )
 
 // Options is what a Server is made of. Fields that may be left out say so.
@@ -69,7 +68,7 @@ type Options struct {
 	// Attached looks after machines that connect by themselves. Nil attaches none.
 	Attached Attached
 	// Tracking is the MLflow servers of the workspaces.
-	Tracking *track.Service
+	Tracking Tracking
 	// KindOf is the kind of a jobType; nil is kind.Of.
 	KindOf func(jobType string) (kind.Kind, error)
 	// Metrics write what other parts of the server count.
@@ -378,8 +377,13 @@ func (c *call) into(v any) error {
 
 // serverInfo tells clients of ours what they talk to.
 func (s *Server) serverInfo(c *call) error {
+	servers, err := s.DB.Servers(c.ctx())
+	if err != nil {
+		return err
+	}
 	return c.send(http.StatusOK, map[string]any{
 		"version": berth.Version, "url": s.BaseURL, "location": s.Location, "caBundle": s.CABundle,
 		"workspace": s.Default, "rev": s.DB.Rev(), "user": c.who.User, "role": c.who.Role, "trouble": s.health.trouble(), "unlimited": s.Machine.Unlimited,
+		"servers": servers,
 	})
 }

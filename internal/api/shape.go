@@ -29,9 +29,21 @@ func shapeAsset(_ *call, d *store.Doc, p map[string]any) {
 // shapeCode gives codeUri the one form the SDK can download from. The path is ours.
 func shapeCode(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
-	if container, name, ok := c.s.Blob(text(p, "codeUri")); ok {
+	if container, name, ok := c.blobOfAny(text(p, "codeUri")); ok {
 		p["codeUri"] = locate.CodeHost + "/" + container + "/" + locate.EscapePath(name)
 	}
+}
+
+// blobOfAny is the container and name of a blob URL of ours, or of another server of the same database.
+func (c *call) blobOfAny(uri string) (container, name string, ok bool) {
+	if container, name, ok = c.s.Blob(uri); ok || !strings.HasPrefix(uri, "https://") {
+		return container, name, ok
+	}
+	err := c.s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		container, name, ok, err = c.s.BlobOfAny(tx, uri)
+		return err
+	})
+	return container, name, ok && err == nil
 }
 
 // How the service spells the resource groups in the places of data and of models.

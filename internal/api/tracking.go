@@ -12,12 +12,18 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
+// Tracking is the tracking service, [track.Service]: of this server, or of the one that leads.
+type Tracking interface {
+	Serve(w http.ResponseWriter, r *http.Request, ws track.Workspace, who track.Caller, path string)
+	Forget(id string) error
+}
+
 // trackingService serves the MLflow server of each workspace.
 type trackingService struct {
 	db         *store.DB
 	log        *slog.Logger
 	authority  *auth.Authority
-	tracking   *track.Service
+	tracking   Tracking
 	workspaces *workspaceService
 	front      *Server
 }

@@ -20,14 +20,11 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/api"
-	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/control"
-	"github.com/berthml/berth/internal/devbox"
-	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/local"
 	"github.com/berthml/berth/internal/envs"
@@ -36,7 +33,6 @@ import (
 	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
-	"github.com/berthml/berth/internal/track"
 )
 
 // App is a server that was opened. Run serves it.
@@ -54,14 +50,15 @@ type App struct {
 	door      *auth.Door // of tcp
 	socket    string
 	certs     *auth.Certs
+	keys      *auth.Keys
+	signer    *front.Signer
+	at        locate.Locator
+	host      []string // the command line of the runner host
 	api       *api.Server
-	control   *control.Control
-	devbox    *devbox.Loop
-	targets   *driver.Registry
-	gate      *attach.Gate
 	blobs     *blob.Store
 	db        *store.DB
 	machine   sched.Machine
+	terms     terms
 }
 
 // maxHeader bounds a request's header: addresses with signatures and tokens take a few kilobytes.
@@ -79,13 +76,13 @@ const (
 // ErrStopped is the error of a server that was told to stop while it was opened.
 var ErrStopped = berth.Errorf(berth.Unavailable, "the server was told to stop before it had started")
 
-// Open makes everything a server needs, in the home it is told. host is the command line of the runner host. Exactly one server
-// can have a home open. When ctx ends meanwhile it is ErrStopped.
+// Open makes everything a server needs, in the home it is told. host is the command line of the runner host. Servers that share a
+// home have different names, and a database that allows it. When ctx ends meanwhile it is ErrStopped.
 func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logger) (_ *App, err error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, log: log}
+	a := &App{cfg: cfg, log: log, host: host}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -95,22 +92,25 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 			err = ErrStopped
 		}
 	}()
-	run := filepath.Join(cfg.Home, "run")
+	run := cfg.RunDir()
 	if err := a.openHome(run); err != nil {
 		return nil, err
 	}
-	keys, err := auth.LoadKeys(cfg.Home)
+	if a.keys, err = auth.LoadKeys(cfg.Home); err != nil {
+		return nil, err
+	}
+	member, err := a.member()
 	if err != nil {
 		return nil, err
 	}
-	if a.db, err = store.Open(ctx, cfg.DatabaseURL(), store.Options{Log: log, Server: nameOf(cfg.Home)}); err != nil {
+	if a.db, err = store.Open(ctx, cfg.DatabaseURL(), store.Options{Log: log, Server: member}); err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, a.db.Close)
 	if err := a.listen(ctx, run); err != nil {
 		return nil, err
 	}
-	if a.certs, err = auth.LoadCerts(filepath.Join(cfg.Home, "tls"), a.hosts(), time.Now()); err != nil {
+	if err := a.loadCerts(ctx); err != nil {
 		return nil, err
 	}
 	if a.blobs, err = blob.Open(filepath.Join(cfg.Home, "blobs"), a.db); err != nil {
@@ -118,15 +118,9 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	}
 	a.closers = append(a.closers, a.blobs.Close)
 	a.measure(ctx)
-	if err := a.openTargets(ctx, host); err != nil {
-		return nil, err
-	}
-	signer := front.NewSigner(keys.SAS)
-	at := locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}
-	if err := a.openAPI(ctx, keys, signer, at); err != nil {
-		return nil, err
-	}
-	return a, a.openControl(keys, signer, at, host)
+	a.signer = front.NewSigner(a.keys.SAS)
+	a.at = locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}
+	return a, a.openAPI(ctx)
 }
 
 // openHome makes the home where there is none, and keeps other servers out of it.
@@ -145,7 +139,7 @@ func (a *App) openHome(run string) error {
 	if a.home, err = os.Stat(a.cfg.Home); err != nil {
 		return err
 	}
-	return a.settleIn(run)
+	return a.settleIn(filepath.Join(a.cfg.Home, "run"))
 }
 
 // measure finds out what this machine has.
@@ -161,9 +155,9 @@ func (a *App) measure(ctx context.Context) {
 }
 
 // openAPI makes the front door, with all that it needs for itself, and the workspace that is always there.
-func (a *App) openAPI(ctx context.Context, keys *auth.Keys, signer *front.Signer, at locate.Locator) (err error) {
+func (a *App) openAPI(ctx context.Context) (err error) {
 	cfg := a.cfg
-	authority := auth.NewAuthority(keys, a.db, a.audiences()...)
+	authority := auth.NewAuthority(a.keys, a.db, a.audiences()...)
 	owner := userName()
 	if a.Token, err = authority.AdminToken(ctx, cfg.Home, owner); err != nil {
 		return err
@@ -173,36 +167,41 @@ func (a *App) openAPI(ctx context.Context, keys *auth.Keys, signer *front.Signer
 		return err
 	}
 	a.closers = append(a.closers, watcher.Close)
-	tracking := track.New(track.Options{DB: a.db, Blobs: a.blobs, Locator: at, Sign: signUpload(at, signer), Dir: filepath.Join(cfg.Home, "tracking"), Log: a.log})
-	a.closers = append(a.closers, tracking.Close)
+	leader := &forwarder{a: a}
+	a.closers = append(a.closers, func() error { leader.close(); return nil })
 	a.api = api.New(api.Options{
-		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: signer, Watcher: watcher, Log: a.log, Locator: at,
-		Front: front.New(a.blobs, signer, front.Options{
+		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: a.signer, Watcher: watcher, Log: a.log, Locator: a.at,
+		Front: front.New(a.blobs, a.signer, front.Options{
 			Account: account, Suffix: strings.Trim(suffix, "/"), Zone: cfg.BlobZone, Bearer: bearer(authority), Signed: signed(authority), Log: a.log,
 			Job: (&locate.Owners{DB: a.db}).Job,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
-		Instances: a.reach(), Attached: a.gate, FromTask: a.fromTask,
+		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask,
 		Followers: followers(descriptors()),
-		Tracking:  tracking,
-		Metrics:   []func(*metrics.Writer){a.db.Metrics, func(w *metrics.Writer) { a.control.Metrics(w) }},
+		Tracking:  leaderTracking{leader},
+		Metrics:   []func(*metrics.Writer){a.db.Metrics, a.termMetrics},
 	})
 	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)
 }
 
-func (a *App) openControl(keys *auth.Keys, signer *front.Signer, at locate.Locator, host []string) error {
-	managed, err := a.targets.Shared(strings.ToLower(berth.TypeCluster))
+// openLoops makes the loops of a term.
+func (a *App) openLoops(t *term) error {
+	managed, err := t.targets.Shared(strings.ToLower(berth.TypeCluster))
 	if err != nil {
 		return err
 	}
 	ca := string(a.certs.CA)
-	a.control = control.New(control.Options{
-		DB: a.db, Blobs: a.blobs, Keys: keys, Signer: signer, Locator: at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
-		Targets: a.targets, Near: berth.Home{URL: "unix://" + a.socket, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
+	near := a.socket
+	if t.number != 0 {
+		near = a.nearSocket()
+	}
+	t.control = control.New(control.Options{
+		DB: a.db, Blobs: a.blobs, Keys: a.keys, Signer: a.signer, Locator: a.at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
+		Targets: t.targets, Near: berth.Home{URL: "unix://" + near, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
 		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
 	})
-	a.openInstances(managed, a.environments(), host)
+	t.devbox = a.openInstances(managed, a.environments(), a.host)
 	return nil
 }
 
@@ -289,7 +288,10 @@ func (a *App) listen(ctx context.Context, run string) error {
 		return berth.Errorf(berth.Unavailable, "cannot listen on %s: %w", a.socket, err)
 	}
 	a.closers = append(a.closers, ignoreClosed(a.unix.Close))
-	return os.Chmod(a.socket, 0o600)
+	if err := os.Chmod(a.socket, 0o600); err != nil {
+		return err
+	}
+	return a.db.Announce(ctx, a.URL, reachable(a.tcp), a.socket)
 }
 
 func ignoreClosed(f func() error) func() error {
@@ -299,15 +301,6 @@ func ignoreClosed(f func() error) func() error {
 		}
 		return nil
 	}
-}
-
-// nameOf is what other servers are told of this one.
-func nameOf(home string) string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "an unknown machine"
-	}
-	return fmt.Sprintf("the server of %s on %s, process %d", home, host, os.Getpid())
 }
 
 // audiences are the addresses of this server that clients may ask tokens for.
@@ -390,7 +383,7 @@ func (a *App) writeInfo() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(a.cfg.Home, "run", infoFile)
+	path := filepath.Join(a.cfg.RunDir(), infoFile)
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

@@ -27,11 +27,11 @@ func (a *App) reach() api.Instances {
 }
 
 // openInstances makes the loop that looks after compute instances. Their agents are this program with another hidden command.
-func (a *App) openInstances(nodes devbox.Machine, envCache driver.Environments, host []string) {
+func (a *App) openInstances(nodes devbox.Machine, envCache driver.Environments, host []string) *devbox.Loop {
 	if envCache.Engine == "" {
 		envCache.Engine = os.Getenv("DOCKER_HOST") // processes on nodes do not inherit it
 	}
-	a.devbox = devbox.New(devbox.Options{
+	return devbox.New(devbox.Options{
 		DB: a.db, Machine: nodes, Dir: a.instances(), Command: append(slices.Clone(host[:1]), "_devbox"), Log: a.log,
 		Agent:        func(dir string) devbox.Agent { return agent.NewClient(dir) },
 		Admit:        devbox.Admission{Machine: a.machine, QuotaDefault: a.cfg.QuotaDefault}.Admit,

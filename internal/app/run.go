@@ -27,11 +27,10 @@ const (
 func (a *App) Run(until context.Context) error {
 	group, ctx := errgroup.WithContext(until)
 	group.Go(func() error { return a.serve(ctx) })
-	for _, loop := range []func(context.Context) error{
-		a.control.Run, a.devbox.Run, a.control.Sweep, a.control.Budgets, a.control.Limits, a.api.Samples,
-	} {
-		group.Go(func() error { return a.keepRunning(ctx, loop) })
-	}
+	group.Go(func() error { return a.keepRunning(ctx, a.api.Samples) })
+	group.Go(func() error {
+		return a.db.Lead(ctx, func(ctx context.Context) error { return a.keepRunning(ctx, a.lead) })
+	})
 	for _, guard := range []func(context.Context) error{a.db.Guard, a.guardHome} {
 		group.Go(func() error { return guard(ctx) })
 	}

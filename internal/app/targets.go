@@ -1,23 +1,11 @@
 package app
 
 import (
-	"context"
 	"path/filepath"
 
-	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/all"
 )
-
-// openTargets makes the registry of what tasks run on, and the gate through which machines come that connect by themselves.
-func (a *App) openTargets(ctx context.Context, host []string) (err error) {
-	a.targets = driver.NewRegistry(all.Lookup, func(name string) driver.Config { return a.targetConfig(name, host) }, a.log)
-	if a.gate, err = attach.NewGate(ctx, a.db, a.targets, a.log); err != nil {
-		return err
-	}
-	a.closers = append(a.closers, a.gate.Close)
-	return nil
-}
 
 // targetConfig is what a target is opened with. Those that share this machine share its built environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {

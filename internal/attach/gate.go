@@ -167,6 +167,11 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 		return
 	}
 	g.log.Info("a machine connected", "compute", d.Name, "host", a.Host)
+	wctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watch(wctx, d, a.TokenHash) })
+	defer watching.Wait()
+	defer stop()
 	var why error
 	select {
 	case why = <-ended:
@@ -180,10 +185,42 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 		return // as above
 	}
 	g.log.Info("a machine is not connected any more", "compute", d.Name, "host", a.Host, "err", why)
-	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
-	if err := g.away(wctx, d.Workspace, d.Name, a.Session, why.Error()); err != nil && berth.CodeOf(err) != berth.NotFound {
+	if err := g.away(actx, d.Workspace, d.Name, a.Session, why.Error()); err != nil && berth.CodeOf(err) != berth.NotFound {
 		g.log.Error("a machine's absence is not written down", "compute", d.Name, "err", err)
+	}
+}
+
+// watch ends the connection of a machine when its token is not good any more, whichever server was told so.
+func (g *Gate) watch(ctx context.Context, d *store.Doc, tokenHash string) {
+	good := func() bool {
+		var st berth.ComputeState
+		err := g.db.View(ctx, func(tx *store.Tx) error {
+			now, err := tx.Get(d.Workspace, kindCompute, d.Name, "")
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(now.Own, &st)
+		})
+		switch {
+		case berth.CodeOf(err) == berth.NotFound:
+			return false
+		case err != nil:
+			return true // that is not known now
+		}
+		return st.Attached != nil && st.Attached.TokenHash == tokenHash
+	}
+	w := g.db.WatchSubject(ctx, g.db.Rev(), d.Workspace, "computes/"+d.Name)
+	for good() {
+		if _, err := w.Next(); err != nil && berth.CodeOf(err) != berth.Gone {
+			return
+		} else if err != nil {
+			w = g.db.WatchSubject(ctx, g.db.Rev(), d.Workspace, "computes/"+d.Name)
+		}
+	}
+	if ctx.Err() == nil {
+		g.Drop(d)
 	}
 }
 

@@ -90,6 +90,17 @@ func (s *session) endIdle(ctx context.Context, cfg client.Config) error {
 
 // restHosts ends the runner hosts of a home that have nothing to run. The server is gone, so nothing new can come. Those with tasks stay.
 func restHosts(ctx context.Context, s *session, home string, noJobs bool) error {
+	others, _ := filepath.Glob(filepath.Join(home, "run", "*", serveLock)) // the pattern is good
+	now, cancel := context.WithCancel(ctx)
+	cancel() // nobody is waited for
+	for _, path := range others {
+		unlock, err := lockFile(now, path)
+		if err != nil {
+			s.say("server %s of the home runs on", filepath.Base(filepath.Dir(path)))
+			return nil //nolint:nilerr // it may need them
+		}
+		unlock()
+	}
 	kept, err := cluster.Rest(ctx, filepath.Join(home, "nodes"))
 	if kept > 0 && noJobs {
 		s.say("%d compute %s on, and can be reached again after `berth up`", kept, map[bool]string{true: "instance runs", false: "instances run"}[kept == 1])

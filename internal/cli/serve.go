@@ -9,9 +9,9 @@ import (
 )
 
 func serveCommand(s *session) *cobra.Command {
-	var listen string
+	var listen, name string
 	cmd := &cobra.Command{
-		Use:   "serve [--home DIR] [--listen HOST:PORT]",
+		Use:   "serve [--home DIR] [--listen HOST:PORT] [--name NAME]",
 		Short: "Run a server in the foreground",
 		Long: "Runs a server in the foreground until Ctrl-C or SIGTERM. Everything it owns is in the home; HOME/berth.yaml configures it.\n" +
 			"Running tasks go on when it ends, and it takes them up again when it starts.",
@@ -25,6 +25,7 @@ func serveCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			server.Name = name
 			if listen != "" {
 				server.Listen = listen
 			}
@@ -38,6 +39,7 @@ func serveCommand(s *session) *cobra.Command {
 			return serve(ctx, server, log)
 		},
 	}
+	cmd.Flags().StringVar(&name, "name", "", "name of a further server of the home; it needs a PostgreSQL database")
 	cmd.Flags().StringVar(&listen, "listen", "", "address of the HTTPS front door; port 0 takes a free one and keeps it")
 	return cmd
 }

@@ -23,6 +23,8 @@ type serverStatus struct {
 	Workspace berth.Workspace `json:"workspace,omitzero"`
 	Active    int             `json:"active_jobs"`
 	Trouble   string          `json:"trouble,omitempty"`
+
+	Servers []client.ServerInfo `json:"servers,omitempty"`
 }
 
 func statusCommand(s *session) *cobra.Command {
@@ -50,7 +52,7 @@ func statusCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			st := serverStatus{Running: true, URL: about.URL, Version: about.Version, PID: c.Server().PID, User: about.User, Role: about.Role, Workspace: c.Workspace, Trouble: about.Trouble}
+			st := serverStatus{Running: true, URL: about.URL, Version: about.Version, PID: c.Server().PID, User: about.User, Role: about.Role, Workspace: c.Workspace, Trouble: about.Trouble, Servers: about.Servers}
 			if c.Local() {
 				st.Home = s.cfg.Home
 			}
@@ -77,6 +79,16 @@ func (s *session) printStatus(st serverStatus) error {
 	line("server", "%s, version %s", st.URL, st.Version)
 	if st.Home != "" {
 		line("home", "%s, pid %d", st.Home, st.PID)
+	}
+	for _, o := range st.Servers {
+		state := "follows"
+		switch {
+		case o.Leads:
+			state = "leads"
+		case !o.Alive:
+			state = "is away"
+		}
+		line("  "+o.Name, "%s, %s", state, o.URL)
 	}
 	line("workspace", "%s in resource group %s", st.Workspace.Name, st.Workspace.Group)
 	line("you", "%s, %s", st.User, st.Role)

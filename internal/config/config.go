@@ -24,6 +24,8 @@ import (
 type Config struct {
 	// Home is the folder that holds everything the server owns. It is not read from the file.
 	Home string `yaml:"-"`
+	// Name tells the servers of a home apart; empty is the first, or only one. It is not read from the file.
+	Name string `yaml:"-"`
 	// Listen is HOST:PORT of the HTTPS front door. Port 0 takes a free port and keeps it.
 	Listen string `yaml:"listen"`
 	// Advertise is the URL clients use when it is not the listen address, for shared servers.
@@ -124,6 +126,11 @@ func (c Config) Check() error {
 			return berth.Errorf(berth.Invalid, "advertise: %q is not https://HOST[:PORT]", c.Advertise)
 		}
 	}
+	if c.Name != "" {
+		if err := berth.CheckName("server", c.Name); err != nil {
+			return err
+		}
+	}
 	if c.Slots < 1 {
 		return berth.Errorf(berth.Invalid, "slots: %d; at least 1 task must be allowed to run", c.Slots)
 	}
@@ -158,6 +165,9 @@ func (c Config) Check() error {
 	}
 	return nil
 }
+
+// RunDir is where a server keeps what is its own and not its home's: its socket, its lock and what it tells clients of its machine.
+func (c Config) RunDir() string { return filepath.Join(c.Home, "run", c.Name) }
 
 // Local is on which terms jobs run on the machine itself.
 func (c Config) Local() berth.LocalTerms {

@@ -65,13 +65,33 @@ const CodeHost = "https://berth.blob.core.windows.net"
 func (l Locator) Blob(uri string) (container, name string, ok bool) {
 	for _, root := range []string{l.Root(), CodeHost} {
 		if rest, found := strings.CutPrefix(uri, root+"/"); found {
-			rest, _, _ = strings.Cut(rest, "?")
-			container, name, _ = strings.Cut(strings.TrimSuffix(rest, "/"), "/")
-			name, err := url.PathUnescape(name)
-			return container, name, err == nil && isContainer(container)
+			return splitBlob(rest)
 		}
 	}
 	return "", "", false
+}
+
+func splitBlob(rest string) (container, name string, ok bool) {
+	rest, _, _ = strings.Cut(rest, "?")
+	container, name, _ = strings.Cut(strings.TrimSuffix(rest, "/"), "/")
+	name, err := url.PathUnescape(name)
+	return container, name, err == nil && isContainer(container)
+}
+
+// BlobOfAny is Blob for a URL that may be of another server of the same database: they share their storage.
+func (l Locator) BlobOfAny(tx *store.Tx, uri string) (container, name string, ok bool, err error) {
+	if container, name, ok = l.Blob(uri); ok {
+		return container, name, true, nil
+	}
+	base, rest, found := strings.Cut(uri, "/"+l.Account+".blob."+strings.Trim(l.Suffix, "/")+"/")
+	if !found || l.Zone != "" {
+		return "", "", false, nil
+	}
+	if known, err := tx.ServerAt(base); err != nil || !known {
+		return "", "", false, err
+	}
+	container, name, ok = splitBlob(rest)
+	return container, name, ok, nil
 }
 
 // isContainer keeps out what is no container's name: "*" means all of them in a signature.
@@ -93,8 +113,8 @@ func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int
 	if depth > 8 {
 		return Place{}, berth.Errorf(berth.Invalid, "%s: references go round in a circle", uri)
 	}
-	if container, name, ok := l.Blob(uri); ok {
-		return Place{Container: container, Name: name}, nil
+	if container, name, ok, err := l.BlobOfAny(tx, uri); err != nil || ok {
+		return Place{Container: container, Name: name}, err
 	}
 	rest, isAML := cut(uri, "azureml://")
 	if !isAML {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -31,7 +32,8 @@ type Reporter struct {
 	wake chan struct{} // something was queued that should not wait
 	kick chan struct{} // the server seems to be back
 
-	sending sync.Mutex // held by whoever talks to the home
+	sending sync.Mutex                         // held by whoever talks to the home
+	abandon atomic.Pointer[context.CancelFunc] // ends the call that is under way
 
 	mu     sync.Mutex
 	order  []berth.TaskID // tasks with reports that wait, oldest first
@@ -121,6 +123,15 @@ func (r *Reporter) lingered() {
 
 // Kick ends a pause: the server seems to be there again.
 func (r *Reporter) Kick() { poke(r.kick) }
+
+// Again ends a call that is under way, which may never be answered, and has what it says sent again: another server is at the home's
+// address now.
+func (r *Reporter) Again() {
+	if abandon := r.abandon.Load(); abandon != nil {
+		(*abandon)()
+	}
+	r.Kick()
+}
 
 // Idle reports whether nothing waits to be sent. A report on its way still waits.
 func (r *Reporter) Idle() bool {
@@ -245,7 +256,9 @@ func urgent(r berth.Report) bool { return r.State == berth.TaskDone || r.Warning
 // deliver sends reports from the front of the queue, and takes off it what is settled. False asks for a pause.
 func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 	c, cancel := context.WithTimeout(ctx, 30*time.Second)
+	r.abandon.Store(&cancel)
 	reply, err := r.home.Report(c, out)
+	r.abandon.Store(nil)
 	cancel()
 	if err != nil {
 		switch berth.CodeOf(err) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"runtime/debug"
 	"time"
@@ -87,10 +86,8 @@ func (c *commit) begin() error {
 	if err != nil {
 		return lost(err)
 	}
-	if l := w.db.lead; l != nil && at.leader != l.text {
-		var now leader
-		_ = json.Unmarshal([]byte(at.leader), &now) // a name that cannot be read is somebody else's, too
-		return w.db.replaced(now)
+	if err := w.db.refuse(0, at.leader); err != nil {
+		return err
 	}
 	c.at, c.rev, c.pruned = at, at.rev, at.pruned
 	c.now, c.shifted, c.jump = w.db.clock.now(), w.db.clock.base.Load().shifted, 0
@@ -114,6 +111,11 @@ func (c *commit) step(u *update) (outcome, error) {
 		return outcome{}, nil
 	}
 	w := c.w
+	if u.term != 0 {
+		if err := w.db.refuse(u.term, c.at.leader); err != nil {
+			return outcome{err: err}, nil //nolint:nilerr // it is the update's own
+		}
+	}
 	// As long as nothing is to be kept the transaction itself is the savepoint.
 	save := c.careful && c.kept > 0
 	if save {

@@ -16,7 +16,7 @@ func TestSecondServerOfFileIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "one", "berth.db")
-	first, err := lead(t, "sqlite:"+path, "the first server")
+	first, err := member(t, "sqlite:"+path, "one", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,13 +28,13 @@ func TestSecondServerOfFileIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, other := range []string{path, filepath.Join(dir, "folder", "berth.db"), filepath.Join(dir, "file.db")} {
-		if _, err := lead(t, "sqlite:"+other, "the second"); berth.CodeOf(err) != berth.Conflict || !strings.Contains(err.Error(), "is used by the first server:") {
+		if _, err := member(t, "sqlite:"+other, "one", "b"); berth.CodeOf(err) != berth.Conflict || !strings.Contains(err.Error(), "is used by server a of one:") {
 			t.Errorf("%s: %v", other, err)
 		}
 	}
 	must(t, first, writeOne("b"))
 	first.Close()
-	third, err := lead(t, "sqlite:"+path, "the third")
+	third, err := member(t, "sqlite:"+path, "one", "c")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,31 +12,15 @@ import (
 	"github.com/berthml/berth"
 )
 
-const (
-	// leadClass is the class of the advisory lock that the server of a database holds; within it there is one for each schema.
-	leadClass = 727418
-	// leadWait is how long to wait for a server that was killed a moment ago: the database may not have noticed yet.
-	leadWait = 5 * time.Second
-	// leadPing is how often the connection that holds the lock is tried.
-	leadPing = 5 * time.Second
-	// leadKey is the key of the server's name in the table meta.
-	leadKey = "server"
-)
+// leadKey is the key of the leader in the table meta.
+const leadKey = "server"
 
-// A lead is a server's right to act on a PostgreSQL database that others may reach too. A lock that lives as long as a connection says
-// who may become the server, and goes when that server dies. A row says who is, and every update looks at it: one who has lost the
-// connection, and was replaced meanwhile, writes nothing any more.
-type lead struct {
-	db     *DB
-	config *pgx.ConnConfig
-	name   leader
-	text   string    // name as it is stored
-	conn   *pgx.Conn // holds the lock
-}
-
-// A leader is what is stored of a server.
+// A leader is what is stored of the server that leads. Every update reads it under the lock that updates take turns with, and those of
+// an earlier term are refused.
 type leader struct {
+	Term  int64     `json:"term"`
 	ID    string    `json:"id"`
+	Home  string    `json:"home"`
 	Who   string    `json:"who"`
 	Since time.Time `json:"since"`
 }
@@ -48,176 +32,149 @@ func (l leader) String() string {
 	return fmt.Sprintf("%s, since %s", l.Who, l.Since.UTC().Format(time.RFC3339))
 }
 
-// takeLead waits a little for the lock, and refuses when another server has it.
-func takeLead(ctx context.Context, db *DB, config *pgx.ConnConfig, who string) (*lead, error) {
-	l := &lead{db: db, config: config.Copy(), name: leader{ID: db.server, Who: who, Since: time.Now().UTC()}}
-	// A server whose machine is gone is to be noticed soon.
-	for k, v := range map[string]string{"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3"} {
-		l.config.RuntimeParams[k] = v
+// decodeLeader reads what is stored. What cannot be read is somebody else's.
+func decodeLeader(text string) (l leader) {
+	_ = json.Unmarshal([]byte(text), &l)
+	return l
+}
+
+// errDeposed is the cause of the end of a term's context.
+var errDeposed = errors.New("another server leads now")
+
+// Lead runs fn while this server leads: at once where there can be no other server, else each time it is elected, in a context of
+// that term. Updates made in it are refused as soon as another server leads; a moment later it ends, and when fn has returned the
+// server is a candidate again. Lead returns when ctx has ended, or fn has returned in a term.
+func (db *DB) Lead(ctx context.Context, fn func(context.Context) error) error {
+	m := db.member
+	if m == nil {
+		return fn(ctx)
 	}
-	b, err := json.Marshal(l.name)
-	if err != nil {
-		return nil, err
+	for {
+		m.stand()
+		term, err := m.elected(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // it was asked to end
+		}
+		db.log.Info("this server leads", "term", term)
+		if again, err := m.serve(ctx, term, fn); !again {
+			m.candidate.Store(false)
+			return err
+		}
+		db.log.Warn("this server does not lead any more", "term", term, "leader", m.standing.Load().leader.Who)
 	}
-	l.text = string(b)
-	for deadline := time.Now().Add(leadWait); ; {
-		locked, _, err := l.try(ctx)
-		switch {
-		case err != nil:
-			return nil, db.fault(err)
-		case locked:
-			return l, nil
-		case time.Now().After(deadline):
-			return nil, l.refused(ctx)
+}
+
+// stand makes this server a candidate.
+func (m *member) stand() {
+	m.candidate.Store(true)
+	select {
+	case m.stands <- struct{}{}:
+	default:
+	}
+}
+
+// elected waits for a term of this server.
+func (m *member) elected(ctx context.Context) (int64, error) {
+	for {
+		moved := *m.moved.Load()
+		if s := m.standing.Load(); m.leads(s) {
+			return s.leader.Term, nil
 		}
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-moved:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return 0, ctx.Err()
 		}
 	}
 }
 
-// try connects and asks for the lock; it also says who the server is, as far as that was written.
-func (l *lead) try(ctx context.Context) (locked bool, now leader, err error) {
-	c, err := pgx.ConnectConfig(ctx, l.config)
-	if err != nil {
-		return false, now, err
-	}
-	defer func() {
-		if !locked || err != nil {
-			locked = false
-			hangUp(c)
+// serve runs fn for a term. again says that the term was ended by another server.
+func (m *member) serve(ctx context.Context, term int64, fn func(context.Context) error) (again bool, err error) {
+	ctx, end := context.WithCancelCause(berth.WithTerm(ctx, term))
+	defer end(nil)
+	done := make(chan error, 1)
+	go func() { done <- fn(ctx) }()
+	for {
+		moved := *m.moved.Load()
+		if s := m.standing.Load(); !m.leads(s) || s.leader.Term != term {
+			m.candidate.Store(false) // until what was begun has ended
+			end(errDeposed)
+			err := <-done
+			return true, err
 		}
-	}()
-	if err := c.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext(current_schema()))", leadClass).Scan(&locked); err != nil {
-		return false, now, err
+		select {
+		case err := <-done:
+			return false, err
+		case <-moved:
+		}
 	}
-	if now, err = readLeader(ctx, c); err == nil && locked {
-		l.conn = c
-	}
-	return locked, now, err
 }
 
-// readLeader is who the server of a database is; nobody in one that is new.
-func readLeader(ctx context.Context, c *pgx.Conn) (now leader, err error) {
-	var there bool
-	if err := c.QueryRow(ctx, "SELECT to_regclass('meta') IS NOT NULL").Scan(&there); err != nil || !there {
-		return now, err
+func (m *member) leads(s *standing) bool { return s.leader.ID == m.id }
+
+// Leads says whether this server leads for certain: no other can have been elected before now. What a leader does beside the database
+// counts only if it still leads when that is done.
+func (db *DB) Leads() bool {
+	m := db.member
+	if m == nil {
+		return true
 	}
-	var text string
-	err = c.QueryRow(ctx, "SELECT value FROM meta WHERE key = $1", leadKey).Scan(&text)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return now, nil
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &now)
-	}
-	return now, err
+	s := m.standing.Load()
+	return m.leads(s) && time.Since(s.began) < lease
 }
 
-// refused is the error of a server that came second.
-func (l *lead) refused(ctx context.Context) error {
-	_, now, err := l.try(ctx)
-	l.close() // too late: whoever waited long enough is told
-	if err != nil {
-		return l.db.fault(err)
-	}
-	return berth.Errorf(berth.Conflict, "database %s is used by %s: two servers would run every job twice; stop that one first, or give this one a database of its own", l.db.where, now)
-}
-
-// declare writes that this server is the one. Updates of another that are under way end before, and none comes after.
-func (l *lead) declare(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, l.conn, func(tx pgx.Tx) error {
+// campaign makes this server the leader, unless one lives. Updates that are under way end before, and none of an earlier term comes
+// after.
+func (m *member) campaign(ctx context.Context) (s standing, err error) {
+	err = pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = on"); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, "SELECT rev FROM head WHERE one = 1 FOR UPDATE"); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", leadKey, l.text)
-		return err
-	})
-}
-
-// guard keeps the lock until ctx ends, and takes it again when its connection was lost. The error says who has it instead.
-func (l *lead) guard(ctx context.Context) error {
-	for {
-		err := l.hold(ctx)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was asked to end
-		}
-		l.db.log.Warn("connection that holds the database for this server lost, connecting again", "err", err)
-		hangUp(l.conn)
-		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-			locked, now, err := l.try(ctx)
-			if ctx.Err() != nil {
-				return nil //nolint:nilerr // it was asked to end
-			}
-			if err == nil && now.ID != l.name.ID {
-				return l.db.replaced(now)
-			}
-			if locked {
-				break
-			}
-			l.db.log.Warn("database not held again yet", "err", err, "wait", wait)
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-				return nil
-			}
-		}
-	}
-}
-
-// replaced is the error of a server that is not the one of its database any more.
-func (db *DB) replaced(by leader) error {
-	return berth.Errorf(berth.Unavailable, "database %s was taken over by %s; this server must not act on it any more and stops", db.where, by)
-}
-
-// hold returns when the connection is lost, or ctx ends.
-func (l *lead) hold(ctx context.Context) error {
-	for {
-		wait, cancel := context.WithTimeout(ctx, leadPing)
-		_, err := l.conn.WaitForNotification(wait) // there are none: it returns when the connection ends
-		cancel()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if l.conn.IsClosed() {
+		var err error
+		if s, err = readLeader(ctx, tx); err != nil || s.alive {
 			return err
 		}
-		ping, cancel := context.WithTimeout(ctx, leadPing)
-		err = l.conn.Ping(ping)
-		cancel()
+		// Terms grow with time, so that those of a database that was restored, or made anew, are later than those before.
+		next := leader{ID: m.id, Home: m.Home, Who: m.Who, Since: time.Now().UTC()}
+		if err := tx.QueryRow(ctx, "SELECT greatest($1::bigint + 1, "+databaseTime+" / 1000000)", s.leader.Term).Scan(&next.Term); err != nil {
+			return err
+		}
+		text, err := json.Marshal(next)
 		if err != nil {
 			return err
 		}
-	}
+		s = standing{leader: next, alive: true}
+		_, err = tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", leadKey, string(text))
+		return err
+	})
+	return s, err
 }
 
-// close gives the lock back.
-func (l *lead) close() {
-	if l == nil || l.conn == nil {
-		return
+// readLeader is who leads, and whether that server lives.
+func readLeader(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+},
+) (s standing, err error) {
+	var text string
+	err = q.QueryRow(ctx, "SELECT m.value, coalesce(s.seen > "+databaseTime+" - $2, false), coalesce(s.address, ''), coalesce(s.socket, '')"+
+		" FROM meta m LEFT JOIN servers s ON s.id = m.value::jsonb ->> 'id' WHERE m.key = $1", leadKey, int64(lease)).
+		Scan(&text, &s.alive, &s.address, &s.socket)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return s, nil
 	}
-	hangUp(l.conn)
-	l.conn = nil
+	s.leader = decodeLeader(text)
+	return s, err
 }
 
-// hangUp ends a connection that may be dead.
-func hangUp(c *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	c.Close(ctx)
+// replaced is the error of a server that is not one of its database any more.
+func (db *DB) replaced(by string) error {
+	return berth.Errorf(berth.Unavailable, "database %s was taken over by %s; this server must not act on it any more and stops", db.where, by)
 }
 
-// Guard returns nil when ctx ends, and an error as soon as the database is not this server's any more. The server must act on nothing
-// after that.
-func (db *DB) Guard(ctx context.Context) error {
-	switch {
-	case db.lead != nil:
-		return db.lead.guard(ctx)
-	case db.file == nil:
-		<-ctx.Done()
-		return nil
-	}
-	return db.guardFile(ctx)
+// past is the error of an update of a term that is over.
+func (db *DB) past(now leader) error {
+	return &berth.Error{Code: berth.Unavailable, Msg: fmt.Sprintf("%s leads the servers of database %s now", now, db.where), Err: errDeposed}
 }

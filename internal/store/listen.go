@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/berthml/berth"
 )
@@ -72,16 +73,32 @@ func (l *listener) listen(ctx context.Context) (heard bool, err error) {
 			return heard, err
 		}
 		for {
-			n, err := c.WaitForNotification(ctx)
+			n, err := await(ctx, c)
 			if err != nil {
 				return heard, err
 			}
 			heard = true
-			if n.Payload != l.db.server { // our own commits are known
+			if n != nil && n.Payload != l.db.server { // our own commits are known
 				break
 			}
 		}
 	}
+}
+
+// silent is how long a connection may bring no word before it is tried.
+const silent = 3 * time.Second
+
+// await waits for a word, nil when there was none for a while and the connection is good still.
+func await(ctx context.Context, c *pgx.Conn) (*pgconn.Notification, error) {
+	wait, cancel := context.WithTimeout(ctx, silent)
+	n, err := c.WaitForNotification(wait)
+	cancel()
+	if err == nil || ctx.Err() != nil || c.IsClosed() {
+		return n, err
+	}
+	ping, cancel := context.WithTimeout(ctx, silent)
+	defer cancel()
+	return nil, c.Ping(ping)
 }
 
 // catchUp brings the feed to the head of the database.

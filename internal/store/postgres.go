@@ -34,6 +34,10 @@ var postgresDialect = &dialect{
 // channel is where servers tell each other of commits.
 const channel = "berth"
 
+// stall is for how many milliseconds a server that has the lock on the head row may be silent. Then the database ends its transaction:
+// one that was stopped, or cut off, must not hold up the others.
+const stall = "3000"
+
 // postgresReaders is how many connections views share; each is a process of the server.
 const postgresReaders = 8
 
@@ -46,38 +50,22 @@ func openPostgres(ctx context.Context, url string, o Options) (*DB, error) {
 	where := fmt.Sprintf("postgres://%s:%d/%s", config.Host, config.Port, config.Database)
 	db := &DB{d: postgresDialect, where: where, log: o.Log, rehearse: o.Rehearse, server: berth.NewGUID()}
 	db.clock.start(o.Wall)
-	var l *lead
-	if o.Server != "" { // before anything is written
-		if l, err = takeLead(ctx, db, config, o.Server); err != nil {
-			return nil, err
-		}
-	}
 	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(durable(o.NoSync)))
 	if err := db.start(ctx, pool, pool, postgresReaders); err != nil {
 		pool.Close()
-		l.close()
 		return nil, err
 	}
-	if err := db.follow(ctx, config, l); err != nil {
-		db.Close()
-		return nil, db.fault(err)
-	}
-	return db, nil
-}
-
-// follow declares this server the one of the database, if it is to be, and begins to listen to others.
-func (db *DB) follow(ctx context.Context, config *pgx.ConnConfig, lead *lead) error {
-	if lead != nil {
-		db.stops = append(db.stops, lead.close)
-		if err := lead.declare(ctx); err != nil {
-			return err
+	if o.Server.Who != "" {
+		if db.member, err = join(ctx, db, config, o.Server); err != nil {
+			db.Close()
+			return nil, err
 		}
-		db.lead = lead
+		db.stops = append(db.stops, db.member.close)
 	}
 	l := &listener{db: db, config: config}
 	l.start()
 	db.stops = append(db.stops, l.stop)
-	return nil
+	return db, nil
 }
 
 // durable makes commits of a connection wait for the disk where the server's default is not to, or the other way round.
@@ -95,17 +83,17 @@ func durable(noSync bool) func(context.Context, *pgx.Conn) error {
 // postgresBegin takes the lock on the head row, which the transaction holds to its end: so writers of several servers
 // take turns, and revisions are given out in commit order.
 func postgresBegin(ctx context.Context, s *session) (head, error) {
-	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT rev, pruned, pg_current_xact_id()"+
-		" FROM head WHERE one = 1 FOR UPDATE;"+
+	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = "+stall+
+		"; SELECT rev, pruned, pg_current_xact_id() FROM head WHERE one = 1 FOR UPDATE;"+
 		" SELECT value FROM meta WHERE key = '"+leadKey+"'") // read after the lock is held
 	if err != nil {
 		return head{}, err
 	}
-	row := results[1].Rows[0]
+	row := results[2].Rows[0]
 	rev, err1 := strconv.ParseInt(string(row[0]), 10, 64)
 	pruned, err2 := strconv.ParseInt(string(row[1]), 10, 64)
 	h := head{rev: berth.Rev(rev), pruned: berth.Rev(pruned), xid: string(row[2])}
-	if leader := results[2].Rows; len(leader) > 0 {
+	if leader := results[3].Rows; len(leader) > 0 {
 		h.leader = string(leader[0][0])
 	}
 	return h, errors.Join(err1, err2)
@@ -165,6 +153,8 @@ func postgresFault(where string, err error) error {
 	case strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "57P"), strings.HasPrefix(e.Code, "08"),
 		strings.HasPrefix(e.Code, "40"), strings.HasPrefix(e.Code, "55"):
 		return berth.Errorf(berth.Unavailable, "database %s has no room for us now: %w", where, err)
+	case e.Code == "25P03":
+		return berth.Errorf(berth.Unavailable, "database %s has waited too long for this server: %w", where, err)
 	case e.Code == "25006":
 		return berth.Errorf(berth.Unavailable, "database %s is read-only, a standby perhaps: %w", where, err)
 	case strings.HasPrefix(e.Code, "28"), strings.HasPrefix(e.Code, "3D"), e.Code == "42501":

@@ -72,8 +72,8 @@ func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 		f.Close()
 	}
 	release := func() {}
-	if o.Server != "" { // before anything is written
-		if release, err = hold(path, o.Server); err != nil {
+	if o.Server.Who != "" { // before anything is written
+		if release, err = hold(path, o.Server.Who); err != nil {
 			return nil, err
 		}
 	}

@@ -23,9 +23,9 @@ type Options struct {
 	NoSync bool
 	// Rehearse runs every update twice and undoes the first, as it happens when a commit has to be tried again: for tests only.
 	Rehearse bool
-	// Server names the process for others, which are refused while it has a database open that several can reach. Without one nobody is:
-	// for tests and tools.
-	Server string
+	// Server is what this process is for others: a database that is a file has one server at a time, in PostgreSQL several of one home
+	// can share one. Without it nobody is kept out, and the database leads nobody: for tests and tools.
+	Server Member
 	// Wall is the wall clock; nil is the machine's. Another one is for tests only.
 	Wall func() time.Time
 	Log  *slog.Logger
@@ -47,7 +47,7 @@ type DB struct {
 	scopes    scopes
 	server    string   // our name among servers of one database
 	file      *file    // nil where the database is no file
-	lead      *lead    // nil where there can be no other server, or may be
+	member    *member  // nil where there can be no other server, or this is none
 	committed func()   // called by the writer after each commit; may be nil
 	release   func()   // lets the next server have the database, once it is closed; may be nil
 	stops     []func() // what Open started beyond the writer; run by Close in reverse

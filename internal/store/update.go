@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+
+	"github.com/berthml/berth"
 )
 
 // Update runs fn in a transaction. When it returns nil the change is durable; when fn fails or panics nothing of it
@@ -13,9 +15,11 @@ import (
 // work of those before it, and an error undoes only its own. If the commit has to be tried again fn is run again: it
 // must do nothing but use tx and set variables of its caller. fn must not call Update or View.
 //
+// An update of a term, see [DB.Lead], is refused with Unavailable when that term is over.
+//
 // If ctx ends before fn runs, Update returns its error and fn never runs. After that Update waits for the outcome.
 func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
-	u := &update{fn: fn, outcome: make(chan outcome, 1)}
+	u := &update{fn: fn, term: berth.TermOf(ctx), outcome: make(chan outcome, 1)}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -57,6 +61,7 @@ func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 // An update is a function that waits for its turn.
 type update struct {
 	fn      func(*Tx) error
+	term    int64 // in which it has to run, 0 is any
 	state   atomic.Int32
 	outcome chan outcome
 }

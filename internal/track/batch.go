@@ -158,5 +158,5 @@ func (c *call) log(b *batch) error {
 			return err
 		}
 	}
-	return c.points.Append(entries(b.run, b.metrics))
+	return c.keep(entries(b.run, b.metrics))
 }

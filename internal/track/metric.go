@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/track/points"
 )
 
@@ -133,7 +134,18 @@ func (c *call) logMetrics(id string, metrics []metric) error {
 	if err := c.mayModels(metrics); err != nil {
 		return err
 	}
-	return c.points.Append(entries(r.ID, metrics))
+	return c.keep(entries(r.ID, metrics))
+}
+
+// keep makes points durable. They are where the next server that leads finds them only if this one leads still.
+func (w *workspace) keep(entries []points.Entry) error {
+	if err := w.points.Append(entries); err != nil {
+		return err
+	}
+	if w.s.Leads != nil && !w.s.Leads() {
+		return berth.Errorf(berth.Unavailable, "another server may have begun to lead while the points were written: send them again")
+	}
+	return nil
 }
 
 // writableRun is a run that points may be added to.

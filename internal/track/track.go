@@ -25,7 +25,7 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
-// Options is what a Service is made of. All fields but Locator, Sign and NoSync are needed.
+// Options is what a Service is made of. All fields but Locator, Sign, Leads and NoSync are needed.
 type Options struct {
 	DB    *store.DB
 	Blobs *blob.Store
@@ -36,6 +36,8 @@ type Options struct {
 	Sign func(container, name, holder string, until time.Time) string
 	Dir  string // where points are
 	Log  *slog.Logger
+	// Leads says whether no other server can have opened the points since; nil where there is none.
+	Leads func() bool
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
 }

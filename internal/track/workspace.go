@@ -101,7 +101,7 @@ func (w *workspace) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.points, err = points.Open(filepath.Join(w.s.Dir, w.ID), points.Options{Log: w.s.Log, NoSync: w.s.NoSync})
+	w.points, err = points.Open(filepath.Join(w.s.Dir, w.ID), points.Options{Log: w.s.Log, NoSync: w.s.NoSync, Fresh: w.s.Leads != nil})
 	return err
 }
 

@@ -27,6 +27,9 @@ func (d *Driver) AddNode(ctx context.Context, s driver.NodeSpec) error {
 		return err
 	}
 	defer release()
+	if err := d.admit(ctx); err != nil {
+		return err
+	}
 	n, err := d.node(s.Name)
 	if err != nil {
 		if n, err = d.prepare(ctx, s); err != nil {
@@ -37,6 +40,19 @@ func (d *Driver) AddNode(ctx context.Context, s driver.NodeSpec) error {
 		return berth.Errorf(berth.Unavailable, "starting node %s: %w", s.Name, err)
 	}
 	return nil
+}
+
+// admit refuses a server that leads no more.
+func (d *Driver) admit(ctx context.Context) error {
+	term := berth.TermOf(ctx)
+	if term == 0 {
+		return nil
+	}
+	if err := os.Mkdir(d.c.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return berth.Errorf(berth.Unavailable, "making the directory of nodes: %w", err)
+	}
+	_, err := (&host.Terms{Dir: d.c.Dir}).Admit(term) // read anew: another process may have noted a later one
+	return err
 }
 
 // check refuses what can never be a node here.
@@ -95,6 +111,9 @@ func (d *Driver) RemoveNode(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
+	if err := d.admit(ctx); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	d.drop(name)
 	d.mu.Unlock()

@@ -41,6 +41,7 @@ type start struct {
 // removal is a call of Remove.
 type removal struct {
 	id   berth.TaskID
+	term int64
 	done chan error
 }
 
@@ -90,7 +91,9 @@ func (c *Client) Close() {
 // Start starts a task unless the host knows it. Calls that come while one is under way go together with the next one: each
 // wakes two processes.
 func (c *Client) Start(ctx context.Context, l *berth.Launch) error {
-	body, err := json.Marshal(l)
+	in := *l
+	in.Term = berth.TermOf(ctx)
+	body, err := json.Marshal(&in)
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,11 @@ func (c *Client) startAll(ctx context.Context, all []*start) {
 // Tasks lists every task of the host.
 func (c *Client) Tasks(ctx context.Context) ([]Status, error) {
 	var all []Status
-	err := c.call(ctx, opTasks, nil, &all)
+	var in any
+	if term := berth.TermOf(ctx); term != 0 {
+		in = tasksRequest{term}
+	}
+	err := c.call(ctx, opTasks, in, &all)
 	return all, err
 }
 
@@ -191,7 +198,7 @@ func (c *Client) Stop(ctx context.Context, id berth.TaskID, s Stop) error {
 
 // Remove forgets a task that is over.
 func (c *Client) Remove(ctx context.Context, id berth.TaskID) error {
-	r := removal{id, make(chan error, 1)}
+	r := removal{id, berth.TermOf(ctx), make(chan error, 1)}
 	c.mu.Lock()
 	c.removals = append(c.removals, r)
 	if len(c.removals) == 1 {
@@ -213,13 +220,14 @@ func (c *Client) removeAll() {
 	c.removals = nil
 	c.mu.Unlock()
 	ids := make([]berth.TaskID, len(list))
+	term := int64(0) // all are of one server, whose latest it is
 	for i, r := range list {
-		ids[i] = r.id
+		ids[i], term = r.id, max(term, r.term)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var failed removeAnswer
-	err := c.call(ctx, opRemove, removeRequest{ids}, &failed)
+	err := c.call(ctx, opRemove, removeRequest{ids, term}, &failed)
 	for _, r := range list {
 		if f, ok := failed[r.id]; ok {
 			r.done <- f.err()

@@ -66,7 +66,7 @@ func Build(path string) string {
 // Stop is a request to end a task.
 type Stop = runner.Stop
 
-// stopRequest, removeRequest and restartRequest are bodies of calls.
+// stopRequest, tasksRequest, removeRequest and restartRequest are bodies of calls.
 type stopRequest struct {
 	Task  berth.TaskID  `json:"task"`
 	Grace time.Duration `json:"grace,omitempty"`
@@ -74,8 +74,13 @@ type stopRequest struct {
 	Why   string        `json:"why,omitempty"`
 }
 
+type tasksRequest struct {
+	Term int64 `json:"term,omitempty"`
+}
+
 type removeRequest struct {
 	Tasks []berth.TaskID `json:"tasks"`
+	Term  int64          `json:"term,omitempty"`
 }
 
 // startAnswer and removeAnswer have the tasks with which it failed.

@@ -91,7 +91,15 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 	case opStart:
 		return w.startAll(body)
 	case opTasks:
-		w.kick()
+		var r tasksRequest
+		if len(body) > 0 {
+			if err := json.Unmarshal(body, &r); err != nil {
+				return nil, berth.Errorf(berth.Invalid, "tasks: %w", err)
+			}
+		}
+		if err := w.kick(r.Term); err != nil {
+			return nil, err
+		}
 		return json.Marshal(w.list())
 	case opStop:
 		var r stopRequest
@@ -105,7 +113,11 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 		if err := json.Unmarshal(body, &r); err != nil {
 			return nil, berth.Errorf(berth.Invalid, "remove: %w", err)
 		}
-		return json.Marshal(w.remove(r.Tasks))
+		failed, err := w.remove(r)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(failed)
 	case opInfo:
 		w.mu.Lock()
 		n := len(w.jobs)
@@ -156,11 +168,15 @@ func (w *worker) startAll(body []byte) ([]byte, error) {
 }
 
 // kick notes that a server is there.
-func (w *worker) kick() {
+func (w *worker) kick(term int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.admit(term); err != nil {
+		return err
+	}
 	w.used = time.Now()
 	for _, r := range w.homes {
 		r.Kick()
 	}
+	return nil
 }

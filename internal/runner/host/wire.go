@@ -13,7 +13,7 @@ import (
 // Operations.
 const (
 	opStart   = 's' // a berth.Launch, or several in a list; answers a startAnswer
-	opTasks   = 't' // nothing; answers []Status
+	opTasks   = 't' // a tasksRequest or nothing; answers []Status
 	opStop    = 'k' // a stopRequest
 	opRemove  = 'r' // a removeRequest; answers a removeAnswer
 	opInfo    = 'i' // nothing; answers an Info

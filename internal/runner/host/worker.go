@@ -42,7 +42,8 @@ type worker struct {
 	trees   func() *cache.Cache // of what tasks read; nil when it cannot be opened
 	gate    *gate
 	turn    chan struct{} // has one element while a suspect is prepared
-	base    []string      // what commands inherit
+	terms   *Terms
+	base    []string // what commands inherit
 
 	ctx   context.Context // of all tasks; its end abandons them
 	tasks sync.WaitGroup
@@ -122,6 +123,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		logs:    &logs{},
 		gate:    &gate{dir: dir},
 		turn:    make(chan struct{}, 1),
+		terms:   &Terms{Dir: dir},
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
 		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
@@ -381,6 +383,9 @@ func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 	if w.jobs[l.Task] != nil {
 		return nil
 	}
+	if err := w.admit(l.Term); err != nil { // it may have been run and removed
+		return err
+	}
 	if w.ctx.Err() != nil {
 		return berth.Errorf(berth.Unavailable, "%w", errEnding)
 	}
@@ -457,10 +462,15 @@ func (w *worker) admitted(j *job) bool {
 }
 
 // remove forgets tasks that are over, and says which are not.
-func (w *worker) remove(ids []berth.TaskID) removeAnswer {
+func (w *worker) remove(r removeRequest) (removeAnswer, error) {
+	ids := r.Tasks
 	failed := removeAnswer{}
 	over := make(map[berth.TaskID]*job, len(ids))
 	w.mu.Lock()
+	if err := w.admit(r.Term); err != nil { // from here on no earlier server can start them again
+		w.mu.Unlock()
+		return nil, err
+	}
 	for _, id := range ids {
 		j := w.jobs[id]
 		switch {
@@ -476,7 +486,7 @@ func (w *worker) remove(ids []berth.TaskID) removeAnswer {
 			failed[id] = failureOf(berth.Errorf(berth.Unavailable, "%w", err))
 		}
 		w.mu.Unlock()
-		return failed
+		return failed, nil
 	}
 	for id := range over {
 		delete(w.jobs, id)
@@ -488,5 +498,5 @@ func (w *worker) remove(ids []berth.TaskID) removeAnswer {
 		w.dirs.give(dir, j.clean)
 		w.logs.give(j.launch.LogFile, j.clean)
 	}
-	return failed
+	return failed, nil
 }

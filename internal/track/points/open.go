@@ -80,7 +80,7 @@ func (s *Set) replay(n uint64, last bool) error {
 		s.o.Log.Warn("a torn end of a journal of metrics was cut off; nobody was told that it was kept", "journal", s.path(n, "log"), "bytes", torn)
 	}
 	s.number = n
-	if last && j.size < s.o.JournalSize {
+	if last && j.size < s.o.JournalSize && !s.o.Fresh {
 		s.journal = j
 		return nil
 	}
@@ -112,12 +112,12 @@ func files(dir string) (segments, journals []uint64, err error) {
 		if err != nil {
 			continue
 		}
-		switch ext {
-		case "seg":
+		switch {
+		case ext == "seg":
 			segments = append(segments, n)
-		case "log":
+		case ext == "log":
 			journals = append(journals, n)
-		case "seg.new":
+		case strings.HasPrefix(ext, "seg.new"):
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, nil, err
 			}

@@ -44,6 +44,9 @@ type Summary struct {
 type Options struct {
 	// JournalSize is how large a journal grows before its points become a segment; 0 is 8 MiB.
 	JournalSize int64
+	// Fresh begins a journal of its own instead of going on with the last: a process that had the points open before may not
+	// know yet that it has them no more. What it still writes nobody counts on.
+	Fresh bool
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
 	Log    *slog.Logger

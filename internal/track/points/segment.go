@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 	"os"
+	"strconv"
 )
 
 // A segment is a mark, chunks, a directory and a trailer: the directory's offset, its CRC-32C, and the mark again. A chunk is one
@@ -115,7 +116,7 @@ type part struct {
 
 // writeSegment makes a segment durable under its name and returns its chunks, in the order of the parts.
 func writeSegment(path string, parts []part, noSync bool) (_ *segment, _ []chunk, err error) {
-	temp := path + ".new"
+	temp := path + ".new" + strconv.Itoa(os.Getpid()) // see Options.Fresh
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, nil, err

@@ -1,0 +1,205 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/all"
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/track"
+)
+
+// Two things only the server that leads can answer: tracking, whose index and files one process has, and machines that connect by
+// themselves, because the loops need their connections. The others pass such requests on to it.
+
+// forwardedHeader marks a request that another server has passed on. It is not passed on again.
+const forwardedHeader = "Berth-Forwarded"
+
+// electionTime is how long a request waits for a server to lead.
+const electionTime = 10 * time.Second
+
+// errNoLeader is the answer while no server leads.
+var errNoLeader = berth.Errorf(berth.Unavailable, "no server leads at the moment; one is elected within seconds: try again")
+
+// forwarder passes requests on to the server that leads.
+type forwarder struct {
+	a *App
+
+	mu   sync.Mutex
+	to   string // where the transports lead
+	tcp  *http.Transport
+	unix *http.Transport
+}
+
+// present is the term in which a request is answered here, or how it is passed on.
+func (f *forwarder) present(r *http.Request) (*term, http.RoundTripper, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), electionTime)
+	defer cancel()
+	for {
+		t, begins := f.a.terms.get()
+		if t != nil {
+			return t, nil, nil
+		}
+		if r.Header.Get(forwardedHeader) != "" {
+			return nil, nil, errNoLeader
+		}
+		address, socket, other, err := f.a.db.Leader(ctx)
+		switch {
+		case err == nil && other:
+			return nil, f.transport(r, address, socket), nil
+		case err != nil && r.Context().Err() == nil && ctx.Err() != nil:
+			return nil, nil, errNoLeader
+		case err != nil:
+			return nil, nil, err
+		}
+		select { // this server leads, and begins
+		case <-begins:
+		case <-f.a.db.LeaderMoved():
+		case <-ctx.Done():
+			return nil, nil, errNoLeader
+		}
+	}
+}
+
+// transport leads to another server. What came over the socket, from this machine's user, goes on over the other's socket; everything
+// else has to show its token again.
+func (f *forwarder) transport(r *http.Request, address, socket string) http.RoundTripper {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.to != address+" "+socket {
+		f.close()
+		f.to = address + " " + socket
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(f.a.certs.CA)
+		f.tcp = transportTo("tcp", address)
+		f.tcp.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+		f.unix = transportTo("unix", socket)
+	}
+	if _, local := auth.From(r.Context()); local {
+		return f.unix
+	}
+	return f.tcp
+}
+
+func transportTo(network, address string) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			d := net.Dialer{Timeout: 5 * time.Second}
+			return d.DialContext(ctx, network, address)
+		},
+		IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 16,
+	}
+}
+
+// close lets connections go that nobody uses. The mutex is held, or nobody else is there.
+func (f *forwarder) close() {
+	if f.tcp != nil {
+		f.tcp.CloseIdleConnections()
+		f.unix.CloseIdleConnections()
+	}
+}
+
+// pass passes a request on. It ends with the term of the other server.
+func (f *forwarder) pass(w http.ResponseWriter, r *http.Request, way http.RoundTripper, fail func(error)) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	moved := f.a.db.LeaderMoved()
+	go func() {
+		select {
+		case <-moved:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	scheme := "https"
+	if _, local := auth.From(r.Context()); local {
+		scheme = "http"
+	}
+	p := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = scheme, p.In.Host, p.In.Host
+			p.Out.Header.Set(forwardedHeader, "1")
+		},
+		Transport: way, FlushInterval: -1,
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
+			f.a.log.Warn("request not passed on to the server that leads", "path", r.URL.Path, "err", err)
+			fail(berth.Errorf(berth.Unavailable, "the server that leads did not answer; another is elected within seconds: try again"))
+		},
+	}
+	p.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// leaderTracking is the tracking service of the server that leads.
+type leaderTracking struct{ *forwarder }
+
+// Serve is [track.Service.Serve].
+func (l leaderTracking) Serve(w http.ResponseWriter, r *http.Request, ws track.Workspace, who track.Caller, path string) {
+	t, way, err := l.present(r)
+	switch {
+	case err != nil:
+		track.Fail(w, err)
+	case t != nil:
+		t.tracking.Serve(w, t.in(r), ws, who, path)
+	default:
+		l.pass(w, r, way, func(err error) { track.Fail(w, err) })
+	}
+}
+
+// Forget is [track.Service.Forget]. A server that does not lead has nothing of the workspace open.
+func (l leaderTracking) Forget(id string) error {
+	if t, _ := l.a.terms.get(); t != nil {
+		return t.tracking.Forget(id)
+	}
+	return os.RemoveAll(filepath.Join(l.a.trackingDir(), id))
+}
+
+// leaderGate is the gate of the server that leads.
+type leaderGate struct{ *forwarder }
+
+// Check is [attach.Gate.Check].
+func (l leaderGate) Check(workspace, name string, body json.RawMessage) error {
+	return driver.NewRegistry(all.Lookup, nil, nil).Check(driver.Compute{Workspace: workspace, Name: name, Body: body})
+}
+
+// Connect is [attach.Gate.Connect].
+func (l leaderGate) Connect(w http.ResponseWriter, r *http.Request, token string) (failed error) {
+	t, way, err := l.present(r)
+	switch {
+	case err != nil:
+		return err
+	case t != nil:
+		return t.gate.Connect(w, t.in(r), token)
+	}
+	l.pass(w, r, way, func(err error) { failed = err })
+	return failed
+}
+
+// Drop is [attach.Gate.Drop]. The gate of another server learns by itself that a token is not good any more.
+func (l leaderGate) Drop(d *store.Doc) {
+	if t, _ := l.a.terms.get(); t != nil {
+		t.gate.Drop(d)
+	}
+}
+
+// reachable is the address of a listener for processes of its machine.
+func reachable(l net.Listener) string {
+	at, err := netip.ParseAddrPort(l.Addr().String())
+	if err != nil || !at.Addr().IsUnspecified() {
+		return l.Addr().String()
+	}
+	return net.JoinHostPort("localhost", strconv.Itoa(int(at.Port())))
+}

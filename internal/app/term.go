@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
+	"github.com/berthml/berth/internal/control"
+	"github.com/berthml/berth/internal/devbox"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/all"
+	"github.com/berthml/berth/internal/track"
+)
+
+// A term is what a server has while it leads: the loops, the way to what tasks run on, and the tracking of runs, whose files one process
+// has open at a time.
+type term struct {
+	number   int64 // 0 where there can be no other server
+	targets  *driver.Registry
+	gate     *attach.Gate
+	tracking *track.Service
+	control  *control.Control
+	devbox   *devbox.Loop
+}
+
+// terms is the present term of a server, if it leads.
+type terms struct {
+	mu    sync.Mutex
+	now   *term
+	moved chan struct{} // closed when now changes; nil when nobody waits
+}
+
+// set begins a term, or ends it with nil.
+func (t *terms) set(now *term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now = now
+	if t.moved != nil {
+		close(t.moved)
+		t.moved = nil
+	}
+}
+
+// get is the present term, nil when this server does not lead, and a channel that is closed when that changes.
+func (t *terms) get() (*term, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.moved == nil {
+		t.moved = make(chan struct{})
+	}
+	return t.now, t.moved
+}
+
+// lead is what a server does while it leads, until ctx ends.
+func (a *App) lead(ctx context.Context) (err error) {
+	t, err := a.openTerm(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	a.terms.set(t)
+	defer a.terms.set(nil)
+	if t.number != 0 {
+		a.pointHere()
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, loop := range []func(context.Context) error{t.control.Run, t.devbox.Run, t.control.Sweep, t.control.Budgets, t.control.Limits} {
+		group.Go(func() error { return a.keepRunning(ctx, loop) })
+	}
+	if t.number != 0 {
+		group.Go(func() error { return a.keepPointing(ctx) })
+	}
+	return group.Wait()
+}
+
+// openTerm makes what a server needs to lead.
+func (a *App) openTerm(ctx context.Context) (_ *term, err error) {
+	t := &term{number: berth.TermOf(ctx)}
+	t.targets = driver.NewRegistry(all.Lookup, func(name string) driver.Config { return a.targetConfig(name, a.host) }, a.log)
+	if t.gate, err = attach.NewGate(ctx, a.db, t.targets, a.log); err != nil {
+		return nil, errors.Join(err, t.targets.Close())
+	}
+	o := track.Options{DB: a.db, Blobs: a.blobs, Locator: a.at, Sign: signUpload(a.at, a.signer), Dir: a.trackingDir(), Log: a.log}
+	if t.number != 0 {
+		o.Leads = a.db.Leads
+	}
+	t.tracking = track.New(o)
+	if err := a.openLoops(t); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+func (t *term) close() error { return errors.Join(t.gate.Close(), t.tracking.Close()) }
+
+// in is a request that is answered in this term: what it writes is refused when another server leads.
+func (t *term) in(r *http.Request) *http.Request {
+	if t.number == 0 {
+		return r
+	}
+	return r.WithContext(berth.WithTerm(r.Context(), t.number))
+}
+
+func (a *App) trackingDir() string { return filepath.Join(a.cfg.Home, "tracking") }

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// A Server is one of those that use a database.
+type Server struct {
+	Name  string    `json:"name"`
+	URL   string    `json:"url"`
+	Since time.Time `json:"since"`
+	Alive bool      `json:"alive"`
+	Leads bool      `json:"leads"`
+}
+
+// Announce says where this server is reached: at url by clients, and at address and socket by the others on this machine.
+func (db *DB) Announce(ctx context.Context, url, address, socket string) error {
+	if db.member == nil {
+		return nil
+	}
+	return db.Update(ctx, func(tx *Tx) error {
+		_, err := tx.exec("UPDATE servers SET url = ?, address = ?, socket = ? WHERE id = ?", url, address, socket, db.server)
+		return err
+	})
+}
+
+// Servers are those of the database, by name; none where there can be only one.
+func (db *DB) Servers(ctx context.Context) (all []Server, err error) {
+	if db.member == nil {
+		return nil, nil
+	}
+	err = db.View(ctx, func(tx *Tx) error {
+		text, err := tx.Meta(leadKey)
+		if err != nil {
+			return err
+		}
+		leader := decodeLeader(text)
+		return tx.query(func(r row) (bool, error) {
+			var s Server
+			var id string
+			var since, alive int64
+			err := r.Scan(&s.Name, &id, &s.URL, &since, &alive)
+			s.Since, s.Alive = fromNanos(since), alive == 1
+			s.Leads = s.Alive && id == leader.ID
+			all = append(all, s)
+			return true, err
+		}, "SELECT name, id, url, since, CASE WHEN seen > "+databaseTime+" - ? THEN 1 ELSE 0 END FROM servers WHERE home = ? ORDER BY name", int64(lease), db.member.Home)
+	})
+	return all, err
+}
+
+// ServerAt says whether one of the servers of the database is, or was, reached at a URL.
+func (tx *Tx) ServerAt(url string) (bool, error) {
+	var one int64
+	return tx.row([]any{&one}, "SELECT 1 FROM servers WHERE url = ?", url)
+}
+
+// Leader waits until another server leads that lives, and is where it is reached from this machine; ok is false when this server
+// leads itself. The error is that of ctx.
+func (db *DB) Leader(ctx context.Context) (address, socket string, ok bool, err error) {
+	m := db.member
+	if m == nil {
+		return "", "", false, nil
+	}
+	for {
+		moved := *m.moved.Load()
+		s := m.standing.Load()
+		if m.leads(s) {
+			return "", "", false, nil
+		}
+		if s.alive && s.address != "" {
+			return s.address, s.socket, true, nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return "", "", false, ctx.Err()
+		case <-m.expired:
+			return "", "", false, m.why
+		}
+	}
+}
+
+// LeaderMoved is closed when another server leads, or the leader is reached elsewhere. It is nil where there can be one server only.
+func (db *DB) LeaderMoved() <-chan struct{} {
+	if db.member == nil {
+		return nil
+	}
+	return *db.member.moved.Load()
+}
+
+// Guard returns nil when ctx ends, and an error as soon as the database is not this server's any more. The server must act on nothing
+// after that.
+func (db *DB) Guard(ctx context.Context) error {
+	switch {
+	case db.member != nil:
+		return db.member.guard(ctx)
+	case db.file == nil:
+		<-ctx.Done()
+		return nil
+	}
+	return db.guardFile(ctx)
+}
+
+// refuse is why an update may not run: servers of another home have the database, or it belongs to a term that is over.
+func (db *DB) refuse(term int64, at string) error {
+	if db.member == nil {
+		return nil
+	}
+	now := decodeLeader(at)
+	switch {
+	case now.Home != "" && now.Home != db.member.Home:
+		return db.replaced(now.String())
+	case term != 0 && term != now.Term:
+		return db.past(now)
+	}
+	return nil
+}
