@@ -20,7 +20,8 @@ import (
 // does: every point and parameter is there, and once.
 func TestKillTracking(t *testing.T) {
 	_, kills, seed := sizes()
-	newChaos(t, "").killTracking(kills, seed)
+	w := newChaos(t, "")
+	w.killTracking(kills, seed, w.killServer)
 }
 
 // TestKillTrackingPostgres is the same where experiments and runs are in PostgreSQL.
@@ -29,8 +30,28 @@ func TestKillTrackingPostgres(t *testing.T) {
 	db, err := pgtest.Start()
 	pgtest.Need(t, err)
 	defer db.Stop()
-	newChaos(t, "database: "+db.URL()+"\n").killTracking(kills/2, seed)
+	w := newChaos(t, "database: "+db.URL()+"\n")
+	w.killTracking(kills/2, seed, w.killServer)
 }
+
+// TestTrackingOfServers is the same with three servers that share a PostgreSQL: the leader is killed, paused and cut off, and every
+// server answers all the time.
+func TestTrackingOfServers(t *testing.T) {
+	_, faults, seed := serverSizes()
+	g := newPeers(t, 3)
+	g.leads(nil)
+	n := 0
+	g.killTracking(faults, seed, func(rng *rand.Rand) {
+		f := serverFaults[n%len(serverFaults)]
+		n++
+		leader := g.leads(nil)
+		f.do(g, leader, rng)
+		t.Logf("%s (%q)", f.name, leader.name)
+	})
+}
+
+// killServer kills the server.
+func (w *chaos) killServer(*rand.Rand) { w.signal(syscall.SIGKILL, w.server()) }
 
 const trackers = 8
 
@@ -51,7 +72,7 @@ func (w *chaos) insist(call string, body any) []byte {
 	return out
 }
 
-func (w *chaos) killTracking(kills int, seed uint64) {
+func (w *chaos) killTracking(kills int, seed uint64, kill func(*rand.Rand)) {
 	type o = map[string]any
 	var acks atomic.Int64
 	var over atomic.Bool
@@ -90,7 +111,7 @@ func (w *chaos) killTracking(kills int, seed uint64) {
 	for range kills {
 		next := acks.Load() + 1 + random.Int64N(200)
 		w.until("batches", 2*time.Minute, func() (bool, error) { return acks.Load() >= next, nil })
-		syscall.Kill(w.server(), syscall.SIGKILL)
+		kill(random)
 	}
 	over.Store(true)
 	wg.Wait()
