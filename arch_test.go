@@ -56,7 +56,8 @@ var imports = map[string][]string{
 	"internal/jmes":                 {},
 	"internal/ordered":              {},
 	"internal/kind":                 {"", "internal/ordered"},
-	"internal/sched":                {""},
+	"internal/overlay":              {},
+	"internal/sched":                {"", "internal/overlay"},
 	"internal/scale":                {},
 	"internal/envs":                 {""},
 	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/keepalive", "internal/runner/cache", "internal/runner/data", "internal/runner/group", "internal/slack"},
@@ -74,7 +75,7 @@ var imports = map[string][]string{
 	"internal/driver/drivertest":    {"", "internal/driver"},
 	"internal/driver/all":           {"", "internal/driver"}, // and every driver
 	"internal/attach":               {"", "internal/auth", "internal/driver", "internal/driver/dialout", "internal/store", "internal/target"},
-	"internal/control":              {"", "internal/metrics", "internal/job", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale", "internal/cost", "internal/target"},
+	"internal/control":              {"", "internal/metrics", "internal/job", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/overlay", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale", "internal/cost", "internal/target"},
 	"internal/devbox":               {"", "internal/job", "internal/cost", "internal/cron", "internal/driver", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/target"},
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},
 	"internal/api":                  {"", "internal/metrics", "internal/job", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/keepalive", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track"},

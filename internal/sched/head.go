@@ -200,7 +200,7 @@ func (k *reserve) until(s *round) {
 	}
 	for i := range s.out { // what was placed just now runs as well
 		if c := &s.out[i]; len(c.Nodes) > 0 {
-			if g := s.queue.gangs[c.Gang]; g.Limit > 0 {
+			if g, _ := s.queue.gangs.Get(c.Gang); g.Limit > 0 {
 				ends = append(ends, end{g.Limit, c.Nodes, true})
 			}
 		}

@@ -110,7 +110,7 @@ func (q *Queue) All(held map[string]int) iter.Seq[Gang] {
 
 // AheadOf is how many gangs go before this one. held is how many nodes each user holds now. An unknown ID has none before it.
 func (q *Queue) AheadOf(id string, held map[string]int) (gangs int) {
-	g, ok := q.gangs[id]
+	g, ok := q.gangs.Get(id)
 	if !ok {
 		return 0
 	}

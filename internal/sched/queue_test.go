@@ -90,6 +90,46 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+// TestQueueFork: what is done to a fork is not done to the queue until it is joined.
+func TestQueueFork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q sched.Queue
+		have := map[string]sched.Gang{}
+		for range rapid.IntRange(1, 12).Draw(t, "cycles") {
+			fork, forked := q.Fork(), maps.Clone(have)
+			for range rapid.IntRange(0, 12).Draw(t, "changes") {
+				ids := inOrder(forked, nil)
+				switch n := rapid.IntRange(0, 5).Draw(t, "what"); {
+				case n < 3 || len(ids) == 0:
+					g := sched.Gang{
+						ID: fmt.Sprint("g", rapid.IntRange(0, 60).Draw(t, "id")), Nodes: rapid.IntRange(1, 3).Draw(t, "nodes"),
+						User: rapid.SampledFrom([]string{"ada", "bob", "cyd"}).Draw(t, "user"), Priority: rapid.IntRange(0, 1).Draw(t, "priority"),
+						Seq: rapid.Int64Range(0, 100).Draw(t, "seq"),
+					}
+					fork.Add(g)
+					if _, ok := forked[g.ID]; !ok {
+						forked[g.ID] = g
+					}
+				default:
+					id := ids[0]
+					if n == 5 {
+						id = rapid.SampledFrom(ids).Draw(t, "gang")
+					}
+					fork.Remove(id)
+					delete(forked, id)
+				}
+			}
+			same(t, &fork, forked)
+			same(t, &q, have)
+			if rapid.Bool().Draw(t, "join") {
+				q.Join(&fork)
+				have = forked
+			}
+			same(t, &q, have)
+		}
+	})
+}
+
 func same(t *rapid.T, q *sched.Queue, have map[string]sched.Gang) {
 	held := drawHeld(t)
 	want := inOrder(have, held)

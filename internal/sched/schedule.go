@@ -275,7 +275,7 @@ func (s *round) rest(fresh []string) {
 		seen[s.out[i].Gang] = true
 	}
 	for _, id := range fresh {
-		if g := s.queue.gangs[id]; g != nil && !seen[id] {
+		if g, ok := s.queue.gangs.Get(id); ok && !seen[id] {
 			seen[id] = true
 			s.wait(g, s.later(g))
 		}
