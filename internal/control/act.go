@@ -14,15 +14,11 @@ const grace = 10 * time.Second
 
 // startTask asks the driver to start a task that was placed, until it answers for good.
 func (c *Control) startTask(ctx context.Context, s taskStart) {
-	p := c.placed[s.task.ID]
-	if p == nil || !p.inherited {
-		p = &placement{task: s.task, started: make(chan struct{})}
-		c.placed[s.task.ID] = p
-	}
+	p := c.state.placed[s.task.ID]
 	p.inherited = false
-	target := c.target(&s.task)
-	pool := c.pool(&s.task)
-	onNode := !pool.single() && !pool.spec.instance
+	target := c.target(c.state, &s.task)
+	pool := c.state.pool(keyOf(s.task.Workspace, s.task.Compute))
+	onNode := pool == nil || !pool.single() && !pool.spec.instance
 	c.acts.Go(func() {
 		defer close(p.started)
 		backoff := 100 * time.Millisecond
@@ -78,6 +74,15 @@ func (c *Control) handOver(ctx context.Context, target Target, s taskStart) (dri
 	return target.Driver.Start(ctx, s.launch)
 }
 
+// takeUpInherited takes up the tasks that were placed, and that this process did not start.
+func (c *Control) takeUpInherited(ctx context.Context) {
+	for id, p := range c.state.placed {
+		if p.inherited {
+			c.takeUp(ctx, id, p)
+		}
+	}
+}
+
 // takeUp takes up a task that an earlier process had placed. Starting is idempotent, so asking
 // again can only find it.
 func (c *Control) takeUp(ctx context.Context, id berth.TaskID, p *placement) {
@@ -98,7 +103,7 @@ func (c *Control) takeUp(ctx context.Context, id berth.TaskID, p *placement) {
 	}
 	c.startTask(ctx, taskStart{task: p.task, launch: launch})
 	if p.task.Evict { // by an earlier process, which may not have come to it
-		c.stopTask(ctx, c.placed[id], driver.Stop{Cause: "evicted", Why: p.task.Why})
+		c.stopTask(ctx, p, driver.Stop{Cause: "evicted", Why: p.task.Why})
 	}
 }
 
@@ -111,7 +116,7 @@ func (c *Control) launchAgain(ctx context.Context, t *berth.Task) (launch berth.
 		}
 	}()
 	err = c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		cy := &cycle{c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}}
+		cy := &cycle{c: c, tx: tx, now: tx.Now(), state: c.state.newFork(), jobs: map[jobKey]*jobWork{}}
 		j, err := cy.job(jobKey{t.Workspace, t.Job})
 		if err != nil {
 			return err
@@ -130,7 +135,7 @@ func (c *Control) stopTask(ctx context.Context, p *placement, s driver.Stop) {
 	if s.Grace == 0 {
 		s.Grace = grace
 	}
-	target := c.target(&p.task)
+	target := c.target(c.state, &p.task)
 	c.acts.Go(func() {
 		for wait := stopPause; wait < 256*stopPause; wait *= 2 {
 			h, ok, err := p.find(ctx, target)
@@ -156,7 +161,7 @@ const stopPause = 200 * time.Millisecond
 
 // removeTask lets the driver forget a task that has ended.
 func (c *Control) removeTask(ctx context.Context, p *placement) {
-	target := c.target(&p.task)
+	target := c.target(c.state, &p.task)
 	c.acts.Go(func() {
 		h, ok, _ := p.find(ctx, target)
 		if !ok {

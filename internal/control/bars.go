@@ -3,31 +3,21 @@ package control
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
-	"github.com/berthml/berth/internal/store"
 )
 
-// readLimits reads the limits of single users. They hold for their jobs wherever these run, also on
-// nodes that were made for others.
-func (c *Control) readLimits(tx *store.Tx) error {
-	all, err := quota.LoadTx(tx, c.o.QuotaDefault)
-	c.personal = all.Personal()
-	return err
-}
-
 // bars is how many tasks more the users who wait for a pool may have, for those who are limited.
-func (c *Control) bars(p *pool, now time.Time) map[string]sched.Bar {
-	if p.local && c.o.Local.PerUser > 0 && p.queue.Len() > 0 {
+func (cy *cycle) bars(p *pool) map[string]sched.Bar {
+	if p.local && cy.c.o.Local.PerUser > 0 && p.queue.Len() > 0 {
 		out := map[string]sched.Bar{}
 		for _, user := range p.queue.Users() {
-			out[user] = sched.LocalBar(c.o.Local.PerUser, p.localTasks[user])
+			out[user] = sched.LocalBar(cy.c.o.Local.PerUser, p.localTasks[user])
 		}
 		return out
 	}
-	if p.single() || p.spec.instance || p.queue.Len() == 0 || len(c.personal.All) == 0 || len(p.nodes) == 0 {
+	if p.single() || p.spec.instance || p.queue.Len() == 0 || len(cy.state.personal.All) == 0 || len(p.nodes) == 0 {
 		// an instance counts as a whole, whether jobs are on it or not; and a pool without nodes
 		// grows by quota
 		return nil
@@ -38,9 +28,9 @@ func (c *Control) bars(p *pool, now time.Time) map[string]sched.Bar {
 	for _, user := range p.queue.Users() {
 		ask := quota.Task{Workspace: p.key.workspace, Family: n.Family, User: user, Low: n.Low, VCPUs: part(n)}
 		if running == nil {
-			running = c.runs()
+			running = cy.runs()
 		}
-		if tasks, unlimited, why := c.personal.Left(running, ask, now); !unlimited {
+		if tasks, unlimited, why := cy.state.personal.Left(running, ask, cy.now); !unlimited {
 			if out == nil {
 				out = map[string]sched.Bar{}
 			}
@@ -54,9 +44,9 @@ func (c *Control) bars(p *pool, now time.Time) map[string]sched.Bar {
 func part(n *node) float64 { return float64(n.VCPUs) / float64(max(1, n.Slots)) }
 
 // runs is what every user's tasks use of the nodes of clusters, and their instances.
-func (c *Control) runs() []quota.Task {
+func (cy *cycle) runs() []quota.Task {
 	out := []quota.Task{}
-	for _, p := range c.pools {
+	for _, p := range cy.state.pools.All() {
 		if p.single() {
 			continue
 		}
@@ -66,7 +56,7 @@ func (c *Control) runs() []quota.Task {
 			}
 			continue
 		}
-		for _, r := range p.running {
+		for _, r := range p.running.All() {
 			for _, name := range r.On {
 				if n := p.node(name); n != nil {
 					out = append(out, quota.Task{Workspace: n.Workspace, Family: n.Family, User: r.User, Low: n.Low, VCPUs: part(n)})
@@ -94,7 +84,7 @@ func barReasons(bars map[string]sched.Bar) string {
 // without nodes is not barred, it cannot grow; there the end of a task on a cluster makes room,
 // whoever the node was made for.
 func (cy *cycle) recheckLimited(left *pool) {
-	for k, p := range cy.c.pools {
+	for k, p := range cy.state.pools.All() {
 		if p.barred || (p.state.Short != "" && !left.single()) {
 			cy.pools[k] = true
 		}

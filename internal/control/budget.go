@@ -101,8 +101,8 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 // exhaustedBudget is why a pool keeps no nodes that have nothing to do, however many its document
 // says: a budget that pays for them is used up. Where it is the workspace's there cannot be new
 // work either.
-func (c *Control) exhaustedBudget(p *pool) (why string, all bool) {
-	ended := c.exhausted[p.key.workspace]
+func (cy *cycle) exhaustedBudget(p *pool) (why string, all bool) {
+	ended, _ := cy.state.exhausted.Get(p.key.workspace)
 	if title := cost.Charged(ended, p.spec.owner); title != "" {
 		why = title + " is used up"
 	}
@@ -110,8 +110,9 @@ func (c *Control) exhaustedBudget(p *pool) (why string, all bool) {
 }
 
 // readExhausted reads which budgets of a workspace are used up.
-func (c *Control) readExhausted(tx *store.Tx, workspace string) (err error) {
-	c.exhausted[workspace], err = cost.UsedUp(tx, workspace)
+func readExhausted(tx *store.Tx, s *state, workspace string) error {
+	budgets, err := cost.UsedUp(tx, workspace)
+	s.exhausted.Set(workspace, budgets)
 	return err
 }
 

@@ -42,7 +42,7 @@ func (cy *cycle) loadCatalogue() (*catalogue, error) {
 // limit that is.
 func (cat *catalogue) room(cy *cycle, p *pool, size berth.Size, user string, want int) (int, string) {
 	var use []quota.Use
-	for _, q := range cy.c.pools {
+	for _, q := range cy.state.pools.All() {
 		if q.single() {
 			continue
 		}
@@ -66,7 +66,7 @@ func (p *pool) users() map[string]map[string]int {
 		return nil
 	}
 	on := map[string]map[string]int{}
-	for _, r := range p.running {
+	for _, r := range p.running.All() {
 		for _, name := range r.On {
 			if on[name] == nil {
 				on[name] = map[string]int{}
@@ -106,9 +106,9 @@ func (cy *cycle) refreshForeignNodes() error {
 	if err != nil {
 		return err
 	}
-	last := cy.c.lastNodeID
+	last := cy.state.lastNodeID
 	for _, w := range workspaces {
-		docs, err := listAll(cy.tx, store.Query{Workspace: w.Name, Kind: kindNode, After: cy.c.lastNodeID})
+		docs, err := listAll(cy.tx, store.Query{Workspace: w.Name, Kind: kindNode, After: cy.state.lastNodeID})
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (cy *cycle) refreshForeignNodes() error {
 				continue // left alone, see readPool
 			}
 			k := keyOf(w.Name, n.Compute)
-			if q := cy.c.pools[k]; q != nil && q.node(n.Name) != nil {
+			if q := cy.state.pool(k); q != nil && q.node(n.Name) != nil {
 				continue
 			}
 			if err := cy.refreshPool(k); err != nil {
@@ -127,16 +127,16 @@ func (cy *cycle) refreshForeignNodes() error {
 			}
 		}
 	}
-	cy.c.lastNodeID = last
+	cy.state.lastNodeID = last
 	return nil
 }
 
 // machine is this machine as admission sees it: everything that lives on it.
 func (cy *cycle) machine(asking *pool) sched.Machine {
 	v := cy.c.o.Machine
-	v.LocalTasks = cy.c.pools[keyOf("", berth.LocalCompute)].nodes[0].used
-	v.Reserved = cy.c.reserved(asking)
-	for _, p := range cy.c.pools {
+	v.LocalTasks = cy.state.pool(keyOf("", berth.LocalCompute)).nodes[0].used
+	v.Reserved = cy.reserved(asking)
+	for _, p := range cy.state.pools.All() {
 		if p.single() {
 			continue
 		}
@@ -151,14 +151,14 @@ func (cy *cycle) machine(asking *pool) sched.Machine {
 // reserved is the compute for which this machine is kept empty, "" when it is the one that asks: of
 // those that need it for themselves the one that has waited longest, so that they do not wait for
 // each other.
-func (c *Control) reserved(asking *pool) string {
+func (cy *cycle) reserved(asking *pool) string {
 	var first *pool
-	for _, p := range c.pools {
+	for _, p := range cy.state.pools.All() {
 		if p.exclusive && p.queue.Len() > 0 && (first == nil || cmp.Or(p.exclusiveSince.Compare(first.exclusiveSince), strings.Compare(p.name, first.name)) < 0) {
 			first = p
 		}
 	}
-	if first == nil || first == asking {
+	if first == nil || asking != nil && first.key == asking.key {
 		return ""
 	}
 	return first.name
@@ -169,9 +169,9 @@ func (c *Control) reserved(asking *pool) string {
 // it might be for ever.
 func (cy *cycle) waitForMachine(p *pool, alone bool, why string) string {
 	var stay []string
-	for _, q := range cy.c.pools {
+	for _, q := range cy.state.pools.All() {
 		switch {
-		case !alone || q == p || q.single() || len(q.nodes) == 0 || q.state.Deleting():
+		case !alone || q.key == p.key || q.single() || len(q.nodes) == 0 || q.state.Deleting():
 		case q.spec.instance:
 			stay = append(stay, q.name+" is an instance")
 		case q.spec.min > 0:
@@ -200,10 +200,10 @@ func count(n int, what string) string {
 // localDown is why the machine takes no tasks of its own now. It looks at nodes only where there
 // are any.
 func (cy *cycle) localDown() (string, error) {
-	if len(cy.c.pools) == 1 {
+	if cy.state.pools.Len() == 1 {
 		return "", nil
 	}
-	for _, p := range cy.c.pools {
+	for _, p := range cy.state.pools.All() {
 		if p.spec.instance {
 			if err := cy.refreshForeignNodes(); err != nil {
 				return "", err

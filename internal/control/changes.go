@@ -18,6 +18,7 @@ type changes struct {
 	budgets map[string]bool
 	limits  bool // the limits of users are to be read again
 	clock   bool // the clock was set
+	reload  bool // everything is to be read again
 }
 
 func newChanges() changes {
@@ -93,7 +94,7 @@ func (ch *changes) addNode(k poolKey, data json.RawMessage) {
 
 // shortPools are the pools that have fewer nodes than they want, and this machine's own.
 func (c *Control) shortPools() (out []poolKey) {
-	for k, p := range c.pools {
+	for k, p := range c.state.pools.All() {
 		if p.local || p.state.Short != "" || p.exclusive || p.barred {
 			out = append(out, k)
 		}
@@ -104,7 +105,7 @@ func (c *Control) shortPools() (out []poolKey) {
 // alarm rings when the first pool or job has to be looked at although nothing happened.
 func (c *Control) alarm() (ring <-chan time.Time, off func()) {
 	var first time.Time
-	for _, p := range c.pools {
+	for _, p := range c.state.pools.All() {
 		if !p.wake.IsZero() && (first.IsZero() || p.wake.Before(first)) {
 			first = p.wake
 		}
@@ -123,10 +124,9 @@ func (c *Control) alarm() (ring <-chan time.Time, off func()) {
 
 // duePools are the pools whose time has come.
 func (c *Control) duePools(now time.Time) (out []poolKey) {
-	for k, p := range c.pools {
+	for k, p := range c.state.pools.All() {
 		if !p.wake.IsZero() && !p.wake.After(now) {
 			out = append(out, k)
-			p.wake = time.Time{}
 		}
 	}
 	return out

@@ -27,10 +27,10 @@ func (c *Control) checkClock(ctx context.Context) {
 
 // clockInterval is how often to look at the clock: 0, which is never, while nothing has dates.
 func (c *Control) clockInterval() time.Duration {
-	if len(c.placed)+len(c.gangs) > 0 {
+	if len(c.state.placed)+c.state.gangs.Len() > 0 {
 		return clockEvery
 	}
-	for _, p := range c.pools {
+	for _, p := range c.state.pools.All() {
 		if !p.single() && len(p.nodes) > 0 {
 			return clockEvery
 		}
@@ -185,11 +185,8 @@ func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
 	return nil
 }
 
-// shiftMemory moves the times that only the loop knows.
-func (c *Control) shiftMemory(d time.Duration) {
-	for _, p := range c.pools {
-		berth.Shift(d, &p.wake, &p.exclusiveSince, &p.retry, &p.before.exclusiveSince, &p.before.retry)
-	}
+// shiftTimes moves the times that only the loop knows, but for those of pools, see readState.
+func (c *Control) shiftTimes(d time.Duration) {
 	for _, f := range c.faults {
 		f.since = f.since.Add(d)
 	}

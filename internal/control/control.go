@@ -10,7 +10,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -21,7 +20,6 @@ import (
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/metrics"
-	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
@@ -66,46 +64,33 @@ type Control struct {
 	o Options
 	targets
 	cycles metrics.Histogram
+	// probe is called before each try at a cycle, and what it returns after it, with the outcome; nil
+	// but in tests.
+	probe func(outcome *error) (after func())
 
 	// The following belong to the loop of Run; nobody else touches them.
-	pools     map[poolKey]*pool
-	gangs     map[string]*gang          // what waits, by the id of its first task
-	exhausted map[string][]berth.Budget // by workspace
-	personal  quota.Limits              // of single users
-	placed    map[berth.TaskID]*placement
-	endRates  map[string]*endRate // how fast tasks end, by compute
-	nodeCalls map[string]*nodeCall
-	jobCache  jobCache
-	removing  map[string]bool
-	// ended while Start had not answered: only when it has may their targets forget them
-	unanswered map[berth.TaskID]*placement
-	// the last node that was looked for among those that others make
-	lastNodeID int64
-	faults     map[jobKey]*fault       // of jobs at which a cycle failed
-	stale      bool                    // the picture above is not what the store says
-	missed     map[*driver.Target]bool // those that did not see a task when they were last asked
-	// those that have not answered yet; true when they are to be asked again
+
+	state    *state
+	jobCache jobCache
+	faults   map[jobKey]*fault      // of jobs at which a cycle failed
+	revisit  map[jobKey]time.Time   // jobs to look at again although nothing happened
+	logged   map[jobKey]logProgress // of jobs without tasks of their own
+	endRates map[string]*endRate    // how fast tasks end, by compute
+	ports    ports
+	logs     logFolders
+
+	// Calls under way, and what they wait for:
+
+	acts         sync.WaitGroup
+	nodeCalls    map[string]*nodeCall
+	removing     map[string]bool         // nodes that are given back
+	observations chan observation        // answers of targets
+	missed       map[*driver.Target]bool // those that did not see a task when they were last asked
+	// observing are targets that have not answered yet; true when they are to be asked again.
 	observing map[*driver.Target]bool
-
-	observations chan observation // answers of targets
-
-	acts    sync.WaitGroup // driver calls under way
-	logs    logFolders
-	shifted time.Duration // how far the clock had been set when the picture was made
-
-	logged  map[jobKey]logProgress // of jobs without tasks of their own
-	revisit map[jobKey]time.Time   // jobs to look at again although nothing happened
-	ports   ports
-}
-
-// placement is a task that was given to a target and has not ended.
-type placement struct {
-	task      berth.Task
-	handle    atomic.Pointer[driver.Handle] // nil until the driver said it
-	started   chan struct{}                 // closed when Start has answered for good
-	over      atomic.Bool                   // it has ended: it is not started any more
-	inherited bool                          // by an earlier process: it has to be taken up
-	missing   int                           // how many observations in a row did not list it
+	// unanswered are tasks that ended while Start had not answered: only when it has may their
+	// targets forget them.
+	unanswered map[berth.TaskID]*placement
 }
 
 // New returns a Control that does nothing until Run.
@@ -117,9 +102,10 @@ func New(o Options) *Control {
 		o.Moved = func(_, _ berth.NodeState) {}
 	}
 	return &Control{
-		o: o, placed: map[berth.TaskID]*placement{}, endRates: map[string]*endRate{}, nodeCalls: map[string]*nodeCall{}, jobCache: jobCache{}, removing: map[string]bool{}, unanswered: map[berth.TaskID]*placement{},
-		exhausted: map[string][]berth.Budget{}, faults: map[jobKey]*fault{}, missed: map[*driver.Target]bool{}, observing: map[*driver.Target]bool{}, observations: make(chan observation), logs: logFolders{dir: o.Blobs.Dir()}, stale: true,
-		logged: map[jobKey]logProgress{}, revisit: map[jobKey]time.Time{},
+		o: o, state: &state{}, jobCache: jobCache{}, faults: map[jobKey]*fault{}, revisit: map[jobKey]time.Time{},
+		logged: map[jobKey]logProgress{}, endRates: map[string]*endRate{}, logs: logFolders{dir: o.Blobs.Dir()},
+		nodeCalls: map[string]*nodeCall{}, removing: map[string]bool{}, observations: make(chan observation),
+		missed: map[*driver.Target]bool{}, observing: map[*driver.Target]bool{}, unanswered: map[berth.TaskID]*placement{},
 	}
 }
 
@@ -184,52 +170,52 @@ func (c *Control) Run(ctx context.Context) error {
 // load takes up what an earlier process left: tasks that wait, tasks that were placed, jobs without
 // a task, nodes on their way.
 func (c *Control) load(ctx context.Context) error {
-	ch := changes{jobs: map[jobKey]bool{}}
-	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
-		if err := c.readAll(tx); err != nil {
+	ch := newChanges()
+	ch.reload = true
+	err := c.o.DB.View(ctx, func(tx *store.Tx) (err error) {
+		if c.state, err = c.readState(tx, &state{}); err != nil {
 			return err
 		}
-		for _, p := range c.placed {
-			ch.jobs[jobKey{p.task.Workspace, p.task.Job}] = true
-		}
-		for _, g := range c.gangs {
-			ch.jobs[g.job] = true
-		}
-		workspaces, err := tx.List(store.Query{Kind: "workspaces"})
-		if err != nil {
-			return err
-		}
-		for _, w := range workspaces {
-			for after := int64(0); ; {
-				jobs, err := tx.List(store.Query{Workspace: w.Name, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), After: after, NoBody: true})
-				if err != nil {
-					return err
-				}
-				for _, d := range jobs {
-					ch.jobs[jobKey{d.Workspace, d.Name}] = true
-					after = d.ID
-				}
-				if len(jobs) == 0 {
-					break
-				}
-			}
-		}
-		return nil
+		return activeJobs(tx, ch.jobs)
 	})
 	if err != nil {
 		return err
 	}
 	c.resumeNodes(ctx)
-	ch.pools = map[poolKey]bool{} // what was asked of them and not done yet is done first
-	for k := range c.pools {
+	for _, p := range c.state.placed {
+		ch.jobs[jobKey{p.task.Workspace, p.task.Job}] = true
+	}
+	for _, g := range c.state.gangs.All() {
+		ch.jobs[g.job] = true
+	}
+	for k := range c.state.pools.All() { // what was asked of them and not done yet is done first
 		ch.pools[k] = true
 		ch.due = append(ch.due, k)
 	}
 	c.runUntilCommitted(ctx, ch)
 	c.tidyKept()
-	for id, p := range c.placed {
-		if p.inherited {
-			c.takeUp(ctx, id, p)
+	return nil
+}
+
+// activeJobs adds the jobs that are not over.
+func activeJobs(tx *store.Tx, keys map[jobKey]bool) error {
+	workspaces, err := tx.List(store.Query{Kind: "workspaces"})
+	if err != nil {
+		return err
+	}
+	for _, w := range workspaces {
+		for after := int64(0); ; {
+			jobs, err := tx.List(store.Query{Workspace: w.Name, Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), After: after, NoBody: true})
+			if err != nil {
+				return err
+			}
+			for _, d := range jobs {
+				keys[jobKey{d.Workspace, d.Name}] = true
+				after = d.ID
+			}
+			if len(jobs) == 0 {
+				break
+			}
 		}
 	}
 	return nil

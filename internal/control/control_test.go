@@ -140,6 +140,9 @@ func (p *plant) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	c := control.New(p.options)
+	if rehearsed || failing {
+		c.CheckState(p.t, failing)
+	}
 	go func() { done <- c.Run(ctx) }()
 	p.stop = func() {
 		cancel()

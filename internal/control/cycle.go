@@ -12,11 +12,15 @@ import (
 // cycle is one pass over the jobs and pools that changed, in one transaction. It writes what
 // follows, and plans what has to be done once that is durable.
 type cycle struct {
-	c    *Control
-	tx   *store.Tx
-	now  time.Time
-	anew bool   // the picture was made anew from the store
-	at   jobKey // the job that is worked on now, if any: see fault
+	c   *Control
+	tx  *store.Tx
+	now time.Time
+	at  jobKey // the job that is worked on now, if any: see fault
+
+	base     *state        // what it began with
+	state    *state        // a fork of it, which the cycle changes
+	reloaded bool          // base was read from the store
+	jumped   time.Duration // how far the clock was set since the last cycle
 
 	jobs     map[jobKey]*jobWork   // that were read
 	parents  []jobKey              // jobs whose children changed
@@ -71,22 +75,25 @@ func (cy *cycle) refresh(ch changes) error {
 		}
 	}
 	if ch.limits {
-		if err := cy.c.readLimits(cy.tx); err != nil {
+		if err := cy.c.readLimits(cy.tx, cy.state); err != nil {
 			return err
 		}
 	}
 	for workspace := range ch.budgets {
-		if err := cy.c.readExhausted(cy.tx, workspace); err != nil {
+		if err := readExhausted(cy.tx, cy.state, workspace); err != nil {
 			return err
 		}
 	}
-	for k := range cy.c.pools {
-		if cy.anew || ch.budgets[k.workspace] {
+	for k := range cy.state.pools.All() {
+		if cy.reloaded || ch.budgets[k.workspace] {
 			cy.pools[k] = true
 		}
 	}
 	for _, k := range ch.due {
 		cy.pools[k] = true
+		if p := cy.state.pool(k); p != nil && !p.wake.IsZero() && !p.wake.After(cy.now) {
+			cy.state.ownPool(k).wake = time.Time{}
+		}
 	}
 	return nil
 }
@@ -119,7 +126,7 @@ func (cy *cycle) stepJobs(keys map[jobKey]bool) error {
 // decidePools decides about each pool that has something to decide, this machine last: a node may
 // need it for itself. When a pool begins or ceases to need that, it concerns all others.
 func (cy *cycle) decidePools() error {
-	waited := cy.c.reserved(nil)
+	waited := cy.reserved(nil)
 	for _, local := range []bool{false, true} {
 		for k := range cy.pools {
 			if (k.workspace == "") != local {
@@ -130,10 +137,10 @@ func (cy *cycle) decidePools() error {
 			}
 		}
 	}
-	if cy.c.reserved(nil) == waited {
+	if cy.reserved(nil) == waited {
 		return nil
 	}
-	for k := range cy.c.pools {
+	for k := range cy.state.pools.All() {
 		if err := cy.decide(k); err != nil {
 			return err
 		}
@@ -145,7 +152,7 @@ func (cy *cycle) decidePools() error {
 // nodes that seemed enough, so it looks again until nothing more is placed.
 func (cy *cycle) decide(k poolKey) error {
 	for {
-		p := cy.c.pools[k]
+		p := cy.state.ownPool(k)
 		if p == nil {
 			return nil
 		}
@@ -180,26 +187,21 @@ func (cy *cycle) saveJobs() error {
 	return nil
 }
 
-// newCycle begins a cycle over a picture of the world that is what the store says.
-func (c *Control) newCycle(tx *store.Tx) (*cycle, error) {
-	anew := c.stale
-	if d := tx.Shifted() - c.shifted; d != 0 {
-		c.shiftMemory(d)
-		c.shifted, anew = c.shifted+d, true
+// newCycle begins a cycle on a fork of the state. What the store says is read again where it may be
+// something else: at the start, after a commit of which nobody knows whether it was made, and when
+// the clock was set, because that changes the times of everything.
+func (c *Control) newCycle(tx *store.Tx, reload bool) (cy *cycle, err error) {
+	cy = &cycle{
+		c: c, tx: tx, now: tx.Now(), base: c.state, jumped: tx.Shifted() - c.state.shifted,
+		jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, newGangs: map[poolKey][]string{}, nodes: map[string]nodeChange{},
 	}
-	if anew {
-		if err := c.readAll(tx); err != nil {
+	if cy.reloaded = reload || cy.jumped != 0; cy.reloaded {
+		if cy.base, err = c.readState(tx, c.state); err != nil {
 			return nil, err
 		}
 	}
-	c.stale = true // until this is durable
-	for _, p := range c.pools {
-		p.before = p.memory
-	}
-	return &cycle{
-		c: c, tx: tx, now: tx.Now(), jobs: map[jobKey]*jobWork{}, pools: map[poolKey]bool{}, newGangs: map[poolKey][]string{},
-		nodes: map[string]nodeChange{}, anew: anew,
-	}, nil
+	cy.state = cy.base.newFork()
+	return cy, nil
 }
 
 // runUntilCommitted runs a cycle until its transaction is durable, then acts on what it decided.
@@ -211,7 +213,7 @@ func (c *Control) runUntilCommitted(ctx context.Context, ch changes) {
 	for {
 		cy, faulty, err := c.runCycle(ctx, ch)
 		if err == nil {
-			c.stale = false
+			c.apply(cy)
 			c.act(ctx, cy)
 			return
 		}
@@ -222,6 +224,7 @@ func (c *Control) runUntilCommitted(ctx context.Context, ch changes) {
 			ch.jobs[cy.at] = true // so that it ends
 			continue
 		}
+		ch.reload = true // the commit may have been made, and only its answer lost
 		c.o.Log.Error("jobs could not be advanced; trying again", "jobs", len(ch.jobs), "err", err)
 		select {
 		case <-ctx.Done():

@@ -65,7 +65,10 @@ func (c *Control) runCycle(ctx context.Context, ch changes) (cy *cycle, faulty b
 		}
 	}()
 	err = c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {
-		if cy, err = c.newCycle(tx); err != nil {
+		if c.probe != nil {
+			defer c.probe(&err)()
+		}
+		if cy, err = c.newCycle(tx, ch.reload); err != nil {
 			return err
 		}
 		return cy.run(ch)

@@ -45,7 +45,6 @@ func (s jobCache) decode(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, 
 		v.state = berth.JobState{}
 		v.kindErr = cmp.Or(v.kindErr, err)
 	}
-	s.put(k, v)
 	return v
 }
 
@@ -65,18 +64,7 @@ func kindOf(body json.RawMessage, kinds func(string) (kind.Kind, error)) (json.R
 	return v.Properties, k, err
 }
 
-// remember remembers what a job's document says from now on; of one that is over, nothing.
-func (s jobCache) remember(j *jobWork, step kind.Step) {
-	k := jobKey{j.doc.Workspace, j.doc.Name}
-	if step.Status.Terminal() {
-		delete(s, k)
-		return
-	}
-	v := j.jobView
-	v.own, v.state = j.doc.Own, step.State
-	s.put(k, v)
-}
-
+// put remembers what a job's document says.
 func (s jobCache) put(k jobKey, v jobView) {
 	if len(s) >= maxCachedJobs {
 		clear(s)

@@ -94,13 +94,13 @@ func (cy *cycle) step(j *jobWork) error {
 		if t.State != berth.TaskDone {
 			continue
 		}
-		p := cy.c.placed[t.ID]
+		p := cy.state.placed[t.ID]
 		switch {
 		case p != nil && !slices.Contains(cy.plan.ended, p):
 			cy.plan.ended = append(cy.plan.ended, p)
-		case p == nil && cy.anew && !t.Times.Placed.IsZero():
+		case p == nil && cy.reloaded && !t.Times.Placed.IsZero():
 			// an earlier process took note of its end, and perhaps of no more
-			cy.c.pool(t).occupy(t)
+			cy.state.poolOf(t).occupy(t)
 		default:
 			continue
 		}
@@ -113,14 +113,14 @@ func (cy *cycle) step(j *jobWork) error {
 		t.Workspace, t.Job, t.User, t.Created = j.doc.Workspace, j.doc.Name, j.doc.CreatedBy, cy.now
 		t.State = berth.TaskWaiting
 		t.Times.Submitted = j.state.Times.Submitted
-		p := cy.c.pool(&t)
+		p := cy.state.poolOf(&t)
 		if !p.single() {
 			t.Spot = t.Spot || p.spec.low
 			t.Limit = j.limit()
 		}
 		j.tasks = append(j.tasks, &t)
 		j.inserts[t.ID] = true
-		cy.c.enqueue(p, &t)
+		cy.state.enqueue(p, &t)
 		cy.pools[p.key] = true
 		if t.Rank == 0 {
 			cy.newGangs[p.key] = append(cy.newGangs[p.key], t.Gang())
@@ -132,7 +132,7 @@ func (cy *cycle) step(j *jobWork) error {
 			j.updates[id] = true
 			if t.State == berth.TaskWaiting {
 				cy.pools[keyOf(t.Workspace, t.Compute)] = true
-				cy.c.dequeue(t.Gang())
+				cy.state.dequeue(t.Gang())
 				cy.endTask(t, &berth.Exit{Code: -1, Cause: "canceled", Reason: "canceled while it was waiting"})
 			} else {
 				cy.plan.stops = append(cy.plan.stops, taskStop{task: id})
@@ -228,7 +228,7 @@ func (cy *cycle) save(j *jobWork) error {
 		cy.emitStepEvents(j, s)
 	}
 	j.doc.Status, j.doc.Own = string(s.Status), own
-	cy.c.jobCache.remember(j, s)
+	j.own, j.state = own, s.State
 	if s.Status.Terminal() && len(j.tasks) > 0 && j.tasks[0].Spot && cy.c.o.Keep != "" {
 		cy.plan.discards = append(cy.plan.discards, filepath.Join(cy.c.o.Keep, keepName(j.tasks[0])))
 	}

@@ -88,7 +88,7 @@ func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Tas
 	if err != nil {
 		return berth.Launch{}, err
 	}
-	target := cy.c.target(t)
+	target := cy.c.target(cy.state, t)
 	b := builder{cy: cy, ws: ws, storage: storage, job: j.doc.Name, user: j.doc.CreatedBy, admin: j.state.Admin}
 	timeout, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
@@ -142,7 +142,7 @@ func (cy *cycle) onNode(l *berth.Launch, t *berth.Task) {
 	if t.Node == "" {
 		return
 	}
-	p := cy.c.pool(t)
+	p := cy.state.poolOf(t)
 	if n := p.node(t.Node); n != nil {
 		l.GPUs, l.NoGPU = n.GPUs, len(n.GPUs) == 0
 		// the node's limits are the task's, so that it is the task that is seen to break them

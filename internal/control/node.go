@@ -182,7 +182,7 @@ func (c *Control) resumeNodes(ctx context.Context) {
 	}
 	known := map[string]bool{}
 	list := c.clusterNodes()
-	for _, p := range c.pools {
+	for _, p := range c.state.pools.All() {
 		if p.single() {
 			continue
 		}
@@ -226,10 +226,10 @@ func (c *Control) tidyKept() {
 		return // nothing was ever kept
 	}
 	live := map[string]bool{}
-	for _, p := range c.placed {
+	for _, p := range c.state.placed {
 		live[keepName(&p.task)] = true
 	}
-	for id := range c.gangs {
+	for id := range c.state.gangs.All() {
 		live[id[:strings.LastIndexByte(id, '.')]] = true
 	}
 	for _, d := range dirs {

@@ -25,8 +25,8 @@ func (cy *cycle) refreshPool(k poolKey) error {
 	}
 	d, err := cy.tx.Get(k.workspace, "computes", k.compute, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		if p := cy.c.pools[k]; p != nil && len(p.nodes) == 0 && p.queue.Len() == 0 && len(p.running) == 0 {
-			delete(cy.c.pools, k)
+		if p := cy.state.pool(k); p != nil && len(p.nodes) == 0 && p.queue.Len() == 0 && p.running.Len() == 0 {
+			cy.state.pools.Delete(k)
 		}
 		return nil
 	}
@@ -34,13 +34,13 @@ func (cy *cycle) refreshPool(k poolKey) error {
 		return err
 	}
 	was := ""
-	if p := cy.c.pools[k]; p != nil {
+	if p := cy.state.pool(k); p != nil {
 		was = p.connected()
 	}
-	if err := cy.c.readPool(cy.tx, d); err != nil {
+	if err := cy.c.readPool(cy.tx, cy.state, d); err != nil {
 		return err
 	}
-	p := cy.c.pools[k]
+	p := cy.state.ownPool(k)
 	if p == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (cy *cycle) refreshPool(k poolKey) error {
 // refreshNodes reads some nodes of a compute again, because somebody wrote them: a burst brings
 // hundreds of nodes, each with an event of its own.
 func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
-	p := cy.c.pools[k]
+	p := cy.state.ownPool(k)
 	if p == nil || p.spec.instance {
 		return cy.refreshPool(k)
 	}
@@ -68,9 +68,9 @@ func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
 		case err != nil:
 			return err
 		default:
-			n := new(node)
+			n := &node{edition: p.edition}
 			if err := json.Unmarshal(d.Own, &n.Node); err != nil {
-				cy.c.o.Log.Error("node not understood, and left alone", "node", name, "err", err)
+				cy.state.problems = append(cy.state.problems, problem{"node not understood, and left alone", "node", name, err})
 				continue
 			}
 			if i < 0 {
@@ -95,38 +95,41 @@ func (cy *cycle) evictReclaimed(p *pool) error {
 			continue
 		}
 		if n.State != berth.NodePreempted {
+			n = p.own(n)
 			n.State = berth.NodePreempted
 			cy.changeNode(n)
 		}
-		for _, pl := range cy.c.placed {
+		for _, pl := range cy.state.placed {
 			if pl.task.Node == n.Name {
 				if err := cy.evictTask(&pl.task, n.Why); err != nil {
 					return err
 				}
 			}
 		}
-		cy.afterVacate(n)
+		cy.afterVacate(p, n)
 	}
 	return nil
 }
 
 // afterVacate goes on with a node that is being taken away once nothing is on it.
-func (cy *cycle) afterVacate(n *node) {
+func (cy *cycle) afterVacate(p *pool, n *node) {
 	switch {
 	case n.used > 0 || n.State != berth.NodePreempted:
 	case n.Evict == berth.EvictSimulate:
+		n = p.own(n)
 		n.State, n.Evict, n.Why, n.IdleSince = berth.NodeIdle, "", "the drill is over", cy.now
 		cy.changeNode(n)
 		ch := cy.nodes[n.Name]
 		ch.drill = true
 		cy.nodes[n.Name] = ch
 	default:
-		cy.releaseNode(n, n.Why)
+		cy.releaseNode(p, n, n.Why)
 	}
 }
 
 // releaseNode lets a node go.
-func (cy *cycle) releaseNode(n *node, why string) {
+func (cy *cycle) releaseNode(p *pool, n *node, why string) {
+	n = p.own(n)
 	n.State, n.Why = berth.NodeLeaving, why
 	cy.changeNode(n)
 	cy.plan.removeNodes = append(cy.plan.removeNodes, n.Node)
@@ -168,7 +171,7 @@ func (cy *cycle) saveNodes() error {
 			return err
 		}
 		// whose own loop wants to know
-		if p := cy.c.pools[keyOf(ch.node.Workspace, ch.node.Compute)]; p != nil && p.spec.instance {
+		if p := cy.state.pool(keyOf(ch.node.Workspace, ch.node.Compute)); p != nil && p.spec.instance {
 			data, err := json.Marshal(map[string]any{"node": name, "state": ch.node.State})
 			if err != nil {
 				return err
@@ -209,6 +212,7 @@ func (cy *cycle) markBusy(p *pool, name string) {
 		return
 	}
 	if n := p.node(name); n != nil && n.State == berth.NodeIdle {
+		n = p.own(n)
 		n.State, n.Why, n.IdleSince = berth.NodeRunning, "", time.Time{}
 		cy.changeNode(n)
 	}
@@ -217,7 +221,7 @@ func (cy *cycle) markBusy(p *pool, name string) {
 // releaseTask notes the end of a task that was on a node: the node may be idle now, and what it
 // cost is written down.
 func (cy *cycle) releaseTask(t *berth.Task) error {
-	p := cy.c.pool(t)
+	p := cy.state.poolOf(t)
 	cy.pools[p.key] = true
 	p.vacate(t)
 	cy.recheckLimited(p)
@@ -232,10 +236,11 @@ func (cy *cycle) releaseTask(t *berth.Task) error {
 		return nil
 	}
 	if n.used == 0 && n.State == berth.NodeRunning {
+		n = p.own(n)
 		n.State, n.IdleSince = berth.NodeIdle, cy.now
 		cy.changeNode(n)
 	}
-	cy.afterVacate(n)
+	cy.afterVacate(p, n)
 	return meter(cy.tx, string(t.ID), berth.Meter{
 		Compute: t.Compute, Node: t.Node, Size: n.Size, Low: n.Low, Rate: n.Price / float64(max(1, n.Slots)), Priced: n.Priced,
 		Currency: n.Currency, Slots: n.Slots,

@@ -71,7 +71,7 @@ func (p *pacer) stop() {
 
 // observeInterval is how often to look at the tasks that were placed.
 func (c *Control) observeInterval() time.Duration {
-	n := len(c.placed)
+	n := len(c.state.placed)
 	switch {
 	case n == 0:
 		return 0
@@ -100,8 +100,8 @@ func (c *Control) observe(ctx context.Context) {
 // byTarget are the tasks that were placed, by where they are.
 func (c *Control) byTarget() map[*driver.Target][]*placement {
 	out := map[*driver.Target][]*placement{}
-	for _, p := range c.placed {
-		if t := c.target(&p.task).Driver; t != nil {
+	for _, p := range c.state.placed {
+		if t := c.target(c.state, &p.task).Driver; t != nil {
 			out[t] = append(out[t], p)
 		}
 	}
@@ -200,7 +200,7 @@ func (c *Control) sweep(ctx context.Context, target *driver.Target, seen []drive
 	var over []driver.Handle
 	err := c.o.DB.View(ctx, func(tx *store.Tx) error {
 		for _, o := range seen {
-			if o.State != berth.TaskDone || c.placed[o.Task] != nil || c.unanswered[o.Task] != nil {
+			if o.State != berth.TaskDone || c.state.placed[o.Task] != nil || c.unanswered[o.Task] != nil {
 				continue
 			}
 			t, err := tx.Task(o.Task)
@@ -232,7 +232,7 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 		byTask[o.Task] = o
 	}
 	for _, p := range ps {
-		if c.placed[p.task.ID] != p {
+		if c.state.placed[p.task.ID] != p {
 			continue // it ended meanwhile
 		}
 		select {

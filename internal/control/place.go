@@ -24,9 +24,9 @@ func (cy *cycle) place(p *pool) (again bool, err error) {
 		}
 	}
 	if p.target.Info.Queues {
-		overcommit = cy.c.endRates[p.name].overcommit(cy.now)
+		overcommit = cy.c.endRates[p.name].overcommit(cy.now.Add(-cy.jumped))
 	}
-	for _, choice := range cy.c.schedule(p, overcommit, down, fresh, cy.now) {
+	for _, choice := range cy.schedule(p, overcommit, down, fresh) {
 		left, err := cy.placeGang(p, choice)
 		if err != nil {
 			return false, err
@@ -40,7 +40,7 @@ func (cy *cycle) place(p *pool) (again bool, err error) {
 // placeGang does what the scheduler chose for a gang. It reports whether the gang has left the nodes
 // that were meant for it to others.
 func (cy *cycle) placeGang(p *pool, choice sched.Choice) (left bool, err error) {
-	g := cy.c.gangs[choice.Gang]
+	g, _ := cy.state.gangs.Get(choice.Gang)
 	if len(choice.Nodes) == 0 && len(choice.Preempt) == 0 && choice.Why == g.why {
 		return false, nil // it says so already, and nobody deletes a job that waits
 	}
@@ -50,13 +50,16 @@ func (cy *cycle) placeGang(p *pool, choice sched.Choice) (left bool, err error) 
 		return false, err
 	}
 	if j == nil { // deleted while it waited
-		cy.c.dequeue(choice.Gang)
+		cy.state.dequeue(choice.Gang)
 		return true, nil
 	}
 	if j.fault != "" {
 		return false, nil // it ends, see step
 	}
-	g.why = choice.Why
+	if g.why != choice.Why {
+		g = cy.state.ownGang(choice.Gang)
+		g.why = choice.Why
+	}
 	tasks := make([]*berth.Task, len(g.tasks))
 	for i, id := range g.tasks {
 		t := j.task(id)
@@ -74,7 +77,7 @@ func (cy *cycle) placeGang(p *pool, choice sched.Choice) (left bool, err error) 
 	if len(choice.Nodes) == 0 {
 		return false, nil
 	}
-	cy.c.dequeue(choice.Gang)
+	cy.state.dequeue(choice.Gang)
 	ok, err := cy.launchGang(p, j, tasks, choice.Nodes)
 	return !ok, err
 }
@@ -116,14 +119,14 @@ func (cy *cycle) requeue(p *pool, j *jobWork, tasks []*berth.Task, why string, a
 	for _, t := range tasks {
 		t.Node, t.Why = "", why
 		j.updates[t.ID] = true
-		cy.c.enqueue(p, t)
+		cy.state.enqueue(p, t)
 	}
 	p.wakeBy(at)
 }
 
 // preempt stops a gang so that its job starts again later.
 func (cy *cycle) preempt(p *pool, id, why string) error {
-	for _, pl := range cy.c.placed {
+	for _, pl := range cy.state.placed {
 		if keyOf(pl.task.Workspace, pl.task.Compute) == p.key && pl.task.Gang() == id {
 			if err := cy.evictTask(&pl.task, why); err != nil {
 				return err
@@ -145,9 +148,7 @@ func (cy *cycle) evictTask(t *berth.Task, why string) error {
 	}
 	own.Evict, own.Why = true, why
 	j.updates[t.ID] = true
-	if r := cy.c.pools[keyOf(t.Workspace, t.Compute)].running[t.Gang()]; r != nil {
-		r.Stopping = true
-	}
+	cy.state.poolOf(t).stopping(t.Gang())
 	cy.plan.stops = append(cy.plan.stops, taskStop{t.ID, driver.Stop{Grace: grace, Cause: "evicted", Why: why}})
 	return nil
 }

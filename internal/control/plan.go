@@ -46,9 +46,11 @@ type taskStop struct {
 // act does what a cycle decided. Calls that may take long run on their own.
 func (c *Control) act(ctx context.Context, cy *cycle) {
 	pl := &cy.plan
+	for _, x := range cy.state.problems {
+		c.o.Log.Error(x.message, x.what, x.who, "err", x.err)
+	}
 	for _, p := range pl.ended {
 		c.countEnd(p.task.Compute, cy.now)
-		delete(c.placed, p.task.ID)
 		p.over.Store(true)
 		select {
 		case <-p.started:
@@ -61,13 +63,12 @@ func (c *Control) act(ctx context.Context, cy *cycle) {
 		c.o.Moved(s[0], s[1])
 	}
 	c.writeLogs(pl.logs, cy.now)
-	c.forgetJobs(cy)
 	for _, s := range pl.starts {
 		c.startTask(ctx, s)
 	}
 	c.settlePorts(cy)
 	for _, s := range pl.stops {
-		if p := c.placed[s.task]; p != nil {
+		if p := c.state.placed[s.task]; p != nil {
 			c.stopTask(ctx, p, s.Stop)
 		}
 	}
@@ -87,18 +88,8 @@ func (c *Control) act(ctx context.Context, cy *cycle) {
 	for _, dir := range pl.discards {
 		c.acts.Go(func() { c.discard(dir) })
 	}
-}
-
-// forgetJobs drops what the loop remembers of jobs that a cycle got past, or ended.
-func (c *Control) forgetJobs(cy *cycle) {
-	for k, j := range cy.jobs {
-		over := berth.JobStatus(j.doc.Status).Terminal()
-		if f := c.faults[k]; f != nil && !f.ignored && (!f.ends || over) {
-			delete(c.faults, k)
-		}
-		if j.pipeline && over {
-			delete(c.logged, k)
-		}
+	if cy.reloaded {
+		c.takeUpInherited(ctx)
 	}
 }
 

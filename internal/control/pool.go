@@ -2,13 +2,13 @@ package control
 
 import (
 	"cmp"
-	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/overlay"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
@@ -27,19 +27,18 @@ type pool struct {
 	nodes  []*node
 	queue  sched.Queue
 	// running are the gangs that were placed and have not ended.
-	running    map[string]*sched.Running
+	running    overlay.Map[string, sched.Running]
 	held       map[string]int // nodes by user, for fairness
 	localTasks map[string]int // of the machine itself: tasks by user
 
-	stored []byte // its state as the store has it
-
-	lastBounds bounds // what was told to all that wait
-
-	barred bool // users who wait may have no more
-
-	wake time.Time // when to look again although nothing happened
+	stored     []byte    // its state as the store has it
+	lastBounds bounds    // what the reasons of all that wait speak of
+	barred     bool      // users who wait may have no more
+	wake       time.Time // when to look again although nothing happened
 	memory
-	before memory // as it was when the cycle began
+
+	from    *pool // what a cycle's copy was copied from
+	edition int   // of copies; nodes of the same are the pool's own, others it shares
 }
 
 // memory is what is known of a pool and not in the store.
@@ -82,19 +81,12 @@ type poolSpec struct {
 // node is a node with what is on it.
 type node struct {
 	berth.Node
-	used int
+	used    int
+	edition int // of the pool that may change it
 }
 
 func (n *node) ready() bool {
 	return n.Evict == "" && (n.State == berth.NodeIdle || n.State == berth.NodeRunning)
-}
-
-// gang is the tasks of an attempt at a job that waits.
-type gang struct {
-	job   jobKey
-	pool  poolKey
-	tasks []berth.TaskID // by rank
-	why   string         // what its tasks say they wait for, "" when they do not say the same
 }
 
 // specOf reads a compute's document. ok is false for a compute that has no pool of its own.
@@ -111,7 +103,47 @@ func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
 }
 
 func newPool(key poolKey, name string) *pool {
-	return &pool{key: key, name: name, running: map[string]*sched.Running{}, held: map[string]int{}, localTasks: map[string]int{}}
+	return &pool{key: key, name: name, held: map[string]int{}, localTasks: map[string]int{}}
+}
+
+// newFork is a copy of the pool for a cycle to change. It shares what is large until that changes.
+func (p *pool) newFork() *pool {
+	f := *p
+	f.from, f.edition = p, p.edition+1
+	f.nodes = slices.Clone(p.nodes)
+	f.queue, f.running = p.queue.Fork(), p.running.Fork()
+	f.held, f.localTasks = maps.Clone(p.held), maps.Clone(p.localTasks)
+	return &f
+}
+
+// join ends what the copy shares with the pool it was copied from, which must not be used any more.
+func (p *pool) join() {
+	if p.from == nil {
+		return
+	}
+	p.from.queue.Join(&p.queue)
+	p.from.running.Join(&p.running)
+	p.queue, p.running, p.from = p.from.queue, p.from.running, nil
+}
+
+// own is a node of the pool, to be changed. The one that was passed must not be used any more.
+func (p *pool) own(n *node) *node {
+	if n.edition == p.edition {
+		return n
+	}
+	c := *n
+	c.edition = p.edition
+	p.nodes[slices.Index(p.nodes, n)] = &c
+	return &c
+}
+
+// ownNode is the pool's node of a name, to be changed.
+func (p *pool) ownNode(name string) *node {
+	n := p.node(name)
+	if n == nil {
+		return nil
+	}
+	return p.own(n)
 }
 
 // node is the pool's node of a name.
@@ -164,214 +196,9 @@ func (p *pool) down() string {
 	return ""
 }
 
-// readAll makes the loop's picture of the world from the store: pools, nodes, gangs that wait and
-// those that were placed. What is known of driver calls under way stays.
-func (c *Control) readAll(tx *store.Tx) error {
-	pools := map[poolKey]*pool{}
-	lk := keyOf("", berth.LocalCompute)
-	pools[lk] = newLocal(lk, berth.LocalCompute, c.here)
-	c.gangs = map[string]*gang{}
-	workspaces, err := tx.List(store.Query{Kind: "workspaces"})
-	if err != nil {
-		return err
-	}
-	if err := c.readLimits(tx); err != nil {
-		return err
-	}
-	old := c.pools
-	c.pools = pools
-	clear(c.exhausted)
-	for _, w := range workspaces {
-		if err := c.readExhausted(tx, w.Name); err != nil {
-			return err
-		}
-		docs, err := listAll(tx, store.Query{Workspace: w.Name, Kind: "computes"})
-		if err != nil {
-			return err
-		}
-		for _, d := range docs {
-			if err := c.readPool(tx, d); err != nil {
-				return err
-			}
-		}
-	}
-	for k, p := range old {
-		if q := pools[k]; q != nil {
-			q.memory = p.before
-		}
-	}
-	return c.readTasks(tx)
-}
-
-// readTasks reads what waits and what was placed.
-func (c *Control) readTasks(tx *store.Tx) error {
-	tasks, err := tx.ActiveTasks()
-	if err != nil {
-		return err
-	}
-	placed := c.placed
-	c.placed = map[berth.TaskID]*placement{}
-	for _, t := range tasks {
-		p := c.pool(t)
-		if t.State == berth.TaskWaiting {
-			c.enqueue(p, t)
-			continue
-		}
-		if c.placed[t.ID] = placed[t.ID]; c.placed[t.ID] == nil {
-			c.placed[t.ID] = &placement{task: *t, started: make(chan struct{}), inherited: true}
-		}
-		p.occupy(t)
-	}
-	for id, p := range placed {
-		if c.placed[id] != nil {
-			continue
-		}
-		t, err := tx.Task(id)
-		if berth.CodeOf(err) == berth.NotFound {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if t.State == berth.TaskDone { // which is yet to be acted on
-			c.placed[id] = p
-			c.pool(t).occupy(t)
-		}
-	}
-	return nil
-}
-
-// pool is the pool of a task. One whose compute is gone waits in a pool that has nothing.
-func (c *Control) pool(t *berth.Task) *pool {
-	k := keyOf(t.Workspace, t.Compute)
-	p := c.pools[k]
-	if p == nil {
-		p = newPool(k, t.Compute)
-		p.state.State = berth.ComputeDeleting
-		c.pools[k] = p
-	}
-	return p
-}
-
-// readPool brings the loop's picture of one compute up to date with its document and those of its
-// nodes.
-func (c *Control) readPool(tx *store.Tx, d *store.Doc) error {
-	spec, ok, err := specOf(d)
-	if err != nil {
-		c.o.Log.Error("compute not understood, and left alone", "compute", d.Name, "err", err)
-	}
-	if err != nil || !ok {
-		return nil //nolint:nilerr // it was told, and must not hold up the others
-	}
-	k := keyOf(d.Workspace, d.Name)
-	p := c.pools[k]
-	if p == nil {
-		p = newPool(k, d.Name)
-		c.pools[k] = p
-	}
-	p.name, p.spec, p.state, p.stored = d.Name, spec, berth.ComputeState{}, d.Own
-	if len(d.Own) > 0 {
-		if err := json.Unmarshal(d.Own, &p.state); err != nil {
-			c.o.Log.Error("state of a compute not understood; it starts anew", "compute", d.Name, "err", err)
-			p.state = berth.ComputeState{}
-		}
-	}
-	if p.target.Driver == nil {
-		t, err := c.o.Targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
-		if berth.CodeOf(err) == berth.Unsupported {
-			if p.queue.Len() == 0 && len(p.running) == 0 {
-				delete(c.pools, k)
-			}
-			c.o.Log.Error("compute left alone", "compute", d.Name, "err", err)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		p.target = c.describe(t)
-	}
-	if spec.attached {
-		p.attached()
-		return nil
-	}
-	docs, err := listAll(tx, store.Query{Workspace: d.Workspace, Kind: kindNode, Parent: nodeParent(d.Name)})
-	if err != nil {
-		return err
-	}
-	used := map[string]int{}
-	for _, n := range p.nodes {
-		used[n.Name] = n.used
-	}
-	p.nodes = p.nodes[:0]
-	for _, nd := range docs {
-		n := &node{used: used[nd.Name]}
-		if err := json.Unmarshal(nd.Own, &n.Node); err != nil {
-			c.o.Log.Error("node not understood, and left alone", "node", nd.Name, "err", err)
-			continue
-		}
-		p.nodes = append(p.nodes, n)
-	}
-	return nil
-}
-
-// kindNode and kindMeter are documents of control's own.
-const (
-	kindNode  = "nodes"
-	kindMeter = "meters"
-)
-
-func nodeParent(compute string) string { return strings.ToLower(compute) }
-
-// listAll reads every document of a query, oldest first.
-func listAll(tx *store.Tx, q store.Query) ([]*store.Doc, error) {
-	q.Asc = true
-	var out []*store.Doc
-	for {
-		page, err := tx.List(q)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, page...)
-		if len(page) < 1000 {
-			return out, nil
-		}
-		q.After = page[len(page)-1].ID
-	}
-}
-
-// enqueue puts a waiting task into its pool's queue, with the others of its attempt.
-func (c *Control) enqueue(p *pool, t *berth.Task) {
-	id := t.Gang()
-	g := c.gangs[id]
-	if g == nil {
-		g = &gang{job: jobKey{t.Workspace, t.Job}, pool: p.key, why: t.Why}
-		c.gangs[id] = g
-	}
-	if t.Why != g.why {
-		g.why = ""
-	}
-	g.tasks = append(g.tasks, t.ID)
-	if len(g.tasks) < max(1, t.Count) {
-		return
-	}
-	p.queue.Add(sched.Gang{
-		ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: t.ID.Place(), Spot: t.Spot, Limit: t.Limit,
-	})
-}
-
-// dequeue takes a gang out of its queue.
-func (c *Control) dequeue(id string) {
-	if g := c.gangs[id]; g != nil {
-		if p := c.pools[g.pool]; p != nil {
-			p.queue.Remove(id)
-		}
-		delete(c.gangs, id)
-	}
-}
-
 // occupy notes that a task is on a node.
 func (p *pool) occupy(t *berth.Task) {
-	if n := p.node(t.Node); n != nil {
+	if n := p.ownNode(t.Node); n != nil {
 		n.used++
 	}
 	if p.local {
@@ -382,20 +209,20 @@ func (p *pool) occupy(t *berth.Task) {
 	}
 	p.held[t.User]++
 	id := t.Gang()
-	r := p.running[id]
-	if r == nil {
-		r = &sched.Running{Gang: sched.Gang{
+	r, ok := p.running.Get(id)
+	if !ok {
+		r = sched.Running{Gang: sched.Gang{
 			ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Spot: t.Spot, Limit: t.Limit,
 		}, Since: t.Times.Placed}
-		p.running[id] = r
 	}
-	r.On = append(r.On, t.Node)
+	r.On = append(slices.Clip(r.On), t.Node)
 	r.Stopping = r.Stopping || t.Stop || t.Evict
+	p.running.Set(id, r)
 }
 
 // vacate notes that a task is gone from its node.
 func (p *pool) vacate(t *berth.Task) {
-	if n := p.node(t.Node); n != nil {
+	if n := p.ownNode(t.Node); n != nil {
 		n.used--
 	}
 	if p.local && p.localTasks[t.User] <= 1 {
@@ -410,13 +237,25 @@ func (p *pool) vacate(t *berth.Task) {
 		delete(p.held, t.User)
 	}
 	id := t.Gang()
-	if r := p.running[id]; r != nil {
-		if i := slices.Index(r.On, t.Node); i >= 0 {
-			r.On = slices.Delete(r.On, i, i+1)
-		}
-		if len(r.On) == 0 {
-			delete(p.running, id)
-		}
+	r, ok := p.running.Get(id)
+	if !ok {
+		return
+	}
+	if i := slices.Index(r.On, t.Node); i >= 0 {
+		r.On = slices.Delete(slices.Clone(r.On), i, i+1)
+	}
+	if len(r.On) == 0 {
+		p.running.Delete(id)
+		return
+	}
+	p.running.Set(id, r)
+}
+
+// stopping notes that a gang was asked to stop.
+func (p *pool) stopping(id string) {
+	if r, ok := p.running.Get(id); ok {
+		r.Stopping = true
+		p.running.Set(id, r)
 	}
 }
 
@@ -425,9 +264,9 @@ func (p *pool) gangs() []sched.Running {
 	if p.single() || p.queue.Len() == 0 {
 		return nil
 	}
-	out := make([]sched.Running, 0, len(p.running))
-	for _, r := range p.running {
-		out = append(out, *r)
+	out := make([]sched.Running, 0, p.running.Len())
+	for _, r := range p.running.All() {
+		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b sched.Running) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
 	return out
@@ -435,17 +274,17 @@ func (p *pool) gangs() []sched.Running {
 
 // schedule asks the scheduler about a pool. When its bounds have changed that concerns the reasons
 // of all that wait.
-func (c *Control) schedule(p *pool, ahead int, down string, fresh []string, now time.Time) []sched.Choice {
-	bars := c.bars(p, now)
+func (cy *cycle) schedule(p *pool, ahead int, down string, fresh []string) []sched.Choice {
+	bars := cy.bars(p)
 	p.barred = len(bars) > 0
 	if b := (bounds{p.spec.max, down, p.state.Short, barReasons(bars)}); b != p.lastBounds {
 		p.lastBounds = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}
-	if at, ok := c.personal.Ends(now); p.barred && ok { // no event says that a limit ended
+	if at, ok := cy.state.personal.Ends(cy.now); p.barred && ok { // no event says that a limit ended
 		p.wakeBy(at)
 	}
 	v := p.view(ahead, down)
 	v.Bars = bars
-	return sched.Schedule(v, &p.queue, p.gangs(), fresh, now)
+	return sched.Schedule(v, &p.queue, p.gangs(), fresh, cy.now)
 }

@@ -247,14 +247,14 @@ func (p *ports) close() {
 
 // portsChanged says whether the ports in use may be others than before.
 func (cy *cycle) portsChanged() bool {
-	return cy.anew || slices.ContainsFunc(cy.plan.starts, func(s taskStart) bool { return s.task.Port != 0 }) ||
+	return cy.reloaded || slices.ContainsFunc(cy.plan.starts, func(s taskStart) bool { return s.task.Port != 0 }) ||
 		slices.ContainsFunc(cy.plan.ended, func(p *placement) bool { return p.task.Port != 0 })
 }
 
 // portSizes is how many ports each job has that was placed, by the first.
 func (c *Control) portSizes() map[int]int {
 	size := map[int]int{}
-	for _, p := range c.placed {
+	for _, p := range c.state.placed {
 		if t := &p.task; t.Port != 0 {
 			size[t.Port] = max(portBlock, c.ports.size[t.Port], c.ports.reserved[t.Port], t.Count+portSpare)
 		}

@@ -36,13 +36,13 @@ func (cy *cycle) resize(p *pool) error {
 		return err
 	}
 	for _, n := range added {
-		p.nodes = append(p.nodes, &node{Node: n})
+		p.nodes = append(p.nodes, &node{Node: n, edition: p.edition})
 		cy.nodes[n.Name] = nodeChange{node: n, fresh: true}
 		cy.plan.addNodes = append(cy.plan.addNodes, n)
 	}
 	for _, name := range d.Remove {
 		if n := p.node(name); n != nil {
-			cy.releaseNode(n, d.Why)
+			cy.releaseNode(p, n, d.Why)
 		}
 	}
 	p.wake = d.Wake
@@ -70,8 +70,8 @@ func (cy *cycle) resize(p *pool) error {
 // decideSize asks the autoscaler how many nodes a cluster should have, within what budgets, limits
 // and this machine allow. added are the nodes to ask for.
 func (cy *cycle) decideSize(p *pool) (d scale.Decision, added []berth.Node, err error) {
-	v := cy.c.scaleView(p, cy.now)
-	exhausted, all := cy.c.exhaustedBudget(p)
+	v := cy.scaleView(p)
+	exhausted, all := cy.exhaustedBudget(p)
 	switch {
 	case exhausted == "":
 	case all && v.Hold == "":
@@ -79,7 +79,7 @@ func (cy *cycle) decideSize(p *pool) (d scale.Decision, added []berth.Node, err 
 	default:
 		v.Min = 0
 	}
-	if cy.c.reserved(p) != "" {
+	if cy.reserved(p) != "" {
 		v.Idle = 0 // somebody waits for the machine to be empty
 	}
 	d = scale.Decide(v, cy.now)
@@ -112,6 +112,7 @@ func (cy *cycle) chargeIdleToOwner(p *pool) {
 	freed := false
 	for _, n := range p.nodes {
 		if n.State == berth.NodeIdle && n.used == 0 && n.User != p.spec.owner {
+			n = p.own(n)
 			n.User = p.spec.owner
 			cy.changeNode(n)
 			freed = true
@@ -120,15 +121,15 @@ func (cy *cycle) chargeIdleToOwner(p *pool) {
 	if !freed {
 		return
 	}
-	for _, q := range cy.c.pools { // those may grow now that could not
-		if q != p && q.state.Short != "" {
-			q.wake = cy.now
+	for k, q := range cy.state.pools.All() { // those may grow now that could not
+		if k != p.key && q.state.Short != "" {
+			cy.state.ownPool(k).wake = cy.now
 		}
 	}
 }
 
 // scaleView is the pool as the autoscaler sees it.
-func (c *Control) scaleView(p *pool, now time.Time) scale.Pool {
+func (cy *cycle) scaleView(p *pool) scale.Pool {
 	v := scale.Pool{
 		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: p.spec.max, Wait: p.retry,
 	}
@@ -136,9 +137,10 @@ func (c *Control) scaleView(p *pool, now time.Time) scale.Pool {
 		v.Hold = "it is being deleted"
 	}
 	v.Sizes = p.queue.Sizes()
-	if bars := c.bars(p, now); len(bars) > 0 {
+	if bars := cy.bars(p); len(bars) > 0 {
 		v.Sizes, _ = p.queue.SizesWithin(p.held, bars)
 	}
+	exhausted, _ := cy.state.exhausted.Get(p.key.workspace)
 	for _, n := range p.nodes {
 		if n.State == berth.NodeLeaving {
 			continue
@@ -147,7 +149,7 @@ func (c *Control) scaleView(p *pool, now time.Time) scale.Pool {
 			Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.used, Since: n.IdleSince,
 			Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
 		}
-		if title := cost.Charged(c.exhausted[p.key.workspace], n.User); title != "" {
+		if title := cost.Charged(exhausted, n.User); title != "" {
 			x.Unpaid = title + " is used up"
 		}
 		v.Nodes = append(v.Nodes, x)
@@ -165,7 +167,7 @@ func (cy *cycle) releaseUnusable(p *pool) {
 		p.fails++
 		p.retry = cy.now.Add(min(time.Second<<min(p.fails, 9), 5*time.Minute))
 		p.state.Errors = []string{n.Why}
-		cy.releaseNode(n, n.Why)
+		cy.releaseNode(p, n, n.Why)
 	}
 	for _, n := range p.nodes {
 		if p.fails > 0 && n.ready() {
@@ -215,7 +217,7 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 // whose job waits, or the next when that one may have none. Without jobs it is the one who made the
 // cluster.
 func (cy *cycle) nextUser(cat *catalogue, p *pool, size berth.Size, want int) (user string, room int, why string) {
-	bars := cy.c.bars(p, cy.now)
+	bars := cy.bars(p)
 	tried, users := map[string]bool{}, len(p.queue.Users())
 	for g := range p.queue.All(p.held) {
 		if len(tried) == users {
@@ -310,7 +312,7 @@ func (cy *cycle) finishDelete(p *pool) error {
 			return err
 		}
 	}
-	if len(p.nodes) > 0 || len(p.running) > 0 || p.queue.Len() > 0 || p.spec.instance {
+	if len(p.nodes) > 0 || p.running.Len() > 0 || p.queue.Len() > 0 || p.spec.instance {
 		return nil
 	}
 	if !deleting {
@@ -333,7 +335,7 @@ func (cy *cycle) deleteCompute(p *pool, reason string) error {
 	if err == nil {
 		cy.tx.Emit(berth.Event{Workspace: p.key.workspace, Subject: "computes/" + p.name, Type: berth.EventResourceDel, Reason: reason})
 	}
-	delete(cy.c.pools, p.key)
+	cy.state.pools.Delete(p.key)
 	return nil
 }
 
@@ -351,7 +353,7 @@ func (cy *cycle) hasIncomingJobs(p *pool) (bool, error) {
 
 // cancelWaiting ends what waits for a compute that is going.
 func (cy *cycle) cancelWaiting(p *pool) error {
-	for id, g := range cy.c.gangs {
+	for id, g := range cy.state.gangs.All() {
 		if g.pool != p.key {
 			continue
 		}
@@ -359,7 +361,7 @@ func (cy *cycle) cancelWaiting(p *pool) error {
 		if err != nil {
 			return err
 		}
-		cy.c.dequeue(id)
+		cy.state.dequeue(id)
 		if j == nil {
 			continue
 		}

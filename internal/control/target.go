@@ -53,8 +53,8 @@ func (c *Control) describe(t *driver.Target) Target {
 }
 
 // target is where a task runs.
-func (c *Control) target(t *berth.Task) Target {
-	if p := c.pools[keyOf(t.Workspace, t.Compute)]; p != nil && p.target.Driver != nil {
+func (c *Control) target(s *state, t *berth.Task) Target {
+	if p := s.pool(keyOf(t.Workspace, t.Compute)); p != nil && p.target.Driver != nil {
 		return p.target
 	}
 	return c.nodes // its compute is gone: then a node of it may be left
@@ -86,7 +86,7 @@ func (p *pool) setSlots(n int) {
 		used = p.nodes[0].used
 	}
 	p.spec.max, p.spec.slots = 1, n
-	p.nodes = []*node{{Node: berth.Node{Name: p.name, State: berth.NodeIdle, Slots: n}, used: used}}
+	p.nodes = []*node{{Node: berth.Node{Name: p.name, State: berth.NodeIdle, Slots: n}, used: used, edition: p.edition}}
 }
 
 // attached reads what is new of a machine that connects by itself. Nothing makes or gives back such
@@ -117,7 +117,7 @@ func (cy *cycle) detach(p *pool) error {
 		return err
 	}
 	if p.connected() == "" {
-		for _, pl := range cy.c.placed {
+		for _, pl := range cy.state.placed {
 			if keyOf(pl.task.Workspace, pl.task.Compute) == p.key {
 				cy.plan.lostTasks = append(cy.plan.lostTasks, lostTask{pl.task.ID, "compute " + p.name + " was detached while its machine was not connected"})
 			}

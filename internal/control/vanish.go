@@ -17,7 +17,7 @@ import (
 // of their own.
 func (c *Control) clusterNodes() []berth.Node {
 	var list []berth.Node
-	for _, p := range c.pools {
+	for _, p := range c.state.pools.All() {
 		if p.single() || p.spec.instance {
 			continue
 		}

@@ -43,7 +43,7 @@ func check(t *rapid.T, what string, m *overlay.Map[int, int], want map[int]int) 
 		t.Fatalf("%s is %v (%d), want %v", what, got, m.Len(), want)
 	}
 	for k := range 9 {
-		if v, ok := m.Get(k); v != want[k] || ok != (func() bool { _, ok := want[k]; return ok })() {
+		if v, ok := m.Get(k); v != want[k] || ok != func() bool { _, ok := want[k]; return ok }() {
 			t.Fatalf("%s has %d for %d, want %v", what, v, k, want)
 		}
 	}
