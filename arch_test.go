@@ -58,7 +58,7 @@ var imports = map[string][]string{
 	"internal/kind":                 {"", "internal/ordered"},
 	"internal/overlay":              {},
 	"internal/sched":                {"", "internal/overlay"},
-	"internal/scale":                {},
+	"internal/scale":                {""},
 	"internal/envs":                 {""},
 	"internal/runner":               {"", "internal/envs", "internal/filewatch", "internal/keepalive", "internal/runner/cache", "internal/runner/data", "internal/runner/group", "internal/slack"},
 	"internal/runner/cache":         {""},

@@ -61,6 +61,14 @@ func (p ComputeProps) Attached() bool {
 	return strings.EqualFold(p.ComputeType, TypeMachine) && p.Properties.Connection != ""
 }
 
+// Instance reports whether the compute is an instance: its one node has a loop of its own.
+func (p ComputeProps) Instance() bool { return strings.EqualFold(p.ComputeType, TypeInstance) }
+
+// Pooled reports whether the compute has nodes that jobs wait for.
+func (p ComputeProps) Pooled() bool {
+	return p.Instance() || p.Attached() || strings.EqualFold(p.ComputeType, TypeCluster)
+}
+
 // Low reports whether the compute's nodes may be taken away at any time.
 func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
 
@@ -168,6 +176,26 @@ type ComputeState struct {
 
 // Deleting reports whether the compute is being deleted.
 func (s ComputeState) Deleting() bool { return s.State == ComputeDeleting }
+
+// Down is why a compute of so many nodes takes no jobs now, as the kind of a PlanLimit and a sentence; both are empty when it does.
+func (s ComputeState) Down(name string, spec PoolSpec, nodes int) (kind, why string) {
+	switch {
+	case s.Deleting():
+		return LimitDeleting, "it is being deleted"
+	case spec.Attached():
+		if why = s.Attached.Away(name); why != "" {
+			kind = LimitAway
+		}
+		return kind, why
+	case spec.Instance() && nodes == 0:
+		state := "not running"
+		if i := s.Instance; i != nil && i.State != "" {
+			state = i.State
+		}
+		return LimitStopped, "the instance is " + state + "; `berth compute start -n " + name + "` starts it"
+	}
+	return "", ""
+}
 
 // AttachedState is what is known of a machine that connects to the server.
 type AttachedState struct {
@@ -334,6 +362,9 @@ const (
 	EvictReclaim  = "reclaim"
 	EvictSimulate = "simulate"
 )
+
+// Usable reports whether the node takes tasks.
+func (n *Node) Usable() bool { return n.Evict == "" && (n.State == NodeIdle || n.State == NodeRunning) }
 
 // Alive reports whether the node holds resources.
 func (n Node) Alive() bool { return n.State != "" }

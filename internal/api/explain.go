@@ -81,9 +81,6 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 		return err
 	}
 	p.Short = st.Short
-	if st.Deleting() {
-		p.Down = &berth.PlanLimit{Kind: berth.LimitDeleting, Why: "it is being deleted"}
-	}
 	if p.Down != nil && p.Type == plan.Local {
 		e.Advice = append(e.Advice, "berth explain compute/"+p.Name)
 	}

@@ -207,6 +207,7 @@ func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
 		s.Refused = append(s.Refused, berth.PlanLimit{Kind: kind, Ever: true, Whose: d.Name, Why: why})
 	}
 	if st.Deleting() {
+		s.Pool.Down = nil // it never takes the job
 		refuse(berth.LimitDeleting, "compute "+d.Name+" is being deleted and takes no more jobs")
 	}
 	if i := st.Instance; i != nil && i.User != "" && !strings.EqualFold(i.User, c.who.User) && c.who.Role != auth.Admin {

@@ -69,6 +69,7 @@ func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err e
 	}
 	if spec.Attached() {
 		p = attachedPool(d.Name, st)
+		p.Down = down(d.Name, st, spec, 1)
 		return p, st, x.gangs(&p)
 	}
 	p = plan.Pool{
@@ -76,7 +77,7 @@ func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err e
 		Room: plan.NoBound, Expect: map[string]plan.Expect{},
 	}
 	switch {
-	case strings.EqualFold(spec.ComputeType, berth.TypeInstance):
+	case spec.Instance():
 		p.Type, p.Min, p.Max, p.Idle = plan.Instance, 0, 1, 0
 	case st.Serverless:
 		p.Type = plan.Serverless
@@ -95,9 +96,7 @@ func (x *snapshot) pool(d *store.Doc) (p plan.Pool, st berth.ComputeState, err e
 	for _, n := range nodes {
 		p.Nodes = append(p.Nodes, plan.Node{Node: n})
 	}
-	if p.Type == plan.Instance && len(nodes) == 0 {
-		p.Down = stopped(d.Name, st)
-	}
+	p.Down = down(d.Name, st, spec, len(nodes))
 	if err := x.gangs(&p); err != nil {
 		return p, st, err
 	}
@@ -137,13 +136,13 @@ func (x *snapshot) bars(p *plan.Pool) error {
 	return nil
 }
 
-// stopped is why an instance takes no jobs.
-func stopped(name string, st berth.ComputeState) *berth.PlanLimit {
-	state := "not running"
-	if i := st.Instance; i != nil && i.State != "" {
-		state = i.State
+// down is why a compute takes no jobs now, nil when it does.
+func down(name string, st berth.ComputeState, spec berth.PoolSpec, nodes int) *berth.PlanLimit {
+	kind, why := st.Down(name, spec, nodes)
+	if kind == "" {
+		return nil
 	}
-	return &berth.PlanLimit{Kind: berth.LimitStopped, Whose: name, Why: "the instance is " + state + "; `berth compute start -n " + name + "` starts it"}
+	return &berth.PlanLimit{Kind: kind, Whose: name, Why: why}
 }
 
 // attachedPool is a machine that connects by itself: one node, which takes nothing while it is away.
@@ -152,14 +151,10 @@ func attachedPool(name string, st berth.ComputeState) plan.Pool {
 	if st.Attached != nil {
 		slots = max(1, st.Attached.Slots)
 	}
-	p := plan.Pool{
+	return plan.Pool{
 		Name: name, Type: plan.Attached, Max: 1, Slots: slots, Room: plan.NoBound, Expect: map[string]plan.Expect{},
 		Nodes: []plan.Node{{Node: berth.Node{Name: name, State: berth.NodeIdle, Slots: slots}}},
 	}
-	if away := st.Attached.Away(name); away != "" {
-		p.Down = &berth.PlanLimit{Kind: berth.LimitAway, Whose: name, Why: away}
-	}
-	return p
 }
 
 // local is the machine itself: one node that is always there.
@@ -203,9 +198,7 @@ func (x *snapshot) gangs(p *plan.Pool) error {
 			continue
 		}
 		id := t.Gang()
-		g := sched.Gang{
-			ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: t.ID.Place(), Spot: t.Spot, Limit: t.Limit,
-		}
+		g := sched.GangOf(t)
 		if t.State == berth.TaskWaiting {
 			if !waiting[id] {
 				waiting[id] = true

@@ -18,7 +18,7 @@ func (c *Control) startTask(ctx context.Context, s taskStart) {
 	p.inherited = false
 	target := c.target(c.state, &s.task)
 	pool := c.state.pool(keyOf(s.task.Workspace, s.task.Compute))
-	onNode := pool == nil || !pool.single() && !pool.spec.instance
+	onNode := pool == nil || !pool.single() && !pool.spec.Instance()
 	c.acts.Go(func() {
 		defer close(p.started)
 		backoff := 100 * time.Millisecond

@@ -17,7 +17,7 @@ func (cy *cycle) bars(p *pool) map[string]sched.Bar {
 		}
 		return out
 	}
-	if p.single() || p.spec.instance || p.queue.Len() == 0 || len(cy.state.personal.All) == 0 || len(p.nodes) == 0 {
+	if p.single() || p.spec.Instance() || p.queue.Len() == 0 || len(cy.state.personal.All) == 0 || len(p.nodes) == 0 {
 		// an instance counts as a whole, whether jobs are on it or not; and a pool without nodes
 		// grows by quota
 		return nil
@@ -50,7 +50,7 @@ func (cy *cycle) runs() []quota.Task {
 		if p.single() {
 			continue
 		}
-		if p.spec.instance {
+		if p.spec.Instance() {
 			for _, n := range p.nodes {
 				out = append(out, quota.Task{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: float64(n.VCPUs)})
 			}

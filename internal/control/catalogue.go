@@ -51,7 +51,7 @@ func (cat *catalogue) room(cy *cycle, p *pool, size berth.Size, user string, wan
 			use = append(use, quota.Use{Workspace: n.Workspace, Family: n.Family, User: n.User, Low: n.Low, VCPUs: n.VCPUs, Shares: quota.Shares(n.Node, on[n.Name])})
 		}
 	}
-	ask := quota.Use{Workspace: p.key.workspace, Family: size.Family, User: user, Low: p.spec.low, VCPUs: want * size.VCPUs}
+	ask := quota.Use{Workspace: p.key.workspace, Family: size.Family, User: user, Low: p.spec.Low(), VCPUs: want * size.VCPUs}
 	vcpus, unlimited, why := cat.limits.Room(use, ask, cy.now)
 	if unlimited {
 		return math.MaxInt, ""
@@ -62,7 +62,7 @@ func (cat *catalogue) room(cy *cycle, p *pool, size berth.Size, user string, wan
 // users is whose tasks are on which node of a cluster. An instance is its owner's, whoever has jobs
 // on it.
 func (p *pool) users() map[string]map[string]int {
-	if p.spec.instance {
+	if p.spec.Instance() {
 		return nil
 	}
 	on := map[string]map[string]int{}
@@ -172,10 +172,10 @@ func (cy *cycle) waitForMachine(p *pool, alone bool, why string) string {
 	for _, q := range cy.state.pools.All() {
 		switch {
 		case !alone || q.key == p.key || q.single() || len(q.nodes) == 0 || q.state.Deleting():
-		case q.spec.instance:
+		case q.spec.Instance():
 			stay = append(stay, q.name+" is an instance")
-		case q.spec.min > 0:
-			stay = append(stay, fmt.Sprintf("%s keeps at least %s", q.name, count(q.spec.min, "node")))
+		case q.spec.Min > 0:
+			stay = append(stay, fmt.Sprintf("%s keeps at least %s", q.name, count(q.spec.Min, "node")))
 		}
 	}
 	if len(stay) > 0 {
@@ -204,7 +204,7 @@ func (cy *cycle) localDown() (string, error) {
 		return "", nil
 	}
 	for _, p := range cy.state.pools.All() {
-		if p.spec.instance {
+		if p.spec.Instance() {
 			if err := cy.refreshForeignNodes(); err != nil {
 				return "", err
 			}

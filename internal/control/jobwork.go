@@ -115,7 +115,7 @@ func (cy *cycle) step(j *jobWork) error {
 		t.Times.Submitted = j.state.Times.Submitted
 		p := cy.state.poolOf(&t)
 		if !p.single() {
-			t.Spot = t.Spot || p.spec.low
+			t.Spot = t.Spot || p.spec.Low()
 			t.Limit = j.limit()
 		}
 		j.tasks = append(j.tasks, &t)

@@ -189,7 +189,7 @@ func (c *Control) resumeNodes(ctx context.Context) {
 		for _, n := range p.nodes {
 			known[n.Name] = true
 			switch {
-			case p.spec.instance:
+			case p.spec.Instance():
 			case n.State == berth.NodePreparing:
 				c.addNode(ctx, n.Node)
 			case n.State == berth.NodeLeaving:

@@ -55,7 +55,7 @@ func (cy *cycle) refreshPool(k poolKey) error {
 // hundreds of nodes, each with an event of its own.
 func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
 	p := cy.state.ownPool(k)
-	if p == nil || p.spec.instance {
+	if p == nil || p.spec.Instance() {
 		return cy.refreshPool(k)
 	}
 	for name := range names {
@@ -171,7 +171,7 @@ func (cy *cycle) saveNodes() error {
 			return err
 		}
 		// whose own loop wants to know
-		if p := cy.state.pool(keyOf(ch.node.Workspace, ch.node.Compute)); p != nil && p.spec.instance {
+		if p := cy.state.pool(keyOf(ch.node.Workspace, ch.node.Compute)); p != nil && p.spec.Instance() {
 			data, err := json.Marshal(map[string]any{"node": name, "state": ch.node.State})
 			if err != nil {
 				return err

@@ -10,7 +10,6 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/overlay"
 	"github.com/berthml/berth/internal/sched"
-	"github.com/berthml/berth/internal/store"
 )
 
 // A pool is a compute as the loop sees it: the nodes tasks run on and the gangs that wait for them.
@@ -65,17 +64,10 @@ func keyOf(workspace, compute string) poolKey {
 	return poolKey{workspace, strings.ToLower(compute)}
 }
 
-// poolSpec is what a compute's document says about its pool.
+// poolSpec is what a compute's document says about its pool, and who wrote it.
 type poolSpec struct {
-	instance bool // its one node comes and goes by other hands
-	attached bool // its one node is a machine that connects by itself
-	size     string
-	low      bool
-	min, max int
-	idle     time.Duration
-	slots    int
-	spread   bool
-	owner    string
+	berth.PoolSpec
+	owner string
 }
 
 // node is a node with what is on it.
@@ -85,22 +77,8 @@ type node struct {
 	edition int // of the pool that may change it
 }
 
-func (n *node) ready() bool {
-	return n.Evict == "" && (n.State == berth.NodeIdle || n.State == berth.NodeRunning)
-}
-
-// specOf reads a compute's document. ok is false for a compute that has no pool of its own.
-func specOf(d *store.Doc) (s poolSpec, ok bool, err error) {
-	v, err := berth.ReadPool(d.Body)
-	if err != nil {
-		return s, false, err
-	}
-	s = poolSpec{
-		instance: strings.EqualFold(v.ComputeType, berth.TypeInstance), attached: v.Attached(), size: v.Properties.VMSize, low: v.Low(),
-		min: v.Min, max: v.Max, idle: v.Idle, slots: v.Slots, spread: v.Spread, owner: d.CreatedBy,
-	}
-	return s, s.instance || s.attached || strings.EqualFold(v.ComputeType, berth.TypeCluster), nil
-}
+// nodeOf is a node and how many tasks are on it.
+func nodeOf(n *node) (*berth.Node, int) { return &n.Node, n.used }
 
 func newPool(key poolKey, name string) *pool {
 	return &pool{key: key, name: name, held: map[string]int{}, localTasks: map[string]int{}}
@@ -160,16 +138,10 @@ func (p *pool) node(name string) *node {
 }
 
 // view is the pool as the scheduler sees it.
-func (p *pool) view(ahead int, down string) sched.Pool {
-	v := sched.Pool{Name: p.name, Max: p.spec.max, Spread: p.spec.spread, Ahead: ahead, Down: down, Held: p.held, Short: p.state.Short, Preempt: !p.single()}
-	v.Nodes = make([]sched.Node, len(p.nodes))
-	for i, n := range p.nodes {
-		v.Nodes[i] = sched.Node{Name: n.Name, Slots: n.Slots, Used: n.used, Ready: n.ready()}
-		if n.State == berth.NodePreparing {
-			v.Starting++
-		}
-	}
-	return v
+func (p *pool) view(overcommit int, down string, bars map[string]sched.Bar) sched.Pool {
+	return sched.PoolOf(sched.Pool{
+		Name: p.name, Max: p.spec.Max, Spread: p.spec.Spread, Ahead: overcommit, Down: down, Held: p.held, Short: p.state.Short, Bars: bars,
+	}, p.single(), p.nodes, nodeOf)
 }
 
 // wakeBy has the pool looked at again at a time, or before.
@@ -181,19 +153,8 @@ func (p *pool) wakeBy(at time.Time) {
 
 // down is why a pool takes nothing now.
 func (p *pool) down() string {
-	switch {
-	case p.state.Deleting():
-		return "it is being deleted"
-	case p.spec.attached:
-		return p.state.Attached.Away(p.name)
-	case p.spec.instance && len(p.nodes) == 0:
-		state := "not running"
-		if i := p.state.Instance; i != nil && i.State != "" {
-			state = i.State
-		}
-		return "the instance is " + state + "; `berth compute start -n " + p.name + "` starts it"
-	}
-	return ""
+	_, why := p.state.Down(p.name, p.spec.PoolSpec, len(p.nodes))
+	return why
 }
 
 // occupy notes that a task is on a node.
@@ -211,9 +172,7 @@ func (p *pool) occupy(t *berth.Task) {
 	id := t.Gang()
 	r, ok := p.running.Get(id)
 	if !ok {
-		r = sched.Running{Gang: sched.Gang{
-			ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Spot: t.Spot, Limit: t.Limit,
-		}, Since: t.Times.Placed}
+		r = sched.Running{Gang: sched.GangOf(t), Since: t.Times.Placed}
 	}
 	r.On = append(slices.Clip(r.On), t.Node)
 	r.Stopping = r.Stopping || t.Stop || t.Evict
@@ -274,17 +233,15 @@ func (p *pool) gangs() []sched.Running {
 
 // schedule asks the scheduler about a pool. When its bounds have changed that concerns the reasons
 // of all that wait.
-func (cy *cycle) schedule(p *pool, ahead int, down string, fresh []string) []sched.Choice {
+func (cy *cycle) schedule(p *pool, overcommit int, down string, fresh []string) []sched.Choice {
 	bars := cy.bars(p)
 	p.barred = len(bars) > 0
-	if b := (bounds{p.spec.max, down, p.state.Short, barReasons(bars)}); b != p.lastBounds {
+	if b := (bounds{p.spec.Max, down, p.state.Short, barReasons(bars)}); b != p.lastBounds {
 		p.lastBounds = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}
 	if at, ok := cy.state.personal.Ends(cy.now); p.barred && ok { // no event says that a limit ended
 		p.wakeBy(at)
 	}
-	v := p.view(ahead, down)
-	v.Bars = bars
-	return sched.Schedule(v, &p.queue, p.gangs(), fresh, cy.now)
+	return sched.Schedule(p.view(overcommit, down, bars), &p.queue, p.gangs(), fresh, cy.now)
 }

@@ -94,11 +94,11 @@ func (c *Control) readLimits(tx *store.Tx, s *state) error {
 
 // readPool brings a picture of one compute up to date with its document and those of its nodes.
 func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
-	spec, ok, err := specOf(d)
+	spec, err := berth.ReadPool(d.Body)
 	if err != nil {
 		s.problems = append(s.problems, problem{"compute not understood, and left alone", "compute", d.Name, err})
 	}
-	if err != nil || !ok {
+	if err != nil || !spec.Pooled() {
 		return nil //nolint:nilerr // it is logged, and must not hold up the others
 	}
 	k := keyOf(d.Workspace, d.Name)
@@ -107,7 +107,7 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 		p = newPool(k, d.Name)
 		s.pools.Set(k, p)
 	}
-	p.name, p.spec, p.state, p.stored = d.Name, spec, berth.ComputeState{}, d.Own
+	p.name, p.spec, p.state, p.stored = d.Name, poolSpec{spec, d.CreatedBy}, berth.ComputeState{}, d.Own
 	if len(d.Own) > 0 {
 		if err := json.Unmarshal(d.Own, &p.state); err != nil {
 			s.problems = append(s.problems, problem{"state of a compute not understood; it starts anew", "compute", d.Name, err})
@@ -128,7 +128,7 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 		}
 		p.target = c.describe(t)
 	}
-	if spec.attached {
+	if spec.Attached() {
 		p.attached()
 		return nil
 	}

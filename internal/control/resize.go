@@ -15,10 +15,10 @@ import (
 
 // resize makes a cluster as large as it should be.
 func (cy *cycle) resize(p *pool) error {
-	if p.spec.attached {
+	if p.spec.Attached() {
 		return cy.detach(p)
 	}
-	if p.local || p.spec.instance {
+	if p.local || p.spec.Instance() {
 		return cy.finishDelete(p)
 	}
 	cy.releaseUnusable(p)
@@ -46,7 +46,7 @@ func (cy *cycle) resize(p *pool) error {
 		}
 	}
 	p.wake = d.Wake
-	if d.Target <= p.spec.min {
+	if d.Target <= p.spec.Min {
 		cy.chargeIdleToOwner(p)
 	}
 	if d.Short != "" && cy.catalogue != nil { // no event says that a limit ended
@@ -131,7 +131,7 @@ func (cy *cycle) chargeIdleToOwner(p *pool) {
 // scaleView is the pool as the autoscaler sees it.
 func (cy *cycle) scaleView(p *pool) scale.Pool {
 	v := scale.Pool{
-		Name: p.name, Min: p.spec.min, Max: p.spec.max, Idle: p.spec.idle, Slots: p.spec.slots, Room: p.spec.max, Wait: p.retry,
+		Name: p.name, Min: p.spec.Min, Max: p.spec.Max, Idle: p.spec.Idle, Slots: p.spec.Slots, Room: p.spec.Max, Wait: p.retry,
 	}
 	if p.state.Deleting() {
 		v.Hold = "it is being deleted"
@@ -140,19 +140,13 @@ func (cy *cycle) scaleView(p *pool) scale.Pool {
 	if bars := cy.bars(p); len(bars) > 0 {
 		v.Sizes, _ = p.queue.SizesWithin(p.held, bars)
 	}
-	exhausted, _ := cy.state.exhausted.Get(p.key.workspace)
-	for _, n := range p.nodes {
-		if n.State == berth.NodeLeaving {
-			continue
+	v.Nodes = scale.NodesOf(p.nodes, nodeOf)
+	if exhausted, _ := cy.state.exhausted.Get(p.key.workspace); len(exhausted) > 0 {
+		for i := range v.Nodes {
+			if title := cost.Charged(exhausted, p.node(v.Nodes[i].Name).User); title != "" {
+				v.Nodes[i].Unpaid = title + " is used up"
+			}
 		}
-		x := scale.Node{
-			Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.used, Since: n.IdleSince,
-			Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
-		}
-		if title := cost.Charged(exhausted, n.User); title != "" {
-			x.Unpaid = title + " is used up"
-		}
-		v.Nodes = append(v.Nodes, x)
 	}
 	return v
 }
@@ -170,7 +164,7 @@ func (cy *cycle) releaseUnusable(p *pool) {
 		cy.releaseNode(p, n, n.Why)
 	}
 	for _, n := range p.nodes {
-		if p.fails > 0 && n.ready() {
+		if p.fails > 0 && n.Usable() {
 			p.fails, p.retry, p.state.Errors = 0, time.Time{}, nil
 		}
 	}
@@ -186,9 +180,9 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 	if err != nil {
 		return nil, "", err
 	}
-	size, ok := cat.sizes.Find(p.spec.size)
+	size, ok := cat.sizes.Find(p.spec.Properties.VMSize)
 	if !ok {
-		return nil, fmt.Sprintf("size %s is no longer known to this server", p.spec.size), nil
+		return nil, fmt.Sprintf("size %s is no longer known to this server", p.spec.Properties.VMSize), nil
 	}
 	user, room, why := cy.nextUser(cat, p, size, want)
 	machine := cy.machine(p)
@@ -200,11 +194,11 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 		}
 		p.exclusive = false
 		n := berth.Node{
-			Name: nodeName(p.name), Workspace: p.key.workspace, Compute: p.name, Size: size.Name, Family: size.Family, Low: p.spec.low,
+			Name: nodeName(p.name), Workspace: p.key.workspace, Compute: p.name, Size: size.Name, Family: size.Family, Low: p.spec.Low(),
 			Isolated: size.Isolated, State: berth.NodePreparing, Why: "asked for", VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: gpus,
-			Slots: p.spec.slots, Created: cy.now, User: user,
+			Slots: p.spec.Slots, Created: cy.now, User: user,
 		}
-		if price := rate(size, p.spec.low); price != nil {
+		if price := rate(size, p.spec.Low()); price != nil {
 			n.Price, n.Priced, n.Currency = *price, true, size.Currency
 		}
 		nodes = append(nodes, n)
@@ -312,7 +306,7 @@ func (cy *cycle) finishDelete(p *pool) error {
 			return err
 		}
 	}
-	if len(p.nodes) > 0 || p.running.Len() > 0 || p.queue.Len() > 0 || p.spec.instance {
+	if len(p.nodes) > 0 || p.running.Len() > 0 || p.queue.Len() > 0 || p.spec.Instance() {
 		return nil
 	}
 	if !deleting {

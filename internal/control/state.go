@@ -155,9 +155,7 @@ func (s *state) enqueue(p *pool, t *berth.Task) {
 	if len(g.tasks) < max(1, t.Count) {
 		return
 	}
-	p.queue.Add(sched.Gang{
-		ID: id, Name: t.Job, Nodes: max(1, t.Count), User: t.User, Priority: t.Priority, Seq: t.ID.Place(), Spot: t.Spot, Limit: t.Limit,
-	})
+	p.queue.Add(sched.GangOf(t))
 }
 
 // dequeue takes a gang out of its queue.

@@ -70,7 +70,7 @@ func slots(i driver.Info) int {
 }
 
 // single says that the pool is one machine that nobody makes or gives back.
-func (p *pool) single() bool { return p.local || p.spec.attached }
+func (p *pool) single() bool { return p.local || p.spec.Attached() }
 
 // newLocal makes the pool of the machine itself.
 func newLocal(k poolKey, name string, t Target) *pool {
@@ -85,7 +85,7 @@ func (p *pool) setSlots(n int) {
 	if len(p.nodes) == 1 {
 		used = p.nodes[0].used
 	}
-	p.spec.max, p.spec.slots = 1, n
+	p.spec.Max, p.spec.Slots = 1, n
 	p.nodes = []*node{{Node: berth.Node{Name: p.name, State: berth.NodeIdle, Slots: n}, used: used, edition: p.edition}}
 }
 
@@ -139,8 +139,8 @@ func onAttached(tx *store.Tx, workspace, compute string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	spec, _, err := specOf(d)
-	return err == nil && spec.attached, nil
+	spec, err := berth.ReadPool(d.Body)
+	return err == nil && spec.Attached(), nil
 }
 
 // lostTask is a task whose end nobody will report.

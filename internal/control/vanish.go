@@ -18,7 +18,7 @@ import (
 func (c *Control) clusterNodes() []berth.Node {
 	var list []berth.Node
 	for _, p := range c.state.pools.All() {
-		if p.single() || p.spec.instance {
+		if p.single() || p.spec.Instance() {
 			continue
 		}
 		for _, n := range p.nodes {

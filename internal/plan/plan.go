@@ -88,9 +88,8 @@ type Node struct {
 	Used int // tasks on it
 }
 
-func (n Node) ready() bool {
-	return n.Evict == "" && (n.State == berth.NodeIdle || n.State == berth.NodeRunning)
-}
+// nodeOf is a node and how many tasks are on it.
+func nodeOf(n Node) (*berth.Node, int) { return &n.Node, n.Used }
 
 // Expect is how long a gang runs.
 type Expect struct {

@@ -33,21 +33,13 @@ func view(p Pool, extra *sched.Gang, now time.Time) *world {
 		extra.Seq = last + 1
 		w.queue.Add(*extra)
 	}
-	w.pool = sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: map[string]int{}, Preempt: !p.Single(), Short: p.Short, Bars: p.Bars}
+	held := map[string]int{}
+	for _, r := range p.Running {
+		held[r.User] += len(r.On)
+	}
+	w.pool = sched.PoolOf(sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: held, Short: p.Short, Bars: p.Bars}, p.Single(), p.Nodes, nodeOf)
 	if p.Down != nil {
 		w.pool.Down = p.Down.Why
-	}
-	for _, r := range p.Running {
-		w.pool.Held[r.User] += len(r.On)
-	}
-	if p.Single() {
-		w.pool.Held = nil // who goes first on the machine itself does not depend on what runs
-	}
-	for _, n := range p.Nodes {
-		w.pool.Nodes = append(w.pool.Nodes, sched.Node{Name: n.Name, Slots: max(1, n.Slots), Used: n.Used, Ready: n.ready()})
-		if n.State == berth.NodePreparing {
-			w.pool.Starting++
-		}
 	}
 	if p.Type == Cluster || p.Type == Serverless {
 		w.grow(p, now)
@@ -61,14 +53,7 @@ func (w *world) grow(p Pool, now time.Time) {
 	if len(p.Bars) > 0 {
 		v.Sizes, _ = w.queue.SizesWithin(w.pool.Held, p.Bars)
 	}
-	for _, n := range p.Nodes {
-		if n.State != berth.NodeLeaving {
-			v.Nodes = append(v.Nodes, scale.Node{
-				Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: n.Used, Since: n.IdleSince,
-				Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
-			})
-		}
-	}
+	v.Nodes = scale.NodesOf(p.Nodes, nodeOf)
 	if p.Short != "" {
 		v.Room, v.Bound = 0, p.Short
 	}
@@ -132,7 +117,7 @@ func (w *world) grown(id string, now time.Time) (boot int, ok bool) {
 func (w *world) limit(p Pool) berth.PlanLimit {
 	alive := 0
 	for _, n := range p.Nodes {
-		if n.ready() || n.State == berth.NodePreparing {
+		if n.Usable() || n.State == berth.NodePreparing {
 			alive++
 		}
 	}
@@ -315,7 +300,7 @@ func Leaving(p Pool, now time.Time) map[string]time.Time {
 	end := now // when all that are idle have been so for too long
 	since := map[string]time.Time{}
 	for _, n := range p.Nodes {
-		if n.ready() && n.Used == 0 {
+		if n.Usable() && n.Used == 0 {
 			since[n.Name] = n.IdleSince.Add(p.Idle)
 			if since[n.Name].After(end) {
 				end = since[n.Name]
