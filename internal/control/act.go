@@ -9,10 +9,10 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// grace is how long a task has between being asked to end and being made to.
+// grace is how long a task may take to end after it was asked to; then it is killed.
 const grace = 10 * time.Second
 
-// startTask asks the driver to start a task that was placed, until it answers for good.
+// startTask asks the driver to start a task that was placed, and retries until the answer is final.
 func (c *Control) startTask(ctx context.Context, s taskStart) {
 	p := c.state.placed[s.task.ID]
 	p.inherited = false
@@ -58,7 +58,7 @@ func (c *Control) startTask(ctx context.Context, s taskStart) {
 	})
 }
 
-// handOver gives a task to its target. The folders of its logs are there before anything writes.
+// handOver gives a task to its target, after creating the folders of its logs.
 func (c *Control) handOver(ctx context.Context, target Target, s taskStart) (driver.Handle, error) {
 	err := c.logs.make(string(s.task.ID))
 	if s.launch.Group != nil {
@@ -193,8 +193,8 @@ func (c *Control) removeTask(ctx context.Context, p *placement) {
 // removePause is how long a task that has just reported its end may take to be over.
 const removePause = time.Second
 
-// find waits until Start has answered, and is the task's handle. A process that did not start the
-// task itself asks the target.
+// find waits until Start has answered and returns the task's handle. A process that did not start
+// the task asks the target.
 func (p *placement) find(ctx context.Context, t Target) (h driver.Handle, ok bool, err error) {
 	select {
 	case <-p.started:

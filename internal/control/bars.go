@@ -8,7 +8,7 @@ import (
 	"github.com/berthml/berth/internal/sched"
 )
 
-// bars is how many tasks more the users who wait for a pool may have, for those who are limited.
+// bars returns, for the limited users who wait for a pool, how many more tasks each may have.
 func (cy *cycle) bars(p *pool) map[string]sched.Bar {
 	if p.local && cy.c.o.Local.PerUser > 0 && p.queue.Len() > 0 {
 		out := map[string]sched.Bar{}
@@ -43,7 +43,7 @@ func (cy *cycle) bars(p *pool) map[string]sched.Bar {
 // part is what a task has of a node.
 func part(n *node) float64 { return float64(n.VCPUs) / float64(max(1, n.Slots)) }
 
-// runs is what every user's tasks use of the nodes of clusters, and their instances.
+// runs lists what every user's tasks use of the nodes of clusters, and the instances.
 func (cy *cycle) runs() []quota.Task {
 	out := []quota.Task{}
 	for _, p := range cy.state.pools.All() {
@@ -67,7 +67,7 @@ func (cy *cycle) runs() []quota.Task {
 	return out
 }
 
-// barReasons is what bars say to the users who may have nothing more. When it changes, so do the
+// barReasons joins what the bars say to users who may have nothing more. When it changes, so do the
 // reasons of all that wait.
 func barReasons(bars map[string]sched.Bar) string {
 	var all []string
@@ -80,9 +80,9 @@ func barReasons(bars map[string]sched.Bar) string {
 	return strings.Join(all, "\n")
 }
 
-// recheckLimited has the pools looked at again that wait for a limit: a task has left one. A pool
-// without nodes is not barred, it cannot grow; there the end of a task on a cluster makes room,
-// whoever the node was made for.
+// recheckLimited adds the pools that wait for a limit, because a task has ended. A pool without
+// nodes has no bars: it is short of nodes instead, and the end of a task on any cluster may make
+// room for it.
 func (cy *cycle) recheckLimited(left *pool) {
 	for k, p := range cy.state.pools.All() {
 		if p.barred || (p.state.Short != "" && !left.single()) {

@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// catalogue is what nodes are made of and who may have how many: sizes, prices, quotas. A cycle
-// reads it once, and only when something grows.
+// catalogue holds the sizes of nodes with their prices, and the quotas. A cycle reads it once, and
+// only when a pool grows.
 type catalogue struct {
 	sizes  sizes.Catalogue
 	limits quota.Limits
@@ -59,8 +59,8 @@ func (cat *catalogue) room(cy *cycle, p *pool, size berth.Size, user string, wan
 	return vcpus / max(1, size.VCPUs), why
 }
 
-// users is whose tasks are on which node of a cluster. An instance is its owner's, whoever has jobs
-// on it.
+// users counts the tasks on each node of a cluster by user. An instance counts for its owner,
+// whoever has jobs on it.
 func (p *pool) users() map[string]map[string]int {
 	if p.spec.Instance() {
 		return nil
@@ -95,8 +95,8 @@ func guest(n berth.Node) sched.Guest {
 	}
 }
 
-// refreshForeignNodes reads the nodes that others wrote and of which the loop has not been told
-// yet: those of instances. What they have nobody else can have.
+// refreshForeignNodes reads nodes that others wrote and whose events have not arrived yet: those of
+// instances. What they use is not available to clusters.
 func (cy *cycle) refreshForeignNodes() error {
 	if cy.foreignRead {
 		return nil
@@ -131,7 +131,7 @@ func (cy *cycle) refreshForeignNodes() error {
 	return nil
 }
 
-// machine is this machine as admission sees it: everything that lives on it.
+// machine describes this machine for admission, with every node on it.
 func (cy *cycle) machine(asking *pool) sched.Machine {
 	v := cy.c.o.Machine
 	v.LocalTasks = cy.state.pool(keyOf("", berth.LocalCompute)).nodes[0].used

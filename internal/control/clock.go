@@ -11,8 +11,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// clockEvery is how often to look whether the wall clock was set while something lives that is
-// dated. Each update looks too.
+// clockEvery is how often to check whether the wall clock was set while something has dates. Each
+// update checks too.
 const clockEvery = 5 * time.Second
 
 // checkClock takes note of a wall clock that was set, see shift.
@@ -38,8 +38,8 @@ func (c *Control) clockInterval() time.Duration {
 	return 0
 }
 
-// shift moves the times of everything that lives by d, because the clock was set by d: so it keeps
-// its age, and nobody pays for time that has not passed. What is over keeps its times.
+// shift moves the times of everything that is not over by d, because the clock was set by d: ages
+// stay the same, and nobody pays for time that has not passed. What is over keeps its times.
 func shift(tx *store.Tx, d time.Duration) error {
 	workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
 	if err != nil {

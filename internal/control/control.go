@@ -1,9 +1,5 @@
-// Package control holds the loops that make what the store says come true: jobs become tasks, tasks
-// are placed and started, what ended is recorded, what was left behind is swept up.
-//
-// Nothing here is called by a handler. A loop reads what changed, asks the pure packages what
-// should be, writes that, and only then acts; a crash between any two steps is repaired by doing
-// the step again.
+// Package control holds the loops that make true what the store says: jobs become tasks, tasks are
+// placed and started, what ended is recorded, and what was left behind is removed.
 package control
 
 import (
@@ -24,7 +20,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Options is what a Control is made of.
+// Options configures a Control.
 type Options struct {
 	DB      *store.DB
 	Blobs   *blob.Store
@@ -50,9 +46,9 @@ type Options struct {
 	// QuotaDefault is how many vCPUs of a family may be in use where no limit was set; 0 is no
 	// limit.
 	QuotaDefault int
-	// Location is where the pools of steps without a compute are made.
+	// Location is where pools for steps without a compute are created.
 	Location string
-	// Moved is told of each change of a node's state, "" before it was asked for and after it is
+	// Moved is called for each change of a node's state, "" before it was requested and after it is
 	// gone; nil in a server.
 	Moved func(from, to berth.NodeState)
 	// Keep is a directory for what the attempts at a job hand on to each other.

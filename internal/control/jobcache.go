@@ -10,9 +10,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// said is what a job's document says.
+// jobView is a decoded job document.
 type jobView struct {
-	body, own json.RawMessage // where it says it
+	body, own json.RawMessage // what it was decoded from
 	props     json.RawMessage
 	kind      kind.Kind
 	composite kind.Composite // of a job with children; else nil
@@ -21,15 +21,15 @@ type jobView struct {
 	state     berth.JobState
 }
 
-// jobCache remembers what the documents of jobs under way say: they are looked at several times,
-// and mostly say what they said. What is remembered holds for the very same text only, so nobody
-// has to tell it of changes.
+// jobCache holds decoded job documents by the bytes they were decoded from, so a change of a
+// document needs no invalidation.
 type jobCache map[jobKey]jobView
 
 // maxSaid is how many are remembered.
 const maxCachedJobs = 1024
 
-// decode reads a job's document. One whose state cannot be read has none, and is unclear.
+// decode returns a job's document decoded. One whose state cannot be decoded has an empty state and
+// a kindErr.
 func (s jobCache) decode(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, error)) jobView {
 	v, ok := s[k]
 	if ok && bytes.Equal(v.own, d.Own) && bytes.Equal(v.body, d.Body) {

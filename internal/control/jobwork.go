@@ -13,7 +13,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// jobWork is a job within a cycle.
+// jobWork is a job during a cycle.
 type jobWork struct {
 	doc *store.Doc
 	jobView

@@ -127,7 +127,7 @@ func (cy *cycle) afterVacate(p *pool, n *node) {
 	}
 }
 
-// releaseNode lets a node go.
+// releaseNode gives a node back to its provider.
 func (cy *cycle) releaseNode(p *pool, n *node, why string) {
 	n = p.own(n)
 	n.State, n.Why = berth.NodeLeaving, why
@@ -135,7 +135,7 @@ func (cy *cycle) releaseNode(p *pool, n *node, why string) {
 	cy.plan.removeNodes = append(cy.plan.removeNodes, n.Node)
 }
 
-// changeNode notes that a node has to be written.
+// changeNode marks a node to be written.
 func (cy *cycle) changeNode(n *node) {
 	ch := cy.nodes[n.Name]
 	ch.node = n.Node
@@ -182,8 +182,8 @@ func (cy *cycle) saveNodes() error {
 	return nil
 }
 
-// mergeConcurrent keeps what others wrote about a node since the loop read it. Their event is on
-// its way, and the loop acts on it then.
+// mergeConcurrent keeps what others wrote about a node since the loop read it. Their event will
+// arrive, and the loop acts on it then.
 func (cy *cycle) mergeConcurrent(ch *nodeChange) error {
 	d, err := cy.tx.Get(ch.node.Workspace, kindNode, ch.node.Name, "")
 	if err != nil {
@@ -206,7 +206,7 @@ func (cy *cycle) mergeConcurrent(ch *nodeChange) error {
 	return nil
 }
 
-// markBusy notes that a node has a task.
+// markBusy marks a node as running.
 func (cy *cycle) markBusy(p *pool, name string) {
 	if p.single() {
 		return

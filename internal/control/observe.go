@@ -19,8 +19,8 @@ const observeEvery = 5 * time.Second
 // done without a report, before that is taken for the truth.
 const patience = 3
 
-// observeMany is how many tasks can be looked at in that time without it showing: with more the
-// next look comes later, as long as nothing is missing, but not later than observeLate.
+// observeMany is how many tasks can be observed in that time at no visible cost. With more tasks
+// the next observation comes later, but not later than observeLate, unless something is missing.
 const (
 	observeMany = 250
 	observeLate = 20 * time.Second
@@ -89,8 +89,8 @@ type observation struct {
 	err    error
 }
 
-// observe asks the targets what they see. One that does not answer keeps nobody waiting: the loop
-// goes on, and compares when it has.
+// observe asks the targets which tasks they have. The loop does not wait for the answers; they
+// arrive as observations.
 func (c *Control) observe(ctx context.Context) {
 	for t, asked := range c.byTarget() {
 		c.requestObserve(ctx, observation{target: t, asked: asked})
@@ -108,8 +108,8 @@ func (c *Control) byTarget() map[*driver.Target][]*placement {
 	return out
 }
 
-// observeReturned asks targets that were away what they see, also when nothing should be there:
-// what ended meanwhile is removed.
+// observeReturned observes targets that were away, also when no task should be there: what ended
+// meanwhile is removed.
 func (c *Control) observeReturned(ctx context.Context, back []*driver.Target) {
 	if len(back) == 0 {
 		return
@@ -120,8 +120,8 @@ func (c *Control) observeReturned(ctx context.Context, back []*driver.Target) {
 	}
 }
 
-// requestObserve asks a target, unless it has not answered the last time yet: then it is asked
-// again once it has.
+// requestObserve asks a target, unless its last answer is still outstanding: then it is asked again
+// after that.
 func (c *Control) requestObserve(ctx context.Context, l observation) {
 	if _, under := c.observing[l.target]; under {
 		c.observing[l.target] = true
@@ -147,7 +147,7 @@ func (c *Control) onObserved(ctx context.Context, l observation) {
 		c.o.Log.Warn("target not observed", "err", l.err)
 	}
 	var unseen *driver.Unseen
-	if errors.As(l.err, &unseen) { // of what is there nobody knows, but the rest was seen
+	if errors.As(l.err, &unseen) { // some nodes did not answer, but the rest was seen
 		l.asked = slices.DeleteFunc(l.asked, func(p *placement) bool { return slices.Contains(unseen.Nodes, p.task.Node) })
 	}
 	if l.err == nil || unseen != nil {

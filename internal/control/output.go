@@ -14,9 +14,8 @@ import (
 	"github.com/berthml/berth/internal/locate"
 )
 
-// registerOutputs makes the assets that outputs of a job which has completed are to become: those
-// that the job gives a name. What cannot be made is told; the job did what it was to do, and its
-// output is where it is.
+// registerOutputs creates assets from the named outputs of a completed job. A failure is reported
+// as an event: the job has done its work, and its output stays where it is.
 func (cy *cycle) registerOutputs(j *jobWork) error {
 	if !bytes.Contains(j.props, []byte(`"assetName"`)) {
 		return nil // as a rule
@@ -50,7 +49,7 @@ func (cy *cycle) registerOutputs(j *jobWork) error {
 	return nil
 }
 
-// makeAsset makes one, and is its subject.
+// makeAsset creates an asset from an output and returns its subject.
 func (cy *cycle) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, error) {
 	ws, _, err := cy.workspace(j.doc.Workspace)
 	if err != nil {

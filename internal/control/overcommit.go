@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// pace is how fast tasks end on a target, as a count that fades. Where they end within
+// endRate counts how fast tasks end on a target, fading over time. Where they end within
 // milliseconds, waiting for a free slot to be seen before the next task is sent would take longer
 // than the task.
 type endRate struct {

@@ -321,27 +321,27 @@ func (cy *cycle) cancelStep(j *jobWork, node string) error {
 func (cy *cycle) emitStepEvents(j *jobWork, s kind.Step) {
 	var was berth.JobState
 	_ = json.Unmarshal(j.doc.Own, &was) // it was read before
-	type word struct {
+	type stepEvent struct {
 		line   int
 		step   berth.PipelineStep
 		reason string
 	}
-	var words []word
+	var events []stepEvent
 	for i, p := range s.State.Steps {
 		var old berth.PipelineStep
 		if i < len(was.Steps) {
 			old = was.Steps[i]
 		}
 		if p.FirstLine != old.FirstLine {
-			words = append(words, word{p.FirstLine, p, fmt.Sprintf("step %s begins as job %s", p.Node, p.Job)})
+			events = append(events, stepEvent{p.FirstLine, p, fmt.Sprintf("step %s begins as job %s", p.Node, p.Job)})
 		}
 		if p.LastLine != old.LastLine {
-			words = append(words, word{p.LastLine, p, fmt.Sprintf("step %s is %s: %s", p.Node, p.Status, p.Reason)})
+			events = append(events, stepEvent{p.LastLine, p, fmt.Sprintf("step %s is %s: %s", p.Node, p.Status, p.Reason)})
 		}
 	}
-	slices.SortFunc(words, func(a, b word) int { return a.line - b.line })
-	for _, w := range words {
-		data, _ := json.Marshal(w.step) // it holds nothing that cannot be
-		cy.tx.Emit(berth.Event{Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobStep, Reason: w.reason, Data: data})
+	slices.SortFunc(events, func(a, b stepEvent) int { return a.line - b.line })
+	for _, e := range events {
+		data, _ := json.Marshal(e.step) // it holds nothing that cannot be
+		cy.tx.Emit(berth.Event{Workspace: j.doc.Workspace, Subject: "jobs/" + j.doc.Name, Type: berth.EventJobStep, Reason: e.reason, Data: data})
 	}
 }

@@ -157,7 +157,7 @@ func (p *pool) down() string {
 	return why
 }
 
-// occupy notes that a task is on a node.
+// occupy counts a task on its node.
 func (p *pool) occupy(t *berth.Task) {
 	if n := p.ownNode(t.Node); n != nil {
 		n.used++
@@ -179,7 +179,7 @@ func (p *pool) occupy(t *berth.Task) {
 	p.running.Set(id, r)
 }
 
-// vacate notes that a task is gone from its node.
+// vacate removes a task from its node.
 func (p *pool) vacate(t *berth.Task) {
 	if n := p.ownNode(t.Node); n != nil {
 		n.used--
@@ -218,7 +218,7 @@ func (p *pool) stopping(id string) {
 	}
 }
 
-// gangs are what runs, in an order of its own.
+// gangs lists what runs, oldest first.
 func (p *pool) gangs() []sched.Running {
 	if p.single() || p.queue.Len() == 0 {
 		return nil
@@ -231,8 +231,8 @@ func (p *pool) gangs() []sched.Running {
 	return out
 }
 
-// schedule asks the scheduler about a pool. When its bounds have changed that concerns the reasons
-// of all that wait.
+// schedule asks the scheduler about a pool. When its bounds have changed, the reasons of all that
+// wait are renewed.
 func (cy *cycle) schedule(p *pool, overcommit int, down string, fresh []string) []sched.Choice {
 	bars := cy.bars(p)
 	p.barred = len(bars) > 0

@@ -14,7 +14,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Ports of the meeting points of distributed jobs, below those the kernel hands out by itself.
+// Ports where the processes of distributed jobs meet, below those that the kernel assigns.
 const (
 	firstPort = 20000
 	lastPort  = 32000
@@ -43,7 +43,7 @@ type ports struct {
 // errNoPorts says that too many ports are in use now: it will be otherwise later.
 var errNoPorts = errors.New("no ports are free")
 
-// errPortsAsked says that ports were asked for, which are there when the cycle is durable.
+// errPortsAsked says that ports were requested; they are reserved once the cycle is durable.
 var errPortsAsked = errors.New("ports for its processes to meet are being reserved")
 
 // spanOf is how many ports a job gets that needs n.
@@ -166,7 +166,7 @@ func (p *ports) init() {
 	}
 }
 
-// quiet says that nobody listens on ports.
+// quiet reports whether nobody listens on any of the ports.
 func quiet(at, n int) bool {
 	for port := at; port < at+n; port++ {
 		l := listen(port)

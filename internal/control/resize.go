@@ -13,7 +13,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// resize makes a cluster as large as it should be.
+// resize gives a cluster the number of nodes it should have.
 func (cy *cycle) resize(p *pool) error {
 	if p.spec.Attached() {
 		return cy.detach(p)
@@ -105,9 +105,9 @@ func (cy *cycle) emitResize(p *pool, before int, d scale.Decision) error {
 	return nil
 }
 
-// chargeIdleToOwner makes idle nodes that a cluster keeps because of its minimum those of the user
-// who made it: whoever they were made for has no use of them, and must not have them counted
-// against a limit or a budget for as long as the cluster is there.
+// chargeIdleToOwner makes the creator of a cluster the user of idle nodes that only its minimum
+// keeps. They must not count against a limit or a budget of the user whose job they were requested
+// for.
 func (cy *cycle) chargeIdleToOwner(p *pool) {
 	freed := false
 	for _, n := range p.nodes {
@@ -170,8 +170,8 @@ func (cy *cycle) releaseUnusable(p *pool) {
 	}
 }
 
-// admit finds out how many of the nodes a pool wants it may have, as limits and the machine stand,
-// and why not more.
+// admit returns as many of the nodes a pool wants as limits and this machine allow, and why not
+// more.
 func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err error) {
 	if err := cy.refreshForeignNodes(); err != nil {
 		return nil, "", err
@@ -333,7 +333,7 @@ func (cy *cycle) deleteCompute(p *pool, reason string) error {
 	return nil
 }
 
-// hasIncomingJobs says whether a job was sent to a pool that the loop has not been told of yet.
+// hasIncomingJobs reports whether a job was sent to a pool whose event has not arrived yet.
 func (cy *cycle) hasIncomingJobs(p *pool) (bool, error) {
 	docs, err := cy.tx.All(store.Query{Workspace: p.key.workspace, Kind: "jobs", Status: []string{string(berth.NotStarted)}})
 	for _, d := range docs {

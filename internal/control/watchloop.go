@@ -10,8 +10,8 @@ import (
 // longestSleep is the longest time without a look at the clock: clocks are set, and machines sleep.
 const longestSleep = time.Hour
 
-// watchLoop calls look at once, when the time has come that it returned (never, if that is zero),
-// and when events make it worth while: news says from when on. It ends with ctx.
+// watchLoop calls look at once, at the time that look returned (never, if that is zero), and when
+// events make it worthwhile: news says from when on. It ends with ctx.
 func (c *Control) watchLoop(ctx context.Context, news func([]berth.Event) (at time.Time, worth bool), look func() time.Time) error {
 	events, errs := c.follow(ctx, c.o.DB.Rev())
 	due := c.o.DB.Now()
