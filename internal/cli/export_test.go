@@ -123,3 +123,6 @@ func Takes(noun, verb, flag string) bool {
 
 // Hours is how node hours are written.
 var Hours = hours
+
+// Percent is how top shows a share.
+func Percent(f float64, measured bool) string { return percent(f, measured) }

@@ -137,14 +137,16 @@ func (s *session) printTop(rows []topRow) error {
 	t := table{header: []string{"NAME", "STATUS", "TIME", "CPU", "MEMORY", "PEAK", "GPU", "READ", "WRITTEN", "COMMAND"}}
 	for _, r := range rows {
 		t.add(cell{r.Name, ""}, cell{string(r.Status), statusColor(r.Status)}, cell{span(time.Duration(r.Seconds * float64(time.Second)).Truncate(time.Second)), ""},
-			cell{percent(r.Now.CPUPercent), ""}, cell{some(r.Now.MemoryBytes), ""}, cell{some(r.Peak.MemoryBytes), ""}, cell{percent(r.Now.GPUPercent), ""},
+			cell{percent(r.Now.CPUPercent, !r.Now.At.IsZero()), ""}, cell{some(r.Now.MemoryBytes), ""}, cell{some(r.Peak.MemoryBytes), ""},
+			cell{percent(r.Now.GPUPercent, r.Now.GPUPercent > 0 || r.Now.GPUMemory > 0), ""},
 			cell{some(r.Now.ReadBytes), ""}, cell{some(r.Now.WriteBytes), ""}, cell{oneLine(r.Command), dim})
 	}
 	return s.printRows(t)
 }
 
-func percent(f float64) string {
-	if f == 0 {
+// percent is a share, where it was measured.
+func percent(f float64, measured bool) string {
+	if !measured {
 		return "-"
 	}
 	return fmt.Sprintf("%.0f %%", f)
