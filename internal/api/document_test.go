@@ -114,6 +114,12 @@ func TestRegistries(t *testing.T) {
 	x.do("PUT", strings.Replace(at, "/Group/", "/nowhere/", 1), props()).want(404).says("no resource group nowhere")
 	x.do("GET", at+"/components/c/versions/1", nil).want(404)
 	x.do("GET", x.ws+"/registries/shared", nil).want(404)
+	other := "/subscriptions/sub/resourceGroups/other"
+	x.do("PUT", other, map[string]any{"location": "here"}).want(201)
+	x.do("PUT", other+"/providers/Microsoft.MachineLearningServices/registries/r", props()).want(201)
+	x.do("DELETE", other, nil).want(409).says("resource group other holds registry r; delete that first")
+	x.do("DELETE", other+"/providers/Microsoft.MachineLearningServices/registries/r", nil).want(200)
+	x.do("DELETE", other, nil).want(200)
 	x.do("DELETE", at, nil).want(200)
 	x.do("GET", at, nil).want(404)
 }

@@ -155,7 +155,7 @@ func (s *groupService) putGroup(c *call, sub, name string, created bool) error {
 	return c.sendJSON(http.StatusOK, g)
 }
 
-// deleteGroup deletes a resource group without workspaces.
+// deleteGroup deletes a resource group that holds nothing.
 func (s *groupService) deleteGroup(c *call, sub, name string) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may delete resource groups")
@@ -169,7 +169,16 @@ func (s *groupService) deleteGroup(c *call, sub, name string) error {
 			return berth.Errorf(berth.Conflict, "resource group %s holds workspace %s; delete that first", name, w.Name)
 		}
 	}
-	err = s.db.Update(c.ctx(), func(tx *store.Tx) error { return tx.Delete("", kindGroup, groupKey(sub, name), "") })
+	err = s.db.Update(c.ctx(), func(tx *store.Tx) error {
+		held, err := tx.List(store.Query{Workspace: berth.Workspace{Subscription: sub, Group: name}.Key(), Kind: "registries", Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(held) > 0 {
+			return berth.Errorf(berth.Conflict, "resource group %s holds registry %s; delete that first", name, held[0].Name)
+		}
+		return tx.Delete("", kindGroup, groupKey(sub, name), "")
+	})
 	if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return err
 	}

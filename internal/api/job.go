@@ -126,7 +126,7 @@ func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
 	if k := c.s.jobs.composite(text(w.props, "jobType")); k != nil {
 		if err = c.checkChildren(tx, k, w.name, w.props, &st); err == nil {
-			w.raw, err = ordered.Marshal(w.body, c.received) // it may have got its steps only now
+			w.raw, err = ordered.Marshal(w.body, c.received, c.adoptedOrder(tx, w.props)) // it may have got its steps only now
 		}
 	} else if st.Compute, err = checkJob(c.call, tx, w.props); err == nil {
 		err = c.reserve(tx, st.Compute, w.props, w.name, &st)

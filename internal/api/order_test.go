@@ -133,6 +133,19 @@ func orderIsKept(t *testing.T, x *house) {
 	kept(t, "edited", jobBody, x.do("GET", x.ws+"/jobs/j", nil).raw)
 }
 
+// TestOrderOfAnAdoptedPipeline: a job that is a pipeline component as a whole has its inputs, outputs and steps in the component's order.
+func TestOrderOfAnAdoptedPipeline(t *testing.T) {
+	x := open(t)
+	step := x.ws + "/components/step/versions/1"
+	x.do("PUT", step, `{"properties":{"componentSpec":{"type":"command","command":"true","inputs":{"n":{"type":"string"}}}}}`).want(201)
+	parts := `"inputs":{"zulu":{"type":"string","default":"1"},"mike":{"type":"string","default":"2"},"alpha":{"type":"string","default":"3"}},
+		"jobs":{"second":{"type":"command","inputs":{"n":"${{parent.inputs.zulu}}"},"componentId":"STEP"},"first":{"type":"command","inputs":{"n":"${{parent.inputs.alpha}}"},"componentId":"STEP"}}`
+	x.do("PUT", x.ws+"/components/whole/versions/1", strings.ReplaceAll(`{"properties":{"componentSpec":{"type":"pipeline",`+parts+`}}}`, "STEP", step)).want(201)
+	x.do("PUT", x.ws+"/jobs/p", `{"properties":{"jobType":"Pipeline","settings":{"default_compute":"local"},"componentId":"`+x.ws+`/components/whole/versions/1"}}`).want(201)
+	kept(t, "adopted", `{"properties":{"inputs":{"zulu":{},"mike":{},"alpha":{}}}}`, x.do("GET", x.ws+"/jobs/p", nil).want(200).raw)
+	kept(t, "adopted", `{"properties":{"jobs":{"second":{},"first":{}}}}`, x.do("GET", x.ws+"/jobs/p", nil).want(200).raw)
+}
+
 // BenchmarkListJobs reads all pages of 1000 jobs.
 func BenchmarkListJobs(b *testing.B) {
 	x := open(b)

@@ -166,3 +166,21 @@ func TestArchivingOthers(t *testing.T) {
 	x.as(bob, "PUT", at, props("image", "i", "isArchived", false)).want(403).says("archive")
 	x.do("PUT", at, props("image", "i", "isArchived", false)).want(200)
 }
+
+// TestDeletingAnAssetDeletesItsVersions: with an asset go all its versions, or none where one is somebody else's.
+func TestDeletingAnAssetDeletesItsVersions(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	data, asset := props("dataType", "uri_file", "dataUri", "https://x/y"), x.ws+"/data/d"
+	x.as(ann, "PUT", asset+"/versions/1", data).want(201)
+	x.as(ann, "PUT", asset+"/versions/2", data).want(201)
+	x.as(bob, "PUT", asset+"/versions/3", data).want(201)
+	x.as(ann, "DELETE", asset, nil).want(403).says("data asset d:3 was made by bob")
+	x.as(ann, "GET", asset+"/versions/1", nil).want(200)
+	x.as(bob, "DELETE", asset+"/versions/3", nil).want(200)
+	x.as(ann, "DELETE", asset, nil).want(200)
+	x.as(ann, "GET", asset+"/versions/1", nil).want(404)
+	x.as(ann, "GET", asset+"/versions/2", nil).want(404)
+	x.as(ann, "GET", asset, nil).want(404)
+	x.as(bob, "PUT", asset+"/versions/1", data).want(403).says("was deleted")
+}

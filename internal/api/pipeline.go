@@ -110,6 +110,32 @@ func (c jobCall) complete(tx *store.Tx, k kind.Composite, props map[string]any) 
 	return nil
 }
 
+// adoptedOrder is a document that has what a pipeline adopts of a component in the component's order; nil where it adopts nothing.
+func (c jobCall) adoptedOrder(tx *store.Tx, props map[string]any) []byte {
+	id := text(props, "componentId")
+	if id == "" {
+		return nil
+	}
+	_, body, err := c.component(tx)(id)
+	var whole struct {
+		Properties struct {
+			ComponentSpec struct {
+				Inputs  json.RawMessage `json:"inputs,omitempty"`
+				Outputs json.RawMessage `json:"outputs,omitempty"`
+				Jobs    json.RawMessage `json:"jobs,omitempty"`
+			} `json:"componentSpec"`
+		} `json:"properties"`
+	}
+	if err != nil || json.Unmarshal(body, &whole) != nil {
+		return nil // it was read before; the order is all that is lost
+	}
+	like, err := json.Marshal(map[string]any{"properties": whole.Properties.ComponentSpec})
+	if err != nil {
+		return nil
+	}
+	return like
+}
+
 // unfold is the commands that a job with children runs.
 func (c jobCall) unfold(tx *store.Tx, k kind.Composite, name string, props map[string]any) ([]kind.Unfolded, error) {
 	raw, err := json.Marshal(props)

@@ -117,6 +117,15 @@ func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
 		return r.removeWithChildren(tx, d)
 	}
 	if d.Version == "" {
+		versions, err := tx.All(store.Query{Workspace: d.Workspace, Kind: r.Collection + "/versions", Name: d.Name})
+		if err != nil {
+			return err
+		}
+		for _, v := range versions {
+			if err := c.removeDoc(tx, r, v); err != nil {
+				return err
+			}
+		}
 		return tx.Delete(d.Workspace, d.Kind, d.Name, "")
 	}
 	if err := c.releaseFiles(tx, r, d); err != nil {
