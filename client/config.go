@@ -215,7 +215,7 @@ func openRemote(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, berth.Errorf(berth.Invalid, "BERTH_URL: %q would send your token in the clear; use https", cfg.URL)
 	}
 	if cfg.Token == "" {
-		return nil, berth.Errorf(berth.Unauthenticated, "BERTH_URL is set but BERTH_TOKEN is not; ask for a token made with `berth token create NAME`")
+		return nil, berth.Errorf(berth.Unauthenticated, "BERTH_URL is set but BERTH_TOKEN is not; ask for a token created with `berth token create NAME`")
 	}
 	pool, err := cfg.roots()
 	if err != nil {

@@ -96,7 +96,7 @@ func (c *Client) Instance(ctx context.Context, name string) (Instance, error) {
 	}
 	i, ok := AsInstance(d)
 	if !ok {
-		return i, berth.Errorf(berth.Invalid, "compute %s is no compute instance", d.Name())
+		return i, berth.Errorf(berth.Invalid, "compute %s is not a compute instance", d.Name())
 	}
 	return i, nil
 }

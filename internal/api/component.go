@@ -135,12 +135,12 @@ func sameComponent(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]an
 			was[k] = a[k]
 		}
 		if v, ok := b[k]; ok && !reflect.DeepEqual(v, was[k]) {
-			return berth.Errorf(berth.Invalid, "component %s:%s exists with another %s, and that is immutable: make a new version", d.Name, d.Version, k)
+			return berth.Errorf(berth.Invalid, "component %s:%s exists with another %s, and that is immutable: create a new version", d.Name, d.Version, k)
 		}
 	}
 	for _, k := range []string{"inputs", "outputs"} {
 		if v, ok := b[k]; ok && !reflect.DeepEqual(sockets(v), sockets(a[k])) {
-			return berth.Errorf(berth.Invalid, "component %s:%s exists with another %s, and that is immutable: make a new version", d.Name, d.Version, k)
+			return berth.Errorf(berth.Invalid, "component %s:%s exists with another %s, and that is immutable: create a new version", d.Name, d.Version, k)
 		}
 	}
 	for _, k := range []string{"description", "display_name", "tags"} {

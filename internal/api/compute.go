@@ -62,7 +62,7 @@ func (c computeCall) checkCompute(tx *store.Tx, d *store.Doc, body, props map[st
 	default:
 		err := c.checkAttached(d, body, st, created)
 		if berth.CodeOf(err) == berth.Unsupported {
-			return berth.Errorf(berth.Unsupported, "computes of type %s cannot be made on this server yet; it has AmlCompute and ComputeInstance, machines with an agent (type agent), and the compute %q", orNone(typ), berth.LocalCompute)
+			return berth.Errorf(berth.Unsupported, "computes of type %s cannot be created on this server yet; it has AmlCompute and ComputeInstance, machines with an agent (type agent), and the compute %q", orNone(typ), berth.LocalCompute)
 		}
 		return err
 	}
@@ -165,7 +165,7 @@ func keepSize(d *store.Doc, size *string, props map[string]any) error {
 	case *size == "":
 		props["properties"].(map[string]any)["vmSize"], *size = old, old
 	case !strings.EqualFold(old, *size):
-		return berth.Errorf(berth.Conflict, "cluster %s has size %s, which cannot change; make another cluster for %s", d.Name, old, *size)
+		return berth.Errorf(berth.Conflict, "cluster %s has size %s, which cannot change; create another cluster for %s", d.Name, old, *size)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func checkTags(body map[string]any) error {
 		case bool, json.Number:
 			tags[k] = fmt.Sprint(v)
 		default:
-			return berth.Errorf(berth.Invalid, "tag %s is no text", k)
+			return berth.Errorf(berth.Invalid, "tag %s must be a string", k)
 		}
 	}
 	if v := tags[berth.TagJobsPerNode]; v != "" {
@@ -299,7 +299,7 @@ func deleteCompute(c *call, r *resource, name string) error {
 			return err
 		}
 		if detach && managed(d) {
-			return berth.Errorf(berth.Invalid, "compute %s was made by this server and cannot be detached: only an attached compute can; `berth compute delete -n %s` deletes it", d.Name, d.Name)
+			return berth.Errorf(berth.Invalid, "compute %s was created by this server and cannot be detached: only an attached compute can; `berth compute delete -n %s` deletes it", d.Name, d.Name)
 		}
 		if err := c.ifMatch(tx, r.Collection, name, ""); err != nil {
 			return err

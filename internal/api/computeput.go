@@ -22,7 +22,7 @@ func putCompute(c *call, r *resource, name string) error {
 		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be changed", strings.ToLower(name))
 	}
 	if strings.HasPrefix(strings.ToLower(name), serverlessPrefix) {
-		return berth.Errorf(berth.Conflict, "names that begin with %s are those of pools that the server makes for jobs without a compute; choose another", serverlessPrefix)
+		return berth.Errorf(berth.Conflict, "names that begin with %s are those of pools that the server creates for jobs without a compute; choose another", serverlessPrefix)
 	}
 	body, err := c.body()
 	if err != nil {

@@ -94,7 +94,7 @@ func newEndpointKey(c *call, r *resource, name, version string) error {
 		return berth.Errorf(berth.Invalid, "keyType %q is not Primary or Secondary", ask.KeyType)
 	}
 	if ask.KeyValue != "" {
-		return berth.Errorf(berth.Unsupported, "keyValue: the server makes the keys; send an endpoint with properties.keys to choose them")
+		return berth.Errorf(berth.Unsupported, "keyValue: the server creates the keys; send an endpoint with properties.keys to choose them")
 	}
 	if _, err := c.keysOf(r, name, version, which); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 
 // errTask is the answer to a process of a task where only people and their programs are wanted.
 func errTask(what string) error {
-	return berth.Errorf(berth.Denied, "%s is not for the processes of a job: give the job a token of its own, made with `berth token create`, and the server's https address", what)
+	return berth.Errorf(berth.Denied, "%s is not for the processes of a job: give the job a token of its own, created with `berth token create`, and the server's https address", what)
 }
 
 // NotForTasks answers every request of a process of a task on the server's own socket.

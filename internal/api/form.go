@@ -39,7 +39,7 @@ var (
 type form string
 
 const (
-	isText   form = "a text"
+	isText   form = "a string"
 	isObject form = "an object"
 	isTruth  form = "true or false"
 )

@@ -132,7 +132,7 @@ func (s *groupService) resourceGroup(c *call, sub, name string) error {
 
 func (s *groupService) putGroup(c *call, sub, name string, created bool) error {
 	if c.who.Role != auth.Admin {
-		return berth.Errorf(berth.Denied, "only an administrator may make resource groups")
+		return berth.Errorf(berth.Denied, "only an administrator may create resource groups")
 	}
 	if err := berth.CheckName("resource group", name); err != nil {
 		return err
@@ -260,7 +260,7 @@ func templateWorkspace(sub, group string, body map[string]any) (berth.Workspace,
 	}
 	name, _ := value("workspaceName").(string)
 	if name == "" {
-		return berth.Workspace{}, nil, berth.Errorf(berth.Unsupported, "this template makes no workspace (it has no parameter workspaceName); other templates are not deployed here")
+		return berth.Workspace{}, nil, berth.Errorf(berth.Unsupported, "this template creates no workspace (it has no parameter workspaceName); other templates are not deployed here")
 	}
 	props := map[string]any{}
 	for from, to := range map[string]string{

@@ -54,7 +54,7 @@ func TestWrongTypes(t *testing.T) {
 	x := open(t)
 	for most, want := range map[string]string{
 		`99999999999999999999`: "scaleSettings.maxNodeCount cannot be the number 99999999999999999999; give a whole number",
-		`"many"`:               "scaleSettings.maxNodeCount cannot be a text; give a whole number",
+		`"many"`:               "scaleSettings.maxNodeCount cannot be a string; give a whole number",
 		`[1]`:                  "scaleSettings.maxNodeCount cannot be a list; give a whole number",
 	} {
 		got := x.do("PUT", x.ws+"/computes/c", `{"properties":{"computeType":"AmlCompute","properties":{"vmSize":"Standard_DS3_v2","scaleSettings":{"maxNodeCount":`+most+`}}}}`).want(400)

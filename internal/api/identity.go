@@ -105,7 +105,7 @@ func (s *identityService) identity(w http.ResponseWriter, r *http.Request, key s
 		return
 	}
 	if p.Task != "" || p.Derived {
-		s.front.fail(w, r, berth.Errorf(berth.Denied, "only a token made with `berth token create` can be exchanged: a task's or an access token cannot"))
+		s.front.fail(w, r, berth.Errorf(berth.Denied, "only a token created with `berth token create` can be exchanged: a task's or an access token cannot"))
 		return
 	}
 	fields, err := postedForm(w, r)
@@ -174,7 +174,7 @@ func (s *identityService) oauth(w http.ResponseWriter, r *http.Request) {
 // tokens lists, makes and revokes user tokens. An administrator sees all; a user may make none.
 func (s *identityService) tokens(c *call) error {
 	if c.who.Role != auth.Admin {
-		return berth.Errorf(berth.Denied, "only an administrator may see and make tokens")
+		return berth.Errorf(berth.Denied, "only an administrator may see and create tokens")
 	}
 	switch name := c.r.PathValue("name"); {
 	case c.r.Method == http.MethodGet && name == "":

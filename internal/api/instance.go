@@ -128,7 +128,7 @@ func (c computeCall) assigned(tx *store.Tx, inner map[string]any) (string, error
 		return c.who.User, nil
 	}
 	if c.who.Role != auth.Admin {
-		return "", berth.Errorf(berth.Denied, "only an administrator may make an instance for somebody else (create_on_behalf_of)")
+		return "", berth.Errorf(berth.Denied, "only an administrator may create an instance for somebody else (create_on_behalf_of)")
 	}
 	user, ok, err := auth.FindUser(tx, id)
 	if err != nil || ok {
@@ -173,7 +173,7 @@ func (c computeCall) operate(r *resource, name, verb string, f func(tx *store.Tx
 			return err
 		}
 		if st.Instance == nil {
-			return berth.Errorf(berth.Conflict, "compute %s is no compute instance: only instances can %s", d.Name, verb)
+			return berth.Errorf(berth.Conflict, "compute %s is not a compute instance: only instances can %s", d.Name, verb)
 		}
 		if err := c.mayOperate(d, st.Instance); err != nil {
 			return err

@@ -20,7 +20,7 @@ func (c *call) madeIt(r *resource, d *store.Doc, do string) error {
 	if d.Version != "" {
 		title = versionTitle(r, d)
 	}
-	return berth.Errorf(berth.Denied, "%s was made by %s: only they or an administrator may %s it", title, cmp.Or(d.CreatedBy, "the server"), do)
+	return berth.Errorf(berth.Denied, "%s was created by %s: only they or an administrator may %s it", title, cmp.Or(d.CreatedBy, "the server"), do)
 }
 
 // mayMake refuses a version that was deleted to others than its maker.
@@ -32,6 +32,6 @@ func (c *call) mayMake(tx *store.Tx, r *resource, d *store.Doc) error {
 	if err != nil || !was || maker == c.who.User {
 		return err
 	}
-	return berth.Errorf(berth.Denied, "%s was deleted, and only %s, who made it, or an administrator may make it again: choose another version",
+	return berth.Errorf(berth.Denied, "%s was deleted, and only %s, who created it, or an administrator may create it again: choose another version",
 		versionTitle(r, d), cmp.Or(maker, "the server"))
 }

@@ -163,7 +163,7 @@ func TestJobMaps(t *testing.T) {
 	}
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "inputs", []any{})).want(400).says("inputs must be an object, not a list")
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", map[string]any{"o": 5})).want(400).says("must be an object, not a number")
-	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "resources", map[string]any{"instanceCount": "2"})).want(400).says("instanceCount must be a whole number, not a text")
+	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "resources", map[string]any{"instanceCount": "2"})).want(400).says("instanceCount must be a whole number, not a string")
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "tags", nil, "properties", nil)).want(201)
 	x.do("PUT", x.ws+"/jobs/j", props("tags", []any{})).want(400).says("tags", "object")
 }
@@ -201,7 +201,7 @@ func TestForms(t *testing.T) {
 	for _, category := range []any{nil, ""} {
 		x.do("PUT", x.ws+"/connections/n", props("category", category, "authType", "None")).want(400).says("properties.category")
 	}
-	x.do("PUT", x.ws, `{"location":5,"properties":{}}`).want(400).says("location must be a text")
+	x.do("PUT", x.ws, `{"location":5,"properties":{}}`).want(400).says("location must be a string")
 }
 
 // A job is held to the revision the client saw, as everything else is.

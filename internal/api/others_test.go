@@ -14,13 +14,13 @@ func TestVersionsOfOthersStay(t *testing.T) {
 	data := func(uri string) map[string]any { return props("dataType", "uri_file", "dataUri", "https://x/"+uri) }
 	at := x.ws + "/data/d/versions/1"
 	x.as(ann, "PUT", at, data("mine")).want(201)
-	x.as(bob, "DELETE", at, nil).want(403).says("data asset d:1 was made by ann: only they or an administrator may delete it")
-	x.as(bob, "DELETE", x.ws+"/data/d", nil).want(403).says("was made by ann")
+	x.as(bob, "DELETE", at, nil).want(403).says("data asset d:1 was created by ann: only they or an administrator may delete it")
+	x.as(bob, "DELETE", x.ws+"/data/d", nil).want(403).says("was created by ann")
 	x.as(ann, "GET", at, nil).want(200)
 	x.as(ann, "DELETE", at, nil).want(200)
 	x.as(ann, "DELETE", at, nil).want(204)
 	x.as(bob, "DELETE", at, nil).want(204)
-	x.as(bob, "PUT", at, data("evil")).want(403).says("data asset d:1 was deleted, and only ann, who made it, or an administrator may make it again: choose another version")
+	x.as(bob, "PUT", at, data("evil")).want(403).says("data asset d:1 was deleted, and only ann, who created it, or an administrator may create it again: choose another version")
 	x.as(bob, "PUT", x.ws+"/data/D/versions/1", data("evil")).want(403)
 	x.as(bob, "PUT", x.ws+"/data/d/versions/2", data("other")).want(201)
 	x.as(ann, "PUT", at, data("mine")).want(201)
@@ -40,8 +40,8 @@ func TestOpenVersionsOfOthersStay(t *testing.T) {
 	for _, at := range []string{x.ws + "/featuresets/f/versions/1", "/genericasset/v1" + x.ws + "/indexes/i/versions/1"} {
 		x.as(ann, "PUT", at, props("description", "mine"))
 		x.as(ann, "PUT", at, props("description", "mine")).want(200)
-		x.as(bob, "PUT", at, props("description", "evil")).want(403).says("was made by ann: only they or an administrator may change it")
-		x.as(bob, "DELETE", at, nil).want(403).says("was made by ann")
+		x.as(bob, "PUT", at, props("description", "evil")).want(403).says("was created by ann: only they or an administrator may change it")
+		x.as(bob, "DELETE", at, nil).want(403).says("was created by ann")
 		x.as(ann, "DELETE", at, nil).want(200)
 		x.as(ann, "GET", at, nil).want(404)
 		x.as(bob, "PUT", at, props("description", "evil")).want(403).says("was deleted")
@@ -77,13 +77,13 @@ func TestJobsAndComputesOfOthersStay(t *testing.T) {
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
 	job := x.ws + "/jobs/trained"
 	x.as(ann, "PUT", job, props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")).want(201)
-	x.as(bob, "DELETE", job, nil).want(403).says("job trained was made by ann: only they or an administrator may delete it")
+	x.as(bob, "DELETE", job, nil).want(403).says("job trained was created by ann: only they or an administrator may delete it")
 	for _, name := range []string{"versions", "Versions", "experimentrun"} {
 		x.as(bob, "PUT", x.ws+"/jobs/"+name, props("jobType", "Command", "command", "true")).want(400).says("a job cannot be called " + name)
 	}
 	cluster := map[string]any{"properties": map[string]any{"computeType": "AmlCompute", "properties": map[string]any{"vmSize": "Standard_DS3_v2"}}}
 	x.as(ann, "PUT", x.ws+"/computes/hers", cluster).want(201)
-	x.as(bob, "DELETE", x.ws+"/computes/hers", nil).want(403).says("compute hers was made by ann")
+	x.as(bob, "DELETE", x.ws+"/computes/hers", nil).want(403).says("compute hers was created by ann")
 	x.as(ann, "DELETE", x.ws+"/computes/hers", nil).want(202)
 }
 
@@ -97,10 +97,10 @@ func TestJobsOfOthersGoOn(t *testing.T) {
 	job, history := x.ws+"/jobs/hers", "/history/v1.0"+x.ws
 	x.as(ann, "PUT", job, doc("mine")).want(201)
 	x.as(bob, "PUT", x.ws+"/jobs/his", doc("his")).want(201)
-	x.as(bob, "POST", job+"/cancel", nil).want(403).says("job hers was made by ann: only they or an administrator may cancel it")
-	x.as(bob, "POST", x.ws+"/cancelJobs", map[string]any{"names": []string{"his", "hers"}}).want(403).says("job hers was made by ann")
+	x.as(bob, "POST", job+"/cancel", nil).want(403).says("job hers was created by ann: only they or an administrator may cancel it")
+	x.as(bob, "POST", x.ws+"/cancelJobs", map[string]any{"names": []string{"his", "hers"}}).want(403).says("job hers was created by ann")
 	x.as(bob, "POST", x.ws+"/cancelJobs", map[string]any{"all": true, "everyone": true}).want(403).says("only an administrator")
-	x.as(bob, "PUT", job, doc("bob's")).want(403).says("job hers was made by ann: only they or an administrator may change it")
+	x.as(bob, "PUT", job, doc("bob's")).want(403).says("job hers was created by ann: only they or an administrator may change it")
 	x.as(bob, "PATCH", history+"/experiments/e/runs/hers", map[string]any{"tags": map[string]any{"t": "bob's"}}).want(403).says("may change it")
 	x.as(ann, "GET", job, nil).want(200).is("properties.tags.t", "mine").is("properties.status", "NotStarted")
 	x.as(bob, "GET", x.ws+"/jobs/his", nil).want(200).is("properties.status", "NotStarted")
@@ -136,9 +136,9 @@ func TestSecretsOfOthersStayWhereTheyAre(t *testing.T) {
 		if got := x.as(ann, "PUT", at, doc("ann", "a25vdw==")); got.status/100 != 2 {
 			t.Fatalf("%s: %s", at, got.raw)
 		}
-		x.as(bob, "PUT", at, doc("bob", "")).want(403).says("was made by ann: only they or an administrator may change it")
+		x.as(bob, "PUT", at, doc("bob", "")).want(403).says("was created by ann: only they or an administrator may change it")
 		x.as(bob, "PATCH", at, doc("bob", "")).want(403)
-		x.as(bob, "DELETE", at, nil).want(403).says("was made by ann")
+		x.as(bob, "DELETE", at, nil).want(403).says("was created by ann")
 		x.as(ann, "PUT", at, doc("ann", "")).want(200)
 		if got := x.as(ann, "POST", at+"/listSecrets", nil).want(200); !strings.Contains(string(got.raw), "a25vdw==") {
 			t.Errorf("%s: the secret is lost: %s", at, got.raw)
@@ -158,7 +158,7 @@ func TestArchivingOthers(t *testing.T) {
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
 	at := x.ws + "/environments/e/versions/1"
 	x.as(ann, "PUT", at, props("image", "i")).want(201)
-	x.as(bob, "PUT", at, props("image", "i", "isArchived", true)).want(403).says("environment e:1 was made by ann: only they or an administrator may archive it")
+	x.as(bob, "PUT", at, props("image", "i", "isArchived", true)).want(403).says("environment e:1 was created by ann: only they or an administrator may archive it")
 	x.as(bob, "PATCH", at, props("isArchived", true)).want(403)
 	x.as(bob, "PUT", x.ws+"/environments/e", props("isArchived", true)).want(403)
 	x.as(bob, "PUT", at, props("image", "i", "isArchived", false, "tags", map[string]any{"a": "b"})).want(200)

@@ -152,7 +152,7 @@ func (c instanceCall) instance(name string, e *entry) error {
 		return err
 	}
 	if st.Instance == nil {
-		return berth.Errorf(berth.NotFound, "compute %s is no compute instance", d.Name)
+		return berth.Errorf(berth.NotFound, "compute %s is not a compute instance", d.Name)
 	}
 	e.doc, e.it = d, *st.Instance
 	return c.mayEnter(d, st.Instance)

@@ -280,7 +280,7 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, props map[string]any) error {
 	for _, f := range r.Fixed {
 		if v, ok := props[f]; ok && !sameURI(c.ws, v, old[f]) {
-			return berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change, make a new one", r.Noun, d.Name, d.Version, f)
+			return berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change; create a new one", r.Noun, d.Name, d.Version, f)
 		}
 	}
 	if r.Same != nil {

@@ -36,7 +36,7 @@ func (s *sizeService) checkSize(c *call, tx *store.Tx, name, location, computeTy
 	case !sizes.Supports(size, computeType):
 		return size, berth.Errorf(berth.Invalid, "size %s cannot be used for computes of type %s, only for %s", size.Name, computeType, strings.Join(size.Computes, " and "))
 	case low && !size.LowPriority:
-		return size, berth.Errorf(berth.Invalid, "size %s cannot be had with low priority; use tier dedicated", size.Name)
+		return size, berth.Errorf(berth.Invalid, "size %s is not available with low priority; use tier dedicated", size.Name)
 	}
 	limits, err := quota.LoadTx(tx, s.quotaDefault)
 	if err != nil {
@@ -256,7 +256,7 @@ func (s *quotaService) limitQuota(c *call) error {
 		case a.VCPUs == noLimit:
 			return s.unsetQuota(c, tx, scope)
 		case a.VCPUs < 0:
-			return berth.Errorf(berth.Invalid, "%d vCPUs is no limit; %d removes it", a.VCPUs, noLimit)
+			return berth.Errorf(berth.Invalid, "%d vCPUs is not a limit; %d removes it", a.VCPUs, noLimit)
 		case !a.Expires.IsZero() && !a.Expires.After(tx.Now()):
 			return berth.Errorf(berth.Invalid, "%s has passed; give a time to come", a.Expires.Format(time.RFC3339))
 		}

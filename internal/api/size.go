@@ -123,7 +123,7 @@ func (s *sizeService) oneSize(c *call) error {
 // putSize writes a size of the administrator's own, or what is different here about one of Azure's: its price, where it can be had.
 func (s *sizeService) putSize(c *call, name string) error {
 	if c.who.Role != auth.Admin {
-		return berth.Errorf(berth.Denied, "only an administrator may make sizes or change their prices")
+		return berth.Errorf(berth.Denied, "only an administrator may create sizes or change their prices")
 	}
 	if err := berth.CheckName("size", name); err != nil {
 		return err
@@ -177,7 +177,7 @@ func (s *sizeService) deleteSize(c *call, name string) error {
 		return nil
 	})
 	if berth.CodeOf(err) == berth.NotFound {
-		return berth.Errorf(berth.NotFound, "size %s was not made or changed here", name)
+		return berth.Errorf(berth.NotFound, "size %s was not created or changed here", name)
 	}
 	if err != nil {
 		return err

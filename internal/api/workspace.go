@@ -254,7 +254,7 @@ func (s *workspaceService) showWorkspace(c *call, status int) error {
 // putWorkspace creates or updates a workspace.
 func (s *workspaceService) putWorkspace(c *call, ws berth.Workspace, body map[string]any, patch bool) error {
 	if c.who.Role != "admin" {
-		return berth.Errorf(berth.Denied, "only an administrator may make or change workspaces")
+		return berth.Errorf(berth.Denied, "only an administrator may create or change workspaces")
 	}
 	for noun, name := range map[string]string{"workspace": ws.Name, "resource group": ws.Group, "subscription": ws.Subscription} {
 		if err := berth.CheckName(noun, name); err != nil {

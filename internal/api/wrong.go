@@ -16,7 +16,7 @@ func plainly(err error) string {
 	}
 	kind, number, _ := strings.Cut(wrong.Value, " ")
 	given, ok := map[string]string{
-		"string": "a text", "array": "a list", "object": "an object", "bool": "true or false", "number": strings.TrimSpace("the number " + number),
+		"string": "a string", "array": "a list", "object": "an object", "bool": "true or false", "number": strings.TrimSpace("the number " + number),
 	}[kind]
 	if !ok {
 		given = wrong.Value
@@ -37,7 +37,7 @@ func wanted(t reflect.Type) string {
 	case reflect.Bool:
 		return "; give true or false"
 	case reflect.String:
-		return "; give a text"
+		return "; give a string"
 	case reflect.Int, reflect.Int64, reflect.Int32:
 		return "; give a whole number"
 	case reflect.Float64, reflect.Float32:

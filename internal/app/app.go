@@ -74,7 +74,7 @@ const (
 )
 
 // ErrStopped is the error of a server that was told to stop while it was opened.
-var ErrStopped = berth.Errorf(berth.Unavailable, "the server was told to stop before it had started")
+var ErrStopped = berth.Errorf(berth.Unavailable, "the server was asked to stop before it had started")
 
 // Open makes everything a server needs, in the home it is told. host is the command line of the runner host. Servers that share a
 // home have different names, and a database that allows it. When ctx ends meanwhile it is ErrStopped.
@@ -126,7 +126,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 // openHome makes the home where there is none, and keeps other servers out of it.
 func (a *App) openHome(run string) error {
 	if err := os.MkdirAll(run, 0o700); err != nil {
-		return fmt.Errorf("make the home: %w", err)
+		return fmt.Errorf("create the home: %w", err)
 	}
 	if err := os.Chmod(a.cfg.Home, 0o700); err != nil {
 		return fmt.Errorf("make the home private: %w", err)

@@ -17,7 +17,7 @@ func TestStopDuringStart(t *testing.T) {
 	cancel()
 	home := shortHome(t)
 	_, err := app.Open(ctx, config.Default(home), []string{os.Args[0], "_host"}, slog.New(slog.DiscardHandler))
-	if !errors.Is(err, app.ErrStopped) || err.Error() != "the server was told to stop before it had started" {
+	if !errors.Is(err, app.ErrStopped) || err.Error() != "the server was asked to stop before it had started" {
 		t.Errorf("%v", err)
 	}
 	start(t, home).stop() // nothing is left locked

@@ -91,7 +91,7 @@ func (g *Gate) Drop(d *store.Doc) {
 }
 
 // errUnknown is the answer to every agent that is not known, whatever is wrong: it tells a stranger nothing.
-var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not good: its compute was detached, or `berth agent join` has made another one since; make a new file with `berth agent join`")
+var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not valid: its compute was detached, or `berth agent join` has created another one since; create a new file with `berth agent join`")
 
 // Connect takes the connection of an agent and looks after it until it ends or the context of the request does, or says why not. Nothing is read of the connection before it is known whose it is.
 func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) error {
@@ -269,5 +269,5 @@ func mine(compute string, a *berth.AttachedState, id string) error {
 	if a.Machine == "" || a.Machine == id {
 		return nil
 	}
-	return berth.Errorf(berth.Conflict, "compute %s belongs to another machine, %s; to move it here, make a new file with `berth agent join %s` when it has no jobs", compute, a.Host, compute)
+	return berth.Errorf(berth.Conflict, "compute %s belongs to another machine, %s; to move it here, create a new file with `berth agent join %s` when it has no jobs", compute, a.Host, compute)
 }

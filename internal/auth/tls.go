@@ -130,14 +130,14 @@ func loadCA(dir string, hosts []string, now time.Time) (pair tls.Certificate, ca
 	}
 	pair, err = tls.X509KeyPair(caPEM, keyPEM)
 	if err != nil {
-		return pair, nil, berth.Errorf(berth.Invalid, "the certificate authority in %s is damaged (%w); move the folder away to make a new one", dir, err)
+		return pair, nil, berth.Errorf(berth.Invalid, "the certificate authority in %s is damaged (%w); move the folder away to create a new one", dir, err)
 	}
 	if pair.Leaf.PermittedDNSDomainsCritical && pair.Leaf.NotAfter.Sub(now) > caSpare && vouches(pair.Leaf, hosts) {
 		return pair, caPEM, nil
 	}
 	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return pair, nil, berth.Errorf(berth.Invalid, "the key in %s cannot sign; move the folder away to make a new one", keyPath)
+		return pair, nil, berth.Errorf(berth.Invalid, "the key in %s cannot sign; move the folder away to create a new one", keyPath)
 	}
 	// What the last one might vouch for stays: somebody may know the server by that name.
 	names, ips := constraints(hosts)
@@ -201,7 +201,7 @@ func signCA(subject pkix.Name, names []string, ips []*net.IPNet, key crypto.Sign
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("make the certificate authority: %w", err)
+		return nil, fmt.Errorf("create the certificate authority: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }

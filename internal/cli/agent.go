@@ -32,7 +32,7 @@ func agentCommand(s *session) *cobra.Command {
 func agentJoin(s *session) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "join NAME [-f FILE]", Short: "Make the file with which a machine joins; an earlier one is not good any more", Args: oneArg("name of a compute"),
+		Use: "join NAME [-f FILE]", Short: "Create the file with which a machine joins; an earlier one becomes invalid", Args: oneArg("name of a compute"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.open(cmd.Context())
 			if err != nil {

@@ -28,7 +28,7 @@ const (
 func (s *session) start(ctx context.Context, home string, announce bool) error {
 	run := filepath.Join(home, "run")
 	if err := os.MkdirAll(run, 0o700); err != nil {
-		return berth.Errorf(berth.Invalid, "the home of the local server cannot be made (%w); set BERTH_HOME to a folder of yours", err)
+		return berth.Errorf(berth.Invalid, "the home of the local server cannot be created (%w); set BERTH_HOME to a folder of yours", err)
 	}
 	unlock, err := lockFile(ctx, filepath.Join(run, startLock))
 	if err != nil {

@@ -313,7 +313,7 @@ func missing(where string, p place, s step) error {
 func (p place) find(s step, where string) ([]any, int, error) {
 	items, ok := p.v.([]any)
 	if !ok {
-		return nil, 0, berth.Errorf(berth.Invalid, "%s: %s is an item of a list, and here is none", where, s)
+		return nil, 0, berth.Errorf(berth.Invalid, "%s: %s is an item of a list, and this is not a list", where, s)
 	}
 	if s.filter == "" {
 		i := s.index

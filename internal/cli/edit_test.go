@@ -91,7 +91,7 @@ func TestEditMistakes(t *testing.T) {
 		"--set [0]=1":             "a name should stand before the [",
 		"--set rules[=x].a=1":     "the name is missing before the =",
 		"--set args[7]=1":         "there is no item [7]; the list has 2",
-		"--set tags[0]=1":         "is an item of a list, and here is none",
+		"--set tags[0]=1":         "is an item of a list, and this is not a list",
 		"--set name.x=1":          `"j" has no members, so no x`,
 		"--set rules[name=z].p=1": "[name=z] is true of no item",
 		"--add args":              "say what to add",
@@ -100,7 +100,7 @@ func TestEditMistakes(t *testing.T) {
 		"--remove nothing":        "there is no nothing; there are args, limits, name, rules, tags",
 		"--remove tag.team":       "there is no tag; did you mean tags?",
 		"--remove args 5":         "there is no item [5]",
-		"--remove limits 0":       "is an item of a list, and here is none",
+		"--remove limits 0":       "is an item of a list, and this is not a list",
 		"--set größe[=1":          "this [ is not closed, at character 6",
 	} {
 		err := cli.Edit(object(t, before), strings.Fields(words)...)

@@ -38,7 +38,7 @@ func stayed(n noun, was, want map[string]any, d client.Document) error {
 	if !n.versioned {
 		fresh = "a new " + n.word
 	}
-	return berth.Errorf(berth.Conflict, "%s cannot be changed: %s; make %s", field, stays, fresh)
+	return berth.Errorf(berth.Conflict, "%s cannot be changed: %s; create %s", field, stays, fresh)
 }
 
 // unmoved finds the first field, by name, that differs between was and want and is in got as it was.

@@ -15,7 +15,7 @@ import (
 
 func tokenCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "token", Short: "Make, list and revoke tokens for others and for other machines", Args: cobra.ArbitraryArgs,
+		Use: "token", Short: "Create, list and revoke tokens for others and for other machines", Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
 	cmd.AddCommand(tokenCreate(s), tokenList(s), tokenRevoke(s))
@@ -27,7 +27,7 @@ func tokenCreate(s *session) *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token and print its secret, which is shown this once",
+		Short: "Create a token and print its secret, which is shown this once",
 		Args:  oneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.open(cmd.Context())
@@ -36,7 +36,7 @@ func tokenCreate(s *session) *cobra.Command {
 			}
 			t.Name = args[0]
 			if life < 0 {
-				return usagef("--expires %s: give a time to come, such as 720h", life)
+				return usagef("--expires %s: give a time in the future, such as 720h", life)
 			}
 			if life > 0 {
 				t.Expires = time.Now().Add(life).UTC().Truncate(time.Second)

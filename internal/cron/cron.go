@@ -70,7 +70,7 @@ func (f field) parse(text string) (set uint64, err error) {
 		step := 1
 		if stepped {
 			if step, err = strconv.Atoi(by); err != nil || step < 1 {
-				return 0, berth.Errorf(berth.Invalid, "%q is no step of the field %s", item, f.name)
+				return 0, berth.Errorf(berth.Invalid, "%q is not a step of the field %s", item, f.name)
 			}
 		}
 		from, to := f.min, f.max

@@ -171,7 +171,7 @@ func (v *view) read(tx *store.Tx, k key) (err error) {
 		return err
 	}
 	if !IsInstance(v.doc) {
-		return berth.Errorf(berth.NotFound, "compute %s is no instance", k.name)
+		return berth.Errorf(berth.NotFound, "compute %s is not an instance", k.name)
 	}
 	if v.state, err = target.State(v.doc); err != nil || v.state.Instance == nil {
 		return berth.Errorf(berth.Internal, "the record of instance %s is damaged (%v)", k.name, err)

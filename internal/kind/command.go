@@ -99,10 +99,10 @@ func orElse(a, b string) string {
 // What Go's types and JSON's values are called.
 var (
 	jsonWords = map[reflect.Kind]string{
-		reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number",
+		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number",
 		reflect.Slice: "a list", reflect.Map: "an object", reflect.Struct: "an object", reflect.Pointer: "an object",
 	}
-	jsonValues = map[string]string{"string": "a text", "bool": "true or false", "number": "a number", "array": "a list", "object": "an object"}
+	jsonValues = map[string]string{"string": "a string", "bool": "true or false", "number": "a number", "array": "a list", "object": "an object"}
 )
 
 // jsonReason makes encoding/json's words fit for users.

@@ -254,7 +254,7 @@ func (m Maker) outputs(n *Node, c *Component) (map[string]any, error) {
 			decl = &ComponentIO{}
 		}
 		if literal(decl.Type) {
-			return nil, berth.Errorf(berth.Unsupported, "output %s is of type %s; outputs that are values cannot be had on this server yet", name, decl.Type)
+			return nil, berth.Errorf(berth.Unsupported, "output %s is of type %s; outputs that are values are not supported on this server yet", name, decl.Type)
 		}
 		o := map[string]any{"jobOutputType": orElse(decl.Type, "uri_folder"), "mode": orElse(wireMode(decl.Mode), "ReadWriteMount")}
 		set := func(key, v string) {

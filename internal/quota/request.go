@@ -108,7 +108,7 @@ func (r Request) Deny(by, reason string, now time.Time) (Request, error) {
 }
 
 func (r Request) decided(now time.Time) error {
-	return berth.Errorf(berth.Conflict, "request %s is %s already, by %s; make a new request", r.ID, r.State(now), r.Decision.By)
+	return berth.Errorf(berth.Conflict, "request %s is %s already, by %s; create a new request", r.ID, r.State(now), r.Decision.By)
 }
 
 // Put writes a request, a new one or one that was decided.

@@ -135,7 +135,7 @@ func read(res *http.Response, out any) error {
 		}
 	}
 	if res.StatusCode/100 == 2 {
-		return berth.Errorf(berth.Unavailable, "the server answered %s, which is no receipt", res.Status)
+		return berth.Errorf(berth.Unavailable, "the server answered %s, which is not a receipt", res.Status)
 	}
 	return berth.Errorf(berth.CodeOfHTTP(res.StatusCode), "the server answered %s: %s", res.Status, clip(b))
 }

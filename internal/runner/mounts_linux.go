@@ -44,11 +44,11 @@ func mountAll(dir string, trees []*tree) (*room, error) {
 	ready := make(chan error, 1)
 	go r.serve(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return fmt.Errorf("a mount namespace cannot be made: %w", err)
+			return fmt.Errorf("a mount namespace cannot be created: %w", err)
 		}
 		// What is mounted elsewhere shows here, and not the other way round.
 		if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("a mount namespace cannot be made: %w", err)
+			return fmt.Errorf("a mount namespace cannot be created: %w", err)
 		}
 		for _, x := range trees {
 			if err := x.mount(dir); err != nil {
@@ -156,7 +156,7 @@ func (x *tree) mount(dir string) error {
 		return fmt.Errorf("a bind mount is refused: %w", err)
 	}
 	if err := unix.Mount("", x.to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
-		return fmt.Errorf("a bind mount cannot be made read-only: %w", err)
+		return fmt.Errorf("a bind mount cannot be read-only: %w", err)
 	}
 	x.how = "the node's cache itself, mounted read-only"
 	return nil

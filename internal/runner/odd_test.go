@@ -41,7 +41,7 @@ func TestOddOutputs(t *testing.T) {
 			if all := s.All(""); len(all) != 0 {
 				t.Errorf("kept %v", all)
 			}
-			if w := b.warnings(); !strings.Contains(w, "is no folder") {
+			if w := b.warnings(); !strings.Contains(w, "is no longer a folder") {
 				t.Errorf("warnings %q", w)
 			}
 			if text, err := os.ReadFile(filepath.Join(victim, "file")); string(text) != "precious" {

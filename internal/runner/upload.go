@@ -173,7 +173,7 @@ func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *s
 	switch {
 	case errors.As(err, &left):
 		// The command put something else in its place. What a link points to is not the command's.
-		warn(s.name + " is no folder any more, and was not kept")
+		warn(s.name + " is no longer a folder, and was not kept")
 		return nil
 	case errors.Is(err, fs.ErrNotExist) && s.file == "":
 		return nil

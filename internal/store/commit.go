@@ -254,7 +254,7 @@ func (c *commit) end() error {
 	done, unknown := committed(ctx, w.pool, c.at.xid)
 	switch {
 	case unknown != nil:
-		return berth.Errorf(berth.Unavailable, "the connection to database %s was lost during a commit, whether it was made is not known: %w",
+		return berth.Errorf(berth.Unavailable, "the connection to database %s was lost during a commit, and whether it was committed is not known: %w",
 			w.db.where, err)
 	case !done:
 		return lost(err)

@@ -68,7 +68,7 @@ func (db *DB) migrateFrom(ctx context.Context, s *session, steps []string) (from
 		return 0, err
 	}
 	if from > len(steps) {
-		return 0, berth.Errorf(berth.Unsupported, "database %s was made by a newer Berth (schema %d, this one knows %d): "+
+		return 0, berth.Errorf(berth.Unsupported, "database %s was created by a newer Berth (schema %d, this one knows %d): "+
 			"run that version or a later one", db.where, from, len(steps))
 	}
 	words := strings.NewReplacer(db.d.schema...)

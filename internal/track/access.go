@@ -73,7 +73,7 @@ func (c *call) mayEnd(what, maker string) error {
 	if c.who.Admin || maker == c.who.User || maker == "" {
 		return nil
 	}
-	return refuse(denied, "%s was made by %s: only they or an administrator may delete or rename it", what, maker)
+	return refuse(denied, "%s was created by %s: only they or an administrator may delete or rename it", what, maker)
 }
 
 func (c *call) mayEndVersion(m *registered, v *version) error {

@@ -211,7 +211,7 @@ func (d *Driver) find(h driver.Handle) (*node, driver.Handle, error) {
 	rest, ok := strings.CutPrefix(string(h), "cluster1:")
 	name, inner, ok2 := strings.Cut(rest, ":")
 	if !ok || !ok2 {
-		return nil, "", berth.Errorf(berth.Invalid, "%q is no handle of the cluster driver", h)
+		return nil, "", berth.Errorf(berth.Invalid, "%q is not a handle of the cluster driver", h)
 	}
 	n, err := d.node(name)
 	return n, driver.Handle(inner), err

@@ -252,7 +252,7 @@ func (d *Driver) hold(ctx context.Context, name string) (release func(), err err
 		select {
 		case <-c:
 		case <-ctx.Done():
-			return nil, berth.Errorf(berth.Unavailable, "node %s is being made or removed: %w", name, context.Cause(ctx))
+			return nil, berth.Errorf(berth.Unavailable, "node %s is being created or removed: %w", name, context.Cause(ctx))
 		}
 	}
 }

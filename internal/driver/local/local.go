@@ -164,7 +164,7 @@ func handle(id berth.TaskID) driver.Handle { return driver.Handle("local1:" + st
 func taskOf(h driver.Handle) (berth.TaskID, error) {
 	id, ok := strings.CutPrefix(string(h), "local1:")
 	if !ok {
-		return "", berth.Errorf(berth.Invalid, "%q is no handle of the local driver", h)
+		return "", berth.Errorf(berth.Invalid, "%q is not a handle of the local driver", h)
 	}
 	return berth.TaskID(id), nil
 }

@@ -23,7 +23,7 @@ type folder struct {
 func parse(rawURL string) (folder, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return folder{}, berth.Errorf(berth.Invalid, "%s is no URL of a folder", Clean(rawURL))
+		return folder{}, berth.Errorf(berth.Invalid, "%s is not the URL of a folder", Clean(rawURL))
 	}
 	segments := 2
 	if strings.Contains(u.Hostname(), ".blob.") {

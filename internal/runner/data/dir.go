@@ -26,7 +26,7 @@ const (
 	whyNowhere  = "is a link to nothing"
 	whyFolder   = "is a link to a folder"
 	whyOdd      = "is not a regular file"
-	whyNoFolder = "is no folder any more"
+	whyNoFolder = "is no longer a folder"
 )
 
 // OpenDir opens the directory rel below base. A link in the place of base, or of a part of rel, is not followed: that is a LeftOut.

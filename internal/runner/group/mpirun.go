@@ -45,7 +45,7 @@ func nodeName(node int) string {
 func nodeNumber(name string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "berth-node-"))
 	if err != nil || nodeName(n) != name {
-		return 0, fmt.Errorf("%q is no node of the job", name)
+		return 0, fmt.Errorf("%q is not a node of the job", name)
 	}
 	return n, nil
 }
