@@ -42,8 +42,8 @@ func (c *Control) collectAll(batch []berth.Event, more <-chan []berth.Event) cha
 	}
 }
 
-// collect adds the jobs and pools whose next step may have changed. The loop's own events about jobs
-// and sizes are no reason.
+// collect adds the jobs and pools whose next step may have changed. The loop's own events about
+// jobs and sizes are no reason.
 func (c *Control) collect(ch *changes, batch []berth.Event) {
 	room := false
 	for _, e := range batch {

@@ -1,5 +1,10 @@
 // Package control holds the loops that make true what the store says: jobs become tasks, tasks are
 // placed and started, what ended is recorded, and what was left behind is removed.
+//
+// Nothing here is called by a handler. A cycle (cycle.go) reads what changed, asks the pure
+// packages what should be, and writes that in one transaction; only when it is durable are the
+// state changed (state.go) and the plan carried out (plan.go). A crash between any two steps is
+// repaired by doing the step again.
 package control
 
 import (
@@ -60,8 +65,8 @@ type Control struct {
 	o Options
 	targets
 	cycles metrics.Histogram
-	// probe is called before each try at a cycle, and what it returns after it, with the outcome; nil
-	// but in tests.
+	// probe is called before each try at a cycle, and what it returns after it, with the outcome;
+	// nil but in tests.
 	probe func(outcome *error) (after func())
 
 	// The following belong to the loop of Run; nobody else touches them.

@@ -37,8 +37,8 @@ func (cy *cycle) place(p *pool) (again bool, err error) {
 	return again, nil
 }
 
-// placeGang does what the scheduler chose for a gang. It reports whether the gang has left the nodes
-// that were meant for it to others.
+// placeGang does what the scheduler chose for a gang. It reports whether the gang has left the
+// nodes that were meant for it to others.
 func (cy *cycle) placeGang(p *pool, choice sched.Choice) (left bool, err error) {
 	g, _ := cy.state.gangs.Get(choice.Gang)
 	if len(choice.Nodes) == 0 && len(choice.Preempt) == 0 && choice.Why == g.why {

@@ -12,9 +12,9 @@ import (
 )
 
 // state is the loop's picture of the world: what the store says of pools, gangs and tasks, and what
-// only the loop knows of them. A cycle works on a fork of it, which costs no more than what the cycle
-// changes; when its transaction is durable, apply makes the state what the fork has become, and when
-// it is not the fork is dropped. Nothing else changes the state.
+// only the loop knows of them. A cycle works on a fork of it, which costs no more than what the
+// cycle changes; when its transaction is durable, apply makes the state what the fork has become,
+// and when it is not the fork is dropped. Nothing else changes the state.
 type state struct {
 	fork      bool // it is a cycle's
 	pools     overlay.Map[poolKey, *pool]
@@ -115,8 +115,8 @@ func (s *state) ownPool(k poolKey) *pool {
 	return p
 }
 
-// poolOf is the pool of a task, to be changed. A task whose compute is gone waits in a pool that has
-// nothing.
+// poolOf is the pool of a task, to be changed. A task whose compute is gone waits in a pool that
+// has nothing.
 func (s *state) poolOf(t *berth.Task) *pool {
 	k := keyOf(t.Workspace, t.Compute)
 	p := s.ownPool(k)
