@@ -201,7 +201,8 @@ func (g *Gate) watch(ctx context.Context, d *store.Doc, tokenHash string) {
 			if err != nil {
 				return err
 			}
-			return json.Unmarshal(now.Own, &st)
+			st, err = target.State(now)
+			return err
 		})
 		switch {
 		case berth.CodeOf(err) == berth.NotFound:
