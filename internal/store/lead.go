@@ -53,7 +53,7 @@ func (db *DB) Lead(ctx context.Context, fn func(context.Context) error) error {
 		m.stand()
 		term, err := m.elected(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // it was asked to end
+			return nil //nolint:nilerr // it was asked to end, or Guard says why
 		}
 		db.log.Info("this server leads", "term", term)
 		if again, err := m.serve(ctx, term, fn); !again {
@@ -82,6 +82,8 @@ func (m *member) elected(ctx context.Context) (int64, error) {
 		}
 		select {
 		case <-moved:
+		case <-m.expired:
+			return 0, m.why
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -105,6 +107,9 @@ func (m *member) serve(ctx context.Context, term int64, fn func(context.Context)
 		select {
 		case err := <-done:
 			return false, err
+		case <-m.expired: // Guard says why
+			end(m.why)
+			return false, <-done
 		case <-moved:
 		}
 	}
@@ -127,30 +132,37 @@ func (db *DB) Leads() bool {
 // after.
 func (m *member) campaign(ctx context.Context) (s standing, err error) {
 	err = pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = on"); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "SELECT rev FROM head WHERE one = 1 FOR UPDATE"); err != nil {
-			return err
-		}
-		var err error
-		if s, err = readLeader(ctx, tx); err != nil || s.alive {
-			return err
-		}
-		// Terms grow with time, so that those of a database that was restored, or made anew, are later than those before.
-		next := leader{ID: m.id, Home: m.Home, Who: m.Who, Since: time.Now().UTC()}
-		if err := tx.QueryRow(ctx, "SELECT greatest($1::bigint + 1, "+databaseTime+" / 1000000)", s.leader.Term).Scan(&next.Term); err != nil {
-			return err
-		}
-		text, err := json.Marshal(next)
-		if err != nil {
-			return err
-		}
-		s = standing{leader: next, alive: true}
-		_, err = tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", leadKey, string(text))
+		s, err = m.writeLeader(ctx, tx, leader{ID: m.id, Home: m.Home, Who: m.Who})
 		return err
 	})
 	return s, err
+}
+
+// writeLeader begins the next term, unless a leader of this home lives, or another home has taken the database over meanwhile.
+func (m *member) writeLeader(ctx context.Context, tx pgx.Tx, next leader) (s standing, err error) {
+	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = on"); err != nil {
+		return s, err
+	}
+	if _, err := tx.Exec(ctx, "SELECT rev FROM head WHERE one = 1 FOR UPDATE"); err != nil {
+		return s, err
+	}
+	if s, err = readLeader(ctx, tx); err != nil {
+		return s, err
+	}
+	if ours := s.leader.Home == m.Home; ours && s.alive || !ours && next.ID != "" { // the next beat finds out that it is not ours
+		return s, nil
+	}
+	// Terms grow with time, so that those of a database that was restored, or made anew, are later than those before.
+	next.Since = time.Now().UTC()
+	if err := tx.QueryRow(ctx, "SELECT greatest($1::bigint + 1, "+databaseTime+" / 1000000)", s.leader.Term).Scan(&next.Term); err != nil {
+		return s, err
+	}
+	text, err := json.Marshal(next)
+	if err != nil {
+		return s, err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", leadKey, string(text))
+	return standing{leader: next, alive: true}, err
 }
 
 // readLeader is who leads, and whether that server lives.

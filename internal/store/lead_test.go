@@ -78,9 +78,17 @@ func TestServerOfAnotherHomeIsRefused(t *testing.T) {
 		t.Errorf("a server of another home: %v", err)
 	}
 	must(t, first, writeOne("c"))
+	elected, stop := terms(t, first)
+	<-elected
+	stop()
 	first.Close()
 	second.Close()
-	must(t, mustMember(t, url, "two", "a"), writeOne("d"))
+	third := mustMember(t, url, "two", "a")
+	must(t, third, writeOne("d")) // before anybody leads again
+	elected, _ = terms(t, third)
+	if err := third.Update(<-elected, writeOne("e")); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestServerThatWasReplacedStops: a server that said nothing for so long that another home has the database writes nothing any more,

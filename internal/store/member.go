@@ -107,12 +107,26 @@ func (m *member) enter(ctx context.Context) (other string, err error) {
 		if other, err = foreign(ctx, tx, m.Home); err != nil || other != "" {
 			return err
 		}
+		if err := m.takeOver(ctx, tx); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, "INSERT INTO servers (name, id, home, who, url, address, socket, since, seen) VALUES ($1, $2, $3, $4, '', '', '', "+databaseTime+", "+databaseTime+")"+
 			" ON CONFLICT (name) DO UPDATE SET id = excluded.id, home = excluded.home, who = excluded.who, address = '', socket = '', since = excluded.since, seen = excluded.seen",
 			m.Name, m.id, m.Home, m.Who)
 		return err
 	})
 	return other, err
+}
+
+// takeOver makes the database this home's, if it is another's or new. From then on servers of the other home write nothing: they may
+// only have seemed to be dead.
+func (m *member) takeOver(ctx context.Context, tx pgx.Tx) error {
+	s, err := readLeader(ctx, tx)
+	if err != nil || s.leader.Home == m.Home {
+		return err
+	}
+	_, err = m.writeLeader(ctx, tx, leader{Home: m.Home, Who: m.Who})
+	return err
 }
 
 // foreign names a server of another home that lives, "" when there is none.
@@ -165,25 +179,25 @@ func (m *member) beat(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
+	var s standing
 	err := pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-		by, err := foreign(ctx, tx, m.Home)
+		tag, err := tx.Exec(ctx, "UPDATE servers SET seen = "+databaseTime+" WHERE id = $1", m.id)
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, "UPDATE servers SET seen = "+databaseTime+" WHERE id = $1", m.id)
-		if err == nil && (by != "" || tag.RowsAffected() == 0) {
-			if by == "" {
-				by = "another server of its name"
-			}
-			m.lose(m.db.replaced(by))
+		if s, err = readLeader(ctx, tx); err != nil {
+			return err
+		}
+		switch {
+		case s.leader.Home != m.Home:
+			m.lose(m.db.replaced(s.leader.String()))
+			return m.why
+		case tag.RowsAffected() == 0:
+			m.lose(m.db.replaced("another server of its name"))
 			return m.why
 		}
-		return err
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	s, err := readLeader(ctx, m.conn)
 	if err != nil {
 		return err
 	}
