@@ -73,6 +73,8 @@ var imports = map[string][]string{
 	"internal/driver/fake":          {"", "internal/driver"},
 	"internal/driver/dialout":       {"", "internal/driver"},
 	"internal/driver/drivertest":    {"", "internal/driver"},
+	"internal/driver/ssh":           {"", "internal/driver", "internal/driver/dialout", "internal/driver/local", "internal/socket"},
+	"internal/driver/ssh/sshtest":   {},
 	"internal/driver/all":           {"", "internal/driver"}, // and every driver
 	"internal/attach":               {"", "internal/auth", "internal/driver", "internal/driver/dialout", "internal/store", "internal/target"},
 	"internal/control":              {"", "internal/metrics", "internal/job", "internal/asset", "internal/auth", "internal/blob", "internal/blob/front", "internal/driver", "internal/kind", "internal/locate", "internal/overlay", "internal/quota", "internal/sched", "internal/sizes", "internal/store", "internal/scale", "internal/cost", "internal/target"},
@@ -80,7 +82,7 @@ var imports = map[string][]string{
 	"internal/devbox/agent":         {"", "internal/devbox", "internal/envs", "internal/pty", "internal/socket"},
 	"internal/api":                  {"", "internal/metrics", "internal/job", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/keepalive", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track"},
 	"internal/app":                  {"", "internal/metrics", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
-	"internal/cli":                  {"", "client", "internal/app", "internal/driver", "internal/driver/dialout", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/group", "internal/socket", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/app", "internal/driver", "internal/driver/dialout", "internal/driver/ssh", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/group", "internal/socket", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

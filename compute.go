@@ -18,12 +18,17 @@ func IsLocal(name string) bool { return strings.EqualFold(name, LocalCompute) }
 const (
 	TypeCluster  = "AmlCompute"
 	TypeInstance = "ComputeInstance"
-	TypeMachine  = "VirtualMachine" // attached; ComputeProps.Properties.Connection says how it is reached
+	TypeMachine  = "VirtualMachine" // attached; ComputeProps.Driver says how it is reached
 )
 
-// ConnectionAgent is the connection of a machine whose agent connects to the server. Azure has no such field; its clients keep
-// what they do not know.
-const ConnectionAgent = "agent"
+// How an attached machine is reached.
+const (
+	// ConnectionSSH is the one of Azure's virtual machines: the server connects to them.
+	ConnectionSSH = "ssh"
+	// ConnectionAgent is the connection of a machine whose agent connects to the server. Azure has no such field; its clients keep
+	// what they do not know.
+	ConnectionAgent = "agent"
+)
 
 // ComputeProps is the typed view of a compute's properties: what running it needs, no more.
 type ComputeProps struct {
@@ -33,7 +38,10 @@ type ComputeProps struct {
 		VMPriority    string         `json:"vmPriority"` // Dedicated, LowPriority; empty is Dedicated
 		ScaleSettings *ScaleSettings `json:"scaleSettings"`
 		Idle          string         `json:"idleTimeBeforeShutdown"` // of an instance
-		Connection    string         `json:"connection"`             // of an attached machine
+		Connection    string         `json:"connection"`             // of an attached machine; empty is ConnectionSSH
+		Account       struct {
+			Username string `json:"username"`
+		} `json:"administratorAccount"` // of an attached machine that the server connects to
 	} `json:"properties"`
 }
 
@@ -51,14 +59,16 @@ func (p ComputeProps) Driver(name string) string {
 		return LocalCompute
 	case strings.EqualFold(p.ComputeType, TypeMachine) && p.Properties.Connection != "":
 		return strings.ToLower(p.Properties.Connection)
+	case strings.EqualFold(p.ComputeType, TypeMachine):
+		return ConnectionSSH
 	}
 	return strings.ToLower(p.ComputeType)
 }
 
-// Attached reports whether the compute is a machine of somebody's own that is connected to the server, in whatever way: nobody makes it
-// or gives it back, and it costs nothing here.
+// Attached reports whether the compute is a machine of somebody's own, however it is connected: nobody makes it or gives it back, and
+// it costs nothing here. The server's own machine has neither a connection nor an account.
 func (p ComputeProps) Attached() bool {
-	return strings.EqualFold(p.ComputeType, TypeMachine) && p.Properties.Connection != ""
+	return strings.EqualFold(p.ComputeType, TypeMachine) && (p.Properties.Connection != "" || p.Properties.Account.Username != "")
 }
 
 // Instance reports whether the compute is an instance: its one node has a loop of its own.
@@ -219,6 +229,8 @@ type AttachedState struct {
 	Slots       int      `json:"slots,omitempty"`       // tasks at once
 	Distributed bool     `json:"distributed,omitempty"` // processes of tasks can reach one another
 	Warnings    []string `json:"warnings,omitempty"`
+	// HostKeys are the keys that a machine reached over SSH, and those on the way to it, showed first, by address.
+	HostKeys map[string]string `json:"hostKeys,omitempty"`
 }
 
 // Says is the state of a machine in a word, and what is known of it.
@@ -229,10 +241,17 @@ func (a *AttachedState) Says(compute string) (state, reason string) {
 	return "Connected", "its machine " + a.Host + " is connected since " + a.Since.UTC().Format(time.DateTime) + " UTC"
 }
 
+// Reached reports whether the machine is one that the server connects to, instead of one that connects to the server.
+func (a *AttachedState) Reached() bool {
+	return a != nil && a.TokenHash == "" && (a.Why != "" || a.Host != "")
+}
+
 // Away is why a machine takes no tasks now, "" when it does.
 func (a *AttachedState) Away(compute string) string {
 	switch {
-	case a == nil || a.TokenHash == "":
+	case a.Reached() && !a.Connected && a.Host == "":
+		return "its machine was not reached yet: " + a.Why
+	case a == nil || a.TokenHash == "" && !a.Reached():
 		return "its machine has not joined yet; `berth agent join " + compute + "` makes the file that it joins with"
 	case a.Machine == "":
 		return "its machine has not connected yet; run `berth agent run --join FILE` there"

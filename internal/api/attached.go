@@ -21,8 +21,9 @@ type attachService struct {
 
 // Attached is what the front door needs for computes that are attached.
 type Attached interface {
-	// Check refuses a compute for which this server has no driver, or that could never work.
-	Check(workspace, name string, body json.RawMessage) error
+	// Check refuses a compute for which this server has no driver, that could never work, or that cannot take the place of old,
+	// which is nil for a new one.
+	Check(workspace, name string, old, body json.RawMessage) error
 	// Connect takes the connection of an agent that shows token, or says why not.
 	Connect(w http.ResponseWriter, r *http.Request, token string) error
 	// Drop ends the connection of a compute's machine.
@@ -34,7 +35,9 @@ type noneAttached struct{}
 
 var errNoneAttached = berth.Errorf(berth.Unsupported, "this server attaches no machines")
 
-func (noneAttached) Check(string, string, json.RawMessage) error { return errNoneAttached }
+func (noneAttached) Check(string, string, json.RawMessage, json.RawMessage) error {
+	return errNoneAttached
+}
 
 func (noneAttached) Connect(http.ResponseWriter, *http.Request, string) error { return errNoneAttached }
 func (noneAttached) Drop(*store.Doc)                                          {}
@@ -54,8 +57,15 @@ func (c computeCall) checkAttached(d *store.Doc, body map[string]any, st *berth.
 	if err != nil {
 		return err
 	}
-	if err := c.s.Attached.Check(d.Workspace, d.Name, raw); err != nil {
+	var old json.RawMessage
+	if !created {
+		old = d.Body
+	}
+	if err := c.s.Attached.Check(d.Workspace, d.Name, old, raw); err != nil {
 		return err
+	}
+	if created && !attach.Uses(&store.Doc{Name: d.Name, Body: raw}) {
+		st.Attached = &berth.AttachedState{Why: "the server is about to connect to it"}
 	}
 	if !created {
 		was := &store.Doc{Name: d.Name, Body: d.Body}
@@ -77,6 +87,9 @@ func shapeAttached(d *store.Doc, st berth.ComputeState, p map[string]any) {
 	p["berth"] = map[string]any{
 		"connected": a.Connected, "reason": a.Away(d.Name), "host": a.Host, "agentVersion": a.Version, "warnings": a.Warnings,
 		"cpus": a.CPUs, "memoryBytes": a.Memory, "gpus": a.GPUs, "os": a.OS, "arch": a.Arch, "slots": a.Slots, "distributed": a.Distributed,
+	}
+	if len(a.HostKeys) > 0 {
+		p["berth"].(map[string]any)["hostKeys"] = a.HostKeys
 	}
 	if !a.Since.IsZero() {
 		p["berth"].(map[string]any)["since"] = stamp(a.Since)

@@ -171,8 +171,8 @@ func (l leaderTracking) Forget(id string) error {
 type leaderGate struct{ *forwarder }
 
 // Check is [attach.Gate.Check].
-func (l leaderGate) Check(workspace, name string, body json.RawMessage) error {
-	return driver.NewRegistry(all.Lookup, nil, nil).Check(driver.Compute{Workspace: workspace, Name: name, Body: body})
+func (l leaderGate) Check(workspace, name string, old, body json.RawMessage) error {
+	return driver.NewRegistry(all.Lookup, nil, nil).Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
 }
 
 // Connect is [attach.Gate.Connect].

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"net"
 	"path/filepath"
 
 	"github.com/berthml/berth/internal/driver"
@@ -9,7 +11,7 @@ import (
 
 // targetConfig is what a target is opened with. Those that share this machine share its built environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
-	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Environments: a.environments(), Cache: a.dataCache()}
+	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache()}
 	switch name {
 	case all.Local:
 		c.Dir, c.Slots = filepath.Join(a.cfg.Home, "host"), a.cfg.Slots
@@ -20,6 +22,11 @@ func (a *App) targetConfig(name string, host []string) driver.Config {
 		c.Dir = filepath.Join(a.cfg.Home, "computes", name)
 	}
 	return c
+}
+
+// dialSelf opens a connection to this server, as a runner on another machine does.
+func (a *App) dialSelf(ctx context.Context) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", reachable(a.tcp))
 }
 
 // dataCache is where code and inputs of tasks are kept, for all nodes on this machine.

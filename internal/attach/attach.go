@@ -1,5 +1,5 @@
-// Package attach looks after computes whose machine connects to the server: who may connect as which compute, and what is
-// known of each. What goes over a connection is the business of package dialout.
+// Package attach looks after computes that are machines of somebody's own: who may connect as which compute, the connections
+// that the server makes itself, and what is known of each. What goes over a connection is the business of package dialout.
 package attach
 
 import (
@@ -25,7 +25,7 @@ const Pattern = dialout.Pattern
 // Join is what an agent needs to connect.
 type Join = dialout.Join
 
-// Uses says whether a compute is one whose machine connects.
+// Uses says whether a compute is one whose machine connects by itself.
 func Uses(d *store.Doc) bool {
 	var v struct {
 		Properties berth.ComputeProps `json:"properties"`

@@ -74,9 +74,10 @@ func (g *Gate) Close() error {
 	return err
 }
 
-// Check refuses a compute that this server has no driver for.
-func (g *Gate) Check(workspace, name string, body json.RawMessage) error {
-	return g.targets.Check(driver.Compute{Workspace: workspace, Name: name, Body: body})
+// Check refuses a compute that this server has no driver for, that could never work, or that cannot take the place of old, which is
+// nil for a new one.
+func (g *Gate) Check(workspace, name string, old, body json.RawMessage) error {
+	return g.targets.Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
 }
 
 // Drop ends the connection of a compute's machine, if it has one, because its token is not good any more. Its tasks run on.
@@ -85,7 +86,7 @@ func (g *Gate) Drop(d *store.Doc) {
 	if err != nil {
 		return // there is nothing to end
 	}
-	if a, ok := target.Driver().(driver.Acceptor); ok {
+	if a, ok := target.Driver().(interface{ Drop(error) }); ok {
 		a.Drop(errUnknown)
 	}
 }
@@ -148,14 +149,14 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) err
 		g.log.Info("a machine did not connect", "compute", d.Name, "host", host, "err", err)
 		return nil // there is nobody to answer to any more
 	}
-	g.attend(r.Context(), d, target, ended, berth.AttachedState{
+	_ = g.attend(r.Context(), d, target, ended, berth.AttachedState{ // it has been said
 		TokenHash: st.Attached.TokenHash, Machine: id, Host: host, Version: dialout.Clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
 	})
 	return nil
 }
 
-// attend keeps the state of a machine up to date while it is connected.
-func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, ended <-chan error, a berth.AttachedState) {
+// attend keeps the state of a machine up to date while it is connected. The error is why it was not used at all.
+func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, ended <-chan error, a berth.AttachedState) error {
 	pctx, cancel := context.WithTimeout(ctx, probeTime)
 	info, err := target.Probe(pctx)
 	cancel()
@@ -164,7 +165,7 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 	}
 	if err != nil {
 		g.log.Warn("a machine that connected is not used", "compute", d.Name, "host", a.Host, "err", err)
-		return
+		return err
 	}
 	g.log.Info("a machine connected", "compute", d.Name, "host", a.Host)
 	wctx, stop := context.WithCancel(ctx)
@@ -176,13 +177,13 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 	select {
 	case why = <-ended:
 	case <-ctx.Done():
-		return // the next server writes it down
+		return nil // the next server writes it down
 	}
 	g.mu.Lock()
 	closed := g.closed
 	g.mu.Unlock()
 	if closed {
-		return // as above
+		return nil // as above
 	}
 	g.log.Info("a machine is not connected any more", "compute", d.Name, "host", a.Host, "err", why)
 	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
@@ -190,6 +191,7 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 	if err := g.away(actx, d.Workspace, d.Name, a.Session, why.Error()); err != nil && berth.CodeOf(err) != berth.NotFound {
 		g.log.Error("a machine's absence is not written down", "compute", d.Name, "err", err)
 	}
+	return nil
 }
 
 // watch ends the connection of a machine when its token is not good any more, whichever server was told so.
@@ -238,7 +240,10 @@ func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, in
 		a.Warnings = append(a.Warnings, dialout.Clean(w, 500))
 	}
 	return change(ctx, g.db, d.Workspace, d.Name, func(_ *store.Doc, st *berth.ComputeState) (string, error) {
-		if st.Attached == nil || st.Attached.TokenHash != a.TokenHash {
+		if st.Attached == nil {
+			st.Attached = &berth.AttachedState{}
+		}
+		if st.Attached.TokenHash != a.TokenHash {
 			return "", errUnknown // another token was made meanwhile
 		}
 		if err := mine(d.Name, st.Attached, a.Machine); err != nil {
@@ -269,6 +274,9 @@ func (g *Gate) away(ctx context.Context, workspace, name, session, why string) e
 func mine(compute string, a *berth.AttachedState, id string) error {
 	if a.Machine == "" || a.Machine == id {
 		return nil
+	}
+	if a.TokenHash == "" {
+		return berth.Errorf(berth.Denied, "compute %s is another machine than before, %s; its jobs are not there. Detach the compute and attach it again", compute, a.Host)
 	}
 	return berth.Errorf(berth.Conflict, "compute %s belongs to another machine, %s; to move it here, create a new file with `berth agent join %s` when it has no jobs", compute, a.Host, compute)
 }

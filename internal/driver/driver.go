@@ -128,6 +128,31 @@ type Acceptor interface {
 	Drop(why error)
 }
 
+// A Connector is a driver that opens the connection to its target itself, each time it is told to.
+type Connector interface {
+	// Connect opens a connection, in place of the one it has if it has one. Denied when the target refuses, or is not the one
+	// it was: another attempt fails in the same way.
+	Connect(ctx context.Context, a Access) (*Connection, error)
+	// Drop closes the connection, if there is one, for a reason.
+	Drop(why error)
+}
+
+// Access is what a Connector needs to be let in.
+type Access struct {
+	Properties []byte            // of the compute as they are now
+	Secrets    map[string]string // of its properties, by path
+	HostKeys   map[string]string // that its machines showed before, by address
+}
+
+// Connection is a connection to a target that stands.
+type Connection struct {
+	Machine  string            // tells the target from others
+	Host     string            // what it calls itself
+	Version  string            // of the agent there
+	HostKeys map[string]string // that its machines showed, by address
+	Ended    <-chan error      // has the reason once it is over
+}
+
 // A Watcher hints when Observe would say something new that runners cannot report, the end of a node above all. Observe stays the truth:
 // hints may be lost or come in vain.
 type Watcher interface {
@@ -203,7 +228,9 @@ type Config struct {
 	Environments Environments
 	// Cache says how they keep what tasks read.
 	Cache Cache
-	Log   *slog.Logger
+	// Dial opens a connection to this server, for targets whose tasks reach it through the driver.
+	Dial func(context.Context) (net.Conn, error)
+	Log  *slog.Logger
 }
 
 // Cache is where code and inputs of tasks are kept.

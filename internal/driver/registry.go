@@ -16,6 +16,9 @@ type Type struct {
 	// Shared is the name of the one target that all computes of this type and of others with the same name use; empty: each
 	// compute has a target of its own.
 	Shared string
+	// Check refuses a compute's document that could never work, or that is not allowed to take the place of old, which is nil
+	// for a new compute. Nil takes all.
+	Check func(old, document []byte) error
 }
 
 // Compute is a compute as its document describes it.
@@ -61,10 +64,14 @@ func (r *Registry) typeOf(c Compute) (Type, error) {
 	return t, nil
 }
 
-// Check refuses a compute that this server could never run tasks on.
-func (r *Registry) Check(c Compute) error {
-	_, err := r.typeOf(c)
-	return err
+// Check refuses a compute that this server could never run tasks on, or that cannot take the place of old, which is nil for a
+// new one.
+func (r *Registry) Check(c Compute, old json.RawMessage) error {
+	t, err := r.typeOf(c)
+	if err != nil || t.Check == nil {
+		return err
+	}
+	return t.Check(old, c.Body)
 }
 
 // Of is the target of a compute. Opening it does no I/O that can wait.

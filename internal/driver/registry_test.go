@@ -61,7 +61,7 @@ func TestRegistry(t *testing.T) {
 		`{"properties":{"computeType":"Databricks"}}`: berth.Unsupported, `{"properties":{"computeType":"VirtualMachine"}}`: berth.Unsupported,
 		`{"properties":3}`: berth.Invalid, `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"pigeon"}}}`: berth.Unsupported, agent: "",
 	} {
-		if err := r.Check(driver.Compute{Workspace: "w", Name: "x", Body: []byte(body)}); berth.CodeOf(err) != code {
+		if err := r.Check(driver.Compute{Workspace: "w", Name: "x", Body: []byte(body)}, nil); berth.CodeOf(err) != code {
 			t.Errorf("%s: %v", body, err)
 		}
 	}

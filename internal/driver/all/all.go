@@ -9,6 +9,7 @@ import (
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/driver/ssh"
 )
 
 // Local and Clusters are the targets that computes share: this machine, and the nodes that are made on it.
@@ -24,6 +25,7 @@ func types() map[string]driver.Type {
 		strings.ToLower(berth.TypeCluster):  {Open: cluster.Open, Shared: Clusters},
 		strings.ToLower(berth.TypeInstance): {Open: cluster.Open, Shared: Clusters}, // a node of its user's own
 		berth.ConnectionAgent:               {Open: dialout.Open},
+		berth.ConnectionSSH:                 {Open: ssh.Open, Check: ssh.Check},
 	}
 }
 

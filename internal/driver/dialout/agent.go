@@ -58,6 +58,7 @@ type Agent struct {
 	Connected func()
 
 	handles sync.Map // of Driver, by task
+	relays  *relays  // nil when tasks reach the server themselves
 
 	// Pauses between attempts to connect grow from FirstPause to LastPause; 0 is 100 ms and 10 s.
 	FirstPause, LastPause time.Duration
@@ -146,13 +147,11 @@ func (a *Agent) once(ctx context.Context, client *http.Transport) error {
 		res.Body.Close()
 		return berth.Errorf(berth.Internal, "the connection was not upgraded")
 	}
-	l := newLink(stream{body})
-	defer l.Close()
 	a.Log.Info("connected", "server", a.Join.Server, "compute", a.Join.Compute)
 	if a.Connected != nil {
 		a.Connected()
 	}
-	return a.serve(ctx, l)
+	return a.Serve(ctx, body)
 }
 
 // refusal is the error of an answer that is not an upgrade.
@@ -169,8 +168,10 @@ func refusal(res *http.Response) error {
 	return &berth.Error{Code: berth.CodeOfHTTP(res.StatusCode), Msg: msg}
 }
 
-// serve answers the server's requests until the connection ends.
-func (a *Agent) serve(ctx context.Context, l *link) error {
+// Serve answers the server's requests over a connection until it ends.
+func (a *Agent) Serve(ctx context.Context, c io.ReadWriteCloser) error {
+	l := newLink(stream{c})
+	defer l.Close()
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	srv := &http.Server{
@@ -206,7 +207,7 @@ func (o *oneConn) Accept() (net.Conn, error) {
 func (o *oneConn) Close() error   { return o.link.Close() }
 func (o *oneConn) Addr() net.Addr { return addr{} }
 
-// handler answers the five calls with the agent's own driver.
+// handler answers the calls with the agent's own driver.
 func (a *Agent) handler() http.Handler {
 	d := a.Driver
 	mux := http.NewServeMux()
@@ -231,6 +232,7 @@ func (a *Agent) handler() http.Handler {
 		}
 		return struct{}{}, err
 	})
+	mux.HandleFunc("POST "+relayPath, a.relay)
 	return mux
 }
 

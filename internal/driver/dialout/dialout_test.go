@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -185,8 +186,11 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.logs[strings.TrimSuffix(id, "/log")] = append(f.logs[strings.TrimSuffix(id, "/log")], b...)
-		fmt.Fprintf(w, `{"size":%d}`, len(f.logs[strings.TrimSuffix(id, "/log")]))
+		id = strings.TrimSuffix(id, "/log")
+		if r.URL.Query().Get("offset") == strconv.Itoa(len(f.logs[id])) { // what is sent again is not added again
+			f.logs[id] = append(f.logs[id], b...)
+		}
+		fmt.Fprintf(w, `{"size":%d}`, len(f.logs[id]))
 		return
 	}
 	if r.URL.Path != "/runner/v1/agents/s/g/w/laptop" {

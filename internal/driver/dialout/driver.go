@@ -24,6 +24,9 @@ type Driver struct {
 	// Heartbeats, see pingAfter.
 	pingAfter, pingWait time.Duration
 
+	relayTo func(context.Context) (net.Conn, error) // nil when tasks reach the server themselves
+	away    error                                   // of calls while nobody is connected
+
 	mu     sync.Mutex
 	now    *session // nil while no agent is connected
 	closed bool
@@ -35,7 +38,8 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{name: c.Name, log: log, pingAfter: pingAfter, pingWait: pingWait}, nil
+	away := berth.Errorf(berth.Unavailable, "its machine is not connected; `berth agent run` on that machine connects it")
+	return &Driver{name: c.Name, log: log, pingAfter: pingAfter, pingWait: pingWait, away: away}, nil
 }
 
 // session is one connection of an agent.
@@ -84,6 +88,9 @@ func (d *Driver) Accept(ctx context.Context, c net.Conn) (<-chan error, error) {
 	d.mu.Unlock()
 	if old != nil {
 		old.end(berth.Errorf(berth.Conflict, "the machine has connected again"))
+	}
+	if d.relayTo != nil {
+		d.relay(s)
 	}
 	go func() { // until the connection is closed, which ends the session
 		<-l.closed
@@ -175,7 +182,7 @@ func (d *Driver) call(ctx context.Context, method, path string, in, out any) err
 	s := d.now
 	d.mu.Unlock()
 	if s == nil {
-		return berth.Errorf(berth.Unavailable, "its machine is not connected; `berth agent run` on that machine connects it")
+		return d.away
 	}
 	var body io.Reader
 	if in != nil {

@@ -1,0 +1,206 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/dialout"
+)
+
+// dialTime is how long connecting to one machine may take.
+const dialTime = 20 * time.Second
+
+// way is an SSH connection to a machine, and those to the machines before it.
+type way struct {
+	*ssh.Client
+	before   []*ssh.Client
+	hostKeys map[string]string // that were shown, by address
+}
+
+// Close ends the connections.
+func (w *way) Close() error {
+	err := w.Client.Close()
+	for i := len(w.before) - 1; i >= 0; i-- {
+		err = errors.Join(err, w.before[i].Close())
+	}
+	return err
+}
+
+// dial connects to a machine.
+func dial(ctx context.Context, m machine, a driver.Access) (*way, error) {
+	auth, err := methods(a.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	w := &way{hostKeys: map[string]string{}}
+	hops := make([]hop, 0, len(m.Jumps)+1)
+	for _, j := range m.Jumps {
+		user, address, err := splitJump(j, m.User)
+		if err != nil {
+			return nil, err
+		}
+		hops = append(hops, hop{user: user, address: address, known: a.HostKeys[address]})
+	}
+	address := net.JoinHostPort(m.Address, strconv.Itoa(m.Port))
+	last := hop{user: m.User, address: address, known: a.HostKeys[address]}
+	if m.HostKey != "" {
+		last.known = m.HostKey
+	}
+	for _, h := range append(hops, last) {
+		client, key, err := h.dial(ctx, w.Client, auth)
+		if err != nil {
+			if w.Client != nil {
+				w.Close()
+			}
+			return nil, err
+		}
+		if w.Client != nil {
+			w.before = append(w.before, w.Client)
+		}
+		w.Client, w.hostKeys[h.address] = client, key
+	}
+	return w, nil
+}
+
+// methods are how the server shows who it is, from a compute's secrets.
+func methods(secrets map[string]string) ([]ssh.AuthMethod, error) {
+	var out []ssh.AuthMethod
+	if pem := secrets[keyPath]; pem != "" {
+		signer, err := ssh.ParsePrivateKey([]byte(pem))
+		var locked *ssh.PassphraseMissingError
+		switch {
+		case errors.As(err, &locked):
+			return nil, berth.Errorf(berth.Invalid, "the private key has a passphrase, which a server cannot type; give it a key without one")
+		case err != nil:
+			return nil, berth.Errorf(berth.Invalid, "the private key cannot be read: it must be in OpenSSH's or PEM form")
+		}
+		out = append(out, ssh.PublicKeys(signer))
+	}
+	if pw := secrets[passwordPath]; pw != "" {
+		out = append(out, ssh.Password(pw), ssh.KeyboardInteractive(func(_, _ string, questions []string, echos []bool) ([]string, error) {
+			answers := make([]string, len(questions))
+			for i := range questions {
+				if !echos[i] {
+					answers[i] = pw
+				}
+			}
+			return answers, nil
+		}))
+	}
+	if len(out) == 0 {
+		return nil, berth.Errorf(berth.Invalid, "neither a private key nor a password was given to log in with; attach the machine with --ssh-private-key-file or --admin-password")
+	}
+	return out, nil
+}
+
+// hop is one machine on the way.
+type hop struct {
+	user, address string
+	known         string // its key or the fingerprint of it; empty: not known yet
+}
+
+// dial connects to a machine, through the one before it if there is one, and returns the key that it showed.
+func (h hop) dial(ctx context.Context, through *ssh.Client, auth []ssh.AuthMethod) (*ssh.Client, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	var conn net.Conn
+	var err error
+	if through == nil {
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", h.address)
+	} else {
+		conn, err = through.DialContext(ctx, "tcp", h.address)
+	}
+	if err != nil {
+		return nil, "", berth.Errorf(berth.Unavailable, "connecting to %s: %w", h.address, err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a channel of SSH has no deadlines
+	defer stop()
+	var shown string
+	var wrong error
+	c, chans, reqs, err := ssh.NewClientConn(conn, h.address, &ssh.ClientConfig{
+		User: h.user, Auth: auth, HostKeyAlgorithms: h.algorithms(),
+		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			shown = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+			wrong = h.check(key)
+			return wrong
+		},
+	})
+	switch {
+	case wrong != nil:
+		conn.Close()
+		return nil, "", wrong
+	case err != nil && ctx.Err() != nil:
+		conn.Close()
+		return nil, "", berth.Errorf(berth.Unavailable, "%s did not answer within %s", h.address, dialTime)
+	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
+		conn.Close()
+		return nil, "", berth.Errorf(berth.Denied, "%s does not let %s in with the key or password of this compute", h.address, h.user)
+	case err != nil:
+		conn.Close()
+		return nil, "", berth.Errorf(berth.Unavailable, "%s: %s", h.address, dialout.Clean(err.Error(), 300))
+	}
+	return ssh.NewClient(c, chans, reqs), shown, nil
+}
+
+// check refuses a key that is not the machine's.
+func (h hop) check(key ssh.PublicKey) error {
+	if h.known == "" || h.known == ssh.FingerprintSHA256(key) {
+		return nil
+	}
+	if known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(h.known)); err == nil && bytes.Equal(known.Marshal(), key.Marshal()) {
+		return nil
+	}
+	return berth.Errorf(berth.Denied, "THE HOST KEY OF %s HAS CHANGED: it shows %s, and %s was expected. Either somebody answers in its place, or it was set up anew; "+
+		"in that case detach the compute and attach it again", h.address, ssh.FingerprintSHA256(key), h.expected())
+}
+
+// expected is the fingerprint of the known key.
+func (h hop) expected() string {
+	if known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(h.known)); err == nil {
+		return ssh.FingerprintSHA256(known)
+	}
+	return h.known
+}
+
+// algorithms asks a machine for the kind of key that it is known by: it may have several.
+func (h hop) algorithms() []string {
+	known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(h.known))
+	if err != nil {
+		return nil // the usual ones
+	}
+	if known.Type() == ssh.KeyAlgoRSA {
+		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	}
+	return []string{known.Type()}
+}
+
+// run runs a command on the machine and returns what it printed. in may be nil.
+func (w *way) run(ctx context.Context, command string, in func() error, session *ssh.Session) error {
+	stop := context.AfterFunc(ctx, func() { session.Close() })
+	defer stop()
+	if err := session.Start(command); err != nil {
+		return berth.Errorf(berth.Unavailable, "running a command there: %w", err)
+	}
+	if in != nil {
+		if err := in(); err != nil && ctx.Err() == nil {
+			return berth.Errorf(berth.Unavailable, "%w", err)
+		}
+	}
+	if err := session.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return berth.Errorf(berth.Unavailable, "the machine did not answer in time")
+		}
+		return fmt.Errorf("%w", err)
+	}
+	return nil
+}

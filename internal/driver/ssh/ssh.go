@@ -1,0 +1,182 @@
+package ssh
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/dialout"
+)
+
+// Driver runs tasks on a machine that it connects to.
+type Driver struct {
+	*dialout.Driver
+	c   driver.Config
+	log *slog.Logger
+}
+
+// Open is the driver's [driver.Open].
+func Open(c driver.Config) (driver.Driver, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	d, err := dialout.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	out := &Driver{Driver: d.(*dialout.Driver), c: c, log: c.Log}
+	out.RelayTo(c.Dial, berth.Errorf(berth.Unavailable, "its machine is not connected"))
+	return out, nil
+}
+
+// Paths of the secrets in a compute's properties.
+const (
+	passwordPath = "properties.administratorAccount.password"
+	keyPath      = "properties.administratorAccount.privateKeyData"
+)
+
+// machine is how a machine is reached, as its compute's document says.
+type machine struct {
+	Address, User string
+	Port          int
+	Jumps         []string // USER@HOST:PORT, the first one is connected to first
+	HostKey       string   // that the user knows the machine has; empty: the one it shows first
+}
+
+// readMachine reads the properties of a compute.
+func readMachine(properties []byte) (machine, error) {
+	var v struct {
+		Properties struct {
+			ResourceID string `json:"resourceId"`
+			Properties struct {
+				Address string `json:"address"`
+				SSHPort int    `json:"sshPort"`
+				Account struct {
+					Username string `json:"username"`
+				} `json:"administratorAccount"`
+				JumpHosts []string `json:"jumpHosts"`
+				HostKey   string   `json:"hostKey"`
+			} `json:"properties"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(properties, &v); err != nil {
+		return machine{}, berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	p := v.Properties.Properties
+	m := machine{Address: p.Address, User: p.Account.Username, Port: p.SSHPort, Jumps: p.JumpHosts, HostKey: p.HostKey}
+	if m.Address == "" { // Azure's clients name the virtual machine only
+		m.Address = v.Properties.ResourceID[strings.LastIndex(v.Properties.ResourceID, "/")+1:]
+	}
+	if m.Port == 0 {
+		m.Port = 22
+	}
+	switch {
+	case m.Address == "":
+		return m, berth.Errorf(berth.Invalid, "properties.properties.address is missing: the name or address of the machine")
+	case strings.ContainsAny(m.Address, " /@\t\r\n"):
+		return m, berth.Errorf(berth.Invalid, "properties.properties.address %q must be a host name or an address", m.Address)
+	case m.User == "":
+		return m, berth.Errorf(berth.Invalid, "properties.properties.administratorAccount.username is missing: the account to log in with")
+	case m.Port < 1 || m.Port > 65535:
+		return m, berth.Errorf(berth.Invalid, "properties.properties.sshPort %d is not a port", m.Port)
+	}
+	for _, j := range m.Jumps {
+		if _, _, err := splitJump(j, m.User); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// Check refuses a compute that could never be connected to, and a change of where it is: its key or password was given for
+// one machine and account, and its jobs are there.
+func Check(old, document []byte) error {
+	m, err := readMachine(document)
+	if err != nil || old == nil {
+		return err
+	}
+	was, err := readMachine(old)
+	if err == nil && !reflect.DeepEqual(was, m) {
+		return berth.Errorf(berth.Conflict, "the address, port, account, jump hosts and host key of a machine cannot change; detach it, or attach another one")
+	}
+	return nil
+}
+
+// Connect is [driver.Connector.Connect].
+func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connection, error) {
+	m, err := readMachine(a.Properties)
+	if err != nil {
+		return nil, err
+	}
+	id, err := d.id()
+	if err != nil {
+		return nil, err
+	}
+	way, err := dial(ctx, m, a)
+	if err != nil {
+		return nil, err
+	}
+	p := place{way: way, id: id, program: d.c.Host[0], log: d.log}
+	link, hello, err := p.bridge(ctx)
+	if err != nil {
+		way.Close()
+		return nil, err
+	}
+	ended, err := d.Accept(ctx, link)
+	if err != nil {
+		link.Close()
+		return nil, err
+	}
+	return &driver.Connection{Machine: hello.ID, Host: dialout.Clean(hello.Host, 253), Version: dialout.Clean(hello.Version, 40), HostKeys: way.hostKeys, Ended: ended}, nil
+}
+
+// id tells this server's agent on a machine from those of others. It stays the same as long as the compute is attached.
+func (d *Driver) id() (string, error) {
+	path := filepath.Join(d.c.Dir, "agent-id")
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) == 2*idBytes {
+		return string(b), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	raw := make([]byte, idBytes)
+	rand.Read(raw) // never fails
+	id := hex.EncodeToString(raw)
+	if err := os.MkdirAll(d.c.Dir, 0o700); err != nil {
+		return "", err
+	}
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, []byte(id), 0o600); err != nil {
+		return "", err
+	}
+	return id, os.Rename(tmp, path)
+}
+
+const idBytes = 8
+
+// splitJump reads USER@HOST:PORT, of which only HOST must be there.
+func splitJump(s, user string) (who, address string, err error) {
+	who, host, found := strings.Cut(s, "@")
+	if !found {
+		who, host = user, s
+	}
+	port := "22"
+	if h, p, ok := strings.Cut(host, ":"); ok && !strings.Contains(p, ":") {
+		host, port = h, p
+	}
+	if n, perr := strconv.Atoi(port); perr != nil || n < 1 || n > 65535 || host == "" || who == "" || strings.ContainsAny(host, " /\t\r\n") {
+		return "", "", berth.Errorf(berth.Invalid, "properties.properties.jumpHosts: %q must be USER@HOST:PORT", s)
+	}
+	return who, strings.Trim(host, "[]") + ":" + port, nil
+}

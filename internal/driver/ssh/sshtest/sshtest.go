@@ -1,0 +1,228 @@
+//go:build unix
+
+// Package sshtest is an SSH server for tests: on this machine, with an account that has a home of its own.
+package sshtest
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Password is one that is let in.
+const Password = "the password"
+
+// Server is an SSH server. Fields are set before somebody connects.
+type Server struct {
+	Home    string // of the account
+	Startup string // what the account's shell does first
+	Addr    string
+	HostKey ssh.Signer
+	client  ssh.PublicKey // that is let in
+	l       net.Listener
+
+	mu    sync.Mutex
+	conns []net.Conn
+	count int // connections that were let in
+}
+
+// NewKey makes a key and its text.
+func NewKey(t testing.TB) (ssh.Signer, string) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, string(pem.EncodeToMemory(block))
+}
+
+// Start starts a server that lets one key in.
+func Start(t testing.TB, home string, client ssh.PublicKey) *Server {
+	t.Helper()
+	s := &Server{Home: home, client: client}
+	s.HostKey, _ = NewKey(t)
+	s.listen(t, "127.0.0.1:0")
+	return s
+}
+
+// Client is the key that is let in.
+func (s *Server) Client() ssh.PublicKey { return s.client }
+
+// Count is how many connections were let in.
+func (s *Server) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+func (s *Server) listen(t testing.TB, addr string) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.Addr, s.l = l.Addr().String(), l
+	s.mu.Unlock()
+	t.Cleanup(s.Stop)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.mu.Lock()
+			s.conns = append(s.conns, c)
+			s.mu.Unlock()
+			go s.serve(c)
+		}
+	}()
+}
+
+// Cut ends all connections.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		c.Close()
+	}
+	s.conns = nil
+}
+
+// Stop ends the server and all connections.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	l := s.l
+	s.mu.Unlock()
+	l.Close()
+	s.Cut()
+}
+
+func (s *Server) serve(c net.Conn) {
+	config := &ssh.ServerConfig{
+		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			if string(key.Marshal()) != string(s.client.Marshal()) {
+				return nil, errors.New("not known")
+			}
+			return nil, nil
+		},
+		PasswordCallback: func(_ ssh.ConnMetadata, pw []byte) (*ssh.Permissions, error) {
+			if string(pw) != Password {
+				return nil, errors.New("wrong")
+			}
+			return nil, nil
+		},
+	}
+	config.AddHostKey(s.HostKey)
+	conn, chans, reqs, err := ssh.NewServerConn(c, config)
+	if err != nil {
+		c.Close()
+		return
+	}
+	s.mu.Lock()
+	s.count++
+	s.mu.Unlock()
+	go ssh.DiscardRequests(reqs)
+	for ch := range chans {
+		switch ch.ChannelType() {
+		case "session":
+			go s.session(ch)
+		case "direct-tcpip":
+			go forward(ch)
+		default:
+			_ = ch.Reject(ssh.UnknownChannelType, "no")
+		}
+	}
+	conn.Close()
+}
+
+// forward is what a jump host does.
+func forward(nc ssh.NewChannel) {
+	var to struct {
+		Host     string
+		Port     uint32
+		From     string
+		FromPort uint32
+	}
+	if ssh.Unmarshal(nc.ExtraData(), &to) != nil {
+		_ = nc.Reject(ssh.ConnectionFailed, "what?")
+		return
+	}
+	c, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.ParseIP(to.Host), Port: int(to.Port)})
+	if err != nil {
+		_ = nc.Reject(ssh.ConnectionFailed, err.Error())
+		return
+	}
+	ch, reqs, err := nc.Accept()
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(reqs)
+	go func() {
+		_, _ = io.Copy(ch, c)
+		ch.Close()
+	}()
+	_, _ = io.Copy(c, ch)
+	c.Close()
+}
+
+// session runs one command, in a session of its own as sshd does.
+func (s *Server) session(nc ssh.NewChannel) {
+	ch, reqs, err := nc.Accept()
+	if err != nil {
+		return
+	}
+	defer ch.Close()
+	for r := range reqs {
+		if r.Type != "exec" {
+			_ = r.Reply(false, nil)
+			continue
+		}
+		var v struct{ Command string }
+		_ = ssh.Unmarshal(r.Payload, &v)
+		_ = r.Reply(true, nil)
+		cmd := exec.Command("sh", "-c", s.Startup+v.Command) //nolint:noctx // it ends with its session
+		cmd.Env = []string{"HOME=" + s.Home, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE")}
+		cmd.Dir, cmd.Stdout, cmd.Stderr = s.Home, ch, ch.Stderr()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		in, err := cmd.StdinPipe()
+		if err != nil || cmd.Start() != nil {
+			return
+		}
+		go func() {
+			_, _ = io.Copy(in, ch)
+			in.Close()
+		}()
+		status := struct{ Status uint32 }{}
+		if err := cmd.Wait(); err != nil {
+			status.Status = 1
+		}
+		_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(&status))
+		return
+	}
+}
+
+// HostPort is its address in two parts.
+func (s *Server) HostPort() (host, port string) {
+	host, port, _ = strings.Cut(s.Addr, ":")
+	return host, port
+}
