@@ -10,6 +10,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	command -v runc >/dev/null || need+=(runc)
 	[ -x /bin/busybox ] || need+=(busybox-static)
 	command -v postgres >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
+	[ -x /usr/sbin/sshd ] || need+=(openssh-server)
 	command -v mpicc >/dev/null || need+=(openmpi-bin libopenmpi-dev)
 	[ -n "${BERTH_TORCH_PYTHON:-}" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || need+=(python3-torch)
 	if [ ${#need[@]} -gt 0 ]; then
@@ -19,8 +20,8 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 fi
 export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
-export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch}
+export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd}
 suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
 # Of these only what an engine is needed for: make test has the rest.
-suite -run 'Container|MPI|Torch|Application|Postgres' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/cluster ./e2e/instance ./e2e/crash
+suite -run 'Container|MPI|Torch|Application|Postgres|SSH' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/attached ./e2e/cluster ./e2e/instance ./e2e/crash

@@ -338,6 +338,8 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 	switch {
 	case unpaid: // before that nothing else helps
 		out = append(out, "berth budget list")
+	case p.Down != nil && p.Type == plan.Attached && st.Attached.Reached():
+		out = append(out, "berth compute show -n "+e.Name, "berth events -f")
 	case p.Down != nil && p.Type == plan.Attached && (st.Attached == nil || st.Attached.TokenHash == ""):
 		out = append(out, "berth agent join "+e.Name)
 	case p.Down != nil && p.Type == plan.Attached:

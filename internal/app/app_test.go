@@ -20,6 +20,7 @@ import (
 	"github.com/berthml/berth/internal/app"
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/driver/ssh"
 )
 
 // The test binary is also the runner host: the driver starts it again with this argument.
@@ -28,6 +29,13 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		if err := local.HostMain(ctx, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "_ssh" {
+		if err := ssh.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -29,6 +29,9 @@ func Main(args []string) int {
 	if len(args) > 1 && args[1] == "_host" { // what the local driver starts; never typed
 		return hostMain(args[2:])
 	}
+	if len(args) > 1 && args[1] == "_ssh" { // what the SSH driver starts on a machine
+		return remoteMain(args[2:])
+	}
 	if len(args) > 1 && args[1] == "_group" { // what runners start
 		return groupMain(args[2:])
 	}

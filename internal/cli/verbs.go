@@ -328,14 +328,6 @@ func listNodesVerb(s *session, n noun) *cobra.Command {
 	})
 }
 
-// attachVerb is compute attach: create, for what is there already.
-func attachVerb(s *session, n noun) *cobra.Command {
-	n.options = attachOptions
-	cmd := createVerb(s, n)
-	cmd.Use, cmd.Short = "attach [-f FILE]", "Use a machine or a cluster that is there already"
-	return cmd
-}
-
 // detachVerb is compute detach: the compute is forgotten, what is behind it stays.
 func detachVerb(s *session, n noun) *cobra.Command {
 	return deleting(s, n, "detach", "Forget a compute that was attached")

@@ -162,15 +162,26 @@ var kubernetesCompute = computeOf("kubernetes", "Kubernetes",
 	f("identity", resourceIdentity, to("/identity")),
 )
 
+// virtualMachine is a machine reached over SSH. To Azure its resource id says where it is; here the last word of that is its name,
+// unless ssh_settings.address, which is ours as jump_hosts and host_key are, says it.
 var virtualMachine = computeOf("virtualmachine", "VirtualMachine",
 	readonly("compute_location"),
-	f("resource_id", text, required),
+	f("resource_id", text),
 	f("ssh_settings", obj(
 		f("admin_username", text, to("administratorAccount.username"), required),
 		f("admin_password", text, to("administratorAccount.password")),
 		f("ssh_port", whole, to("sshPort"), def(number("22"))),
 		f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
+		f("address", text),
+		f("jump_hosts", listOf(text)),
+		f("host_key", text),
 	), to("properties"), required),
+	then(func(s *scope, v *value) {
+		inner, _ := asTree(s.out["properties"])
+		if s.out["resourceId"] == nil && inner["address"] == nil {
+			s.in("resource_id").fail(v, "is required")
+		}
+	}),
 )
 
 // agentMachine is ours: a machine whose agent connects to the server. To Azure's clients it is a virtual machine.

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// attachVerb is compute attach: create, for what is there already.
+func attachVerb(s *session, n noun) *cobra.Command {
+	n.options = attachOptions
+	cmd := createVerb(s, n)
+	cmd.Use, cmd.Short = "attach [-f FILE]", "Use a machine or a cluster that is there already"
+	cmd.Long = "Makes a compute of a machine that is there already.\n\n" +
+		"  berth compute attach -n gpu1 --ssh me@gpu1.lab    a machine that the server reaches over SSH; an alias of ~/.ssh/config will do\n" +
+		"  berth compute attach -n laptop --type agent       a machine that connects to the server, see `berth agent`\n\n" +
+		"Over SSH nothing has to be installed on the machine, and no root is needed. The key that the machine shows first is the one it\n" +
+		"has to show from then on; --host-key names it beforehand."
+	var where string
+	cmd.Flags().StringVar(&where, "ssh", "", "[USER@]HOST[:PORT] or an alias of ~/.ssh/config: address, account, port, key and jump host in one")
+	create := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if where != "" {
+			if err := sshFlags(cmd, where); err != nil {
+				return err
+			}
+		}
+		return create(cmd, args)
+	}
+	return cmd
+}
+
+// sshFlags sets the flags that --ssh stands for, but for those that were given themselves.
+func sshFlags(cmd *cobra.Command, where string) error {
+	if strings.HasPrefix(where, "-") {
+		return usagef("--ssh %q must be [USER@]HOST[:PORT]", where)
+	}
+	w := sshWhere(cmd.Context(), where)
+	for flag, value := range map[string]string{
+		"type": "virtualmachine", "address": w["hostname"], "admin-username": w["user"], "ssh-port": w["port"], "jump-host": jumpOf(w["proxyjump"]),
+	} {
+		if value != "" && !cmd.Flags().Changed(flag) {
+			if err := cmd.Flags().Set(flag, value); err != nil {
+				return err
+			}
+		}
+	}
+	if cmd.Flags().Changed("ssh-private-key-file") || cmd.Flags().Changed("admin-password") {
+		return nil
+	}
+	for _, path := range strings.Split(w["identityfile"], "\n") {
+		if rest, ok := strings.CutPrefix(path, "~/"); ok {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return err
+			}
+			path = filepath.Join(home, rest)
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return cmd.Flags().Set("ssh-private-key-file", path)
+		}
+	}
+	return usagef("no private key was found for %s; give one with --ssh-private-key-file, or a password with --admin-password", where)
+}
+
+// sshWhere is what ssh would do to reach a host: its own program reads its configuration best. Several values of a key are in lines.
+func sshWhere(ctx context.Context, where string) map[string]string {
+	user, host, found := strings.Cut(where, "@")
+	if !found {
+		user, host = "", where
+	}
+	args := []string{"-G"}
+	if h, port, ok := strings.Cut(host, ":"); ok && !strings.Contains(port, ":") {
+		host = h
+		args = append(args, "-p", port)
+	}
+	if user != "" {
+		args = append(args, "-l", user)
+	}
+	out := map[string]string{"hostname": host, "user": user, "identityfile": "~/.ssh/id_ed25519\n~/.ssh/id_ecdsa\n~/.ssh/id_rsa"}
+	if len(args) > 2 && args[1] == "-p" {
+		out["port"] = args[2]
+	}
+	if out["user"] == "" {
+		out["user"] = os.Getenv("USER")
+	}
+	b, err := exec.CommandContext(ctx, "ssh", append(args, "--", host)...).Output()
+	if err != nil {
+		return out // without the program there is no configuration to honour
+	}
+	out = map[string]string{}
+	for line := range strings.Lines(string(b)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if was := out[key]; was != "" {
+			value = was + "\n" + value
+		}
+		out[key] = value
+	}
+	return out
+}
+
+// jumpOf is a jump host as the API has it; ssh says none for no jump host.
+func jumpOf(proxyJump string) string {
+	if strings.EqualFold(proxyJump, "none") {
+		return ""
+	}
+	return proxyJump
+}
