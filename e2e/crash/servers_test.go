@@ -239,6 +239,9 @@ func (g *peers) disturb(kinds []serverFault, jobs, faults int, seed uint64) {
 				}
 			default:
 			}
+			if count >= jobs {
+				time.Sleep(200 * time.Millisecond) // all of them are looked at in the end
+			}
 			g.submit(count)
 		}
 	})
