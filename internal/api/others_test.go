@@ -175,7 +175,7 @@ func TestDeletingAnAssetDeletesItsVersions(t *testing.T) {
 	x.as(ann, "PUT", asset+"/versions/1", data).want(201)
 	x.as(ann, "PUT", asset+"/versions/2", data).want(201)
 	x.as(bob, "PUT", asset+"/versions/3", data).want(201)
-	x.as(ann, "DELETE", asset, nil).want(403).says("data asset d:3 was made by bob")
+	x.as(ann, "DELETE", asset, nil).want(403).says("data asset d:3 was created by bob")
 	x.as(ann, "GET", asset+"/versions/1", nil).want(200)
 	x.as(bob, "DELETE", asset+"/versions/3", nil).want(200)
 	x.as(ann, "DELETE", asset, nil).want(200)

@@ -221,7 +221,7 @@ func TestSizesAreChecked(t *testing.T) {
 	for body, says := range map[string]string{
 		cluster("Standard_DS3v2"):          "did you mean Standard_DS3_v2",
 		cluster("Standard_D3_v2"):          "not available in location here",
-		cluster("Standard_NC6_Promo", low): "cannot be had with low priority",
+		cluster("Standard_NC6_Promo", low): "is not available with low priority",
 		cluster("Standard_NC6s_v3"):        "needs an approval",
 		`{"properties":{"computeType":"ComputeInstance","properties":{"vmSize":"Standard_D1_v2"}}}`: "only for AmlCompute",
 	} {
