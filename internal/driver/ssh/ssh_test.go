@@ -43,7 +43,31 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a race-enabled host would take a second to end
-	os.Exit(m.Run())
+	code := m.Run()
+	if programs != "" {
+		os.RemoveAll(programs)
+	}
+	os.Exit(code)
+}
+
+// programs is the directory of programs that the machines of all tests share: copying them anew takes longer than the rest.
+var programs string
+
+// withPrograms lets the account's home share them.
+func withPrograms(t *testing.T, home string) {
+	t.Helper()
+	var err error
+	if programs == "" {
+		if programs, err = os.MkdirTemp("", "bp"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err = os.MkdirAll(filepath.Join(home, ".berth/remote"), 0o700); err == nil {
+		err = os.Symlink(programs, filepath.Join(home, ".berth/remote/bin"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // far is a machine with an SSH server, and the server that connects to it.
@@ -61,6 +85,14 @@ type far struct {
 }
 
 func open(t *testing.T) *far {
+	t.Helper()
+	f := openBare(t)
+	withPrograms(t, f.sshd.Home)
+	return f
+}
+
+// openBare is open with a machine that has no program yet.
+func openBare(t *testing.T) *far {
 	t.Helper()
 	home, err := os.MkdirTemp("", "bs")
 	if err != nil {
@@ -224,7 +256,7 @@ func TestConformance(t *testing.T) {
 func TestCut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	f := open(t)
+	f := openBare(t)
 	f.connect(t)
 	gate := filepath.Join(f.sshd.Home, "gate")
 	l := f.launch(1, "echo one; while ! test -e "+gate+"; do sleep 0.05; done; echo two; exit 3")
@@ -273,7 +305,7 @@ func TestWrongMachine(t *testing.T) {
 	f.connect(t)
 	f.sshd.Cut()
 	<-f.now.Ended
-	f.sshd.HostKey, _ = sshtest.NewKey(t)
+	f.sshd.NewHostKey(t)
 	before := f.sshd.Count()
 	_, err := f.d.(driver.Connector).Connect(t.Context(), f.access())
 	if berth.CodeOf(err) != berth.Denied || !strings.Contains(err.Error(), "HOST KEY") {
@@ -333,7 +365,7 @@ func TestJump(t *testing.T) {
 	if jump.Count() != 1 || len(c.HostKeys) != 2 {
 		t.Errorf("%d connections to the jump host, host keys %v", jump.Count(), c.HostKeys)
 	}
-	jump.HostKey, _ = sshtest.NewKey(t)
+	jump.NewHostKey(t)
 	a.HostKeys = c.HostKeys
 	if _, err := f.d.(driver.Connector).Connect(t.Context(), a); berth.CodeOf(err) != berth.Denied {
 		t.Errorf("another jump host: %v", err)
@@ -343,7 +375,7 @@ func TestJump(t *testing.T) {
 // TestNoise has an account whose shell talks before it does anything.
 func TestNoise(t *testing.T) {
 	f := open(t)
-	f.sshd.Startup = "echo Welcome; echo to this machine >&2; "
+	f.sshd.Startup("echo Welcome; echo to this machine >&2; ")
 	f.connect(t)
 	if _, err := f.d.Probe(t.Context()); err != nil {
 		t.Error(err)
@@ -352,8 +384,8 @@ func TestNoise(t *testing.T) {
 
 // TestNoRoom has an account that cannot keep the program, and says so.
 func TestNoRoom(t *testing.T) {
-	f := open(t)
-	f.sshd.Startup = "ulimit -f 1; trap '' XFSZ; "
+	f := openBare(t)
+	f.sshd.Startup("ulimit -f 1; trap '' XFSZ; ")
 	_, err := f.d.(driver.Connector).Connect(t.Context(), f.access())
 	if berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "copying the program") {
 		t.Errorf("%v", err)
@@ -361,7 +393,7 @@ func TestNoRoom(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(f.sshd.Home, ".berth/remote/bin/.*new*")); len(left) > 0 {
 		t.Errorf("left there: %v", left)
 	}
-	f.sshd.Startup = ""
+	f.sshd.Startup("")
 	f.connect(t)
 }
 

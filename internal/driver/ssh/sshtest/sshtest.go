@@ -23,18 +23,18 @@ import (
 // Password is one that is let in.
 const Password = "the password"
 
-// Server is an SSH server. Fields are set before somebody connects.
+// Server is an SSH server.
 type Server struct {
-	Home    string // of the account
-	Startup string // what the account's shell does first
-	Addr    string
-	HostKey ssh.Signer
-	client  ssh.PublicKey // that is let in
-	l       net.Listener
+	Home   string // of the account
+	Addr   string
+	client ssh.PublicKey // that is let in
+	l      net.Listener
 
-	mu    sync.Mutex
-	conns []net.Conn
-	count int // connections that were let in
+	mu      sync.Mutex
+	hostKey ssh.Signer
+	startup string // what the account's shell does first
+	conns   []net.Conn
+	count   int // connections that were let in
 }
 
 // NewKey makes a key and its text.
@@ -59,9 +59,25 @@ func NewKey(t testing.TB) (ssh.Signer, string) {
 func Start(t testing.TB, home string, client ssh.PublicKey) *Server {
 	t.Helper()
 	s := &Server{Home: home, client: client}
-	s.HostKey, _ = NewKey(t)
+	s.NewHostKey(t)
 	s.listen(t, "127.0.0.1:0")
 	return s
+}
+
+// NewHostKey gives the server another key to show.
+func (s *Server) NewHostKey(t testing.TB) {
+	t.Helper()
+	key, _ := NewKey(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hostKey = key
+}
+
+// Startup sets what the account's shell does before each command.
+func (s *Server) Startup(script string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.startup = script
 }
 
 // Client is the key that is let in.
@@ -132,7 +148,9 @@ func (s *Server) serve(c net.Conn) {
 			return nil, nil
 		},
 	}
-	config.AddHostKey(s.HostKey)
+	s.mu.Lock()
+	config.AddHostKey(s.hostKey)
+	s.mu.Unlock()
 	conn, chans, reqs, err := ssh.NewServerConn(c, config)
 	if err != nil {
 		c.Close()
@@ -200,7 +218,10 @@ func (s *Server) session(nc ssh.NewChannel) {
 		var v struct{ Command string }
 		_ = ssh.Unmarshal(r.Payload, &v)
 		_ = r.Reply(true, nil)
-		cmd := exec.Command("sh", "-c", s.Startup+v.Command) //nolint:noctx // it ends with its session
+		s.mu.Lock()
+		script := s.startup + v.Command
+		s.mu.Unlock()
+		cmd := exec.Command("sh", "-c", script) //nolint:noctx // it ends with its session
 		cmd.Env = []string{"HOME=" + s.Home, "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE")}
 		cmd.Dir, cmd.Stdout, cmd.Stderr = s.Home, ch, ch.Stderr()
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
