@@ -99,7 +99,9 @@ func (a *App) keepPointing(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			a.pointHere()
+			if a.db.Leads() { // one that is cut off from the database does not know that another leads
+				a.pointHere()
+			}
 		case <-ctx.Done():
 			return nil
 		}

@@ -48,7 +48,7 @@ func (g *Gate) Keep(ctx context.Context, open Open) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return err
+			return berth.Errorf(berth.Unavailable, "computes are read anew: %w", err)
 		}
 		for _, e := range batch {
 			name, ok := strings.CutPrefix(e.Subject, "computes/")
@@ -87,8 +87,22 @@ type keeper struct {
 }
 
 type kept struct {
-	body, secrets string
-	end           context.CancelFunc
+	how, secrets string
+	end          context.CancelFunc
+}
+
+// howReached is what a document says of how a machine is reached; tags and the like may change while it is connected.
+func howReached(body []byte) string {
+	var v struct {
+		Properties struct {
+			ResourceID string          `json:"resourceId"`
+			Properties json.RawMessage `json:"properties"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(body, &v) != nil {
+		return string(body)
+	}
+	return v.Properties.ResourceID + " " + string(v.Properties.Properties)
 }
 
 // reload looks at a compute that changed.
@@ -131,8 +145,8 @@ func (k *keeper) look(ctx context.Context, d *store.Doc) {
 		return
 	}
 	key := d.Workspace + "/" + strings.ToLower(d.Name)
-	now := &kept{body: string(d.Body), secrets: string(st.Secrets)}
-	if was := k.now[key]; was != nil && was.body == now.body && was.secrets == now.secrets {
+	now := &kept{how: howReached(d.Body), secrets: string(st.Secrets)}
+	if was := k.now[key]; was != nil && was.how == now.how && was.secrets == now.secrets {
 		return
 	}
 	k.drop(key)
@@ -245,11 +259,11 @@ func (g *Gate) unreached(ctx context.Context, workspace, name, why string) error
 			a = &berth.AttachedState{}
 			st.Attached = a
 		}
-		if a.Connected || a.Why == why {
+		if !a.Connected && a.Why == why {
 			return "", nil
 		}
-		if a.Since.IsZero() {
-			a.Since = g.db.Now()
+		if a.Connected || a.Since.IsZero() {
+			a.Connected, a.Since = false, g.db.Now()
 		}
 		a.Why = why
 		return "its machine was not reached: " + why, nil

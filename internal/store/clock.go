@@ -68,6 +68,11 @@ func (db *DB) OnJump(fn func(tx *Tx, d time.Duration) error) {
 		db.onJump.Store(nil)
 		return
 	}
+	if db.member != nil { // the server that led before has moved the times by what it saw: once is enough
+		if d := db.clock.jump(); d != 0 {
+			db.clock.follow(d)
+		}
+	}
 	db.onJump.Store(&fn)
 }
 

@@ -65,6 +65,28 @@ func stall(t *testing.T, url, name string) {
 	}
 }
 
+// stalling stalls a server again and again until the returned function is called.
+func stalling(t *testing.T, url, name string) (stop func()) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer c.Close(context.Background())
+		for ctx.Err() == nil {
+			_, _ = c.Exec(ctx, "UPDATE servers SET seen = 1 WHERE name = $1", name) // it may wait for a lock when it is told to end
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // TestServerOfAnotherHomeIsRefused: the servers of a database share a home. One of another is told who has it, and may have it when
 // those have ended.
 func TestServerOfAnotherHomeIsRefused(t *testing.T) {
@@ -100,9 +122,10 @@ func TestServerThatWasReplacedStops(t *testing.T) {
 	guarded := make(chan error, 1)
 	go func() { guarded <- first.Guard(t.Context()) }()
 	var second *store.DB
-	for second == nil { // the first one speaks twice a second: in between it seems dead
-		stall(t, url, "a")
+	for second == nil { // the first one speaks twice a second: in between it is made to seem dead
+		stop := stalling(t, url, "a")
 		db, err := member(t, url, "two", "b")
+		stop()
 		if err != nil && berth.CodeOf(err) != berth.Conflict {
 			t.Fatal(err)
 		}

@@ -176,7 +176,11 @@ func (a *Agent) Serve(ctx context.Context, c io.ReadWriteCloser) error {
 	protocols.SetUnencryptedHTTP2(true)
 	srv := &http.Server{
 		Handler: a.handler(), Protocols: &protocols, ReadHeaderTimeout: 20 * time.Second,
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingWait},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingWait,
+			// A connection that is relayed and not read must not take the room of the calls.
+			MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 128 << 20,
+		},
 		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}

@@ -117,7 +117,7 @@ type holder struct {
 
 // endOther ends an agent of another build, whose tasks go on. It returns once it is gone.
 func endOther(ctx context.Context, dir, exe string) error {
-	for told := false; ; told = true {
+	for told := false; ; {
 		f, err := os.OpenFile(lockFile(dir), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return err
@@ -131,6 +131,7 @@ func endOther(ctx context.Context, dir, exe string) error {
 		}
 		if err == nil && !told && h.PID > 1 {
 			_ = syscall.Kill(h.PID, syscall.SIGTERM)
+			told = true
 		}
 		select {
 		case <-ctx.Done():
@@ -351,10 +352,10 @@ func (s *sessions) one(ctx context.Context, c net.Conn) {
 	}
 	c.Close()
 	s.log.Info("not connected any more", "err", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if ctx.Err() == nil { // no newer one has come
-		s.mu.Lock()
 		s.end, s.last = nil, time.Now()
-		s.mu.Unlock()
 	}
 }
 

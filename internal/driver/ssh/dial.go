@@ -27,13 +27,13 @@ type way struct {
 	hostKeys map[string]string // that were shown, by address
 }
 
-// Close ends the connections.
+// Close ends the connections. The first one goes first: it is the one of the network, and what waits in the others ends with it.
 func (w *way) Close() error {
-	err := w.Client.Close()
-	for i := len(w.before) - 1; i >= 0; i-- {
-		err = errors.Join(err, w.before[i].Close())
+	var err error
+	for _, c := range w.before {
+		err = errors.Join(err, c.Close())
 	}
-	return err
+	return errors.Join(err, w.Client.Close())
 }
 
 // dial connects to a machine.

@@ -2,7 +2,6 @@ package ssh
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -182,17 +181,16 @@ func (p place) greet(ctx context.Context, prog program, session *ssh.Session, in
 		session.Close()
 		return nil, hi, "", berth.Errorf(berth.Unavailable, "running a command there: %w", err)
 	}
-	r := bufio.NewReader(out)
-	timer := time.AfterFunc(helloTime, func() { session.Close() })
-	stop := context.AfterFunc(ctx, func() { session.Close() })
+	r := bufio.NewReaderSize(out, maxNoise)
+	timer := time.AfterFunc(helloTime, func() { p.way.Close() })
 	line, err := firstLine(r)
-	stop()
-	late := !timer.Stop()
-	switch {
-	case late:
+	if errors.Is(err, io.EOF) {
+		_ = session.Wait() // for what it said last
+	}
+	switch late := !timer.Stop(); {
+	case late || ctx.Err() != nil:
 		err = berth.Errorf(berth.Unavailable, "the machine did not start an agent within %s", helloTime)
 	case err != nil:
-		_ = session.Wait()
 		err = berth.Errorf(berth.Unavailable, "the machine did not start an agent: %s", said.orElse(err))
 	}
 	if err != nil {
@@ -207,18 +205,21 @@ func (p place) greet(ctx context.Context, prog program, session *ssh.Session, in
 		session.Close()
 		return nil, hi, "", berth.Errorf(berth.Unavailable, "the machine's agent is not understood: %q", dialout.Clean(line, 200))
 	}
-	return &link{Reader: r, WriteCloser: in, session: session, way: p.way}, hi, "", nil
+	return &link{Reader: r, WriteCloser: in, way: p.way}, hi, "", nil
 }
 
 // firstLine reads up to the first line that is ours.
 func firstLine(r *bufio.Reader) (string, error) {
 	for read := 0; read < maxNoise; {
-		line, err := r.ReadString('\n')
+		b, err := r.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			break
+		}
 		if err != nil {
 			return "", err
 		}
-		read += len(line)
-		line = strings.TrimRight(line, "\r\n")
+		read += len(b)
+		line := strings.TrimRight(string(b), "\r\n")
 		if strings.HasPrefix(line, helloMark) || strings.HasPrefix(line, needMark) {
 			return line, nil
 		}
@@ -248,8 +249,7 @@ func (p place) copy(ctx context.Context, prog program) error {
 	if err != nil {
 		return err
 	}
-	var out bytes.Buffer
-	var said tail
+	var out, said tail
 	session.Stdout, session.Stderr = &out, &said
 	script := fmt.Sprintf(`umask 077; d="$HOME"/%[1]s/bin; t="$d"/.new-$$; mkdir -p "$d" && gzip -dc > "$t" && [ $(wc -c < "$t") -eq %[2]d ] && chmod 700 "$t" && mv "$t" %[3]s && echo %[4]s; s=$?; rm -f "$t"; exit $s`,
 		remoteDir, info.Size(), prog.remote(), doneMark)
@@ -267,7 +267,7 @@ func (p place) copy(ctx context.Context, prog program) error {
 		}
 		return nil
 	}, session)
-	if err != nil || !strings.Contains(out.String(), doneMark) {
+	if err != nil || !strings.Contains(out.orElse(nil), doneMark) {
 		return berth.Errorf(berth.Unavailable, "copying the program to the machine: %s", said.orElse(err))
 	}
 	return nil
@@ -277,14 +277,10 @@ func (p place) copy(ctx context.Context, prog program) error {
 type link struct {
 	io.Reader
 	io.WriteCloser
-	session *ssh.Session
-	way     *way
+	way *way
 }
 
-func (l *link) Close() error {
-	_ = l.session.Close()
-	return l.way.Close()
-}
+func (l *link) Close() error { return l.way.Close() }
 
 func (l *link) LocalAddr() net.Addr              { return l.way.LocalAddr() }
 func (l *link) RemoteAddr() net.Addr             { return l.way.RemoteAddr() }

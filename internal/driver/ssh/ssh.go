@@ -122,10 +122,15 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, copyTime+2*helloTime)
+	defer cancel()
 	way, err := dial(ctx, m, a)
 	if err != nil {
 		return nil, err
 	}
+	// Sessions know no deadlines, and a machine that has stopped answering wakes nobody: closing the connection does.
+	stop := context.AfterFunc(ctx, func() { way.Close() })
+	defer stop()
 	p := place{way: way, id: id, program: d.c.Host[0], log: d.log}
 	link, hello, err := p.bridge(ctx)
 	if err != nil {

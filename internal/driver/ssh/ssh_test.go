@@ -79,6 +79,7 @@ type far struct {
 	d    driver.Driver
 	keys map[string]string // host keys
 	now  *driver.Connection
+	dial func(context.Context) (net.Conn, error) // to the server; nil is the usual way
 
 	mu   sync.Mutex
 	logs map[string][]byte
@@ -117,6 +118,9 @@ func (f *far) reopen(t *testing.T) driver.Driver {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	d, err := ssh.Open(driver.Config{Name: "vm", Dir: f.dir, Host: []string{os.Args[0], "_host"}, Log: log, Dial: func(ctx context.Context) (net.Conn, error) {
+		if f.dial != nil {
+			return f.dial(ctx)
+		}
 		return new(net.Dialer).DialContext(ctx, "tcp", f.api.Listener.Addr().String())
 	}})
 	if err != nil {
@@ -395,6 +399,75 @@ func TestNoRoom(t *testing.T) {
 	}
 	f.sshd.Startup("")
 	f.connect(t)
+}
+
+// TestHostileMachine has machines that let the server in and then talk without end, or say nothing: connecting fails, and takes no
+// more memory or time than it may.
+func TestHostileMachine(t *testing.T) {
+	for name, startup := range map[string]string{
+		"lines without end": "while :; do echo noise; done; ",
+		"one endless line":  "cat /dev/zero; ",
+		"silence":           "exec sleep 1000; ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t)
+			f.sshd.Startup(startup)
+			ctx := t.Context()
+			if name == "silence" {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			_, err := f.d.(driver.Connector).Connect(ctx, f.access())
+			if berth.CodeOf(err) != berth.Unavailable {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestRelayedAndNotRead has tasks that open connections to the server and do not read what comes: the machine can be used all the same.
+func TestRelayedAndNotRead(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f := open(t)
+	f.dial = func(context.Context) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			b := make([]byte, 64<<10)
+			for { // until it is closed
+				if _, err := there.Write(b); err != nil {
+					return
+				}
+			}
+		}()
+		return here, nil
+	}
+	f.connect(t)
+	port, err := os.ReadFile(filepath.Join(f.agent(t), "port"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		c, err := net.Dial("tcp", "127.0.0.1:"+string(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 5 { // while what is held back grows
+		l := f.launch(n, "sleep 0.2")
+		if _, err := f.d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		if o := drivertest.Wait(ctx, t, f.d, l.Task); o.Exit == nil || o.Exit.Code != 0 {
+			t.Errorf("exit %+v", o.Exit)
+		}
+	}
 }
 
 // TestOneConnection has many tasks: they share one connection.
