@@ -105,6 +105,8 @@ func (t *Tags) UnmarshalJSON(b []byte) error {
 const (
 	// TagJobsPerNode is how many jobs share a node; 1 without it.
 	TagJobsPerNode = "berth.jobs_per_node"
+	// TagShared lets others than who attached a machine over SSH run jobs on it, when it is "true".
+	TagShared = "berth.shared"
 	// TagPlacement is "pack" (the default: fill nodes in use first) or "spread".
 	TagPlacement = "berth.placement"
 )

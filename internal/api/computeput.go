@@ -73,6 +73,11 @@ func (c computeCall) writeCompute(tx *store.Tx, w writing) (d *store.Doc, create
 		if st, err = target.State(d); err != nil {
 			return nil, false, err
 		}
+		if st.Attached != nil { // who changes how a machine is reached has its key, and its jobs
+			if err := c.madeIt(r, d, "change"); err != nil {
+				return nil, false, err
+			}
+		}
 		if st.State == "Deleting" {
 			return nil, false, berth.Errorf(berth.Conflict, "compute %s is being deleted; wait until it is gone, or choose another name", d.Name)
 		}

@@ -101,7 +101,7 @@ func transportTo(network, address string) *http.Transport {
 			d := net.Dialer{Timeout: 5 * time.Second}
 			return d.DialContext(ctx, network, address)
 		},
-		IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 16,
+		IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 16, MaxIdleConns: 64,
 	}
 }
 

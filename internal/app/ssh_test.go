@@ -110,3 +110,69 @@ func mustJSON(t *testing.T, v any) string {
 	}
 	return string(b)
 }
+
+// TestMachinesAreTheirOwners: who attached a machine over SSH decides what it is and who runs jobs there.
+func TestMachinesAreTheirOwners(t *testing.T) {
+	home := shortHome(t)
+	s := start(t, home)
+	users := map[string]*tracker{}
+	for _, name := range []string{"ann", "bob"} {
+		code, m := s.do("POST", "/tokens", map[string]any{"name": name, "role": "user"})
+		if code != http.StatusCreated {
+			t.Fatalf("token: %d %v", code, m)
+		}
+		users[name] = trackerOf(t, map[string]string{
+			"MLFLOW_TRACKING_SERVER_CERT_PATH": filepath.Join(home, "tls", "ca.pem"), "MLFLOW_TRACKING_URI": s.app.URL, "MLFLOW_TRACKING_TOKEN": m["token"].(string),
+		})
+	}
+	ann, bob := users["ann"], users["bob"]
+	machine := func(tags map[string]any) map[string]any {
+		return map[string]any{"location": "local", "tags": tags, "properties": map[string]any{
+			"computeType": "VirtualMachine",
+			"properties":  map[string]any{"address": "127.0.0.1", "sshPort": 1, "administratorAccount": map[string]any{"username": "ann", "password": "hers"}},
+		}}
+	}
+	job := map[string]any{"properties": map[string]any{"jobType": "Command", "command": "true", "computeId": s.ws + "/computes/vm"}}
+	want := func(who *tracker, status int, method, path string, body any) {
+		t.Helper()
+		if code, m := who.do(method, s.ws+path, body); code != status {
+			t.Errorf("%s %s: %d %v, want %d", method, path, code, m, status)
+		}
+	}
+	want(ann, http.StatusCreated, "PUT", "/computes/vm", machine(nil))
+	for _, change := range []map[string]any{
+		{"properties": map[string]any{"properties": map[string]any{"administratorAccount": map[string]any{"USERNAME": "root"}}}},
+		{"properties": map[string]any{"properties": map[string]any{"administratorAccount": map[string]any{"password": ""}}}},
+		{"tags": map[string]any{"berth.shared": "true"}},
+	} {
+		want(bob, http.StatusForbidden, "PATCH", "/computes/vm", change)
+	}
+	want(bob, http.StatusForbidden, "PUT", "/computes/vm", machine(nil))
+	want(bob, http.StatusForbidden, "PUT", "/jobs/bobs", job)
+	want(ann, http.StatusCreated, "PUT", "/jobs/hers", job)
+	want(ann, http.StatusOK, "PUT", "/computes/vm", machine(map[string]any{"berth.shared": "true"}))
+	want(bob, http.StatusCreated, "PUT", "/jobs/bobs", job)
+
+	// The files of a job are changed through MLflow by its user only.
+	const file = "/api/2.0/mlflow-artifacts/artifacts/0/hers/artifacts/outputs/x"
+	tracking := "/mlflow/v2.0" + s.ws
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // until the job is a run
+		if code, _ := ann.do("GET", tracking+mlflowAPI+"runs/get?run_id=hers", nil); code == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the job is not a run")
+		}
+	}
+	for _, c := range []struct {
+		who    *tracker
+		status int
+	}{{bob, http.StatusForbidden}, {ann, http.StatusOK}} {
+		if code, m := c.who.do("PUT", tracking+file, "text"); code != c.status {
+			t.Errorf("%d %v, want %d", code, m, c.status)
+		}
+	}
+	if code, m := bob.do("DELETE", tracking+file, nil); code != http.StatusForbidden {
+		t.Errorf("bob deletes: %d %v", code, m)
+	}
+}

@@ -194,6 +194,9 @@ func (k *keeper) once(ctx context.Context, d *store.Doc, to *driver.Target, c dr
 	access := driver.Access{Properties: d.Body}
 	err := g.db.View(ctx, func(tx *store.Tx) error {
 		now, err := tx.Get(d.Workspace, kindCompute, d.Name, "")
+		if err == nil && howReached(now.Body) != howReached(d.Body) {
+			err = berth.Errorf(berth.Unavailable, "how it is reached has changed") // its secrets are not for this address
+		}
 		if err != nil {
 			return err
 		}

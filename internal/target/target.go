@@ -76,6 +76,7 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 		return err
 	}
 	var v struct {
+		Tags       berth.Tags         `json:"tags"`
 		Properties berth.ComputeProps `json:"properties"`
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
@@ -95,6 +96,8 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d; compute %s runs a job on one node", nodes, d.Name)
 	case nodes > limit:
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d, but compute %s has at most %d nodes; raise max_instances or ask for fewer", nodes, d.Name, limit)
+	case st.Attached.Reached() && d.CreatedBy != c.User && !c.Admin && v.Tags[berth.TagShared] != "true":
+		return berth.Errorf(berth.Denied, "compute %s is a machine of %s, whose account jobs there have; only they and administrators may run jobs on it, unless its tag %s is true", d.Name, d.CreatedBy, berth.TagShared)
 	case st.Instance != nil && st.Instance.User != "" && st.Instance.User != c.User && !c.Admin:
 		return berth.Errorf(berth.Denied, "compute %s belongs to %s; only they and administrators may run jobs on it", d.Name, st.Instance.User)
 	}

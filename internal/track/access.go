@@ -85,6 +85,9 @@ func (c *call) mayFile(f file, write bool) error {
 	if write && f.asset != nil {
 		return refuse(denied, "The files of registered version %d do not change: make a new version", f.asset.Number)
 	}
+	if write && f.run != nil && f.run.ofJob() && c.who.Job == "" && !c.who.Admin && f.run.User != c.who.User {
+		return refuse(denied, "Run %s is a job of %s: only they and administrators may change its files", f.run.ID, f.run.User)
+	}
 	if c.who.Job == "" {
 		return nil
 	}

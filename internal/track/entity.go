@@ -74,6 +74,9 @@ type run struct {
 	Job string `json:",omitempty"`
 }
 
+// ofJob says whether the run is a job itself, not one that a job's code made.
+func (r *run) ofJob() bool { return r.Job != "" && r.Job == r.ID }
+
 func (r *run) place() (kind, name, version, hash, parent string) {
 	return kindRuns, r.ID, "", "", ""
 }

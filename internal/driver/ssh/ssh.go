@@ -106,7 +106,7 @@ func Check(old, document []byte) error {
 		return err
 	}
 	was, err := readMachine(old)
-	if err == nil && !reflect.DeepEqual(was, m) {
+	if err != nil || !reflect.DeepEqual(was, m) {
 		return berth.Errorf(berth.Conflict, "the address, port, account, jump hosts and host key of a machine cannot change; detach it, or attach another one")
 	}
 	return nil
@@ -133,6 +133,9 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	defer stop()
 	p := place{way: way, id: id, program: d.c.Host[0], log: d.log}
 	link, hello, err := p.bridge(ctx)
+	if err == nil && (len(hello.ID) > 100 || dialout.Clean(hello.ID, 100) != hello.ID) {
+		err = berth.Errorf(berth.Unavailable, "the machine's agent does not say which machine it is on")
+	}
 	if err != nil {
 		way.Close()
 		return nil, err
