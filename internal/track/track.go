@@ -149,7 +149,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 			return err
 		}
 	}
-	c := &call{workspace: space, who: who, ctx: blob.As(r.Context(), who.User), w: w, r: r, path: rest}
+	c := &call{workspace: space, who: who, ctx: r.Context(), w: w, r: r, path: rest}
 	if !route.raw {
 		if err := c.readParams(); err != nil {
 			return err
