@@ -53,6 +53,7 @@ type App struct {
 	keys      *auth.Keys
 	signer    *front.Signer
 	at        locate.Locator
+	drained   func()   // returns when a server that stops has answered all requests; at once while it does not stop
 	host      []string // the command line of the runner host
 	api       *api.Server
 	blobs     *blob.Store

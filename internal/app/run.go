@@ -26,7 +26,16 @@ const (
 // Run serves until the context ends, then stops taking requests and lets those under way finish.
 func (a *App) Run(until context.Context) error {
 	group, ctx := errgroup.WithContext(until)
-	group.Go(func() error { return a.serve(ctx) })
+	served := make(chan struct{})
+	group.Go(func() error {
+		defer close(served)
+		return a.serve(ctx)
+	})
+	a.drained = func() { // requests under way when the server stops use what the term has
+		if ctx.Err() != nil {
+			<-served
+		}
+	}
 	group.Go(func() error { return a.keepRunning(ctx, a.api.Samples) })
 	group.Go(func() error {
 		return a.db.Lead(ctx, func(ctx context.Context) error { return a.keepRunning(ctx, a.lead) })

@@ -127,3 +127,45 @@ func TestStopEndsStreams(t *testing.T) {
 		t.Errorf("after the restart: log %q, status %v", log, status)
 	}
 }
+
+// TestStopFinishesTracking: what a client was logging when the server began to stop is kept and answered.
+func TestStopFinishesTracking(t *testing.T) {
+	home := shortHome(t)
+	s := start(t, home)
+	tracking := "/mlflow/v2.0" + s.ws + mlflowAPI
+	admin := func() *tracker {
+		return trackerOf(t, map[string]string{
+			"MLFLOW_TRACKING_SERVER_CERT_PATH": filepath.Join(home, "tls", "ca.pem"), "MLFLOW_TRACKING_URI": s.app.URL, "MLFLOW_TRACKING_TOKEN": s.app.Token,
+		})
+	}
+	code, m := admin().do("POST", tracking+"runs/create", map[string]any{"experiment_id": "0", "start_time": 1})
+	if code != http.StatusOK {
+		t.Fatalf("%d %v", code, m)
+	}
+	run := at(m, "run", "info", "run_id").(string)
+	c, err := tls.Dial("tcp", strings.TrimPrefix(s.app.URL, "https://"), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	body := fmt.Sprintf(`{"run_id":%q,"key":"loss","value":0.5,"timestamp":1,"step":3}`, run)
+	fmt.Fprintf(c, "POST %sruns/log-metric HTTP/1.1\r\nHost: berth\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+		tracking, s.app.Token, len(body))
+	r := bufio.NewReader(c)
+	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // it is being served
+		t.Fatalf("%q, %v", line, err)
+	}
+	ended := s.stopping(home)
+	time.Sleep(300 * time.Millisecond) // for whatever would end too early to do so
+	io.WriteString(c, body)
+	r.ReadString('\n')
+	if res, err := http.ReadResponse(r, nil); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("%+v, %v", res, err)
+	}
+	<-ended
+	s = start(t, home)
+	_, m = admin().do("GET", tracking+"runs/get?run_id="+run, nil)
+	if got := at(m, "run", "data", "metrics", 0, "value"); got != 0.5 {
+		t.Errorf("after the restart: %v", m)
+	}
+}

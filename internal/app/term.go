@@ -66,6 +66,7 @@ func (a *App) lead(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, t.close()) }()
 	a.terms.set(t)
 	defer a.terms.set(nil)
+	defer a.drained()
 	if t.number != 0 {
 		a.pointHere()
 	}
