@@ -91,7 +91,13 @@ func (d *Driver) relayOne(ctx context.Context, s *session, done func()) error {
 	}
 	go func() {
 		defer cancel()
-		join(here, there)
+		defer there.Close()
+		defer here.Close()
+		go func() {
+			_, _ = io.Copy(w, here)
+			w.Close() // what the server said last is sent before the stream ends
+		}()
+		_, _ = io.Copy(here, res.Body) // until the task's side ends, which it does once it has heard all
 	}()
 	return nil
 }
