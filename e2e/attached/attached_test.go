@@ -135,6 +135,19 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
+// find is the content of the file of a name below a folder.
+func find(t *testing.T, dir, name string) (text string) {
+	t.Helper()
+	_ = filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() && info.Name() == name {
+			b, _ := os.ReadFile(path)
+			text = string(b)
+		}
+		return nil
+	})
+	return text
+}
+
 // job writes a job with code, an input, an output and an artifact, that waits for a gate and ends with a code.
 func job(t *testing.T, gate string, code int) string {
 	t.Helper()
@@ -209,16 +222,10 @@ func TestStory(t *testing.T) {
 	}
 	to := t.TempDir()
 	run(t, s, "job", "download", "-n", "first", "--all", "-p", to)
-	got := map[string]string{}
-	filepath.Walk(to, func(path string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() {
-			b, _ := os.ReadFile(path)
-			got[filepath.Base(path)] = string(b)
+	for name, want := range map[string]string{"copy.txt": "some words\n", "kept.txt": "kept\n"} {
+		if got := find(t, to, name); got != want {
+			t.Errorf("%s: %q", name, got)
 		}
-		return nil
-	})
-	if got["copy.txt"] != "some words\n" || got["kept.txt"] != "kept\n" {
-		t.Errorf("outputs: %v", got)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.Home, "host", "tasks", "*")); len(left) > 0 {
 		t.Errorf("tasks ran on the server's own machine: %v", left)

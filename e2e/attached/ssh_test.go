@@ -186,16 +186,3 @@ func TestSSHStory(t *testing.T) {
 	until(t, s, "HOST KEY", "explain", "laptop")
 	run(t, s, "compute", "detach", "-n", "laptop", "--yes")
 }
-
-// find is the content of the file of a name below a folder.
-func find(t *testing.T, dir, name string) (text string) {
-	t.Helper()
-	_ = filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() && info.Name() == name {
-			b, _ := os.ReadFile(path)
-			text = string(b)
-		}
-		return nil
-	})
-	return text
-}

@@ -41,22 +41,13 @@ func NewGate(ctx context.Context, db *store.DB, targets *driver.Registry, log *s
 func (g *Gate) reset(ctx context.Context) error {
 	var left []*store.Doc
 	err := g.db.View(ctx, func(tx *store.Tx) error {
-		workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
-		if err != nil {
-			return err
-		}
-		for _, w := range workspaces {
-			docs, err := tx.All(store.Query{Workspace: w.Name, Kind: kindCompute})
-			if err != nil {
-				return err
-			}
-			for _, d := range docs {
-				if st, err := target.State(d); err == nil && st.Attached != nil && st.Attached.Connected {
-					left = append(left, d)
-				}
+		all, err := computes(tx)
+		for _, d := range all {
+			if st, err := target.State(d); err == nil && st.Attached != nil && st.Attached.Connected {
+				left = append(left, d)
 			}
 		}
-		return nil
+		return err
 	})
 	for _, d := range left {
 		err = errors.Join(err, g.away(ctx, d.Workspace, d.Name, "", "the server was restarted"))
