@@ -21,6 +21,11 @@ func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[stri
 	if err != nil || !place.Ours() {
 		return nil //nolint:nilerr // an address that leads nowhere holds nothing
 	}
+	if ended, err := locate.OfEndedJob(tx, c.ws.Key(), place.Name); err != nil {
+		return err
+	} else if ended && !r.Runs {
+		return blob.HoldAll(tx, place.Container, place.Name, versionTitle(r, d))
+	}
 	if !r.Runs {
 		return blob.Hold(tx, place.Container, place.Name, versionTitle(r, d), c.who.User)
 	}

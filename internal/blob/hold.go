@@ -294,6 +294,11 @@ func Hold(tx *store.Tx, container, name, version, user string) error {
 	return addHold(tx, container, name, version, user, false)
 }
 
+// HoldAll is Hold for a folder to which nobody has a reason to write any more: all files are kept, whoever wrote them.
+func HoldAll(tx *store.Tx, container, name, version string) error {
+	return addHold(tx, container, strings.TrimRight(name, "/"), version, "", false)
+}
+
 // HoldWhole is Hold for what is run: nothing is added to it either. Where the folder is nobody's, others may go on to add to it, and what the
 // version consists of is kept at another place, which it returns.
 func HoldWhole(tx *store.Tx, container, name, version, user string) (place string, err error) {

@@ -42,6 +42,19 @@ func (o *Owners) Job(ctx context.Context, container, name string) (job, user str
 	return job, user, err
 }
 
+// OfEndedJob reports whether a name in a workspace's containers lies below the folder of a job that has ended.
+func OfEndedJob(tx *store.Tx, workspace, name string) (bool, error) {
+	job := jobOf(name)
+	if job == "" {
+		return false, nil
+	}
+	d, err := tx.Get(workspace, "jobs", job, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return false, nil
+	}
+	return err == nil && d.Name == job && berth.JobStatus(d.Status).Terminal(), err
+}
+
 // jobOf is the job that a name in a workspace's containers would belong to, "" when it cannot belong to one.
 func jobOf(name string) string {
 	for _, root := range []string{OutputRoot, ArtifactPath("")} {
