@@ -76,4 +76,10 @@ func TestOutputsOfOthersStay(t *testing.T) {
 	if got := job(ann, "again", there()); got != "Completed" {
 		t.Errorf("ann's second job writes to the outputs of her first: %s", got)
 	}
+
+	// Once it is registered, by whomever, it stays: the job has ended.
+	bob.must(201, "PUT", bob.ws()+"/data/kept/versions/1", map[string]any{"properties": map[string]any{"dataType": "uri_folder", "dataUri": there()["uri"]}})
+	if got := ann.put(at(ann, "workspaceblobstore"), "azureml/hers/o/x", "swapped"); got != http.StatusConflict {
+		t.Errorf("ann changes what bob registered: %d", got)
+	}
 }
