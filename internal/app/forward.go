@@ -45,32 +45,39 @@ type forwarder struct {
 	unix *http.Transport
 }
 
-// present is the term in which a request is answered here, or how it is passed on.
-func (f *forwarder) present(r *http.Request) (*term, http.RoundTripper, error) {
+// A route is how a request reaches the server that leads.
+type route struct {
+	here  *term             // it is this one
+	there http.RoundTripper // it is another
+	moved <-chan struct{}   // closed when another leads than that
+}
+
+// route finds the way of a request.
+func (f *forwarder) route(r *http.Request) (route, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), electionTime)
 	defer cancel()
 	for {
 		t, begins := f.a.terms.get()
 		if t != nil {
-			return t, nil, nil
+			return route{here: t}, nil
 		}
 		if r.Header.Get(forwardedHeader) != "" {
-			return nil, nil, errNoLeader
+			return route{}, errNoLeader
 		}
-		address, socket, other, err := f.a.db.Leader(ctx)
+		leader, err := f.a.db.Leader(ctx)
 		switch {
-		case err == nil && other:
-			return nil, f.transport(r, address, socket), nil
 		case err != nil && r.Context().Err() == nil && ctx.Err() != nil:
-			return nil, nil, errNoLeader
+			return route{}, errNoLeader
 		case err != nil:
-			return nil, nil, err
+			return route{}, err
+		case !leader.Here:
+			return route{there: f.transport(r, leader.Address, leader.Socket), moved: leader.Moved}, nil
 		}
 		select { // this server leads, and begins
 		case <-begins:
-		case <-f.a.db.LeaderMoved():
+		case <-leader.Moved:
 		case <-ctx.Done():
-			return nil, nil, errNoLeader
+			return route{}, errNoLeader
 		}
 	}
 }
@@ -114,13 +121,12 @@ func (f *forwarder) close() {
 }
 
 // pass passes a request on. It ends with the term of the other server.
-func (f *forwarder) pass(w http.ResponseWriter, r *http.Request, way http.RoundTripper, fail func(error)) {
+func (f *forwarder) pass(w http.ResponseWriter, r *http.Request, way route, fail func(error)) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	moved := f.a.db.LeaderMoved()
 	go func() {
 		select {
-		case <-moved:
+		case <-way.moved:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -134,7 +140,7 @@ func (f *forwarder) pass(w http.ResponseWriter, r *http.Request, way http.RoundT
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = scheme, p.In.Host, p.In.Host
 			p.Out.Header.Set(forwardedHeader, "1")
 		},
-		Transport: way, FlushInterval: -1,
+		Transport: way.there, FlushInterval: -1,
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 			f.a.log.Warn("request not passed on to the server that leads", "path", r.URL.Path, "err", err)
 			fail(berth.Errorf(berth.Unavailable, "the server that leads did not answer; another is elected within seconds: try again"))
@@ -148,12 +154,12 @@ type leaderTracking struct{ *forwarder }
 
 // Serve is [track.Service.Serve].
 func (l leaderTracking) Serve(w http.ResponseWriter, r *http.Request, ws track.Workspace, who track.Caller, path string) {
-	t, way, err := l.present(r)
+	way, err := l.route(r)
 	switch {
 	case err != nil:
 		track.Fail(w, err)
-	case t != nil:
-		t.tracking.Serve(w, t.in(r), ws, who, path)
+	case way.here != nil:
+		way.here.tracking.Serve(w, way.here.in(r), ws, who, path)
 	default:
 		l.pass(w, r, way, func(err error) { track.Fail(w, err) })
 	}
@@ -177,12 +183,12 @@ func (l leaderGate) Check(workspace, name string, old, body json.RawMessage) err
 
 // Connect is [attach.Gate.Connect].
 func (l leaderGate) Connect(w http.ResponseWriter, r *http.Request, token string) (failed error) {
-	t, way, err := l.present(r)
+	way, err := l.route(r)
 	switch {
 	case err != nil:
 		return err
-	case t != nil:
-		return t.gate.Connect(w, t.in(r), token)
+	case way.here != nil:
+		return way.here.gate.Connect(w, way.here.in(r), token)
 	}
 	l.pass(w, r, way, func(err error) { failed = err })
 	return failed

@@ -56,38 +56,36 @@ func (tx *Tx) ServerAt(url string) (bool, error) {
 	return tx.row([]any{&one}, "SELECT 1 FROM servers WHERE url = ?", url)
 }
 
-// Leader waits until another server leads that lives, and is where it is reached from this machine; ok is false when this server
-// leads itself. The error is that of ctx.
-func (db *DB) Leader(ctx context.Context) (address, socket string, ok bool, err error) {
+// A Leadership is who leads the servers of a database, as one of them knows it.
+type Leadership struct {
+	Here            bool            // the server that was asked leads itself
+	Address, Socket string          // else where the one that leads is reached from this machine
+	Moved           <-chan struct{} // closed when this is not so any more; nil where there can be one server only
+}
+
+// Leader waits until a server leads that lives, and says which. The error is that of ctx.
+func (db *DB) Leader(ctx context.Context) (Leadership, error) {
 	m := db.member
 	if m == nil {
-		return "", "", false, nil
+		return Leadership{Here: true}, nil
 	}
 	for {
-		moved := *m.moved.Load()
+		moved := *m.moved.Load() // before standing, so that no change is missed
 		s := m.standing.Load()
 		if m.leads(s) {
-			return "", "", false, nil
+			return Leadership{Here: true, Moved: moved}, nil
 		}
 		if s.alive && s.address != "" {
-			return s.address, s.socket, true, nil
+			return Leadership{Address: s.address, Socket: s.socket, Moved: moved}, nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return "", "", false, ctx.Err()
+			return Leadership{}, ctx.Err()
 		case <-m.expired:
-			return "", "", false, m.why
+			return Leadership{}, m.why
 		}
 	}
-}
-
-// LeaderMoved is closed when another server leads, or the leader is reached elsewhere. It is nil where there can be one server only.
-func (db *DB) LeaderMoved() <-chan struct{} {
-	if db.member == nil {
-		return nil
-	}
-	return *db.member.moved.Load()
 }
 
 // Guard returns nil when ctx ends, and an error as soon as the database is not this server's any more. The server must act on nothing
