@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,8 +31,9 @@ type Options struct {
 	CA string // PEM to trust besides the system's roots
 	// Parallel is how many transfers run at once; 0 means 16.
 	Parallel int
-	// Socket is the path of the server's socket where it is on this machine, and Host that of its addresses, which are reached over it.
-	Socket, Host string
+	// Socket is the path of the server's socket where it is on this machine, and Storage the address of its storage (see Root), which is
+	// reached over it.
+	Socket, Storage string
 }
 
 // Client moves files. It may be used concurrently.
@@ -69,8 +71,12 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Socket != "" && o.Host != "" {
-		trusting = newNear(trusting, tr, o.Host, o.Socket)
+	if o.Socket != "" && o.Storage != "" {
+		root, err := url.Parse(o.Storage)
+		if err != nil {
+			return nil, berth.Errorf(berth.Invalid, "%s is not the address of a storage", Clean(o.Storage))
+		}
+		trusting = newNear(trusting, tr, *root, o.Socket)
 	}
 	return &Client{
 		http: &http.Client{Transport: trusting}, parallel: o.Parallel, whole: 64 << 20, piece: 16 << 20, pause: 100 * time.Millisecond,

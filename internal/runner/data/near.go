@@ -4,28 +4,41 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 )
 
-// near sends what is for the server of this machine over its socket, without TLS, and everything else as usual.
+// Root is the address of the storage that a folder of it is in, empty where rawURL is not that of a folder.
+func Root(rawURL string) string {
+	f, err := parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return f.base[:strings.LastIndexByte(f.base, '/')]
+}
+
+// near sends what is for the storage of the server of this machine over its socket, without TLS, and everything else as usual. The
+// socket makes its caller the server's owner, so nothing else of the server is asked for over it: the addresses are users'.
 type near struct {
 	http.RoundTripper
-	host   string // of the server's addresses
+	root   url.URL // of the server's storage
 	socket *http.Transport
 }
 
-func newNear(far http.RoundTripper, base *http.Transport, host, path string) *near {
+func newNear(far http.RoundTripper, base *http.Transport, root url.URL, path string) *near {
 	tr := base.Clone()
 	tr.Proxy = nil
 	tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}
-	return &near{far, host, tr}
+	return &near{far, root, tr}
 }
 
 // RoundTrip is [http.RoundTripper.RoundTrip].
 func (n *near) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host != n.host {
+	if !n.serves(r.URL) {
 		return n.RoundTripper.RoundTrip(r)
 	}
 	local := *r
@@ -36,6 +49,12 @@ func (n *near) RoundTrip(r *http.Request) (*http.Response, error) {
 		local.Host = r.URL.Host
 	}
 	return n.socket.RoundTrip(&local)
+}
+
+// serves says whether an address is in the server's storage.
+func (n *near) serves(u *url.URL) bool {
+	return u.Host == n.root.Host && strings.HasPrefix(u.Path, n.root.Path+"/") &&
+		!slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." })
 }
 
 // CloseIdleConnections is called by [http.Client.CloseIdleConnections].

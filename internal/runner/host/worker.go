@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,7 +53,7 @@ type worker struct {
 }
 
 // homeKey is what tells one server from another.
-type homeKey struct{ url, ca, host string }
+type homeKey struct{ url, ca, storage string }
 
 // home is a server and the way to it.
 type home struct {
@@ -311,7 +310,7 @@ func (w *worker) home(at berth.Home, artifacts string) *home {
 	if at.URL == "" {
 		return nil
 	}
-	k := homeKey{at.URL, at.CA, hostOf(artifacts)}
+	k := homeKey{at.URL, at.CA, data.Root(artifacts)}
 	if h := w.homes[k]; h != nil {
 		return h
 	}
@@ -332,7 +331,7 @@ func (w *worker) home(at berth.Home, artifacts string) *home {
 	if socket == at.URL {
 		socket = ""
 	}
-	if h.data, err = data.New(data.Options{CA: at.CA, Socket: socket, Host: k.host}); err != nil {
+	if h.data, err = data.New(data.Options{CA: at.CA, Socket: socket, Storage: k.storage}); err != nil {
 		w.log.Error("no data from this home", "url", at.URL, "err", err)
 	}
 	w.homes[k] = h
@@ -341,14 +340,6 @@ func (w *worker) home(at berth.Home, artifacts string) *home {
 		c.Close()
 	})
 	return h
-}
-
-// hostOf is the host of a URL, empty when there is none.
-func hostOf(address string) string {
-	if u, err := url.Parse(address); err == nil {
-		return u.Host
-	}
-	return ""
 }
 
 // delivered notes that the server knows the end of a task.
