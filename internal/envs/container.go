@@ -2,22 +2,19 @@ package envs
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"maps"
+	"net/http"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/api/pkg/stdcopy"
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/mount"
-	"github.com/moby/moby/client"
-
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/docker"
 )
 
 // Label marks every container and image of ours.
@@ -89,12 +86,9 @@ exit $c`
 
 // Start makes a container and starts it.
 func (c *Container) Start(ctx context.Context, s ContainerSpec) (*Running, error) {
-	create := func() (string, error) {
-		res, err := c.eng.cli.ContainerCreate(ctx, client.ContainerCreateOptions{Name: s.Name, Config: c.config(s), HostConfig: c.hostConfig(s)})
-		return res.ID, err
-	}
+	create := func() (string, error) { return c.eng.cli.Create(ctx, s.Name, c.config(s), c.hostConfig(s)) }
 	id, err := create()
-	if errdefs.IsConflict(err) && c.eng.removeOurs(ctx, s.Name) {
+	if docker.Status(err) == http.StatusConflict && c.eng.removeOurs(ctx, s.Name) {
 		id, err = create()
 	}
 	if err != nil {
@@ -108,32 +102,32 @@ func (c *Container) Start(ctx context.Context, s ContainerSpec) (*Running, error
 			return nil, engineError("reading the container's output", err)
 		}
 	}
-	if _, err := c.eng.cli.ContainerStart(ctx, id, client.ContainerStartOptions{}); err != nil {
+	if err := c.eng.cli.Start(ctx, id); err != nil {
 		_ = r.Remove(context.WithoutCancel(ctx))
 		return nil, engineError("starting the container", err)
 	}
 	return r, nil
 }
 
-func (c *Container) config(s ContainerSpec) *container.Config {
+func (c *Container) config(s ContainerSpec) docker.Config {
 	labels := map[string]string{Label: "task"}
 	maps.Copy(labels, s.Labels)
 	if s.Image {
-		return &container.Config{Image: c.Image, Cmd: s.Cmd, Env: s.Env, User: s.User, Labels: labels, AttachStdout: true, AttachStderr: true}
+		return docker.Config{Image: c.Image, Cmd: s.Cmd, Env: s.Env, User: s.User, Labels: labels, AttachStdout: true, AttachStderr: true}
 	}
-	return &container.Config{
+	return docker.Config{
 		Image: c.Image, Entrypoint: []string{"/bin/sh", "-c", initScript, "berth"}, Cmd: s.Cmd,
 		Env: s.Env, WorkingDir: s.Workdir, User: s.User, Labels: labels,
 		AttachStdout: s.LogFile == "", AttachStderr: s.LogFile == "",
 	}
 }
 
-func (c *Container) hostConfig(s ContainerSpec) *container.HostConfig {
-	h := &container.HostConfig{NetworkMode: "host", ShmSize: s.ShmSize}
+func (c *Container) hostConfig(s ContainerSpec) docker.HostConfig {
+	h := docker.HostConfig{NetworkMode: "host", ShmSize: s.ShmSize}
 	if s.Network != "" {
-		h.NetworkMode = container.NetworkMode(s.Network)
+		h.NetworkMode = s.Network
 	}
-	h.IpcMode, h.CapAdd = container.IpcMode(s.IPC), s.CapAdd
+	h.IpcMode, h.CapAdd = s.IPC, s.CapAdd
 	for _, u := range s.Ulimits {
 		if l, ok := ulimit(u); ok {
 			h.Ulimits = append(h.Ulimits, l)
@@ -148,18 +142,18 @@ func (c *Container) hostConfig(s ContainerSpec) *container.HostConfig {
 		mounts = append(mounts[:len(mounts):len(mounts)], Mount{Host: s.LogFile, Path: logPath})
 	}
 	for _, m := range mounts {
-		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: m.Host, Target: m.Path, ReadOnly: m.ReadOnly})
+		h.Mounts = append(h.Mounts, docker.Mount{Type: "bind", Source: m.Host, Target: m.Path, ReadOnly: m.ReadOnly})
 	}
 	if len(s.GPUs) > 0 {
 		ids := make([]string, len(s.GPUs))
 		for i, g := range s.GPUs {
 			ids[i] = strconv.Itoa(g)
 			if c.eng.podman { // by CDI; it does not know device requests
-				h.Devices = append(h.Devices, container.DeviceMapping{PathOnHost: "nvidia.com/gpu=" + ids[i]})
+				h.Devices = append(h.Devices, docker.Device{PathOnHost: "nvidia.com/gpu=" + ids[i]})
 			}
 		}
 		if !c.eng.podman {
-			h.DeviceRequests = []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: ids, Capabilities: [][]string{{"gpu"}}}}
+			h.DeviceRequests = []docker.DeviceRequest{{Driver: "nvidia", DeviceIDs: ids, Capabilities: [][]string{{"gpu"}}}}
 		}
 	}
 	return h
@@ -167,19 +161,24 @@ func (c *Container) hostConfig(s ContainerSpec) *container.HostConfig {
 
 // attach copies the output to w until the container ends.
 func (r *Running) attach(ctx context.Context, w io.Writer) error {
-	res, err := r.eng.cli.ContainerAttach(context.WithoutCancel(ctx), r.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
+	res, err := r.eng.cli.Attach(context.WithoutCancel(ctx), r.ID)
 	if err != nil {
 		return err
 	}
+	r.copy(w, res)
+	return nil
+}
+
+// copy writes a container's output to w until it ends.
+func (r *Running) copy(w io.Writer, out io.ReadCloser) {
 	r.copied = make(chan error, 1)
 	go func() {
 		defer close(r.copied)
-		defer res.Close()
-		if _, err := stdcopy.StdCopy(w, w, res.Reader); err != nil {
+		defer out.Close()
+		if err := docker.Copy(w, out); err != nil {
 			r.copied <- err
 		}
 	}()
-	return nil
 }
 
 // patience is how long an engine may be away, being restarted, before a container of it counts as lost.
@@ -191,14 +190,14 @@ func (r *Running) Wait(ctx context.Context) (code int, oom bool, err error) {
 	var pauseFor time.Duration
 	var since time.Time
 	for {
-		code, err = r.waitOnce(ctx)
+		code, err = r.eng.cli.Wait(ctx, r.ID)
 		if err == nil {
 			break
 		}
 		if ctx.Err() != nil {
 			return -1, false, context.Cause(ctx)
 		}
-		if errdefs.IsNotFound(err) {
+		if docker.Status(err) == http.StatusNotFound {
 			return -1, false, berth.Errorf(berth.NotFound, "the container was removed by somebody else")
 		}
 		if since.IsZero() {
@@ -232,13 +231,13 @@ const oomPatience = 2 * time.Second
 // oomKilled says whether a container that ended with code was out of memory.
 func (r *Running) oomKilled(ctx context.Context, code int) bool {
 	for begin, pauseFor := time.Now(), time.Duration(0); ; {
-		res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{})
-		if err != nil || res.Container.State == nil {
+		res, err := r.eng.cli.Inspect(ctx, r.ID)
+		if err != nil {
 			return false
 		}
-		limited := res.Container.HostConfig != nil && res.Container.HostConfig.Memory > 0
+		limited := res.HostConfig.Memory > 0
 		switch {
-		case res.Container.State.OOMKilled:
+		case res.State.OOMKilled:
 			return true
 		case !limited || code != 128+int(syscall.SIGKILL) || r.killed.Load():
 			return false
@@ -251,35 +250,18 @@ func (r *Running) oomKilled(ctx context.Context, code int) bool {
 	}
 }
 
-func (r *Running) waitOnce(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	res := r.eng.cli.ContainerWait(ctx, r.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-	select {
-	case w := <-res.Result:
-		if w.Error != nil {
-			return -1, fmt.Errorf("%s", w.Error.Message)
-		}
-		return int(w.StatusCode), nil
-	case err := <-res.Error:
-		return -1, err
-	}
-}
-
 // Kill sends a signal, for example "SIGTERM", to every process of the container. One that has ended is no error.
 func (r *Running) Kill(ctx context.Context, signal string) error {
 	r.killed.Store(true)
-	_, err := r.eng.cli.ContainerKill(ctx, r.ID, client.ContainerKillOptions{Signal: signal})
+	err := r.eng.cli.Kill(ctx, r.ID, signal)
 	if err == nil && signal != "SIGKILL" && signal != "KILL" {
 		// That was for the first process, which knows now that it has to wait for the others; they are reached from inside.
-		if ex, err := r.eng.cli.ExecCreate(ctx, r.ID, client.ExecCreateOptions{Cmd: []string{"/bin/sh", "-c", `kill -s "${0#SIG}" -1`, signal}}); err == nil {
-			_, _ = r.eng.cli.ExecStart(ctx, ex.ID, client.ExecStartOptions{Detach: true})
-		}
+		_ = r.eng.cli.Exec(ctx, r.ID, "/bin/sh", "-c", `kill -s "${0#SIG}" -1`, signal)
 	}
-	if err == nil || errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+	if err == nil || gone(err) {
 		return nil
 	}
-	if res, ierr := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{}); ierr == nil && res.Container.State != nil && !res.Container.State.Running {
+	if res, ierr := r.eng.cli.Inspect(ctx, r.ID); ierr == nil && !res.State.Running {
 		return nil
 	}
 	return engineError("signalling the container", err)
@@ -287,15 +269,13 @@ func (r *Running) Kill(ctx context.Context, signal string) error {
 
 // Address is where the ports of a container are that has a network of its own.
 func (r *Running) Address(ctx context.Context) (string, error) {
-	res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{})
+	res, err := r.eng.cli.Inspect(ctx, r.ID)
 	if err != nil {
 		return "", engineError("looking at the container", err)
 	}
-	if n := res.Container.NetworkSettings; n != nil {
-		for _, e := range n.Networks {
-			if e.IPAddress.IsValid() {
-				return e.IPAddress.String(), nil
-			}
+	for _, n := range res.NetworkSettings.Networks {
+		if a, err := netip.ParseAddr(n.IPAddress); err == nil {
+			return a.String(), nil
 		}
 	}
 	return "", berth.Errorf(berth.Unsupported, "the engine gives containers no address that can be reached from here")
@@ -303,20 +283,25 @@ func (r *Running) Address(ctx context.Context) (string, error) {
 
 // Remove ends the container if it runs and removes it. One that is not there is no error.
 func (r *Running) Remove(ctx context.Context) error {
-	_, err := r.eng.cli.ContainerRemove(ctx, r.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // a conflict is a removal under way
+	if err := r.eng.cli.Remove(ctx, r.ID); err != nil && !gone(err) {
 		return engineError("removing the container", err)
 	}
 	return nil
 }
 
+// gone says whether err is the answer for a container that has ended or is not there. A conflict is a removal under way.
+func gone(err error) bool {
+	s := docker.Status(err)
+	return s == http.StatusNotFound || s == http.StatusConflict
+}
+
 // removeOurs removes the container of that name if it is one of ours.
 func (e *engine) removeOurs(ctx context.Context, name string) bool {
-	res, err := e.cli.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-	if err != nil || res.Container.Config == nil || res.Container.Config.Labels[Label] == "" {
+	res, err := e.cli.Inspect(ctx, name)
+	if err != nil || res.Config.Labels[Label] == "" {
 		return false
 	}
-	return (&Running{ID: res.Container.ID, eng: e}).Remove(ctx) == nil
+	return (&Running{ID: res.ID, eng: e}).Remove(ctx) == nil
 }
 
 // Adopt finds a container that a process before this one started, running or ended, by one of its labels. It returns nil
@@ -327,42 +312,39 @@ func (c *Cache) Adopt(ctx context.Context, label, value string, log io.Writer) (
 	if eng == nil {
 		return nil, berth.Errorf(berth.Unavailable, "%s", why)
 	}
-	list, err := eng.cli.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", label+"="+value)})
+	list, err := eng.cli.List(ctx, label, value)
 	if err != nil {
 		return nil, engineError("listing containers", err)
 	}
-	if len(list.Items) == 0 {
+	if len(list) == 0 {
 		return nil, nil
 	}
-	r := &Running{ID: list.Items[0].ID, eng: eng}
+	r := &Running{ID: list[0], eng: eng}
 	if log == nil {
 		return r, nil
 	}
-	out, err := eng.cli.ContainerLogs(context.WithoutCancel(ctx), r.ID, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
+	out, err := eng.cli.Logs(context.WithoutCancel(ctx), r.ID)
 	if err != nil {
 		return nil, engineError("reading the container's output", err)
 	}
-	r.copied = make(chan error, 1)
-	go func() {
-		defer close(r.copied)
-		defer out.Close()
-		if _, err := stdcopy.StdCopy(log, log, out); err != nil {
-			r.copied <- err
-		}
-	}()
+	r.copy(log, out)
 	return r, nil
 }
 
 // engineError is an error of the engine for people, with the code that fits.
 func engineError(doing string, err error) error {
 	code := berth.Internal
-	switch {
-	case errdefs.IsNotFound(err):
+	switch docker.Status(err) {
+	case http.StatusNotFound:
 		code = berth.NotFound
-	case errdefs.IsInvalidArgument(err), errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err):
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
 		code = berth.Invalid
-	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), os.IsTimeout(err):
+	case http.StatusServiceUnavailable:
 		code = berth.Unavailable
+	case 0:
+		if _, ok := errors.AsType[*docker.ConnectionError](err); ok || os.IsTimeout(err) {
+			code = berth.Unavailable
+		}
 	}
 	e := berth.Errorf(code, "%s: %s", doing, mask(err.Error()))
 	e.Err = err

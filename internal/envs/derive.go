@@ -15,9 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
-
 	"github.com/berthml/berth"
 )
 
@@ -76,13 +73,11 @@ func (c *Cache) derive(ctx context.Context, eng *engine, base string, r request,
 // imageOnce is the id of one of our own images; build makes it when it is not there, once at a time.
 func (c *Cache) imageOnce(ctx context.Context, eng *engine, ref, hash string, progress func(string), build func() error) (id string, cached bool, labels map[string]string, err error) {
 	inspect := func() (string, bool) {
-		res, err := eng.cli.ImageInspect(ctx, ref)
+		res, err := eng.cli.Image(ctx, ref)
 		if err != nil {
 			return "", false
 		}
-		if res.Config != nil {
-			labels = res.Config.Labels
-		}
+		labels = res.Config.Labels
 		c.noteImage(eng, ref, hash, 0)
 		return res.ID, true
 	}
@@ -206,19 +201,17 @@ func (c *Cache) deriveFiles(dir string, r request, e berth.LaunchEnv) ([]Mount, 
 
 // commit makes an image of the container in which the packages were added.
 func (c *Cache) commit(ctx context.Context, eng *engine, id, base, ref, hash string, lines []string) error {
-	res, err := eng.cli.ImageInspect(ctx, base)
+	res, err := eng.cli.Image(ctx, base)
 	if err != nil {
 		return engineError("looking at the base image", err)
 	}
 	path, user, dir := imagePath, "root", "/"
-	if cfg := res.Config; cfg != nil {
-		for _, kv := range cfg.Env {
-			if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-				path = v
-			}
+	for _, kv := range res.Config.Env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = v
 		}
-		user, dir = cmp.Or(cfg.User, user), cmp.Or(cfg.WorkingDir, dir)
 	}
+	user, dir = cmp.Or(res.Config.User, user), cmp.Or(res.Config.WorkingDir, dir)
 	warnings := []string{}
 	for _, l := range lines {
 		if w, ok := strings.CutPrefix(l, "berth-warning: "); ok {
@@ -229,15 +222,15 @@ func (c *Cache) commit(ctx context.Context, eng *engine, id, base, ref, hash str
 	if err != nil {
 		return err
 	}
-	_, err = eng.cli.ContainerCommit(ctx, id, client.ContainerCommitOptions{Reference: ref, Config: &container.Config{}, Changes: []string{
+	err = eng.cli.Commit(ctx, id, ref, []string{
 		"ENV PATH=" + imageEnv + "/bin:" + path, "ENV VIRTUAL_ENV=" + imageEnv, "USER " + user, "WORKDIR " + dir,
 		"LABEL " + Label + "=env", "LABEL " + Label + ".env=" + hash,
 		"LABEL " + Label + ".warnings=" + base64.RawURLEncoding.EncodeToString(w), // engines differ in how they quote
-	}})
+	})
 	if err != nil {
 		return engineError("keeping the image with the packages", err)
 	}
-	if made, err := eng.cli.ImageInspect(ctx, ref); err == nil {
+	if made, err := eng.cli.Image(ctx, ref); err == nil {
 		c.noteImage(eng, ref, hash, max(made.Size-res.Size, 1))
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moby/moby/api/types/container"
+	"github.com/berthml/berth/internal/docker"
 )
 
 // Apply takes over options as docker run has them (docker_args of a job): --shm-size, --ipc, --network, --env, --cap-add and
@@ -79,7 +79,7 @@ func size(s string) (int64, bool) {
 }
 
 // ulimit reads name=soft[:hard].
-func ulimit(s string) (*container.Ulimit, bool) {
+func ulimit(s string) (docker.Ulimit, bool) {
 	name, limits, ok := strings.Cut(s, "=")
 	soft, hard, two := strings.Cut(limits, ":")
 	if !two {
@@ -88,7 +88,7 @@ func ulimit(s string) (*container.Ulimit, bool) {
 	a, err1 := strconv.ParseInt(soft, 10, 64)
 	b, err2 := strconv.ParseInt(hard, 10, 64)
 	if !ok || err1 != nil || err2 != nil {
-		return nil, false
+		return docker.Ulimit{}, false
 	}
-	return &container.Ulimit{Name: name, Soft: a, Hard: b}, true
+	return docker.Ulimit{Name: name, Soft: a, Hard: b}, true
 }

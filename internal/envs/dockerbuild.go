@@ -6,8 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,11 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/moby/api/types/build"
-	"github.com/moby/moby/api/types/jsonstream"
-	"github.com/moby/moby/client"
-
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/docker"
 )
 
 // buildContext is the image of e's Docker build context, a folder of this node, built when it is not there.
@@ -100,39 +95,33 @@ func (c *Cache) buildImage(ctx context.Context, eng *engine, bc buildFolder, ref
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(bc.writeTar(w)) }()
 	defer r.Close() // ends the writer too
-	res, err := eng.cli.ImageBuild(ctx, r, client.ImageBuildOptions{
-		Tags: []string{ref}, Dockerfile: bc.dockerfile, Remove: true, ForceRemove: true, NetworkMode: "host",
-		Labels: map[string]string{Label: "build", Label + ".env": hash}, Version: build.BuilderV1,
-	})
-	if err != nil {
-		return engineError("building the image", err)
-	}
-	defer res.Body.Close()
 	lines := newLineWriter(&builder{cache: c, log: log, progress: progress})
-	for dec := json.NewDecoder(res.Body); ; {
-		var m jsonstream.Message
-		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return engineError("building the image", err)
-		}
+	failed := false
+	err = eng.cli.Build(ctx, r, docker.Build{Tag: ref, Dockerfile: bc.dockerfile, Labels: map[string]string{Label: "build", Label + ".env": hash}}, func(m docker.Message) error {
 		_, _ = io.WriteString(lines, m.Stream)
 		if step := strings.TrimSpace(m.Stream); strings.HasPrefix(strings.ToLower(step), "step ") {
 			first, _, _ := strings.Cut(step, "\n")
 			progress(first)
 		}
-		if m.Error != nil {
+		if m.Error != "" {
+			failed = true
 			lines.flush()
-			lines.line("error: " + m.Error.Message)
-			if strings.Contains(m.Error.Message, "BuildKit") {
+			lines.line("error: " + m.Error)
+			if strings.Contains(m.Error, "BuildKit") {
 				lines.line("this node builds without BuildKit: take --mount and other BuildKit features out of the Dockerfile")
 			}
-			last := lines.all[max(0, len(lines.all)-distilled):]
-			return berth.Errorf(berth.Invalid, "building the image of %s:\n%s\n(the whole log is %s on the node)", bc.dockerfile, strings.Join(last, "\n"), logFile)
 		}
-	}
+		return nil
+	})
 	lines.flush()
-	if made, err := eng.cli.ImageInspect(ctx, ref); err == nil {
+	if failed {
+		last := lines.all[max(0, len(lines.all)-distilled):]
+		return berth.Errorf(berth.Invalid, "building the image of %s:\n%s\n(the whole log is %s on the node)", bc.dockerfile, strings.Join(last, "\n"), logFile)
+	}
+	if err != nil {
+		return engineError("building the image", err)
+	}
+	if made, err := eng.cli.Image(ctx, ref); err == nil {
 		c.noteImage(eng, ref, hash, max(made.Size, 1))
 	}
 	return nil

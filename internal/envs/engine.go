@@ -2,6 +2,7 @@ package envs
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,12 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moby/moby/client"
+	"github.com/berthml/berth/internal/docker"
 )
 
 // An engine is a Docker or Podman that answers on this node.
 type engine struct {
-	cli    *client.Client
+	cli    *docker.Client
 	host   string
 	name   string // for people
 	podman bool
@@ -96,21 +97,24 @@ func sockets() []string {
 
 // connect asks the engine at host who it is. The API version is the newest that both sides know.
 func connect(ctx context.Context, host string) (*engine, error) {
-	opts := []client.Opt{client.WithHost(host)}
+	var encrypted *tls.Config
 	if host == os.Getenv("DOCKER_HOST") {
-		opts = []client.Opt{client.FromEnv}
+		var err error
+		if encrypted, err = docker.EnvironmentTLS(); err != nil {
+			return nil, err
+		}
 	}
-	cli, err := client.New(opts...)
+	cli, err := docker.New(host, encrypted)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if _, err := cli.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
+	if err := cli.Ping(ctx); err != nil {
 		cli.Close()
 		return nil, err
 	}
-	v, err := cli.ServerVersion(ctx, client.ServerVersionOptions{})
+	v, err := cli.Version(ctx)
 	if err != nil {
 		cli.Close()
 		return nil, err

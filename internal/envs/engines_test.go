@@ -3,7 +3,6 @@
 package envs_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/url"
@@ -16,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moby/moby/client"
+	"github.com/berthml/berth/internal/docker"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
@@ -119,14 +118,14 @@ func (e *testEngine) start(dir string, env []string, name string, args ...string
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
-	cli, err := client.New(client.WithHost(e.host))
+	cli, err := docker.New(e.host, nil)
 	if err != nil {
 		e.err = err
 		return
 	}
 	defer cli.Close()
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
-		if _, err := cli.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err == nil {
+		if err := cli.Ping(ctx); err == nil {
 			break
 		}
 		select {
@@ -144,7 +143,7 @@ func (e *testEngine) start(dir string, env []string, name string, args ...string
 }
 
 // loadPython loads localhost/python:1, made of this machine's Python.
-func loadPython(ctx context.Context, cli *client.Client) error {
+func loadPython(ctx context.Context, cli *docker.Client) error {
 	tar := filepath.Join(os.TempDir(), fmt.Sprintf("berth-python-%d.tar", os.Getpid()))
 	if _, err := os.Stat(tar); err != nil {
 		out, err := exec.CommandContext(ctx, "../../e2e/engines/k8s/node/mkpython.sh", tar).CombinedOutput()
@@ -159,30 +158,26 @@ func loadPython(ctx context.Context, cli *client.Client) error {
 		return err
 	}
 	defer f.Close()
-	res, err := cli.ImageLoad(ctx, f)
-	if err != nil {
-		return err
-	}
-	defer res.Close()
-	var b bytes.Buffer
-	_, err = b.ReadFrom(res)
-	return err
+	return cli.Load(ctx, f)
 }
 
 func (e *testEngine) removeContainers() {
-	cli, err := client.New(client.WithHost(e.host))
+	cli, err := docker.New(e.host, nil)
 	if err != nil {
 		return
 	}
 	defer cli.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	list, err := cli.ContainerList(ctx, client.ContainerListOptions{All: true})
+	if cli.Ping(ctx) != nil {
+		return
+	}
+	list, err := cli.List(ctx, "", "")
 	if err != nil {
 		return
 	}
-	for _, c := range list.Items {
-		cli.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true})
+	for _, id := range list {
+		cli.Remove(ctx, id)
 	}
 }
 

@@ -5,19 +5,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/distribution/reference"
-	"github.com/moby/moby/api/pkg/authconfig"
-	"github.com/moby/moby/api/types/registry"
-	"github.com/moby/moby/client"
-
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/docker"
 )
 
 // container prepares e's image, with e's package lists added where there are some.
@@ -52,17 +48,17 @@ func (c *Cache) container(ctx context.Context, eng *engine, e berth.LaunchEnv, p
 
 // image is the id of a reference, pulled when it is not there.
 func (e *engine) image(ctx context.Context, ref string, progress func(string)) (id string, cached bool, err error) {
-	res, err := e.cli.ImageInspect(ctx, ref)
+	res, err := e.cli.Image(ctx, ref)
 	if err == nil {
 		return res.ID, true, nil
 	}
-	if !errdefs.IsNotFound(err) {
+	if docker.Status(err) != http.StatusNotFound {
 		return "", false, engineError("looking for image "+ref, err)
 	}
 	if err := e.pull(ctx, ref, progress); err != nil {
 		return "", false, err
 	}
-	res, err = e.cli.ImageInspect(ctx, ref)
+	res, err = e.cli.Image(ctx, ref)
 	if err != nil {
 		return "", false, engineError("looking for image "+ref, err)
 	}
@@ -90,22 +86,15 @@ func (e *engine) pull(ctx context.Context, ref string, progress func(string)) er
 		b.Err = err
 		return b
 	}
-	res, err := e.cli.ImagePull(ctx, ref, client.ImagePullOptions{RegistryAuth: registryAuth(ctx, ref)})
+	name, err := docker.ParseReference(ref)
 	if err != nil {
 		return fail(err)
 	}
-	defer res.Close()
 	layers := map[string][2]int64{} // done and total
 	last := time.Now()
-	for m, err := range res.JSONMessages(ctx) {
-		if err != nil {
-			return fail(err)
-		}
+	err = e.cli.Pull(ctx, name, registryAuth(ctx, name.Host()), func(m docker.Message) error {
 		alarm.Reset(pullSilence)
-		if m.Error != nil {
-			return fail(m.Error)
-		}
-		if m.Progress != nil && m.Status == "Downloading" && m.Progress.Total > 0 {
+		if m.Status == "Downloading" && m.Progress.Total > 0 {
 			layers[m.ID] = [2]int64{m.Progress.Current, m.Progress.Total}
 		}
 		if time.Since(last) > 2*time.Second && len(layers) > 0 {
@@ -116,9 +105,10 @@ func (e *engine) pull(ctx context.Context, ref string, progress func(string)) er
 			}
 			progress(fmt.Sprintf("pulling image %s: %d of %d MB", ref, done>>20, total>>20))
 		}
-	}
-	if ctx.Err() != nil {
-		return fail(context.Cause(ctx))
+		return nil
+	})
+	if err != nil || ctx.Err() != nil {
+		return fail(err)
 	}
 	return nil
 }
@@ -130,13 +120,8 @@ type dockerConfig struct {
 	CredHelpers map[string]string                `json:"credHelpers"`
 }
 
-// registryAuth is the user's login for the registry of ref, or "" for none.
-func registryAuth(ctx context.Context, ref string) string {
-	named, err := reference.ParseNormalizedNamed(ref)
-	if err != nil {
-		return ""
-	}
-	host := reference.Domain(named)
+// registryAuth is the user's login for the registry at host, or nil.
+func registryAuth(ctx context.Context, host string) *docker.Auth {
 	dir := os.Getenv("DOCKER_CONFIG")
 	if dir == "" {
 		home, _ := os.UserHomeDir()
@@ -145,9 +130,9 @@ func registryAuth(ctx context.Context, ref string) string {
 	var cfg dockerConfig
 	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil || json.Unmarshal(b, &cfg) != nil {
-		return ""
+		return nil
 	}
-	a := registry.AuthConfig{ServerAddress: host}
+	a := docker.Auth{ServerAddress: host}
 	helper := cfg.CredHelpers[host]
 	if helper == "" {
 		helper = cfg.CredsStore
@@ -177,13 +162,9 @@ func registryAuth(ctx context.Context, ref string) string {
 		}
 	}
 	if a.Username == "" && a.IdentityToken == "" {
-		return ""
+		return nil
 	}
-	s, err := authconfig.Encode(a)
-	if err != nil {
-		return ""
-	}
-	return s
+	return &a
 }
 
 // registryHost is the host of an address in the file of docker login.

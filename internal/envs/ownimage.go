@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/client"
+	"github.com/berthml/berth/internal/docker"
 )
 
 // An imageNote is what the cache remembers of an image it made: the time of the file is that of its last use.
@@ -66,7 +66,7 @@ func (c *Cache) evictImages(ctx context.Context, eng *engine) {
 		if total <= c.o.MaxBytes || i == len(all)-1 { // the newest is the one that was just asked for
 			return
 		}
-		if _, err := eng.cli.ImageRemove(ctx, e.Ref, client.ImageRemoveOptions{PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) {
+		if err := eng.cli.RemoveImage(ctx, e.Ref); err != nil && docker.Status(err) != http.StatusNotFound {
 			continue
 		}
 		os.Remove(e.file)

@@ -2,13 +2,8 @@ package envs
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"strings"
 	"time"
-
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
 
 	"github.com/berthml/berth"
 )
@@ -24,42 +19,33 @@ type Stats struct {
 // PID is the number of the container's first process in the world of processes the engine lives in, which need not be the caller's. A
 // container that does not run is NotFound.
 func (r *Running) PID(ctx context.Context) (int, error) {
-	res, err := r.eng.cli.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{})
+	res, err := r.eng.cli.Inspect(ctx, r.ID)
 	if err != nil {
 		return 0, engineError("looking at the container", err)
 	}
-	if s := res.Container.State; s == nil || !s.Running || s.Pid <= 0 {
+	if s := res.State; !s.Running || s.Pid <= 0 {
 		return 0, berth.Errorf(berth.NotFound, "the container does not run")
 	}
-	return res.Container.State.Pid, nil
+	return res.State.Pid, nil
 }
 
 // Stats asks the engine. Where it has nothing to say, of a container that has just ended for example, it is NotFound.
 func (r *Running) Stats(ctx context.Context) (Stats, error) {
-	res, err := r.eng.cli.ContainerStats(ctx, r.ID, client.ContainerStatsOptions{})
+	v, err := r.eng.cli.Stats(ctx, r.ID)
 	if err != nil {
 		return Stats{}, engineError("measuring the container", err)
 	}
-	defer res.Body.Close()
-	var v container.StatsResponse
-	if err := json.NewDecoder(res.Body).Decode(&v); err != nil && err != io.EOF { // Podman answers nothing of one that has ended
-		return Stats{}, engineError("measuring the container", err)
-	}
-	return statsOf(&v)
-}
-
-func statsOf(v *container.StatsResponse) (Stats, error) {
-	if v.MemoryStats.Usage == 0 && v.CPUStats.CPUUsage.TotalUsage == 0 {
+	if v.Memory.Usage == 0 && v.CPU.Usage.Total == 0 {
 		return Stats{}, berth.Errorf(berth.NotFound, "the engine does not say what the container uses")
 	}
-	s := Stats{CPU: time.Duration(v.CPUStats.CPUUsage.TotalUsage), Memory: int64(v.MemoryStats.Usage)}
+	s := Stats{CPU: time.Duration(v.CPU.Usage.Total), Memory: int64(v.Memory.Usage)}
 	for _, key := range []string{"total_inactive_file", "inactive_file"} { // control groups of version 1, and 2
-		if n := int64(v.MemoryStats.Stats[key]); n > 0 && n < s.Memory {
+		if n := int64(v.Memory.Stats[key]); n > 0 && n < s.Memory {
 			s.Memory -= n
 			break
 		}
 	}
-	for _, e := range v.BlkioStats.IoServiceBytesRecursive {
+	for _, e := range v.Disk.Bytes {
 		switch strings.ToLower(e.Op) {
 		case "read":
 			s.Read += int64(e.Value)
@@ -68,8 +54,8 @@ func statsOf(v *container.StatsResponse) (Stats, error) {
 		}
 	}
 	for _, n := range v.Networks {
-		s.NetRx += int64(n.RxBytes)
-		s.NetTx += int64(n.TxBytes)
+		s.NetRx += int64(n.Received)
+		s.NetTx += int64(n.Sent)
 	}
 	return s, nil
 }
