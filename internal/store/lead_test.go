@@ -113,6 +113,25 @@ func TestServerOfAnotherHomeIsRefused(t *testing.T) {
 	}
 }
 
+// TestServerOfAnotherHomeLeavesTheSchema: one that would have to bring the schema up to date is refused before it does.
+func TestServerOfAnotherHomeLeavesTheSchema(t *testing.T) {
+	t.Parallel()
+	url := sharedPostgres(t).Schema(t)
+	mustMember(t, url, "one", "a")
+	raw := rawDB(t, url)
+	defer raw.Close()
+	if _, err := raw.Exec("UPDATE schema_version SET version = 3"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := member(t, url, "two", "a"); berth.CodeOf(err) != berth.Conflict || !strings.Contains(err.Error(), "is used by server a of one, since 2") {
+		t.Errorf("a server of another home: %v", err)
+	}
+	version := 0
+	if err := raw.QueryRow("SELECT version FROM schema_version").Scan(&version); err != nil || version != 3 {
+		t.Errorf("the schema is %d, %v", version, err)
+	}
+}
+
 // TestServerThatWasReplacedStops: a server that said nothing for so long that another home has the database writes nothing any more,
 // and is told.
 func TestServerThatWasReplacedStops(t *testing.T) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,10 @@ const (
 	lease = 3 * time.Second
 	// databaseTime is the time by the clock of the database, which all servers share.
 	databaseTime = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
+	// lockJoin keeps others from joining for the length of a transaction.
+	lockJoin = "SELECT pg_advisory_xact_lock($1, hashtext(current_schema()))"
+	// selectForeign finds a server that lives and has another home.
+	selectForeign = "SELECT who, since FROM servers WHERE home <> $1 AND seen > " + databaseTime + " - $2 ORDER BY since LIMIT 1"
 )
 
 // Member is what a server is called among those of its database.
@@ -70,26 +75,31 @@ func join(ctx context.Context, db *DB, config *pgx.ConnConfig, who Member) (*mem
 	m.standing.Store(&standing{})
 	moved := make(chan struct{})
 	m.moved.Store(&moved)
+	if err := db.untilFree(ctx, func() (string, error) { return m.enter(ctx) }); err != nil {
+		m.hangUp()
+		return nil, db.fault(err)
+	}
+	beats, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
+	go m.run(beats)
+	return m, nil
+}
+
+// untilFree calls try until it names no server of another home that lives. Those that were killed a moment ago seem to live still: it
+// waits so long, and no longer.
+func (db *DB) untilFree(ctx context.Context, try func() (other string, err error)) error {
 	for deadline := time.Now().Add(joinWait); ; {
-		other, err := m.enter(ctx)
+		other, err := try()
 		switch {
-		case err != nil:
-			m.hangUp()
-			return nil, db.fault(err)
-		case other == "":
-			beats, cancel := context.WithCancel(context.Background())
-			m.cancel = cancel
-			go m.run(beats)
-			return m, nil
+		case err != nil || other == "":
+			return err
 		case time.Now().After(deadline):
-			m.hangUp()
-			return nil, berth.Errorf(berth.Conflict, "database %s is used by %s, which has another home: the servers of a database share one; start this one there too, with `berth serve --home DIR --name NAME`, or give it a database of its own", db.where, other)
+			return berth.Errorf(berth.Conflict, "database %s is used by %s, which has another home: the servers of a database share one; start this one there too, with `berth serve --home DIR --name NAME`, or give it a database of its own", db.where, other)
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			m.hangUp()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
@@ -100,11 +110,15 @@ func (m *member) enter(ctx context.Context) (other string, err error) {
 		return "", err
 	}
 	err = pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1, hashtext(current_schema()))", joinClass); err != nil {
+		if _, err := tx.Exec(ctx, lockJoin, joinClass); err != nil {
 			return err
 		}
-		var err error
-		if other, err = foreign(ctx, tx, m.Home); err != nil || other != "" {
+		var since int64
+		err := tx.QueryRow(ctx, selectForeign, m.Home, int64(lease)).Scan(&other, &since)
+		if err == nil {
+			other = leader{Who: other, Since: fromNanos(since)}.String()
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		if err := m.takeOver(ctx, tx); err != nil {
@@ -129,11 +143,19 @@ func (m *member) takeOver(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// foreign names a server of another home that lives, "" when there is none.
-func foreign(ctx context.Context, tx pgx.Tx, home string) (who string, err error) {
+// foreign names a server of another home that lives, "" when there is none, and keeps others from joining until the transaction of the
+// session ends.
+func (db *DB) foreign(ctx context.Context, s *session) (who string, err error) {
+	var one int
+	if found, err := s.row(ctx, []any{&one}, db.d.hasTable, "servers"); err != nil || !found || db.home == "" {
+		return "", err
+	}
+	if _, err := s.conn.ExecContext(ctx, lockJoin, joinClass); err != nil {
+		return "", err
+	}
 	var since int64
-	err = tx.QueryRow(ctx, "SELECT who, since FROM servers WHERE home <> $1 AND seen > "+databaseTime+" - $2 ORDER BY since LIMIT 1", home, int64(lease)).Scan(&who, &since)
-	if errors.Is(err, pgx.ErrNoRows) {
+	err = s.conn.QueryRowContext(ctx, selectForeign, db.home, int64(lease)).Scan(&who, &since)
+	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
 	return leader{Who: who, Since: fromNanos(since)}.String(), err

@@ -35,41 +35,56 @@ func migrations() ([]string, error) {
 	return all, nil
 }
 
-// migrate brings the schema to this build's version, in one transaction: a crash leaves the old one or the new one.
+// migrate brings the schema to this build's version, unless servers of another home use it.
 func (db *DB) migrate(ctx context.Context, s *session) error {
 	steps, err := migrations()
 	if err != nil {
 		return err
 	}
-	if _, err := s.exec(ctx, db.d.beginWrite); err != nil {
-		return db.fault(err)
-	}
-	from, err := db.migrateFrom(ctx, s, steps)
-	if err == nil {
-		_, err = s.exec(ctx, "COMMIT")
-	}
-	if err != nil {
-		s.exec(ctx, "ROLLBACK") //nolint:errcheck // the first error says it
-		return db.fault(err)
-	}
-	if from < len(steps) {
+	from := 0
+	err = db.untilFree(ctx, func() (other string, err error) {
+		from, other, err = db.tryMigrate(ctx, s, steps)
+		return other, err
+	})
+	if err == nil && from < len(steps) {
 		db.log.Info("schema brought up to date", "from", from, "to", len(steps))
 	}
-	return nil
+	return db.fault(err)
 }
 
-func (db *DB) migrateFrom(ctx context.Context, s *session, steps []string) (from int, err error) {
+// tryMigrate does it in one transaction: a crash leaves the old schema or the new one. When a server of another home uses the database it
+// changes nothing, and names that.
+func (db *DB) tryMigrate(ctx context.Context, s *session, steps []string) (from int, other string, err error) {
+	if _, err := s.exec(ctx, db.d.beginWrite); err != nil {
+		return 0, "", err
+	}
+	from, other, err = db.migrateFrom(ctx, s, steps)
+	if err == nil && other == "" {
+		_, err = s.exec(ctx, "COMMIT")
+	}
+	if err != nil || other != "" {
+		s.exec(ctx, "ROLLBACK") //nolint:errcheck // the first error says it
+	}
+	return from, other, err
+}
+
+func (db *DB) migrateFrom(ctx context.Context, s *session, steps []string) (from int, other string, err error) {
 	if db.d.lockSchema != "" {
 		if _, err := s.exec(ctx, db.d.lockSchema); err != nil {
-			return 0, err
+			return 0, "", err
 		}
 	}
 	if from, err = db.schemaVersion(ctx, s); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if from > len(steps) {
-		return 0, berth.Errorf(berth.Unsupported, "database %s was created by a newer Berth (schema %d, this one knows %d): "+
+		return 0, "", berth.Errorf(berth.Unsupported, "database %s was created by a newer Berth (schema %d, this one knows %d): "+
 			"run that version or a later one", db.where, from, len(steps))
+	}
+	if from < len(steps) {
+		if other, err = db.foreign(ctx, s); err != nil || other != "" {
+			return from, other, err
+		}
 	}
 	words := strings.NewReplacer(db.d.schema...)
 	for i := from; i < len(steps); i++ {
@@ -78,14 +93,14 @@ func (db *DB) migrateFrom(ctx context.Context, s *session, steps []string) (from
 				continue
 			}
 			if _, err := s.conn.ExecContext(ctx, words.Replace(stmt)); err != nil {
-				return 0, berth.Errorf(berth.Internal, "schema %d of database %s: %w", i+1, db.where, err)
+				return 0, "", berth.Errorf(berth.Internal, "schema %d of database %s: %w", i+1, db.where, err)
 			}
 		}
 	}
 	if from < len(steps) {
 		_, err = s.exec(ctx, "UPDATE schema_version SET version = ?", len(steps))
 	}
-	return from, err
+	return from, "", err
 }
 
 // schemaVersion reads the version, and makes its table in a new database.

@@ -48,7 +48,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*DB, error) {
 	}
 	config.RuntimeParams["application_name"] = "berth"
 	where := fmt.Sprintf("postgres://%s:%d/%s", config.Host, config.Port, config.Database)
-	db := &DB{d: postgresDialect, where: where, log: o.Log, rehearse: o.Rehearse, server: berth.NewGUID()}
+	db := &DB{d: postgresDialect, where: where, log: o.Log, rehearse: o.Rehearse, server: berth.NewGUID(), home: o.Server.Home}
 	db.clock.start(o.Wall)
 	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(durable(o.NoSync)))
 	if err := db.start(ctx, pool, pool, postgresReaders); err != nil {

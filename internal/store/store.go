@@ -46,6 +46,7 @@ type DB struct {
 	feed      feed
 	scopes    scopes
 	server    string   // our name among servers of one database
+	home      string   // what they share; empty where there can be no other server, or this is none
 	file      *file    // nil where the database is no file
 	member    *member  // nil where there can be no other server, or this is none
 	committed func()   // called by the writer after each commit; may be nil
