@@ -23,9 +23,14 @@ func Open(dir string, o Options) (_ *Set, err error) {
 	}
 	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]string{}, gen: 1, number: 1}
 	s.idle = sync.NewCond(&s.mu)
-	segments, journals, err := files(dir)
+	segments, journals, unfinished, err := files(dir)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range unfinished { // only here: later they are those of a process that has opened the points since
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	defer func() {
 		if err != nil {
@@ -94,17 +99,17 @@ func (s *Set) path(n uint64, ext string) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%08d.%s", n, ext))
 }
 
-// files lists a directory by number, and removes what was never finished.
-func files(dir string) (segments, journals []uint64, err error) {
+// files lists a directory by number, and the names of segments that were not finished.
+func files(dir string) (segments, journals []uint64, unfinished []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		return nil, nil, syncParent(dir, false)
+		return nil, nil, nil, syncParent(dir, false)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, e := range entries {
 		name, ext, _ := strings.Cut(e.Name(), ".")
@@ -118,14 +123,12 @@ func files(dir string) (segments, journals []uint64, err error) {
 		case ext == "log":
 			journals = append(journals, n)
 		case strings.HasPrefix(ext, "seg.new"):
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return nil, nil, err
-			}
+			unfinished = append(unfinished, e.Name())
 		}
 	}
 	slices.Sort(segments)
 	slices.Sort(journals)
-	return segments, journals, nil
+	return segments, journals, unfinished, nil
 }
 
 // rotate begins another journal, once the points of the one before are in a segment. The caller holds mu and writes.
@@ -195,7 +198,7 @@ func (s *Set) writeParts(n uint64, parts []part) error {
 		}
 		s.mu.Unlock()
 	}
-	_, journals, err := files(s.dir)
+	_, journals, _, err := files(s.dir)
 	if err != nil {
 		return err
 	}

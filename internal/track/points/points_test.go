@@ -188,6 +188,33 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
+// TestUnfinishedSegmentOfAnother: a process that has the points no more and does not know it leaves the segment alone that the next one
+// is making. Open removes those that nobody finished.
+func TestUnfinishedSegmentOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{JournalSize: 1, NoSync: true})
+	others := filepath.Join(dir, "00000009.seg.new1")
+	if err := os.WriteFile(others, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Append([]Entry{{"r", "m", Point{1, 1, 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil { // it has been compacted
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.path(1, "seg")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(others); err != nil {
+		t.Errorf("the segment of another process: %v", err)
+	}
+	open(t, dir, Options{})
+	if _, err := os.Stat(others); !os.IsNotExist(err) {
+		t.Errorf("what nobody finished is left: %v", err)
+	}
+}
+
 // FuzzReplay: no bytes make recovery crash or read beyond whole frames.
 func FuzzReplay(f *testing.F) {
 	dir := f.TempDir()
