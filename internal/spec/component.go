@@ -287,28 +287,34 @@ var (
 	portMode = exactEnum("ro_mount", "rw_mount", "mount", "download", "upload", "direct", "eval_mount", "eval_download", "link")
 	portType = exactEnum(append([]string{"path"}, portTypes...)...)
 
-	componentPort = obj(
-		f("type", portType, required),
-		f("description", text),
-		f("optional", flag),
-		f("default", noDefault),
-		f("mode", portMode),
-	)
-	componentOutput = obj(
-		f("type", portType, required),
-		f("description", text),
-		f("mode", portMode),
-	)
-	primitiveOutput = obj(
-		keep,
-		f("type", exactEnum("boolean", "integer", "number", "string"), required),
-		f("description", text),
-		f("mode", portMode),
-		f("early_available", typ{name: flag.name, read: func(_ *scope, v *value) any {
-			return v.shape == boolean && v.yes || v.shape == str && strings.EqualFold(v.text, "true")
-		}}),
-		readonly("is_control"),
-	)
+	componentPort = later(func() []part {
+		return []part{
+			f("type", portType, required),
+			f("description", text),
+			f("optional", flag),
+			f("default", noDefault),
+			f("mode", portMode),
+		}
+	})
+	componentOutput = later(func() []part {
+		return []part{
+			f("type", portType, required),
+			f("description", text),
+			f("mode", portMode),
+		}
+	})
+	primitiveOutput = later(func() []part {
+		return []part{
+			keep,
+			f("type", exactEnum("boolean", "integer", "number", "string"), required),
+			f("description", text),
+			f("mode", portMode),
+			f("early_available", typ{name: flag.name, read: func(_ *scope, v *value) any {
+				return v.shape == boolean && v.yes || v.shape == str && strings.EqualFold(v.text, "true")
+			}}),
+			readonly("is_control"),
+		}
+	})
 	componentInputs  = uniqueNames(named(typ{name: "an input", read: readComponentInput}, groupName, "an input"))
 	componentOutputs = uniqueNames(named(oneOf(componentOutput, primitiveOutput), ioName, "an output"))
 )

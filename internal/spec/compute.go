@@ -17,10 +17,10 @@ var computeKind = kind{word: "compute", collection: "computes", base: "propertie
 
 // computeOf is a compute of one type: the common fields and its own. Its own go to properties.properties.
 // It lies where the workspace does: only a cluster may lie elsewhere.
-func computeOf(word, name string, own ...part) typ {
+func computeOf(word, name string, own func() []part) typ {
 	return into(later(func() []part {
 		return []part{
-			parts(own),
+			parts(own()),
 			is("computeType", name),
 			readonly("id", "created_on", "provisioning_state", "provisioning_errors"),
 			f("name", text, to("@name"), required),
@@ -41,29 +41,31 @@ func into(o typ) typ {
 	}}
 }
 
-var amlCompute = computeOf("amlcompute", "AmlCompute",
-	f("location", text, to("/location")),
-	f("resource_id", text, unsent),
-	f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
-	f("tier", enum("low_priority=LowPriority", "dedicated=Dedicated"), to("properties.vmPriority")),
-	f("min_instances", whole, to("properties.scaleSettings.minNodeCount"), def(number("0"))),
-	f("max_instances", whole, to("properties.scaleSettings.maxNodeCount"), def(number("4"))),
-	f("idle_time_before_scale_down", seconds, to("properties.scaleSettings.nodeIdleTimeBeforeScaleDown"), def("PT2M")),
-	f("ssh_public_access_enabled", onOff("Enabled", "Disabled"), to("properties.remoteLoginPortPublicAccess"), def("NotSpecified")),
-	f("ssh_settings", obj(
-		f("admin_username", text, to("adminUserName"), required),
-		f("admin_password", text, to("adminUserPassword")),
-		f("ssh_key_value", text, to("adminUserSshPublicKey")),
-	), to("properties.userAccountCredentials")),
-	f("network_settings", networkSettings, unsent),
-	f("enable_node_public_ip", flag, to("properties.enableNodePublicIp"), def(true)),
-	f("identity", resourceIdentity, to("/identity")),
-	then(func(s *scope, v *value) {
-		s.out.put("properties.osType", "Linux")
-		s.out["disableLocalAuth"] = !v.has("ssh_settings")
-		s.subnet(v)
-	}),
-)
+var amlCompute = computeOf("amlcompute", "AmlCompute", func() []part {
+	return []part{
+		f("location", text, to("/location")),
+		f("resource_id", text, unsent),
+		f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
+		f("tier", enum("low_priority=LowPriority", "dedicated=Dedicated"), to("properties.vmPriority")),
+		f("min_instances", whole, to("properties.scaleSettings.minNodeCount"), def(number("0"))),
+		f("max_instances", whole, to("properties.scaleSettings.maxNodeCount"), def(number("4"))),
+		f("idle_time_before_scale_down", seconds, to("properties.scaleSettings.nodeIdleTimeBeforeScaleDown"), def("PT2M")),
+		f("ssh_public_access_enabled", onOff("Enabled", "Disabled"), to("properties.remoteLoginPortPublicAccess"), def("NotSpecified")),
+		f("ssh_settings", obj(
+			f("admin_username", text, to("adminUserName"), required),
+			f("admin_password", text, to("adminUserPassword")),
+			f("ssh_key_value", text, to("adminUserSshPublicKey")),
+		), to("properties.userAccountCredentials")),
+		f("network_settings", networkSettings, unsent),
+		f("enable_node_public_ip", flag, to("properties.enableNodePublicIp"), def(true)),
+		f("identity", resourceIdentity, to("/identity")),
+		then(func(s *scope, v *value) {
+			s.out.put("properties.osType", "Linux")
+			s.out["disableLocalAuth"] = !v.has("ssh_settings")
+			s.subnet(v)
+		}),
+	}
+})
 
 var networkSettings = later(func() []part {
 	return []part{
@@ -156,39 +158,45 @@ var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
 	return out
 }}
 
-var kubernetesCompute = computeOf("kubernetes", "Kubernetes",
-	f("properties", freeMap),
-	f("namespace", text, to("properties.namespace"), def("default")),
-	f("identity", resourceIdentity, to("/identity")),
-)
+var kubernetesCompute = computeOf("kubernetes", "Kubernetes", func() []part {
+	return []part{
+		f("properties", freeMap),
+		f("namespace", text, to("properties.namespace"), def("default")),
+		f("identity", resourceIdentity, to("/identity")),
+	}
+})
 
 // virtualMachine is a machine reached over SSH. To Azure its resource id says where it is; here the last word of that is its name,
 // unless ssh_settings.address, which is ours as jump_hosts and host_key are, says it.
-var virtualMachine = computeOf("virtualmachine", "VirtualMachine",
-	readonly("compute_location"),
-	f("resource_id", text),
-	f("ssh_settings", obj(
-		f("admin_username", text, to("administratorAccount.username"), required),
-		f("admin_password", text, to("administratorAccount.password")),
-		f("ssh_port", whole, to("sshPort"), def(number("22"))),
-		f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
-		f("address", text),
-		f("jump_hosts", listOf(text)),
-		f("host_key", text),
-	), to("properties"), required),
-	then(func(s *scope, v *value) {
-		inner, _ := asTree(s.out["properties"])
-		if s.out["resourceId"] == nil && inner["address"] == nil {
-			s.in("resource_id").fail(v, "is required")
-		}
-	}),
-)
+var virtualMachine = computeOf("virtualmachine", "VirtualMachine", func() []part {
+	return []part{
+		readonly("compute_location"),
+		f("resource_id", text),
+		f("ssh_settings", obj(
+			f("admin_username", text, to("administratorAccount.username"), required),
+			f("admin_password", text, to("administratorAccount.password")),
+			f("ssh_port", whole, to("sshPort"), def(number("22"))),
+			f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
+			f("address", text),
+			f("jump_hosts", listOf(text)),
+			f("host_key", text),
+		), to("properties"), required),
+		then(func(s *scope, v *value) {
+			inner, _ := asTree(s.out["properties"])
+			if s.out["resourceId"] == nil && inner["address"] == nil {
+				s.in("resource_id").fail(v, "is required")
+			}
+		}),
+	}
+})
 
 // agentMachine is ours: a machine whose agent connects to the server. To Azure's clients it is a virtual machine.
-var agentMachine = computeOf("agent", "VirtualMachine",
-	readonly("compute_location"),
-	is("properties.connection", "agent"),
-)
+var agentMachine = computeOf("agent", "VirtualMachine", func() []part {
+	return []part{
+		readonly("compute_location"),
+		is("properties.connection", "agent"),
+	}
+})
 
 // keyFile is the path of a private key, relative to the working directory; its text travels.
 var keyFile = typ{name: "a path", read: func(s *scope, v *value) any {
@@ -204,10 +212,12 @@ var keyFile = typ{name: "a path", read: func(s *scope, v *value) any {
 	return string(key)
 }, show: func(any) any { return nil }}
 
-var synapseSpark = computeOf("synapsespark", "SynapseSpark",
-	readonly("node_family", "node_size", "node_count", "spark_version"),
-	f("resource_id", text, required),
-	f("identity", resourceIdentity, to("/identity")),
-	f("scale_settings", obj(readonly("min_node_count", "max_node_count", "auto_scale_enabled")), unsent),
-	f("auto_pause_settings", obj(readonly("delay_in_minutes", "auto_pause_enabled")), unsent),
-)
+var synapseSpark = computeOf("synapsespark", "SynapseSpark", func() []part {
+	return []part{
+		readonly("node_family", "node_size", "node_count", "spark_version"),
+		f("resource_id", text, required),
+		f("identity", resourceIdentity, to("/identity")),
+		f("scale_settings", obj(readonly("min_node_count", "max_node_count", "auto_scale_enabled")), unsent),
+		f("auto_pause_settings", obj(readonly("delay_in_minutes", "auto_pause_enabled")), unsent),
+	}
+})

@@ -2,48 +2,50 @@ package spec
 
 import "strconv"
 
-var computeInstance = computeOf("computeinstance", "ComputeInstance",
-	readonly("state", "last_operation", "services", "os_image_metadata"),
-	f("resource_id", text, unsent),
-	f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
-	f("ssh_public_access_enabled", onOff("Enabled", "Disabled"), to("properties.sshSettings.sshPublicAccess")),
-	f("ssh_settings", obj(
-		readonly("admin_username", "ssh_port"),
-		f("ssh_key_value", text, to("adminPublicKey")),
-	), unsent),
-	f("create_on_behalf_of", obj(
-		f("user_object_id", text, to("objectId")),
-		f("user_tenant_id", text, to("tenantId")),
-	), to("properties.personalComputeInstanceSettings.assignedUser")),
-	f("network_settings", networkSettings, unsent),
-	f("idle_time_before_shutdown", text, to("properties.idleTimeBeforeShutdown")),
-	f("idle_time_before_shutdown_minutes", plainMinutes, to("properties.idleTimeBeforeShutdown")),
-	f("enable_node_public_ip", flag, to("properties.enableNodePublicIp"), def(true)),
-	f("enable_sso", flag, to("properties.enableSSO"), def(true)),
-	f("enable_root_access", flag, to("properties.enableRootAccess"), def(true)),
-	f("release_quota_on_stop", flag, to("properties.releaseQuotaOnStop"), def(false)),
-	f("enable_os_patching", flag, to("properties.enableOSPatching"), def(false)),
-	f("identity", resourceIdentity, to("/identity")),
-	f("schedules", obj(f("compute_start_stop", listOf(startStop))), to("properties.schedules")),
-	f("setup_scripts", obj(
-		f("creation_script", setupScript, to("scripts.creationScript")),
-		f("startup_script", setupScript, to("scripts.startupScript")),
-	), to("properties.setupScripts")),
-	f("custom_applications", listOf(customApplication), to("properties.customServices")),
-	then(func(s *scope, v *value) {
-		s.out.put("properties.applicationSharingPolicy", "Shared")
-		s.out.put("properties.computeInstanceAuthorizationType", "personal")
-		if key := v.get("ssh_settings").textOf("ssh_key_value"); key != "" {
-			s.out.put("properties.sshSettings.adminPublicKey", key)
-		}
-		if v.has("ssh_settings") && s.out.text("properties.sshSettings.sshPublicAccess") == "" {
-			s.out.put("properties.sshSettings.sshPublicAccess", "Disabled")
-		}
-		s.out["disableLocalAuth"] = s.out.text("properties.sshSettings.sshPublicAccess") != "Enabled"
-		s.subnet(v)
-		s.ports(v)
-	}),
-)
+var computeInstance = computeOf("computeinstance", "ComputeInstance", func() []part {
+	return []part{
+		readonly("state", "last_operation", "services", "os_image_metadata"),
+		f("resource_id", text, unsent),
+		f("size", text, to("properties.vmSize"), def("STANDARD_DS3_V2")),
+		f("ssh_public_access_enabled", onOff("Enabled", "Disabled"), to("properties.sshSettings.sshPublicAccess")),
+		f("ssh_settings", obj(
+			readonly("admin_username", "ssh_port"),
+			f("ssh_key_value", text, to("adminPublicKey")),
+		), unsent),
+		f("create_on_behalf_of", obj(
+			f("user_object_id", text, to("objectId")),
+			f("user_tenant_id", text, to("tenantId")),
+		), to("properties.personalComputeInstanceSettings.assignedUser")),
+		f("network_settings", networkSettings, unsent),
+		f("idle_time_before_shutdown", text, to("properties.idleTimeBeforeShutdown")),
+		f("idle_time_before_shutdown_minutes", plainMinutes, to("properties.idleTimeBeforeShutdown")),
+		f("enable_node_public_ip", flag, to("properties.enableNodePublicIp"), def(true)),
+		f("enable_sso", flag, to("properties.enableSSO"), def(true)),
+		f("enable_root_access", flag, to("properties.enableRootAccess"), def(true)),
+		f("release_quota_on_stop", flag, to("properties.releaseQuotaOnStop"), def(false)),
+		f("enable_os_patching", flag, to("properties.enableOSPatching"), def(false)),
+		f("identity", resourceIdentity, to("/identity")),
+		f("schedules", obj(f("compute_start_stop", listOf(startStop))), to("properties.schedules")),
+		f("setup_scripts", obj(
+			f("creation_script", setupScript, to("scripts.creationScript")),
+			f("startup_script", setupScript, to("scripts.startupScript")),
+		), to("properties.setupScripts")),
+		f("custom_applications", listOf(customApplication), to("properties.customServices")),
+		then(func(s *scope, v *value) {
+			s.out.put("properties.applicationSharingPolicy", "Shared")
+			s.out.put("properties.computeInstanceAuthorizationType", "personal")
+			if key := v.get("ssh_settings").textOf("ssh_key_value"); key != "" {
+				s.out.put("properties.sshSettings.adminPublicKey", key)
+			}
+			if v.has("ssh_settings") && s.out.text("properties.sshSettings.sshPublicAccess") == "" {
+				s.out.put("properties.sshSettings.sshPublicAccess", "Disabled")
+			}
+			s.out["disableLocalAuth"] = s.out.text("properties.sshSettings.sshPublicAccess") != "Enabled"
+			s.subnet(v)
+			s.ports(v)
+		}),
+	}
+})
 
 // ports checks that the applications' ports are in range and no two publish the same.
 func (s *scope) ports(v *value) {

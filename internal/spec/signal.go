@@ -191,29 +191,39 @@ var watchedContext = lazyParts(func() parts {
 
 // The data of the signals: what was asked of a model lately, as a rule, and what that is compared with.
 var (
-	productionData = obj(watchedContext, then(func(s *scope, v *value) {
-		for _, key := range []string{"window_start", "window_end"} {
-			if at := v.get("data_window").get(key); at != nil && !at.empty() {
-				s.in("data_window."+key).fail(at, "is not for production data: it has a window that moves")
+	productionData = later(func() []part {
+		return []part{watchedContext, then(func(s *scope, v *value) {
+			for _, key := range []string{"window_start", "window_end"} {
+				if at := v.get("data_window").get(key); at != nil && !at.empty() {
+					s.in("data_window."+key).fail(at, "is not for production data: it has a window that moves")
+				}
 			}
-		}
-		s.trailing(true)
-	}))
-	attributedData = obj(watchedContext, then(func(s *scope, v *value) {
-		columns := []string{"prediction", "prediction_probability", "correlation_id"}
-		for _, p := range v.get("data_column_names").entries() {
-			enum(columns...).read(s.in("data_column_names."+p.key), p.at)
-		}
-		s.trailing(!v.has("data_window"))
-	}))
-	spokenData    = obj(f("data_column_names", freeMap, to("columns")), watched, then(func(s *scope, v *value) { s.trailing(!v.has("data_window")) }))
-	referenceData = obj(watchedContext, f("target_column_name", text, unsent), then(standing))
+			s.trailing(true)
+		})}
+	})
+	attributedData = later(func() []part {
+		return []part{watchedContext, then(func(s *scope, v *value) {
+			columns := []string{"prediction", "prediction_probability", "correlation_id"}
+			for _, p := range v.get("data_column_names").entries() {
+				enum(columns...).read(s.in("data_column_names."+p.key), p.at)
+			}
+			s.trailing(!v.has("data_window"))
+		})}
+	})
+	spokenData = later(func() []part {
+		return []part{f("data_column_names", freeMap, to("columns")), watched, then(func(s *scope, v *value) { s.trailing(!v.has("data_window")) })}
+	})
+	referenceData = later(func() []part {
+		return []part{watchedContext, f("target_column_name", text, unsent), then(standing)}
+	})
 	// namedData is known to the service by its name.
-	namedData = obj(more(referenceData), then(func(s *scope, v *value) {
-		if short, ok := strings.CutPrefix(v.get("input_data").textOf("path"), "azureml:"); ok {
-			s.out["uri"] = short
-		}
-	}))
+	namedData = later(func() []part {
+		return []part{more(referenceData), then(func(s *scope, v *value) {
+			if short, ok := strings.CutPrefix(v.get("input_data").textOf("path"), "azureml:"); ok {
+				s.out["uri"] = short
+			}
+		})}
+	})
 )
 
 // trailing gives data a window that moves with the runs of the monitor.

@@ -72,19 +72,23 @@ var objective = later(func() []part {
 
 // The limits of a sweep; a time-out below a minute is a minute.
 var (
-	sweepLimits = obj(
-		is("jobLimitsType", "Sweep"),
-		f("max_concurrent_trials", whole),
-		f("max_total_trials", whole, required),
-		f("timeout", floored(seconds)),
-		f("trial_timeout", floored(seconds)),
-	)
-	sweepNodeLimits = obj(
-		f("max_concurrent_trials", whole),
-		f("max_total_trials", whole, required),
-		f("timeout", floored(whole)),
-		f("trial_timeout", floored(whole)),
-	)
+	sweepLimits = later(func() []part {
+		return []part{
+			is("jobLimitsType", "Sweep"),
+			f("max_concurrent_trials", whole),
+			f("max_total_trials", whole, required),
+			f("timeout", floored(seconds)),
+			f("trial_timeout", floored(seconds)),
+		}
+	})
+	sweepNodeLimits = later(func() []part {
+		return []part{
+			f("max_concurrent_trials", whole),
+			f("max_total_trials", whole, required),
+			f("timeout", floored(whole)),
+			f("trial_timeout", floored(whole)),
+		}
+	})
 )
 
 func floored(t typ) typ {
