@@ -27,9 +27,6 @@ func (d *Driver) AddNode(ctx context.Context, s driver.NodeSpec) error {
 		return err
 	}
 	defer release()
-	if err := d.admit(ctx); err != nil {
-		return err
-	}
 	n, err := d.node(s.Name)
 	if err != nil {
 		if n, err = d.prepare(ctx, s); err != nil {
@@ -40,19 +37,6 @@ func (d *Driver) AddNode(ctx context.Context, s driver.NodeSpec) error {
 		return berth.Errorf(berth.Unavailable, "starting node %s: %w", s.Name, err)
 	}
 	return nil
-}
-
-// admit refuses a server that leads no more.
-func (d *Driver) admit(ctx context.Context) error {
-	term := berth.TermOf(ctx)
-	if term == 0 {
-		return nil
-	}
-	if err := os.Mkdir(d.c.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return berth.Errorf(berth.Unavailable, "making the directory of nodes: %w", err)
-	}
-	_, err := (&host.Terms{Dir: d.c.Dir}).Admit(term) // read anew: another process may have noted a later one
-	return err
 }
 
 // check refuses what can never be a node here.
@@ -111,9 +95,6 @@ func (d *Driver) RemoveNode(ctx context.Context, name string) error {
 		return err
 	}
 	defer release()
-	if err := d.admit(ctx); err != nil {
-		return err
-	}
 	d.mu.Lock()
 	d.drop(name)
 	d.mu.Unlock()
@@ -229,30 +210,5 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// hold waits until nobody else makes, removes or starts a node.
-func (d *Driver) hold(ctx context.Context, name string) (release func(), err error) {
-	for {
-		d.mu.Lock()
-		c := d.held[name]
-		if c == nil {
-			c = make(chan struct{})
-			d.held[name] = c
-			d.mu.Unlock()
-			return func() {
-				d.mu.Lock()
-				delete(d.held, name)
-				d.mu.Unlock()
-				close(c)
-			}, nil
-		}
-		d.mu.Unlock()
-		select {
-		case <-c:
-		case <-ctx.Done():
-			return nil, berth.Errorf(berth.Unavailable, "node %s is being created or removed: %w", name, context.Cause(ctx))
-		}
 	}
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Terms keeps out servers that lead no more, see [berth.WithTerm]. The latest term that was seen is kept in DIR/term: it has to
-// outlive the host, and nothing more.
+// Terms keeps out servers that lead no more, see [berth.WithTerm]. Each term that was seen is a file DIR/term.N, so that several processes
+// can note terms at the same time, and none takes a later one back. They have to outlive the host, and nothing more.
 type Terms struct {
 	Dir string
 
 	mu     sync.Mutex
-	read   bool
-	latest int64
+	latest int64 // that was admitted here
 }
+
+const termPrefix = "term."
 
 // Admit refuses a term that is over, and notes one that has begun. 0 is from a server that is the only one.
 func (t *Terms) Admit(term int64) (begun bool, err error) {
@@ -29,29 +30,44 @@ func (t *Terms) Admit(term int64) (begun bool, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	path := filepath.Join(t.Dir, "term")
-	if !t.read {
-		b, err := os.ReadFile(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return false, berth.Errorf(berth.Unavailable, "which server leads is not known: %w", err)
-		}
-		t.latest, _ = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64) // none is before the first
-		t.read = true
-	}
-	switch {
-	case term == t.latest:
+	if term == t.latest {
 		return false, nil
-	case term < t.latest:
-		return false, berth.Errorf(berth.Unavailable, "another server leads since term %d, and term %d is over (%s)", t.latest, term, path)
 	}
-	if err := os.WriteFile(path+".new", strconv.AppendInt(nil, term, 10), 0o600); err != nil {
+	if err := t.look(term); err != nil {
+		return false, err
+	}
+	path := filepath.Join(t.Dir, termPrefix+strconv.FormatInt(term, 10))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if begun = err == nil; begun {
+		f.Close() // nothing was written
+	} else if !errors.Is(err, fs.ErrExist) {
 		return false, berth.Errorf(berth.Unavailable, "the server's term cannot be kept: %w", err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return false, berth.Errorf(berth.Unavailable, "the server's term cannot be kept: %w", err)
+	if err := t.look(term); err != nil { // another process may have noted a later one meanwhile
+		return false, err
 	}
 	t.latest = term
-	return true, nil
+	return begun, nil
+}
+
+// look refuses a term when a later one was noted, and removes earlier ones.
+func (t *Terms) look(term int64) error {
+	entries, err := os.ReadDir(t.Dir)
+	if err != nil {
+		return berth.Errorf(berth.Unavailable, "which server leads is not known: %w", err)
+	}
+	for _, e := range entries {
+		text, ok := strings.CutPrefix(e.Name(), termPrefix)
+		n, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case !ok || err != nil || n == term:
+		case n > term:
+			return berth.Errorf(berth.Unavailable, "another server leads since term %d, and term %d is over (%s)", n, term, filepath.Join(t.Dir, e.Name()))
+		default:
+			_ = os.Remove(filepath.Join(t.Dir, e.Name())) // another process may have done it, and it does no harm
+		}
+	}
+	return nil
 }
 
 // admit is [Terms.Admit] for the host itself. When a term has begun, what is on its way to the server before is sent again: that one may

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/berthml/berth"
@@ -23,6 +24,27 @@ func TestPastTermIsRefused(t *testing.T) {
 		}
 		if _, err := terms.Admit(7); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestTermsOfSeveralProcesses: of terms that processes note at the same time the latest is kept.
+func TestTermsOfSeveralProcesses(t *testing.T) {
+	const last = 8
+	for range 200 {
+		dir := t.TempDir()
+		var group sync.WaitGroup
+		for term := int64(1); term <= last; term++ {
+			group.Go(func() {
+				_, err := (&Terms{Dir: dir}).Admit(term)
+				if err != nil && (term == last || berth.CodeOf(err) != berth.Unavailable) {
+					t.Errorf("term %d: %v", term, err)
+				}
+			})
+		}
+		group.Wait()
+		if _, err := (&Terms{Dir: dir}).Admit(last - 1); berth.CodeOf(err) != berth.Unavailable {
+			t.Fatalf("term %d after %d: %v", last-1, last, err)
 		}
 	}
 }
