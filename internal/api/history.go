@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob/front"
@@ -265,12 +266,12 @@ func (s *historyService) patchRun(c *call, name string) error {
 	return s.run(c, d.Name)
 }
 
-var sdkVersion = regexp.MustCompile(`azure-ai-ml/(\d+)\.(\d+)`)
+var sdkVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`azure-ai-ml/(\d+)\.(\d+)`) })
 
 // snakeTypes reports whether the client wants uri_folder rather than UriFolder in run data: the SDK from 1.35 on does, and
 // older ones skip what they do not know.
 func snakeTypes(agent string) bool {
-	m := sdkVersion.FindStringSubmatch(agent)
+	m := sdkVersion().FindStringSubmatch(agent)
 	if m == nil {
 		return true
 	}
@@ -281,7 +282,7 @@ func snakeTypes(agent string) bool {
 
 // noModels reports whether the client cannot ask where models are: azure-ai-ml (1.34.1 and 1.35.2, 2026-11) ends with a TypeError before it
 // has sent the question. Told of folders, it downloads them.
-func noModels(agent string) bool { return sdkVersion.MatchString(agent) }
+func noModels(agent string) bool { return sdkVersion().MatchString(agent) }
 
 var outputTypes = map[string]string{
 	"uri_folder": "UriFolder", "uri_file": "UriFile", "mltable": "MLTable",

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -126,8 +127,44 @@ const (
 	groupNoun   = "noun"
 )
 
-// newRoot makes the tree of commands. Of the nouns only those that the command line names get their verbs: a hundred commands
-// with their flags would take longer to make than most of them take to run.
+// A command stands at the top of the tree, beside the nouns.
+type command struct {
+	group, name string
+	make        func(*session) *cobra.Command
+}
+
+func commands() []command {
+	return []command{
+		{groupRun, "run", runCommand},
+		{groupRun, "ps", psCommand},
+		{groupRun, "logs", logsCommand},
+		{groupRun, "explain", explainCommand},
+		{groupRun, "plan", planCommand},
+		{groupRun, "events", eventsCommand},
+		{groupRun, "top", topCommand},
+		{groupRun, "runs", runsCommand},
+		{groupRun, "metrics", metricsCommand},
+		{groupRun, "render", renderCommand},
+		{groupRun, "advise", adviseCommand},
+		{groupRun, "ssh", sshCommand},
+		{groupServer, "up", upCommand},
+		{groupServer, "down", downCommand},
+		{groupServer, "status", statusCommand},
+		{groupServer, "serve", serveCommand},
+		{groupServer, "doctor", doctorCommand},
+		{groupServer, "azure-env", azureEnvCommand},
+		{groupServer, "tracking-uri", trackingURICommand},
+		{groupServer, "token", tokenCommand},
+		{groupServer, "agent", agentCommand},
+		{groupServer, "quota", quotaCommand},
+		{groupServer, "cost", costCommand},
+		{groupServer, "budget", budgetCommand},
+		{"", "version", versionCommand},
+	}
+}
+
+// newRoot makes the tree of commands. Those that the command line does not name are left out where it names one, and of the nouns only
+// those that it names get their verbs: a hundred commands with their flags would take longer to make than most of them take to run.
 func newRoot(s *session, words []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
@@ -142,39 +179,20 @@ func newRoot(s *session, words []string) *cobra.Command {
 	s.dress(root)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Jobs:"}, &cobra.Group{ID: groupServer, Title: "The server:"},
 		&cobra.Group{ID: groupNoun, Title: "Resources, as in `az ml`:"})
-	for _, c := range []struct {
-		group string
-		make  func(*session) *cobra.Command
-	}{
-		{groupRun, runCommand},
-		{groupRun, psCommand},
-		{groupRun, logsCommand},
-		{groupRun, explainCommand},
-		{groupRun, planCommand},
-		{groupRun, eventsCommand},
-		{groupRun, topCommand},
-		{groupRun, runsCommand},
-		{groupRun, metricsCommand},
-		{groupRun, renderCommand},
-		{groupRun, adviseCommand},
-		{groupRun, sshCommand},
-		{groupServer, upCommand},
-		{groupServer, downCommand},
-		{groupServer, statusCommand},
-		{groupServer, serveCommand},
-		{groupServer, doctorCommand},
-		{groupServer, azureEnvCommand},
-		{groupServer, trackingURICommand},
-		{groupServer, tokenCommand},
-		{groupServer, agentCommand},
-		{groupServer, quotaCommand},
-		{groupServer, costCommand},
-		{groupServer, budgetCommand},
-		{"", versionCommand},
-	} {
+	add := func(c command) {
 		cmd := c.make(s)
 		cmd.GroupID = c.group
 		root.AddCommand(cmd)
+	}
+	all := commands()
+	if i := slices.IndexFunc(all, func(c command) bool { return len(words) > 0 && c.name == words[0] }); i >= 0 {
+		add(all[i])
+		return root
+	}
+	if len(words) == 0 || !slices.ContainsFunc(nouns(), func(n noun) bool { return n.word == words[0] }) {
+		for _, c := range all {
+			add(c)
+		}
 	}
 	addNouns(s, root, words)
 	return root

@@ -33,3 +33,12 @@ func TestAgo(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandsAreCalledByTheirNames: the tree is made of the one command that the first word names.
+func TestCommandsAreCalledByTheirNames(t *testing.T) {
+	for _, c := range commands() {
+		if got := c.make(newSession()).Name(); got != c.name {
+			t.Errorf("the command %s is called %s", c.name, got)
+		}
+	}
+}

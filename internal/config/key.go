@@ -4,18 +4,19 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // unknownKey is what the decoder says of a key that there is none of.
-var unknownKey = regexp.MustCompile(`field (\S+) not found in type config\.(\w+)`)
+var unknownKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`field (\S+) not found in type config\.(\w+)`) })
 
 // heading is what the decoder says before it says what is wrong.
-var heading = regexp.MustCompile(`^yaml: (construct|unmarshal) errors:\s*`)
+var heading = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (construct|unmarshal) errors:\s*`) })
 
 // plainly is what is wrong with the file, without the names that things have in this program.
 func plainly(err error) string {
-	return unknownKey.ReplaceAllStringFunc(heading.ReplaceAllString(err.Error(), ""), func(text string) string {
-		m := unknownKey.FindStringSubmatch(text)
+	return unknownKey().ReplaceAllStringFunc(heading().ReplaceAllString(err.Error(), ""), func(text string) string {
+		m := unknownKey().FindStringSubmatch(text)
 		of := reflect.TypeFor[Config]()
 		if m[2] == "Allow" {
 			of = reflect.TypeFor[Allow]()
