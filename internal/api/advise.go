@@ -74,21 +74,21 @@ func (s *costService) advise(c *call) error {
 // jobsFor is the job that was asked about, or the late ones.
 func (x *snapshot) jobsFor(c *call, name string) ([]*store.Doc, error) {
 	if name != "" {
-		d, err := x.tx.Get(x.ws, "jobs", name, "")
+		d, err := x.Tx.Get(x.Workspace, "jobs", name, "")
 		return []*store.Doc{d}, c.missing(err, x.s.docs.row("jobs"), name, "")
 	}
-	return x.tx.List(store.Query{
-		Workspace: x.ws, Kind: "jobs", Status: []string{string(berth.Completed), string(berth.Failed), string(berth.Running)}, Limit: measured,
+	return x.Tx.List(store.Query{
+		Workspace: x.Workspace, Kind: "jobs", Status: []string{string(berth.Completed), string(berth.Failed), string(berth.Running)}, Limit: measured,
 	})
 }
 
 // used is what a job used of the nodes it ran on; ok is false when it ran on none.
 func (x *snapshot) used(d *store.Doc) (r advise.Run, ok bool, err error) {
-	tasks, err := x.tx.TasksOf(x.ws, d.Name)
+	tasks, err := x.Tx.TasksOf(x.Workspace, d.Name)
 	if err != nil {
 		return r, false, err
 	}
-	meters, err := cost.Tasks(x.tx, x.ws, x.s.Local, tasks, x.now)
+	meters, err := cost.Tasks(x.Tx, x.Workspace, x.s.Local, tasks, x.Now)
 	if err != nil || len(meters) == 0 {
 		return r, false, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/job"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
@@ -69,19 +70,19 @@ func (s *jobService) explain(c *call, name string) error {
 // waiting says why a job waits now. What is kept with the job was true when the scheduler last looked at it; numbers may have changed
 // since.
 func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
-	compute, err := x.tx.Get(x.ws, "computes", e.Compute, "")
+	compute, err := x.Tx.Get(x.Workspace, "computes", e.Compute, "")
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil // it is on its way out, and so is the job
 	}
 	if err != nil {
 		return err
 	}
-	p, st, err := x.pool(compute)
+	p, err := x.pool(compute)
 	if err != nil {
 		return err
 	}
-	p.Short = st.Short
-	if p.Down != nil && p.Type == plan.Local {
+	p.Short = p.State.Short
+	if p.Down() != nil && p.Type() == picture.Local {
 		e.Advice = append(e.Advice, "berth explain compute/"+p.Name)
 	}
 	for _, n := range p.Nodes {
@@ -92,7 +93,7 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 	for _, r := range p.Running {
 		e.Running = append(e.Running, r.Name)
 	}
-	tasks, err := x.active()
+	tasks, err := x.Tasks()
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 		if t.Job != d.Name || t.Workspace != d.Workspace || t.State != berth.TaskWaiting || t.Rank != 0 {
 			continue
 		}
-		why, ahead, in, waits := plan.Why(p, t.Gang(), x.now)
+		why, ahead, in, waits := plan.Why(p, t.Gang(), x.Now)
 		e.Ahead, e.InTheWay = ahead, in
 		if waits {
 			e.Reason = why
@@ -108,7 +109,7 @@ func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 				e.Reason = fmt.Sprintf("attempt %d: %s", e.Attempt, why)
 			}
 		}
-		if p.Type == plan.Cluster && t.Count > p.Max {
+		if p.Type() == picture.Cluster && t.Count > p.Max {
 			e.Advice = append(e.Advice, raise(p, t.Count))
 		}
 	}
@@ -160,23 +161,24 @@ func (s *computeService) explainCompute(c *call, name string) error {
 			return c.missing(err, s.docs.row("computes"), name, "")
 		}
 		x := c.snapshot(tx)
-		p, st, err := x.pool(d)
+		p, err := x.pool(d)
 		if err != nil {
 			return err
 		}
+		st := p.State
 		e = berth.ComputeExplanation{
-			Name: d.Name, Type: p.Type, State: orElse(st.State, "Succeeded"), Reason: st.Reason, Short: st.Short, Target: st.Target,
+			Name: d.Name, Type: p.Type(), State: orElse(st.State, "Succeeded"), Reason: st.Reason, Short: st.Short, Target: st.Target,
 			Min: p.Min, Max: p.Max, Slots: p.Slots, Idle: p.Idle.Seconds(), Waiting: len(p.Waiting), Warnings: nonNil(warnings(st)),
 			Errors: nonNil(st.Errors), Advice: []string{}, Nodes: []berth.NodeExplanation{},
 		}
 		if p.Size != nil {
-			e.Size, e.Tier = p.Size.Name, tier(p.Low)
+			e.Size, e.Tier = p.Size.Name, tier(p.Low())
 		}
 		if st.Error != "" {
 			e.Errors = append(e.Errors, st.Error)
 		}
 		p.Short = st.Short
-		e.Next = plan.Deadline(p, x.now)
+		e.Next = plan.Deadline(p, x.Now)
 		if err := x.explainNodes(p, &e); err != nil {
 			return err
 		}
@@ -197,7 +199,7 @@ func (s *computeService) explainCompute(c *call, name string) error {
 // explainReason fills in why a compute is in the state it is in. unpaid says that a budget that pays
 // for it is used up.
 func explainReason(tx *store.Tx, d *store.Doc, p plan.Pool, st berth.ComputeState, e *berth.ComputeExplanation) (unpaid bool, err error) {
-	if p.Type == plan.Cluster && p.Down == nil && e.Waiting == 0 {
+	if p.Type() == picture.Cluster && p.Down() == nil && e.Waiting == 0 {
 		e.Reason = standing(e.Nodes)
 	}
 	ended, err := cost.UsedUp(tx, d.Workspace)
@@ -209,14 +211,14 @@ func explainReason(tx *store.Tx, d *store.Doc, p plan.Pool, st berth.ComputeStat
 		payer = st.Instance.User
 	}
 	budget := cost.Charged(ended, payer)
-	if budget != "" && p.Type == plan.Cluster {
+	if budget != "" && p.Type() == picture.Cluster {
 		e.Reason += "; no idle nodes are kept, because " + budget + " is used up"
 	}
 	if i := st.Instance; i != nil {
 		e.State, e.Reason, e.Next = i.State, i.Reason, i.StopsAt
 		e.Warnings, e.Errors = append(e.Warnings, i.Warnings...), append(e.Errors, i.Errors...)
 	}
-	if p.Type == plan.Attached {
+	if p.Type() == picture.Attached {
 		e.State, e.Reason = st.Attached.Says(d.Name)
 		if st.Attached != nil {
 			e.Warnings = append(e.Warnings, st.Attached.Warnings...)
@@ -272,7 +274,7 @@ func nonNil(s []string) []string {
 
 // explainNodes lists the nodes with what they run and what they cost.
 func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error {
-	tasks, err := x.active()
+	tasks, err := x.Tasks()
 	if err != nil {
 		return err
 	}
@@ -280,13 +282,13 @@ func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error 
 	for _, t := range tasks {
 		switch {
 		case t.State == berth.TaskWaiting:
-		case p.Single() && strings.EqualFold(t.Compute, p.Name) && (p.Type == plan.Local || t.Workspace == x.ws):
+		case p.Single() && p.Has(t, x.Workspace):
 			runs[p.Name] = append(runs[p.Name], t.Job)
-		case t.Node != "" && t.Workspace == x.ws:
+		case t.Node != "" && t.Workspace == x.Workspace:
 			runs[t.Node] = append(runs[t.Node], t.Job)
 		}
 	}
-	goes := plan.Leaving(p, x.now)
+	goes := plan.Leaving(p, x.Now)
 	for _, n := range p.Nodes {
 		v := berth.NodeExplanation{
 			Name: n.Name, State: n.State, Why: n.Why, Jobs: nonNil(runs[n.Name]), User: n.User, Created: n.Created, IdleSince: n.IdleSince, Goes: goes[n.Name],
@@ -338,21 +340,21 @@ func computeAdvice(e berth.ComputeExplanation, p plan.Pool, st berth.ComputeStat
 	switch {
 	case unpaid: // before that nothing else helps
 		out = append(out, "berth budget list")
-	case p.Down != nil && p.Type == plan.Attached && st.Attached.Reached():
+	case p.Down() != nil && p.Type() == picture.Attached && st.Attached.Reached():
 		out = append(out, "berth compute show -n "+e.Name, "berth events -f")
-	case p.Down != nil && p.Type == plan.Attached && (st.Attached == nil || st.Attached.TokenHash == ""):
+	case p.Down() != nil && p.Type() == picture.Attached && (st.Attached == nil || st.Attached.TokenHash == ""):
 		out = append(out, "berth agent join "+e.Name)
-	case p.Down != nil && p.Type == plan.Attached:
+	case p.Down() != nil && p.Type() == picture.Attached:
 		out = append(out, "on its machine: berth agent run")
-	case p.Down != nil && p.Type == plan.Instance:
+	case p.Down() != nil && p.Type() == picture.Instance:
 		out = append(out, "berth compute start -n "+e.Name)
-	case p.Type == plan.Instance && !stops && st.Instance != nil && st.Instance.Up():
+	case p.Type() == picture.Instance && !stops && st.Instance != nil && st.Instance.Up():
 		out = append(out, "it does not stop by itself: set idle_time_before_shutdown_minutes, or `berth compute stop -n "+e.Name+"`")
-	case largest.Nodes > p.Max && p.Type == plan.Cluster:
+	case largest.Nodes > p.Max && p.Type() == picture.Cluster:
 		out = append(out, fmt.Sprintf("job %s needs %d nodes at once: `%s`", largest.Name, largest.Nodes, raise(p, largest.Nodes)))
-	case e.Waiting > 0 && len(p.Nodes) >= p.Max && p.Type == plan.Cluster: // twice as many will do for a beginning
+	case e.Waiting > 0 && len(p.Nodes) >= p.Max && p.Type() == picture.Cluster: // twice as many will do for a beginning
 		out = append(out, fmt.Sprintf("jobs wait and it is as large as it may be: `%s`", raise(p, p.Max+min(e.Waiting, p.Max))))
-	case e.Waiting == 0 && idle > 0 && p.Min > 0 && p.Type == plan.Cluster:
+	case e.Waiting == 0 && idle > 0 && p.Min > 0 && p.Type() == picture.Cluster:
 		out = append(out, fmt.Sprintf("it keeps %d idle: `berth compute update -n %s --min-instances 0` lets it go to zero", min(idle, p.Min), e.Name))
 	}
 	if len(e.Errors) > 0 {

@@ -19,7 +19,7 @@ type computeService struct {
 // nodes reads the nodes of a compute, and its state as of the same moment.
 func (s *computeService) nodes(c *call, d *store.Doc, st berth.ComputeState) (out []berth.Node, _ berth.ComputeState, err error) {
 	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
-		if out, err = nodesOf(tx, d.Workspace, d.Name); err != nil {
+		if out, err = target.Nodes(tx, d.Workspace, d.Name); err != nil {
 			return err
 		}
 		now, err := tx.Get(d.Workspace, d.Kind, d.Name, "")
@@ -34,20 +34,6 @@ func (s *computeService) nodes(c *call, d *store.Doc, st berth.ComputeState) (ou
 	return out, st, err
 }
 
-func nodesOf(tx *store.Tx, workspace, compute string) ([]berth.Node, error) {
-	docs, err := tx.List(store.Query{Workspace: workspace, Kind: kindNode, Parent: strings.ToLower(compute), Asc: true, Limit: maxNodes})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]berth.Node, len(docs))
-	for i, nd := range docs {
-		if out[i], err = target.Node(nd); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // listNodes lists the nodes of a cluster, with what runs on them.
 func listNodes(c *call, r *resource, name, _ string) error {
 	d, err := c.s.docs.load(c, r, name, "")
@@ -56,7 +42,7 @@ func listNodes(c *call, r *resource, name, _ string) error {
 	}
 	value := []any{}
 	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		nodes, err := nodesOf(tx, d.Workspace, d.Name)
+		nodes, err := target.Nodes(tx, d.Workspace, d.Name)
 		if err != nil {
 			return err
 		}

@@ -12,8 +12,10 @@ import (
 	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/quota"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -89,13 +91,13 @@ func (c jobCall) willMake(ref berth.Ref, collection string) (json.RawMessage, bo
 
 // planChildren plans each command of a job with children, and the whole.
 func (x *snapshot) planChildren(c *call, k kind.Composite, name string, props map[string]any) (p berth.Plan, err error) {
-	if err := (jobCall{c}).complete(x.tx, k, props); err != nil {
+	if err := (jobCall{c}).complete(x.Tx, k, props); err != nil {
 		return p, err
 	}
-	if err := (jobCall{c}).checkReferences(x.tx, props, true); err != nil {
+	if err := (jobCall{c}).checkReferences(x.Tx, props, true); err != nil {
 		return p, err
 	}
-	unfolded, err := jobCall{c}.unfold(x.tx, k, name, props)
+	unfolded, err := jobCall{c}.unfold(x.Tx, k, name, props)
 	if err != nil {
 		return p, err
 	}
@@ -129,10 +131,10 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return s, berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
-	if err := (jobCall{c}).checkReferences(x.tx, props, true); err != nil {
+	if err := (jobCall{c}).checkReferences(x.Tx, props, true); err != nil {
 		return s, err
 	}
-	s = plan.Snapshot{Now: x.now, Job: plan.Job{Name: title, User: c.who.User, Nodes: max(1, v.Resources.InstanceCount)}}
+	s = plan.Snapshot{Now: x.Now, Job: plan.Job{Name: title, User: c.who.User, Nodes: max(1, v.Resources.InstanceCount)}}
 	if s.Job.Timeout, err = berth.ParseDuration(v.Limits.Timeout); err != nil {
 		return s, err
 	}
@@ -149,14 +151,14 @@ func (x *snapshot) planCommand(c *call, title, name string, props map[string]any
 	if err := x.room(&s.Pool, c.who.User, s.Job.Nodes); err != nil {
 		return s, err
 	}
-	environment, err := jobCall{c}.planEnvironment(x.tx, props)
+	environment, err := jobCall{c}.planEnvironment(x.Tx, props)
 	s.Warnings = append(s.Warnings, environment...)
 	return s, err
 }
 
 // budgets are those that the user's jobs are charged to.
 func (x *snapshot) budgets(c *call) (out []berth.BudgetStatus, err error) {
-	accounts, err := cost.Accounts(x.tx, x.ws, x.s.Local, x.now)
+	accounts, err := cost.Accounts(x.Tx, x.Workspace, x.s.Local, x.Now)
 	for _, a := range accounts {
 		if a.User == "" || strings.EqualFold(a.User, c.who.User) {
 			out = append(out, a.BudgetStatus)
@@ -178,7 +180,7 @@ func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	var err error
 	switch {
 	case c.s.Local.Off && berth.IsLocal(name):
-		_, err = jobCall{c}.chooser(x.tx).Of(v) // says why not
+		_, err = jobCall{c}.chooser(x.Tx).Of(v) // says why not
 		return err
 	case berth.IsLocal(name), strings.EqualFold(name, serverless) && v.Resources.InstanceType == "" && s.Job.Nodes == 1 && !c.s.Local.Off:
 		s.Pool, err = x.local()
@@ -186,7 +188,7 @@ func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	case strings.EqualFold(name, serverless):
 		return x.serverless(c, v, s)
 	}
-	d, err := x.tx.Get(x.ws, "computes", name, "")
+	d, err := x.Tx.Get(x.Workspace, "computes", name, "")
 	if berth.CodeOf(err) == berth.NotFound {
 		return berth.Missingf("there is no compute %q in workspace %s; `berth compute list` shows what there is", name, c.ws.Name)
 	}
@@ -198,16 +200,15 @@ func (x *snapshot) target(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 
 // existing is a pool that is there.
 func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
-	var st berth.ComputeState
 	var err error
-	if s.Pool, st, err = x.pool(d); err != nil {
+	if s.Pool, err = x.pool(d); err != nil {
 		return err
 	}
+	st := s.Pool.State
 	refuse := func(kind, why string) {
 		s.Refused = append(s.Refused, berth.PlanLimit{Kind: kind, Ever: true, Whose: d.Name, Why: why})
 	}
 	if st.Deleting() {
-		s.Pool.Down = nil // it never takes the job
 		refuse(berth.LimitDeleting, "compute "+d.Name+" is being deleted and takes no more jobs")
 	}
 	if i := st.Instance; i != nil && i.User != "" && !strings.EqualFold(i.User, c.who.User) && c.who.Role != auth.Admin {
@@ -224,8 +225,8 @@ func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
 	for _, e := range st.Errors {
 		s.Warnings = append(s.Warnings, "the last node of "+d.Name+" could not be made: "+e)
 	}
-	s.Warnings = append(s.Warnings, c.s.Machine.Warnings(askOf(d.Name, *z))...)
-	if s.Pool.Type == plan.Instance {
+	s.Warnings = append(s.Warnings, c.s.Machine.Warnings(sched.AskOf(d.Name, *z))...)
+	if s.Pool.Type() == picture.Instance {
 		return nil
 	}
 	return x.ever(s, c.who.User)
@@ -235,7 +236,7 @@ func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
 func (x *snapshot) serverless(c *call, v berth.CommandJob, s *plan.Snapshot) error {
 	name := orElse(v.Resources.InstanceType, serverlessSize)
 	low := strings.EqualFold(v.QueueSettings.JobTier, "Spot")
-	size, err := c.s.sizes.checkSize(c, x.tx, name, c.s.Location, berth.TypeCluster, low)
+	size, err := c.s.sizes.checkSize(c, x.Tx, name, c.s.Location, berth.TypeCluster, low)
 	if err != nil && berth.CodeOf(err) != berth.Limit { // limits are the plan's to tell
 		return berth.Errorf(berth.CodeOf(err), "resources.instance_type: %w", err)
 	}
@@ -243,24 +244,26 @@ func (x *snapshot) serverless(c *call, v berth.CommandJob, s *plan.Snapshot) err
 	if low {
 		pool += "-low"
 	}
-	d, err := x.tx.Get(x.ws, "computes", pool, "")
+	d, err := x.Tx.Get(x.Workspace, "computes", pool, "")
 	if err == nil {
 		return x.existing(c, d, s)
 	}
 	if berth.CodeOf(err) != berth.NotFound {
 		return err
 	}
-	s.Pool = plan.Pool{
-		Name: pool, Type: plan.Serverless, New: true, Size: &size, Low: low, Max: max(s.Job.Nodes, serverlessNodes), Slots: 1, Room: plan.NoBound,
-		Expect: map[string]plan.Expect{},
+	s.Pool = newPool()
+	s.Pool.New, s.Pool.Size, s.Pool.State.Serverless = true, &size, true
+	s.Pool.Name, s.Pool.ComputeType, s.Pool.Max, s.Pool.Slots = pool, berth.TypeCluster, max(s.Job.Nodes, serverlessNodes), 1
+	if low {
+		s.Pool.Properties.VMPriority = "LowPriority"
 	}
-	s.Warnings = append(s.Warnings, c.s.Machine.Warnings(askOf(pool, size))...)
+	s.Warnings = append(s.Warnings, c.s.Machine.Warnings(sched.AskOf(pool, size))...)
 	return x.ever(s, c.who.User)
 }
 
 // ever adds what no waiting would change: a quota below what the job needs, a machine that is strict.
 func (x *snapshot) ever(s *plan.Snapshot, user string) error {
-	limits, err := quota.LoadTx(x.tx, x.s.QuotaDefault)
+	limits, err := quota.LoadTx(x.Tx, x.s.QuotaDefault)
 	if err != nil {
 		return err
 	}
@@ -271,7 +274,7 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 			has++
 		}
 	}
-	if vcpus, unlimited, why := limits.Room(nil, x.use(&s.Pool, user, s.Job.Nodes), x.now); !unlimited && vcpus < s.Job.Nodes*z.VCPUs && has < s.Job.Nodes {
+	if vcpus, unlimited, why := limits.Room(nil, x.use(&s.Pool, user, s.Job.Nodes), x.Now); !unlimited && vcpus < s.Job.Nodes*z.VCPUs && has < s.Job.Nodes {
 		l := berth.PlanLimit{Kind: berth.LimitQuota, Ever: true, Whose: s.Pool.Name}
 		if z.Restricted && vcpus == 0 {
 			l.Kind = berth.LimitApproval
@@ -284,7 +287,7 @@ func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 			Kind: berth.LimitMachine, Ever: true, Whose: s.Pool.Name, Why: fmt.Sprintf("size %s does not fit this machine: %s", z.Name, why),
 		})
 	}
-	m, err := x.machine()
+	m, err := x.Occupied()
 	if err != nil {
 		return err
 	}

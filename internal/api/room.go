@@ -2,67 +2,30 @@ package api
 
 import (
 	"math"
-	"slices"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
-	"github.com/berthml/berth/internal/store"
-	"github.com/berthml/berth/internal/target"
 )
 
 // What still fits on this machine, and in the limits of a user and a workspace.
 
-// machine is this machine with everything that lives on it.
-func (x *snapshot) machine() (sched.Machine, error) {
-	m := x.s.Machine
-	m.Nodes = slices.Clone(m.Nodes)
-	tasks, err := x.active()
-	if err != nil {
-		return m, err
-	}
-	for _, t := range tasks {
-		if t.State != berth.TaskWaiting && berth.IsLocal(t.Compute) {
-			m.LocalTasks++
-		}
-	}
-	workspaces, err := x.tx.All(store.Query{Kind: kindWorkspace, NoBody: true})
-	if err != nil {
-		return m, err
-	}
-	for _, w := range workspaces {
-		docs, err := x.tx.All(store.Query{Workspace: w.Name, Kind: kindNode, Asc: true})
-		if err != nil {
-			return m, err
-		}
-		for _, d := range docs {
-			n, err := target.Node(d)
-			if err != nil {
-				return m, err
-			}
-			m.Nodes = append(m.Nodes, sched.Guest{
-				Compute: n.Compute, Isolated: n.Isolated, GPUs: n.GPUs, VCPUs: n.VCPUs, Memory: n.Memory, Idle: n.State == berth.NodeIdle,
-			})
-		}
-	}
-	return m, nil
-}
-
 // room fills in how many nodes more a pool may have, by quota and by what the machine has, and whose limit that is.
 func (x *snapshot) room(p *plan.Pool, user string, asks int) error {
-	if p.Size == nil || p.Type == plan.Instance || p.Size.VCPUs == 0 {
+	if p.Size == nil || p.Type() == picture.Instance || p.Size.VCPUs == 0 {
 		return nil
 	}
-	limits, err := quota.LoadTx(x.tx, x.s.QuotaDefault)
+	limits, err := quota.LoadTx(x.Tx, x.s.QuotaDefault)
 	if err != nil {
 		return err
 	}
-	use, err := quota.Used(x.tx)
+	use, err := quota.Used(x.Tx)
 	if err != nil {
 		return err
 	}
-	vcpus, unlimited, why := limits.Room(use, x.use(p, user, asks), x.now)
+	vcpus, unlimited, why := limits.Room(use, x.use(p, user, asks), x.Now)
 	if !unlimited {
 		p.Room = min(vcpus/p.Size.VCPUs, math.MaxInt32)
 		p.Bound = berth.PlanLimit{Kind: berth.LimitQuota, Whose: p.Name, Why: why}
@@ -70,11 +33,11 @@ func (x *snapshot) room(p *plan.Pool, user string, asks int) error {
 	for _, g := range p.Waiting {
 		asks += g.Nodes
 	}
-	m, err := x.machine()
+	m, err := x.Occupied()
 	if err != nil {
 		return err
 	}
-	ask := askOf(p.Name, *p.Size)
+	ask := sched.AskOf(p.Name, *p.Size)
 	for n := range min(asks, p.Room, max(0, p.Max-len(p.Nodes))) {
 		gpus, ok, why := m.Admit(ask)
 		if !ok {
@@ -88,11 +51,7 @@ func (x *snapshot) room(p *plan.Pool, user string, asks int) error {
 
 // use is what some nodes of a pool would take.
 func (x *snapshot) use(p *plan.Pool, user string, nodes int) quota.Use {
-	return quota.Use{Workspace: x.ws, Family: p.Size.Family, User: user, Low: p.Low, VCPUs: nodes * p.Size.VCPUs}
-}
-
-func askOf(compute string, z berth.Size) sched.Ask {
-	return sched.Ask{Compute: compute, VCPUs: z.VCPUs, Memory: z.Memory(), GPUs: z.GPUs, Isolated: z.Isolated}
+	return quota.Use{Workspace: x.Workspace, Family: p.Size.Family, User: user, Low: p.Low(), VCPUs: nodes * p.Size.VCPUs}
 }
 
 // fits refuses a size that this machine, if it is strict, can never give; else it warns of what it has too little of.
@@ -100,13 +59,13 @@ func (s *sizeService) fits(compute string, z berth.Size) (warnings []string, err
 	if why := s.never(compute, z); why != "" && s.machine.Strict {
 		return nil, berth.Errorf(berth.Invalid, "size %s does not fit this machine: %s", z.Name, why)
 	}
-	return s.machine.Warnings(askOf(compute, z)), nil
+	return s.machine.Warnings(sched.AskOf(compute, z)), nil
 }
 
 // never is why this machine, were it empty, could not have a node of a size; "" when it could.
 func (s *sizeService) never(compute string, z berth.Size) string {
 	empty := s.machine
 	empty.Nodes, empty.LocalTasks, empty.Reserved = nil, 0, ""
-	_, _, why := empty.Admit(askOf(compute, z))
+	_, _, why := empty.Admit(sched.AskOf(compute, z))
 	return why
 }

@@ -18,20 +18,24 @@ import (
 const expected = 200
 
 // expect says how long what runs and waits takes, where a limit or a history tells.
-func (x *snapshot) expect(p *plan.Pool, tasks []*berth.Task) error {
+func (x *snapshot) expect(p *plan.Pool) error {
+	tasks, err := x.Tasks()
+	if err != nil {
+		return err
+	}
 	n := 0
 	for _, t := range tasks {
-		if t.Rank != 0 || !strings.EqualFold(t.Compute, p.Name) || p.Type != plan.Local && t.Workspace != x.ws {
+		if t.Rank != 0 || !p.Has(t, x.Workspace) {
 			continue
 		}
 		if n++; n > expected {
 			return nil
 		}
 		if t.Limit > 0 {
-			p.Expect[t.Gang()] = plan.Expect{Took: t.Limit, Limit: true}
+			p.Expect[t.Gang()] = plan.Expect{From: t.Times.Started, Took: t.Limit, Limit: true}
 			continue
 		}
-		d, err := x.tx.Get(t.Workspace, "jobs", t.Job, "")
+		d, err := x.Tx.Get(t.Workspace, "jobs", t.Job, "")
 		if berth.CodeOf(err) == berth.NotFound {
 			continue
 		}
@@ -43,10 +47,10 @@ func (x *snapshot) expect(p *plan.Pool, tasks []*berth.Task) error {
 			continue
 		}
 		if limit, err := berth.ParseDuration(v.Limits.Timeout); err == nil && limit > 0 {
-			p.Expect[t.Gang()] = plan.Expect{Took: limit, Limit: true}
+			p.Expect[t.Gang()] = plan.Expect{From: t.Times.Started, Took: limit, Limit: true}
 			continue
 		}
-		if t.Workspace != x.ws {
+		if t.Workspace != x.Workspace {
 			continue // others' history is not ours
 		}
 		h, known, err := x.history(v, d.Name)
@@ -54,7 +58,7 @@ func (x *snapshot) expect(p *plan.Pool, tasks []*berth.Task) error {
 			return err
 		}
 		if known {
-			p.Expect[t.Gang()] = plan.Expect{Took: h.Median}
+			p.Expect[t.Gang()] = plan.Expect{From: t.Times.Started, Took: h.Median}
 		}
 	}
 	return nil
@@ -107,8 +111,8 @@ const among = 500
 func (x *snapshot) completed(experiment string) (docs []*store.Doc, err error) {
 	done := []string{string(berth.Completed)}
 	for _, q := range []store.Query{{Parent: experiment}, {Status: done}} {
-		q.Workspace, q.Kind, q.Limit, q.NoBody = x.ws, "jobs", among, true
-		last, err := x.tx.List(q)
+		q.Workspace, q.Kind, q.Limit, q.NoBody = x.Workspace, "jobs", among, true
+		last, err := x.Tx.List(q)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +120,7 @@ func (x *snapshot) completed(experiment string) (docs []*store.Doc, err error) {
 			if d.Parent != experiment || d.Status != done[0] || len(docs) >= remembered {
 				continue
 			}
-			if d, err = x.tx.Get(x.ws, "jobs", d.Name, ""); err != nil {
+			if d, err = x.Tx.Get(x.Workspace, "jobs", d.Name, ""); err != nil {
 				return nil, err
 			}
 			docs = append(docs, d)
@@ -164,15 +168,15 @@ func (x *snapshot) price(r *cost.Run) error {
 func (x *snapshot) jobCost(jobs ...string) ([]berth.CostLine, error) {
 	var tasks []*berth.Task
 	for _, name := range jobs {
-		more, err := x.tx.TasksOf(x.ws, name)
+		more, err := x.Tx.TasksOf(x.Workspace, name)
 		if err != nil {
 			return nil, err
 		}
 		tasks = append(tasks, more...)
 	}
-	meters, err := cost.Tasks(x.tx, x.ws, x.s.Local, tasks, x.now)
+	meters, err := cost.Tasks(x.Tx, x.Workspace, x.s.Local, tasks, x.Now)
 	if err != nil {
 		return nil, err
 	}
-	return cost.Tally(meters, nil, cost.Window{Until: x.now.Add(time.Hour)}).Totals, nil
+	return cost.Tally(meters, nil, cost.Window{Until: x.Now.Add(time.Hour)}).Totals, nil
 }

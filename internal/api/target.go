@@ -14,7 +14,7 @@ const (
 	serverless       = target.Serverless
 	serverlessPrefix = target.Prefix
 	serverlessSize   = target.Size
-	serverlessNodes  = target.Nodes
+	serverlessNodes  = target.ServerlessNodes
 )
 
 // checkTarget is the name of the compute a job goes to.

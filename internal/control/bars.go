@@ -4,44 +4,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 )
 
-// bars returns, for the limited users who wait for a pool, how many more tasks each may have.
-func (cy *cycle) bars(p *pool) map[string]sched.Bar {
-	if p.local && cy.c.o.Local.PerUser > 0 && p.queue.Len() > 0 {
-		out := map[string]sched.Bar{}
-		for _, user := range p.queue.Users() {
-			out[user] = sched.LocalBar(cy.c.o.Local.PerUser, p.localTasks[user])
-		}
-		return out
+// limits is what limits the users of a pool.
+func (cy *cycle) limits(p *pool) picture.Limits {
+	return picture.Limits{
+		PerUser: cy.c.o.Local.PerUser, Here: p.localTasks, Personal: cy.state.personal, Now: cy.now,
+		Users: p.queue.Users, Running: func() ([]quota.Task, error) { return cy.runs(), nil },
 	}
-	if p.single() || p.spec.Instance() || p.queue.Len() == 0 || len(cy.state.personal.All) == 0 || len(p.nodes) == 0 {
-		// an instance counts as a whole, whether jobs are on it or not; and a pool without nodes
-		// grows by quota
-		return nil
-	}
-	n := p.nodes[0]
-	var running []quota.Task
-	var out map[string]sched.Bar
-	for _, user := range p.queue.Users() {
-		ask := quota.Task{Workspace: p.key.workspace, Family: n.Family, User: user, Low: n.Low, VCPUs: part(n)}
-		if running == nil {
-			running = cy.runs()
-		}
-		if tasks, unlimited, why := cy.state.personal.Left(running, ask, cy.now); !unlimited {
-			if out == nil {
-				out = map[string]sched.Bar{}
-			}
-			out[user] = sched.Bar{Nodes: tasks, Why: why}
-		}
-	}
-	return out
 }
-
-// part is what a task has of a node.
-func part(n *node) float64 { return float64(n.VCPUs) / float64(max(1, n.Slots)) }
 
 // runs lists what every user's tasks use of the nodes of clusters, and the instances.
 func (cy *cycle) runs() []quota.Task {
@@ -59,7 +33,7 @@ func (cy *cycle) runs() []quota.Task {
 		for _, r := range p.running.All() {
 			for _, name := range r.On {
 				if n := p.node(name); n != nil {
-					out = append(out, quota.Task{Workspace: n.Workspace, Family: n.Family, User: r.User, Low: n.Low, VCPUs: part(n)})
+					out = append(out, quota.Task{Workspace: n.Workspace, Family: n.Family, User: r.User, Low: n.Low, VCPUs: quota.PartOf(n.Node)})
 				}
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -96,17 +95,6 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 		return c.o.DB.Now().Add(5 * time.Second), true
 	}
 	return next, some
-}
-
-// exhaustedBudget is why a pool keeps no nodes that have nothing to do, however many its document
-// says: a budget that pays for them is used up. Where it is the workspace's there cannot be new
-// work either.
-func (cy *cycle) exhaustedBudget(p *pool) (why string, all bool) {
-	ended, _ := cy.state.exhausted.Get(p.key.workspace)
-	if title := cost.Charged(ended, p.spec.owner); title != "" {
-		why = title + " is used up"
-	}
-	return why, slices.ContainsFunc(ended, func(b berth.Budget) bool { return b.User == "" })
 }
 
 // readExhausted reads which budgets of a workspace are used up.

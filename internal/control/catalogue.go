@@ -85,16 +85,6 @@ func rate(s berth.Size, low bool) *float64 {
 	return s.Price
 }
 
-func askFor(compute string, s berth.Size) sched.Ask {
-	return sched.Ask{Compute: compute, VCPUs: s.VCPUs, Memory: s.Memory(), GPUs: s.GPUs, Isolated: s.Isolated}
-}
-
-func guest(n berth.Node) sched.Guest {
-	return sched.Guest{
-		Compute: n.Compute, Isolated: n.Isolated, GPUs: n.GPUs, VCPUs: n.VCPUs, Memory: n.Memory, Idle: n.State == berth.NodeIdle,
-	}
-}
-
 // refreshForeignNodes reads nodes that others wrote and whose events have not arrived yet: those of
 // instances. What they use is not available to clusters.
 func (cy *cycle) refreshForeignNodes() error {
@@ -141,7 +131,7 @@ func (cy *cycle) machine(asking *pool) sched.Machine {
 			continue
 		}
 		for _, n := range p.nodes {
-			v.Nodes = append(v.Nodes, guest(n.Node))
+			v.Nodes = append(v.Nodes, sched.GuestOf(n.Node))
 		}
 	}
 	slices.SortFunc(v.Nodes, func(a, b sched.Guest) int { return strings.Compare(a.Compute, b.Compute) })

@@ -41,6 +41,7 @@ type plant struct {
 	cluster *fake.Driver
 	far     *fake.Driver // of a machine that is attached; nil when there is none
 	options control.Options
+	control *control.Control // that runs now
 	ws      string
 	user    string               // who asks
 	kinds   map[string]kind.Kind // beside the server's
@@ -140,6 +141,7 @@ func (p *plant) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	c := control.New(p.options)
+	p.control = c
 	if rehearsed || failing {
 		c.CheckState(p.t, failing)
 	}

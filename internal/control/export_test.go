@@ -2,14 +2,23 @@ package control
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/overlay"
+	"github.com/berthml/berth/internal/picture"
+	"github.com/berthml/berth/internal/scale"
+	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/store"
 )
 
 // CheckState fails t when a try at a cycle changes the state: only apply may. With fail the first try
@@ -86,4 +95,64 @@ func difference(before, after string) string {
 		}
 	}
 	return strings.Join(out, "\n")
+}
+
+// PicturesDiffer says how the pools that the loop decides by differ from those that plans and
+// explanations read from the store; "" when they do not. The loop must have nothing to do.
+func (c *Control) PicturesDiffer(ctx context.Context, workspace string) (diff string, err error) {
+	err = c.o.DB.View(ctx, func(tx *store.Tx) error {
+		diff = ""
+		cy := &cycle{c: c, tx: tx, now: tx.Now(), state: c.state.newFork()}
+		for k, p := range sorted(&cy.state.pools) {
+			r := picture.Reader{
+				Tx: tx, Workspace: workspace, Now: cy.now, Terms: c.o.Local, Slots: c.o.Local.Slots, Machine: c.o.Machine, QuotaDefault: c.o.QuotaDefault,
+			}
+			read, err := r.Local()
+			if k.workspace != "" {
+				var d *store.Doc
+				if d, err = tx.Get(k.workspace, "computes", k.compute, ""); err == nil {
+					read, err = r.Pool(d)
+				}
+			}
+			if err == nil {
+				err = r.Bar(&read, "")
+			}
+			if err != nil {
+				return err
+			}
+			delete(read.Bars, "") // nobody
+			read.Short = read.State.Short
+			v, err := cy.picture(p)
+			if err != nil {
+				return err
+			}
+			diff += cmpPictures(p, v, read, cy.now)
+		}
+		return nil
+	})
+	return diff, err
+}
+
+// cmpPictures compares what the loop and a reader tell the scheduler and the autoscaler of a pool, and
+// what these decide.
+func cmpPictures(p *pool, v picture.Pool, read picture.Read, now time.Time) string {
+	var queue sched.Queue
+	for _, g := range read.Waiting {
+		queue.Add(g)
+	}
+	ids := slices.Sorted(queue.IDs())
+	if len(ids) == 0 || p.single() {
+		read.Running = nil // as the loop leaves out
+	}
+	var own, theirs []any
+	own = append(own, v.Sched(), p.gangs(), slices.Sorted(p.queue.IDs()), sched.Schedule(v.Sched(), &p.queue, p.gangs(), ids, now))
+	theirs = append(theirs, read.Sched(), read.Running, ids, sched.Schedule(read.Sched(), &queue, read.Running, ids, now))
+	if v.Scales() {
+		own = append(own, v.Scale(&p.queue), scale.Decide(v.Scale(&p.queue), now))
+		theirs = append(theirs, read.Scale(&queue), scale.Decide(read.Scale(&queue), now))
+	}
+	if diff := gocmp.Diff(own, theirs, cmpopts.EquateEmpty()); diff != "" {
+		return fmt.Sprintf("%s: the loop (-) and the reader (+):\n%s", p.name, diff)
+	}
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // nodeChange is a node to write.
@@ -142,42 +143,56 @@ func (cy *cycle) changeNode(n *node) {
 	cy.nodes[n.Name] = ch
 }
 
+// saveNodes writes the nodes that changed. New ones are written in the order in which their pools have
+// them: it is the order in which others read them.
 func (cy *cycle) saveNodes() error {
+	for _, n := range cy.plan.addNodes {
+		if err := cy.saveNode(n.Name, cy.nodes[n.Name]); err != nil {
+			return err
+		}
+	}
 	for name, ch := range cy.nodes {
-		if !ch.fresh {
-			if err := cy.mergeConcurrent(&ch); berth.CodeOf(err) == berth.NotFound {
-				continue // gone meanwhile
-			} else if err != nil {
-				return err
-			}
-		}
-		if ch.was != ch.node.State {
-			cy.plan.nodeMoves = append(cy.plan.nodeMoves, [2]berth.NodeState{ch.was, ch.node.State})
-		}
-		own, err := json.Marshal(ch.node)
-		if err != nil {
-			return err
-		}
-		d := &store.Doc{
-			Workspace: ch.node.Workspace, Kind: kindNode, Name: name, Parent: nodeParent(ch.node.Compute), Status: string(ch.node.State),
-			CreatedBy: ch.node.User, Body: json.RawMessage("{}"), Own: own,
-		}
 		if ch.fresh {
-			err = cy.tx.Insert(d)
-		} else {
-			err = cy.tx.Save(d)
+			continue
 		}
+		if err := cy.saveNode(name, ch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveNode writes a node.
+func (cy *cycle) saveNode(name string, ch nodeChange) error {
+	if !ch.fresh {
+		if err := cy.mergeConcurrent(&ch); berth.CodeOf(err) == berth.NotFound {
+			return nil // gone meanwhile
+		} else if err != nil {
+			return err
+		}
+	}
+	if ch.was != ch.node.State {
+		cy.plan.nodeMoves = append(cy.plan.nodeMoves, [2]berth.NodeState{ch.was, ch.node.State})
+	}
+	d, err := target.NewNode(ch.node)
+	if err != nil {
+		return err
+	}
+	if ch.fresh {
+		err = cy.tx.Insert(d)
+	} else {
+		err = cy.tx.Save(d)
+	}
+	if err != nil {
+		return err
+	}
+	// whose own loop wants to know
+	if p := cy.state.pool(keyOf(ch.node.Workspace, ch.node.Compute)); p != nil && p.spec.Instance() {
+		data, err := json.Marshal(map[string]any{"node": name, "state": ch.node.State})
 		if err != nil {
 			return err
 		}
-		// whose own loop wants to know
-		if p := cy.state.pool(keyOf(ch.node.Workspace, ch.node.Compute)); p != nil && p.spec.Instance() {
-			data, err := json.Marshal(map[string]any{"node": name, "state": ch.node.State})
-			if err != nil {
-				return err
-			}
-			cy.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Says(), Data: data})
-		}
+		cy.tx.Emit(berth.Event{Workspace: ch.node.Workspace, Subject: "computes/" + ch.node.Compute, Type: berth.EventNode, Reason: ch.node.Says(), Data: data})
 	}
 	return nil
 }

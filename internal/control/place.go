@@ -17,16 +17,19 @@ func (cy *cycle) place(p *pool) (again bool, err error) {
 	if p.queue.Len() == 0 {
 		return false, nil
 	}
-	overcommit, down := 0, p.down()
-	if p.key.workspace == "" {
-		if down, err = cy.localDown(); err != nil {
+	v, err := cy.picture(p)
+	if err != nil {
+		return false, err
+	}
+	if p.local {
+		if v.Occupied, err = cy.localDown(); err != nil {
 			return false, err
 		}
 	}
 	if p.target.Info.Queues {
-		overcommit = cy.c.endRates[p.name].overcommit(cy.now.Add(-cy.jumped))
+		v.Overcommit = cy.c.endRates[p.name].overcommit(cy.now.Add(-cy.jumped))
 	}
-	for _, choice := range cy.schedule(p, overcommit, down, fresh) {
+	for _, choice := range cy.schedule(p, v.Sched(), fresh) {
 		left, err := cy.placeGang(p, choice)
 		if err != nil {
 			return false, err

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/overlay"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/sched"
 )
 
@@ -77,9 +77,6 @@ type node struct {
 	edition int // of the pool that may change it
 }
 
-// nodeOf is a node and how many tasks are on it.
-func nodeOf(n *node) (*berth.Node, int) { return &n.Node, n.used }
-
 func newPool(key poolKey, name string) *pool {
 	return &pool{key: key, name: name, held: map[string]int{}, localTasks: map[string]int{}}
 }
@@ -137,11 +134,17 @@ func (p *pool) node(name string) *node {
 	return nil
 }
 
-// view is the pool as the scheduler sees it.
-func (p *pool) view(overcommit int, down string, bars map[string]sched.Bar) sched.Pool {
-	return sched.PoolOf(sched.Pool{
-		Name: p.name, Max: p.spec.Max, Spread: p.spec.Spread, Ahead: overcommit, Down: down, Held: p.held, Short: p.state.Short, Bars: bars,
-	}, p.single(), p.nodes, nodeOf)
+// picture describes the pool for the scheduler and the autoscaler.
+func (cy *cycle) picture(p *pool) (picture.Pool, error) {
+	v := picture.Pool{
+		Name: p.name, Owner: p.spec.owner, PoolSpec: p.spec.PoolSpec, State: p.state, Nodes: make([]picture.Node, len(p.nodes)),
+		Held: p.held, Short: p.state.Short, Retry: p.retry,
+	}
+	for i, n := range p.nodes {
+		v.Nodes[i] = picture.Node{Node: &n.Node, Used: n.used}
+	}
+	v.Exhausted, _ = cy.state.exhausted.Get(p.key.workspace)
+	return v, v.Bar(p.key.workspace, cy.limits(p))
 }
 
 // wakeBy has the pool looked at again at a time, or before.
@@ -149,12 +152,6 @@ func (p *pool) wakeBy(at time.Time) {
 	if p.wake.IsZero() || at.Before(p.wake) {
 		p.wake = at
 	}
-}
-
-// down is why a pool takes nothing now.
-func (p *pool) down() string {
-	_, why := p.state.Down(p.name, p.spec.PoolSpec, len(p.nodes))
-	return why
 }
 
 // occupy counts a task on its node.
@@ -169,14 +166,8 @@ func (p *pool) occupy(t *berth.Task) {
 		return
 	}
 	p.held[t.User]++
-	id := t.Gang()
-	r, ok := p.running.Get(id)
-	if !ok {
-		r = sched.Running{Gang: sched.GangOf(t), Since: t.Times.Placed}
-	}
-	r.On = append(slices.Clip(r.On), t.Node)
-	r.Stopping = r.Stopping || t.Stop || t.Evict
-	p.running.Set(id, r)
+	r, _ := p.running.Get(t.Gang())
+	p.running.Set(t.Gang(), r.With(t, t.Node))
 }
 
 // vacate removes a task from its node.
@@ -227,21 +218,20 @@ func (p *pool) gangs() []sched.Running {
 	for _, r := range p.running.All() {
 		out = append(out, r)
 	}
-	slices.SortFunc(out, func(a, b sched.Running) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	sched.SortByAge(out)
 	return out
 }
 
 // schedule asks the scheduler about a pool. When its bounds have changed, the reasons of all that
 // wait are renewed.
-func (cy *cycle) schedule(p *pool, overcommit int, down string, fresh []string) []sched.Choice {
-	bars := cy.bars(p)
-	p.barred = len(bars) > 0
-	if b := (bounds{p.spec.Max, down, p.state.Short, barReasons(bars)}); b != p.lastBounds {
+func (cy *cycle) schedule(p *pool, v sched.Pool, fresh []string) []sched.Choice {
+	p.barred = len(v.Bars) > 0
+	if b := (bounds{v.Max, v.Down, v.Short, barReasons(v.Bars)}); b != p.lastBounds {
 		p.lastBounds = b
 		fresh = slices.AppendSeq(make([]string, 0, p.queue.Len()), p.queue.IDs())
 	}
 	if at, ok := cy.state.personal.Ends(cy.now); p.barred && ok { // no event says that a limit ended
 		p.wakeBy(at)
 	}
-	return sched.Schedule(p.view(overcommit, down, bars), &p.queue, p.gangs(), fresh, cy.now)
+	return sched.Schedule(v, &p.queue, p.gangs(), fresh, cy.now)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
-	"github.com/berthml/berth/internal/cost"
 	"github.com/berthml/berth/internal/scale"
+	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -70,18 +70,12 @@ func (cy *cycle) resize(p *pool) error {
 // decideSize asks the autoscaler how many nodes a cluster should have, within what budgets, limits
 // and this machine allow. added are the nodes to ask for.
 func (cy *cycle) decideSize(p *pool) (d scale.Decision, added []berth.Node, err error) {
-	v := cy.scaleView(p)
-	exhausted, all := cy.exhaustedBudget(p)
-	switch {
-	case exhausted == "":
-	case all && v.Hold == "":
-		v.Hold = exhausted
-	default:
-		v.Min = 0
+	pic, err := cy.picture(p)
+	if err != nil {
+		return d, nil, err
 	}
-	if cy.reserved(p) != "" {
-		v.Idle = 0 // somebody waits for the machine to be empty
-	}
+	pic.Clearing = cy.reserved(p) != ""
+	v := pic.Scale(&p.queue)
 	d = scale.Decide(v, cy.now)
 	if d.Add == 0 {
 		return d, nil, nil
@@ -128,29 +122,6 @@ func (cy *cycle) chargeIdleToOwner(p *pool) {
 	}
 }
 
-// scaleView is the pool as the autoscaler sees it.
-func (cy *cycle) scaleView(p *pool) scale.Pool {
-	v := scale.Pool{
-		Name: p.name, Min: p.spec.Min, Max: p.spec.Max, Idle: p.spec.Idle, Slots: p.spec.Slots, Room: p.spec.Max, Wait: p.retry,
-	}
-	if p.state.Deleting() {
-		v.Hold = "it is being deleted"
-	}
-	v.Sizes = p.queue.Sizes()
-	if bars := cy.bars(p); len(bars) > 0 {
-		v.Sizes, _ = p.queue.SizesWithin(p.held, bars)
-	}
-	v.Nodes = scale.NodesOf(p.nodes, nodeOf)
-	if exhausted, _ := cy.state.exhausted.Get(p.key.workspace); len(exhausted) > 0 {
-		for i := range v.Nodes {
-			if title := cost.Charged(exhausted, p.node(v.Nodes[i].Name).User); title != "" {
-				v.Nodes[i].Unpaid = title + " is used up"
-			}
-		}
-	}
-	return v
-}
-
 // releaseUnusable gives back nodes that could not be made, and waits longer each time before asking
 // for others.
 func (cy *cycle) releaseUnusable(p *pool) {
@@ -184,10 +155,14 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 	if !ok {
 		return nil, fmt.Sprintf("size %s is no longer known to this server", p.spec.Properties.VMSize), nil
 	}
-	user, room, why := cy.nextUser(cat, p, size, want)
+	pic, err := cy.picture(p)
+	if err != nil {
+		return nil, "", err
+	}
+	user, room, why := cy.nextUser(cat, p, pic.Bars, size, want)
 	machine := cy.machine(p)
 	for range min(want, room) {
-		ask := askFor(p.name, size)
+		ask := sched.AskOf(p.name, size)
 		gpus, ok, not := machine.Admit(ask)
 		if !ok {
 			return nodes, cy.waitForMachine(p, size.Isolated && len(nodes) == 0, not), nil
@@ -202,7 +177,7 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 			n.Price, n.Priced, n.Currency = *price, true, size.Currency
 		}
 		nodes = append(nodes, n)
-		machine.Nodes = append(machine.Nodes, guest(n))
+		machine.Nodes = append(machine.Nodes, sched.GuestOf(n))
 	}
 	return nodes, why, nil
 }
@@ -210,8 +185,7 @@ func (cy *cycle) admit(p *pool, want int) (nodes []berth.Node, bound string, err
 // nextUser is for whom a pool's next nodes are made and how many that user may have: the first
 // whose job waits, or the next when that one may have none. Without jobs it is the one who made the
 // cluster.
-func (cy *cycle) nextUser(cat *catalogue, p *pool, size berth.Size, want int) (user string, room int, why string) {
-	bars := cy.bars(p)
+func (cy *cycle) nextUser(cat *catalogue, p *pool, bars map[string]sched.Bar, size berth.Size, want int) (user string, room int, why string) {
 	tried, users := map[string]bool{}, len(p.queue.Users())
 	for g := range p.queue.All(p.held) {
 		if len(tried) == users {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -86,17 +87,13 @@ func (p *pool) setSlots(n int) {
 		used = p.nodes[0].used
 	}
 	p.spec.Max, p.spec.Slots = 1, n
-	p.nodes = []*node{{Node: berth.Node{Name: p.name, State: berth.NodeIdle, Slots: n}, used: used, edition: p.edition}}
+	p.nodes = []*node{{Node: picture.Machine(p.name, n), used: used, edition: p.edition}}
 }
 
 // attached reads what is new of a machine that connects by itself. Nothing makes or gives back such
 // a machine: the pool has one node, and while it is away takes nothing.
 func (p *pool) attached() {
-	n := 1
-	if a := p.state.Attached; a != nil {
-		n = max(1, a.Slots)
-	}
-	p.setSlots(n)
+	p.setSlots(picture.AttachedSlots(p.state))
 }
 
 // connected is the connection that the machine of an attached compute has, "" when it has none.

@@ -1,15 +1,13 @@
 package devbox
 
 import (
-	"fmt"
-
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
-	"github.com/berthml/berth/internal/target"
 )
 
 // Admission decides which nodes instances may have, by the same rules as clusters: sizes, quotas, what is free on the machine.
@@ -47,11 +45,11 @@ func (a Admission) Admit(tx *store.Tx, n *berth.Node) error {
 	if room, unlimited, why := limits.Room(used, ask, tx.Now()); !unlimited && room < size.VCPUs {
 		return berth.Errorf(berth.Limit, "%s", why)
 	}
-	m, err := a.occupied(tx)
+	m, err := (&picture.Reader{Tx: tx, Machine: a.Machine}).Occupied()
 	if err != nil {
 		return err
 	}
-	gpus, ok, why := m.Admit(sched.Ask{Compute: n.Compute, VCPUs: size.VCPUs, Memory: size.Memory(), GPUs: size.GPUs, Isolated: size.Isolated})
+	gpus, ok, why := m.Admit(sched.AskOf(n.Compute, size))
 	if !ok {
 		return berth.Errorf(berth.Unavailable, "%s", why)
 	}
@@ -69,35 +67,4 @@ func unpaid(tx *store.Tx, workspace, user string) (string, error) {
 		return title + " is used up", err
 	}
 	return "", err
-}
-
-// occupied is the machine with everything that lives on it.
-func (a Admission) occupied(tx *store.Tx) (sched.Machine, error) {
-	m := a.Machine
-	workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
-	if err != nil {
-		return m, err
-	}
-	for _, w := range workspaces {
-		docs, err := tx.All(store.Query{Workspace: w.Name, Kind: kindNode})
-		if err != nil {
-			return m, err
-		}
-		for _, d := range docs {
-			n, err := target.Node(d)
-			if err != nil {
-				return m, fmt.Errorf("node %s: %w", d.Name, err)
-			}
-			m.Nodes = append(m.Nodes, sched.Guest{
-				Compute: n.Compute, Isolated: n.Isolated, GPUs: n.GPUs, VCPUs: n.VCPUs, Memory: n.Memory, Idle: n.State == berth.NodeIdle,
-			})
-		}
-	}
-	tasks, err := tx.ActiveTasks()
-	for _, t := range tasks {
-		if berth.IsLocal(t.Compute) && t.State != berth.TaskWaiting {
-			m.LocalTasks++
-		}
-	}
-	return m, err
 }

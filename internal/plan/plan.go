@@ -10,24 +10,13 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/sched"
 )
 
-// Kinds of pools.
-const (
-	Local      = "local"
-	Cluster    = "cluster"
-	Instance   = "instance"
-	Serverless = "serverless"
-	Attached   = "attached machine"
-)
-
-// Single says that the pool is one machine that nobody makes or gives back, and that costs nothing here.
-func (p Pool) Single() bool { return p.Type == Local || p.Type == Attached }
-
 // machine is what a single machine is called.
 func (p Pool) machine() string {
-	if p.Type == Local {
+	if p.Type() == picture.Local {
 		return "this machine"
 	}
 	return p.Name
@@ -59,40 +48,28 @@ type Job struct {
 
 // Pool is the compute it would go to.
 type Pool struct {
-	Name string
-	Type string
-	New  bool        // it would be made for the job
-	Size *berth.Size // nil for the machine itself
-	Low  bool
-	// Min and Max bound how many nodes it has, Slots is how many tasks each runs at once, Idle how long one stays without work.
-	Min, Max, Slots int
-	Idle            time.Duration
-	Spread          bool
-	Down            *berth.PlanLimit // why it takes nothing now
-	Nodes           []Node
-	Running         []sched.Running
-	Waiting         []sched.Gang
-	Expect          map[string]Expect // by the ID of a gang
-	// Room is how many nodes more it may have now, whatever Max says; Bound is whose limit that is, when it is one.
+	picture.Read
+	New    bool              // it would be created for the job
+	Size   *berth.Size       // nil for a machine that costs nothing here
+	Expect map[string]Expect // by the ID of a gang
+	// Room is how many nodes more it may have now, whatever Max says; Bound is whose limit that is, when it is one. Room does not count
+	// where Short says that the pool cannot grow.
 	Room  int
 	Bound berth.PlanLimit
-	// Bars limits users, see sched.Pool.
-	Bars map[string]sched.Bar
-	// Short is why it cannot grow, where that is known already; Room does not count then.
-	Short string
 }
 
-// Node is a node of a pool.
-type Node struct {
-	berth.Node
-	Used int // tasks on it
+// Down is why the pool takes no tasks now, nil when it does.
+func (p Pool) Down() *berth.PlanLimit {
+	kind, why := p.Read.Down()
+	if kind == "" {
+		return nil
+	}
+	return &berth.PlanLimit{Kind: kind, Whose: p.Name, Why: why}
 }
-
-// nodeOf is a node and how many tasks are on it.
-func nodeOf(n Node) (*berth.Node, int) { return &n.Node, n.Used }
 
 // Expect is how long a gang runs.
 type Expect struct {
+	From  time.Time // zero is since it has its nodes
 	Took  time.Duration
 	Limit bool // it is a limit, not a guess
 }
@@ -103,13 +80,13 @@ const ours = "\x00plan"
 // Make is the plan of a job.
 func Make(s Snapshot) berth.Plan {
 	p := berth.Plan{
-		Job: s.Job.Name, Compute: s.Pool.Name, Type: s.Pool.Type, New: s.Pool.New, Nodes: max(1, s.Job.Nodes),
+		Job: s.Job.Name, Compute: s.Pool.Name, Type: s.Pool.Type(), New: s.Pool.New, Nodes: max(1, s.Job.Nodes),
 		Limits: slices.Clone(s.Refused), Warnings: slices.Clone(s.Warnings), Budgets: []berth.PlanBudget{}, Advice: []string{},
 		Start: berth.PlanStart{Jobs: []berth.PlanJob{}},
 	}
 	p.Duration = duration(s)
 	if z := s.Pool.Size; z != nil {
-		p.Size, p.Tier = z.Name, cost.Tier(s.Pool.Low)
+		p.Size, p.Tier = z.Name, cost.Tier(s.Pool.Low())
 	}
 	p.Price = price(s, p.Nodes)
 	p.Cost = total(s, p)
@@ -144,8 +121,8 @@ func start(s Snapshot, p *berth.Plan) {
 	choice := v.choose(ours, s.Now)
 	refused := len(p.Limits) > 0
 	switch {
-	case s.Pool.Down != nil:
-		p.Limits = append(p.Limits, *s.Pool.Down)
+	case s.Pool.Down() != nil:
+		p.Limits = append(p.Limits, *s.Pool.Down())
 		p.Verdict, p.Reason = berth.PlanWait, choice.Why
 	case len(choice.Nodes) > 0:
 		p.Verdict, p.Reason = berth.PlanNow, now(s.Pool, p.Nodes)
@@ -179,7 +156,7 @@ func start(s Snapshot, p *berth.Plan) {
 }
 
 // bootTime is how long the nodes that are there took to start, the middle one; 0 when there are none.
-func bootTime(nodes []Node) time.Duration {
+func bootTime(nodes []picture.Node) time.Duration {
 	var took []time.Duration
 	for _, n := range nodes {
 		if d := n.Ready.Sub(n.Created); !n.Ready.IsZero() && d > 0 {
@@ -222,7 +199,7 @@ func price(s Snapshot, n int) berth.PlanPrice {
 		return berth.PlanPrice{Known: true, PerNode: &zero, PerHour: &zero}
 	}
 	out := berth.PlanPrice{Dedicated: z.Price, Low: z.LowPrice, Currency: z.Currency}
-	if r := cost.Rate(*z, s.Pool.Low); r != nil {
+	if r := cost.Rate(*z, s.Pool.Low()); r != nil {
 		hour := *r * float64(n) / float64(max(1, s.Pool.Slots))
 		out.Known, out.PerNode, out.PerHour = true, r, &hour
 	}
@@ -255,7 +232,7 @@ func total(s Snapshot, p berth.Plan) berth.PlanCost {
 	case s.Job.Timeout > 0:
 		c.Known, c.AtMost = true, at(s.Job.Timeout)
 	}
-	if s.Pool.Type == Cluster && s.Pool.Idle > 0 && s.Pool.Min < p.Nodes {
+	if s.Pool.Type() == picture.Cluster && s.Pool.Idle > 0 && s.Pool.Min < p.Nodes {
 		idle := *p.Price.PerNode * float64(p.Nodes-s.Pool.Min) * s.Pool.Idle.Hours()
 		c.Idle = &idle
 	}
@@ -267,7 +244,7 @@ func (s Snapshot) Ask() (ask cost.Ask, ok bool) {
 	if s.Pool.Size == nil {
 		return ask, false
 	}
-	return cost.Reserve(max(1, s.Job.Nodes), s.Pool.Slots, *s.Pool.Size, s.Pool.Low, s.Job.Timeout, s.History, s.Known), true
+	return cost.Reserve(max(1, s.Job.Nodes), s.Pool.Slots, *s.Pool.Size, s.Pool.Low(), s.Job.Timeout, s.History, s.Known), true
 }
 
 // budgets says whether what the job would reserve fits.
@@ -291,7 +268,7 @@ func finish(s Snapshot, p *berth.Plan) {
 	if s.Pool.Size != nil && !p.Price.Known {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("the price of %s (%s) is not known", p.Size, p.Tier))
 	}
-	if s.Pool.Low || s.Job.Spot {
+	if s.Pool.Low() || s.Job.Spot {
 		p.Warnings = append(p.Warnings, "low priority: its nodes may be taken away at any time; it then starts again, with what it has written to ./outputs")
 	}
 	if p.Warnings == nil {
@@ -311,7 +288,7 @@ func advice(l berth.PlanLimit, s Snapshot, n int) string {
 	case berth.LimitMax:
 		return fmt.Sprintf("berth compute update -n %s --max-instances %d", name, s.Pool.Max+n)
 	case berth.LimitGang:
-		if s.Pool.Type == Cluster {
+		if s.Pool.Type() == picture.Cluster {
 			return fmt.Sprintf("berth compute update -n %s --max-instances %d", name, n)
 		}
 		return "use a cluster, or ask for fewer nodes with resources.instance_count"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/cost"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/plan"
 	"github.com/berthml/berth/internal/sched"
 )
@@ -24,14 +25,14 @@ var small = berth.Size{Name: "Standard_DS3_v2", VCPUs: 4, MemoryGB: 14, Price: p
 
 // cluster is a pool of n nodes, of which the first run jobs of an hour's limit that began half an hour ago.
 func cluster(most, n, busy int) plan.Pool {
-	p := plan.Pool{
-		Name: "cpu", Type: plan.Cluster, Size: &small, Max: most, Slots: 1, Idle: 2 * time.Minute, Room: plan.NoBound, Expect: map[string]plan.Expect{},
-	}
+	p := plan.Pool{Size: &small, Room: plan.NoBound, Expect: map[string]plan.Expect{}}
+	p.Name, p.ComputeType, p.Max, p.Slots, p.Idle, p.Held = "cpu", berth.TypeCluster, most, 1, 2*time.Minute, map[string]int{}
 	for i := range n {
-		x := plan.Node{Node: berth.Node{Name: fmt.Sprint("n", i), State: berth.NodeIdle, Slots: 1}}
+		x := picture.Node{Node: &berth.Node{Name: fmt.Sprint("n", i), State: berth.NodeIdle, Slots: 1}}
 		if i < busy {
 			id := fmt.Sprint("r", i)
 			x.State, x.Used = berth.NodeRunning, 1
+			p.Held["bob"]++
 			p.Running = append(p.Running, sched.Running{Gang: sched.Gang{ID: id, Name: id, Nodes: 1, User: "bob"}, On: []string{x.Name}, Since: now.Add(-30 * time.Minute)})
 			p.Expect[id] = plan.Expect{Took: time.Duration(60+i) * time.Minute, Limit: true}
 		}
@@ -63,18 +64,17 @@ func kinds(p berth.Plan) string {
 }
 
 func TestVerdicts(t *testing.T) {
-	local := plan.Pool{
-		Name: "local", Type: plan.Local, Max: 1, Slots: 2, Room: plan.NoBound,
-		Nodes: []plan.Node{{Node: berth.Node{Name: "local", State: berth.NodeIdle, Slots: 2}, Used: 1}},
-	}
+	local := plan.Pool{Room: plan.NoBound}
+	here := picture.Machine("local", 2)
+	local.Name, local.Max, local.Slots, local.Nodes = "local", 1, 2, []picture.Node{{Node: &here, Used: 1}}
 	full := local
-	full.Nodes = []plan.Node{{Node: berth.Node{Name: "local", State: berth.NodeIdle, Slots: 2}, Used: 2}}
+	full.Nodes = []picture.Node{{Node: &here, Used: 2}}
 	starting := cluster(2, 0, 0)
-	starting.Nodes = []plan.Node{{Node: berth.Node{Name: "n0", State: berth.NodePreparing, Slots: 1}}}
+	starting.Nodes = []picture.Node{{Node: &berth.Node{Name: "n0", State: berth.NodePreparing, Slots: 1}}}
 	bound := cluster(9, 2, 2)
 	bound.Room, bound.Bound = 0, berth.PlanLimit{Kind: berth.LimitQuota, Why: "the quota is used up"}
 	down := cluster(1, 0, 0)
-	down.Type, down.Name, down.Down = plan.Instance, "box", &berth.PlanLimit{Kind: berth.LimitStopped, Why: "the instance is Stopped"}
+	down.Name, down.ComputeType, down.State.Instance = "box", berth.TypeInstance, &berth.InstanceState{State: "Stopped"}
 	spot := cluster(1, 1, 1)
 	spot.Running[0].Spot, spot.Running[0].Priority = true, -2000
 	for _, tt := range []struct {
@@ -96,7 +96,7 @@ func TestVerdicts(t *testing.T) {
 		{"full", cluster(2, 2, 2), job(1), "wait", 0, "max_instances", "all 2 nodes of cpu are in use"},
 		{"too large", cluster(2, 2, 0), job(3), "never", 0, "gang!", "it needs 3 nodes at once, and cpu can have at most 2"},
 		{"no quota", bound, job(1), "wait", 0, "quota", "all 2 nodes of cpu are in use; it cannot grow: the quota is used up"},
-		{"stopped", down, job(1), "wait", 0, "stopped", "box takes no jobs now: the instance is Stopped"},
+		{"stopped", down, job(1), "wait", 0, "stopped", "box takes no jobs now: the instance is Stopped; `berth compute start -n box` starts it"},
 		{"for others to stop", spot, job(1), "soon", 0, "", "waiting for job r0 of lower priority to stop"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestPriceAndCost(t *testing.T) {
 	if p = plan.Make(s); math.Abs(*p.Price.PerHour-0.2) > 1e-9 {
 		t.Errorf("a third of a node costs %v", *p.Price.PerHour)
 	}
-	s.Pool.Low = true
+	s.Pool.Properties.VMPriority = "LowPriority"
 	if p = plan.Make(s); p.Tier != "low_priority" || *p.Price.PerNode != 0.1 || !strings.Contains(strings.Join(p.Warnings, "\n"), "taken away at any time") {
 		t.Errorf("%+v", p)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/picture"
 	"github.com/berthml/berth/internal/scale"
 	"github.com/berthml/berth/internal/sched"
 )
@@ -33,15 +34,8 @@ func view(p Pool, extra *sched.Gang, now time.Time) *world {
 		extra.Seq = last + 1
 		w.queue.Add(*extra)
 	}
-	held := map[string]int{}
-	for _, r := range p.Running {
-		held[r.User] += len(r.On)
-	}
-	w.pool = sched.PoolOf(sched.Pool{Name: p.Name, Max: p.Max, Spread: p.Spread, Held: held, Short: p.Short, Bars: p.Bars}, p.Single(), p.Nodes, nodeOf)
-	if p.Down != nil {
-		w.pool.Down = p.Down.Why
-	}
-	if p.Type == Cluster || p.Type == Serverless {
+	w.pool = p.Sched()
+	if p.Scales() {
 		w.grow(p, now)
 	}
 	return w
@@ -49,11 +43,7 @@ func view(p Pool, extra *sched.Gang, now time.Time) *world {
 
 // grow asks the autoscaler what it would do.
 func (w *world) grow(p Pool, now time.Time) {
-	v := scale.Pool{Name: p.Name, Min: p.Min, Max: p.Max, Idle: p.Idle, Slots: max(1, p.Slots), Sizes: w.queue.Sizes(), Room: NoBound}
-	if len(p.Bars) > 0 {
-		v.Sizes, _ = w.queue.SizesWithin(w.pool.Held, p.Bars)
-	}
-	v.Nodes = scale.NodesOf(p.Nodes, nodeOf)
+	v := p.Scale(&w.queue)
 	if p.Short != "" {
 		v.Room, v.Bound = 0, p.Short
 	}
@@ -124,7 +114,7 @@ func (w *world) limit(p Pool) berth.PlanLimit {
 	switch {
 	case p.Single():
 		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: fmt.Sprintf("all %d slots of %s are in use", p.Nodes[0].Slots, p.machine())}
-	case p.Type == Instance:
+	case p.Type() == picture.Instance:
 		return berth.PlanLimit{Kind: berth.LimitSlots, Whose: p.Name, Why: "instance " + p.Name + " runs one job at a time"}
 	case w.pool.Short != "" && alive+w.resize.Add < p.Max:
 		l := p.Bound
@@ -205,7 +195,11 @@ func ends(r sched.Running, expect map[string]Expect, now time.Time) (at time.Tim
 		return now, true, true
 	}
 	e, ok := expect[r.ID]
-	at = r.Since.Add(e.Took)
+	from := e.From
+	if from.IsZero() {
+		from = r.Since
+	}
+	at = from.Add(e.Took)
 	switch {
 	case !ok:
 		return at, false, false
@@ -284,7 +278,7 @@ func Why(p Pool, id string, now time.Time) (why string, ahead int, jobs []berth.
 
 // Deadline is when the next node of a pool goes if nothing happens; zero when none does.
 func Deadline(p Pool, now time.Time) time.Time {
-	if p.Type != Cluster && p.Type != Serverless {
+	if !p.Scales() {
 		return time.Time{}
 	}
 	return view(p, nil, now).resize.Wake
@@ -294,7 +288,7 @@ func Deadline(p Pool, now time.Time) time.Time {
 // are not among them.
 func Leaving(p Pool, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
-	if p.Type != Cluster && p.Type != Serverless {
+	if !p.Scales() {
 		return out
 	}
 	end := now // when all that are idle have been so for too long
@@ -310,6 +304,11 @@ func Leaving(p Pool, now time.Time) map[string]time.Time {
 	for _, name := range view(p, nil, end).resize.Remove {
 		if at, ok := since[name]; ok {
 			out[name] = at
+		}
+	}
+	for _, name := range view(p, nil, now).resize.Remove { // whatever the idle time is
+		if _, ok := since[name]; ok {
+			out[name] = now
 		}
 	}
 	return out

@@ -38,6 +38,9 @@ type Task struct {
 	VCPUs     float64
 }
 
+// PartOf is what one task has of the vCPUs of a node.
+func PartOf(n berth.Node) float64 { return float64(n.VCPUs) / float64(max(1, n.Slots)) }
+
 func (t Task) use() Use {
 	return Use{Workspace: t.Workspace, Family: t.Family, User: t.User, Low: t.Low, VCPUs: int(math.Ceil(t.VCPUs))}
 }

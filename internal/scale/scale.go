@@ -1,11 +1,7 @@
 // Package scale decides how many nodes a pool should have, and why: pure functions over a snapshot.
 package scale
 
-import (
-	"time"
-
-	"github.com/berthml/berth"
-)
+import "time"
 
 // Pool is a cluster as the autoscaler sees it.
 type Pool struct {
@@ -37,23 +33,6 @@ type Node struct {
 	Unpaid string
 	// Evicted is a node that was taken away: it counts for nothing.
 	Evicted bool
-}
-
-// NodesOf are the nodes of a compute as the autoscaler sees them, those that leave not among them; of is a node with the number of tasks on
-// it.
-func NodesOf[N any](nodes []N, of func(N) (n *berth.Node, used int)) []Node {
-	var out []Node
-	for _, x := range nodes {
-		n, used := of(x)
-		if n.State == berth.NodeLeaving {
-			continue
-		}
-		out = append(out, Node{
-			Name: n.Name, Starting: n.State == berth.NodePreparing, Busy: used, Since: n.IdleSince,
-			Evicted: n.State == berth.NodePreempted || n.State == berth.NodeUnusable,
-		})
-	}
-	return out
 }
 
 // A Decision is what to do with a pool.

@@ -1,8 +1,11 @@
 package sched
 
-import "github.com/berthml/berth"
+import (
+	"cmp"
+	"slices"
 
-// What the loop schedules and what plans and explanations speak of are made here, so that they cannot contradict each other.
+	"github.com/berthml/berth"
+)
 
 // GangOf is the gang of a task.
 func GangOf(t *berth.Task) Gang {
@@ -11,21 +14,29 @@ func GangOf(t *berth.Task) Gang {
 	}
 }
 
-// PoolOf is p with the nodes of a compute; of is a node with the number of tasks on it. A single machine, which nobody makes or gives back,
-// is shared by turns: who goes first does not depend on what runs, and nothing is stopped for others.
-func PoolOf[N any](p Pool, single bool, nodes []N, of func(N) (n *berth.Node, used int)) Pool {
-	p.Preempt = !single
-	if single {
-		p.Held = nil
+// With is the gang that has its nodes with one more of its tasks, which is on a node.
+func (r Running) With(t *berth.Task, node string) Running {
+	if len(r.On) == 0 {
+		r = Running{Gang: GangOf(t), Since: t.Times.Placed}
 	}
-	p.Nodes = make([]Node, len(nodes))
-	p.Starting = 0
-	for i, x := range nodes {
-		n, used := of(x)
-		p.Nodes[i] = Node{Name: n.Name, Slots: max(1, n.Slots), Used: used, Ready: n.Usable()}
-		if n.State == berth.NodePreparing {
-			p.Starting++
-		}
+	r.On = append(slices.Clip(r.On), node)
+	r.Stopping = r.Stopping || t.Stop || t.Evict
+	return r
+}
+
+// SortByAge puts the gang that has had its nodes longest first.
+func SortByAge(all []Running) {
+	slices.SortFunc(all, func(a, b Running) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+}
+
+// AskOf is a node of a size that a compute would like to have.
+func AskOf(compute string, s berth.Size) Ask {
+	return Ask{Compute: compute, VCPUs: s.VCPUs, Memory: s.Memory(), GPUs: s.GPUs, Isolated: s.Isolated}
+}
+
+// GuestOf is a node as a guest of the machine it is on.
+func GuestOf(n berth.Node) Guest {
+	return Guest{
+		Compute: n.Compute, Isolated: n.Isolated, GPUs: n.GPUs, VCPUs: n.VCPUs, Memory: n.Memory, Idle: n.State == berth.NodeIdle,
 	}
-	return p
 }

@@ -20,8 +20,8 @@ const Prefix = Serverless + "-"
 // Size is the size of a job that names more than one node and no size.
 const Size = "Standard_DS3_v2"
 
-// Nodes is how large such a pool can get.
-const Nodes = 100
+// ServerlessNodes is how many nodes such a pool can have.
+const ServerlessNodes = 100
 
 // A Chooser chooses in one transaction, for one user.
 type Chooser struct {
@@ -107,9 +107,6 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 // State is what the server keeps of a compute beside its document.
 func State(d *store.Doc) (berth.ComputeState, error) { return store.State[berth.ComputeState](d) }
 
-// Node is the node that a document of kind nodes is about.
-func Node(d *store.Doc) (berth.Node, error) { return store.State[berth.Node](d) }
-
 // pool makes the pool for jobs of a size, where there is none, or lets it grow. The control loop removes it after them.
 func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 	low := strings.EqualFold(v.QueueSettings.JobTier, "Spot")
@@ -146,7 +143,7 @@ func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 		"computeType": berth.TypeCluster, "description": "made for jobs without a compute",
 		"properties": map[string]any{
 			"vmSize": size.Name, "vmPriority": priority, "osType": "Linux",
-			"scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": max(nodes, Nodes), "nodeIdleTimeBeforeScaleDown": "PT0S"},
+			"scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": max(nodes, ServerlessNodes), "nodeIdleTimeBeforeScaleDown": "PT0S"},
 		},
 	}})
 	if err != nil {
