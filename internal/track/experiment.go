@@ -216,8 +216,8 @@ func (c *call) changeExperiment(id string, fn func(*change, *experiment) error) 
 func (c *change) stageRuns(id, stage string) error {
 	var ids []string
 	c.w.view(func(x *index) {
-		for _, r := range x.runsOf[id] {
-			ids = append(ids, r.ID)
+		for n := range x.nodes(id) {
+			ids = append(ids, n.r.ID)
 		}
 	})
 	for _, id := range ids {

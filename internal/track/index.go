@@ -2,6 +2,7 @@ package track
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -13,8 +14,9 @@ import (
 type index struct {
 	experiments map[string]*experiment
 	named       map[string]*experiment // by name
-	runs        map[string]*run
-	runsOf      map[string][]*run // by experiment, oldest first
+	runs        map[string]*node
+	runsOf      map[string]*sorted[int64] // by experiment, newest first
+	columns     *columns
 	logged      map[string]*loggedModel
 	loggedOf    map[string][]*loggedModel // by experiment, oldest first
 	registered  map[string]*registered    // by id
@@ -30,16 +32,11 @@ type index struct {
 
 func newIndex() *index {
 	return &index{
-		experiments: map[string]*experiment{}, named: map[string]*experiment{}, runs: map[string]*run{}, runsOf: map[string][]*run{},
+		experiments: map[string]*experiment{}, named: map[string]*experiment{}, runs: map[string]*node{}, runsOf: map[string]*sorted[int64]{}, columns: newColumns(),
 		logged: map[string]*loggedModel{}, loggedOf: map[string][]*loggedModel{}, registered: map[string]*registered{},
 		models: map[string]*registered{}, versions: map[string][]*version{}, removed: map[string]berth.Rev{},
 		jobs: map[string]*jobState{}, roots: map[string]int{},
 	}
-}
-
-// laterRun orders runs by start, and by id backwards: read from the end they are in the order of answers.
-func laterRun(a, b *run) int {
-	return cmp.Or(cmp.Compare(a.Start, b.Start), strings.Compare(b.ID, a.ID))
 }
 
 func laterLogged(a, b *loggedModel) int {
@@ -83,19 +80,7 @@ func (x *index) put(e entity) {
 		}
 		x.experiments[e.ID], x.named[e.Name] = e, e
 	case *run:
-		old := x.runs[e.ID]
-		if old != nil && old.rev() > e.rev() {
-			return
-		}
-		if j := x.jobs[e.ID]; j != nil {
-			e = j.over(e)
-		}
-		if old != nil && old.Experiment != e.Experiment {
-			x.removeRun(old)
-			old = nil
-		}
-		x.runs[e.ID] = e
-		x.runsOf[e.Experiment] = replace(x.runsOf[e.Experiment], old, e, laterRun)
+		x.putRun(e)
 	case *loggedModel:
 		old := x.logged[e.ID]
 		if old != nil && old.rev() > e.rev() {
@@ -137,9 +122,60 @@ func (x *index) root(v *version, by int) {
 	}
 }
 
-func (x *index) removeRun(r *run) {
-	delete(x.runs, r.ID)
-	x.runsOf[r.Experiment] = replace(x.runsOf[r.Experiment], r, nil, laterRun)
+// run is a run as it was committed last, nil when there is none.
+func (x *index) run(id string) *run {
+	if n := x.runs[id]; n != nil {
+		return n.r
+	}
+	return nil
+}
+
+// nodes are the runs of an experiment, newest first.
+func (x *index) nodes(experiment string) iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		l := x.runsOf[experiment]
+		if l == nil {
+			return
+		}
+		for it := range l.between(place{}, l.end()) {
+			if !yield(it.n) {
+				return
+			}
+		}
+	}
+}
+
+func (x *index) putRun(r *run) {
+	n := x.runs[r.ID]
+	if n != nil && n.r.rev() > r.rev() {
+		return
+	}
+	if j := x.jobs[r.ID]; j != nil {
+		r = j.over(r)
+	}
+	if n != nil && n.r.Experiment == r.Experiment && n.r.Start == r.Start {
+		old := n.r
+		n.r = r
+		x.columns.put(n, old, r)
+		return
+	}
+	if n != nil {
+		x.removeRun(n)
+		x.columns.torn = true // its metrics are another node's from here on
+	}
+	n = nodeOf(r)
+	x.runs[r.ID] = n
+	if x.runsOf[r.Experiment] == nil {
+		x.runsOf[r.Experiment] = &sorted[int64]{}
+	}
+	x.runsOf[r.Experiment].insert(n.newest, n)
+	x.columns.put(n, nil, r)
+}
+
+func (x *index) removeRun(n *node) {
+	delete(x.runs, n.r.ID)
+	x.runsOf[n.r.Experiment].remove(n.newest, n)
+	x.columns.remove(n)
 }
 
 func (x *index) remove(e entity) {

@@ -293,7 +293,7 @@ func (w *workspace) showJobs(ctx context.Context, docs []*store.Doc, gone []stri
 	defer w.mu.Unlock()
 	for _, s := range list {
 		w.index.jobs[s.r.ID] = s.j
-		r := w.index.runs[s.r.ID]
+		r := w.index.run(s.r.ID)
 		if r == nil || r.doc == nil {
 			e := w.index.named[s.name]
 			if e == nil {
@@ -306,8 +306,8 @@ func (w *workspace) showJobs(ctx context.Context, docs []*store.Doc, gone []stri
 	}
 	for _, id := range gone {
 		delete(w.index.jobs, id)
-		if r := w.index.runs[id]; r != nil && r.doc == nil {
-			w.index.removeRun(r)
+		if n := w.index.runs[id]; n != nil && n.r.doc == nil {
+			w.index.removeRun(n)
 		}
 	}
 	return nil

@@ -156,34 +156,6 @@ func searchRuns(c *call) (any, error) {
 	return answer(s, "runs", c.selectRuns(ids, s, shown), func(r *run) (any, error) { return c.runView(r), nil })
 }
 
-// selectRuns is the runs of experiments that meet all conditions, in order, as many as are enough.
-func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*run {
-	var out []*run
-	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	ids = slices.DeleteFunc(ids, func(id string) bool { return c.mayExperiment(id) != nil })
-	c.view(func(x *index) {
-		c.points.View(func(latest func(owner, key string) (points.Point, bool)) {
-			for _, id := range ids {
-				runs := x.runsOf[id]
-				for i := len(runs) - 1; i >= 0; i-- {
-					r := runs[i]
-					if !shown(r.Stage) || !s.meets(func(k *clause) bool { return r.matches(k, latest) }) {
-						continue
-					}
-					if out = append(out, r); len(ids) == 1 && len(out) == s.enough() && len(s.orders) == 0 {
-						return
-					}
-				}
-			}
-			if len(ids) > 1 {
-				slices.SortFunc(out, func(a, b *run) int { return laterRun(b, a) })
-			}
-			out = firstBy(out, s.orders, s.enough(), func(r *run, o order) rank { return r.rank(o, latest) })
-		})
-	})
-	return out
-}
-
 var experimentGrammar = &grammar{
 	entities:   map[string]subject{"tag": tagOf, "tags": tagOf, "attribute": attribute, "attributes": attribute, "attr": attribute},
 	attributes: map[string]bool{"name": false, "experiment_id": false, "creation_time": true, "last_update_time": true},

@@ -115,7 +115,7 @@ func (w *workspace) view(fn func(*index)) {
 func (w *workspace) run(id string) *run {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.index.runs[id]
+	return w.index.run(id)
 }
 
 func (w *workspace) experiment(id string) *experiment {

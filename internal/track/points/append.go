@@ -70,7 +70,7 @@ func (s *Set) Append(entries []Entry) error {
 	s.mu.Lock()
 	if err == nil {
 		for _, a := range g.added {
-			a.x.add(a.p)
+			s.add(a.x, a.p)
 		}
 	} else {
 		s.gen++ // names may be lost with what failed: they are written again

@@ -21,7 +21,7 @@ func Open(dir string, o Options) (_ *Set, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]string{}, gen: 1, number: 1}
+	s := &Set{dir: dir, o: o, owners: map[string]*owner{}, keys: map[string]string{}, followed: map[string]*follow{}, gen: 1, number: 1}
 	s.idle = sync.NewCond(&s.mu)
 	segments, journals, unfinished, err := files(dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Set) replay(n uint64, last bool) error {
 		names[id] = s.at(name, key)
 	}, func(id uint64, p Point) {
 		if x := names[id]; x != nil {
-			x.add(p)
+			s.add(x, p)
 		}
 	})
 	if err != nil {
@@ -151,26 +151,21 @@ func (s *Set) rotate() {
 
 // seal sets the recent points aside.
 func (s *Set) seal() {
-	for _, o := range s.owners {
-		for _, x := range o.series {
-			if len(x.recent) > 0 {
-				x.sealed = append(x.sealed, x.recent...)
-				x.recent = nil
-			}
+	for _, x := range s.touched {
+		if len(x.sealed) == 0 {
+			s.aside = append(s.aside, x)
 		}
+		x.sealed = append(x.sealed, x.recent...)
+		x.recent = nil
 	}
-	s.sealed = true
+	s.touched, s.sealed = nil, true
 }
 
 // compact makes a segment of the sealed points, those of the journals up to n, in the background.
 func (s *Set) compact(n uint64) {
-	var parts []part
-	for _, o := range s.owners {
-		for _, x := range o.series {
-			if len(x.sealed) > 0 {
-				parts = append(parts, part{x, slices.Clone(x.sealed)})
-			}
-		}
+	parts := make([]part, len(s.aside))
+	for i, x := range s.aside {
+		parts[i] = part{x, slices.Clone(x.sealed)}
 	}
 	s.compacted.Go(func() {
 		if err := s.writeParts(n, parts); err != nil {
@@ -196,6 +191,7 @@ func (s *Set) writeParts(n uint64, parts []part) error {
 			p.x.chunks = append(p.x.chunks, chunks[i])
 			p.x.sealed = nil
 		}
+		s.aside = nil
 		s.mu.Unlock()
 	}
 	_, journals, _, err := files(s.dir)

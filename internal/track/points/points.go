@@ -62,6 +62,9 @@ type Set struct {
 	mu        sync.RWMutex
 	owners    map[string]*owner
 	keys      map[string]string // each key once
+	followed  map[string]*follow
+	touched   []*series // those with recent points
+	aside     []*series // those with sealed points
 	nextID    uint64
 	gen       uint64 // of the journal file: series are named in it before their first point
 	next      *group // collects what the next sync will make durable
@@ -108,18 +111,24 @@ func (s *Set) Last(name, key string) (Summary, bool) {
 	return Summary{}, false
 }
 
-// View is for looking at many series under one lock. Its calls must not outlive fn.
-func (s *Set) View(fn func(latest func(owner, key string) (Point, bool))) {
+// A View is a set under one lock, for looking at many series.
+type View struct{ s *Set }
+
+// View runs fn with a view, which must not outlive it.
+func (s *Set) View(fn func(View)) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	fn(func(name, key string) (Point, bool) {
-		if o := s.owners[name]; o != nil {
-			if x := o.find(key); x != nil && x.count > 0 {
-				return x.latest, true
-			}
+	fn(View{s})
+}
+
+// Latest is the latest point of a series.
+func (v View) Latest(name, key string) (Point, bool) {
+	if o := v.s.owners[name]; o != nil {
+		if x := o.find(key); x != nil && x.count > 0 {
+			return x.latest, true
 		}
-		return Point{}, false
-	})
+	}
+	return Point{}, false
 }
 
 // History is every point of a series, each once, by timestamp, then step, then value.

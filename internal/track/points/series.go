@@ -18,6 +18,8 @@ type series struct {
 	latest Point
 	count  int64
 	named  uint64 // the generation of the journal in which it was named last
+	follow *follow
+	noted  bool // it is in the list of follow
 
 	chunks []chunk // in segments
 	sealed []Point // of older journals
@@ -52,7 +54,7 @@ func (s *Set) at(name, key string) *series {
 		s.keys[key] = key
 	}
 	s.nextID++
-	x := &series{id: s.nextID, key: key, owner: o}
+	x := &series{id: s.nextID, key: key, owner: o, follow: s.followed[key]}
 	o.series = append(o.series, x)
 	if o.byKey == nil && len(o.series) > manySeries {
 		o.byKey = make(map[string]*series, 2*manySeries)
@@ -65,12 +67,19 @@ func (s *Set) at(name, key string) *series {
 	return x
 }
 
-// add notes a point that is durable.
-func (x *series) add(p Point) {
-	if n := len(x.recent); n > 0 && same(x.recent[n-1], p) {
+// add notes a point that is durable. The caller holds mu.
+func (s *Set) add(x *series, p Point) {
+	n := len(x.recent)
+	if n > 0 && same(x.recent[n-1], p) {
 		return // the commonest repetition
 	}
+	if n == 0 {
+		s.touched = append(s.touched, x)
+	}
 	x.recent = append(x.recent, p)
+	if x.follow != nil && !x.noted && (x.count == 0 || newer(p, x.latest)) {
+		x.note()
+	}
 	x.sum(p, 1)
 }
 

@@ -1,0 +1,335 @@
+package track
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"strings"
+
+	"github.com/berthml/berth/internal/track/points"
+)
+
+// A field is what runs can be looked for and sorted by.
+type field struct {
+	of  subject
+	key string
+}
+
+func (f field) number() bool {
+	return f.of == metricOfRun || f.of == attribute && (f.key == "start_time" || f.key == "end_time")
+}
+
+// A column has the runs of an experiment that have a field, sorted by it. It is made when a search first needs it, and follows changes
+// from then on.
+type column interface {
+	insert(v rank, n *node)
+	remove(v rank, n *node)
+	len() int
+	// span is where the runs are that meet a condition, if they are together.
+	span(c *clause) (from, to place, ok bool)
+	count(from, to place) int
+	between(from, to place) iter.Seq[*node]
+	// ordered is all runs by the field, with whether the field differs from the one before; NaN comes last.
+	ordered(desc bool) iter.Seq2[*node, bool]
+}
+
+type values[K cmp.Ordered] struct {
+	*sorted[K]
+	key func(rank) K
+}
+
+type (
+	numbers struct{ values[float64] }
+	texts   struct{ values[string] }
+)
+
+func numberKey(v rank) float64 {
+	if v.class == 1 {
+		return math.NaN()
+	}
+	return v.number
+}
+
+func textKey(v rank) string { return v.text }
+
+// valued is a run with what it is sorted by.
+type valued struct {
+	v rank
+	n *node
+}
+
+func newColumn(f field, list []valued) column {
+	if f.number() {
+		return numbers{valuesOf(list, numberKey)}
+	}
+	return texts{valuesOf(list, textKey)}
+}
+
+func valuesOf[K cmp.Ordered](list []valued, key func(rank) K) values[K] {
+	items := make([]item[K], len(list))
+	for i, x := range list {
+		items[i] = item[K]{key(x.v), x.n}
+	}
+	return values[K]{fill(items), key}
+}
+
+func (c values[K]) insert(v rank, n *node) { c.sorted.insert(c.key(v), n) }
+func (c values[K]) remove(v rank, n *node) { c.sorted.remove(c.key(v), n) }
+func (c values[K]) len() int               { return c.size }
+
+func (c values[K]) between(from, to place) iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		for it := range c.sorted.between(from, to) {
+			if !yield(it.n) {
+				return
+			}
+		}
+	}
+}
+
+// ordered walks the list; NaN, which is less than every number there, comes last.
+func (c values[K]) ordered(desc bool) iter.Seq2[*node, bool] {
+	first := c.seek(func(x item[K]) bool { return x.key != x.key }) //nolint:gocritic // is it NaN
+	walk := c.sorted.between
+	if desc {
+		walk = c.backward
+	}
+	return func(yield func(*node, bool) bool) {
+		var last K
+		begun := false
+		for _, part := range []iter.Seq[item[K]]{walk(first, c.end()), walk(place{}, first)} {
+			for it := range part {
+				if !yield(it.n, !begun || cmp.Compare(it.key, last) != 0) {
+					return
+				}
+				last, begun = it.key, true
+			}
+		}
+	}
+}
+
+func (c numbers) span(k *clause) (from, to place, ok bool) {
+	nan := c.seek(func(x item[float64]) bool { return math.IsNaN(x.key) })
+	at := c.seek(func(x item[float64]) bool { return cmp.Less(x.key, k.number) })
+	behind := c.seek(func(x item[float64]) bool { return cmp.Compare(x.key, k.number) <= 0 })
+	switch k.op {
+	case "=":
+		return at, behind, true
+	case "<":
+		return nan, at, true
+	case "<=":
+		return nan, behind, true
+	case ">":
+		return behind, c.end(), true
+	case ">=":
+		return at, c.end(), true
+	}
+	return from, to, false
+}
+
+func (c texts) span(k *clause) (from, to place, ok bool) {
+	switch k.op {
+	case "=":
+		return c.seek(func(x item[string]) bool { return x.key < k.text }), c.seek(func(x item[string]) bool { return x.key <= k.text }), true
+	case "LIKE":
+		prefix := k.text
+		if i := strings.IndexAny(prefix, "%_"); i >= 0 {
+			prefix = prefix[:i]
+		}
+		return c.seek(func(x item[string]) bool { return x.key < prefix }),
+			c.seek(func(x item[string]) bool { return x.key < prefix || strings.HasPrefix(x.key, prefix) }), true
+	case "IS NOT NULL", "!=":
+		return place{}, c.end(), true
+	}
+	return from, to, false
+}
+
+// columns are those of a workspace.
+type columns struct {
+	of      map[string]map[field]column // by experiment
+	metrics map[string]bool             // whose columns are there, of all experiments that have it
+	used    map[field]int64             // when, in searches
+	clock   int64
+	torn    bool // a run is gone that columns of metrics may have still
+}
+
+func newColumns() *columns {
+	return &columns{of: map[string]map[field]column{}, metrics: map[string]bool{}, used: map[field]int64{}}
+}
+
+// What columns may have together; those that were not used for longest go.
+const (
+	mostItems  = 16 << 20
+	mostFields = 256
+)
+
+// fewRuns is how many runs an experiment has at least that has columns.
+const fewRuns = 64
+
+// value is what a run has of a field that is not a metric.
+func (f field) value(r *run) rank { return r.rank(order{of: f.of, key: f.key}, nil) }
+
+// find is a column that is prepared.
+func (c *columns) find(experiment string, f field) (column, bool) {
+	col := c.of[experiment][f]
+	if col == nil && f.of == metricOfRun && c.metrics[f.key] {
+		return newColumn(f, nil), true // no run of this experiment has it
+	}
+	return col, col != nil
+}
+
+// put follows a change of a run; old is nil for a new one.
+func (c *columns) put(n *node, old, now *run) {
+	for f, col := range c.of[now.Experiment] {
+		if f.of == metricOfRun {
+			continue
+		}
+		v, was := f.value(now), rank{class: 2}
+		if old != nil {
+			was = f.value(old)
+		}
+		if v == was {
+			continue
+		}
+		if was.class < 2 {
+			col.remove(was, n)
+		}
+		if v.class < 2 {
+			col.insert(v, n)
+		}
+	}
+}
+
+// remove follows the end of a run.
+func (c *columns) remove(n *node) {
+	for f, col := range c.of[n.r.Experiment] {
+		if f.of == metricOfRun {
+			c.torn = true
+		} else if v := f.value(n.r); v.class < 2 {
+			col.remove(v, n)
+		}
+	}
+}
+
+// lacks says whether a search needs something of prepare.
+func (x *index) lacks(p points.View, experiments []string, fields []field) bool {
+	c := x.columns
+	for _, f := range fields {
+		if f.of == metricOfRun {
+			if c.torn || !c.metrics[f.key] || p.Changed(f.key) {
+				return true
+			}
+			continue
+		}
+		for _, e := range experiments {
+			if c.of[e][f] == nil && x.many(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// many says whether an experiment has columns.
+func (x *index) many(e string) bool { return x.runsOf[e] != nil && x.runsOf[e].size >= fewRuns }
+
+// prepare makes the columns of fields and brings them up to date.
+func (x *index) prepare(p *points.Set, experiments []string, fields []field) {
+	c := x.columns
+	if c.torn {
+		for key := range c.metrics {
+			c.drop(p, field{metricOfRun, key})
+		}
+		c.torn = false
+	}
+	c.clock++
+	for _, f := range fields {
+		c.used[f] = c.clock
+		if f.of == metricOfRun {
+			x.followMetric(p, f)
+			continue
+		}
+		for _, e := range experiments {
+			if c.of[e][f] != nil || !x.many(e) {
+				continue
+			}
+			var list []valued
+			for n := range x.nodes(e) {
+				if v := f.value(n.r); v.class < 2 {
+					list = append(list, valued{v, n})
+				}
+			}
+			c.set(e, f, newColumn(f, list))
+		}
+	}
+	c.shrink(p)
+}
+
+func (c *columns) set(e string, f field, col column) {
+	if c.of[e] == nil {
+		c.of[e] = map[field]column{}
+	}
+	c.of[e][f] = col
+}
+
+// followMetric brings the columns of a metric up to date.
+func (x *index) followMetric(p *points.Set, f field) {
+	c := x.columns
+	lists := map[string][]valued{}
+	for _, ch := range p.Changes(f.key) {
+		n := x.runs[ch.Owner]
+		if n == nil {
+			continue // of a model
+		}
+		e, v := n.r.Experiment, numberRank(ch.Now.Value, true)
+		if !c.metrics[f.key] {
+			lists[e] = append(lists[e], valued{v, n})
+			continue
+		}
+		col := c.of[e][f]
+		if col == nil {
+			col = newColumn(f, nil)
+			c.set(e, f, col)
+		}
+		if ch.Had {
+			col.remove(numberRank(ch.Before.Value, true), n)
+		}
+		col.insert(v, n)
+	}
+	c.metrics[f.key] = true
+	for e, list := range lists {
+		c.set(e, f, newColumn(f, list))
+	}
+}
+
+// shrink lets the columns go that were not used for longest, until few enough items are left.
+func (c *columns) shrink(p *points.Set) {
+	for {
+		total, oldest := 0, c.clock
+		var victim field
+		for _, cols := range c.of {
+			for f, col := range cols {
+				total += col.len()
+				if c.used[f] < oldest {
+					oldest, victim = c.used[f], f
+				}
+			}
+		}
+		if total <= mostItems && len(c.used) <= mostFields || oldest == c.clock {
+			return
+		}
+		c.drop(p, victim)
+	}
+}
+
+// drop lets the columns of a field go.
+func (c *columns) drop(p *points.Set, f field) {
+	for _, cols := range c.of {
+		delete(cols, f)
+	}
+	delete(c.used, f)
+	if f.of == metricOfRun {
+		delete(c.metrics, f.key)
+		p.Unfollow(f.key)
+	}
+}

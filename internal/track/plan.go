@@ -1,0 +1,310 @@
+package track
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/berthml/berth/internal/track/points"
+)
+
+// How runs are found. Where a search has no order, or is sorted by a field first, the runs are walked in that order and those that meet
+// the filter are taken until they are enough. Where a condition holds for few runs, those are collected and sorted instead. Which is
+// less work follows from how many runs meet the rarest condition, which its column tells without looking at them.
+
+// fields are those that a search has columns for.
+func (s *search) fields() []field {
+	var out []field
+	for _, k := range s.clauses {
+		f := field{k.of, k.key}
+		if k.of != datasetOf && !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	if len(s.orders) > 0 {
+		if f := s.orders[0].field(); !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (o order) field() field { return field{o.of, o.key} }
+
+// selectRuns is the runs of experiments that meet all conditions, in order, as many as are enough.
+func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*run {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	ids = slices.DeleteFunc(ids, func(id string) bool { return c.mayExperiment(id) != nil })
+	fields := s.fields()
+	var out []*run
+	// Columns follow changes of runs by themselves, those of metrics when they are asked to. Where points come so fast that they are never
+	// up to date, a search is content with a moment ago.
+	for try := 0; ; try++ {
+		ready := true
+		c.view(func(x *index) {
+			c.points.View(func(p points.View) {
+				if ready = !x.lacks(p, ids, fields) || try > 1 && !x.columns.torn; ready {
+					out = x.find(ids, s, p, shown)
+				}
+			})
+		})
+		if ready {
+			return out
+		}
+		c.mu.Lock()
+		c.index.prepare(c.points, ids, fields)
+		c.mu.Unlock()
+	}
+}
+
+// find is the runs that a search asks for. Its columns are prepared.
+func (x *index) find(ids []string, s *search, p points.View, shown func(string) bool) []*run {
+	l := &look{x: x, s: s, latest: p.Latest, keep: func(r *run) bool {
+		return shown(r.Stage) && s.meets(func(k *clause) bool { return r.matches(k, p.Latest) })
+	}}
+	var out []*run
+	for r := range l.merged(ids) {
+		if out = append(out, r); len(out) == s.enough() {
+			break
+		}
+	}
+	return out
+}
+
+// A look is one search in the index.
+type look struct {
+	x      *index
+	s      *search
+	latest latestOf
+	keep   func(*run) bool
+}
+
+// merged is the runs of experiments that are kept, in order.
+func (l *look) merged(ids []string) iter.Seq[*run] {
+	if len(ids) == 1 {
+		return l.inOrder(ids[0])
+	}
+	return func(yield func(*run) bool) {
+		var heads []*head
+		for _, id := range ids {
+			if l.x.runsOf[id] == nil {
+				continue
+			}
+			next, stop := iter.Pull(l.inOrder(id))
+			defer stop()
+			if h := (&head{l: l, next: next}); h.advance() {
+				heads = append(heads, h)
+			}
+		}
+		slices.SortFunc(heads, l.compareHeads)
+		for len(heads) > 0 {
+			h := heads[0]
+			if !yield(h.r) {
+				return
+			}
+			heads = heads[1:]
+			if h.advance() {
+				i, _ := slices.BinarySearchFunc(heads, h, l.compareHeads)
+				heads = slices.Insert(heads, i, h)
+			}
+		}
+	}
+}
+
+// A head is the first run of an experiment that was not taken yet.
+type head struct {
+	l     *look
+	next  func() (*run, bool)
+	r     *run
+	ranks []rank
+}
+
+func (h *head) advance() (ok bool) {
+	if h.r, ok = h.next(); ok {
+		h.ranks = h.ranks[:0]
+		for _, o := range h.l.s.orders {
+			h.ranks = append(h.ranks, h.r.rank(o, h.l.latest))
+		}
+	}
+	return ok
+}
+
+func (l *look) compareHeads(a, b *head) int {
+	for i, o := range l.s.orders {
+		if c := compareRanks(a.ranks[i], b.ranks[i], o.desc); c != 0 {
+			return c
+		}
+	}
+	return compareRuns(a.r, b.r)
+}
+
+// inOrder is the runs of an experiment that are kept, in order.
+func (l *look) inOrder(id string) iter.Seq[*run] {
+	all := l.x.runsOf[id]
+	if all == nil {
+		return func(func(*run) bool) {}
+	}
+	every := func(yield func(*node) bool) {
+		for it := range all.between(place{}, all.end()) {
+			if !yield(it.n) {
+				return
+			}
+		}
+	}
+	if len(l.s.orders) > 0 {
+		if _, ok := l.x.columns.find(id, l.s.orders[0].field()); !ok || all.size < fewRuns {
+			return l.collected(every, true)
+		}
+	}
+	rarest, few := l.rarest(id, all.size)
+	if few < all.size && few <= l.s.enough()*all.size/max(few, 1) {
+		return l.collected(rarest, false)
+	}
+	if few == all.size {
+		rarest = every
+	}
+	return l.walked(id, rarest, 2*few+blockSize)
+}
+
+// rarest is the runs that meet the condition that fewest meet, of those whose columns tell; all runs without one.
+func (l *look) rarest(id string, all int) (iter.Seq[*node], int) {
+	few := all
+	var runs iter.Seq[*node]
+	for i := range l.s.clauses {
+		k := &l.s.clauses[i]
+		if k.of == attribute && k.key == "run_id" && (k.op == "=" || k.op == "IN") {
+			ids := append([]string{}, k.list...)
+			if k.op == "=" {
+				ids = []string{k.text}
+			}
+			if len(ids) < few {
+				runs, few = l.named(id, ids), len(ids)
+			}
+			continue
+		}
+		col, ok := l.x.columns.find(id, field{k.of, k.key})
+		if !ok {
+			continue
+		}
+		if from, to, ok := col.span(k); ok {
+			if n := col.count(from, to); n < few {
+				runs, few = col.between(from, to), n
+			}
+		}
+	}
+	return runs, few
+}
+
+// named is the runs of an experiment that have one of these ids.
+func (l *look) named(experiment string, ids []string) iter.Seq[*node] {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	return func(yield func(*node) bool) {
+		for _, id := range ids {
+			if n := l.x.runs[id]; n != nil && n.r.Experiment == experiment && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// collected is those of some runs that are kept, sorted. inOrder says that they come as answers have them.
+func (l *look) collected(nodes iter.Seq[*node], inOrder bool) iter.Seq[*run] {
+	return func(yield func(*run) bool) {
+		var found []*run
+		for n := range nodes {
+			if l.keep(n.r) {
+				if found = append(found, n.r); inOrder && len(l.s.orders) == 0 && len(found) == l.s.enough() {
+					break
+				}
+			}
+		}
+		if !inOrder {
+			slices.SortFunc(found, compareRuns)
+		}
+		for _, r := range firstBy(found, l.s.orders, l.s.enough(), l.rank) {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+func (l *look) rank(r *run, o order) rank { return r.rank(o, l.latest) }
+
+// compareRuns is the order of answers.
+func compareRuns(a, b *run) int {
+	return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(a.ID, b.ID))
+}
+
+// walked is the runs that are kept, found by walking all of them in order. After most of them were looked at for too few, the rarest are
+// collected after all.
+func (l *look) walked(id string, rarest iter.Seq[*node], most int) iter.Seq[*run] {
+	return func(yield func(*run) bool) {
+		looked := 0
+		var group []*run // of the same first field, where there is a second
+		given := map[*run]bool{}
+		give := func(r *run) bool {
+			given[r] = true
+			return yield(r)
+		}
+		flush := func() bool {
+			for _, r := range firstBy(group, l.s.orders[min(1, len(l.s.orders)):], 0, l.rank) {
+				if !give(r) {
+					return false
+				}
+			}
+			group = group[:0]
+			return true
+		}
+		for n, first := range l.byFirst(id) {
+			if first && !flush() {
+				return
+			}
+			if looked++; looked > most {
+				break
+			}
+			switch {
+			case !l.keep(n.r):
+			case len(l.s.orders) > 1:
+				group = append(group, n.r)
+			case !give(n.r):
+				return
+			}
+		}
+		if looked <= most {
+			flush()
+			return
+		}
+		for r := range l.collected(rarest, false) {
+			if !given[r] && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// byFirst is all runs of an experiment by the first field of the search's order, and whether it differs from the one before. Those that have
+// none come last.
+func (l *look) byFirst(id string) iter.Seq2[*node, bool] {
+	return func(yield func(*node, bool) bool) {
+		first := true
+		if len(l.s.orders) > 0 {
+			if col, ok := l.x.columns.find(id, l.s.orders[0].field()); ok {
+				for n, differs := range col.ordered(l.s.orders[0].desc) {
+					if !yield(n, differs) {
+						return
+					}
+				}
+			}
+		}
+		for n := range l.x.nodes(id) {
+			if len(l.s.orders) > 0 && n.r.rank(l.s.orders[0], l.latest).class < 2 {
+				continue
+			}
+			if !yield(n, first) {
+				return
+			}
+			first = false
+		}
+	}
+}
