@@ -23,9 +23,10 @@ func agentCommand(s *session) *cobra.Command {
 		Long: "An agent runs on a machine, connects to the server and takes jobs from there.\n\n" +
 			"  berth compute attach -n laptop --type agent     name the machine, where the server is used\n" +
 			"  berth agent join laptop -f laptop.json          make the file that it joins with; it holds a secret\n" +
-			"  berth agent run --join laptop.json              on the machine itself",
+			"  berth agent run --join laptop.json              on the machine itself\n\n" +
+			"Where the server is used on the machine itself, `berth compute attach -n laptop --this-machine` does all three.",
 	}
-	cmd.AddCommand(agentJoin(s), agentRun(s))
+	cmd.AddCommand(agentJoin(s), agentRun(s), agentStop(s))
 	return cmd
 }
 
@@ -38,15 +39,10 @@ func agentJoin(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var j dialout.Join
-			if err := c.Post(cmd.Context(), nil, &j, "computes", args[0], "join"); err != nil {
-				return err
-			}
-			b, err := json.MarshalIndent(j, "", "  ")
+			j, b, err := join(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			b = append(b, '\n')
 			if file == "" {
 				_, err = s.out.Write(b)
 				return err
@@ -73,14 +69,7 @@ func agentRun(s *session) *cobra.Command {
 			"later `berth agent run` is enough. When the connection is cut, or the agent ends, jobs that run go on, and the next agent in the\n" +
 			"same folder takes them up.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dir == "" {
-				cfg, err := s.config()
-				if err != nil {
-					return err
-				}
-				dir = filepath.Join(cfg.Home, "agent")
-			}
-			dir, err := filepath.Abs(dir)
+			dir, err := s.agentDir(dir)
 			if err != nil {
 				return err
 			}
@@ -112,7 +101,7 @@ type agentOptions struct {
 
 // identity reads who this agent is: what it joins with, and an id that stays as long as its folder does.
 func (o agentOptions) identity(a *dialout.Agent) error {
-	kept := filepath.Join(o.dir, "join.json")
+	kept := filepath.Join(o.dir, joinKept)
 	b, err := o.readJoin(kept)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -25,13 +26,16 @@ func runAgent(ctx context.Context, a *dialout.Agent, o agentOptions) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(o.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(o.dir, agentLock), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return berth.Errorf(berth.Conflict, "another agent runs in %s; give this one a folder of its own with --dir", o.dir)
+	}
+	if err := errors.Join(lock.Truncate(0), note(lock)); err != nil {
+		return err
 	}
 	if err := o.identity(a); err != nil {
 		return err
@@ -49,6 +53,12 @@ func runAgent(ctx context.Context, a *dialout.Agent, o agentOptions) error {
 	}
 	defer a.Driver.(io.Closer).Close()
 	return errors.Join(a.Run(ctx), rest(context.WithoutCancel(ctx), a, filepath.Join(o.dir, "host")))
+}
+
+// note writes this process into the file of its lock, for who wants to stop it.
+func note(lock *os.File) error {
+	_, err := lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	return err
 }
 
 // rest ends the runner host of an agent that ends, unless it has tasks: those go on, and the next agent takes them up.

@@ -17,11 +17,14 @@ func attachVerb(s *session, n noun) *cobra.Command {
 	cmd.Use, cmd.Short = "attach [-f FILE]", "Use a machine or a cluster that is there already"
 	cmd.Long = "Makes a compute of a machine that is there already.\n\n" +
 		"  berth compute attach -n gpu1 --ssh me@gpu1.lab    a machine that the server reaches over SSH; an alias of ~/.ssh/config will do\n" +
-		"  berth compute attach -n laptop --type agent       a machine that connects to the server, see `berth agent`\n\n" +
+		"  berth compute attach -n laptop --this-machine     the machine you type this on; it connects to the server and opens no port\n" +
+		"  berth compute attach -n desk --type agent         another machine that connects to the server, see `berth agent`\n\n" +
 		"Over SSH nothing has to be installed on the machine, and no root is needed. The key that the machine shows first is the one it\n" +
 		"has to show from then on; --host-key names it beforehand."
 	var where string
+	var here bool
 	cmd.Flags().StringVar(&where, "ssh", "", "[USER@]HOST[:PORT] or an alias of ~/.ssh/config: address, account, port, key and jump host in one")
+	cmd.Flags().BoolVar(&here, "this-machine", false, "the machine this command runs on: an agent is started that connects it to the server")
 	create := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if where != "" {
@@ -29,7 +32,20 @@ func attachVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 		}
-		return create(cmd, args)
+		if !here {
+			return create(cmd, args)
+		}
+		if where != "" {
+			return usagef("--ssh and --this-machine exclude each other")
+		}
+		if err := cmd.Flags().Set("type", "agent"); err != nil {
+			return err
+		}
+		name := cmd.Flags().Lookup("name").Value.String()
+		if name == "" && len(args) > 0 {
+			name = args[0]
+		}
+		return s.thisMachine(cmd.Context(), name, func() error { return create(cmd, args) })
 	}
 	return cmd
 }
