@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +24,7 @@ import (
 // peer is one of several servers of a home.
 type peer struct {
 	name string // empty is the first
-	way  *proxy // to the database
+	way  *pgtest.Proxy // to the database
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -50,14 +49,9 @@ func newPeers(t *testing.T, n int) *peers {
 	db, err := pgtest.Start()
 	pgtest.Need(t, err)
 	t.Cleanup(db.Stop)
-	u, err := url.Parse(db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(u.Query().Get("host"), ".s.PGSQL.5432")
 	g := &peers{chaos: makeChaos(t, "database: postgres://postgres@/postgres?sslmode=disable\n")}
 	for i := range n {
-		p := &peer{way: newProxy(t, socket)}
+		p := &peer{way: db.Proxy(t)}
 		if i > 0 {
 			p.name = string(rune('a' + i))
 		}
@@ -81,7 +75,7 @@ func (g *peers) dial(ctx context.Context, p *peer) (net.Conn, error) {
 func (g *peers) run(p *peer) {
 	start := func() {
 		cmd := exec.Command(g.bin, "serve", "--home", g.home(), "--listen", "127.0.0.1:0", "--name", p.name)
-		cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGPORT="+strconv.Itoa(p.way.port()))
+		cmd.Env = append(os.Environ(), "PGHOST=127.0.0.1", "PGPORT="+strconv.Itoa(p.way.Port()))
 		log, err := os.OpenFile(filepath.Join(g.root, "serve"+p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			g.t.Error(err)
@@ -202,21 +196,21 @@ var serverFaults = []serverFault{
 	{"leader killed", func(g *peers, leader *peer, _ *rand.Rand) { g.kill(leader.pid()) }},
 	{"follower's database cut", func(g *peers, leader *peer, rng *rand.Rand) {
 		p := g.follower(leader, rng)
-		p.way.set(false, true)
+		p.way.Set(false, true)
 		time.Sleep(time.Second)
-		p.way.set(false, false)
+		p.way.Set(false, false)
 	}},
 	{"leader's database silent until replaced", func(g *peers, leader *peer, _ *rand.Rand) {
-		leader.way.set(true, false)
+		leader.way.Set(true, false)
 		g.leads(leader)
 		time.Sleep(time.Second)
-		leader.way.set(false, false)
+		leader.way.Set(false, false)
 	}},
 	{"leader's database unreachable until replaced", func(g *peers, leader *peer, _ *rand.Rand) {
-		leader.way.set(false, true)
+		leader.way.Set(false, true)
 		g.leads(leader)
 		time.Sleep(time.Second)
-		leader.way.set(false, false)
+		leader.way.Set(false, false)
 	}},
 	{"follower killed", func(g *peers, leader *peer, rng *rand.Rand) { g.kill(g.follower(leader, rng).pid()) }},
 	{"leader stopped in order", func(g *peers, leader *peer, _ *rand.Rand) { g.signal(syscall.SIGTERM, leader.pid()) }},

@@ -58,7 +58,7 @@ func (f *forwarder) route(r *http.Request) (route, error) {
 	defer cancel()
 	for {
 		t, begins := f.a.terms.get()
-		if t != nil {
+		if t != nil && f.a.db.Leads() {
 			return route{here: t}, nil
 		}
 		if r.Header.Get(forwardedHeader) != "" {
@@ -73,7 +73,7 @@ func (f *forwarder) route(r *http.Request) (route, error) {
 		case !leader.Here:
 			return route{there: f.transport(r, leader.Address, leader.Socket), moved: leader.Moved}, nil
 		}
-		select { // this server leads, and begins
+		select { // this server leads, and begins, or is cut off from the database
 		case <-begins:
 		case <-leader.Moved:
 		case <-ctx.Done():

@@ -112,7 +112,7 @@ func (a *App) keepPointing(ctx context.Context) error {
 func (a *App) termMetrics(w *metrics.Writer) {
 	t, _ := a.terms.get()
 	leads := 0.0
-	if t != nil {
+	if t != nil && a.db.Leads() {
 		leads = 1
 	}
 	w.One("berth_leads", metrics.Gauge, "1 on the server that leads those of its database.", leads)

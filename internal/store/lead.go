@@ -38,12 +38,15 @@ func decodeLeader(text string) (l leader) {
 	return l
 }
 
-// errDeposed is the cause of the end of a term's context.
-var errDeposed = errors.New("another server leads now")
+// The causes of the end of a term's context.
+var (
+	errDeposed = errors.New("another server leads now")
+	errUnheard = errors.New("the database has not heard this server for so long that another may lead")
+)
 
 // Lead runs fn while this server leads: at once where there can be no other server, else each time it is elected, in a context of
-// that term. Updates made in it are refused as soon as another server leads; a moment later it ends, and when fn has returned the
-// server is a candidate again. Lead returns when ctx has ended, or fn has returned in a term.
+// that term. The context ends when the database has not heard this server for so long that another may be elected, or when another
+// leads; updates made in the term are refused from then on. When fn has returned the server is a candidate again. Lead returns when ctx has ended, or fn has returned in a term.
 func (db *DB) Lead(ctx context.Context, fn func(context.Context) error) error {
 	m := db.member
 	if m == nil {
@@ -56,11 +59,12 @@ func (db *DB) Lead(ctx context.Context, fn func(context.Context) error) error {
 			return nil //nolint:nilerr // it was asked to end, or Guard says why
 		}
 		db.log.Info("this server leads", "term", term)
-		if again, err := m.serve(ctx, term, fn); !again {
+		why, err := m.serve(ctx, term, fn)
+		if why == nil {
 			m.candidate.Store(false)
 			return err
 		}
-		db.log.Warn("this server does not lead any more", "term", term, "leader", m.standing.Load().leader.Who)
+		db.log.Warn("this server does not lead any more", "term", term, "why", why, "leader", m.standing.Load().leader.Who)
 	}
 }
 
@@ -77,7 +81,7 @@ func (m *member) stand() {
 func (m *member) elected(ctx context.Context) (int64, error) {
 	for {
 		moved := *m.moved.Load()
-		if s := m.standing.Load(); m.leads(s) {
+		if s := m.standing.Load(); m.leads(s) && s.left() > 0 {
 			return s.leader.Term, nil
 		}
 		select {
@@ -90,32 +94,51 @@ func (m *member) elected(ctx context.Context) (int64, error) {
 	}
 }
 
-// serve runs fn for a term. again says that the term was ended by another server.
-func (m *member) serve(ctx context.Context, term int64, fn func(context.Context) error) (again bool, err error) {
+// serve runs fn for a term. over is why the term ended before fn did, and ctx.
+func (m *member) serve(ctx context.Context, term int64, fn func(context.Context) error) (over, err error) {
 	ctx, end := context.WithCancelCause(berth.WithTerm(ctx, term))
 	defer end(nil)
 	done := make(chan error, 1)
 	go func() { done <- fn(ctx) }()
 	for {
 		moved := *m.moved.Load()
-		if s := m.standing.Load(); !m.leads(s) || s.leader.Term != term {
+		s := m.standing.Load()
+		if over = m.over(s, term); over != nil {
 			m.candidate.Store(false) // until what was begun has ended
-			end(errDeposed)
-			err := <-done
-			return true, err
+			end(over)
+			return over, <-done
 		}
+		lapses := time.NewTimer(s.left())
 		select {
 		case err := <-done:
-			return false, err
+			lapses.Stop()
+			return nil, err
 		case <-m.expired: // Guard says why
+			lapses.Stop()
 			end(m.why)
-			return false, <-done
+			return nil, <-done
 		case <-moved:
+			lapses.Stop()
+		case <-lapses.C:
 		}
 	}
 }
 
+// over is why a term of this server is over, nil when it is not. A leader that is cut off hears of no other, so it goes by its own clock.
+func (m *member) over(s *standing, term int64) error {
+	switch {
+	case !m.leads(s) || s.leader.Term != term:
+		return errDeposed
+	case s.left() <= 0:
+		return errUnheard
+	}
+	return nil
+}
+
 func (m *member) leads(s *standing) bool { return s.leader.ID == m.id }
+
+// left is how long no other server can be elected yet, if this one leads.
+func (s *standing) left() time.Duration { return lease - time.Since(s.began) }
 
 // Leads says whether this server leads for certain: no other can have been elected before now. What a leader does beside the database
 // counts only if it still leads when that is done.
@@ -125,7 +148,15 @@ func (db *DB) Leads() bool {
 		return true
 	}
 	s := m.standing.Load()
-	return m.leads(s) && time.Since(s.began) < lease
+	return m.leads(s) && s.left() > 0
+}
+
+// Heard is nil while the database hears this server. One that is cut off does not lead, and does not know who does.
+func (db *DB) Heard() error {
+	if m := db.member; m != nil && m.standing.Load().left() <= 0 {
+		return berth.Errorf(berth.Unavailable, "this server is cut off from its database: it does not lead, and another server may")
+	}
+	return nil
 }
 
 // campaign makes this server the leader, unless one lives. Updates that are under way end before, and none of an earlier term comes

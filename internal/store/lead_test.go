@@ -276,3 +276,41 @@ func TestStalledServerHoldsUpNobody(t *testing.T) {
 	}
 	must(t, first, writeOne("after"))
 }
+
+// TestLeaderThatIsCutOffStops: a leader whose connections to the database hang ends its term by its own clock, before another is elected,
+// and says so. When it is heard again it may lead again.
+func TestLeaderThatIsCutOffStops(t *testing.T) {
+	t.Parallel()
+	url := sharedPostgres(t).Schema(t)
+	way := sharedPostgres(t).Proxy(t)
+	first := mustMember(t, way.Through(t, url), "one", "a")
+	elected, stop := terms(t, first)
+	term := <-elected
+	way.Set(true, false)
+	select {
+	case <-term.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("it leads on")
+	}
+	if first.Leads() || berth.CodeOf(first.Heard()) != berth.Unavailable {
+		t.Errorf("leads %v, heard: %v", first.Leads(), first.Heard())
+	}
+	way.Set(false, false)
+	term = <-elected // nobody else wanted to
+	second := mustMember(t, url, "one", "b")
+	next, _ := terms(t, second)
+	way.Set(true, false)
+	later := <-next
+	if first.Leads() {
+		t.Error("both lead")
+	}
+	<-term.Done()
+	stop()
+	way.Set(false, false)
+	if err := first.Update(context.WithoutCancel(term), writeOne("too-late")); berth.CodeOf(err) != berth.Unavailable {
+		t.Errorf("an update of the term before: %v", err)
+	}
+	if err := second.Update(later, writeOne("in-term")); err != nil {
+		t.Error(err)
+	}
+}

@@ -72,7 +72,7 @@ func join(ctx context.Context, db *DB, config *pgx.ConnConfig, who Member) (*mem
 	m := &member{Member: who, db: db, id: db.server, config: config.Copy(), stands: make(chan struct{}, 1), ended: make(chan struct{}), expired: make(chan struct{})}
 	m.config.RuntimeParams["synchronous_commit"] = "off" // what is said twice a second may be lost; campaign sees to itself
 	m.config.RuntimeParams["lock_timeout"] = "1500"
-	m.standing.Store(&standing{})
+	m.standing.Store(&standing{began: time.Now()})
 	moved := make(chan struct{})
 	m.moved.Store(&moved)
 	if err := db.untilFree(ctx, func() (string, error) { return m.enter(ctx) }); err != nil {
@@ -233,10 +233,10 @@ func (m *member) beat(ctx context.Context) error {
 	return nil
 }
 
-// note keeps who leads, and tells those who wait for another.
+// note keeps who leads, and tells those who wait for another, or for a word of the database.
 func (m *member) note(s standing) {
 	old := m.standing.Swap(&s)
-	if old.leader.Term != s.leader.Term || old.leader.ID != s.leader.ID || old.address != s.address || old.alive != s.alive {
+	if old.left() <= 0 || old.leader.Term != s.leader.Term || old.leader.ID != s.leader.ID || old.address != s.address || old.alive != s.alive {
 		next := make(chan struct{})
 		close(*m.moved.Swap(&next))
 	}

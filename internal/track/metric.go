@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/track/points"
 )
 
@@ -142,10 +141,7 @@ func (w *workspace) keep(entries []points.Entry) error {
 	if err := w.points.Append(entries); err != nil {
 		return err
 	}
-	if w.s.Leads != nil && !w.s.Leads() {
-		return berth.Errorf(berth.Unavailable, "another server may have begun to lead while the points were written: send them again")
-	}
-	return nil
+	return w.s.leads()
 }
 
 // writableRun is a run that points may be added to.

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
@@ -133,6 +134,9 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 	if err := who.may(route); err != nil {
 		return err
 	}
+	if err := s.leads(); err != nil { // another server may have changed what is kept here
+		return err
+	}
 	space, err := s.open(r.Context(), ws)
 	if err != nil {
 		return err
@@ -159,6 +163,11 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 	if err != nil || answer == nil {
 		return err
 	}
+	if route.reads {
+		if err := s.leads(); err != nil {
+			return err
+		}
+	}
 	b, err := json.Marshal(answer)
 	if err != nil {
 		return err
@@ -166,6 +175,14 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, ws Workspace, wh
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(b)
 	return nil
+}
+
+// leads is nil when no other server can have opened the points.
+func (s *Service) leads() error {
+	if s.Leads == nil || s.Leads() {
+		return nil
+	}
+	return berth.Errorf(berth.Unavailable, "another server may have begun to lead: send the request again")
 }
 
 // maxBody bounds a request that is not an artifact. A batch has a limit of its own, of MLflow's.

@@ -266,3 +266,28 @@ func TestReader(t *testing.T) {
 		t.Errorf("upload: %d %s", code, out)
 	}
 }
+
+// TestLeaderInDoubtDoesNotAnswer: a server that may have been replaced answers nothing from what it has in memory, also when that came
+// into doubt while the answer was made, and acknowledges no points.
+func TestLeaderInDoubtDoesNotAnswer(t *testing.T) {
+	s := start(t, t.TempDir())
+	id := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id")
+	metric := obj{"run_id": id, "key": "m", "value": 1, "timestamp": 1, "step": 1}
+	s.must("POST", "runs/log-metric", metric)
+	certain := 0 // how often it leads for certain
+	s.s.Leads = func() bool { certain--; return certain >= 0 }
+	for certainly := range 2 {
+		for _, path := range []string{"runs/get?run_id=" + id.(string), "metrics/get-history?metric_key=m&run_id=" + id.(string), "experiments/get?experiment_id=0"} {
+			certain = certainly
+			if code, m := s.do("GET", path, nil); code != http.StatusServiceUnavailable {
+				t.Errorf("GET %s of one that leads %d times: %d %v", path, certainly, code, m)
+			}
+		}
+		certain = certainly
+		if code, m := s.do("POST", "runs/log-metric", metric); code != http.StatusServiceUnavailable {
+			t.Errorf("a point of one that leads %d times: %d %v", certainly, code, m)
+		}
+	}
+	certain = 2
+	s.must("GET", "runs/get?run_id="+id.(string), nil)
+}

@@ -1,14 +1,17 @@
-package crash_test
+package pgtest
 
 import (
 	"io"
 	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 )
 
-// A proxy is the way of one server to its database, which can be stalled and cut.
-type proxy struct {
+// A Proxy is the way of one server to its database, which can be stalled and cut.
+type Proxy struct {
 	l  net.Listener
 	to string // a socket
 
@@ -20,13 +23,15 @@ type proxy struct {
 	group   sync.WaitGroup
 }
 
-func newProxy(t *testing.T, socket string) *proxy {
+// Proxy makes another way to the server, for the length of a test.
+func (s *Server) Proxy(t testing.TB) *Proxy {
 	t.Helper()
+	socket := filepath.Join(s.dir, "data", ".s.PGSQL.5432")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{l: l, to: socket, conns: map[net.Conn]bool{}}
+	p := &Proxy{l: l, to: socket, conns: map[net.Conn]bool{}}
 	p.goes = sync.NewCond(&p.mu)
 	p.group.Go(func() {
 		for {
@@ -39,18 +44,33 @@ func newProxy(t *testing.T, socket string) *proxy {
 	})
 	t.Cleanup(func() {
 		l.Close()
-		p.set(false, true)
+		p.Set(false, true)
 		p.group.Wait()
 	})
 	return p
 }
 
-// port is where it listens.
-func (p *proxy) port() int { return p.l.Addr().(*net.TCPAddr).Port }
+// Port is where it listens, at 127.0.0.1.
+func (p *Proxy) Port() int { return p.l.Addr().(*net.TCPAddr).Port }
 
-// set stalls it, so that nothing passes and nobody is told, or cuts it, so that there is no connection. Neither lets everything pass
+// Through is a URL of the server, as Schema returns it, by way of the proxy.
+func (p *Proxy) Through(t testing.TB, of string) string {
+	t.Helper()
+	u, err := url.Parse(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("host", "127.0.0.1")
+	q.Set("port", strconv.Itoa(p.Port()))
+	q.Set("sslmode", "disable")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// Set stalls it, so that nothing passes and nobody is told, or cuts it, so that there is no connection. Neither lets everything pass
 // again, what was held back first.
-func (p *proxy) set(stalled, cut bool) {
+func (p *Proxy) Set(stalled, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stalled, p.cut = stalled, cut
@@ -63,7 +83,7 @@ func (p *proxy) set(stalled, cut bool) {
 }
 
 // serve passes a connection on.
-func (p *proxy) serve(c net.Conn) {
+func (p *Proxy) serve(c net.Conn) {
 	far, err := net.Dial("unix", p.to)
 	if err != nil {
 		c.Close()
@@ -87,7 +107,7 @@ func (p *proxy) serve(c net.Conn) {
 }
 
 // copy passes on what comes from one side, unless it is stalled. The end of one is that of both, when the word of it passes.
-func (p *proxy) copy(to io.WriteCloser, from io.ReadCloser) {
+func (p *Proxy) copy(to io.WriteCloser, from io.ReadCloser) {
 	defer to.Close()
 	defer from.Close()
 	b := make([]byte, 32<<10)
