@@ -23,7 +23,7 @@ import (
 
 // peer is one of several servers of a home.
 type peer struct {
-	name string // empty is the first
+	name string        // empty is the first
 	way  *pgtest.Proxy // to the database
 
 	mu   sync.Mutex

@@ -66,11 +66,15 @@ func (s *healthService) usable(ctx context.Context) ([]store.Server, error) {
 // probe answers GET /healthz and GET /readyz, also while the server stops. Healthy is a server that can use its database; ready is one that
 // takes requests and is heard by its database, too, and names the servers of its database where there can be several. A server that has not begun to serve answers nobody.
 func (s *healthService) probe(w http.ResponseWriter, r *http.Request) {
-	servers, err := s.usable(r.Context())
-	if ready := r.URL.Path == "/readyz"; ready && s.gate.stop.Err() != nil {
+	var servers []store.Server
+	var err error
+	switch ready := r.URL.Path == "/readyz"; {
+	case ready && s.gate.stop.Err() != nil:
 		err = errStopping
-	} else if ready && s.db.Heard() != nil {
+	case ready && s.db.Heard() != nil:
 		err = s.db.Heard()
+	default:
+		servers, err = s.usable(r.Context())
 	}
 	if err != nil {
 		s.front.fail(w, r, err)

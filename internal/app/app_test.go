@@ -73,7 +73,12 @@ func (b *syncBuffer) String() string {
 
 func start(t *testing.T, home string) *server {
 	t.Helper()
-	cfg := config.Default(home)
+	return startAs(t, config.Default(home))
+}
+
+// startAs starts a server as a configuration says.
+func startAs(t *testing.T, cfg config.Config) *server {
+	t.Helper()
 	level := slog.LevelWarn
 	if testing.Verbose() {
 		level = slog.LevelDebug
@@ -87,7 +92,7 @@ func start(t *testing.T, home string) *server {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	sock := filepath.Join(home, "run", "api.sock")
+	sock := filepath.Join(cfg.RunDir(), "api.sock")
 	s := &server{t: t, app: a, log: said, ws: cfg.DefaultWorkspace().ID(), http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", sock)

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/url"
@@ -27,7 +28,7 @@ type Proxy struct {
 func (s *Server) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	socket := filepath.Join(s.dir, "data", ".s.PGSQL.5432")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func (p *Proxy) Set(stalled, cut bool) {
 
 // serve passes a connection on.
 func (p *Proxy) serve(c net.Conn) {
-	far, err := net.Dial("unix", p.to)
+	far, err := new(net.Dialer).DialContext(context.Background(), "unix", p.to)
 	if err != nil {
 		c.Close()
 		return
