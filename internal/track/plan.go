@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/berthml/berth/internal/track/points"
 )
@@ -11,6 +12,9 @@ import (
 // How runs are found. Where a search has no order, or is sorted by a field first, the runs are walked in that order and those that meet
 // the filter are taken until they are enough. Where a condition holds for few runs, those are collected and sorted instead. Which is
 // less work follows from how many runs meet the rarest condition, which its column tells without looking at them.
+
+// collectCost is how much more a run costs that is collected than one that is walked past: it is somewhere else in memory, and is sorted.
+const collectCost = 4
 
 // fields are those that a search has columns for.
 func (s *search) fields() []field {
@@ -157,7 +161,7 @@ func (l *look) inOrder(id string) iter.Seq[*run] {
 		}
 	}
 	rarest, few := l.rarest(id, all.size)
-	if few < all.size && few <= l.s.enough()*all.size/max(few, 1) {
+	if few < all.size && collectCost*few <= l.s.enough()*all.size/max(few, 1) {
 		return l.collected(rarest, false)
 	}
 	if few == all.size {
@@ -233,7 +237,10 @@ func (l *look) rank(r *run, o order) rank { return r.rank(o, l.latest) }
 
 // compareRuns is the order of answers.
 func compareRuns(a, b *run) int {
-	return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(a.ID, b.ID))
+	if c := cmp.Compare(b.Start, a.Start); c != 0 {
+		return c
+	}
+	return strings.Compare(a.ID, b.ID)
 }
 
 // walked is the runs that are kept, found by walking all of them in order. After most of them were looked at for too few, the rarest are

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -218,56 +217,5 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 		if len(got) != q.found || looked > q.most {
 			t.Errorf("%q by %q: looked at %d runs (at most %d) and found %d (want %d)", q.filter, q.order, looked, q.most, len(got), q.found)
 		}
-	}
-}
-
-// BenchmarkSearchMany is searches for 20 runs among many, with 10 metrics, parameters and tags each.
-func BenchmarkSearchMany(b *testing.B) {
-	for _, runs := range []int{10_000, 200_000, 1_000_000} {
-		if runs > 200_000 && os.Getenv("BERTH_LONG") == "" {
-			continue
-		}
-		p, err := points.Open(b.TempDir(), points.Options{NoSync: true})
-		if err != nil {
-			b.Fatal(err)
-		}
-		x := newIndex()
-		for n := range runs {
-			r := &run{ID: fmt.Sprintf("r%08d", n), Experiment: "0", Stage: active, Start: int64(n), Params: map[string]string{}, Tags: map[string]string{}}
-			batch := make([]points.Entry, 10)
-			for k := range 10 {
-				v := (n*7919 + k*104729) % runs
-				r.Params[fmt.Sprint("p", k)], r.Tags[fmt.Sprint("t", k)] = fmt.Sprint(v%100), fmt.Sprint(v%1000)
-				batch[k] = points.Entry{Owner: r.ID, Key: fmt.Sprint("m", k), Point: points.Point{Value: float64(v) / float64(runs)}}
-			}
-			r.doc = &store.Doc{}
-			x.put(r)
-			if err := p.Append(batch); err != nil {
-				b.Fatal(err)
-			}
-		}
-		c := &call{workspace: &workspace{index: x, points: p}}
-		for _, q := range [][2]string{
-			{"metrics.m1 > 0.9 AND params.p3 = '7'", ""},
-			{"params.p1 = '3'", "metrics.m2 DESC"},
-			{"", "metrics.m0 DESC"},
-			{"", "params.p5"},
-			{"tags.t1 = '17' AND metrics.m1 < 0.5", "metrics.m3"},
-			{"tags.t1 LIKE '%9' AND metrics.m1 < 0.5", "metrics.m3"},
-		} {
-			s := &search{limit: 20}
-			s.clauses, _ = runGrammar.parse(q[0])
-			if q[1] != "" {
-				s.orders, _ = runGrammar.parseOrders([]string{q[1]})
-			}
-			b.Run(fmt.Sprintf("%d/%s/%s", runs, q[0], q[1]), func(b *testing.B) {
-				for b.Loop() {
-					if got := c.selectRuns([]string{"0"}, s, func(stage string) bool { return stage == active }); len(got) != s.enough() && runs > 1e5 {
-						b.Fatalf("found %d", len(got))
-					}
-				}
-			})
-		}
-		p.Close()
 	}
 }

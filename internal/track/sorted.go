@@ -19,7 +19,10 @@ func nodeOf(r *run) *node { return &node{r: r, newest: ^r.Start} }
 
 // compareNodes is the order of answers: by start, newest first, then by id.
 func compareNodes(a, b *node) int {
-	return cmp.Or(cmp.Compare(a.newest, b.newest), strings.Compare(a.r.ID, b.r.ID))
+	if c := cmp.Compare(a.newest, b.newest); c != 0 {
+		return c
+	}
+	return strings.Compare(a.r.ID, b.r.ID)
 }
 
 // sorted is a list of runs by a key, and those of the same key in the order of answers. It is kept in blocks, so that a change moves few
@@ -43,7 +46,10 @@ type place struct{ block, at int }
 func (p place) before(q place) bool { return p.block < q.block || p.block == q.block && p.at < q.at }
 
 func compareItems[K cmp.Ordered](a, b item[K]) int {
-	return cmp.Or(cmp.Compare(a.key, b.key), compareNodes(a.n, b.n))
+	if c := cmp.Compare(a.key, b.key); c != 0 {
+		return c
+	}
+	return compareNodes(a.n, b.n)
 }
 
 // fill is a list of items, in any order.
