@@ -201,6 +201,8 @@ type LaunchInput struct {
 	// Version is as Launch.CodeVersion; Ours says that the URL is in the server's own storage.
 	Version string `json:"version,omitempty"`
 	Ours    bool   `json:"ours,omitempty"`
+	// Outside is set when it is in storage elsewhere that a datastore opens; URL is then for people.
+	Outside *Outside `json:"outside,omitempty"`
 }
 
 // LaunchOutput is an output, resolved: a URL the runner can write below.
@@ -209,8 +211,9 @@ type LaunchOutput struct {
 	Mode string `json:"mode,omitempty"`
 	URL  string `json:"url"`
 	URI  string `json:"uri"`
-	// Below is as in LaunchInput.
-	Below string `json:"below,omitempty"`
+	// Below and Outside are as in LaunchInput.
+	Below   string   `json:"below,omitempty"`
+	Outside *Outside `json:"outside,omitempty"`
 }
 
 // LaunchEnv is the environment a command runs in, resolved from the asset the job names.

@@ -17,6 +17,7 @@ import (
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
+	"github.com/berthml/berth/internal/storage"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -273,7 +274,14 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 		return berth.Errorf(berth.CodeOf(err), "properties.%s.%s: %w", side, name, err)
 	}
 	uri := text(v, "uri")
-	if side == "outputs" && !writable(uri) && !strings.EqualFold(text(v, "mode"), "Direct") {
+	direct := strings.EqualFold(text(v, "mode"), "Direct")
+	if storage.Elsewhere(uri) && !direct {
+		if p, err := c.s.Resolve(tx, c.ws, uri); err != nil || p.Outside() {
+			return err
+		}
+		return berth.Errorf(berth.Invalid, "properties.%s.%s: no datastore of this workspace is for %s: create one and use azureml://datastores/NAME/paths/PATH, or give mode Direct for the command to open it itself", side, name, uri)
+	}
+	if side == "outputs" && !writable(uri) && !direct {
 		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, uri)
 	}
 	if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {

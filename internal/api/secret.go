@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/store"
 )
@@ -85,13 +86,18 @@ func bound(c *call, r *resource, name string) string {
 
 // secrets is what takeSecrets took, by path.
 func (s *documentService) secrets(c *call, r *resource, d *store.Doc) (map[string]any, error) {
+	return openSecrets(s.authority.Keys, bound(c, r, d.Name), d)
+}
+
+// openSecrets opens what is kept sealed beside a document, for the place it was sealed for.
+func openSecrets(keys *auth.Keys, bound string, d *store.Doc) (map[string]any, error) {
 	own, err := store.State[struct {
 		Secrets string `json:"secrets"`
 	}](d)
 	if err != nil || own.Secrets == "" {
 		return nil, err
 	}
-	b, err := s.authority.Keys.Open(own.Secrets, bound(c, r, d.Name))
+	b, err := keys.Open(own.Secrets, bound)
 	if err != nil {
 		return nil, err
 	}

@@ -105,4 +105,5 @@ func (s *Server) routes() {
 	open("POST "+reportsPath, s.runners.line)
 	open(attach.Pattern, s.attach.connect)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.runners.appendLog))
+	s.mux.Handle("POST /runner/v1/tasks/{id}/storage", s.authenticate(s.runners.signStorage))
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -10,6 +11,7 @@ import (
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/storage"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -180,15 +182,22 @@ func deleteDatastore(c *call, r *resource, name string) error {
 	return c.s.docs.remove(c, r, name, "")
 }
 
-func checkDatastore(_ *call, tx *store.Tx, name, _ string, p map[string]any) error {
+func checkDatastore(c *call, tx *store.Tx, name, _ string, p map[string]any) error {
 	if ownDatastore(name) {
 		return berth.Errorf(berth.Conflict, "datastore %s is the workspace's own and cannot be changed", name)
 	}
-	switch text(p, "datastoreType") {
-	case "AzureBlob", "AzureFile", "AzureDataLakeGen1", "AzureDataLakeGen2", "OneLake", "Hdfs":
-		return nil
+	switch kind := text(p, "datastoreType"); kind {
+	case storage.AzureBlob, storage.AzureLake, "AzureFile", "AzureDataLakeGen1", "OneLake", "Hdfs":
+		return nil // Azure takes them as they are, and says at their first use what is wrong
+	case storage.S3, storage.Google, storage.Folder:
+		s, err := storage.Read(p)
+		if err == nil && kind == storage.Folder && c.who.Role != auth.Admin {
+			_, err = c.s.Allow.File((&url.URL{Scheme: "file", Path: s.Path}).String())
+		}
+		return err
+	default:
+		return berth.Errorf(berth.Invalid, "properties.datastoreType %q is not AzureBlob, AzureFile, AzureDataLakeGen1, AzureDataLakeGen2, OneLake, S3, GoogleStorage or Folder", kind)
 	}
-	return berth.Errorf(berth.Invalid, "properties.datastoreType %q is not AzureBlob, AzureFile, AzureDataLakeGen1, AzureDataLakeGen2 or OneLake", text(p, "datastoreType"))
 }
 
 // startPendingUpload gives a client a fresh container to put an asset's files into.

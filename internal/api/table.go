@@ -99,7 +99,7 @@ func jobRows() []resource {
 		{
 			Collection: "datastores", Noun: "datastore", Form: datastoreForm, Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Wanted: wantedDatastore,
 			Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",
-			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName"},
+			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName", "bucket", "credentials.accessKeyId"},
 			MakerOnly: true, Actions: actions{"listsecrets": listSecrets},
 		},
 	}

@@ -111,3 +111,6 @@ func writeNew(path string, data []byte, mode fs.FileMode) error {
 	}
 	return os.Link(f.Name(), path)
 }
+
+// StorageGrant is what the grants of a task for storage elsewhere are sealed for.
+func StorageGrant(id berth.TaskID) string { return "storage " + string(id) }

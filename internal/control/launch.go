@@ -89,7 +89,7 @@ func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Tas
 		return berth.Launch{}, err
 	}
 	target := cy.c.target(cy.state, t)
-	b := builder{cy: cy, ws: ws, storage: storage, job: j.doc.Name, user: j.doc.CreatedBy, admin: j.state.Admin}
+	b := builder{cy: cy, ws: ws, storage: storage, task: t.ID, job: j.doc.Name, user: j.doc.CreatedBy, admin: j.state.Admin}
 	timeout, err := berth.ParseDuration(v.Limits.Timeout)
 	if err != nil {
 		return berth.Launch{}, err
@@ -250,6 +250,7 @@ type builder struct {
 	cy      *cycle
 	ws      berth.Workspace
 	storage locate.Storage
+	task    berth.TaskID
 	job     string
 	user    string
 	admin   bool // an administrator submitted it
@@ -278,6 +279,9 @@ func (b builder) resolve(uri, perm string, write bool) (address, below string, e
 func (b builder) address(p locate.Place, perm string, write bool) (address, below string, err error) {
 	if p.Ours() {
 		return b.sign(p.Container, p.Name, perm), "", nil
+	}
+	if p.Outside() {
+		return "", "", berth.Errorf(berth.Unsupported, "datastore %s is outside of this server, where only inputs and outputs of jobs can be: upload it instead", p.Datastore)
 	}
 	if !b.admin {
 		below, err = b.cy.c.o.Locator.Allow.Permit(p, write)
@@ -344,7 +348,12 @@ func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchIn
 			}
 		} else {
 			p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, i.URI)
-			if err == nil {
+			switch {
+			case err != nil:
+			case p.Outside():
+				x.Outside, err = b.outside(p, false)
+				x.URL = x.Outside.At
+			default:
 				x.Ours = p.Ours()
 				x.URL, x.Below, err = b.address(p, "rl", locate.Writes(i.Mode))
 			}
@@ -364,8 +373,16 @@ func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.Launch
 	out := make(map[string]berth.LaunchOutput, len(in))
 	for name, o := range in {
 		x := berth.LaunchOutput{Type: o.Type, Mode: o.Mode, URI: o.Place(b.job, name)}
-		var err error
-		if x.URL, x.Below, err = b.resolve(x.URI, "rwl", true); err != nil {
+		p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, x.URI)
+		switch {
+		case err != nil:
+		case p.Outside():
+			x.Outside, err = b.outside(p, true)
+			x.URL = x.Outside.At
+		default:
+			x.URL, x.Below, err = b.address(p, "rwl", true)
+		}
+		if err != nil {
 			return nil, berth.Errorf(berth.CodeOf(err), "output %s: %w", name, err)
 		}
 		out[name] = x

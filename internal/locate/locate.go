@@ -25,13 +25,17 @@ type Locator struct {
 type Place struct {
 	Container string
 	Name      string // a blob, or the prefix of a folder, without a trailing slash
-	URL       string // set when it is not ours: https, http, wasbs, file, …
+	URL       string // set when it is not ours: https, http, file, …
+	Datastore string // set when Name is in the storage elsewhere of this datastore
 	// Vouched says that the URL is that of an asset which an administrator registered.
 	Vouched bool
 }
 
 // Ours reports whether the place is in our own storage.
 func (p Place) Ours() bool { return p.Container != "" }
+
+// Outside reports whether the place is in storage elsewhere that a datastore opens.
+func (p Place) Outside() bool { return p.Datastore != "" }
 
 // Root is the URL blobs are below.
 func (l Locator) Root() string {
@@ -121,7 +125,7 @@ func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int
 		if short, ok := cut(uri, "azureml:"); ok || strings.HasPrefix(strings.ToLower(uri), "/subscriptions/") {
 			return l.asset(tx, ws, short, depth)
 		}
-		return Place{URL: uri}, nil
+		return elsewhere(tx, ws, uri)
 	}
 	p := strings.Split(rest, "/")
 	// The long form names its workspace first.
@@ -160,11 +164,11 @@ func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri str
 	if err != nil {
 		return Place{}, err
 	}
-	if own.Container == "" {
-		return Place{}, berth.Errorf(berth.Unsupported, "datastore %s is outside this server, and data there cannot be reached yet; use an https URL with a signature", name)
-	}
 	if err := cleanPath(path); err != nil {
 		return Place{}, berth.Errorf(berth.Invalid, "%s: %w", uri, err)
+	}
+	if own.Container == "" {
+		return outside(d, strings.Trim(path, "/"))
 	}
 	return Place{Container: own.Container, Name: strings.Trim(path, "/")}, nil
 }

@@ -137,6 +137,10 @@ func (h *logHome) Report(context.Context, []berth.Report) (runner.Reply, error) 
 	return runner.Reply{}, nil
 }
 
+func (h *logHome) SignStorage(context.Context, runner.Task, string, []berth.StorageRequest) ([]string, error) {
+	return nil, berth.Errorf(berth.Unsupported, "nothing is signed here")
+}
+
 func (h *logHome) AppendLog(_ context.Context, _ runner.Task, name string, offset int64, p []byte) (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

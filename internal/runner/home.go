@@ -98,6 +98,19 @@ func (h *HTTPHome) AppendLog(ctx context.Context, t Task, name string, offset in
 	return answer.Size, err
 }
 
+// SignStorage is [Home.SignStorage].
+func (h *HTTPHome) SignStorage(ctx context.Context, t Task, grant string, rs []berth.StorageRequest) ([]string, error) {
+	body, err := json.Marshal(map[string]any{"grant": grant, "requests": rs})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		URLs []string `json:"urls"`
+	}
+	err = h.post(ctx, "/runner/v1/tasks/"+url.PathEscape(string(t.ID))+"/storage", "application/json", t.Token, body, &answer)
+	return answer.URLs, err
+}
+
 // post sends body and reads the answer's JSON into out, which an answer of 409 fills too.
 func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []byte, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+path, bytes.NewReader(body))

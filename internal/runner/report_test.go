@@ -232,6 +232,10 @@ func (c *calls) Report(_ context.Context, rs []berth.Report) (runner.Reply, erro
 	return runner.Reply{}, nil
 }
 
+func (c *calls) SignStorage(context.Context, runner.Task, string, []berth.StorageRequest) ([]string, error) {
+	return nil, berth.Errorf(berth.Unsupported, "nothing is signed here")
+}
+
 func (c *calls) AppendLog(context.Context, runner.Task, string, int64, []byte) (int64, error) {
 	return 0, errors.New("not here")
 }

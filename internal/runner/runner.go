@@ -33,6 +33,8 @@ type Home interface {
 	// offset long the size it has comes back without an error, and nothing was added. It is used only for tasks whose
 	// output does not go to a file of the server's own.
 	AppendLog(ctx context.Context, t Task, name string, offset int64, p []byte) (size int64, err error)
+	// SignStorage has requests of the task to storage elsewhere signed, for which it has a grant: it returns where each of them goes.
+	SignStorage(ctx context.Context, t Task, grant string, rs []berth.StorageRequest) (urls []string, err error)
 }
 
 // Task names a task to the server and proves the right to speak for it.
@@ -92,7 +94,7 @@ type Options struct {
 	Control *Control
 	// Envs prepares environments. Nil can only run commands on the machine as it is.
 	Envs Environments
-	// Home takes the log of a task without a LogFile. It may be nil otherwise.
+	// Home takes the log of a task without a LogFile, and signs requests to storage elsewhere. It may be nil otherwise.
 	Home Home
 	// Cache keeps what tasks read. Nil fetches it for each task.
 	Cache *cache.Cache
@@ -100,7 +102,7 @@ type Options struct {
 	Data *data.Client
 	// Watch tells of the first output. It may be nil.
 	Watch *filewatch.Watcher
-	// Patience is how long an upload to an address elsewhere is tried; 0 means ten minutes. For our own server there is no limit.
+	// Patience is how long storage elsewhere is tried that does not answer; 0 means ten minutes. For our own server there is no limit.
 	Patience time.Duration
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
 	Base []string

@@ -47,6 +47,11 @@ func (t *task) bring(ctx context.Context, c *data.Client, what, url, version str
 	if err != nil {
 		return nil, err
 	}
+	return t.brought(what, use), nil
+}
+
+// brought takes a tree that is in the cache into the task.
+func (t *task) brought(what string, use *cache.Use) *tree {
 	for _, w := range use.Warnings {
 		t.warn(what + ": " + w)
 	}
@@ -57,7 +62,7 @@ func (t *task) bring(ctx context.Context, c *data.Client, what, url, version str
 	t.bringing.Lock()
 	t.trees = append(t.trees, x)
 	t.bringing.Unlock()
-	return x, nil
+	return x
 }
 
 // bringCode brings the code; false where it has to be fetched.
@@ -75,6 +80,9 @@ func (t *task) bringCode(ctx context.Context, c *data.Client) (bool, error) {
 
 // bringInput brings an input; false where it has to be fetched.
 func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in berth.LaunchInput) (bool, error) {
+	if in.Outside != nil {
+		return true, t.bringOutside(ctx, c, name, in)
+	}
 	if t.o.Cache == nil || !in.Ours {
 		return false, nil
 	}

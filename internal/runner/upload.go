@@ -26,6 +26,7 @@ type shipment struct {
 	base, rel string // the folder is rel below base
 	url       string
 	below     string // of a file: URL, as in berth.LaunchOutput
+	outside   *berth.Outside
 	file      string // in the folder; empty for all of it
 }
 
@@ -37,7 +38,7 @@ func (t *task) shipments() []shipment {
 			continue
 		}
 		base, rel := t.outputPlace(name)
-		s := shipment{name: "output " + name, base: base, rel: rel, url: out.URL, below: out.Below}
+		s := shipment{name: "output " + name, base: base, rel: rel, url: out.URL, below: out.Below, outside: out.Outside}
 		if isFile(out.Type) {
 			s.file = baseName(out.URL)
 		}
@@ -147,7 +148,7 @@ func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent)
 				r.Warning = fmt.Sprintf("%s is not kept yet: %v", s.name, err)
 			})
 		}
-		if !t.ours(s.url) && time.Since(begun) > cmp.Or(t.o.Patience, 10*time.Minute) {
+		if (s.outside != nil || !t.ours(s.url)) && time.Since(begun) > cmp.Or(t.o.Patience, 10*time.Minute) {
 			return err
 		}
 		t.o.Log.Warn("upload waits", "task", t.l.Task, "what", s.name, "err", err)
@@ -180,13 +181,17 @@ func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *s
 	case err == nil:
 		defer dir.Close()
 		if s.file == "" {
-			list, err := c.PutFolder(ctx, dir, s.url, sent.below(s.name), &total)
+			list, err := t.putFolder(ctx, c, dir, s, sent.below(s.name), &total)
 			if err == nil && len(list) > 0 {
 				warn(s.name + ": " + leftOut(list))
 			}
 			return err
 		}
-		err = c.PutFile(ctx, dir, s.file, s.url, &total)
+		if s.outside != nil {
+			err = t.outside(c, s.outside).PutFile(ctx, dir, s.file, &total)
+		} else {
+			err = c.PutFile(ctx, dir, s.file, s.url, &total)
+		}
 	}
 	switch {
 	case errors.As(err, &left):
@@ -197,6 +202,13 @@ func (t *task) sendOnce(ctx context.Context, c *data.Client, s shipment, sent *s
 		return err
 	}
 	return nil
+}
+
+func (t *task) putFolder(ctx context.Context, c *data.Client, dir *data.Dir, s shipment, sent data.Sent, total *data.Total) ([]data.LeftOut, error) {
+	if s.outside != nil {
+		return t.outside(c, s.outside).PutFolder(ctx, dir, sent, total)
+	}
+	return c.PutFolder(ctx, dir, s.url, sent, total)
 }
 
 // leftOut says what of a folder was not kept.

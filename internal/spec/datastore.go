@@ -22,6 +22,17 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 			), required),
 			f("endpoint", text, required),
 			f("credentials", credentials(servicePrincipal), def(none))),
+		// These are not Azure's.
+		"s3": datastoreOf("S3",
+			f("bucket", text, required),
+			f("endpoint", text),
+			f("region", text),
+			f("credentials", credentials(accessKey), def(none))),
+		"google_storage": datastoreOf("GoogleStorage",
+			f("bucket", text, required),
+			f("endpoint", text),
+			f("credentials", credentials(accessKey, serviceAccount), def(none))),
+		"folder": datastoreOf("Folder", f("path", text, required)),
 	}
 })}
 
@@ -67,6 +78,24 @@ var sasToken = later(func() []part {
 		is("credentialsType", "Sas"),
 		is("secrets.secretsType", "Sas"),
 		f("sas_token", text, to("secrets.sasToken"), required),
+	}
+})
+
+var accessKey = later(func() []part {
+	return []part{
+		is("credentialsType", "AccessKey"),
+		is("secrets.secretsType", "AccessKey"),
+		f("access_key_id", text, required),
+		f("secret_access_key", text, to("secrets.secretAccessKey"), required),
+		f("session_token", text, to("secrets.sessionToken")),
+	}
+})
+
+var serviceAccount = later(func() []part {
+	return []part{
+		is("credentialsType", "ServiceAccount"),
+		is("secrets.secretsType", "ServiceAccount"),
+		f("service_account_key", text, to("secrets.serviceAccountKey"), required),
 	}
 })
 

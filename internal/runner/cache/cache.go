@@ -4,6 +4,7 @@
 //
 //	trees/KEY/          a folder that was brought here whole: "manifest", "state", and "files" with the folder itself
 //	names/NAME          which tree a version of a place is
+//	places/NAME         the hashes of the files of a place in storage that knows none, by the tags that it gives them
 //	content/ab/cdef…    contents by their SHA-256, of which trees have links; where the server's own disk is here, its objects are used instead
 //	suspect/HASH        objects of the server that were found altered: they are hashed before they are used
 //	tmp/                what is being made, and trees that were given up
@@ -104,7 +105,7 @@ func (c *Cache) Protects() bool { return c.o.Protect }
 
 // prepare makes the directories; somebody may have deleted them.
 func (c *Cache) prepare() error {
-	for _, d := range []string{"trees", "names", "content", "suspect", "tmp"} {
+	for _, d := range []string{"trees", "names", "places", "content", "suspect", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(c.dir, d), 0o700); err != nil {
 			return fmt.Errorf("opening the cache: %w", err)
 		}

@@ -146,8 +146,14 @@ func (c *Cache) sweepContent() {
 	})
 }
 
-// sweepNames removes names of trees that are gone.
+// sweepNames removes names of trees that are gone, and what is known of places that were not fetched from for long.
 func (c *Cache) sweepNames() {
+	places, _ := os.ReadDir(c.path("places")) // without it there are none
+	for _, e := range places {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > unused {
+			_ = os.Remove(c.path("places", e.Name()))
+		}
+	}
 	entries, err := os.ReadDir(c.path("names"))
 	if err != nil {
 		return

@@ -70,8 +70,10 @@ type listing struct {
 			Encoded bool   `xml:"Encoded,attr"`
 			Text    string `xml:",chardata"`
 		} `xml:"Name"`
-		Size   int64  `xml:"Properties>Content-Length"`
-		Folder string `xml:"Metadata>hdi_isfolder"`
+		Size     int64  `xml:"Properties>Content-Length"`
+		Etag     string `xml:"Properties>Etag"`
+		Resource string `xml:"Properties>ResourceType"`
+		Folder   string `xml:"Metadata>hdi_isfolder"`
 	} `xml:"Blobs>Blob"`
 	NextMarker string `xml:"NextMarker"`
 }

@@ -47,9 +47,9 @@ func (c *Client) fetch(ctx context.Context, u string, root *os.Root, rel string,
 	}
 	defer f.Close()
 	if size > c.whole {
-		err = c.pieces(ctx, u, f, size)
+		err = c.pieces(ctx, fixed(u), "", f, size)
 	} else {
-		size, err = c.stream(ctx, u, f, size)
+		size, err = c.stream(ctx, fixed(u), "", f, size)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", rel, err)
@@ -62,17 +62,26 @@ func (c *Client) fetch(ctx context.Context, u string, root *os.Root, rel string,
 	return nil
 }
 
-// stream reads a file from its beginning to its end, and goes on where it was cut. It returns its size.
-func (c *Client) stream(ctx context.Context, u string, w io.Writer, size int64) (int64, error) {
+// address is where a request goes: a URL whose signature is good for long enough.
+type address func(ctx context.Context) (string, error)
+
+func fixed(u string) address { return func(context.Context) (string, error) { return u, nil } }
+
+// stream reads a file from its beginning to its end, and goes on where it was cut. It returns its size. Where an etag is given, only the
+// file that has it is read.
+func (c *Client) stream(ctx context.Context, to address, etag string, w io.Writer, size int64) (int64, error) {
 	var at int64
-	etag := ""
 	err := c.retry(ctx, func() error {
 		h := http.Header{}
 		if at > 0 {
 			h.Set("Range", fmt.Sprintf("bytes=%d-", at))
-			if etag != "" {
-				h.Set("If-Match", etag)
-			}
+		}
+		if etag != "" {
+			h.Set("If-Match", etag)
+		}
+		u, err := to(ctx)
+		if err != nil {
+			return err
 		}
 		res, err := c.do(ctx, http.MethodGet, u, h, nil)
 		if err != nil {
@@ -85,8 +94,14 @@ func (c *Client) stream(ctx context.Context, u string, w io.Writer, size int64) 
 				return berth.Errorf(berth.Unavailable, "reading: %w", err)
 			}
 		}
-		etag = res.Header.Get("ETag")
-		n, err := io.Copy(w, res.Body)
+		if etag == "" {
+			etag = res.Header.Get("ETag")
+		}
+		var body io.Reader = res.Body
+		if size >= 0 { // one byte more shows that there are more
+			body = io.LimitReader(body, size-at+1)
+		}
+		n, err := io.Copy(w, body)
 		at += n
 		if err != nil {
 			if ctx.Err() != nil {
@@ -97,13 +112,21 @@ func (c *Client) stream(ctx context.Context, u string, w io.Writer, size int64) 
 		return nil
 	})
 	if err == nil && size >= 0 && at != size {
-		err = berth.Errorf(berth.Internal, "it has %d bytes, its folder's list says %d", at, size)
+		err = berth.Errorf(berth.Internal, "it has %s, its folder's list says %d", bytesOf(at, size), size)
 	}
 	return at, err
 }
 
-// pieces reads a large file in parallel.
-func (c *Client) pieces(ctx context.Context, u string, f *os.File, size int64) error {
+// bytesOf is how many bytes were read of a file, as far as it was read.
+func bytesOf(n, size int64) string {
+	if n > size {
+		return "more bytes"
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// pieces reads a large file in parallel; etag is as for stream.
+func (c *Client) pieces(ctx context.Context, to address, etag string, f *os.File, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
@@ -115,6 +138,13 @@ func (c *Client) pieces(ctx context.Context, u string, f *os.File, size int64) e
 			from := at
 			return c.retry(ctx, func() error {
 				h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, end-1)}}
+				if etag != "" {
+					h.Set("If-Match", etag)
+				}
+				u, err := to(ctx)
+				if err != nil {
+					return err
+				}
 				res, err := c.do(ctx, http.MethodGet, u, h, nil)
 				if err != nil {
 					return err

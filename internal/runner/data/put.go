@@ -32,6 +32,43 @@ type Sent interface {
 // PutFolder sends the files of a directory to the folder at rawURL. A link to a file of the same directory is sent as what it
 // links to; other links and what is no file are named in left. sent may be nil.
 func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent, t *Total) (left []LeftOut, err error) {
+	files, left, err := d.files()
+	if err != nil {
+		return left, err
+	}
+	put, done, err := c.putter(rawURL)
+	if err != nil {
+		return left, err
+	}
+	defer done()
+	return c.putAll(ctx, d, files, left, sent, t, put)
+}
+
+// files lists the files of a directory, and what is none.
+func (d *Dir) files() (files []string, left []LeftOut, err error) {
+	err = fs.WalkDir(d.root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		var l *LeftOut
+		switch err := d.look(rel, e.Type()); {
+		case errors.As(err, &l):
+			left = append(left, *l)
+		case err != nil:
+			return err
+		default:
+			files = append(files, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("listing %s: %w", d.path, err)
+	}
+	return files, left, err
+}
+
+// putAll has the files of a directory put that are not there yet, several at once. It adds to left.
+func (c *Client) putAll(ctx context.Context, d *Dir, files []string, left []LeftOut, sent Sent, t *Total, put func(context.Context, *os.File, string) error) ([]LeftOut, error) {
 	var mu sync.Mutex
 	leave := func(err error) error {
 		var l *LeftOut
@@ -43,25 +80,6 @@ func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent
 		left = append(left, *l)
 		return nil
 	}
-	var files []string
-	err = fs.WalkDir(d.root.FS(), ".", func(rel string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		if err := d.look(rel, e.Type()); err != nil {
-			return leave(err)
-		}
-		files = append(files, rel)
-		return nil
-	})
-	if err != nil {
-		return left, fmt.Errorf("listing %s: %w", d.path, err)
-	}
-	put, done, err := c.putter(rawURL)
-	if err != nil {
-		return left, err
-	}
-	defer done()
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(c.parallel)
 	for _, rel := range files {
@@ -78,7 +96,7 @@ func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent
 			return nil
 		})
 	}
-	err = g.Wait()
+	err := g.Wait()
 	slices.SortFunc(left, func(a, b LeftOut) int { return strings.Compare(a.Name, b.Name) })
 	return left, err
 }
@@ -86,7 +104,7 @@ func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent
 // PutFile sends a file of a directory to rawURL, replacing what is there. What is no file is a LeftOut.
 func (c *Client) PutFile(ctx context.Context, d *Dir, name, rawURL string, t *Total) error {
 	rawURL = trimSlash(rawURL)
-	put := func(f *os.File) error { return c.send(ctx, f, rawURL, name) }
+	put := func(f *os.File) error { return describe("sending", rawURL, c.send(ctx, f, fixed(rawURL), name)) }
 	if to, ok, err := berth.FileURL(rawURL); ok {
 		if err != nil {
 			return err
@@ -108,7 +126,10 @@ func (c *Client) putter(rawURL string) (put func(context.Context, *os.File, stri
 		return nil, nil, err
 	}
 	if !ok {
-		return func(ctx context.Context, f *os.File, rel string) error { return c.send(ctx, f, Join(rawURL, rel), rel) }, func() {}, nil
+		return func(ctx context.Context, f *os.File, rel string) error {
+			u := Join(rawURL, rel)
+			return describe("sending", u, c.send(ctx, f, fixed(u), rel))
+		}, func() {}, nil
 	}
 	target, err := c.makeDir(to)
 	if err != nil {
@@ -139,27 +160,22 @@ func (c *Client) putFrom(ctx context.Context, d *Dir, name string, put func(*os.
 	return nil
 }
 
-// send sends an open file to a server.
-func (c *Client) send(ctx context.Context, f *os.File, rawURL, name string) error {
+// send sends an open file to a server that speaks as Azure's does.
+func (c *Client) send(ctx context.Context, f *os.File, to address, name string) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	size := info.Size()
 	if size > c.whole {
-		err = c.putBlocks(ctx, f, size, rawURL, contentType(name))
-	} else {
-		h := http.Header{"X-Ms-Blob-Type": {"BlockBlob"}, "Content-Type": {contentType(name)}}
-		err = c.put(ctx, rawURL, h, f, 0, size)
+		return c.putBlocks(ctx, f, size, to, contentType(name))
 	}
-	if err != nil {
-		return describe("sending", rawURL, err)
-	}
-	return nil
+	h := http.Header{"X-Ms-Blob-Type": {"BlockBlob"}, "Content-Type": {contentType(name)}}
+	return c.put(ctx, to, "", h, f, 0, size)
 }
 
 // putBlocks sends a large file as blocks, in parallel, and then the list of them.
-func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, rawURL, kind string) error {
+func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, to address, kind string) error {
 	piece := max(c.piece, size/40000+1) // a blob has 50,000 blocks at most
 	var list strings.Builder
 	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
@@ -168,8 +184,8 @@ func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, rawURL, 
 	for i, at := 0, int64(0); at < size; i, at = i+1, at+piece {
 		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "berth-%010d", i))
 		list.WriteString("<Latest>" + id + "</Latest>")
-		u := addQuery(rawURL, "comp=block&blockid="+url.QueryEscape(id))
-		g.Go(func() error { return c.put(gctx, u, nil, f, at, min(piece, size-at)) })
+		q := "comp=block&blockid=" + url.QueryEscape(id)
+		g.Go(func() error { return c.put(gctx, to, q, nil, f, at, min(piece, size-at)) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -177,12 +193,19 @@ func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, rawURL, 
 	list.WriteString("</BlockList>")
 	h := http.Header{"Content-Type": {"application/xml"}, "X-Ms-Blob-Content-Type": {kind}}
 	body := list.String()
-	return c.put(ctx, addQuery(rawURL, "comp=blocklist"), h, strings.NewReader(body), 0, int64(len(body)))
+	return c.put(ctx, to, "comp=blocklist", h, strings.NewReader(body), 0, int64(len(body)))
 }
 
-// put sends n bytes of r from offset at.
-func (c *Client) put(ctx context.Context, u string, h http.Header, r io.ReaderAt, at, n int64) error {
+// put sends n bytes of r from offset at; query is added to the address.
+func (c *Client) put(ctx context.Context, to address, query string, h http.Header, r io.ReaderAt, at, n int64) error {
 	return c.retry(ctx, func() error {
+		u, err := to(ctx)
+		if err != nil {
+			return err
+		}
+		if query != "" {
+			u = addQuery(u, query)
+		}
 		var body io.Reader = section{io.NewSectionReader(r, at, n)}
 		if n == 0 {
 			body = http.NoBody

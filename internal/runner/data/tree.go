@@ -66,7 +66,7 @@ func (c *Client) Contents(ctx context.Context, rawURL string, t *berth.Tree, wan
 		if !t.Single {
 			u = Join(u, f.Path)
 		}
-		return c.fetchTo(gctx, u, to(i), f.Size)
+		return c.fetchTo(gctx, fixed(u), "", to(i), f.Size)
 	}
 	for _, p := range packs {
 		g.Go(func() error {
@@ -153,16 +153,16 @@ func writeFile(path string, r io.Reader) error {
 }
 
 // fetchTo brings one file to a path of ours.
-func (c *Client) fetchTo(ctx context.Context, u, path string, size int64) error {
+func (c *Client) fetchTo(ctx context.Context, from address, etag, path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if size > c.whole {
-		err = c.pieces(ctx, u, f, size)
+		err = c.pieces(ctx, from, etag, f, size)
 	} else {
-		_, err = c.stream(ctx, u, f, size)
+		_, err = c.stream(ctx, from, etag, f, size)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,83 @@
+// Package storage has stories of storage elsewhere: jobs that read from and write to it through datastores.
+package storage
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berthml/berth/e2e/world"
+)
+
+// story is a server with somebody who uses it.
+type story struct {
+	t   *testing.T
+	s   *world.Server
+	dir string
+}
+
+func begin(t *testing.T, config string) *story {
+	t.Helper()
+	home := world.Home(t)
+	if config != "" {
+		if err := os.WriteFile(filepath.Join(home, "berth.yaml"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &story{t, world.StartIn(t, home), t.TempDir()}
+}
+
+// file writes a file for a command to read.
+func (y *story) file(name, text string) string {
+	y.t.Helper()
+	p := filepath.Join(y.dir, name)
+	if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+		y.t.Fatal(err)
+	}
+	return p
+}
+
+// berth runs a command that must succeed, and returns what it wrote.
+func (y *story) berth(args ...string) string {
+	y.t.Helper()
+	out, err := y.s.Command(args...).CombinedOutput()
+	if err != nil {
+		y.t.Fatalf("berth %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// job submits a job and returns its end and everything that is told of it.
+func (y *story) job(name, yaml string) (status, told string) {
+	y.t.Helper()
+	y.berth("job", "create", "--file", y.file(name+".yaml", "name: "+name+"\nenvironment: {image: none}\nproperties: {berth.environment: host}\n"+yaml))
+	return y.end(name)
+}
+
+// end waits for the end of a job.
+func (y *story) end(name string) (status, told string) {
+	y.t.Helper()
+	log, _ := y.s.Command("job", "stream", "-n", name).CombinedOutput()
+	status = strings.TrimSpace(y.berth("job", "show", "-n", name, "--query", "status", "-o", "tsv"))
+	return status, string(log) + y.berth("explain", name)
+}
+
+// completed is job for one that must succeed.
+func (y *story) completed(name, yaml string) string {
+	y.t.Helper()
+	status, told := y.job(name, yaml)
+	if status != "Completed" {
+		y.t.Fatalf("job %s: %s\n%s", name, status, told)
+	}
+	return told
+}
+
+// program makes a command that is not bound to the test's context, which ends before its clean-up.
+func program(name string, env []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(context.Background(), name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
+}

@@ -1,0 +1,170 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// Place is a folder, or a file, in storage that knows no hashes. Its files are told apart by the tags that the storage gives them, and
+// hashed when they are here.
+type Place struct {
+	// Scope tells the place from all others.
+	Scope  string
+	Single bool
+	Files  []PlaceFile
+	// Skipped are names that cannot be files on a node.
+	Skipped []string
+	// Fetch brings files: Files[i], of those in want, to the path that to gives.
+	Fetch func(ctx context.Context, want []int, to func(i int) string) error
+}
+
+// PlaceFile is a file of a place.
+type PlaceFile struct {
+	Path string // as in [berth.TreeFile]
+	Size int64
+	Tag  string // changes with the content; empty where there is none
+}
+
+// GetPlace brings a place here unless it is here as the list says, and checks it. Files that are as they were are not fetched again.
+func (c *Cache) GetPlace(ctx context.Context, p Place) (*Use, error) {
+	use, err := c.Get(ctx, Source{
+		Name:     p.name(),
+		Manifest: func(ctx context.Context) ([]byte, error) { return c.manifest(ctx, p) },
+		Fetch: func(ctx context.Context, _ *berth.Tree, want []int, to func(int) string) error {
+			return p.Fetch(ctx, want, to)
+		},
+	})
+	if err != nil && ctx.Err() == nil {
+		_ = os.Remove(c.known(p.Scope)) // in case that what is known of it is the reason
+	}
+	return use, err
+}
+
+// name tells the place as it is now from what it was; empty where that cannot be told.
+func (p *Place) name() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %v\n", p.Scope, p.Single)
+	for i := range p.Files {
+		f := &p.Files[i]
+		if f.Tag == "" && f.Path[len(f.Path)-1] != '/' {
+			return ""
+		}
+		fmt.Fprintf(h, "%q %d %q\n", f.Path, f.Size, f.Tag)
+	}
+	return "place " + hex.EncodeToString(h.Sum(nil))
+}
+
+// manifest is that of a place. The hashes of files that are as they were are known; the others are brought here.
+func (c *Cache) manifest(ctx context.Context, p Place) ([]byte, error) {
+	if err := c.prepare(); err != nil {
+		return nil, err
+	}
+	t := berth.Tree{Single: p.Single, Files: make([]berth.TreeFile, len(p.Files))}
+	known := c.readKnown(p.Scope)
+	var want []int
+	for i, f := range p.Files {
+		t.Files[i] = berth.TreeFile{Path: f.Path, Size: f.Size, Mode: 0o600}
+		if t.Files[i].Folder() {
+			t.Files[i].Hash = "-"
+		} else if t.Files[i].Hash = known[f]; t.Files[i].Hash == "" || f.Tag == "" {
+			want = append(want, i)
+		}
+	}
+	if len(want) > 0 {
+		if err := c.gather(ctx, p, &t, want); err != nil {
+			return nil, err
+		}
+		c.writeKnown(&p, &t)
+	}
+	text := t.AppendHead(nil)
+	for i := range t.Files {
+		text = t.Files[i].AppendFile(text)
+	}
+	for _, name := range p.Skipped[:min(len(p.Skipped), 20)] {
+		text = berth.AppendSkipped(text, strings.ReplaceAll(name, "\x00", "?"))
+	}
+	return t.AppendEnd(text, len(t.Files)), nil
+}
+
+// gather fetches files of a place, hashes them and keeps them as contents.
+func (c *Cache) gather(ctx context.Context, p Place, t *berth.Tree, want []int) error {
+	tmp := c.temp()
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return full(err)
+	}
+	defer os.RemoveAll(tmp)
+	part := func(i int) string { return filepath.Join(tmp, strconv.Itoa(i)) }
+	if err := p.Fetch(ctx, want, part); err != nil {
+		return full(err)
+	}
+	return each(ctx, len(want), func(n int) error {
+		f, from := &t.Files[want[n]], part(want[n])
+		size, sum, err := sumFile(from)
+		if err != nil {
+			return err
+		}
+		if size != f.Size {
+			return berth.Errorf(berth.Internal, "%s arrived with %d bytes instead of %d", f.Path, size, f.Size)
+		}
+		f.Hash = sum
+		to := c.content(f)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return full(err)
+		}
+		return full(os.Rename(from, to))
+	})
+}
+
+// known is the file with the hashes of a place's files, as they were when they were fetched last.
+func (c *Cache) known(scope string) string { return c.path("places", hashOf(scope)) }
+
+func (c *Cache) readKnown(scope string) map[PlaceFile]string {
+	text, err := os.ReadFile(c.known(scope))
+	if err != nil {
+		return nil
+	}
+	hashes := map[PlaceFile]string{}
+	for record := range bytes.SplitSeq(text, []byte{0}) {
+		var size int64
+		var hash, tag, path string
+		if _, err := fmt.Sscanf(string(record), "%s %d %q %q", &hash, &size, &tag, &path); err == nil && isKey(hash) {
+			hashes[PlaceFile{path, size, tag}] = hash
+		}
+	}
+	return hashes
+}
+
+// writeKnown remembers hashes. It is not needed: a file whose hash is not known is fetched.
+func (c *Cache) writeKnown(p *Place, t *berth.Tree) {
+	tmp := c.temp()
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	if err == nil {
+		var b bytes.Buffer
+		for i, x := range p.Files {
+			if !t.Files[i].Folder() {
+				fmt.Fprintf(&b, "%s %d %q %q\x00", t.Files[i].Hash, x.Size, x.Tag, x.Path)
+			}
+		}
+		_, err = io.Copy(f, &b)
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}
+	if err == nil {
+		err = os.Rename(tmp, c.known(p.Scope))
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+		c.o.Log.Warn("what is known of a place is not kept", "err", err)
+	}
+}

@@ -1,0 +1,330 @@
+package data
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berthml/berth"
+)
+
+// Sign has requests to storage elsewhere signed, as many as [berth.MaxStorageRequests] at once: it returns where each of them goes.
+type Sign func(ctx context.Context, grant string, rs []berth.StorageRequest) (urls []string, err error)
+
+// Outside is a place in storage elsewhere: a folder, or a file.
+type Outside struct {
+	c    *Client
+	at   *berth.Outside
+	sign Sign
+}
+
+// Outside reaches a place in storage elsewhere.
+func (c *Client) Outside(at *berth.Outside, sign Sign) *Outside { return &Outside{c, at, sign} }
+
+// Object is a file there.
+type Object struct {
+	Path string // below the place; that of a folder ends with a slash; empty is the place itself
+	Size int64
+	Tag  string // changes with the content
+}
+
+// describe says of an error where it comes from, and what to do.
+func (o *Outside) describe(doing string, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	where := fmt.Sprintf("datastore %s (%s)", o.at.Datastore, o.at.At)
+	code := berth.CodeOf(err)
+	msg := fmt.Sprintf("%s %s: %v", doing, where, err)
+	switch code {
+	case berth.Denied, berth.Unauthenticated:
+		msg = fmt.Sprintf("%s: %s refuses its credentials: %v; they may be wrong, expired or revoked: give new ones with `berth datastore update`", doing, where, err)
+	case berth.Unavailable:
+		msg = fmt.Sprintf("%s: %s does not answer: %v", doing, where, err)
+	}
+	return &berth.Error{Code: code, Msg: msg, Err: err}
+}
+
+// goodFor is how long a signature is used; the server makes it for an hour.
+const goodFor = 40 * time.Minute
+
+// batch is requests that are signed some at a time, when they are needed.
+type batch struct {
+	o  *Outside
+	rs []berth.StorageRequest
+
+	mu   sync.Mutex
+	urls []string
+	at   []time.Time // when it was signed
+}
+
+func (o *Outside) batch(rs []berth.StorageRequest) *batch {
+	return &batch{o: o, rs: rs, urls: make([]string, len(rs)), at: make([]time.Time, len(rs))}
+}
+
+// address is where request i goes.
+func (b *batch) address(i int) address {
+	return func(ctx context.Context) (string, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.urls[i] != "" && time.Since(b.at[i]) < goodFor {
+			return b.urls[i], nil
+		}
+		from := i - i%berth.MaxStorageRequests
+		to := min(from+berth.MaxStorageRequests, len(b.rs))
+		now := time.Now()
+		urls, err := b.o.sign(ctx, b.o.at.Grant, b.rs[from:to])
+		if err != nil {
+			return "", err
+		}
+		if len(urls) != to-from {
+			return "", berth.Errorf(berth.Unavailable, "the server signed %d of %d requests", len(urls), to-from)
+		}
+		for n, u := range urls {
+			b.urls[from+n], b.at[from+n] = u, now
+		}
+		return b.urls[i], nil
+	}
+}
+
+// one is the address of a single request.
+func (o *Outside) one(r berth.StorageRequest) address {
+	return o.batch([]berth.StorageRequest{r}).address(0)
+}
+
+// most is how many files a folder elsewhere may have: a list that goes on for ever has an end.
+const most = 5_000_000
+
+// maxPage bounds a page of a list, in bytes.
+const maxPage = 64 << 20
+
+// List is what lies below the place, in the order of the names, and names that cannot be files on a node. A folder without files is
+// NotFound.
+func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, err error) {
+	files, marker, n := map[string]bool{}, "", 0
+	for {
+		page, err := o.page(ctx, marker)
+		if err != nil {
+			return nil, nil, o.describe("listing", err)
+		}
+		for _, x := range page.objects {
+			n++
+			if !berth.TreePath(strings.TrimSuffix(x.Path, "/")) || x.Size < 0 || through(files, x.Path) {
+				skipped = append(skipped, x.Path)
+				continue
+			}
+			if files[x.Path] {
+				return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "the list names %q twice", x.Path))
+			}
+			files[x.Path] = true
+			list = append(list, x)
+		}
+		if n > most {
+			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "it has more than %d files, which is more than can be brought to a node", most))
+		}
+		if page.next == "" {
+			break
+		}
+		if page.next == marker {
+			return nil, nil, o.describe("listing", berth.Errorf(berth.Internal, "the list does not go on: its next page is the same"))
+		}
+		marker = page.next
+	}
+	if n == 0 {
+		return nil, nil, berth.Errorf(berth.NotFound, "there is nothing at %s of datastore %s", o.at.At, o.at.Datastore)
+	}
+	return list, skipped, nil
+}
+
+// through says whether a path leads through a file.
+func through(files map[string]bool, path string) bool {
+	for i := range len(path) {
+		if path[i] == '/' && files[path[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// Stat looks at the place itself, which is a file.
+func (o *Outside) Stat(ctx context.Context) (x Object, err error) {
+	to := o.one(berth.StorageRequest{Do: berth.StorageHead})
+	err = o.c.retry(ctx, func() error {
+		u, err := to(ctx)
+		if err != nil {
+			return err
+		}
+		res, err := o.c.do(ctx, http.MethodHead, u, nil, nil)
+		if err != nil {
+			return err
+		}
+		res.Body.Close()
+		if res.ContentLength < 0 {
+			return berth.Errorf(berth.Unavailable, "the server does not say how many bytes it has")
+		}
+		x = Object{Size: res.ContentLength, Tag: res.Header.Get("ETag")}
+		return nil
+	})
+	if berth.CodeOf(err) == berth.NotFound {
+		return x, berth.Errorf(berth.NotFound, "there is no file at %s of datastore %s", o.at.At, o.at.Datastore)
+	}
+	return x, o.describe("asking for", err)
+}
+
+// Fetch brings files there to paths of this machine, those of list that are in want.
+func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(i int) string) error {
+	rs := make([]berth.StorageRequest, len(want))
+	for n, i := range want {
+		rs[n] = berth.StorageRequest{Do: berth.StorageGet, Name: list[i].Path}
+	}
+	b := o.batch(rs)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.c.parallel)
+	for n, i := range want {
+		if gctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			err := o.c.fetchTo(gctx, b.address(n), list[i].Tag, to(i), list[i].Size)
+			if err != nil && list[i].Path != "" {
+				err = fmt.Errorf("%s: %w", list[i].Path, err)
+			}
+			return err
+		})
+	}
+	return o.describe("fetching", g.Wait())
+}
+
+// PutFolder is [Client.PutFolder].
+func (o *Outside) PutFolder(ctx context.Context, d *Dir, sent Sent, t *Total) ([]LeftOut, error) {
+	files, left, err := d.files()
+	if err != nil {
+		return left, err
+	}
+	rs, number := make([]berth.StorageRequest, 0, len(files)), map[string]int{}
+	for _, rel := range files {
+		if sent == nil || !sent.Has(rel) {
+			number[rel] = len(rs)
+			rs = append(rs, berth.StorageRequest{Do: berth.StoragePut, Name: rel})
+		}
+	}
+	b := o.batch(rs)
+	left, err = o.c.putAll(ctx, d, files, left, sent, t, func(ctx context.Context, f *os.File, rel string) error {
+		return o.put(ctx, f, rel, b.address(number[rel]))
+	})
+	return left, o.describe("writing to", err)
+}
+
+// PutFile is [Client.PutFile]: the place is the file.
+func (o *Outside) PutFile(ctx context.Context, d *Dir, name string, t *Total) error {
+	to := o.one(berth.StorageRequest{Do: berth.StoragePut})
+	err := o.c.putFrom(ctx, d, name, func(f *os.File) error { return o.put(ctx, f, "", to) }, t)
+	var left *LeftOut
+	if errors.As(err, &left) || errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return o.describe("writing to", err)
+}
+
+// put sends an open file.
+func (o *Outside) put(ctx context.Context, f *os.File, rel string, to address) error {
+	name := rel
+	if name == "" {
+		name = path.Base(o.at.At)
+	}
+	if o.at.Protocol == berth.StorageAzure {
+		return o.c.send(ctx, f, to, name)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > o.c.whole {
+		return o.putParts(ctx, f, info.Size(), rel, contentType(name))
+	}
+	_, _, err = o.exchange(ctx, http.MethodPut, to, http.Header{"Content-Type": {contentType(name)}}, f, 0, info.Size())
+	return err
+}
+
+// page is a part of a list.
+type page struct {
+	objects []Object
+	next    string
+}
+
+// page asks for a page of the list of the place.
+func (o *Outside) page(ctx context.Context, marker string) (p page, err error) {
+	to := o.one(berth.StorageRequest{Do: berth.StorageList, Marker: marker})
+	err = o.c.retry(ctx, func() error {
+		u, err := to(ctx)
+		if err != nil {
+			return err
+		}
+		at, err := url.Parse(u)
+		if err != nil {
+			return berth.Errorf(berth.Invalid, "the address of the list cannot be read")
+		}
+		res, err := o.c.do(ctx, http.MethodGet, u, nil, nil)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		prefix, body := at.Query().Get("prefix"), io.LimitReader(res.Body, maxPage)
+		if o.at.Protocol == berth.StorageAzure {
+			p, err = azurePage(body, prefix)
+		} else {
+			p, err = s3Page(body, prefix)
+		}
+		return err
+	})
+	return p, err
+}
+
+func azurePage(body io.Reader, prefix string) (p page, err error) {
+	var l listing
+	if err := xml.NewDecoder(body).Decode(&l); err != nil {
+		return p, berth.Errorf(berth.Unavailable, "reading the list: %w", err)
+	}
+	for _, b := range l.Blobs {
+		name := b.Name.Text
+		if b.Name.Encoded {
+			if name, err = url.PathUnescape(name); err != nil {
+				return p, berth.Errorf(berth.Invalid, "the list has a name that cannot be read: %q", b.Name.Text)
+			}
+		}
+		if b.Folder == "true" || b.Resource == "directory" {
+			continue // the mark of a directory, not a file
+		}
+		if err := p.add(name, prefix, b.Size, b.Etag); err != nil {
+			return p, err
+		}
+	}
+	p.next = l.NextMarker
+	return p, nil
+}
+
+// add adds an object to a page. One that does not begin as it was asked for is an error: the storage lies.
+func (p *page) add(name, prefix string, size int64, tag string) error {
+	rel, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return berth.Errorf(berth.Invalid, "the list names %q, which does not lie below the folder", name)
+	}
+	if rel != "" { // else the mark of the folder itself
+		if strings.HasSuffix(rel, "/") {
+			size = 0
+		}
+		p.objects = append(p.objects, Object{Path: rel, Size: size, Tag: tag})
+	}
+	return nil
+}

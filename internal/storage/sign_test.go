@@ -1,0 +1,86 @@
+package storage
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// TestV4 is the example of Amazon's documentation of signed addresses.
+func TestV4(t *testing.T) {
+	s := &Store{Type: S3, Container: "examplebucket", Region: "us-east-1", base: url.URL{Scheme: "https", Host: "examplebucket.s3.amazonaws.com"}}
+	k, err := s.Open(
+		map[string]any{"credentialsType": "AccessKey", "accessKeyId": "AKIAIOSFODNN7EXAMPLE"},
+		map[string]any{"secretAccessKey": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
+	got, err := k.Sign("test.txt", berth.StorageRequest{Do: berth.StorageGet}, now, now.Add(24*time.Hour))
+	if want := "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"; err != nil || !strings.HasSuffix(got, "X-Amz-Signature="+want) {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestNamesStayBelow: whatever a runner asks for, what is signed is below the place.
+func TestNamesStayBelow(t *testing.T) {
+	s, err := Read(map[string]any{"datastoreType": S3, "bucket": "data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := s.Open(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"../x", "a/../../x", "/x", "a//b", `a\b`, ".", "..", "a/", strings.Repeat("x", 300)} {
+		if got, err := k.Sign("mine", berth.StorageRequest{Do: berth.StorageGet, Name: name}, time.Now(), time.Now()); err == nil {
+			t.Errorf("%q became %s", name, got)
+		}
+	}
+	for place, want := range map[string]string{"mine": "mine%2F", "": ""} {
+		got, err := k.Sign(place, berth.StorageRequest{Do: berth.StorageList, Name: ""}, time.Now(), time.Now())
+		if u, _ := url.Parse(got); err != nil || !strings.Contains(u.RawQuery, "prefix="+want+"&") && !strings.HasSuffix(u.RawQuery, "prefix="+want) {
+			t.Errorf("the list of %q is %s, %v", place, got, err)
+		}
+	}
+	if got, err := k.Sign("", berth.StorageRequest{Do: berth.StoragePut}, time.Now(), time.Now()); err == nil {
+		t.Errorf("a bucket is written to as a file: %s", got)
+	}
+}
+
+// TestEndpoints: what a document calls an endpoint is a server and nothing else.
+func TestEndpoints(t *testing.T) {
+	for _, bad := range []string{"ftp://x.org", "https://u:p@x.org", "https://x.org/path", "https://x.org?q=1", "https://x.org#f", "https://", "x.org", "https://a b", "https://x.org\\@y.org"} {
+		if s, err := Read(map[string]any{"datastoreType": S3, "bucket": "data", "endpoint": bad}); err == nil {
+			t.Errorf("endpoint %q became %s", bad, s.base.String())
+		}
+	}
+	for endpoint, want := range map[string]string{
+		"": "https://st.blob.core.windows.net/box", "core.chinacloudapi.cn/": "https://st.blob.core.chinacloudapi.cn/box", "127.0.0.1:10000": "https://127.0.0.1:10000/st/box",
+	} {
+		s, err := Read(map[string]any{"datastoreType": AzureBlob, "accountName": "st", "containerName": "box", "endpoint": endpoint})
+		if err != nil || s.base.String() != want {
+			t.Errorf("endpoint %q: %v, %v", endpoint, s, err)
+		}
+	}
+	s, err := Read(map[string]any{"datastoreType": AzureLake, "accountName": "st", "filesystem": "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uri := range []string{
+		"https://st.blob.core.windows.net/box/a%20b/c", "wasbs://box@st.blob.core.windows.net/a%20b/c", "abfss://box@st.dfs.core.windows.net/a%20b/c/", "https://st.dfs.core.windows.net/box/a b/c",
+	} {
+		if got, ok := s.Find(uri); !ok || got != "a b/c" {
+			t.Errorf("%s is at %q, %v", uri, got, ok)
+		}
+	}
+	for _, uri := range []string{"https://st.blob.core.windows.net/boxes/x", "https://st.blob.core.windows.net.evil.org/box/x", "s3://box/x"} {
+		if got, ok := s.Find(uri); ok {
+			t.Errorf("%s is taken for %q", uri, got)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+// Package storage knows storage elsewhere, which datastores name: Azure's Blob service, S3 and what speaks like it, Google's. It reads
+// what a datastore's document says and signs single requests with its credentials. It sends none itself.
+package storage
+
+import (
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/berthml/berth"
+)
+
+// The types of datastores, as documents have them. The last three are not Azure's.
+const (
+	AzureBlob   = "AzureBlob"
+	AzureLake   = "AzureDataLakeGen2"
+	S3          = "S3"
+	Google      = "GoogleStorage"
+	Folder      = "Folder"
+	azureDomain = "core.windows.net"
+)
+
+// Types are those that data can be in. What else Azure has is kept as a document only.
+var Types = []string{AzureBlob, AzureLake, S3, Google, Folder}
+
+// Store is storage elsewhere: a container, file system or bucket.
+type Store struct {
+	Type      string
+	Account   string // of Azure
+	Container string
+	Region    string // of S3
+	// Path is the folder, where it is one on the machines themselves.
+	Path string
+	// base is the address of the container; name is what comes before paths in it, for people.
+	base url.URL
+	name string
+}
+
+// Read is what the properties of a datastore's document say. A type that data cannot be in is Unsupported.
+func Read(props map[string]any) (*Store, error) {
+	s := &Store{Type: text(props, "datastoreType")}
+	switch s.Type {
+	case AzureBlob:
+		return s, s.readAzure(props, "containerName")
+	case AzureLake:
+		return s, s.readAzure(props, "filesystem")
+	case S3:
+		return s, s.readS3(props)
+	case Google:
+		return s, s.readGoogle(props)
+	case Folder:
+		s.Path = text(props, "path")
+		if !strings.HasPrefix(s.Path, "/") || strings.ContainsRune(s.Path, 0) {
+			return nil, berth.Errorf(berth.Invalid, "properties.path must be the full path of a folder, not %q", s.Path)
+		}
+		return s, nil
+	}
+	return nil, berth.Errorf(berth.Unsupported, "data in a datastore of type %s cannot be reached: the types that can be used are %s", s.Type, strings.Join(Types, ", "))
+}
+
+func (s *Store) readAzure(props map[string]any, container string) (err error) {
+	s.Account = text(props, "accountName")
+	if !forms().account.MatchString(s.Account) {
+		return berth.Errorf(berth.Invalid, "properties.accountName must be the name of a storage account, of letters and digits, not %q", s.Account)
+	}
+	if s.Container, err = nameOf(props, container); err != nil {
+		return err
+	}
+	scheme := strings.ToLower(text(props, "protocol"))
+	switch scheme {
+	case "", "wasbs", "abfss":
+		scheme = "https"
+	case "https", "http":
+	default:
+		return berth.Errorf(berth.Invalid, "properties.protocol must be https or http, not %q", scheme)
+	}
+	endpoint := strings.TrimSuffix(text(props, "endpoint"), "/")
+	if endpoint == "" {
+		endpoint = azureDomain
+	}
+	at, err := address("properties.endpoint", scheme+"://"+endpoint)
+	if err != nil {
+		return err
+	}
+	s.base = url.URL{Scheme: scheme, Host: s.Account + ".blob." + at.Host, Path: "/" + s.Container}
+	if _, err := netip.ParseAddr(at.Hostname()); err == nil || at.Hostname() == "localhost" {
+		// An address has no names below it: the account comes first in the path, as emulators have it.
+		s.base.Host, s.base.Path = at.Host, "/"+s.Account+"/"+s.Container
+	}
+	s.name = s.base.String()
+	return nil
+}
+
+func (s *Store) readS3(props map[string]any) (err error) {
+	if s.Container, err = nameOf(props, "bucket"); err != nil {
+		return err
+	}
+	if s.Region = text(props, "region"); s.Region == "" {
+		s.Region = "us-east-1"
+	}
+	if !forms().region.MatchString(s.Region) {
+		return berth.Errorf(berth.Invalid, "properties.region must be the name of a region such as eu-west-1, not %q", s.Region)
+	}
+	s.name = "s3://" + s.Container
+	endpoint := text(props, "endpoint")
+	if endpoint == "" {
+		// The dots of a bucket's name are no levels of a certificate's.
+		if s.base = (url.URL{Scheme: "https", Host: s.Container + ".s3." + s.Region + ".amazonaws.com"}); strings.Contains(s.Container, ".") {
+			s.base = url.URL{Scheme: "https", Host: "s3." + s.Region + ".amazonaws.com", Path: "/" + s.Container}
+		}
+		return nil
+	}
+	at, err := address("properties.endpoint", endpoint)
+	if err != nil {
+		return err
+	}
+	s.base = url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/" + s.Container}
+	return nil
+}
+
+func (s *Store) readGoogle(props map[string]any) (err error) {
+	if s.Container, err = nameOf(props, "bucket"); err != nil {
+		return err
+	}
+	s.name = "gs://" + s.Container
+	endpoint := text(props, "endpoint")
+	if endpoint == "" {
+		endpoint = "https://storage.googleapis.com"
+	}
+	at, err := address("properties.endpoint", endpoint)
+	if err != nil {
+		return err
+	}
+	s.base = url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/" + s.Container}
+	return nil
+}
+
+// Protocol is how the storage is spoken to.
+func (s *Store) Protocol() string {
+	if s.Type == AzureBlob || s.Type == AzureLake {
+		return berth.StorageAzure
+	}
+	return berth.StorageS3
+}
+
+// At is the address of a path in the storage, for people.
+func (s *Store) At(path string) string {
+	if path == "" {
+		return s.name
+	}
+	return s.name + "/" + escape(path, true)
+}
+
+// Find is the path that a URI names in the storage, in one of the ways in which its users write them; false where it is elsewhere.
+func (s *Store) Find(uri string) (path string, ok bool) {
+	for _, p := range s.prefixes() {
+		rest, found := strings.CutPrefix(uri, p)
+		if found && (rest == "" || rest[0] == '/') {
+			path, err := url.PathUnescape(strings.Trim(rest, "/"))
+			return path, err == nil
+		}
+	}
+	return "", false
+}
+
+// prefixes are the ways to write the address of the container.
+func (s *Store) prefixes() []string {
+	if s.Protocol() != berth.StorageAzure {
+		return []string{s.name}
+	}
+	list := []string{s.name}
+	account, host, named := strings.Cut(s.base.Host, ".blob.")
+	if !named {
+		return list
+	}
+	for _, scheme := range []string{"wasbs", "wasb", "abfss", "abfs"} {
+		for _, service := range []string{"blob", "dfs"} {
+			list = append(list, scheme+"://"+s.Container+"@"+account+"."+service+"."+host)
+		}
+	}
+	return append(list, s.base.Scheme+"://"+account+".dfs."+host+"/"+s.Container)
+}
+
+// Elsewhere says whether a URI is of a scheme that only a datastore opens.
+func Elsewhere(uri string) bool {
+	scheme, _, ok := strings.Cut(strings.ToLower(uri), "://")
+	return ok && slices.Contains([]string{"s3", "gs", "wasbs", "wasb", "abfss", "abfs"}, scheme)
+}
+
+// form is what the names in a document must be like; they become parts of addresses.
+type form struct{ account, container, region, host *regexp.Regexp }
+
+var forms = sync.OnceValue(func() form {
+	return form{
+		account:   regexp.MustCompile(`^[a-z0-9-]{1,63}$`),
+		container: regexp.MustCompile(`^[$a-zA-Z0-9][a-zA-Z0-9._-]{2,254}$`),
+		region:    regexp.MustCompile(`^[a-z0-9-]{1,64}$`),
+		host:      regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?)(:[0-9]{1,5})?$`),
+	}
+})
+
+// nameOf is the name of a container or bucket.
+func nameOf(props map[string]any, key string) (string, error) {
+	name := text(props, key)
+	if !forms().container.MatchString(name) || strings.Contains(name, "..") {
+		return "", berth.Errorf(berth.Invalid, "properties.%s must be the name of a container or bucket, of 3 characters at least, not %q", key, name)
+	}
+	return name, nil
+}
+
+// address is a server: a scheme and a host.
+func address(field, raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !forms().host.MatchString(u.Host) || strings.Trim(u.Path, "/") != "" ||
+		u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, berth.Errorf(berth.Invalid, "%s must be the address of a server, https://HOST[:PORT], not %q", field, raw)
+	}
+	return u, nil
+}
+
+func text(m map[string]any, key string) string {
+	s, _ := m[key].(string)
+	return s
+}
