@@ -1,20 +1,24 @@
 package storage
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berthml/berth/e2e/world"
+	"github.com/berthml/berth/internal/storage"
 )
 
 const versitygw = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
-// s3 is a server of S3 whose objects are files below a folder.
+// s3 is a server of S3 whose objects are files below a folder, behind a proxy.
 type s3 struct {
-	*world.Daemon
+	*proxy
 	endpoint, bucket string // the address, and the folder of the bucket "data"
 }
 
@@ -26,26 +30,23 @@ const (
 func startS3(t *testing.T) *s3 {
 	t.Helper()
 	tool, address, dir := world.Tool(t, versitygw), world.FreeAddress(t), t.TempDir()
-	s := &s3{endpoint: "http://" + address, bucket: filepath.Join(dir, "data")}
+	s := &s3{bucket: filepath.Join(dir, "data")}
 	if err := os.Mkdir(s.bucket, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.Daemon = world.Serve(t, address, func() *exec.Cmd {
+	world.Serve(t, address, func() *exec.Cmd {
 		return program(tool, []string{"ROOT_ACCESS_KEY=" + s3Key, "ROOT_SECRET_KEY=" + s3Secret}, "--port", address, "posix", dir)
 	})
+	s.proxy = startProxy(t, "http://"+address)
+	s.endpoint = s.URL
 	return s
 }
 
-// put makes an object.
-func (s *s3) put(t *testing.T, name, text string) {
+// key opens the bucket.
+func (s *s3) key(t *testing.T) *storage.Key {
 	t.Helper()
-	p := filepath.Join(s.bucket, name)
-	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return open(t, map[string]any{"datastoreType": "S3", "bucket": "data", "endpoint": s.endpoint},
+		map[string]any{"credentialsType": "AccessKey", "accessKeyId": s3Key}, map[string]any{"secretAccessKey": s3Secret})
 }
 
 func (s *s3) get(t *testing.T, name string) string {
@@ -65,8 +66,9 @@ func (s *s3) datastore(name, secret string) string {
 // TestS3: a job reads a folder and a file of a bucket and writes to it. The secret is nowhere but in the sealed part of the database.
 func TestS3(t *testing.T) {
 	s := startS3(t)
-	s.put(t, "in/a.txt", "alpha\n")
-	s.put(t, "in/deep/b c+d.txt", "beta\n")
+	key := s.key(t)
+	put(t, key, "in/a.txt", "alpha\n")
+	put(t, key, "in/deep/b c+d.txt", "beta\n")
 	y := begin(t, "")
 	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
 	if got := y.berth("datastore", "show", "-n", "lake", "-o", "json") + y.berth("datastore", "list", "-o", "json"); strings.Contains(got, s3Secret) || !strings.Contains(got, s.endpoint) {
@@ -90,13 +92,21 @@ outputs:
 		if got := s.get(t, "out/"+mode+"/sub/o p.txt"); got != "written\n" {
 			t.Errorf("%s: the output is %q", mode, got)
 		}
-		if mode == "download" && !strings.Contains(told, "input folder: 2 files, 0.0 MB, on the node already") {
-			t.Errorf("what the first job brought to the node was brought again:\n%s", told)
-		}
+	}
+	// Neither the second job nor the second name of a file had it brought again; one that is changed is.
+	if a, b := s.read("/in/a.txt"), s.read("d.txt"); a > 2 || b != 1 {
+		t.Errorf("a.txt was read %d times, b c+d.txt %d times", a, b)
+	}
+	put(t, key, "in/a.txt", "gamma!\n")
+	if told := y.completed("again", strings.ReplaceAll(reads, "MODE", "ro_mount")); !strings.Contains(told, "gamma!\nbeta\ngamma!\n") {
+		t.Errorf("the job saw\n%s", told)
+	}
+	if a, b := s.read("/in/a.txt"), s.read("d.txt"); a != 2 || b != 0 {
+		t.Errorf("after a change a.txt was read %d times, b c+d.txt %d times", a, b)
 	}
 	err := filepath.WalkDir(y.s.Home, func(p string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil //nolint:nilerr // it went away
+			return nil // it went away
 		}
 		if b, err := os.ReadFile(p); err == nil && strings.Contains(string(b), s3Secret) {
 			t.Errorf("%s has the secret in clear", p)
@@ -105,5 +115,72 @@ outputs:
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+const copies = `
+command: cat ${{inputs.i}}/a.txt
+inputs:
+  i: {type: uri_folder, path: azureml://datastores/lake/paths/in}
+`
+
+// TestS3Refuses: a job whose datastore has credentials that are refused fails with its name, and works again once it has new ones.
+func TestS3Refuses(t *testing.T) {
+	s := startS3(t)
+	put(t, s.key(t), "in/a.txt", "alpha\n")
+	y := begin(t, "")
+	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", "another-secret")))
+	status, told := y.job("refused", copies)
+	if status != "Failed" || !strings.Contains(told, "datastore lake (s3://data/in) refuses its credentials") || strings.Contains(told, "X-Amz-Signature") {
+		t.Errorf("%s:\n%s", status, told)
+	}
+	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
+	y.completed("accepted", copies)
+	// A list that goes on for ever, or names what is not below the folder, or a file with more bytes than it says.
+	for name, lie := range map[string]struct {
+		odd  func(w http.ResponseWriter, r *http.Request) bool
+		want string
+	}{
+		"escapes": {list("<Contents><Key>in/../../etc/passwd</Key><Size>1</Size></Contents>"), "can be that of a file"},
+		"outside": {list("<Contents><Key>other/x</Key><Size>1</Size></Contents>"), "does not lie below the folder"},
+		"endless": {list("<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken><Contents><Key>in/a.txt</Key><Size>1</Size></Contents>"), "twice"},
+		"longer":  {list("<Contents><Key>in/a.txt</Key><Size>3</Size></Contents>"), "more bytes"},
+		"shorter": {list("<Contents><Key>in/a.txt</Key><Size>300</Size></Contents>"), "6 bytes"},
+	} {
+		s.answer(lie.odd)
+		if status, told := y.job(name, copies); status != "Failed" || !strings.Contains(told, lie.want) {
+			t.Errorf("%s: %s\n%s", name, status, told)
+		}
+	}
+}
+
+// list answers lists with these entries.
+func list(entries string) func(w http.ResponseWriter, r *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !r.URL.Query().Has("list-type") {
+			return false
+		}
+		_, _ = io.WriteString(w, "<ListBucketResult>"+entries+"</ListBucketResult>")
+		return true
+	}
+}
+
+// TestS3Away: a job whose storage does not answer says so, and goes on when it does.
+func TestS3Away(t *testing.T) {
+	s := startS3(t)
+	put(t, s.key(t), "in/a.txt", "alpha\n")
+	y := begin(t, "")
+	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
+	s.answer(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	y.berth("job", "create", "--file", y.file("away.yaml", y.yaml("away", copies)))
+	for !strings.Contains(y.berth("explain", "away"), "input i is waited for: listing: datastore lake (s3://data/in) does not answer") {
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.answer(nil)
+	if status, told := y.end("away"); status != "Completed" || !strings.Contains(told, "alpha") {
+		t.Errorf("%s:\n%s", status, told)
 	}
 }

@@ -3,13 +3,18 @@ package storage
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/e2e/world"
+	"github.com/berthml/berth/internal/storage"
 )
 
 // story is a server with somebody who uses it.
@@ -53,8 +58,13 @@ func (y *story) berth(args ...string) string {
 // job submits a job and returns its end and everything that is told of it.
 func (y *story) job(name, yaml string) (status, told string) {
 	y.t.Helper()
-	y.berth("job", "create", "--file", y.file(name+".yaml", "name: "+name+"\nenvironment: {image: none}\nproperties: {berth.environment: host}\n"+yaml))
+	y.berth("job", "create", "--file", y.file(name+".yaml", y.yaml(name, yaml)))
 	return y.end(name)
+}
+
+// yaml is the text of a job that runs on the node as it is.
+func (y *story) yaml(name, rest string) string {
+	return "name: " + name + "\nenvironment: {image: none}\nproperties: {berth.environment: host}\n" + rest
 }
 
 // end waits for the end of a job.
@@ -80,4 +90,49 @@ func program(name string, env []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Env = append(os.Environ(), env...)
 	return cmd
+}
+
+// open is what opens a store, for tests to fill it.
+func open(t *testing.T, props, credentials, secrets map[string]any) *storage.Key {
+	t.Helper()
+	s, err := storage.Read(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := s.Open(credentials, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// put makes an object.
+func put(t *testing.T, k *storage.Key, name, text string) {
+	t.Helper()
+	u, err := k.Sign(name, berth.StorageRequest{Do: berth.StoragePut}, time.Now(), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, http.MethodPut, u, text)
+}
+
+// send sends a request that must succeed, and returns the answer.
+func send(t *testing.T, method, u, text string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, u, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Ms-Blob-Type", "BlockBlob")
+	req.Header.Set("X-Ms-Version", "2022-11-02")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode/100 != 2 {
+		t.Fatalf("%s %s: %s %s, %v", method, u, res.Status, b, err)
+	}
+	return string(b)
 }

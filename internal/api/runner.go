@@ -146,8 +146,11 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 	}
 	switch {
 	case r.State != "" && t.State.Before(r.State):
-		t.State = r.State
-		t.Why = stateReason(r)
+		reason := stateReason(r)
+		if r.Staged != "" && t.State.Before(berth.TaskRunning) && r.Exit == nil {
+			reason += "; " + r.Staged
+		}
+		t.State, t.Why = r.State, reason
 		tx.Emit(taskEvent(t, berth.EventTaskState, t.Why, map[string]any{"task": t.ID, "state": t.State, "phase": r.Phase, "at": r.At, "exit": r.Exit}))
 	case r.Usage != nil:
 		tx.Emit(usageEvent(t, r))
@@ -168,9 +171,6 @@ func stateReason(r berth.Report) string {
 	case berth.TaskStarting:
 		return "the runner prepares it"
 	case berth.TaskRunning:
-		if r.Staged != "" {
-			return "the command runs; " + r.Staged
-		}
 		return "the command runs"
 	case berth.TaskEnding:
 		return "the command ended; outputs are being kept"

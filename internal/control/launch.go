@@ -265,17 +265,9 @@ func (b builder) sign(container, name, perm string) string {
 	return b.cy.c.o.Locator.URL(container, name) + "?" + b.cy.c.o.Signer.Sign(g)
 }
 
-// resolve is the URL of what a URI names, and the folder that links must not lead out of where it
-// is a file's. It is here that a job of a user is kept from the server's files: what was checked
-// when it was submitted may name something else by now.
-func (b builder) resolve(uri, perm string, write bool) (address, below string, err error) {
-	p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, uri)
-	if err != nil {
-		return "", "", err
-	}
-	return b.address(p, perm, write)
-}
-
+// address is the URL of a place, and the folder that links must not lead out of where it is a
+// file's. It is here that a job of a user is kept from the server's files: what was checked when it
+// was submitted may name something else by now.
 func (b builder) address(p locate.Place, perm string, write bool) (address, below string, err error) {
 	if p.Ours() {
 		return b.sign(p.Container, p.Name, perm), "", nil

@@ -162,6 +162,9 @@ func add(waiting []berth.Report, rep berth.Report) []berth.Report {
 	if rep.Usage == nil {
 		rep.Usage = last.Usage
 	}
+	if rep.Staged == "" {
+		rep.Staged = last.Staged
+	}
 	if rep.Exit == nil {
 		rep.Exit = last.Exit
 	}
