@@ -35,7 +35,7 @@ func (s *Server) assemble() {
 	s.workspaces = &workspaceService{Locator: o.Locator, db: o.DB, location: o.Location, defaultWorkspace: o.Default}
 	s.groups = &groupService{db: o.DB, location: o.Location, docs: s.docs, workspaces: s.workspaces}
 	s.tracking = &trackingService{db: o.DB, log: o.Log, authority: o.Authority, tracking: o.Tracking, workspaces: s.workspaces, front: s}
-	s.workspaces.groups, s.workspaces.tracking = s.groups, s.tracking
+	s.workspaces.groups = s.groups
 
 	s.health = &healthService{db: o.DB, log: o.Log, blobs: o.Blobs, gate: s.gate, front: s}
 	s.events = &eventService{db: o.DB, followers: o.Followers}

@@ -15,7 +15,6 @@ import (
 // Tracking is the tracking service, [track.Service]: of this server, or of the one that leads.
 type Tracking interface {
 	Serve(w http.ResponseWriter, r *http.Request, ws track.Workspace, who track.Caller, path string)
-	Forget(id string) error
 }
 
 // trackingService serves the MLflow server of each workspace.
@@ -104,11 +103,4 @@ func trackingOf(escaped string) (berth.Workspace, string, error) {
 		path = parts[9]
 	}
 	return berth.Workspace{Subscription: p[2], Group: p[4], Name: p[8]}, path, nil
-}
-
-// forgetTracking removes the points of a workspace that was deleted.
-func (s *trackingService) forgetTracking(ws berth.Workspace, id string) {
-	if err := s.tracking.Forget(id); err != nil {
-		s.log.Error("points of a deleted workspace are left over", "workspace", ws.Name, "id", id, "err", err)
-	}
 }

@@ -24,7 +24,6 @@ type workspaceService struct {
 	defaultWorkspace berth.Workspace
 	found            sync.Map // workspace key → foundWorkspace
 	groups           *groupService
-	tracking         *trackingService
 }
 
 const kindWorkspace = "workspaces"
@@ -308,7 +307,6 @@ func (s *workspaceService) deleteWorkspace(c *call) error {
 	if c.ws.Key() == s.defaultWorkspace.Key() {
 		return berth.Errorf(berth.Conflict, "workspace %s is the server's default and cannot be deleted", c.ws.Name)
 	}
-	tracked := "" // the id of its tracking
 	err := s.db.Update(c.ctx(), func(tx *store.Tx) error {
 		active, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), Limit: 1})
 		if err != nil {
@@ -330,7 +328,9 @@ func (s *workspaceService) deleteWorkspace(c *call) error {
 		if err != nil {
 			return err
 		}
-		tracked = own.ID
+		if err := track.Forget(tx, own.ID); err != nil {
+			return err
+		}
 		for _, container := range []string{own.Blobs, own.Artifacts} {
 			if _, err := tx.DeleteBlobs(container, ""); err != nil {
 				return err
@@ -345,9 +345,6 @@ func (s *workspaceService) deleteWorkspace(c *call) error {
 		return tx.Delete("", kindWorkspace, c.ws.Key(), "")
 	})
 	s.found.Delete(c.ws.Key())
-	if err == nil && tracked != "" {
-		s.tracking.forgetTracking(c.ws, tracked)
-	}
 	if berth.CodeOf(err) == berth.NotFound {
 		return c.empty(http.StatusNoContent)
 	}

@@ -49,6 +49,7 @@ type server struct {
 	app  *app.App
 	http *http.Client
 	ws   string
+	home string
 	stop func()
 	log  *syncBuffer
 }
@@ -93,7 +94,7 @@ func startAs(t *testing.T, cfg config.Config) *server {
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	sock := filepath.Join(cfg.RunDir(), "api.sock")
-	s := &server{t: t, app: a, log: said, ws: cfg.DefaultWorkspace().ID(), http: &http.Client{Transport: &http.Transport{
+	s := &server{t: t, app: a, log: said, home: cfg.Home, ws: cfg.DefaultWorkspace().ID(), http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", sock)
 		},
@@ -125,6 +126,9 @@ func (s *server) do(method, path string, body any) (int, map[string]any) {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://berth"+path, r)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := s.http.Do(req)
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -163,14 +161,6 @@ func (l leaderTracking) Serve(w http.ResponseWriter, r *http.Request, ws track.W
 	default:
 		l.pass(w, r, way, func(err error) { track.Fail(w, err) })
 	}
-}
-
-// Forget is [track.Service.Forget]. A server that does not lead has nothing of the workspace open.
-func (l leaderTracking) Forget(id string) error {
-	if t, _ := l.a.terms.get(); t != nil {
-		return t.tracking.Forget(id)
-	}
-	return os.RemoveAll(filepath.Join(l.a.trackingDir(), id))
 }
 
 // leaderGate is the gate of the server that leads.

@@ -2,6 +2,9 @@ package app_test
 
 import (
 	"net/http"
+	"os"
+	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -75,4 +78,51 @@ func TestLeaderThatIsCutOff(t *testing.T) {
 	if log, status := first.wait("after"); log != "two\n" || status != "Completed" {
 		t.Errorf("log %q, status %v", log, status)
 	}
+}
+
+// openBelow are the files below a directory that this process, and so each server of a test, has open.
+func openBelow(t *testing.T, dir string) (open []string) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil && strings.HasPrefix(to, dir+"/") {
+			open = append(open, to)
+		}
+	}
+	return open
+}
+
+// TestFollowerDeletesWorkspace: the points of a workspace that is deleted at a server that does not lead are removed by the one that has
+// them open, which closes them first.
+func TestFollowerDeletesWorkspace(t *testing.T) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("what is open cannot be listed here")
+	}
+	leader, follower := twoServers(t)
+	ws := strings.TrimSuffix(leader.ws, "/"+path.Base(leader.ws)) + "/other"
+	if code, m := follower.do("PUT", ws, map[string]any{"location": "local", "properties": map[string]any{}}); code/100 != 2 {
+		t.Fatalf("workspace: %d %v", code, m)
+	}
+	api := "/mlflow/v1.0" + ws + "/api/2.0/mlflow/"
+	code, m := follower.do("POST", api+"runs/create", map[string]any{"experiment_id": "0"})
+	if code != http.StatusOK {
+		t.Fatalf("run: %d %v", code, m)
+	}
+	metric := map[string]any{"run_id": at(m, "run", "info", "run_id"), "key": "m", "value": 1, "timestamp": 1, "step": 1}
+	if code, m := follower.do("POST", api+"runs/log-metric", metric); code != http.StatusOK {
+		t.Fatalf("metric: %d %v", code, m)
+	}
+	journals, _ := filepath.Glob(filepath.Join(leader.home, "tracking", "*", "*.log"))
+	if len(journals) != 1 || len(openBelow(t, filepath.Dir(journals[0]))) != 1 {
+		t.Fatalf("journals %v, open %v", journals, openBelow(t, leader.home))
+	}
+	if code, m := follower.do("DELETE", ws, nil); code != http.StatusOK {
+		t.Fatalf("delete: %d %v", code, m)
+	}
+	dir := filepath.Dir(journals[0])
+	leader.eventually("the points are gone", func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) })
+	leader.eventually("nobody has them open", func() bool { return len(openBelow(t, dir)) == 0 })
 }

@@ -14,7 +14,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/store"
-	"github.com/berthml/berth/internal/track/points"
 )
 
 // Options is what a Service is made of. All fields but Locator, Sign, Leads and NoSync are needed.
@@ -68,23 +66,6 @@ func (s *Service) Close() error {
 		}
 	}
 	return err
-}
-
-// Forget ends the tracking of a workspace that was deleted, and removes its points. Its documents and blobs went with it.
-func (s *Service) Forget(id string) error {
-	s.mu.Lock()
-	w := s.spaces[id]
-	delete(s.spaces, id)
-	s.mu.Unlock()
-	if w != nil {
-		w.once.Do(func() { w.err = store.ErrClosed })
-		if w.points != nil {
-			if err := w.points.Close(); err != nil {
-				return err
-			}
-		}
-	}
-	return points.Remove(filepath.Join(s.Dir, id))
 }
 
 // A Caller is who asks.
