@@ -1,8 +1,12 @@
 package client
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -98,6 +102,19 @@ func (p Point) Float() float64 {
 	return f
 }
 
+// PrimaryMetrics is the metric that tells how a run is doing, of those of some runs that have one.
+func (c *Client) PrimaryMetrics(ctx context.Context, runs []string) (map[string]Point, error) {
+	var out struct {
+		Metrics []Point `json:"metrics"`
+	}
+	err := c.call(ctx, http.MethodPost, c.Workspace.TrackingPath()+"/api/2.0/berth/metrics/primary", map[string]any{"run_ids": runs}, &out)
+	found := make(map[string]Point, len(out.Metrics))
+	for _, p := range out.Metrics {
+		found[p.Run] = p
+	}
+	return found, err
+}
+
 // Chart is a metric of several runs in at most limit points each, by step, of which none of its peaks is missing.
 func (c *Client) Chart(ctx context.Context, runs []string, key string, limit int) ([]Point, error) {
 	q := url.Values{"run_ids": runs, "metric_key": {key}, "max_results": {strconv.Itoa(limit)}, "sampling": {"minmax"}}
@@ -150,6 +167,74 @@ func (c *Client) Experiments(ctx context.Context) (map[string]string, error) {
 		}
 		if token = out.Next; token == "" {
 			return names, nil
+		}
+	}
+}
+
+// WatchMetrics calls f for every point of a run, those that it has and those that come, until the run has ended. A cut connection is made
+// again. It returns the status in which the run ended.
+func (c *Client) WatchMetrics(ctx context.Context, run string, f func(Point) error) (string, error) {
+	seen := map[Point]bool{}
+	for attempt := 1; ; attempt++ {
+		status, err := c.watchMetrics(ctx, run, func(p Point) error {
+			attempt = 1
+			if seen[p] {
+				return nil
+			}
+			seen[p] = true
+			return f(p)
+		})
+		if status != "" || err != nil && !unreachable(err) {
+			return status, err
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return "", err
+		}
+	}
+}
+
+func (c *Client) watchMetrics(ctx context.Context, run string, f func(Point) error) (string, error) {
+	req, err := c.request(ctx, http.MethodGet, c.Workspace.TrackingPath()+"/api/2.0/berth/metrics/stream?run_id="+url.QueryEscape(run), nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close() // opened for reading
+	if resp.StatusCode >= 300 {
+		return "", failure(resp)
+	}
+	event := ""
+	for lines := bufio.NewReader(resp.Body); ; {
+		line, err := lines.ReadBytes('\n')
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return "", ctx.Err()
+		case err != nil:
+			return "", c.lost(err)
+		}
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(": "))
+		switch {
+		case len(name) == 0:
+			event = ""
+		case string(name) == "event":
+			event = string(value)
+		case string(name) == "data" && event == "":
+			var p Point
+			if err := json.Unmarshal(value, &p); err != nil {
+				return "", err
+			}
+			if err := f(p); err != nil {
+				return "", err
+			}
+		case string(name) == "data" && event == "ended":
+			var end struct{ Status string }
+			err := json.Unmarshal(value, &end)
+			return end.Status, err
+		case string(name) == "data": // the server could not go on: the next connection says whether it can
+			return "", c.lost(io.ErrUnexpectedEOF)
 		}
 	}
 }

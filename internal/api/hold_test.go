@@ -25,8 +25,8 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	ends := make(chan error)
 	opened := 0
 	follow := func(tok string) (status int) {
-		for _, path := range []string{"/events", "/jobs/j/logs?follow=true"} {
-			req, err := http.NewRequestWithContext(ctx, "GET", srv.URL+x.ws+path, nil)
+		for _, path := range []string{x.ws + "/events", x.ws + "/jobs/j/logs?follow=true", "/mlflow/v2.0" + x.ws + "/api/2.0/berth/metrics/stream?run_id=j"} {
+			req, err := http.NewRequestWithContext(ctx, "GET", srv.URL+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,8 +51,32 @@ func (s *trackingService) track(w http.ResponseWriter, r *http.Request) {
 		track.Fail(w, err)
 		return
 	}
+	if track.Streams(path) {
+		if err := s.stream(w, r, found.tracking, who, path); err != nil {
+			track.Fail(w, err)
+		}
+		return
+	}
 	s.tracking.Serve(w, r, found.tracking, who, path)
 	settle(w, r)
+}
+
+// stream serves an answer that goes on, until the server stops or the caller's credentials end.
+func (s *trackingService) stream(w http.ResponseWriter, r *http.Request, ws track.Workspace, who track.Caller, path string) error {
+	p, err := s.front.principal(r)
+	if err != nil {
+		return err
+	}
+	c := streamCall{&call{s: s.front, w: w, r: r, who: p}}
+	done, err := c.follower()
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := c.hold()
+	defer cancel()
+	s.tracking.Serve(w, r.WithContext(ctx), ws, who, path)
+	return nil
 }
 
 // tracker finds out who calls, and for a job the one workspace it may call.

@@ -196,7 +196,7 @@ func (s *session) listJobs(ctx context.Context, c *client.Client, l listing) err
 	if err != nil {
 		return err
 	}
-	if err := s.printJobs(jobs, steps, time.Now()); err != nil {
+	if err := s.printJobs(jobs, steps, nil, time.Now()); err != nil {
 		return err
 	}
 	if len(jobs) == jobLimit && l.limit == jobLimit {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -166,46 +165,17 @@ func (s *session) drawMetrics(ctx context.Context, c *client.Client, runs, keys 
 	return nil
 }
 
-// metricsPause is how often a run that is watched is asked for.
-const metricsPause = 500 * time.Millisecond
-
 // watchMetrics prints the points of a run as they come, until it has ended.
 func (s *session) watchMetrics(ctx context.Context, c *client.Client, id string, keys []string) error {
-	shown := map[string]map[client.Point]bool{}
-	for {
-		r, err := c.Run(ctx, id)
-		if err != nil {
-			return err
-		}
-		for _, m := range r.Data.Metrics {
-			if !wanted(keys, m.Key) {
-				continue
-			}
-			if shown[m.Key] == nil {
-				shown[m.Key] = map[client.Point]bool{}
-			}
-			p, err := c.History(ctx, id, m.Key)
-			if err != nil {
-				return err
-			}
-			for _, q := range p {
-				if shown[m.Key][q] {
-					continue
-				}
-				shown[m.Key][q] = true
-				if _, err := fmt.Fprintf(s.out, "%s  step %d  %v\n", legible(m.Key), q.Step, q.Value); err != nil {
-					return err
-				}
-			}
-		}
-		if r.Info.Status != "RUNNING" && r.Info.Status != "SCHEDULED" {
-			s.say("run %s: %s", id, r.Info.Status)
+	status, err := c.WatchMetrics(ctx, id, func(p client.Point) error {
+		if !wanted(keys, p.Key) {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(metricsPause):
-		}
+		_, err := fmt.Fprintf(s.out, "%s  step %d  %v\n", legible(p.Key), p.Step, p.Value)
+		return err
+	})
+	if err == nil {
+		s.say("run %s: %s", id, status)
 	}
+	return err
 }

@@ -26,8 +26,17 @@ type psRow struct {
 	Ended      time.Time       `json:"ended,omitzero"`
 	Seconds    float64         `json:"seconds"`
 	ExitCode   *int            `json:"exit_code,omitempty"`
+	// Metric is the primary one, as it was logged last.
+	Metric *psMetric `json:"metric,omitempty"`
 	// Steps are those of a pipeline.
 	Steps []psStep `json:"steps,omitempty"`
+}
+
+// psMetric is the latest value of a metric.
+type psMetric struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	Step  int64  `json:"step"`
 }
 
 // psStep is a step of a pipeline, with where its job runs and what, once it has one.
@@ -72,14 +81,18 @@ func psCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			metrics := s.primaryMetrics(cmd.Context(), c, jobs, steps)
 			if s.format.chosen() {
 				rows := make([]psRow, len(jobs))
 				for i, j := range jobs {
 					rows[i] = psRowOf(j, steps, time.Now())
+					if p, ok := metrics[j.Name]; ok {
+						rows[i].Metric = &psMetric{p.Key, p.Value, p.Step}
+					}
 				}
 				return s.print(rows)
 			}
-			return s.printJobs(jobs, steps, time.Now())
+			return s.printJobs(jobs, steps, metrics, time.Now())
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "every job, not only active and recent ones")
@@ -194,6 +207,28 @@ func stepJobs(ctx context.Context, c *client.Client, jobs []*client.Job) (map[st
 	return out, nil
 }
 
+// primaryMetrics is the primary metric of jobs and steps, in one request. A list of jobs is of use without it.
+func (s *session) primaryMetrics(ctx context.Context, c *client.Client, jobs []*client.Job, steps map[string]*client.Job) map[string]client.Point {
+	names := sortedKeys(steps)
+	for _, j := range jobs {
+		names = append(names, j.Name)
+	}
+	out, err := c.PrimaryMetrics(ctx, names)
+	if err != nil {
+		s.say("metrics are not shown: %v", err)
+	}
+	return out
+}
+
+// metricCell is a metric as a list shows it.
+func metricCell(metrics map[string]client.Point, name string) cell {
+	p, ok := metrics[name]
+	if !ok {
+		return cell{}
+	}
+	return cell{clip(oneLine(p.Key), 20) + " " + number(p.Float()), cyan}
+}
+
 // lastWord is what is to be said of a job at the end of its line: the reason it does not run, or else what it runs.
 func lastWord(j *client.Job) string {
 	if st := j.State(); j.Status() != berth.Running && j.Status() != berth.Completed && st.Reason != "" {
@@ -202,11 +237,21 @@ func lastWord(j *client.Job) string {
 	return j.Properties.Command
 }
 
-func (s *session) printJobs(jobs []*client.Job, steps map[string]*client.Job, now time.Time) error {
-	t := table{header: []string{"NAME", "STATUS", "COMPUTE", "TIME", "CREATED", "COMMAND OR REASON"}}
+func (s *session) printJobs(jobs []*client.Job, steps map[string]*client.Job, metrics map[string]client.Point, now time.Time) error {
+	t := table{header: []string{"NAME", "STATUS", "COMPUTE", "TIME", "CREATED", "METRIC", "COMMAND OR REASON"}}
+	add := func(name string, cells ...cell) {
+		last := len(cells) - 1
+		if len(metrics) > 0 {
+			cells = append(cells[:last:last], metricCell(metrics, name), cells[last])
+		}
+		t.add(cells...)
+	}
+	if len(metrics) == 0 {
+		t.header = slices.Delete(t.header, 5, 6)
+	}
 	for _, j := range jobs {
 		st := j.State()
-		t.add(cell{j.Name, ""}, cell{string(j.Status()), statusColor(j.Status())}, cell{st.Compute, ""}, cell{span(jobSpan(j, now)), ""},
+		add(j.Name, cell{j.Name, ""}, cell{string(j.Status()), statusColor(j.Status())}, cell{st.Compute, ""}, cell{span(jobSpan(j, now)), ""},
 			cell{ago(now.Sub(j.SystemData.CreatedAt)), dim}, cell{oneLine(lastWord(j)), ""})
 		for _, p := range inOrder(st.Steps) { // a step that has begun is a job of its own: its name is what other commands take
 			began, took := "", ""
@@ -224,7 +269,7 @@ func (s *session) printJobs(jobs []*client.Job, steps map[string]*client.Job, no
 			if p.Status == berth.Failed || p.Status == berth.Canceled {
 				last = p.Reason
 			}
-			t.add(cell{name, ""}, cell{stepStatus(p), statusColor(p.Status)}, cell{compute, ""}, cell{took, ""}, cell{began, dim}, cell{oneLine(last), ""})
+			add(p.Job, cell{name, ""}, cell{stepStatus(p), statusColor(p.Status)}, cell{compute, ""}, cell{took, ""}, cell{began, dim}, cell{oneLine(last), ""})
 		}
 	}
 	return s.printRows(t)

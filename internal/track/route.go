@@ -15,6 +15,7 @@ type route struct {
 }
 
 const (
+	streamRoute  = "2.0/berth/metrics/stream"
 	apiMlflow    = "2.0/mlflow/"
 	apiArtifacts = "2.0/mlflow-artifacts/"
 )
@@ -27,6 +28,9 @@ func routes() map[string]route {
 	own := func(h handler) route { return route{do: h} } // not for jobs
 	return map[string]route{
 		"GET 3.0/mlflow/server-info": ask(serverInfo),
+
+		"POST 2.0/berth/metrics/primary": ask(primaryMetrics),
+		"GET " + streamRoute:             {do: streamMetrics, reads: true},
 
 		"POST experiments/create":                    do(createExperiment),
 		"GET experiments/get":                        look(getExperiment),

@@ -72,6 +72,9 @@ func (s *Set) Append(entries []Entry) error {
 		for _, a := range g.added {
 			s.add(a.x, a.p)
 		}
+		if len(s.watches) > 0 {
+			s.tell(g.added)
+		}
 	} else {
 		s.gen++ // names may be lost with what failed: they are written again
 	}
@@ -147,6 +150,12 @@ func (s *Set) Close() error {
 	for s.busy {
 		s.idle.Wait()
 	}
+	for _, list := range s.watches {
+		for _, w := range list {
+			w.finish(ErrClosed)
+		}
+	}
+	s.watches = nil
 	s.mu.Unlock()
 	s.compacted.Wait()
 	s.mu.Lock()

@@ -66,9 +66,10 @@ type Set struct {
 	touched   []*series // those with recent points
 	aside     []*series // those with sealed points
 	nextID    uint64
-	gen       uint64 // of the journal file: series are named in it before their first point
-	next      *group // collects what the next sync will make durable
-	busy      bool   // somebody writes
+	gen       uint64              // of the journal file: series are named in it before their first point
+	next      *group              // collects what the next sync will make durable
+	busy      bool                // somebody writes
+	watches   map[string][]*Watch // by owner
 	closed    bool
 	journal   *journal
 	number    uint64 // of the journal

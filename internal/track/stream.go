@@ -1,0 +1,121 @@
+package track
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth/internal/track/points"
+)
+
+// Streams says whether the answer to a request goes on until its run has ended: its context has to end with the server and with the
+// caller's credentials.
+func Streams(path string) bool { return strings.HasSuffix(path, "/"+streamRoute) }
+
+// statusPause is how often the run of a stream is looked at: whether it has ended.
+const statusPause = 250 * time.Millisecond
+
+// streamMetrics sends the points that a run has and those that come, as server-sent events, until the run has ended. A point may come
+// twice.
+func streamMetrics(c *call) (any, error) {
+	id := c.runID()
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	if _, err := c.runOf(id); err != nil {
+		return nil, err
+	}
+	watch, err := c.points.Watch(id)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.Stop()
+	c.w.Header().Set("Content-Type", "text/event-stream")
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.WriteHeader(http.StatusOK)
+	if err := c.past(id); err != nil {
+		return nil, c.endStream(err.Error())
+	}
+	tick := time.NewTicker(statusPause)
+	defer tick.Stop()
+	for {
+		ended, err := c.ended(id)
+		if err != nil {
+			return nil, c.endStream(err.Error())
+		}
+		added, err := watch.Take() // after the look at the run: what it logged before it ended is there
+		for _, e := range added {
+			c.sendPoint(e.Key, e.Point)
+		}
+		c.flush()
+		switch {
+		case err != nil:
+			return nil, c.endStream(err.Error())
+		case ended && len(added) == 0:
+			fmt.Fprintf(c.w, "event: ended\ndata: {\"status\":%q}\n\n", c.run(id).Status)
+			c.flush()
+			return nil, nil
+		}
+		select {
+		case <-watch.Ready:
+		case <-tick.C:
+		case <-c.ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// past sends what the run has.
+func (c *call) past(id string) error {
+	for _, s := range c.points.Latest(id) {
+		p, err := c.points.History(id, s.Key)
+		if err != nil {
+			return err
+		}
+		for _, q := range p {
+			if c.ctx.Err() != nil {
+				return c.ctx.Err()
+			}
+			c.sendPoint(s.Key, q)
+		}
+	}
+	return nil
+}
+
+// ended says whether a run has ended.
+func (c *call) ended(id string) (bool, error) {
+	if err := c.catchUp(c.ctx); err != nil {
+		return false, err
+	}
+	r := c.run(id)
+	if r == nil {
+		return false, noRun(id)
+	}
+	return r.Status != running && r.Status != "SCHEDULED", nil
+}
+
+func (c *call) sendPoint(key string, p points.Point) {
+	b, err := json.Marshal(viewOf(key, p))
+	if err == nil {
+		fmt.Fprintf(c.w, "data: %s\n\n", b) // a client that has gone ends the request's context
+	}
+}
+
+// endStream says why a stream ends that should not.
+func (c *call) endStream(why string) error {
+	b, err := json.Marshal(map[string]string{"message": why})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.w, "event: error\ndata: %s\n\n", b)
+	c.flush()
+	return nil
+}
+
+func (c *call) flush() {
+	if f, ok := c.w.(http.Flusher); ok {
+		f.Flush()
+	}
+}

@@ -1,0 +1,102 @@
+package track_test
+
+import (
+	"bufio"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestMetricsArePushed: a stream has the points that a run has, then those that are logged, and says when the run has ended.
+func TestMetricsArePushed(t *testing.T) {
+	s := start(t, t.TempDir())
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.s.Serve(w, r, s.ws, s.who, r.URL.EscapedPath()) }))
+	defer web.Close()
+	run := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	log := func(key string, value any) {
+		t.Helper()
+		s.must("POST", "runs/log-metric", obj{"run_id": run, "key": key, "value": value, "timestamp": 7, "step": 1})
+	}
+	log("loss", 0.5)
+	res, err := http.Get(web.URL + "/api/2.0/berth/metrics/stream?run_id=" + run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%d %v", res.StatusCode, res.Header)
+	}
+	lines := bufio.NewScanner(res.Body)
+	next := func(want string) {
+		t.Helper()
+		for lines.Scan() {
+			if lines.Text() != "" {
+				if lines.Text() != want {
+					t.Fatalf("got %s\nwant %s", lines.Text(), want)
+				}
+				return
+			}
+		}
+		t.Fatalf("the stream ended before %s: %v", want, lines.Err())
+	}
+	next(`data: {"key":"loss","value":0.5,"timestamp":7,"step":1}`)
+	log("acc", 1)
+	next(`data: {"key":"acc","value":1.0,"timestamp":7,"step":1}`)
+	log("acc", "NaN")
+	next(`data: {"key":"acc","value":"NaN","timestamp":7,"step":1}`)
+	log("loss", 0.25)
+	s.must("POST", "runs/update", obj{"run_id": run, "status": "FAILED"})
+	next(`data: {"key":"loss","value":0.25,"timestamp":7,"step":1}`)
+	next(`event: ended`)
+	next(`data: {"status":"FAILED"}`)
+	if lines.Scan() && lines.Text() != "" || lines.Scan() {
+		t.Fatalf("after the end: %s", lines.Text())
+	}
+}
+
+// TestStreamEndsWithTheService: whoever watches a run that goes on is told when the tracking service is closed, and no other run can be
+// watched unknown.
+func TestStreamEndsWithTheService(t *testing.T) {
+	s := start(t, t.TempDir())
+	if code, m := s.do("GET", "/api/2.0/berth/metrics/stream?run_id=none", nil); code != http.StatusNotFound || at(m, "error_code") != "RESOURCE_DOES_NOT_EXIST" {
+		t.Fatalf("%d %v", code, m)
+	}
+	run := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.s.Serve(w, r, s.ws, s.who, r.URL.EscapedPath()) }))
+	defer web.Close()
+	res, err := http.Get(web.URL + "/api/2.0/berth/metrics/stream?run_id=" + run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	s.stop()
+	lines := bufio.NewScanner(res.Body)
+	var last []string
+	for lines.Scan() {
+		last = append(last, lines.Text())
+	}
+	if len(last) < 2 || last[0] != "event: error" || !strings.Contains(last[1], "closed") {
+		t.Fatalf("the stream ended with %q", last)
+	}
+}
+
+// TestPrimaryMetric: it is the one that the run's tag names, or else the one that was logged last, what the machine measured aside.
+func TestPrimaryMetric(t *testing.T) {
+	s := start(t, t.TempDir())
+	named := at(s.must("POST", "runs/create", obj{"experiment_id": "0", "tags": []obj{{"key": "berth.metric", "value": "acc"}}}), "run", "info", "run_id").(string)
+	other := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	none := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	for _, run := range []string{named, other} {
+		s.must("POST", "runs/log-batch", obj{"run_id": run, "metrics": []obj{
+			{"key": "acc", "value": 0.9, "timestamp": 1, "step": 1},
+			{"key": "loss", "value": 0.3, "timestamp": 2, "step": 4},
+			{"key": "system/cpu", "value": 50, "timestamp": 9, "step": 1},
+		}})
+	}
+	got := s.must("POST", "/api/2.0/berth/metrics/primary", obj{"run_ids": []string{named, other, none, "unknown"}})
+	if at(got, "metrics", 0, "run_id") != named || at(got, "metrics", 0, "key") != "acc" || at(got, "metrics", 0, "value") != 0.9 ||
+		at(got, "metrics", 1, "run_id") != other || at(got, "metrics", 1, "key") != "loss" || at(got, "metrics", 2) != nil {
+		t.Errorf("got %v", got)
+	}
+}
