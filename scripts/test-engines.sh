@@ -23,5 +23,6 @@ export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
 export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd}
 suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
+suite -run Azure ./e2e/storage # npm installs the emulator of Azure's storage
 # Of these only what an engine is needed for: make test has the rest.
 suite -run 'Container|MPI|Torch|Application|Postgres|SSH' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/attached ./e2e/cluster ./e2e/instance ./e2e/crash

@@ -3,6 +3,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ type story struct {
 	t   *testing.T
 	s   *world.Server
 	dir string
+	env []string
 }
 
 func begin(t *testing.T, config string) *story {
@@ -32,7 +34,7 @@ func begin(t *testing.T, config string) *story {
 			t.Fatal(err)
 		}
 	}
-	return &story{t, world.StartIn(t, home), t.TempDir()}
+	return &story{t: t, s: world.StartIn(t, home), dir: t.TempDir()}
 }
 
 // file writes a file for a command to read.
@@ -45,10 +47,27 @@ func (y *story) file(name, text string) string {
 	return p
 }
 
+// as is the story of a user who is no administrator.
+func (y *story) as(name string) *story {
+	y.t.Helper()
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(y.berth("token", "create", name, "-o", "json")), &made); err != nil || made.Token == "" {
+		y.t.Fatalf("no token for %s: %v", name, err)
+	}
+	return &story{t: y.t, s: y.s, dir: y.t.TempDir(), env: []string{"BERTH_URL=" + y.s.URL, "BERTH_TOKEN=" + made.Token, "BERTH_CA=" + y.s.CABundle}}
+}
+
+// command is the program with arguments.
+func (y *story) command(args ...string) *exec.Cmd {
+	cmd := y.s.Command(args...)
+	cmd.Env = append(cmd.Env, y.env...)
+	return cmd
+}
+
 // berth runs a command that must succeed, and returns what it wrote.
 func (y *story) berth(args ...string) string {
 	y.t.Helper()
-	out, err := y.s.Command(args...).CombinedOutput()
+	out, err := y.command(args...).CombinedOutput()
 	if err != nil {
 		y.t.Fatalf("berth %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -70,7 +89,7 @@ func (y *story) yaml(name, rest string) string {
 // end waits for the end of a job.
 func (y *story) end(name string) (status, told string) {
 	y.t.Helper()
-	log, _ := y.s.Command("job", "stream", "-n", name).CombinedOutput()
+	log, _ := y.command("job", "stream", "-n", name).CombinedOutput()
 	status = strings.TrimSpace(y.berth("job", "show", "-n", name, "--query", "status", "-o", "tsv"))
 	return status, string(log) + y.berth("explain", name)
 }

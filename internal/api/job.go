@@ -284,7 +284,7 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	if side == "outputs" && !writable(uri) && !direct {
 		return berth.Errorf(berth.Invalid, "properties.outputs.%s: nothing can be written to %s: use azureml://datastores/NAME/paths/PATH", name, uri)
 	}
-	if !strings.HasPrefix(strings.ToLower(uri), "azureml:") || strings.Contains(uri, "${{") {
+	if scheme := strings.ToLower(uri); !strings.HasPrefix(scheme, "azureml:") && !strings.HasPrefix(scheme, "http") || strings.Contains(uri, "${{") {
 		return nil
 	}
 	if _, err := c.s.Resolve(tx, c.ws, uri); err != nil {

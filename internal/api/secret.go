@@ -10,6 +10,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob/front"
+	"github.com/berthml/berth/internal/storage"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -146,7 +147,7 @@ func listSecrets(c *call, r *resource, name, _ string) error {
 		if life <= 0 || life > longestSAS {
 			return berth.Errorf(berth.Invalid, "expireAfterHours %v is not between 0 and %v", ask.Hours, longestSAS.Hours())
 		}
-		sas, err := accountSAS(text(props, "accountName"), key, c.now.Add(life))
+		sas, err := storage.AccountSAS(text(props, "accountName"), key, "https", c.now.Add(life))
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,8 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 			f("credentials", credentials(accountKey, sasToken), def(none))),
 		"azure_data_lake_gen2": datastoreOf("AzureDataLakeGen2", storageAccount,
 			f("filesystem", text, required),
-			f("credentials", credentials(servicePrincipal, certificate), def(none))),
+			// Azure's files have the first two only; the service takes the others as well.
+			f("credentials", credentials(servicePrincipal, certificate, accountKey, sasToken), def(none))),
 		"azure_data_lake_gen1": datastoreOf("AzureDataLakeGen1",
 			f("store_name", text, required),
 			f("credentials", credentials(servicePrincipal, certificate), def(none))),

@@ -1,6 +1,14 @@
 package storage
 
 import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
 	"net/url"
 	"strings"
 	"testing"
@@ -82,5 +90,52 @@ func TestEndpoints(t *testing.T) {
 		if got, ok := s.Find(uri); ok {
 			t.Errorf("%s is taken for %q", uri, got)
 		}
+	}
+}
+
+// TestServiceAccount: an address for Google's storage has a signature that the public key of the account confirms, of the request as
+// Google writes it down.
+func TestServiceAccount(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := json.Marshal(map[string]string{"client_email": "me@example.org", "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(map[string]any{"datastoreType": Google, "bucket": "data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := s.Open(map[string]any{"credentialsType": "ServiceAccount"}, map[string]any{"serviceAccountKey": string(file)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	got, err := k.Sign("a b", berth.StorageRequest{Do: berth.StorageGet}, now, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := "X-Goog-Algorithm=GOOG4-RSA-SHA256&X-Goog-Credential=me%40example.org%2F20300102%2Fauto%2Fstorage%2Fgoog4_request&X-Goog-Date=20300102T030405Z&X-Goog-Expires=3600&X-Goog-SignedHeaders=host"
+	address, signature, _ := strings.Cut(got, "&X-Goog-Signature=")
+	if address != "https://storage.googleapis.com/data/a%20b?"+query {
+		t.Errorf("the address is %s", address)
+	}
+	ask := sha256.Sum256([]byte("GET\n/data/a%20b\n" + query + "\nhost:storage.googleapis.com\n\nhost\nUNSIGNED-PAYLOAD"))
+	text := sha256.Sum256([]byte("GOOG4-RSA-SHA256\n20300102T030405Z\n20300102/auto/storage/goog4_request\n" + hex.EncodeToString(ask[:])))
+	raw, err := hex.DecodeString(signature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rsa.VerifyPKCS1v15(&private.PublicKey, crypto.SHA256, text[:], raw); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Open(map[string]any{"credentialsType": "ServiceAccount"}, map[string]any{"serviceAccountKey": "{}"}); berth.CodeOf(err) != berth.Invalid {
+		t.Errorf("a file without a key is %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package storage
 
 import (
 	"net/url"
@@ -11,7 +11,7 @@ import (
 // The signature is the one that Azure's own library makes of the same account, key and time.
 func TestAccountSAS(t *testing.T) {
 	key := "YSBrZXkgb2YgdGhpcnR5LXR3byBieXRlcywgb3Igc28="
-	got, err := accountSAS("far", key, time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	got, err := AccountSAS("far", key, "https", time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestAccountSAS(t *testing.T) {
 			t.Errorf("%s is %q, want %q", k, have, want)
 		}
 	}
-	if _, err := accountSAS("far", "no key", time.Now()); berth.CodeOf(err) != berth.Invalid {
+	if _, err := AccountSAS("far", "no key", "https", time.Now()); berth.CodeOf(err) != berth.Invalid {
 		t.Errorf("what is no key gives %v", err)
 	}
 }
