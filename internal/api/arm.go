@@ -20,6 +20,7 @@ type treeService struct {
 	sizes            *sizeService
 	quotas           *quotaService
 	costs            *costService
+	storage          *storageService
 	events           *eventService
 }
 

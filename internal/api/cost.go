@@ -17,7 +17,7 @@ type costService struct {
 	location string
 }
 
-// extra serves what Azure lacks below a workspace: spending, budgets, advice, the end of many jobs, why a compute is as it is. done is
+// extra serves what Azure lacks below a workspace: spending, budgets, advice, what takes space, the end of many jobs, why a compute is as it is. done is
 // false when p is none of these.
 func (s *treeService) extra(c *call, p []string) (done bool, err error) {
 	get := c.r.Method == http.MethodGet
@@ -28,6 +28,10 @@ func (s *treeService) extra(c *call, p []string) (done bool, err error) {
 		return true, s.costs.advise(c)
 	case fold(p, 0, "budgets") && len(p) <= 2:
 		return true, s.costs.budgets(c, p[1:])
+	case fold(p, 0, "storage") && len(p) == 1 && get:
+		return true, s.storage.use(c)
+	case fold(p, 0, "cleanStorage") && len(p) == 1 && c.r.Method == http.MethodPost:
+		return true, s.storage.clean(c)
 	case fold(p, 0, "cancelJobs") && len(p) == 1 && c.r.Method == http.MethodPost:
 		return true, s.jobs.cancelJobs(c)
 	case fold(p, 0, "computes") && fold(p, 2, "explain") && len(p) == 3 && get:

@@ -201,6 +201,7 @@ func (a *App) openLoops(t *term) error {
 		DB: a.db, Blobs: a.blobs, Keys: a.keys, Signer: a.signer, Locator: a.at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: t.targets, Near: berth.Home{URL: "unix://" + near, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
 		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
+		KeepDays: a.cfg.Keep(),
 	})
 	t.devbox = a.openInstances(managed, a.environments(), a.host)
 	return nil

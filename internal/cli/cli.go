@@ -156,6 +156,7 @@ func commands() []command {
 		{groupServer, "tracking-uri", trackingURICommand},
 		{groupServer, "token", tokenCommand},
 		{groupServer, "agent", agentCommand},
+		{groupServer, "storage", storageCommand},
 		{groupServer, "quota", quotaCommand},
 		{groupServer, "cost", costCommand},
 		{groupServer, "budget", budgetCommand},

@@ -64,6 +64,16 @@ type Config struct {
 	Environments     string `yaml:"environments"`
 	// DataCache is how many bytes of code and inputs of tasks are kept on this machine beside the server's own copies.
 	DataCache int64 `yaml:"data_cache_bytes"`
+	// KeepOutputs, KeepArtifacts and KeepLogs are for how many days what jobs left is kept after they ended; 0 is for ever. A workspace may
+	// say otherwise by a tag.
+	KeepOutputs   int `yaml:"keep_outputs_days"`
+	KeepArtifacts int `yaml:"keep_artifacts_days"`
+	KeepLogs      int `yaml:"keep_logs_days"`
+}
+
+// Keep is for how many days each kind of what jobs left is kept.
+func (c Config) Keep() map[string]int {
+	return map[string]int{berth.StorageOutputs: c.KeepOutputs, berth.StorageArtifacts: c.KeepArtifacts, berth.StorageLogs: c.KeepLogs}
 }
 
 // Allow is the part of the machine that users may reach by name.
@@ -145,6 +155,11 @@ func (c Config) Check() error {
 	}
 	if c.QuotaDefault < 0 {
 		return berth.Errorf(berth.Invalid, "quota_default_vcpus: %d; 0 means no limit", c.QuotaDefault)
+	}
+	for kind, days := range c.Keep() {
+		if days < 0 {
+			return berth.Errorf(berth.Invalid, "keep_%s_days: %d; 0 means for ever", kind, days)
+		}
 	}
 	for _, p := range c.Allow.Paths {
 		if !filepath.IsAbs(p) {

@@ -58,6 +58,8 @@ type Options struct {
 	Moved func(from, to berth.NodeState)
 	// Keep is a directory for what the attempts at a job hand on to each other.
 	Keep string
+	// KeepDays is for how many days each kind of what jobs left is kept, where their workspace does not say; 0 is for ever.
+	KeepDays map[string]int
 }
 
 // Control runs the loops.

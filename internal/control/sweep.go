@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -28,6 +29,9 @@ func (c *Control) Sweep(ctx context.Context) error {
 		case <-t.C:
 		}
 		c.pruneEvents(ctx)
+		if err := space.Retain(ctx, c.o.DB, c.o.Blobs, c.o.KeepDays, c.o.Log); err != nil && ctx.Err() == nil {
+			c.o.Log.Warn("what old jobs left was not cleaned", "err", err)
+		}
 		if st, err := c.o.Blobs.GC(ctx, keepBytes); err != nil && ctx.Err() == nil {
 			c.o.Log.Warn("bytes were not swept", "err", err)
 		} else if err == nil {

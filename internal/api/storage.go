@@ -1,0 +1,64 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/space"
+	"github.com/berthml/berth/internal/store"
+)
+
+// storageService serves what takes space in a workspace's own storage (ours):
+//
+//	GET  storage?by=kind,user,job,age
+//	POST cleanStorage                   a berth.CleanStorage
+type storageService struct {
+	db    *store.DB
+	blobs *blob.Store
+	one   sync.Mutex // the whole index is read: one caller at a time
+}
+
+func (s *storageService) use(c *call) error {
+	by := []string{"kind"}
+	if v, ok := c.q["by"]; ok {
+		by = strings.FieldsFunc(strings.ToLower(strings.Join(v, ",")), func(r rune) bool { return r == ',' })
+	}
+	if err := space.CheckKeys(by); err != nil {
+		return err
+	}
+	s.one.Lock()
+	defer s.one.Unlock()
+	out, err := space.Use(c.ctx(), s.db, s.blobs, c.ws.Key(), by, c.now)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, out)
+}
+
+func (s *storageService) clean(c *call) error {
+	var q berth.CleanStorage
+	if err := c.into(&q); err != nil {
+		return err
+	}
+	if err := space.Check(q); err != nil {
+		return err
+	}
+	cleaner := space.Cleaner{DB: s.db, Blobs: s.blobs, Workspace: c.ws.Key(), User: c.who.User, By: c.who.User}
+	if q.Everyone {
+		if c.who.Role != auth.Admin {
+			return berth.Errorf(berth.Denied, "only an administrator may delete what jobs of everyone left: leave that out to delete what your own left")
+		}
+		cleaner.User = ""
+	}
+	s.one.Lock()
+	defer s.one.Unlock()
+	out, err := cleaner.Clean(c.ctx(), q)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, out)
+}

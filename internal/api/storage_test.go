@@ -1,0 +1,132 @@
+package api_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/space"
+	"github.com/berthml/berth/internal/store"
+)
+
+// left makes a job of user that ended long ago, and the files it left.
+func (x *house) left(user, name string, status berth.JobStatus, st berth.JobState, files ...string) {
+	x.t.Helper()
+	var own locate.Storage
+	err := x.db.Update(x.t.Context(), func(tx *store.Tx) (err error) {
+		if own, err = locate.StorageOf(tx, workspace.Key()); err != nil {
+			return err
+		}
+		d := &store.Doc{Workspace: workspace.Key(), Kind: "jobs", Name: name, Status: string(status), CreatedBy: user, Body: []byte(`{"properties":{"jobType":"Command"}}`)}
+		if status.Terminal() {
+			st.Times.Ended = tx.Now().Add(-40 * 24 * time.Hour)
+		}
+		if err := store.SetState(d, st); err != nil {
+			return err
+		}
+		return tx.Insert(d)
+	})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, f := range files {
+		container := own.Blobs
+		if strings.HasPrefix(f, "ExperimentRun/") {
+			container = own.Artifacts
+		}
+		if _, err := x.blobs.Put(x.t.Context(), container, f, strings.NewReader("some words"), blob.PutOptions{}); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+}
+
+// names are the files that are there.
+func (x *house) names() (out []string) {
+	x.t.Helper()
+	err := x.db.View(x.t.Context(), func(tx *store.Tx) error {
+		own, err := locate.StorageOf(tx, workspace.Key())
+		if err != nil {
+			return err
+		}
+		for _, c := range []string{own.Blobs, own.Artifacts} {
+			page, err := tx.ListBlobs(store.BlobQuery{Container: c})
+			if err != nil {
+				return err
+			}
+			for _, b := range page {
+				out = append(out, b.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return out
+}
+
+// TestCleaningIsOnesOwn: users clean what their own jobs left; what others' left is for administrators.
+func TestCleaningIsOnesOwn(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	x.left("ann", "hers", berth.Completed, berth.JobState{}, "azureml/hers/o/x", "ExperimentRun/dcid.hers/user_logs/std_log.txt", "ExperimentRun/dcid.hers/a")
+	x.left("bob", "his", berth.Failed, berth.JobState{}, "azureml/his/o/x")
+	x.left("ann", "hersagain", berth.Completed, berth.JobState{}, "azureml/hersagain/o/x") // whose name begins with another's
+	ask := map[string]any{"kinds": []string{"outputs"}, "before": time.Now().Add(-30 * 24 * time.Hour)}
+	x.as(bob, "POST", x.ws+"/cleanStorage", ask).want(200)
+	if got := strings.Join(x.names(), " "); strings.Contains(got, "/his/") || !strings.Contains(got, "azureml/hers/o/x") {
+		t.Errorf("after bob: %s", got)
+	}
+	all := map[string]any{"kinds": []string{"outputs", "logs"}, "before": time.Now(), "everyone": true}
+	x.as(bob, "POST", x.ws+"/cleanStorage", all).want(403).says("only an administrator")
+	x.as(x.token("eve", auth.Reader), "POST", x.ws+"/cleanStorage", ask).want(403)
+	x.as(ann, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}, "before": time.Now().Add(-50 * 24 * time.Hour)}).want(200)
+	x.as(ann, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"everything"}, "before": time.Now()}).want(400)
+	x.as(ann, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}}).want(400).says("how old")
+	if got := strings.Join(x.names(), " "); got != "azureml/hers/o/x azureml/hersagain/o/x ExperimentRun/dcid.hers/a ExperimentRun/dcid.hers/user_logs/std_log.txt" {
+		t.Errorf("what is young enough was deleted: %s", got)
+	}
+	x.do("POST", x.ws+"/cleanStorage", all).want(200)
+	if got := strings.Join(x.names(), " "); got != "ExperimentRun/dcid.hers/a" {
+		t.Errorf("after the administrator: %s", got)
+	}
+}
+
+// TestRetention: what is kept for how long is the workspace's to say, then the server's; steps of a pipeline that goes on are kept.
+func TestRetention(t *testing.T) {
+	x := open(t)
+	for i := range 250 { // more than a page
+		name := fmt.Sprintf("old%d", i)
+		x.left("ann", name, berth.Completed, berth.JobState{}, "azureml/"+name+"/o/x")
+	}
+	x.left("ann", "whole", berth.Running, berth.JobState{})
+	x.left("ann", "step", berth.Completed, berth.JobState{Parent: "whole"}, "azureml/step/o/x")
+	retain := func(days map[string]int) int {
+		if err := space.Retain(t.Context(), x.db, x.blobs, days, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		return len(x.names())
+	}
+	if n := retain(map[string]int{"outputs": 0, "logs": 1}); n != 251 {
+		t.Errorf("%d files are left where they are kept for ever", n)
+	}
+	tag := func(days string) {
+		x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.keep_outputs_days": days}}).want(200)
+	}
+	for _, days := range []string{"60", "0", "a month"} {
+		tag(days)
+		if n := retain(map[string]int{"outputs": 30}); n != 251 {
+			t.Errorf("%d files are left where the workspace keeps them for %s", n, days)
+		}
+	}
+	tag("30")
+	if n := retain(nil); n != 1 {
+		t.Errorf("%d files are left", n)
+	}
+}

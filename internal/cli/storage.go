@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+)
+
+func storageCommand(s *session) *cobra.Command {
+	var by []string
+	cmd := &cobra.Command{
+		Use: "storage", Short: "Say what takes space, and delete what old jobs left", Args: noArgs,
+		Long: "Says what takes space in the workspace's own storage. Content that several files have is there once: OWN is what no other line has.\n\n" +
+			"  berth storage --by user,kind\n" +
+			"  berth storage clean --older 30d --kind outputs      what would be deleted; --yes deletes it",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			use, err := c.StorageUse(cmd.Context(), by)
+			if err != nil {
+				return err
+			}
+			if s.format.chosen() {
+				return s.print(use)
+			}
+			return s.printStorage(use)
+		},
+	}
+	cmd.Flags().StringSliceVar(&by, "by", []string{"kind"}, "what to group by: kind, user, job, age")
+	s.format.flags(cmd)
+	cmd.AddCommand(storageClean(s))
+	return cmd
+}
+
+func (s *session) printStorage(use *berth.StorageUse) error {
+	var t table
+	for _, k := range append(slices.Clone(use.By), "files", "size", "own") {
+		t.header = append(t.header, strings.ToUpper(k))
+	}
+	row := func(l berth.StorageLine, empty string) {
+		var cells []cell
+		for _, k := range use.By {
+			text := map[string]string{"kind": l.Kind, "user": l.User, "job": l.Job, "age": l.Age}[k]
+			cells = append(cells, cell{text: cmp.Or(text, empty)})
+			if empty == "total" {
+				empty = " "
+			}
+		}
+		t.add(append(cells, cell{text: strconv.FormatInt(l.Files, 10)}, cell{text: size(l.Bytes)}, cell{text: size(l.OwnBytes)})...)
+	}
+	for _, l := range use.Groups {
+		row(l, "-")
+	}
+	if len(use.By) > 0 {
+		row(use.Total, "total")
+	}
+	return s.printRows(t)
+}
+
+func storageClean(s *session) *cobra.Command {
+	var kinds []string
+	var older string
+	var everyone, yes bool
+	cmd := &cobra.Command{
+		Use: "clean --older TIME", Short: "Delete what jobs left that ended long ago; without --yes only say what that would be", Args: noArgs,
+		Long: "Deletes files of jobs that ended before a time: their outputs, artifacts or logs. The jobs themselves stay in lists.\n" +
+			"What registered data and models consist of stays, and so does what a job names that has not ended, and all of jobs with the\n" +
+			"tag " + berth.KeepTag + ": \"true\". The space is given back within a day.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			if older == "" {
+				return usagef("give how old it must be with --older, such as 30d")
+			}
+			before, err := moment("--older", older, time.Now())
+			if err != nil {
+				return err
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			got, err := c.CleanStorage(cmd.Context(), berth.CleanStorage{Kinds: kinds, Before: before, Everyone: everyone, DryRun: !yes})
+			if err != nil {
+				return err
+			}
+			if s.format.chosen() {
+				return s.print(got)
+			}
+			word := "deleted"
+			if got.DryRun {
+				word = "would be deleted"
+			}
+			fmt.Fprintf(s.out, "%d files of %d jobs, %s, %s\n", got.Files, got.Jobs, size(got.Bytes), word)
+			for _, k := range got.Kept {
+				fmt.Fprintf(s.out, "%d files of %d jobs stay: %s\n", k.Files, k.Jobs, k.Reason)
+			}
+			if got.DryRun && got.Files > 0 {
+				s.hint("nothing was deleted yet: --yes deletes it")
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&kinds, "kind", []string{berth.StorageOutputs}, "what to delete: outputs, artifacts, logs")
+	f.StringVar(&older, "older", "", "of jobs that ended so long ago, such as 12h, 30d, 8w, or before a date")
+	f.BoolVar(&everyone, "everyone", false, "of the jobs of all users, for administrators; else of your own")
+	f.BoolVarP(&yes, "yes", "y", false, "delete it")
+	s.format.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,73 @@
+package berth
+
+import "time"
+
+// StorageUse is what takes space in a workspace's own storage, group by group. It is ours; Azure has no such list.
+type StorageUse struct {
+	By []string `json:"by"`
+	// Groups have a line each, the largest first.
+	Groups []StorageLine `json:"groups"`
+	Total  StorageLine   `json:"total"`
+}
+
+// StorageLine is what one group takes. Only what was grouped by is set.
+type StorageLine struct {
+	Kind string `json:"kind,omitempty"` // a StorageKind
+	User string `json:"user,omitempty"`
+	Job  string `json:"job,omitempty"`
+	Age  string `json:"age,omitempty"` // "day", "week", "month", "quarter" and "older": since when it is there
+	// Files and Bytes count every name. Content that several names have is there once.
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// OwnBytes is content that no other group has: what goes when all of the group goes.
+	OwnBytes int64 `json:"ownBytes"`
+}
+
+// The kinds of what is stored.
+const (
+	StorageOutputs      = "outputs"      // of jobs
+	StorageArtifacts    = "artifacts"    // of runs: what jobs left in ./outputs, and what was logged
+	StorageLogs         = "logs"         // of jobs
+	StorageCode         = "code"         // snapshots that jobs ran
+	StorageData         = "data"         // registered
+	StorageModels       = "models"       // registered
+	StorageEnvironments = "environments" // build contexts
+	StorageUploads      = "uploads"      // that nothing registered consists of
+	StorageOther        = "other"
+)
+
+// StorageKinds are those that can be cleaned by age: what belongs to jobs that have ended.
+var StorageKinds = []string{StorageOutputs, StorageArtifacts, StorageLogs}
+
+// CleanStorage asks to delete what jobs left that ended before a time.
+type CleanStorage struct {
+	Kinds  []string  `json:"kinds"`
+	Before time.Time `json:"before"`
+	// Everyone means the jobs of all users, which only administrators may clean.
+	Everyone bool `json:"everyone,omitempty"`
+	// DryRun only says what would be deleted.
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// CleanedStorage is what was deleted, or would be.
+type CleanedStorage struct {
+	DryRun bool  `json:"dryRun"`
+	Jobs   int64 `json:"jobs"`
+	Files  int64 `json:"files"`
+	Bytes  int64 `json:"bytes"`
+	// Kept is what is old enough and stays, by reason.
+	Kept []KeptStorage `json:"kept"`
+}
+
+// KeptStorage is what stays for one reason.
+type KeptStorage struct {
+	Reason string `json:"reason"`
+	Jobs   int64  `json:"jobs"`
+	Files  int64  `json:"files"`
+}
+
+// KeepTag is the tag of a job whose files no clean-up deletes when its value is "true".
+const KeepTag = "berth.keep"
+
+// EventStorage tells of what was deleted of a job because of its age.
+const EventStorage = "storage.cleaned"
