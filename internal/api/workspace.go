@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/quota"
@@ -329,6 +330,9 @@ func (s *workspaceService) deleteWorkspace(c *call) error {
 			return err
 		}
 		if err := track.Forget(tx, own.ID); err != nil {
+			return err
+		}
+		if err := blob.ForgetWorkspace(tx, c.ws.Key(), own.Blobs, own.Artifacts); err != nil {
 			return err
 		}
 		for _, container := range []string{own.Blobs, own.Artifacts} {

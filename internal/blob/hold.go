@@ -70,9 +70,10 @@ func putHold(tx *store.Tx, container, name string, h hold, d *store.Doc) error {
 		return err
 	}
 	if d == nil {
-		return tx.Insert(&store.Doc{Kind: kindHolds, Name: placeKey(container, name), CreatedBy: h.Owner, Body: body})
+		d = &store.Doc{Kind: kindHolds, Name: placeKey(container, name), Parent: container, CreatedBy: h.Owner, Body: body}
+		return tx.Insert(d)
 	}
-	d.Body = body
+	d.Body, d.Parent = body, container
 	return tx.Save(d)
 }
 
@@ -239,7 +240,7 @@ func prove(tx *store.Tx, container, name, writer, hash string) error {
 	d, err := tx.Get("", kindProofs, placeKey(container, name, writer), "")
 	switch {
 	case berth.CodeOf(err) == berth.NotFound:
-		return tx.Insert(&store.Doc{Kind: kindProofs, Name: placeKey(container, name, writer), CreatedBy: writer, Body: body})
+		return tx.Insert(&store.Doc{Kind: kindProofs, Name: placeKey(container, name, writer), Parent: container, CreatedBy: writer, Body: body})
 	case err != nil || bytes.Equal(d.Body, body):
 		return err
 	}
