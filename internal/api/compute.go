@@ -280,9 +280,6 @@ func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any
 	p["berth"] = map[string]any{"reason": st.Reason, "short": st.Short, "warnings": warnings(st)}
 }
 
-// kindNode is the kind of the documents that nodes are.
-const kindNode = "nodes"
-
 // deleteCompute asks for the end of a compute. One with jobs on it is refused, unless they are to end first (drain=true, ours).
 func deleteCompute(c *call, r *resource, name string) error {
 	if reservedCompute(name) {

@@ -13,6 +13,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // metricsService serves GET /metrics.
@@ -226,7 +227,7 @@ func (s *metricsService) count(c *call) (*census, error) {
 			}
 		}
 		for _, ws := range spaces {
-			docs, err := tx.All(store.Query{Workspace: ws.Key(), Kind: kindNode, NoBody: true})
+			docs, err := tx.All(store.Query{Workspace: ws.Key(), Kind: target.KindNode, NoBody: true})
 			if err != nil {
 				return err
 			}

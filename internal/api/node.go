@@ -124,7 +124,7 @@ func evictNodes(c *call, r *resource, name, _ string) error {
 // mark writes into the nodes of a compute that they are to be evicted, unless it is a dry run, and
 // returns their names. The control loop does the rest.
 func (e eviction) mark(tx *store.Tx, compute *store.Doc, by string) ([]string, error) {
-	docs, err := tx.List(store.Query{Workspace: compute.Workspace, Kind: kindNode, Parent: strings.ToLower(compute.Name), Asc: true, Limit: maxNodes})
+	docs, err := target.NodeDocs(tx, compute.Workspace, compute.Name)
 	if err != nil {
 		return nil, err
 	}

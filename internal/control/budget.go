@@ -155,8 +155,8 @@ func stopCharged(tx *store.Tx, a *cost.Account, title string, local bool) error 
 		return err
 	}
 	for _, d := range docs {
-		var st berth.JobState
-		if json.Unmarshal(d.Own, &st) != nil {
+		st, err := job.State(d)
+		if err != nil {
 			continue // it ends for that
 		}
 		if st.Cancel || !local && berth.IsLocal(st.Compute) || a.User != "" && !strings.EqualFold(a.User, d.CreatedBy) {

@@ -2,7 +2,6 @@ package control
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/sizes"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // catalogue holds the sizes of nodes with their prices, and the quotas. A cycle reads it once, and
@@ -98,14 +98,14 @@ func (cy *cycle) refreshForeignNodes() error {
 	}
 	last := cy.state.lastNodeID
 	for _, w := range workspaces {
-		docs, err := listAll(cy.tx, store.Query{Workspace: w.Name, Kind: kindNode, After: cy.state.lastNodeID})
+		docs, err := cy.tx.All(store.Query{Workspace: w.Name, Kind: target.KindNode, After: cy.state.lastNodeID, Asc: true})
 		if err != nil {
 			return err
 		}
 		for _, d := range docs {
 			last = max(last, d.ID)
-			var n berth.Node
-			if json.Unmarshal(d.Own, &n) != nil {
+			n, err := target.Node(d)
+			if err != nil {
 				continue // left alone, see readPool
 			}
 			k := keyOf(w.Name, n.Compute)

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // clockEvery is how often to check whether the wall clock was set while something has dates. Each
@@ -82,15 +84,15 @@ func shiftJobs(tx *store.Tx, workspace string, d time.Duration) error {
 		return err
 	}
 	for _, doc := range docs {
-		var st berth.JobState
-		if json.Unmarshal(doc.Own, &st) != nil {
+		st, err := job.State(doc)
+		if err != nil {
 			continue // it ends for that, see jobWork.next
 		}
 		st.Times.Shift(d)
 		for i := range st.Steps {
 			berth.Shift(d, &st.Steps[i].Began, &st.Steps[i].Ended)
 		}
-		if doc.Own, err = json.Marshal(st); err != nil {
+		if err := store.SetState(doc, st); err != nil {
 			return err
 		}
 		if err := tx.Save(doc); err != nil {
@@ -117,19 +119,19 @@ func shiftJobs(tx *store.Tx, workspace string, d time.Duration) error {
 // shiftNodes moves the times of nodes, and what tasks used of them before: it has to stay within
 // the life of its node.
 func shiftNodes(tx *store.Tx, workspace string, d time.Duration) error {
-	docs, err := tx.All(store.Query{Workspace: workspace, Kind: kindNode})
+	docs, err := target.NodeDocs(tx, workspace, "")
 	if err != nil {
 		return err
 	}
 	nodes, computes := map[string]bool{}, map[string]bool{}
 	for _, doc := range docs {
-		var n berth.Node
-		if json.Unmarshal(doc.Own, &n) != nil {
+		n, err := target.Node(doc)
+		if err != nil {
 			continue // left alone, see readPool
 		}
-		nodes[n.Name], computes[nodeParent(n.Compute)] = true, true
+		nodes[n.Name], computes[target.NodeParent(n.Compute)] = true, true
 		berth.Shift(d, &n.Created, &n.Ready, &n.IdleSince)
-		if doc.Own, err = json.Marshal(n); err != nil {
+		if err := target.SetNode(doc, n); err != nil {
 			return err
 		}
 		if err := tx.Save(doc); err != nil {
@@ -142,12 +144,12 @@ func shiftNodes(tx *store.Tx, workspace string, d time.Duration) error {
 			return err
 		}
 		for _, doc := range meters {
-			var m berth.Meter
-			if json.Unmarshal(doc.Own, &m) != nil || !nodes[m.Node] {
+			m, err := store.State[berth.Meter](doc)
+			if err != nil || !nodes[m.Node] {
 				continue
 			}
 			berth.Shift(d, &m.From, &m.To)
-			if doc.Own, err = json.Marshal(m); err != nil {
+			if err := store.SetState(doc, m); err != nil {
 				return err
 			}
 			if err := tx.Save(doc); err != nil {
@@ -165,8 +167,8 @@ func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
 		return err
 	}
 	for _, doc := range docs {
-		var st berth.ComputeState
-		if json.Unmarshal(doc.Own, &st) != nil || st.Instance == nil && st.Attached == nil {
+		st, err := target.State(doc)
+		if err != nil || st.Instance == nil && st.Attached == nil {
 			continue
 		}
 		if i := st.Instance; i != nil {
@@ -175,7 +177,7 @@ func shiftInstances(tx *store.Tx, workspace string, d time.Duration) error {
 		if a := st.Attached; a != nil {
 			berth.Shift(d, &a.Since)
 		}
-		if doc.Own, err = json.Marshal(st); err != nil {
+		if err := store.SetState(doc, st); err != nil {
 			return err
 		}
 		if err := tx.Save(doc); err != nil {

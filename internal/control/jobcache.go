@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/store"
 )
@@ -40,11 +41,11 @@ func (s jobCache) decode(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, 
 		v.props, v.kind, v.kindErr = kindOf(d.Body, kinds)
 		v.composite, v.pipeline = v.kind.(kind.Composite)
 	}
-	v.own, v.state = d.Own, berth.JobState{}
-	if err := json.Unmarshal(d.Own, &v.state); err != nil {
-		v.state = berth.JobState{}
-		v.kindErr = cmp.Or(v.kindErr, err)
+	var err error
+	if v.state, err = job.State(d); err != nil {
+		v.state, v.kindErr = berth.JobState{}, cmp.Or(v.kindErr, err)
 	}
+	v.own = d.Own
 	return v
 }
 

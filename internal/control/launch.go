@@ -235,7 +235,7 @@ func (cy *cycle) workspace(key string) (berth.Workspace, locate.Storage, error) 
 	if p.ws, err = locate.WorkspaceOf(d); err != nil {
 		return p.ws, p.storage, err
 	}
-	if err := json.Unmarshal(d.Own, &p.storage); err != nil {
+	if p.storage, err = store.State[locate.Storage](d); err != nil {
 		return p.ws, p.storage, err
 	}
 	if cy.workspaces == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // nodeCall is a call to the provider about a node that is under way.
@@ -87,7 +88,8 @@ func (c *Control) forgetNode(ctx context.Context, n berth.Node) {
 	gone := false
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
 		gone = false
-		d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
+		// it may have been ready just before it was given up
+		_, now, err := target.LoadNode(tx, n.Workspace, n.Name)
 		if berth.CodeOf(err) == berth.NotFound {
 			return nil
 		}
@@ -95,22 +97,17 @@ func (c *Control) forgetNode(ctx context.Context, n berth.Node) {
 			return err
 		}
 		gone = true
-		why := n.Why
-		// it may have been ready just before it was given up
-		if err := json.Unmarshal(d.Own, &n); err != nil {
+		now.Why = n.Why
+		n = now
+		if err := tx.Delete(n.Workspace, target.KindNode, n.Name, ""); err != nil {
 			return err
 		}
-		n.Why = why
-		if err := tx.Delete(n.Workspace, kindNode, n.Name, ""); err != nil {
-			return err
-		}
-		now := tx.Now()
 		if n.Ready.IsZero() { // it never was
 			return emitNode(tx, n, "gone", "node "+n.Name+" was given up: "+n.Why)
 		}
 		err = meter(tx, n.Name, berth.Meter{
 			Compute: n.Compute, Node: n.Name, Size: n.Size, Low: n.Low, Rate: n.Price, Priced: n.Priced,
-			Currency: n.Currency, Slots: n.Slots, User: n.User, From: n.Created, To: now,
+			Currency: n.Currency, Slots: n.Slots, User: n.User, From: n.Created, To: tx.Now(),
 		}, n.Workspace)
 		if err != nil {
 			return err
@@ -131,15 +128,11 @@ func (c *Control) writeNode(ctx context.Context, n berth.Node, change func(n *be
 	var from, to berth.NodeState
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
 		from, to = "", ""
-		d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
+		d, v, err := target.LoadNode(tx, n.Workspace, n.Name)
 		if berth.CodeOf(err) == berth.NotFound {
 			return nil
 		}
 		if err != nil {
-			return err
-		}
-		var v berth.Node
-		if err := json.Unmarshal(d.Own, &v); err != nil {
 			return err
 		}
 		was := v.State
@@ -148,10 +141,9 @@ func (c *Control) writeNode(ctx context.Context, n berth.Node, change func(n *be
 			return nil
 		}
 		from, to = was, v.State
-		if d.Own, err = json.Marshal(v); err != nil {
+		if err := target.SetNode(d, v); err != nil {
 			return err
 		}
-		d.Status = string(v.State)
 		if err := tx.Save(d); err != nil {
 			return err
 		}
@@ -248,7 +240,7 @@ func (c *Control) nodeKnown(ctx context.Context, name string) bool {
 			return err
 		}
 		for _, w := range workspaces {
-			if _, err := tx.Get(w.Name, kindNode, name, ""); berth.CodeOf(err) != berth.NotFound {
+			if _, err := tx.Get(w.Name, target.KindNode, name, ""); berth.CodeOf(err) != berth.NotFound {
 				return err
 			}
 		}

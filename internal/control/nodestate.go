@@ -61,7 +61,7 @@ func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
 	}
 	for name := range names {
 		i := slices.IndexFunc(p.nodes, func(n *node) bool { return n.Name == name })
-		d, err := cy.tx.Get(k.workspace, kindNode, name, "")
+		d, err := cy.tx.Get(k.workspace, target.KindNode, name, "")
 		switch {
 		case berth.CodeOf(err) == berth.NotFound && i < 0:
 		case berth.CodeOf(err) == berth.NotFound:
@@ -70,7 +70,7 @@ func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
 			return err
 		default:
 			n := &node{edition: p.edition}
-			if err := json.Unmarshal(d.Own, &n.Node); err != nil {
+			if n.Node, err = target.Node(d); err != nil {
 				cy.state.problems = append(cy.state.problems, problem{"node not understood, and left alone", "node", name, err})
 				continue
 			}
@@ -200,12 +200,8 @@ func (cy *cycle) saveNode(name string, ch nodeChange) error {
 // mergeConcurrent keeps what others wrote about a node since the loop read it. Their event will
 // arrive, and the loop acts on it then.
 func (cy *cycle) mergeConcurrent(ch *nodeChange) error {
-	d, err := cy.tx.Get(ch.node.Workspace, kindNode, ch.node.Name, "")
+	_, now, err := target.LoadNode(cy.tx, ch.node.Workspace, ch.node.Name)
 	if err != nil {
-		return err
-	}
-	var now berth.Node
-	if err := json.Unmarshal(d.Own, &now); err != nil {
 		return err
 	}
 	ch.was = now.State
@@ -294,7 +290,7 @@ func meter(tx *store.Tx, name string, v berth.Meter, workspace string) error {
 		return err
 	}
 	err = tx.Insert(&store.Doc{
-		Workspace: workspace, Kind: kindMeter, Name: name, Parent: nodeParent(v.Compute), CreatedBy: v.User, Body: json.RawMessage("{}"), Own: own,
+		Workspace: workspace, Kind: kindMeter, Name: name, Parent: target.NodeParent(v.Compute), CreatedBy: v.User, Body: json.RawMessage("{}"), Own: own,
 	})
 	if berth.CodeOf(err) == berth.Conflict {
 		return nil // written before

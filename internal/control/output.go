@@ -79,7 +79,7 @@ func (cy *cycle) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, 
 		return "", err
 	}
 	if place, err := cy.c.o.Locator.Resolve(cy.tx, ws, uri); err == nil && place.Ours() {
-		title := map[string]string{"data": "data asset", "models": "model"}[v.Collection] + " " + v.Name + ":" + version
+		title := asset.Title(map[string]string{"data": "data asset", "models": "model"}[v.Collection], v.Name, version)
 		if err := blob.Hold(cy.tx, place.Container, place.Name, title, v.User); err != nil {
 			return "", err
 		}

@@ -48,11 +48,9 @@ func (cy *cycle) stepParents() error {
 		if err := cy.save(j); err != nil {
 			return err
 		}
-		var st berth.JobState
-		if err := json.Unmarshal(j.doc.Own, &st); err != nil {
+		if j.state, err = job.State(j.doc); err != nil {
 			return err
 		}
-		j.state = st
 		if err := cy.queueLog(j); err != nil {
 			return err
 		}
@@ -107,9 +105,9 @@ func (cy *cycle) readChild(j *jobWork, node, name string) error {
 	if err != nil {
 		return err
 	}
-	var st berth.JobState
-	if err := json.Unmarshal(d.Own, &st); err != nil {
-		j.children[node] = kind.Child{Status: berth.Failed, Reason: "the state of its job cannot be read: " + err.Error(), Ended: cy.now}
+	st, err := job.State(d)
+	if err != nil {
+		j.children[node] = kind.Child{Status: berth.Failed, Reason: err.Error(), Ended: cy.now}
 		return nil //nolint:nilerr // the step has failed for it, and the pipeline goes on
 	}
 	if st.Parent != j.doc.Name || st.Node != node {
@@ -319,8 +317,7 @@ func (cy *cycle) cancelStep(j *jobWork, node string) error {
 
 // emitStepEvents emits an event for each step that began or ended.
 func (cy *cycle) emitStepEvents(j *jobWork, s kind.Step) {
-	var was berth.JobState
-	_ = json.Unmarshal(j.doc.Own, &was) // it was read before
+	was, _ := job.State(j.doc) // it was read before
 	type stepEvent struct {
 		line   int
 		step   berth.PipelineStep

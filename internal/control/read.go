@@ -1,13 +1,11 @@
 package control
 
 import (
-	"encoding/json"
-	"strings"
-
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/quota"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // readState reads the picture of the world from the store: pools, nodes, gangs that wait and tasks
@@ -27,7 +25,7 @@ func (c *Control) readState(tx *store.Tx, old *state) (*state, error) {
 		if err := readExhausted(tx, s, w.Name); err != nil {
 			return nil, err
 		}
-		docs, err := listAll(tx, store.Query{Workspace: w.Name, Kind: "computes"})
+		docs, err := tx.All(store.Query{Workspace: w.Name, Kind: "computes", Asc: true})
 		if err != nil {
 			return nil, err
 		}
@@ -107,12 +105,10 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 		p = newPool(k, d.Name)
 		s.pools.Set(k, p)
 	}
-	p.name, p.spec, p.state, p.stored = d.Name, poolSpec{spec, d.CreatedBy}, berth.ComputeState{}, d.Own
-	if len(d.Own) > 0 {
-		if err := json.Unmarshal(d.Own, &p.state); err != nil {
-			s.problems = append(s.problems, problem{"state of a compute not understood; it starts anew", "compute", d.Name, err})
-			p.state = berth.ComputeState{}
-		}
+	p.name, p.spec, p.stored = d.Name, poolSpec{spec, d.CreatedBy}, d.Own
+	if p.state, err = target.State(d); err != nil {
+		s.problems = append(s.problems, problem{"state of a compute not understood; it starts anew", "compute", d.Name, err})
+		p.state = berth.ComputeState{}
 	}
 	if p.target.Driver == nil {
 		t, err := c.o.Targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
@@ -137,7 +133,7 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 
 // readNodes reads the nodes of a cluster or an instance. What is on them stays.
 func readNodes(tx *store.Tx, s *state, p *pool) error {
-	docs, err := listAll(tx, store.Query{Workspace: p.key.workspace, Kind: kindNode, Parent: nodeParent(p.name)})
+	docs, err := target.NodeDocs(tx, p.key.workspace, p.name)
 	if err != nil {
 		return err
 	}
@@ -148,7 +144,7 @@ func readNodes(tx *store.Tx, s *state, p *pool) error {
 	p.nodes = make([]*node, 0, len(docs))
 	for _, d := range docs {
 		n := &node{used: used[d.Name], edition: p.edition}
-		if err := json.Unmarshal(d.Own, &n.Node); err != nil {
+		if n.Node, err = target.Node(d); err != nil {
 			s.problems = append(s.problems, problem{"node not understood, and left alone", "node", d.Name, err})
 			continue
 		}
@@ -157,27 +153,5 @@ func readNodes(tx *store.Tx, s *state, p *pool) error {
 	return nil
 }
 
-// kindNode and kindMeter are documents of control's own.
-const (
-	kindNode  = "nodes"
-	kindMeter = "meters"
-)
-
-func nodeParent(compute string) string { return strings.ToLower(compute) }
-
-// listAll reads every document of a query, oldest first.
-func listAll(tx *store.Tx, q store.Query) ([]*store.Doc, error) {
-	q.Asc = true
-	var out []*store.Doc
-	for {
-		page, err := tx.List(q)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, page...)
-		if len(page) < 1000 {
-			return out, nil
-		}
-		q.After = page[len(page)-1].ID
-	}
-}
+// kindMeter is the kind of the documents that say what was used.
+const kindMeter = "meters"

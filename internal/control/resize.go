@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/scale"
 	"github.com/berthml/berth/internal/sched"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // resize gives a cluster the number of nodes it should have.
@@ -253,8 +255,8 @@ func (cy *cycle) saveState(p *pool) error {
 	}
 	// somebody wants something of it, and the event that says so is on its way
 	if !bytes.Equal(d.Own, p.stored) && len(d.Own) > 0 {
-		var now berth.ComputeState
-		if err := json.Unmarshal(d.Own, &now); err != nil {
+		now, err := target.State(d)
+		if err != nil {
 			return err
 		}
 		s := p.state
@@ -311,8 +313,7 @@ func (cy *cycle) deleteCompute(p *pool, reason string) error {
 func (cy *cycle) hasIncomingJobs(p *pool) (bool, error) {
 	docs, err := cy.tx.All(store.Query{Workspace: p.key.workspace, Kind: "jobs", Status: []string{string(berth.NotStarted)}})
 	for _, d := range docs {
-		var st berth.JobState
-		if json.Unmarshal(d.Own, &st) == nil && strings.EqualFold(st.Compute, p.name) {
+		if st, err := job.State(d); err == nil && strings.EqualFold(st.Compute, p.name) {
 			return true, err
 		}
 	}

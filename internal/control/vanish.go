@@ -7,6 +7,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // A node may vanish behind the server's back: somebody deleted its directory, or the database was
@@ -33,14 +34,11 @@ func (c *Control) clusterNodes() []berth.Node {
 func (c *Control) expectedNodes(ctx context.Context, list []berth.Node) (out []berth.Node, err error) {
 	err = c.o.DB.View(ctx, func(tx *store.Tx) error {
 		for _, n := range list {
-			d, err := tx.Get(n.Workspace, kindNode, n.Name, "")
+			_, n, err := target.LoadNode(tx, n.Workspace, n.Name)
 			if berth.CodeOf(err) == berth.NotFound {
 				continue
 			}
 			if err != nil {
-				return err
-			}
-			if err := json.Unmarshal(d.Own, &n); err != nil {
 				return err
 			}
 			switch n.State {
@@ -90,15 +88,11 @@ func (c *Control) dropNode(ctx context.Context, workspace, name string) {
 	why := "node " + name + " is gone: " + reason
 	dropped := false
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		d, err := tx.Get(workspace, kindNode, name, "")
+		d, n, err := target.LoadNode(tx, workspace, name)
 		if berth.CodeOf(err) == berth.NotFound {
 			return nil
 		}
 		if err != nil {
-			return err
-		}
-		var n berth.Node
-		if err := json.Unmarshal(d.Own, &n); err != nil {
 			return err
 		}
 		if n.State == berth.NodeLeaving || n.Evict == berth.EvictReclaim {
@@ -106,7 +100,7 @@ func (c *Control) dropNode(ctx context.Context, workspace, name string) {
 		}
 		dropped = true
 		n.Evict, n.Why = berth.EvictReclaim, reason
-		if d.Own, err = json.Marshal(n); err != nil {
+		if err := target.SetNode(d, n); err != nil {
 			return err
 		}
 		if err := tx.Save(d); err != nil {

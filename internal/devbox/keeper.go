@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berthml/berth"
@@ -189,23 +188,16 @@ func (v *view) read(tx *store.Tx, k key) (err error) {
 	if v.unpaid, err = unpaid(tx, k.workspace, v.it.User); err != nil || v.it.Node == "" {
 		return err
 	}
-	d, err := tx.Get(k.workspace, kindNode, v.it.Node, "")
+	_, n, err := target.LoadNode(tx, k.workspace, v.it.Node)
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	n, err := target.Node(d)
 	v.node = &n
 	return err
 }
 
-// kindNode and kindMeter are documents that control keeps too.
-const (
-	kindNode  = "nodes"
-	kindMeter = "meters"
-)
+// kindMeter is the kind of the documents that say what was used; control writes them too.
+const kindMeter = "meters"
 
 // change reads the instance, lets f change it and writes it, in one transaction. When somebody asked for something else since v was
 // read it changes nothing and says errAgain.
@@ -269,13 +261,9 @@ func (v *view) done(status string) {
 
 // saveNode writes the instance's node and tells the scheduler.
 func (v *view) saveNode(tx *store.Tx, n *berth.Node, fresh bool) error {
-	own, err := json.Marshal(n)
+	d, err := target.NewNode(*n)
 	if err != nil {
 		return err
-	}
-	d := &store.Doc{
-		Workspace: v.doc.Workspace, Kind: kindNode, Name: n.Name, Parent: strings.ToLower(v.doc.Name), Status: string(n.State),
-		CreatedBy: n.User, Body: json.RawMessage("{}"), Own: own,
 	}
 	if fresh {
 		err = tx.Insert(d)

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
 )
 
 // Times that ending takes.
@@ -139,13 +139,13 @@ func (v *view) dropNode(tx *store.Tx) error {
 			return err
 		}
 		err = tx.Insert(&store.Doc{
-			Workspace: v.doc.Workspace, Kind: kindMeter, Name: n.Name, Parent: strings.ToLower(n.Compute), CreatedBy: n.User,
+			Workspace: v.doc.Workspace, Kind: kindMeter, Name: n.Name, Parent: target.NodeParent(n.Compute), CreatedBy: n.User,
 			Body: json.RawMessage("{}"), Own: own,
 		})
 		if err != nil && berth.CodeOf(err) != berth.Conflict {
 			return err
 		}
-		if err := tx.Delete(v.doc.Workspace, kindNode, n.Name, ""); err != nil && berth.CodeOf(err) != berth.NotFound {
+		if err := tx.Delete(v.doc.Workspace, target.KindNode, n.Name, ""); err != nil && berth.CodeOf(err) != berth.NotFound {
 			return err
 		}
 		data, err := json.Marshal(map[string]any{"node": n.Name, "state": ""})

@@ -47,11 +47,11 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 	return docs, nil
 }
 
-// All is every document of a query, page after page; its Limit and After do not count.
+// All is every document of a query, page after page; its Limit does not count.
 func (tx *Tx) All(q Query) ([]*Doc, error) {
 	const page = 1000
 	var all []*Doc
-	for q.After, q.Limit = 0, page; ; q.After = all[len(all)-1].ID {
+	for q.Limit = page; ; q.After = all[len(all)-1].ID {
 		docs, err := tx.List(q)
 		all = append(all, docs...)
 		if err != nil || len(docs) < page {
