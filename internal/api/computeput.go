@@ -55,7 +55,7 @@ func (c computeCall) writeCompute(tx *store.Tx, w writing) (d *store.Doc, create
 	if err := c.ifMatch(tx, r.Collection, w.name, ""); err != nil {
 		return nil, false, err
 	}
-	body, props, err := own(w.body)
+	body, props, err := cloneBody(w.body)
 	if err != nil {
 		return nil, false, err
 	}

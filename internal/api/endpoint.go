@@ -14,7 +14,7 @@ import (
 
 // Endpoints and their deployments are documents so far.
 
-var endpointForm = map[string]form{
+var endpointSchema = map[string]schema{
 	"properties.authMode": isText, "properties.compute": isText, "properties.traffic": isObject, "properties.mirrorTraffic": isObject,
 	"properties.keys": isObject, "properties.defaults": isObject, "properties.endpointComputeType": isText, "properties.instanceType": isText,
 }

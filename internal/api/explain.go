@@ -18,8 +18,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// told is how many events an explanation has at most.
-const told = 200
+// maxHistory is how many events an explanation has at most.
+const maxHistory = 200
 
 // explain answers why a job is where it is: the reason now, who is ahead, what it cost, and how it came there.
 func (s *jobService) explain(c *call, name string) error {
@@ -392,11 +392,11 @@ func history(tx *store.Tx, d *store.Doc) ([]berth.Event, error) {
 		}
 		for _, e := range events {
 			q.From = e.Rev
-			if e.Type != berth.EventActivity && e.Type != berth.EventTaskUsage && len(out) < told && !e.Time.Before(d.Created) {
+			if e.Type != berth.EventActivity && e.Type != berth.EventTaskUsage && len(out) < maxHistory && !e.Time.Before(d.Created) {
 				out = append(out, e)
 			}
 		}
-		if len(events) == 0 || len(out) == told {
+		if len(events) == 0 || len(out) == maxHistory {
 			break
 		}
 	}

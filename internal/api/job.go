@@ -71,7 +71,7 @@ func putJob(c *call, r *resource, name string) error {
 		return c.sendDoc(http.StatusOK, r, d)
 	}
 	c.w.Header().Set("Location", c.s.BaseURL+c.r.URL.RequestURI())
-	if err := c.dress(r, d, body); err != nil { // what was stored, without reading it again
+	if err := c.addServerFields(r, d, body); err != nil { // what was stored, without reading it again
 		return err
 	}
 	return c.sendBody(http.StatusCreated, d, body)

@@ -31,7 +31,7 @@ func (s *documentService) list(c *call, r *resource, kind, name string) error {
 			return berth.Errorf(berth.Invalid, "$top=%s is not a positive number", t)
 		}
 	}
-	if r.Listed && name == "" && !c.q.Has("$orderBy") {
+	if r.NativePaging && name == "" && !c.q.Has("$orderBy") {
 		q.Asc = true
 	}
 	limit := pageSize
@@ -62,7 +62,7 @@ func (s *documentService) list(c *call, r *resource, kind, name string) error {
 		return err
 	}
 	out := map[string]any{"value": value}
-	if more && (top == 0 || r.Listed) {
+	if more && (top == 0 || r.NativePaging) {
 		out["nextLink"] = listCall{c}.nextLink(docs[len(docs)-1].ID)
 	}
 	return c.send(http.StatusOK, out)
@@ -72,7 +72,7 @@ func (s *documentService) list(c *call, r *resource, kind, name string) error {
 func (s *documentService) page(c *call, r *resource, q store.Query, name string) (docs []*store.Doc, err error) {
 	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
 		if name != "" && q.Hash == "" {
-			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && (r.Child != "versions" || r.Listed) {
+			if _, err := tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil && (r.Child != "versions" || r.NativePaging) {
 				return c.missing(err, r, name, "")
 			}
 		}

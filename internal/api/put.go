@@ -85,11 +85,11 @@ func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, e
 	if err := c.ifMatch(tx, r.kind(w.version), w.name, w.version); err != nil {
 		return nil, false, err
 	}
-	body, props, err := own(w.body)
+	body, props, err := cloneBody(w.body)
 	if err != nil {
 		return nil, false, err
 	}
-	if err := c.lasting(tx, r, props); err != nil {
+	if err := c.resolveOutputURI(tx, r, props); err != nil {
 		return nil, false, err
 	}
 	v, err := c.draft(tx, w, body, props)
@@ -111,7 +111,7 @@ func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, e
 		return nil, false, err
 	}
 	// What is there stays where it is, where only a part of it may change.
-	if err := c.setBody(d, body, c.r.Method == http.MethodPatch || d.Version != "" && r.Keep != nil); err != nil {
+	if err := c.setBody(d, body, c.r.Method == http.MethodPatch || d.Version != "" && r.Mutable != nil); err != nil {
 		return nil, false, err
 	}
 	if err := checkSize(d.Kind, d.Body); err != nil {
@@ -221,10 +221,10 @@ func (c writeCall) insertBelow(tx *store.Tx, r *resource, d *store.Doc) error {
 	return tx.Insert(d)
 }
 
-// lasting writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
+// resolveOutputURI writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
 // download from datastores only.
-func (c writeCall) lasting(tx *store.Tx, r *resource, props map[string]any) error {
-	for _, f := range r.Fixed {
+func (c writeCall) resolveOutputURI(tx *store.Tx, r *resource, props map[string]any) error {
+	for _, f := range r.Immutable {
 		uri, ok := props[f].(string)
 		if !ok {
 			continue
@@ -252,7 +252,7 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 			return nil, nil, err
 		}
 	}
-	if d.Version != "" && r.Keep != nil {
+	if d.Version != "" && r.Mutable != nil {
 		return old, oldProps, c.mergeVersion(tx, r, d, oldProps, props)
 	}
 	if d.Version != "" && r.Child == "versions" {
@@ -278,17 +278,17 @@ func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props ma
 // mergeVersion writes what may change of an asset version into old, its properties, and refuses the
 // rest.
 func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, props map[string]any) error {
-	for _, f := range r.Fixed {
-		if v, ok := props[f]; ok && !sameURI(c.ws, v, old[f]) {
+	for _, f := range r.Immutable {
+		if v, ok := props[f]; ok && !equalURI(c.ws, v, old[f]) {
 			return berth.Errorf(berth.Conflict, "%s %s:%s exists with another %s; versions do not change; create a new one", r.Noun, d.Name, d.Version, f)
 		}
 	}
-	if r.Same != nil {
-		if err := r.Same(c.call, tx, d, old, props); err != nil {
+	if r.CheckUnchanged != nil {
+		if err := r.CheckUnchanged(c.call, tx, d, old, props); err != nil {
 			return err
 		}
 	}
-	for _, k := range r.Keep {
+	for _, k := range r.Mutable {
 		if v, ok := props[k]; ok {
 			old[k] = v
 		}
@@ -296,8 +296,8 @@ func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, pr
 	return nil
 }
 
-// sameURI compares two URIs as the service does: a trailing slash is no difference, nor is a workspace that is not named.
-func sameURI(ws berth.Workspace, a, b any) bool {
+// equalURI compares two URIs as the service does: a trailing slash is no difference, nor is a workspace that is not named.
+func equalURI(ws berth.Workspace, a, b any) bool {
 	x, ok1 := a.(string)
 	y, ok2 := b.(string)
 	if !ok1 || !ok2 {

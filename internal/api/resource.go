@@ -282,11 +282,11 @@ func (c *call) render(r *resource, d *store.Doc) (map[string]any, error) {
 	if err := decodeJSON(d.Body, &m); err != nil {
 		return nil, err
 	}
-	return m, c.dress(r, d, m)
+	return m, c.addServerFields(r, d, m)
 }
 
-// dress adds what we own to m, which is d's body.
-func (c *call) dress(r *resource, d *store.Doc, m map[string]any) error {
+// addServerFields adds what we own to m, which is d's body.
+func (c *call) addServerFields(r *resource, d *store.Doc, m map[string]any) error {
 	props, err := object(m, "properties")
 	if err != nil {
 		return err

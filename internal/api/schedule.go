@@ -9,7 +9,7 @@ import (
 
 // Schedules are documents so far.
 
-var scheduleForm = map[string]form{
+var scheduleSchema = map[string]schema{
 	"properties.trigger": isObject, "properties.trigger.triggerType": isText, "properties.action": isObject, "properties.action.actionType": isText,
 	"properties.isEnabled": isTruth, "properties.displayName": isText,
 }

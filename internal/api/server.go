@@ -194,7 +194,7 @@ func (s *Server) guard(h func(*call) error) http.Handler {
 		if c.who.Task != "" {
 			return berth.Errorf(berth.Denied, "a task's token opens its own task only")
 		}
-		if c.who.Role == auth.Reader && !s.asks(c.r) {
+		if c.who.Role == auth.Reader && !s.isReadOnly(c.r) {
 			return berth.Errorf(berth.Denied, "the token %q may only read", c.who.Token)
 		}
 		return h(c)
@@ -228,9 +228,9 @@ func (s *Server) principal(r *http.Request) (auth.Principal, error) {
 // dataQuestions are the POSTs of the data plane with which clients ask questions: their last segment, by the first.
 var dataQuestions = map[string]string{"history": "rundata", "data": "batchGetResolvedUris", "modelregistry": "batchGetResolvedUris"}
 
-// asks is true for requests that change nothing: GET, HEAD, and the POSTs with which clients ask questions. Secrets are not among
+// isReadOnly is true for requests that change nothing: GET, HEAD, and the POSTs with which clients ask questions. Secrets are not among
 // them.
-func (s *Server) asks(r *http.Request) bool {
+func (s *Server) isReadOnly(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		return true
@@ -284,7 +284,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.Log.Error("internal error", "request", id, "method", r.Method, "path", r.URL.Path, "err", err)
 		e = &berth.Error{Code: berth.Internal, Msg: "an internal error; the server's log has it under request " + id}
 	}
-	told := map[string]any{"code": e.WireCode(), "message": clip(plainly(e)), "details": []any{}}
+	told := map[string]any{"code": e.WireCode(), "message": clip(jsonErrorText(e)), "details": []any{}}
 	inner := inners[e.Code]
 	if e.Code == berth.Invalid && berth.IsMissing(e) {
 		inner = inners[berth.NotFound]
@@ -301,7 +301,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errStopping) || errors.Is(err, errCrowded) {
 		w.Header().Set("Retry-After", retrySeconds)
 	}
-	settle(w, r)
+	drainBody(w, r)
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(map[string]any{"error": told}) //nolint:errcheck // the client has gone
 }
@@ -329,7 +329,7 @@ func (c *call) send(status int, v any) error {
 func (c *call) sendJSON(status int, b []byte) error {
 	c.sent = true
 	c.w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	settle(c.w, c.r)
+	drainBody(c.w, c.r)
 	c.w.WriteHeader(status)
 	_, err := c.w.Write(b)
 	return err
@@ -338,14 +338,14 @@ func (c *call) sendJSON(status int, b []byte) error {
 // empty answers without a body.
 func (c *call) empty(status int) error {
 	c.sent = true
-	settle(c.w, c.r)
+	drainBody(c.w, c.r)
 	c.w.WriteHeader(status)
 	return nil
 }
 
-// settle reads what a handler left of a small body, if it comes soon. Over HTTP/2 an answer that overtakes the body resets the
+// drainBody reads what a handler left of a small body, if it comes soon. Over HTTP/2 an answer that overtakes the body resets the
 // stream, and some clients then lose the answer; HTTP/1 does the same by itself.
-func settle(w http.ResponseWriter, r *http.Request) {
+func drainBody(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor < 2 || r.Body == nil || r.Body == http.NoBody {
 		return
 	}

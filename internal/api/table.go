@@ -17,20 +17,21 @@ type resource struct {
 	Tracked    bool   // has location and tags at the top
 	LRO        bool   // create and delete are long-running operations for clients
 	Created    int    // status of a creating PUT; 0 is 201
-	// Keep are the properties a PUT on an existing asset version may change; everything else is immutable.
-	Keep []string
-	// Fixed are the properties that, changed by such a PUT, make it an error instead of being ignored.
-	Fixed []string
-	// Form is what the members must be that clients rely on, beside those of all resources; see form.go.
-	Form map[string]form
+	// Mutable are the properties a PUT on an existing asset version may change; everything else is immutable.
+	Mutable []string
+	// Immutable are the properties that such a PUT must not change; changes of the others are ignored.
+	Immutable []string
+	// Schema gives the types of the members that clients rely on, beside those of all resources; see schema.go.
+	Schema map[string]schema
 	// Runs says that what the files of a version hold is run: nothing may be added to them either.
 	Runs bool
 	// FromJob is the property that names the job whose output a version was made of.
 	FromJob string
 	// ByHash says that a version has the hash its maker says, and that they find it by that under whichever name.
 	ByHash bool
-	// Same refuses a PUT or PATCH that would make something else of an existing asset version; what it lets pass it may write into old.
-	Same func(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error
+	// CheckUnchanged refuses a PUT or PATCH that would make something else of an existing asset version; what it accepts it may write into
+	// old.
+	CheckUnchanged func(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error
 	// Secrets are paths below properties that are kept encrypted and never returned.
 	Secrets []string
 	// SecretKind is the path of what says which kind of secrets they are, and SecretFor are those of what they open: where one of these
@@ -50,9 +51,9 @@ type resource struct {
 	Always func(c *call, name, version string) (d *store.Doc, ok bool, err error)
 	// Wanted is a filter of lists beside those that all have.
 	Wanted func(c *call, d *store.Doc) bool
-	// Listed is listed in a manner of its own: names in the order in which they were made, no list for a name that nobody made, and $top is
-	// how long a page is and not where the list ends.
-	Listed bool
+	// NativePaging lists names in the order in which they were created, has no list for a name that nobody created, and takes $top as the
+	// length of a page and not as the end of the list.
+	NativePaging bool
 	// Next is the version after the newest, for containers that do not simply count.
 	Next func(c *call, latest string) string
 	// Zulu says that its times end in Z, and PlainMissing that to name one that is not there is no error of the user's: they are parts of the
@@ -73,7 +74,7 @@ type resource struct {
 }
 
 // asset fields that may change after a version was created.
-var assetKeep = []string{"isArchived", "tags", "description", "properties", "stage", "autoDeleteSetting", "flavors"}
+var assetMutable = []string{"isArchived", "tags", "description", "properties", "stage", "autoDeleteSetting", "flavors"}
 
 // actions are the POSTs below one resource.
 type actions = map[string]func(c *call, r *resource, name, version string) error
@@ -97,7 +98,7 @@ func jobRows() []resource {
 			Actions: withActions(instanceActions(), actions{"listnodes": listNodes, "evict": evictNodes, "join": joinCompute}), Questions: []string{"listnodes"},
 		},
 		{
-			Collection: "datastores", Noun: "datastore", Form: datastoreForm, Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Wanted: wantedDatastore,
+			Collection: "datastores", Noun: "datastore", Schema: datastoreSchema, Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Wanted: wantedDatastore,
 			Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",
 			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName", "bucket", "credentials.accessKeyId"},
 			MakerOnly: true, Actions: actions{"listsecrets": listSecrets},
@@ -109,21 +110,21 @@ func jobRows() []resource {
 func assetRows() []resource {
 	pending := actions{"startpendingupload": startPendingUpload}
 	return []resource{
-		{Collection: "codes", Child: "versions", Noun: "code", Form: codeForm, Keep: assetKeep, ByHash: true, Runs: true, Shape: shapeCode, Actions: pending},
+		{Collection: "codes", Child: "versions", Noun: "code", Schema: codeSchema, Mutable: assetMutable, ByHash: true, Runs: true, Shape: shapeCode, Actions: pending},
 		{
-			Collection: "environments", Child: "versions", Noun: "environment", Form: environmentForm, Keep: assetKeep, Runs: true, Same: sameEnvironment, Always: curatedEnvironment, Newest: curatedVersion,
+			Collection: "environments", Child: "versions", Noun: "environment", Schema: environmentSchema, Mutable: assetMutable, Runs: true, CheckUnchanged: sameEnvironment, Always: curatedEnvironment, Newest: curatedVersion,
 			Shape: shapeEnvironment, ShapeContainer: shapeContainer, Check: checkEnvironment,
 		},
 		{
-			Collection: "data", Child: "versions", Noun: "data asset", Form: dataForm, Keep: assetKeep, Fixed: []string{"dataUri", "dataType"},
+			Collection: "data", Child: "versions", Noun: "data asset", Schema: dataSchema, Mutable: assetMutable, Immutable: []string{"dataUri", "dataType"},
 			Shape: shapeData, ShapeContainer: shapeDataContainer, Check: checkData, Actions: pending,
 		},
 		{
-			Collection: "models", Child: "versions", Noun: "model", Form: modelForm, Keep: assetKeep, Fixed: []string{"modelUri"}, FromJob: "jobName",
-			Shape: shapeModel, ShapeContainer: shapeModelContainer, Check: checkModel, Wanted: wantedModel, Listed: true, Actions: pending,
+			Collection: "models", Child: "versions", Noun: "model", Schema: modelSchema, Mutable: assetMutable, Immutable: []string{"modelUri"}, FromJob: "jobName",
+			Shape: shapeModel, ShapeContainer: shapeModelContainer, Check: checkModel, Wanted: wantedModel, NativePaging: true, Actions: pending,
 		},
 		{
-			Collection: "components", Child: "versions", Noun: "component", Form: componentForm, Keep: assetKeep, Same: sameComponent,
+			Collection: "components", Child: "versions", Noun: "component", Schema: componentSchema, Mutable: assetMutable, CheckUnchanged: sameComponent,
 			Shape: shapeComponent, ShapeContainer: shapeContainer, Check: checkComponent, Next: timestampVersion,
 		},
 		{Collection: "featuresets", Child: "versions", Noun: "feature set", Shape: shapeAsset},
@@ -135,23 +136,23 @@ func assetRows() []resource {
 func serviceRows() []resource {
 	return []resource{
 		{
-			Collection: "connections", Noun: "connection", Created: 200, Listed: true, Zulu: true, Form: connectionForm, Secrets: []string{"credentials"}, SecretKind: "authType",
+			Collection: "connections", Noun: "connection", Created: 200, NativePaging: true, Zulu: true, Schema: connectionSchema, Secrets: []string{"credentials"}, SecretKind: "authType",
 			SecretFor: []string{"target", "category"}, MakerOnly: true,
 			Shape: shapeConnection, Check: checkConnection, Wanted: wantedConnection, Actions: actions{"listsecrets": connectionSecrets},
 		},
 		{
-			Collection: "onlineEndpoints", Child: "deployments", Noun: "online endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Form: endpointForm,
+			Collection: "onlineEndpoints", Child: "deployments", Noun: "online endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
 			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, Wanted: wantedEndpoint,
 			MakerOnly: true, Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey},
 			Inert: "online endpoints are kept as documents: nothing is deployed or served yet",
 		},
 		{
-			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Form: endpointForm,
+			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
 			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, MakerOnly: true, Actions: actions{"listkeys": endpointKeys},
 			Inert: "batch endpoints are kept as documents: nothing is deployed or invoked yet",
 		},
 		{
-			Collection: "schedules", Noun: "schedule", LRO: true, Form: scheduleForm, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule, MakerOnly: true,
+			Collection: "schedules", Noun: "schedule", LRO: true, Schema: scheduleSchema, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule, MakerOnly: true,
 			Inert: "schedules are kept as documents: none of them starts a job yet",
 		},
 		{

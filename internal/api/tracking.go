@@ -58,7 +58,7 @@ func (s *trackingService) track(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.tracking.Serve(w, r, found.tracking, who, path)
-	settle(w, r)
+	drainBody(w, r)
 }
 
 // stream serves an answer that goes on, until the server stops or the caller's credentials end.

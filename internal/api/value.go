@@ -29,8 +29,8 @@ func object(m map[string]any, key string) (map[string]any, error) {
 	return nil, berth.Errorf(berth.Invalid, "%s must be an object", key)
 }
 
-// own is a copy of a body with its properties, for an update to change: it may be run again, and must then begin with what was sent.
-func own(body map[string]any) (copied, props map[string]any, err error) {
+// cloneBody is a copy of a body with its properties, for an update to change: it may be run again, and must then begin with what was sent.
+func cloneBody(body map[string]any) (copied, props map[string]any, err error) {
 	copied = asMap(clone(body))
 	props, err = object(copied, "properties")
 	return copied, props, err

@@ -95,7 +95,7 @@ func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource
 	if err != nil {
 		return nil, err
 	}
-	return settle(ctx, c, body)
+	return resolveLabels(ctx, c, body)
 }
 
 // versioned are the collections whose resources have versions.

@@ -38,7 +38,7 @@ func azRoot(s *session) *cobra.Command {
 			return azKnows(cmd, args)
 		},
 	}
-	s.dress(root)
+	s.prepareRoot(root)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Flags().BoolVarP(&version, "version", "v", false, "print versions")
 	root.AddCommand(&cobra.Command{Use: "ml", Short: "Machine learning", Run: func(*cobra.Command, []string) {}})

@@ -59,19 +59,19 @@ func (s *session) run(ctx context.Context, args []string) error {
 	}
 	switch {
 	case name == "az" && (len(words) == 0 || words[0] != "ml"):
-		s.manners("az")
+		s.azMode("az")
 		root = azRoot(s)
 		if err := azKnows(root, words); err != nil {
 			return err
 		}
 	case name == "az", len(words) > 0 && words[0] == "ml":
-		s.manners(name + " ml")
+		s.azMode(name + " ml")
 		words = words[1:]
 		root = mlRoot(s, name+" ml", words)
 	default:
 		root = newRoot(s, words)
 	}
-	words, err := s.words(root, words)
+	words, err := s.ownArgs(root, words)
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (s *session) run(ctx context.Context, args []string) error {
 	return root.ExecuteContext(ctx)
 }
 
-// manners makes a session behave as az does: JSON by default, its exit codes, ERROR before what went wrong.
-func (s *session) manners(program string) {
+// azMode makes a session behave as az does: JSON by default, its exit codes, ERROR before what went wrong.
+func (s *session) azMode(program string) {
 	s.format.az, s.program = true, program
 	s.format.kept = func() string {
 		kept, err := s.settings()
@@ -99,8 +99,8 @@ func (s *session) self() string {
 	return "berth"
 }
 
-// words brings what was typed into the form of our own flags, for the commands that follow az's grammar.
-func (s *session) words(root *cobra.Command, words []string) ([]string, error) {
+// ownArgs brings what was typed into the form of our own flags, for the commands that follow az's grammar.
+func (s *session) ownArgs(root *cobra.Command, words []string) ([]string, error) {
 	if len(words) > 0 && strings.HasPrefix(words[0], cobra.ShellCompRequestCmd) {
 		return words, nil
 	}
@@ -177,7 +177,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return group(cmd, args) },
 	}
-	s.dress(root)
+	s.prepareRoot(root)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Jobs:"}, &cobra.Group{ID: groupServer, Title: "The server:"},
 		&cobra.Group{ID: groupNoun, Title: "Resources, as in `az ml`:"})
 	add := func(c command) {
@@ -205,14 +205,14 @@ func mlRoot(s *session, name string, words []string) *cobra.Command {
 		Use: "ml", Short: "Machine learning, as in `az ml`", SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs, RunE: group,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name}, FParseErrWhitelist: anyFlags,
 	}
-	s.dress(root)
+	s.prepareRoot(root)
 	root.AddGroup(&cobra.Group{ID: groupNoun, Title: "Resources:"})
 	addNouns(s, root, words)
 	return root
 }
 
-// dress gives a root what every root has.
-func (s *session) dress(root *cobra.Command) {
+// prepareRoot gives a root what every root has.
+func (s *session) prepareRoot(root *cobra.Command) {
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

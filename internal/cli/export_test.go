@@ -93,7 +93,7 @@ func Write(s *settings) error                     { return s.write() }
 // Known is whether `az ml NOUN VERB` is a command, and whether it is one that is only said not to be served.
 func Known(noun, verb string) (known, served bool) {
 	s := newSession()
-	s.manners("az ml")
+	s.azMode("az ml")
 	root := mlRoot(s, "az ml", []string{noun, verb})
 	cmd, _, err := root.Find([]string{noun, verb})
 	if err != nil || cmd == root {
@@ -108,7 +108,7 @@ func Known(noun, verb string) (known, served bool) {
 // Takes is whether `az ml NOUN VERB` takes a flag, --long or -s; one that is not served takes what it is given.
 func Takes(noun, verb, flag string) bool {
 	s := newSession()
-	s.manners("az ml")
+	s.azMode("az ml")
 	root := mlRoot(s, "az ml", []string{noun, verb})
 	cmd, _, err := root.Find([]string{noun, verb})
 	if err != nil || cmd.DisableFlagParsing {

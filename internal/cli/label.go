@@ -15,8 +15,8 @@ import (
 // labelled is a reference by a label: azureml:NAME@LABEL.
 var labelled = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^azureml:([^:@/]+)@([^:@/]+)$`) })
 
-// settle puts versions in the place of labels in a document, as Azure's own clients do: what a job ran with is said for good.
-func settle(ctx context.Context, c *client.Client, body json.RawMessage) (json.RawMessage, error) {
+// resolveLabels puts versions in the place of labels in a document, as Azure's own clients do: what a job ran with is said for good.
+func resolveLabels(ctx context.Context, c *client.Client, body json.RawMessage) (json.RawMessage, error) {
 	if !bytes.Contains(body, []byte("@")) {
 		return body, nil
 	}

@@ -26,7 +26,7 @@ type jobView struct {
 // document needs no invalidation.
 type jobCache map[jobKey]jobView
 
-// maxSaid is how many are remembered.
+// maxCachedJobs is how many are kept.
 const maxCachedJobs = 1024
 
 // decode returns a job's document decoded. One whose state cannot be decoded has an empty state and

@@ -84,7 +84,7 @@ func (j *jobWork) next() (kind.Step, error) {
 // decide.
 func (cy *cycle) step(j *jobWork) error {
 	if j.pipeline {
-		return nil // see pipelines
+		return nil // stepParents steps it
 	}
 	s, err := j.next()
 	if err != nil {

@@ -81,7 +81,7 @@ func (c *Control) observeInterval() time.Duration {
 	return min(observeEvery*time.Duration(1+n/observeMany), observeLate).Truncate(observeEvery)
 }
 
-// look is a question to a target, and its answer.
+// observation is what a target was asked for and what it answered.
 type observation struct {
 	target *driver.Target
 	asked  []*placement // what should be there

@@ -17,8 +17,8 @@ type report struct {
 	err    error
 }
 
-// attend follows the agent of the instance's node, and no other.
-func (k *keeper) attend(ctx context.Context, v *view) {
+// syncFollower follows the agent of the instance's node, and no other.
+func (k *keeper) syncFollower(ctx context.Context, v *view) {
 	run := v.it.Runs
 	if v.it.Node == "" {
 		run = 0

@@ -131,7 +131,7 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	k.attend(ctx, v)
+	k.syncFollower(ctx, v)
 	switch {
 	case v.state.State == berth.InstanceDeleting:
 		return k.remove(ctx, v)
@@ -145,13 +145,13 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 	case v.it.Want == berth.InstanceStopped && v.it.Node != "":
 		return k.takeDown(ctx, v, berth.InstanceStopping)
 	case v.it.Want == berth.InstanceStopped:
-		return k.rest(ctx, v)
+		return k.reconcileStopped(ctx, v)
 	case v.it.Node != "" && v.it.Made != v.it.Attempt:
 		return k.takeDown(ctx, v, berth.InstanceRestarting)
 	case v.it.Node == "":
-		return k.ask(ctx, v)
+		return k.requestNode(ctx, v)
 	}
-	return k.keep(ctx, v)
+	return k.reconcileRunning(ctx, v)
 }
 
 // read reads the instance. One that is no longer in the store is taken apart.
@@ -159,7 +159,7 @@ func (k *keeper) read(ctx context.Context) (*view, error) {
 	v := &view{}
 	err := k.l.o.DB.View(ctx, func(tx *store.Tx) error { return v.read(tx, k.key) })
 	if berth.CodeOf(err) == berth.NotFound {
-		return nil, k.vanish(ctx)
+		return nil, k.removeOrphan(ctx)
 	}
 	return v, err
 }

@@ -22,8 +22,8 @@ var errStale = errors.New("the agent of an earlier start still answers")
 
 func (k *keeper) dir() string { return Dir(k.l.o.Dir, k.key.workspace, k.key.name) }
 
-// ask writes down the node that the instance should have. It is made after that, so that no crash can leave one nobody knows.
-func (k *keeper) ask(ctx context.Context, v *view) (time.Duration, error) {
+// requestNode writes down the node that the instance should have. It is made after that, so that no crash can leave one nobody knows.
+func (k *keeper) requestNode(ctx context.Context, v *view) (time.Duration, error) {
 	var wait time.Duration
 	err := k.change(ctx, v, func(tx *store.Tx, now *view) error {
 		wait = 0
@@ -87,8 +87,8 @@ func (v *view) fail(tx *store.Tx, why string) {
 	v.become(tx, berth.InstanceStopping, why)
 }
 
-// keep brings an instance up that has its node, and keeps it up.
-func (k *keeper) keep(ctx context.Context, v *view) (time.Duration, error) {
+// reconcileRunning brings an instance up that has its node, and keeps it up.
+func (k *keeper) reconcileRunning(ctx context.Context, v *view) (time.Duration, error) {
 	if k.added != v.it.Node {
 		if wait, err := k.addNode(ctx, v); err != nil || wait > 0 {
 			return wait, err

@@ -22,7 +22,7 @@ const (
 // takeDown ends what runs on an instance and gives its node back. state is what the instance is meanwhile.
 func (k *keeper) takeDown(ctx context.Context, v *view, state string) (time.Duration, error) {
 	if v.node != nil && v.node.State != berth.NodeLeaving {
-		return 0, again(k.leave(ctx, v, state))
+		return 0, again(k.releaseNode(ctx, v, state))
 	}
 	if wait, err := k.jobsEnd(ctx, v); err != nil || wait > 0 {
 		return wait, err
@@ -59,8 +59,8 @@ func (k *keeper) takeDown(ctx context.Context, v *view, state string) (time.Dura
 	}))
 }
 
-// leave keeps new jobs away and asks those on the node to end.
-func (k *keeper) leave(ctx context.Context, v *view, state string) error {
+// releaseNode keeps new jobs away and asks those on the node to end.
+func (k *keeper) releaseNode(ctx context.Context, v *view, state string) error {
 	return k.change(ctx, v, func(tx *store.Tx, now *view) error {
 		if now.node == nil {
 			return nil
@@ -179,17 +179,17 @@ func (k *keeper) remove(ctx context.Context, v *view) (time.Duration, error) {
 	return 0, errGone
 }
 
-// vanish ends an instance whose document is gone.
-func (k *keeper) vanish(ctx context.Context) error {
-	if err := k.l.scrap(ctx, k.dir()); err != nil {
+// removeOrphan ends an instance whose document is gone.
+func (k *keeper) removeOrphan(ctx context.Context) error {
+	if err := k.l.removeFiles(ctx, k.dir()); err != nil {
 		return err
 	}
 	return errGone
 }
 
-// scrap ends the instance of a directory. Its files stay: they go only when somebody deletes the instance, and a database that does not
+// removeFiles ends the instance of a directory. Its files stay: they go only when somebody deletes the instance, and a database that does not
 // know of it may be another one, or an older copy.
-func (l *Loop) scrap(ctx context.Context, dir string) error {
+func (l *Loop) removeFiles(ctx context.Context, dir string) error {
 	var c Config
 	b, err := os.ReadFile(filepath.Join(dir, "agent.json"))
 	if err == nil && json.Unmarshal(b, &c) == nil && c.Node != "" {
@@ -214,7 +214,7 @@ func (l *Loop) sweep(ctx context.Context, keys []key) {
 		if known[dir] {
 			continue
 		}
-		if err := l.scrap(ctx, dir); err != nil && ctx.Err() == nil {
+		if err := l.removeFiles(ctx, dir); err != nil && ctx.Err() == nil {
 			l.o.Log.Warn("an instance nobody knows was not ended", "dir", dir, "err", err)
 		}
 	}

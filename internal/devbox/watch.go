@@ -9,8 +9,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// rest waits while an instance is stopped: for its next start by schedule, or for somebody.
-func (k *keeper) rest(ctx context.Context, v *view) (time.Duration, error) {
+// reconcileStopped waits while an instance is stopped: for its next start by schedule, or for somebody.
+func (k *keeper) reconcileStopped(ctx context.Context, v *view) (time.Duration, error) {
 	if v.it.State != berth.InstanceStopped && v.it.State != berth.InstanceCreateFailed {
 		return 0, again(k.change(ctx, v, func(tx *store.Tx, now *view) error {
 			now.done("Succeeded")

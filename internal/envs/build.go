@@ -246,5 +246,5 @@ func explain(err error, logPath string) error {
 	if errors.As(run.err, &full) { // it could not be started
 		code = berth.Unsupported
 	}
-	return berth.Errorf(code, "building the environment: %s\n(the whole log is %s on the node)", distill(run.lines, run.Error()), logPath)
+	return berth.Errorf(code, "building the environment: %s\n(the whole log is %s on the node)", summarizeError(run.lines, run.Error()), logPath)
 }

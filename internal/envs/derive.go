@@ -50,8 +50,8 @@ if [ -s $b/requirements.txt ]; then
   ` + buildUV + ` pip install --no-progress --compile-bytecode --python $e/bin/python -r $b/requirements.txt "$@"
 fi`
 
-// derive is the image made of base and the packages of r, built when it is not there yet.
-func (c *Cache) derive(ctx context.Context, eng *engine, base string, r request, e berth.LaunchEnv, progress, warn func(string)) (id, hash string, cached bool, err error) {
+// deriveImage is the image made of base and the packages of r, built when it is not there yet.
+func (c *Cache) deriveImage(ctx context.Context, eng *engine, base string, r request, e berth.LaunchEnv, progress, warn func(string)) (id, hash string, cached bool, err error) {
 	sum := sha256.Sum256([]byte(base + "\n" + r.key()))
 	hash = hex.EncodeToString(sum[:20])
 	ref := "localhost/berth-env:" + hash

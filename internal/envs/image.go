@@ -38,7 +38,7 @@ func (c *Cache) container(ctx context.Context, eng *engine, e berth.LaunchEnv, p
 		for _, w := range r.Warnings {
 			warn(w)
 		}
-		id, hash, cached, err = c.derive(ctx, eng, id, r, e, progress, warn)
+		id, hash, cached, err = c.deriveImage(ctx, eng, id, r, e, progress, warn)
 		if err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ func TestIgnore(t *testing.T) {
 }
 
 func TestDistill(t *testing.T) {
-	got := distill([]string{
+	got := summarizeError([]string{
 		"Using Python 3.11", "Resolved 3 packages", "error: Failed to build `x`", "  cause: The build backend returned an error",
 		"         Traceback (most recent call last):", `           File "setup.py", line 3, in <module>`, "             ^^^^^^^", "         ModuleNotFoundError: No module named 'y'",
 		"hint: add it to your `pyproject.toml` under:", "", "[tool.uv]",
@@ -46,7 +46,7 @@ func TestDistill(t *testing.T) {
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := distill(nil, "fallback"); got != "fallback" {
+	if got := summarizeError(nil, "fallback"); got != "fallback" {
 		t.Errorf("got %q", got)
 	}
 }

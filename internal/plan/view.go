@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/internal/sched"
 )
 
-// world is a pool as the scheduler sees it, with what waits for it.
-type world struct {
+// poolView is a pool as the scheduler sees it, with what waits for it.
+type poolView struct {
 	queue   sched.Queue
 	pool    sched.Pool
 	running []sched.Running
@@ -22,9 +22,9 @@ type world struct {
 	spec    *Pool
 }
 
-// view makes a world of a pool, with one gang more where extra is not nil.
-func view(p Pool, extra *sched.Gang, now time.Time) *world {
-	w := &world{running: p.Running, spec: &p}
+// view makes a poolView of a pool, with one gang more where extra is not nil.
+func view(p Pool, extra *sched.Gang, now time.Time) *poolView {
+	w := &poolView{running: p.Running, spec: &p}
 	last := int64(0)
 	for _, g := range p.Waiting {
 		w.queue.Add(g)
@@ -42,7 +42,7 @@ func view(p Pool, extra *sched.Gang, now time.Time) *world {
 }
 
 // grow asks the autoscaler what it would do.
-func (w *world) grow(p Pool, now time.Time) {
+func (w *poolView) grow(p Pool, now time.Time) {
 	v := p.Scale(&w.queue)
 	if p.Short != "" {
 		v.Room, v.Bound = 0, p.Short
@@ -57,7 +57,7 @@ func (w *world) grow(p Pool, now time.Time) {
 }
 
 // choose is what the scheduler decides for a gang now.
-func (w *world) choose(id string, now time.Time) sched.Choice {
+func (w *poolView) choose(id string, now time.Time) sched.Choice {
 	for _, c := range sched.Schedule(w.pool, &w.queue, w.running, []string{id}, now) {
 		if c.Gang == id {
 			return c
@@ -67,7 +67,7 @@ func (w *world) choose(id string, now time.Time) sched.Choice {
 }
 
 // booted is the pool when the nodes that are on their way, or would be, have started.
-func (w *world) booted() sched.Pool {
+func (w *poolView) booted() sched.Pool {
 	p := w.pool
 	p.Nodes = slices.Clone(p.Nodes)
 	for i, n := range w.spec.Nodes {
@@ -83,7 +83,7 @@ func (w *world) booted() sched.Pool {
 }
 
 // grown says whether a gang would be placed once all nodes have started, and for how many it has to wait.
-func (w *world) grown(id string, now time.Time) (boot int, ok bool) {
+func (w *poolView) grown(id string, now time.Time) (boot int, ok bool) {
 	p := w.booted()
 	for _, c := range sched.Schedule(p, &w.queue, w.running, []string{id}, now) {
 		if c.Gang != id || len(c.Nodes) == 0 {
@@ -104,7 +104,7 @@ func (w *world) grown(id string, now time.Time) (boot int, ok bool) {
 }
 
 // limit is what keeps the pool from having a place for one job more.
-func (w *world) limit(p Pool) berth.PlanLimit {
+func (w *poolView) limit(p Pool) berth.PlanLimit {
 	alive := 0
 	for _, n := range p.Nodes {
 		if n.Usable() || n.State == berth.NodePreparing {
@@ -131,7 +131,7 @@ func (w *world) limit(p Pool) berth.PlanLimit {
 const steps = 1000
 
 // simulate finds out when a gang would start if everything that runs ends as expected; zero when that is not known.
-func (w *world) simulate(expect map[string]Expect, id string, now time.Time) (at time.Time, basis string) {
+func (w *poolView) simulate(expect map[string]Expect, id string, now time.Time) (at time.Time, basis string) {
 	p := w.booted()
 	where := map[string]int{}
 	for i, n := range p.Nodes {
@@ -244,7 +244,7 @@ func (s *simulation) basis() string {
 const most = 10
 
 // inTheWay is the jobs that run, the next to end first, and those that wait and go before a gang.
-func (w *world) inTheWay(expect map[string]Expect, id string, now time.Time) []berth.PlanJob {
+func (w *poolView) inTheWay(expect map[string]Expect, id string, now time.Time) []berth.PlanJob {
 	out := []berth.PlanJob{}
 	for _, r := range w.running {
 		j := berth.PlanJob{Name: r.Name, User: r.User, Status: "running", Nodes: len(r.On)}

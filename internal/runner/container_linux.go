@@ -11,10 +11,10 @@ import (
 
 // insight is how a container is seen from this machine: by its first process, which is above all others of it.
 type insight struct {
-	asked   bool // whether the process is one of this machine is known
-	pid     int  // 0: it is not
-	born    uint64
-	private bool // it has a network of its own
+	asked     bool // whether the process is one of this machine is known
+	pid       int  // 0: it is not
+	startTime uint64
+	private   bool // it has a network of its own
 }
 
 // look samples the container's processes; false when they are not to be seen here.
@@ -27,14 +27,14 @@ func (b *box) look(ctx context.Context, now time.Time) (berth.Usage, bool) {
 		}
 		in.asked = true
 		// The engine's number may mean another process here, or none. Only the task's own carries its mark.
-		if born, _, ok := Born(pid); ok && markOf(pid) == b.t.o.Dir {
-			in.pid, in.born, in.private = pid, born, ownNetwork(pid)
+		if startTime, _, ok := StartTime(pid); ok && markOf(pid) == b.t.o.Dir {
+			in.pid, in.startTime, in.private = pid, startTime, ownNetwork(pid)
 		}
 	}
 	if in.pid == 0 {
 		return berth.Usage{}, false
 	}
-	if born, _, ok := Born(in.pid); !ok || born != in.born {
+	if startTime, _, ok := StartTime(in.pid); !ok || startTime != in.startTime {
 		return berth.Usage{}, false // it has just ended
 	}
 	u := usageOf(now, lookAround(now).below(in.pid))

@@ -24,14 +24,14 @@ const (
 
 // foreignEnd is how a process ended that is the child of neither this process nor its reaper, because those that were are gone. Until its
 // new parent has reaped it that is in /proc, and afterwards the kernel says it to those who have held a pidfd, from Linux 6.15 on.
-func foreignEnd(ctx context.Context, fd *os.File, pid int, born uint64) (ws syscall.WaitStatus, known bool) {
+func foreignEnd(ctx context.Context, fd *os.File, pid int, startTime uint64) (ws syscall.WaitStatus, known bool) {
 	if fd == nil { // it did not live any more when it was found
 		return 0, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		if s, ok := readStat(pid); ok && s.born == born && s.state == 'Z' {
+		if s, ok := readStat(pid); ok && s.startTime == startTime && s.state == 'Z' {
 			return s.exit, true
 		}
 		ws, ended, err := pidfdExit(fd)

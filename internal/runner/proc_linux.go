@@ -13,7 +13,7 @@ import (
 type procStat struct {
 	pid, ppid, pgrp, session int
 	state                    byte
-	born                     uint64             // clock ticks since boot
+	startTime                uint64             // clock ticks since boot
 	ticks                    uint64             // of processor time, with that of children it waited for
 	rss                      int64              // pages
 	exit                     syscall.WaitStatus // of a process that has ended and was not reaped
@@ -50,21 +50,21 @@ func parseStat(b []byte) (s procStat, ok bool) {
 	s.state = f[0][0]
 	s.ppid, s.pgrp, s.session = int(num(4)), int(num(5)), int(num(6))
 	s.ticks = uint64(num(14) + num(15) + num(16) + num(17))
-	s.born, s.rss = uint64(num(22)), num(24)
+	s.startTime, s.rss = uint64(num(22)), num(24)
 	if len(f) >= 50 && s.state == 'Z' {
 		s.exit = syscall.WaitStatus(num(52))
 	}
 	return s, true
 }
 
-// Born is when the process began, in clock ticks since boot: with the pid and the boot it names a process for ever.
+// StartTime is when the process began, in clock ticks since boot: with the pid and the boot it names a process for ever.
 // Parent is the process that will be told how it ends.
-func Born(pid int) (born uint64, parent int, ok bool) {
+func StartTime(pid int) (startTime uint64, parent int, ok bool) {
 	s, ok := readStat(pid)
-	return s.born, s.ppid, ok
+	return s.startTime, s.ppid, ok
 }
 
-// clockTicks is the time since boot as Born counts it.
+// clockTicks is the time since boot as StartTime counts it.
 func clockTicks() uint64 {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
@@ -74,14 +74,14 @@ func clockTicks() uint64 {
 	return uint64(ts.Nano() / (1e9 / perSecond))
 }
 
-// bornSince is Born of a process that was just forked, and not before the given time. Where the clock has not moved on since, that is
+// startTimeSince is StartTime of a process that was just forked, and not before the given time. Where the clock has not moved on since, that is
 // when it began, and /proc need not be asked.
-func bornSince(before uint64, pid int) uint64 {
+func startTimeSince(before uint64, pid int) uint64 {
 	if before != 0 && clockTicks() == before {
 		return before
 	}
-	born, _, _ := Born(pid)
-	return born
+	startTime, _, _ := StartTime(pid)
+	return startTime
 }
 
 // markOf is the directory of the task a process belongs to by its mark, empty when it has none.
@@ -121,9 +121,9 @@ func processes() []procStat {
 	return all
 }
 
-// BornLeader is Born for a process that may have ended already; leader says that it leads its session, as the first
+// LeaderStartTime is StartTime for a process that may have ended already; leader says that it leads its session, as the first
 // process of every task does.
-func BornLeader(pid int) (born uint64, leader, ok bool) {
+func LeaderStartTime(pid int) (startTime uint64, leader, ok bool) {
 	s, ok := readStat(pid)
-	return s.born, s.session == pid, ok
+	return s.startTime, s.session == pid, ok
 }

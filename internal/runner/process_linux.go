@@ -25,14 +25,14 @@ func signalName(n int) string {
 
 // process is a command that runs on this machine: a child of ours, or one that was adopted.
 type process struct {
-	t       *task
-	pid     int
-	born    uint64
-	child   bool
-	fd      *os.File // pidfd, in the runtime's poller; nil when the kernel has none
-	cgroup  *cgroup
-	sampler sampler
-	patient patient
+	t         *task
+	pid       int
+	startTime uint64
+	child     bool
+	fd        *os.File // pidfd, in the runtime's poller; nil when the kernel has none
+	cgroup    *cgroup
+	sampler   sampler
+	patient   patient
 }
 
 // devNull is standard input of every command.
@@ -59,7 +59,7 @@ func (t *task) startProcess(s *Spec) (running, error) {
 		_ = syscall.SetNonblock(pidfd, true)
 		p.fd = os.NewFile(uintptr(pidfd), "pidfd")
 	}
-	p.born = bornSince(before, pid)
+	p.startTime = startTimeSince(before, pid)
 	return p, nil
 }
 
@@ -104,10 +104,10 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 			return r, exit
 		}
 	}
-	p := &process{t: t, pid: last.PID, born: last.Born, cgroup: openCgroup(t.l, t.unique())}
+	p := &process{t: t, pid: last.PID, startTime: last.StartTime, cgroup: openCgroup(t.l, t.unique())}
 	if last.Step == StepExec {
 		// It is not known whether the process was started. If it was and runs still, it carries the task's mark.
-		if p.pid, p.born = findMarked(t.o.Dir); p.pid == 0 {
+		if p.pid, p.startTime = findMarked(t.o.Dir); p.pid == 0 {
 			return nil, lost("its runner was killed while it started the command, and the command's process is gone")
 		}
 	}
@@ -115,7 +115,7 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 	if err != nil {
 		return p, nil // gone: wait and ended will find that out
 	}
-	if now, ok := readStat(p.pid); !ok || now.born != p.born || !alive(now) {
+	if now, ok := readStat(p.pid); !ok || now.startTime != p.startTime || !alive(now) {
 		unix.Close(fd) // its id is somebody else's by now, or it went together with its host
 		return p, nil
 	}
@@ -123,7 +123,7 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 	return p, nil
 }
 
-func (p *process) mark() Mark { return Mark{Step: StepStarted, PID: p.pid, Born: p.born} }
+func (p *process) mark() Mark { return Mark{Step: StepStarted, PID: p.pid, StartTime: p.startTime} }
 
 // wait does not take the status away: until close its id stays its own.
 func (p *process) wait(_ context.Context, w *waker) (bool, error) {
@@ -176,9 +176,9 @@ func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 			p.t.o.Log.Error("learning how a command ended", "task", p.t.l.Task, "pid", p.pid, "err", err)
 		}
 	} else if p.t.o.Status != nil {
-		if s, known = p.t.o.Status(ctx, p.pid, p.born); !known {
+		if s, known = p.t.o.Status(ctx, p.pid, p.startTime); !known {
 			var ws syscall.WaitStatus
-			if ws, known = foreignEnd(ctx, p.fd, p.pid, p.born); known {
+			if ws, known = foreignEnd(ctx, p.fd, p.pid, p.startTime); known {
 				s = StatusOf(ws)
 			}
 		}
@@ -216,8 +216,8 @@ func (p *process) here() bool {
 	if p.child {
 		return true
 	}
-	b, _, ok := Born(p.pid)
-	return ok && b == p.born
+	b, _, ok := StartTime(p.pid)
+	return ok && b == p.startTime
 }
 
 func (p *process) ask() {

@@ -55,20 +55,20 @@ type Step string
 // The steps that are kept, in order. Before the first one nothing of the user's has run.
 const (
 	StepExec    Step = "exec"    // the command is about to be started
-	StepStarted Step = "started" // it runs: PID and Born say as what
+	StepStarted Step = "started" // it runs: PID and StartTime say as what
 	StepExited  Step = "exited"  // it ended: Exit says how; its outputs are not uploaded yet
 	StepDone    Step = "done"    // all is over; Exit is final
 )
 
 // Mark is what must be remembered of a task to take it up again.
 type Mark struct {
-	Step  Step            `json:"step"`
-	PID   int             `json:"pid,omitempty"`
-	Box   string          `json:"box,omitempty"`  // id of the container, where there is one
-	Born  uint64          `json:"born,omitempty"` // when the process began, as /proc/PID/stat counts
-	Seq   int             `json:"seq,omitempty"`  // of the last report
-	Times berth.Waterfall `json:"times,omitzero"`
-	Exit  *berth.Exit     `json:"exit,omitempty"`
+	Step      Step            `json:"step"`
+	PID       int             `json:"pid,omitempty"`
+	Box       string          `json:"box,omitempty"`  // id of the container, where there is one
+	StartTime uint64          `json:"born,omitempty"` // when the process began, as /proc/PID/stat counts
+	Seq       int             `json:"seq,omitempty"`  // of the last report
+	Times     berth.Waterfall `json:"times,omitzero"`
+	Exit      *berth.Exit     `json:"exit,omitempty"`
 }
 
 // Options is what Run works with.
@@ -89,7 +89,7 @@ type Options struct {
 	Last Mark
 	// Status says how a process ended that is not a child of this one (it was started by a Run that is no more), and
 	// false when nobody knows. Nil knows nothing.
-	Status func(ctx context.Context, pid int, born uint64) (WaitStatus, bool)
+	Status func(ctx context.Context, pid int, startTime uint64) (WaitStatus, bool)
 	// Control takes requests to end the task. It may be nil.
 	Control *Control
 	// Envs prepares environments. Nil can only run commands on the machine as it is.

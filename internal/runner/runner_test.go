@@ -367,11 +367,11 @@ func abandon(t *testing.T, cpus float64) {
 	}
 	o := b.options
 	o.Last = b.marks[len(b.marks)-1]
-	if o.Last.Step != runner.StepStarted || o.Last.PID == 0 || o.Last.Born == 0 {
+	if o.Last.Step != runner.StepStarted || o.Last.PID == 0 || o.Last.StartTime == 0 {
 		t.Fatalf("last mark %+v", o.Last)
 	}
 	var status syscall.WaitStatus
-	o.Status = func(_ context.Context, pid int, born uint64) (runner.WaitStatus, bool) {
+	o.Status = func(_ context.Context, pid int, startTime uint64) (runner.WaitStatus, bool) {
 		// This process is its parent, so that the status is there to be had.
 		_, err := syscall.Wait4(pid, &status, 0, nil)
 		return runner.StatusOf(status), err == nil
@@ -399,7 +399,7 @@ func abandon(t *testing.T, cpus float64) {
 // TestResumeGone takes up tasks whose process is not there any more.
 func TestResumeGone(t *testing.T) {
 	for _, last := range []runner.Mark{
-		{Step: runner.StepExec}, {Step: runner.StepStarted, PID: 1 << 22, Born: 1}, {Step: runner.StepStarted, PID: os.Getpid(), Born: 1},
+		{Step: runner.StepExec}, {Step: runner.StepStarted, PID: 1 << 22, StartTime: 1}, {Step: runner.StepStarted, PID: os.Getpid(), StartTime: 1},
 	} {
 		t.Run(string(last.Step)+strconv.Itoa(last.PID), func(t *testing.T) {
 			b := newBench(t, "echo ran")

@@ -74,11 +74,11 @@ func ChildrenOf(pid int) []int {
 }
 
 // findMarked finds the first process of a task by its mark: the leader of its session.
-func findMarked(dir string) (pid int, born uint64) {
+func findMarked(dir string) (pid int, startTime uint64) {
 	for _, s := range processes() {
-		if s.session == s.pid && s.pgrp == s.pid && alive(s) && markOf(s.pid) == dir && (pid == 0 || s.born < born) {
-			pid, born = s.pid, s.born
+		if s.session == s.pid && s.pgrp == s.pid && alive(s) && markOf(s.pid) == dir && (pid == 0 || s.startTime < startTime) {
+			pid, startTime = s.pid, s.startTime
 		}
 	}
-	return pid, born
+	return pid, startTime
 }

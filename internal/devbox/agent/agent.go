@@ -40,11 +40,11 @@ type agent struct {
 	// scratch is a directory that goes with the agent.
 	scratch string
 
-	family  *family // of processes
-	ssh     *sshServer
-	jupyter *jupyter
-	apps    []*app
-	load    load
+	processes *processGroup // of processes
+	ssh       *sshServer
+	jupyter   *jupyter
+	apps      []*app
+	load      load
 
 	mu     sync.Mutex
 	status devbox.Status
@@ -96,8 +96,8 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 		return err
 	}
 	defer os.RemoveAll(a.scratch)
-	a.family = newFamily(a.environ())
-	defer a.family.end(5 * time.Second)
+	a.processes = newProcessGroup(a.environ())
+	defer a.processes.end(5 * time.Second)
 	if a.ssh, err = newSSH(a); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, dir string, c devbox.Config) error {
 	server := &http.Server{Handler: a.routes(), ReadHeaderTimeout: 10 * time.Second}
 	defer server.Close()
 	group.Go(func() { _ = server.Serve(streams) })
-	group.Go(func() { a.family.reap(ctx) })
+	group.Go(func() { a.processes.reap(ctx) })
 	group.Go(func() {
 		if err := a.setUp(ctx); err != nil && ctx.Err() == nil {
 			a.fail(err)
@@ -240,7 +240,7 @@ func (a *agent) routes() http.Handler {
 		for _, x := range apps {
 			x.end()
 		}
-		a.family.end(5 * time.Second)
+		a.processes.end(5 * time.Second)
 		send(w, true)
 		_ = http.NewResponseController(w).Flush() // the end closes this connection too
 		a.stop()
@@ -354,7 +354,7 @@ func (a *agent) setUp(ctx context.Context) error {
 	a.mu.Lock()
 	a.jupyter, a.apps = j, apps
 	a.mu.Unlock()
-	a.load.start(a.family)
+	a.load.start(a.processes)
 	a.show()
 	a.say(devbox.PhaseReady, "the instance is ready")
 	return nil

@@ -13,7 +13,7 @@ var GPUSignal = gpuSignal
 
 // LoadSignals are what the CPU's signal says after a second in which its processes used so much of a core, and in the one after it.
 func LoadSignals(share float64, now time.Time) (busy, idle devbox.Signal) {
-	l := load{family: &family{}, at: now, share: share}
+	l := load{processes: &processGroup{}, at: now, share: share}
 	busy = l.signal(now)
 	l.share = 0
 	return busy, l.signal(now)

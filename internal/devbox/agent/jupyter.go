@@ -149,7 +149,7 @@ func (j *jupyter) launch() (chan error, error) {
 	log := a.logFile("jupyter")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.WaitDelay = time.Second
-	err := a.family.start(cmd)
+	err := a.processes.start(cmd)
 	log.Close()
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (j *jupyter) launch() (chan error, error) {
 	j.mu.Unlock()
 	exited := make(chan error, 1)
 	go func() {
-		err := a.family.wait(cmd)
+		err := a.processes.wait(cmd)
 		if err == nil {
 			err = errors.New("it ended by itself")
 		}

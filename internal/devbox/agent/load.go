@@ -24,22 +24,22 @@ const (
 
 // load measures how busy the instance's processors are.
 type load struct {
-	mu     sync.Mutex
-	family *family
-	at     time.Time
-	cpu    time.Duration
-	busy   time.Time // when it was last
-	used   float64   // how much of a core it was then
-	share  float64
+	mu        sync.Mutex
+	processes *processGroup
+	at        time.Time
+	cpu       time.Duration
+	busy      time.Time // when it was last
+	used      float64   // how much of a core it was then
+	share     float64
 }
 
-func (l *load) start(f *family) {
+func (l *load) start(f *processGroup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.family, l.at, l.cpu = f, time.Now(), total(f)
+	l.processes, l.at, l.cpu = f, time.Now(), total(f)
 }
 
-func total(f *family) (sum time.Duration) {
+func total(f *processGroup) (sum time.Duration) {
 	for _, p := range f.members() {
 		sum += p.cpu
 	}
@@ -59,12 +59,12 @@ func (l *load) signal(now time.Time) devbox.Signal {
 	switch {
 	case runtime.GOOS != "linux":
 		return s // jobs, kernels and sessions have to tell
-	case l.family == nil:
+	case l.processes == nil:
 		s.Error = "not measured yet"
 		return s
 	}
 	if span := now.Sub(l.at); span >= time.Second {
-		cpu := total(l.family)
+		cpu := total(l.processes)
 		l.share = (cpu - l.cpu).Seconds() / span.Seconds()
 		l.at, l.cpu = now, cpu
 	}

@@ -79,7 +79,7 @@ func shell() string {
 // command is a process of the instance, in the home directory and a group of its own.
 func (a *agent) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.Background(), name, args...) // it ends with its session, or with the instance
-	cmd.Env, cmd.Dir = a.family.env, a.home()
+	cmd.Env, cmd.Dir = a.processes.env, a.home()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
@@ -138,11 +138,11 @@ func (a *agent) script(ctx context.Context, phase string, s *devbox.Script) erro
 	cmd := a.command(shell(), "-c", line)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.WaitDelay = time.Second
-	if err := a.family.start(cmd); err != nil {
+	if err := a.processes.start(cmd); err != nil {
 		return &failure{msg: what + " could not be started: " + err.Error()}
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- a.family.wait(cmd) }()
+	go func() { ended <- a.processes.wait(cmd) }()
 	limit := time.NewTimer(s.Timeout)
 	defer limit.Stop()
 	timeout := false

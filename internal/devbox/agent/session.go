@@ -62,7 +62,7 @@ func (x *session) kill(sig syscall.Signal) {
 
 // wait waits for the end of the session's process.
 func (x *session) wait() int {
-	code := exitCode(x.s.a.family.wait(x.cmd))
+	code := exitCode(x.s.a.processes.wait(x.cmd))
 	x.ended.Store(true)
 	return code
 }
@@ -155,7 +155,7 @@ func (x *session) begin(ctx context.Context, command string) (ok bool, run func(
 	} else {
 		cmd.Args = []string{"-" + filepath.Base(sh)} // a login shell
 	}
-	cmd.Env = append(append(append([]string(nil), a.family.env...), x.env...), "SSH_CONNECTION=127.0.0.1 0 127.0.0.1 22", "USER="+a.c.User)
+	cmd.Env = append(append(append([]string(nil), a.processes.env...), x.env...), "SSH_CONNECTION=127.0.0.1 0 127.0.0.1 22", "USER="+a.c.User)
 	x.cmd = cmd
 	var err error
 	if x.term != "" {
@@ -183,7 +183,7 @@ func (x *session) onPipes(cmd *exec.Cmd) (func(), error) {
 	cmd.Stdout, cmd.Stderr = x.stream, x.stream.Stderr()
 	// What the command left running may hold its output open for ever.
 	cmd.WaitDelay = 3 * time.Second
-	if err := x.s.a.family.start(cmd); err != nil {
+	if err := x.s.a.processes.start(cmd); err != nil {
 		return nil, err
 	}
 	go func() { // until the client or the command has had enough
@@ -203,7 +203,7 @@ func (x *session) onTerminal(cmd *exec.Cmd) (func(), error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	cmd.Env = append(cmd.Env, "TERM="+x.term, "SSH_TTY="+theirs.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	err = x.s.a.family.start(cmd)
+	err = x.s.a.processes.start(cmd)
 	theirs.Close()
 	if err != nil {
 		ours.Close()

@@ -281,8 +281,8 @@ func appendMark(b []byte, id berth.TaskID, m *runner.Mark) ([]byte, error) {
 	if m.Box != "" {
 		b = strconv.AppendQuoteToASCII(append(b, `,"box":`...), m.Box) // hexadecimal digits
 	}
-	if m.Born != 0 {
-		b = strconv.AppendUint(append(b, `,"born":`...), m.Born, 10)
+	if m.StartTime != 0 {
+		b = strconv.AppendUint(append(b, `,"born":`...), m.StartTime, 10)
 	}
 	if m.Seq != 0 {
 		b = strconv.AppendInt(append(b, `,"seq":`...), int64(m.Seq), 10)

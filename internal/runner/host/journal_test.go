@@ -137,7 +137,7 @@ func TestMarkLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := runner.Mark{
 			Step: rapid.SampledFrom([]runner.Step{runner.StepExec, runner.StepStarted, runner.StepExited, runner.StepDone}).Draw(t, "step"),
-			PID:  rapid.IntRange(0, 1<<22).Draw(t, "pid"), Born: rapid.Uint64().Draw(t, "born"), Seq: rapid.IntRange(0, 1<<50).Draw(t, "seq"),
+			PID:  rapid.IntRange(0, 1<<22).Draw(t, "pid"), StartTime: rapid.Uint64().Draw(t, "born"), Seq: rapid.IntRange(0, 1<<50).Draw(t, "seq"),
 			Box: rapid.StringMatching("[0-9a-f]{0,64}").Draw(t, "box"),
 			Times: berth.Waterfall{
 				Submitted: at(t), Placed: at(t), Staging: at(t), Environment: at(t), Started: at(t), FirstOutput: at(t), Uploading: at(t), Ended: at(t),

@@ -25,13 +25,13 @@ type reaped struct {
 const keepReaped, maxReaped = 4096, 8192
 
 // note adds a line.
-func (r *reaped) note(pid int, born uint64, ws syscall.WaitStatus) error {
+func (r *reaped) note(pid int, startTime uint64, ws syscall.WaitStatus) error {
 	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	_, err = fmt.Fprintf(f, "%d %d %d\n", pid, born, ws)
+	_, err = fmt.Fprintf(f, "%d %d %d\n", pid, startTime, ws)
 	return err
 }
 
@@ -53,7 +53,7 @@ func (r *reaped) trim() error {
 }
 
 // find looks for a process in the file.
-func (r *reaped) find(pid int, born uint64) (runner.WaitStatus, bool) {
+func (r *reaped) find(pid int, startTime uint64) (runner.WaitStatus, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, err := os.Open(r.path)
@@ -65,7 +65,7 @@ func (r *reaped) find(pid int, born uint64) (runner.WaitStatus, bool) {
 		var p int
 		var b uint64
 		var ws syscall.WaitStatus
-		if n, _ := fmt.Sscan(s.Text(), &p, &b, (*uint32)(&ws)); n == 3 && p == pid && b == born {
+		if n, _ := fmt.Sscan(s.Text(), &p, &b, (*uint32)(&ws)); n == 3 && p == pid && b == startTime {
 			return runner.StatusOf(ws), true
 		}
 	}
@@ -73,13 +73,13 @@ func (r *reaped) find(pid int, born uint64) (runner.WaitStatus, bool) {
 }
 
 // status waits until it is known how a process ended, or certain that nobody will say.
-func (r *reaped) status(ctx context.Context, pid int, born uint64) (runner.WaitStatus, bool) {
+func (r *reaped) status(ctx context.Context, pid int, startTime uint64) (runner.WaitStatus, bool) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		b, parent, ok := runner.Born(pid)
-		if s, found := r.find(pid, born); found {
+		b, parent, ok := runner.StartTime(pid)
+		if s, found := r.find(pid, startTime); found {
 			return s, true
 		}
-		if !ok || b != born || parent != os.Getppid() {
+		if !ok || b != startTime || parent != os.Getppid() {
 			return runner.WaitStatus{}, false
 		}
 		timer := time.NewTimer(wait)

@@ -121,8 +121,8 @@ func (r *reaper) attend(signals <-chan os.Signal) syscall.WaitStatus {
 			continue
 		}
 		if pid != r.worker {
-			if born, leader, ok := runner.BornLeader(pid); ok && leader {
-				if err := r.reaped.note(pid, born, ws); err != nil {
+			if startTime, leader, ok := runner.LeaderStartTime(pid); ok && leader {
+				if err := r.reaped.note(pid, startTime, ws); err != nil {
 					r.log.Error("an exit status is lost", "pid", pid, "err", err)
 				}
 			}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// plainly is the message of an error; where a value was of another type than its field, in words of the API and not of this program.
-func plainly(err error) string {
+// jsonErrorText is the message of an error; where a value was of another type than its field, in words of the API and not of this program.
+func jsonErrorText(err error) string {
 	text := err.Error()
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {

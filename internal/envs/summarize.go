@@ -12,9 +12,9 @@ func mask(s string) string { return password().ReplaceAllString(s, "${1}****@") 
 
 const distilled = 15 // lines of an error message
 
-// distill takes what explains a failure out of a program's output: from the first line that says error to the end, without
+// summarizeError takes what explains a failure out of a program's output: from the first line that says error to the end, without
 // stack traces; fallback when there is nothing.
-func distill(lines []string, fallback string) string {
+func summarizeError(lines []string, fallback string) string {
 	start := -1
 	for i, l := range lines {
 		t := strings.TrimSpace(l)

@@ -14,8 +14,8 @@ func TestBornSince(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		got, after := bornSince(before, cmd.Process.Pid), clockTicks()
-		want, _, ok := Born(cmd.Process.Pid)
+		got, after := startTimeSince(before, cmd.Process.Pid), clockTicks()
+		want, _, ok := StartTime(cmd.Process.Pid)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if !ok || got != want {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// family is every process on the instance that is not a job: those the agent started, theirs, and what was left behind by any of
+// processGroup is every process on the instance that is not a job: those the agent started, theirs, and what was left behind by any of
 // them, which becomes the agent's own child.
-type family struct {
+type processGroup struct {
 	env []string
 
 	mu   sync.Mutex
@@ -22,15 +22,15 @@ type family struct {
 	shut bool
 }
 
-func newFamily(env []string) *family {
+func newProcessGroup(env []string) *processGroup {
 	adoptOrphans()
-	return &family{env: env, own: map[int]bool{}}
+	return &processGroup{env: env, own: map[int]bool{}}
 }
 
 var errEnding = errors.New("the instance is ending")
 
 // start starts a command. Who calls it calls wait.
-func (f *family) start(cmd *exec.Cmd) error {
+func (f *processGroup) start(cmd *exec.Cmd) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.shut {
@@ -44,7 +44,7 @@ func (f *family) start(cmd *exec.Cmd) error {
 }
 
 // wait is cmd.Wait.
-func (f *family) wait(cmd *exec.Cmd) error {
+func (f *processGroup) wait(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	f.mu.Lock()
 	delete(f.own, cmd.Process.Pid)
@@ -53,7 +53,7 @@ func (f *family) wait(cmd *exec.Cmd) error {
 }
 
 // reap takes the exit status of orphans now and then, so that they do not stay as zombies.
-func (f *family) reap(ctx context.Context) {
+func (f *processGroup) reap(ctx context.Context) {
 	t := time.NewTicker(5 * time.Second)
 	defer t.Stop()
 	for {
@@ -84,7 +84,7 @@ type process struct {
 }
 
 // members are the descendants of the agent.
-func (f *family) members() []process {
+func (f *processGroup) members() []process {
 	all := processes()
 	children := map[int][]process{}
 	for _, p := range all {
@@ -100,7 +100,7 @@ func (f *family) members() []process {
 }
 
 // end asks everybody to end, and after grace makes them. Nothing can be started any more.
-func (f *family) end(grace time.Duration) {
+func (f *processGroup) end(grace time.Duration) {
 	f.mu.Lock()
 	f.shut = true
 	f.mu.Unlock()
