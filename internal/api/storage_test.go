@@ -130,3 +130,12 @@ func TestRetention(t *testing.T) {
 		t.Errorf("%d files are left", n)
 	}
 }
+
+// TestRetentionIsForAdministrators: by its tags a workspace deletes what everybody's jobs left.
+func TestRetentionIsForAdministrators(t *testing.T) {
+	x := open(t)
+	ann := x.token("ann", auth.User)
+	tags := map[string]any{"tags": map[string]any{"berth.keep_outputs_days": "1"}}
+	x.as(ann, "PATCH", x.ws, tags).want(403)
+	x.as(ann, "PUT", x.ws, tags).want(403)
+}
