@@ -17,6 +17,7 @@ import (
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/ordered"
+	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/storage"
 	"github.com/berthml/berth/internal/store"
 )
@@ -50,6 +51,9 @@ func putJob(c *call, r *resource, name string) error {
 		return err
 	}
 	w := submission{name: name, body: body, props: props, services: unstarted(props)}
+	if w.room, err = c.s.quota.Room(c.ctx(), c.ws.Key()); err != nil {
+		return err
+	}
 	stripReadOnly(body)
 	jobDefaults(props, name)
 	if k, ok := c.s.jobs.composite(text(props, "jobType")).(kind.Completer); ok {
@@ -83,6 +87,7 @@ type submission struct {
 	body, props map[string]any
 	raw         []byte   // body, encoded
 	services    []string // that it asks for and does not get
+	room        space.Room
 }
 
 // writeJob keeps a new job, or what may change of one that there is.
@@ -100,6 +105,9 @@ func (c jobCall) writeJob(tx *store.Tx, w submission) (d *store.Doc, created boo
 	}
 	if created {
 		if err := checkJobName(w.name); err != nil {
+			return nil, false, err
+		}
+		if err := w.room.Full(c.ws.Name); err != nil {
 			return nil, false, err
 		}
 		d, err = c.submit(tx, w)
@@ -148,6 +156,9 @@ func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
 		return nil, err
 	}
 	tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobCreated, Reason: "submitted by " + c.who.User})
+	if says := w.room.Warning(c.ws.Name); says != "" {
+		tx.Emit(berth.Event{Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning, Reason: says})
+	}
 	if len(w.services) > 0 {
 		tx.Emit(berth.Event{
 			Workspace: c.ws.Key(), Subject: "jobs/" + d.Name, Type: berth.EventJobWarning,

@@ -49,6 +49,8 @@ type Options struct {
 	Default berth.Workspace
 	// QuotaDefault is how many vCPUs of a family a workspace may have where no limit says anything; 0 is no end.
 	QuotaDefault int
+	// WorkspaceStorage is how many bytes a workspace may store where its tags say nothing; 0 is no end.
+	WorkspaceStorage int64
 	// Slots is how many tasks this machine itself runs at once.
 	Slots int
 	// Local is on which terms jobs run on this machine itself.

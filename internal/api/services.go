@@ -1,6 +1,9 @@
 package api
 
-import "github.com/berthml/berth/internal/attach"
+import (
+	"github.com/berthml/berth/internal/attach"
+	"github.com/berthml/berth/internal/space"
+)
 
 // services are the parts of the API, one for each area, in the file that has the area's name. Each
 // has what it needs; most is kept in documents, which they reach through the store.
@@ -13,6 +16,7 @@ type services struct {
 	computes   *computeService
 	sizes      *sizeService
 	quotas     *quotaService
+	quota      *space.Quota
 	costs      *costService
 	history    *historyService
 	indexes    *indexService
@@ -48,6 +52,7 @@ func (s *Server) assemble() {
 	s.sizes = &sizeService{db: o.DB, machine: o.Machine, quotaDefault: o.QuotaDefault, quotas: s.quotas}
 	s.costs = &costService{db: o.DB, local: o.Local, location: o.Location}
 	storage := &storageService{db: o.DB, blobs: o.Blobs}
+	s.quota = space.NewQuota(o.DB, o.WorkspaceStorage)
 	s.tree = &treeService{
 		defaultWorkspace: o.Default, workspaces: s.workspaces, groups: s.groups, docs: s.docs, jobs: s.jobs,
 		computes: s.computes, sizes: s.sizes, quotas: s.quotas, costs: s.costs, storage: storage, events: s.events,

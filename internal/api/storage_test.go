@@ -139,3 +139,22 @@ func TestRetentionIsForAdministrators(t *testing.T) {
 	x.as(ann, "PATCH", x.ws, tags).want(403)
 	x.as(ann, "PUT", x.ws, tags).want(403)
 }
+
+// TestFullWorkspace: a workspace that stores what it may warns before, and then takes no more jobs until something was deleted.
+func TestFullWorkspace(t *testing.T) {
+	x := open(t)
+	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": "32"}}).want(200)
+	job := props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")
+	x.left("root", "one", berth.Completed, berth.JobState{}, "azureml/one/o/x", "azureml/one/o/y", "azureml/one/o/z") // 30 bytes
+	x.do("PUT", x.ws+"/jobs/warned", job).want(201)
+	if got := string(x.do("GET", x.ws+"/jobs/warned/events", nil).want(200).raw); !strings.Contains(got, "workspace lab stores 30 bytes of the 32 bytes that it may") {
+		t.Errorf("no warning: %s", got)
+	}
+
+	y := open(t)
+	y.do("PATCH", y.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": "30"}}).want(200)
+	y.left("root", "one", berth.Completed, berth.JobState{}, "azureml/one/o/x", "azureml/one/o/y", "azureml/one/o/z")
+	y.do("PUT", y.ws+"/jobs/refused", job).want(400).says("workspace lab stores 30 bytes; the limit is 30 bytes")
+	y.do("POST", y.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}, "before": time.Now()}).want(200)
+	y.do("PUT", y.ws+"/jobs/taken", job).want(201)
+}

@@ -64,6 +64,8 @@ type Config struct {
 	Environments     string `yaml:"environments"`
 	// DataCache is how many bytes of code and inputs of tasks are kept on this machine beside the server's own copies.
 	DataCache int64 `yaml:"data_cache_bytes"`
+	// WorkspaceStorage is how many bytes a workspace may store before it takes no more jobs; 0 is no end. A tag of the workspace says otherwise.
+	WorkspaceStorage int64 `yaml:"workspace_storage_bytes"`
 	// KeepOutputs, KeepArtifacts and KeepLogs are for how many days what jobs left is kept after they ended; 0 is for ever. A workspace may
 	// say otherwise by a tag.
 	KeepOutputs   int `yaml:"keep_outputs_days"`
@@ -155,6 +157,9 @@ func (c Config) Check() error {
 	}
 	if c.QuotaDefault < 0 {
 		return berth.Errorf(berth.Invalid, "quota_default_vcpus: %d; 0 means no limit", c.QuotaDefault)
+	}
+	if c.WorkspaceStorage < 0 {
+		return berth.Errorf(berth.Invalid, "workspace_storage_bytes: %d; 0 means no limit", c.WorkspaceStorage)
 	}
 	for kind, days := range c.Keep() {
 		if days < 0 {

@@ -170,6 +170,12 @@ func (tx *Tx) BlobHashUsed(hash string) (bool, error) {
 	return tx.row([]any{&one}, "SELECT 1 FROM blobs WHERE hash = ? AND hash <> '' LIMIT 1", hash)
 }
 
+// BlobBytes is the size of all blobs of a container together. It reads every row of the container.
+func (tx *Tx) BlobBytes(container string) (bytes int64, err error) {
+	_, err = tx.row([]any{&bytes}, "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM blobs WHERE container = ?", container)
+	return bytes, err
+}
+
 func noBlob(container, name string) error {
 	return berth.Errorf(berth.NotFound, "blob %s/%s does not exist", container, name)
 }

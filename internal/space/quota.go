@@ -1,0 +1,144 @@
+package space
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+// StorageTag is the tag of a workspace that says how many bytes it may store.
+const StorageTag = "berth.storage_bytes"
+
+const (
+	limitFor   = 10 * time.Second // a limit that was read is believed
+	measureFor = time.Minute      // and a size that was measured
+	warnAt     = 0.8
+)
+
+// A Quota limits what workspaces store.
+type Quota struct {
+	db    *store.DB
+	limit int64 // where a workspace does not say; 0 is no end
+
+	mu   sync.Mutex
+	seen map[string]*standing
+}
+
+type standing struct {
+	mu               sync.Mutex
+	room             Room
+	limited, counted time.Time
+}
+
+// Room is what a workspace stores, and may.
+type Room struct {
+	Used, Limit int64 // Limit 0 is no end, and nothing is counted then
+}
+
+// NewQuota limits the workspaces of a server.
+func NewQuota(db *store.DB, limit int64) *Quota {
+	return &Quota{db: db, limit: limit, seen: map[string]*standing{}}
+}
+
+// Room is how a workspace stands. It was true at most a minute ago.
+func (q *Quota) Room(ctx context.Context, workspace string) (Room, error) {
+	q.mu.Lock()
+	s := q.seen[workspace]
+	if s == nil {
+		s = &standing{}
+		q.seen[workspace] = s
+	}
+	q.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.limited) > limitFor {
+		err := q.db.View(ctx, func(tx *store.Tx) (err error) {
+			s.room.Limit, err = q.limitOf(tx, workspace)
+			return err
+		})
+		if err != nil {
+			return Room{}, err
+		}
+		s.limited = now
+	}
+	// Where it is full, what was deleted since counts at once.
+	if s.room.Limit > 0 && (now.Sub(s.counted) > measureFor || s.room.Used >= s.room.Limit) {
+		err := q.db.View(ctx, func(tx *store.Tx) (err error) {
+			s.room.Used, err = used(tx, workspace)
+			return err
+		})
+		if err != nil {
+			return Room{}, err
+		}
+		s.counted = now
+	}
+	return s.room, nil
+}
+
+// limitOf is what the workspace's tag says, else the server's limit. A tag that is no number is as if it were not there.
+func (q *Quota) limitOf(tx *store.Tx, workspace string) (int64, error) {
+	d, err := tx.Get("", "workspaces", workspace, "")
+	if err != nil {
+		return 0, err
+	}
+	var doc struct{ Tags map[string]string }
+	if err := json.Unmarshal(d.Body, &doc); err != nil {
+		return 0, err
+	}
+	if n, err := strconv.ParseInt(strings.TrimSpace(doc.Tags[StorageTag]), 10, 64); err == nil && n >= 0 {
+		return n, nil
+	}
+	return q.limit, nil
+}
+
+func used(tx *store.Tx, workspace string) (int64, error) {
+	own, err := locate.StorageOf(tx, workspace)
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for _, container := range []string{own.Blobs, own.Artifacts} {
+		n, err := tx.BlobBytes(container)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// Full is why a workspace takes no more jobs, nil where it does.
+func (r Room) Full(workspace string) error {
+	if r.Limit == 0 || r.Used < r.Limit {
+		return nil
+	}
+	return berth.Errorf(berth.Limit, "workspace %s stores %s; the limit is %s. Delete something (`berth storage` says what takes space), or ask an administrator for more",
+		workspace, amount(r.Used), amount(r.Limit))
+}
+
+// Warning is what to say when little room is left, else "".
+func (r Room) Warning(workspace string) string {
+	if r.Limit == 0 || float64(r.Used) < warnAt*float64(r.Limit) {
+		return ""
+	}
+	return fmt.Sprintf("workspace %s stores %s of the %s that it may; when it is full it takes no more jobs", workspace, amount(r.Used), amount(r.Limit))
+}
+
+func amount(n int64) string {
+	if n < 1e6 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	if n < 1e9 {
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
