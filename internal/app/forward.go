@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/all"
@@ -171,14 +172,18 @@ func (l leaderGate) Check(workspace, name string, old, body json.RawMessage) err
 	return driver.NewRegistry(all.Lookup, nil, nil).Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
 }
 
-// Connect is [attach.Gate.Connect].
+// Connect is [attach.Gate.Connect]. Nothing is passed on, nor waits for a leader, that this server does not know itself.
 func (l leaderGate) Connect(w http.ResponseWriter, r *http.Request, token string) (failed error) {
+	agent, err := attach.Authenticate(r, l.a.db, token)
+	if err != nil {
+		return err
+	}
 	way, err := l.route(r)
 	switch {
 	case err != nil:
 		return err
 	case way.here != nil:
-		return way.here.gate.Connect(w, way.here.in(r), token)
+		return way.here.gate.Connect(w, way.here.in(r), agent)
 	}
 	l.pass(w, r, way, func(err error) { failed = err })
 	return failed

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/store/pgtest"
@@ -75,4 +77,60 @@ func TestRequestEndsWithItsLeader(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the request waits for a server that does not lead any more")
 	}
+}
+
+// TestUnknownAgentIsNotPassedOn: a server that does not lead refuses an agent whose token is not good itself, and passes on one it knows.
+func TestUnknownAgentIsNotPassedOn(t *testing.T) {
+	db, err := pgtest.Start("-F")
+	pgtest.Need(t, err)
+	t.Cleanup(db.Stop)
+	there, err := net.Listen("tcp", "127.0.0.1:0") // where the leader would be
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	passed := make(chan struct{}, 16)
+	go func() {
+		for c, err := there.Accept(); err == nil; c, err = there.Accept() {
+			passed <- struct{}{}
+			c.Close()
+		}
+	}()
+	url := db.Schema(t)
+	first, elected, _ := candidate(t, url, "a")
+	<-elected
+	if err := first.Announce(t.Context(), "https://a", there.Addr().String(), "/nowhere"); err != nil {
+		t.Fatal(err)
+	}
+	ws := berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
+	var st berth.ComputeState
+	token := attach.Issue(&st)
+	err = first.Update(t.Context(), func(tx *store.Tx) error {
+		d := &store.Doc{Workspace: ws.Key(), Kind: "computes", Name: "laptop", Body: []byte(`{"properties":{"computeType":"VirtualMachine","properties":{"connection":"agent"}}}`)}
+		return errors.Join(store.SetState(d, st), tx.Insert(d))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, _ := candidate(t, url, "b")
+	gate := leaderGate{&forwarder{a: &App{db: second, certs: &auth.Certs{}, log: slog.New(slog.DiscardHandler)}}}
+	connect := func(compute, token string) error {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		for k, v := range map[string]string{"subscription": "s", "group": "g", "workspace": "w", "compute": compute} {
+			r.SetPathValue(k, v)
+		}
+		return gate.Connect(httptest.NewRecorder(), r, token)
+	}
+	for _, c := range [][2]string{{"laptop", token + "x"}, {"laptop", ""}, {"none", token}} {
+		if err := connect(c[0], c[1]); berth.CodeOf(err) != berth.Unauthenticated {
+			t.Errorf("an agent of %s that is not known: %v", c[0], err)
+		}
+	}
+	if len(passed) != 0 {
+		t.Errorf("%d of them were passed on", len(passed))
+	}
+	if err := connect("laptop", token); berth.CodeOf(err) != berth.Unavailable { // nobody answers there
+		t.Fatalf("an agent that is known: %v", err)
+	}
+	<-passed
 }

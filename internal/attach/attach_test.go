@@ -77,7 +77,11 @@ func behind(t *testing.T, door *auth.Door) *plant {
 	p.gate.Store(p.open())
 	mux := http.NewServeMux()
 	mux.HandleFunc(attach.Pattern, func(w http.ResponseWriter, r *http.Request) {
-		if err := p.gate.Load().Connect(w, r, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")); err != nil {
+		agent, err := attach.Authenticate(r, p.db, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		if err == nil {
+			err = p.gate.Load().Connect(w, r, agent)
+		}
+		if err != nil {
 			w.WriteHeader(berth.CodeOf(err).HTTPStatus())
 			json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": err.Error()}})
 		}

@@ -85,33 +85,44 @@ func (g *Gate) Drop(d *store.Doc) {
 // errUnknown is the answer to every agent that is not known, whatever is wrong: it tells a stranger nothing.
 var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not valid: its compute was detached, or `berth agent join` has created another one since; create a new file with `berth agent join`")
 
-// Connect takes the connection of an agent and looks after it until it ends or the context of the request does, or says why not. Nothing is read of the connection before it is known whose it is.
-func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) error {
+// An Agent is one that has shown the token of its compute.
+type Agent struct {
+	compute *store.Doc
+	state   *berth.AttachedState
+}
+
+// Authenticate finds out whose agent sends a request, or says why it is refused. Nothing is read of its connection.
+func Authenticate(r *http.Request, db *store.DB, token string) (Agent, error) {
 	ws, compute := dialout.Place(r)
-	id, host := r.Header.Get(dialout.HeaderID), dialout.Clean(r.Header.Get(dialout.HeaderHost), 253)
 	var d *store.Doc
-	err := g.db.View(r.Context(), func(tx *store.Tx) (err error) {
+	err := db.View(r.Context(), func(tx *store.Tx) (err error) {
 		d, err = tx.Get(ws.Key(), kindCompute, compute, "")
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound {
-		return errUnknown
+		return Agent{}, errUnknown
 	}
 	if err != nil {
-		return err
+		return Agent{}, err
 	}
 	st, err := target.State(d)
 	if err != nil || !Uses(d) || !opens(st.Attached, token) {
-		return errUnknown
+		return Agent{}, errUnknown
 	}
 	auth.Known(r.Context(), "machine of "+d.Workspace+"/"+d.Name)
+	return Agent{d, st.Attached}, nil
+}
+
+// Connect takes the connection of an agent and looks after it until it ends or the context of the request does, or says why not.
+func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
+	d, id, host := a.compute, r.Header.Get(dialout.HeaderID), dialout.Clean(r.Header.Get(dialout.HeaderHost), 253)
 	if err := dialout.Check(r); err != nil {
 		return err
 	}
 	if id == "" || len(id) > 100 || dialout.Clean(id, 100) != id {
 		return berth.Errorf(berth.Invalid, "the agent does not say which machine it is on")
 	}
-	if err := mine(d.Name, st.Attached, id); err != nil {
+	if err := mine(d.Name, a.state, id); err != nil {
 		return err
 	}
 	target, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
@@ -141,7 +152,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, token string) err
 		return nil // there is nobody to answer to any more
 	}
 	_ = g.attend(r.Context(), d, target, ended, berth.AttachedState{ // it has been said
-		TokenHash: st.Attached.TokenHash, Machine: id, Host: host, Version: dialout.Clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
+		TokenHash: a.state.TokenHash, Machine: id, Host: host, Version: dialout.Clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
 	})
 	return nil
 }
