@@ -95,6 +95,18 @@ func (c *Control) takeUp(ctx context.Context, id berth.TaskID, p *placement) {
 		return // it runs or ran: the next observation says
 	}
 	launch, err := c.launchAgain(ctx, &p.task)
+	for wait := 50 * time.Millisecond; berth.CodeOf(err) == berth.Unavailable && ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
+		c.o.Log.Warn("task not taken up yet", "task", id, "err", err)
+		select {
+		case <-ctx.Done():
+			return // whoever leads next takes it up
+		case <-time.After(wait):
+		}
+		launch, err = c.launchAgain(ctx, &p.task)
+	}
+	if ctx.Err() != nil {
+		return // whoever leads next takes it up
+	}
 	if err != nil {
 		p.inherited = false
 		close(p.started)
@@ -115,7 +127,10 @@ func (c *Control) launchAgain(ctx context.Context, t *berth.Task) (launch berth.
 			err = berth.Errorf(berth.Internal, "a fault of this server: %v", v)
 		}
 	}()
-	err = c.o.DB.Update(ctx, func(tx *store.Tx) error {
+	err = c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {
+		if c.probe != nil {
+			defer c.probe(&err)()
+		}
 		cy := &cycle{c: c, tx: tx, now: tx.Now(), state: c.state.newFork(), jobs: map[jobKey]*jobWork{}}
 		j, err := cy.job(jobKey{t.Workspace, t.Job})
 		if err != nil {

@@ -67,7 +67,7 @@ type Control struct {
 	o Options
 	targets
 	cycles metrics.Histogram
-	// probe is called before each try at a cycle, and what it returns after it, with the outcome;
+	// probe is called before each try at a cycle or at a task that is taken up, and what it returns after it, with the outcome;
 	// nil but in tests.
 	probe func(outcome *error) (after func())
 

@@ -48,6 +48,7 @@ type plant struct {
 	stop    func()
 	reports sync.WaitGroup // on their way
 	set     atomic.Int64   // by how much the wall clock of the machine was set
+	failing bool           // see rehearsed_test.go; of the loops that run begins
 }
 
 var (
@@ -142,8 +143,8 @@ func (p *plant) run() {
 	done := make(chan error, 1)
 	c := control.New(p.options)
 	p.control = c
-	if rehearsed || failing {
-		c.CheckState(p.t, failing)
+	if fail := failing || p.failing; rehearsed || fail {
+		c.CheckState(p.t, fail)
 	}
 	go func() { done <- c.Run(ctx) }()
 	p.stop = func() {
@@ -344,6 +345,22 @@ func TestRestart(t *testing.T) {
 		if got := p.started(); got != "a b c" {
 			t.Errorf("started %s", got)
 		}
+	})
+}
+
+// TestTakeUpWithoutDatabase: a task that was placed and not started when the loops ended is started when they begin again, also when the
+// database is away just when it is taken up.
+func TestTakeUpWithoutDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.driver.Break("start", berth.Errorf(berth.Unavailable, "it is away"))
+		p.submit("a", "true")
+		p.until("a", berth.Preparing)
+		p.stop()
+		p.driver.Break("start", nil)
+		p.failing = true
+		p.run()
+		p.until("a", berth.Completed)
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // CheckState fails t when a try at a cycle changes the state: only apply may. With fail the first try
-// at each cycle fails after it has done everything, as if its commit had.
+// at each cycle, and at each task that is taken up, fails after it has done everything, as if its commit had.
 func (c *Control) CheckState(t testing.TB, fail bool) {
 	first := true
 	c.probe = func(outcome *error) func() {
