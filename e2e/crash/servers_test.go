@@ -265,9 +265,9 @@ func (g *peers) disturb(kinds []serverFault, jobs, faults int, seed uint64) {
 	g.t.Logf("%d faults, %d jobs, %d doubled; the last ended and was checked %v after the last fault", faults, count, g.doubled, time.Since(began).Round(time.Millisecond))
 }
 
-// serverSizes are how many jobs and faults; BERTH_CRASH_SERVER_FAULTS makes it long.
-func serverSizes() (jobs, faults int, seed uint64) {
-	jobs, faults, seed = 40, 2, 1
+// serverSizes are how many jobs there are at least, and how many faults: so many, or BERTH_CRASH_SERVER_FAULTS, which makes it long.
+func serverSizes(short int) (jobs, faults int, seed uint64) {
+	jobs, faults, seed = 25, short, 1
 	if n, err := strconv.Atoi(os.Getenv("BERTH_CRASH_SERVER_FAULTS")); err == nil {
 		faults = n
 	}
@@ -277,16 +277,23 @@ func serverSizes() (jobs, faults int, seed uint64) {
 	return jobs, faults, seed
 }
 
+// halves are the kinds of faults in two parts. A long run goes on with those of the other.
+func halves() (first, second []serverFault) {
+	half := (len(serverFaults) + 1) / 2
+	return serverFaults[:half], serverFaults[half:]
+}
+
 // TestTwoServers: jobs submitted through two servers of one PostgreSQL run once, whatever happens to the servers and to their ways to the
 // database.
 func TestTwoServers(t *testing.T) {
-	jobs, faults, seed := serverSizes()
-	newPeers(t, 2).disturb(serverFaults, jobs, faults, seed)
+	first, second := halves()
+	jobs, faults, seed := serverSizes(len(first))
+	newPeers(t, 2).disturb(slices.Concat(first, second), jobs, faults, seed)
 }
 
 // TestThreeServers is the same with three.
 func TestThreeServers(t *testing.T) {
-	jobs, faults, seed := serverSizes()
-	half := len(serverFaults) / 2
-	newPeers(t, 3).disturb(slices.Concat(serverFaults[half:], serverFaults[:half]), jobs, faults, seed+1)
+	first, second := halves()
+	jobs, faults, seed := serverSizes(len(second))
+	newPeers(t, 3).disturb(slices.Concat(second, first), jobs, faults, seed+1)
 }

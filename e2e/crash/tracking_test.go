@@ -37,7 +37,7 @@ func TestKillTrackingPostgres(t *testing.T) {
 // TestTrackingOfServers is the same with three servers that share a PostgreSQL: the leader is killed, paused and cut off, and every
 // server answers all the time.
 func TestTrackingOfServers(t *testing.T) {
-	_, faults, seed := serverSizes()
+	_, faults, seed := serverSizes(2)
 	g := newPeers(t, 3)
 	g.leads(nil)
 	n := 0
