@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -182,5 +184,67 @@ func TestS3Away(t *testing.T) {
 	s.answer(nil)
 	if status, told := y.end("away"); status != "Completed" || !strings.Contains(told, "alpha") {
 		t.Errorf("%s:\n%s", status, told)
+	}
+}
+
+// TestS3Partial: what a job has written when it is cancelled, or fails, is there.
+func TestS3Partial(t *testing.T) {
+	s := startS3(t)
+	y := begin(t, "")
+	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
+	const writes = `
+command: echo half > ${{outputs.o}}/x && echo wrote && END
+outputs:
+  o: {type: uri_folder, path: azureml://datastores/lake/paths/NAME, mode: rw_mount}
+`
+	if status, told := y.job("fails", strings.NewReplacer("END", "exit 3", "NAME", "fails").Replace(writes)); status != "Failed" {
+		t.Errorf("%s:\n%s", status, told)
+	}
+	y.berth("job", "create", "--file", y.file("job.yaml", y.yaml("cancelled", strings.NewReplacer("END", "sleep 1000", "NAME", "cancelled").Replace(writes))))
+	for {
+		if out, _ := y.command("logs", "cancelled").CombinedOutput(); strings.Contains(string(out), "wrote") {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	y.berth("job", "cancel", "-n", "cancelled")
+	if status, told := y.end("cancelled"); status != "Canceled" {
+		t.Errorf("%s:\n%s", status, told)
+	}
+	for _, name := range []string{"fails", "cancelled"} {
+		if got := s.get(t, name+"/x"); got != "half\n" {
+			t.Errorf("%s left %q", name, got)
+		}
+	}
+}
+
+// TestS3Pages: a folder with more files than a page of its list has, a file that is sent and read in parts, and a data asset of it.
+func TestS3Pages(t *testing.T) {
+	s := startS3(t)
+	for i := range 2500 {
+		p := filepath.Join(s.bucket, "in", strconv.Itoa(i%10), strconv.Itoa(i))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(strconv.Itoa(i)), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	y := begin(t, "")
+	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
+	y.berth("data", "create", "--name", "many", "--version", "1", "--type", "uri_folder", "--path", "azureml://datastores/lake/paths/in")
+	told := y.completed("pages", `
+command: find ${{inputs.i}}/ -type f | wc -l && cat ${{inputs.i}}/7/2497 && head -c 70000000 /dev/zero > ${{outputs.o}}/large
+inputs:
+  i: {type: uri_folder, path: "azureml:many:1"}
+outputs:
+  o: {type: uri_folder, path: azureml://datastores/lake/paths/out}
+`)
+	if !strings.Contains(told, "2500\n2497") {
+		t.Errorf("the job saw\n%s", told)
+	}
+	if info, err := os.Stat(filepath.Join(s.bucket, "out", "large")); err != nil || info.Size() != 70000000 {
+		t.Errorf("the large file is %v, %v", info, err)
+	}
+	told = y.completed("large", "command: wc -c < ${{inputs.i}}\ninputs:\n  i: {type: uri_file, path: azureml://datastores/lake/paths/out/large}\n")
+	if !strings.Contains(told, "70000000") {
+		t.Errorf("the large file came as\n%s", told)
 	}
 }

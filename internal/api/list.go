@@ -10,6 +10,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/ordered"
+	"github.com/berthml/berth/internal/storage"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -188,8 +189,16 @@ func wantedCompute(_ *call, d *store.Doc) bool {
 	return !strings.HasPrefix(strings.ToLower(d.Name), serverlessPrefix)
 }
 
+// wantedDatastore leaves out, for Azure's Python clients, the types that are not Azure's: their whole list fails at one.
 func wantedDatastore(c *call, d *store.Doc) bool {
-	return !strings.EqualFold(c.q.Get("isDefault"), "true") || strings.EqualFold(d.Name, defaultDatastore)
+	if strings.EqualFold(c.q.Get("isDefault"), "true") {
+		return strings.EqualFold(d.Name, defaultDatastore)
+	}
+	if agent := c.r.UserAgent(); !strings.Contains(agent, "azure-ai-ml/") && !strings.Contains(agent, "azsdk-python") {
+		return true
+	}
+	_, p, err := bodyOf(d)
+	return err == nil && !slices.Contains([]string{storage.S3, storage.Google, storage.Folder}, text(p, "datastoreType"))
 }
 
 func wantedModel(c *call, d *store.Doc) bool {
