@@ -14,6 +14,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver/dialout"
+	"github.com/berthml/berth/internal/driver/local"
 )
 
 // agentCommand is about machines that connect to the server by themselves.
@@ -110,6 +111,9 @@ func (o agentOptions) identity(a *dialout.Agent) error {
 		return berth.Errorf(berth.Invalid, "this is not a file of `berth agent join`")
 	}
 	if o.join != "" {
+		if err := o.leave(kept, a.Join); err != nil {
+			return err
+		}
 		if err := writePrivate(kept, b); err != nil {
 			return err
 		}
@@ -125,6 +129,22 @@ func (o agentOptions) identity(a *dialout.Agent) error {
 	}
 	a.ID = string(id)
 	return err
+}
+
+// leave lets go of the server that the agent had joined before, if it joins another: the terms of one mean nothing to the other.
+func (o agentOptions) leave(kept string, next dialout.Join) error {
+	b, err := os.ReadFile(kept)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	var last dialout.Join
+	if err == nil {
+		err = json.Unmarshal(b, &last)
+	}
+	if err == nil && last.Server == next.Server && last.Path() == next.Path() {
+		return nil
+	}
+	return local.ForgetTerms(filepath.Join(o.dir, "host"))
 }
 
 func (o agentOptions) readJoin(kept string) ([]byte, error) {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -296,7 +297,16 @@ func answer[In, Out any](mux *http.ServeMux, pattern string, f func(context.Cont
 				return
 			}
 		}
-		out, err := f(r.Context(), in)
+		ctx := r.Context()
+		if text := r.Header.Get(headerTerm); text != "" {
+			term, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				fail(w, berth.Errorf(berth.Invalid, "the header %s is not a number: %w", headerTerm, err))
+				return
+			}
+			ctx = berth.WithTerm(ctx, term)
+		}
+		out, err := f(ctx, in)
 		if err != nil {
 			fail(w, err)
 			return

@@ -263,6 +263,17 @@ func (r retrying) Observe(ctx context.Context) (all []driver.Observed, err error
 	}
 }
 
+// TestPastTerm: a machine carries nothing out for a server that leads no more, nor after its agent was started anew.
+func TestPastTerm(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	f := open(t)
+	drivertest.PastTerm(ctx, t, f.driver(), f.launch(1, "true"), func() {
+		f.kill(t)
+		f.start(t)
+	})
+}
+
 // TestAway cuts the connection, then kills the agent, while a task runs. The task goes on, its end and its whole log arrive, and
 // meanwhile the driver says that the machine is away.
 func TestAway(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -195,6 +196,9 @@ func (d *Driver) call(ctx context.Context, method, path string, in, out any) err
 	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, body)
 	if err != nil {
 		return err
+	}
+	if term := berth.TermOf(ctx); term != 0 {
+		req.Header.Set(headerTerm, strconv.FormatInt(term, 10))
 	}
 	res, err := s.conn.RoundTrip(req)
 	if err != nil {

@@ -24,6 +24,9 @@ const (
 	HeaderVersion = "Berth-Agent-Version" // of the agent's program
 )
 
+// headerTerm is the server's term in each of its requests, see [berth.WithTerm]. The machine's runner host refuses what is over.
+const headerTerm = "Berth-Term"
+
 // Heartbeats. A side that has heard nothing for pingAfter asks, and gives the connection up when there is no answer within
 // pingWait.
 const (

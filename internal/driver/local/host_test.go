@@ -351,28 +351,11 @@ func TestPastTermStartsNothing(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
 	mark := filepath.Join(t.TempDir(), "ran")
-	l := berth.Launch{Task: "t.1", Command: "echo ran >> " + mark}
-	before, after := berth.WithTerm(ctx, 5), berth.WithTerm(ctx, 7)
-	h, err := d.Start(before, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	drivertest.Wait(after, t, d, l.Task)
-	if err := d.Remove(after, h); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := d.Start(before, l); berth.CodeOf(err) != berth.Unavailable {
-			t.Errorf("the task was started again: %v", err)
-		}
-		if _, err := d.Observe(before); berth.CodeOf(err) != berth.Unavailable {
-			t.Errorf("a server that led before is told what runs: %v", err)
-		}
-		kill(ctx, t, dir, both)
-	}
+	drivertest.PastTerm(ctx, t, d, berth.Launch{Task: "t.1", Command: "echo ran >> " + mark}, func() { kill(ctx, t, dir, both) })
 	if b, err := os.ReadFile(mark); err != nil || string(b) != "ran\n" {
 		t.Errorf("%q, %v", b, err)
 	}
+	after := berth.WithTerm(ctx, 7)
 	if _, err := d.Start(after, berth.Launch{Task: "t.2", Command: "true"}); err != nil {
 		t.Error(err)
 	}

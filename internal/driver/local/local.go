@@ -226,6 +226,9 @@ func TotalMemory() int64 {
 	return kb << 10
 }
 
+// ForgetTerms has the runner host in dir take tasks of another server than before, whatever its term is.
+func ForgetTerms(dir string) error { return host.ForgetTerms(dir) }
+
 // Rest ends the runner host in dir, if there is one and it has nothing to run, and returns when its processes are gone.
 func Rest(ctx context.Context, dir string) error {
 	if host.Busy(ctx, dir) {

@@ -15,5 +15,8 @@ func Open(driver.Config) (driver.Driver, error) { return nil, errWindows }
 
 var errWindows = berth.Errorf(berth.Unsupported, "tasks do not run on Windows: use a server on Linux or in WSL")
 
+// ForgetTerms has nothing to forget.
+func ForgetTerms(string) error { return nil }
+
 // Rest has nothing to end.
 func Rest(context.Context, string) error { return nil }

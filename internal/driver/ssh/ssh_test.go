@@ -255,6 +255,20 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestPastTerm: a machine carries nothing out for a server that leads no more, nor over another connection.
+func TestPastTerm(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	f := openBare(t)
+	f.connect(t)
+	drivertest.PastTerm(ctx, t, f.d, f.launch(1, "true"), func() {
+		first := f.now
+		f.sshd.Cut()
+		<-first.Ended
+		f.connect(t)
+	})
+}
+
 // TestCut cuts the connection, and then kills the agent too, while a task runs. The task goes on, its end and its whole log
 // arrive once the server has connected again, and the program is copied once.
 func TestCut(t *testing.T) {

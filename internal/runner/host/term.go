@@ -82,3 +82,14 @@ func (w *worker) admit(term int64) error {
 	}
 	return err
 }
+
+// ForgetTerms has the host of a directory take any term, for one that gets tasks from another database from now on.
+func ForgetTerms(dir string) error {
+	terms, err := filepath.Glob(filepath.Join(dir, termPrefix+"*"))
+	for _, path := range terms {
+		if e := os.Remove(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
