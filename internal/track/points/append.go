@@ -158,6 +158,8 @@ func (s *Set) Close() error {
 	s.watches = nil
 	s.mu.Unlock()
 	s.compacted.Wait()
+	s.merging.Lock()
+	defer s.merging.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error

@@ -1,6 +1,7 @@
 package points
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,10 +38,16 @@ func Open(dir string, o Options) (_ *Set, err error) {
 			s.Close()
 		}
 	}()
+	segments, old := outdated(segments)
+	for _, n := range old {
+		if err := os.Remove(s.segmentPath(n)); err != nil {
+			return nil, err
+		}
+	}
 	covered := uint64(0)
 	for _, n := range segments {
-		covered = n
-		seg, err := openSegment(s.path(n, "seg"), func(name, key string, c chunk) {
+		covered = n.last
+		seg, err := openSegment(s.segmentPath(n), func(name, key string, c chunk) {
 			x := s.at(name, key)
 			x.chunks = append(x.chunks, c)
 			x.sum(c.latest, int64(c.count))
@@ -48,6 +55,7 @@ func Open(dir string, o Options) (_ *Set, err error) {
 		if err != nil {
 			return nil, err
 		}
+		seg.span = n
 		s.segments = append(s.segments, seg)
 	}
 	s.number = covered + 1
@@ -99,8 +107,19 @@ func (s *Set) path(n uint64, ext string) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%08d.%s", n, ext))
 }
 
+// A span is the journals whose points a segment has.
+type span struct{ first, last uint64 }
+
+// segmentPath is the file of a segment: N.seg, or FIRST-LAST.seg of one that several became.
+func (s *Set) segmentPath(n span) string {
+	if n.first == n.last {
+		return s.path(n.last, "seg")
+	}
+	return filepath.Join(s.dir, fmt.Sprintf("%08d-%08d.seg", n.first, n.last))
+}
+
 // files lists a directory by number, and the names of segments that were not finished.
-func files(dir string) (segments, journals []uint64, unfinished []string, err error) {
+func files(dir string) (segments []span, journals []uint64, unfinished []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -113,22 +132,39 @@ func files(dir string) (segments, journals []uint64, unfinished []string, err er
 	}
 	for _, e := range entries {
 		name, ext, _ := strings.Cut(e.Name(), ".")
-		n, err := strconv.ParseUint(name, 10, 63)
+		first, last, merged := strings.Cut(name, "-")
+		n, err := strconv.ParseUint(first, 10, 63)
+		to := n
+		if err == nil && merged {
+			to, err = strconv.ParseUint(last, 10, 63)
+		}
 		if err != nil {
 			continue
 		}
 		switch {
 		case ext == "seg":
-			segments = append(segments, n)
+			segments = append(segments, span{n, to})
 		case ext == "log":
 			journals = append(journals, n)
 		case strings.HasPrefix(ext, "seg.new"):
 			unfinished = append(unfinished, e.Name())
 		}
 	}
-	slices.Sort(segments)
+	slices.SortFunc(segments, func(a, b span) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(b.last, a.last)) })
 	slices.Sort(journals)
 	return segments, journals, unfinished, nil
+}
+
+// outdated are the segments whose points are in a merged one: a crash came before they were removed.
+func outdated(segments []span) (left, out []span) {
+	for _, n := range segments {
+		if len(left) > 0 && n.last <= left[len(left)-1].last {
+			out = append(out, n)
+		} else {
+			left = append(left, n)
+		}
+	}
+	return left, out
 }
 
 // rotate begins another journal, once the points of the one before are in a segment. The caller holds mu and writes.
@@ -171,6 +207,10 @@ func (s *Set) compact(n uint64) {
 		if err := s.writeParts(n, parts); err != nil {
 			// The points are in the journals still, and in memory; the next Open tries again.
 			s.o.Log.Error("points of metrics were not compacted", "dir", s.dir, "err", err)
+			return
+		}
+		if err := s.merge(mergeAt); err != nil {
+			s.o.Log.Error("segments of metrics were not merged", "dir", s.dir, "err", err)
 		}
 	})
 }
@@ -184,6 +224,7 @@ func (s *Set) writeParts(n uint64, parts []part) error {
 		if err != nil {
 			return err
 		}
+		seg.span = span{n, n}
 		s.mu.Lock()
 		s.segments = append(s.segments, seg)
 		for i, p := range parts {

@@ -4,6 +4,7 @@
 //
 //	N.log   a journal: what was appended, in the order it came; the newest is written to
 //	N.seg   a segment: the points of the journals up to N, a column after the other, series by series
+//	M-N.seg a segment that those from M to N were merged into
 //
 // Append returns when its points are on the disk to stay; concurrent callers share one wait for it. A crash at any instant
 // leaves at most a torn end of the newest journal, which nobody was told of and which Open cuts off. A point that comes
@@ -49,7 +50,11 @@ type Options struct {
 	Fresh bool
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
-	Log    *slog.Logger
+	// Keep says whether an owner's points are still wanted; what is not goes when segments are merged. Nil keeps all.
+	Keep func(owner string) bool
+	// Leads says whether this process is still the one that has the points; nil is yes.
+	Leads func() bool
+	Log   *slog.Logger
 }
 
 const defaultJournalSize = 8 << 20
@@ -77,6 +82,7 @@ type Set struct {
 	segments  []*segment
 	idle      *sync.Cond // on mu: nobody writes
 	compacted sync.WaitGroup
+	merging   sync.Mutex // one merges at a time
 }
 
 // ErrClosed is what Append returns after Close.

@@ -21,7 +21,9 @@ const (
 
 // A segment is an open file of chunks. It never changes.
 type segment struct {
-	f *os.File
+	f    *os.File
+	size int64
+	span span
 }
 
 // A chunk is the points of a series in one segment.
@@ -114,63 +116,97 @@ type part struct {
 	points []Point // sorted, each once
 }
 
-// writeSegment makes a segment durable under its name and returns its chunks, in the order of the parts.
-func writeSegment(path string, parts []part, noSync bool) (_ *segment, _ []chunk, err error) {
+// A segmentWriter writes a segment, a chunk after the other.
+type segmentWriter struct {
+	path, temp string
+	seg        *segment
+	w          *bufio.Writer
+	at         int64
+	buf, dir   []byte
+	chunks     int
+	noSync     bool
+}
+
+func createSegment(path string, noSync bool) (*segmentWriter, error) {
 	temp := path + ".new" + strconv.Itoa(os.Getpid()) // see Options.Fresh
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	w := &segmentWriter{path: path, temp: temp, seg: &segment{f: f}, w: bufio.NewWriterSize(f, 256<<10), at: int64(len(segmentMark)), noSync: noSync}
+	w.w.WriteString(segmentMark) //nolint:errcheck // Flush says it
+	return w, nil
+}
+
+// add writes the points of a series, of which there is one at least.
+func (w *segmentWriter) add(x *series, points []Point) chunk {
+	w.buf = encodeChunk(w.buf[:0], points)
+	c := chunk{seg: w.seg, at: w.at, size: int32(len(w.buf)), count: int32(len(points)), latest: points[0]}
+	for _, q := range points[1:] {
+		if newer(q, c.latest) {
+			c.latest = q
+		}
+	}
+	w.w.Write(w.buf) //nolint:errcheck // Flush says it
+	w.at += int64(len(w.buf))
+	w.chunks++
+	dir := appendText(w.dir, x.owner.name)
+	dir = appendText(dir, x.key)
+	dir = binary.AppendUvarint(dir, uint64(c.at))
+	dir = binary.AppendUvarint(dir, uint64(c.size))
+	dir = binary.AppendUvarint(dir, uint64(c.count))
+	dir = binary.AppendVarint(dir, c.latest.Timestamp)
+	dir = binary.AppendVarint(dir, c.latest.Step)
+	w.dir = binary.LittleEndian.AppendUint64(dir, math.Float64bits(c.latest.Value))
+	return c
+}
+
+// discard gives the segment up.
+func (w *segmentWriter) discard() {
+	w.seg.f.Close()
+	os.Remove(w.temp)
+}
+
+// finish makes the segment durable under its name.
+func (w *segmentWriter) finish() (_ *segment, err error) {
 	defer func() {
 		if err != nil {
-			f.Close()
-			os.Remove(temp)
+			w.discard()
 		}
 	}()
-	seg := &segment{f: f}
-	w := bufio.NewWriterSize(f, 256<<10)
-	at := int64(len(segmentMark))
-	w.WriteString(segmentMark) //nolint:errcheck // Flush says it
-	chunks := make([]chunk, len(parts))
-	var buf []byte
-	dir := binary.AppendUvarint(nil, uint64(len(parts)))
-	for i, p := range parts {
-		buf = encodeChunk(buf[:0], p.points)
-		c := chunk{seg: seg, at: at, size: int32(len(buf)), count: int32(len(p.points)), latest: p.points[0]}
-		for _, q := range p.points[1:] {
-			if newer(q, c.latest) {
-				c.latest = q
-			}
-		}
-		w.Write(buf) //nolint:errcheck // Flush says it
-		at += int64(len(buf))
-		chunks[i] = c
-		dir = appendText(dir, p.x.owner.name)
-		dir = appendText(dir, p.x.key)
-		dir = binary.AppendUvarint(dir, uint64(c.at))
-		dir = binary.AppendUvarint(dir, uint64(c.size))
-		dir = binary.AppendUvarint(dir, uint64(c.count))
-		dir = binary.AppendVarint(dir, c.latest.Timestamp)
-		dir = binary.AppendVarint(dir, c.latest.Step)
-		dir = binary.LittleEndian.AppendUint64(dir, math.Float64bits(c.latest.Value))
-	}
+	dir := append(binary.AppendUvarint(nil, uint64(w.chunks)), w.dir...)
 	sum := crc32.Checksum(dir, castagnoli())
-	dir = binary.LittleEndian.AppendUint64(dir, uint64(at))
+	dir = binary.LittleEndian.AppendUint64(dir, uint64(w.at))
 	dir = binary.LittleEndian.AppendUint32(dir, sum)
-	w.Write(dir)               //nolint:errcheck // Flush says it
-	w.WriteString(segmentMark) //nolint:errcheck // Flush says it
-	if err := w.Flush(); err != nil {
-		return nil, nil, err
+	w.w.Write(dir)               //nolint:errcheck // Flush says it
+	w.w.WriteString(segmentMark) //nolint:errcheck // Flush says it
+	if err := w.w.Flush(); err != nil {
+		return nil, err
 	}
-	if !noSync {
-		if err := f.Sync(); err != nil {
-			return nil, nil, err
+	if !w.noSync {
+		if err := w.seg.f.Sync(); err != nil {
+			return nil, err
 		}
 	}
-	if err := os.Rename(temp, path); err != nil {
+	w.seg.size = w.at + int64(len(dir)+len(segmentMark))
+	if err := os.Rename(w.temp, w.path); err != nil {
+		return nil, err
+	}
+	return w.seg, syncParent(w.path, w.noSync)
+}
+
+// writeSegment makes a segment durable under its name and returns its chunks, in the order of the parts.
+func writeSegment(path string, parts []part, noSync bool) (*segment, []chunk, error) {
+	w, err := createSegment(path, noSync)
+	if err != nil {
 		return nil, nil, err
 	}
-	return seg, chunks, syncParent(path, noSync)
+	chunks := make([]chunk, len(parts))
+	for i, p := range parts {
+		chunks[i] = w.add(p.x, p.points)
+	}
+	seg, err := w.finish()
+	return seg, chunks, err
 }
 
 // openSegment reads the directory of a segment.
@@ -208,7 +244,7 @@ func openSegment(path string, each func(owner, key string, c chunk)) (_ *segment
 	if crc32.Checksum(dir, castagnoli()) != binary.LittleEndian.Uint32(trailer[8:]) {
 		return nil, errSegment
 	}
-	seg := &segment{f: f}
+	seg := &segment{f: f, size: size}
 	c := cursor{b: dir}
 	for range c.uvarint() {
 		owner, key := c.text(), c.text()
