@@ -222,7 +222,8 @@ func refusal(resp *http.Response) *berth.Error {
 				Info struct{ Value struct{ Code string } }
 			}
 		}
-		Message string // as the tracking server has it
+		Message   string // as the tracking server has it
+		ErrorCode string `json:"error_code"`
 	}
 	var x struct { // the storage's own form
 		XMLName       xml.Name `xml:"Error"`
@@ -234,6 +235,9 @@ func refusal(resp *http.Response) *berth.Error {
 	}
 	if v.Error.Message == "" && json.Unmarshal(b, &v) == nil && v.Error.Message == "" {
 		v.Error.Message = v.Message
+		if v.ErrorCode == "RESOURCE_ALREADY_EXISTS" { // which comes as 400
+			e.Code = berth.Conflict
+		}
 	}
 	if v.Error.Message != "" {
 		e.Msg = v.Error.Message

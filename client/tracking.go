@@ -58,6 +58,29 @@ func (c *Client) tracking(call string) string {
 	return c.Workspace.TrackingPath() + "/api/2.0/mlflow/" + call
 }
 
+// Track makes a call of the workspace's MLflow server; path is below /api/2.0/.
+func (c *Client) Track(ctx context.Context, method, path string, in, out any) error {
+	return c.call(ctx, method, c.Workspace.TrackingPath()+"/api/2.0/"+path, in, out)
+}
+
+// PutArtifact uploads a file to a place below the server's artifacts. open is called again where the connection broke off.
+func (c *Client) PutArtifact(ctx context.Context, name string, open func() (io.ReadCloser, error)) error {
+	return c.persist(ctx, http.MethodPut, func() error {
+		r, err := open()
+		if err != nil {
+			return err
+		}
+		defer r.Close() // opened for reading
+		req, err := c.request(ctx, http.MethodPut, c.Workspace.TrackingPath()+"/api/2.0/mlflow-artifacts/artifacts/"+escapePath(name), nil)
+		if err != nil {
+			return err
+		}
+		req.Body = r
+		_, err = c.answer(req, nil)
+		return err
+	})
+}
+
 // Runs searches runs. next is the page after these, empty when there is none.
 func (c *Client) Runs(ctx context.Context, q RunQuery) (runs []Run, next string, err error) {
 	var out struct {
@@ -113,6 +136,26 @@ func (c *Client) PrimaryMetrics(ctx context.Context, runs []string) (map[string]
 		found[p.Run] = p
 	}
 	return found, err
+}
+
+// ExperimentSize is what an experiment takes up.
+type ExperimentSize struct {
+	ID         string `json:"experiment_id"`
+	Name       string `json:"name"`
+	Runs       int    `json:"runs"`
+	Points     int64  `json:"points"`
+	PointBytes int64  `json:"point_bytes"`
+	Files      int    `json:"files"`
+	FileBytes  int64  `json:"file_bytes"`
+}
+
+// ExperimentSizes is what each experiment takes up, deleted runs too.
+func (c *Client) ExperimentSizes(ctx context.Context) ([]ExperimentSize, error) {
+	var out struct {
+		Experiments []ExperimentSize `json:"experiments"`
+	}
+	err := c.Track(ctx, http.MethodGet, "berth/experiments/sizes", nil, &out)
+	return out.Experiments, err
 }
 
 // Chart is a metric of several runs in at most limit points each, by step, of which none of its peaks is missing.

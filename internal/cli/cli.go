@@ -154,6 +154,7 @@ func commands() []command {
 		{groupServer, "doctor", doctorCommand},
 		{groupServer, "azure-env", azureEnvCommand},
 		{groupServer, "tracking-uri", trackingURICommand},
+		{groupServer, "tracking", trackingCommand},
 		{groupServer, "token", tokenCommand},
 		{groupServer, "agent", agentCommand},
 		{groupServer, "storage", storageCommand},

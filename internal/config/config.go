@@ -71,6 +71,8 @@ type Config struct {
 	KeepOutputs   int `yaml:"keep_outputs_days"`
 	KeepArtifacts int `yaml:"keep_artifacts_days"`
 	KeepLogs      int `yaml:"keep_logs_days"`
+	// DeletedRunDays is for how many days runs of MLflow are kept that were deleted; 0 keeps them for ever.
+	DeletedRunDays int `yaml:"deleted_run_days"`
 }
 
 // Keep is for how many days each kind of what jobs left is kept.
@@ -129,6 +131,9 @@ func Load(home string) (Config, error) {
 
 // Check says what is wrong with c.
 func (c Config) Check() error {
+	if c.DeletedRunDays < 0 || c.DeletedRunDays > 36500 {
+		return berth.Errorf(berth.Invalid, "deleted_run_days: %d is not a number of days from 0 to 36500", c.DeletedRunDays)
+	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return berth.Errorf(berth.Invalid, "listen: %q is not HOST:PORT", c.Listen)
 	}

@@ -344,17 +344,17 @@ func deleteProxied(c *call) (any, error) {
 }
 
 // deleteFiles deletes a file, or everything in a folder. What is not there is deleted.
-func (c *call) deleteFiles(ctx context.Context, f file) error {
-	if err := c.s.Blobs.Delete(ctx, f.container, f.name); err != nil && berth.CodeOf(err) != berth.NotFound {
+func (w *workspace) deleteFiles(ctx context.Context, f file) error {
+	if err := w.s.Blobs.Delete(ctx, f.container, f.name); err != nil && berth.CodeOf(err) != berth.NotFound {
 		return err
 	}
 	for {
-		blobs, _, next, err := c.s.Blobs.List(ctx, f.container, blob.ListOptions{Prefix: strings.TrimSuffix(f.name, "/") + "/"})
+		blobs, _, next, err := w.s.Blobs.List(ctx, f.container, blob.ListOptions{Prefix: strings.TrimSuffix(f.name, "/") + "/"})
 		if err != nil {
 			return err
 		}
 		for _, b := range blobs {
-			if err := c.s.Blobs.Delete(ctx, f.container, b.Name); err != nil && berth.CodeOf(err) != berth.NotFound {
+			if err := w.s.Blobs.Delete(ctx, f.container, b.Name); err != nil && berth.CodeOf(err) != berth.NotFound {
 				return err
 			}
 		}

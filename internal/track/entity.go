@@ -66,10 +66,12 @@ type run struct {
 	Start                                          int64
 	End                                            *int64 `json:",omitempty"`
 	Deleted                                        int64  `json:",omitempty"`
-	Params, Tags                                   map[string]string
-	Datasets                                       []datasetInput `json:",omitempty"`
-	ModelInputs                                    []string       `json:",omitempty"`
-	ModelOutputs                                   []modelOutput  `json:",omitempty"`
+	// Leaving says that a deleted run is being removed for good: it cannot be restored any more.
+	Leaving      bool `json:",omitempty"`
+	Params, Tags map[string]string
+	Datasets     []datasetInput `json:",omitempty"`
+	ModelInputs  []string       `json:",omitempty"`
+	ModelOutputs []modelOutput  `json:",omitempty"`
 	// Job is the job whose token made the run: it may write to it.
 	Job string `json:",omitempty"`
 }

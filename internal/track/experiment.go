@@ -225,7 +225,7 @@ func (c *change) stageRuns(id, stage string) error {
 		if err != nil {
 			return err
 		}
-		if r.Stage == stage {
+		if r.Stage == stage || r.Leaving {
 			continue
 		}
 		r.stage(stage, c.now())

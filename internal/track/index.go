@@ -182,6 +182,10 @@ func (x *index) remove(e entity) {
 	kind, name, number, _, _ := e.place()
 	x.removed[kind+"\x00"+name+"\x00"+number] = e.document().rev()
 	switch e := e.(type) {
+	case *run:
+		if n := x.runs[e.ID]; n != nil {
+			x.removeRun(n)
+		}
 	case *registered:
 		if old := x.registered[e.ID]; old != nil {
 			delete(x.registered, e.ID)

@@ -271,6 +271,9 @@ func deleteRun(c *call) (any, error) {
 
 func restoreRun(c *call) (any, error) {
 	return empty, c.changeRun(c.runID(), func(x *change, r *run) error {
+		if r.Leaving {
+			return noRun(r.ID)
+		}
 		r.stage(active, x.now())
 		return nil
 	})

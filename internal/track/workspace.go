@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
@@ -28,6 +29,8 @@ type workspace struct {
 
 	once sync.Once
 	err  error // why it could not be loaded
+	// loaded says that it was.
+	loaded atomic.Bool
 
 	points *points.Set
 
@@ -101,7 +104,10 @@ func (w *workspace) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.points, err = points.Open(filepath.Join(w.s.Dir, w.ID), points.Options{Log: w.s.Log, NoSync: w.s.NoSync, Fresh: w.s.Leads != nil})
+	w.points, err = points.Open(filepath.Join(w.s.Dir, w.ID), points.Options{
+		Log: w.s.Log, NoSync: w.s.NoSync, Fresh: w.s.Leads != nil, Keep: w.keeps, Leads: w.s.Leads,
+	})
+	w.loaded.Store(err == nil)
 	return err
 }
 

@@ -118,6 +118,21 @@ func (s *Set) Last(name, key string) (Summary, bool) {
 	return Summary{}, false
 }
 
+// Size is how many points an owner has, and how many bytes they take up in segments.
+func (s *Set) Size(name string) (points, bytes int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if o := s.owners[name]; o != nil {
+		for _, x := range o.series {
+			points += x.count
+			for _, c := range x.chunks {
+				bytes += int64(c.size)
+			}
+		}
+	}
+	return points, bytes
+}
+
 // A View is a set under one lock, for looking at many series.
 type View struct{ s *Set }
 

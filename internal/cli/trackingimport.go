@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/migrate"
+)
+
+// importTokenVar has the token of the server that is imported from: on a command line everybody would see it.
+const importTokenVar = "BERTH_IMPORT_TOKEN"
+
+func trackingCommand(s *session) *cobra.Command {
+	cmd := &cobra.Command{Use: "tracking", Short: "Import runs and models from an MLflow server, and show what experiments take up", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(trackingImportCommand(s), trackingSizesCommand(s))
+	return cmd
+}
+
+func trackingImportCommand(s *session) *cobra.Command {
+	var from string
+	var full bool
+	cmd := &cobra.Command{
+		Use:   "import --from ADDRESS|FOLDER",
+		Short: "Import an MLflow server or an mlruns folder",
+		Long: "Brings the experiments, runs, metrics, models and files of an MLflow server, or of the folder mlruns that MLflow writes without one, into the\n" +
+			"workspace. Runs keep their ids and versions of models their numbers. Deleted runs and experiments stay behind. It can be\n" +
+			"stopped and run again: what is there is not doubled, and what has not changed is not read again.\n\n" +
+			"A server that wants a token gets the one in " + importTokenVar + ".\n\n" +
+			"  berth tracking import --from http://mlflow:5000\n" +
+			"  berth tracking import --from ./mlruns",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			if from == "" {
+				return berth.Errorf(berth.Invalid, "say where from: --from ADDRESS or --from FOLDER")
+			}
+			source, err := importSource(from)
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			c, err := s.open(ctx)
+			if err != nil {
+				return err
+			}
+			n, err := migrate.Copy(ctx, source, c, migrate.Options{Full: full, Say: s.say})
+			if err != nil {
+				return err
+			}
+			if s.format.chosen() {
+				return s.print(n)
+			}
+			s.say("imported %d experiments, %d runs (%d unchanged), %d points, %d files (%d bytes), %d logged models, %d registered models with %d new versions; %d things were left behind",
+				n.Experiments, n.Runs, n.Unchanged, n.Points, n.Files, n.Bytes, n.Logged, n.Models, n.Versions, n.LeftBehind)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "address of an MLflow server, or an mlruns folder")
+	cmd.Flags().BoolVar(&full, "full", false, "also read again what has not changed since it was imported")
+	s.format.flags(cmd)
+	return cmd
+}
+
+func importSource(from string) (migrate.Source, error) {
+	if strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://") {
+		return migrate.Server(from, os.Getenv(importTokenVar))
+	}
+	return migrate.Folder(strings.TrimPrefix(from, "file://"))
+}
+
+func trackingSizesCommand(s *session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sizes",
+		Short: "Show how many runs, points and files each experiment has, and what they take up",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.format.check(); err != nil {
+				return err
+			}
+			c, err := s.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list, err := c.ExperimentSizes(cmd.Context())
+			switch {
+			case err != nil:
+				return err
+			case s.format.chosen():
+				return s.print(list)
+			}
+			t := table{header: []string{"EXPERIMENT", "RUNS", "POINTS", "POINT BYTES", "FILES", "FILE BYTES"}}
+			for _, e := range list {
+				t.add(cell{clip(e.Name, 40), ""}, cell{fmt.Sprint(e.Runs), ""}, cell{fmt.Sprint(e.Points), ""}, cell{fmt.Sprint(e.PointBytes), ""},
+					cell{fmt.Sprint(e.Files), ""}, cell{fmt.Sprint(e.FileBytes), ""})
+			}
+			return s.printRows(t)
+		},
+	}
+	s.format.flags(cmd)
+	return cmd
+}

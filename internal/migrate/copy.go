@@ -1,0 +1,306 @@
+package migrate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+)
+
+// tagDone is a mark of a run or model as it was when it was brought over whole: one that has not changed since is not read again.
+const tagDone = "berth.import_done"
+
+// Options are the choices of Copy.
+type Options struct {
+	// Full also reads runs again that did not change since they were brought over.
+	Full bool
+	// Say tells how far it is, and what was left behind.
+	Say func(format string, args ...any)
+}
+
+// Counts is what was brought over.
+type Counts struct {
+	Experiments int   `json:"experiments"`
+	Runs        int   `json:"runs"`
+	Unchanged   int   `json:"unchanged_runs"`
+	Points      int   `json:"points"`
+	Files       int   `json:"files"`
+	Bytes       int64 `json:"bytes"`
+	Logged      int   `json:"logged_models"`
+	Models      int   `json:"registered_models"`
+	Versions    int   `json:"versions"`
+	LeftBehind  int   `json:"left_behind"`
+}
+
+// copier brings things over.
+type copier struct {
+	Options
+	from  Source
+	to    *client.Client
+	count Counts
+	uris  map[string]string // where the files of runs are, by id
+}
+
+// Copy brings everything of a source that was not deleted into the workspace of a client.
+func Copy(ctx context.Context, from Source, to *client.Client, o Options) (Counts, error) {
+	c := &copier{Options: o, from: from, to: to, uris: map[string]string{}}
+	experiments, err := from.Experiments(ctx)
+	if err != nil {
+		return c.count, err
+	}
+	for i, e := range experiments {
+		before := c.count
+		if err := c.experiment(ctx, e); err != nil {
+			return c.count, err
+		}
+		c.count.Experiments++
+		c.Say("experiment %s (%d of %d): %d runs, %d of them unchanged; %d points, %d files", e.Name, i+1, len(experiments), c.count.Runs-before.Runs,
+			c.count.Unchanged-before.Unchanged, c.count.Points-before.Points, c.count.Files-before.Files)
+	}
+	err = from.Models(ctx, func(m *Model) error { return c.model(ctx, m) })
+	return c.count, err
+}
+
+func (c *copier) post(ctx context.Context, path string, in, out any) error {
+	return c.to.Track(ctx, http.MethodPost, path, in, out)
+}
+
+// leave says that something stays behind.
+func (c *copier) leave(format string, args ...any) {
+	c.count.LeftBehind++
+	c.Say("left behind: "+format, args...)
+}
+
+// experiment brings over an experiment; one of the same name that is there is the same.
+func (c *copier) experiment(ctx context.Context, e Experiment) error {
+	id, err := c.experimentID(ctx, e)
+	if err != nil {
+		return err
+	}
+	for _, t := range e.Tags {
+		if err := c.post(ctx, "mlflow/experiments/set-experiment-tag", map[string]string{"experiment_id": id, "key": t.Key, "value": t.Value}, nil); err != nil {
+			return err
+		}
+	}
+	err = c.from.LoggedModels(ctx, e.ID, func(m *LoggedModel) error { return c.loggedModel(ctx, id, m) })
+	if err != nil {
+		return err
+	}
+	n := 0
+	return c.from.Runs(ctx, e.ID, func(r *Run) error {
+		if n++; n%100 == 0 {
+			c.Say("experiment %s: %d runs so far", e.Name, n)
+		}
+		return c.run(ctx, id, r)
+	})
+}
+
+func (c *copier) experimentID(ctx context.Context, e Experiment) (string, error) {
+	var got struct {
+		Experiment struct {
+			ID    string `json:"experiment_id"`
+			Stage string `json:"lifecycle_stage"`
+		} `json:"experiment"`
+	}
+	err := c.to.Track(ctx, http.MethodGet, "mlflow/experiments/get-by-name?experiment_name="+url.QueryEscape(e.Name), nil, &got)
+	switch {
+	case err == nil && got.Experiment.Stage == "deleted":
+		return "", berth.Errorf(berth.Precondition, "experiment %q was deleted in this workspace: restore it before its runs are imported", e.Name)
+	case err == nil:
+		return got.Experiment.ID, nil
+	case berth.CodeOf(err) != berth.NotFound:
+		return "", err
+	}
+	var made struct {
+		ID string `json:"experiment_id"`
+	}
+	err = c.post(ctx, "mlflow/experiments/create", map[string]string{"name": e.Name}, &made)
+	return made.ID, err
+}
+
+// markOf is a mark of something as it is.
+func markOf(v any) (string, error) {
+	b, err := json.Marshal(v)
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:16]), err
+}
+
+// theirTags are tags without those of an import, which a workspace of Berth may have itself.
+func theirTags(tags []Pair) []Pair {
+	return slices.DeleteFunc(slices.Clone(tags), func(t Pair) bool { return t.Key == tagDone || t.Key == "berth.imported_from" })
+}
+
+// destination is a run or model in the workspace.
+type destination struct {
+	Info struct {
+		URI  string `json:"artifact_uri"`
+		Tags []Pair `json:"tags"`
+	} `json:"info"`
+	Data struct {
+		Tags []Pair `json:"tags"`
+	} `json:"data"`
+}
+
+// isDone says whether what has these tags was brought over whole as mark has it.
+func isDone(tags []Pair, mark string) bool { return slices.Contains(tags, Pair{tagDone, mark}) }
+
+func (c *copier) run(ctx context.Context, experiment string, r *Run) error {
+	c.count.Runs++
+	mark, err := markOf(r)
+	if err != nil {
+		return err
+	}
+	var got struct {
+		Run destination `json:"run"`
+	}
+	err = c.to.Track(ctx, http.MethodGet, "mlflow/runs/get?run_id="+url.QueryEscape(r.Info.ID), nil, &got)
+	if err == nil && isDone(got.Run.Data.Tags, mark) && !c.Full {
+		c.uris[r.Info.ID] = got.Run.Info.URI
+		c.count.Unchanged++
+		return nil
+	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	in := map[string]any{
+		"run_id": r.Info.ID, "experiment_id": experiment, "run_name": r.Info.Name, "user_id": r.Info.User, "status": r.Info.Status, "start_time": r.Info.Start,
+		"params": r.Data.Params, "tags": theirTags(r.Data.Tags), "from": c.from.Name(),
+	}
+	if r.Info.End != 0 {
+		in["end_time"] = r.Info.End
+	}
+	err = c.post(ctx, "berth/import/run", in, &got)
+	if berth.CodeOf(err) == berth.Conflict {
+		c.leave("run %s: %v", r.Info.ID, err)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	c.uris[r.Info.ID] = got.Run.Info.URI
+	if err := c.points(ctx, r); err != nil {
+		return err
+	}
+	if err := c.links(ctx, r); err != nil {
+		return err
+	}
+	if err := c.files(ctx, r.owner(), got.Run.Info.URI); err != nil {
+		return err
+	}
+	return c.post(ctx, "mlflow/runs/set-tag", map[string]string{"run_id": r.Info.ID, "key": tagDone, "value": mark}, nil)
+}
+
+// batch is how many points are sent at once: what a batch may have.
+const batch = 1000
+
+func (c *copier) points(ctx context.Context, r *Run) error {
+	for _, m := range r.Data.Metrics {
+		err := c.from.History(ctx, r, m.Key, func(points []Metric) error {
+			for some := range slices.Chunk(points, batch) {
+				c.count.Points += len(some)
+				if err := c.post(ctx, "mlflow/runs/log-batch", map[string]any{"run_id": r.Info.ID, "metrics": some}, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// links brings over which datasets and models a run read and made.
+func (c *copier) links(ctx context.Context, r *Run) error {
+	if len(r.Inputs.Datasets)+len(r.Inputs.Models) > 0 {
+		in := map[string]any{"run_id": r.Info.ID, "datasets": r.Inputs.Datasets, "models": r.Inputs.Models}
+		if err := c.post(ctx, "mlflow/runs/log-inputs", in, nil); err != nil {
+			return err
+		}
+	}
+	if len(r.Outputs.Models) == 0 {
+		return nil
+	}
+	return c.post(ctx, "mlflow/runs/outputs", map[string]any{"run_id": r.Info.ID, "models": r.Outputs.Models}, nil)
+}
+
+// files brings over the files of a run or model that are not there yet.
+func (c *copier) files(ctx context.Context, of Owner, uri string) error {
+	all, err := c.from.Files(ctx, of)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	root, ours := strings.CutPrefix(uri, "mlflow-artifacts:/")
+	if !ours {
+		c.leave("%d files of %s%s: their experiment keeps files at %s", len(all), of.Run, of.Model, uri)
+		return nil
+	}
+	root = strings.TrimLeft(root, "/")
+	there, err := walk(func(folder string) ([]listed, error) {
+		var out struct {
+			Files []listed `json:"files"`
+		}
+		path := "mlflow/artifacts/list?" + url.Values{"run_id": {of.Run}, "path": {folder}}.Encode()
+		if of.Model != "" {
+			path = "mlflow/logged-models/" + url.PathEscape(of.Model) + "/artifacts/directories?" + url.Values{"artifact_directory_path": {folder}}.Encode()
+		}
+		err := c.to.Track(ctx, http.MethodGet, path, nil, &out)
+		return out.Files, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		if slices.Contains(there, f) && !c.Full {
+			continue
+		}
+		err := c.to.PutArtifact(ctx, root+"/"+f.Path, func() (io.ReadCloser, error) { return c.from.Open(ctx, of, f.Path) })
+		if err != nil {
+			return err
+		}
+		c.count.Files++
+		c.count.Bytes += f.Size
+	}
+	return nil
+}
+
+func (c *copier) loggedModel(ctx context.Context, experiment string, m *LoggedModel) error {
+	mark, err := markOf(m.Info)
+	if err != nil {
+		return err
+	}
+	c.count.Logged++
+	var got struct {
+		Model destination `json:"model"`
+	}
+	path := "mlflow/logged-models/" + url.PathEscape(m.Info.ID)
+	err = c.to.Track(ctx, http.MethodGet, path, nil, &got)
+	if err == nil && isDone(got.Model.Info.Tags, mark) && !c.Full {
+		return nil
+	} else if err != nil && berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	in := map[string]any{
+		"model_id": m.Info.ID, "experiment_id": experiment, "name": m.Info.Name, "model_type": m.Info.Type, "source_run_id": m.Info.Run,
+		"creation_timestamp_ms": m.Info.Created, "last_updated_timestamp_ms": m.Info.Updated, "params": m.Data.Params, "tags": theirTags(m.Info.Tags),
+		"from": c.from.Name(),
+	}
+	err = c.post(ctx, "berth/import/logged-model", in, &got)
+	if berth.CodeOf(err) == berth.Conflict {
+		c.leave("model %s: %v", m.Info.ID, err)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := c.files(ctx, m.owner(), got.Model.Info.URI); err != nil {
+		return err
+	}
+	return c.to.Track(ctx, http.MethodPatch, path+"/tags", map[string]any{"tags": []Pair{{tagDone, mark}}}, nil)
+}

@@ -1,0 +1,127 @@
+// Package migrate brings the experiments, runs, models and files of an MLflow server, or of the folder that MLflow writes without one,
+// into a workspace. It can be done again: what is there already is not doubled, and what changed is brought up to date.
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+)
+
+// A Source is where things are brought over from. Lists are of what was not deleted.
+type Source interface {
+	// Name is what the source is called in the workspace: it has no credentials in it.
+	Name() string
+	Experiments(ctx context.Context) ([]Experiment, error)
+	Runs(ctx context.Context, experiment string, each func(*Run) error) error
+	// History calls each with the points of a metric, some at a time.
+	History(ctx context.Context, run *Run, key string, each func([]Metric) error) error
+	LoggedModels(ctx context.Context, experiment string, each func(*LoggedModel) error) error
+	Models(ctx context.Context, each func(*Model) error) error
+	// Files are those of a run or a logged model.
+	Files(ctx context.Context, of Owner) ([]File, error)
+	Open(ctx context.Context, of Owner, path string) (io.ReadCloser, error)
+}
+
+// An Owner has files.
+type Owner struct {
+	Run, Model string // one of them
+	folder     string // where the files are, of a source that is a folder
+}
+
+// File is a file of a run or a model.
+type File struct {
+	Path string
+	Size int64
+}
+
+// The things of MLflow as its API has them, as far as they are brought over.
+type (
+	// Pair is a tag or a parameter.
+	Pair struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	}
+	// Experiment has runs.
+	Experiment struct {
+		ID   string `json:"experiment_id"`
+		Name string `json:"name"`
+		Tags []Pair `json:"tags"`
+	}
+	// Metric is one point.
+	Metric struct {
+		Key       string `json:"key"`
+		Value     any    `json:"value"` // a number, or a text for what JSON has no number for
+		Timestamp int64  `json:"timestamp"`
+		Step      int64  `json:"step"`
+		Model     string `json:"model_id,omitempty"`
+		Dataset   string `json:"dataset_name,omitempty"`
+		Digest    string `json:"dataset_digest,omitempty"`
+		Run       string `json:"run_id,omitempty"`
+	}
+	// Run is a run, with the latest point of each of its metrics.
+	Run struct {
+		Info struct {
+			ID          string `json:"run_id"`
+			Name        string `json:"run_name"`
+			User        string `json:"user_id"`
+			Status      string `json:"status"`
+			Start       int64  `json:"start_time"`
+			End         int64  `json:"end_time"`
+			ArtifactURI string `json:"artifact_uri"`
+		} `json:"info"`
+		Data struct {
+			Metrics []Metric `json:"metrics"`
+			Params  []Pair   `json:"params"`
+			Tags    []Pair   `json:"tags"`
+		} `json:"data"`
+		Inputs struct {
+			Datasets []json.RawMessage `json:"dataset_inputs"`
+			Models   []json.RawMessage `json:"model_inputs"`
+		} `json:"inputs"`
+		Outputs struct {
+			Models []json.RawMessage `json:"model_outputs"`
+		} `json:"outputs"`
+		folder string
+	}
+	// LoggedModel is a model that a run of MLflow 3 logged.
+	LoggedModel struct {
+		Info struct {
+			ID      string `json:"model_id"`
+			Name    string `json:"name"`
+			Type    string `json:"model_type"`
+			Run     string `json:"source_run_id"`
+			Created int64  `json:"creation_timestamp_ms"`
+			Updated int64  `json:"last_updated_timestamp_ms"`
+			Tags    []Pair `json:"tags"`
+		} `json:"info"`
+		Data struct {
+			Params  []Pair   `json:"params"`
+			Metrics []Metric `json:"metrics"`
+		} `json:"data"`
+		folder string
+	}
+	// Model is a registered model with its versions, by number.
+	Model struct {
+		Name        string            `json:"name"`
+		Description string            `json:"description"`
+		Tags        []Pair            `json:"tags"`
+		Aliases     map[string]string `json:"-"` // to versions
+		Versions    []Version         `json:"-"`
+	}
+	// Version is a version of a registered model.
+	Version struct {
+		Number      int    `json:"-"`
+		Description string `json:"description"`
+		Source      string `json:"source"`
+		Run         string `json:"run_id"`
+		LoggedModel string `json:"model_id"`
+		Stage       string `json:"current_stage"`
+		Tags        []Pair `json:"tags"`
+	}
+)
+
+// owner is who has the files of a run.
+func (r *Run) owner() Owner { return Owner{Run: r.Info.ID, folder: r.folder} }
+
+func (m *LoggedModel) owner() Owner { return Owner{Model: m.Info.ID, folder: m.folder} }

@@ -1,0 +1,72 @@
+package track_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth/internal/blob"
+)
+
+// TestDeletedRunsAreCollected: what was deleted before the time is gone with its points and files, also after a restart. Runs that were not
+// deleted, that were deleted later, or in which a registered version has its files stay.
+func TestDeletedRunsAreCollected(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	ids := map[string]string{}
+	for _, name := range []string{"gone", "kept", "registered", "late"} {
+		id := at(s.must("POST", "runs/create", obj{"experiment_id": "0", "run_name": name}), "run", "info", "run_id").(string)
+		ids[name] = id
+		s.must("POST", "runs/log-metric", obj{"run_id": id, "key": "loss", "value": 1, "timestamp": 1})
+		if code, _, out := s.raw("PUT", "/api/2.0/mlflow-artifacts/artifacts/0/"+id+"/artifacts/f/a.txt", "text/plain", "text"); code != http.StatusOK {
+			t.Fatalf("%d %s", code, out)
+		}
+	}
+	s.must("POST", "registered-models/create", obj{"name": "m"})
+	s.must("POST", "model-versions/create", obj{"name": "m", "source": "mlflow-artifacts:/0/" + ids["registered"] + "/artifacts/f", "run_id": ids["registered"]})
+	sizes := s.must("GET", "/api/2.0/berth/experiments/sizes", nil)
+	if fmt.Sprint(at(sizes, "experiments", 0, "runs"), at(sizes, "experiments", 0, "points"), at(sizes, "experiments", 0, "files"), at(sizes, "experiments", 0, "file_bytes")) != "4 4 4 16" {
+		t.Errorf("sizes are %v", sizes)
+	}
+	s.must("POST", "runs/delete", obj{"run_id": ids["gone"]})
+	s.must("POST", "runs/delete", obj{"run_id": ids["registered"]})
+	if n, err := s.s.Collect(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
+		t.Fatalf("%d runs were removed before their time: %v", n, err)
+	}
+	before := time.Now().Add(time.Second)
+	s.must("POST", "runs/search", obj{"experiment_ids": []string{"0"}, "filter": "metrics.loss > 0", "run_view_type": "ALL"})
+	if n, err := s.s.Collect(t.Context(), before); n != 1 || err != nil {
+		t.Fatalf("%d runs were removed: %v", n, err)
+	}
+	check := func() {
+		t.Helper()
+		if code, m := s.do("GET", "runs/get?run_id="+ids["gone"], nil); code != http.StatusNotFound {
+			t.Errorf("%d %v", code, m)
+		}
+		if code, m := s.do("POST", "runs/restore", obj{"run_id": ids["gone"]}); code != http.StatusNotFound {
+			t.Errorf("%d %v", code, m)
+		}
+		found := s.must("POST", "runs/search", obj{"experiment_ids": []string{"0"}, "filter": "metrics.loss > 0", "run_view_type": "ALL"})
+		if runs := found["runs"].([]any); len(runs) != 3 {
+			t.Errorf("%d runs are left", len(runs))
+		}
+		sizes := s.must("GET", "/api/2.0/berth/experiments/sizes", nil)
+		if fmt.Sprint(at(sizes, "experiments", 0, "runs"), at(sizes, "experiments", 0, "files")) != "3 3" {
+			t.Errorf("sizes are %v", sizes)
+		}
+	}
+	check()
+	s.stop()
+	s = start(t, dir)
+	check()
+	blobs, err := blob.Open(dir+"/blobs", s.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blobs.Close()
+	list, _, _, err := blobs.List(t.Context(), "artifacts", blob.ListOptions{})
+	if err != nil || len(list) != 3 {
+		t.Errorf("%d files are left, %v", len(list), err)
+	}
+}

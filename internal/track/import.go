@@ -1,0 +1,131 @@
+package track
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// Runs and logged models that were made by another MLflow server keep their ids here: other runs, models and people name them by those.
+// Bringing one over again changes what was brought over before and nothing else.
+
+// tagImported says where something was brought over from.
+const tagImported = "berth.imported_from"
+
+var (
+	foreignRun   = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	foreignModel = regexp.MustCompile(`^m-[0-9a-f]{32}$`)
+)
+
+// foreign reads what a thing brought over has: its experiment, where it is from, its parameters and tags.
+func (c *call) foreign(id string, valid *regexp.Regexp) (experiment string, params, tags map[string]string) {
+	if !valid.MatchString(id) {
+		c.fail(invalid("Invalid id '%s': it is not one that MLflow gives", id))
+	}
+	experiment = c.need("experiment_id")
+	for i, p := range c.pairs("params") {
+		if err := checkParam(&p, fmt.Sprintf("params[%d].", i)); err != nil {
+			c.fail(err)
+		}
+		setTag(&params, p)
+	}
+	for i, t := range c.pairs("tags") {
+		if err := checkRunTag(&t, fmt.Sprintf("tags[%d].", i)); err != nil {
+			c.fail(err)
+		}
+		setTag(&tags, t)
+	}
+	setTag(&tags, pair{tagImported, c.need("from")})
+	return experiment, params, tags
+}
+
+func wasHere(id string) error {
+	return refuse(alreadyExists, "%s is in this workspace already, and was not imported", id)
+}
+
+// importRun writes a run of another server. Its points are logged afterwards, as any run's.
+func importRun(c *call) (any, error) {
+	r := &run{ID: c.runID(), Name: c.text("run_name"), User: c.text("user_id"), Status: c.need("status"), Stage: active, Start: c.int("start_time", 0)}
+	if !runStates[r.Status] {
+		c.fail(invalid("Invalid run status '%s'. Valid values are RUNNING, SCHEDULED, FINISHED, FAILED, KILLED.", r.Status))
+	}
+	if c.has("end_time") {
+		end := c.int("end_time", 0)
+		r.End = &end
+	}
+	var experiment string
+	experiment, r.Params, r.Tags = c.foreign(r.ID, foreignRun)
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	err := c.update(c.ctx, func(x *change) error {
+		e, err := x.findExperiment(experiment)
+		if err != nil {
+			return err
+		}
+		old, err := find[run](x, kindRuns, r.ID, "")
+		if err == nil && old == nil {
+			old, err = x.adopt(r.ID)
+		}
+		switch {
+		case err != nil:
+			return err
+		case old != nil && old.Tags[tagImported] == "":
+			return wasHere(r.ID)
+		case old != nil && old.Stage != active:
+			return refuse(alreadyExists, "Run %s was deleted in this workspace", r.ID)
+		case e.Stage != active:
+			return invalid("The experiment %s must be in the 'active' state. Current state is %s.", e.ID, e.Stage)
+		}
+		r.settle(e)
+		r.doc = nil
+		if old != nil {
+			r.doc, r.Experiment, r.URI, r.Stage, r.Deleted = old.doc, old.Experiment, old.URI, old.Stage, old.Deleted
+			r.Datasets, r.ModelInputs, r.ModelOutputs = old.Datasets, old.ModelInputs, old.ModelOutputs
+		}
+		return x.save(r)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"run": c.runView(r)}, nil
+}
+
+// importLogged writes a logged model of another server.
+func importLogged(c *call) (any, error) {
+	m := &loggedModel{
+		ID: c.need("model_id"), Name: c.need("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedStates[2],
+		Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0),
+	}
+	var experiment string
+	experiment, m.Params, m.Tags = c.foreign(m.ID, foreignModel)
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	err := c.update(c.ctx, func(x *change) error {
+		e, err := x.findExperiment(experiment)
+		if err != nil {
+			return err
+		}
+		old, err := find[loggedModel](x, kindLogged, m.ID, "")
+		switch {
+		case err != nil:
+			return err
+		case old != nil && old.Tags[tagImported] == "":
+			return wasHere(m.ID)
+		case old != nil && old.Deleted:
+			return refuse(alreadyExists, "Logged model %s was deleted in this workspace", m.ID)
+		}
+		m.Experiment, m.URI, m.doc = e.ID, below(e.Location, "models", m.ID, "artifacts"), nil
+		if old != nil {
+			m.doc, m.Experiment, m.URI, m.Deleted = old.doc, old.Experiment, old.URI, old.Deleted
+			if v := old.Tags[tagModelVersions]; v != "" {
+				setTag(&m.Tags, pair{tagModelVersions, v})
+			}
+		}
+		return x.save(m)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.loggedAnswer(m)
+}
