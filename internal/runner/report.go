@@ -41,7 +41,7 @@ type Reporter struct {
 	linger *time.Timer // wakes Run for reports that may wait a little; nil before the first
 	armed  bool        // it is under way
 	sent   time.Time   // when something was last sent
-	away   bool        // the last attempt failed: only Run tries again
+	away   bool        // the last attempt failed: only Run tries again, which it does until there is nothing due
 }
 
 // ReporterOptions is what happens around reports. Any field may be zero.
@@ -83,13 +83,8 @@ func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 	}
 	r.queue[rep.Task] = add(waiting, rep)
 	away := r.away
-	if !now && !r.armed && !away {
-		r.armed = true
-		if r.linger == nil {
-			r.linger = time.AfterFunc(wait, r.lingered)
-		} else {
-			r.linger.Reset(wait)
-		}
+	if !now && !away {
+		r.arm(wait)
 	}
 	r.mu.Unlock()
 	if !now || away {
@@ -103,6 +98,19 @@ func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 	r.sending.Unlock()
 	if !ok || len(r.front()) > 0 { // what came while the mutex was held
 		poke(r.wake)
+	}
+}
+
+// arm has what lingers sent after a while. The mutex is held.
+func (r *Reporter) arm(wait time.Duration) {
+	if r.armed {
+		return
+	}
+	r.armed = true
+	if r.linger == nil {
+		r.linger = time.AfterFunc(wait, r.lingered)
+	} else {
+		r.linger.Reset(wait)
 	}
 }
 
@@ -210,6 +218,7 @@ func (r *Reporter) flush(ctx context.Context) bool {
 	for {
 		out := r.front()
 		if len(out) == 0 {
+			r.rest()
 			return true
 		}
 		r.mu.Lock()
@@ -222,6 +231,16 @@ func (r *Reporter) flush(ctx context.Context) bool {
 		if !ok {
 			return false
 		}
+	}
+}
+
+// rest ends the attempts to send: nothing is due. What could not be sent before may be so young that it lingers again.
+func (r *Reporter) rest() {
+	wait, _ := r.patience()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away = false; len(r.order) > 0 {
+		r.arm(wait)
 	}
 }
 

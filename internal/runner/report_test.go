@@ -280,6 +280,35 @@ func TestReporterGathers(t *testing.T) {
 	})
 }
 
+// absent is a home that is away for the first call.
+type absent struct {
+	calls
+	was atomic.Bool
+}
+
+func (a *absent) Report(ctx context.Context, rs []berth.Report) (runner.Reply, error) {
+	if !a.was.Swap(true) {
+		return runner.Reply{}, berth.Errorf(berth.Unavailable, "not yet")
+	}
+	return a.calls.Report(ctx, rs)
+}
+
+// TestReporterAwayWhileBusy: a report that could not be sent, and is so young that it may wait for others, is sent later, as are all that
+// come after it.
+func TestReporterAwayWhileBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var home absent
+		r := drive(t, &home, runner.ReporterOptions{Busy: func() bool { return true }})
+		for _, id := range []berth.TaskID{"a.1", "b.1"} {
+			r.Send(t.Context(), berth.Report{Task: id, Seq: 1, At: time.Now(), State: berth.TaskDone})
+			time.Sleep(time.Minute)
+			if !r.Idle() {
+				t.Errorf("the end of %s was not sent within a minute", id)
+			}
+		}
+	})
+}
+
 // TestReporterRefused sends a report the server refuses among others: it is dropped, the others arrive.
 func TestReporterRefused(t *testing.T) {
 	for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
