@@ -50,6 +50,8 @@ func (o *Outside) describe(doing string, err error) error {
 	switch code {
 	case berth.Denied, berth.Unauthenticated:
 		msg = fmt.Sprintf("%s: %s refuses its credentials: %v; they may be wrong, expired or revoked: give new ones with `berth datastore update`", doing, where, err)
+	case berth.Precondition:
+		code, msg = berth.Conflict, fmt.Sprintf("%s: a file of %s was changed while it was read: %v", doing, where, err)
 	case berth.Unavailable:
 		msg = fmt.Sprintf("%s: %s does not answer: %v", doing, where, err)
 	}
