@@ -1,7 +1,6 @@
 package devbox_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/devbox"
-	"github.com/berthml/berth/internal/store"
 )
 
 func TestLife(t *testing.T) {
@@ -161,94 +159,6 @@ func TestSetupFails(t *testing.T) {
 	})
 }
 
-func TestNodeCannotBeHad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := build(t)
-		p.driver.Break("add node", berth.Errorf(berth.Invalid, "no such processor"))
-		p.made("box", nil)
-		p.reaches("box", "CreateFailed")
-		p.until("the record goes", func() bool { _, records := p.nodes(); return len(records) == 0 })
-		if got := p.op("put", "box"); !strings.Contains(got, "no such processor") || !strings.HasPrefix(got, "Failed") {
-			t.Errorf("the creation: %s", got)
-		}
-		p.driver.Break("add node", berth.Errorf(berth.Unavailable, "busy"))
-		p.action("box", "start", nil)
-		time.Sleep(2 * time.Minute)
-		if got := p.op("start", "box"); got != "InProgress" {
-			t.Errorf("while the provider is away: %s", got)
-		}
-		p.driver.Break("add node", nil)
-		p.until("start", func() bool { return p.op("start", "box") == "Succeeded" })
-	})
-}
-
-func TestQuota(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := build(t)
-		p.options.Admit = devbox.Admission{QuotaDefault: 6}.Admit
-		p.stop()
-		p.run()
-		p.made("one", nil) // 4 vCPUs
-		p.reaches("one", "Running")
-		p.made("two", nil)
-		p.reaches("two", "CreateFailed")
-		if v, _ := p.show("two"); !strings.Contains(v.Properties.Berth.Reason, "its node cannot be had") {
-			t.Errorf("%+v", v)
-		}
-		p.action("one", "stop", nil)
-		p.reaches("one", "Stopped")
-		p.action("two", "start", nil)
-		p.reaches("two", "Running")
-	})
-}
-
-// TestBudget: an instance stops when the budget that pays for it is used up, and does not start before it has something again.
-func TestBudget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := build(t)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- p.jobs.Budgets(ctx) }()
-		defer func() { cancel(); <-done }()
-		if code, b := p.as("root", auth.Admin, "PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 3.6}); code >= 300 {
-			t.Fatalf("%d %s", code, b)
-		}
-		budget := func(amount float64) {
-			t.Helper()
-			if code, b := p.as("root", auth.Admin, "PUT", p.ws+"/budgets/workspace", map[string]any{"amount": amount, "period": "total"}); code >= 300 {
-				t.Fatalf("%d %s", code, b)
-			}
-		}
-		p.of("box").seen(devbox.Signal{Name: "kernels", Busy: true, Why: "a notebook kernel is busy (python3)"})
-		p.made("box", nil)
-		p.reaches("box", "Running")
-		budget(3.6)
-		time.Sleep(58 * time.Minute)
-		if got := p.state("box"); got != "Running" {
-			t.Fatalf("before the budget is used up it is %s", got)
-		}
-		time.Sleep(2 * time.Minute)
-		p.reaches("box", "Stopped")
-		const why = "the workspace's budget of 3.60 USD is used up"
-		v, _ := p.show("box")
-		if op := v.Properties.Properties.LastOperation; op.Trigger != "Budget" || op.Name != "Stop" || op.Status != "Succeeded" || v.Properties.Berth.Reason != why {
-			t.Errorf("%+v: %s", op, v.Properties.Berth.Reason)
-		}
-		if _, b := p.do("GET", p.ws+"/computes/box/explain", nil); !strings.Contains(string(b), "berth budget list") || strings.Contains(string(b), "compute start") {
-			t.Errorf("what to do is in %s", b)
-		}
-		p.action("box", "start", nil)
-		p.until("refused", func() bool {
-			v, _ := p.show("box")
-			return v.Properties.Properties.State == "Stopped" && strings.HasSuffix(v.Properties.Berth.Reason, "cannot be had: "+why)
-		})
-		budget(36)
-		time.Sleep(time.Second)
-		p.action("box", "start", nil)
-		p.reaches("box", "Running")
-	})
-}
-
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)
@@ -345,96 +255,6 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("at 08:02 it is %s", got)
 		}
 	})
-}
-
-func TestJobs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := build(t)
-		p.made("box", map[string]any{"idleTimeBeforeShutdown": "PT5M"})
-		submit := func(name, command string) {
-			t.Helper()
-			if code, b := p.do("PUT", p.ws+"/jobs/"+name, map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": "box"}}); code != http.StatusCreated {
-				t.Fatalf("%d %s", code, b)
-			}
-		}
-		submit("early", "sleep 900") // waits until the instance is up
-		p.reaches("box", "JobRunning")
-		time.Sleep(8 * time.Minute)
-		if got := p.state("box"); got != "JobRunning" {
-			t.Errorf("with a job on it it is %s", got)
-		}
-		p.until("the job ends", func() bool { return p.job("early") == "Completed" })
-		p.reaches("box", "Running")
-		submit("late", "forever")
-		p.reaches("box", "JobRunning")
-		p.action("box", "stop", nil)
-		p.until("stop", func() bool { return p.op("stop", "box") == "Succeeded" })
-		if got := p.state("box"); got != "Stopped" {
-			t.Errorf("it is %s", got)
-		}
-		p.until("the job ends", func() bool { return p.job("late") == "Canceled" })
-		reason := ""
-		for _, e := range p.jobEvents("late") {
-			if e.Type == berth.EventJobCancel {
-				reason = e.Reason
-			}
-		}
-		if !strings.Contains(reason, "compute instance box ends: stopped by ann") {
-			t.Errorf("why the job was canceled: %q", reason)
-		}
-	})
-}
-
-// TestDrain: an instance that is deleted with a job on it waits for the job.
-func TestDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := build(t)
-		p.made("box", nil)
-		if code, b := p.do("PUT", p.ws+"/jobs/long", map[string]any{"properties": map[string]any{"jobType": "Command", "command": "sleep 600", "computeId": "box"}}); code != http.StatusCreated {
-			t.Fatalf("%d %s", code, b)
-		}
-		p.reaches("box", "JobRunning")
-		if code, b := p.do("DELETE", p.ws+"/computes/box", nil); code != http.StatusConflict || !strings.Contains(string(b), "has jobs (long)") {
-			t.Fatalf("%d %s", code, b)
-		}
-		if code, b := p.do("DELETE", p.ws+"/computes/box?drain=true", nil); code != http.StatusAccepted {
-			t.Fatalf("%d %s", code, b)
-		}
-		time.Sleep(5 * time.Minute)
-		if got := p.state("box"); got != "Deleting" || p.job("long") != "Running" {
-			t.Errorf("the instance is %s, its job %s", got, p.job("long"))
-		}
-		p.reaches("box", "gone")
-		if got := p.job("long"); got != "Completed" {
-			t.Errorf("the job is %s", got)
-		}
-	})
-}
-
-func (p *plant) job(name string) (status string) {
-	p.t.Helper()
-	err := p.db.View(p.t.Context(), func(tx *store.Tx) error {
-		d, err := tx.Get(space.Key(), "jobs", name, "")
-		if err == nil {
-			status = d.Status
-		}
-		return err
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return status
-}
-
-func (p *plant) jobEvents(name string) (out []berth.Event) {
-	err := p.db.View(p.t.Context(), func(tx *store.Tx) (err error) {
-		out, err = tx.Events(store.EventQuery{Workspace: space.Key(), Subject: "jobs/" + name})
-		return err
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return out
 }
 
 // TestKilledServices: an agent that is killed, a node that is killed and one that vanishes come back without anybody asking.

@@ -13,58 +13,6 @@ import (
 // gang is the tasks of one attempt at a job, one for each node, in the order of their ranks.
 type gang []*berth.Task
 
-// Step of a command job: an attempt is a gang of tasks that are placed, and end, together. One that fails ends the others. An
-// attempt whose node was taken away is followed by another one; nothing else is ever tried again.
-func (command) Step(j Job, tasks []*berth.Task) Step {
-	s := Step{Status: j.Status, State: j.State}
-	if j.Status.Terminal() {
-		return s
-	}
-	g, attempt := lastAttempt(tasks)
-	if len(g) == 0 {
-		if j.State.Cancel {
-			s.Status, s.State.Reason = berth.Canceled, "canceled before it was placed"
-			s.stopped()
-			return s
-		}
-		s.Start, s.Status = attemptOf(j, 1), berth.Queued
-		return s
-	}
-	s.State.Attempt = 0
-	if attempt > 1 {
-		s.State.Attempt = attempt
-	}
-	s.State.Times, s.State.Usage = g.times(), g.usage()
-	s.State.Times.Submitted = j.State.Times.Submitted
-	s.State.Exit = nil
-	evicted := g.evicted()
-	if j.State.Cancel || evicted != nil || slices.ContainsFunc(g, broken) {
-		s.Stop = g.toStop(j.State.Cancel)
-	}
-	switch {
-	case !g.all(func(t *berth.Task) bool { return t.State == berth.TaskDone }):
-		s.Status, s.State.Reason = g.status(tasks, attempt)
-		if j.State.Cancel {
-			s.Status = berth.CancelRequested
-		}
-	case evicted != nil && !j.State.Cancel:
-		s.Start, s.Status = attemptOf(j, attempt+1), berth.Queued
-		s.State.Attempt = attempt + 1
-		s.State.Times = berth.Waterfall{Submitted: j.State.Times.Submitted}
-		s.State.Usage = berth.Usage{}
-		s.State.Reason = fmt.Sprintf("attempt %d follows, because of attempt %d: %s", attempt+1, attempt, whyEvicted(evicted))
-	default:
-		t := g.decisive()
-		s.State.Exit = t.Exit
-		s.Status, s.State.Reason = outcome(t.Exit, j.State.Cancel)
-		if s.Status == berth.Failed && len(g) > 1 && t.Exit != nil && t.Exit.Log == "" {
-			s.State.Reason = fmt.Sprintf("node %d: %s", t.Rank, s.State.Reason)
-		}
-		s.stopped()
-	}
-	return s
-}
-
 // stopped says why a canceled job was, where it was not its user who wanted that.
 func (s *Step) stopped() {
 	st := &s.State
