@@ -240,7 +240,7 @@ func (a *AttachedState) Says(compute string) (state, reason string) {
 	if away := a.Away(compute); away != "" {
 		return "Disconnected", away
 	}
-	return "Connected", "its machine " + a.Host + " is connected since " + a.Since.UTC().Format(time.DateTime) + " UTC"
+	return "Connected", "its machine " + a.Host + " has been connected since " + a.Since.UTC().Format(time.DateTime) + " UTC"
 }
 
 // Reached reports whether the machine is one that the server connects to, instead of one that connects to the server.
@@ -254,11 +254,11 @@ func (a *AttachedState) Away(compute string) string {
 	case a.Reached() && !a.Connected && a.Host == "":
 		return "its machine was not reached yet: " + a.Why
 	case a == nil || a.TokenHash == "" && !a.Reached():
-		return "its machine has not joined yet; `berth agent join " + compute + "` makes the file that it joins with"
+		return "its machine has not joined yet; `berth agent join " + compute + "` creates the file that it joins with"
 	case a.Machine == "":
 		return "its machine has not connected yet; run `berth agent run --join FILE` there"
 	case !a.Connected:
-		return "its machine " + a.Host + " is not connected since " + a.Since.UTC().Format(time.DateTime) + " UTC: " + a.Why
+		return "its machine " + a.Host + " has not been connected since " + a.Since.UTC().Format(time.DateTime) + " UTC: " + a.Why
 	}
 	return ""
 }

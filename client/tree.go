@@ -59,7 +59,7 @@ func (c *Client) AccessToken(ctx context.Context, secret, resource string) (Acce
 	}
 	n, err := strconv.ParseInt(got.Expires, 10, 64)
 	if err != nil {
-		return AccessToken{}, berth.Errorf(berth.Internal, "the token has no end: %w", err)
+		return AccessToken{}, berth.Errorf(berth.Internal, "the token's expiry cannot be read: %w", err)
 	}
 	return AccessToken{got.Token, time.Unix(n, 0)}, nil
 }

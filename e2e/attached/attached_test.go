@@ -196,14 +196,14 @@ func TestStory(t *testing.T) {
 	m.start()
 	until(t, s, "Running", "job", "show", "-n", "first", "-o", "json")
 	until(t, s, "some words", "logs", "first")
-	if out := run(t, s, "explain", "laptop"); !strings.Contains(out, "is connected since") {
+	if out := run(t, s, "explain", "laptop"); !strings.Contains(out, "has been connected since") {
 		t.Errorf("explain: %s", out)
 	}
 
 	m.kill()
-	until(t, s, "is not connected since", "explain", "laptop")
+	until(t, s, "has not been connected since", "explain", "laptop")
 	run(t, s, "job", "create", "-f", job(t, gate, 3), "-n", "second") // while the machine is away
-	until(t, s, "is not connected since", "explain", "second")
+	until(t, s, "has not been connected since", "explain", "second")
 	m.start()
 	until(t, s, "Running", "job", "show", "-n", "second", "-o", "json")
 
@@ -231,7 +231,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("tasks ran on the server's own machine: %v", left)
 	}
 
-	until(t, s, "is connected since", "explain", "laptop")
+	until(t, s, "has been connected since", "explain", "laptop")
 	run(t, s, "compute", "detach", "-n", "laptop", "--yes")
 	if out, err := try(s, "compute", "show", "-n", "laptop"); err == nil {
 		t.Errorf("it is still there: %s", out)
@@ -247,7 +247,7 @@ func TestOneMachine(t *testing.T) {
 	s := world.Start(t)
 	m := attach(t, s, "laptop")
 	m.start()
-	until(t, s, "is connected since", "explain", "laptop")
+	until(t, s, "has been connected since", "explain", "laptop")
 	other := &machine{t: t, server: s, dir: t.TempDir(), join: m.join}
 	other.start()
 	if err := other.cmd.Wait(); err == nil || !strings.Contains(other.log.String(), "belongs to another machine") {
@@ -278,7 +278,7 @@ func TestOneMachine(t *testing.T) {
 
 	// The machine is lost with its job: detaching it ends the job.
 	m.kill()
-	until(t, s, "is not connected since", "explain", "laptop")
+	until(t, s, "has not been connected since", "explain", "laptop")
 	run(t, s, "compute", "detach", "-n", "laptop", "--yes")
 	until(t, s, "Failed", "job", "show", "-n", "busy", "-o", "json")
 	if out := run(t, s, "explain", "busy"); !strings.Contains(out, "was detached while its machine was not connected") {

@@ -143,17 +143,17 @@ func TestSSHStory(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	run(t, s, "job", "create", "-f", job(t, gate, 0), "-n", "first")
 	until(t, s, "some words", "logs", "first")
-	if out := run(t, s, "explain", "laptop"); !strings.Contains(out, "is connected since") {
+	if out := run(t, s, "explain", "laptop"); !strings.Contains(out, "has been connected since") {
 		t.Errorf("explain: %s", out)
 	}
 
 	o.kill()
-	until(t, s, "is not connected since", "explain", "laptop")
+	until(t, s, "has not been connected since", "explain", "laptop")
 	for _, pid := range o.processes("_ssh\x00agent") {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 	run(t, s, "job", "create", "-f", job(t, gate, 3), "-n", "second") // while the machine is away
-	until(t, s, "is not connected since", "explain", "second")
+	until(t, s, "has not been connected since", "explain", "second")
 	o.start()
 	until(t, s, "Running", "job", "show", "-n", "second", "-o", "json")
 
@@ -175,9 +175,9 @@ func TestSSHStory(t *testing.T) {
 		}
 	}
 
-	until(t, s, "is connected since", "explain", "laptop")
+	until(t, s, "has been connected since", "explain", "laptop")
 	o.kill()
-	until(t, s, "is not connected since", "explain", "laptop")
+	until(t, s, "has not been connected since", "explain", "laptop")
 	os.Remove(filepath.Join(o.dir, "host"))
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(o.dir, "host")).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen: %v: %s", err, out)

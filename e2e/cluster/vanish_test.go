@@ -42,7 +42,7 @@ func TestVanishedNodes(t *testing.T) {
 	remove(filepath.Join(s.s.Home, "nodes", first))
 	run("a", "true")
 	s.wait("a job completes on another node", func() bool { return s.status("a") == "Completed" })
-	if events := s.run("events", "computes/cpu"); !strings.Contains(events, "node "+first+" is gone: its machine does not have it any more") {
+	if events := s.run("events", "computes/cpu"); !strings.Contains(events, "node "+first+" is gone: its machine no longer has it") {
 		t.Errorf("events do not say that node %s is gone:\n%s", first, events)
 	}
 
@@ -51,7 +51,7 @@ func TestVanishedNodes(t *testing.T) {
 	s.wait("a job runs", func() bool { return s.status("b") == "Running" })
 	remove(filepath.Join(s.s.Home, "nodes", second))
 	s.wait("a job whose node is gone fails", func() bool { return s.status("b") == "Failed" })
-	if r := s.reason("b"); !strings.Contains(r, "node "+second+" is gone: its machine does not have it any more while the command ran") {
+	if r := s.reason("b"); !strings.Contains(r, "node "+second+" is gone: its machine no longer has it while the command ran") {
 		t.Errorf("the reason is %q", r)
 	}
 	run("c", "true")

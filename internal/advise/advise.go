@@ -34,7 +34,7 @@ func Check(n berth.AdviceNeeds) error {
 	}
 	for what, v := range map[string]float64{"data": n.DataGB, "model": n.ModelGB, "RAM": n.RAMGB} {
 		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
-			return berth.Errorf(berth.Invalid, "%s of %g GB cannot be", what, v)
+			return berth.Errorf(berth.Invalid, "%s cannot be %g GB", what, v)
 		}
 	}
 	return nil
@@ -90,7 +90,7 @@ var rules = map[string]func(berth.AdviceNeeds, Market) []berth.TargetAdvice{
 func experiment(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	box := berth.TargetAdvice{
 		Target: "instance", Here: true, Tier: "dedicated", Rule: "notebooks are best on a machine that is always there: a compute instance",
-		Sizes: choose(n, m, berth.TypeInstance, false), Notes: []string{"an instance costs as long as it runs: give it an idle time after which it stops"},
+		Sizes: choose(n, m, berth.TypeInstance, false), Notes: []string{"an instance costs money as long as it runs: give it an idle time after which it stops"},
 	}
 	if n.DataGB >= instanceDisk {
 		box.Notes = append(box.Notes, fmt.Sprintf("its disk has %s, less than the data: mount the data, or work on a part of it", gb(instanceDisk)))
@@ -138,7 +138,7 @@ func batch(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 // realtime is the choice between container instances, Kubernetes and the machine at hand.
 func realtime(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	k := berth.TargetAdvice{
-		Target: "kubernetes", Rule: "requests of production are answered on Kubernetes: it is fast and grows with them", Sizes: choose(n, m, "", false),
+		Target: "kubernetes", Rule: "production requests are served on Kubernetes: it is fast and scales with them", Sizes: choose(n, m, "", false),
 		Notes: []string{"first scale up, then out: once one machine answers fast enough, add as many as there are requests at once"},
 	}
 	if n.GPU {
@@ -150,7 +150,7 @@ func realtime(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	c := berth.TargetAdvice{
 		Target: "container instances", Rule: "for testing and low load a container instance will do: CPU only, less than 48 GB of RAM, models below 1 GB",
 	}
-	here := berth.TargetAdvice{Target: berth.LocalCompute, Rule: "a web service on the machine at hand is for a limited test and for finding faults"}
+	here := berth.TargetAdvice{Target: berth.LocalCompute, Rule: "a web service on the machine at hand is for limited tests and for debugging"}
 	switch {
 	case n.GPU:
 		return []berth.TargetAdvice{k, here}

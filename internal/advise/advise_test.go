@@ -64,7 +64,7 @@ func TestTargets(t *testing.T) {
 		{"a web service just below", berth.AdviceNeeds{Case: "realtime", ModelGB: 0.99, RAMGB: 31.9}, "container instances", "", "less than 48 GB"},
 		{"a large model", berth.AdviceNeeds{Case: "realtime", ModelGB: 1, RAMGB: 4}, "kubernetes", "D2", "single node"},
 		{"a web service on GPUs", berth.AdviceNeeds{Case: "realtime", GPU: true}, "kubernetes", "NC6-promo", "GPUs runs on Kubernetes only"},
-		{"a web service nobody describes", berth.AdviceNeeds{Case: "realtime"}, "kubernetes", "E4", "grows with them"},
+		{"a web service nobody describes", berth.AdviceNeeds{Case: "realtime"}, "kubernetes", "E4", "scales with them"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := advise.Targets(tt.needs, market())

@@ -61,7 +61,7 @@ func (s *costService) advise(c *call) error {
 			}
 		}
 		if job != "" && len(out.Measured) == 0 {
-			return berth.Errorf(berth.Invalid, "job %s ran on no node of a cluster, so there is no size to compare its use with", job)
+			return berth.Errorf(berth.Invalid, "job %s did not run on a node of a cluster, so there is no size to compare its use with", job)
 		}
 		return nil
 	})

@@ -33,7 +33,7 @@ type Attached interface {
 // noneAttached is for a server that attaches no machines.
 type noneAttached struct{}
 
-var errNoneAttached = berth.Errorf(berth.Unsupported, "this server attaches no machines")
+var errNoneAttached = berth.Errorf(berth.Unsupported, "this server does not attach machines")
 
 func (noneAttached) Check(string, string, json.RawMessage, json.RawMessage) error {
 	return errNoneAttached

@@ -133,9 +133,9 @@ func advice(e berth.Explanation, st berth.JobState) []string {
 	case s == berth.Failed && len(st.Steps) > 0 || s == berth.Running && len(st.Steps) > 0:
 		return append(stepAdvice(s, st), "berth logs "+name)
 	case failed && st.Exit.Cause == "lost":
-		return []string{"what became of its command is not known: look at what it left behind before you submit it again", "berth logs " + name}
+		return []string{"how its command ended is not known: look at what it left behind before you submit it again", "berth logs " + name}
 	case s == berth.Failed && st.Times.Started.IsZero():
-		return []string{"mend what the reason says and submit it again; its command never ran"}
+		return []string{"fix what the reason says and submit it again; its command never ran"}
 	case s == berth.Failed:
 		return []string{"berth logs " + name + " --tail 50"}
 	case s == berth.Canceled && st.StopCause == "budget":

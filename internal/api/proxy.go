@@ -315,7 +315,7 @@ func (c instanceCall) tidy(res *http.Response, base string) error {
 // tunnel joins the connection with the ssh server of the instance.
 func (c instanceCall) tunnel(e entry) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), sshProtocol) {
-		return berth.Errorf(berth.Invalid, "this is the way of `berth ssh %s`", e.doc.Name)
+		return berth.Errorf(berth.Invalid, "use `berth ssh %s`", e.doc.Name)
 	}
 	if err := e.dialable(); err != nil {
 		return err

@@ -258,7 +258,7 @@ func (s *quotaService) limitQuota(c *call) error {
 		case a.VCPUs < 0:
 			return berth.Errorf(berth.Invalid, "%d vCPUs is not a limit; %d removes it", a.VCPUs, noLimit)
 		case !a.Expires.IsZero() && !a.Expires.After(tx.Now()):
-			return berth.Errorf(berth.Invalid, "%s has passed; give a time to come", a.Expires.Format(time.RFC3339))
+			return berth.Errorf(berth.Invalid, "%s has passed; give a time in the future", a.Expires.Format(time.RFC3339))
 		}
 		g := quota.Grant{VCPUs: a.VCPUs, Since: tx.Now(), Expires: a.Expires, By: c.who.User, Reason: a.Reason}
 		out.Grants = []quota.Grant{g}

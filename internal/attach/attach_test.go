@@ -248,7 +248,7 @@ func TestMachine(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Error(err)
 	}
-	if a := p.until("away", away); a.Slots != 3 || !strings.Contains(a.Away("laptop"), "host-of-m is not connected since") {
+	if a := p.until("away", away); a.Slots != 3 || !strings.Contains(a.Away("laptop"), "host-of-m has not been connected since") {
 		t.Errorf("%+v", a)
 	}
 

@@ -48,7 +48,7 @@ func (g *Gate) Keep(ctx context.Context, open Open) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return berth.Errorf(berth.Unavailable, "computes are read anew: %w", err)
+			return berth.Errorf(berth.Unavailable, "reading computes again: %w", err)
 		}
 		for _, e := range batch {
 			name, ok := strings.CutPrefix(e.Subject, "computes/")

@@ -86,7 +86,7 @@ func checkMeta(meta map[string]string) error {
 		total += len(k) + len(v)
 		if !metaName(k) || !utf8.ValidString(v) || strings.ContainsFunc(v, func(r rune) bool { return r < 0x20 && r != '\t' }) {
 			return &berth.Error{Code: berth.Invalid, Wire: "InvalidMetadata", Msg: "metadata " + quote(k) +
-				" is not allowed: names are letters, digits, '_', '-' and '.', starting with a letter or '_', and values are text"}
+				" is not allowed: names are letters, digits, '_', '-' and '.', starting with a letter or '_', and values are strings"}
 		}
 	}
 	if total > maxMeta {

@@ -51,7 +51,7 @@ func adviseCommand(s *session) *cobra.Command {
 	f.Float64Var(&n.ModelGB, "model-gb", 0, "GB of the model")
 	f.Float64Var(&n.RAMGB, "ram-gb", 0, "GB of RAM that the work needs")
 	f.BoolVar(&n.GPU, "gpu", false, "it needs a GPU")
-	f.StringVar(&job, "job", "", "a job to learn from: what it used of what it had")
+	f.StringVar(&job, "job", "", "a job to learn from: what it used of what it was given")
 	s.format.flags(cmd)
 	return cmd
 }

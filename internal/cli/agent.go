@@ -20,10 +20,10 @@ import (
 // agentCommand is about machines that connect to the server by themselves.
 func agentCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "agent", Short: "Let a machine take jobs that shares nothing with the server and opens no port", Args: cobra.ArbitraryArgs, RunE: group,
+		Use: "agent", Short: "Let a machine that shares nothing with the server and opens no port take jobs", Args: cobra.ArbitraryArgs, RunE: group,
 		Long: "An agent runs on a machine, connects to the server and takes jobs from there.\n\n" +
 			"  berth compute attach -n laptop --type agent     name the machine, where the server is used\n" +
-			"  berth agent join laptop -f laptop.json          make the file that it joins with; it holds a secret\n" +
+			"  berth agent join laptop -f laptop.json          create the file that it joins with; it holds a secret\n" +
 			"  berth agent run --join laptop.json              on the machine itself\n\n" +
 			"Where the server is used on the machine itself, `berth compute attach -n laptop --this-machine` does all three.",
 	}
@@ -52,7 +52,7 @@ func agentJoin(s *session) *cobra.Command {
 				return err
 			}
 			s.hint("copy %s to the machine and run there: berth agent run --join %s\n"+
-				"who has the file can take the jobs of %s; `berth run` does not upload it with the code of its folder", file, filepath.Base(file), j.Compute)
+				"whoever has the file can take the jobs of %s; `berth run` does not upload it with the code of its folder", file, filepath.Base(file), j.Compute)
 			s.warnLoopback(j.Server)
 			return nil
 		},

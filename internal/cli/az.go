@@ -24,8 +24,8 @@ const (
 func azRoot(s *session) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
-		Use: "az", Short: "Berth, answering to the name az",
-		Long:          "This is Berth, answering to the name az. It knows `az ml` and what scripts for Azure ML use besides it. Nothing here reaches Azure.",
+		Use: "az", Short: "Berth, called as az",
+		Long:          "This is Berth, called as az. It knows `az ml` and what scripts for Azure ML use besides it. Nothing here reaches Azure.",
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -110,9 +110,9 @@ func ignored(cmd *cobra.Command, words ...string) *cobra.Command {
 		isSwitch := strings.HasSuffix(name, "?")
 		name = strings.TrimSuffix(name, "?")
 		if isSwitch {
-			f.BoolP(name, short, false, "taken for az's sake; it means nothing here")
+			f.BoolP(name, short, false, "accepted for compatibility with az; has no effect")
 		} else {
-			f.StringP(name, short, "", "taken for az's sake; it means nothing here")
+			f.StringP(name, short, "", "accepted for compatibility with az; has no effect")
 		}
 		f.Lookup(name).Hidden = true
 	}
@@ -133,7 +133,7 @@ func azVersionCommand(s *session) *cobra.Command {
 }
 
 func azUpgrade(s *session) *cobra.Command {
-	return ignored(s.azCommand("upgrade", "Say how to get a newer version", func(context.Context) (any, error) {
+	return ignored(s.azCommand("upgrade", "Show how to get a newer version", func(context.Context) (any, error) {
 		s.say("this is Berth %s, one program; a newer one takes its place", berth.Version)
 		return nil, nil
 	}), "yes?/y", "all")
@@ -141,7 +141,7 @@ func azUpgrade(s *session) *cobra.Command {
 
 // azLogin says who one is; there is nothing to log in to.
 func azLogin(s *session) *cobra.Command {
-	return ignored(s.azCommand("login", "Say who you are here", func(ctx context.Context) (any, error) {
+	return ignored(s.azCommand("login", "Show who you are here", func(ctx context.Context) (any, error) {
 		s.say("this is Berth: your token, or this machine's own server, is the login")
 		return s.accounts(ctx)
 	}), "identity?/i", "service-principal?", "username/u", "password/p", "tenant/t", "use-device-code?", "allow-no-subscriptions?", "client-id",
@@ -157,7 +157,7 @@ func azLogout(s *session) *cobra.Command {
 
 // azRole knows that access is by tokens here.
 func azRole(s *session) *cobra.Command {
-	const why = "this is Berth: what one may do is said by the role of one's token (`berth token create NAME --role …`), and jobs reach the data of their workspace without more"
+	const why = "this is Berth: the role of a token decides what it may do (`berth token create NAME --role …`), and jobs reach the data of their workspace without further roles"
 	list := ignored(s.azCommand("list", "List role assignments", func(context.Context) (any, error) {
 		s.say("%s", why)
 		return []any{}, nil
@@ -194,7 +194,7 @@ func azProvider(s *session) *cobra.Command {
 		return nil
 	}
 	return azGroupOf("provider", "Resource providers", command("register", "Do nothing", nothing), command("unregister", "Do nothing", nothing),
-		command("show", "Say that it is registered", one))
+		command("show", "Report that it is registered", one))
 }
 
 // azExtension knows the one extension there is.
@@ -241,7 +241,7 @@ func azCloud(s *session) *cobra.Command {
 		a, err := c.About(ctx)
 		return map[string]any{"name": "Berth", "isActive": true, "profile": "latest", "endpoints": map[string]any{"resourceManager": a.URL + "/"}}, err
 	}
-	return azGroupOf("cloud", "The cloud that is talked to",
+	return azGroupOf("cloud", "Show the cloud in use",
 		s.azCommand("show", "Show it", func(ctx context.Context) (any, error) { return about(ctx) }),
 		s.azCommand("list", "List it", func(ctx context.Context) (any, error) {
 			one, err := about(ctx)

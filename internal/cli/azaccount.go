@@ -36,7 +36,7 @@ func azAccount(s *session) *cobra.Command {
 	}, func(ctx context.Context) (any, error) { return s.accounts(ctx) }), "all?", "refresh?")
 	set := ignored(s.azCommand("set", "Choose a subscription", func(ctx context.Context) (any, error) { return nil, s.setAccount(ctx) }), "name/n")
 	set.Flags().StringVarP(&s.cfg.Workspace.Subscription, "subscription", "s", "", "id or name of the subscription")
-	places := ignored(s.azCommand("list-locations", "List the places there are", func(ctx context.Context) (any, error) {
+	places := ignored(s.azCommand("list-locations", "List the locations", func(ctx context.Context) (any, error) {
 		c, err := s.open(ctx)
 		if err != nil {
 			return nil, err
@@ -166,7 +166,7 @@ func azAccessToken(s *session) *cobra.Command {
 			"subscription": c.Workspace.Subscription, "tenant": all[0]["tenantId"], "tokenType": "Bearer",
 		}, nil
 	})
-	cmd.Flags().StringVar(&resource, "resource", "", "whom the token is for")
-	cmd.Flags().StringVar(&scope, "scope", "", "whom the token is for, with /.default")
+	cmd.Flags().StringVar(&resource, "resource", "", "resource that the token is for")
+	cmd.Flags().StringVar(&scope, "scope", "", "resource that the token is for, with /.default")
 	return ignored(cmd, "resource-type", "tenant/t", "name/n")
 }

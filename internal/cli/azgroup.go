@@ -68,7 +68,7 @@ func (g *groups) get(ctx context.Context, c *client.Client) (any, error) {
 func (g *groups) create() *cobra.Command {
 	var place string
 	var tags wordGroups
-	cmd := g.verb("create", "Make a resource group", func(ctx context.Context, c *client.Client) (any, error) {
+	cmd := g.verb("create", "Create a resource group", func(ctx context.Context, c *client.Client) (any, error) {
 		if place == "" {
 			place = g.s.location(g.s.cfg.Home)
 		}
@@ -96,7 +96,7 @@ func (g *groups) create() *cobra.Command {
 }
 
 func (g *groups) exists() *cobra.Command {
-	return g.verb("exists", "Say whether a resource group is there", func(ctx context.Context, c *client.Client) (any, error) {
+	return g.verb("exists", "Report whether a resource group exists", func(ctx context.Context, c *client.Client) (any, error) {
 		_, err := c.TreeGet(ctx, g.path(c))
 		if berth.CodeOf(err) == berth.NotFound {
 			return false, nil

@@ -120,7 +120,7 @@ func (s *session) printBudgets(all []berth.BudgetStatus, now time.Time) error {
 func budgetDelete(s *session) *cobra.Command {
 	var b berth.Budget
 	cmd := &cobra.Command{
-		Use: "delete", Short: "End a budget, for administrators", Args: noArgs,
+		Use: "delete", Short: "Remove a budget, for administrators", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.open(cmd.Context())
 			if err != nil {
@@ -129,7 +129,7 @@ func budgetDelete(s *session) *cobra.Command {
 			if err := c.DeleteBudget(cmd.Context(), b.Name()); err != nil {
 				return err
 			}
-			s.say("%s has no budget any more", budgetOf(berth.BudgetStatus{Budget: b}))
+			s.say("%s no longer has a budget", budgetOf(berth.BudgetStatus{Budget: b}))
 			return nil
 		},
 	}

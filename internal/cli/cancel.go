@@ -44,7 +44,7 @@ func cancelVerb(s *session, n noun) *cobra.Command {
 		return s.cancelMany(cmd.Context(), q)
 	}
 	f := cmd.Flags()
-	f.Bool("no-wait", false, "do not wait; it never does")
+	f.Bool("no-wait", false, "do not wait; this command never does")
 	f.BoolVar(&q.All, "all", false, "all your jobs that have not ended")
 	f.StringVar(&q.Experiment, "experiment-name", "", "your jobs of an experiment that have not ended")
 	f.BoolVar(&q.Everyone, "everyone", false, "with --all or --experiment-name: those of others too, for administrators")

@@ -17,8 +17,8 @@ func costCommand(s *session) *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use:   "cost",
-		Short: "Say what was spent, by whom and on what, and what idle nodes cost",
-		Long: "Says what the nodes of clusters and instances cost, from being asked for to being given back. What runs on this machine\n" +
+		Short: "Show what was spent, by which user and on what, and what idle nodes cost",
+		Long: "Shows what the nodes of clusters and instances cost, from request to release. What runs on this machine\n" +
 			"itself costs nothing. Hours whose price is not known are shown as such, and are in no sum.\n\n" +
 			"  berth cost --by user,compute --since 30d",
 		Args: noArgs,

@@ -110,11 +110,11 @@ func createVerb(s *session, n noun) *cobra.Command {
 	f.StringVarP(&o.file, "file", "f", "", "YAML file")
 	setFlag(cmd, &o.set)
 	f.BoolVar(&o.noWait, "no-wait", false, "do not wait until it is ready")
-	f.Bool("skip-validation", false, "accepted for az's sake; the server checks what it is sent")
+	f.Bool("skip-validation", false, "accepted for compatibility with az; the server checks what it is sent")
 	f.Lookup("skip-validation").Hidden = true
 	switch n.word {
 	case "job":
-		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would become of it, as berth plan does")
+		f.BoolVar(&o.dryRun, "dry-run", false, "only show what would happen to it, as berth plan does")
 		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and end with its exit code")
 		f.StringVarP(&o.saveAs, "save-as", "a", "", "write the job as it was created to this YAML file")
 		o.web = s.webFlag(cmd)

@@ -226,7 +226,7 @@ func parsePath(flag, text string) ([]step, error) {
 			}
 			path = append(path, step{key: text[i+1 : i+1+end]})
 			if i += end + 2; i < len(text) && text[i] != '.' && text[i] != '[' {
-				return nil, bad(i, "a . or a [ should follow the quote")
+				return nil, bad(i, "expected a . or a [ after the quote")
 			}
 		case ']':
 			return nil, bad(i, "this ] closes nothing")
@@ -237,7 +237,7 @@ func parsePath(flag, text string) ([]step, error) {
 			}
 			inner := text[i+1 : i+end]
 			if len(path) == 0 {
-				return nil, bad(i, "a name should stand before the [")
+				return nil, bad(i, "expected a name before the [")
 			}
 			if key, value, ok := strings.Cut(inner, "="); ok {
 				if key == "" {
@@ -251,7 +251,7 @@ func parsePath(flag, text string) ([]step, error) {
 			}
 			i += end + 1
 			if i < len(text) && text[i] != '.' && text[i] != '[' {
-				return nil, bad(i, "a . or a [ should follow the ]")
+				return nil, bad(i, "expected a . or a [ after the ]")
 			}
 		default:
 			end := strings.IndexAny(text[i:], ".[]")
@@ -332,12 +332,12 @@ func (p place) find(s step, where string) ([]any, int, error) {
 			continue
 		}
 		if found >= 0 {
-			return nil, 0, berth.Errorf(berth.Invalid, "%s: %s is true of more than one item", where, s)
+			return nil, 0, berth.Errorf(berth.Invalid, "%s: %s matches more than one item", where, s)
 		}
 		found = i
 	}
 	if found < 0 {
-		return nil, 0, berth.Errorf(berth.Invalid, "%s: %s is true of no item", where, s)
+		return nil, 0, berth.Errorf(berth.Invalid, "%s: %s matches no item", where, s)
 	}
 	return items, found, nil
 }

@@ -36,6 +36,6 @@ func evictVerb(s *session, n noun) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&node, "node", "", "this node only; all of them otherwise")
 	f.BoolVar(&simulate, "simulate", false, "a drill: jobs see an eviction, the node stays")
-	f.BoolVar(&dry, "dry-run", false, "say what would happen, and do nothing")
+	f.BoolVar(&dry, "dry-run", false, "show what would happen, and do nothing")
 	return cmd
 }

@@ -108,7 +108,7 @@ func (s *session) operate(ctx context.Context, name, verb string, in any, noWait
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			s.say("%s goes on; `berth compute show %s` tells how", verb, name)
+			s.say("%s goes on; `berth compute show %s` shows its state", verb, name)
 			return exitError(exitInterrupted)
 		case <-t.C:
 		}

@@ -25,8 +25,8 @@ func planCommand(s *session) *cobra.Command {
 	var set wordGroups
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Say what would become of a job: where, when, for how much, and what is in its way",
-		Long: "Says what would become of a job if it were submitted now. Nothing is created or uploaded.\n\n" +
+		Short: "Show what would happen to a job: where, when, for how much, and what is in its way",
+		Long: "Shows what would happen to a job if it were submitted now. Nothing is created or uploaded.\n\n" +
 			"Ends with 0 when it would run now or soon, 4 when it would wait for a limit, 5 when it can never run as it is,\n" +
 			"and 1 when the file or the request is wrong.",
 		Args: noArgs,

@@ -228,7 +228,7 @@ func planStart(p *berth.Plan, now time.Time) string {
 			text += ", about " + clock(p.Start.At, now)
 		}
 	case p.Start.At.IsZero():
-		text = "nobody can say when"
+		text = "it is not known when"
 	case p.Start.Basis == "limits":
 		text = "by about " + clock(p.Start.At, now) + ", by the limits of what runs"
 	default:

@@ -211,9 +211,9 @@ func (s *session) printQuotas(q client.Quotas) error {
 		return err
 	}
 	if q.Default >= 0 {
-		s.hint("where no limit says anything, a workspace may have %d vCPUs of each family; series that need an approval none", q.Default)
+		s.hint("where no limit is set, a workspace may have %d vCPUs of each family; series that need an approval none", q.Default)
 	} else {
-		s.hint("where no limit says anything there is none, but for series that need an approval")
+		s.hint("where no limit is set there is none, but for series that need an approval")
 	}
 	if len(q.Requests) == 0 {
 		return nil
@@ -259,7 +259,7 @@ func subjectOf(r client.QuotaRequest) string {
 // costText is what a request costs, for people.
 func costText(c client.QuotaCost) string {
 	if c.PerHour == nil || c.PerMonth == nil {
-		return "nobody knows how much"
+		return "an unknown amount"
 	}
 	return fmt.Sprintf("%.2f %s an hour, %.0f a month (%d × %s)", *c.PerHour, c.Currency, *c.PerMonth, c.Nodes, c.Size)
 }

@@ -75,9 +75,9 @@ func runCommand(s *session) *cobra.Command {
 	f.BoolVar(&r.noCode, "no-code", false, "upload nothing")
 	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
 	f.Var(spanFlag{&r.timeout}, "timeout", "end it after this time, for example 90m, or a number of seconds")
-	f.BoolVar(&r.dryRun, "dry-run", false, "upload and submit nothing; only say what would become of it, as berth plan does")
-	f.BoolVarP(&r.yes, "yes", "y", false, "upload a very large folder without complaint")
-	f.StringVarP(&s.format.name, "format", "o", "", "form of what --dry-run says, for example json")
+	f.BoolVar(&r.dryRun, "dry-run", false, "upload and submit nothing; only show what would happen to it, as berth plan does")
+	f.BoolVarP(&r.yes, "yes", "y", false, "upload a very large folder without asking")
+	f.StringVarP(&s.format.name, "format", "o", "", "output format of --dry-run, for example json")
 	return cmd
 }
 

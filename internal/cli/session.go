@@ -66,11 +66,11 @@ func (s *session) flags(root *cobra.Command) {
 	f.StringVarP(&s.cfg.Workspace.Group, "resource-group", "g", "", "resource group of the workspace")
 	f.StringVar(&s.cfg.Workspace.Subscription, "subscription", "", "subscription of the workspace")
 	f.BoolVar(&s.verbose, "verbose", false, "say more")
-	f.BoolVar(&s.debug, "debug", false, "say every request")
-	f.BoolVar(&s.quiet, "only-show-errors", false, "say nothing but errors")
+	f.BoolVar(&s.debug, "debug", false, "print every request")
+	f.BoolVar(&s.quiet, "only-show-errors", false, "print nothing but errors")
 	if s.format.az { // of az's policy checks
-		f.String("change-reference", "", "taken for az's sake; it means nothing here")
-		f.Bool("acquire-policy-token", false, "taken for az's sake; it means nothing here")
+		f.String("change-reference", "", "accepted for compatibility with az; has no effect")
+		f.Bool("acquire-policy-token", false, "accepted for compatibility with az; has no effect")
 		f.Lookup("change-reference").Hidden, f.Lookup("acquire-policy-token").Hidden = true, true
 	}
 }

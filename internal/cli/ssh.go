@@ -74,7 +74,7 @@ func connectSSHVerb(s *session, n noun) *cobra.Command {
 		},
 	}
 	t.flags(cmd, n)
-	cmd.Flags().StringP("private-key-file-path", "f", "", "accepted for az's sake; no key is needed")
+	cmd.Flags().StringP("private-key-file-path", "f", "", "accepted for compatibility with az; no key is needed")
 	cmd.Flags().Lookup("private-key-file-path").Hidden = true
 	s.format.flags(cmd) // az's, although there is nothing to print
 	return cmd

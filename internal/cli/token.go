@@ -69,7 +69,7 @@ func tokenCreate(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.User, "user", "", "whom its jobs belong to; its name when empty")
+	f.StringVar(&t.User, "user", "", "user who owns its jobs; its name when empty")
 	f.StringVar(&t.Role, "role", "user", "admin, user or reader")
 	f.DurationVar(&life, "expires", 0, "how long it is good, for example 720h; for ever when 0")
 	s.format.flags(cmd)

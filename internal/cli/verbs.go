@@ -186,7 +186,7 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 // confirm asks a person; a script has to say --yes.
 func (s *session) confirm(question string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return latef("%s nobody can be asked here; use --yes", question)
+		return latef("%s there is nobody to ask here; use --yes", question)
 	}
 	fmt.Fprintf(s.err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -356,7 +356,7 @@ func diagnoseVerb(s *session, n noun) *cobra.Command {
 		}
 		return s.print(found.Value)
 	})
-	cmd.Flags().Bool("no-wait", false, "do not wait; it never does")
+	cmd.Flags().Bool("no-wait", false, "do not wait; this command never does")
 	return cmd
 }
 

@@ -124,7 +124,7 @@ func (c *Control) takeUp(ctx context.Context, id berth.TaskID, p *placement) {
 func (c *Control) launchAgain(ctx context.Context, t *berth.Task) (launch berth.Launch, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = berth.Errorf(berth.Internal, "a fault of this server: %v", v)
+			err = berth.Errorf(berth.Internal, "an internal error of this server: %v", v)
 		}
 	}()
 	err = c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {
@@ -187,8 +187,8 @@ func (c *Control) removeTask(ctx context.Context, p *placement) {
 		// is ended.
 		for wait := removePause; berth.CodeOf(err) == berth.Conflict && wait < 16*removePause; wait *= 2 {
 			if wait == 4*removePause {
-				c.o.Log.Warn("a task that is over is made to end", "task", p.task.ID)
-				if err := target.Driver.Stop(ctx, h, driver.Stop{Grace: grace, Cause: "canceled", Why: "it was reported to be over"}); err != nil && ctx.Err() == nil {
+				c.o.Log.Warn("stopping a task that was reported to have ended", "task", p.task.ID)
+				if err := target.Driver.Stop(ctx, h, driver.Stop{Grace: grace, Cause: "canceled", Why: "it was reported to have ended"}); err != nil && ctx.Err() == nil {
 					c.o.Log.Warn("task not stopped", "task", p.task.ID, "err", err)
 				}
 			}

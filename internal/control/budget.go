@@ -90,7 +90,7 @@ func (c *Control) checkBudgets(ctx context.Context) (next time.Time, some bool) 
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			c.o.Log.Warn("budgets were not looked at", "err", err)
+			c.o.Log.Warn("budgets were not checked", "err", err)
 		}
 		return c.o.DB.Now().Add(5 * time.Second), true
 	}

@@ -320,7 +320,7 @@ func TestTargetFaults(t *testing.T) {
 		if st := p.until("vanishes", berth.Failed); st.Exit.Cause != "lost" || !strings.Contains(st.Reason, "disappeared") {
 			t.Errorf("%+v", st)
 		}
-		if _, b := p.do("GET", p.ws+"/jobs/vanishes/explain", nil); !strings.Contains(string(b), "what became of its command is not known") {
+		if _, b := p.do("GET", p.ws+"/jobs/vanishes/explain", nil); !strings.Contains(string(b), "how its command ended is not known") {
 			t.Errorf("%s", b)
 		}
 		p.submit("next", "true")

@@ -48,7 +48,7 @@ func (c *Control) blame(k jobKey, why string, certain bool) bool {
 	if f.ignored {
 		c.o.Log.Error("a job cannot be ended, and is left alone", "job", k.name, "err", why)
 	} else {
-		c.o.Log.Error("a job fails for a fault of this server", "job", k.name, "err", why)
+		c.o.Log.Error("a job fails because of an internal error", "job", k.name, "err", why)
 	}
 	return true
 }
@@ -85,7 +85,7 @@ func (j *jobWork) endFaulty(why string) kind.Step {
 	if s.Status.Terminal() {
 		return s
 	}
-	s.State.Reason = "a fault of this server ended it: " + why
+	s.State.Reason = "an internal error of this server ended it: " + why
 	lives := false
 	for _, t := range j.tasks {
 		if t.State == berth.TaskDone {

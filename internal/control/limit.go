@@ -26,7 +26,7 @@ func (c *Control) expire(ctx context.Context) (next time.Time) {
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			c.o.Log.Warn("limits were not looked at", "err", err)
+			c.o.Log.Warn("limits were not checked", "err", err)
 		}
 		return c.o.DB.Now().Add(5 * time.Second)
 	}

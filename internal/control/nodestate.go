@@ -70,7 +70,7 @@ func (cy *cycle) refreshNodes(k poolKey, names map[string]bool) error {
 		default:
 			n := &node{edition: p.edition}
 			if n.Node, err = target.Node(d); err != nil {
-				cy.state.problems = append(cy.state.problems, problem{"node not understood, and left alone", "node", name, err})
+				cy.state.problems = append(cy.state.problems, problem{"node cannot be read, and is left alone", "node", name, err})
 				continue
 			}
 			if i < 0 {

@@ -75,7 +75,7 @@ func TestOnePipelinePanics(t *testing.T) {
 		if st := p.until("pipe", berth.Failed); !strings.Contains(st.Reason, "a fault of its kind") {
 			t.Errorf("reason %q", st.Reason)
 		}
-		if st := p.until("pipe_a", berth.Canceled); !strings.Contains(st.Reason, "a fault of this server ended its pipeline") {
+		if st := p.until("pipe_a", berth.Canceled); !strings.Contains(st.Reason, "an internal error of this server ended its pipeline") {
 			t.Errorf("its step says %q", st.Reason)
 		}
 		p.submit("after", "true")

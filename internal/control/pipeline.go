@@ -304,7 +304,7 @@ func (cy *cycle) cancelStep(j *jobWork, node string) error {
 	stop := job.Stop{Cause: "peer", Why: "another step of the pipeline failed"}
 	switch {
 	case j.fault != "":
-		stop.Why = "a fault of this server ended its pipeline: " + j.fault
+		stop.Why = "an internal error of this server ended its pipeline: " + j.fault
 	case j.state.Cancel:
 		stop = job.Stop{Cause: j.state.StopCause, Why: j.state.StopWhy, Event: "cancel of pipeline " + j.doc.Name + " requested"}
 	}

@@ -94,7 +94,7 @@ func (c *Control) readLimits(tx *store.Tx, s *state) error {
 func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 	spec, err := berth.ReadPool(d.Body)
 	if err != nil {
-		s.problems = append(s.problems, problem{"compute not understood, and left alone", "compute", d.Name, err})
+		s.problems = append(s.problems, problem{"compute cannot be read, and is left alone", "compute", d.Name, err})
 	}
 	if err != nil || !spec.Pooled() {
 		return nil //nolint:nilerr // it is logged, and must not hold up the others
@@ -107,7 +107,7 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 	}
 	p.name, p.spec, p.stored = d.Name, poolSpec{spec, d.CreatedBy}, d.Own
 	if p.state, err = target.State(d); err != nil {
-		s.problems = append(s.problems, problem{"state of a compute not understood; it starts anew", "compute", d.Name, err})
+		s.problems = append(s.problems, problem{"state of a compute cannot be read; it starts empty", "compute", d.Name, err})
 		p.state = berth.ComputeState{}
 	}
 	if p.target.Driver == nil {
@@ -145,7 +145,7 @@ func readNodes(tx *store.Tx, s *state, p *pool) error {
 	for _, d := range docs {
 		n := &node{used: used[d.Name], edition: p.edition}
 		if n.Node, err = target.Node(d); err != nil {
-			s.problems = append(s.problems, problem{"node not understood, and left alone", "node", d.Name, err})
+			s.problems = append(s.problems, problem{"node cannot be read, and is left alone", "node", d.Name, err})
 			continue
 		}
 		p.nodes = append(p.nodes, n)

@@ -84,7 +84,7 @@ func (c *Control) dropMissing(ctx context.Context, want []berth.Node, info drive
 
 // dropNode gives a node back that is gone, and ends what was on it.
 func (c *Control) dropNode(ctx context.Context, workspace, name string) {
-	const reason = "its machine does not have it any more"
+	const reason = "its machine no longer has it"
 	why := "node " + name + " is gone: " + reason
 	dropped := false
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {

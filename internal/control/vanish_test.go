@@ -42,7 +42,7 @@ func TestNodeVanishes(t *testing.T) {
 				})
 				p.settle("it is said that the node is gone", func() bool {
 					for _, e := range p.events("computes/cpu") {
-						if e.Reason == "node "+idle+" is gone: its machine does not have it any more" {
+						if e.Reason == "node "+idle+" is gone: its machine no longer has it" {
 							return true
 						}
 					}
@@ -53,7 +53,7 @@ func TestNodeVanishes(t *testing.T) {
 				p.until("ran", berth.Running)
 				at := p.tasks("ran")[0].Node
 				vanish(at)
-				if st := p.until("ran", berth.Failed); st.Exit.Cause != "lost" || st.Exit.Reason != "node "+at+" is gone: its machine does not have it any more while the command ran" {
+				if st := p.until("ran", berth.Failed); st.Exit.Cause != "lost" || st.Exit.Reason != "node "+at+" is gone: its machine no longer has it while the command ran" {
 					t.Errorf("exit %+v", st.Exit)
 				}
 				p.on("cpu", "next", "true", nil)

@@ -67,7 +67,7 @@ func (t Trigger) Compile(anchor, now time.Time) (Schedule, error) {
 		if !end.IsZero() && !end.After(now) {
 			return nil, berth.Errorf(berth.Invalid, "%s never fires: its end time %s is past", what, t.EndTime)
 		}
-		return nil, berth.Errorf(berth.Invalid, "%s never fires: no day is all that it asks for", what)
+		return nil, berth.Errorf(berth.Invalid, "%s never fires: no date matches all of its fields", what)
 	}
 	return w, nil
 }

@@ -43,7 +43,7 @@ func TestQuota(t *testing.T) {
 		p.reaches("one", "Running")
 		p.made("two", nil)
 		p.reaches("two", "CreateFailed")
-		if v, _ := p.show("two"); !strings.Contains(v.Properties.Berth.Reason, "its node cannot be had") {
+		if v, _ := p.show("two"); !strings.Contains(v.Properties.Berth.Reason, "its node is not available") {
 			t.Errorf("%+v", v)
 		}
 		p.action("one", "stop", nil)
@@ -91,7 +91,7 @@ func TestBudget(t *testing.T) {
 		p.action("box", "start", nil)
 		p.until("refused", func() bool {
 			v, _ := p.show("box")
-			return v.Properties.Properties.State == "Stopped" && strings.HasSuffix(v.Properties.Berth.Reason, "cannot be had: "+why)
+			return v.Properties.Properties.State == "Stopped" && strings.HasSuffix(v.Properties.Berth.Reason, "is not available: "+why)
 		})
 		budget(36)
 		time.Sleep(time.Second)

@@ -79,7 +79,7 @@ func (k *keeper) run(ctx context.Context) {
 			wait = 0
 		case err != nil:
 			k.fails++
-			k.l.o.Log.Warn("instance not looked after; trying again", "instance", k.key.name, "err", err)
+			k.l.o.Log.Warn("instance not reconciled; trying again", "instance", k.key.name, "err", err)
 			wait = retryAfter(k.fails)
 		default:
 			k.fails = 0

@@ -38,7 +38,7 @@ func (k *keeper) requestNode(ctx context.Context, v *view) (time.Duration, error
 			now.it.Reason = "it waits for its node: " + err.Error()
 			return nil
 		default:
-			now.fail(tx, "its node cannot be had: "+err.Error())
+			now.fail(tx, "its node is not available: "+err.Error())
 			return nil
 		}
 		now.it.Node, now.it.Made, now.it.Runs = n.Name, now.it.Attempt, 0

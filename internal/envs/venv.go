@@ -96,7 +96,7 @@ func (c *Cache) acquire(ctx context.Context, lock *os.File, hash string, r reque
 			}
 			if alone {
 				if changed {
-					progress("a job changed this environment: building it anew")
+					progress("a job changed this environment: building it again")
 				}
 				m, err = c.build(ctx, lock, hash, r, progress)
 				if err != nil {

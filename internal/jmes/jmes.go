@@ -45,7 +45,7 @@ func Parse(query string) (*Expr, error) {
 	p := &parser{query: query, tokens: tokens}
 	n, err := p.expression(0)
 	if err == nil && p.now().kind != end {
-		err = p.unexpected("the query should end here")
+		err = p.unexpected("expected the end of the query")
 	}
 	if err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func (p *parser) unexpected(want string) error {
 	if t.kind == end {
 		return p.fail(t, "the query ends too early: %s", want)
 	}
-	return p.fail(t, "%s is not expected: %s", t.text, want)
+	return p.fail(t, "unexpected %s: %s", t.text, want)
 }
 
 func (p *parser) expect(k kind, want string) error {
@@ -147,7 +147,7 @@ func (p *parser) prefix() (node, error) {
 	if t.kind != end {
 		p.i--
 	}
-	return nil, p.unexpected("a name, a value or a bracket should stand here")
+	return nil, p.unexpected("expected a name, a value or a bracket")
 }
 
 // infix reads what can follow an expression.
@@ -185,7 +185,7 @@ func (p *parser) infix(left node) (node, error) {
 			}
 			return p.project(n, power(star))
 		}
-		if err := p.expect(star, "a number, a slice or * should stand here"); err != nil {
+		if err := p.expect(star, "expected a number, a slice or *"); err != nil {
 			return nil, err
 		}
 		if err := p.expect(rbracket, "a ] is missing"); err != nil {
@@ -194,7 +194,7 @@ func (p *parser) infix(left node) (node, error) {
 		return p.project(left, power(star))
 	}
 	p.i--
-	return nil, p.unexpected("an operator should stand here")
+	return nil, p.unexpected("expected an operator")
 }
 
 // project reads what is to be done with each item of the list that of gives.
@@ -214,7 +214,7 @@ func (p *parser) rest(binding int) (node, error) {
 		p.next()
 		return p.afterDot(binding)
 	}
-	return nil, p.unexpected("a . or a [ should stand here")
+	return nil, p.unexpected("expected a . or a [")
 }
 
 // afterDot is a name, a list, an object or a function.
@@ -229,7 +229,7 @@ func (p *parser) afterDot(binding int) (node, error) {
 		p.next()
 		return p.hash()
 	}
-	return nil, p.unexpected("a name, *, [ or { should follow the dot")
+	return nil, p.unexpected("expected a name, *, [ or { after the dot")
 }
 
 // filter reads ?condition] after its bracket, and the projection that follows.
@@ -238,7 +238,7 @@ func (p *parser) filter(of node) (node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.expect(rbracket, "a ] should close the filter"); err != nil {
+	if err := p.expect(rbracket, "expected a ] to close the filter"); err != nil {
 		return nil, err
 	}
 	each := node(identity{})
@@ -263,7 +263,7 @@ func (p *parser) index(of node) (n node, slice bool, err error) {
 		case t.kind == colon && colons < 2:
 			colons++
 		default:
-			return nil, false, p.unexpected("a ] should close the index")
+			return nil, false, p.unexpected("expected a ] to close the index")
 		}
 		p.next()
 	}
@@ -291,7 +291,7 @@ func (p *parser) list() (node, error) {
 			p.next()
 			return items, nil
 		}
-		if err := p.expect(comma, "a , or a ] should stand here"); err != nil {
+		if err := p.expect(comma, "expected a , or a ]"); err != nil {
 			return nil, err
 		}
 	}
@@ -306,9 +306,9 @@ func (p *parser) hash() (node, error) {
 			if t.kind != end {
 				p.i--
 			}
-			return nil, p.unexpected("the name of a member should stand here")
+			return nil, p.unexpected("expected the name of a member")
 		}
-		if err := p.expect(colon, "a : should follow the name of a member"); err != nil {
+		if err := p.expect(colon, "expected a : after the name of a member"); err != nil {
 			return nil, err
 		}
 		n, err := p.expression(0)
@@ -320,7 +320,7 @@ func (p *parser) hash() (node, error) {
 			p.next()
 			return out, nil
 		}
-		if err := p.expect(comma, "a , or a } should stand here"); err != nil {
+		if err := p.expect(comma, "expected a , or a }"); err != nil {
 			return nil, err
 		}
 	}
@@ -343,11 +343,11 @@ func (p *parser) call(t token) (node, error) {
 		if p.now().kind == rparen {
 			break
 		}
-		if err := p.expect(comma, "a , or a ) should stand here"); err != nil {
+		if err := p.expect(comma, "expected a , or a )"); err != nil {
 			return nil, err
 		}
 		if p.now().kind == rparen {
-			return nil, p.unexpected("an argument should follow the ,")
+			return nil, p.unexpected("expected an argument after the ,")
 		}
 	}
 	p.next()

@@ -136,7 +136,7 @@ func scanNumber(query string, i int) (token, error) {
 		j++
 	}
 	if query[i] == '-' && j == i+1 {
-		return token{}, &SyntaxError{Query: query, At: i, Msg: "after - a number should follow"}
+		return token{}, &SyntaxError{Query: query, At: i, Msg: "expected a number after -"}
 	}
 	if j-i > 18 {
 		return token{}, &SyntaxError{Query: query, At: i, Msg: "the number is too large"}

@@ -80,7 +80,7 @@ func DockerArgs(raw json.RawMessage) ([]string, error) {
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil, berth.Errorf(berth.Invalid, "resources.dockerArgs must be text or a list of texts")
+		return nil, berth.Errorf(berth.Invalid, "resources.dockerArgs must be a string or a list of strings")
 	}
 	return strings.Fields(text), nil
 }

@@ -115,7 +115,7 @@ func (l Locator) Resolve(tx *store.Tx, ws berth.Workspace, uri string) (Place, e
 
 func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int) (Place, error) {
 	if depth > 8 {
-		return Place{}, berth.Errorf(berth.Invalid, "%s: references go round in a circle", uri)
+		return Place{}, berth.Errorf(berth.Invalid, "%s: the references form a cycle", uri)
 	}
 	if container, name, ok, err := l.BlobOfAny(tx, uri); err != nil || ok {
 		return Place{Container: container, Name: name}, err

@@ -63,7 +63,7 @@ func (w *poolView) choose(id string, now time.Time) sched.Choice {
 			return c
 		}
 	}
-	return sched.Choice{Gang: id, Why: "it waits to be looked at"}
+	return sched.Choice{Gang: id, Why: "it has not been scheduled yet"}
 }
 
 // booted is the pool when the nodes that are on their way, or would be, have started.

@@ -65,7 +65,7 @@ func (r Request) Check(now time.Time) error {
 	case r.VCPUs < 1:
 		return berth.Errorf(berth.Invalid, "ask for at least 1 vCPU, not %d", r.VCPUs)
 	case !r.Expires.IsZero() && !r.Expires.After(now):
-		return berth.Errorf(berth.Invalid, "%s has passed; give a time to come", r.Expires.Format(time.RFC3339))
+		return berth.Errorf(berth.Invalid, "%s has passed; give a time in the future", r.Expires.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (r Request) Approve(by, reason string, vcpus int, expires, now time.Time) (
 	case vcpus < 1:
 		return r, Grant{}, berth.Errorf(berth.Invalid, "%d vCPUs cannot be approved; deny the request instead", vcpus)
 	case !expires.IsZero() && !expires.After(now):
-		return r, Grant{}, berth.Errorf(berth.Invalid, "%s has passed; give a time to come with --expires", expires.Format(time.RFC3339))
+		return r, Grant{}, berth.Errorf(berth.Invalid, "%s has passed; give a time in the future with --expires", expires.Format(time.RFC3339))
 	}
 	r.Status, r.Decision = Approved, &Decision{By: by, At: now, Reason: reason, VCPUs: vcpus, Expires: expires}
 	if reason == "" {

@@ -119,7 +119,7 @@ func (t *task) findContainer(ctx context.Context) (running, *berth.Exit, bool) {
 	case err != nil && t.o.Last.Box == "":
 		return nil, nil, false
 	case err != nil:
-		return nil, lost("its container cannot be looked after any more: " + err.Error()), true
+		return nil, lost("its container cannot be watched any more: " + err.Error()), true
 	case r == nil && t.o.Last.Box == "":
 		return nil, nil, false
 	case r == nil:

@@ -80,7 +80,7 @@ func Overlay(base berth.Size, name string, body []byte) (berth.Size, error) {
 	if !own {
 		s.Name = base.Name
 		if s.Family != base.Family || s.VCPUs != base.VCPUs || s.MemoryGB != base.MemoryGB || s.GPUs != base.GPUs || s.GPU != base.GPU {
-			return s, berth.Errorf(berth.Invalid, "size %s is Azure's: its price and where it can be had may be changed, not what it is; give a machine of your own another name", base.Name)
+			return s, berth.Errorf(berth.Invalid, "size %s is one of Azure's: its price and locations can be changed, its hardware cannot; give a machine of your own another name", base.Name)
 		}
 	}
 	return s, check(s)

@@ -30,7 +30,7 @@ func (c *call) fail(err error) {
 		// As a rule nobody is there to read it. Whoever is must not take silence for success.
 		err = coded(berth.Unavailable, "ServerBusy", "the request was cut off before it was answered; send it again")
 	}
-	code, msg := berth.CodeOf(err), "the server met an error of its own: see its log for the request id"
+	code, msg := berth.CodeOf(err), "an internal error; the server's log has it under the request id"
 	wire := "InternalError"
 	var e *berth.Error
 	if errors.As(err, &e) && code != berth.Internal {

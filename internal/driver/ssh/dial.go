@@ -160,7 +160,7 @@ func (h hop) check(key ssh.PublicKey) error {
 	if known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(h.known)); err == nil && bytes.Equal(known.Marshal(), key.Marshal()) {
 		return nil
 	}
-	return berth.Errorf(berth.Denied, "THE HOST KEY OF %s HAS CHANGED: it shows %s, and %s was expected. Either somebody answers in its place, or it was set up anew; "+
+	return berth.Errorf(berth.Denied, "THE HOST KEY OF %s HAS CHANGED: it shows %s, and %s was expected. Either somebody answers in its place, or it was installed again; "+
 		"in that case detach the compute and attach it again", h.address, ssh.FingerprintSHA256(key), h.expected())
 }
 

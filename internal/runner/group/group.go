@@ -138,7 +138,7 @@ func Main(args []string) int {
 	case len(args) == 1:
 		return launch(ctx, args[0])
 	}
-	fmt.Fprintln(os.Stderr, "berth _group: this command is not for people")
+	fmt.Fprintln(os.Stderr, "berth _group: this command is internal")
 	return 2
 }
 

@@ -42,7 +42,7 @@ func Main(ctx context.Context, args []string) error {
 	dir := flags.String("dir", "", "directory of the host")
 	role := flags.String("role", "", "process to be")
 	ready := flags.Bool("ready", false, "say on descriptor 4 when it listens")
-	first := flags.Bool("first", false, "nobody was before it: the fence is to be put up")
+	first := flags.Bool("first", false, "it is the first: it has to set up the fence")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
