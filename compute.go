@@ -82,7 +82,7 @@ func (p ComputeProps) Pooled() bool {
 // Low reports whether the compute's nodes may be taken away at any time.
 func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
 
-// Tags are a compute's tags as Berth reads them. Whatever a client put there, the compute can be read: what is no scalar is left out.
+// Tags are a compute's tags as Berth reads them. Whatever a client put there, the compute can be read: what is not a scalar is left out.
 type Tags map[string]Scalar
 
 // UnmarshalJSON never fails.

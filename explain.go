@@ -62,7 +62,7 @@ type NodeExplanation struct {
 	State   NodeState `json:"state"`
 	Why     string    `json:"why,omitempty"`
 	Jobs    []string  `json:"jobs"`
-	User    string    `json:"user,omitempty"` // whom it was asked for
+	User    string    `json:"user,omitempty"` // who it was requested for
 	Created time.Time `json:"created,omitzero"`
 	// IdleSince is since when it has nothing to do, and Goes when it is given back if that stays so.
 	IdleSince time.Time `json:"idleSince,omitzero"`

@@ -32,7 +32,7 @@ func (id TaskID) Place() int64 {
 	return place
 }
 
-// Attempt is the attempt at the job and the rank in it that the id names, both 0 where it is no id of ours.
+// Attempt is the attempt at the job and the rank in it that the id names, both 0 where it is not an id of ours.
 func (id TaskID) Attempt() (attempt, rank int) {
 	tail := string(id[strings.LastIndexByte(string(id), '.')+1:])
 	first, last, several := strings.Cut(tail, "-")

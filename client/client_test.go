@@ -225,7 +225,7 @@ func TestNoServerIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestDamagedServerFile: a file that a power failure cut is no server, and starting one makes it good.
+// TestDamagedServerFile: a file that a power failure cut is not a server, and starting one makes it good.
 func TestDamagedServerFile(t *testing.T) {
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, "run"), 0o700); err != nil {

@@ -62,7 +62,7 @@ func TestCodeOfOthersStays(t *testing.T) {
 		t.Fatalf("register: %d", status)
 	}
 	refused("once registered")
-	// Nor does ann herself: versions do not change. The same again is no change.
+	// Nor does ann herself: versions do not change. The same again is not a change.
 	for how, got := range map[string][2]int{
 		"other content": {ann.put(up, "train.sh", evil), 409}, "by blocks": {ann.commit(up, "train.sh", evil), 409}, "another file": {ann.put(up, "more.sh", mine), 409},
 		"the same": {ann.put(up, "train.sh", mine), 201}, "the same by blocks": {ann.commit(up, "train.sh", mine), 201}, "the same by bob": {bob.put(bobs, "train.sh", mine), 201},
@@ -259,7 +259,7 @@ func TestCodeInAFolderOfNobody(t *testing.T) {
 			}
 		}
 	}
-	// A folder that is everybody's is no code.
+	// A folder that is everybody's is not code.
 	if status := ann.register("all", ann.store(), "h2"); status != http.StatusBadRequest {
 		t.Errorf("the whole storage is code: %d", status)
 	}

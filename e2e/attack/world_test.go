@@ -103,7 +103,7 @@ func (p *caller) store() folder {
 	return folder{p.s.URL + "/st.blob.berth/" + ds["containerName"].(string), strings.TrimPrefix(sas, "?")}
 }
 
-// pending is a folder of one's own to upload code to.
+// pending is a private folder to upload code to.
 func (p *caller) pending(name string) folder {
 	p.t.Helper()
 	out := p.must(200, "POST", p.ws()+"/codes/"+name+"/versions/1/startPendingUpload", map[string]any{})

@@ -90,7 +90,7 @@ func (s *side) do(method, path string, body any) (int, any) {
 	return resp.StatusCode, v
 }
 
-// volatile are members that say when, by whom or by which release something was done.
+// volatile are members that say when, by which user or by which release something was done.
 var volatile = map[string]bool{
 	"creation_time": true, "last_update_time": true, "creation_timestamp": true, "last_updated_timestamp": true, "user_id": true, "message": true,
 	"creation_timestamp_ms": true, "last_updated_timestamp_ms": true, "workspace": true, "sqlstate": true, "error_class": true, "next_page_token": true,

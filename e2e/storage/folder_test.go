@@ -45,7 +45,7 @@ func TestFolder(t *testing.T) {
 	if status, told := bob.job("out", strings.ReplaceAll(copies, "/in}", "/way-out/in}")); status != "Failed" || strings.Contains(told, "private") {
 		t.Errorf("a link out of the folder: %s\n%s", status, told)
 	}
-	// One that an administrator made of another folder is no way around for others.
+	// One that an administrator made of another folder does not help others around it.
 	y.berth("datastore", "create", "--file", y.file("ds.yaml", "type: folder\nname: hers\npath: "+other+"\n"))
 	if told := y.completed("admins", strings.ReplaceAll(copies, "lake", "hers")); !strings.Contains(told, "private") {
 		t.Errorf("the administrator's job saw\n%s", told)

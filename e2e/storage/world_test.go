@@ -47,7 +47,7 @@ func (y *story) file(name, text string) string {
 	return p
 }
 
-// as is the story of a user who is no administrator.
+// as is the story of a user who is not an administrator.
 func (y *story) as(name string) *story {
 	y.t.Helper()
 	var made struct{ Token string }

@@ -9,7 +9,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// mayUse refuses a job of somebody who is no administrator that names files of the server or options for containers which are not
+// mayUse refuses a job of somebody who is not an administrator that names files of the server or options for containers which are not
 // allowed. It is looked at again when the job starts: what it names by reference may have changed.
 func (c *call) mayUse(tx *store.Tx, props map[string]any) error {
 	if c.who.Role == auth.Admin {

@@ -9,7 +9,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestFilesOfTheServer: a user who is no administrator names a file of the server in every way there is.
+// TestFilesOfTheServer: a user who is not an administrator names a file of the server in every way there is.
 func TestFilesOfTheServer(t *testing.T) {
 	x := open(t)
 	user := x.token("u", auth.User)

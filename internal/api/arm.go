@@ -48,7 +48,7 @@ func notFound(c *call) error {
 	return &berth.Error{Code: berth.NotFound, Wire: "ResourceNotFound", Msg: "there is nothing at " + c.r.URL.Path}
 }
 
-// notServed says of what Azure would have that this server has it not. To read it is to find nothing; to make it is refused.
+// notServed reports an Azure collection that this server does not serve. Reading it finds nothing; creating it is refused.
 func (r *resource) notServed(c *call) error {
 	if c.r.Method == http.MethodGet || c.r.Method == http.MethodHead {
 		return berth.Errorf(berth.NotFound, "this server has no %s yet", r.Noun)

@@ -133,7 +133,7 @@ func (s *costService) putBudget(c *call, name string) error {
 			return err
 		}
 		if was.Period != b.Period || was.Currency != b.Currency {
-			d.Own = nil // it has to be counted anew
+			d.Own = nil // it has to be counted again
 		}
 		d.Body = body
 		return tx.Save(d)

@@ -50,7 +50,7 @@ func TestManyJobsAreCanceledInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestCancelJobsTakesThoseThatWereMeant: one's own unless it says everyone, of one experiment where it names one, and never by an empty body.
+// TestCancelJobsTakesThoseThatWereMeant: the caller's own unless it says everyone, of one experiment where it names one, and never by an empty body.
 func TestCancelJobsTakesThoseThatWereMeant(t *testing.T) {
 	x := open(t)
 	ann, bob, reader := x.token("ann", auth.User), x.token("bob", auth.User), x.token("eve", auth.Reader)

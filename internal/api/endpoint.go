@@ -102,7 +102,7 @@ func newEndpointKey(c *call, r *resource, name, version string) error {
 	return c.empty(http.StatusOK)
 }
 
-// keysOf is the keys of an endpoint, after one of them was made anew where replace names it.
+// keysOf is the keys of an endpoint, after one of them was renewed where replace names it.
 func (c *call) keysOf(r *resource, name, version, replace string) (keys map[string]any, err error) {
 	if version != "" {
 		return nil, notFound(c)

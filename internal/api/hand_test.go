@@ -11,7 +11,7 @@ import (
 
 const full = "azureml://subscriptions/sub/resourcegroups/Group/workspaces/lab/datastores/workspaceblobstore/paths/"
 
-// A place in a datastore is written in full; that it was sent without the workspace is no difference to the service.
+// A place in a datastore is written in full; that it was sent without the workspace makes no difference to the service.
 func TestDataIsWrittenInFull(t *testing.T) {
 	x := open(t)
 	for _, c := range []struct{ kind, sent, shown string }{

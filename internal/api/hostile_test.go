@@ -22,7 +22,7 @@ func clusterDoc(kv ...any) map[string]any {
 	return map[string]any{"properties": map[string]any{"computeType": "AmlCompute", "properties": inner}}
 }
 
-// TestOddClusters: what is no cluster is refused with a sentence, and leaves the one there is as it was.
+// TestOddClusters: what is not a cluster is refused with a sentence, and leaves the one there is as it was.
 func TestOddClusters(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/computes/c", clusterDoc()).want(201)

@@ -296,7 +296,7 @@ func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, pr
 	return nil
 }
 
-// equalURI compares two URIs as the service does: a trailing slash is no difference, nor is a workspace that is not named.
+// equalURI compares two URIs as the service does: a trailing slash makes no difference, nor does a workspace that is not named.
 func equalURI(ws berth.Workspace, a, b any) bool {
 	x, ok1 := a.(string)
 	y, ok2 := b.(string)

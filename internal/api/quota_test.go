@@ -70,7 +70,7 @@ func TestOwnSizes(t *testing.T) {
 	if named(t, x.do("GET", "/berth/v1/sizes?location=here", nil), "name", "box") != nil {
 		t.Error("the cellar's machine is here")
 	}
-	// A price of one's own, until it is taken back.
+	// A price of its own, until it is taken back.
 	x.do("PUT", "/berth/v1/sizes/standard_ds3_v2", `{"price": 0.1}`).want(201).is("name", "Standard_DS3_v2").is("price", 0.1).is("lowPrice", 0.05)
 	x.do("PUT", "/berth/v1/sizes/standard_ds3_v2", `{"price": 0.01}`).want(400).says("more than price")
 	x.do("PUT", "/berth/v1/sizes/standard_ds3_v2", `{"vCPUs": 8}`).want(400).says("another name")
@@ -308,7 +308,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestDeletedWorkspaceKeepsNoQuota: a workspace of the same name begins anew.
+// TestDeletedWorkspaceKeepsNoQuota: a workspace of the same name begins again.
 func TestDeletedWorkspaceKeepsNoQuota(t *testing.T) {
 	x := open(t)
 	ws := strings.Replace(x.ws, "/lab", "/brief", 1)

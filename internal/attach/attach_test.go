@@ -232,7 +232,7 @@ func TestSecret(t *testing.T) {
 }
 
 // TestMachine follows one machine: it connects, says what it can do, goes and comes again; another one is refused; a server
-// that begins anew knows that nobody is connected; a new token lets another machine in and the first one not.
+// that begins again knows that nobody is connected; a new token lets another machine in and the first one not.
 func TestMachine(t *testing.T) {
 	p := build(t)
 	ctx, stop := context.WithCancel(t.Context())

@@ -129,7 +129,7 @@ func (k *keeper) drop(key string) {
 	}
 }
 
-// look begins to keep a compute connected, begins anew where how it is reached has changed, or leaves things as they are.
+// look begins to keep a compute connected, begins again where how it is reached has changed, or leaves things as they are.
 func (k *keeper) look(ctx context.Context, d *store.Doc) {
 	g := k.gate
 	to, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})

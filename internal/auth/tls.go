@@ -24,7 +24,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-// How long certificates last. One is made anew when less than the second figure is left; the authority so early that whoever has a copy of it
+// How long certificates last. One is renewed when less than the second figure is left; the authority so early that whoever has a copy of it
 // has a year to fetch the next.
 const (
 	caYears, caSpare    = 2, 365 * 24 * time.Hour
@@ -44,11 +44,11 @@ type Certs struct {
 	renew  time.Time
 }
 
-// LoadCerts reads the CA of dir, making it on first start, and issues certificates for hosts. They are made anew at each start: it costs a
+// LoadCerts reads the CA of dir, making it on first start, and issues certificates for hosts. They are renewed at each start: it costs a
 // millisecond and always fits the names the server has now.
 //
 // The CA vouches for the names of this server, and for those that mean something in a private network only: with its key nobody can play
-// another server. It is made anew when it nears its end, or when the server has a name that it may not vouch for, with the same key and
+// another server. It is renewed when it nears its end, or when the server has a name that it may not vouch for, with the same key and
 // name: what it signs is good with the old one as well, as long as that lasts.
 func LoadCerts(dir string, hosts []string, now time.Time) (*Certs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -92,7 +92,7 @@ func (c *Certs) load(now time.Time) error {
 	return nil
 }
 
-// Serve is the certificate for a client: [crypto/tls.Config.GetCertificate]. One that nears its end is made anew.
+// Serve is the certificate for a client: [crypto/tls.Config.GetCertificate]. One that nears its end is renewed.
 func (c *Certs) Serve(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *Certs) Serve(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return &c.leaves[0], nil
 }
 
-// loadCA reads the CA, makes it where there is none, and makes it anew where that is due.
+// loadCA reads the CA, makes it where there is none, and renews it where that is due.
 func loadCA(dir string, hosts []string, now time.Time) (pair tls.Certificate, caPEM []byte, err error) {
 	caPath, keyPath := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key")
 	caPEM, err = os.ReadFile(caPath)

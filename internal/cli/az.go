@@ -50,7 +50,7 @@ func azRoot(s *session) *cobra.Command {
 	return root
 }
 
-// azKnows says so where the first word is no command of ours, whatever flags come after it.
+// azKnows says so where the first word is not a command of ours, whatever flags come after it.
 func azKnows(root *cobra.Command, words []string) error {
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.HasPrefix(words[0], cobra.ShellCompRequestCmd) || words[0] == "help" {
 		return nil
@@ -67,7 +67,7 @@ func azKnows(root *cobra.Command, words []string) error {
 	return usagef("'%s' is not known here: this is Berth, not Azure's own az. It knows %s", words[0], strings.Join(known, ", "))
 }
 
-// anyFlags makes a group of commands look at the word that is no command of it before the flags that come with it.
+// anyFlags makes a group of commands look at the word that is not a command of it before the flags that come with it.
 var anyFlags = cobra.FParseErrWhitelist{UnknownFlags: true}
 
 // azGroupOf is a group of commands: az WORD ….

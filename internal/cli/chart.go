@@ -12,7 +12,7 @@ import (
 
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// spark is values as a line of bars. What is no number is a blank.
+// spark is values as a line of bars. What is not a number is a blank.
 func spark(values []float64) string {
 	low, high := extent(values)
 	out := make([]rune, len(values))

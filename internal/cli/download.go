@@ -93,7 +93,7 @@ func listOf(words []string) string {
 }
 
 // downloadJob fetches what a job left: one output, everything, or by default its logs and ./outputs. The folders are those that
-// az ml makes. To az a job that has not ended has nothing to download, and an output without files is no mistake.
+// az ml makes. To az a job that has not ended has nothing to download, and an output without files is not a mistake.
 func (s *session) downloadJob(ctx context.Context, c *client.Client, job, output, dir string, all bool) error {
 	if s.format.az {
 		j, err := c.Job(ctx, job)

@@ -84,7 +84,7 @@ func (t *legibleWriter) next(b []byte) (n int, whole bool) {
 	for i := 2; i < len(b) && i < longest; i++ {
 		if b[i] < 0x20 || b[i] > 0x3f {
 			if b[i] < 0x40 || b[i] > 0x7e {
-				return 1, true // it is no sequence
+				return 1, true // it is not a sequence
 			}
 			return i + 1, true
 		}

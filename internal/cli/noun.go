@@ -277,7 +277,7 @@ func (t *target) path(n noun) []string {
 	return []string{n.collection, t.name}
 }
 
-// resolve opens the client and finds the target: a job may be named by a prefix, of one's own jobs when mine is set; a workspace is
+// resolve opens the client and finds the target: a job may be named by a prefix, of the user's own jobs when mine is set; a workspace is
 // its own client.
 func (s *session) resolve(ctx context.Context, n noun, t *target, mine bool) (*client.Client, error) {
 	c, err := s.open(ctx)

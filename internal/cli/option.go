@@ -154,7 +154,7 @@ func optionSets(cmd *cobra.Command, options []option) (sets []string) {
 			for _, group := range flag.Value.(*wordGroups).groups {
 				for _, word := range group {
 					if key, value, _ := strings.Cut(word, "="); key != "" {
-						sets = append(sets, o.field+`."`+key+`"=`+value) // a dot in a key is no level
+						sets = append(sets, o.field+`."`+key+`"=`+value) // a dot in a key is not a level
 					}
 				}
 			}

@@ -46,7 +46,7 @@ func (p *progress) tick() {
 	}
 }
 
-// set changes what the line says; "" hides it. The seconds begin anew when the text's first word changes.
+// set changes what the line says; "" hides it. The seconds begin again when the text's first word changes.
 func (p *progress) set(format string, args ...any) {
 	if !p.active() {
 		return

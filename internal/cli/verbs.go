@@ -46,7 +46,7 @@ func (s *session) about(n noun, word, short string, run func(ctx context.Context
 	return cmd
 }
 
-// changing are the verbs of jobs for which the beginning of a name means one's own jobs only.
+// changing are the verbs of jobs for which the beginning of a name means the user's own jobs only.
 var changing = []string{"cancel", "archive", "restore", "update"}
 
 // webFlag adds --web, for az's sake: there are no pages to show yet.

@@ -55,7 +55,7 @@ type Config struct {
 	InstanceDisk int64 `yaml:"instance_disk_bytes"`
 	// ImagesOnHost lets jobs that name only an image run on the host when there is no container engine.
 	ImagesOnHost bool `yaml:"images_on_host"`
-	// Allow is what users who are no administrators may name of this machine; nothing by default.
+	// Allow is what users who are not administrators may name of this machine; nothing by default.
 	Allow Allow `yaml:"allow"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
 	ContainerEngine string `yaml:"container_engine"`

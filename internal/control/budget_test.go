@@ -198,7 +198,7 @@ func TestBudgetEndsIdleTime(t *testing.T) {
 	})
 }
 
-// A budget that begins anew pays again.
+// A budget that begins again pays again.
 func TestBudgetOfNextMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)

@@ -1,4 +1,4 @@
-// Package cost says what was spent and by whom, what jobs are likely to cost, and how much of a budget is left. Deciding is pure;
+// Package cost says what was spent and by which user, what jobs are likely to cost, and how much of a budget is left. Deciding is pure;
 // meters, nodes and budgets are documents (store.go).
 package cost
 

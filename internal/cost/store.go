@@ -259,7 +259,7 @@ func Accounts(tx *store.Tx, workspace string, local berth.LocalTerms, now time.T
 	return out, nil
 }
 
-// bring writes the meters that are new into a ledger. That of another period than from begins is made anew of all meters: a clock that
+// bring writes the meters that are new into a ledger. That of another period than from begins is made again from all meters: a clock that
 // is set can open a period again.
 func (r *reader) bring(l *Ledger, b berth.Budget, from time.Time, live []berth.Meter) error {
 	if !l.From.Equal(from) {

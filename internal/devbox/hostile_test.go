@@ -16,7 +16,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestWhyJobsEnded: the job itself says that its instance was stopped, and by whom.
+// TestWhyJobsEnded: the job itself says that its instance was stopped, and by which user.
 func TestWhyJobsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)

@@ -206,7 +206,7 @@ func (p *script) parse(field string) (*Script, error) {
 	return s, nil
 }
 
-// Check refuses schedules that never fire. It is apart from Parse because one that has had its day is no error of a document that is
+// Check refuses schedules that never fire. It is apart from Parse because one that has had its day is not an error of a document that is
 // only read or changed elsewhere.
 func (s Spec) Check(now time.Time) error {
 	for i, sch := range s.Schedules {

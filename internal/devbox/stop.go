@@ -203,7 +203,7 @@ func (l *Loop) removeFiles(ctx context.Context, dir string) error {
 	return destroy(Scratch(dir))
 }
 
-// sweep ends the instances that are no more.
+// sweep ends the instances that no longer exist.
 func (l *Loop) sweep(ctx context.Context, keys []key) {
 	known := map[string]bool{}
 	for _, k := range keys {

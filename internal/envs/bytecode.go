@@ -83,7 +83,7 @@ func (b *builder) compile(ctx context.Context, version, site string, siblings []
 func shareBytecode(site, suffix string, siblings []string) (missing []string) {
 	_ = filepath.WalkDir(site, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(p, ".py") {
-			return nil //nolint:nilerr // what cannot be read is compiled anew
+			return nil //nolint:nilerr // what cannot be read is compiled again
 		}
 		rel, err := filepath.Rel(site, p)
 		if err != nil {

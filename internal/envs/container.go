@@ -250,7 +250,7 @@ func (r *Running) oomKilled(ctx context.Context, code int) bool {
 	}
 }
 
-// Kill sends a signal, for example "SIGTERM", to every process of the container. One that has ended is no error.
+// Kill sends a signal, for example "SIGTERM", to every process of the container. One that has ended is not an error.
 func (r *Running) Kill(ctx context.Context, signal string) error {
 	r.killed.Store(true)
 	err := r.eng.cli.Kill(ctx, r.ID, signal)

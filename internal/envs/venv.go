@@ -164,7 +164,7 @@ func (m *marker) changed() bool {
 // complete writes the marker. It is good until the machine goes down; settle makes it good for ever.
 func (m *marker) complete(dir string) error {
 	if site := sitePackages(dir); site != "" {
-		// The first import of a top-level module would make this directory, and that is no change.
+		// The first import of a top-level module would make this directory, and that is not a change.
 		if err := os.Mkdir(filepath.Join(site, "__pycache__"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}

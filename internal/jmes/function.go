@@ -370,7 +370,7 @@ func toNumber(a []any) (any, error) {
 	case string:
 		v, err := decode(strings.TrimSpace(x))
 		if _, ok := num(v); err != nil || !ok {
-			return nil, nil //nolint:nilerr // text that is no number is nothing
+			return nil, nil //nolint:nilerr // text that is not a number is nothing
 		}
 		return v, nil
 	default:

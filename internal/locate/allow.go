@@ -9,7 +9,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Allow is what users who are no administrators may name of the server's machine: nothing, unless the server's file says so.
+// Allow is what users who are not administrators may name of the server's machine: nothing, unless the server's file says so.
 type Allow struct {
 	Paths      []string // folders of which file: URLs may be used
 	DockerArgs []string // options for containers: --cap-add=SYS_PTRACE, or --ulimit for any value
@@ -102,7 +102,7 @@ func FixedAt(container, name string) (json.RawMessage, error) {
 	return json.Marshal(kept{Container: container, Name: name})
 }
 
-// Permit refuses a place that somebody who is no administrator may not use, for reading or for writing. below is the folder that the runner
+// Permit refuses a place that somebody who is not an administrator may not use, for reading or for writing. below is the folder that the runner
 // must not be led out of; it is empty where there is no limit.
 func (a Allow) Permit(p Place, write bool) (below string, err error) {
 	if !IsFile(p.URL) {

@@ -98,7 +98,7 @@ func (l Locator) BlobOfAny(tx *store.Tx, uri string) (container, name string, ok
 	return container, name, ok, nil
 }
 
-// isContainer keeps out what is no container's name: "*" means all of them in a signature.
+// isContainer keeps out what is not a container's name: "*" means all of them in a signature.
 func isContainer(name string) bool {
 	for _, c := range name {
 		if c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {

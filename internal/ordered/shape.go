@@ -103,7 +103,7 @@ type parser struct {
 	i    int
 }
 
-// next is the next byte that is no space, 0 at the end.
+// next is the next byte that is not a space, 0 at the end.
 func (p *parser) next() byte {
 	for ; p.i < len(p.text); p.i++ {
 		switch c := p.text[p.i]; c {

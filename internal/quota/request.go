@@ -157,7 +157,7 @@ func Requests(tx *store.Tx, workspace string) ([]Request, error) {
 	return out, nil
 }
 
-// Forget removes the limits and requests of a workspace that is deleted: one of the same name begins anew.
+// Forget removes the limits and requests of a workspace that is deleted: one of the same name begins again.
 func Forget(tx *store.Tx, workspace string) error {
 	for _, kind := range []string{Kind, KindRequest} {
 		docs, err := tx.All(store.Query{Kind: kind, Parent: strings.ToLower(workspace), NoBody: true})

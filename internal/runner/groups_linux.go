@@ -134,8 +134,8 @@ func (g Groups) Make(cpus float64, memory int64) (Groups, error) {
 	return made, errors.Join(errs...)
 }
 
-// limitPids leaves the machine half of the processes it can have, where they are counted by group. It is no promise of a size, so that
-// it cannot be done is no error.
+// limitPids leaves the machine half of the processes it can have, where they are counted by group. It is not a promise of a size, so that
+// it cannot be done is not an error.
 func (g Groups) limitPids(made *Groups) {
 	b, _ := os.ReadFile("/proc/sys/kernel/pid_max")
 	all, err := strconv.Atoi(strings.TrimSpace(string(b)))

@@ -137,7 +137,7 @@ func read(res *http.Response, out any) error {
 	}
 	switch res.StatusCode {
 	case http.StatusOK:
-		// An answer that is not ours is no receipt: a server that was stopped, or a proxy, sent it.
+		// An answer that is not ours is not a receipt: a server that was stopped, or a proxy, sent it.
 		if err := json.Unmarshal(b, out); err != nil || bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
 			return berth.Errorf(berth.Unavailable, "the server answered %s without a receipt: %q", res.Status, clip(b))
 		}

@@ -163,7 +163,7 @@ func TestLogReplaced(t *testing.T) {
 	}
 }
 
-// TestOpenLogNotRegular: what lies in the place of a log and is no file is refused at once.
+// TestOpenLogNotRegular: what lies in the place of a log and is not a file is refused at once.
 func TestOpenLogNotRegular(t *testing.T) {
 	secret := secretFile(t)
 	dir := t.TempDir()

@@ -51,7 +51,7 @@ func BenchmarkPlacement(b *testing.B) {
 }
 
 // BenchmarkDecision: 10,000 gangs wait for 1,000 nodes that are all in use. A gang ends and one comes; what to place, what the demand is
-// and how many nodes there should be is decided anew.
+// and how many nodes there should be is decided again.
 func BenchmarkDecision(b *testing.B) {
 	b.Run("preempt", func(b *testing.B) { decide(b, true) })
 	b.Run("backfill", func(b *testing.B) { decide(b, false) })

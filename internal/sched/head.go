@@ -100,7 +100,7 @@ func (s *round) preempt(g *Gang, lack int) (stop []*Running) {
 	return stop
 }
 
-// restock finds the nodes that will have a free slot anew.
+// restock finds again the nodes that will have a free slot.
 func (s *round) restock() {
 	o := &s.outlook.stock
 	o.nodes = o.nodes[:0]

@@ -287,7 +287,7 @@ func (s *scope) inlineModel(v *value) any {
 	return s.workspace().ResourceID("models", d.name, "versions", d.version)
 }
 
-// checkPlace refuses an azureml:// address that is no place of files.
+// checkPlace refuses an azureml:// address that is not a place of files.
 func (s *scope) checkPlace(path *value) {
 	if path != nil && path.shape == str && strings.HasPrefix(path.text, "azureml://") && !placeForm.MatchString(path.text) {
 		s.fail(path, "%s is not a location of files: azureml://datastores/NAME/paths/PATH or azureml://jobs/NAME/outputs/NAME/paths/PATH", describe(path))

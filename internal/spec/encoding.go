@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// misfit is a place in a file that is no text.
+// misfit is a place in a file that is not text.
 type misfit struct {
 	line, col int
 	msg       string

@@ -52,7 +52,7 @@ func TestPipesAndSocketsAreTold(t *testing.T) {
 	}
 }
 
-// TestUnreadableIsAnError: a file or folder that may not be read is no file less.
+// TestUnreadableIsAnError: a file or folder that may not be read is not simply left out.
 func TestUnreadableIsAnError(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root reads everything")

@@ -62,7 +62,7 @@ func readPipeline(s *scope, v *value) {
 	}
 	s.out["settings"] = set
 	if ins, ok := asTree(s.out["inputs"]); ok {
-		for name, in := range ins { // an empty text is no value
+		for name, in := range ins { // an empty text is not a value
 			if t, ok := asTree(in); ok && t["value"] == "" {
 				delete(ins, name)
 			}

@@ -107,7 +107,7 @@ func (s *Store) readS3(props map[string]any) (err error) {
 	s.name = "s3://" + s.Container
 	endpoint := text(props, "endpoint")
 	if endpoint == "" {
-		// The dots of a bucket's name are no levels of a certificate's.
+		// The dots of a bucket's name are not levels of a certificate's.
 		if s.base = (url.URL{Scheme: "https", Host: s.Container + ".s3." + s.Region + ".amazonaws.com"}); strings.Contains(s.Container, ".") {
 			s.base = url.URL{Scheme: "https", Host: "s3." + s.Region + ".amazonaws.com", Path: "/" + s.Container}
 		}

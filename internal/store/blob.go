@@ -113,7 +113,7 @@ func prefixEnd(prefix string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			return ""
-		case r == 0xd7ff: // the next ones are no runes
+		case r == 0xd7ff: // the next ones are not runes
 			return prefix + "\ue000"
 		case r < utf8.MaxRune:
 			return prefix + string(r+1)

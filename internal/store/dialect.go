@@ -37,7 +37,7 @@ type head struct {
 }
 
 // unseen hides parameters from SQLite's planner. It looks at the values of those that bound sorted rows, and prepares such a statement
-// anew for each value, at several times the cost of running it; into an expression it does not look.
+// again for each value, at several times the cost of running it; into an expression it does not look.
 var unseen = strings.NewReplacer("= ?", "= +?", "> ?", "> +?", "< ?", "< +?", "LIMIT ?", "LIMIT +?")
 
 // text is a statement in the dialect's own words.

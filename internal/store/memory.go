@@ -90,7 +90,7 @@ func (m *memory) saved(k docKey, d *Doc) {
 }
 
 // onlyState is the ID of the stored document if d differs from it in nothing but its status and what Berth owns, and 0 otherwise: an
-// engine writes every index anew whose columns are set, to what they were or not.
+// engine writes every index again whose columns are set, to what they were or not.
 func (m *memory) onlyState(k docKey, d *Doc) int64 {
 	if m == nil {
 		return 0

@@ -47,7 +47,7 @@ type DB struct {
 	scopes    scopes
 	server    string   // our name among servers of one database
 	home      string   // what they share; empty where there can be no other server, or this is none
-	file      *file    // nil where the database is no file
+	file      *file    // nil where the database is not a file
 	member    *member  // nil where there can be no other server, or this is none
 	committed func()   // called by the writer after each commit; may be nil
 	release   func()   // lets the next server have the database, once it is closed; may be nil

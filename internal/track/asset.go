@@ -19,7 +19,7 @@ import (
 
 // Registered models and the models of the workspace are one thing. A version that MLflow registers is written as a version of a model too,
 // in the same transaction; a version of a model that somebody else makes becomes a registered one as soon as the registry is asked (see
-// catchUp). Left out are names that a model of the workspace cannot have, and versions that are no numbers.
+// catchUp). Left out are names that a model of the workspace cannot have, and versions that are not numbers.
 
 const (
 	kindModels        = "models"
@@ -49,7 +49,7 @@ func bodyOf(d *store.Doc) (body, props map[string]any, err error) {
 	return body, props, nil
 }
 
-// readModel is what a document says of a version of a model. Tags that are no texts are not MLflow's.
+// readModel is what a document says of a version of a model. Tags that are not texts are not MLflow's.
 func readModel(d *store.Doc) (modelProps, error) {
 	_, props, err := bodyOf(d)
 	if err != nil {

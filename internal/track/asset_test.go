@@ -106,7 +106,7 @@ func TestModelIsRegistered(t *testing.T) {
 	s.makeModel("mine", "1", "azureml://datastores/workspaceblobstore/paths/mlflow/up")
 	s.makeModel("mine", "beta", "azureml://datastores/workspaceblobstore/paths/mlflow/up")
 	s.makeModel("both", "5", "s3://bucket/y")
-	for range 2 { // and again when the server was started anew
+	for range 2 { // and again when the server was started again
 		v := s.must("GET", "model-versions/get?name=mine&version=1", nil)
 		if at(v, "model_version", "description") != "by hand" || at(v, "model_version", "tags", 0, "value") != "b" || at(v, "model_version", "user_id") != "ann" {
 			t.Errorf("the version is %v", v)

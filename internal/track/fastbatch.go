@@ -70,7 +70,7 @@ var fieldNames = func() map[string]string {
 	return m
 }()
 
-// name is the name of a field; those that are known are not made anew.
+// name is the name of a field; those that are known are not made again.
 func (p *parser) name() (string, bool) {
 	if p.i < len(p.b) && p.b[p.i] == '"' {
 		for j := p.i + 1; j < len(p.b) && j-p.i < 20; j++ {

@@ -23,7 +23,7 @@ func (m *registered) matches(c *clause) bool {
 		return c.matches(m.Name, true)
 	}
 	v, has := m.Tags[c.key]
-	if c.key == tagPrompt && !has { // what is no prompt need not say so
+	if c.key == tagPrompt && !has { // what is not a prompt need not say so
 		return c.op == "=" && c.text == "false" || c.op == "!=" && c.text == "true"
 	}
 	return c.matches(v, has)

@@ -221,7 +221,7 @@ func (n *node) start(ctx context.Context) error {
 	was := r.Groups
 	groups, err := was.Make(r.Spec.CPUs, r.Spec.Memory)
 	if errors.Is(err, fs.ErrNotExist) {
-		// What they were in is gone: the machine was started anew. What is left of them is, too.
+		// What they were in is gone: the machine was started again. What is left of them is, too.
 		r.Groups = runner.NodeGroups(n.unique())
 		if err := n.save(r); err != nil {
 			return err

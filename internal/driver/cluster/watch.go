@@ -13,7 +13,7 @@ import (
 type watch struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc // of the goroutine, nil when there is none
-	again  chan struct{}      // asks it to connect anew
+	again  chan struct{}      // asks it to connect again
 }
 
 // begin starts watching unless somebody does.

@@ -157,7 +157,7 @@ func (f *far) driver() *dialout.Driver {
 	return f.d
 }
 
-// reopen is what a server does that was started anew.
+// reopen is what a server does that was started again.
 func (f *far) reopen(t *testing.T) *dialout.Driver {
 	t.Helper()
 	d, err := dialout.Open(driver.Config{Name: "laptop"})

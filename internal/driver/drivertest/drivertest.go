@@ -21,7 +21,7 @@ type Fixture struct {
 	// Launch makes a launch of a new task. The commands used are true, exit N, sleep SECONDS, echo WORDS and trap, joined
 	// by semicolons.
 	Launch func(command string) berth.Launch
-	// Reopen opens the target again as a server does that was killed and started anew. Nil when the target does not
+	// Reopen opens the target again as a server does that was killed and started again. Nil when the target does not
 	// survive its driver.
 	Reopen func(t *testing.T) driver.Driver
 	// Log is what a task has written so far, as it arrived at the server. Nil reads Launch.LogFile, for targets that share the disk.

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programs is the directory of programs that the machines of all tests share: copying them anew takes longer than the rest.
+// programs is the directory of programs that the machines of all tests share: copying them again takes longer than the rest.
 var programs string
 
 // withPrograms lets the account's home share them.
@@ -110,7 +110,7 @@ func openBare(t *testing.T) *far {
 	return f
 }
 
-// reopen is what a server does that was started anew.
+// reopen is what a server does that was started again.
 func (f *far) reopen(t *testing.T) driver.Driver {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)

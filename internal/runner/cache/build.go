@@ -78,7 +78,7 @@ type built struct {
 	linked bool // its contents are the server's own
 }
 
-// all are the numbers of the files of a tree that are no folders.
+// all are the numbers of the files of a tree that are not folders.
 func all(t *berth.Tree) []int {
 	list := make([]int, 0, len(t.Files))
 	for i := range t.Files {

@@ -103,7 +103,7 @@ func (c *Cache) evictTree(key string) bool {
 	return true
 }
 
-// sweepTemps removes what processes that are no more left in tmp, and trees that were given up and are not used any more.
+// sweepTemps removes what processes that have ended left in tmp, and trees that were given up and are not used any more.
 func (c *Cache) sweepTemps() {
 	entries, err := os.ReadDir(c.path("tmp"))
 	if err != nil {

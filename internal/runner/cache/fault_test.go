@@ -76,7 +76,7 @@ func TestTouched(t *testing.T) {
 	}
 }
 
-// TestRemoved: a file, or the manifest, that is missing from a tree brings the tree anew.
+// TestRemoved: a file, or the manifest, that is missing from a tree has the tree fetched again.
 func TestRemoved(t *testing.T) {
 	for _, name := range []string{"files/a.py", "manifest", "state", "files/sub"} {
 		s := newServer(t, some)

@@ -153,7 +153,7 @@ func TestAnothersFailure(t *testing.T) {
 	group.Wait()
 }
 
-// TestFolderBecameAnother: a folder of a tree that something else took the place of brings the tree anew: a file, a link to nowhere, or a
+// TestFolderBecameAnother: a folder of a tree that something else took the place of has the tree fetched again: a file, a link to nowhere, or a
 // link to a folder with files of the same names.
 func TestFolderBecameAnother(t *testing.T) {
 	elsewhere := t.TempDir()

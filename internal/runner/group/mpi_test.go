@@ -87,7 +87,7 @@ func (n *nodeRun) processes() (words []string) {
 		if err != nil || !strings.Contains(string(env), group.TaskDir+"="+n.dir+"\x00") {
 			continue
 		}
-		if w, _ := os.ReadFile(filepath.Join("/proc", p.Name(), "cmdline")); len(w) > 0 { // it is no zombie
+		if w, _ := os.ReadFile(filepath.Join("/proc", p.Name(), "cmdline")); len(w) > 0 { // it is not a zombie
 			words = append(words, string(w))
 		}
 	}

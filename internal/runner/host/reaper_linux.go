@@ -15,7 +15,7 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// reaper is the upper process. It holds nothing but its children, so it can be replaced by executing itself anew.
+// reaper is the upper process. It holds nothing but its children, so it can be replaced by executing itself again.
 type reaper struct {
 	dir    string
 	argv   []string // of this program up to the role

@@ -29,7 +29,7 @@ func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 	if w.ctx.Err() != nil {
 		return berth.Errorf(berth.Unavailable, "%w", errEnding)
 	}
-	if w.homeless() { // nothing can begin here; the next host makes the directory anew
+	if w.homeless() { // nothing can begin here; the next host makes the directory again
 		w.tasks.Go(func() { w.vacate(w.ctx) })
 		return berth.Errorf(berth.Unavailable, "%w", errEnding)
 	}

@@ -152,7 +152,7 @@ func openJournal(path string, noSync bool, name func(id uint64, owner, key strin
 var errRecord = errors.New("a record does not make sense")
 
 // replay reads the whole frames at the beginning of b and says where they end. A frame whose sum is right and whose records are
-// not is no torn end but damage, and an error.
+// not is not a torn end but damage, and an error.
 func replay(b []byte, name func(id uint64, owner, key string), point func(id uint64, p Point)) (int64, error) {
 	at := 0
 	for len(b)-at >= frameHeader {
