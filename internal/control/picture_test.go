@@ -11,9 +11,11 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/fake"
+	"github.com/berthml/berth/internal/store"
 )
 
-// agree fails the test when the loop decides by another picture of a pool than plans and explanations.
+// agree fails the test when the loop decides by another picture of a pool than plans and
+// explanations.
 func (p *plant) agree(when string) {
 	p.t.Helper()
 	synctest.Wait()
@@ -26,8 +28,8 @@ func (p *plant) agree(when string) {
 	}
 }
 
-// TestLoopAndPlanSeeOnePool: what the loop tells the scheduler and the autoscaler of a pool is what plans and explanations tell
-// them, and they decide the same, whatever state the pool is in.
+// TestLoopAndPlanSeeOnePool: what the loop tells the scheduler and the autoscaler of a pool is what
+// plans and explanations tell them, and they decide the same, whatever state the pool is in.
 func TestLoopAndPlanSeeOnePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := buildOn(t, berth.LocalTerms{Slots: 2, PerUser: 1})
@@ -86,8 +88,9 @@ func TestLoopAndPlanSeeOnePool(t *testing.T) {
 	})
 }
 
-// TestExplainKnowsThatANodeGoes: an explanation says that the idle nodes of a cluster that is being deleted, or of which a used up
-// budget pays, go now, as the loop decides, and not when their idle time is over.
+// TestExplainKnowsThatANodeGoes: an explanation says that the idle nodes of a cluster that is being
+// deleted, or of which a used up budget pays, go now, as the loop decides, and not when their idle
+// time is over.
 func TestExplainKnowsThatANodeGoes(t *testing.T) {
 	goes := func(t *testing.T, p *plant) (all []time.Time) {
 		t.Helper()
@@ -133,4 +136,28 @@ func TestExplainKnowsThatANodeGoes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnreadableNode: a node whose document cannot be read is left alone by plans and explanations
+// as by the loop.
+func TestUnreadableNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.clusterOf("cpu", 1, 2, nil)
+		p.settle("a node is idle", func() bool {
+			v, _ := p.compute("cpu")
+			return v.Properties.Properties.NodeStateCounts.IdleNodeCount == 1
+		})
+		err := p.db.Update(t.Context(), func(tx *store.Tx) error {
+			return tx.Insert(&store.Doc{Workspace: space.Key(), Kind: "nodes", Name: "odd", Parent: "cpu", Body: json.RawMessage("{}"), Own: json.RawMessage("5")})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.ask("GET", p.ws+"/computes/cpu/explain", nil, http.StatusOK)
+		p.ask("POST", p.ws+"/jobs/j/plan", map[string]any{"properties": map[string]any{"jobType": "Command", "command": "true", "computeId": "cpu"}}, http.StatusOK)
+		p.agree("with a node that cannot be read")
+		p.on("cpu", "j", "true", nil)
+		p.until("j", berth.Completed)
+	})
 }

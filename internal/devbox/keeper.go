@@ -159,7 +159,7 @@ func (k *keeper) read(ctx context.Context) (*view, error) {
 	v := &view{}
 	err := k.l.o.DB.View(ctx, func(tx *store.Tx) error { return v.read(tx, k.key) })
 	if berth.CodeOf(err) == berth.NotFound {
-		return nil, k.removeOrphan(ctx)
+		return nil, k.endOrphan(ctx)
 	}
 	return v, err
 }

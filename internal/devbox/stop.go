@@ -179,17 +179,18 @@ func (k *keeper) remove(ctx context.Context, v *view) (time.Duration, error) {
 	return 0, errGone
 }
 
-// removeOrphan ends an instance whose document is gone.
-func (k *keeper) removeOrphan(ctx context.Context) error {
-	if err := k.l.removeFiles(ctx, k.dir()); err != nil {
+// endOrphan ends an instance whose document is gone.
+func (k *keeper) endOrphan(ctx context.Context) error {
+	if err := k.l.endOrphanIn(ctx, k.dir()); err != nil {
 		return err
 	}
 	return errGone
 }
 
-// removeFiles ends the instance of a directory. Its files stay: they go only when somebody deletes the instance, and a database that does not
-// know of it may be another one, or an older copy.
-func (l *Loop) removeFiles(ctx context.Context, dir string) error {
+// endOrphanIn ends the instance of a directory that no document is about. Its files stay: they go
+// only when somebody deletes the instance, and a database that does not know of it may be another
+// one, or an older copy.
+func (l *Loop) endOrphanIn(ctx context.Context, dir string) error {
 	var c Config
 	b, err := os.ReadFile(filepath.Join(dir, "agent.json"))
 	if err == nil && json.Unmarshal(b, &c) == nil && c.Node != "" {
@@ -214,7 +215,7 @@ func (l *Loop) sweep(ctx context.Context, keys []key) {
 		if known[dir] {
 			continue
 		}
-		if err := l.removeFiles(ctx, dir); err != nil && ctx.Err() == nil {
+		if err := l.endOrphanIn(ctx, dir); err != nil && ctx.Err() == nil {
 			l.o.Log.Warn("an instance nobody knows was not ended", "dir", dir, "err", err)
 		}
 	}

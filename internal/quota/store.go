@@ -115,16 +115,12 @@ func eachNode(tx *store.Tx, give func(n berth.Node, instance bool, tasks map[str
 		return err
 	}
 	for _, w := range workspaces {
-		nodes, err := tx.All(store.Query{Workspace: w.Name, Kind: "nodes"})
+		nodes, err := target.Nodes(tx, w.Name, "")
 		if err != nil {
 			return err
 		}
 		instance := map[string]bool{} // by compute
-		for _, d := range nodes {
-			n, err := target.Node(d)
-			if err != nil {
-				return berth.Errorf(berth.Internal, "node %s cannot be read: %w", d.Name, err)
-			}
+		for _, n := range nodes {
 			if !n.Alive() {
 				continue
 			}

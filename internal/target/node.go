@@ -24,15 +24,17 @@ func NodeDocs(tx *store.Tx, workspace, compute string) ([]*store.Doc, error) {
 }
 
 // Nodes are the nodes of a compute, or of all of a workspace where compute is empty, oldest first.
+// One whose document cannot be read is left out, as the control loop does, which logs it: it must
+// not keep the others from being used.
 func Nodes(tx *store.Tx, workspace, compute string) ([]berth.Node, error) {
 	docs, err := NodeDocs(tx, workspace, compute)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]berth.Node, len(docs))
-	for i, d := range docs {
-		if out[i], err = Node(d); err != nil {
-			return nil, err
+	out := make([]berth.Node, 0, len(docs))
+	for _, d := range docs {
+		if n, err := Node(d); err == nil {
+			out = append(out, n)
 		}
 	}
 	return out, nil
