@@ -231,17 +231,25 @@ func TestS3Pages(t *testing.T) {
 	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
 	y.berth("data", "create", "--name", "many", "--version", "1", "--type", "uri_folder", "--path", "azureml://datastores/lake/paths/in")
 	told := y.completed("pages", `
-command: find ${{inputs.i}}/ -type f | wc -l && cat ${{inputs.i}}/7/2497 && head -c 70000000 /dev/zero > ${{outputs.o}}/large
+command: find ${{inputs.i}}/ -type f | wc -l && cat ${{inputs.i}}/7/2497 && head -c 70000000 /dev/zero > ${{outputs.o}}/large && echo one > ${{outputs.f}}
 inputs:
   i: {type: uri_folder, path: "azureml:many:1"}
 outputs:
   o: {type: uri_folder, path: azureml://datastores/lake/paths/out}
+  f: {type: uri_file, path: "s3://data/one.txt"}
 `)
+	if got := s.get(t, "one.txt"); got != "one\n" {
+		t.Errorf("the output that is a file is %q", got)
+	}
 	if !strings.Contains(told, "2500\n2497") {
 		t.Errorf("the job saw\n%s", told)
 	}
 	if info, err := os.Stat(filepath.Join(s.bucket, "out", "large")); err != nil || info.Size() != 70000000 {
 		t.Errorf("the large file is %v, %v", info, err)
+	}
+	// The output of a job is where it is, also for the next job.
+	if told := y.completed("next", "command: wc -c < ${{inputs.i}}/large\ninputs:\n  i: {type: uri_folder, path: azureml://jobs/pages/outputs/o}\n"); !strings.Contains(told, "70000000") {
+		t.Errorf("the next job saw\n%s", told)
 	}
 	told = y.completed("large", "command: wc -c < ${{inputs.i}}\ninputs:\n  i: {type: uri_file, path: azureml://datastores/lake/paths/out/large}\n")
 	if !strings.Contains(told, "70000000") {

@@ -69,13 +69,17 @@ func (t *task) hasUploads() bool {
 // upload keeps what the command made, also when it failed. A failure to do so fails a task that did not fail already.
 func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	t.times.Uploading = time.Now()
-	was := t.stop
-	err := t.interruptibly(ctx, t.awaitDir)
+	was, interruptibly := t.stop, t.interruptibly
+	if was != nil {
+		// The request to stop comes again with the answer to each report. What the command left is kept all the same.
+		interruptibly = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
+	}
+	err := interruptibly(ctx, t.awaitDir)
 	list := t.shipments()
 	if len(list) > 0 {
 		t.report(berth.TaskEnding, "uploading", nil)
 	}
-	err = errors.Join(err, t.interruptibly(ctx, func(ctx context.Context) error {
+	err = errors.Join(err, interruptibly(ctx, func(ctx context.Context) error {
 		if err := t.shipRest(ctx); err != nil {
 			return err
 		}
