@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestAddingPage: the files and diffs of docs/adding.md apply to this tree, and their tests pass. They
-// are laid over it and never written into it.
+// TestAddingPage: the files and diffs of docs/adding.md apply to this tree, and their tests pass.
+// They are laid over it and never written into it.
 func TestAddingPage(t *testing.T) {
 	if testing.Short() || runtime.GOOS == "windows" {
 		t.Skip("builds packages; the toy driver is for Unix")

@@ -22,8 +22,8 @@ import (
 
 const module = "github.com/berthml/berth"
 
-// imports is the import table: what each package may use of ours. A package that is not listed may be used by nobody until it
-// is. The order is from the inside out.
+// imports is the import table: what each package may use of ours. A package that is not listed may
+// be used by nobody until it is. The order is from the inside out.
 var imports = map[string][]string{
 	"":                              {},
 	"client":                        {"", "internal/ordered"},
@@ -215,8 +215,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// maxFunction is how many lines a function may have in the packages of shortFunctions: what does not
-// fit a screen is not read.
+// maxFunction is how many lines a function may have in the packages of shortFunctions: what does
+// not fit a screen is not read.
 const maxFunction = 60
 
 // shortFunctions are the packages that keep to maxFunction. Add one when it does.
@@ -254,8 +254,8 @@ func longFunctions(t *testing.T, path string) {
 	}
 }
 
-// TestLocalIsComparedInOnePlace: what a compute can do is for its driver to say, not for its name. Where
-// the name of the server's own machine has to be known, berth.IsLocal knows it.
+// TestLocalIsComparedInOnePlace: what a compute can do is for its driver to say, not for its name.
+// Where the name of the server's own machine has to be known, berth.IsLocal knows it.
 func TestLocalIsComparedInOnePlace(t *testing.T) {
 	compares := regexp.MustCompile(`EqualFold\([^)]*LocalCompute|[=!]= (berth\.)?LocalCompute|LocalCompute [=!]=`)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -278,8 +278,8 @@ func TestLocalIsComparedInOnePlace(t *testing.T) {
 	}
 }
 
-// TestStateHasOneDoor: what is kept beside a document is decoded by store.State, which the packages that
-// own a noun give its type.
+// TestStateHasOneDoor: what is kept beside a document is decoded by store.State, which the packages
+// that own a noun give its type.
 func TestStateHasOneDoor(t *testing.T) {
 	door := filepath.Join("internal", "store", "state.go")
 	decodes := regexp.MustCompile(`json\.Unmarshal\([\w.]*\.Own\b`)
@@ -312,7 +312,8 @@ func noInit(t *testing.T, path string) error {
 	return nil
 }
 
-// TestMethodPruning keeps the linker able to drop unused methods: one reachable reflect call by name would double the binary.
+// TestMethodPruning keeps the linker able to drop unused methods: one reachable reflect call by
+// name would double the binary.
 func TestMethodPruning(t *testing.T) {
 	cmd := exec.Command("go", "build", "-ldflags=-dumpdep", "-o", os.DevNull, "./cmd/berth")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -333,7 +334,8 @@ func TestModuleTidy(t *testing.T) {
 	}
 }
 
-// TestSQLitePair keeps the translated SQLite and the C library it was translated with together: they are made as a pair.
+// TestSQLitePair keeps the translated SQLite and the C library it was translated with together:
+// they are made as a pair.
 func TestSQLitePair(t *testing.T) {
 	want := map[string]string{"modernc.org/sqlite": "v1.61.0", "modernc.org/libc": "v1.79.0"}
 	for module, version := range want {
@@ -344,9 +346,10 @@ func TestSQLitePair(t *testing.T) {
 	}
 }
 
-// initLimit is how many allocations a package of ours may make before main runs: every command waits for all of them. Allocations are
-// counted because they are the same on every machine; fifty microseconds are about three hundred. What is needed by few commands is made
-// when it is first used (sync.OnceValue).
+// initLimit is how many allocations a package of ours may make before main runs: every command
+// waits for all of them. Allocations are counted because they are the same on every machine; fifty
+// microseconds are about three hundred. What is needed by few commands is made when it is first
+// used (sync.OnceValue).
 const initLimit = 300
 
 // initMore are packages that may make more, and how many: what is left of the tables of spec.

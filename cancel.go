@@ -1,7 +1,7 @@
 package berth
 
-// CancelJobs says which jobs of a workspace one call asks to end: those that are named, or all of the caller's that have not ended,
-// perhaps of one experiment only.
+// CancelJobs says which jobs of a workspace one call asks to end: those that are named, or all of
+// the caller's that have not ended, perhaps of one experiment only.
 type CancelJobs struct {
 	Names      []string `json:"names,omitempty"`
 	All        bool     `json:"all,omitempty"`

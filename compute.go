@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// LocalCompute is the compute that is always there: the machine the server runs on. What it can do is
-// for its driver to say (driver.Info); its name is compared by [IsLocal] only.
+// LocalCompute is the compute that is always there: the machine the server runs on. What it can do
+// is for its driver to say (driver.Info); its name is compared by [IsLocal] only.
 const LocalCompute = "local"
 
 // IsLocal reports whether name is that of the compute that is always there.
@@ -25,8 +25,8 @@ const (
 const (
 	// ConnectionSSH is the one of Azure's virtual machines: the server connects to them.
 	ConnectionSSH = "ssh"
-	// ConnectionAgent is the connection of a machine whose agent connects to the server. Azure has no such field; its clients keep
-	// what they do not know.
+	// ConnectionAgent is the connection of a machine whose agent connects to the server. Azure has
+	// no such field; its clients keep what they do not know.
 	ConnectionAgent = "agent"
 )
 
@@ -52,7 +52,8 @@ type ScaleSettings struct {
 	IdleTime     string `json:"nodeIdleTimeBeforeScaleDown"` // ISO 8601
 }
 
-// Driver is the type of driver that runs the tasks of a compute of this name, in lower case: see package driver/all.
+// Driver is the type of driver that runs the tasks of a compute of this name, in lower case: see
+// package driver/all.
 func (p ComputeProps) Driver(name string) string {
 	switch {
 	case IsLocal(name):
@@ -65,8 +66,9 @@ func (p ComputeProps) Driver(name string) string {
 	return strings.ToLower(p.ComputeType)
 }
 
-// Attached reports whether the compute is a machine of somebody's own, however it is connected: nobody makes it or gives it back, and
-// it costs nothing here. The server's own machine has neither a connection nor an account.
+// Attached reports whether the compute is a machine of somebody's own, however it is connected:
+// nobody makes it or gives it back, and it costs nothing here. The server's own machine has neither
+// a connection nor an account.
 func (p ComputeProps) Attached() bool {
 	return strings.EqualFold(p.ComputeType, TypeMachine) && (p.Properties.Connection != "" || p.Properties.Account.Username != "")
 }
@@ -82,7 +84,8 @@ func (p ComputeProps) Pooled() bool {
 // Low reports whether the compute's nodes may be taken away at any time.
 func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
 
-// Tags are a compute's tags as Berth reads them. Whatever a client put there, the compute can be read: what is not a scalar is left out.
+// Tags are a compute's tags as Berth reads them. Whatever a client put there, the compute can be
+// read: what is not a scalar is left out.
 type Tags map[string]Scalar
 
 // UnmarshalJSON never fails.
@@ -153,7 +156,8 @@ func ReadPool(body []byte) (PoolSpec, error) {
 	return s, nil
 }
 
-// ComputeDeleting is the provisioning state of a compute of which something is left to be given back.
+// ComputeDeleting is the provisioning state of a compute of which something is left to be given
+// back.
 const ComputeDeleting = "Deleting"
 
 // ComputeState is what Berth keeps of a compute beside the client's document.
@@ -189,7 +193,8 @@ type ComputeState struct {
 // Deleting reports whether the compute is being deleted.
 func (s ComputeState) Deleting() bool { return s.State == ComputeDeleting }
 
-// Down is why a compute of so many nodes takes no jobs now, as the kind of a PlanLimit and a sentence; both are empty when it does.
+// Down is why a compute of so many nodes takes no jobs now, as the kind of a PlanLimit and a
+// sentence; both are empty when it does.
 func (s ComputeState) Down(name string, spec PoolSpec, nodes int) (kind, why string) {
 	switch {
 	case s.Deleting():
@@ -211,7 +216,8 @@ func (s ComputeState) Down(name string, spec PoolSpec, nodes int) (kind, why str
 
 // AttachedState is what is known of a machine that connects to the server.
 type AttachedState struct {
-	// TokenHash is the SHA-256 of the token that its agent shows, in hexadecimal. It is never shown.
+	// TokenHash is the SHA-256 of the token that its agent shows, in hexadecimal. It is never
+	// shown.
 	TokenHash string `json:"tokenHash,omitempty"`
 	// Machine is the id of the agent that used the token first: no other one is let in.
 	Machine   string    `json:"machine,omitempty"`
@@ -231,7 +237,8 @@ type AttachedState struct {
 	Slots       int      `json:"slots,omitempty"`       // tasks at once
 	Distributed bool     `json:"distributed,omitempty"` // processes of tasks can reach one another
 	Warnings    []string `json:"warnings,omitempty"`
-	// HostKeys are the keys that a machine reached over SSH, and those on the way to it, showed first, by address.
+	// HostKeys are the keys that a machine reached over SSH, and those on the way to it, showed
+	// first, by address.
 	HostKeys map[string]string `json:"hostKeys,omitempty"`
 }
 
@@ -243,7 +250,8 @@ func (a *AttachedState) Says(compute string) (state, reason string) {
 	return "Connected", "its machine " + a.Host + " has been connected since " + a.Since.UTC().Format(time.DateTime) + " UTC"
 }
 
-// Reached reports whether the machine is one that the server connects to, instead of one that connects to the server.
+// Reached reports whether the machine is one that the server connects to, instead of one that
+// connects to the server.
 func (a *AttachedState) Reached() bool {
 	return a != nil && a.TokenHash == "" && (a.Why != "" || a.Host != "")
 }
@@ -282,7 +290,8 @@ type InstanceState struct {
 	Warnings      []string   `json:"warnings,omitempty"`
 	// Errors are what went wrong last, with the end of the log that tells more.
 	Errors []string `json:"errors,omitempty"`
-	// Node is the node it has, and Made the Attempt that asked for it: a node of an earlier attempt has to go first.
+	// Node is the node it has, and Made the Attempt that asked for it: a node of an earlier attempt
+	// has to go first.
 	Node string `json:"node,omitempty"`
 	Made int    `json:"made,omitempty"`
 	// Runs counts the agents that were started on the node; the last one's task is named by it.
@@ -350,8 +359,8 @@ const (
 	NodePreempted NodeState = "preempted" // taken away; its tasks are being stopped
 )
 
-// Node is one machine of a compute, from the moment it is asked for to the moment it is gone. It is kept as a document of kind
-// "nodes" whose Own is this, Parent the compute and Status the state.
+// Node is one machine of a compute, from the moment it is asked for to the moment it is gone. It is
+// kept as a document of kind "nodes" whose Own is this, Parent the compute and Status the state.
 type Node struct {
 	Name      string    `json:"name"` // of its own within the server; good as a file name and as a host name
 	Workspace string    `json:"workspace"`
@@ -374,7 +383,8 @@ type Node struct {
 	IdleSince time.Time `json:"idleSince,omitzero"`
 	// User is who it was asked for: whose job made the cluster grow, or whose instance it is.
 	User string `json:"user,omitempty"`
-	// Evict is set while it is being taken away from its tasks: EvictReclaim, after which it goes, or EvictSimulate, after which it stays.
+	// Evict is set while it is being taken away from its tasks: EvictReclaim, after which it goes,
+	// or EvictSimulate, after which it stays.
 	Evict string `json:"evict,omitempty"`
 }
 

@@ -2,9 +2,9 @@ package berth
 
 import "time"
 
-// Meter is what a stretch of a node's time cost. It is kept as a document of kind "meters" whose Own is this and Parent the
-// compute: one for each task that ran on a node, and one for the whole life of the node. What the tasks do not account for, the
-// node was idle or starting.
+// Meter is what a stretch of a node's time cost. It is kept as a document of kind "meters" whose
+// Own is this and Parent the compute: one for each task that ran on a node, and one for the whole
+// life of the node. What the tasks do not account for, the node was idle or starting.
 type Meter struct {
 	Compute string  `json:"compute"`
 	Node    string  `json:"node"`
@@ -35,7 +35,8 @@ type Spending struct {
 	Totals []CostLine `json:"totals"` // one for each currency; none when nothing was used
 }
 
-// CostLine is what one group used. Only what was grouped by is set: an empty Job is what no job accounts for.
+// CostLine is what one group used. Only what was grouped by is set: an empty Job is what no job
+// accounts for.
 type CostLine struct {
 	User    string `json:"user,omitempty"`
 	Job     string `json:"job,omitempty"`
@@ -56,8 +57,8 @@ type CostSum struct {
 	Unknown   float64 `json:"unknownHours"` // of NodeHours, those whose price is not known: they are not in Cost
 }
 
-// Budget limits what a workspace, or one of its users, may spend in a period. It is kept as a document of kind "budgets" whose name
-// is its scope: BudgetWorkspace, or BudgetUser and the user.
+// Budget limits what a workspace, or one of its users, may spend in a period. It is kept as a
+// document of kind "budgets" whose name is its scope: BudgetWorkspace, or BudgetUser and the user.
 type Budget struct {
 	User     string  `json:"user,omitempty"` // whose; empty is the whole workspace
 	Amount   float64 `json:"amount"`

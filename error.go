@@ -24,7 +24,8 @@ const (
 	Internal        Code = "internal"        // a fault of ours
 )
 
-// Error is an error with a code and a message for the user. Msg says what to do next where there is something to do.
+// Error is an error with a code and a message for the user. Msg says what to do next where there is
+// something to do.
 type Error struct {
 	Code Code
 	// Wire is the code shown to Azure clients; empty means the default of Code.
@@ -39,12 +40,14 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Msg: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Missingf makes the error of a request that refers to something that does not exist. Its code is Invalid, as Azure's is.
+// Missingf makes the error of a request that refers to something that does not exist. Its code is
+// Invalid, as Azure's is.
 func Missingf(format string, args ...any) *Error {
 	return &Error{Code: Invalid, Msg: fmt.Sprintf(format, args...), Err: &Error{Code: NotFound}}
 }
 
-// IsMissing reports whether something that was named does not exist: the subject of a request, or what it refers to.
+// IsMissing reports whether something that was named does not exist: the subject of a request, or
+// what it refers to.
 func IsMissing(err error) bool {
 	for err != nil {
 		if e, ok := err.(*Error); ok && e.Code == NotFound {
@@ -67,7 +70,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// CodeOf is the code of the first Error in err's chain, Internal when there is none, and "" for nil.
+// CodeOf is the code of the first Error in err's chain, Internal when there is none, and "" for
+// nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

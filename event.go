@@ -16,7 +16,8 @@ type Event struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Subject is what it is about: jobs/NAME, computes/NAME, data/NAME/versions/V.
 	Subject string `json:"subject"`
-	// Type says what happened, for example job.created, job.status, task.phase, environment.warning.
+	// Type says what happened, for example job.created, job.status, task.phase,
+	// environment.warning.
 	Type string `json:"type"`
 	// Reason is one true sentence for people.
 	Reason string          `json:"reason,omitempty"`

@@ -12,14 +12,16 @@ type Explanation struct {
 	Times   Waterfall `json:"times"`
 	Exit    *Exit     `json:"exit"`
 	Usage   Usage     `json:"usage"`
-	// Of a job that waits: how many go first, the jobs that run where it would, and those in its way.
+	// Of a job that waits: how many go first, the jobs that run where it would, and those in its
+	// way.
 	Ahead    int       `json:"ahead"`
 	Running  []string  `json:"running"`
 	InTheWay []PlanJob `json:"inTheWay"`
 	Starting int       `json:"starting"` // nodes of its compute that are on their way
 	// Steps are those of a pipeline.
 	Steps []PipelineStep `json:"steps,omitempty"`
-	// Cost is what it has cost so far, a pipeline with all its steps; none of it on the machine itself. One line for each currency.
+	// Cost is what it has cost so far, a pipeline with all its steps; none of it on the machine
+	// itself. One line for each currency.
 	Cost    []CostLine `json:"cost"`
 	Advice  []string   `json:"advice"`
 	History []Event    `json:"history"`
@@ -32,7 +34,8 @@ type ComputeExplanation struct {
 	State string `json:"state"`
 	Size  string `json:"size,omitempty"`
 	Tier  string `json:"tier,omitempty"`
-	// Reason is why it has as many nodes as it has, or is in its state; Short why there are not more although jobs wait.
+	// Reason is why it has as many nodes as it has, or is in its state; Short why there are not
+	// more although jobs wait.
 	Reason  string  `json:"reason,omitempty"`
 	Short   string  `json:"short,omitempty"`
 	Target  int     `json:"target"`      // nodes there should be
@@ -45,7 +48,8 @@ type ComputeExplanation struct {
 	Nodes []NodeExplanation `json:"nodes"`
 	// Next is when the next node goes, or the instance stops, if nothing happens.
 	Next time.Time `json:"next,omitzero"`
-	// PerHour is what the nodes that are there cost, as far as prices are known, and Unknown how many have none.
+	// PerHour is what the nodes that are there cost, as far as prices are known, and Unknown how
+	// many have none.
 	PerHour  float64 `json:"perHour"`
 	Currency string  `json:"currency,omitempty"`
 	Unknown  int     `json:"unknownPrices"`
@@ -64,7 +68,8 @@ type NodeExplanation struct {
 	Jobs    []string  `json:"jobs"`
 	User    string    `json:"user,omitempty"` // who it was requested for
 	Created time.Time `json:"created,omitzero"`
-	// IdleSince is since when it has nothing to do, and Goes when it is given back if that stays so.
+	// IdleSince is since when it has nothing to do, and Goes when it is given back if that stays
+	// so.
 	IdleSince time.Time `json:"idleSince,omitzero"`
 	Goes      time.Time `json:"goes,omitzero"`
 	Price     *float64  `json:"price,omitempty"` // an hour; absent when it is not known

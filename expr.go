@@ -2,14 +2,15 @@ package berth
 
 import "strings"
 
-// Bindings calls f for each ${{inputs.NAME}}-like expression of text, with what stands before and after the first dot. An
-// expression that is not closed or not a dotted path is an error.
+// Bindings calls f for each ${{inputs.NAME}}-like expression of text, with what stands before and
+// after the first dot. An expression that is not closed or not a dotted path is an error.
 func Bindings(text string, f func(where, name string) error) error {
 	_, err := Expand(text, func(where, name string) (string, error) { return "", f(where, name) })
 	return err
 }
 
-// Expand replaces each ${{WHERE.NAME}} of text by what value returns for it. Nothing inside a replacement is expanded again.
+// Expand replaces each ${{WHERE.NAME}} of text by what value returns for it. Nothing inside a
+// replacement is expanded again.
 func Expand(text string, value func(where, name string) (string, error)) (string, error) {
 	i := strings.Index(text, "${{")
 	if i < 0 {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// FileURL is the path that a file URL names; ok says that uri is meant to be one. The server, which decides who may use the path, and the
-// runner, which opens it, both read it here: what one of them understood in another way than the other would be a way around.
+// FileURL is the path that a file URL names; ok says that uri is meant to be one. The server, which
+// decides who may use the path, and the runner, which opens it, both read it here: what one of them
+// understood in another way than the other would be a way around.
 func FileURL(uri string) (path string, ok bool, err error) {
 	const scheme = "file:"
 	uri = strings.TrimSpace(uri)

@@ -12,12 +12,13 @@ import (
 // Provider is the resource provider every workspace resource lives under.
 const Provider = "Microsoft.MachineLearningServices"
 
-// A TaskID names one task for ever, across workspaces and across jobs that had the same name: JOB.MARK.ATTEMPT, and -RANK for all but the
-// first of several.
+// A TaskID names one task for ever, across workspaces and across jobs that had the same name:
+// JOB.MARK.ATTEMPT, and -RANK for all but the first of several.
 type TaskID string
 
-// NewTaskKey is what the ids of a job's tasks begin with: its name, for people, and a mark that no other job has, now or later: its place
-// in the order in which jobs were submitted. Ids become file names, so a long name is cut.
+// NewTaskKey is what the ids of a job's tasks begin with: its name, for people, and a mark that no
+// other job has, now or later: its place in the order in which jobs were submitted. Ids become file
+// names, so a long name is cut.
 func NewTaskKey(job string, place int64) string {
 	return job[:min(len(job), 150)] + "." + strconv.FormatInt(place, 36)
 }
@@ -32,7 +33,8 @@ func (id TaskID) Place() int64 {
 	return place
 }
 
-// Attempt is the attempt at the job and the rank in it that the id names, both 0 where it is not an id of ours.
+// Attempt is the attempt at the job and the rank in it that the id names, both 0 where it is not an
+// id of ours.
 func (id TaskID) Attempt() (attempt, rank int) {
 	tail := string(id[strings.LastIndexByte(string(id), '.')+1:])
 	first, last, several := strings.Cut(tail, "-")
@@ -67,8 +69,8 @@ const TrackingRoot = "/mlflow/"
 // TrackingPath is the path of the workspace's MLflow server.
 func (w Workspace) TrackingPath() string { return w.trackingPath("v2.0") }
 
-// AzureTrackingURI is the address of the workspace's MLflow server in the form that Azure's plugin for MLflow knows. base is the URL of
-// the Berth server.
+// AzureTrackingURI is the address of the workspace's MLflow server in the form that Azure's plugin
+// for MLflow knows. base is the URL of the Berth server.
 func (w Workspace) AzureTrackingURI(base string) string {
 	return "azureml://" + strings.TrimPrefix(base, "https://") + w.trackingPath("v1.0")
 }
@@ -78,12 +80,14 @@ func (w Workspace) trackingPath(version string) string {
 	return TrackingRoot + version + id.EscapedPath()
 }
 
-// ResourceID is the ARM id of a resource below the workspace, for example ResourceID("codes", "c", "versions", "1").
+// ResourceID is the ARM id of a resource below the workspace, for example ResourceID("codes", "c",
+// "versions", "1").
 func (w Workspace) ResourceID(segments ...string) string {
 	return w.ID() + "/" + strings.Join(segments, "/")
 }
 
-// A Ref names a resource below a workspace, versioned or not. Label is set instead of Version for NAME@LABEL.
+// A Ref names a resource below a workspace, versioned or not. Label is set instead of Version for
+// NAME@LABEL.
 type Ref struct {
 	Workspace  Workspace // zero when the reference does not say
 	Registry   string    // set for azureml://registries/… references
@@ -93,9 +97,9 @@ type Ref struct {
 	Label      string
 }
 
-// ParseRef reads every form in which Azure clients name a resource: an ARM id, azureml:NAME[:VERSION|@LABEL], azureml:ID,
-// azureml://registries/… and azureml://locations/…. A bare NAME is accepted. The collection of a short form is the
-// caller's, passed in.
+// ParseRef reads every form in which Azure clients name a resource: an ARM id,
+// azureml:NAME[:VERSION|@LABEL], azureml:ID, azureml://registries/… and azureml://locations/…. A
+// bare NAME is accepted. The collection of a short form is the caller's, passed in.
 func ParseRef(text, collection string) (Ref, error) {
 	s := text
 	if rest, ok := cutPrefixFold(s, "azureml:"); ok && !strings.HasPrefix(rest, "//") {
@@ -189,8 +193,8 @@ func at(p []string, i int) string {
 // maxName is how long a name or version may be.
 const maxName = 255
 
-// CheckName says whether a resource may be called name. Names become path segments, log file names and labels, so they are
-// letters, digits, dot, dash and underscore only.
+// CheckName says whether a resource may be called name. Names become path segments, log file names
+// and labels, so they are letters, digits, dot, dash and underscore only.
 func CheckName(noun, name string) error { return check(noun+" name", name, "") }
 
 // CheckVersion is CheckName for the version of an asset, which may hold a plus sign too.

@@ -124,8 +124,8 @@ type Distribution struct {
 	WorkerCount             int    `json:"workerCount"`
 }
 
-// Scalar is a value of a "map of strings" as clients really send them: strings, numbers, booleans and nulls. Its text is
-// Python's, so that a job sees True and 1.5 as it would in Azure.
+// Scalar is a value of a "map of strings" as clients really send them: strings, numbers, booleans
+// and nulls. Its text is Python's, so that a job sees True and 1.5 as it would in Azure.
 type Scalar string
 
 // UnmarshalJSON takes any JSON scalar.
@@ -174,12 +174,15 @@ type JobState struct {
 	Attempt int    `json:"attempt,omitempty"` // which attempt this is, when it is not the first
 	Reason  string `json:"reason,omitempty"`  // why it is in its status: one true sentence
 	Cancel  bool   `json:"cancel,omitempty"`  // somebody asked it to end
-	// Admin says that an administrator submitted it: it may use files of the server, and options for containers.
+	// Admin says that an administrator submitted it: it may use files of the server, and options
+	// for containers.
 	Admin bool `json:"admin,omitempty"`
-	// StopCause and StopWhy are for Exit.Cause and the reason where it was not a user who asked it to end.
+	// StopCause and StopWhy are for Exit.Cause and the reason where it was not a user who asked it
+	// to end.
 	StopCause string `json:"stopCause,omitempty"`
 	StopWhy   string `json:"stopWhy,omitempty"`
-	// Reserved is what the job holds of the budgets it is charged to until it has ended, in ReservedIn.
+	// Reserved is what the job holds of the budgets it is charged to until it has ended, in
+	// ReservedIn.
 	Reserved   float64   `json:"reserved,omitempty"`
 	ReservedIn string    `json:"reservedIn,omitempty"`
 	Exit       *Exit     `json:"exit,omitempty"`
@@ -197,7 +200,8 @@ func WritesInput(mode string) bool {
 	return strings.EqualFold(mode, "ReadWriteMount") || strings.EqualFold(mode, "rw_mount")
 }
 
-// OwnsInput says whether a task gets an input in this mode as a copy of its own, to which it may write.
+// OwnsInput says whether a task gets an input in this mode as a copy of its own, to which it may
+// write.
 func OwnsInput(mode string) bool {
 	for _, m := range []string{"Download", "EvalDownload", "eval_download"} {
 		if strings.EqualFold(mode, m) {

@@ -1,6 +1,7 @@
 package berth
 
-// LocalTerms is on which terms jobs run on the machine itself, the compute local. The zero value lets everybody, for nothing.
+// LocalTerms is on which terms jobs run on the machine itself, the compute local. The zero value
+// lets everybody, for nothing.
 type LocalTerms struct {
 	Off      bool    // no jobs run there
 	PerUser  int     // jobs of one user at once; 0 is no limit

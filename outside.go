@@ -1,12 +1,14 @@
 package berth
 
-// Outside is a place in storage that is not the server's: a folder, or a file, of a datastore. A runner speaks to that storage itself,
-// with requests that the server signs for it one by one; the datastore's credentials stay with the server.
+// Outside is a place in storage that is not the server's: a folder, or a file, of a datastore. A
+// runner speaks to that storage itself, with requests that the server signs for it one by one; the
+// datastore's credentials stay with the server.
 type Outside struct {
 	Protocol  string `json:"protocol"`  // StorageAzure or StorageS3
 	Datastore string `json:"datastore"` // for people
 	At        string `json:"at"`        // the place, for people: s3://BUCKET/PATH
-	// Scope tells the place, as this datastore opens it, from every other one. What is kept of it on a node is kept under this name.
+	// Scope tells the place, as this datastore opens it, from every other one. What is kept of it
+	// on a node is kept under this name.
 	Scope string `json:"scope"`
 	// Grant is what the server wants to see before it signs anything.
 	Grant string `json:"grant"`
@@ -30,8 +32,8 @@ type StorageRequest struct {
 // StorageVerb is what a request does.
 type StorageVerb string
 
-// A file is written by StoragePut; a large one in S3 is begun, sent in parts, and finished or dropped. In Azure what StoragePut signed
-// opens the blocks of a file too.
+// A file is written by StoragePut; a large one in S3 is begun, sent in parts, and finished or
+// dropped. In Azure what StoragePut signed opens the blocks of a file too.
 const (
 	StorageList   StorageVerb = "list" // everything below the place
 	StorageHead   StorageVerb = "head"

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A pack is many small files in one stream: of each a line of its size and path that a zero byte ends, and its bytes. A line with their
-// number is at the end, without which the pack is not whole.
+// A pack is many small files in one stream: of each a line of its size and path that a zero byte
+// ends, and its bytes. A line with their number is at the end, without which the pack is not whole.
 
 // AppendPackFile is what comes before the bytes of a file.
 func AppendPackFile(b []byte, path string, size int64) []byte {
@@ -28,7 +28,8 @@ func AppendPackEnd(b []byte, files int) []byte {
 // maxPackLine bounds the line of a file: a path of the length that blobs may have.
 const maxPackLine = 8 << 10
 
-// ReadPack calls f for each file of a pack. f reads as much of r as it wants, which ends with the file.
+// ReadPack calls f for each file of a pack. f reads as much of r as it wants, which ends with the
+// file.
 func ReadPack(from io.Reader, f func(path string, size int64, r io.Reader) error) error {
 	in := bufio.NewReaderSize(from, 64<<10)
 	for n := 0; ; n++ {

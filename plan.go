@@ -36,7 +36,8 @@ type Plan struct {
 	Warnings []string     `json:"warnings"`
 	Advice   []string     `json:"advice"` // what to do, as commands where there are any
 
-	// Steps are the plans of a pipeline's steps, each as if it were submitted now, and After the steps that one has to wait for.
+	// Steps are the plans of a pipeline's steps, each as if it were submitted now, and After the
+	// steps that one has to wait for.
 	Steps []Plan   `json:"steps,omitempty"`
 	After []string `json:"after,omitempty"`
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestTaskStates: ARCHITECTURE.md draws the states of a task in the order in which TaskState.Before has them, one after the other.
+// TestTaskStates: ARCHITECTURE.md draws the states of a task in the order in which TaskState.Before
+// has them, one after the other.
 func TestTaskStates(t *testing.T) {
 	page, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {

@@ -10,7 +10,8 @@ type PipelineStep struct {
 	Reason string    `json:"reason,omitempty"` // why it ended as it did
 	Began  time.Time `json:"began,omitzero"`
 	Ended  time.Time `json:"ended,omitzero"`
-	// FirstLine and LastLine are where the pipeline's log tells of its beginning and its end, counted from 1.
+	// FirstLine and LastLine are where the pipeline's log tells of its beginning and its end,
+	// counted from 1.
 	FirstLine int `json:"firstLine,omitempty"`
 	LastLine  int `json:"lastLine,omitempty"`
 	// Reserved is what of the pipeline's reservation is for this step, until it begins.

@@ -2,7 +2,8 @@ package berth
 
 import "time"
 
-// StorageUse is what takes space in a workspace's own storage, group by group. It is ours; Azure has no such list.
+// StorageUse is what takes space in a workspace's own storage, group by group. It is ours; Azure
+// has no such list.
 type StorageUse struct {
 	By []string `json:"by"`
 	// Groups have a line each, the largest first.

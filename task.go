@@ -70,11 +70,13 @@ type Exit struct {
 	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known
 	Signal string `json:"signal,omitempty"` // for example SIGKILL
 	OOM    bool   `json:"oom,omitempty"`    // the kernel ended it for want of memory
-	// Cause is one of "", "canceled", "timeout", "lost", "staging", "environment", "command", "upload", "evicted", "peer" (another
-	// process of the job or step of its pipeline failed), "budget": what ended it when it was not the process itself.
+	// Cause is one of "", "canceled", "timeout", "lost", "staging", "environment", "command",
+	// "upload", "evicted", "peer" (another process of the job or step of its pipeline failed),
+	// "budget": what ended it when it was not the process itself.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"` // one sentence for people
-	// Process is the rank of the process that failed, of a task that runs several, and Log is its log below user_logs/.
+	// Process is the rank of the process that failed, of a task that runs several, and Log is its
+	// log below user_logs/.
 	Process int    `json:"process,omitempty"`
 	Log     string `json:"log,omitempty"`
 }
@@ -96,7 +98,8 @@ type Usage struct {
 	GPUMemory   int64     `json:"gpuMemoryBytes,omitempty"`
 }
 
-// Launch is everything a runner needs to carry out one task. It travels to the node whole; the runner asks for nothing else.
+// Launch is everything a runner needs to carry out one task. It travels to the node whole; the
+// runner asks for nothing else.
 type Launch struct {
 	Task      TaskID    `json:"task"`
 	Job       string    `json:"job"`
@@ -106,13 +109,15 @@ type Launch struct {
 	Home      Home      `json:"home"`
 	// Term is that of the server which starts it, see WithTerm.
 	Term int64 `json:"term,omitempty"`
-	// Command is shell text. ${{inputs.X}} and ${{outputs.X}} in it become values and paths on the node.
+	// Command is shell text. ${{inputs.X}} and ${{outputs.X}} in it become values and paths on the
+	// node.
 	Command string            `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
 	Code    string            `json:"code,omitempty"` // URL of the folder of the code snapshot
 	// CodeBelow is for Code what LaunchInput.Below is for its URL.
 	CodeBelow string `json:"codeBelow,omitempty"`
-	// CodeVersion is the version token of what is in the folder now, so that a node which has it asks for nothing; empty where it has none.
+	// CodeVersion is the version token of what is in the folder now, so that a node which has it
+	// asks for nothing; empty where it has none.
 	CodeVersion string                  `json:"codeVersion,omitempty"`
 	Inputs      map[string]LaunchInput  `json:"inputs,omitempty"`
 	Outputs     map[string]LaunchOutput `json:"outputs,omitempty"`
@@ -127,19 +132,22 @@ type Launch struct {
 	NoGPU       bool          `json:"noGPU,omitempty"`   // hide those the node has
 	ShmSize     string        `json:"shmSize,omitempty"`
 	DockerArgs  []string      `json:"dockerArgs,omitempty"`
-	// LogFile is set when the node shares the server's disk: standard output and error go straight to this file, and no
-	// log bytes are sent.
+	// LogFile is set when the node shares the server's disk: standard output and error go straight
+	// to this file, and no log bytes are sent.
 	LogFile string `json:"logFile,omitempty"`
 	// Log is the name of the log below the artifacts: StdLog, or another for one of several tasks.
 	Log string `json:"log,omitempty"`
 	// Node is the node it runs on, where the target has several.
 	Node string `json:"node,omitempty"`
-	// Group says how the processes of a distributed job find each other; nil for a job of one process.
+	// Group says how the processes of a distributed job find each other; nil for a job of one
+	// process.
 	Group *Group `json:"group,omitempty"`
-	// Keep is a directory on the node's machine, shared by the attempts of a job, where ./outputs and the named outputs live, so that a
-	// checkpoint is there after a restart; empty when the job's attempts start with nothing.
+	// Keep is a directory on the node's machine, shared by the attempts of a job, where ./outputs
+	// and the named outputs live, so that a checkpoint is there after a restart; empty when the
+	// job's attempts start with nothing.
 	Keep string `json:"keep,omitempty"`
-	// Objects is set when the node shares the server's disk: the directory of contents by their SHA-256.
+	// Objects is set when the node shares the server's disk: the directory of contents by their
+	// SHA-256.
 	Objects string `json:"objects,omitempty"`
 	// Tracking is where the command logs its metrics; nil where there is no such place.
 	Tracking *LaunchTracking `json:"tracking,omitempty"`
@@ -189,19 +197,22 @@ type Home struct {
 	Token string `json:"token"`        // good for this task only
 }
 
-// LaunchInput is an input, resolved: a literal, or a URL the runner can read (https with a signature, or file).
+// LaunchInput is an input, resolved: a literal, or a URL the runner can read (https with a
+// signature, or file).
 type LaunchInput struct {
 	Type  string `json:"type"`
 	Mode  string `json:"mode,omitempty"`
 	Value string `json:"value,omitempty"`
 	URL   string `json:"url,omitempty"`
 	URI   string `json:"uri,omitempty"` // as the user named it; what mode direct passes on
-	// Below is the folder that links must not lead out of, where the URL is a file's; empty where they may.
+	// Below is the folder that links must not lead out of, where the URL is a file's; empty where
+	// they may.
 	Below string `json:"below,omitempty"`
 	// Version is as Launch.CodeVersion; Ours says that the URL is in the server's own storage.
 	Version string `json:"version,omitempty"`
 	Ours    bool   `json:"ours,omitempty"`
-	// Outside is set when it is in storage elsewhere that a datastore opens; URL is then for people.
+	// Outside is set when it is in storage elsewhere that a datastore opens; URL is then for
+	// people.
 	Outside *Outside `json:"outside,omitempty"`
 }
 
@@ -222,7 +233,8 @@ type LaunchEnv struct {
 	Image string `json:"image,omitempty"`
 	Conda string `json:"conda,omitempty"` // text of a conda file
 	Pip   string `json:"pip,omitempty"`   // text of a requirements file
-	// Build is the URL of a Docker build context; Dockerfile is relative to it. Below is as in LaunchInput.
+	// Build is the URL of a Docker build context; Dockerfile is relative to it. Below is as in
+	// LaunchInput.
 	Build      string `json:"build,omitempty"`
 	Below      string `json:"below,omitempty"`
 	Dockerfile string `json:"dockerfile,omitempty"`
@@ -230,7 +242,8 @@ type LaunchEnv struct {
 	Host bool `json:"host,omitempty"`
 }
 
-// Report is what a runner says of a task. Reports of one task carry growing Seq; one that comes again changes nothing.
+// Report is what a runner says of a task. Reports of one task carry growing Seq; one that comes
+// again changes nothing.
 type Report struct {
 	Task  TaskID    `json:"task"`
 	Token string    `json:"token,omitempty"` // of the task, where the connection's own is not

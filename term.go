@@ -2,9 +2,11 @@ package berth
 
 import "context"
 
-// Several servers may share a database. One of them leads: it decides what becomes of jobs and computes, and acts on it. Each time
-// another begins to lead a term begins, and terms are numbered. What a leader does carries the number of its term in its context, and
-// whoever carries it out refuses the number of an earlier term: a leader that was replaced without noticing changes nothing any more.
+// Several servers may share a database. One of them leads: it decides what becomes of jobs and
+// computes, and acts on it. Each time another begins to lead a term begins, and terms are numbered.
+// What a leader does carries the number of its term in its context, and whoever carries it out
+// refuses the number of an earlier term: a leader that was replaced without noticing changes
+// nothing any more.
 
 type termKey struct{}
 

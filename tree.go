@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// Tree is the manifest of a folder, or of one file: what it consists of, by content. Its text is what a node asks the server for once, and
-// the hash of the text names it.
+// Tree is the manifest of a folder, or of one file: what it consists of, by content. Its text is
+// what a node asks the server for once, and the hash of the text names it.
 type Tree struct {
 	Single bool // it is one file, which stands for itself
 	Files  []TreeFile
-	// Skipped are names in the folder that cannot be files on a node, some of them where there are many.
+	// Skipped are names in the folder that cannot be files on a node, some of them where there are
+	// many.
 	Skipped []string
 }
 
@@ -28,7 +29,8 @@ type TreeFile struct {
 // Folder says whether it is one.
 func (f *TreeFile) Folder() bool { return strings.HasSuffix(f.Path, "/") }
 
-// The text is a line, a record for each file that a zero byte ends, and a line with their number, without which it is not whole.
+// The text is a line, a record for each file that a zero byte ends, and a line with their number,
+// without which it is not whole.
 const (
 	treeFolder = "berth tree 1 folder\n"
 	treeSingle = "berth tree 1 file\n"
@@ -68,8 +70,8 @@ func (t *Tree) AppendEnd(b []byte, files int) []byte {
 	return append(b, '\n')
 }
 
-// ParseTree reads the text of a tree and refuses one that is not whole, or that names a path which does not lie below its folder, or
-// twice.
+// ParseTree reads the text of a tree and refuses one that is not whole, or that names a path which
+// does not lie below its folder, or twice.
 func ParseTree(text []byte) (*Tree, error) {
 	bad := func(format string, args ...any) (*Tree, error) {
 		return nil, Errorf(Invalid, "the manifest "+format, args...)
@@ -112,7 +114,8 @@ func ParseTree(text []byte) (*Tree, error) {
 	return t, nil
 }
 
-// distinct finds a name that is there twice. Manifests are nearly always in order, and then the one before is all that has to be looked at.
+// distinct finds a name that is there twice. Manifests are nearly always in order, and then the one
+// before is all that has to be looked at.
 type distinct struct {
 	last string
 	seen map[string]bool // all names, once one was out of order
@@ -175,7 +178,8 @@ func TreePath(p string) bool {
 	return true
 }
 
-// maxTreePart is how many bytes the name of a file or folder may have: as many as file systems take.
+// maxTreePart is how many bytes the name of a file or folder may have: as many as file systems
+// take.
 const maxTreePart = 255
 
 func isHash(s string) bool {

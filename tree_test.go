@@ -80,7 +80,8 @@ func TestTreeThatLies(t *testing.T) {
 	}
 }
 
-// TestTreeOutOfOrder: names need not be in order, and one that is there twice is found wherever it is.
+// TestTreeOutOfOrder: names need not be in order, and one that is there twice is found wherever it
+// is.
 func TestTreeOutOfOrder(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	tree := func(names ...string) []byte {

@@ -1,5 +1,5 @@
-// Package advise recommends where to run something and on what: pure rules over what somebody says of the work, the sizes there are,
-// and what earlier runs used.
+// Package advise recommends where to run something and on what: pure rules over what somebody says
+// of the work, the sizes there are, and what earlier runs used.
 package advise
 
 import (
@@ -190,9 +190,10 @@ func create(kind string, sizes []berth.SizeOffer, more string) []string {
 // usual is how much memory a machine has where nobody says what is needed.
 const usual = 14
 
-// choose is the size that will do and costs least, the next larger of its family, and one of another: those that need no approval
-// before the others, and sizes without a known price last. One that costs less than the first but needs an approval, or has less memory
-// than was only assumed, is named too.
+// choose is the size that will do and costs least, the next larger of its family, and one of
+// another: those that need no approval before the others, and sizes without a known price last. One
+// that costs less than the first but needs an approval, or has less memory than was only assumed,
+// is named too.
 func choose(n berth.AdviceNeeds, m Market, computeType string, low bool) []berth.SizeOffer {
 	var fit, all []berth.Size
 	for _, s := range m.Sizes {
@@ -242,7 +243,8 @@ func supports(s berth.Size, computeType string) bool {
 	return computeType == "" || slices.ContainsFunc(s.Computes, func(t string) bool { return strings.EqualFold(t, computeType) })
 }
 
-// cheaper orders sizes: no approval needed, a known price, that price, and then as little of everything as possible.
+// cheaper orders sizes: no approval needed, a known price, that price, and then as little of
+// everything as possible.
 func cheaper(a, b berth.Size, low bool) int {
 	x, y := rate(a, low), rate(b, low)
 	return cmp.Or(before(!a.Restricted, !b.Restricted), before(x != nil, y != nil), compare(x, y),

@@ -94,7 +94,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// What is offered has enough memory and is of the kind asked for; nothing that will do is better than the first.
+// What is offered has enough memory and is of the kind asked for; nothing that will do is better
+// than the first.
 func TestOffers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := advise.Market{}

@@ -79,12 +79,14 @@ func rate(s berth.Size, low bool) *float64 {
 	return s.Price
 }
 
-// alike reports whether a size could stand in for another: as many GPUs of the kind, and no approval that the other did not need.
+// alike reports whether a size could stand in for another: as many GPUs of the kind, and no
+// approval that the other did not need.
 func alike(s, of berth.Size) bool {
 	return s.GPUs == of.GPUs && s.GPU == of.GPU && (!s.Restricted || of.Restricted) && s.Name != of.Name
 }
 
-// smaller is the size that is enough for a run and costs least: of the same family if there is one, else of any.
+// smaller is the size that is enough for a run and costs least: of the same family if there is one,
+// else of any.
 func smaller(r Run, m Market, need float64) (berth.Size, bool) {
 	var family, others []berth.Size
 	for _, s := range m.Sizes {

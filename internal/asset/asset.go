@@ -72,7 +72,8 @@ func Next(tx *store.Tx, workspace, collection, name string) (int, error) {
 	return n, nil
 }
 
-// Grow makes or moves on the container of a new version. What kind of data a container holds is what its first version is.
+// Grow makes or moves on the container of a new version. What kind of data a container holds is
+// what its first version is.
 func Grow(tx *store.Tx, workspace, collection, name, version, user string, props map[string]any) error {
 	own, d, err := container(tx, workspace, collection, name)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestVersions: versions without a name of their own are numbered on from the highest number, and the latest is the one made last.
+// TestVersions: versions without a name of their own are numbered on from the highest number, and
+// the latest is the one made last.
 func TestVersions(t *testing.T) {
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A name and a version mean one thing, to everybody who has written them down. Who made a version that was deleted is remembered, and only
-// they make it again.
+// A name and a version mean one thing, to everybody who has written them down. Who made a version
+// that was deleted is remembered, and only they make it again.
 
 func kindDeleted(collection string) string { return collection + "/deleted" }
 

@@ -1,5 +1,5 @@
-// Package auth answers who calls and what they may do: the server's CA, user tokens, task tokens, and the JWTs that Azure
-// clients demand.
+// Package auth answers who calls and what they may do: the server's CA, user tokens, task tokens,
+// and the JWTs that Azure clients demand.
 package auth
 
 import (

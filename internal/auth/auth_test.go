@@ -149,7 +149,8 @@ func TestExpiryAndRoles(t *testing.T) {
 	}
 }
 
-// TestCertificates: a client that trusts the CA reaches the server under every name it was made for, and under no other.
+// TestCertificates: a client that trusts the CA reaches the server under every name it was made
+// for, and under no other.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	c, err := auth.LoadCerts(dir, []string{"127.0.0.1", "localhost", "*.blob.zone.test"}, time.Now())

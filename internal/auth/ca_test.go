@@ -52,7 +52,8 @@ func trusts(ca, leaf *x509.Certificate, name string, now time.Time) error {
 	return err
 }
 
-// TestTheCAVouchesForThisServerOnly: with its key nobody plays another server to those who trust it.
+// TestTheCAVouchesForThisServerOnly: with its key nobody plays another server to those who trust
+// it.
 func TestTheCAVouchesForThisServerOnly(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	_, ca := certs(t, dir, now, "127.0.0.1", "localhost", "box", "ml.example.org", "203.0.113.7", "*.blob.zone.example")

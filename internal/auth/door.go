@@ -8,16 +8,18 @@ import (
 	"sync"
 )
 
-// How many connections that have not shown a token yet a door keeps open. An ordinary client shows one with its first or second
-// request; hundreds of followers on this machine, or of people behind one address, do so within milliseconds of each other.
+// How many connections that have not shown a token yet a door keeps open. An ordinary client shows
+// one with its first or second request; hundreds of followers on this machine, or of people behind
+// one address, do so within milliseconds of each other.
 const (
 	strangersLocal = 2048 // from this machine
 	strangersEach  = 256  // from any other address
 	strangersAll   = 4096
 )
 
-// Door keeps connections few enough for the server, and those of strangers fewer. When there are too many, the one that has been silent
-// about itself for longest is closed. Where all have shown a token, it is the one that has not been used for longest of the user who has most.
+// Door keeps connections few enough for the server, and those of strangers fewer. When there are
+// too many, the one that has been silent about itself for longest is closed. Where all have shown a
+// token, it is the one that has not been used for longest of the user who has most.
 type Door struct {
 	mu    sync.Mutex
 	each  map[netip.Addr]*visitors
@@ -35,7 +37,8 @@ type visitors struct {
 	n           int
 }
 
-// visitor is a connection. It is in the two lists of strangers until it is known, and then in that of its user.
+// visitor is a connection. It is in the two lists of strangers until it is known, and then in that
+// of its user.
 type visitor struct {
 	net.Conn
 	door *Door
@@ -46,7 +49,8 @@ type visitor struct {
 	links         [2]struct{ before, after *visitor }
 }
 
-// NewDoor returns a door with the usual limits for strangers, and with room for so many connections in all; 0 is no end.
+// NewDoor returns a door with the usual limits for strangers, and with room for so many connections
+// in all; 0 is no end.
 func NewDoor(room int) *Door {
 	return &Door{each: map[netip.Addr]*visitors{}, users: map[string]*visitors{}, most: strangersAll, room: room, limit: func(a netip.Addr) int {
 		if a.IsLoopback() {
@@ -115,7 +119,8 @@ func household(a net.Addr) netip.Addr {
 	return ip
 }
 
-// leastMissed is the connection that makes room for the newest: a stranger's, or one of the user who has most. The mutex is held.
+// leastMissed is the connection that makes room for the newest: a stranger's, or one of the user
+// who has most. The mutex is held.
 func (d *Door) leastMissed() *visitor {
 	if d.all.n > 1 {
 		return d.all.first

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDoorHasAnEnd: where no more connections fit, strangers make room for a newcomer; where all have shown who they are, the newcomer goes.
+// TestDoorHasAnEnd: where no more connections fit, strangers make room for a newcomer; where all
+// have shown who they are, the newcomer goes.
 func TestDoorHasAnEnd(t *testing.T) {
 	d := NewDoor(2)
 	visit := func() (v *visitor, gone func() bool) {
@@ -40,7 +41,8 @@ func TestDoorHasAnEnd(t *testing.T) {
 	}
 }
 
-// TestDoorIsNotOneUsers: a user who fills the server with connections makes room for others with the one they have not used for longest.
+// TestDoorIsNotOneUsers: a user who fills the server with connections makes room for others with
+// the one they have not used for longest.
 func TestDoorIsNotOneUsers(t *testing.T) {
 	d := NewDoor(4)
 	visit := func(user string) *visitor {

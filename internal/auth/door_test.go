@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestDoorKeepsStrangersFew: connections that say nothing make room for newer ones, those that showed a token stay.
+// TestDoorKeepsStrangersFew: connections that say nothing make room for newer ones, those that
+// showed a token stay.
 func TestDoorKeepsStrangersFew(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,7 +66,8 @@ func TestDoorKeepsStrangersFew(t *testing.T) {
 	}
 }
 
-// TestDoorForgetsWhoLeaves: a connection that was closed does not count, and nothing is left of the last one of an address.
+// TestDoorForgetsWhoLeaves: a connection that was closed does not count, and nothing is left of the
+// last one of an address.
 func TestDoorForgetsWhoLeaves(t *testing.T) {
 	d := NewDoor(0)
 	for range 3 {
@@ -92,7 +94,8 @@ func TestHousehold(t *testing.T) {
 	}
 }
 
-// TestJobIsNoStranger: a connection over which a job has shown its tracking token stays, and one with a bad token does not.
+// TestJobIsNoStranger: a connection over which a job has shown its tracking token stays, and one
+// with a bad token does not.
 func TestJobIsNoStranger(t *testing.T) {
 	keys, err := LoadKeys(t.TempDir())
 	if err != nil {

@@ -33,7 +33,8 @@ func TestForgedJWTs(t *testing.T) {
 	}
 }
 
-// TestTokensOfOneName: what was made from a token ends with it, also when another of the same name follows.
+// TestTokensOfOneName: what was made from a token ends with it, also when another of the same name
+// follows.
 func TestTokensOfOneName(t *testing.T) {
 	a, _ := open(t)
 	ctx, now := t.Context(), time.Now()
@@ -148,7 +149,8 @@ func TestOneSpelling(t *testing.T) {
 	}
 }
 
-// TestAudiences: an access token that was asked for to be shown to somebody else opens nothing here.
+// TestAudiences: an access token that was asked for to be shown to somebody else opens nothing
+// here.
 func TestAudiences(t *testing.T) {
 	x, _ := open(t)
 	secret, err := x.Create(t.Context(), auth.Token{Name: "ci"})

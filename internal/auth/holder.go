@@ -9,9 +9,11 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// What was handed out on somebody's behalf, such as a signature for blobs, names its holder, and is good as long as the holder is.
+// What was handed out on somebody's behalf, such as a signature for blobs, names its holder, and is
+// good as long as the holder is.
 
-// Holder is the token p came with. The socket of this machine's user has none, and cannot be revoked.
+// Holder is the token p came with. The socket of this machine's user has none, and cannot be
+// revoked.
 func (p Principal) Holder() string {
 	if p.mark == "" {
 		return ""
@@ -19,11 +21,12 @@ func (p Principal) Holder() string {
 	return "token " + p.Token + " " + p.mark
 }
 
-// UserHolder stands for a user with whichever token: a job outlives the token it was submitted with, also where that one expired or was
-// replaced, and not its user's last.
+// UserHolder stands for a user with whichever token: a job outlives the token it was submitted
+// with, also where that one expired or was replaced, and not its user's last.
 func UserHolder(user string) string { return "user " + user }
 
-// CheckHolder says whether a holder is good. It is asked often: answers are kept for a moment, and forgotten at a revocation.
+// CheckHolder says whether a holder is good. It is asked often: answers are kept for a moment, and
+// forgotten at a revocation.
 func (a *Authority) CheckHolder(ctx context.Context, holder string, now time.Time) error {
 	kind, who, _ := strings.Cut(holder, " ")
 	switch kind {

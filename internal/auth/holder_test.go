@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth/internal/auth"
 )
 
-// TestHolders: what was made for a token ends with it, what was made for a user with the user's last.
+// TestHolders: what was made for a token ends with it, what was made for a user with the user's
+// last.
 func TestHolders(t *testing.T) {
 	a, _ := open(t)
 	now := time.Now()

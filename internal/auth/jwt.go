@@ -49,7 +49,8 @@ func (k *Keys) jwt(c claims) string {
 	return text + "." + b64.EncodeToString(k.mac(text))
 }
 
-// signed says whether sig is the one of text that we would have written, to the character: base64 has other ways to spell the same bytes.
+// signed says whether sig is the one of text that we would have written, to the character: base64
+// has other ways to spell the same bytes.
 func signed(sig string, mac []byte) bool {
 	return hmac.Equal([]byte(sig), []byte(b64.EncodeToString(mac)))
 }

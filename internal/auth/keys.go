@@ -18,7 +18,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Keys is the server's key material. Everything is derived from one secret file, so a home can be moved as a whole.
+// Keys is the server's key material. Everything is derived from one secret file, so a home can be
+// moved as a whole.
 type Keys struct {
 	Sign []byte // JWTs and task tokens
 	SAS  []byte // blob signatures
@@ -77,7 +78,8 @@ func (k *Keys) Open(sealed, bound string) ([]byte, error) {
 	return out, nil
 }
 
-// readOrMake reads a 0600 file, or makes it with what fill returns. Two processes that race end with one content.
+// readOrMake reads a 0600 file, or makes it with what fill returns. Two processes that race end
+// with one content.
 func readOrMake(path string, fill func() (string, error)) (string, error) {
 	for {
 		b, err := os.ReadFile(path)

@@ -22,8 +22,8 @@ func (a *Authority) Session(ctx context.Context, p Principal, life time.Duration
 	return token, err
 }
 
-// Pass wraps a bearer's credentials so that only this server can read them, for one purpose and until a time. It is what a browser
-// holds instead of a token.
+// Pass wraps a bearer's credentials so that only this server can read them, for one purpose and
+// until a time. It is what a browser holds instead of a token.
 func (k *Keys) Pass(bearer, purpose string, expiry time.Time) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(expiry.Unix()))
 	sealed := k.Seal(append(b, bearer...), "pass "+purpose)
@@ -34,7 +34,8 @@ func (k *Keys) Pass(bearer, purpose string, expiry time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// OpenPass is the inverse of Pass: the credentials, "" when the pass is for something else, too old or not ours.
+// OpenPass is the inverse of Pass: the credentials, "" when the pass is for something else, too old
+// or not ours.
 func (k *Keys) OpenPass(pass, purpose string, now time.Time) string {
 	raw, err := base64.RawURLEncoding.DecodeString(pass)
 	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != pass { // one spelling: a ticket is good once

@@ -24,8 +24,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// How long certificates last. One is renewed when less than the second figure is left; the authority so early that whoever has a copy of it
-// has a year to fetch the next.
+// How long certificates last. One is renewed when less than the second figure is left; the
+// authority so early that whoever has a copy of it has a year to fetch the next.
 const (
 	caYears, caSpare    = 2, 365 * 24 * time.Hour
 	leafLife, leafSpare = 397 * 24 * time.Hour, 30 * 24 * time.Hour
@@ -44,12 +44,13 @@ type Certs struct {
 	renew  time.Time
 }
 
-// LoadCerts reads the CA of dir, making it on first start, and issues certificates for hosts. They are renewed at each start: it costs a
-// millisecond and always fits the names the server has now.
+// LoadCerts reads the CA of dir, making it on first start, and issues certificates for hosts. They
+// are renewed at each start: it costs a millisecond and always fits the names the server has now.
 //
-// The CA vouches for the names of this server, and for those that mean something in a private network only: with its key nobody can play
-// another server. It is renewed when it nears its end, or when the server has a name that it may not vouch for, with the same key and
-// name: what it signs is good with the old one as well, as long as that lasts.
+// The CA vouches for the names of this server, and for those that mean something in a private
+// network only: with its key nobody can play another server. It is renewed when it nears its end,
+// or when the server has a name that it may not vouch for, with the same key and name: what it
+// signs is good with the old one as well, as long as that lasts.
 func LoadCerts(dir string, hosts []string, now time.Time) (*Certs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -64,8 +65,8 @@ func (c *Certs) load(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	// One for the addresses, and one for each name: a client with an older copy of the CA, which may not vouch for a newer name, refuses a
-	// certificate that has it at all.
+	// One for the addresses, and one for each name: a client with an older copy of the CA, which
+	// may not vouch for a newer name, refuses a certificate that has it at all.
 	groups := [][]string{{}}
 	for _, h := range c.hosts {
 		switch {
@@ -92,7 +93,8 @@ func (c *Certs) load(now time.Time) error {
 	return nil
 }
 
-// Serve is the certificate for a client: [crypto/tls.Config.GetCertificate]. One that nears its end is renewed.
+// Serve is the certificate for a client: [crypto/tls.Config.GetCertificate]. One that nears its end
+// is renewed.
 func (c *Certs) Serve(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +208,8 @@ func signCA(subject pkix.Name, names []string, ips []*net.IPNet, key crypto.Sign
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// Names and addresses that nobody owns: they mean something in a private network, and a server there often changes them.
+// Names and addresses that nobody owns: they mean something in a private network, and a server
+// there often changes them.
 var (
 	privateNames  = []string{"localhost", "local", "internal", "lan", "home.arpa", "test"}
 	privateRanges = []string{

@@ -45,8 +45,8 @@ type Authority struct {
 	revoked chan struct{}     // closed at the next revocation
 }
 
-// cached is a token as it was read a moment ago. Another server of the same database may have revoked it since, so it is
-// read again soon.
+// cached is a token as it was read a moment ago. Another server of the same database may have
+// revoked it since, so it is read again soon.
 type cached struct {
 	Token
 	mark string
@@ -58,13 +58,15 @@ const cacheLife = 5 * time.Second
 // sessionAudience is that of access tokens the server makes for itself.
 const sessionAudience = "berth"
 
-// usualAudiences are those that Azure's clients ask tokens of this server for whatever its address is. A client is given a token for any
-// audience it names, and may give it to whom that is: then it opens nothing here.
+// usualAudiences are those that Azure's clients ask tokens of this server for whatever its address
+// is. A client is given a token for any audience it names, and may give it to whom that is: then it
+// opens nothing here.
 var usualAudiences = []string{
 	sessionAudience, "https://management.azure.com", "https://management.core.windows.net", "https://ml.azure.com", "https://ml.azure.test", "https://storage.azure.com",
 }
 
-// NewAuthority returns the authority over db. Access tokens for the audiences given are for this server, besides those for the usual ones.
+// NewAuthority returns the authority over db. Access tokens for the audiences given are for this
+// server, besides those for the usual ones.
 func NewAuthority(keys *Keys, db *store.DB, audiences ...string) *Authority {
 	a := &Authority{Keys: keys, db: db, audiences: map[string]bool{}, cache: map[string]cached{}, revoked: make(chan struct{})}
 	for _, list := range [][]string{usualAudiences, audiences} {
@@ -77,7 +79,8 @@ func NewAuthority(keys *Keys, db *store.DB, audiences ...string) *Authority {
 
 func bareAudience(aud string) string { return strings.ToLower(strings.TrimRight(aud, "/")) }
 
-// AdminToken is the administrator's token of a home, made on first start and kept in DIR/admin.token, 0600.
+// AdminToken is the administrator's token of a home, made on first start and kept in
+// DIR/admin.token, 0600.
 func (a *Authority) AdminToken(ctx context.Context, dir, user string) (string, error) {
 	secret, err := readOrMake(filepath.Join(dir, "admin.token"), func() (string, error) { return newSecret(), nil })
 	if err != nil {
@@ -170,9 +173,9 @@ func (a *Authority) Revoke(ctx context.Context, name string) error {
 	return err
 }
 
-// Hold returns a context that ends, with the reason as its cause, when the credentials in bearer are no longer good: at once
-// when they expire or are revoked here, within half a minute when they are revoked by another server. It is for answers that
-// go on. The caller calls cancel.
+// Hold returns a context that ends, with the reason as its cause, when the credentials in bearer
+// are no longer good: at once when they expire or are revoked here, within half a minute when they
+// are revoked by another server. It is for answers that go on. The caller calls cancel.
 func (a *Authority) Hold(ctx context.Context, bearer string, p Principal) (_ context.Context, cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup

@@ -10,18 +10,19 @@ import (
 	"github.com/berthml/berth"
 )
 
-// trackPrefix is how tokens for tracking begin. Check does not know them: they open the tracking server and nothing else.
+// trackPrefix is how tokens for tracking begin. Check does not know them: they open the tracking
+// server and nothing else.
 const trackPrefix = "bm_"
 
-// TrackToken makes the token with which the command of a task logs to its run. It stands in the command's environment, so that it is
-// another than the runner's, which may say how the task went.
+// TrackToken makes the token with which the command of a task logs to its run. It stands in the
+// command's environment, so that it is another than the runner's, which may say how the task went.
 func (k *Keys) TrackToken(id berth.TaskID, expiry time.Time) string {
 	text := b64.EncodeToString([]byte(id)) + "." + strconv.FormatInt(expiry.Unix(), 36)
 	return trackPrefix + text + "." + b64.EncodeToString(k.mac("track " + text)[:18])
 }
 
-// CheckTrack is the task whose run a token opens; ok is false for a token of another kind. userOf is the user of a task that has not
-// ended: the token is good for as long as they are somebody.
+// CheckTrack is the task whose run a token opens; ok is false for a token of another kind. userOf
+// is the user of a task that has not ended: the token is good for as long as they are somebody.
 func (a *Authority) CheckTrack(ctx context.Context, token string, now time.Time, userOf func(berth.TaskID) (string, error)) (ok bool, err error) {
 	id, ok, err := a.Keys.CheckTrack(token, now)
 	if !ok || err != nil {

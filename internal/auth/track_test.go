@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth/internal/auth"
 )
 
-// TestTrackToken: a tracking token names its task, and is neither a runner's token nor the other way round.
+// TestTrackToken: a tracking token names its task, and is neither a runner's token nor the other
+// way round.
 func TestTrackToken(t *testing.T) {
 	keys, err := auth.LoadKeys(t.TempDir())
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package blob keeps bytes by content hash in a directory, and the names they go by in the database.
+// Package blob keeps bytes by content hash in a directory, and the names they go by in the
+// database.
 //
 // Below the root directory:
 //
@@ -7,11 +8,12 @@
 //	blocks/KEY/ID      staged blocks of uploads in parts, kept until they are committed or BlockAge old
 //	trash/             objects between "nobody names it" and "removed"; readers look here too
 //
-// A name is never used as a path. A blob is in the index only once its object is on the disk to stay, so a crash at any
-// instant leaves at most files that nobody names, and GC removes those.
+// A name is never used as a path. A blob is in the index only once its object is on the disk to
+// stay, so a crash at any instant leaves at most files that nobody names, and GC removes those.
 //
-// Several processes may share one directory and one database. Within one process GC never disturbs an upload whatever
-// its grace; between processes the grace must be longer than it takes to index an upload that has arrived whole.
+// Several processes may share one directory and one database. Within one process GC never disturbs
+// an upload whatever its grace; between processes the grace must be longer than it takes to index
+// an upload that has arrived whole.
 package blob
 
 import (

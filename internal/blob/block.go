@@ -17,7 +17,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// BlockAge is how long the blocks of an upload that is not committed are kept after the last of them came.
+// BlockAge is how long the blocks of an upload that is not committed are kept after the last of
+// them came.
 const BlockAge = 7 * 24 * time.Hour
 
 // MaxBlocks is how many blocks one blob may be made of.
@@ -25,8 +26,9 @@ const MaxBlocks = 50_000
 
 const maxBlockID = 100
 
-// A staged block is its bytes and then a trailer: length, CRC-32C and a mark. The trailer makes a sync per block
-// unnecessary: a block that a power cut tore is found out when it is committed, and counts as never uploaded.
+// A staged block is its bytes and then a trailer: length, CRC-32C and a mark. The trailer makes a
+// sync per block unnecessary: a block that a power cut tore is found out when it is committed, and
+// counts as never uploaded.
 const (
 	trailerSize = 16
 	trailerMark = 0x6b6c6221
@@ -41,7 +43,8 @@ type Block struct {
 	Size int64
 }
 
-// stageKey is the directory below blocks for a writer's uploads to a name. Nobody commits what somebody else staged.
+// stageKey is the directory below blocks for a writer's uploads to a name. Nobody commits what
+// somebody else staged.
 func stageKey(ctx context.Context, container, name string) string {
 	return placeKey(container, name, writer(ctx))
 }
@@ -50,8 +53,8 @@ func (s *Store) stage(key string) string { return filepath.Join(s.dir, "blocks",
 
 func blockFile(id string) string { return hex.EncodeToString([]byte(id)) }
 
-// PutBlock stages a block of an upload in parts. Blocks may come in any order and at the same time; one that comes again
-// replaces the one before. They outlive the process.
+// PutBlock stages a block of an upload in parts. Blocks may come in any order and at the same time;
+// one that comes again replaces the one before. They outlive the process.
 func (s *Store) PutBlock(ctx context.Context, container, name, blockID string, r io.Reader) error {
 	return s.PutBlockChecked(ctx, container, name, blockID, r, PutOptions{})
 }
@@ -166,7 +169,8 @@ func (s *Store) dropBlocks(key string) error {
 	return os.RemoveAll(gone)
 }
 
-// openBlock opens a staged block and checks its trailer; the bytes are checked by whoever reads them all.
+// openBlock opens a staged block and checks its trailer; the bytes are checked by whoever reads
+// them all.
 func (s *Store) openBlock(key, id string) (f *os.File, size int64, crc uint32, err error) {
 	bad := &berth.Error{Code: berth.Invalid, Wire: "InvalidBlockList", Msg: fmt.Sprintf("block %s was not uploaded", quote(id))}
 	if id == "" || len(id) > maxBlockID {

@@ -148,7 +148,8 @@ func TestPutEndsAnUploadInParts(t *testing.T) {
 	}
 }
 
-// What a power cut can leave of a block that was not synced: a shorter file, or the right length with other bytes.
+// What a power cut can leave of a block that was not synced: a shorter file, or the right length
+// with other bytes.
 func TestTornBlocksAreRefused(t *testing.T) {
 	for name, tear := range map[string]func(path string) error{
 		"empty":   func(path string) error { return os.Truncate(path, 0) },
@@ -178,7 +179,8 @@ func TestTornBlocksAreRefused(t *testing.T) {
 	}
 }
 
-// Blocks that are replaced while they are committed give one version or the other, and a hash that is true of it.
+// Blocks that are replaced while they are committed give one version or the other, and a hash that
+// is true of it.
 func TestCommitWhileBlocksChange(t *testing.T) {
 	s := open(t)
 	texts := []string{string(pattern(100_000)), strings.Repeat("b", 100_000)}

@@ -19,11 +19,12 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// commitMemory is how long a commit is remembered, so that a client that gave up waiting and asks again is told what
-// became of it.
+// commitMemory is how long a commit is remembered, so that a client that gave up waiting and asks
+// again is told what became of it.
 const commitMemory = 15 * time.Minute
 
-// A recentList is the last list that a writer committed to a name. Holding mu is committing to that name.
+// A recentList is the last list that a writer committed to a name. Holding mu is committing to that
+// name.
 type recentList struct {
 	mu   sync.Mutex
 	used int       // holders and waiters; guarded by Store.mu
@@ -32,9 +33,10 @@ type recentList struct {
 	digest, etag string
 }
 
-// CommitBlocks makes the blocks that the writer staged with these ids, in this order, the content of a blob, and forgets
-// what else they staged for it. A list that was committed moments ago and is sent again is a repeated request and succeeds. Errors are
-// Put's; a block that is not staged is Invalid.
+// CommitBlocks makes the blocks that the writer staged with these ids, in this order, the content
+// of a blob, and forgets what else they staged for it. A list that was committed moments ago and is
+// sent again is a repeated request and succeeds. Errors are Put's; a block that is not staged is
+// Invalid.
 func (s *Store) CommitBlocks(ctx context.Context, container, name string, ids []string, o PutOptions) (*store.Blob, error) {
 	if err := checkNames(container, name); err != nil {
 		return nil, err
@@ -80,8 +82,8 @@ func (s *Store) CommitBlocks(ctx context.Context, container, name string, ids []
 	return b, nil
 }
 
-// listSize is how many bytes a list of blocks comes to: a block counts as often as it is named. One that is not there counts nothing,
-// and is found out when it is opened.
+// listSize is how many bytes a list of blocks comes to: a block counts as often as it is named. One
+// that is not there counts nothing, and is found out when it is opened.
 func (s *Store) listSize(key string, ids []string) (total int64) {
 	sizes := map[string]int64{}
 	for _, id := range ids {
@@ -97,8 +99,8 @@ func (s *Store) listSize(key string, ids []string) (total int64) {
 	return total
 }
 
-// assemble copies the blocks to t and hashes them on the way. Each file is opened once for both, since a block that is
-// uploaded again takes the name of the one before.
+// assemble copies the blocks to t and hashes them on the way. Each file is opened once for both,
+// since a block that is uploaded again takes the name of the one before.
 func (s *Store) assemble(ctx context.Context, t *temp, key string, ids []string) (content, error) {
 	type part struct {
 		f    *os.File
@@ -172,7 +174,8 @@ func sumBlock(sum io.Writer, f *os.File, id string, size int64, want uint32) err
 	return nil
 }
 
-// committed is the blob when this very list is what it was last made of, and nothing has been staged since.
+// committed is the blob when this very list is what it was last made of, and nothing has been
+// staged since.
 func (s *Store) committed(ctx context.Context, container, name, key, digest string, last *recentList) *store.Blob {
 	if last.digest != digest {
 		return nil

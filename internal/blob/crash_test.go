@@ -65,7 +65,8 @@ func uploadForever(dir string) {
 	select {}
 }
 
-// A process killed at any instant leaves every blob in the index readable, and every upload it reported in the index.
+// A process killed at any instant leaves every blob in the index readable, and every upload it
+// reported in the index.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 4 {

@@ -6,15 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writebackStep is how much of a large upload may wait in memory for the disk: the sync at its end is then short.
+// writebackStep is how much of a large upload may wait in memory for the disk: the sync at its end
+// is then short.
 const writebackStep = 16 << 20
 
-// writeback starts writing a range of f to the disk without waiting. It is a hint: errors show at the sync.
+// writeback starts writing a range of f to the disk without waiting. It is a hint: errors show at
+// the sync.
 func writeback(f *os.File, off, n int64) {
 	unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE) //nolint:errcheck // a hint
 }
 
-// clone makes dst share src's bytes where the file system can do that; writes to either are invisible in the other.
+// clone makes dst share src's bytes where the file system can do that; writes to either are
+// invisible in the other.
 func clone(dst, src *os.File) bool {
 	return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil
 }
@@ -31,7 +34,8 @@ func free(path string) int64 {
 // openFlags keep an open from hanging on a pipe that somebody put in a log's place.
 const openFlags = unix.O_NONBLOCK
 
-// few is how many files are synced one by one: the sync of a whole file system also writes what others have left to write.
+// few is how many files are synced one by one: the sync of a whole file system also writes what
+// others have left to write.
 const few = 16
 
 // syncMany makes the bytes of files in dir durable.

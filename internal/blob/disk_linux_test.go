@@ -100,7 +100,8 @@ type counter struct{ n *int }
 
 func (c counter) Write(p []byte) (int, error) { *c.n += len(p); return len(p), nil }
 
-// TestOneBlockManyTimes: a list that names one block many times is refused for its whole size, before a byte of it is written.
+// TestOneBlockManyTimes: a list that names one block many times is refused for its whole size,
+// before a byte of it is written.
 func TestOneBlockManyTimes(t *testing.T) {
 	s, ctx := openSmall(t), t.Context()
 	if err := s.PutBlock(ctx, "box", "big", "1", bytes.NewReader(pattern(1<<20))); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Code that is registered in a folder of nobody is run as it was then: the names and hashes of its files are entered once more at a place
-// that only the server writes to. The bytes are shared.
+// Code that is registered in a folder of nobody is run as it was then: the names and hashes of its
+// files are entered once more at a place that only the server writes to. The bytes are shared.
 
 // fixedRoot is above the places of such versions.
 const fixedRoot = "azureml/versions/"

@@ -7,8 +7,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A version may consist of files in a container of another workspace. Its own workspace keeps a note of
-// each such hold, so that it ends with the workspace.
+// A version may consist of files in a container of another workspace. Its own workspace keeps a
+// note of each such hold, so that it ends with the workspace.
 
 // kindForeign is the kind of these notes.
 const kindForeign = "foreignholds"
@@ -42,8 +42,8 @@ func ReleaseForeign(tx *store.Tx, workspace, container, name, version string) er
 	return Release(tx, container, name, version)
 }
 
-// ForgetWorkspace ends the holds of a workspace that is deleted: those of its versions on files of others,
-// and all on its own containers.
+// ForgetWorkspace ends the holds of a workspace that is deleted: those of its versions on files of
+// others, and all on its own containers.
 func ForgetWorkspace(tx *store.Tx, workspace string, containers ...string) error {
 	notes, err := tx.All(store.Query{Workspace: workspace, Kind: kindForeign})
 	if err != nil {

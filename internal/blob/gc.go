@@ -20,8 +20,9 @@ type Stats struct {
 	Stages  int   // uploads in parts that were never committed
 }
 
-// GC removes objects that no blob names and that are older than grace, temp files that old, and staged blocks older than
-// BlockAge. It may run beside everything else; a second GC waits for the first.
+// GC removes objects that no blob names and that are older than grace, temp files that old, and
+// staged blocks older than BlockAge. It may run beside everything else; a second GC waits for the
+// first.
 func (s *Store) GC(ctx context.Context, grace time.Duration) (Stats, error) {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
@@ -152,8 +153,8 @@ func (s *Store) namedHashes(ctx context.Context, shard string, objects int) (map
 	}
 }
 
-// collect takes an object out of the way, so that no upload can count on it any more, and only then looks whether one
-// did before.
+// collect takes an object out of the way, so that no upload can count on it any more, and only then
+// looks whether one did before.
 func (s *Store) collect(ctx context.Context, hash string, grace time.Duration, st *Stats) error {
 	s.mu.Lock()
 	if s.pins[hash] > 0 {
@@ -168,8 +169,8 @@ func (s *Store) collect(ctx context.Context, hash string, grace time.Duration, s
 	return s.settle(ctx, hash, grace, st)
 }
 
-// settle removes an object in the trash, or puts it back when it is named, or was made young by an upload of another
-// process that has not named it yet. Readers find it in the trash meanwhile.
+// settle removes an object in the trash, or puts it back when it is named, or was made young by an
+// upload of another process that has not named it yet. Readers find it in the trash meanwhile.
 func (s *Store) settle(ctx context.Context, hash string, grace time.Duration, st *Stats) error {
 	info, err := os.Stat(s.trash(hash))
 	if err != nil {

@@ -98,8 +98,9 @@ func TestGCFinishesWhatWasCutShort(t *testing.T) {
 	}
 }
 
-// Two stores on one directory know nothing of each other's uploads, like two processes: the age of an object is all there
-// is. An old object without a name that is uploaded again while the other collects it must be there in the end.
+// Two stores on one directory know nothing of each other's uploads, like two processes: the age of
+// an object is all there is. An old object without a name that is uploaded again while the other
+// collects it must be there in the end.
 func TestGCOfAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	s, other, ctx := openIn(t, dir), openIn(t, dir), t.Context()
@@ -148,8 +149,8 @@ func TestGCOfAnotherProcess(t *testing.T) {
 	t.Log(removed, "objects removed under way")
 }
 
-// GC without any grace, beside uploads, deletions and reads of few contents under few names: whatever is in the index can
-// be read, always.
+// GC without any grace, beside uploads, deletions and reads of few contents under few names:
+// whatever is in the index can be read, always.
 func TestGCBesideEverything(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	contents := []string{"a", "b", "c", string(pattern(300 << 10))}

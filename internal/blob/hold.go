@@ -13,8 +13,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Not everybody may write everywhere. A folder that somebody uploads to is theirs, and what a registered version consists of stays as it
-// is; docs/adr/0009-code-of-others.md says why. Both are a hold on the folder, which covers every name below it.
+// Not everybody may write everywhere. A folder that somebody uploads to is theirs, and what a
+// registered version consists of stays as it is; docs/adr/0009-code-of-others.md says why. Both are
+// a hold on the folder, which covers every name below it.
 
 // The kinds of documents: holds, and what somebody uploaded that was there already.
 const (
@@ -22,13 +23,16 @@ const (
 	kindProofs = "blobproofs"
 )
 
-// hold is what keeps a folder, or one blob, from being written to. Its document is named for the place.
+// hold is what keeps a folder, or one blob, from being written to. Its document is named for the
+// place.
 type hold struct {
 	// Owner is who uploads there. Nobody else adds or changes anything.
 	Owner string `json:"owner,omitempty"`
-	// Versions are the registered versions that lie there. What there is stays as it is, for everybody.
+	// Versions are the registered versions that lie there. What there is stays as it is, for
+	// everybody.
 	Versions []string `json:"versions,omitempty"`
-	// Makers are the users who registered the versions among them that hold only what their maker wrote.
+	// Makers are the users who registered the versions among them that hold only what their maker
+	// wrote.
 	Makers map[string]string `json:"makers,omitempty"`
 	// Whole says that nothing is added to them either.
 	Whole bool `json:"whole,omitempty"`
@@ -80,7 +84,8 @@ func putHold(tx *store.Tx, container, name string, h hold, d *store.Doc) error {
 // uploadRoots are the folders below which clients name folders for what they claim to hold.
 var uploadRoots = []string{"LocalUpload/", "az-ml-artifacts/"}
 
-// uploadFolder is the folder a client named for its content that a name lies in, "" when there is none.
+// uploadFolder is the folder a client named for its content that a name lies in, "" when there is
+// none.
 func uploadFolder(name string) string {
 	for _, root := range uploadRoots {
 		if rest, ok := strings.CutPrefix(name, root); ok {
@@ -175,7 +180,8 @@ func held(msg string) error {
 	return &berth.Error{Code: berth.Conflict, Wire: "BlobImmutableDueToPolicy", Msg: msg}
 }
 
-// alreadyThere says whether a write is done before it began: a held blob has this content already. It is an error where it has another.
+// alreadyThere says whether a write is done before it began: a held blob has this content already.
+// It is an error where it has another.
 func alreadyThere(tx *store.Tx, container, name, writer, hash string) (*store.Blob, error) {
 	r, err := restrained(tx, container, name, writer)
 	if err != nil {
@@ -248,7 +254,8 @@ func prove(tx *store.Tx, container, name, writer, hash string) error {
 	return tx.Save(d)
 }
 
-// hasProved says whether somebody has uploaded to a name at all, and whether it was what is there now.
+// hasProved says whether somebody has uploaded to a name at all, and whether it was what is there
+// now.
 func hasProved(tx *store.Tx, b *store.Blob, user string) (did, same bool, err error) {
 	d, err := tx.Get("", kindProofs, placeKey(b.Container, b.Name, user), "")
 	if berth.CodeOf(err) == berth.NotFound {
@@ -278,8 +285,9 @@ func Own(tx *store.Tx, container, name, user string) error {
 // shared are folders of everybody's, which no version holds.
 var shared = []string{"", "LocalUpload", "az-ml-artifacts", "azureml", "azureml/versions", "azureml/ExperimentRun", "ExperimentRun", "UI"}
 
-// Hold keeps what lies at a place as it is, because a version consists of it. Others may be added. Several versions may lie at one place.
-// Where the folder is not the user's own, only the files that they wrote are kept: others go on with theirs.
+// Hold keeps what lies at a place as it is, because a version consists of it. Others may be added.
+// Several versions may lie at one place. Where the folder is not the user's own, only the files
+// that they wrote are kept: others go on with theirs.
 func Hold(tx *store.Tx, container, name, version, user string) error {
 	name = strings.TrimRight(name, "/")
 	if slices.Contains(shared, name) {
@@ -295,13 +303,15 @@ func Hold(tx *store.Tx, container, name, version, user string) error {
 	return addHold(tx, container, name, version, user, false)
 }
 
-// HoldAll is Hold for a folder to which nobody has a reason to write any more: all files are kept, whoever wrote them.
+// HoldAll is Hold for a folder to which nobody has a reason to write any more: all files are kept,
+// whoever wrote them.
 func HoldAll(tx *store.Tx, container, name, version string) error {
 	return addHold(tx, container, strings.TrimRight(name, "/"), version, "", false)
 }
 
-// HoldWhole is Hold for what is run: nothing is added to it either. Where the folder is nobody's, others may go on to add to it, and what the
-// version consists of is kept at another place, which it returns.
+// HoldWhole is Hold for what is run: nothing is added to it either. Where the folder is nobody's,
+// others may go on to add to it, and what the version consists of is kept at another place, which
+// it returns.
 func HoldWhole(tx *store.Tx, container, name, version, user string) (place string, err error) {
 	name = strings.TrimRight(name, "/")
 	if slices.Contains(shared, name) {
@@ -323,7 +333,8 @@ func HoldWhole(tx *store.Tx, container, name, version, user string) (place strin
 	return fix(tx, container, name, version)
 }
 
-// mayHold refuses a folder to which somebody uploaded a part of what another one uploads, and returns whose it is.
+// mayHold refuses a folder to which somebody uploaded a part of what another one uploads, and
+// returns whose it is.
 func mayHold(tx *store.Tx, container, name, user string) (owner string, err error) {
 	r, err := restrained(tx, container, name, user)
 	if err == nil && r.owner != "" && r.owner != user && uploadFolder(name+"/") != "" {
@@ -348,7 +359,8 @@ func addHold(tx *store.Tx, container, name, version, maker string, whole bool) e
 	return putHold(tx, container, name, h, d)
 }
 
-// proved refuses a folder to which somebody uploaded what is there already, if there is more in it than that.
+// proved refuses a folder to which somebody uploaded what is there already, if there is more in it
+// than that.
 func proved(tx *store.Tx, container, name, user, owner string) error {
 	did, missing := false, ""
 	err := below(tx, container, name, func(b *store.Blob) error {

@@ -9,8 +9,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// LinkFile keeps a file of this machine under a name. The bytes are shared with the file where the file system can share
-// them copy-on-write, and copied otherwise: later writes to the file never show.
+// LinkFile keeps a file of this machine under a name. The bytes are shared with the file where the
+// file system can share them copy-on-write, and copied otherwise: later writes to the file never
+// show.
 func (s *Store) LinkFile(ctx context.Context, container, name, path string, o PutOptions) (*store.Blob, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -38,7 +39,8 @@ func (s *Store) LinkFile(ctx context.Context, container, name, path string, o Pu
 	return s.index(ctx, container, name, c, o)
 }
 
-// absorbFile is absorb for a file that somebody may write to meanwhile: what counts are the bytes that were read.
+// absorbFile is absorb for a file that somebody may write to meanwhile: what counts are the bytes
+// that were read.
 func (s *Store) absorbFile(ctx context.Context, f *os.File, wantMD5 bool, check func(content) error) (content, func(), error) {
 	t, err := s.newTemp()
 	if err != nil {

@@ -22,8 +22,8 @@ type ListOptions struct {
 // page is how many rows are read at a time.
 const page = 1000
 
-// List lists the blobs of a container, and the prefixes they were folded into, each in byte order of their names. next is
-// the After of the next page, empty behind the last one.
+// List lists the blobs of a container, and the prefixes they were folded into, each in byte order
+// of their names. next is the After of the next page, empty behind the last one.
 func (s *Store) List(ctx context.Context, container string, o ListOptions) (blobs []*store.Blob, prefixes []string, next string, err error) {
 	if err := CheckContainer(container); err != nil {
 		return nil, nil, "", err

@@ -13,10 +13,12 @@ const MaxName = 1024
 // maxMeta bounds a blob's metadata, names and values together, as Azure does.
 const maxMeta = 8 << 10
 
-// lastRune sorts behind every character a name may hold: listings use it to step over a common prefix.
+// lastRune sorts behind every character a name may hold: listings use it to step over a common
+// prefix.
 const lastRune = '\U0010FFFF'
 
-// CheckContainer says whether a container may be called name: Azure's rules, without the $-containers.
+// CheckContainer says whether a container may be called name: Azure's rules, without the
+// $-containers.
 func CheckContainer(name string) error {
 	bad := func(why string) error {
 		return &berth.Error{
@@ -39,8 +41,8 @@ func CheckContainer(name string) error {
 	return nil
 }
 
-// CheckName says whether a blob may be called name. Names become file names on the nodes and text in XML, so "." and
-// ".." segments and characters that XML cannot carry are refused.
+// CheckName says whether a blob may be called name. Names become file names on the nodes and text
+// in XML, so "." and ".." segments and characters that XML cannot carry are refused.
 func CheckName(name string) error {
 	bad := func(why string) error {
 		return &berth.Error{

@@ -19,7 +19,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// small is the content that is hashed in memory, so that a known one costs no file. It is the copy buffer of larger ones.
+// small is the content that is hashed in memory, so that a known one costs no file. It is the copy
+// buffer of larger ones.
 const small = 256 << 10
 
 var buffers = sync.Pool{New: func() any { return new([small]byte) }}
@@ -33,7 +34,8 @@ func (s *Store) object(hash string) string {
 
 func (s *Store) trash(hash string) string { return filepath.Join(s.dir, "trash", hash) }
 
-// pin keeps the object of hash, once there, from being collected until the function returned is called.
+// pin keeps the object of hash, once there, from being collected until the function returned is
+// called.
 func (s *Store) pin(hash string) (unpin func()) {
 	s.mu.Lock()
 	s.pins[hash]++
@@ -121,8 +123,8 @@ type content struct {
 	md5  []byte // nil when it was not computed
 }
 
-// absorb turns r into an object, and returns with its hash pinned. wantMD5 asks for the MD5 of large content too; check may
-// refuse what arrived before it is kept.
+// absorb turns r into an object, and returns with its hash pinned. wantMD5 asks for the MD5 of
+// large content too; check may refuse what arrived before it is kept.
 func (s *Store) absorb(ctx context.Context, r io.Reader, wantMD5 bool, check func(content) error) (content, func(), error) {
 	buf := buffers.Get().(*[small]byte)
 	defer buffers.Put(buf)
@@ -192,7 +194,8 @@ func (s *Store) absorbSmall(data []byte, check func(content) error) (content, fu
 	return c, unpin, nil
 }
 
-// keep makes a written temp file an object, unless the object is there already, and returns with its hash pinned.
+// keep makes a written temp file an object, unless the object is there already, and returns with
+// its hash pinned.
 func (s *Store) keep(t *temp, c content, check func(content) error) (unpin func(), err error) {
 	if err := check(c); err != nil {
 		return nil, err
@@ -242,8 +245,8 @@ func (s *sums) content(size int64) content {
 	return c
 }
 
-// fill reads until buf is full or r ends. Unlike io.ReadFull it passes on the reader's own error, so that content that
-// ended is told from content that was cut.
+// fill reads until buf is full or r ends. Unlike io.ReadFull it passes on the reader's own error,
+// so that content that ended is told from content that was cut.
 func fill(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		var k int

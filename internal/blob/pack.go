@@ -22,8 +22,8 @@ type Packed struct {
 	Data []byte
 }
 
-// PutMany keeps many small files. All of them are there, durably, when it returns, for two syncs of the disk and a few transactions. After
-// an error some may be there.
+// PutMany keeps many small files. All of them are there, durably, when it returns, for two syncs of
+// the disk and a few transactions. After an error some may be there.
 func (s *Store) PutMany(ctx context.Context, container string, files []Packed) error {
 	var total int64
 	for i := range files {

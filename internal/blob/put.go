@@ -17,21 +17,22 @@ import (
 // PutOptions say what is known of a blob's content and under which condition it is written.
 type PutOptions struct {
 	ContentType string
-	// MD5 and SHA256 (hex) are of the whole content, which is refused when it differs. CommitBlocks records MD5 unchecked,
-	// as Azure does.
+	// MD5 and SHA256 (hex) are of the whole content, which is refused when it differs. CommitBlocks
+	// records MD5 unchecked, as Azure does.
 	MD5    []byte
 	SHA256 string
 	Meta   map[string]string
 	// IfNoneMatch refuses to replace a blob; IfMatch replaces only the version with this ETag.
 	IfNoneMatch bool
 	IfMatch     string
-	// Size is how many bytes will come, 0 when that is not known. Another number of bytes is refused.
+	// Size is how many bytes will come, 0 when that is not known. Another number of bytes is
+	// refused.
 	Size int64
 }
 
-// Put keeps the bytes of r under a name. Either the whole content is there under that name when it returns, durably, or
-// nothing has changed. Errors: Conflict (IfNoneMatch), Precondition (IfMatch), Invalid (names, metadata, checks),
-// Unavailable (the disk is full), and whatever r fails with.
+// Put keeps the bytes of r under a name. Either the whole content is there under that name when it
+// returns, durably, or nothing has changed. Errors: Conflict (IfNoneMatch), Precondition (IfMatch),
+// Invalid (names, metadata, checks), Unavailable (the disk is full), and whatever r fails with.
 func (s *Store) Put(ctx context.Context, container, name string, r io.Reader, o PutOptions) (*store.Blob, error) {
 	if err := s.admit(ctx, container, name, o); err != nil {
 		return nil, err
@@ -61,7 +62,8 @@ func (s *Store) SetMeta(ctx context.Context, container, name string, meta map[st
 		if !s.matches(b, ifMatch) {
 			return notMatched(container, name)
 		}
-		// Who uploads what is there already says so in its metadata too, and is not refused; there is nothing to say.
+		// Who uploads what is there already says so in its metadata too, and is not refused; there
+		// is nothing to say.
 		r, err := restrained(tx, container, name, writer(ctx))
 		if err != nil || r.refuse(b) != nil {
 			return err
@@ -78,7 +80,8 @@ func (s *Store) SetMeta(ctx context.Context, container, name string, meta map[st
 	return s.current(b), nil
 }
 
-// Delete forgets a blob, and removes the file of a live one. Its object goes with the next GC that finds no other name.
+// Delete forgets a blob, and removes the file of a live one. Its object goes with the next GC that
+// finds no other name.
 func (s *Store) Delete(ctx context.Context, container, name string) error {
 	return s.DeleteMatch(ctx, container, name, "")
 }
@@ -131,7 +134,8 @@ func (s *Store) admit(ctx context.Context, container, name string, o PutOptions)
 // tight is so little room that nothing useful can be written any more.
 const tight = 64 << 10
 
-// Full is an error when the disk of this store has no room left, nil when it has some or that cannot be told.
+// Full is an error when the disk of this store has no room left, nil when it has some or that
+// cannot be told.
 func (s *Store) Full() error {
 	if left := free(s.dir); left < 0 || left >= tight {
 		return nil

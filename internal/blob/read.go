@@ -21,9 +21,9 @@ func (s *Store) Stat(ctx context.Context, container, name string) (*store.Blob, 
 	return s.current(b), nil
 }
 
-// A Reader reads one version of a blob; replacing or deleting the blob does not disturb it. Of a live blob it reads the
-// bytes there were when it was opened. Read, Seek and WriteTo share a position and belong to one goroutine; ReadAt and
-// Blob are for any.
+// A Reader reads one version of a blob; replacing or deleting the blob does not disturb it. Of a
+// live blob it reads the bytes there were when it was opened. Read, Seek and WriteTo share a
+// position and belong to one goroutine; ReadAt and Blob are for any.
 type Reader struct {
 	*io.SectionReader
 	f    *os.File // nil for a live blob whose file is not there yet
@@ -47,8 +47,8 @@ func (s *Store) Open(ctx context.Context, container, name string) (*Reader, erro
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("opening a blob: %w", err)
 		}
-		// The blob may have been replaced, and its object collected, since the row was read. If it is the same version
-		// twice, its bytes are lost.
+		// The blob may have been replaced, and its object collected, since the row was read. If it
+		// is the same version twice, its bytes are lost.
 		if seen == b.ETag {
 			return nil, &berth.Error{
 				Code: berth.Internal, Err: err,
@@ -94,8 +94,8 @@ func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// CopyRange writes n bytes from off to w, from kernel to kernel where w can do that. It belongs to the goroutine that
-// reads.
+// CopyRange writes n bytes from off to w, from kernel to kernel where w can do that. It belongs to
+// the goroutine that reads.
 func (r *Reader) CopyRange(w io.Writer, off, n int64) (int64, error) {
 	if n <= 0 || r.f == nil {
 		return 0, nil

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestVersionInASharedFolder: a version in a folder that others write to as well keeps what its maker wrote. Others go on with their own.
+// TestVersionInASharedFolder: a version in a folder that others write to as well keeps what its
+// maker wrote. Others go on with their own.
 func TestVersionInASharedFolder(t *testing.T) {
 	s, db := openBoth(t, t.TempDir())
 	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")

@@ -8,12 +8,12 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A node keeps the folders that tasks read, and must know without listing one whether it is as it was. For that a folder has a version
-// token, kept in the hold on it: it is given out with the first launch that names the folder, and dropped by the first write below it
-// afterwards.
+// A node keeps the folders that tasks read, and must know without listing one whether it is as it
+// was. For that a folder has a version token, kept in the hold on it: it is given out with the
+// first launch that names the folder, and dropped by the first write below it afterwards.
 
-// Version is the version token of what lies at a place: as long as nothing below the place is written it stays the same, and it never comes again.
-// A whole container has none.
+// Version is the version token of what lies at a place: as long as nothing below the place is
+// written it stays the same, and it never comes again. A whole container has none.
 func Version(tx *store.Tx, container, name string) (string, error) {
 	name = strings.TrimRight(name, "/")
 	if name == "" {
@@ -43,7 +43,8 @@ func anything(tx *store.Tx, container, name string) (bool, error) {
 	return err == nil, err
 }
 
-// Changed drops the version tokens of a place and of the folders above it, for those who write to the index of blobs themselves.
+// Changed drops the version tokens of a place and of the folders above it, for those who write to
+// the index of blobs themselves.
 func Changed(tx *store.Tx, container, name string) error {
 	name = strings.TrimRight(name, "/")
 	var places []string
@@ -84,8 +85,8 @@ type Entry struct {
 	Hash string
 }
 
-// Entries calls f for each file below a folder, in the order of their names. A folder without files is NotFound, and one with a file
-// that still grows Conflict.
+// Entries calls f for each file below a folder, in the order of their names. A folder without files
+// is NotFound, and one with a file that still grows Conflict.
 func (s *Store) Entries(ctx context.Context, container, folder string, f func(Entry) error) error {
 	o := ListOptions{Prefix: strings.TrimRight(folder, "/") + "/"}
 	if o.Prefix == "/" {

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestVersionOfFolder: the word for a folder stays as long as nothing in it is written, and no longer.
+// TestVersionOfFolder: the word for a folder stays as long as nothing in it is written, and no
+// longer.
 func TestVersionOfFolder(t *testing.T) {
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "berth.db"), store.Options{NoSync: true})

@@ -37,7 +37,8 @@ func TestBlocksAreTheirWritersOwn(t *testing.T) {
 	}
 }
 
-// TestRepeatedCommitOfAnother: a list that one user committed is not done for another one who sends it.
+// TestRepeatedCommitOfAnother: a list that one user committed is not done for another one who sends
+// it.
 func TestRepeatedCommitOfAnother(t *testing.T) {
 	s := open(t)
 	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
@@ -53,8 +54,8 @@ func TestRepeatedCommitOfAnother(t *testing.T) {
 	wantCode(t, err, berth.Invalid, "InvalidBlockList")
 }
 
-// TestBlocksForAnothersFolder: a block that can never be committed is refused when it comes, and one of a file that is there is not: it may
-// be the same.
+// TestBlocksForAnothersFolder: a block that can never be committed is refused when it comes, and
+// one of a file that is there is not: it may be the same.
 func TestBlocksForAnothersFolder(t *testing.T) {
 	s := open(t)
 	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
@@ -76,7 +77,8 @@ func TestBlocksForAnothersFolder(t *testing.T) {
 	}
 }
 
-// TestProofIsOfTheContent: who uploaded what was there has not uploaded what its owner makes of it afterwards.
+// TestProofIsOfTheContent: who uploaded what was there has not uploaded what its owner makes of it
+// afterwards.
 func TestProofIsOfTheContent(t *testing.T) {
 	s, db := openBoth(t, t.TempDir())
 	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")

@@ -1,4 +1,5 @@
-// Package config reads the server's one file: what is decided at the edge and passed inward as values.
+// Package config reads the server's one file: what is decided at the edge and passed inward as
+// values.
 package config
 
 import (
@@ -20,17 +21,20 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Config is everything a server is told. Computes, users and quotas are not here: they are API resources.
+// Config is everything a server is told. Computes, users and quotas are not here: they are API
+// resources.
 type Config struct {
 	// Home is the folder that holds everything the server owns. It is not read from the file.
 	Home string `yaml:"-"`
-	// Name tells the servers of a home apart; empty is the first, or only one. It is not read from the file.
+	// Name tells the servers of a home apart; empty is the first, or only one. It is not read from
+	// the file.
 	Name string `yaml:"-"`
 	// Listen is HOST:PORT of the HTTPS front door. Port 0 takes a free port and keeps it.
 	Listen string `yaml:"listen"`
 	// Advertise is the URL clients use when it is not the listen address, for shared servers.
 	Advertise string `yaml:"advertise"`
-	// BlobZone serves blobs at https://ACCOUNT.blob.ZONE instead of below the one address; it needs wildcard DNS.
+	// BlobZone serves blobs at https://ACCOUNT.blob.ZONE instead of below the one address; it needs
+	// wildcard DNS.
 	BlobZone string `yaml:"blob_zone"`
 	// Database is sqlite:PATH or postgres://…; empty is berth.db in Home.
 	Database string `yaml:"database"`
@@ -41,19 +45,23 @@ type Config struct {
 	Location     string `yaml:"location"`
 	// Slots is how many tasks run at once on the local target.
 	Slots int `yaml:"slots"`
-	// LocalJobs says whether jobs run on the machine itself, LocalPerUser how many of one user at once (0 is no limit), and LocalPrice what
-	// an hour of the machine costs in LocalCurrency, of which a job pays the part of its slot.
+	// LocalJobs says whether jobs run on the machine itself, LocalPerUser how many of one user at
+	// once (0 is no limit), and LocalPrice what an hour of the machine costs in LocalCurrency, of
+	// which a job pays the part of its slot.
 	LocalJobs     bool    `yaml:"local_jobs"`
 	LocalPerUser  int     `yaml:"local_jobs_per_user"`
 	LocalPrice    float64 `yaml:"local_price_per_hour"`
 	LocalCurrency string  `yaml:"local_currency"`
-	// QuotaDefault is how many vCPUs of a family of sizes a workspace may have where no limit says anything; 0 is no end.
+	// QuotaDefault is how many vCPUs of a family of sizes a workspace may have where no limit says
+	// anything; 0 is no end.
 	QuotaDefault int `yaml:"quota_default_vcpus"`
 	// StrictSizes refuses computes of a size larger than the machine instead of overcommitting it.
 	StrictSizes bool `yaml:"strict_sizes"`
-	// InstanceDisk is how large the disk of a compute instance is, in bytes; 0 is what the machine has.
+	// InstanceDisk is how large the disk of a compute instance is, in bytes; 0 is what the machine
+	// has.
 	InstanceDisk int64 `yaml:"instance_disk_bytes"`
-	// ImagesOnHost lets jobs that name only an image run on the host when there is no container engine.
+	// ImagesOnHost lets jobs that name only an image run on the host when there is no container
+	// engine.
 	ImagesOnHost bool `yaml:"images_on_host"`
 	// Allow is what users who are not administrators may name of this machine; nothing by default.
 	Allow Allow `yaml:"allow"`
@@ -62,16 +70,19 @@ type Config struct {
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`
-	// DataCache is how many bytes of code and inputs of tasks are kept on this machine beside the server's own copies.
+	// DataCache is how many bytes of code and inputs of tasks are kept on this machine beside the
+	// server's own copies.
 	DataCache int64 `yaml:"data_cache_bytes"`
-	// WorkspaceStorage is how many bytes a workspace may store before it takes no more jobs; 0 is no end. A tag of the workspace says otherwise.
+	// WorkspaceStorage is how many bytes a workspace may store before it takes no more jobs; 0 is
+	// no end. A tag of the workspace says otherwise.
 	WorkspaceStorage int64 `yaml:"workspace_storage_bytes"`
-	// KeepOutputs, KeepArtifacts and KeepLogs are for how many days what jobs left is kept after they ended; 0 is for ever. A workspace may
-	// say otherwise by a tag.
+	// KeepOutputs, KeepArtifacts and KeepLogs are for how many days what jobs left is kept after
+	// they ended; 0 is for ever. A workspace may say otherwise by a tag.
 	KeepOutputs   int `yaml:"keep_outputs_days"`
 	KeepArtifacts int `yaml:"keep_artifacts_days"`
 	KeepLogs      int `yaml:"keep_logs_days"`
-	// DeletedRunDays is for how many days runs of MLflow are kept that were deleted; 0 keeps them for ever.
+	// DeletedRunDays is for how many days runs of MLflow are kept that were deleted; 0 keeps them
+	// for ever.
 	DeletedRunDays int `yaml:"deleted_run_days"`
 }
 
@@ -109,7 +120,8 @@ func Default(home string) Config {
 // FileName is the name of the configuration file in a home.
 const FileName = "berth.yaml"
 
-// Load is the default configuration with what HOME/berth.yaml says on top. An unknown key is an error.
+// Load is the default configuration with what HOME/berth.yaml says on top. An unknown key is an
+// error.
 func Load(home string) (Config, error) {
 	c := Default(home)
 	c.Environments = os.Getenv("BERTH_ENV_CACHE")
@@ -191,7 +203,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// RunDir is where a server keeps what is its own and not its home's: its socket, its lock and what it tells clients of its machine.
+// RunDir is where a server keeps what is its own and not its home's: its socket, its lock and what
+// it tells clients of its machine.
 func (c Config) RunDir() string { return filepath.Join(c.Home, "run", c.Name) }
 
 // Local is on which terms jobs run on the machine itself.

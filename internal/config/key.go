@@ -39,7 +39,8 @@ func keys(of reflect.Type) (out []string) {
 	return out
 }
 
-// nearest is the word that one most likely stands for: at most a third of its letters are wrong, missing or too many.
+// nearest is the word that one most likely stands for: at most a third of its letters are wrong,
+// missing or too many.
 func nearest(word string, words []string) (best string) {
 	least := max(1, len(word)/3) + 1
 	for _, w := range words {

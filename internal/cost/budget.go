@@ -33,8 +33,8 @@ func CheckBudget(b berth.Budget) error {
 	return nil
 }
 
-// Period is the beginning and the end of the period that a time is in. That of a budget without periods begins when it was made and
-// has no end.
+// Period is the beginning and the end of the period that a time is in. That of a budget without
+// periods begins when it was made and has no end.
 func Period(b berth.Budget, made, now time.Time) (from, to time.Time) {
 	now = now.UTC()
 	day := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, time.UTC)
@@ -49,14 +49,15 @@ func Period(b berth.Budget, made, now time.Time) (from, to time.Time) {
 	return made.UTC(), time.Time{}
 }
 
-// Ledger is what a budget has paid for in a period: everything that has ended. It is kept with the budget, so that no more than
-// what is new has to be read.
+// Ledger is what a budget has paid for in a period: everything that has ended. It is kept with the
+// budget, so that no more than what is new has to be read.
 type Ledger struct {
 	From    time.Time `json:"from"`   // beginning of the period
 	Cursor  int64     `json:"cursor"` // meters up to this document are in it
 	Spent   float64   `json:"spent"`
 	Unknown float64   `json:"unknown,omitempty"` // node hours without a price in the budget's currency
-	// Tasks is what tasks paid for nodes that live, by node: the rest of such a node's life is idle.
+	// Tasks is what tasks paid for nodes that live, by node: the rest of such a node's life is
+	// idle.
 	Tasks map[string]float64 `json:"tasks,omitempty"`
 	// Warned and Ended say that the crossing was told.
 	Warned bool `json:"warned,omitempty"`
@@ -90,7 +91,8 @@ func (l *Ledger) Add(b berth.Budget, m berth.Meter) {
 	delete(l.Tasks, m.Node)
 }
 
-// share is what a meter costs from a time on, and the node hours that a budget cannot count; any is false when all of it was before.
+// share is what a meter costs from a time on, and the node hours that a budget cannot count; any is
+// false when all of it was before.
 func share(b berth.Budget, m berth.Meter, from time.Time) (paid, unknown float64, any bool) {
 	m, any = (Window{from, m.To}).clip(m)
 	switch {
@@ -113,8 +115,9 @@ type Spent struct {
 	jobs    map[string]float64 // of Amount, what jobs that run account for
 }
 
-// Spend is what has been spent of a budget when live is what has not ended: nodes and the tasks on them, up to now. A task is paid
-// for by its user, the rest of a node's life by the one it was asked for.
+// Spend is what has been spent of a budget when live is what has not ended: nodes and the tasks on
+// them, up to now. A task is paid for by its user, the rest of a node's life by the one it was
+// asked for.
 func Spend(b berth.Budget, l Ledger, live []berth.Meter) Spent {
 	s := Spent{Amount: l.Spent, Unknown: l.Unknown, jobs: map[string]float64{}}
 	type taken struct{ paid, rate float64 }
@@ -192,7 +195,8 @@ func Stand(b berth.Budget, made time.Time, l Ledger, live []berth.Meter, held []
 // reached reports whether a share of the budget is spent.
 func reached(s berth.BudgetStatus, share float64) bool { return s.Spent >= s.Amount*share-grain }
 
-// crossing is when a share of the budget will be spent if everything goes on as now; zero when it will not.
+// crossing is when a share of the budget will be spent if everything goes on as now; zero when it
+// will not.
 func crossing(s berth.BudgetStatus, share float64, now time.Time) time.Time {
 	hours := (s.Amount*share - s.Spent) / s.Rate
 	if s.Rate <= 0 || hours > 1e5 { // ten years
@@ -201,8 +205,8 @@ func crossing(s berth.BudgetStatus, share float64, now time.Time) time.Time {
 	return now.Add(time.Duration(hours*float64(time.Hour)) + time.Millisecond)
 }
 
-// Next is when a budget has to be looked at although nothing happened: when a share of it will be spent, or its period ends. Zero is
-// never.
+// Next is when a budget has to be looked at although nothing happened: when a share of it will be
+// spent, or its period ends. Zero is never.
 func Next(s berth.BudgetStatus, now time.Time) time.Time {
 	next := s.To
 	for _, share := range []float64{warnAt, endAt} {
@@ -216,8 +220,9 @@ func Next(s berth.BudgetStatus, now time.Time) time.Time {
 	return next
 }
 
-// Cross notes what has come true since the last look, so that it is told once: warn that the share for a warning is spent, end that
-// the budget is. What is not true any more, because the amount was raised or a period began, can come true again.
+// Cross notes what has come true since the last look, so that it is told once: warn that the share
+// for a warning is spent, end that the budget is. What is not true any more, because the amount was
+// raised or a period began, can come true again.
 func (l *Ledger) Cross(s berth.BudgetStatus) (warn, end bool) {
 	isWarned, isEnded := reached(s, warnAt), reached(s, endAt)
 	warn, end = isWarned && !l.Warned, isEnded && !l.Ended
@@ -256,7 +261,8 @@ func Fits(s berth.BudgetStatus, a Ask) (ok bool, why string) {
 	return true, fmt.Sprintf("%s has %s left, and the job reserves %s (%s)", title, Money(s.Left, s.Currency), Money(a.Amount, a.Currency), a.How)
 }
 
-// Exceeds says that a job reserves more than a budget has in a whole period, so that no waiting makes it fit.
+// Exceeds says that a job reserves more than a budget has in a whole period, so that no waiting
+// makes it fit.
 func Exceeds(b berth.Budget, a Ask) bool {
 	return a.Priced && a.Currency == b.Currency && a.Amount > b.Amount+grain
 }

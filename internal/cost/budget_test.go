@@ -63,8 +63,8 @@ func TestStand(t *testing.T) {
 	}
 }
 
-// What a budget counts does not depend on when it is read: reading meters as they come, or all at once, is the same, and is what
-// the report of spending says.
+// What a budget counts does not depend on when it is read: reading meters as they come, or all at
+// once, is the same, and is what the report of spending says.
 func TestLedgerLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		meters := drawMeters(t)
@@ -74,7 +74,8 @@ func TestLedgerLaws(t *testing.T) {
 		b := monthly
 		b.User = rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(t, "user")
 		start, now := rapid.Float64Range(-1, 30).Draw(t, "start"), rapid.Float64Range(30, 110).Draw(t, "now")
-		// What has ended is in the ledger, tasks before their nodes as they are written; the rest is live.
+		// What has ended is in the ledger, tasks before their nodes as they are written; the rest
+		// is live.
 		l := cost.Ledger{From: at(start)}
 		var live []berth.Meter
 		for _, ended := range []bool{true, false} {

@@ -1,5 +1,5 @@
-// Package cost says what was spent and by which user, what jobs are likely to cost, and how much of a budget is left. Deciding is pure;
-// meters, nodes and budgets are documents (store.go).
+// Package cost says what was spent and by which user, what jobs are likely to cost, and how much of
+// a budget is left. Deciding is pure; meters, nodes and budgets are documents (store.go).
 package cost
 
 import (
@@ -41,8 +41,9 @@ func CheckKeys(by []string) error {
 	return nil
 }
 
-// Tally is what the meters within a window say, grouped by keys. Each node's life is split into what its tasks account for and the
-// rest, which is idle unless the node is somebody's own. Of a task the part outside its node's life does not count.
+// Tally is what the meters within a window say, grouped by keys. Each node's life is split into
+// what its tasks account for and the rest, which is idle unless the node is somebody's own. Of a
+// task the part outside its node's life does not count.
 //
 // Groups add up to the totals, and two windows that meet add up to the one that they make together.
 func Tally(meters []berth.Meter, by []string, w Window) berth.Spending {
@@ -126,7 +127,8 @@ type edge struct {
 	by int
 }
 
-// free is the hours of a node's life that no task accounts for: at each moment the share of its slots that is free.
+// free is the hours of a node's life that no task accounts for: at each moment the share of its
+// slots that is free.
 func (n *nodeTime) free(edges []edge) (hours float64) {
 	slots := max(1, n.life.Slots)
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.by, b.by)) })
@@ -192,8 +194,8 @@ func Tier(low bool) string {
 	return "dedicated"
 }
 
-// sorted is the lines, the dearest first. Hours without a price stand in a line of the same group that has one, so that a group has
-// a line of its own for each currency only.
+// sorted is the lines, the dearest first. Hours without a price stand in a line of the same group
+// that has one, so that a group has a line of its own for each currency only.
 func (ls lines) sorted() []berth.CostLine {
 	priced := map[group]string{} // the first currency of each group
 	for g := range ls {

@@ -161,7 +161,8 @@ func TestTallyLaws(t *testing.T) {
 	})
 }
 
-// Whatever was written down, idle time is never less than none, and tasks do not reach beyond their nodes.
+// Whatever was written down, idle time is never less than none, and tasks do not reach beyond their
+// nodes.
 func TestTallyBadMeters(t *testing.T) {
 	got := cost.Tally([]berth.Meter{life("n", "ann", 2, 4, 1), task("n", "a", "ann", 0, 9, 1), task("n", "b", "ann", 3, 4, 1)}, nil, cost.Window{Since: at(0), Until: at(20)})
 	if d := cmp.Diff([]berth.CostLine{{Currency: "USD", CostSum: berth.CostSum{NodeHours: 3, Cost: 3}}}, got.Totals); d != "" {

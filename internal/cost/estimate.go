@@ -31,8 +31,8 @@ type History struct {
 	Priced      bool    // there are such
 }
 
-// Like is the history of a job, from runs of its experiment: those of the same command where there are any, else those of the same
-// display name, else all. ok is false when there is none.
+// Like is the history of a job, from runs of its experiment: those of the same command where there
+// are any, else those of the same display name, else all. ok is false when there is none.
 func Like(job Run, runs []Run) (h History, ok bool) {
 	for _, like := range []struct {
 		of   string
@@ -98,7 +98,8 @@ func Hold(limit time.Duration, h History, known bool) (time.Duration, string) {
 	return assumed, "it has no limits.timeout, so an hour is assumed"
 }
 
-// Reserve is what a job holds of its budgets until it has ended: its nodes, or its share of one, for as long as it may run.
+// Reserve is what a job holds of its budgets until it has ended: its nodes, or its share of one,
+// for as long as it may run.
 func Reserve(nodes, slots int, size berth.Size, low bool, limit time.Duration, h History, known bool) Ask {
 	rate := Rate(size, low)
 	if rate == nil {

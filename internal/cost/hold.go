@@ -10,8 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// kindHold is one document of a workspace: the sums of what jobs that have not ended reserve. Thousands of jobs may wait, and each that
-// comes has to know.
+// kindHold is one document of a workspace: the sums of what jobs that have not ended reserve.
+// Thousands of jobs may wait, and each that comes has to know.
 const kindHold = "holds"
 
 // hold is what a user's jobs reserve in a currency.
@@ -25,7 +25,8 @@ type hold struct {
 // holds are the sums, one for each user and currency.
 type holds []hold
 
-// add changes a sum by a number of jobs that reserve amount each. One of no jobs is nothing, whatever rounding left of it.
+// add changes a sum by a number of jobs that reserve amount each. One of no jobs is nothing,
+// whatever rounding left of it.
 func (h holds) add(user, currency string, amount float64, jobs int) holds {
 	for i := range h {
 		if x := &h[i]; strings.EqualFold(x.User, user) && x.Currency == currency {
@@ -126,8 +127,8 @@ func held(tx *store.Tx, workspace string, in []berth.JobStatus) ([]Held, error) 
 	return out, nil
 }
 
-// reservations is what jobs that have not ended hold: each of those that have begun, of which a part may be spent already, and the sums of
-// the others.
+// reservations is what jobs that have not ended hold: each of those that have begun, of which a
+// part may be spent already, and the sums of the others.
 func reservations(tx *store.Tx, workspace string) ([]Held, error) {
 	d, sums, err := readHolds(tx, workspace)
 	if err != nil {

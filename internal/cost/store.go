@@ -143,15 +143,17 @@ func (r *reader) instances() (map[string]bool, error) {
 	return out, nil
 }
 
-// ended is the meters that were written since a time, the oldest first, and the last document among all.
+// ended is the meters that were written since a time, the oldest first, and the last document among
+// all.
 func (r *reader) ended(since time.Time) (out []berth.Meter, last int64, err error) {
 	for q := (store.Query{Workspace: r.workspace, Kind: kindMeter}); ; {
 		docs, err := r.tx.List(q)
 		if err != nil {
 			return nil, 0, err
 		}
-		// A meter is written when its stretch is over: what was written before the window is not in it. Where all of a page was,
-		// so was the rest, unless the clock was set back meanwhile by more than a page.
+		// A meter is written when its stretch is over: what was written before the window is not in
+		// it. Where all of a page was, so was the rest, unless the clock was set back meanwhile by
+		// more than a page.
 		within := false
 		for _, d := range docs {
 			last = max(last, d.ID)
@@ -170,7 +172,8 @@ func (r *reader) ended(since time.Time) (out []berth.Meter, last int64, err erro
 	}
 }
 
-// Meters is everything that is known of a workspace from a time on, what has not ended up to now included.
+// Meters is everything that is known of a workspace from a time on, what has not ended up to now
+// included.
 func Meters(tx *store.Tx, workspace string, local berth.LocalTerms, since, now time.Time) ([]berth.Meter, error) {
 	r := &reader{tx: tx, workspace: workspace, local: local}
 	out, _, err := r.ended(since)
@@ -217,7 +220,8 @@ func UsedUp(tx *store.Tx, workspace string) (out []berth.Budget, err error) {
 	return out, err
 }
 
-// Charged is the title of the first among budgets that pays for a user's work, empty when none does.
+// Charged is the title of the first among budgets that pays for a user's work, empty when none
+// does.
 func Charged(budgets []berth.Budget, user string) string {
 	for _, b := range budgets {
 		if covers(b, user) {
@@ -227,7 +231,8 @@ func Charged(budgets []berth.Budget, user string) string {
 	return ""
 }
 
-// Accounts is the budgets of a workspace as they stand now. Their ledgers are brought up to date, but not written.
+// Accounts is the budgets of a workspace as they stand now. Their ledgers are brought up to date,
+// but not written.
 func Accounts(tx *store.Tx, workspace string, local berth.LocalTerms, now time.Time) ([]*Account, error) {
 	docs, err := tx.All(store.Query{Workspace: workspace, Kind: Kind, Asc: true})
 	if err != nil || len(docs) == 0 {
@@ -259,8 +264,8 @@ func Accounts(tx *store.Tx, workspace string, local berth.LocalTerms, now time.T
 	return out, nil
 }
 
-// bring writes the meters that are new into a ledger. That of another period than from begins is made again from all meters: a clock that
-// is set can open a period again.
+// bring writes the meters that are new into a ledger. That of another period than from begins is
+// made again from all meters: a clock that is set can open a period again.
 func (r *reader) bring(l *Ledger, b berth.Budget, from time.Time, live []berth.Meter) error {
 	if !l.From.Equal(from) {
 		meters, last, err := r.ended(from)
@@ -320,7 +325,8 @@ func (a *Account) Save(tx *store.Tx) error {
 	return tx.Save(a.Doc)
 }
 
-// Tasks is the meters of some tasks, those that run up to now. What ran on the machine itself has none where that costs nothing.
+// Tasks is the meters of some tasks, those that run up to now. What ran on the machine itself has
+// none where that costs nothing.
 func Tasks(tx *store.Tx, workspace string, local berth.LocalTerms, tasks []*berth.Task, now time.Time) ([]berth.Meter, error) {
 	r := &reader{tx: tx, workspace: workspace, local: local}
 	machine, priced := local.Meter()

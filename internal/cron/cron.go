@@ -1,5 +1,6 @@
-// Package cron says when schedules fire: five-field cron expressions and Azure's recurrences, in any time zone, right across the
-// hours that daylight saving skips and repeats. It computes and does nothing else.
+// Package cron says when schedules fire: five-field cron expressions and Azure's recurrences, in
+// any time zone, right across the hours that daylight saving skips and repeats. It computes and
+// does nothing else.
 package cron
 
 import (
@@ -19,8 +20,9 @@ type Schedule interface {
 
 // Cron is a five-field expression: minute, hour, day of the month, month, day of the week.
 //
-// A time that daylight saving skips fires when the gap is over; one that it repeats fires once. Expressions that say nothing about
-// the hour follow the clock on the wall minute by minute instead: what is skipped is skipped, and what is repeated fires again.
+// A time that daylight saving skips fires when the gap is over; one that it repeats fires once.
+// Expressions that say nothing about the hour follow the clock on the wall minute by minute
+// instead: what is skipped is skipped, and what is repeated fires again.
 type Cron struct {
 	minutes, hours, days, months, weekdays uint64
 	anyHour, anyDay, anyWeekday            bool
@@ -113,7 +115,8 @@ func (f field) value(text string) (int, error) {
 	return v, nil
 }
 
-// horizon is how many days are looked at before a schedule is said never to fire again. February 29 is at most eight years away.
+// horizon is how many days are looked at before a schedule is said never to fire again. February 29
+// is at most eight years away.
 const horizon = 366 * 9
 
 // Next is [Schedule.Next].
@@ -132,7 +135,8 @@ func (c *Cron) Next(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// onDay says whether it fires on the day of t. As in every cron, of a day of the month and a day of the week one is enough.
+// onDay says whether it fires on the day of t. As in every cron, of a day of the month and a day of
+// the week one is enough.
 func (c *Cron) onDay(t time.Time) bool {
 	day, week := c.days&(1<<t.Day()) != 0, c.weekdays&(1<<t.Weekday()) != 0
 	if c.months&(1<<t.Month()) == 0 {
@@ -176,10 +180,12 @@ func (c *Cron) walk(day, t time.Time) time.Time {
 	return time.Time{}
 }
 
-// Clock is when the clock in loc shows this time: the first time where it does so twice, the end of the gap where it never does.
+// Clock is when the clock in loc shows this time: the first time where it does so twice, the end of
+// the gap where it never does.
 func Clock(year int, month time.Month, day, hour, minute int, loc *time.Location) time.Time {
 	wall := time.Date(year, month, day, hour, minute, 0, 0, time.UTC)
-	// The clock shows the wall time at wall-offset, with an offset that holds shortly before or after.
+	// The clock shows the wall time at wall-offset, with an offset that holds shortly before or
+	// after.
 	var first time.Time
 	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		_, offset := wall.Add(near).In(loc).Zone()

@@ -41,7 +41,8 @@ func TestCron(t *testing.T) {
 		{"0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", "Tue 2028-02-29 00:00 +00\nSun 2032-02-29 00:00 +00"},
 		{"0 0 13 * 5", "UTC", "2026-03-12T00:00:00Z", "Fri 2026-03-13 00:00 +00\nFri 2026-03-20 00:00 +00"}, // either day is enough
 		{"15 6 * * 7", "UTC", "2026-03-02T00:00:00Z", "Sun 2026-03-08 06:15 +00\nSun 2026-03-15 06:15 +00"},
-		// Berlin skips 02:00 to 03:00 on 2026-03-29: what was meant for it comes when the gap is over.
+		// Berlin skips 02:00 to 03:00 on 2026-03-29: what was meant for it comes when the gap is
+		// over.
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "Sun 2026-03-29 03:00 +02\nMon 2026-03-30 02:30 +02"},
 		// It repeats 02:00 to 03:00 on 2026-10-25: once is enough.
 		{"30 2 * * *", "W. Europe Standard Time", "2026-10-24T12:00:00Z", "Sun 2026-10-25 02:30 +02\nMon 2026-10-26 02:30 +01"},
@@ -112,8 +113,8 @@ func TestRecurrence(t *testing.T) {
 	}
 }
 
-// TestLaws: the next firing is later, on the clock what the expression says (but for the end of a gap), and nothing between it and
-// the time before was forgotten.
+// TestLaws: the next firing is later, on the clock what the expression says (but for the end of a
+// gap), and nothing between it and the time before was forgotten.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		loc, err := cron.Zone(rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"}).Draw(t, "zone"))

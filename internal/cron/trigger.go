@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Trigger is a schedule as Azure's documents have it: a cron expression or a recurrence, between two times.
+// Trigger is a schedule as Azure's documents have it: a cron expression or a recurrence, between
+// two times.
 type Trigger struct {
 	Expression string     `json:"expression"` // of a cron trigger; empty for a recurrence
 	Frequency  string     `json:"frequency"`  // minute, hour, day, week, month
@@ -27,8 +28,8 @@ type Recurrence struct {
 	MonthDays []int    `json:"monthDays"`
 }
 
-// Compile makes a schedule of t. anchor is when a recurrence without a start time begins to count. A trigger that never fires
-// after now is refused.
+// Compile makes a schedule of t. anchor is when a recurrence without a start time begins to count.
+// A trigger that never fires after now is refused.
 func (t Trigger) Compile(anchor, now time.Time) (Schedule, error) {
 	loc, err := Zone(t.TimeZone)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Zone is the time zone of a name: one of the IANA database, or Windows' as Azure's clients send them. Empty is UTC.
+// Zone is the time zone of a name: one of the IANA database, or Windows' as Azure's clients send
+// them. Empty is UTC.
 func Zone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Admission decides which nodes instances may have, by the same rules as clusters: sizes, quotas, what is free on the machine.
+// Admission decides which nodes instances may have, by the same rules as clusters: sizes, quotas,
+// what is free on the machine.
 type Admission struct {
 	Machine      sched.Machine
 	QuotaDefault int

@@ -53,7 +53,8 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestBudget: an instance stops when the budget that pays for it is used up, and does not start before it has something again.
+// TestBudget: an instance stops when the budget that pays for it is used up, and does not start
+// before it has something again.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)

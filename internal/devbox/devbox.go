@@ -1,11 +1,13 @@
-// Package devbox keeps compute instances: personal machines with notebooks, a terminal and ssh that stop by themselves.
+// Package devbox keeps compute instances: personal machines with notebooks, a terminal and ssh that
+// stop by themselves.
 //
-// The API writes what somebody wants into a compute's document; [Loop] makes it true. For each instance there is a keeper, which
-// looks at the document and at the instance, does the next thing and waits until something happens. Whatever it does may be done
-// twice, so a server that is killed at any moment goes on where it was.
+// The API writes what somebody wants into a compute's document; [Loop] makes it true. For each
+// instance there is a keeper, which looks at the document and at the instance, does the next thing
+// and waits until something happens. Whatever it does may be done twice, so a server that is killed
+// at any moment goes on where it was.
 //
-// On the node runs one process of ours, the agent (package agent): it sets the instance up, keeps its services alive and says
-// whether it is used. It outlives the server.
+// On the node runs one process of ours, the agent (package agent): it sets the instance up, keeps
+// its services alive and says whether it is used. It outlives the server.
 package devbox
 
 import (
@@ -45,8 +47,9 @@ type Options struct {
 	Command []string
 	// Agent reaches the agent of the instance in a directory.
 	Agent func(dir string) Agent
-	// Admit completes a node that is asked for: what its size means, what it costs, which GPUs it gets. It refuses with Limit or
-	// Invalid what cannot be had, and with Unavailable what cannot be had now.
+	// Admit completes a node that is asked for: what its size means, what it costs, which GPUs it
+	// gets. It refuses with Limit or Invalid what cannot be had, and with Unavailable what cannot
+	// be had now.
 	Admit func(tx *store.Tx, n *berth.Node) error
 	// Script reads a setup script from the workspace's storage.
 	Script func(ctx context.Context, workspace, path string) ([]byte, error)
@@ -84,8 +87,8 @@ func Dir(root, workspace, name string) string {
 	return filepath.Join(root, hex.EncodeToString(h[:8]), strings.ToLower(name))
 }
 
-// Scratch is a directory for what an instance needs only while it runs, and what must have a short name. It is not on the instance's
-// disk, which may be full, and goes with its node.
+// Scratch is a directory for what an instance needs only while it runs, and what must have a short
+// name. It is not on the instance's disk, which may be full, and goes with its node.
 func Scratch(dir string) string {
 	h := sha256.Sum256([]byte(dir))
 	return filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Getuid()), "ci-"+hex.EncodeToString(h[:6]))

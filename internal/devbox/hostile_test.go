@@ -42,7 +42,8 @@ func TestWhyJobsEnded(t *testing.T) {
 	})
 }
 
-// TestUnknownFilesStay: files of an instance that this database does not know are nobody's to delete: it may be an older copy.
+// TestUnknownFilesStay: files of an instance that this database does not know are nobody's to
+// delete: it may be an older copy.
 func TestUnknownFilesStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)
@@ -98,7 +99,8 @@ func TestWorkspaceWithComputes(t *testing.T) {
 	})
 }
 
-// TestOneGPU: an instance and a cluster that ask for the machine's only GPU at the same time do not both get it.
+// TestOneGPU: an instance and a cluster that ask for the machine's only GPU at the same time do not
+// both get it.
 func TestOneGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)
@@ -127,7 +129,8 @@ func TestOneGPU(t *testing.T) {
 		admin("PUT", p.ws+"/computes/gpus", map[string]any{"properties": map[string]any{
 			"computeType": "AmlCompute", "properties": map[string]any{"vmSize": "one-gpu", "scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": 1}},
 		}}, 201)
-		// Bob's job waits for the end of a limit, so that the loop places it when its own clock says so, and not when it is told of something.
+		// Bob's job waits for the end of a limit, so that the loop places it when its own clock
+		// says so, and not when it is told of something.
 		admin("POST", p.ws+"/quotas", map[string]any{"user": "bob", "vCPUs": 0, "expires": time.Now().Add(time.Hour)}, 200)
 		if code, b := p.as("bob", auth.User, "PUT", p.ws+"/jobs/j", map[string]any{"properties": map[string]any{"jobType": "Command", "command": "sleep 600", "computeId": "gpus"}}); code != http.StatusCreated {
 			t.Fatalf("%d %s", code, b)

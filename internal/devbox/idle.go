@@ -35,8 +35,9 @@ type Verdict struct {
 	Reason  string    // one sentence
 }
 
-// Idle decides whether an instance should stop. An instance that is busy, or of which it is not known, never stops, however late it
-// is: so a clock that jumped, or a server that was away, ends nothing that is in use.
+// Idle decides whether an instance should stop. An instance that is busy, or of which it is not
+// known, never stops, however late it is: so a clock that jumped, or a server that was away, ends
+// nothing that is in use.
 func Idle(signals []Signal, p Policy, now time.Time) Verdict {
 	v := Verdict{Awake: p.Awake, AwakeAt: p.AwakeAt}
 	if v.AwakeAt.After(now) { // the clock was set back

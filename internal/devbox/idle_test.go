@@ -10,8 +10,8 @@ import (
 	"github.com/berthml/berth/internal/devbox"
 )
 
-// TestIdleLaws: what is busy or not known never stops; what nothing used for the idle time stops; nothing stops before; and what kept
-// it awake is never later than now.
+// TestIdleLaws: what is busy or not known never stops; what nothing used for the idle time stops;
+// nothing stops before; and what kept it awake is never later than now.
 func TestIdleLaws(t *testing.T) {
 	epoch := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {

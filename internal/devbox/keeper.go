@@ -199,8 +199,8 @@ func (v *view) read(tx *store.Tx, k key) (err error) {
 // kindMeter is the kind of the documents that say what was used; control writes them too.
 const kindMeter = "meters"
 
-// change reads the instance, lets f change it and writes it, in one transaction. When somebody asked for something else since v was
-// read it changes nothing and says errAgain.
+// change reads the instance, lets f change it and writes it, in one transaction. When somebody
+// asked for something else since v was read it changes nothing and says errAgain.
 func (k *keeper) change(ctx context.Context, v *view, f func(tx *store.Tx, now *view) error) error {
 	err := k.l.o.DB.Update(ctx, func(tx *store.Tx) error {
 		now := &view{}

@@ -95,7 +95,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestKilled ends the loop at every moment of a start, a stop and a deletion: the next one makes it so, once.
+// TestKilled ends the loop at every moment of a start, a stop and a deletion: the next one makes it
+// so, once.
 func TestKilled(t *testing.T) {
 	for _, c := range []struct{ verb, end string }{{"start", "Running"}, {"stop", "Stopped"}, {"restart", "Running"}, {"delete", "gone"}} {
 		for at := time.Duration(0); at <= 15*time.Second; at += 2500 * time.Millisecond {
@@ -257,7 +258,8 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// TestKilledServices: an agent that is killed, a node that is killed and one that vanishes come back without anybody asking.
+// TestKilledServices: an agent that is killed, a node that is killed and one that vanishes come
+// back without anybody asking.
 func TestKilledServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// moves is every change of an instance's state that a test of this package made, as ARCHITECTURE.md draws it.
+// moves is every change of an instance's state that a test of this package made, as ARCHITECTURE.md
+// draws it.
 var moves struct {
 	mu   sync.Mutex
 	seen map[string]bool

@@ -32,8 +32,8 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// plant is the loops of instances and of jobs over a real store and the real front door, with nodes and agents made of timers. It
-// lives in a synctest bubble.
+// plant is the loops of instances and of jobs over a real store and the real front door, with nodes
+// and agents made of timers. It lives in a synctest bubble.
 type plant struct {
 	t       *testing.T
 	api     *api.Server

@@ -60,7 +60,8 @@ type Status struct {
 
 // An Agent is reached over the socket of its instance. Errors mean that it does not answer.
 type Agent interface {
-	// Status waits until there is a status with another Seq than after and returns it, or the same one after a while.
+	// Status waits until there is a status with another Seq than after and returns it, or the same
+	// one after a while.
 	Status(ctx context.Context, after int) (Status, error)
 	// Signals says whether the instance is used.
 	Signals(ctx context.Context) ([]Signal, error)

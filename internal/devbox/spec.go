@@ -101,7 +101,8 @@ type script struct {
 	Timeout string `json:"timeout"`
 }
 
-// Parse reads the properties of a compute of type ComputeInstance. Errors name the field and say what it may be.
+// Parse reads the properties of a compute of type ComputeInstance. Errors name the field and say
+// what it may be.
 func Parse(properties []byte) (Spec, error) {
 	var d document
 	var s Spec
@@ -206,8 +207,8 @@ func (p *script) parse(field string) (*Script, error) {
 	return s, nil
 }
 
-// Check refuses schedules that never fire. It is apart from Parse because one that has had its day is not an error of a document that is
-// only read or changed elsewhere.
+// Check refuses schedules that never fire. It is apart from Parse because one that has had its day
+// is not an error of a document that is only read or changed elsewhere.
 func (s Spec) Check(now time.Time) error {
 	for i, sch := range s.Schedules {
 		if _, err := sch.Trigger.Compile(now, now); err != nil {
@@ -223,7 +224,8 @@ type Firing struct {
 	Start bool
 }
 
-// Next is the first firing after t; ok is false when there is none. anchor is when the instance was made.
+// Next is the first firing after t; ok is false when there is none. anchor is when the instance was
+// made.
 func (s Spec) Next(anchor, t time.Time) (f Firing, ok bool) {
 	for _, sch := range s.Schedules {
 		if !sch.Enabled {
@@ -244,7 +246,8 @@ func (s Spec) Next(anchor, t time.Time) (f Firing, ok bool) {
 // lookBack is how far back a firing that was missed is still honoured.
 const lookBack = 24 * time.Hour
 
-// Due is the last firing after from and not after now: what the schedules want while the one before it has been overtaken.
+// Due is the last firing after from and not after now: what the schedules want while the one before
+// it has been overtaken.
 func (s Spec) Due(anchor, from, now time.Time) (f Firing, ok bool) {
 	if early := now.Add(-lookBack); from.Before(early) {
 		from = early

@@ -22,7 +22,8 @@ var errStale = errors.New("the agent of an earlier start still answers")
 
 func (k *keeper) dir() string { return Dir(k.l.o.Dir, k.key.workspace, k.key.name) }
 
-// requestNode writes down the node that the instance should have. It is made after that, so that no crash can leave one nobody knows.
+// requestNode writes down the node that the instance should have. It is made after that, so that no
+// crash can leave one nobody knows.
 func (k *keeper) requestNode(ctx context.Context, v *view) (time.Duration, error) {
 	var wait time.Duration
 	err := k.change(ctx, v, func(tx *store.Tx, now *view) error {
@@ -181,7 +182,8 @@ func (k *keeper) nextRun(ctx context.Context, v *view, warning string) (time.Dur
 	}))
 }
 
-// startAgent asks the machine for the agent. It is told what to do in a file, which is there before it.
+// startAgent asks the machine for the agent. It is told what to do in a file, which is there before
+// it.
 func (k *keeper) startAgent(ctx context.Context, v *view) error {
 	c, err := k.config(ctx, v)
 	if err != nil {
@@ -220,8 +222,8 @@ func taskID(node string, run int) berth.TaskID {
 	return berth.TaskID(fmt.Sprintf("%s.agent.%d", node, run))
 }
 
-// writeConfig replaces the file as a whole. A disk that is full is no reason not to start: then the old one is written over in place,
-// which takes no space, because all are padded to whole blocks.
+// writeConfig replaces the file as a whole. A disk that is full is no reason not to start: then the
+// old one is written over in place, which takes no space, because all are padded to whole blocks.
 func writeConfig(path string, b []byte) error {
 	b = append(b, bytes.Repeat([]byte{' '}, 4095-(len(b)+4095)%4096)...)
 	tmp := path + ".new"
@@ -253,7 +255,8 @@ func quote(words []string) string {
 	return "exec " + strings.Join(out, " ")
 }
 
-// Packages are what an instance's Python environment starts with. ipykernel and pip are there for the user's own.
+// Packages are what an instance's Python environment starts with. ipykernel and pip are there for
+// the user's own.
 var Packages = []string{"jupyterlab==4.6.6", "notebook==7.6.5", "ipykernel", "pip"}
 
 // config is what the agent is told.
@@ -299,8 +302,8 @@ func (k *keeper) script(ctx context.Context, s *Script) (*Script, error) {
 	return &out, nil
 }
 
-// patience is how long an agent may not answer before it is asked whether it still runs; maxDeaths is how many may end by themselves
-// one after the other.
+// patience is how long an agent may not answer before it is asked whether it still runs; maxDeaths
+// is how many may end by themselves one after the other.
 const (
 	patience  = 2 * time.Second
 	maxDeaths = 4

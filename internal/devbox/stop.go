@@ -19,7 +19,8 @@ const (
 	agentGrace = 15 * time.Second // for notebooks and the like
 )
 
-// takeDown ends what runs on an instance and gives its node back. state is what the instance is meanwhile.
+// takeDown ends what runs on an instance and gives its node back. state is what the instance is
+// meanwhile.
 func (k *keeper) takeDown(ctx context.Context, v *view, state string) (time.Duration, error) {
 	if v.node != nil && v.node.State != berth.NodeLeaving {
 		return 0, again(k.releaseNode(ctx, v, state))

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// reconcileStopped waits while an instance is stopped: for its next start by schedule, or for somebody.
+// reconcileStopped waits while an instance is stopped: for its next start by schedule, or for
+// somebody.
 func (k *keeper) reconcileStopped(ctx context.Context, v *view) (time.Duration, error) {
 	if v.it.State != berth.InstanceStopped && v.it.State != berth.InstanceCreateFailed {
 		return 0, again(k.change(ctx, v, func(tx *store.Tx, now *view) error {
@@ -122,7 +123,8 @@ func (k *keeper) idle(ctx context.Context, v *view, now time.Time) (time.Duratio
 			return nil
 		}))
 	}
-	// What is shown of a busy one may be a minute old, or a tenth of the idle time: not every look is a write.
+	// What is shown of a busy one may be a minute old, or a tenth of the idle time: not every look
+	// is a write.
 	fresh := verdict.AwakeAt.Equal(v.it.AwakeAt) || verdict.Busy && verdict.AwakeAt.Sub(v.it.AwakeAt) < max(every, min(time.Minute, v.spec.Idle/10))
 	if fresh && verdict.Awake == v.it.Awake && (verdict.StopsAt.IsZero() == v.it.StopsAt.IsZero()) {
 		return k.look.Sub(now), nil
@@ -141,7 +143,8 @@ func (k *keeper) idle(ctx context.Context, v *view, now time.Time) (time.Duratio
 func (k *keeper) signals(ctx context.Context, v *view, now time.Time) []Signal {
 	var out []Signal
 	if !k.clock.IsZero() {
-		// The readings of the wall and of the stopwatch differ when somebody set the clock, or the machine slept.
+		// The readings of the wall and of the stopwatch differ when somebody set the clock, or the
+		// machine slept.
 		jump := now.Round(0).Sub(k.clock.Round(0)) - now.Sub(k.clock)
 		if jump.Abs() > time.Minute {
 			out = append(out, Signal{Name: "clock", Busy: true, Why: fmt.Sprintf("the machine's clock jumped by %s", jump.Round(time.Second))})
@@ -160,7 +163,8 @@ func (k *keeper) signals(ctx context.Context, v *view, now time.Time) []Signal {
 	return append(out, seen...)
 }
 
-// diskEvery is how often an instance's files are counted, and diskWarn from which share of its disk on it is warned.
+// diskEvery is how often an instance's files are counted, and diskWarn from which share of its disk
+// on it is warned.
 const (
 	diskEvery = 10 * time.Minute
 	diskWarn  = 90

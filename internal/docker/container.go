@@ -105,7 +105,8 @@ func (c *Client) Inspect(ctx context.Context, id string) (Container, error) {
 	return out, err
 }
 
-// List is the ids of all containers, running or not, that have the label with that value; all there are where label is empty.
+// List is the ids of all containers, running or not, that have the label with that value; all there
+// are where label is empty.
 func (c *Client) List(ctx context.Context, label, value string) ([]string, error) {
 	query := url.Values{"all": {"1"}}
 	if label != "" {
@@ -182,7 +183,8 @@ func (c *Client) Logs(ctx context.Context, id string) (io.ReadCloser, error) {
 	return res.Body, nil
 }
 
-// Copy writes to w what a container wrote to its standard output and standard error, which engines send in frames.
+// Copy writes to w what a container wrote to its standard output and standard error, which engines
+// send in frames.
 func Copy(w io.Writer, r io.Reader) error {
 	const systemError = 3
 	for b := bufio.NewReaderSize(r, 64<<10); ; {

@@ -1,5 +1,6 @@
-// Package docker is a client of the part of the Docker Engine API that tasks need, as Docker and Podman serve it. It is our own because the
-// engine's client weighs more than it carries: 40 packages, a fifth of the time in which this program starts.
+// Package docker is a client of the part of the Docker Engine API that tasks need, as Docker and
+// Podman serve it. It is our own because the engine's client weighs more than it carries: 40
+// packages, a fifth of the time in which this program starts.
 package docker
 
 import (
@@ -21,7 +22,8 @@ import (
 	"time"
 )
 
-// newest is the version of the API that this package is written for. Engines that know only an older one are spoken to in theirs.
+// newest is the version of the API that this package is written for. Engines that know only an
+// older one are spoken to in theirs.
 const newest = "1.44"
 
 // A Client speaks to one engine. Its methods may be called by several goroutines.
@@ -60,7 +62,8 @@ func (e *ConnectionError) Error() string {
 
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// New is a client of the engine at host: unix://PATH, tcp://HOST:PORT, http://HOST:PORT or https://HOST:PORT. It does not connect yet.
+// New is a client of the engine at host: unix://PATH, tcp://HOST:PORT, http://HOST:PORT or
+// https://HOST:PORT. It does not connect yet.
 func New(host string, t *tls.Config) (*Client, error) {
 	scheme, addr, ok := strings.Cut(host, "://")
 	if !ok || addr == "" {
@@ -86,7 +89,8 @@ func New(host string, t *tls.Config) (*Client, error) {
 	return c, nil
 }
 
-// EnvironmentTLS is what DOCKER_TLS_VERIFY and DOCKER_CERT_PATH say; nil where the engine at DOCKER_HOST is reached without TLS.
+// EnvironmentTLS is what DOCKER_TLS_VERIFY and DOCKER_CERT_PATH say; nil where the engine at
+// DOCKER_HOST is reached without TLS.
 func EnvironmentTLS() (*tls.Config, error) {
 	dir := os.Getenv("DOCKER_CERT_PATH")
 	if dir == "" {
@@ -113,7 +117,8 @@ func EnvironmentTLS() (*tls.Config, error) {
 // Close lets go of connections that are not used.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ping asks whether the engine is there, and agrees on the version of the API. It must have succeeded before other methods are called.
+// Ping asks whether the engine is there, and agrees on the version of the API. It must have
+// succeeded before other methods are called.
 func (c *Client) Ping(ctx context.Context) error {
 	res, err := c.send(ctx, http.MethodGet, "/_ping", nil, nil, nil)
 	if err != nil {
@@ -125,7 +130,8 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// older is the older of two versions of the API, MAJOR.MINOR. An engine that names none is taken to know ours.
+// older is the older of two versions of the API, MAJOR.MINOR. An engine that names none is taken to
+// know ours.
 func older(ours, theirs string) string {
 	number := func(v string) int {
 		major, minor, ok := strings.Cut(v, ".")

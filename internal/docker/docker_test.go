@@ -58,7 +58,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestVersionOfTheAPI shows that an older engine is spoken to in its own version, and a newer one in ours.
+// TestVersionOfTheAPI shows that an older engine is spoken to in its own version, and a newer one
+// in ours.
 func TestVersionOfTheAPI(t *testing.T) {
 	for theirs, want := range map[string]string{"1.41": "/v1.41/version", "1.99": "/v1.44/version", "": "/v1.44/version"} {
 		asked := ""

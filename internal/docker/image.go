@@ -74,7 +74,8 @@ func (c *Client) Image(ctx context.Context, ref string) (Image, error) {
 	return out, err
 }
 
-// RemoveImage takes a name from an image, and removes the image with the last one unless a container uses it.
+// RemoveImage takes a name from an image, and removes the image with the last one unless a
+// container uses it.
 func (c *Client) RemoveImage(ctx context.Context, ref string) error {
 	return c.call(ctx, http.MethodDelete, "/images/"+ref, nil, nil, nil)
 }
@@ -101,7 +102,8 @@ type Message struct {
 	Detail struct{ Message string } `json:"errorDetail"`
 }
 
-// Pull fetches an image from its registry. Each message goes to tell, which may end it with an error; so does a message of failure.
+// Pull fetches an image from its registry. Each message goes to tell, which may end it with an
+// error; so does a message of failure.
 func (c *Client) Pull(ctx context.Context, r Reference, auth *Auth, tell func(Message) error) error {
 	var header http.Header
 	if auth != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// build makes the environment of r in its final place, for scripts in it name that place. lock is held exclusively, and the
-// programs that build inherit it: should this process die, nobody touches the directory before they have ended.
+// build makes the environment of r in its final place, for scripts in it name that place. lock is
+// held exclusively, and the programs that build inherit it: should this process die, nobody touches
+// the directory before they have ended.
 func (c *Cache) build(ctx context.Context, lock *os.File, hash string, r request, progress func(string)) (marker, error) {
 	start := time.Now()
 	dir := c.path("envs", hash)
@@ -55,7 +56,8 @@ func (c *Cache) build(ctx context.Context, lock *os.File, hash string, r request
 	return m, nil
 }
 
-// clearDir removes dir; the marker goes first, so that a crash half way leaves nothing that looks complete.
+// clearDir removes dir; the marker goes first, so that a crash half way leaves nothing that looks
+// complete.
 func clearDir(dir string) error {
 	if err := os.Remove(filepath.Join(dir, markerName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -144,7 +146,8 @@ func (b *builder) conda(ctx context.Context, r request) error {
 	return b.install(ctx, uv, r)
 }
 
-// run runs a program of the build, its output to the log and what people should know of it to progress.
+// run runs a program of the build, its output to the log and what people should know of it to
+// progress.
 func (b *builder) run(ctx context.Context, name string, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(env, b.vars...)

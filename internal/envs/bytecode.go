@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// Compiling takes longer than all the rest of a build, and most packages of a new environment are in an older one already:
-// their bytecode is shared by hard links, and only what is left is compiled.
+// Compiling takes longer than all the rest of a build, and most packages of a new environment are
+// in an older one already: their bytecode is shared by hard links, and only what is left is
+// compiled.
 
 // hasSiblings reports whether there is any other environment with the same interpreter.
 func (c *Cache) hasSiblings(version string) bool {
@@ -24,8 +25,8 @@ func (c *Cache) hasSiblings(version string) bool {
 	return false
 }
 
-// siblings are the package directories of complete environments with the same interpreter, the ones that share most packages
-// with site first.
+// siblings are the package directories of complete environments with the same interpreter, the ones
+// that share most packages with site first.
 func (c *Cache) siblings(version, site string) []string {
 	own := map[string]bool{}
 	for _, d := range readDir(site) {
@@ -59,8 +60,8 @@ func (c *Cache) siblings(version, site string) []string {
 	return out
 }
 
-// compile makes the bytecode of site that siblings do not have. Files that are not valid Python stay as they are: packages
-// have some, in tests and templates.
+// compile makes the bytecode of site that siblings do not have. Files that are not valid Python
+// stay as they are: packages have some, in tests and templates.
 func (b *builder) compile(ctx context.Context, version, site string, siblings []string) error {
 	v, _ := parsePyVersion(version)
 	missing := shareBytecode(site, fmt.Sprintf(".cpython-%d%d.pyc", v[0], v[1]), siblings)
@@ -79,7 +80,8 @@ func (b *builder) compile(ctx context.Context, version, site string, siblings []
 	return nil
 }
 
-// shareBytecode links what siblings have compiled of the same files, and returns the files that are left.
+// shareBytecode links what siblings have compiled of the same files, and returns the files that are
+// left.
 func shareBytecode(site, suffix string, siblings []string) (missing []string) {
 	_ = filepath.WalkDir(site, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(p, ".py") {
@@ -101,7 +103,8 @@ func shareBytecode(site, suffix string, siblings []string) (missing []string) {
 	return missing
 }
 
-// sameSource reports whether bytecode of b serves for a: Python compares size and time of the source.
+// sameSource reports whether bytecode of b serves for a: Python compares size and time of the
+// source.
 func sameSource(a, b string) bool {
 	ia, err := os.Stat(a)
 	if err != nil {

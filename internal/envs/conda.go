@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// condaFile is what is read of a conda file. Channels are for a conda program only; a prefix is always ours.
+// condaFile is what is read of a conda file. Channels are for a conda program only; a prefix is
+// always ours.
 type condaFile struct {
 	Name         string         `yaml:"name"`
 	Channels     []string       `yaml:"channels"`
@@ -56,7 +57,8 @@ func (r *request) addConda(text string) error {
 }
 
 var (
-	// condaSpec is [channel::]name, then a version after blanks or an operator, then a build string.
+	// condaSpec is [channel::]name, then a version after blanks or an operator, then a build
+	// string.
 	condaSpec    = pattern(`^(?:[^:\s]+::)?([A-Za-z0-9_][A-Za-z0-9_.-]*)\s*(.*)$`)
 	condaBracket = pattern(`\[(.*)\]\s*$`)
 	condaVersion = pattern(`version\s*=\s*['"]?([^'"\]]+)['"]?`)
@@ -119,8 +121,8 @@ func (r *request) addCondaPackage(spec string) error {
 	return nil
 }
 
-// condaClauses turns a conda version into PEP 440 clauses: "=1.2" becomes "==1.2.*", a build string is dropped. Alternatives
-// stay separated by |.
+// condaClauses turns a conda version into PEP 440 clauses: "=1.2" becomes "==1.2.*", a build string
+// is dropped. Alternatives stay separated by |.
 func condaClauses(v string) (string, error) {
 	var alts []string
 	for alt := range strings.SplitSeq(v, "|") {

@@ -2,8 +2,8 @@ package envs
 
 import "strings"
 
-// pypiNames maps the names of conda packages to the projects that hold the same thing on PyPI. A name that is not here is
-// taken as it is. docs/environments.md shows this table.
+// pypiNames maps the names of conda packages to the projects that hold the same thing on PyPI. A
+// name that is not here is taken as it is. docs/environments.md shows this table.
 var pypiNames = map[string]string{
 	"antlr-python-runtime": "antlr4-python3-runtime",
 	"brotli-python":        "brotli",
@@ -65,7 +65,8 @@ func pypiName(conda string) string {
 	return conda
 }
 
-// bundledReason are conda packages that a wheel brings along or that mean nothing outside conda, and why they are left out.
+// bundledReason are conda packages that a wheel brings along or that mean nothing outside conda,
+// and why they are left out.
 var bundledReason = map[string]string{
 	"cudatoolkit": inWheels, "cudnn": inWheels, "nccl": inWheels, "cuda": inWheels, "cuda-version": inWheels, "cutensor": inWheels, "cusparselt": inWheels,
 	"mkl": inWheels, "mkl-service": inWheels, "mkl_fft": inWheels, "mkl_random": inWheels, "intel-openmp": inWheels, "llvm-openmp": inWheels,

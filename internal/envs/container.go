@@ -22,7 +22,8 @@ const Label = "ml.berth"
 
 // A Container is an image on this node's engine in which commands can be run.
 type Container struct {
-	// Image is what is run: the id of the image itself, or of the one made of it and the package lists.
+	// Image is what is run: the id of the image itself, or of the one made of it and the package
+	// lists.
 	Image string
 	// Engine says what runs it, for people: "Docker 20.10.24", "Podman 4.3.1".
 	Engine string
@@ -46,11 +47,12 @@ type ContainerSpec struct {
 	IPC     string // empty means the engine's default
 	CapAdd  []string
 	Ulimits []string // name=soft[:hard]
-	// LogFile is a file of the node that gets standard output and standard error appended, straight from the process: no
-	// byte passes through the engine, and output goes on when this process dies. The container's user must be able to write it.
+	// LogFile is a file of the node that gets standard output and standard error appended, straight
+	// from the process: no byte passes through the engine, and output goes on when this process
+	// dies. The container's user must be able to write it.
 	LogFile string
-	// Log gets standard output and standard error when LogFile is empty, as they were written; all of it has arrived when
-	// Wait returns.
+	// Log gets standard output and standard error when LogFile is empty, as they were written; all
+	// of it has arrived when Wait returns.
 	Log    io.Writer
 	Labels map[string]string
 	// Image runs the image's own program, as it is.
@@ -75,9 +77,9 @@ type Running struct {
 // logPath is where LogFile is seen inside.
 const logPath = "/.berth-log"
 
-// initScript is the container's first process. It stays there to wait for what is left when the container is asked to end:
-// the end of the first process is the end of all the others, and a program that saves its state on SIGTERM is often not the
-// shell's own child.
+// initScript is the container's first process. It stays there to wait for what is left when the
+// container is asked to end: the end of the first process is the end of all the others, and a
+// program that saves its state on SIGTERM is often not the shell's own child.
 const initScript = `trap 't=1' TERM INT
 if [ -e ` + logPath + ` ]; then "$@" >>` + logPath + ` 2>&1; else "$@" 2>&1; fi
 c=$?
@@ -181,11 +183,13 @@ func (r *Running) copy(w io.Writer, out io.ReadCloser) {
 	}()
 }
 
-// patience is how long an engine may be away, being restarted, before a container of it counts as lost.
+// patience is how long an engine may be away, being restarted, before a container of it counts as
+// lost.
 const patience = 2 * time.Minute
 
-// Wait waits for the end and returns the exit code, 128+N for signal N, and whether the kernel ended something in it for
-// want of memory. A container that is gone is NotFound; an engine that stays away is Unavailable.
+// Wait waits for the end and returns the exit code, 128+N for signal N, and whether the kernel
+// ended something in it for want of memory. A container that is gone is NotFound; an engine that
+// stays away is Unavailable.
 func (r *Running) Wait(ctx context.Context) (code int, oom bool, err error) {
 	var pauseFor time.Duration
 	var since time.Time
@@ -224,8 +228,8 @@ func (r *Running) Wait(ctx context.Context) (code int, oom bool, err error) {
 	return code, oom, nil
 }
 
-// oomPatience is how long an engine may take to notice that a container which is over ended for lack of memory: it is told so by the
-// kernel on another way than of the end itself.
+// oomPatience is how long an engine may take to notice that a container which is over ended for
+// lack of memory: it is told so by the kernel on another way than of the end itself.
 const oomPatience = 2 * time.Second
 
 // oomKilled says whether a container that ended with code was out of memory.
@@ -250,12 +254,14 @@ func (r *Running) oomKilled(ctx context.Context, code int) bool {
 	}
 }
 
-// Kill sends a signal, for example "SIGTERM", to every process of the container. One that has ended is not an error.
+// Kill sends a signal, for example "SIGTERM", to every process of the container. One that has ended
+// is not an error.
 func (r *Running) Kill(ctx context.Context, signal string) error {
 	r.killed.Store(true)
 	err := r.eng.cli.Kill(ctx, r.ID, signal)
 	if err == nil && signal != "SIGKILL" && signal != "KILL" {
-		// That was for the first process, which knows now that it has to wait for the others; they are reached from inside.
+		// That was for the first process, which knows now that it has to wait for the others; they
+		// are reached from inside.
 		_ = r.eng.cli.Exec(ctx, r.ID, "/bin/sh", "-c", `kill -s "${0#SIG}" -1`, signal)
 	}
 	if err == nil || gone(err) {
@@ -289,7 +295,8 @@ func (r *Running) Remove(ctx context.Context) error {
 	return nil
 }
 
-// gone says whether err is the answer for a container that has ended or is not there. A conflict is a removal under way.
+// gone says whether err is the answer for a container that has ended or is not there. A conflict is
+// a removal under way.
 func gone(err error) bool {
 	s := docker.Status(err)
 	return s == http.StatusNotFound || s == http.StatusConflict
@@ -304,9 +311,9 @@ func (e *engine) removeOurs(ctx context.Context, name string) bool {
 	return (&Running{ID: res.ID, eng: e}).Remove(ctx) == nil
 }
 
-// Adopt finds a container that a process before this one started, running or ended, by one of its labels. It returns nil
-// when there is none. Where the container had no LogFile, log gets its output as the engine kept it, from the start; nil
-// when it is not wanted.
+// Adopt finds a container that a process before this one started, running or ended, by one of its
+// labels. It returns nil when there is none. Where the container had no LogFile, log gets its
+// output as the engine kept it, from the start; nil when it is not wanted.
 func (c *Cache) Adopt(ctx context.Context, label, value string, log io.Writer) (*Running, error) {
 	eng, why := c.engine.find(ctx, c.o.DockerHost)
 	if eng == nil {

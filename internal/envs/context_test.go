@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestContextKeepsToItsLimit: a build context in a folder that users may name is not led out of it by links.
+// TestContextKeepsToItsLimit: a build context in a folder that users may name is not led out of it
+// by links.
 func TestContextKeepsToItsLimit(t *testing.T) {
 	limit, outside := t.TempDir(), t.TempDir()
 	good := filepath.Join(limit, "good")

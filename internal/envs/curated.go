@@ -14,9 +14,9 @@ type family struct {
 	packages []string // {v} is the version
 }
 
-// families are the curated environments that are known, by what people use them for. Azure's images hold more: its own SDK
-// packages of the first generation, profilers and patches for the image's operating system are left out.
-// docs/environments.md shows this table.
+// families are the curated environments that are known, by what people use them for. Azure's images
+// hold more: its own SDK packages of the first generation, profilers and patches for the image's
+// operating system are left out. docs/environments.md shows this table.
 var families = []family{
 	{
 		pattern(`^(?:scikit-learn|sklearn)-(\d+\.\d+)`), since("1.2", "3.9", "3.10"),
@@ -74,9 +74,10 @@ var (
 	namedPython  = pattern(`-py(?:thon)?(3)\.?(\d+)`)
 )
 
-// Curated is the environment that stands in for one of Azure's curated ones, named as jobs name them: NAME,
-// azureml:NAME@latest, azureml:NAME:VERSION or azureml://registries/azureml/environments/NAME/versions/VERSION. The version of
-// the environment does not matter. It reports false for names it does not know.
+// Curated is the environment that stands in for one of Azure's curated ones, named as jobs name
+// them: NAME, azureml:NAME@latest, azureml:NAME:VERSION or
+// azureml://registries/azureml/environments/NAME/versions/VERSION. The version of the environment
+// does not matter. It reports false for names it does not know.
 func Curated(name string) (berth.LaunchEnv, bool) {
 	short := name
 	if m := registryName().FindStringSubmatch(short); m != nil {

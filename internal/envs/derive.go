@@ -27,8 +27,8 @@ const (
 	imagePath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// deriveScript adds the packages inside the image. The settings are in a file, not in the container's variables: those
-// would stay in the image, with the passwords in them.
+// deriveScript adds the packages inside the image. The settings are in a file, not in the
+// container's variables: those would stay in the image, with the passwords in them.
 const deriveScript = `set -e
 . ` + buildDir + `/vars
 e=` + imageEnv + ` b=` + buildDir + `
@@ -70,7 +70,8 @@ func (c *Cache) deriveImage(ctx context.Context, eng *engine, base string, r req
 	return id, hash, cached, nil
 }
 
-// imageOnce is the id of one of our own images; build makes it when it is not there, once at a time.
+// imageOnce is the id of one of our own images; build makes it when it is not there, once at a
+// time.
 func (c *Cache) imageOnce(ctx context.Context, eng *engine, ref, hash string, progress func(string), build func() error) (id string, cached bool, labels map[string]string, err error) {
 	inspect := func() (string, bool) {
 		res, err := eng.cli.Image(ctx, ref)

@@ -20,7 +20,8 @@ func diskUse(dir string) int64 {
 	})
 }
 
-// unlinkedUse is what the files of dir take that have no other name: the ones no environment shares.
+// unlinkedUse is what the files of dir take that have no other name: the ones no environment
+// shares.
 func unlinkedUse(dir string) int64 {
 	return use(dir, func(st *syscall.Stat_t) bool { return st.Nlink == 1 })
 }

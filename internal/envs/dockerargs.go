@@ -8,8 +8,9 @@ import (
 	"github.com/berthml/berth/internal/docker"
 )
 
-// Apply takes over options as docker run has them (docker_args of a job): --shm-size, --ipc, --network, --env, --cap-add and
-// --ulimit. It returns the ones that are left, which have no effect: not understood, or not for a job to decide.
+// Apply takes over options as docker run has them (docker_args of a job): --shm-size, --ipc,
+// --network, --env, --cap-add and --ulimit. It returns the ones that are left, which have no
+// effect: not understood, or not for a job to decide.
 func (s *ContainerSpec) Apply(args []string) (left []string) {
 	var words []string
 	for _, a := range args {

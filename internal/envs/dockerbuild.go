@@ -19,7 +19,8 @@ import (
 	"github.com/berthml/berth/internal/docker"
 )
 
-// buildContext is the image of e's Docker build context, a folder of this node, built when it is not there.
+// buildContext is the image of e's Docker build context, a folder of this node, built when it is
+// not there.
 func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv, progress func(string)) (id string, cached bool, err error) {
 	root, err := openContext(e)
 	if err != nil {
@@ -46,7 +47,8 @@ func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv
 	return id, cached, err
 }
 
-// openContext opens the folder of e's build context. Where the folder is limited, links do not lead out of the limit.
+// openContext opens the folder of e's build context. Where the folder is limited, links do not lead
+// out of the limit.
 func openContext(e berth.LaunchEnv) (*os.Root, error) {
 	path, ok, err := berth.FileURL(e.Build)
 	if err != nil {
@@ -78,8 +80,8 @@ func openContext(e berth.LaunchEnv) (*os.Root, error) {
 	return root, nil
 }
 
-// dockerfileOf is the path of the Dockerfile below its folder. az writes /Dockerfile where none is named, and engines take no path that
-// begins at the root.
+// dockerfileOf is the path of the Dockerfile below its folder. az writes /Dockerfile where none is
+// named, and engines take no path that begins at the root.
 func dockerfileOf(e berth.LaunchEnv) string {
 	return path.Clean(strings.TrimLeft(filepath.ToSlash(cmp.Or(e.Dockerfile, "Dockerfile")), "/"))
 }
@@ -134,7 +136,8 @@ type buildFolder struct {
 	ignore     ignoreList
 }
 
-// writeTar writes what the engine gets: the files in order, without owners and times, so that equal folders give equal bytes.
+// writeTar writes what the engine gets: the files in order, without owners and times, so that equal
+// folders give equal bytes.
 func (b buildFolder) writeTar(w io.Writer) error {
 	t := tar.NewWriter(w)
 	err := fs.WalkDir(b.root.FS(), ".", func(rel string, d fs.DirEntry, err error) error {

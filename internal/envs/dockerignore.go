@@ -11,7 +11,8 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// An ignoreList is a .dockerignore file: the last pattern that matches a path or a folder above it decides.
+// An ignoreList is a .dockerignore file: the last pattern that matches a path or a folder above it
+// decides.
 type ignoreList struct {
 	patterns *patternmatcher.PatternMatcher
 }

@@ -21,7 +21,8 @@ type engine struct {
 	podman bool
 }
 
-// An engineProbe finds the engine and remembers the answer for a while: engines come and go, but not between two tasks.
+// An engineProbe finds the engine and remembers the answer for a while: engines come and go, but
+// not between two tasks.
 type engineProbe struct {
 	mu  sync.Mutex
 	at  time.Time
@@ -29,14 +30,16 @@ type engineProbe struct {
 	why string
 }
 
-// Where nothing listens that is known at once. What listens may have much to do, Podman starts programs to say its version, and a job
-// whose engine is given up runs without its image or not at all.
+// Where nothing listens that is known at once. What listens may have much to do, Podman starts
+// programs to say its version, and a job whose engine is given up runs without its image or not at
+// all.
 const (
 	probeEvery   = 30 * time.Second
 	probeTimeout = 30 * time.Second
 )
 
-// find is the engine at host, or why there is none. An empty host means DOCKER_HOST or the usual sockets.
+// find is the engine at host, or why there is none. An empty host means DOCKER_HOST or the usual
+// sockets.
 func (p *engineProbe) find(ctx context.Context, host string) (*engine, string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

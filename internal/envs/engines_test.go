@@ -33,7 +33,8 @@ var (
 	testEngines []*testEngine
 )
 
-// eachEngine runs a test on every engine. One that cannot be started is skipped, unless BERTH_REQUIRE_ENGINES names it.
+// eachEngine runs a test on every engine. One that cannot be started is skipped, unless
+// BERTH_REQUIRE_ENGINES names it.
 func eachEngine(t *testing.T, test func(t *testing.T, c *envs.Cache)) {
 	enginesOnce.Do(func() {
 		testEngines = []*testEngine{startDocker(), startPodman()}

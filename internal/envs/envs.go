@@ -1,9 +1,11 @@
-// Package envs turns the environment a task names into something a command can run in: a virtual environment built from
-// its package lists and kept by content, a container of its image, or the node as it is.
+// Package envs turns the environment a task names into something a command can run in: a virtual
+// environment built from its package lists and kept by content, a container of its image, or the
+// node as it is.
 //
-// A cache directory is shared by every process of the node. One environment is one directory named by the hash of the
-// request; it is complete when its marker is there, and a lock file per hash says who builds and who uses it, so builders
-// wait for each other, a crash leaves nothing that is taken for complete, and eviction spares what is in use.
+// A cache directory is shared by every process of the node. One environment is one directory named
+// by the hash of the request; it is complete when its marker is there, and a lock file per hash
+// says who builds and who uses it, so builders wait for each other, a crash leaves nothing that is
+// taken for complete, and eviction spares what is in use.
 package envs
 
 import (
@@ -24,23 +26,27 @@ const DefaultMaxBytes = 40 << 30
 
 // Options adjust a Cache. The zero value is good.
 type Options struct {
-	// MaxBytes is how much the cached environments and downloaded packages may take; the least recently used go first, the
-	// ones in use never. 0 means DefaultMaxBytes, a negative number no limit.
+	// MaxBytes is how much the cached environments and downloaded packages may take; the least
+	// recently used go first, the ones in use never. 0 means DefaultMaxBytes, a negative number no
+	// limit.
 	MaxBytes int64
 	Log      *slog.Logger
-	// UV is the path of the uv program; empty means the one on PATH, or else one that is fetched once into the cache.
+	// UV is the path of the uv program; empty means the one on PATH, or else one that is fetched
+	// once into the cache.
 	UV string
-	// DockerHost is the address of the container engine, for example unix:///run/docker.sock. Empty means DOCKER_HOST, or
-	// else the usual sockets of Docker and Podman; "none" means that there is no engine.
+	// DockerHost is the address of the container engine, for example unix:///run/docker.sock. Empty
+	// means DOCKER_HOST, or else the usual sockets of Docker and Podman; "none" means that there is
+	// no engine.
 	DockerHost string
-	// StrictPython refuses an interpreter of another minor version than the one asked for, instead of warning.
+	// StrictPython refuses an interpreter of another minor version than the one asked for, instead
+	// of warning.
 	StrictPython bool
 	// NoPythonDownload keeps uv from fetching interpreters that the node does not have.
 	NoPythonDownload bool
 }
 
-// A Cache makes environments usable on this node and keeps them. It is safe for concurrent use, and several processes may
-// open the same directory.
+// A Cache makes environments usable on this node and keeps them. It is safe for concurrent use, and
+// several processes may open the same directory.
 type Cache struct {
 	dir string
 	o   Options
@@ -83,7 +89,8 @@ func (c *Cache) path(elem ...string) string {
 
 // Env is an environment ready for use. Release it when the command has ended.
 type Env struct {
-	// Dir is the environment's directory; empty when there is none: the node as it is, or a container.
+	// Dir is the environment's directory; empty when there is none: the node as it is, or a
+	// container.
 	Dir string
 	// Vars are variables to set for the command. PATH is not among them: see PathPrefix.
 	Vars map[string]string
@@ -102,8 +109,9 @@ type Env struct {
 	hold     *os.File
 }
 
-// Hold is an open file that keeps the environment from being evicted, or nil. A child that inherits it (os/exec's
-// ExtraFiles) keeps the environment even when this process dies. Release closes this process's copy.
+// Hold is an open file that keeps the environment from being evicted, or nil. A child that inherits
+// it (os/exec's ExtraFiles) keeps the environment even when this process dies. Release closes this
+// process's copy.
 func (e *Env) Hold() *os.File {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,9 +134,10 @@ func (e *Env) Release() {
 	e.hold = nil
 }
 
-// Prepare makes e usable on this node. progress gets short lines for people, warn gets what the user has to see: a base
-// image that was not used, a package that was left out. Either may be nil. Errors carry a code: Invalid when the environment
-// cannot be had as it is written, Unsupported when this node cannot do it, Unavailable when another attempt may succeed.
+// Prepare makes e usable on this node. progress gets short lines for people, warn gets what the
+// user has to see: a base image that was not used, a package that was left out. Either may be nil.
+// Errors carry a code: Invalid when the environment cannot be had as it is written, Unsupported
+// when this node cannot do it, Unavailable when another attempt may succeed.
 func (c *Cache) Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (*Env, error) {
 	if progress == nil {
 		progress = func(string) {}

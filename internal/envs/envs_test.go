@@ -17,7 +17,8 @@ import (
 	"github.com/berthml/berth/internal/envs"
 )
 
-// A real package from the index this machine is set up for, with the uv that is on PATH or that the cache fetches.
+// A real package from the index this machine is set up for, with the uv that is on PATH or that the
+// cache fetches.
 func TestRealPackage(t *testing.T) {
 	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
 	cold, k := prepare(t, c, berth.LaunchEnv{Pip: "six==1.16.0\n"})
@@ -93,7 +94,8 @@ func TestNoEngineAnswers(t *testing.T) {
 	}
 }
 
-// TestBusyEngine: one that has much to do is waited for. A job that names an image must not run without it because of that.
+// TestBusyEngine: one that has much to do is waited for. A job that names an image must not run
+// without it because of that.
 func TestBusyEngine(t *testing.T) {
 	dir, err := os.MkdirTemp("", "be") // short, for its socket
 	if err != nil {
@@ -211,8 +213,8 @@ func TestConcurrentProcesses(t *testing.T) {
 	}
 }
 
-// A builder that is killed leaves an orphaned uv. Nobody touches the directory before that has ended, and then it is built
-// again from the start.
+// A builder that is killed leaves an orphaned uv. Nobody touches the directory before that has
+// ended, and then it is built again from the start.
 func TestKilledBuilder(t *testing.T) {
 	x := newIndex(t)
 	release := make(chan struct{})

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// sweep removes what crashes left: environments without a marker that nobody builds, and half-removed ones.
+// sweep removes what crashes left: environments without a marker that nobody builds, and
+// half-removed ones.
 func (c *Cache) sweep() {
 	for _, t := range readDir(c.path("trash")) {
 		if err := os.RemoveAll(c.path("trash", t)); err != nil {
@@ -61,8 +62,8 @@ func (c *Cache) remove(hash string, still func() bool) bool {
 	return true
 }
 
-// evict makes the cache fit its limit: downloaded packages go when they take more than a quarter, then the least recently
-// used environments. What is in use stays.
+// evict makes the cache fit its limit: downloaded packages go when they take more than a quarter,
+// then the least recently used environments. What is in use stays.
 func (c *Cache) evict(ctx context.Context) {
 	if c.o.MaxBytes < 0 {
 		return
@@ -113,7 +114,8 @@ func (c *Cache) evict(ctx context.Context) {
 	}
 }
 
-// cleanDownloads lets uv empty its cache, and returns what is left; uv waits for builds that use it.
+// cleanDownloads lets uv empty its cache, and returns what is left; uv waits for builds that use
+// it.
 func (c *Cache) cleanDownloads(ctx context.Context) int64 {
 	uv, err := c.uv(ctx, func(string) {})
 	if err != nil || os.Getenv("UV_CACHE_DIR") != "" { // that one is not ours

@@ -2,7 +2,8 @@ package envs
 
 import "github.com/berthml/berth"
 
-// A Translation says what the package lists of an environment come to on a node without a container engine.
+// A Translation says what the package lists of an environment come to on a node without a container
+// engine.
 type Translation struct {
 	Python       string   // which interpreters will do; empty means any
 	Requirements []string // as pip takes them

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// childJob is what a second process is asked to do: prepare an environment, several times at once, and say how it went.
+// childJob is what a second process is asked to do: prepare an environment, several times at once,
+// and say how it went.
 type childJob struct {
 	Dir, UV string
 	Env     berth.LaunchEnv
@@ -180,8 +181,8 @@ func sharedUV(t *testing.T) string {
 	return uv
 }
 
-// An index is a package index of this test. Its packages have any version and hold a module that knows its version, and a
-// file of as many bytes as the version says in thousands.
+// An index is a package index of this test. Its packages have any version and hold a module that
+// knows its version, and a file of as many bytes as the version says in thousands.
 type index struct {
 	*httptest.Server
 	mu   sync.Mutex

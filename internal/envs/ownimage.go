@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/docker"
 )
 
-// An imageNote is what the cache remembers of an image it made: the time of the file is that of its last use.
+// An imageNote is what the cache remembers of an image it made: the time of the file is that of its
+// last use.
 type imageNote struct {
 	Ref    string `json:"ref"`
 	Engine string `json:"engine"`
@@ -36,8 +37,8 @@ func (c *Cache) noteImage(eng *engine, ref, hash string, bytes int64) {
 	}
 }
 
-// evictImages removes the least recently used images that the cache made until the rest fits its limit. The engine keeps
-// those that a container uses.
+// evictImages removes the least recently used images that the cache made until the rest fits its
+// limit. The engine keeps those that a container uses.
 func (c *Cache) evictImages(ctx context.Context, eng *engine) {
 	if c.o.MaxBytes < 0 {
 		return

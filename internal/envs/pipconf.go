@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// pipSettings are the settings of pip that uv does not read by itself, and the variables that tell it.
+// pipSettings are the settings of pip that uv does not read by itself, and the variables that tell
+// it.
 var pipSettings = []struct{ pip, uv string }{
 	{"index-url", "UV_INDEX_URL"},
 	{"extra-index-url", "UV_EXTRA_INDEX_URL"},
@@ -19,7 +20,8 @@ var pipSettings = []struct{ pip, uv string }{
 	{"default-timeout", "UV_HTTP_TIMEOUT"},
 }
 
-// indexEnv is what uv has to be told of the user's pip settings. Where uv has settings of its own about indexes, they count.
+// indexEnv is what uv has to be told of the user's pip settings. Where uv has settings of its own
+// about indexes, they count.
 func indexEnv(r *request) []string {
 	conf := pipConf()
 	own := uvHasIndex()

@@ -18,9 +18,10 @@ func Owned(dir string) bool {
 	return err == nil
 }
 
-// Own makes a virtual environment in dir that belongs to somebody: it is not in the cache, shares no file with it, and may be changed.
-// packages are requirements; the programs' output goes to the file logPath. What an earlier call left incomplete is made again, what
-// is complete is left as it is.
+// Own makes a virtual environment in dir that belongs to somebody: it is not in the cache, shares
+// no file with it, and may be changed. packages are requirements; the programs' output goes to the
+// file logPath. What an earlier call left incomplete is made again, what is complete is left as it
+// is.
 func (c *Cache) Own(ctx context.Context, dir string, packages []string, logPath string, progress func(string)) error {
 	if Owned(dir) {
 		return nil

@@ -106,7 +106,8 @@ func (p pySpec) minor() string {
 	return q.String()
 }
 
-// allows reports whether v will do. Where the patch was asked for, another patch of the same minor version will do too.
+// allows reports whether v will do. Where the patch was asked for, another patch of the same minor
+// version will do too.
 func (p pySpec) allows(v pyVersion) bool {
 	for _, c := range p.clauses {
 		d := v.compare(c.v)
@@ -159,7 +160,8 @@ var (
 	managedDir = pattern(`^cpython-(3\.\d+\.\d+)-`)
 )
 
-// interpreters finds the Pythons of this node without running them: on PATH, of pyenv, and the ones uv fetched.
+// interpreters finds the Pythons of this node without running them: on PATH, of pyenv, and the ones
+// uv fetched.
 func (c *Cache) interpreters() []interpreter {
 	var out []interpreter
 	seen := map[string]bool{}
@@ -212,8 +214,8 @@ func readDir(dir string) []string {
 	return names
 }
 
-// python chooses the interpreter for p. An empty path leaves the choice to uv. warning is set when the version is another
-// than the one asked for.
+// python chooses the interpreter for p. An empty path leaves the choice to uv. warning is set when
+// the version is another than the one asked for.
 func (c *Cache) python(ctx context.Context, uv string, p pySpec, progress func(string)) (path, warning string, err error) {
 	if len(p.clauses) == 0 {
 		return "", "", nil
@@ -288,7 +290,8 @@ func versions(all []interpreter) string {
 	return strings.Join(out, ", ")
 }
 
-// downloadPython lets uv fetch an interpreter into the cache, once per version and process when it does not succeed.
+// downloadPython lets uv fetch an interpreter into the cache, once per version and process when it
+// does not succeed.
 func (c *Cache) downloadPython(ctx context.Context, uv string, v pyVersion, progress func(string)) bool {
 	if c.o.NoPythonDownload || v[0] != 3 || v[1] < 0 || os.Getenv("UV_PYTHON_DOWNLOADS") == "never" {
 		return false

@@ -70,7 +70,8 @@ func (r *request) refusal(env string) error {
 	return berth.Errorf(berth.Invalid, "environment %s: %s", env, msg)
 }
 
-// key is the hash that names the environment in the cache. It depends on the platform, not on the version of uv.
+// key is the hash that names the environment in the cache. It depends on the platform, not on the
+// version of uv.
 func (r *request) key() string {
 	reqs := make([]string, len(r.Requirements))
 	for i, q := range r.Requirements {
@@ -99,7 +100,8 @@ var (
 	blanks  = pattern(`\s+`)
 )
 
-// normal is a requirement in normal form: the name as the index spells it, no blanks where they mean nothing.
+// normal is a requirement in normal form: the name as the index spells it, no blanks where they
+// mean nothing.
 func normal(q string) string {
 	m := reqName().FindStringSubmatch(q)
 	if m == nil {

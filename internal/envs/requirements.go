@@ -7,7 +7,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// An option is a line of a requirements file that is not a requirement, for example --extra-index-url URL.
+// An option is a line of a requirements file that is not a requirement, for example
+// --extra-index-url URL.
 type option struct{ Name, Value string }
 
 // uvOptions are the options of requirements files that are passed on, and what uv calls them.
@@ -32,7 +33,8 @@ var (
 	// remote is an address elsewhere, by itself or with a version control system before it.
 	remote = pattern(`(?i)^((git|hg|svn|bzr)\+)?(https?|ssh|git|ftps?|sftp)://[^/\s]`)
 	scp    = pattern(`(?i)^git\+[a-z0-9_.-]+@[a-z0-9.-]+:`)
-	// direct is a requirement with the address it is at: name[extra]@address, with or without blanks.
+	// direct is a requirement with the address it is at: name[extra]@address, with or without
+	// blanks.
 	direct = pattern(`^\s*[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\])?\s*@\s*(.*)$`)
 )
 
@@ -145,8 +147,8 @@ func (r *request) addOption(line, where string) error {
 	return nil
 }
 
-// file is the text of a requirements file for uv. Options that carry addresses are in it rather than on the command line,
-// where anybody on the node could read their passwords.
+// file is the text of a requirements file for uv. Options that carry addresses are in it rather
+// than on the command line, where anybody on the node could read their passwords.
 func (r *request) file() string {
 	var b strings.Builder
 	for _, o := range r.Options {
@@ -177,7 +179,8 @@ func (r *request) args() []string {
 		}
 	}
 	if mixed {
-		// What pip does, and what whoever wrote the file saw: the best version of all indexes, not of the first.
+		// What pip does, and what whoever wrote the file saw: the best version of all indexes, not
+		// of the first.
 		out = append(out, "--index-strategy", "unsafe-best-match")
 	}
 	return out

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Stats is what a container used since it was started, and the memory it holds, as its engine counts.
+// Stats is what a container used since it was started, and the memory it holds, as its engine
+// counts.
 type Stats struct {
 	CPU           time.Duration
 	Memory        int64 // bytes, without the part of the page cache that the kernel would give up first
@@ -16,8 +17,8 @@ type Stats struct {
 	NetRx, NetTx  int64 // bytes; 0 for a container in the machine's own network
 }
 
-// PID is the number of the container's first process in the world of processes the engine lives in, which need not be the caller's. A
-// container that does not run is NotFound.
+// PID is the number of the container's first process in the world of processes the engine lives in,
+// which need not be the caller's. A container that does not run is NotFound.
 func (r *Running) PID(ctx context.Context) (int, error) {
 	res, err := r.eng.cli.Inspect(ctx, r.ID)
 	if err != nil {
@@ -29,7 +30,8 @@ func (r *Running) PID(ctx context.Context) (int, error) {
 	return res.State.Pid, nil
 }
 
-// Stats asks the engine. Where it has nothing to say, of a container that has just ended for example, it is NotFound.
+// Stats asks the engine. Where it has nothing to say, of a container that has just ended for
+// example, it is NotFound.
 func (r *Running) Stats(ctx context.Context) (Stats, error) {
 	v, err := r.eng.cli.Stats(ctx, r.ID)
 	if err != nil {

@@ -12,8 +12,8 @@ func mask(s string) string { return password().ReplaceAllString(s, "${1}****@") 
 
 const distilled = 15 // lines of an error message
 
-// summarizeError takes what explains a failure out of a program's output: from the first line that says error to the end, without
-// stack traces; fallback when there is nothing.
+// summarizeError takes what explains a failure out of a program's output: from the first line that
+// says error to the end, without stack traces; fallback when there is nothing.
 func summarizeError(lines []string, fallback string) string {
 	start := -1
 	for i, l := range lines {
@@ -55,7 +55,8 @@ func tail(s string, n int) string {
 
 var netTrouble = pattern(`(?i)error sending request|dns error|connection (refused|reset)|timed out|temporary failure|network is unreachable|5\d\d (internal|bad gateway|service unavailable|gateway)|429 too many`)
 
-// unreachable reports whether the output speaks of a network that did not answer, rather than of a wrong environment.
+// unreachable reports whether the output speaks of a network that did not answer, rather than of a
+// wrong environment.
 func unreachable(lines []string) bool {
 	for _, l := range lines {
 		if netTrouble().MatchString(l) {

@@ -21,8 +21,8 @@ import (
 // uvVersion is the version of uv that is fetched where there is none.
 const uvVersion = "0.13.7"
 
-// uv is the path of the uv program: the one of Options, the one on PATH, or the one in the cache, fetched when it is not
-// there yet.
+// uv is the path of the uv program: the one of Options, the one on PATH, or the one in the cache,
+// fetched when it is not there yet.
 func (c *Cache) uv(ctx context.Context, progress func(string)) (string, error) {
 	c.uvMu.Lock()
 	defer c.uvMu.Unlock()
@@ -51,7 +51,8 @@ func (c *Cache) uv(ctx context.Context, progress func(string)) (string, error) {
 	return own, nil
 }
 
-// staticUV is a uv that runs in any image: the build for musl needs no libraries. Where it cannot be had, uv itself may do.
+// staticUV is a uv that runs in any image: the build for musl needs no libraries. Where it cannot
+// be had, uv itself may do.
 func (c *Cache) staticUV(ctx context.Context, progress func(string)) (string, error) {
 	own := c.path("uv", uvVersion, "uv-static")
 	if _, err := os.Stat(own); err == nil {
@@ -65,7 +66,8 @@ func (c *Cache) staticUV(ctx context.Context, progress func(string)) (string, er
 	return own, nil
 }
 
-// fetchUV takes uv out of its wheel, which any Python with pip can download from the index that pip is set up for.
+// fetchUV takes uv out of its wheel, which any Python with pip can download from the index that pip
+// is set up for.
 func (c *Cache) fetchUV(ctx context.Context, target, platform string, progress func(string)) error {
 	lock, err := c.lockWait(ctx, "uv", func() {})
 	if err != nil {

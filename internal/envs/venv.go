@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// markerName is the file that says an environment is complete. It is written last; its time is that of the last use.
+// markerName is the file that says an environment is complete. It is written last; its time is that
+// of the last use.
 const markerName = ".berth-env.json"
 
 // A marker is what is known of a complete environment.
@@ -25,11 +26,12 @@ type marker struct {
 	Warnings []string      `json:"warnings,omitempty"` // to be shown to every user of it
 	Built    time.Time     `json:"built"`
 	Took     time.Duration `json:"took"`
-	// Site is the directory of installed packages, Stamp its time when the build ended: a job that installs into a shared
-	// environment changes it.
+	// Site is the directory of installed packages, Stamp its time when the build ended: a job that
+	// installs into a shared environment changes it.
 	Site  string    `json:"site,omitempty"`
 	Stamp time.Time `json:"stamp,omitzero"`
-	// Boot names the run of the machine in which it was built; once Synced, everything is on disk and that does not matter.
+	// Boot names the run of the machine in which it was built; once Synced, everything is on disk
+	// and that does not matter.
 	Boot   string `json:"boot,omitempty"`
 	Synced bool   `json:"synced,omitempty"`
 }
@@ -72,8 +74,8 @@ func (c *Cache) venv(ctx context.Context, r request, progress, warn func(string)
 	return e, nil
 }
 
-// acquire returns with lock shared and the environment complete. Builders of one hash take turns: whoever finds it
-// complete after the wait uses it, and whoever finds it incomplete builds it.
+// acquire returns with lock shared and the environment complete. Builders of one hash take turns:
+// whoever finds it complete after the wait uses it, and whoever finds it incomplete builds it.
 func (c *Cache) acquire(ctx context.Context, lock *os.File, hash string, r request, progress, warn func(string)) (m marker, cached bool, err error) {
 	dir := c.path("envs", hash)
 	var wait time.Duration
@@ -161,10 +163,12 @@ func (m *marker) changed() bool {
 	return err != nil || !info.ModTime().Equal(m.Stamp)
 }
 
-// complete writes the marker. It is good until the machine goes down; settle makes it good for ever.
+// complete writes the marker. It is good until the machine goes down; settle makes it good for
+// ever.
 func (m *marker) complete(dir string) error {
 	if site := sitePackages(dir); site != "" {
-		// The first import of a top-level module would make this directory, and that is not a change.
+		// The first import of a top-level module would make this directory, and that is not a
+		// change.
 		if err := os.Mkdir(filepath.Join(site, "__pycache__"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}

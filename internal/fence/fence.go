@@ -1,9 +1,10 @@
-// Package fence keeps jobs, which run with the server's account, from the server's secrets, where the kernel offers a way to that without
-// root: Landlock.
+// Package fence keeps jobs, which run with the server's account, from the server's secrets, where
+// the kernel offers a way to that without root: Landlock.
 //
-// Landlock knows what is allowed and nothing else: everything beside the way down to the home is listed when a runner host starts, and what
-// is made beside it later is not on the list. So the fence is put up only where nobody makes things beside that way: where the home lies
-// neither in the account's own home directory nor below a directory that the account can write to.
+// Landlock knows what is allowed and nothing else: everything beside the way down to the home is
+// listed when a runner host starts, and what is made beside it later is not on the list. So the
+// fence is put up only where nobody makes things beside that way: where the home lies neither in
+// the account's own home directory nor below a directory that the account can write to.
 package fence
 
 import (

@@ -33,8 +33,9 @@ func unsupported() string {
 	return ""
 }
 
-// Hide keeps this thread, and what it executes, from everything in home but what runner hosts work in, and more. The caller executes a program in its
-// place at once: other threads of this one are not kept from anything.
+// Hide keeps this thread, and what it executes, from everything in home but what runner hosts work
+// in, and more. The caller executes a program in its place at once: other threads of this one are
+// not kept from anything.
 func Hide(home string, more ...string) error {
 	runtime.LockOSThread()
 	home, err := filepath.EvalSymlinks(home)

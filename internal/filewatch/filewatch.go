@@ -1,13 +1,14 @@
-// Package filewatch tells when files grow, for many files at little cost: one inotify descriptor for all watches of a
-// Watcher on Linux, polling of sizes elsewhere.
+// Package filewatch tells when files grow, for many files at little cost: one inotify descriptor
+// for all watches of a Watcher on Linux, polling of sizes elsewhere.
 package filewatch
 
 import "sync"
 
 // A Watch is one file that is watched.
 type Watch struct {
-	// C receives after the file was written to. Notifications coalesce: one receive may stand for many writes, and a
-	// receiver that reads to the end of the file after each one misses nothing. It is never closed.
+	// C receives after the file was written to. Notifications coalesce: one receive may stand for
+	// many writes, and a receiver that reads to the end of the file after each one misses nothing.
+	// It is never closed.
 	C <-chan struct{}
 
 	c     chan struct{}
@@ -31,14 +32,15 @@ func (w *Watch) Close() {
 	}
 }
 
-// Add watches the file at path, which must exist. Writes that happen after Add returns are notified.
+// Add watches the file at path, which must exist. Writes that happen after Add returns are
+// notified.
 func (w *Watcher) Add(path string) (*Watch, error) {
 	c := make(chan struct{}, 1)
 	return w.add(path, &Watch{C: c, c: c})
 }
 
-// AddFunc is Add with a function that is called in place of the channel. It must return at once and call nothing of this
-// package.
+// AddFunc is Add with a function that is called in place of the channel. It must return at once and
+// call nothing of this package.
 func (w *Watcher) AddFunc(path string, f func()) (*Watch, error) {
 	return w.add(path, &Watch{f: f})
 }

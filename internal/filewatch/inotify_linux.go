@@ -98,8 +98,8 @@ func (w *Watcher) read() {
 	buf := make([]byte, 64<<10)
 	var last time.Time
 	for {
-		// The kernel merges notices that nobody has read: a file that is written without pause is told of this often, not
-		// with every write.
+		// The kernel merges notices that nobody has read: a file that is written without pause is
+		// told of this often, not with every write.
 		if d := time.Since(last); d < pause {
 			time.Sleep(pause - d)
 		}

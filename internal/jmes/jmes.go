@@ -1,7 +1,9 @@
-// Package jmes is JMESPath, the language of --query: the grammar and functions of the specification at jmespath.org.
+// Package jmes is JMESPath, the language of --query: the grammar and functions of the specification
+// at jmespath.org.
 //
-// Values are what encoding/json makes of JSON: maps, lists, text, booleans, nil, and numbers as json.Number or float64. A
-// multi-select hash makes an Object, which remembers the order its keys were written in.
+// Values are what encoding/json makes of JSON: maps, lists, text, booleans, nil, and numbers as
+// json.Number or float64. A multi-select hash makes an Object, which remembers the order its keys
+// were written in.
 package jmes
 
 import (
@@ -20,8 +22,8 @@ type SyntaxError struct {
 	Query string
 	At    int // offset in bytes
 	Msg   string
-	// Call says that the grammar was right: a function is not known, or takes another number of arguments. The specification has
-	// these errors found when the query is evaluated.
+	// Call says that the grammar was right: a function is not known, or takes another number of
+	// arguments. The specification has these errors found when the query is evaluated.
 	Call bool
 }
 
@@ -53,7 +55,8 @@ func Parse(query string) (*Expr, error) {
 	return &Expr{n}, nil
 }
 
-// Search is what the query finds in v. What is not there is nil; an error is a function that was given the wrong thing.
+// Search is what the query finds in v. What is not there is nil; an error is a function that was
+// given the wrong thing.
 func (e *Expr) Search(v any) (any, error) {
 	out, err := e.root.eval(v)
 	if err == nil {
@@ -100,7 +103,8 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// members is an object's keys, sorted or in their own order, and a way to its values; ok is false for anything else.
+// members is an object's keys, sorted or in their own order, and a way to its values; ok is false
+// for anything else.
 func members(v any) (keys []string, get map[string]any, ok bool) {
 	switch x := v.(type) {
 	case map[string]any:

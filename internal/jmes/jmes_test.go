@@ -109,7 +109,8 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestOrder: the keys of a multi-select hash keep the order they were written in, which is the order of columns.
+// TestOrder: the keys of a multi-select hash keep the order they were written in, which is the
+// order of columns.
 func TestOrder(t *testing.T) {
 	got, err := search("[0].{zeta: name, alpha: status}", decode(t, jobs))
 	if err != nil {
@@ -252,7 +253,8 @@ func TestSlices(t *testing.T) {
 	})
 }
 
-// TestAnyWords puts words of the language together at random: whatever they mean, the answer is JSON or an error with a place.
+// TestAnyWords puts words of the language together at random: whatever they mean, the answer is
+// JSON or an error with a place.
 func TestAnyWords(t *testing.T) {
 	words := strings.Fields("name status tags . . [ ] [] [? [*] [0] [-1] [1:] [::-1] * @ ( ) { } , : | || && & ! == != < >= 'x' `1` `[1]` \"q\" length( sort_by( map( merge( to_string( abs(")
 	v := decode(t, jobs)

@@ -33,10 +33,12 @@ func power(k kind) int {
 	return 0
 }
 
-// projectionEnd is the power below which a projection is over: a | b takes the whole list, a.b each item.
+// projectionEnd is the power below which a projection is over: a | b takes the whole list, a.b each
+// item.
 const projectionEnd = 10
 
-// maxDepth bounds how deep a query may nest; nobody writes such a thing, but it should not end the program.
+// maxDepth bounds how deep a query may nest; nobody writes such a thing, but it should not end the
+// program.
 const maxDepth = 500
 
 type parser struct {

@@ -2,7 +2,8 @@ package jmes
 
 import "errors"
 
-// Limits on what a query makes, in values and bytes of text: `[@,@]` a few dozen times in a row has more than any machine holds.
+// Limits on what a query makes, in values and bytes of text: `[@,@]` a few dozen times in a row has
+// more than any machine holds.
 const (
 	maxText  = 16 << 20 // of a text that a function makes
 	maxItems = 4 << 20  // of a list that others are flattened into

@@ -11,8 +11,8 @@ import (
 	"github.com/berthml/berth/internal/jmes"
 )
 
-// TestSuite runs JMESPath's own compliance tests where JMESPATH_TESTS names a folder with them: *.json, as in the repository
-// jmespath/jmespath.test.
+// TestSuite runs JMESPath's own compliance tests where JMESPATH_TESTS names a folder with them:
+// *.json, as in the repository jmespath/jmespath.test.
 func TestSuite(t *testing.T) {
 	dir := os.Getenv("JMESPATH_TESTS")
 	if dir == "" {

@@ -1,5 +1,5 @@
-// Package job changes the documents of jobs where several parts of the server do: users, budgets, instances and pipelines all ask jobs
-// to end.
+// Package job changes the documents of jobs where several parts of the server do: users, budgets,
+// instances and pipelines all ask jobs to end.
 package job
 
 import (
@@ -12,13 +12,15 @@ func State(d *store.Doc) (berth.JobState, error) { return store.State[berth.JobS
 
 // Stop says why a job is asked to end.
 type Stop struct {
-	// Cause and Why are for Exit.Cause and the reason of the job once it has ended; both are empty where its user asked.
+	// Cause and Why are for Exit.Cause and the reason of the job once it has ended; both are empty
+	// where its user asked.
 	Cause, Why string
 	// Event is the reason of the event; empty is Why.
 	Event string
 }
 
-// Cancel asks the job of a document to end, and writes it. It changes nothing when the job is over or was asked before.
+// Cancel asks the job of a document to end, and writes it. It changes nothing when the job is over
+// or was asked before.
 func Cancel(tx *store.Tx, d *store.Doc, s Stop) error {
 	if berth.JobStatus(d.Status).Terminal() {
 		return nil

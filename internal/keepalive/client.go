@@ -1,6 +1,7 @@
-// Package keepalive posts JSON again and again over one kept connection of this machine, and answers it. It is plain HTTP/1.1, so that
-// either side can be replaced by any client or server; docs/adr/0013-keep-alive.md says why it is not package net/http's, and the
-// benchmark what that is worth.
+// Package keepalive posts JSON again and again over one kept connection of this machine, and
+// answers it. It is plain HTTP/1.1, so that either side can be replaced by any client or server;
+// docs/adr/0013-keep-alive.md says why it is not package net/http's, and the benchmark what that is
+// worth.
 package keepalive
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A Client posts to the server at a Unix socket, in the caller's goroutine. Its methods are safe for concurrent use; requests are sent
-// one after the other.
+// A Client posts to the server at a Unix socket, in the caller's goroutine. Its methods are safe
+// for concurrent use; requests are sent one after the other.
 type Client struct {
 	Path string // of the socket
 
@@ -40,8 +41,8 @@ func (c *Client) drop() {
 	}
 }
 
-// Post sends body to the path and has the answer read. A kept connection that turns out to be dead is replaced once. One whose answer
-// read calls Unavailable is not used again.
+// Post sends body to the path and has the answer read. A kept connection that turns out to be dead
+// is replaced once. One whose answer read calls Unavailable is not used again.
 func (c *Client) Post(ctx context.Context, path string, body []byte, read func(*http.Response) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

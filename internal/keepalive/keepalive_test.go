@@ -66,7 +66,8 @@ func serve(t testing.TB, h http.Handler) (socket string) {
 	return l.Addr().String()
 }
 
-// TestOneConnection: many requests of many sizes go over one connection; one that is dead is replaced.
+// TestOneConnection: many requests of many sizes go over one connection; one that is dead is
+// replaced.
 func TestOneConnection(t *testing.T) {
 	var hijacked atomic.Int64
 	c := &keepalive.Client{Path: serve(t, hijacker(&hijacked))}
@@ -151,7 +152,8 @@ func TestEnds(t *testing.T) {
 
 const report = `[{"task":"amiable_anchor_0123456789.1","token":"bt_0123456789abcdef0123456789abcdef","seq":3,"state":"running"}]`
 
-// BenchmarkPost compares a small report over the kept connection with the same over net/http on both sides.
+// BenchmarkPost compares a small report over the kept connection with the same over net/http on
+// both sides.
 func BenchmarkPost(b *testing.B) {
 	b.Run("keepalive", func(b *testing.B) {
 		var n atomic.Int64

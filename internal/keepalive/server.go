@@ -10,8 +10,9 @@ import (
 	"strconv"
 )
 
-// Serve answers a request whose body was read already, and all that follow it on the connection as a Client sends them: posts to path of
-// at most limit bytes. Whatever else comes ends it, and so does an error. body is used again for the next one.
+// Serve answers a request whose body was read already, and all that follow it on the connection as
+// a Client sends them: posts to path of at most limit bytes. Whatever else comes ends it, and so
+// does an error. body is used again for the next one.
 func Serve(conn net.Conn, in *bufio.Reader, path string, limit int, body []byte, answer func(a *Answer, body []byte)) {
 	var a Answer
 	for {
@@ -65,7 +66,8 @@ func request(r *bufio.Reader, path string, limit int, space []byte) ([]byte, err
 	return space[:length], err
 }
 
-// Answer is a JSON answer that is sent in one piece. It is an [http.ResponseWriter] too; its header is not sent.
+// Answer is a JSON answer that is sent in one piece. It is an [http.ResponseWriter] too; its header
+// is not sent.
 type Answer struct {
 	Status int // 200 unless somebody says otherwise
 	Body   []byte

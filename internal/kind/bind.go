@@ -93,7 +93,8 @@ func (m Maker) value(v any) (any, error) {
 	return v, nil
 }
 
-// optionalBlocks keeps what stands between $[[ and ]] where every input named there was given, and drops it otherwise.
+// optionalBlocks keeps what stands between $[[ and ]] where every input named there was given, and
+// drops it otherwise.
 func optionalBlocks(command string, given func(name string) bool) string {
 	var b strings.Builder
 	for {

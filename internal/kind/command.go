@@ -64,8 +64,9 @@ func (command) Validate(props json.RawMessage) error {
 	return nil
 }
 
-// Step of a command job: an attempt is a gang of tasks that are placed, and end, together. One that fails ends the others. An
-// attempt whose node was taken away is followed by another one; nothing else is ever tried again.
+// Step of a command job: an attempt is a gang of tasks that are placed, and end, together. One that
+// fails ends the others. An attempt whose node was taken away is followed by another one; nothing
+// else is ever tried again.
 func (command) Step(j Job, tasks []*berth.Task) Step {
 	s := Step{Status: j.Status, State: j.State}
 	if j.Status.Terminal() {

@@ -54,8 +54,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestStepLaws: a step that was taken is not taken again, a job that ended stays as it is, and every status has a reason once
-// its task has one.
+// TestStepLaws: a step that was taken is not taken again, a job that ended stays as it is, and
+// every status has a reason once its task has one.
 func TestStepLaws(t *testing.T) {
 	states := []berth.TaskState{berth.TaskWaiting, berth.TaskPlaced, berth.TaskStarting, berth.TaskRunning, berth.TaskEnding, berth.TaskDone}
 	rapid.Check(t, func(t *rapid.T) {

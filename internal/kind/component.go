@@ -25,7 +25,8 @@ type Component struct {
 	Env          map[string]any             `json:"environment_variables"`
 	Jobs         map[string]map[string]any  `json:"jobs"`
 	Settings     map[string]any             `json:"settings"`
-	// Inline says that it was made of a step that came without a component: what it declares of its inputs was guessed by a client.
+	// Inline says that it was made of a step that came without a component: what it declares of its
+	// inputs was guessed by a client.
 	Inline bool `json:"-"`
 }
 
@@ -64,7 +65,8 @@ type ComponentIO struct {
 
 func (i *ComponentInput) optional() bool { return strings.EqualFold(string(i.Optional), "true") }
 
-// check says whether a value can be what is declared. Whole numbers are not insisted upon: Azure does not either.
+// check says whether a value can be what is declared. Whole numbers are not insisted upon: Azure
+// does not either.
 func (i *ComponentInput) check(value string) error {
 	switch strings.ToLower(i.Type) {
 	case "number", "integer":
@@ -125,7 +127,8 @@ func (g *Graph) InputTypes(component func(id string) (*Component, error)) (map[s
 	return types, nil
 }
 
-// steps is those of a pipeline component that is given some inputs: what is bound to one that was left out is left out too.
+// steps is those of a pipeline component that is given some inputs: what is bound to one that was
+// left out is left out too.
 func (c *Component) steps(inputs map[string]any) map[string]any {
 	jobs := map[string]any{}
 	for name, job := range c.Jobs {
@@ -143,8 +146,8 @@ func (c *Component) steps(inputs map[string]any) map[string]any {
 	return jobs
 }
 
-// Adopt completes a pipeline job that names a component: what it does not say of inputs and outputs, and its steps where it has none, are
-// the component's.
+// Adopt completes a pipeline job that names a component: what it does not say of inputs and
+// outputs, and its steps where it has none, are the component's.
 func (c *Component) Adopt(props, inputs, outputs map[string]any) error {
 	if !strings.EqualFold(c.Type, "pipeline") {
 		return berth.Errorf(berth.Invalid, "properties.componentId: the component is of type %s, and a pipeline job needs a pipeline component", c.Type)

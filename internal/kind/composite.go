@@ -9,8 +9,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A Composite is a kind whose jobs have no tasks of their own: they run other jobs, their children. What the rest of the server has to
-// know of such a kind it asks here, so that a new one is a file and a line in the table of kinds. Its Step is StepChildren, as a rule.
+// A Composite is a kind whose jobs have no tasks of their own: they run other jobs, their children.
+// What the rest of the server has to know of such a kind it asks here, so that a new one is a file
+// and a line in the table of kinds. Its Step is StepChildren, as a rule.
 type Composite interface {
 	Kind
 	// Word is what plans call such a job: pipeline.
@@ -21,8 +22,8 @@ type Composite interface {
 	Log(status berth.JobStatus, st berth.JobState) string
 	// Child is the job that runs one of its children.
 	Child(p Parent, child string) (ChildJob, error)
-	// Unfold is all commands that it will run, its children's children too, before any of them has: it is for checks, prices and plans.
-	// It refuses what could not run, and names the child.
+	// Unfold is all commands that it will run, its children's children too, before any of them has:
+	// it is for checks, prices and plans. It refuses what could not run, and names the child.
 	Unfold(p Parent) ([]Unfolded, error)
 }
 
@@ -68,12 +69,13 @@ type Children struct {
 	Needs func(name string) []string
 	// AtOnce is how many run at the same time; 0 is no limit.
 	AtOnce int
-	// Continue goes on after one has failed: only what needs it does not run. Else no other begins, and those under way are asked to end.
+	// Continue goes on after one has failed: only what needs it does not run. Else no other begins,
+	// and those under way are asked to end.
 	Continue bool
 }
 
-// StepChildren is the Step of a job with children. A child begins when all it needs have completed. The end is told in the log first:
-// Finalizing stands between.
+// StepChildren is the Step of a job with children. A child begins when all it needs have completed.
+// The end is told in the log first: Finalizing stands between.
 func StepChildren(j Job, c Children) Step {
 	s := Step{Status: j.Status, State: j.State}
 	if j.Status.Terminal() {

@@ -13,7 +13,8 @@ const mostNodes = 1000
 // mostProcesses is how many processes a job may have in all: each needs a port to be reached at.
 const mostProcesses = 10_000
 
-// nodes is the part of a command job that says where and how often its command runs. What is absent is nil: its default is not 0.
+// nodes is the part of a command job that says where and how often its command runs. What is absent
+// is nil: its default is not 0.
 type nodes struct {
 	Resources struct {
 		InstanceCount *int `json:"instanceCount"`
@@ -38,8 +39,8 @@ func (n *nodes) asked() int {
 	return 1
 }
 
-// count is how many nodes the job gets. TensorFlow's processes are counted for the whole job, and a node that would have none is not
-// taken.
+// count is how many nodes the job gets. TensorFlow's processes are counted for the whole job, and a
+// node that would have none is not taken.
 func (n *nodes) count() int {
 	d := n.Distribution
 	if d == nil || !strings.EqualFold(d.Type, "tensorflow") || d.WorkerCount == nil {
@@ -97,7 +98,8 @@ func validateNodes(props json.RawMessage) error {
 	}
 }
 
-// tiers order the queue. A job that says nothing is in the middle, and so is its priority: 2 of Azure's 1, 2, 3.
+// tiers order the queue. A job that says nothing is in the middle, and so is its priority: 2 of
+// Azure's 1, 2, 3.
 var tiers = map[string]int{"spot": -2, "basic": -1, "standard": 0, "null": 0, "": 0, "premium": 1}
 
 const (
@@ -105,8 +107,9 @@ const (
 	mediumPriority = 2
 )
 
-// queue is the job's place in the queue: higher goes first, and 0 is that of a job without queue settings. No priority lifts a job
-// above one of the next tier. Spot says that it may be stopped for other work.
+// queue is the job's place in the queue: higher goes first, and 0 is that of a job without queue
+// settings. No priority lifts a job above one of the next tier. Spot says that it may be stopped
+// for other work.
 func (n *nodes) queue() (priority int, spot bool, err error) {
 	tier, ok := tiers[strings.ToLower(n.QueueSettings.JobTier)]
 	if !ok {

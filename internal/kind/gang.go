@@ -27,7 +27,8 @@ func (s *Step) stopped() {
 	}
 }
 
-// attemptOf is the tasks of an attempt. The first has the id of the attempt, the others the rank after it.
+// attemptOf is the tasks of an attempt. The first has the id of the attempt, the others the rank
+// after it.
 func attemptOf(j Job, attempt int) []berth.Task {
 	var n nodes
 	_ = json.Unmarshal(j.Props, &n) // it was valid when the job was taken
@@ -64,9 +65,10 @@ func (g gang) all(f func(*berth.Task) bool) bool {
 	return !slices.ContainsFunc(g, func(t *berth.Task) bool { return !f(t) })
 }
 
-// evicted is a task whose node was taken away from it, nil when there is none. What ended by itself, well or not, before it could be
-// stopped was not evicted; nor was one that was already being stopped because another had failed. A task that may be stopped for
-// other work and vanished has lost its node, also when its peers noticed first and it was asked to end for that.
+// evicted is a task whose node was taken away from it, nil when there is none. What ended by
+// itself, well or not, before it could be stopped was not evicted; nor was one that was already
+// being stopped because another had failed. A task that may be stopped for other work and vanished
+// has lost its node, also when its peers noticed first and it was asked to end for that.
 func (g gang) evicted() *berth.Task {
 	failed := g.failed()
 	for _, t := range g {
@@ -143,8 +145,8 @@ func (g gang) toStop(cancel bool) []berth.TaskID {
 	return ids
 }
 
-// decisive is the task whose end is the job's, once all have ended: the first that failed by itself; else one that was asked to end;
-// else, when all ended well, the first node's.
+// decisive is the task whose end is the job's, once all have ended: the first that failed by
+// itself; else one that was asked to end; else, when all ended well, the first node's.
 func (g gang) decisive() *berth.Task {
 	if t := g.failed(); t != nil {
 		return t
@@ -158,7 +160,8 @@ func (g gang) decisive() *berth.Task {
 // broken says that a task has ended, and not well.
 func broken(t *berth.Task) bool { return t.State == berth.TaskDone && !t.Exit.OK() }
 
-// status is that of a job whose attempt has not ended: running as soon as one of its tasks is, and as long as one is.
+// status is that of a job whose attempt has not ended: running as soon as one of its tasks is, and
+// as long as one is.
 func (g gang) status(tasks []*berth.Task, attempt int) (berth.JobStatus, string) {
 	slowest := slices.MinFunc(g, func(a, b *berth.Task) int { return compareStates(a.State, b.State) })
 	fastest := slices.MaxFunc(g, func(a, b *berth.Task) int { return compareStates(a.State, b.State) })
@@ -195,7 +198,8 @@ func compareStates(a, b berth.TaskState) int {
 	return 0
 }
 
-// times are those of the first node, but the job has started when its last node has, and ended when all have.
+// times are those of the first node, but the job has started when its last node has, and ended when
+// all have.
 func (g gang) times() berth.Waterfall {
 	w := g[0].Times
 	if len(g) == 1 {

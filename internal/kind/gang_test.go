@@ -78,7 +78,8 @@ func TestFirstAttempt(t *testing.T) {
 	}
 }
 
-// gangOf writes a gang's tasks down: rank by rank a state, or how it ended, with flags after a slash.
+// gangOf writes a gang's tasks down: rank by rank a state, or how it ended, with flags after a
+// slash.
 func gangOf(attempt int, words ...string) []*berth.Task {
 	var tasks []*berth.Task
 	for rank, w := range words {
@@ -184,8 +185,9 @@ func TestGangMeasures(t *testing.T) {
 	}
 }
 
-// TestGangLaws lets jobs of several nodes live: whatever happens to their tasks, in whatever order, no step is taken twice, an attempt
-// begins only when the one before is over and was cut short by an eviction, and the end of a job is that of its last attempt.
+// TestGangLaws lets jobs of several nodes live: whatever happens to their tasks, in whatever order,
+// no step is taken twice, an attempt begins only when the one before is over and was cut short by
+// an eviction, and the end of a job is that of its last attempt.
 func TestGangLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(1, 3).Draw(t, "nodes")

@@ -219,7 +219,8 @@ func (g *Graph) acyclic() error {
 	return nil
 }
 
-// ref is what an expression of a step names: an output of another step, an input of the pipeline, or, when both are empty, its name.
+// ref is what an expression of a step names: an output of another step, an input of the pipeline,
+// or, when both are empty, its name.
 type ref struct{ node, name string }
 
 func parentRef(where, path string) (ref, bool) {

@@ -1,4 +1,5 @@
-// Package kind says what each kind of job does next: pure functions from a job and its tasks to a step.
+// Package kind says what each kind of job does next: pure functions from a job and its tasks to a
+// step.
 package kind
 
 import (
@@ -14,7 +15,8 @@ import (
 // Job is what a kind sees of a job.
 type Job struct {
 	Name string
-	// Key begins the ids of the job's tasks. It is the name with a mark that a later job of the same name does not have.
+	// Key begins the ids of the job's tasks. It is the name with a mark that a later job of the
+	// same name does not have.
 	Key    string
 	Status berth.JobStatus
 	State  berth.JobState
@@ -31,8 +33,8 @@ type Child struct {
 	Ended  time.Time
 }
 
-// Step is what should be made true now. It is the same for the same job and tasks, so a step that was computed and lost is
-// computed again.
+// Step is what should be made true now. It is the same for the same job and tasks, so a step that
+// was computed and lost is computed again.
 type Step struct {
 	Start  []berth.Task // tasks to create; ID, Attempt and Compute are set
 	Stop   []berth.TaskID
@@ -56,7 +58,8 @@ var kinds = map[string]Kind{
 	"pipeline": pipeline{},
 }
 
-// Of is the kind of a jobType. A type that Azure has and this server cannot run yet is an error that says so.
+// Of is the kind of a jobType. A type that Azure has and this server cannot run yet is an error
+// that says so.
 func Of(jobType string) (Kind, error) {
 	if k, ok := kinds[strings.ToLower(jobType)]; ok {
 		return k, nil

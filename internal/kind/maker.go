@@ -21,7 +21,8 @@ type Maker struct {
 	Output func(node, name string) (berth.JobOutput, bool)
 }
 
-// Make is the properties of the job that runs a step: a Command job, or a Pipeline job for a pipeline component. Errors name the step.
+// Make is the properties of the job that runs a step: a Command job, or a Pipeline job for a
+// pipeline component. Errors name the step.
 func (m Maker) Make(node string, c *Component) (map[string]any, error) {
 	n := m.Graph.Jobs[node]
 	wrap := func(err error) error { return berth.Errorf(berth.CodeOf(err), "step %s: %w", node, err) }
@@ -141,7 +142,8 @@ func (m Maker) id(text, collection string) string {
 	return r.ID(m.Workspace)
 }
 
-// nested adds what a pipeline job has. Inside it parent means itself; an input that was left out is left out of its steps too.
+// nested adds what a pipeline job has. Inside it parent means itself; an input that was left out is
+// left out of its steps too.
 func (m Maker) nested(p map[string]any, n *Node, c *Component, compute string) error {
 	p["jobType"] = "Pipeline"
 	p["jobs"] = c.steps(p["inputs"].(map[string]any))
@@ -241,7 +243,8 @@ func data(typ, uri, mode string) map[string]any {
 	return map[string]any{"jobInputType": orElse(typ, "uri_folder"), "uri": uri, "mode": orElse(mode, "ReadOnlyMount")}
 }
 
-// outputs is where the step's outputs go: to the pipeline's that they are bound to, to where the client says, or to a place of the job's.
+// outputs is where the step's outputs go: to the pipeline's that they are bound to, to where the
+// client says, or to a place of the job's.
 func (m Maker) outputs(n *Node, c *Component) (map[string]any, error) {
 	for name := range n.Outputs {
 		if _, ok := c.Outputs[name]; !ok {
@@ -283,7 +286,8 @@ func (m Maker) outputs(n *Node, c *Component) (map[string]any, error) {
 	return out, nil
 }
 
-// output is one of the pipeline's own outputs, where the default datastore says when nothing else does.
+// output is one of the pipeline's own outputs, where the default datastore says when nothing else
+// does.
 func (m Maker) output(name string) *berth.JobOutput {
 	var o berth.JobOutput
 	if given := m.Graph.Outputs[name]; given != nil {

@@ -17,8 +17,9 @@ type named struct {
 	VariablesIn json.RawMessage `json:"environment_variables,omitempty"` // as steps and components spell it
 }
 
-// StepBody is the document of the job that runs a step, of the properties that Make gave: its inputs and outputs are in the order in
-// which the component declares them, its tags and the like in that of the pipeline's properties, then of the component's document.
+// StepBody is the document of the job that runs a step, of the properties that Make gave: its
+// inputs and outputs are in the order in which the component declares them, its tags and the like
+// in that of the pipeline's properties, then of the component's document.
 func StepBody(props map[string]any, node string, pipeline, component json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		Jobs map[string]named `json:"jobs"`

@@ -133,8 +133,8 @@ func stepsOf(names []string, known []berth.PipelineStep) []berth.PipelineStep {
 	return steps
 }
 
-// follow takes over what the jobs of the steps say. What begins and ends gets a line in the log, each in its turn; a line that was
-// given stays.
+// follow takes over what the jobs of the steps say. What begins and ends gets a line in the log,
+// each in its turn; a line that was given stays.
 func follow(steps []berth.PipelineStep, children map[string]Child) {
 	line := 0
 	for _, p := range steps {
@@ -163,8 +163,8 @@ func follow(steps []berth.PipelineStep, children map[string]Child) {
 	}
 }
 
-// firstFailed is the step that ended otherwise than well first, nil when none did. One that failed goes before one that was canceled:
-// the cancelling may have been ours.
+// firstFailed is the step that ended otherwise than well first, nil when none did. One that failed
+// goes before one that was canceled: the cancelling may have been ours.
 func firstFailed(steps []berth.PipelineStep) *berth.PipelineStep {
 	var first *berth.PipelineStep
 	for i := range steps {
@@ -254,7 +254,8 @@ func verdict(st *berth.JobState, failed *berth.PipelineStep) (berth.JobStatus, s
 	return berth.Failed, reason
 }
 
-// ParentLog is a log of a job with children, a line for each thing that happened. It only ever grows. Word is what such a job is called.
+// ParentLog is a log of a job with children, a line for each thing that happened. It only ever
+// grows. Word is what such a job is called.
 func ParentLog(word string, status berth.JobStatus, st berth.JobState) string {
 	type said struct {
 		n    int

@@ -39,8 +39,9 @@ type factory struct {
 	on    bool // it goes on when a step has failed
 }
 
-// TestPipelineLaws: whatever its steps do, in whatever order, a pipeline begins each at most once and after all it needs, takes no
-// step twice, tells everything in a log that only grows, and ends in the one status that its steps make true.
+// TestPipelineLaws: whatever its steps do, in whatever order, a pipeline begins each at most once
+// and after all it needs, takes no step twice, tells everything in a log that only grows, and ends
+// in the one status that its steps make true.
 func TestPipelineLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 6).Draw(t, "steps")

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Allow is what users who are not administrators may name of the server's machine: nothing, unless the server's file says so.
+// Allow is what users who are not administrators may name of the server's machine: nothing, unless
+// the server's file says so.
 type Allow struct {
 	Paths      []string // folders of which file: URLs may be used
 	DockerArgs []string // options for containers: --cap-add=SYS_PTRACE, or --ulimit for any value
@@ -21,8 +22,8 @@ func IsFile(uri string) bool {
 	return ok
 }
 
-// File says below which of the allowed folders a file: URL lies, or refuses it. Whether a link leads out of the folder is for whoever opens
-// the file to see.
+// File says below which of the allowed folders a file: URL lies, or refuses it. Whether a link
+// leads out of the folder is for whoever opens the file to see.
 func (a Allow) File(uri string) (below string, err error) {
 	path, ok, err := berth.FileURL(uri)
 	if err != nil {
@@ -41,7 +42,8 @@ func (a Allow) File(uri string) (below string, err error) {
 		"upload the data, or ask an administrator to list its folder under allow: paths: in berth.yaml", uri)
 }
 
-// free are the options that do nothing a job cannot do in other ways: shm_size, environment_variables.
+// free are the options that do nothing a job cannot do in other ways: shm_size,
+// environment_variables.
 var free = []string{"--shm-size", "--env", "-e"}
 
 // Options refuses docker_args that are not allowed. raw is text or a list of texts.
@@ -102,8 +104,9 @@ func FixedAt(container, name string) (json.RawMessage, error) {
 	return json.Marshal(kept{Container: container, Name: name})
 }
 
-// Permit refuses a place that somebody who is not an administrator may not use, for reading or for writing. below is the folder that the runner
-// must not be led out of; it is empty where there is no limit.
+// Permit refuses a place that somebody who is not an administrator may not use, for reading or for
+// writing. below is the folder that the runner must not be led out of; it is empty where there is
+// no limit.
 func (a Allow) Permit(p Place, write bool) (below string, err error) {
 	if !IsFile(p.URL) {
 		return "", nil

@@ -6,7 +6,8 @@ import (
 	"github.com/berthml/berth/internal/locate"
 )
 
-// TestContentURI: where the files of an asset are is what one property says, spelt as it is: what is held and what is run are the same.
+// TestContentURI: where the files of an asset are is what one property says, spelt as it is: what
+// is held and what is run are the same.
 func TestContentURI(t *testing.T) {
 	for _, c := range []struct {
 		collection string

@@ -1,5 +1,5 @@
-// Package locate turns the many ways in which clients name data — azureml:// URIs, asset ids, blob URLs — into a place in our
-// own storage, or a URL elsewhere.
+// Package locate turns the many ways in which clients name data — azureml:// URIs, asset ids, blob
+// URLs — into a place in our own storage, or a URL elsewhere.
 package locate
 
 import (
@@ -62,7 +62,8 @@ func EscapePath(p string) string {
 	return strings.Join(segs, "/")
 }
 
-// CodeHost is the host the Python SDK insists on when it downloads code; it then uses only the path.
+// CodeHost is the host the Python SDK insists on when it downloads code; it then uses only the
+// path.
 const CodeHost = "https://berth.blob.core.windows.net"
 
 // Blob is the container and name of a blob URL of ours.
@@ -82,7 +83,8 @@ func splitBlob(rest string) (container, name string, ok bool) {
 	return container, name, err == nil && isContainer(container)
 }
 
-// BlobOfAny is Blob for a URL that may be of another server of the same database: they share their storage.
+// BlobOfAny is Blob for a URL that may be of another server of the same database: they share their
+// storage.
 func (l Locator) BlobOfAny(tx *store.Tx, uri string) (container, name string, ok bool, err error) {
 	if container, name, ok = l.Blob(uri); ok {
 		return container, name, true, nil
@@ -173,8 +175,9 @@ func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri str
 	return Place{Container: own.Container, Name: strings.Trim(path, "/")}, nil
 }
 
-// Lasting is a URI that still says where the data is when the job it names is gone: an output of a job becomes the place in the
-// datastore where it is kept. Every other URI is itself. job is the one it names, if any.
+// Lasting is a URI that still says where the data is when the job it names is gone: an output of a
+// job becomes the place in the datastore where it is kept. Every other URI is itself. job is the
+// one it names, if any.
 func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, err error) {
 	var p []string
 	if rest, ok := cut(uri, "azureml://jobs/"); ok {
@@ -192,8 +195,8 @@ func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, er
 	return Long(ws, kept, "resourcegroups"), p[1], nil
 }
 
-// Long is a place in a datastore with its workspace in it, as the service writes it; groups is how it spells that word, which it does in two
-// ways. Every other URI is itself.
+// Long is a place in a datastore with its workspace in it, as the service writes it; groups is how
+// it spells that word, which it does in two ways. Every other URI is itself.
 func Long(ws berth.Workspace, uri, groups string) string {
 	rest, ok := cut(uri, "azureml://")
 	p := strings.Split(rest, "/")
@@ -210,7 +213,8 @@ func Long(ws berth.Workspace, uri, groups string) string {
 	return "azureml://" + strings.Join(p, "/")
 }
 
-// jobOutput is the URI at which azureml://jobs/J/outputs/O/paths/P is kept; the output "artifacts" is the job's own folder.
+// jobOutput is the URI at which azureml://jobs/J/outputs/O/paths/P is kept; the output "artifacts"
+// is the job's own folder.
 func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string, error) {
 	job, out := p[1], p[3]
 	d, err := tx.Get(ws.Key(), "jobs", job, "")
@@ -292,7 +296,8 @@ func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int)
 // contentFields are the properties of assets that say where their files are.
 var contentFields = map[string][]string{"data": {"dataUri"}, "models": {"modelUri"}, "codes": {"codeUri"}, "environments": {"build", "contextUri"}}
 
-// ContentField is the property of a version of an asset that says where its files are, as a path; "" where there is none.
+// ContentField is the property of a version of an asset that says where its files are, as a path;
+// "" where there is none.
 func ContentField(collection string) string { return strings.Join(contentFields[collection], ".") }
 
 // ContentURI is what that property says.

@@ -41,13 +41,15 @@ func outside(d *store.Doc, path string) (Place, error) {
 		return Place{}, err
 	}
 	if s.Type == storage.Folder {
-		// A folder of the machines: whoever uses it must be allowed to, as with any other file of theirs.
+		// A folder of the machines: whoever uses it must be allowed to, as with any other file of
+		// theirs.
 		return Place{URL: (&url.URL{Scheme: "file", Path: join(strings.TrimRight(s.Path, "/"), path)}).String()}, nil
 	}
 	return Place{Datastore: d.Name, Name: path}, nil
 }
 
-// elsewhere is an address that is not ours: in the storage of a datastore, if there is one for it. One with a query brings its own signature.
+// elsewhere is an address that is not ours: in the storage of a datastore, if there is one for it.
+// One with a query brings its own signature.
 func elsewhere(tx *store.Tx, ws berth.Workspace, uri string) (Place, error) {
 	plain := Place{URL: uri}
 	if !storage.Elsewhere(uri) && (strings.Contains(uri, "?") || !strings.HasPrefix(uri, "http")) {

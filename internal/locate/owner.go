@@ -17,7 +17,8 @@ type Owners struct {
 	workspaces map[string]string // keys of workspaces by their containers, which are never used again
 }
 
-// Job is the job below whose folder a name lies, and the user who submitted it; both are empty where there is none.
+// Job is the job below whose folder a name lies, and the user who submitted it; both are empty
+// where there is none.
 func (o *Owners) Job(ctx context.Context, container, name string) (job, user string, err error) {
 	if job = jobOf(name); job == "" {
 		return "", "", nil
@@ -42,7 +43,8 @@ func (o *Owners) Job(ctx context.Context, container, name string) (job, user str
 	return job, user, err
 }
 
-// OfEndedJob reports whether a name in a workspace's containers lies below the folder of a job that has ended.
+// OfEndedJob reports whether a name in a workspace's containers lies below the folder of a job that
+// has ended.
 func OfEndedJob(tx *store.Tx, workspace, name string) (bool, error) {
 	job := jobOf(name)
 	if job == "" {
@@ -55,7 +57,8 @@ func OfEndedJob(tx *store.Tx, workspace, name string) (bool, error) {
 	return err == nil && d.Name == job && berth.JobStatus(d.Status).Terminal(), err
 }
 
-// jobOf is the job that a name in a workspace's containers would belong to, "" when it cannot belong to one.
+// jobOf is the job that a name in a workspace's containers would belong to, "" when it cannot
+// belong to one.
 func jobOf(name string) string {
 	for _, root := range []string{OutputRoot, ArtifactPath("")} {
 		if rest, ok := strings.CutPrefix(name, root); ok {

@@ -7,7 +7,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Storage is where a workspace keeps its bytes. It is the part of the workspace's document that Berth owns.
+// Storage is where a workspace keeps its bytes. It is the part of the workspace's document that
+// Berth owns.
 type Storage struct {
 	ID        string `json:"workspaceId"`
 	Blobs     string `json:"blobContainer"`     // container of the default datastore
@@ -20,7 +21,8 @@ func NewStorage() Storage {
 	return Storage{ID: id, Blobs: "azureml-blobstore-" + id, Artifacts: "azureml-" + id}
 }
 
-// WorkspaceOf is the workspace a document is about, in the casing it was made with. The id is kept in Parent.
+// WorkspaceOf is the workspace a document is about, in the casing it was made with. The id is kept
+// in Parent.
 func WorkspaceOf(d *store.Doc) (berth.Workspace, error) {
 	p := strings.Split(strings.Trim(d.Parent, "/"), "/")
 	if len(p) < 8 {

@@ -1,5 +1,5 @@
-// Package metrics counts what a server does and writes it in the text format of Prometheus. Counting is an atomic addition; what can
-// be found out when somebody asks is not counted.
+// Package metrics counts what a server does and writes it in the text format of Prometheus.
+// Counting is an atomic addition; what can be found out when somebody asks is not counted.
 package metrics
 
 import (
@@ -43,7 +43,8 @@ func (h *Histogram) seconds() float64 { return time.Duration(h.sum.Load()).Secon
 // ages are the upper bounds of how long something waits, in seconds.
 var ages = [...]float64{1, 10, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}
 
-// Ages is how many of what waits has waited up to each of a few bounds: a picture of now, which is a gauge in Prometheus' words.
+// Ages is how many of what waits has waited up to each of a few bounds: a picture of now, which is
+// a gauge in Prometheus' words.
 type Ages struct {
 	upTo   [len(ages)]int
 	all    int

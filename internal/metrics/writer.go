@@ -76,7 +76,8 @@ func (w *Writer) Histogram(name string, h *Histogram, labels ...string) {
 	w.Sample(name+"_count", float64(upTo[len(upTo)-1]), labels...)
 }
 
-// Ages writes how long what waits has waited, as gauges: name_count, name_oldest_seconds, and name_up_to with the bound as a label.
+// Ages writes how long what waits has waited, as gauges: name_count, name_oldest_seconds, and
+// name_up_to with the bound as a label.
 func (w *Writer) Ages(name string, a *Ages, what string) {
 	w.One(name+"_count", Gauge, "How many "+what+".", float64(a.all))
 	w.One(name+"_oldest_seconds", Gauge, "How long the oldest has waited of the "+what+".", a.oldest)

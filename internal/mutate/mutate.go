@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Sound are documents that are taken as they are, by their collection, or by their whole path where versions are part of it. They refer to
-// environment e:1, data d:1 and component c:1.
+// Sound are documents that are taken as they are, by their collection, or by their whole path where
+// versions are part of it. They refer to environment e:1, data d:1 and component c:1.
 var Sound = map[string][]string{
 	"jobs": {
 		`{"properties":{"jobType":"Command","command":"echo ${{inputs.a}}","computeId":"local","environmentId":"azureml:e:1","experimentName":"x","tags":{"a":"b"},

@@ -1,5 +1,6 @@
-// Package ordered encodes JSON with the members of objects in the order that another document has them in. It lets code work on
-// plain maps, which know no order, and still give a document back as its author wrote it.
+// Package ordered encodes JSON with the members of objects in the order that another document has
+// them in. It lets code work on plain maps, which know no order, and still give a document back as
+// its author wrote it.
 package ordered
 
 import (
@@ -8,9 +9,10 @@ import (
 	"strconv"
 )
 
-// Marshal encodes v, a decoded JSON value, as encoding/json does but for order: members of an object are in the order they have at
-// the same place of like[0], then of like[1] and so on; those that are nowhere in like follow by name. What is in like but not in
-// v is left out. A json.RawMessage in v is copied as it is, so it must be valid.
+// Marshal encodes v, a decoded JSON value, as encoding/json does but for order: members of an
+// object are in the order they have at the same place of like[0], then of like[1] and so on; those
+// that are nowhere in like follow by name. What is in like but not in v is left out. A
+// json.RawMessage in v is copied as it is, so it must be valid.
 func Marshal(v any, like ...[]byte) ([]byte, error) {
 	var s *Shape
 	size := 0

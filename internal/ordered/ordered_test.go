@@ -68,7 +68,8 @@ func TestLarge(t *testing.T) {
 
 func itoa(i int) string { b, _ := json.Marshal(i); return string(b) }
 
-// FuzzMarshal: whatever the order is taken from, the value is the same; taken from the text itself, so is the order.
+// FuzzMarshal: whatever the order is taken from, the value is the same; taken from the text itself,
+// so is the order.
 func FuzzMarshal(f *testing.F) {
 	f.Add(`{"b":1,"a":{"d":[{"f":1,"e":2}],"c":"x"}}`, `{"a":{"c":1}}`)
 	f.Add(`[1,{"a":"\u2028"}]`, `{"a`)

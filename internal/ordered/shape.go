@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Shape is what matters of a JSON value: the order of its members, and their shapes. That of a value without members is nil. An
-// object has keys, each once; an array has none.
+// Shape is what matters of a JSON value: the order of its members, and their shapes. That of a
+// value without members is nil. An object has keys, each once; an array has none.
 type Shape struct {
 	keys  []string
 	inner []*Shape

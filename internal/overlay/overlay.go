@@ -1,11 +1,11 @@
-// Package overlay has maps that can be changed on trial: a fork of a map is changed without the map,
-// and then either joined into it or dropped. Forking costs nothing, however large the map is.
+// Package overlay has maps that can be changed on trial: a fork of a map is changed without the
+// map, and then either joined into it or dropped. Forking costs nothing, however large the map is.
 package overlay
 
 import "iter"
 
-// Map is a map, or a fork of one. The zero Map is empty and can be used. It is not safe for concurrent
-// use, and while a Map has a fork only the fork may be changed.
+// Map is a map, or a fork of one. The zero Map is empty and can be used. It is not safe for
+// concurrent use, and while a Map has a fork only the fork may be changed.
 type Map[K comparable, V any] struct {
 	base    map[K]V
 	fork    bool            // base is another Map's
@@ -93,8 +93,8 @@ func (m *Map[K, V]) change(k K, c change[V]) {
 // Len is how many keys there are.
 func (m *Map[K, V]) Len() int { return len(m.base) + m.added }
 
-// All are the keys and their values, in no order. What is set or deleted meanwhile may be among them
-// or not, as with a map.
+// All are the keys and their values, in no order. What is set or deleted meanwhile may be among
+// them or not, as with a map.
 func (m *Map[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for k, v := range m.base {

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestForkIsAMap: a fork behaves as a map, its base stays as it was, and joining makes the base what
-// the fork is.
+// TestForkIsAMap: a fork behaves as a map, its base stays as it was, and joining makes the base
+// what the fork is.
 func TestForkIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var m overlay.Map[int, int]

@@ -20,8 +20,9 @@ type Limits struct {
 	Now   time.Time
 }
 
-// Bar fills in how many more tasks users may have on a pool of a workspace, for those who are limited.
-// An instance counts as a whole, whether jobs are on it or not, and a pool without nodes grows by quota.
+// Bar fills in how many more tasks users may have on a pool of a workspace, for those who are
+// limited. An instance counts as a whole, whether jobs are on it or not, and a pool without nodes
+// grows by quota.
 func (p *Pool) Bar(workspace string, l Limits) error {
 	p.Bars = nil
 	if berth.IsLocal(p.Name) && l.PerUser > 0 {

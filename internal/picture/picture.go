@@ -1,6 +1,6 @@
-// Package picture describes a pool: a compute with its nodes, the jobs on them and those that wait. The
-// control loop decides by this description, and plans and explanations are made from it, so that they
-// cannot contradict each other.
+// Package picture describes a pool: a compute with its nodes, the jobs on them and those that wait.
+// The control loop decides by this description, and plans and explanations are made from it, so
+// that they cannot contradict each other.
 package picture
 
 import (
@@ -33,7 +33,8 @@ type Pool struct {
 	Bars  map[string]sched.Bar // users who are limited
 	// Short is why it cannot grow, where that is known already.
 	Short string
-	// Occupied is why the server's own machine takes no tasks: an isolated node has it or waits for it.
+	// Occupied is why the server's own machine takes no tasks: an isolated node has it or waits for
+	// it.
 	Occupied string
 	// Exhausted are the budgets of the workspace that are used up.
 	Exhausted []berth.Budget
@@ -72,8 +73,8 @@ func (p *Pool) Single() bool { return berth.IsLocal(p.Name) || p.Attached() }
 // Scales reports whether the autoscaler decides how many nodes the pool has.
 func (p *Pool) Scales() bool { return !p.Single() && !p.Instance() }
 
-// Down is why the pool takes no tasks now, as the kind of a berth.PlanLimit and a sentence; both are
-// empty when it does.
+// Down is why the pool takes no tasks now, as the kind of a berth.PlanLimit and a sentence; both
+// are empty when it does.
 func (p *Pool) Down() (kind, why string) {
 	if !berth.IsLocal(p.Name) {
 		return p.State.Down(p.Name, p.PoolSpec, len(p.Nodes))
@@ -84,8 +85,8 @@ func (p *Pool) Down() (kind, why string) {
 	return berth.LimitMachine, p.Occupied
 }
 
-// Sched is the pool as the scheduler sees it. A single machine is shared by turns: who goes first does
-// not depend on what runs, and nothing is stopped for others.
+// Sched is the pool as the scheduler sees it. A single machine is shared by turns: who goes first
+// does not depend on what runs, and nothing is stopped for others.
 func (p *Pool) Sched() sched.Pool {
 	out := sched.Pool{
 		Name: p.Name, Max: p.Max, Spread: p.Spread, Ahead: p.Overcommit, Held: p.Held, Short: p.Short, Bars: p.Bars,
@@ -104,8 +105,8 @@ func (p *Pool) Sched() sched.Pool {
 	return out
 }
 
-// Scale is the pool, with what waits for it, as the autoscaler sees it. Nothing but its own size bounds
-// it: what quotas and the machine leave room for is for the caller to add.
+// Scale is the pool, with what waits for it, as the autoscaler sees it. Nothing but its own size
+// bounds it: what quotas and the machine leave room for is for the caller to add.
 func (p *Pool) Scale(q *sched.Queue) scale.Pool {
 	out := scale.Pool{
 		Name: p.Name, Min: p.Min, Max: p.Max, Idle: p.Idle, Slots: max(1, p.Slots), Room: p.Max, Wait: p.Retry, Sizes: q.Sizes(),
@@ -134,8 +135,8 @@ func (p *Pool) Scale(q *sched.Queue) scale.Pool {
 }
 
 // hold keeps no idle nodes of a compute that is being deleted, nor of one whose budget is used up,
-// whatever minimum its document gives. Where it is the budget of the workspace there cannot be new work
-// either.
+// whatever minimum its document gives. Where it is the budget of the workspace there cannot be new
+// work either.
 func (p *Pool) hold(out *scale.Pool) {
 	title := cost.Charged(p.Exhausted, p.Owner)
 	switch {

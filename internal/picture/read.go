@@ -121,7 +121,8 @@ func (r *Reader) gangs(p *Read) error {
 	return nil
 }
 
-// Has reports whether a task of a workspace runs on the pool or waits for it. The server's own machine is shared by all workspaces.
+// Has reports whether a task of a workspace runs on the pool or waits for it. The server's own
+// machine is shared by all workspaces.
 func (p *Pool) Has(t *berth.Task, workspace string) bool {
 	return strings.EqualFold(t.Compute, p.Name) && (berth.IsLocal(p.Name) || t.Workspace == workspace)
 }

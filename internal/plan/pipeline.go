@@ -15,8 +15,9 @@ type Step struct {
 	After    []string // names of the steps that have to complete first, which stand before it
 }
 
-// Children is the plan of a job with children, a pipeline for example, whose commands are known. Each is planned as if it were submitted now. The
-// job begins with the first that can; it cannot run if one of them never can. Word is what such a job is called.
+// Children is the plan of a job with children, a pipeline for example, whose commands are known.
+// Each is planned as if it were submitted now. The job begins with the first that can; it cannot
+// run if one of them never can. Word is what such a job is called.
 func Children(name, word string, steps []Step, all []berth.BudgetStatus) berth.Plan {
 	p := berth.Plan{
 		Job: name, Type: word, Limits: []berth.PlanLimit{}, Warnings: []string{}, Budgets: []berth.PlanBudget{}, Advice: []string{},
@@ -156,7 +157,8 @@ func askOf(steps []Step) (total cost.Ask, ok bool) {
 	return total, ok
 }
 
-// reserve says whether budgets have room for it; one that has not keeps the pipeline from being accepted.
+// reserve says whether budgets have room for it; one that has not keeps the pipeline from being
+// accepted.
 func reserve(all []berth.BudgetStatus, ask cost.Ask, p *berth.Plan) {
 	before := len(p.Limits)
 	budgets(all, ask, p)

@@ -1,5 +1,6 @@
-// Package plan says what would become of a job before it is submitted, and why one that waits does: pure functions over a snapshot
-// that ask the scheduler and the autoscaler themselves, so that a plan and what then happens cannot differ.
+// Package plan says what would become of a job before it is submitted, and why one that waits does:
+// pure functions over a snapshot that ask the scheduler and the autoscaler themselves, so that a
+// plan and what then happens cannot differ.
 package plan
 
 import (
@@ -31,7 +32,8 @@ type Snapshot struct {
 	History cost.History
 	Known   bool
 	Budgets []berth.BudgetStatus
-	// Refused is why the job would not be accepted, or could never run, beside what a plan finds out by itself.
+	// Refused is why the job would not be accepted, or could never run, beside what a plan finds
+	// out by itself.
 	Refused []berth.PlanLimit
 	// Warnings are what the user should know of the target.
 	Warnings []string
@@ -52,8 +54,8 @@ type Pool struct {
 	New    bool              // it would be created for the job
 	Size   *berth.Size       // nil for a machine that costs nothing here
 	Expect map[string]Expect // by the ID of a gang
-	// Room is how many nodes more it may have now, whatever Max says; Bound is whose limit that is, when it is one. Room does not count
-	// where Short says that the pool cannot grow.
+	// Room is how many nodes more it may have now, whatever Max says; Bound is whose limit that is,
+	// when it is one. Room does not count where Short says that the pool cannot grow.
 	Room  int
 	Bound berth.PlanLimit
 }
@@ -155,7 +157,8 @@ func start(s Snapshot, p *berth.Plan) {
 	}
 }
 
-// bootTime is how long the nodes that are there took to start, the middle one; 0 when there are none.
+// bootTime is how long the nodes that are there took to start, the middle one; 0 when there are
+// none.
 func bootTime(nodes []picture.Node) time.Duration {
 	var took []time.Duration
 	for _, n := range nodes {

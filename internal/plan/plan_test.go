@@ -23,7 +23,8 @@ func price(v float64) *float64 { return &v }
 
 var small = berth.Size{Name: "Standard_DS3_v2", VCPUs: 4, MemoryGB: 14, Price: price(0.6), LowPrice: price(0.1), Currency: "USD"}
 
-// cluster is a pool of n nodes, of which the first run jobs of an hour's limit that began half an hour ago.
+// cluster is a pool of n nodes, of which the first run jobs of an hour's limit that began half an
+// hour ago.
 func cluster(most, n, busy int) plan.Pool {
 	p := plan.Pool{Size: &small, Room: plan.NoBound, Expect: map[string]plan.Expect{}}
 	p.Name, p.ComputeType, p.Max, p.Slots, p.Idle, p.Held = "cpu", berth.TypeCluster, most, 1, 2*time.Minute, map[string]int{}
@@ -231,8 +232,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// A plan's verdict is what comes true: now means that the scheduler places the job, never that no state of the pool would, and
-// whatever does not run says whose limit that is.
+// A plan's verdict is what comes true: now means that the scheduler places the job, never that no
+// state of the pool would, and whatever does not run says whose limit that is.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 5).Draw(t, "max")

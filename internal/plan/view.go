@@ -82,7 +82,8 @@ func (w *poolView) booted() sched.Pool {
 	return p
 }
 
-// grown says whether a gang would be placed once all nodes have started, and for how many it has to wait.
+// grown says whether a gang would be placed once all nodes have started, and for how many it has to
+// wait.
 func (w *poolView) grown(id string, now time.Time) (boot int, ok bool) {
 	p := w.booted()
 	for _, c := range sched.Schedule(p, &w.queue, w.running, []string{id}, now) {
@@ -130,7 +131,8 @@ func (w *poolView) limit(p Pool) berth.PlanLimit {
 // steps bounds how far a simulation looks.
 const steps = 1000
 
-// simulate finds out when a gang would start if everything that runs ends as expected; zero when that is not known.
+// simulate finds out when a gang would start if everything that runs ends as expected; zero when
+// that is not known.
 func (w *poolView) simulate(expect map[string]Expect, id string, now time.Time) (at time.Time, basis string) {
 	p := w.booted()
 	where := map[string]int{}
@@ -268,8 +270,8 @@ func (w *poolView) inTheWay(expect map[string]Expect, id string, now time.Time) 
 	return out[:min(len(out), most)]
 }
 
-// Why is the reason a gang of a pool waits now, how many go before it, and the jobs in its way. ok is false when it does not wait:
-// the scheduler will place it when it looks next.
+// Why is the reason a gang of a pool waits now, how many go before it, and the jobs in its way. ok
+// is false when it does not wait: the scheduler will place it when it looks next.
 func Why(p Pool, id string, now time.Time) (why string, ahead int, jobs []berth.PlanJob, ok bool) {
 	w := view(p, nil, now)
 	c := w.choose(id, now)
@@ -284,8 +286,8 @@ func Deadline(p Pool, now time.Time) time.Time {
 	return view(p, nil, now).resize.Wake
 }
 
-// Leaving is when each idle node of a pool goes if nothing happens. Those that the pool keeps at least, or that somebody waits for,
-// are not among them.
+// Leaving is when each idle node of a pool goes if nothing happens. Those that the pool keeps at
+// least, or that somebody waits for, are not among them.
 func Leaving(p Pool, now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	if !p.Scales() {

@@ -8,7 +8,8 @@ import (
 // HoursOfMonth is what a month is on a price list.
 const HoursOfMonth = 730
 
-// Cost is what a number of vCPUs costs while all of them are used. Without a price it says so by PerHour being nil.
+// Cost is what a number of vCPUs costs while all of them are used. Without a price it says so by
+// PerHour being nil.
 type Cost struct {
 	Size     string   `json:"size,omitempty"` // that it is reckoned with
 	Nodes    int      `json:"nodes,omitempty"`
@@ -17,8 +18,9 @@ type Cost struct {
 	Currency string   `json:"currency,omitempty"`
 }
 
-// Price is what a request costs: in nodes of the size it names, or else of the family's cheapest size for each vCPU that fits into
-// it. A family nobody knows, or whose prices nobody knows, has no price.
+// Price is what a request costs: in nodes of the size it names, or else of the family's cheapest
+// size for each vCPU that fits into it. A family nobody knows, or whose prices nobody knows, has no
+// price.
 func Price(c sizes.Catalogue, family, size string, vcpus int, low bool) Cost {
 	var best berth.Size
 	var rate *float64

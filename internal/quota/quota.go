@@ -1,5 +1,6 @@
-// Package quota says how many vCPUs a workspace, a family of sizes and a user may have at once, dedicated and low priority apart,
-// and who may use a series that needs an approval. Deciding is pure; limits and requests are documents (store.go).
+// Package quota says how many vCPUs a workspace, a family of sizes and a user may have at once,
+// dedicated and low priority apart, and who may use a series that needs an approval. Deciding is
+// pure; limits and requests are documents (store.go).
 package quota
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/berthml/berth/internal/sizes"
 )
 
-// Scope is what a limit is about. What is empty is not told apart: a scope with only a User is all that user has, anywhere.
+// Scope is what a limit is about. What is empty is not told apart: a scope with only a User is all
+// that user has, anywhere.
 type Scope struct {
 	Workspace string `json:"workspace,omitempty"` // its key
 	Family    string `json:"family,omitempty"`
@@ -82,7 +84,8 @@ func (l Limit) At(now time.Time) (Grant, bool) {
 	return Grant{}, false
 }
 
-// With is the limit after another grant. When that ends, an older one that has not counts again; those that never can are dropped.
+// With is the limit after another grant. When that ends, an older one that has not counts again;
+// those that never can are dropped.
 func (l Limit) With(g Grant) Limit {
 	grants := []Grant{g}
 	for _, old := range l.Grants {
@@ -96,9 +99,11 @@ func (l Limit) With(g Grant) Limit {
 
 // Limits is every limit of a server.
 type Limits struct {
-	// Default is how many vCPUs of a family a workspace may have where no limit says anything; 0 is no end.
+	// Default is how many vCPUs of a family a workspace may have where no limit says anything; 0 is
+	// no end.
 	Default int
-	// Restricted are the keys of the families of which nobody has anything without a grant for that family.
+	// Restricted are the keys of the families of which nobody has anything without a grant for that
+	// family.
 	Restricted map[string]bool
 	All        []Limit
 }
@@ -137,8 +142,9 @@ func (l Limits) bounds(ask Use, now time.Time) []bound {
 	return out
 }
 
-// Room is how many vCPUs more may be taken for an ask beside what is in use: the least that any limit leaves, never below 0. why
-// says whose limit that is and what to do about it. Without any limit it is unlimited.
+// Room is how many vCPUs more may be taken for an ask beside what is in use: the least that any
+// limit leaves, never below 0. why says whose limit that is and what to do about it. Without any
+// limit it is unlimited.
 func (l Limits) Room(use []Use, ask Use, now time.Time) (vcpus int, unlimited bool, why string) {
 	bounds := l.bounds(ask, now)
 	if len(bounds) == 0 {
@@ -163,7 +169,8 @@ func (l Limits) Room(use []Use, ask Use, now time.Time) (vcpus int, unlimited bo
 	return vcpus, false, why + "; ask for more with `" + request(least.scope, ask, taken) + "`"
 }
 
-// Check says why a compute of a size can never have a node: its series needs an approval, or a limit is below one node.
+// Check says why a compute of a size can never have a node: its series needs an approval, or a
+// limit is below one node.
 func (l Limits) Check(s berth.Size, workspace, user string, low bool, now time.Time) error {
 	ask := Use{Workspace: workspace, Family: s.Family, User: user, Low: low, VCPUs: s.VCPUs}
 	room, unlimited, why := l.Room(nil, ask, now)
@@ -232,7 +239,8 @@ type Row struct {
 	Request string    `json:"request,omitempty"`
 }
 
-// Rows is every limit that counts in a workspace, and the families in use there that have none of their own.
+// Rows is every limit that counts in a workspace, and the families in use there that have none of
+// their own.
 func (l Limits) Rows(workspace string, use []Use, now time.Time) []Row {
 	var rows []Row
 	for _, lim := range l.All {
@@ -310,7 +318,8 @@ func (s Scope) Title() string {
 	return out + tierOf(s.Low)
 }
 
-// request is the command with which to ask for a wider limit: enough for what is in use and the ask.
+// request is the command with which to ask for a wider limit: enough for what is in use and the
+// ask.
 func request(s Scope, ask Use, taken int) string {
 	cmd := "berth quota request"
 	if s.Family != "" {

@@ -83,7 +83,8 @@ func applies(s quota.Scope, u quota.Use) bool {
 	return held([]quota.Use{{Workspace: u.Workspace, Family: u.Family, User: u.User, Low: u.Low, VCPUs: 1}}, s) == 1
 }
 
-// TestRoomIsExact: taking the room breaks no limit that was not broken before, and one more vCPU would break one.
+// TestRoomIsExact: taking the room breaks no limit that was not broken before, and one more vCPU
+// would break one.
 func TestRoomIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := genLimits(t)
@@ -385,8 +386,8 @@ func TestPrice(t *testing.T) {
 
 func f(v float64) *float64 { return &v }
 
-// TestNodesCountForWhoUsesThem: a node counts for those whose tasks are on it, and what is free of it for the one it was asked for; for the
-// workspace it counts once.
+// TestNodesCountForWhoUsesThem: a node counts for those whose tasks are on it, and what is free of
+// it for the one it was asked for; for the workspace it counts once.
 func TestNodesCountForWhoUsesThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := berth.Node{User: "ann", VCPUs: rapid.IntRange(1, 16).Draw(t, "vcpus"), Slots: rapid.IntRange(1, 5).Draw(t, "slots")}

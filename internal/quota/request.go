@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// KindRequest is the kind of the documents that hold requests: Own is a Request, Parent its workspace, Status its status.
+// KindRequest is the kind of the documents that hold requests: Own is a Request, Parent its
+// workspace, Status its status.
 const KindRequest = "quotaRequests"
 
 // The states of a request. Approved becomes expired by itself.
@@ -20,7 +21,8 @@ const (
 	Expired  = "expired"
 )
 
-// Events of requests, in their workspace. Their subject is quotas/ID. A limit that changes is a berth.EventQuota besides.
+// Events of requests, in their workspace. Their subject is quotas/ID. A limit that changes is a
+// berth.EventQuota besides.
 const (
 	EventRequested = "quota.requested"
 	EventApproved  = "quota.approved"
@@ -70,8 +72,8 @@ func (r Request) Check(now time.Time) error {
 	return nil
 }
 
-// Approve is the request with an administrator's consent, and the grant that follows from it. vcpus and expires are what the
-// administrator says instead of the request, or zero.
+// Approve is the request with an administrator's consent, and the grant that follows from it. vcpus
+// and expires are what the administrator says instead of the request, or zero.
 func (r Request) Approve(by, reason string, vcpus int, expires, now time.Time) (Request, Grant, error) {
 	if r.Status != Pending {
 		return r, Grant{}, r.decided(now)
@@ -157,7 +159,8 @@ func Requests(tx *store.Tx, workspace string) ([]Request, error) {
 	return out, nil
 }
 
-// Forget removes the limits and requests of a workspace that is deleted: one of the same name begins again.
+// Forget removes the limits and requests of a workspace that is deleted: one of the same name
+// begins again.
 func Forget(tx *store.Tx, workspace string) error {
 	for _, kind := range []string{Kind, KindRequest} {
 		docs, err := tx.All(store.Query{Kind: kind, Parent: strings.ToLower(workspace), NoBody: true})

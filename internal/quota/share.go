@@ -8,8 +8,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Shares is how many vCPUs of a node count for each user, by name in lower case: those whose tasks are on it have their part of its slots,
-// and the one it was asked for has what is free. Parts are rounded up. Without tasks it is nil: the whole node counts for that one.
+// Shares is how many vCPUs of a node count for each user, by name in lower case: those whose tasks
+// are on it have their part of its slots, and the one it was asked for has what is free. Parts are
+// rounded up. Without tasks it is nil: the whole node counts for that one.
 func Shares(n berth.Node, tasks map[string]int) map[string]int {
 	if len(tasks) == 0 {
 		return nil
@@ -56,8 +57,9 @@ func (l Limits) Personal() Limits {
 	return out
 }
 
-// Left is how many tasks like ask its user may have more beside those that run, by the limits of that user. why says whose limit that is
-// and what to do about it, in words that do not change with what runs. Without any limit it is unlimited.
+// Left is how many tasks like ask its user may have more beside those that run, by the limits of
+// that user. why says whose limit that is and what to do about it, in words that do not change with
+// what runs. Without any limit it is unlimited.
 func (l Limits) Left(running []Task, ask Task, now time.Time) (tasks int, unlimited bool, why string) {
 	tasks, unlimited = math.MaxInt, true
 	for _, lim := range l.All {

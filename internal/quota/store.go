@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/internal/target"
 )
 
-// Kind is the kind of the documents that hold limits: Own is a Limit, Parent its workspace. They are kept for the whole server.
+// Kind is the kind of the documents that hold limits: Own is a Limit, Parent its workspace. They
+// are kept for the whole server.
 const Kind = "quotas"
 
 // Load is the limits of documents of kind Kind, with the restricted families of a catalogue.
@@ -93,8 +94,8 @@ func Running(tx *store.Tx) (out []Task, err error) {
 	return out, err
 }
 
-// eachNode gives out every node that lives, whether it is an instance's, and how many tasks of which user are on it. An instance counts as
-// its owner's, whoever has tasks there.
+// eachNode gives out every node that lives, whether it is an instance's, and how many tasks of
+// which user are on it. An instance counts as its owner's, whoever has tasks there.
 func eachNode(tx *store.Tx, give func(n berth.Node, instance bool, tasks map[string]int)) error {
 	active, err := tx.ActiveTasks()
 	if err != nil {
@@ -159,8 +160,8 @@ func isInstance(tx *store.Tx, workspace, compute string) (bool, error) {
 	return strings.EqualFold(v.Properties.ComputeType, berth.TypeInstance), err
 }
 
-// Expire drops the grants that have ended, and says so: an event for each limit that is another one since, or none. next is when the next
-// ends; zero when none does.
+// Expire drops the grants that have ended, and says so: an event for each limit that is another one
+// since, or none. next is when the next ends; zero when none does.
 func Expire(tx *store.Tx, now time.Time) (next time.Time, err error) {
 	docs, err := tx.All(store.Query{Kind: Kind, Asc: true})
 	if err != nil {

@@ -10,13 +10,16 @@ import (
 
 // Decide says which nodes to ask for and which to give back.
 //
-// There should be enough nodes for all waiting tasks at once, within Min, Max and Room. Idle nodes, starting ones and free slots of
-// busy ones count first. A gang that could not run even with all the nodes that may be had makes none start.
+// There should be enough nodes for all waiting tasks at once, within Min, Max and Room. Idle nodes,
+// starting ones and free slots of busy ones count first. A gang that could not run even with all
+// the nodes that may be had makes none start.
 //
-// A node is given back when it has been idle for Idle and neither Min nor a waiting task needs it, the one that has been idle longest
-// first. One that nobody pays for any more goes before those, and at once. A busy node never is, whatever the clock says. A starting node that nobody needs any more is left to come, and its idle
-// time begins then: work that comes and goes must not make nodes come and go. With an idle time of 0 it goes as soon as nothing
-// waits. Above Max, idle and starting nodes go at once.
+// A node is given back when it has been idle for Idle and neither Min nor a waiting task needs it,
+// the one that has been idle longest first. One that nobody pays for any more goes before those,
+// and at once. A busy node never is, whatever the clock says. A starting node that nobody needs any
+// more is left to come, and its idle time begins then: work that comes and goes must not make nodes
+// come and go. With an idle time of 0 it goes as soon as nothing waits. Above Max, idle and
+// starting nodes go at once.
 func Decide(p Pool, now time.Time) Decision {
 	s := survey(p)
 	if p.Hold != "" {
@@ -111,7 +114,8 @@ func (s *state) hold(p Pool) Decision {
 	return d
 }
 
-// over gives back what is above Max: nodes that are not there yet first, the last asked for before the others.
+// over gives back what is above Max: nodes that are not there yet first, the last asked for before
+// the others.
 func (s *state) over(p Pool, d *Decision) {
 	n := min(s.alive-p.Max, len(s.idle)+len(s.starting))
 	if n <= 0 {
@@ -130,8 +134,8 @@ func (s *state) over(p Pool, d *Decision) {
 	s.because = append(s.because, fmt.Sprintf("%s can have at most %s", p.Name, nodes(p.Max)))
 }
 
-// shrink gives back what has been idle for too long and is not needed. Nodes that are there serve first, so that none of them goes
-// while a task or Min counts on one that may yet fail to start.
+// shrink gives back what has been idle for too long and is not needed. Nodes that are there serve
+// first, so that none of them goes while a task or Min counts on one that may yet fail to start.
 func (s *state) shrink(p Pool, now time.Time, d *Decision, w waiting) {
 	idle, least := max(0, p.Idle), min(p.Min, p.Max)
 	need := s.lack(w.reach) + len(s.idle) + len(s.starting)
@@ -179,8 +183,9 @@ func (s *state) shrink(p Pool, now time.Time, d *Decision, w waiting) {
 	}
 }
 
-// expired is whether a node has been idle for too long. One that has been so since a time that is yet to come was not: the
-// clock was set back, and when by more than the idle time, nobody knows how long it has been idle.
+// expired is whether a node has been idle for too long. One that has been so since a time that is
+// yet to come was not: the clock was set back, and when by more than the idle time, nobody knows
+// how long it has been idle.
 func expired(n Node, idle time.Duration, now time.Time) bool {
 	since := now.Sub(n.Since)
 	return since >= idle || since < -idle

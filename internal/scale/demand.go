@@ -28,8 +28,9 @@ func (d *demand) add(nodes, gangs int) {
 	d.largest = max(d.largest, nodes)
 }
 
-// lack is how many nodes are missing for a demand; less than 0 when there are more than it needs. One task goes to each node that has
-// a free slot before the next goes anywhere, so that there are enough nodes for the largest gang.
+// lack is how many nodes are missing for a demand; less than 0 when there are more than it needs.
+// One task goes to each node that has a free slot before the next goes anywhere, so that there are
+// enough nodes for the largest gang.
 func (s *state) lack(d demand) int {
 	need := (max(0, d.tasks-s.free) + s.slots - 1) / s.slots
 	return max(need, d.largest-s.spots) - len(s.idle) - len(s.starting)

@@ -14,7 +14,8 @@ import (
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// drawPool makes a pool in any state, also ones that the limits of today would not have let come about.
+// drawPool makes a pool in any state, also ones that the limits of today would not have let come
+// about.
 func drawPool(t *rapid.T) scale.Pool {
 	p := scale.Pool{
 		Name: "gpus", Min: rapid.IntRange(0, 3).Draw(t, "min"), Slots: rapid.IntRange(1, 3).Draw(t, "slots"),
@@ -93,7 +94,8 @@ func apply(p scale.Pool, d scale.Decision) scale.Pool {
 	return p
 }
 
-// TestLaws: within the limits, nothing busy is removed, nothing comes and goes at once, once is enough, and every change has a reason.
+// TestLaws: within the limits, nothing busy is removed, nothing comes and goes at once, once is
+// enough, and every change has a reason.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPool(t)
@@ -150,8 +152,9 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// oldestFirst: of the nodes that have been idle for too long those go that have been so longest, and only such that neither the least
-// number of nodes nor a waiting task has to count on nodes that are still starting.
+// oldestFirst: of the nodes that have been idle for too long those go that have been so longest,
+// and only such that neither the least number of nodes nor a waiting task has to count on nodes
+// that are still starting.
 func oldestFirst(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 	ready := scale.Pool{Slots: p.Slots}
 	for _, n := range after.Nodes {
@@ -178,7 +181,8 @@ func oldestFirst(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 	}
 }
 
-// enough: there are nodes for all that waits, or it is said why not; and none beyond that has been idle for too long.
+// enough: there are nodes for all that waits, or it is said why not; and none beyond that has been
+// idle for too long.
 func enough(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 	before := alive(p)
 	least := min(p.Min, p.Max)
@@ -224,7 +228,8 @@ func enough(t *rapid.T, p, after scale.Pool, d scale.Decision) {
 	}
 }
 
-// TestWake: it asks to be asked again when the next node has been idle for too long, not before and not after.
+// TestWake: it asks to be asked again when the next node has been idle for too long, not before and
+// not after.
 func TestWake(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPool(t)

@@ -10,13 +10,16 @@ type Pool struct {
 	Idle     time.Duration // how long a node may be without work
 	Slots    int           // tasks a node runs at once; at least 1
 	Nodes    []Node
-	// Sizes is how many gangs wait, by the nodes they need, those above Max too. Gangs that Room keeps from running make no nodes start.
+	// Sizes is how many gangs wait, by the nodes they need, those above Max too. Gangs that Room
+	// keeps from running make no nodes start.
 	Sizes map[int]int
-	// Room is how many nodes more may be asked for now, whatever Max says: by quota, budget, GPUs, isolation. Bound says whose
-	// limit that is, one sentence; it matters only when Room is what stops growth.
+	// Room is how many nodes more may be asked for now, whatever Max says: by quota, budget, GPUs,
+	// isolation. Bound says whose limit that is, one sentence; it matters only when Room is what
+	// stops growth.
 	Room  int
 	Bound string
-	// Hold says why the pool must not grow at all and gives back what is idle, Min or not: it is being deleted. Empty when it may.
+	// Hold says why the pool must not grow at all and gives back what is idle, Min or not: it is
+	// being deleted. Empty when it may.
 	Hold string
 	// Wait is until when nothing more is asked for, after failures of the provider.
 	Wait time.Time
@@ -25,11 +28,13 @@ type Pool struct {
 // Node is a node as the autoscaler sees it.
 type Node struct {
 	Name string
-	// Starting is a node that was asked for and is not there yet. A node that is leaving is not listed.
+	// Starting is a node that was asked for and is not there yet. A node that is leaving is not
+	// listed.
 	Starting bool
 	Busy     int       // tasks on it
 	Since    time.Time // idle since, when Busy is 0 and it is not Starting
-	// Unpaid is why it goes as soon as it is idle and not needed, whatever Idle says: a budget that paid for it is used up.
+	// Unpaid is why it goes as soon as it is idle and not needed, whatever Idle says: a budget that
+	// paid for it is used up.
 	Unpaid string
 	// Evicted is a node that was taken away: it counts for nothing.
 	Evicted bool
@@ -43,8 +48,10 @@ type Decision struct {
 	Target int
 	// Why is the reason of a change, one true sentence; empty when nothing changes.
 	Why string
-	// Short is why there are fewer nodes than the waiting tasks could use; empty when there are enough.
+	// Short is why there are fewer nodes than the waiting tasks could use; empty when there are
+	// enough.
 	Short string
-	// Wake is when to ask again although nothing happened: the next idle deadline, or the end of Wait. Zero is never.
+	// Wake is when to ask again although nothing happened: the next idle deadline, or the end of
+	// Wait. Zero is never.
 	Wake time.Time
 }

@@ -28,7 +28,8 @@ func crowd(n int) []sched.Gang {
 	return gangs
 }
 
-// BenchmarkPlacement: 50,000 tasks come to 5,000 empty nodes; from the first Add to the last leaving the queue.
+// BenchmarkPlacement: 50,000 tasks come to 5,000 empty nodes; from the first Add to the last
+// leaving the queue.
 func BenchmarkPlacement(b *testing.B) {
 	p, gangs := wide(5000), crowd(50_000)
 	b.ReportAllocs()
@@ -50,8 +51,8 @@ func BenchmarkPlacement(b *testing.B) {
 	b.ReportMetric(float64(len(gangs))*float64(b.N)/b.Elapsed().Seconds(), "placements/s")
 }
 
-// BenchmarkDecision: 10,000 gangs wait for 1,000 nodes that are all in use. A gang ends and one comes; what to place, what the demand is
-// and how many nodes there should be is decided again.
+// BenchmarkDecision: 10,000 gangs wait for 1,000 nodes that are all in use. A gang ends and one
+// comes; what to place, what the demand is and how many nodes there should be is decided again.
 func BenchmarkDecision(b *testing.B) {
 	b.Run("preempt", func(b *testing.B) { decide(b, true) })
 	b.Run("backfill", func(b *testing.B) { decide(b, false) })
@@ -93,7 +94,8 @@ func decide(b *testing.B, preempt bool) {
 	b.ReportMetric(took[len(took)*99/100], "ms-p99")
 }
 
-// BenchmarkLocal is the hot path of short jobs: thousands wait for one node, two slots are free, two jobs are new.
+// BenchmarkLocal is the hot path of short jobs: thousands wait for one node, two slots are free,
+// two jobs are new.
 func BenchmarkLocal(b *testing.B) {
 	p := sched.Pool{Name: "local", Max: 1, Nodes: []sched.Node{{Name: "local", Slots: 4, Used: 2, Ready: true}}}
 	var q sched.Queue

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// outlook is what gangs that wait can count on soon, in their order: nodes of gangs that are stopping, and nodes to come.
+// outlook is what gangs that wait can count on soon, in their order: nodes of gangs that are
+// stopping, and nodes to come.
 type outlook struct {
 	stock stock // nodes that will have a free slot
-	// come is how many nodes are yet to come: on their way, or within what the pool may grow by; slots are theirs that nobody
-	// before counts on.
+	// come is how many nodes are yet to come: on their way, or within what the pool may grow by;
+	// slots are theirs that nobody before counts on.
 	come, slots int
 	ends        []*Running // gangs that are stopping
 	stale       bool       // a gang was placed since: the stock has nodes that are full
@@ -40,8 +41,8 @@ func (s *round) survey() {
 	o.stock.order()
 }
 
-// await is what a gang that cannot be placed waits for, the gangs to be stopped for it, and whether that will be enough. Where it
-// will, the gang's share is taken out of the outlook.
+// await is what a gang that cannot be placed waits for, the gangs to be stopped for it, and whether
+// that will be enough. Where it will, the gang's share is taken out of the outlook.
 func (s *round) await(g *Gang) (why string, stop []string, ok bool) {
 	o := &s.outlook
 	if o.over {
@@ -121,7 +122,8 @@ func (s *round) lend(n int32) {
 	}
 }
 
-// release frees one slot on each of the nodes. Those that had none are added at the end: the stock must be put in order.
+// release frees one slot on each of the nodes. Those that had none are added at the end: the stock
+// must be put in order.
 func (s *round) release(to *stock, on []string) {
 	for _, name := range on {
 		if i, ok := s.index(name); ok {
@@ -148,12 +150,14 @@ func (s *round) index(name string) (int32, bool) {
 
 // reserve is what is kept for the head.
 type reserve struct {
-	// at is when the head can start at the latest, by the limits of what runs; zero when nobody knows.
+	// at is when the head can start at the latest, by the limits of what runs; zero when nobody
+	// knows.
 	at    time.Time
 	then  []int // free slots of each node at that time
 	extra int   // how many nodes with a free slot there will be beyond what the head needs
-	// roomy are nodes that have a slot for the head, and for those after it that wait for no more than what they will have soon, even
-	// if another is taken; tight are those that have not. Both have a free slot now.
+	// roomy are nodes that have a slot for the head, and for those after it that wait for no more
+	// than what they will have soon, even if another is taken; tight are those that have not. Both
+	// have a free slot now.
 	roomy, tight stock
 }
 
@@ -210,8 +214,8 @@ func (k *reserve) until(s *round) {
 		by[i] = int32(i)
 	}
 	slices.SortFunc(by, func(a, b int32) int { return cmp.Compare(ends[a].in, ends[b].in) })
-	// What should have ended and nodes that are yet to come let the head start earlier, so they count for the time. That may fail,
-	// so they do not count as something the head can do without.
+	// What should have ended and nodes that are yet to come let the head start earlier, so they
+	// count for the time. That may fail, so they do not count as something the head can do without.
 	hope := stock{free: slices.Clone(k.then), nodes: slices.Clone(s.stock.nodes)}
 	sure := stock{free: slices.Clone(k.then), nodes: slices.Clone(s.stock.nodes)}
 	for i := 0; i < len(by); {

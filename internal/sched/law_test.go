@@ -14,8 +14,8 @@ import (
 	"github.com/berthml/berth/internal/sched"
 )
 
-// TestScheduleLaws: never over capacity, gangs all or nothing on nodes of their own that are ready, in order, one answer for each
-// gang that is due one, the same answers for the same question.
+// TestScheduleLaws: never over capacity, gangs all or nothing on nodes of their own that are ready,
+// in order, one answer for each gang that is due one, the same answers for the same question.
 func TestScheduleLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
@@ -64,8 +64,8 @@ func TestScheduleLaws(t *testing.T) {
 	})
 }
 
-// inTurn: until one cannot be placed, gangs go in order, each to the nodes that packing or spreading prefers; and the one that
-// cannot be placed really cannot.
+// inTurn: until one cannot be placed, gangs go in order, each to the nodes that packing or
+// spreading prefers; and the one that cannot be placed really cannot.
 func inTurn(t *rapid.T, w world, out []sched.Choice) {
 	share, left := maps.Clone(w.pool.Held), maps.Clone(w.gangs)
 	maps.DeleteFunc(left, func(_ string, g sched.Gang) bool { return w.stuck(g) })
@@ -116,8 +116,8 @@ func inTurn(t *rapid.T, w world, out []sched.Choice) {
 	}
 }
 
-// preferred is the nodes a gang of n should get: in use first, or last with spread; in their order among equals, which is that of the
-// ranks too.
+// preferred is the nodes a gang of n should get: in use first, or last with spread; in their order
+// among equals, which is that of the ranks too.
 func (w world) preferred(done []sched.Choice, n int) []string {
 	free := w.free(done)
 	var names []string
@@ -144,7 +144,8 @@ type end struct {
 	come int
 }
 
-// starts is when a gang of n could begin, given what is free now and what ends; the zero time is never.
+// starts is when a gang of n could begin, given what is free now and what ends; the zero time is
+// never.
 func starts(free map[string]int, n int, ends []end) time.Time {
 	free = maps.Clone(free)
 	slices.SortStableFunc(ends, func(a, b end) int { return a.at.Compare(b.at) })
@@ -163,8 +164,9 @@ func starts(free map[string]int, n int, ends []end) time.Time {
 	return time.Time{}
 }
 
-// TestHeadIsNotDelayed: what is placed after the head does not make the head start later. Where the limits of what runs say when
-// the head will start, that is held with everything running to its limit. Where they do not, whatever ends may end at any time.
+// TestHeadIsNotDelayed: what is placed after the head does not make the head start later. Where the
+// limits of what runs say when the head will start, that is held with everything running to its
+// limit. Where they do not, whatever ends may end at any time.
 func TestHeadIsNotDelayed(t *testing.T) {
 	filled := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -231,8 +233,8 @@ func TestHeadIsNotDelayed(t *testing.T) {
 	t.Logf("%d gangs placed after a head", filled)
 }
 
-// TestPreemptionLaws: only gangs that may be stopped and have lower priority, only where it helps, none more than that takes, and
-// always where it would help.
+// TestPreemptionLaws: only gangs that may be stopped and have lower priority, only where it helps,
+// none more than that takes, and always where it would help.
 func TestPreemptionLaws(t *testing.T) {
 	stopped := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -329,7 +331,8 @@ func lesser(a, b sched.Running) bool {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(len(a.On), len(b.On)), b.Since.Compare(a.Since)) < 0
 }
 
-// TestFairShare: of two users who both wait with equal jobs, neither holds more than one gang more than the other.
+// TestFairShare: of two users who both wait with equal jobs, neither holds more than one gang more
+// than the other.
 func TestFairShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 3).Draw(t, "size")
@@ -356,7 +359,8 @@ func TestFairShare(t *testing.T) {
 	})
 }
 
-// TestBars: no user is given more than the bar, whoever has none of it left keeps nobody else waiting, and says whose limit it is.
+// TestBars: no user is given more than the bar, whoever has none of it left keeps nobody else
+// waiting, and says whose limit it is.
 func TestBars(t *testing.T) {
 	barred := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,16 +11,20 @@ type Machine struct {
 	CPUs   int
 	Memory int64 // bytes
 	GPUs   int   // their indices are 0 to GPUs-1
-	// Strict refuses to promise more than there is: a size larger than the machine, or nodes that are together.
+	// Strict refuses to promise more than there is: a size larger than the machine, or nodes that
+	// are together.
 	Strict bool
-	// Most is how many nodes it can hold, however small: each has processes of its own. 0 is no end.
+	// Most is how many nodes it can hold, however small: each has processes of its own. 0 is no
+	// end.
 	Most  int
 	Nodes []Guest
 	// LocalTasks is how many tasks run here without a node.
 	LocalTasks int
-	// Unlimited is why the CPU and memory of nodes are not limited to those of their size here; empty when they are.
+	// Unlimited is why the CPU and memory of nodes are not limited to those of their size here;
+	// empty when they are.
 	Unlimited string
-	// Reserved is a compute that waits for an isolated node here. Nothing else comes until it has got it, or it would wait for ever.
+	// Reserved is a compute that waits for an isolated node here. Nothing else comes until it has
+	// got it, or it would wait for ever.
 	Reserved string
 }
 
@@ -43,8 +47,9 @@ type Ask struct {
 	Isolated bool
 }
 
-// Admit says whether one more node may come, with which GPUs, or why not. A size that wants more GPUs than the machine has gets all
-// of them, unless the machine is strict; where it has none there can be no such node. To admit several, add each to Nodes before asking for the next.
+// Admit says whether one more node may come, with which GPUs, or why not. A size that wants more
+// GPUs than the machine has gets all of them, unless the machine is strict; where it has none there
+// can be no such node. To admit several, add each to Nodes before asking for the next.
 func (m Machine) Admit(a Ask) (gpus []int, ok bool, why string) {
 	if why = m.alone(a); why != "" {
 		return nil, false, why
@@ -145,7 +150,8 @@ func (m Machine) over(a Ask) string {
 	return ""
 }
 
-// Warnings says which promises of the size are not kept here, one sentence each. A strict machine refuses sizes larger than itself.
+// Warnings says which promises of the size are not kept here, one sentence each. A strict machine
+// refuses sizes larger than itself.
 func (m Machine) Warnings(a Ask) []string {
 	var w []string
 	if m.Unlimited != "" {

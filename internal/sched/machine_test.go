@@ -14,8 +14,9 @@ import (
 
 const gib = 1 << 30
 
-// TestMachineLaws lets nodes and local tasks come and go as they are let, for ever: an isolated node is alone, no GPU has two owners, a
-// strict machine promises no more than it has, and a refusal says why.
+// TestMachineLaws lets nodes and local tasks come and go as they are let, for ever: an isolated
+// node is alone, no GPU has two owners, a strict machine promises no more than it has, and a
+// refusal says why.
 func TestMachineLaws(t *testing.T) {
 	isolated, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,7 +131,8 @@ func admissible(m sched.Machine, a sched.Ask) bool {
 	return true
 }
 
-// TestIsolatedGetsIn: an isolated node that waits gets the machine in the end, whatever others would like, because they are refused.
+// TestIsolatedGetsIn: an isolated node that waits gets the machine in the end, whatever others
+// would like, because they are refused.
 func TestIsolatedGetsIn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := sched.Machine{CPUs: 4, Memory: 8 * gib, LocalTasks: rapid.IntRange(0, 5).Draw(t, "tasks"), Reserved: "alone"}

@@ -1,6 +1,7 @@
 package sched
 
-// stock is the nodes with free slots, the one to be given next first: a heap over the indices of a pool's nodes.
+// stock is the nodes with free slots, the one to be given next first: a heap over the indices of a
+// pool's nodes.
 type stock struct {
 	free   []int // of every node; shared between stocks
 	spread bool  // most free slots first instead of fewest

@@ -34,7 +34,8 @@ func (q *Queue) cursor(held map[string]int) cursor {
 	return c
 }
 
-// next is the gang after those seen so far; nil at the end. took must be called before it for a gang that was placed.
+// next is the gang after those seen so far; nil at the end. took must be called before it for a
+// gang that was placed.
 func (c *cursor) next() *Gang {
 	if c.moved {
 		c.moved = false
@@ -95,8 +96,8 @@ func (c *cursor) sift(i int) {
 	}
 }
 
-// All is every gang in the order in which they would go if each could be placed when its turn comes. held is how many nodes each
-// user holds now. The queue must not change meanwhile.
+// All is every gang in the order in which they would go if each could be placed when its turn
+// comes. held is how many nodes each user holds now. The queue must not change meanwhile.
 func (q *Queue) All(held map[string]int) iter.Seq[Gang] {
 	return func(yield func(Gang) bool) {
 		for c := q.cursor(held); ; c.took() {
@@ -108,7 +109,8 @@ func (q *Queue) All(held map[string]int) iter.Seq[Gang] {
 	}
 }
 
-// AheadOf is how many gangs go before this one. held is how many nodes each user holds now. An unknown ID has none before it.
+// AheadOf is how many gangs go before this one. held is how many nodes each user holds now. An
+// unknown ID has none before it.
 func (q *Queue) AheadOf(id string, held map[string]int) (gangs int) {
 	g, ok := q.gangs.Get(id)
 	if !ok {

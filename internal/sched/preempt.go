@@ -17,7 +17,8 @@ type victim struct {
 	at   int     // in victims.by, -1 when it is not
 }
 
-// loss orders victims by what is lost with them: least with one of low priority, with few nodes, that began late.
+// loss orders victims by what is lost with them: least with one of low priority, with few nodes,
+// that began late.
 func (v *victim) loss(w *victim) int {
 	if c := cmp.Or(cmp.Compare(v.Priority, w.Priority), cmp.Compare(len(v.On), len(w.On))); c != 0 {
 		return c
@@ -25,14 +26,16 @@ func (v *victim) loss(w *victim) int {
 	return cmp.Or(w.Since.Compare(v.Since), strings.Compare(v.ID, w.ID))
 }
 
-// victims is the gangs that may be stopped for one of some priority: a heap with the one that frees the most nodes first, and of those
-// the one with the least loss. What they would free follows the outlook's slots: see move.
+// victims is the gangs that may be stopped for one of some priority: a heap with the one that frees
+// the most nodes first, and of those the one with the least loss. What they would free follows the
+// outlook's slots: see move.
 type victims struct {
 	priority int
 	all      []victim
 	by       []int32 // indices of all
 	free     []int   // the outlook's
-	// on[from[n]:from[n+1]] is the indices of all that are on node n, and could[n] how many of them are in by.
+	// on[from[n]:from[n+1]] is the indices of all that are on node n, and could[n] how many of them
+	// are in by.
 	on, from []int32
 	could    []int
 }
@@ -115,8 +118,9 @@ func (m *victims) most() (n int) {
 	return n
 }
 
-// choose finds gangs whose nodes are what a gang lacks: as few as can be found, and with the least loss of those that will do. None
-// when stopping all of them would not be enough. They count as stopping from now on.
+// choose finds gangs whose nodes are what a gang lacks: as few as can be found, and with the least
+// loss of those that will do. None when stopping all of them would not be enough. They count as
+// stopping from now on.
 func (m *victims) choose(lack int) (chosen []*victim) {
 	if m.most() < lack {
 		return nil

@@ -31,11 +31,12 @@ func (g *Gang) before(h *Gang) int {
 	return cmp.Or(cmp.Compare(g.Seq, h.Seq), strings.Compare(g.ID, h.ID))
 }
 
-// Queue holds the gangs that wait for one pool, in the order in which they should run: by priority, then fairly between users
-// (who has the fewest nodes goes first), then by Seq. It is not safe for concurrent use. The zero Queue is empty.
+// Queue holds the gangs that wait for one pool, in the order in which they should run: by priority,
+// then fairly between users (who has the fewest nodes goes first), then by Seq. It is not safe for
+// concurrent use. The zero Queue is empty.
 //
-// A fork of it can be changed on trial, see Fork. Levels and lines are copied when a fork first changes them: those of its own edition
-// are its own, the others it shares.
+// A fork of it can be changed on trial, see Fork. Levels and lines are copied when a fork first
+// changes them: those of its own edition are its own, the others it shares.
 type Queue struct {
 	gangs   overlay.Map[string, *Gang]
 	levels  []*level // by priority, highest first; none is empty
@@ -52,7 +53,8 @@ type level struct {
 	lines    []*line // the same, in no order that means anything
 }
 
-// line is the gangs of one user and one priority, by Seq. Most come at its end and leave at its front.
+// line is the gangs of one user and one priority, by Seq. Most come at its end and leave at its
+// front.
 type line struct {
 	edition int
 	user    string
@@ -63,7 +65,8 @@ type line struct {
 	array   int // the edition that made the array of all. Another may only append to it, which those who share it do not see.
 }
 
-// Fork is q as it is now, to be changed on trial. While it is used q must not be changed; Join makes q what the fork has become.
+// Fork is q as it is now, to be changed on trial. While it is used q must not be changed; Join
+// makes q what the fork has become.
 func (q *Queue) Fork() Queue {
 	return Queue{gangs: q.gangs.Fork(), levels: slices.Clone(q.levels), sizes: maps.Clone(q.sizes), edition: q.edition + 1}
 }
@@ -148,7 +151,8 @@ func (q *Queue) Sizes() map[int]int {
 	return m
 }
 
-// SizesWithin is Sizes without the gangs whose users may have no more, and the user of the first that is left.
+// SizesWithin is Sizes without the gangs whose users may have no more, and the user of the first
+// that is left.
 func (q *Queue) SizesWithin(held map[string]int, bars map[string]Bar) (sizes map[int]int, first string) {
 	sizes = map[int]int{}
 	given := map[string]int{}

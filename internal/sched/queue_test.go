@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/sched"
 )
 
-// inOrder is the order of the queue, worked out the long way: again and again the gang that goes first of those left.
+// inOrder is the order of the queue, worked out the long way: again and again the gang that goes
+// first of those left.
 func inOrder(gangs map[string]sched.Gang, held map[string]int) []string {
 	left, share := maps.Clone(gangs), maps.Clone(held)
 	if share == nil {
@@ -49,7 +50,8 @@ func drawHeld(t *rapid.T) map[string]int {
 	return rapid.MapOf(rapid.SampledFrom([]string{"ada", "bob", "cyd"}), rapid.IntRange(0, 5)).Draw(t, "held")
 }
 
-// TestQueue holds a queue against a plain map: same gangs, same order, same demand, whatever is done.
+// TestQueue holds a queue against a plain map: same gangs, same order, same demand, whatever is
+// done.
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q sched.Queue

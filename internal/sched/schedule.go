@@ -1,4 +1,5 @@
-// Package sched decides which waiting gang goes where, and why not, and what may share a machine: pure functions over a snapshot.
+// Package sched decides which waiting gang goes where, and why not, and what may share a machine:
+// pure functions over a snapshot.
 package sched
 
 import (
@@ -16,20 +17,23 @@ type Pool struct {
 	// Max is how many nodes it can ever have. A gang that needs more can never run.
 	Max    int
 	Spread bool // over nodes instead of filling those in use first
-	// Ahead is how many tasks the node of the compute local may be given beyond its slots, to keep in line.
+	// Ahead is how many tasks the node of the compute local may be given beyond its slots, to keep
+	// in line.
 	Ahead int
 	Down  string         // why it takes nothing now; empty when it does
 	Held  map[string]int // nodes each user holds now
 	// Starting is how many nodes are on their way.
 	Starting int
-	// Short is why there are fewer nodes than wanted, as the autoscaler says it; empty when more can come, up to Max.
+	// Short is why there are fewer nodes than wanted, as the autoscaler says it; empty when more
+	// can come, up to Max.
 	Short   string
 	Preempt bool // gangs on Spot may be stopped for gangs of higher priority
 	// Bars limits users: those who are not in it have no end.
 	Bars map[string]Bar
 }
 
-// Bar is how many nodes more a user's gangs may have now, counting one for each task, and whose limit that is.
+// Bar is how many nodes more a user's gangs may have now, counting one for each task, and whose
+// limit that is.
 type Bar struct {
 	Nodes int
 	Why   string
@@ -66,22 +70,27 @@ type Choice struct {
 	Why     string // one true sentence, for a placement as for a wait
 }
 
-// look is how many gangs that cannot be placed are looked at, in order. Later ones have to wait until they are among these.
+// look is how many gangs that cannot be placed are looked at, in order. Later ones have to wait
+// until they are among these.
 const look = 64
 
-// Schedule decides for the gangs of q, in order. It has a Choice for every gang it places, for those it looked at and could not
-// place, and for every one of fresh, gangs that have no reason yet. It does not change q.
+// Schedule decides for the gangs of q, in order. It has a Choice for every gang it places, for
+// those it looked at and could not place, and for every one of fresh, gangs that have no reason
+// yet. It does not change q.
 //
-// A gang that cannot run however long it waits, because it needs more nodes than Max, or than there are while Short keeps the pool
-// from growing, is passed over, and so is one whose user may have no more. The first other gang that cannot be placed is the head. Later ones are placed only where that does
-// not make the head wait longer: because they end, by their limit, before the head could start by the limits of what runs, or because
-// they take what the head will not need. Where nobody can say when the head can start, it keeps all nodes that are free.
+// A gang that cannot run however long it waits, because it needs more nodes than Max, or than there
+// are while Short keeps the pool from growing, is passed over, and so is one whose user may have no
+// more. The first other gang that cannot be placed is the head. Later ones are placed only where
+// that does not make the head wait longer: because they end, by their limit, before the head could
+// start by the limits of what runs, or because they take what the head will not need. Where nobody
+// can say when the head can start, it keeps all nodes that are free.
 //
-// With Preempt, gangs on Spot of lower priority are stopped for the head, and for those after it as long as all before them will have
-// their nodes soon: as few as will do, and none when that is not enough. Nodes that are to come are counted on first.
+// With Preempt, gangs on Spot of lower priority are stopped for the head, and for those after it as
+// long as all before them will have their nodes soon: as few as will do, and none when that is not
+// enough. Nodes that are to come are counted on first.
 //
-// What is said about gangs that were not looked at stays true until they are, unless Down, Max, Short or Bars change: then give
-// the ID of every waiting gang as fresh.
+// What is said about gangs that were not looked at stays true until they are, unless Down, Max,
+// Short or Bars change: then give the ID of every waiting gang as fresh.
 func Schedule(p Pool, q *Queue, running []Running, fresh []string, now time.Time) []Choice {
 	s := round{pool: &p, queue: q, running: running, now: now, local: berth.IsLocal(p.Name) && len(p.Nodes) == 1}
 	s.open()
@@ -204,7 +213,8 @@ func (s *round) room(n int) []string {
 
 func (s *round) wait(g *Gang, why string) { s.out = append(s.out, Choice{Gang: g.ID, Why: why}) }
 
-// stuck is why a gang cannot run however long it waits, as things are: such a one keeps nobody else waiting.
+// stuck is why a gang cannot run however long it waits, as things are: such a one keeps nobody else
+// waiting.
 func (s *round) stuck(g *Gang) string {
 	switch {
 	case s.pool.Down != "":
@@ -231,13 +241,15 @@ func (s *round) count(g *Gang) {
 	s.given[g.User] += g.Nodes
 }
 
-// waiting is a gang that was looked at and waits. Its reason is written when all is decided, so that it speaks of how things are then.
+// waiting is a gang that was looked at and waits. Its reason is written when all is decided, so
+// that it speaks of how things are then.
 type waiting struct {
 	gang *Gang
 	out  int // its place in round.out
 }
 
-// block has a gang wait, and says whether it only waits for nodes that are about to be there. The first one is the head.
+// block has a gang wait, and says whether it only waits for nodes that are about to be there. The
+// first one is the head.
 func (s *round) block(g *Gang) (soon bool) {
 	first := s.head == nil
 	if first {

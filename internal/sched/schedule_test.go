@@ -242,7 +242,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestLocalLaws: this machine's node gets what its slots and its line take, in order, and no more; every new gang has its reason.
+// TestLocalLaws: this machine's node gets what its slots and its line take, in order, and no more;
+// every new gang has its reason.
 func TestLocalLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := sched.Node{Name: "local", Slots: rapid.IntRange(0, 5).Draw(t, "slots"), Ready: true}

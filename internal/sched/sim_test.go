@@ -151,7 +151,8 @@ func (s *sim) schedule() {
 	}
 }
 
-// scale asks the autoscaler and does what it says. again is whether that changes what the scheduler was told.
+// scale asks the autoscaler and does what it says. again is whether that changes what the scheduler
+// was told.
 func (s *sim) scale() (wake time.Time, again bool) {
 	p := scale.Pool{
 		Name: "gpus", Min: s.min, Max: s.max, Idle: s.idle, Slots: s.slots, Sizes: s.queue.Sizes(),
@@ -218,8 +219,9 @@ func (s *sim) run() {
 	s.t.Fatal("it never ends")
 }
 
-// TestNothingStarves runs random gangs of several users and priorities to their end on a cluster that scales, whose nodes sometimes
-// fail to start, with preemption: every gang that may run has run, and then the cluster has its least number of nodes.
+// TestNothingStarves runs random gangs of several users and priorities to their end on a cluster
+// that scales, whose nodes sometimes fail to start, with preemption: every gang that may run has
+// run, and then the cluster has its least number of nodes.
 func TestNothingStarves(t *testing.T) {
 	restarts, grown := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

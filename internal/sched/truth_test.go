@@ -90,7 +90,8 @@ var sentences = []struct {
 	}},
 }
 
-// goesFirstAtLast is the order once everyone has what was given: gangs that wait are all still there.
+// goesFirstAtLast is the order once everyone has what was given: gangs that wait are all still
+// there.
 func goesFirstAtLast(a, b sched.Gang, s said) bool {
 	return a.Priority > b.Priority || a.Priority == b.Priority && s.i > s.at
 }
@@ -142,7 +143,8 @@ func (s said) place(words string) bool {
 	return words == fmt.Sprintf("%d nodes of gpus", s.gang.Nodes)
 }
 
-// stopping is whether the jobs that are named or counted are told to stop, by now or by these choices.
+// stopping is whether the jobs that are named or counted are told to stop, by now or by these
+// choices.
 func (s said) stopping(words string) bool {
 	var names []string
 	for _, r := range s.running {

@@ -89,8 +89,8 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
-// drawBlocked makes a pool on which most of what runs has a limit, a gang or two that find room, one that does not, and small ones
-// behind it: what a head must be guarded in.
+// drawBlocked makes a pool on which most of what runs has a limit, a gang or two that find room,
+// one that does not, and small ones behind it: what a head must be guarded in.
 func drawBlocked(t *rapid.T) world {
 	w := world{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Spread: rapid.Bool().Draw(t, "spread"), Starting: oneOf(t, "starting", 0, 0, 0, 1)}}
 	p := &w.pool

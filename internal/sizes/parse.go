@@ -11,8 +11,8 @@ import (
 // osDiskMB is the system disk of every size of Azure's.
 const osDiskMB = 1047552
 
-// parse reads the catalogue's text, whose form its head describes. "series: NAME" begins a series: what follows of the form
-// "field: value" all its sizes share, and every other line is one of them.
+// parse reads the catalogue's text, whose form its head describes. "series: NAME" begins a series:
+// what follows of the form "field: value" all its sizes share, and every other line is one of them.
 func parse(text string) ([]berth.Size, error) {
 	var all []berth.Size
 	var currency string
@@ -91,8 +91,8 @@ func mark(s *berth.Size, word string) error {
 	return nil
 }
 
-// row is one size: name, vCPUs, GB of memory, GB of temporary disk, GPUs, price, low-priority price, and marks of its own. A dash
-// is a figure nobody knows.
+// row is one size: name, vCPUs, GB of memory, GB of temporary disk, GPUs, price, low-priority
+// price, and marks of its own. A dash is a figure nobody knows.
 func row(head berth.Size, words []string) (berth.Size, error) {
 	s := head
 	if len(words) < 7 {

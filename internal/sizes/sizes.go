@@ -1,5 +1,6 @@
-// Package sizes is the catalogue of VM sizes: what each has, which series need an approval, what an hour costs. The facts are in
-// sizes.txt with their sources; what is not known there is not known here. An administrator's own sizes and prices lie over it.
+// Package sizes is the catalogue of VM sizes: what each has, which series need an approval, what an
+// hour costs. The facts are in sizes.txt with their sources; what is not known there is not known
+// here. An administrator's own sizes and prices lie over it.
 package sizes
 
 import (
@@ -14,7 +15,8 @@ import (
 //go:embed sizes.txt
 var text string
 
-// builtin is the catalogue without anybody's own sizes. The file is ours: that it can be read is tested.
+// builtin is the catalogue without anybody's own sizes. The file is ours: that it can be read is
+// tested.
 var builtin = sync.OnceValue(func() Catalogue {
 	all, err := parse(text)
 	if err != nil {
@@ -26,7 +28,8 @@ var builtin = sync.OnceValue(func() Catalogue {
 // Find is the size of a name, in any case.
 func Find(name string) (berth.Size, bool) { return builtin().Find(name) }
 
-// Catalogue is the sizes of a server: Berth's, with those of the administrator laid over them. The zero value is empty.
+// Catalogue is the sizes of a server: Berth's, with those of the administrator laid over them. The
+// zero value is empty.
 type Catalogue struct {
 	sizes []berth.Size
 	index map[string]int // by lower-case name
@@ -109,8 +112,8 @@ func (c Catalogue) FindFamily(name string) (string, bool) {
 	return "", false
 }
 
-// SameFamily compares the names of two families as Azure does: its services do not agree on case, spaces and underscores. It is
-// asked for every node and limit, so it makes nothing.
+// SameFamily compares the names of two families as Azure does: its services do not agree on case,
+// spaces and underscores. It is asked for every node and limit, so it makes nothing.
 func SameFamily(a, b string) bool {
 	for {
 		x, i := letter(a)
@@ -122,7 +125,8 @@ func SameFamily(a, b string) bool {
 	}
 }
 
-// letter is the first letter of a family's name that counts, in lower case, and where what follows begins: -1 at the end.
+// letter is the first letter of a family's name that counts, in lower case, and where what follows
+// begins: -1 at the end.
 func letter(s string) (byte, int) {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -196,8 +200,8 @@ func sign(f float64) int {
 // near is how many names an error offers.
 const near = 3
 
-// Nearest is the names that somebody who wrote name may have meant, at most three, the likeliest first. A name nothing is like
-// has none.
+// Nearest is the names that somebody who wrote name may have meant, at most three, the likeliest
+// first. A name nothing is like has none.
 func (c Catalogue) Nearest(name string) []string {
 	type candidate struct {
 		name     string

@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// offered is Azure's table of supported series: name, whether it requires approval, category. Each is for clusters and instances.
+// offered is Azure's table of supported series: name, whether it requires approval, category. Each
+// is for clusters and instances.
 var offered = []struct {
 	series     string
 	restricted bool

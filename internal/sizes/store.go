@@ -10,14 +10,17 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Kind is the kind of the documents that hold an administrator's sizes and prices. They belong to no workspace.
+// Kind is the kind of the documents that hold an administrator's sizes and prices. They belong to
+// no workspace.
 const Kind = "sizes"
 
-// OwnFamily is the family of an administrator's sizes that name none: their limits are kept together.
+// OwnFamily is the family of an administrator's sizes that name none: their limits are kept
+// together.
 const OwnFamily = "ownFamily"
 
-// Load is the catalogue with documents of kind Kind laid over it. A document named like a size we have says what is different
-// about it: a price, where it can be had; another name is a size of its own.
+// Load is the catalogue with documents of kind Kind laid over it. A document named like a size we
+// have says what is different about it: a price, where it can be had; another name is a size of its
+// own.
 func Load(docs []*store.Doc) (Catalogue, error) {
 	c := builtin()
 	if len(docs) == 0 {
@@ -57,8 +60,8 @@ func LoadTx(tx *store.Tx) (Catalogue, error) {
 	return Load(docs)
 }
 
-// Overlay is base with what a document says about it; a zero base is a size of the administrator's own. It says what is wrong
-// with the result.
+// Overlay is base with what a document says about it; a zero base is a size of the administrator's
+// own. It says what is wrong with the result.
 func Overlay(base berth.Size, name string, body []byte) (berth.Size, error) {
 	own := base.Name == ""
 	s := base

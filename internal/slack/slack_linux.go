@@ -14,8 +14,9 @@ const (
 	tried    = "_BERTH_PATIENT"
 )
 
-// Patient makes this program patient from its first thread on, and returns then. Threads have the slack of the one that started
-// them and a program keeps it, so the program is executed once more. Where that cannot be done it runs as it is.
+// Patient makes this program patient from its first thread on, and returns then. Threads have the
+// slack of the one that started them and a program keeps it, so the program is executed once more.
+// Where that cannot be done it runs as it is.
 func Patient() {
 	if os.Getenv(tried) != "" {
 		_ = os.Unsetenv(tried)

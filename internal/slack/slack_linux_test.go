@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// TestPatient is about a program that asks for it, what it starts, and what it starts as it would be anywhere else.
+// TestPatient is about a program that asks for it, what it starts, and what it starts as it would
+// be anywhere else.
 func TestPatient(t *testing.T) {
 	if own() != "50000" {
 		t.Skip("this machine's processes do not have the ordinary slack:", own())

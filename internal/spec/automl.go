@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// automlTasks are the tasks of automated machine learning; the table of each writes taskDetails. They are made when a file
-// first needs them: no other tables are as large.
+// automlTasks are the tasks of automated machine learning; the table of each writes taskDetails.
+// They are made when a file first needs them: no other tables are as large.
 var automlTasks = sync.OnceValue(func() map[string]typ {
 	return map[string]typ{
 		"classification": tabular("Classification",

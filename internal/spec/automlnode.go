@@ -2,7 +2,8 @@ package spec
 
 import "strings"
 
-// automlNodeCommon are the fields of every node that runs automated machine learning, beside those of its task.
+// automlNodeCommon are the fields of every node that runs automated machine learning, beside those
+// of its task.
 var automlNodeCommon = lazyParts(func() parts {
 	return parts{
 		readonly("$schema", "id", "status", "creation_context", "log_files"),

@@ -33,7 +33,8 @@ func automlName(name string) string {
 	return strings.NewReplacer("CosineLr", "CosineLR", "stepLr", "stepLR").Replace(camel(name))
 }
 
-// searched is a value, or a distribution of values; it travels as text: uniform(0.1,0.5), choice('a','b').
+// searched is a value, or a distribution of values; it travels as text: uniform(0.1,0.5),
+// choice('a','b').
 func searched(t typ) typ {
 	return typ{name: t.name + " or a distribution", read: func(s *scope, v *value) any {
 		if v.shape != mapping {

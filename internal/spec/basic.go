@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The single values. Each accepts what the reference client accepts, no more: text is text only, a whole number may be
-// written as text, a version may be a number.
+// The single values. Each accepts what the reference client accepts, no more: text is text only, a
+// whole number may be written as text, a version may be a number.
 var (
 	text     = typ{name: "text", read: readText}
 	whole    = typ{name: "a whole number", read: readWhole}
@@ -181,7 +181,8 @@ func shorten(s string) string {
 	return s
 }
 
-// enum takes one of some words, whatever their case. A word may say what it becomes: "low_priority=LowPriority".
+// enum takes one of some words, whatever their case. A word may say what it becomes:
+// "low_priority=LowPriority".
 func enum(words ...string) typ { return choice(words, strings.ToLower) }
 
 // looseEnum is an enum that also takes the words in CamelCase.

@@ -28,7 +28,8 @@ var batchModel = typ{name: deploymentModel.name, read: func(s *scope, v *value) 
 	return tree{"referenceType": "Id", "assetId": id}
 }}
 
-// batchCode is the code of a batch deployment; what the service generates for a model needs no script.
+// batchCode is the code of a batch deployment; what the service generates for a model needs no
+// script.
 var batchCode = later(func() []part {
 	return []part{
 		f("code", deploymentCode, to("codeId"), required),
@@ -182,8 +183,8 @@ var jobDefinition = typ{name: "a mapping", read: func(s *scope, v *value) any {
 	).read(&sub, v)
 }}
 
-// componentOfJob makes a component of a pipeline job that ran, and gives its id. What the job did is the service's to
-// look up.
+// componentOfJob makes a component of a pipeline job that ran, and gives its id. What the job did
+// is the service's to look up.
 func (s *scope) componentOfJob(job string) string {
 	d := &draft{collection: "components", name: anonymousComponents, anonymous: true, body: tree{"properties": tree{
 		"isAnonymous": true, "properties": tree{}, "tags": tree{}, "componentSpec": tree{

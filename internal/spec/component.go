@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A component travels in its YAML form: componentSpec holds the fields under their own names, references resolved,
-// defaults as text.
+// A component travels in its YAML form: componentSpec holds the fields under their own names,
+// references resolved, defaults as text.
 var componentKind = kind{
 	word: "component", collection: "components", base: "properties",
 	body: typ{name: "a component", read: func(s *scope, v *value) any {

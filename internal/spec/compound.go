@@ -122,8 +122,8 @@ var writtenMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
 	return out
 }}
 
-// oneOf tries types in order and takes the first that fits. When none does, the errors of the one that came closest
-// are reported: the one whose errors lie deepest in the value.
+// oneOf tries types in order and takes the first that fits. When none does, the errors of the one
+// that came closest are reported: the one whose errors lie deepest in the value.
 func oneOf(ts ...typ) typ {
 	names := make([]string, 0, len(ts))
 	for _, t := range ts {
@@ -174,7 +174,8 @@ func onlyFirst(e Errors) Errors {
 	return e
 }
 
-// deepest is 0 when some error is about the value itself, else more the fewer of its fields are wrong.
+// deepest is 0 when some error is about the value itself, else more the fewer of its fields are
+// wrong.
 func deepest(field string, errs Errors) int {
 	best := 1000
 	for _, e := range errs {
@@ -186,8 +187,8 @@ func deepest(field string, errs Errors) int {
 	return max(best, 1)
 }
 
-// byKey picks a type by the word a key of the mapping holds, compared in lower case. "" is the type of a mapping
-// without the key.
+// byKey picks a type by the word a key of the mapping holds, compared in lower case. "" is the type
+// of a mapping without the key.
 func byKey(key string, forms func() map[string]typ) typ { return byWord(key, forms, false) }
 
 // byExactKey is byKey for words that must be spelled as they are.

@@ -15,8 +15,8 @@ var computeKind = kind{word: "compute", collection: "computes", base: "propertie
 	}
 })}
 
-// computeOf is a compute of one type: the common fields and its own. Its own go to properties.properties.
-// It lies where the workspace does: only a cluster may lie elsewhere.
+// computeOf is a compute of one type: the common fields and its own. Its own go to
+// properties.properties. It lies where the workspace does: only a cluster may lie elsewhere.
 func computeOf(word, name string, own func() []part) typ {
 	return into(later(func() []part {
 		return []part{
@@ -166,8 +166,9 @@ var kubernetesCompute = computeOf("kubernetes", "Kubernetes", func() []part {
 	}
 })
 
-// virtualMachine is a machine reached over SSH. To Azure its resource id says where it is; here the last word of that is its name,
-// unless ssh_settings.address, which is ours as jump_hosts and host_key are, says it.
+// virtualMachine is a machine reached over SSH. To Azure its resource id says where it is; here the
+// last word of that is its name, unless ssh_settings.address, which is ours as jump_hosts and
+// host_key are, says it.
 var virtualMachine = computeOf("virtualmachine", "VirtualMachine", func() []part {
 	return []part{
 		readonly("compute_location"),
@@ -190,7 +191,8 @@ var virtualMachine = computeOf("virtualmachine", "VirtualMachine", func() []part
 	}
 })
 
-// agentMachine is ours: a machine whose agent connects to the server. To Azure's clients it is a virtual machine.
+// agentMachine is ours: a machine whose agent connects to the server. To Azure's clients it is a
+// virtual machine.
 var agentMachine = computeOf("agent", "VirtualMachine", func() []part {
 	return []part{
 		readonly("compute_location"),

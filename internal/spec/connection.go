@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// connections are the types of connections: what the service calls them, what else they have, and the credentials
-// they use when the file names none.
+// connections are the types of connections: what the service calls them, what else they have, and
+// the credentials they use when the file names none.
 var connectionKind = kind{word: "connection", collection: "connections", base: "properties", body: byKey("type", func() map[string]typ {
 	return map[string]typ{
 		"git":                     connection("Git", "None"),

@@ -1,7 +1,8 @@
 package spec
 
-// Container turns the document of an asset as a whole, without a version, into the form `az ml … list` prints. A document that
-// Entity knows no form of can be shown by it too: its properties under snake_case names.
+// Container turns the document of an asset as a whole, without a version, into the form `az ml …
+// list` prints. A document that Entity knows no form of can be shown by it too: its properties
+// under snake_case names.
 func Container(collection string, doc map[string]any) map[string]any {
 	e := newEntity(doc)
 	out := tree{}

@@ -22,7 +22,8 @@ var (
 	show = flag.Bool("show", false, "list every corpus file that does not agree")
 )
 
-// corpus is the folder of the development corpus, beside the repository. It is not part of the repository.
+// corpus is the folder of the development corpus, beside the repository. It is not part of the
+// repository.
 func corpus(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join("..", "..", "..", "shared", "corpus")
@@ -118,8 +119,8 @@ func judgeOne(j *judge, path, rel string, g *golden) verdict {
 	return v
 }
 
-// TestCorpus compares every file of the corpus with what the reference client sends for it. The floors in
-// testdata/agreement.tsv may rise, never fall.
+// TestCorpus compares every file of the corpus with what the reference client sends for it. The
+// floors in testdata/agreement.tsv may rise, never fall.
 func TestCorpus(t *testing.T) {
 	dir := corpus(t)
 	root := stubbed(t, dir)

@@ -49,7 +49,8 @@ func open(path, name string) (*value, error) {
 	return decode(data, &document{name: name, dir: filepath.Dir(abs), path: abs})
 }
 
-// ReadFile reads a file that somebody named, but for a little more than MaxFile of it: no pipe that nobody writes to, no device.
+// ReadFile reads a file that somebody named, but for a little more than MaxFile of it: no pipe that
+// nobody writes to, no device.
 func ReadFile(path string) ([]byte, error) {
 	// Looked at before it is opened: opening a pipe waits for whoever writes to it.
 	if st, err := os.Stat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() && !handed(path) {
@@ -63,7 +64,8 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, MaxFile+1))
 }
 
-// handed says whether path is something this process was started with, such as the shell's <(command): somebody writes to it.
+// handed says whether path is something this process was started with, such as the shell's
+// <(command): somebody writes to it.
 func handed(path string) bool {
 	return path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
 }

@@ -197,7 +197,8 @@ func TestOverridesOfOptions(t *testing.T) {
 	}
 }
 
-// TestSyntaxErrors: what is not YAML is told as everything else is, with file, line and column, and without the parser's own name.
+// TestSyntaxErrors: what is not YAML is told as everything else is, with file, line and column, and
+// without the parser's own name.
 func TestSyntaxErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"command: x\noutputs:\n  o: {path: a/${{name}}/b, type: uri_file}\n": "f.yml:3:16: is not YAML: did not find expected ',' or '}' (while parsing a flow mapping that begins at 3:6) (text with ${{ }} within { } or [ ] needs quotes)",
@@ -213,7 +214,8 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
-// TestNoKind: a kind nobody knows is refused with the nearest one, and a file that is part of something else with what it is.
+// TestNoKind: a kind nobody knows is refused with the nearest one, and a file that is part of
+// something else with what it is.
 func TestNoKind(t *testing.T) {
 	for kind, want := range map[string]string{
 		"jobb":        `kind jobb is not known (did you mean "job"?)`,

@@ -173,7 +173,8 @@ var dataCollector = later(func() []part {
 	}
 })
 
-// collectionData names the data asset of each collection: a given one, or one called after the deployment.
+// collectionData names the data asset of each collection: a given one, or one called after the
+// deployment.
 func collectionData(s *scope, v *value) {
 	all, ok := asTree(s.out.at("dataCollector.collections"))
 	if !ok {
@@ -249,7 +250,8 @@ var deploymentModel = typ{name: "a model", show: showAsset, read: func(s *scope,
 	return nil
 }}
 
-// inlineModel registers a model: under its name when it has one, else under the hash of its content.
+// inlineModel registers a model: under its name when it has one, else under the hash of its
+// content.
 func (s *scope) inlineModel(v *value) any {
 	if v.has("name") && v.has("version") {
 		s.in("path").checkPlace(v.get("path"))

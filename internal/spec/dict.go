@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// dict is a JSON object whose keys are the user's names: inputs, tags, steps. It is written in the order of the file, where a tree
-// is written by name.
+// dict is a JSON object whose keys are the user's names: inputs, tags, steps. It is written in the
+// order of the file, where a tree is written by name.
 type dict struct {
 	tree
 	keys []string // in the order of the file; those that are no longer in the tree are skipped

@@ -99,8 +99,8 @@ func parseISO(text string) (int64, bool) {
 
 var clockForm = re(`^(\d{4}-\d{1,2}-\d{1,2})[T ](\d{1,2}:\d{1,2})(:\d{1,2}(\.\d{1,12})?)?(Z|[+-]\d{2}(:?\d{2})?)?$`)
 
-// isoTime normalises a date and time: 2022-03-10T10:15 is 2022-03-10 10:15:00. Fractions and offsets are dropped: times are
-// in the zone that stands beside them.
+// isoTime normalises a date and time: 2022-03-10T10:15 is 2022-03-10 10:15:00. Fractions and
+// offsets are dropped: times are in the zone that stands beside them.
 func isoTime(text string) (string, bool) {
 	m := clockForm.FindStringSubmatch(text)
 	if m == nil {
@@ -122,7 +122,8 @@ func isoDay(text string) (string, bool) {
 
 var stampForm = re(`^(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?:\d\d:\d\d)(?:\.(\d*))?[ \t]*(Z|[-+]\d\d?(?::\d\d)?)?$`)
 
-// isoStamp is a date or time of YAML as JSON has it: 2022-1-2 3:04:05 is 2022-01-02T03:04:05Z, a day stays a day.
+// isoStamp is a date or time of YAML as JSON has it: 2022-1-2 3:04:05 is 2022-01-02T03:04:05Z, a
+// day stays a day.
 func isoStamp(text string) string {
 	m := stampForm.FindStringSubmatch(text)
 	if m == nil {

@@ -17,7 +17,8 @@ var onlineEndpointKind = kind{
 	}},
 }
 
-// endpointCommon are the fields of every endpoint. What the service says of an endpoint is accepted and not sent.
+// endpointCommon are the fields of every endpoint. What the service says of an endpoint is accepted
+// and not sent.
 var endpointCommon = lazyParts(func() parts {
 	return parts{
 		f("id", text, unsent),

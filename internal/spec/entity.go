@@ -7,12 +7,12 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Entity turns a REST document into the form `az ml … show` prints: YAML's field names, references as
-// azureml:NAME:VERSION, durations in seconds. It reads the tables backwards, so what Load takes apart Entity puts
-// together. Members no table knows are left out; the raw document has them.
+// Entity turns a REST document into the form `az ml … show` prints: YAML's field names, references
+// as azureml:NAME:VERSION, durations in seconds. It reads the tables backwards, so what Load takes
+// apart Entity puts together. Members no table knows are left out; the raw document has them.
 //
-// collection is the REST collection: jobs, environments, data, models, components, computes, datastores, workspaces,
-// onlineEndpoints, onlineEndpoints/deployments, … .
+// collection is the REST collection: jobs, environments, data, models, components, computes,
+// datastores, workspaces, onlineEndpoints, onlineEndpoints/deployments, … .
 //
 // doc is what encoding/json makes of the document, with numbers as json.Number; it stays as it is.
 func Entity(collection string, doc map[string]any) (map[string]any, error) {
@@ -149,7 +149,8 @@ func (e *entity) alternative(word string) typ {
 	return typ{}
 }
 
-// table shows the document by a table: its fields under their YAML names, and what only the service says.
+// table shows the document by a table: its fields under their YAML names, and what only the service
+// says.
 func (e *entity) table(t *table) tree {
 	t.ready()
 	out, _ := asTree(t.show(e.base))
@@ -273,7 +274,8 @@ func (e *entity) component() tree {
 	return out
 }
 
-// numbersIn are the settings of Spark with numbers for texts of digits, as they are written in files; the service keeps texts.
+// numbersIn are the settings of Spark with numbers for texts of digits, as they are written in
+// files; the service keeps texts.
 func numbersIn(conf tree) tree {
 	out := tree{}
 	for k, v := range conf {
@@ -289,8 +291,8 @@ func numbersIn(conf tree) tree {
 	return out
 }
 
-// show turns the object a table wrote back into the mapping it was read from: every field that is there, under its
-// YAML name.
+// show turns the object a table wrote back into the mapping it was read from: every field that is
+// there, under its YAML name.
 func (t *table) show(j any) any {
 	t.ready()
 	m, ok := asTree(j)

@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// TestEntity shows the documents of testdata/entity/*.txtar: COLLECTION/NAME.rest.json becomes NAME.json.
+// TestEntity shows the documents of testdata/entity/*.txtar: COLLECTION/NAME.rest.json becomes
+// NAME.json.
 func TestEntity(t *testing.T) {
 	file := filepath.Join("testdata", "entity", "documents.txtar")
 	a, err := txtar.ParseFile(file)
@@ -59,7 +60,8 @@ func TestEntity(t *testing.T) {
 	}
 }
 
-// TestRoundTrip shows what fixtures became and reads it again: the second document must equal the first.
+// TestRoundTrip shows what fixtures became and reads it again: the second document must equal the
+// first.
 func TestRoundTrip(t *testing.T) {
 	for kind, text := range map[string]string{
 		"compute": "name: c\ntype: amlcompute\nsize: S\ntier: low_priority\nmin_instances: 1\nmax_instances: 3\nidle_time_before_scale_down: 300\nssh_public_access_enabled: true\n",
@@ -127,7 +129,8 @@ func document(t *testing.T, text string) map[string]any {
 	return m
 }
 
-// TestEntityLeavesTheDocument: what is shown shares nothing with the document, which may be sent back.
+// TestEntityLeavesTheDocument: what is shown shares nothing with the document, which may be sent
+// back.
 func TestEntityLeavesTheDocument(t *testing.T) {
 	const text = `{"id": "/x", "name": "j", "properties": {"jobType": "Command", "command": "x", "environmentVariables": {"n": 1}, "tags": {"a": "b"}, "resources": {}}}`
 	doc := document(t, text)

@@ -31,7 +31,8 @@ var environment = typ{name: "an environment", show: showAsset, read: func(s *sco
 // anonymousName is what inline environments are called.
 const anonymousName = "CliV2AnonymousEnvironment"
 
-// anonymousEnvironment makes the resource an inline environment becomes and gives its id. Equal ones are one.
+// anonymousEnvironment makes the resource an inline environment becomes and gives its id. Equal
+// ones are one.
 func (s *scope) anonymousEnvironment(v *value) any {
 	d := &draft{collection: "environments", body: tree{}, anonymous: true, name: anonymousName}
 	sub := &scope{load: s.load, draft: d, out: d.body, field: s.field}
@@ -57,7 +58,8 @@ func (l *load) keep(d *draft) {
 	}
 }
 
-// environmentHash is the version of an inline environment: a hash of what it is made of, so that equal ones meet.
+// environmentHash is the version of an inline environment: a hash of what it is made of, so that
+// equal ones meet.
 func environmentHash(props tree, v *value) string {
 	image, conda := props.text("image"), props.text("condaFile")
 	if props["build"] == nil && props["inferenceConfig"] == nil {

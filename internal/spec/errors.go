@@ -41,7 +41,8 @@ func (e Error) Error() string {
 	return Visible(b.String())
 }
 
-// Visible shows what cannot be seen by its escape, so that names out of a file do not command a terminal.
+// Visible shows what cannot be seen by its escape, so that names out of a file do not command a
+// terminal.
 func Visible(s string) string {
 	hidden := func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(s, hidden) {
@@ -111,7 +112,8 @@ func nearest(got string, words []string) string {
 	return best
 }
 
-// distance is the number of edits between a and b, transpositions counted once; at least limit when there are more.
+// distance is the number of edits between a and b, transpositions counted once; at least limit when
+// there are more.
 func distance(a, b string, limit int) int {
 	if abs(len(a)-len(b)) > limit || len(a) > 64 || len(b) > 64 {
 		return limit + 1

@@ -11,8 +11,8 @@ type Expression struct {
 	Optional   bool     // inside a $[[ … ]] block
 }
 
-// Expressions finds the ${{ … }} in text, in order. What does not follow the grammar (blanks inside the path, an
-// empty path, no end) is text like any other.
+// Expressions finds the ${{ … }} in text, in order. What does not follow the grammar (blanks inside
+// the path, an empty path, no end) is text like any other.
 func Expressions(text string) []Expression {
 	var found []Expression
 	for at := 0; ; {
@@ -79,8 +79,8 @@ func binding(text string) ([]string, bool) {
 	return es[0].Path, true
 }
 
-// find is the place of the nth occurrence of piece in the source of v, or v's own place when the source does not
-// have it as it stands (escapes, folding inside).
+// find is the place of the nth occurrence of piece in the source of v, or v's own place when the
+// source does not have it as it stands (escapes, folding inside).
 func (v *value) find(piece string, nth int) *value {
 	if v.doc == nil {
 		return v

@@ -115,7 +115,8 @@ var featureSetKind = kind{word: "feature_set", collection: "featuresets", base: 
 	}
 })}
 
-// featureText is a feature set's specification as the JSON text the service wants, its members in a fixed order.
+// featureText is a feature set's specification as the JSON text the service wants, its members in a
+// fixed order.
 func featureText(v *value) string {
 	var w jsonText
 	w.open("{")

@@ -8,11 +8,14 @@ import (
 // typ is what a field may hold.
 type typ struct {
 	name string // for messages: "text", "a whole number"
-	// read checks v and gives its REST form. What is wrong is reported to s; the result is of no use then.
+	// read checks v and gives its REST form. What is wrong is reported to s; the result is of no
+	// use then.
 	read func(s *scope, v *value) any
-	// yaml is read for a value that stays in its YAML form: numbers are numbers, words are spelled the YAML way. Nil is read.
+	// yaml is read for a value that stays in its YAML form: numbers are numbers, words are spelled
+	// the YAML way. Nil is read.
 	yaml func(s *scope, v *value) any
-	// show is read backwards, for documents that come from the server. Nil leaves the value as it is.
+	// show is read backwards, for documents that come from the server. Nil leaves the value as it
+	// is.
 	show func(j any) any
 	// table is set for objects.
 	table *table
@@ -64,8 +67,8 @@ func (f field) add(t *table) { t.fields = append(t.fields, f) }
 
 type option func(*field)
 
-// f is a field of a table: its name, what it may hold, and options. It goes to the member of the same name, in
-// camelCase, unless to says otherwise.
+// f is a field of a table: its name, what it may hold, and options. It goes to the member of the
+// same name, in camelCase, unless to says otherwise.
 func f(name string, t typ, opts ...option) field {
 	fd := field{name: name, typ: t}
 	for _, o := range opts {
@@ -74,8 +77,8 @@ func f(name string, t typ, opts ...option) field {
 	return fd
 }
 
-// to says where a field goes: a dotted path in the object of its table; "/path" counts from the top of the body;
-// "@name", "@version" and "@parent" are those of the resource.
+// to says where a field goes: a dotted path in the object of its table; "/path" counts from the top
+// of the body; "@name", "@version" and "@parent" are those of the resource.
 func to(path string) option { return func(f *field) { f.to = path } }
 
 // def is the value sent when the field is absent.
@@ -84,7 +87,8 @@ func def(v any) option { return func(f *field) { f.def = v } }
 func required(f *field) { f.required = true }
 func nullable(f *field) { f.nullable = true }
 
-// unsent fields are checked and not sent. With to they are still shown: a rule sends them, or the service says them.
+// unsent fields are checked and not sent. With to they are still shown: a rule sends them, or the
+// service says them.
 func unsent(f *field) { f.hidden = true }
 
 // readonly are fields the service fills in. Files exported with show have them; they are dropped.
@@ -124,14 +128,16 @@ type rule func(s *scope, v *value)
 
 func (r rule) add(t *table) { t.after = append(t.after, r) }
 
-// then is a rule over several fields, run when they have been read: s.out is the object they were written to.
+// then is a rule over several fields, run when they have been read: s.out is the object they were
+// written to.
 func then(r func(s *scope, v *value)) part { return rule(r) }
 
 type rewrite func(s *scope, v *value) *value
 
 func (r rewrite) add(t *table) { t.before = append(t.before, r) }
 
-// first rewrites the mapping before its fields are looked at; nil ends the reading (the rule has said why).
+// first rewrites the mapping before its fields are looked at; nil ends the reading (the rule has
+// said why).
 func first(r func(s *scope, v *value) *value) part { return rewrite(r) }
 
 // unknown is what happens to keys the table does not know.
@@ -148,8 +154,8 @@ func (u unknown) add(t *table) { t.unknown = u }
 // obj is a mapping described by a table.
 func obj(ps ...part) typ { return later(func() []part { return ps }) }
 
-// later is obj for tables that are made when they are first used: most commands read no file, and all tables together take longer to
-// make than such a command runs.
+// later is obj for tables that are made when they are first used: most commands read no file, and
+// all tables together take longer to make than such a command runs.
 func later(ps func() []part) typ {
 	t := &table{parts: ps}
 	return typ{name: "a mapping", table: t, read: t.read, show: t.show, solid: true}

@@ -83,7 +83,8 @@ var tuningData = typ{name: "a path or an input", read: func(s *scope, v *value) 
 	return tree{"jobInputType": "uri_file", "uri": got["uri"]}
 }}
 
-// distillationJob trains a small model on the answers of a large one. It travels as fine-tuning with properties.
+// distillationJob trains a small model on the answers of a large one. It travels as fine-tuning
+// with properties.
 var distillationJob = into(obj(
 	is("jobType", "FineTuning"),
 	is("fineTuningDetails.taskType", "ChatCompletion"),

@@ -20,9 +20,9 @@ const workspace = "/subscriptions/sub/resourceGroups/rg/providers/Microsoft.Mach
 
 var update = flag.Bool("update", false, "write what comes out into testdata; read the diff before you commit it")
 
-// TestFixtures runs the cases of testdata/*.txtar. A case is a folder of the archive: in.yaml is read, with the kind and
-// the overrides its leading comments name; want.json is what Render prints, errors what it refuses the file for. Files
-// elsewhere in the archive are there to be referred to.
+// TestFixtures runs the cases of testdata/*.txtar. A case is a folder of the archive: in.yaml is
+// read, with the kind and the overrides its leading comments name; want.json is what Render prints,
+// errors what it refuses the file for. Files elsewhere in the archive are there to be referred to.
 func TestFixtures(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
 	if err != nil || len(files) == 0 {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// form is a regular expression that is compiled when it is first used: most commands need none of them, and compiling them
-// all would take longer than such a command runs.
+// form is a regular expression that is compiled when it is first used: most commands need none of
+// them, and compiling them all would take longer than such a command runs.
 type form struct{ get func() *regexp.Regexp }
 
 func re(text string) form {

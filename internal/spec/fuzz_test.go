@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// FuzzLoad feeds the decoder and the tables: whatever comes in, the answer is documents or errors with a place inside
-// the text, never a panic.
+// FuzzLoad feeds the decoder and the tables: whatever comes in, the answer is documents or errors
+// with a place inside the text, never a panic.
 func FuzzLoad(f *testing.F) {
 	files, _ := filepath.Glob(filepath.Join("testdata", "*.txtar"))
 	for _, file := range files {

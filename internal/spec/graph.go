@@ -33,7 +33,8 @@ func (g *graph) read(s *scope) any {
 	return out
 }
 
-// source finds the type and mode of what a binding refers to. Modes of another node's output are its own affair.
+// source finds the type and mode of what a binding refers to. Modes of another node's output are
+// its own affair.
 func (g *graph) source(s *scope, at *value, path []string) (kind, mode string) {
 	if len(path) < 3 || path[0] != "parent" {
 		s.fail(at, "%s: a node's input binds to parent.inputs or parent.jobs", describe(at))
@@ -129,8 +130,8 @@ func (g *graph) outputType(s *scope, at *value, node, group, name string) string
 	return ioType(own)
 }
 
-// localComponent is the component of a node when it is written here or in a file, nil when it is registered or the
-// node has none.
+// localComponent is the component of a node when it is written here or in a file, nil when it is
+// registered or the node has none.
 func (s *scope) localComponent(v *value) *value {
 	ref := v.get("component")
 	if ref == nil {
@@ -148,8 +149,9 @@ func (s *scope) localComponent(v *value) *value {
 	return got
 }
 
-// optional settles which inputs of a pipeline component are optional: one that says nothing is, when every local
-// component it goes to takes it as optional; one that says it is must not go where it is required.
+// optional settles which inputs of a pipeline component are optional: one that says nothing is,
+// when every local component it goes to takes it as optional; one that says it is must not go where
+// it is required.
 func (g *graph) optional(s *scope) {
 	need, used := g.needs(s)
 	spec, _ := asTree(s.out["inputs"])
@@ -166,7 +168,8 @@ func (g *graph) optional(s *scope) {
 	}
 }
 
-// needs finds which inputs of the pipeline go to an input of a local component at all, and which to a required one.
+// needs finds which inputs of the pipeline go to an input of a local component at all, and which to
+// a required one.
 func (g *graph) needs(s *scope) (need, used map[string]bool) {
 	need, used = map[string]bool{}, map[string]bool{}
 	for _, n := range g.top.get("jobs").entries() {

@@ -2,7 +2,8 @@ package spec
 
 import "strings"
 
-// guess is the kind of a file nobody named: what its $schema says, else what its keys look like, else job.
+// guess is the kind of a file nobody named: what its $schema says, else what its keys look like,
+// else job.
 func guess(v *value) string {
 	schema := v.textOf("$schema")
 	name := strings.ToLower(schema[strings.LastIndexByte(schema, '/')+1:])
@@ -125,8 +126,8 @@ func allOf(a, b func(*value) bool) func(*value) bool {
 	return func(v *value) bool { return a(v) && b(v) }
 }
 
-// isComponent tells a component from a job: it declares inputs and outputs instead of giving them, has a version, and
-// no job has is_deterministic.
+// isComponent tells a component from a job: it declares inputs and outputs instead of giving them,
+// has a version, and no job has is_deterministic.
 func isComponent(v *value) bool {
 	word := v.textOf("type")
 	if word == "parallel" || word == "data_transfer" || v.get("is_deterministic") != nil || v.get("additional_includes") != nil {

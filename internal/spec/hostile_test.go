@@ -21,7 +21,8 @@ func TestRepeatedText(t *testing.T) {
 	}
 }
 
-// A component that many steps name is read once: levels of such files multiply to more steps than there is memory.
+// A component that many steps name is read once: levels of such files multiply to more steps than
+// there is memory.
 func TestMultiplyingFiles(t *testing.T) {
 	root, files := t.TempDir(), map[string]string{}
 	for i := range 20 {
@@ -49,7 +50,8 @@ func TestMultiplyingFiles(t *testing.T) {
 	}
 }
 
-// A message shows what cannot be seen: a file must not command the terminal of who reads what is wrong with it.
+// A message shows what cannot be seen: a file must not command the terminal of who reads what is
+// wrong with it.
 func TestUnprintableNames(t *testing.T) {
 	for key, want := range map[string]string{
 		`"\e[31mfoo"`:  `f.yml:3:1: \x1b[31mfoo: unknown field`,

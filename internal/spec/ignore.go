@@ -43,8 +43,9 @@ func ParseIgnore(text string) *Ignore {
 	return g
 }
 
-// Match says whether the file name (relative, with slashes) is left out. The last pattern that matches it, or a
-// folder it is in, decides. Unlike Git, and like Azure's clients, a file can be taken back from a folder left out.
+// Match says whether the file name (relative, with slashes) is left out. The last pattern that
+// matches it, or a folder it is in, decides. Unlike Git, and like Azure's clients, a file can be
+// taken back from a folder left out.
 func (g *Ignore) Match(name string) bool {
 	out := false
 	for _, p := range g.lines {
@@ -137,7 +138,8 @@ func parsePattern(line string) (pattern, bool) {
 	return p, true
 }
 
-// needed is the longest text that a name must have to match a pattern. To look for it takes a tenth of what the regular expression takes.
+// needed is the longest text that a name must have to match a pattern. To look for it takes a tenth
+// of what the regular expression takes.
 func needed(body string) (longest string) {
 	if strings.Contains(body, "[") {
 		return ""
@@ -150,8 +152,8 @@ func needed(body string) (longest string) {
 	return longest
 }
 
-// glob turns *, ? and [set] of one segment into a regular expression; a set or an escape without an end matches
-// nothing.
+// glob turns *, ? and [set] of one segment into a regular expression; a set or an escape without an
+// end matches nothing.
 func glob(seg string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(seg); i++ {

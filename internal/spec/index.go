@@ -11,14 +11,16 @@ import (
 	"time"
 )
 
-// An index remembers the hash of a folder beside what its files looked like to stat when it was made: their names, sizes, times and
-// inodes. A folder that looks the same is the same, and is not read again.
+// An index remembers the hash of a folder beside what its files looked like to stat when it was
+// made: their names, sizes, times and inodes. A folder that looks the same is the same, and is not
+// read again.
 
-// settled is how long a file must have been left alone before its looks are believed: a file system's clock may stand still for some
-// milliseconds, and a change within them would not show.
+// settled is how long a file must have been left alone before its looks are believed: a file
+// system's clock may stand still for some milliseconds, and a change within them would not show.
 const settled = 100 * time.Millisecond
 
-// looks is what stat says of the files of a sorted folder; ok is false when a change could have escaped it.
+// looks is what stat says of the files of a sorted folder; ok is false when a change could have
+// escaped it.
 func (f *Folder) looks(now time.Time) (sum string, ok bool) {
 	h := sha256.New()
 	limit := now.Add(-settled).UnixNano()

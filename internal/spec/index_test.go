@@ -9,8 +9,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// TestUnchangedFolderIsNotRead: the hash of a folder that looks the same to stat comes from the index, and that of one that was changed
-// in any way from its files.
+// TestUnchangedFolderIsNotRead: the hash of a folder that looks the same to stat comes from the
+// index, and that of one that was changed in any way from its files.
 func TestUnchangedFolderIsNotRead(t *testing.T) {
 	root, index := t.TempDir(), t.TempDir()
 	write(t, root, map[string]string{"a.py": "one", "sub/b.py": "two"})

@@ -97,7 +97,8 @@ func showInput(j any) any {
 	return dataInput.show(j)
 }
 
-// dataPath is where the data of an input lies: an address stays, an asset becomes its id, a local path an upload.
+// dataPath is where the data of an input lies: an address stays, an asset becomes its id, a local
+// path an upload.
 func (s *scope) dataPath(v, in *value) any {
 	path, kind := v.text, strings.ToLower(in.textOf("type"))
 	if kind == "" {
@@ -186,14 +187,14 @@ var (
 	outputs = named(output, ioName, "an output")
 )
 
-// checkExpressions reports ${{inputs.x}} and the like in text that name nothing declared. declared tells which first
-// words are checked and what may follow them. Optional blocks are not checked.
+// checkExpressions reports ${{inputs.x}} and the like in text that name nothing declared. declared
+// tells which first words are checked and what may follow them. Optional blocks are not checked.
 func (s *scope) checkExpressions(v *value, text string, declared map[string]*value) {
 	s.checkAll(v, text, declared, false)
 }
 
-// checkAll is checkExpressions; strict means that optional blocks are looked at too and that nothing but what is
-// declared may be named.
+// checkAll is checkExpressions; strict means that optional blocks are looked at too and that
+// nothing but what is declared may be named.
 func (s *scope) checkAll(v *value, text string, declared map[string]*value, strict bool) {
 	seen := map[string]int{}
 	for _, e := range Expressions(text) {
@@ -238,7 +239,8 @@ func (v *value) declares(path []string) bool {
 	return false
 }
 
-// unreplaced warns of expressions that name nothing: the reference takes them, and the job then sees them as they are.
+// unreplaced warns of expressions that name nothing: the reference takes them, and the job then
+// sees them as they are.
 func (s *scope) unreplaced(v *value, text string, declared map[string]*value) {
 	for _, e := range Expressions(text) {
 		if len(e.Path) < 2 {

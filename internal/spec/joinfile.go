@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// A file of `berth agent join` is a JSON object that begins like this, of a few KiB with the server's certificate authority.
+// A file of `berth agent join` is a JSON object that begins like this, of a few KiB with the
+// server's certificate authority.
 const (
 	joinBegins = `{"server":"https://`
 	joinMost   = 64 << 10
 )
 
-// isJoin says whether a file is one that a machine joins a server with. It holds a secret, lies where somebody made it for another
-// machine, and is never part of the code.
+// isJoin says whether a file is one that a machine joins a server with. It holds a secret, lies
+// where somebody made it for another machine, and is never part of the code.
 func isJoin(file string) bool {
 	if !strings.HasSuffix(strings.ToLower(file), ".json") {
 		return false

@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// judge compares what Load gives with what the reference client sends, by the rules of the corpus: names the client
-// invents match anything, empty is absent, references to resources made on the way are followed.
+// judge compares what Load gives with what the reference client sends, by the rules of the corpus:
+// names the client invents match anything, empty is absent, references to resources made on the way
+// are followed.
 type judge struct {
 	root string // of the files the goldens belong to
 }

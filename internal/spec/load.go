@@ -12,20 +12,23 @@ import (
 
 // Options say how a file is to be read.
 type Options struct {
-	// Kind is what the file is: job, component, compute, environment, data, datastore, model, code, workspace, … (see
-	// Kinds). Empty means job, unless $schema or the keys name another kind.
+	// Kind is what the file is: job, component, compute, environment, data, datastore, model, code,
+	// workspace, … (see Kinds). Empty means job, unless $schema or the keys name another kind.
 	Kind string
 	// Set are overrides a.b.c=value of the outer file, applied in order before it is checked.
 	Set []string
 	// File is what to call the document in messages; Load fills it in.
 	File string
-	// Dir is where relative paths of LoadBytes start; the working directory when empty. Load uses the file's folder.
+	// Dir is where relative paths of LoadBytes start; the working directory when empty. Load uses
+	// the file's folder.
 	Dir string
-	// Workspace is where short references point to. The zero Workspace stands for placeholders: sub, rg, ws.
+	// Workspace is where short references point to. The zero Workspace stands for placeholders:
+	// sub, rg, ws.
 	Workspace berth.Workspace
 	// Name and Version override those of the file.
 	Name, Version string
-	// Experiment is the experiment of jobs that name none; the name of the working directory, as a rule.
+	// Experiment is the experiment of jobs that name none; the name of the working directory, as a
+	// rule.
 	Experiment string
 	// Links allows links that lead out of the folders that are uploaded.
 	Links bool
@@ -44,14 +47,15 @@ func (r *Result) Main() *Resource { return &r.Resources[len(r.Resources)-1] }
 
 // Resource is one document to PUT.
 type Resource struct {
-	// Type is the REST collection: jobs, environments, data, models, components, computes, datastores, workspaces,
-	// onlineEndpoints/deployments, …
+	// Type is the REST collection: jobs, environments, data, models, components, computes,
+	// datastores, workspaces, onlineEndpoints/deployments, …
 	Type string
 	// Parent is the endpoint of a deployment.
 	Parent string
 	// Name is empty when the client is to invent one (jobs), Version when the next one is meant.
 	Name, Version string
-	// Body is the document. Where an upload's URI or id belongs it holds the upload's placeholder: see Fill.
+	// Body is the document. Where an upload's URI or id belongs it holds the upload's placeholder:
+	// see Fill.
 	Body json.RawMessage
 	// Uploads are what must be uploaded before Body can be sent.
 	Uploads []Upload
@@ -63,20 +67,22 @@ type Resource struct {
 type Upload struct {
 	Placeholder string // what Body holds in its place
 	Path        string // absolute; empty for code that consists of its includes
-	// Kind is code (becomes a code asset; the placeholder stands for its id), data, model or context (a Docker build
-	// context); for these the placeholder stands for a URI.
+	// Kind is code (becomes a code asset; the placeholder stands for its id), data, model or
+	// context (a Docker build context); for these the placeholder stands for a URI.
 	Kind string
 	// Type is the type of data: uri_file, uri_folder, mltable.
 	Type string
 	// Datastore is where to put it when the file says so.
 	Datastore string
-	// Includes are absolute paths of further files and folders to be copied into the snapshot of code.
+	// Includes are absolute paths of further files and folders to be copied into the snapshot of
+	// code.
 	Includes []string
 	// Ignore are patterns to leave out beside those of the folder's ignore file.
 	Ignore []string
 	// Links allows links that lead out of the folder; they are followed.
 	Links bool
-	// Index is a folder in which hashes of folders are remembered, so that one that was not changed is not read again; empty for none.
+	// Index is a folder in which hashes of folders are remembered, so that one that was not changed
+	// is not read again; empty for none.
 	Index string
 	// At is where the file names it, for messages.
 	At Error

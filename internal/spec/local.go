@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// upload notes that the file or folder v names is to be uploaded, and gives the placeholder that stands for the result.
+// upload notes that the file or folder v names is to be uploaded, and gives the placeholder that
+// stands for the result.
 func (s *scope) upload(v *value, u Upload) string {
 	u.Links, u.At = s.options.Links, Error{File: v.doc.name, Line: v.line, Col: v.col, Field: s.field}
 	u.Placeholder = "upload:" + u.Kind + ":" + u.Path

@@ -14,7 +14,8 @@ var monitorSchedule = later(func() []part {
 	}
 })
 
-// monitorWindows completes the signals: what is compared, and over which days when the file does not say.
+// monitorWindows completes the signals: what is compared, and over which days when the file does
+// not say.
 func monitorWindows(s *scope, v *value) {
 	if len(s.errs) > 0 {
 		return

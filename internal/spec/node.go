@@ -226,8 +226,8 @@ var sparkNode = nodeOf(
 
 var pipelineNode = nodeOf(f("settings", freeMap, unsent))
 
-// table is the table of the node's type. A node with a component keeps keys it does not know, an inline one refuses
-// them.
+// table is the table of the node's type. A node with a component keeps keys it does not know, an
+// inline one refuses them.
 func (n *node) table(s *scope) typ {
 	var t typ
 	switch n.word {
@@ -405,8 +405,9 @@ func (s *scope) componentID(ref string) string {
 // anonymousComponents is what components that only a pipeline uses are called.
 const anonymousComponents = "azureml_anonymous"
 
-// anonymousComponent makes the resource of a component without a name of its own and gives its id, "" when it is wrong. A file that many
-// steps name is read once, and what is wrong with it is said once.
+// anonymousComponent makes the resource of a component without a name of its own and gives its id,
+// "" when it is wrong. A file that many steps name is read once, and what is wrong with it is said
+// once.
 func (s *scope) anonymousComponent(v *value, source string) string {
 	p := used{v, source, s.bind}
 	id, known := s.parts[p]

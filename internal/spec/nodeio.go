@@ -87,7 +87,8 @@ func (s *scope) oldExpression(v *value) bool {
 	return true
 }
 
-// asData makes a path of a plain text where the component declares data: x: ./folder is x: {path: ./folder}.
+// asData makes a path of a plain text where the component declares data: x: ./folder is x: {path:
+// ./folder}.
 func (n *node) asData(name string, v *value) *value {
 	kind := n.comp.get("inputs").get(name).textOf("type")
 	if n.inline || v.shape != str || bound(v.text) || kind == "path" || !isPort(kind) {
@@ -249,8 +250,9 @@ func (n *node) checks(s *scope, v *value, out tree) {
 	}
 }
 
-// unplaced reports the nodes of a nested pipeline that no compute was found for. seen are the pipelines that were looked at: one that
-// names itself has no end, and one that many name is reported once.
+// unplaced reports the nodes of a nested pipeline that no compute was found for. seen are the
+// pipelines that were looked at: one that names itself has no end, and one that many name is
+// reported once.
 func (s *scope) unplaced(comp *value, seen map[*value]bool) {
 	if seen[comp] {
 		return
@@ -276,7 +278,8 @@ var synthesized = map[string][]string{
 	"data_transfer": {"task", "data_copy_mode", "tags", "description"},
 }
 
-// synthesize writes the component an inline node amounts to: what it runs, and inputs and outputs with their types.
+// synthesize writes the component an inline node amounts to: what it runs, and inputs and outputs
+// with their types.
 func (n *node) synthesize(s *scope, v *value) *value {
 	keys, ok := synthesized[n.word]
 	if !ok || n.word == "data_transfer" && v.textOf("task") != "copy_data" {
@@ -289,7 +292,8 @@ func (n *node) synthesize(s *scope, v *value) *value {
 		if w == nil || w.shape == null {
 			continue
 		}
-		// What a component of this kind says must not depend on the pipeline; the node says it instead.
+		// What a component of this kind says must not depend on the pipeline; the node says it
+		// instead.
 		if n.word == "parallel" && key != "task" && key != "input_data" && w.holdsBinding() {
 			continue
 		}

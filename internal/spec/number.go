@@ -12,7 +12,8 @@ type number string
 // MarshalJSON writes the number as it is.
 func (n number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
-// pythonFloat formats f as Python's repr does: the shortest digits, exponents below 1e-4 and from 1e16.
+// pythonFloat formats f as Python's repr does: the shortest digits, exponents below 1e-4 and from
+// 1e16.
 func pythonFloat(f float64) string {
 	switch {
 	case math.IsInf(f, 1):

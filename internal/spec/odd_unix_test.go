@@ -17,7 +17,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// TestPipesAndSocketsAreTold: what cannot be uploaded is neither opened, which would wait for ever, nor left out in silence.
+// TestPipesAndSocketsAreTold: what cannot be uploaded is neither opened, which would wait for ever,
+// nor left out in silence.
 func TestPipesAndSocketsAreTold(t *testing.T) {
 	root, err := os.MkdirTemp("", "odd") // the path of a socket is short
 	if err != nil {

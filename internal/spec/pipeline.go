@@ -85,7 +85,8 @@ func readPipeline(s *scope, v *value) {
 	}
 }
 
-// runComponent makes a job of a pipeline component: it names the component, takes over its title and its outputs.
+// runComponent makes a job of a pipeline component: it names the component, takes over its title
+// and its outputs.
 func (s *scope) runComponent(v, ref *value, placed bool) {
 	here := s.in("component")
 	switch {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// present adds the habits of az's own display that no table says: ids with azureml: before them, members that are always or
-// never shown, dates as Python writes them. What it adds, Load takes back.
+// present adds the habits of az's own display that no table says: ids with azureml: before them,
+// members that are always or never shown, dates as Python writes them. What it adds, Load takes
+// back.
 func (e *entity) present(collection string, out tree) {
 	if c, ok := asTree(out["creation_context"]); ok {
 		for _, key := range []string{"created_at", "last_modified_at"} {
@@ -167,8 +168,8 @@ func (e *entity) presentInstance(out tree) {
 	}
 }
 
-// presentConnection shows which sort of credentials there are, the credentials only where the service tells them, and the metadata
-// under its old name too.
+// presentConnection shows which sort of credentials there are, the credentials only where the
+// service tells them, and the metadata under its old name too.
 func (e *entity) presentConnection(out tree) {
 	if word := e.base.text("authType"); word != "" && out["credentials"] == nil {
 		told := tree{"authType": word}
@@ -206,7 +207,8 @@ func longIDs(out tree, keys ...string) {
 	}
 }
 
-// pythonTime is a moment as Python writes it: no fraction where there is none, else six digits, and the zone as numbers.
+// pythonTime is a moment as Python writes it: no fraction where there is none, else six digits, and
+// the zone as numbers.
 func pythonTime(at, zone string) string {
 	t, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// dumpYAML writes v as YAML the way the reference client does: block style, keys sorted, lists not indented below
-// their key. Equal definitions must give equal text, for the text is what environments are compared by.
+// dumpYAML writes v as YAML the way the reference client does: block style, keys sorted, lists not
+// indented below their key. Equal definitions must give equal text, for the text is what
+// environments are compared by.
 func dumpYAML(v *value) string {
 	var w yamlWriter
 	w.block(v, 0, false)
@@ -94,7 +95,8 @@ func (w *yamlWriter) scalar(v *value, indent int) string {
 	return w.fold(quoteYAML(v.text), indent)
 }
 
-// quoteLines is text of several lines in single quotes, its line breaks doubled; ok is false when that cannot hold it.
+// quoteLines is text of several lines in single quotes, its line breaks doubled; ok is false when
+// that cannot hold it.
 func quoteLines(s string, indent int) (string, bool) {
 	if !strings.Contains(s, "\n") || strings.Contains(s, " \n") || strings.Contains(s, "\n ") {
 		return "", false
@@ -145,7 +147,8 @@ func (w *yamlWriter) fold(s string, indent int) string {
 	return b.String()
 }
 
-// quoteYAML gives text the quotes it needs: none, single, or double when there are characters to escape.
+// quoteYAML gives text the quotes it needs: none, single, or double when there are characters to
+// escape.
 func quoteYAML(s string) string {
 	if s == "" {
 		return "''"

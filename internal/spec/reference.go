@@ -20,7 +20,8 @@ func remote(path string) bool {
 		strings.HasPrefix(path, "runs:/")
 }
 
-// armID is the id of a named resource of the workspace: "cpu" in computes, or an id that is one already.
+// armID is the id of a named resource of the workspace: "cpu" in computes, or an id that is one
+// already.
 func (s *scope) armID(collection, name string) string {
 	name = strings.TrimPrefix(name, "azureml:")
 	if cluster, ok := cutFold(name, "virtualclusters/"); ok {
@@ -40,8 +41,8 @@ func cutFold(s, prefix string) (string, bool) {
 	return s, false
 }
 
-// assetID is the id of a version of an asset as far as it can be told here: NAME:VERSION becomes an ARM id, a label
-// stays a label for the server to resolve, a registry's id stays what it is.
+// assetID is the id of a version of an asset as far as it can be told here: NAME:VERSION becomes an
+// ARM id, a label stays a label for the server to resolve, a registry's id stays what it is.
 func (s *scope) assetID(collection, ref string) string {
 	short := strings.TrimPrefix(ref, "azureml:")
 	switch {

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Render prints what the file at path becomes: an array of {"type","name","version","body"}, the thing itself last. A
-// local path is named by itself, local:/path, where the address of its upload would stand.
+// Render prints what the file at path becomes: an array of {"type","name","version","body"}, the
+// thing itself last. A local path is named by itself, local:/path, where the address of its upload
+// would stand.
 func Render(w io.Writer, path string, o Options) error {
 	if wd, err := os.Getwd(); err == nil && o.Experiment == "" {
 		o.Experiment = filepath.Base(wd)
@@ -48,8 +49,8 @@ func Render(w io.Writer, path string, o Options) error {
 // firstVersion are the collections whose versions count from 1.
 var firstVersion = map[string]bool{"environments": true, "data": true, "models": true}
 
-// Fill is the body with every placeholder that is a key of uris replaced by its value. Inside a component the id of
-// code is written with azureml: before it.
+// Fill is the body with every placeholder that is a key of uris replaced by its value. Inside a
+// component the id of code is written with azureml: before it.
 func (r Resource) Fill(uris map[string]string) (json.RawMessage, error) {
 	if len(uris) == 0 {
 		return r.Body, nil

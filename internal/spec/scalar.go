@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// The plain scalars of YAML 1.1, as PyYAML resolves them: 1e3 is text, 010 is eight, 12:30 is 750, on is true.
+// The plain scalars of YAML 1.1, as PyYAML resolves them: 1e3 is text, 010 is eight, 12:30 is 750,
+// on is true.
 var (
 	boolWord  = re(`^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
 	nullWord  = re(`^(?:~|null|Null|NULL|)$`)

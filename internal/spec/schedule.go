@@ -162,7 +162,8 @@ var importSchedule = later(func() []part {
 	}
 })
 
-// dataImport is data that is fetched into an asset. Its type is not sent: the client's document says uri_folder.
+// dataImport is data that is fetched into an asset. Its type is not sent: the client's document
+// says uri_folder.
 var dataImport = later(func() []part {
 	return []part{
 		readonly("creation_context", "latest_version", "properties"),

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// scope is where a value is read: which resource it belongs to, under which field, and what has been found so far.
+// scope is where a value is read: which resource it belongs to, under which field, and what has
+// been found so far.
 type scope struct {
 	*load
 	draft *draft // the resource the value becomes part of
@@ -18,11 +19,13 @@ type scope struct {
 	nodes bool
 	// bind says that any field may be an expression instead, as inside the nodes of a pipeline.
 	bind bool
-	// plain says that of the fields only text may be an expression after all, as in a node that has no component.
+	// plain says that of the fields only text may be an expression after all, as in a node that has
+	// no component.
 	plain bool
 	// yaml says that values stay in their YAML form, as inside an AutoML node.
 	yaml bool
-	// scheduled says that the job being read is what a schedule starts: it has no name of its own yet.
+	// scheduled says that the job being read is what a schedule starts: it has no name of its own
+	// yet.
 	scheduled bool
 }
 
@@ -128,7 +131,8 @@ func (s *scope) back(m mark) Errors {
 // failed says whether something went wrong since m.
 func (s *scope) failed(m mark) bool { return len(s.errs) > m.errs }
 
-// resolve makes a path written in v absolute: relative paths start at the folder of the file v is written in.
+// resolve makes a path written in v absolute: relative paths start at the folder of the file v is
+// written in.
 func (s *scope) resolve(v *value, path string) string {
 	path = filepath.FromSlash(path)
 	if !filepath.IsAbs(path) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// override applies --set a.b.c=value to the outer file: dots separate keys, name[0] is an item of a list, "b.c" in quotes is one key,
-// missing levels are made, values arrive as text.
+// override applies --set a.b.c=value to the outer file: dots separate keys, name[0] is an item of a
+// list, "b.c" in quotes is one key, missing levels are made, values arrive as text.
 func override(v *value, sets []string) Errors {
 	var errs Errors
 	for _, set := range sets {

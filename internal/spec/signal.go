@@ -189,7 +189,8 @@ var watchedContext = lazyParts(func() parts {
 	}
 })
 
-// The data of the signals: what was asked of a model lately, as a rule, and what that is compared with.
+// The data of the signals: what was asked of a model lately, as a rule, and what that is compared
+// with.
 var (
 	productionData = later(func() []part {
 		return []part{watchedContext, then(func(s *scope, v *value) {

@@ -27,7 +27,8 @@ const HashVersion = 202208
 // Folder is what is uploaded for a local path.
 type Folder struct {
 	Files []File
-	// Hash is the content hash that code is de-duplicated by, equal to the one Azure's clients make.
+	// Hash is the content hash that code is de-duplicated by, equal to the one Azure's clients
+	// make.
 	Hash string
 	// Skipped says of what is neither a file nor a folder what it is: it is not uploaded.
 	Skipped []string
@@ -50,9 +51,10 @@ type stamp struct {
 	inode             uint64
 }
 
-// Snapshot lists the files to upload for Path, a folder or a single file, less what .amlignore (or, failing that, .gitignore) in it
-// names, and hashes them. Includes are put beside the code, each under its own name. Links are followed within the folder; one that
-// leads out of it, to nothing, or back to a folder that is being listed is an error.
+// Snapshot lists the files to upload for Path, a folder or a single file, less what .amlignore (or,
+// failing that, .gitignore) in it names, and hashes them. Includes are put beside the code, each
+// under its own name. Links are followed within the folder; one that leads out of it, to nothing,
+// or back to a folder that is being listed is an error.
 func (u Upload) Snapshot() (*Folder, error) {
 	f, err := u.List()
 	if err != nil {
@@ -67,7 +69,8 @@ func (u Upload) List() (*Folder, error) {
 	return f, u.wrong(err)
 }
 
-// Sum gives what List listed its hash. Files are read unless the index knows the folder as it looks.
+// Sum gives what List listed its hash. Files are read unless the index knows the folder as it
+// looks.
 func (u Upload) Sum(f *Folder) error {
 	if len(f.strays) > 0 {
 		return berth.Errorf(berth.Invalid, "%s", strings.Join(f.strays, "\n"))
@@ -109,8 +112,8 @@ func (f *Folder) Bytes() (total int64) {
 	return total
 }
 
-// fingerprint tells an upload's content apart from others: its hash, or, when there is much of it, its names, sizes and
-// times.
+// fingerprint tells an upload's content apart from others: its hash, or, when there is much of it,
+// its names, sizes and times.
 func (u Upload) fingerprint() string {
 	const much = 64 << 20
 	f, err := u.listing()
@@ -155,8 +158,8 @@ func (u Upload) listing() (*Folder, error) {
 	return f, f.include(u)
 }
 
-// include adds further files and folders beside what is there. A name that ends in .zip stands for a folder beside it
-// only when there is no such file; that form is not supported.
+// include adds further files and folders beside what is there. A name that ends in .zip stands for
+// a folder beside it only when there is no such file; that form is not supported.
 func (f *Folder) include(u Upload) error {
 	seen := map[string]bool{}
 	for _, file := range f.Files {
@@ -295,10 +298,12 @@ type walker struct {
 	links  bool // links may lead out of root
 }
 
-// errStray ends the listing of a folder outside as soon as it is known that something of it would be uploaded.
+// errStray ends the listing of a folder outside as soon as it is known that something of it would
+// be uploaded.
 var errStray = errors.New("outside of the folder")
 
-// walk lists dir, which really is real and whose files are called prefix/…; open are the real folders above it.
+// walk lists dir, which really is real and whose files are called prefix/…; open are the real
+// folders above it.
 func (w *walker) walk(dir, real, prefix string, open []string) error {
 	if slices.Contains(open, real) {
 		return berth.Errorf(berth.Invalid, "%s is a link to a folder that holds it; remove the link or name it in .amlignore", dir)

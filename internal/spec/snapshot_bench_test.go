@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// BenchmarkUnchangedFolder is what finding out costs that a folder of many files is the same as before.
+// BenchmarkUnchangedFolder is what finding out costs that a folder of many files is the same as
+// before.
 func BenchmarkUnchangedFolder(b *testing.B) {
 	const count = 20_000
 	root, files := b.TempDir(), map[string]string{}

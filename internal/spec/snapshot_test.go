@@ -35,8 +35,8 @@ func names(f *spec.Folder) []string {
 	return out
 }
 
-// The hash is the one the reference client makes for the same files: the values were computed with its own function
-// (get_content_hash, version 202208).
+// The hash is the one the reference client makes for the same files: the values were computed with
+// its own function (get_content_hash, version 202208).
 func TestSnapshotHash(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{"b.txt": "bee", "A/c.txt": "", "a.py": "print(1)\n"})
@@ -158,8 +158,8 @@ func TestSnapshotIncludes(t *testing.T) {
 	}
 }
 
-// TestIgnoreLikeGit compares the matcher with git check-ignore. Patterns that take back (!) are left out: there the
-// reference client differs from Git on purpose.
+// TestIgnoreLikeGit compares the matcher with git check-ignore. Patterns that take back (!) are
+// left out: there the reference client differs from Git on purpose.
 func TestIgnoreLikeGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not here: ", err)

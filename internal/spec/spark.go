@@ -49,7 +49,8 @@ var sparkJob = later(func() []part {
 	}
 })
 
-// sparkEnvironment is an environment whose image does not matter: Spark has its own. Without one it is what its conda file says.
+// sparkEnvironment is an environment whose image does not matter: Spark has its own. Without one it
+// is what its conda file says.
 var sparkEnvironment = typ{name: environment.name, show: environment.show, read: func(s *scope, v *value) any {
 	if path, ok := strings.CutPrefix(v.text, "file:"); ok && v.shape == str {
 		if v = s.follow(v, path); v == nil {
@@ -156,8 +157,9 @@ func dynamic(conf *value) bool {
 	return v != nil && (v.shape == boolean && v.yes || v.shape == str && strings.EqualFold(v.text, "true"))
 }
 
-// sparkConf is conf as it travels: text of digits as numbers; running says that it is for a job rather than a
-// component, which settles the number of executors and drops a disabled dynamic allocation.
+// sparkConf is conf as it travels: text of digits as numbers; running says that it is for a job
+// rather than a component, which settles the number of executors and drops a disabled dynamic
+// allocation.
 func sparkConf(conf *value, running bool) tree {
 	out := tree{}
 	for _, p := range conf.entries() {
@@ -264,7 +266,8 @@ func (s *scope) sparkEntryFile(entry, code *value) {
 	}
 }
 
-// sparkModes checks that inputs and outputs are direct. declared is the component, for what a node leaves open.
+// sparkModes checks that inputs and outputs are direct. declared is the component, for what a node
+// leaves open.
 func (s *scope) sparkModes(v, declared *value) {
 	for _, group := range []string{"inputs", "outputs"} {
 		for _, p := range v.get(group).entries() {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// What is true or false, and what is a whole number, in the specification of a component. The service shows all of it as text.
+// What is true or false, and what is a whole number, in the specification of a component. The
+// service shows all of it as text.
 var (
 	specFlags  = []string{"is_deterministic", "optional", "early_available", "include_dashboard", "dynamic_allocation_enabled"}
 	specCounts = []string{

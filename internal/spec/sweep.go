@@ -174,7 +174,8 @@ func policy(name string, own ...part) typ {
 // searchSpace names the parameters of a sweep and what they are drawn from.
 var searchSpace = mapOf(draw)
 
-// draw is a distribution. In a job it travels as [name, [arguments]], in a node of a pipeline as it is written.
+// draw is a distribution. In a job it travels as [name, [arguments]], in a node of a pipeline as it
+// is written.
 var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 	if v.shape != mapping {
 		s.fail(v, "must be a mapping with a type, this is %s", v.shape)

@@ -13,7 +13,8 @@ var (
 	qualityMetrics = []string{"null_value_rate", "data_type_error_rate", "out_of_bounds_rate"}
 )
 
-// thresholdsOf are limits of metrics for numerical and categorical features; most says how many of each are sent, 0 is all.
+// thresholdsOf are limits of metrics for numerical and categorical features; most says how many of
+// each are sent, 0 is all.
 func thresholdsOf(most int, numerical, categorical []string) typ {
 	forms := obj(
 		f("numerical", numbersOf(numerical)),

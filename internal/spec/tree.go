@@ -104,7 +104,8 @@ func pascal(s string) string {
 	return strings.ToUpper(c[:1]) + c[1:]
 }
 
-// snake turns camelCase or PascalCase into snake_case; runs of capitals are one word's tail, as in AMLToken: aml_token.
+// snake turns camelCase or PascalCase into snake_case; runs of capitals are one word's tail, as in
+// AMLToken: aml_token.
 func snake(s string) string {
 	rs := []rune(s)
 	var b strings.Builder
@@ -123,8 +124,9 @@ func snake(s string) string {
 	return b.String()
 }
 
-// pythonSnake is the client's own snake_case, which differs from snake at runs of capitals: XGBoost is xg_boost. It parts
-// first before a capital that small letters follow, then between a small letter or digit and a capital.
+// pythonSnake is the client's own snake_case, which differs from snake at runs of capitals: XGBoost
+// is xg_boost. It parts first before a capital that small letters follow, then between a small
+// letter or digit and a capital.
 func pythonSnake(s string) string {
 	lower := func(c byte) bool { return c >= 'a' && c <= 'z' }
 	upper := func(c byte) bool { return c >= 'A' && c <= 'Z' }

@@ -87,8 +87,8 @@ var subnetPath = typ{name: "an ARM id", read: func(s *scope, v *value) any {
 	return id
 }}
 
-// workspaceIdentity has its user-assigned identities in a map, and its type is spelled by the client's own rule:
-// user_assigned travels as Userassigned.
+// workspaceIdentity has its user-assigned identities in a map, and its type is spelled by the
+// client's own rule: user_assigned travels as Userassigned.
 var workspaceIdentity = later(func() []part {
 	return []part{
 		f("principal_id", text, unsent),

@@ -38,8 +38,9 @@ type Chooser struct {
 	Dry bool
 }
 
-// Of is the name of the compute a job goes to. A job without one, or with the compute serverless, that names a size or more than one
-// node gets a pool of its own; one that names neither runs on the machine itself.
+// Of is the name of the compute a job goes to. A job without one, or with the compute serverless,
+// that names a size or more than one node gets a pool of its own; one that names neither runs on
+// the machine itself.
 func (c Chooser) Of(v berth.CommandJob) (string, error) {
 	nodes := max(1, v.Resources.InstanceCount)
 	name := Serverless
@@ -107,7 +108,8 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 // State is what the server keeps of a compute beside its document.
 func State(d *store.Doc) (berth.ComputeState, error) { return store.State[berth.ComputeState](d) }
 
-// pool makes the pool for jobs of a size, where there is none, or lets it grow. The control loop removes it after them.
+// pool makes the pool for jobs of a size, where there is none, or lets it grow. The control loop
+// removes it after them.
 func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 	low := strings.EqualFold(v.QueueSettings.JobTier, "Spot")
 	name := v.Resources.InstanceType

@@ -13,8 +13,8 @@ import (
 // maxBlockList is enough for blob.MaxBlocks of the longest ids.
 const maxBlockList = 8 << 20
 
-// parseBlockList reads the ids of a block list. Blocks in the blob's present content are not kept apart, so a list cannot
-// refer to them.
+// parseBlockList reads the ids of a block list. Blocks in the blob's present content are not kept
+// apart, so a list cannot refer to them.
 func parseBlockList(r io.Reader) ([]string, error) {
 	bad := coded(berth.Invalid, "InvalidXmlDocument", "the body is not a block list")
 	d := xml.NewDecoder(r)

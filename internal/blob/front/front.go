@@ -1,9 +1,11 @@
-// Package front serves the blob store over HTTP as the subset of Azure Blob Storage that Azure clients use.
+// Package front serves the blob store over HTTP as the subset of Azure Blob Storage that Azure
+// clients use.
 //
-// A blob is at /ACCOUNT.blob.SUFFIX/CONTAINER/NAME, or at /CONTAINER/NAME of the host ACCOUNT.blob.ZONE where a zone is
-// given. Names may hold "//", which http.ServeMux would clean away: call the handler for every request that Match takes,
-// before any mux. Containers need not be created. Every blob looks as if it had been uploaded in one piece: committed
-// block lists are not kept.
+// A blob is at /ACCOUNT.blob.SUFFIX/CONTAINER/NAME, or at /CONTAINER/NAME of the host
+// ACCOUNT.blob.ZONE where a zone is given. Names may hold "//", which http.ServeMux would clean
+// away: call the handler for every request that Match takes, before any mux. Containers need not be
+// created. Every blob looks as if it had been uploaded in one piece: committed block lists are not
+// kept.
 package front
 
 import (
@@ -22,8 +24,8 @@ import (
 // version is the service version shown to clients that do not name one.
 const version = "2024-11-04"
 
-// maxDrain is how much of an upload that was refused is read away, so that the client reads the reason instead of a
-// broken connection. Azure clients send up to 64 MiB at once.
+// maxDrain is how much of an upload that was refused is read away, so that the client reads the
+// reason instead of a broken connection. Azure clients send up to 64 MiB at once.
 const maxDrain = 65 << 20
 
 // Options are the settings of a Handler.
@@ -31,13 +33,13 @@ type Options struct {
 	Account string // for example st
 	Suffix  string // for example berth; a slash at its end does not count
 	Zone    string // DNS zone of host-style addresses, "" for none; a port does not count
-	// Bearer says whether a request with an Authorization header and no signature may do what it asks, whose it is, and whether they
-	// also write to what belongs to others. Nil refuses all.
+	// Bearer says whether a request with an Authorization header and no signature may do what it
+	// asks, whose it is, and whether they also write to what belongs to others. Nil refuses all.
 	Bearer func(r *http.Request) (user string, owner bool, err error)
 	// Signed, where there is one, has the last word about a request with a good signature.
 	Signed func(r *http.Request, g Grant) error
-	// Job, where there is one, is the job that a name belongs to and its user, both empty where there is none. The first two segments
-	// of the name tell.
+	// Job, where there is one, is the job that a name belongs to and its user, both empty where
+	// there is none. The first two segments of the name tell.
 	Job func(ctx context.Context, container, name string) (job, user string, err error)
 	Log *slog.Logger
 }
@@ -72,8 +74,9 @@ func (h *Handler) Match(r *http.Request) bool {
 	return ok
 }
 
-// Access is what a request asks for: perm has letters of Grant.Perm, none when anyone with a right in the container may
-// do it. A listing's name is its prefix. It is for Options.Bearer; ok is false when nothing here answers the request.
+// Access is what a request asks for: perm has letters of Grant.Perm, none when anyone with a right
+// in the container may do it. A listing's name is its prefix. It is for Options.Bearer; ok is false
+// when nothing here answers the request.
 func (h *Handler) Access(r *http.Request) (container, name, perm string, ok bool) {
 	c := &call{h: h, r: r}
 	op, perm, err := c.parse()
@@ -119,7 +122,8 @@ func (c *call) common() {
 	if v := c.r.Header.Get("x-ms-client-request-id"); v != "" && len(v) <= 1024 {
 		hd.Set("x-ms-client-request-id", v)
 	}
-	// Blobs are other people's bytes under the server's own address: a browser must not run them with its rights.
+	// Blobs are other people's bytes under the server's own address: a browser must not run them
+	// with its rights.
 	hd.Set("Content-Security-Policy", "sandbox")
 	hd.Set("X-Content-Type-Options", "nosniff")
 }
@@ -157,7 +161,8 @@ func (c *call) parse() (op func() error, perm string, err error) {
 // operation finds what is asked, and the permission it takes.
 func (c *call) operation() (op func() error, perm string) {
 	method, comp := c.r.Method, c.query.Get("comp")
-	// A client that was given the address of a folder takes its last segment for the container, and lists that.
+	// A client that was given the address of a folder takes its last segment for the container, and
+	// lists that.
 	if c.name != "" && method == http.MethodGet && comp == "list" && strings.EqualFold(c.query.Get("restype"), "container") {
 		c.folder, c.name = strings.TrimSuffix(c.name, "/")+"/", ""
 	}
@@ -243,7 +248,8 @@ func (c *call) authorize(perm string) error {
 	return c.mayWrite(perm, c.name)
 }
 
-// mayWrite refuses to write to names that belong to a job of somebody else. What the server itself signed for one blob is nobody's.
+// mayWrite refuses to write to names that belong to a job of somebody else. What the server itself
+// signed for one blob is nobody's.
 func (c *call) mayWrite(perm string, names ...string) error {
 	if c.h.o.Job == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wd") {
 		return nil

@@ -18,8 +18,8 @@ import (
 // maxRangeMD5 is the longest range whose MD5 a client may ask for.
 const maxRangeMD5 = 4 << 20
 
-// hashHeader is ours: the SHA-256, in hex, of the content. An upload that carries it is checked; every answer about a blob
-// that is not live has it.
+// hashHeader is ours: the SHA-256, in hex, of the content. An upload that carries it is checked;
+// every answer about a blob that is not live has it.
 const hashHeader = "x-berth-content-sha256"
 
 func (c *call) get() error {
@@ -57,7 +57,8 @@ func (c *call) get() error {
 		}
 	}
 	c.w.WriteHeader(status)
-	// Too few bytes, as of a log that was cut shorter, make the server break the connection: the client sees that.
+	// Too few bytes, as of a log that was cut shorter, make the server break the connection: the
+	// client sees that.
 	r.CopyRange(c.w, off, n) //nolint:errcheck // the status is sent
 	return nil
 }
@@ -95,11 +96,13 @@ func (c *call) properties() error {
 	return nil
 }
 
-// uploadMark is the metadata by which clients find that a folder was uploaded before, and upload nothing.
+// uploadMark is the metadata by which clients find that a folder was uploaded before, and upload
+// nothing.
 const uploadMark = "upload_status"
 
-// describe sets a blob's properties and metadata. That somebody else uploaded a folder of the same name proves nothing about what is in
-// it: a client that is not told so uploads its own, which has to be the same.
+// describe sets a blob's properties and metadata. That somebody else uploaded a folder of the same
+// name proves nothing about what is in it: a client that is not told so uploads its own, which has
+// to be the same.
 func (c *call) describe(b *store.Blob) error {
 	hd := c.w.Header()
 	marked := b.Meta[uploadMark] != ""
@@ -181,8 +184,9 @@ func (c *call) conditions(b *store.Blob) error {
 	return nil
 }
 
-// hasTag reports whether the blob can stand for one of the versions in a header: it is that version, or a log that has
-// only grown since. Clients fetch large blobs in parts that must match the first one's tag.
+// hasTag reports whether the blob can stand for one of the versions in a header: it is that
+// version, or a log that has only grown since. Clients fetch large blobs in parts that must match
+// the first one's tag.
 func hasTag(header string, b *store.Blob) bool {
 	return sameTag(header, b) || anyTag(header, func(tag string) bool { return blob.SamePrefix(b, tag) })
 }

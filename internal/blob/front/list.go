@@ -67,7 +67,8 @@ func (c *call) list() error {
 	return x.w.Flush()
 }
 
-// visible hides what begins like the folder of a grant and does not lie in it: a listing's prefix ends anywhere.
+// visible hides what begins like the folder of a grant and does not lie in it: a listing's prefix
+// ends anywhere.
 func (c *call) visible(name string) bool { return c.grant == nil || c.grant.covers(name) }
 
 func (d *document) blob(b *store.Blob, name string, withMeta bool) {

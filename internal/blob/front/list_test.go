@@ -94,7 +94,8 @@ func TestListWithinAGrant(t *testing.T) {
 	s.want(200, "", resp, body)
 }
 
-// A folder can be listed by its own address, as if it were a container: the SDK does so when it downloads code.
+// A folder can be listed by its own address, as if it were a container: the SDK does so when it
+// downloads code.
 func TestListFolder(t *testing.T) {
 	s := serve(t)
 	s.put("box/codes-1/src/a.py", "x")

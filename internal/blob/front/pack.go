@@ -15,7 +15,8 @@ const (
 	maxPackBytes = 64 << 20
 )
 
-// putPack keeps many small files below a folder. It is ours: of a thousand files each request costs more than the file.
+// putPack keeps many small files below a folder. It is ours: of a thousand files each request costs
+// more than the file.
 func (c *call) putPack() error {
 	folder := strings.TrimRight(c.name, "/") + "/"
 	var files []blob.Packed
@@ -49,7 +50,8 @@ func (c *call) putPack() error {
 	return nil
 }
 
-// getPack sends those of the files below a folder whose paths are in the body, each ended by a zero byte, in that order.
+// getPack sends those of the files below a folder whose paths are in the body, each ended by a zero
+// byte, in that order.
 func (c *call) getPack() error {
 	folder := strings.TrimRight(c.name, "/") + "/"
 	text, err := io.ReadAll(io.LimitReader(c.r.Body, maxPackBytes))

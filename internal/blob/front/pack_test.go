@@ -18,7 +18,8 @@ func pack(files ...string) string {
 	return string(berth.AppendPackEnd(b, len(files)/2))
 }
 
-// TestPack puts and gets several files at once, below the folder that the signature is for and nowhere else.
+// TestPack puts and gets several files at once, below the folder that the signature is for and
+// nowhere else.
 func TestPack(t *testing.T) {
 	s := serve(t)
 	whole := pack("a", "one", "b/c d", "two", "empty", "")

@@ -22,8 +22,9 @@ func (h *Handler) rest(r *http.Request) (string, bool) {
 	return rest, rest == "" || rest[0] == '/'
 }
 
-// parsePath splits the escaped /CONTAINER/NAME. Clients that build addresses from a suffix with a slash send more than one
-// slash before the container; in the name every slash counts, escaped or not.
+// parsePath splits the escaped /CONTAINER/NAME. Clients that build addresses from a suffix with a
+// slash send more than one slash before the container; in the name every slash counts, escaped or
+// not.
 func parsePath(escaped string) (container, name string, err error) {
 	bad := coded(berth.Invalid, "InvalidUri", "the address cannot be read")
 	first, rest, _ := strings.Cut(strings.TrimLeft(escaped, "/"), "/")

@@ -76,7 +76,8 @@ func (c *call) commit() error {
 	if err != nil {
 		return err
 	}
-	// Committing gigabytes takes longer than some clients wait. They ask again, and must find it done by then.
+	// Committing gigabytes takes longer than some clients wait. They ask again, and must find it
+	// done by then.
 	ctx := context.WithoutCancel(c.r.Context())
 	b, err := c.h.store.CommitBlocks(ctx, c.container, c.name, ids, o)
 	if err != nil {
@@ -116,7 +117,8 @@ func (c *call) delete() error {
 	return nil
 }
 
-// options reads the headers that all writes share. A condition that cannot be kept is refused, not ignored.
+// options reads the headers that all writes share. A condition that cannot be kept is refused, not
+// ignored.
 func (c *call) options() (blob.PutOptions, error) {
 	hd := c.r.Header
 	o := blob.PutOptions{ContentType: hd.Get("x-ms-blob-content-type"), SHA256: hd.Get(hashHeader), Meta: metadata(hd)}
@@ -151,7 +153,8 @@ func (c *call) plainBody() error {
 	return nil
 }
 
-// metadata takes the x-ms-meta- headers. Their case is lost on the way in; lower case is what clients use.
+// metadata takes the x-ms-meta- headers. Their case is lost on the way in; lower case is what
+// clients use.
 func metadata(hd http.Header) map[string]string {
 	var meta map[string]string
 	for k, v := range hd {

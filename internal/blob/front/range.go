@@ -7,8 +7,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// parseRange reads bytes=A-B, bytes=A- and bytes=-N. ok is false when the text is not a single range of bytes: the whole blob
-// is sent then, as HTTP has it. A range behind the end is an error.
+// parseRange reads bytes=A-B, bytes=A- and bytes=-N. ok is false when the text is not a single
+// range of bytes: the whole blob is sent then, as HTTP has it. A range behind the end is an error.
 func parseRange(text string, size int64) (off, n int64, ok bool, err error) {
 	spec, found := strings.CutPrefix(strings.TrimSpace(text), "bytes=")
 	first, last, dash := strings.Cut(spec, "-")

@@ -15,19 +15,22 @@ import (
 // A Grant is a right to do something with some blobs for some time.
 type Grant struct {
 	Container string // "*" for all
-	// Prefix is a folder, or one blob: a/b grants a/b and a/b/c, not a/bc. "" grants the whole container.
+	// Prefix is a folder, or one blob: a/b grants a/b and a/b/c, not a/bc. "" grants the whole
+	// container.
 	Prefix string
-	// Perm has letters of "rwldo": read, write, list, delete, and as an owner, who also writes to what belongs to others.
+	// Perm has letters of "rwldo": read, write, list, delete, and as an owner, who also writes to
+	// what belongs to others.
 	Perm   string
 	Expiry time.Time
-	// User is whose writes those with the grant are, and Holder what has to be good still when it is used. Neither has a zero byte.
+	// User is whose writes those with the grant are, and Holder what has to be good still when it
+	// is used. Neither has a zero byte.
 	User, Holder string
 }
 
 const perms = "rwldo"
 
-// Allows says whether the grant, as long as it lasts, covers perm on a blob; for listing, name is the prefix asked for. An
-// empty perm asks for the scope only.
+// Allows says whether the grant, as long as it lasts, covers perm on a blob; for listing, name is
+// the prefix asked for. An empty perm asks for the scope only.
 func (g Grant) Allows(container, name, perm string) error {
 	if g.Container != "*" && g.Container != container || !g.covers(name) {
 		return coded(berth.Denied, "AuthorizationFailure", "the signature is for other blobs")
@@ -46,15 +49,15 @@ func (g Grant) covers(name string) bool {
 	return prefix == "" || name == prefix || strings.HasPrefix(name, prefix+"/")
 }
 
-// A Signer writes grants as query text and reads them back. The text looks like a shared access signature, and is opaque
-// to clients. It is safe for concurrent use.
+// A Signer writes grants as query text and reads them back. The text looks like a shared access
+// signature, and is opaque to clients. It is safe for concurrent use.
 type Signer struct{ key []byte }
 
 // NewSigner makes a Signer; signatures of the same key are good with every one.
 func NewSigner(key []byte) *Signer { return &Signer{slices.Clone(key)} }
 
-// Sign is the query text of a grant. All its fields have names that Azure clients know: they drop others when they take an
-// address apart, empty ones too.
+// Sign is the query text of a grant. All its fields have names that Azure clients know: they drop
+// others when they take an address apart, empty ones too.
 func (s *Signer) Sign(g Grant) string {
 	resource := "c"
 	if g.Container == "*" {
@@ -72,8 +75,8 @@ func (s *Signer) Sign(g Grant) string {
 		"&sig=" + s.mac(expiry, perm, scope)
 }
 
-// Check says whether the query holds a grant of perm on a blob: Unauthenticated when the grant is forged or over, Denied
-// when it is for something else.
+// Check says whether the query holds a grant of perm on a blob: Unauthenticated when the grant is
+// forged or over, Denied when it is for something else.
 func (s *Signer) Check(q url.Values, container, name, perm string, now time.Time) error {
 	g, err := s.Verify(q, now)
 	if err != nil {
@@ -107,7 +110,8 @@ func (s *Signer) Verify(q url.Values, now time.Time) (Grant, error) {
 	return Grant{Container: container, Prefix: prefix, Perm: perm, Expiry: at, User: user, Holder: holder}, nil
 }
 
-// mac signs the fields. None of those Sign writes holds a line break, so they cannot be split otherwise.
+// mac signs the fields. None of those Sign writes holds a line break, so they cannot be split
+// otherwise.
 func (s *Signer) mac(expiry, perm, scope string) string {
 	m := hmac.New(sha256.New, s.key)
 	m.Write([]byte("berth blob grant 1\n" + expiry + "\n" + perm + "\n" + scope))

@@ -106,7 +106,8 @@ func TestGrantCannotBeChanged(t *testing.T) {
 	}
 }
 
-// Azure's Python client keeps only the fields it knows, and none that is empty, of an address it is given.
+// Azure's Python client keeps only the fields it knows, and none that is empty, of an address it is
+// given.
 func TestSignatureSurvivesClients(t *testing.T) {
 	known := " sig sp st se sr si sip spr sv ss srt "
 	for _, g := range []front.Grant{all, {Container: "box", Prefix: "a b/ü", Perm: "rl", Expiry: all.Expiry}} {

@@ -11,8 +11,9 @@ import (
 	"github.com/berthml/berth/internal/blob"
 )
 
-// tree answers with the manifest of a folder; of one file where there is no such folder, or a file is asked for. It is ours: a node asks
-// for it once and then for what it does not have. The hashes in it open nothing.
+// tree answers with the manifest of a folder; of one file where there is no such folder, or a file
+// is asked for. It is ours: a node asks for it once and then for what it does not have. The hashes
+// in it open nothing.
 func (c *call) tree() error {
 	w := bufio.NewWriterSize(c.w, 64<<10)
 	t := berth.Tree{Single: c.query.Get("type") == "file"}

@@ -57,8 +57,8 @@ func watchHeap(f func()) int64 {
 	return peak.Load() - base
 }
 
-// 200 MiB in blocks, in parallel and out of order, and back in one piece: the server, and this client with it, hold a few
-// buffers of them.
+// 200 MiB in blocks, in parallel and out of order, and back in one piece: the server, and this
+// client with it, hold a few buffers of them.
 func TestLargeUploadInConstantMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 400 MiB")
@@ -182,7 +182,8 @@ func TestChunkedUpload(t *testing.T) {
 	}
 }
 
-// A log is served as far as it has come; its tag follows, and a download in parts goes on although it grows.
+// A log is served as far as it has come; its tag follows, and a download in parts goes on although
+// it grows.
 func TestGrowingLog(t *testing.T) {
 	s := serve(t)
 	path := filepath.Join(s.store.Dir(), "std_log.txt")

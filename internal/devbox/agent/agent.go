@@ -1,10 +1,11 @@
 //go:build !windows
 
-// Package agent is what runs on a compute instance: it makes the instance's environment, runs its setup scripts, keeps Jupyter and
-// the user's applications alive, serves ssh, and says whether anybody uses it.
+// Package agent is what runs on a compute instance: it makes the instance's environment, runs its
+// setup scripts, keeps Jupyter and the user's applications alive, serves ssh, and says whether
+// anybody uses it.
 //
-// It listens on one socket, which only its own user can reach; the server brings the people. Everything it starts is inside the
-// node's limits, because it is.
+// It listens on one socket, which only its own user can reach; the server brings the people.
+// Everything it starts is inside the node's limits, because it is.
 package agent
 
 import (
@@ -75,7 +76,8 @@ func Main(ctx context.Context, args []string) error {
 	return Run(ctx, *dir, c)
 }
 
-// Run is the agent of an instance until ctx ends or it is asked to stop. Nothing it started is left then.
+// Run is the agent of an instance until ctx ends or it is asked to stop. Nothing it started is left
+// then.
 func Run(ctx context.Context, dir string, c devbox.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

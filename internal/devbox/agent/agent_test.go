@@ -24,8 +24,8 @@ import (
 	"github.com/berthml/berth/internal/devbox/agent"
 )
 
-// start runs the agent of a new instance whose environment is there already, so that a test needs no packages. Tests whose creation
-// script fails never come to JupyterLab.
+// start runs the agent of a new instance whose environment is there already, so that a test needs
+// no packages. Tests whose creation script fails never come to JupyterLab.
 func start(t *testing.T, c devbox.Config) (string, *agent.Client) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ag") // short, for its socket
@@ -360,7 +360,8 @@ func TestUnknownApp(t *testing.T) {
 	}
 }
 
-// TestFullDisk: an instance whose disk is full comes up all the same, so that its owner can free it.
+// TestFullDisk: an instance whose disk is full comes up all the same, so that its owner can free
+// it.
 func TestFullDisk(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ag")
 	if err != nil {

@@ -138,7 +138,8 @@ func (a *agent) serveApp(ctx context.Context, x *app, c *envs.Container, log io.
 	return fmt.Errorf("it ended with exit code %d", code)
 }
 
-// bindSource is the directory of the instance that an application asks for. Azure's paths of the home are the home's.
+// bindSource is the directory of the instance that an application asks for. Azure's paths of the
+// home are the home's.
 func (a *agent) bindSource(source string) (string, error) {
 	for _, home := range []string{"/home/azureuser", "~"} {
 		if rest, ok := strings.CutPrefix(source, home); ok && (rest == "" || rest[0] == '/') {

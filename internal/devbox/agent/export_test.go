@@ -11,7 +11,8 @@ import (
 // GPUSignal is for tests.
 var GPUSignal = gpuSignal
 
-// LoadSignals are what the CPU's signal says after a second in which its processes used so much of a core, and in the one after it.
+// LoadSignals are what the CPU's signal says after a second in which its processes used so much of
+// a core, and in the one after it.
 func LoadSignals(share float64, now time.Time) (busy, idle devbox.Signal) {
 	l := load{processes: &processGroup{}, at: now, share: share}
 	busy = l.signal(now)

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/devbox/agent"
 )
 
-// TestGPUSignal: where there is a GPU its use is known, and where there is none that is said, so that it counts as busy.
+// TestGPUSignal: where there is a GPU its use is known, and where there is none that is said, so
+// that it counts as busy.
 func TestGPUSignal(t *testing.T) {
 	s := agent.GPUSignal(t.Context(), []int{0})
 	t.Logf("%+v", s)

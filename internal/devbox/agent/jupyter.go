@@ -70,7 +70,8 @@ func (j *jupyter) setProblem(why string) {
 	j.mu.Unlock()
 }
 
-// firstStart is how long JupyterLab may take to answer the first time: it may have to compile itself on a busy machine.
+// firstStart is how long JupyterLab may take to answer the first time: it may have to compile
+// itself on a busy machine.
 const firstStart = 4 * time.Minute
 
 // start starts JupyterLab, returns when it answers, and sees to it that it stays.
@@ -137,8 +138,8 @@ func (j *jupyter) launch() (chan error, error) {
 	if err := os.Remove(j.sock); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	// No token: only this user's processes reach the socket, and the server checks who comes through it. Cross-site requests are
-	// refused there too.
+	// No token: only this user's processes reach the socket, and the server checks who comes
+	// through it. Cross-site requests are refused there too.
 	cmd := a.command(filepath.Join(a.env(), "bin", "python"), "-m", "jupyterlab", "--no-browser", "--allow-root",
 		"--ServerApp.sock="+j.sock, "--ServerApp.sock_mode=0600", "--ServerApp.base_url="+j.base, "--ServerApp.root_dir="+a.home(),
 		"--IdentityProvider.token=", "--PasswordIdentityProvider.hashed_password=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.allow_remote_access=True",
@@ -224,7 +225,8 @@ func (j *jupyter) end() {
 	}
 }
 
-// signals says whether notebooks and terminals are used. An open page without anything happening on it is no use.
+// signals says whether notebooks and terminals are used. An open page without anything happening on
+// it is no use.
 func (j *jupyter) signals(ctx context.Context) []devbox.Signal {
 	var status struct {
 		Last time.Time `json:"last_activity"`

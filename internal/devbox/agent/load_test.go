@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/devbox/agent"
 )
 
-// TestLoadSaysWhatWas: the last thing that kept an instance awake is what its processes used then, not what they use now.
+// TestLoadSaysWhatWas: the last thing that kept an instance awake is what its processes used then,
+// not what they use now.
 func TestLoadSaysWhatWas(t *testing.T) {
 	now := time.Now()
 	busy, idle := agent.LoadSignals(0.42, now)

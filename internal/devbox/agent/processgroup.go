@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// processGroup is every process on the instance that is not a job: those the agent started, theirs, and what was left behind by any of
-// them, which becomes the agent's own child.
+// processGroup is every process on the instance that is not a job: those the agent started, theirs,
+// and what was left behind by any of them, which becomes the agent's own child.
 type processGroup struct {
 	env []string
 

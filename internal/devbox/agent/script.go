@@ -22,7 +22,8 @@ import (
 func (a *agent) home() string { return filepath.Join(a.dir, "home") }
 func (a *agent) env() string  { return filepath.Join(a.dir, "env") }
 
-// logFile opens one of the instance's logs, empty. A disk that is full is no reason not to start: then nothing is kept.
+// logFile opens one of the instance's logs, empty. A disk that is full is no reason not to start:
+// then nothing is kept.
 func (a *agent) logFile(name string) io.WriteCloser {
 	f, err := os.OpenFile(filepath.Join(a.dir, "log", name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -178,7 +179,8 @@ func (a *agent) script(ctx context.Context, phase string, s *devbox.Script) erro
 	}
 }
 
-// writeScript makes a file of a script. What has no first line that says what runs it is for the shell.
+// writeScript makes a file of a script. What has no first line that says what runs it is for the
+// shell.
 func (a *agent) writeScript(name string, data []byte) (string, error) {
 	if !bytes.HasPrefix(data, []byte("#!")) {
 		data = append([]byte("#!"+shell()+"\n"), data...)

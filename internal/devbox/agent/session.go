@@ -67,7 +67,8 @@ func (x *session) wait() int {
 	return code
 }
 
-// request does what a client asks for and says whether it could, and what is to run now that it is asked.
+// request does what a client asks for and says whether it could, and what is to run now that it is
+// asked.
 func (x *session) request(ctx context.Context, r *ssh.Request) (ok bool, run func()) {
 	switch r.Type {
 	case "env":

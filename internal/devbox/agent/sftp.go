@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The file transfer protocol of ssh, version 3 (draft-ietf-secsh-filexfer-02), which is the one everybody speaks. Requests are
-// answered one after the other, in order.
+// The file transfer protocol of ssh, version 3 (draft-ietf-secsh-filexfer-02), which is the one
+// everybody speaks. Requests are answered one after the other, in order.
 
 // Types of packets.
 const (

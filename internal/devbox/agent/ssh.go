@@ -23,8 +23,9 @@ import (
 	"github.com/berthml/berth/internal/devbox"
 )
 
-// sshServer is the instance's ssh server. Who reaches it has shown a token to the Berth server, which lets only the instance's user
-// and administrators through, so it asks for nothing more. Its host key tells a client that it is the same instance as before.
+// sshServer is the instance's ssh server. Who reaches it has shown a token to the Berth server,
+// which lets only the instance's user and administrators through, so it asks for nothing more. Its
+// host key tells a client that it is the same instance as before.
 type sshServer struct {
 	a      *agent
 	config *ssh.ServerConfig
@@ -48,7 +49,8 @@ func newSSH(a *agent) (*sshServer, error) {
 	return s, nil
 }
 
-// hostKey reads the instance's key, or makes it. With an error it may still be a good key, which is not kept.
+// hostKey reads the instance's key, or makes it. With an error it may still be a good key, which is
+// not kept.
 func hostKey(path string) (ssh.Signer, error) {
 	b, err := os.ReadFile(path)
 	if err == nil {

@@ -17,15 +17,17 @@ import (
 	"github.com/berthml/berth/internal/devbox"
 )
 
-// The agent's socket carries several kinds of streams. A connection begins with a line that says which one it is; the agent answers
-// "+" or "-" and why not, on a line too, and the rest is the stream's own.
+// The agent's socket carries several kinds of streams. A connection begins with a line that says
+// which one it is; the agent answers "+" or "-" and why not, on a line too, and the rest is the
+// stream's own.
 const (
 	hello   = "berth-agent/1 "
 	control = "control" // HTTP, for devbox.Agent
 	sshName = "ssh"
 )
 
-// runDir is where the sockets of an instance are. Their paths may have about a hundred bytes, so a deep directory has them elsewhere.
+// runDir is where the sockets of an instance are. Their paths may have about a hundred bytes, so a
+// deep directory has them elsewhere.
 func runDir(dir string) string {
 	if run := filepath.Join(dir, "run"); len(run) <= 80 {
 		return run
@@ -35,7 +37,8 @@ func runDir(dir string) string {
 
 func socketPath(dir string) string { return filepath.Join(runDir(dir), "agent.sock") }
 
-// Dial opens a stream to the agent of the instance in dir: to an application by its name, or to "ssh".
+// Dial opens a stream to the agent of the instance in dir: to an application by its name, or to
+// "ssh".
 func Dial(ctx context.Context, dir, to string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", socketPath(dir))
