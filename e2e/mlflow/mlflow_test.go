@@ -117,3 +117,25 @@ func oneRegistry(t *testing.T, s *world.Server, python string) {
 		t.Errorf("loading a model of the workspace: %v\n%s", err, out)
 	}
 }
+
+// TestExample runs examples/tracking: jobs that train, log and register, and the best of them found and loaded.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	python := world.Python(t, clients["3.17.2"]...)
+	s := world.Start(t)
+	script, err := filepath.Abs("../../examples/tracking/run.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.Command()
+	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", script}
+	cmd.Env = append(cmd.Env, "BERTH="+s.Bin, "PYTHON="+python, "MLFLOW_DISABLE_TELEMETRY=true", "GIT_PYTHON_REFRESH=quiet")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "champion: version ") || strings.Contains(string(out), "alpha 1000,") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err = s.Command("ps").CombinedOutput()
+	if err != nil || strings.Count(string(out), "accuracy 0.") != 3 {
+		t.Errorf("berth ps: %v\n%s", err, out)
+	}
+}
