@@ -7,43 +7,30 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
 )
 
-// Runs that were deleted long enough ago are removed for good: their files, their document, and their points, in this order. What a crash
-// leaves of one is removed the next time.
+// Runs that were deleted long enough ago are removed for good: their files, their points, and their document last, so that what a crash
+// leaves of one is found and removed the next time.
 
-// keeps says whether somebody may still ask for the points of an owner.
-func (w *workspace) keeps(owner string) bool {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return w.index.runs[owner] != nil || w.index.logged[owner] != nil
-}
-
-// collectPause is how often it is looked for runs that were deleted long enough ago.
+// collectPause is how often it is looked for them.
 const collectPause = time.Hour
 
-// collectAgain removes what was deleted long enough ago, again and again.
-func (s *Service) collectAgain(ctx context.Context) {
-	tick := time.NewTicker(collectPause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		n, err := s.Collect(ctx, time.Now().Add(-s.KeepDeleted))
-		if err != nil && ctx.Err() == nil {
-			s.Log.Error("deleted runs were not removed", "err", err)
-		} else if n > 0 {
-			s.Log.Info("deleted runs were removed for good", "runs", n)
-		}
+// collectDue removes what was deleted long enough ago.
+func (s *Service) collectDue(ctx context.Context) {
+	n, err := s.Collect(ctx, time.Now().Add(-s.KeepDeleted))
+	if err != nil && ctx.Err() == nil {
+		s.Log.Error("deleted runs were not removed", "err", err)
+	}
+	if n > 0 {
+		s.Log.Info("deleted runs were removed for good", "runs", n)
 	}
 }
 
 // Collect removes the runs for good that were deleted before a time, in the workspaces that were used since the server started. It returns
-// how many they were.
+// how many they were. One that cannot be removed is left for the next time.
 func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 	s.mu.Lock()
 	var spaces []*workspace
@@ -56,15 +43,19 @@ func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 	removed := 0
 	for _, w := range spaces {
 		n, err := w.collect(ctx, before)
-		if removed += n; err != nil {
-			return removed, err
+		removed += n
+		if ctx.Err() != nil {
+			return removed, ctx.Err()
+		}
+		if err != nil {
+			s.Log.Error("deleted runs of a workspace were not removed", "workspace", w.Of.Name, "err", err)
 		}
 	}
 	return removed, nil
 }
 
 func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) {
-	var ids []string
+	var ids, leaving []string
 	w.view(func(x *index) {
 		for id, n := range x.runs {
 			if n.r.doc != nil && n.r.Stage == deleted && n.r.Deleted > 0 && n.r.Deleted < before.UnixMilli() {
@@ -72,25 +63,42 @@ func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) 
 			}
 		}
 	})
-	removed := 0
 	for _, id := range ids {
-		ok, err := w.removeRun(ctx, id, before)
-		if err != nil {
-			return removed, err
+		leaves, err := w.emptyRun(ctx, id, before)
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
 		}
-		if ok {
-			removed++
+		if err != nil {
+			w.s.Log.Error("a deleted run was not removed", "run", id, "err", err)
+		} else if leaves {
+			leaving = append(leaving, id)
 		}
 	}
-	if removed == 0 {
+	if len(leaving) == 0 {
 		return 0, nil
 	}
-	return removed, w.points.Collect()
+	if done, err := w.points.Drop(leaving); err != nil || !done {
+		return 0, err
+	}
+	for i, id := range leaving {
+		err := w.update(ctx, func(x *change) error {
+			r, err := find[run](x, kindRuns, id, "")
+			if err != nil || r == nil {
+				return err
+			}
+			return x.remove(r)
+		})
+		if err != nil {
+			return i, err
+		}
+	}
+	return len(leaving), nil
 }
 
-// removeRun removes a deleted run for good, unless it is a job's that is still there, or a registered model has files of it.
-func (w *workspace) removeRun(ctx context.Context, id string, before time.Time) (bool, error) {
+// emptyRun removes the files of a deleted run, unless it is a job's that is still there, or a registered version has files of it.
+func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (bool, error) {
 	leaves := false
+	folder := locate.ArtifactPath(id)
 	err := w.update(ctx, func(x *change) error {
 		r, err := find[run](x, kindRuns, id, "")
 		leaves = err == nil && r != nil && r.Stage == deleted && r.Deleted < before.UnixMilli() && !w.registers(r)
@@ -103,23 +111,18 @@ func (w *workspace) removeRun(ctx context.Context, id string, before time.Time) 
 		} else if berth.CodeOf(err) != berth.NotFound {
 			return err
 		}
+		version, err := blob.VersionBelow(x.tx, w.Artifacts, folder)
+		if err != nil || version != "" {
+			leaves = false
+			return err
+		}
 		r.Leaving = true
 		return x.save(r)
 	})
 	if err != nil || !leaves {
 		return false, err
 	}
-	if err := w.deleteFiles(ctx, file{container: w.Artifacts, name: locate.ArtifactPath(id)}); err != nil {
-		return false, err
-	}
-	err = w.update(ctx, func(x *change) error {
-		r, err := find[run](x, kindRuns, id, "")
-		if err != nil || r == nil {
-			return err
-		}
-		return x.remove(r)
-	})
-	return err == nil, err
+	return true, w.s.DB.Update(ctx, func(tx *store.Tx) error { return blob.Erase(tx, w.Artifacts, folder) })
 }
 
 // registers says whether a version of a registered model has its files in a run.

@@ -7,15 +7,18 @@ import (
 	"time"
 
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
 )
 
 // TestDeletedRunsAreCollected: what was deleted before the time is gone with its points and files, also after a restart. Runs that were not
-// deleted, that were deleted later, or in which a registered version has its files stay.
+// deleted, that were deleted later, or in which a registered version of MLflow's or the workspace's has its files stay whole, and are in
+// nobody's way.
 func TestDeletedRunsAreCollected(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir)
 	ids := map[string]string{}
-	for _, name := range []string{"gone", "kept", "registered", "late"} {
+	for _, name := range []string{"gone", "kept", "registered", "held"} {
 		id := at(s.must("POST", "runs/create", obj{"experiment_id": "0", "run_name": name}), "run", "info", "run_id").(string)
 		ids[name] = id
 		s.must("POST", "runs/log-metric", obj{"run_id": id, "key": "loss", "value": 1, "timestamp": 1})
@@ -31,6 +34,13 @@ func TestDeletedRunsAreCollected(t *testing.T) {
 	}
 	s.must("POST", "runs/delete", obj{"run_id": ids["gone"]})
 	s.must("POST", "runs/delete", obj{"run_id": ids["registered"]})
+	err := s.db.Update(t.Context(), func(tx *store.Tx) error { // as a data asset of the workspace does
+		return blob.Hold(tx, "artifacts", locate.ArtifactPath(ids["held"])+"/f", "data d:1", "u")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.must("POST", "runs/delete", obj{"run_id": ids["held"]})
 	if n, err := s.s.Collect(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
 		t.Fatalf("%d runs were removed before their time: %v", n, err)
 	}
@@ -60,6 +70,10 @@ func TestDeletedRunsAreCollected(t *testing.T) {
 	s.stop()
 	s = start(t, dir)
 	check()
+	for _, name := range []string{"registered", "held"} { // it was not touched
+		s.must("POST", "runs/restore", obj{"run_id": ids[name]})
+		s.must("GET", "metrics/get-history?metric_key=loss&run_id="+ids[name], nil)
+	}
 	blobs, err := blob.Open(dir+"/blobs", s.db)
 	if err != nil {
 		t.Fatal(err)

@@ -302,17 +302,19 @@ func (x *index) followMetric(p *points.Set, f field) {
 	}
 }
 
-// shrink lets the columns go that were not used for longest, until few enough items are left.
+// shrink lets the columns go that were not used for longest, until few enough are left.
 func (c *columns) shrink(p *points.Set) {
 	for {
-		total, oldest := 0, c.clock
-		var victim field
+		total := 0
 		for _, cols := range c.of {
-			for f, col := range cols {
+			for _, col := range cols {
 				total += col.len()
-				if c.used[f] < oldest {
-					oldest, victim = c.used[f], f
-				}
+			}
+		}
+		victim, oldest := field{}, c.clock
+		for f, used := range c.used { // those too that no run has: they have no column
+			if used < oldest {
+				victim, oldest = f, used
 			}
 		}
 		if total <= mostItems && len(c.used) <= mostFields || oldest == c.clock {

@@ -30,17 +30,25 @@ func Forget(tx *store.Tx, id string) error {
 	return tx.Insert(&store.Doc{Kind: kindForgotten, Name: id})
 }
 
-// Run removes the points of workspaces that were deleted, until ctx ends.
+// Run removes the points of workspaces that were deleted, and once an hour the runs that were deleted long enough ago, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
+	collect := time.Now().Add(collectPause)
 	for {
+		if s.KeepDeleted > 0 && time.Now().After(collect) {
+			s.collectDue(ctx)
+			collect = time.Now().Add(collectPause)
+		}
 		from := s.DB.Rev()
 		left, err := s.forgetAll(ctx)
 		if err != nil {
 			return err
 		}
 		wait, cancel := ctx, func() {}
-		if left {
+		switch {
+		case left:
 			wait, cancel = context.WithTimeout(ctx, forgetAgain)
+		case s.KeepDeleted > 0:
+			wait, cancel = context.WithDeadline(ctx, collect)
 		}
 		_, err = s.DB.WatchSubject(wait, from, "", subjectForgotten).Next()
 		cancel()

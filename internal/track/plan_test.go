@@ -219,3 +219,35 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownFieldsAreForgotten: searches for what no run has leave the columns of what they have alone, and nothing behind.
+func TestUnknownFieldsAreForgotten(t *testing.T) {
+	i := newIndexed(t, 1)
+	for n := range 2 * fewRuns {
+		r := &run{ID: fmt.Sprint("r", n), Experiment: "0", Stage: active, Params: map[string]string{"lr": "1"}}
+		r.doc = &store.Doc{}
+		i.x.put(r)
+		if err := i.p.Append([]points.Entry{{Owner: r.ID, Key: "acc", Point: points.Point{Value: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := []field{{metricOfRun, "acc"}, {paramOfRun, "lr"}}
+	for n := range mostFields + 44 {
+		i.x.prepare(i.p, []string{"0"}, []field{{metricOfRun, fmt.Sprint("none", n)}})
+		i.x.prepare(i.p, []string{"0"}, []field{{tagOf, fmt.Sprint("none", n)}})
+		if n == 0 {
+			i.x.prepare(i.p, []string{"0"}, known)
+		}
+		if n%100 == 50 {
+			i.x.prepare(i.p, []string{"0"}, known)
+		}
+	}
+	for _, f := range known {
+		if col := i.x.columns.of["0"][f]; col == nil || col.len() != 2*fewRuns {
+			t.Errorf("the column of %s is %v", f.key, col)
+		}
+	}
+	if n, m := len(i.x.columns.used), len(i.x.columns.metrics); n > mostFields || m > mostFields {
+		t.Errorf("%d fields and %d metrics are remembered", n, m)
+	}
+}

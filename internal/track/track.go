@@ -24,7 +24,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Options is what a Service is made of. All fields but Locator, Sign, Leads, KeepDeleted, Term and NoSync are needed.
+// Options is what a Service is made of. All fields but Locator, Sign, Leads, KeepDeleted and NoSync are needed.
 type Options struct {
 	DB    *store.DB
 	Blobs *blob.Store
@@ -39,8 +39,6 @@ type Options struct {
 	Leads func() bool
 	// KeepDeleted is how long runs are kept that were deleted; 0 is for ever.
 	KeepDeleted time.Duration
-	// Term is the one in which runs are removed for good, see [berth.WithTerm]; 0 where there is no other server.
-	Term int64
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
 }
@@ -52,29 +50,13 @@ type Service struct {
 	mu     sync.Mutex
 	spaces map[string]*workspace // by ID
 	closed bool
-
-	stop      context.CancelFunc // of what goes on in the background
-	collector sync.WaitGroup
 }
 
 // New returns the tracking service. Nothing is read before it is asked for.
-func New(o Options) *Service {
-	s := &Service{Options: o, spaces: map[string]*workspace{}}
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	if o.KeepDeleted > 0 {
-		if o.Term != 0 {
-			ctx = berth.WithTerm(ctx, o.Term)
-		}
-		s.collector.Go(func() { s.collectAgain(ctx) })
-	}
-	return s
-}
+func New(o Options) *Service { return &Service{Options: o, spaces: map[string]*workspace{}} }
 
 // Close closes the files of all workspaces.
 func (s *Service) Close() error {
-	s.stop()
-	s.collector.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

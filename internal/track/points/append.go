@@ -145,6 +145,7 @@ func appendText(b []byte, t string) []byte {
 
 // Close waits for what is under way. Nothing is lost without it.
 func (s *Set) Close() error {
+	s.closing.Store(true)
 	s.mu.Lock()
 	s.closed = true
 	for s.busy {

@@ -1,7 +1,6 @@
 package points
 
 import (
-	"maps"
 	"os"
 	"slices"
 )
@@ -28,51 +27,59 @@ func window(sizes []int64) int {
 	return 0
 }
 
-// merge makes one segment of several if there are at least as many as most, and leaves out the points that nobody wants.
-func (s *Set) merge(most int) error {
+// merge makes one segment of the newest ones if there are many.
+func (s *Set) merge() error {
 	s.merging.Lock()
 	defer s.merging.Unlock()
 	s.mu.RLock()
-	if len(s.segments) < max(most, 1) {
-		s.mu.RUnlock()
+	var old []*segment
+	if len(s.segments) >= mergeAt {
+		sizes := make([]int64, len(s.segments))
+		for i, seg := range s.segments {
+			sizes[i] = seg.size
+		}
+		old = slices.Clone(s.segments[window(sizes):])
+	}
+	s.mu.RUnlock()
+	if old == nil {
 		return nil
 	}
-	sizes := make([]int64, len(s.segments))
-	for i, seg := range s.segments {
-		sizes[i] = seg.size
-	}
-	from := 0
-	if most > 1 {
-		from = window(sizes)
-	}
-	old := slices.Clone(s.segments[from:])
-	s.mu.RUnlock()
-	unwanted := s.unwanted()
-	s.mu.RLock()
-	parts := s.partsOf(old, unwanted)
-	s.mu.RUnlock()
+	_, err := s.rewrite(old, nil)
+	return err
+}
 
+// rewrite makes one segment of some that follow each other, without the points of some owners. It gives up, and says so, when the set is
+// closed or is another process's meanwhile. The caller holds merging.
+func (s *Set) rewrite(old []*segment, without map[string]bool) (done bool, err error) {
+	s.mu.RLock()
+	parts := s.partsOf(old, without)
+	s.mu.RUnlock()
 	into := span{old[0].span.first, old[len(old)-1].span.last}
 	w, err := createSegment(s.segmentPath(into), s.o.NoSync)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i := range parts {
+		if s.ends() {
+			w.discard()
+			return false, nil
+		}
 		if err := parts[i].write(w); err != nil {
 			w.discard()
-			return err
+			return false, err
 		}
 	}
-	if s.o.Leads != nil && !s.o.Leads() {
+	if s.ends() {
 		w.discard()
-		return nil
+		return false, nil
 	}
 	seg, err := w.finish()
 	if err != nil {
-		return err
+		return false, err
 	}
 	seg.span = into
 	s.mu.Lock()
+	from := slices.Index(s.segments, old[0])
 	s.segments = slices.Replace(s.segments, from, from+len(old), seg)
 	for _, p := range parts {
 		p.x.replace(p)
@@ -88,8 +95,11 @@ func (s *Set) merge(most int) error {
 			s.o.Log.Warn("a merged segment of metrics is left over", "err", err)
 		}
 	}
-	return nil
+	return true, nil
 }
+
+// ends says whether what goes on in the background has to end.
+func (s *Set) ends() bool { return s.closing.Load() || s.o.Leads != nil && !s.o.Leads() }
 
 // A merged is a series in segments that are merged.
 type merged struct {
@@ -100,7 +110,7 @@ type merged struct {
 }
 
 // partsOf is the series that segments have points of. The caller holds mu.
-func (s *Set) partsOf(segments []*segment, unwanted map[string]bool) []merged {
+func (s *Set) partsOf(segments []*segment, without map[string]bool) []merged {
 	of := make(map[*segment]bool, len(segments))
 	for _, seg := range segments {
 		of[seg] = true
@@ -108,7 +118,7 @@ func (s *Set) partsOf(segments []*segment, unwanted map[string]bool) []merged {
 	var out []merged
 	for name, o := range s.owners {
 		for _, x := range o.series {
-			m := merged{x: x, wanted: !unwanted[name]}
+			m := merged{x: x, wanted: !without[name]}
 			for _, c := range x.chunks {
 				if of[c.seg] {
 					m.old = append(m.old, c)
@@ -160,38 +170,75 @@ func (x *series) replace(m merged) {
 	}
 }
 
-// unwanted are the owners whose points may go. Keep is not asked under a lock: it has locks of its own.
-func (s *Set) unwanted() map[string]bool {
-	if s.o.Keep == nil {
-		return nil
+// Drop removes all points of owners. done is false where some of them cannot be removed now: they are being written, or the set is
+// being closed.
+func (s *Set) Drop(owners []string) (done bool, err error) {
+	s.merging.Lock()
+	defer s.merging.Unlock()
+	drop := make(map[string]bool, len(owners))
+	for _, name := range owners {
+		drop[name] = true
 	}
-	s.mu.RLock()
-	names := slices.Collect(maps.Keys(s.owners))
-	s.mu.RUnlock()
-	out := map[string]bool{}
-	for _, name := range names {
-		if !s.o.Keep(name) {
-			out[name] = true
+	if !s.flush(drop) {
+		return false, nil
+	}
+	for {
+		seg := s.segmentWith(drop)
+		if seg == nil {
+			break
 		}
-	}
-	return out
-}
-
-// Collect gives back the room of points that nobody wants any more, as far as they are in segments.
-func (s *Set) Collect() error {
-	unwanted := s.unwanted()
-	if len(unwanted) == 0 {
-		return nil
-	}
-	if err := s.merge(1); err != nil {
-		return err
+		if done, err := s.rewrite([]*segment{seg}, drop); err != nil || !done {
+			return false, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range unwanted {
+	for name := range drop {
 		o := s.owners[name]
-		if o != nil && !slices.ContainsFunc(o.series, func(x *series) bool { return len(x.chunks)+len(x.sealed)+len(x.recent) > 0 || x.named == s.gen }) {
-			delete(s.owners, name)
+		if o != nil && slices.ContainsFunc(o.series, func(x *series) bool { return len(x.chunks)+len(x.sealed)+len(x.recent) > 0 || x.named == s.gen }) {
+			return false, nil // somebody logs to it
+		}
+		delete(s.owners, name)
+	}
+	return true, nil
+}
+
+// flush brings points of owners that are in the journal only into a segment. It says whether they all are.
+func (s *Set) flush(owners map[string]bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	inJournal := func() bool {
+		for name := range owners {
+			if o := s.owners[name]; o != nil && slices.ContainsFunc(o.series, func(x *series) bool { return len(x.sealed)+len(x.recent) > 0 || x.named == s.gen }) {
+				return true
+			}
+		}
+		return false
+	}
+	if !inJournal() {
+		return true
+	}
+	if s.busy || s.sealed || s.closed || s.journal == nil {
+		return false
+	}
+	s.rotate()
+	for s.sealed && !s.failed && !s.closed {
+		s.idle.Wait()
+	}
+	return !inJournal()
+}
+
+// segmentWith is a segment that has points of one of the owners, nil when there is none.
+func (s *Set) segmentWith(owners map[string]bool) *segment {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for name := range owners {
+		if o := s.owners[name]; o != nil {
+			for _, x := range o.series {
+				if len(x.chunks) > 0 {
+					return x.chunks[0].seg
+				}
+			}
 		}
 	}
 	return nil

@@ -130,24 +130,72 @@ func TestReadWhileMerging(t *testing.T) {
 	s.Close()
 }
 
-// TestCollect: points of an owner that is not kept are gone from the files, others are not.
-func TestCollect(t *testing.T) {
+// TestDrop: the points of owners that are dropped are gone from the files, those in the journal too; others are not.
+func TestDrop(t *testing.T) {
 	dir := t.TempDir()
-	gone := ""
-	s := open(t, dir, Options{JournalSize: 1, NoSync: true, Keep: func(owner string) bool { return owner != gone }})
+	s := open(t, dir, Options{JournalSize: 1, NoSync: true})
 	fillSegments(t, s, 0, 30)
-	gone = "r3"
-	if err := s.Collect(); err != nil {
-		t.Fatal(err)
+	s.o.JournalSize = 1 << 20
+	fillSegments(t, s, 30, 35)
+	if done, err := s.Drop([]string{"r3", "none"}); !done || err != nil {
+		t.Fatalf("%v, %v", done, err)
 	}
+	check := func() {
+		t.Helper()
+		wantSteps(t, s, 35)
+		for i := range 5 {
+			name := fmt.Sprint("r", i)
+			if n := len(history(t, s, name, "k")); n != map[bool]int{true: 0, false: 7}[i == 3] {
+				t.Errorf("%s has %d points", name, n)
+			}
+		}
+	}
+	check()
 	s.Close()
 	s = open(t, dir, Options{NoSync: true})
-	wantSteps(t, s, 30)
+	check()
+	fillSegments(t, s, 35, 36)
+	wantSteps(t, s, 36)
+	s.Close()
+}
+
+// TestMergeKeepsUnknownOwners: a merge leaves nothing out by itself.
+func TestMergeKeepsUnknownOwners(t *testing.T) {
+	s := open(t, t.TempDir(), Options{JournalSize: 1, NoSync: true})
+	fillSegments(t, s, 0, 40)
 	for i := range 5 {
-		name := fmt.Sprint("r", i)
-		if n := len(history(t, s, name, "k")); n != map[bool]int{true: 0, false: 6}[name == gone] {
-			t.Errorf("%s has %d points", name, n)
+		if n := len(history(t, s, fmt.Sprint("r", i), "k")); n != 8 {
+			t.Errorf("r%d has %d points", i, n)
 		}
 	}
 	s.Close()
+}
+
+// TestMergeEnds: a merge is given up between two series when another process has the points, and when the set is closed; nothing is lost.
+func TestMergeEnds(t *testing.T) {
+	dir := t.TempDir()
+	asked, most := 0, 1000
+	s := open(t, dir, Options{JournalSize: 1, NoSync: true, Leads: func() bool { asked++; return asked < most }})
+	fillSegments(t, s, 0, mergeAt-1)
+	most = 3
+	fillSegments(t, s, mergeAt-1, mergeAt)
+	if n := len(segmentsOf(t, dir)); n != mergeAt || asked != 3 {
+		t.Fatalf("%d segments, asked %d times: the merge went on", n, asked)
+	}
+	wantSteps(t, s, mergeAt)
+	if done, err := s.Drop([]string{"r1"}); done || err != nil {
+		t.Fatalf("dropped without leading: %v, %v", done, err)
+	}
+	most = 1000
+	s.closing.Store(true)
+	if err := s.merge(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(segmentsOf(t, dir)); n != mergeAt {
+		t.Fatalf("%d segments: a merge went on in a set that is closed", n)
+	}
+	s.Close()
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.new*")); left != nil {
+		t.Fatalf("left over: %v", left)
+	}
 }

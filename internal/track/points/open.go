@@ -40,7 +40,7 @@ func Open(dir string, o Options) (_ *Set, err error) {
 	}()
 	segments, old := outdated(segments)
 	for _, n := range old {
-		if err := os.Remove(s.segmentPath(n)); err != nil {
+		if err := os.Remove(s.segmentPath(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
@@ -207,9 +207,13 @@ func (s *Set) compact(n uint64) {
 		if err := s.writeParts(n, parts); err != nil {
 			// The points are in the journals still, and in memory; the next Open tries again.
 			s.o.Log.Error("points of metrics were not compacted", "dir", s.dir, "err", err)
+			s.mu.Lock()
+			s.failed = true
+			s.idle.Broadcast()
+			s.mu.Unlock()
 			return
 		}
-		if err := s.merge(mergeAt); err != nil {
+		if err := s.merge(); err != nil {
 			s.o.Log.Error("segments of metrics were not merged", "dir", s.dir, "err", err)
 		}
 	})
@@ -248,6 +252,7 @@ func (s *Set) writeParts(n uint64, parts []part) error {
 	}
 	s.mu.Lock()
 	s.sealed = false
+	s.idle.Broadcast()
 	s.mu.Unlock()
 	return nil
 }

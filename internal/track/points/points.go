@@ -19,6 +19,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // A Point is one measurement.
@@ -50,8 +51,6 @@ type Options struct {
 	Fresh bool
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
-	// Keep says whether an owner's points are still wanted; what is not goes when segments are merged. Nil keeps all.
-	Keep func(owner string) bool
 	// Leads says whether this process is still the one that has the points; nil is yes.
 	Leads func() bool
 	Log   *slog.Logger
@@ -82,7 +81,9 @@ type Set struct {
 	segments  []*segment
 	idle      *sync.Cond // on mu: nobody writes
 	compacted sync.WaitGroup
+	failed    bool       // the last journal did not become a segment
 	merging   sync.Mutex // one merges at a time
+	closing   atomic.Bool
 }
 
 // ErrClosed is what Append returns after Close.
