@@ -12,13 +12,15 @@ import (
 const (
 	// retries is how often a request that found the server unavailable is made in all.
 	retries = 4
-	// restartTime is how long a server is waited for that is stopping, or that was there and refuses connections.
+	// restartTime is how long a server is waited for that is stopping, or that was there and
+	// refuses connections.
 	restartTime = 20 * time.Second
 	// firstTime is how long a server is waited for that has not answered yet.
 	firstTime = 3 * time.Second
 )
 
-// comeBack is the error of a request that was refused, before anything was done, by a server that asks to try again soon.
+// comeBack is the error of a request that was refused, before anything was done, by a server that
+// asks to try again soon.
 type comeBack struct{ err *berth.Error }
 
 func (e *comeBack) Error() string { return e.err.Error() }

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// TestEmptyAnswerIsNone: a 200 without a body is what a server says that has ended in the middle; it has not done what it was asked.
+// TestEmptyAnswerIsNone: a 200 without a body is what a server says that has ended in the middle;
+// it has not done what it was asked.
 func TestEmptyAnswerIsNone(t *testing.T) {
 	for _, body := range []string{"", " \n", "null"} {
 		c := open(t, map[string]http.HandlerFunc{
@@ -35,8 +36,8 @@ func TestEmptyAnswerIsNone(t *testing.T) {
 	}
 }
 
-// TestStoppingServerIsWaitedFor: a server that refuses requests while it stops is asked again, for longer than one that is out of order,
-// and with POSTs too, of which it has carried out none.
+// TestStoppingServerIsWaitedFor: a server that refuses requests while it stops is asked again, for
+// longer than one that is out of order, and with POSTs too, of which it has carried out none.
 func TestStoppingServerIsWaitedFor(t *testing.T) {
 	var asked atomic.Int32
 	stopping := func(w http.ResponseWriter, r *http.Request) {

@@ -1,7 +1,8 @@
 // Package client is the Go client of the API. The command line uses nothing else.
 //
-// A Client talks to one server and one workspace: the server of a local home over its Unix socket, without a token or TLS, or
-// a remote one over HTTPS. Methods are safe for concurrent use. Errors carry the server's code and message.
+// A Client talks to one server and one workspace: the server of a local home over its Unix socket,
+// without a token or TLS, or a remote one over HTTPS. Methods are safe for concurrent use. Errors
+// carry the server's code and message.
 package client
 
 import (
@@ -44,7 +45,8 @@ func (c *Client) In(ws berth.Workspace) *Client {
 // Local reports whether the client talks to the server of a home on this machine.
 func (c *Client) Local() bool { return c.local }
 
-// Server is what the home says about the server that runs in it; only URL is set for a remote server.
+// Server is what the home says about the server that runs in it; only URL is set for a remote
+// server.
 func (c *Client) Server() Server { return c.info }
 
 // Close lets go of idle connections.
@@ -108,7 +110,8 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte) 
 	return req, err
 }
 
-// answer sends a request and decodes the JSON answer into out, which may be nil. rev is the revision of the document, if any.
+// answer sends a request and decodes the JSON answer into out, which may be nil. rev is the
+// revision of the document, if any.
 func (c *Client) answer(req *http.Request, out any) (rev berth.Rev, err error) {
 	resp, err := c.do(req)
 	if err != nil {
@@ -165,7 +168,8 @@ func (e *Unreachable) Error() string {
 	return "cannot reach " + e.Server + ": " + why
 }
 
-// Stopped says that the server of a home on this machine runs no more: it ended the connection, or takes none.
+// Stopped says that the server of a home on this machine runs no more: it ended the connection, or
+// takes none.
 func (e *Unreachable) Stopped() bool {
 	return e.local && (Gone(e.Err) || errors.Is(e.Err, io.EOF) || errors.Is(e.Err, io.ErrUnexpectedEOF))
 }
@@ -200,7 +204,8 @@ func (c *Client) where() string {
 	return c.base
 }
 
-// errEmpty is what is wrong with an answer that says nothing: a server that was stopped, or a proxy, sent it, and nothing was done.
+// errEmpty is what is wrong with an answer that says nothing: a server that was stopped, or a
+// proxy, sent it, and nothing was done.
 var errEmpty = errors.New("it answered without a body, so it is not known whether it did what it was asked")
 
 // failure reads an Azure-shaped error.

@@ -23,7 +23,8 @@ import (
 
 const workspace = "/subscriptions/s/resourceGroups/g/providers/" + berth.Provider + "/workspaces/w"
 
-// open returns a client of a server with these handlers, by path below the workspace or from the root.
+// open returns a client of a server with these handlers, by path below the workspace or from the
+// root.
 func open(t *testing.T, handlers map[string]http.HandlerFunc) *client.Client {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -66,7 +67,8 @@ func TestErrorsCarryCodeAndMessage(t *testing.T) {
 	}
 }
 
-// TestBlobErrorsCarryTheirMessage: the storage says what is wrong in XML, with lines for those who keep its log.
+// TestBlobErrorsCarryTheirMessage: the storage says what is wrong in XML, with lines for those who
+// keep its log.
 func TestBlobErrorsCarryTheirMessage(t *testing.T) {
 	b := &blobs{}
 	h := b.handlers()
@@ -138,7 +140,8 @@ func TestSubmitNeverEdits(t *testing.T) {
 	}
 }
 
-// A log that is cut off is taken up where it broke, and the job's end is believed only from its status.
+// A log that is cut off is taken up where it broke, and the job's end is believed only from its
+// status.
 func TestFollowResumesByOffset(t *testing.T) {
 	log := []byte("one\ntwo\nthree\n")
 	var mu sync.Mutex
@@ -225,7 +228,8 @@ func TestNoServerIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestDamagedServerFile: a file that a power failure cut is not a server, and starting one makes it good.
+// TestDamagedServerFile: a file that a power failure cut is not a server, and starting one makes it
+// good.
 func TestDamagedServerFile(t *testing.T) {
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, "run"), 0o700); err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Plan asks what would become of a job. body is what Submit takes; what would be uploaded or made first is named local: and anything.
+// Plan asks what would become of a job. body is what Submit takes; what would be uploaded or made
+// first is named local: and anything.
 func (c *Client) Plan(ctx context.Context, name string, body any) (*berth.Plan, error) {
 	var p berth.Plan
 	return &p, c.call(ctx, http.MethodPost, c.path("jobs", name, "plan"), body, &p)
@@ -23,7 +24,8 @@ func (c *Client) ExplainCompute(ctx context.Context, name string) (*berth.Comput
 	return &e, c.call(ctx, http.MethodGet, c.path("computes", name, "explain"), nil, &e)
 }
 
-// Spending asks what the workspace spent from since to until, grouped by user, job, compute, size or tier. A zero until is now.
+// Spending asks what the workspace spent from since to until, grouped by user, job, compute, size
+// or tier. A zero until is now.
 func (c *Client) Spending(ctx context.Context, by []string, since, until time.Time) (*berth.Spending, error) {
 	q := url.Values{"by": {strings.Join(by, ",")}, "since": {since.UTC().Format(time.RFC3339Nano)}}
 	if !until.IsZero() {
@@ -40,8 +42,8 @@ func (c *Client) Budgets(ctx context.Context) ([]berth.BudgetStatus, error) {
 	return p.Value, err
 }
 
-// SetBudget makes a budget, or changes the one of the same workspace or user. Only administrators may. An empty currency is that of
-// the prices.
+// SetBudget makes a budget, or changes the one of the same workspace or user. Only administrators
+// may. An empty currency is that of the prices.
 func (c *Client) SetBudget(ctx context.Context, b berth.Budget) (*berth.BudgetStatus, error) {
 	var s berth.BudgetStatus
 	return &s, c.call(ctx, http.MethodPut, c.path("budgets", b.Name()), b, &s)
@@ -52,7 +54,8 @@ func (c *Client) DeleteBudget(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, c.path("budgets", name), nil, nil)
 }
 
-// Advise asks where to run something, and what earlier runs used: of job, or of the late ones when it is empty.
+// Advise asks where to run something, and what earlier runs used: of job, or of the late ones when
+// it is empty.
 func (c *Client) Advise(ctx context.Context, n berth.AdviceNeeds, job string) (*berth.Advice, error) {
 	q := url.Values{}
 	set := func(key, value string) {

@@ -14,8 +14,8 @@ import (
 	"github.com/berthml/berth/internal/ordered"
 )
 
-// Document is a resource as the server shows it: its id, name, and properties. It remembers the order in which the server wrote its
-// members, and is encoded in that order again.
+// Document is a resource as the server shows it: its id, name, and properties. It remembers the
+// order in which the server wrote its members, and is encoded in that order again.
 type Document struct {
 	// Members are what the JSON object holds, with numbers as json.Number.
 	Members map[string]any
@@ -54,7 +54,8 @@ func (d Document) Properties() map[string]any {
 	return p
 }
 
-// Get reads a resource below the workspace, for example Get(ctx, "data", "d", "versions", "1"). No segments means the workspace.
+// Get reads a resource below the workspace, for example Get(ctx, "data", "d", "versions", "1"). No
+// segments means the workspace.
 func (c *Client) Get(ctx context.Context, segments ...string) (Document, error) {
 	var d Document
 	return d, c.call(ctx, http.MethodGet, c.path(segments...), nil, &d)
@@ -72,7 +73,8 @@ func (c *Client) Patch(ctx context.Context, body any, segments ...string) (Docum
 	return d, c.call(ctx, http.MethodPatch, c.path(segments...), body, &d)
 }
 
-// Post calls an action of a resource, for example Post(ctx, nil, &out, "datastores", "d", "listSecrets").
+// Post calls an action of a resource, for example Post(ctx, nil, &out, "datastores", "d",
+// "listSecrets").
 func (c *Client) Post(ctx context.Context, in, out any, segments ...string) error {
 	return c.call(ctx, http.MethodPost, c.path(segments...), in, out)
 }
@@ -85,7 +87,8 @@ func (c *Client) Delete(ctx context.Context, segments ...string) error {
 	return c.call(ctx, http.MethodDelete, c.path(segments...), nil, nil)
 }
 
-// Drain removes a compute once the jobs that run on it have ended; those that wait for it are canceled.
+// Drain removes a compute once the jobs that run on it have ended; those that wait for it are
+// canceled.
 func (c *Client) Drain(ctx context.Context, segments ...string) error {
 	if _, err := c.Get(ctx, segments...); err != nil {
 		return err
@@ -93,7 +96,8 @@ func (c *Client) Drain(ctx context.Context, segments ...string) error {
 	return c.call(ctx, http.MethodDelete, c.path(segments...)+"?drain=true", nil, nil)
 }
 
-// Detach forgets a compute that was attached, and leaves what is behind it. With drain the jobs that run on it end first.
+// Detach forgets a compute that was attached, and leaves what is behind it. With drain the jobs
+// that run on it end first.
 func (c *Client) Detach(ctx context.Context, drain bool, segments ...string) error {
 	if _, err := c.Get(ctx, segments...); err != nil {
 		return err
@@ -112,7 +116,8 @@ func (c *Client) List(ctx context.Context, q url.Values, segments ...string) ite
 	return list[Document](ctx, c, c.path(segments...), q)
 }
 
-// Workspaces goes through the workspaces of the client's resource group, or of its whole subscription.
+// Workspaces goes through the workspaces of the client's resource group, or of its whole
+// subscription.
 func (c *Client) Workspaces(ctx context.Context, everywhere bool) iter.Seq2[Document, error] {
 	path := "/subscriptions/" + url.PathEscape(c.Workspace.Subscription)
 	if !everywhere {
@@ -144,7 +149,8 @@ func list[T any](ctx context.Context, c *Client, path string, q url.Values) iter
 	}
 }
 
-// relative is the path and query of a URL of the server, so that pages come over the connection we have.
+// relative is the path and query of a URL of the server, so that pages come over the connection we
+// have.
 func relative(link string) string {
 	if link == "" {
 		return ""
@@ -166,7 +172,8 @@ type About struct {
 	Rev       berth.Rev       `json:"rev"`
 	User      string          `json:"user"`
 	Role      string          `json:"role"`
-	// Trouble is why what the server shows may be behind what happens, such as a full disk; empty when all is well.
+	// Trouble is why what the server shows may be behind what happens, such as a full disk; empty
+	// when all is well.
 	Trouble string `json:"trouble"`
 	// Unlimited is why nodes there have no CPU and memory limits; empty when they have.
 	Unlimited string `json:"unlimited"`

@@ -31,8 +31,9 @@ type blobItem struct {
 	Size int64  `xml:"Properties>Content-Length"`
 }
 
-// Download copies what is at the URI of a place in a datastore, or of a job's output, below the folder dir: a folder's files under their relative names, a single file
-// under its own. Files appear whole or not at all. A name that would leave dir is an error.
+// Download copies what is at the URI of a place in a datastore, or of a job's output, below the
+// folder dir: a folder's files under their relative names, a single file under its own. Files
+// appear whole or not at all. A name that would leave dir is an error.
 func (c *Client) Download(ctx context.Context, uri, dir string, progress func(done, total int64)) (Download, error) {
 	ds, prefix, items, err := c.content(ctx, uri)
 	if err != nil {
@@ -78,8 +79,8 @@ func (c *Client) content(ctx context.Context, uri string) (ds *folder, prefix st
 	return ds, prefix, items, err
 }
 
-// outputPlace is the datastore URI of azureml://jobs/JOB/outputs/OUTPUT/paths/PATH; any other URI is itself. The output artifacts
-// is everything a job left in its own folder.
+// outputPlace is the datastore URI of azureml://jobs/JOB/outputs/OUTPUT/paths/PATH; any other URI
+// is itself. The output artifacts is everything a job left in its own folder.
 func (c *Client) outputPlace(ctx context.Context, uri string) (string, error) {
 	rest, ok := strings.CutPrefix(uri, "azureml://jobs/")
 	if !ok {

@@ -16,8 +16,9 @@ import (
 // maxEvents is how many events one page has at most.
 const maxEvents = 5000
 
-// Events is the first page of events after revision from: of one job, of a subject such as computes/cpu, or of the whole workspace
-// when job is empty. rev is the server's revision at the time.
+// Events is the first page of events after revision from: of one job, of a subject such as
+// computes/cpu, or of the whole workspace when job is empty. rev is the server's revision at the
+// time.
 func (c *Client) Events(ctx context.Context, job string, from berth.Rev) (events []berth.Event, rev berth.Rev, err error) {
 	var p struct {
 		Value []berth.Event `json:"value"`
@@ -42,8 +43,8 @@ func (c *Client) eventPath(job string, from berth.Rev) string {
 	return path
 }
 
-// Watch calls f for every event after revision from, as it happens, until ctx is done or f returns an error. A cut connection is
-// made again where it broke off.
+// Watch calls f for every event after revision from, as it happens, until ctx is done or f returns
+// an error. A cut connection is made again where it broke off.
 func (c *Client) Watch(ctx context.Context, job string, from berth.Rev, f func(berth.Event) error) error {
 	for attempt := 1; ; attempt++ {
 		last, err := c.watch(ctx, job, from, f)

@@ -106,7 +106,8 @@ func (c *Client) Operate(ctx context.Context, name, verb string, in any) error {
 	return c.Post(ctx, in, nil, "computes", name, verb)
 }
 
-// OpenURL is an address that opens an application of an instance in a browser: once, and within a minute.
+// OpenURL is an address that opens an application of an instance in a browser: once, and within a
+// minute.
 func (c *Client) OpenURL(ctx context.Context, name, app string) (string, error) {
 	var out struct {
 		URL string `json:"url"`

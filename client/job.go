@@ -116,8 +116,8 @@ func (c *Client) Children(ctx context.Context, name string) iter.Seq2[string, er
 	}
 }
 
-// Submit creates a job and returns its document and the revision it was created at. A job that has this name already is a
-// conflict, not an update.
+// Submit creates a job and returns its document and the revision it was created at. A job that has
+// this name already is a conflict, not an update.
 func (c *Client) Submit(ctx context.Context, name string, body json.RawMessage) (Document, berth.Rev, error) {
 	var d Document
 	var rev berth.Rev

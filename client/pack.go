@@ -43,7 +43,8 @@ func packs(files []File) (together [][]File, alone []File) {
 	return together, alone
 }
 
-// sendPacks uploads packs and returns the files of those that a server which knows no packs did not take.
+// sendPacks uploads packs and returns the files of those that a server which knows no packs did not
+// take.
 func (c *Client) sendPacks(ctx context.Context, to *folder, all [][]File, count func(int64)) (left []File, err error) {
 	var unknown atomic.Bool
 	refused := make([]bool, len(all))
@@ -92,7 +93,8 @@ func (c *Client) sendPack(ctx context.Context, to *folder, files []File, count f
 	return err
 }
 
-// readSmall reads a file that may have become another one since it was listed: it is sent as long as it was then.
+// readSmall reads a file that may have become another one since it was listed: it is sent as long
+// as it was then.
 func readSmall(f File) ([]byte, error) {
 	in, err := os.Open(f.Path)
 	if err != nil {

@@ -61,7 +61,8 @@ type QuotaDecision struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// QuotaCost is what the vCPUs of a request cost while all are used; PerHour is nil when nobody knows.
+// QuotaCost is what the vCPUs of a request cost while all are used; PerHour is nil when nobody
+// knows.
 type QuotaCost struct {
 	Size     string   `json:"size,omitempty"`
 	Nodes    int      `json:"nodes,omitempty"`

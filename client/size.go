@@ -28,8 +28,8 @@ func (c *Client) Sizes(ctx context.Context, q SizeQuery) ([]berth.Size, error) {
 	return p.Value, err
 }
 
-// PutSize creates a custom size, or says what is different about one of Azure's. body has the members of berth.Size that are
-// meant.
+// PutSize creates a custom size, or says what is different about one of Azure's. body has the
+// members of berth.Size that are meant.
 func (c *Client) PutSize(ctx context.Context, name string, body any) (berth.Size, error) {
 	var s berth.Size
 	err := c.call(ctx, http.MethodPut, "/berth/v1/sizes/"+url.PathEscape(name), body, &s)

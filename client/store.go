@@ -19,7 +19,8 @@ type stores struct {
 	by map[string]*folder
 }
 
-// folder is a place in a blob store: a container or a prefix of one, and the signature that opens it.
+// folder is a place in a blob store: a container or a prefix of one, and the signature that opens
+// it.
 type folder struct {
 	url string // without query and trailing slash
 	sas string
@@ -72,8 +73,9 @@ func (c *Client) datastore(ctx context.Context, name string) (*folder, error) {
 	return f, nil
 }
 
-// blobRequest makes a request of a blob. The server's own blobs come over the connection we have: those of a local home over
-// its socket, and path-style ones at the address we were given, which may be a tunnel.
+// blobRequest makes a request of a blob. The server's own blobs come over the connection we have:
+// those of a local home over its socket, and path-style ones at the address we were given, which
+// may be a tunnel.
 func (c *Client) blobRequest(ctx context.Context, method, address string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {

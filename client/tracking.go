@@ -63,7 +63,8 @@ func (c *Client) Track(ctx context.Context, method, path string, in, out any) er
 	return c.call(ctx, method, c.Workspace.TrackingPath()+"/api/2.0/"+path, in, out)
 }
 
-// PutArtifact uploads a file to a place below the server's artifacts. open is called again where the connection broke off.
+// PutArtifact uploads a file to a place below the server's artifacts. open is called again where
+// the connection broke off.
 func (c *Client) PutArtifact(ctx context.Context, name string, open func() (io.ReadCloser, error)) error {
 	return c.persist(ctx, http.MethodPut, func() error {
 		r, err := open()
@@ -158,7 +159,8 @@ func (c *Client) ExperimentSizes(ctx context.Context) ([]ExperimentSize, error) 
 	return out.Experiments, err
 }
 
-// Chart is a metric of several runs in at most limit points each, by step, of which none of its peaks is missing.
+// Chart is a metric of several runs in at most limit points each, by step, of which none of its
+// peaks is missing.
 func (c *Client) Chart(ctx context.Context, runs []string, key string, limit int) ([]Point, error) {
 	q := url.Values{"run_ids": runs, "metric_key": {key}, "max_results": {strconv.Itoa(limit)}, "sampling": {"minmax"}}
 	var out struct {
@@ -214,8 +216,8 @@ func (c *Client) Experiments(ctx context.Context) (map[string]string, error) {
 	}
 }
 
-// WatchMetrics calls f for every point of a run, those that it has and those that come, until the run has ended. A cut connection is made
-// again. It returns the status in which the run ended.
+// WatchMetrics calls f for every point of a run, those that it has and those that come, until the
+// run has ended. A cut connection is made again. It returns the status in which the run ended.
 func (c *Client) WatchMetrics(ctx context.Context, run string, f func(Point) error) (string, error) {
 	seen := map[Point]bool{}
 	for attempt := 1; ; attempt++ {

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// What lies above workspaces in the tree of resources: subscriptions and resource groups. Paths begin with /subscriptions.
+// What lies above workspaces in the tree of resources: subscriptions and resource groups. Paths
+// begin with /subscriptions.
 
 // Tree goes through a list.
 func (c *Client) Tree(ctx context.Context, path string) iter.Seq2[Document, error] {

@@ -30,7 +30,8 @@ type Upload struct {
 	Single bool   // Files is one file, which stands for itself
 	Files  []File
 	Hash   string // of names and contents
-	// Progress, if not nil, is told how many bytes of how many have been sent. It may be called by several goroutines.
+	// Progress, if not nil, is told how many bytes of how many have been sent. It may be called by
+	// several goroutines.
 	Progress func(sent, total int64)
 }
 
@@ -43,8 +44,8 @@ func (u *Upload) Size() int64 {
 	return n
 }
 
-// Code uploads a code folder and returns the id of the code asset. The same content is uploaded once: known says that it was
-// there.
+// Code uploads a code folder and returns the id of the code asset. The same content is uploaded
+// once: known says that it was there.
 func (c *Client) Code(ctx context.Context, u *Upload, hashVersion int) (id string, known bool, err error) {
 	name := berth.NewGUID()
 	q := fmt.Sprintf("?hash=%s&hashVersion=%d", url.QueryEscape(u.Hash), hashVersion)
@@ -77,8 +78,8 @@ func (c *Client) Code(ctx context.Context, u *Upload, hashVersion int) (id strin
 	return d.ID(), false, err
 }
 
-// Data uploads files into a datastore, below a folder named for their content, and returns their URI. What is there already is
-// not sent again.
+// Data uploads files into a datastore, below a folder named for their content, and returns their
+// URI. What is there already is not sent again.
 func (c *Client) Data(ctx context.Context, datastore string, u *Upload) (uri string, err error) {
 	ds, err := c.datastore(ctx, datastore)
 	if err != nil {
@@ -116,7 +117,8 @@ func (c *Client) BlobURL(ctx context.Context, uri string) (string, error) {
 	return ds.url + "/" + escapePath(path), nil
 }
 
-// complete says whether an earlier upload to the folder reached its end: its first file carries a mark.
+// complete says whether an earlier upload to the folder reached its end: its first file carries a
+// mark.
 func (c *Client) complete(ctx context.Context, to *folder, first string) (bool, error) {
 	req, err := c.blobRequest(ctx, http.MethodHead, to.at(first))
 	if err != nil {
@@ -181,7 +183,8 @@ func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
 	})
 }
 
-// each calls f for 0 … n-1, several at once, and returns the first error after all calls have returned.
+// each calls f for 0 … n-1, several at once, and returns the first error after all calls have
+// returned.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -16,7 +16,8 @@ import (
 // measured is how many late jobs are looked at for what they used.
 const measured = 20
 
-// advise answers where to run something and on what (ours): GET advise?case=…&dataGB=…&modelGB=…&ramGB=…&gpu=true&job=….
+// advise answers where to run something and on what (ours): GET
+// advise?case=…&dataGB=…&modelGB=…&ramGB=…&gpu=true&job=….
 func (s *costService) advise(c *call) error {
 	n := berth.AdviceNeeds{Case: strings.ToLower(c.q.Get("case"))}
 	for key, into := range map[string]*float64{"dataGB": &n.DataGB, "modelGB": &n.ModelGB, "ramGB": &n.RAMGB} {

@@ -9,8 +9,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// mayUse refuses a job of somebody who is not an administrator that names files of the server or options for containers which are not
-// allowed. It is looked at again when the job starts: what it names by reference may have changed.
+// mayUse refuses a job of somebody who is not an administrator that names files of the server or
+// options for containers which are not allowed. It is looked at again when the job starts: what it
+// names by reference may have changed.
 func (c *call) mayUse(tx *store.Tx, props map[string]any) error {
 	if c.who.Role == auth.Admin {
 		return nil
@@ -36,7 +37,8 @@ func (c *call) mayUse(tx *store.Tx, props map[string]any) error {
 	return nil
 }
 
-// mayName refuses a URI that leads to a file of the server. What leads nowhere is for others to refuse.
+// mayName refuses a URI that leads to a file of the server. What leads nowhere is for others to
+// refuse.
 func (c *call) mayName(tx *store.Tx, uri string, write bool) error {
 	if uri == "" {
 		return nil
@@ -49,8 +51,8 @@ func (c *call) mayName(tx *store.Tx, uri string, write bool) error {
 	return err
 }
 
-// vouch refuses an asset at a file: URL of somebody who may not name that file. For one that an administrator registers it
-// returns the mark by which others may read it.
+// vouch refuses an asset at a file: URL of somebody who may not name that file. For one that an
+// administrator registers it returns the mark by which others may read it.
 func (c *call) vouch(r *resource, props map[string]any) (json.RawMessage, error) {
 	uri := locate.ContentURI(r.Collection, props)
 	if !locate.IsFile(uri) {

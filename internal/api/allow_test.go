@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestFilesOfTheServer: a user who is not an administrator names a file of the server in every way there is.
+// TestFilesOfTheServer: a user who is not an administrator names a file of the server in every way
+// there is.
 func TestFilesOfTheServer(t *testing.T) {
 	x := open(t)
 	user := x.token("u", auth.User)
@@ -69,7 +70,8 @@ func TestFilesOfTheServer(t *testing.T) {
 	x.as(user, "PUT", x.ws+"/jobs/old", props("jobType", "Command", "command", "true", "inputs", in("azureml:d:1"))).want(403)
 }
 
-// TestEngineOptions: options that give a container more than others have are an administrator's to give.
+// TestEngineOptions: options that give a container more than others have are an administrator's to
+// give.
 func TestEngineOptions(t *testing.T) {
 	x := open(t)
 	user := x.token("u", auth.User)

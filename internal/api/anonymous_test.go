@@ -2,7 +2,8 @@ package api_test
 
 import "testing"
 
-// TestAnonymous: what a client keeps under its name for the nameless is there by its version, and in no list of names.
+// TestAnonymous: what a client keeps under its name for the nameless is there by its version, and
+// in no list of names.
 func TestAnonymous(t *testing.T) {
 	x := open(t)
 	spec := map[string]any{"type": "command", "command": "true", "name": "azureml_anonymous", "version": "abc"}
@@ -16,7 +17,8 @@ func TestAnonymous(t *testing.T) {
 	x.do("GET", x.ws+"/environments", nil).want(200).is("value.0", nil)
 }
 
-// TestServiceInstances: a job here has no services of its own, and says so instead of not being there.
+// TestServiceInstances: a job here has no services of its own, and says so instead of not being
+// there.
 func TestServiceInstances(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true")).want(201)

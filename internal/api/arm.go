@@ -24,7 +24,8 @@ type treeService struct {
 	events           *eventService
 }
 
-// segments splits an escaped path; each segment is unescaped by itself, so an escaped slash stays inside one.
+// segments splits an escaped path; each segment is unescaped by itself, so an escaped slash stays
+// inside one.
 func segments(escaped string) ([]string, error) {
 	escaped = strings.Trim(escaped, "/")
 	if escaped == "" {
@@ -48,7 +49,8 @@ func notFound(c *call) error {
 	return &berth.Error{Code: berth.NotFound, Wire: "ResourceNotFound", Msg: "there is nothing at " + c.r.URL.Path}
 }
 
-// notServed reports an Azure collection that this server does not serve. Reading it finds nothing; creating it is refused.
+// notServed reports an Azure collection that this server does not serve. Reading it finds nothing;
+// creating it is refused.
 func (r *resource) notServed(c *call) error {
 	if c.r.Method == http.MethodGet || c.r.Method == http.MethodHead {
 		return berth.Errorf(berth.NotFound, "this server has no %s yet", r.Noun)
@@ -56,7 +58,8 @@ func (r *resource) notServed(c *call) error {
 	return berth.Errorf(berth.Unsupported, "this server has no %s yet", r.Noun)
 }
 
-// elsewhere answers for what is not below a workspace. group is empty for what is directly below a subscription.
+// elsewhere answers for what is not below a workspace. group is empty for what is directly below a
+// subscription.
 func (s *treeService) elsewhere(c *call, sub, group string, p []string) error {
 	var r *resource
 	if len(p) > 0 {

@@ -21,8 +21,8 @@ type attachService struct {
 
 // Attached is what the front door needs for computes that are attached.
 type Attached interface {
-	// Check refuses a compute for which this server has no driver, that could never work, or that cannot take the place of old,
-	// which is nil for a new one.
+	// Check refuses a compute for which this server has no driver, that could never work, or that
+	// cannot take the place of old, which is nil for a new one.
 	Check(workspace, name string, old, body json.RawMessage) error
 	// Connect takes the connection of an agent that shows token, or says why not.
 	Connect(w http.ResponseWriter, r *http.Request, token string) error
@@ -96,8 +96,8 @@ func shapeAttached(d *store.Doc, st berth.ComputeState, p map[string]any) {
 	}
 }
 
-// joinCompute makes a new token for a compute, after which the next machine that connects is the compute's. The old one's
-// connection ends.
+// joinCompute makes a new token for a compute, after which the next machine that connects is the
+// compute's. The old one's connection ends.
 func joinCompute(c *call, r *resource, name, _ string) error {
 	var d *store.Doc
 	var token string

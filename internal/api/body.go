@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// What a request's body may be. Blobs and logs are streams of their own and have no bound here but that of their pace.
+// What a request's body may be. Blobs and logs are streams of their own and have no bound here but
+// that of their pace.
 const (
 	maxBody   = 4 << 20 // of a document
 	maxValues = 200_000 // in a document, counting every member and element
@@ -32,7 +33,8 @@ type BodyPace struct {
 	Rate  int64         // bytes that earn one more second of waiting
 }
 
-// bodyPace holds where Options do not say. A telephone line's upload is faster; a hundred large blobs over one slow link are too.
+// bodyPace holds where Options do not say. A telephone line's upload is faster; a hundred large
+// blobs over one slow link are too.
 var bodyPace = BodyPace{Pause: time.Minute, Grace: time.Minute, Rate: 256}
 
 // wait is how long the next read may take after n bytes came and reads took spent.
@@ -41,8 +43,9 @@ func (p BodyPace) wait(n int64, spent time.Duration) time.Duration {
 	return max(0, min(p.Pause, earned))
 }
 
-// pacedBody gives a body up that comes too slowly. The deadline is the connection's (HTTP/1) or the stream's (HTTP/2), so it also holds for
-// what is left of the body after the answer. The end of the body lifts it, since the answer may take as long as it likes.
+// pacedBody gives a body up that comes too slowly. The deadline is the connection's (HTTP/1) or the
+// stream's (HTTP/2), so it also holds for what is left of the body after the answer. The end of the
+// body lifts it, since the answer may take as long as it likes.
 type pacedBody struct {
 	io.ReadCloser
 	pace  BodyPace
@@ -53,7 +56,8 @@ type pacedBody struct {
 	ended bool
 }
 
-// paced is r with its body under the server's pace. It is a copy, since package http looks at the body of its own.
+// paced is r with its body under the server's pace. It is a copy, since package http looks at the
+// body of its own.
 func (s *Server) paced(w http.ResponseWriter, r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
@@ -71,7 +75,8 @@ func (s *Server) paced(w http.ResponseWriter, r *http.Request) *http.Request {
 	return &c
 }
 
-// allow moves the deadline, at most as often as that makes a difference. False means that there is none to move, as in tests.
+// allow moves the deadline, at most as often as that makes a difference. False means that there is
+// none to move, as in tests.
 func (b *pacedBody) allow(now time.Time) bool {
 	until := now.Add(b.pace.wait(b.n, b.spent))
 	if d := until.Sub(b.until); d < 0 || d > b.pace.Pause/8 {
@@ -100,7 +105,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// document reads a JSON document of bounded size into v, numbers keep their text; false when the body is empty.
+// document reads a JSON document of bounded size into v, numbers keep their text; false when the
+// body is empty.
 func (c *call) document(v any, what string) (bool, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	if err != nil {
@@ -124,8 +130,8 @@ func (c *call) document(v any, what string) (bool, error) {
 	return true, nil
 }
 
-// countValues is how many members and elements JSON text has at most: what a decoder would make of it takes memory by their number, not
-// by the length of the text.
+// countValues is how many members and elements JSON text has at most: what a decoder would make of
+// it takes memory by their number, not by the length of the text.
 func countValues(raw []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(raw); i++ {

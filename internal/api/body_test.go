@@ -16,7 +16,8 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 )
 
-// TestBodiesThatStopComing: a client that sends the first byte of a body and nothing more is given up, wherever it sends it.
+// TestBodiesThatStopComing: a client that sends the first byte of a body and nothing more is given
+// up, wherever it sends it.
 func TestBodiesThatStopComing(t *testing.T) {
 	x := open(t)
 	x.h.(*api.Server).Pace = api.BodyPace{Pause: 50 * time.Millisecond, Grace: time.Second, Rate: 1000}
@@ -103,7 +104,8 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-// TestAnswersGoOnAfterABody: the deadline of a body is not that of the answer to it, nor that of the next request.
+// TestAnswersGoOnAfterABody: the deadline of a body is not that of the answer to it, nor that of
+// the next request.
 func TestAnswersGoOnAfterABody(t *testing.T) {
 	x := open(t)
 	pace := api.BodyPace{Pause: 30 * time.Millisecond, Grace: 30 * time.Millisecond, Rate: 1}

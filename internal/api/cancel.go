@@ -73,7 +73,8 @@ func (s *jobService) cancelNamed(c *call, names []string, out *berth.CanceledJob
 	return err
 }
 
-// cancelFitting asks every job that has not ended and fits to end, many in a transaction. Steps end with their pipelines.
+// cancelFitting asks every job that has not ended and fits to end, many in a transaction. Steps end
+// with their pipelines.
 func (s *jobService) cancelFitting(c *call, q berth.CancelJobs, out *berth.CanceledJobs) error {
 	list := store.Query{
 		Workspace: c.ws.Key(), Kind: "jobs", Status: berth.StatusTexts(berth.ActiveStatuses), Parent: q.Experiment,

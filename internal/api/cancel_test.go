@@ -23,7 +23,8 @@ func (x *house) submitAs(token, name, experiment string) {
 	x.as(token, "PUT", x.ws+"/jobs/"+name, props("jobType", "Command", "command", "sleep 1", "experimentName", experiment)).want(201)
 }
 
-// TestManyJobsAreCanceledInOneTransaction: however many jobs a call asks to end, the database is written to once.
+// TestManyJobsAreCanceledInOneTransaction: however many jobs a call asks to end, the database is
+// written to once.
 func TestManyJobsAreCanceledInOneTransaction(t *testing.T) {
 	for _, by := range []string{"names", "all"} {
 		x := open(t)
@@ -50,7 +51,8 @@ func TestManyJobsAreCanceledInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestCancelJobsTakesThoseThatWereMeant: the caller's own unless it says everyone, of one experiment where it names one, and never by an empty body.
+// TestCancelJobsTakesThoseThatWereMeant: the caller's own unless it says everyone, of one
+// experiment where it names one, and never by an empty body.
 func TestCancelJobsTakesThoseThatWereMeant(t *testing.T) {
 	x := open(t)
 	ann, bob, reader := x.token("ann", auth.User), x.token("bob", auth.User), x.token("eve", auth.Reader)

@@ -80,7 +80,8 @@ func shapeOutput(typ string, out map[string]any) {
 	}
 }
 
-// inWords is a part of a specification as the service shows it: what is a number or a truth value there is a text here.
+// inWords is a part of a specification as the service shows it: what is a number or a truth value
+// there is a text here.
 func inWords(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -151,11 +152,13 @@ func sameComponent(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]an
 	return nil
 }
 
-// saidOfComponent is what a component without a name says to people and to clients: nothing of it is run.
+// saidOfComponent is what a component without a name says to people and to clients: nothing of it
+// is run.
 var saidOfComponent = []string{"$schema", "_source", "name", "version", "display_name", "description", "tags", "is_deterministic"}
 
-// runsSame refuses a component without a name that runs something else than the one there is under the same hash: the hash is what a
-// client says, and others may have been given the one there is. The same code may have been uploaded twice.
+// runsSame refuses a component without a name that runs something else than the one there is under
+// the same hash: the hash is what a client says, and others may have been given the one there is.
+// The same code may have been uploaded twice.
 func (c *call) runsSame(tx *store.Tx, d *store.Doc, a, b map[string]any) error {
 	for _, k := range slices.Sorted(maps.Keys(both(a, b))) {
 		same, err := c.sameField(tx, k, a[k], b[k])
@@ -195,8 +198,9 @@ func (c *call) sameField(tx *store.Tx, k string, a, b any) (bool, error) {
 	return was == is, err
 }
 
-// sockets are the inputs or outputs of a component as far as they say what may be plugged in, each in one word. The same is
-// said in many ways: in numbers and in words, with and without what is so anyway.
+// sockets are the inputs or outputs of a component as far as they say what may be plugged in, each
+// in one word. The same is said in many ways: in numbers and in words, with and without what is so
+// anyway.
 func sockets(v any) map[string]string {
 	out := map[string]string{}
 	all, _ := v.(map[string]any)

@@ -2,7 +2,8 @@ package api_test
 
 import "testing"
 
-// What a component is made of is shown in words, and who wrote it is not shown at all; what it runs is not touched by that.
+// What a component is made of is shown in words, and who wrote it is not shown at all; what it runs
+// is not touched by that.
 func TestComponentInWords(t *testing.T) {
 	x := open(t)
 	path := x.ws + "/components/fork/versions/1"

@@ -13,15 +13,16 @@ import (
 	"github.com/berthml/berth/internal/target"
 )
 
-// Computes. A handler only writes what is wanted: the control loop makes clusters as large as they should be, the instance loop
-// starts and stops instances.
+// Computes. A handler only writes what is wanted: the control loop makes clusters as large as they
+// should be, the instance loop starts and stops instances.
 
 // reservedCompute says that a name is not a user's to give.
 func reservedCompute(name string) bool {
 	return berth.IsLocal(name) || strings.EqualFold(name, serverless)
 }
 
-// mergeCompute is a change of a compute that exists. Its type and size stay: another size is another compute.
+// mergeCompute is a change of a compute that exists. Its type and size stay: another size is
+// another compute.
 func (c computeCall) mergeCompute(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
 	old := map[string]any{}
 	if err := decodeJSON(d.Body, &old); err != nil {
@@ -68,7 +69,8 @@ func (c computeCall) checkCompute(tx *store.Tx, d *store.Doc, body, props map[st
 	}
 }
 
-// maxNodes bounds what a cluster may be asked for, idleTime is how long its nodes stay idle when nobody says.
+// maxNodes bounds what a cluster may be asked for, idleTime is how long its nodes stay idle when
+// nobody says.
 const (
 	maxNodes = 10000
 	idleTime = "PT120S"
@@ -118,8 +120,8 @@ func (c computeCall) checkCluster(tx *store.Tx, d *store.Doc, body, props map[st
 	return nil
 }
 
-// checkScale refuses a range of nodes that could not be, and writes the one that holds where none is
-// given.
+// checkScale refuses a range of nodes that could not be, and writes the one that holds where none
+// is given.
 func checkScale(sc *berth.ScaleSettings, props map[string]any) error {
 	if sc == nil {
 		if p, ok := props["properties"].(map[string]any); ok {
@@ -280,7 +282,8 @@ func shapeCluster(c *call, d *store.Doc, st berth.ComputeState, p map[string]any
 	p["berth"] = map[string]any{"reason": st.Reason, "short": st.Short, "warnings": warnings(st)}
 }
 
-// deleteCompute asks for the end of a compute. One with jobs on it is refused, unless they are to end first (drain=true, ours).
+// deleteCompute asks for the end of a compute. One with jobs on it is refused, unless they are to
+// end first (drain=true, ours).
 func deleteCompute(c *call, r *resource, name string) error {
 	if reservedCompute(name) {
 		return berth.Errorf(berth.Conflict, "compute %q is always there and cannot be deleted", strings.ToLower(name))
@@ -325,7 +328,8 @@ func wantsDetach(c *call) (bool, error) {
 	}
 }
 
-// requestDeletion writes that a compute is to be deleted, once its jobs have ended where drain says so.
+// requestDeletion writes that a compute is to be deleted, once its jobs have ended where drain says
+// so.
 func (c computeCall) requestDeletion(tx *store.Tx, r *resource, d *store.Doc, drain bool) error {
 	st, err := target.State(d)
 	if err != nil {

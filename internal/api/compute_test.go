@@ -33,7 +33,8 @@ func (a answer) warned() string {
 	return strings.Join(out, "\n")
 }
 
-// TestDetachIsNotDelete: a compute that this server made cannot be detached, and is still there after somebody tried.
+// TestDetachIsNotDelete: a compute that this server made cannot be detached, and is still there
+// after somebody tried.
 func TestDetachIsNotDelete(t *testing.T) {
 	x := open(t)
 	x.cluster("cpu", 1)
@@ -59,7 +60,8 @@ func TestDetachIsNotDelete(t *testing.T) {
 	x.do("DELETE", x.ws+"/computes/desk?underlyingResourceAction=Detach", nil).want(http.StatusAccepted)
 }
 
-// TestExplainKnowsTheIdleTime: an instance whose signals were not looked at yet, as after a restart, stops by itself all the same.
+// TestExplainKnowsTheIdleTime: an instance whose signals were not looked at yet, as after a
+// restart, stops by itself all the same.
 func TestExplainKnowsTheIdleTime(t *testing.T) {
 	x := open(t)
 	for name, idle := range map[string]any{"stops": "PT30M", "stays": nil} {
@@ -94,7 +96,8 @@ func TestExplainKnowsTheIdleTime(t *testing.T) {
 	}
 }
 
-// TestIdleCostIsTold: what costs while nobody uses it says so when it is made, with the price of a month, and not any more when it does not.
+// TestIdleCostIsTold: what costs while nobody uses it says so when it is made, with the price of a
+// month, and not any more when it does not.
 func TestIdleCostIsTold(t *testing.T) {
 	x := open(t)
 	x.do("PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 2, "lowPrice": 1}).want(http.StatusCreated)
@@ -122,7 +125,8 @@ func TestIdleCostIsTold(t *testing.T) {
 	}
 }
 
-// TestNoGPUs: on a machine without GPUs a cluster of a GPU size says so in the answer, and a job on it is planned as one that never runs.
+// TestNoGPUs: on a machine without GPUs a cluster of a GPU size says so in the answer, and a job on
+// it is planned as one that never runs.
 func TestNoGPUs(t *testing.T) {
 	x := open(t)
 	x.do("POST", x.ws+"/quotas", map[string]any{"size": "Standard_NC6s_v3", "vCPUs": 24}).want(http.StatusOK)

@@ -117,7 +117,8 @@ func (c computeCall) sealInto(st *berth.ComputeState, r *resource, d *store.Doc,
 	return json.Unmarshal(sealed, st)
 }
 
-// tellOfCompute emits that a compute was written, and what there is to know about it; was is what was told of its cost before.
+// tellOfCompute emits that a compute was written, and what there is to know about it; was is what
+// was told of its cost before.
 func (c computeCall) tellOfCompute(tx *store.Tx, r *resource, d *store.Doc, st berth.ComputeState, was string) {
 	c.emit(tx, berth.EventResourcePut, r, d.Name, "")
 	tell := st.Warnings

@@ -9,9 +9,11 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Connections: to registries, feeds, repositories and services elsewhere. What they hold secret is only told to who asks for it.
+// Connections: to registries, feeds, repositories and services elsewhere. What they hold secret is
+// only told to who asks for it.
 
-// categories are the kinds of connections as the service spells them; clients write some of them another way.
+// categories are the kinds of connections as the service spells them; clients write some of them
+// another way.
 var categories = []string{
 	"ADLSGen2", "AIServices", "ApiKey", "AzureBlob", "AzureMySqlDb", "AzureOneLake", "AzureOpenAI", "AzurePostgresDb", "AzureSqlDb",
 	"AzureSynapseAnalytics", "CognitiveSearch", "CognitiveService", "ContainerRegistry", "CustomKeys", "Git", "OpenAI", "PythonFeed",

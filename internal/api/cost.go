@@ -17,8 +17,8 @@ type costService struct {
 	location string
 }
 
-// extra serves what Azure lacks below a workspace: spending, budgets, advice, what takes space, the end of many jobs, why a compute is as it is. done is
-// false when p is none of these.
+// extra serves what Azure lacks below a workspace: spending, budgets, advice, what takes space, the
+// end of many jobs, why a compute is as it is. done is false when p is none of these.
 func (s *treeService) extra(c *call, p []string) (done bool, err error) {
 	get := c.r.Method == http.MethodGet
 	switch {

@@ -148,7 +148,8 @@ func TestBudgets(t *testing.T) {
 	x.do("PUT", x.ws+"/budgets/workspace", map[string]any{"amount": -10}).want(http.StatusBadRequest)
 	x.do("PUT", x.ws+"/budgets/workspace", map[string]any{"amount": 10}).want(http.StatusCreated)
 	x.do("PUT", x.ws+"/budgets/user:bob", map[string]any{"amount": 3, "period": "total"}).want(http.StatusCreated)
-	// Ann reserves 8 for four hours; what is left is less than she asks for next, and Bob's own has too little for two hours.
+	// Ann reserves 8 for four hours; what is left is less than she asks for next, and Bob's own has
+	// too little for two hours.
 	x.as(ann, "PUT", x.ws+"/jobs/a1", job("cpu", "PT4H")).want(http.StatusCreated)
 	no := x.as(ann, "PUT", x.ws+"/jobs/a2", job("cpu", "PT2H")).want(http.StatusForbidden)
 	if no.at("error.code") != "BudgetExceeded" || !strings.Contains(string(no.raw), "has 2.00 USD left, and the job reserves 4.00 USD (1 node of Standard_DS3_v2 at 2.00 USD an hour for 2h: its limits.timeout); other jobs hold 8.00 USD until they end") {
@@ -252,7 +253,8 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	x.do("GET", x.ws+"/jobs/new", nil).want(http.StatusNotFound)
-	// Somebody is on the only node: the plan names them, and the history of runs like theirs says until when.
+	// Somebody is on the only node: the plan names them, and the history of runs like theirs says
+	// until when.
 	x.paid("n1", "cpu", "bob", time.Hour)
 	for i := range 3 {
 		name := fmt.Sprint("old", i)

@@ -7,7 +7,8 @@ import (
 	"github.com/berthml/berth/internal/auth"
 )
 
-// TestCurated: an environment that is always there is found in every way one is looked for, until somebody makes one of that name.
+// TestCurated: an environment that is always there is found in every way one is looked for, until
+// somebody makes one of that name.
 func TestCurated(t *testing.T) {
 	x := open(t)
 	env := x.ws + "/environments/always-1.5"
@@ -29,7 +30,8 @@ func TestCurated(t *testing.T) {
 	x.do("GET", env+"/labels/latest", nil).want(200).is("properties.image", "mine")
 }
 
-// TestCuratedIsNotShadowed: jobs of others name a curated environment and mean it, so a user cannot put one of their own in its place.
+// TestCuratedIsNotShadowed: jobs of others name a curated environment and mean it, so a user cannot
+// put one of their own in its place.
 func TestCuratedIsNotShadowed(t *testing.T) {
 	x := open(t)
 	user := x.token("u", auth.User)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDiskFull: while the server cannot keep what happens it says so of jobs that are under way, and of itself.
+// TestDiskFull: while the server cannot keep what happens it says so of jobs that are under way,
+// and of itself.
 func TestDiskFull(t *testing.T) {
 	dir, err := os.MkdirTemp("", "small")
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestOnlineEndpoints: endpoints and their deployments are kept, listed, shown and deleted; what is made says that it does nothing yet.
+// TestOnlineEndpoints: endpoints and their deployments are kept, listed, shown and deleted; what is
+// made says that it does nothing yet.
 func TestOnlineEndpoints(t *testing.T) {
 	x := open(t)
 	at := x.ws + "/onlineEndpoints/e"
@@ -37,7 +38,8 @@ func TestOnlineEndpoints(t *testing.T) {
 	x.do("PUT", x.ws+"/onlineEndpoints/odd", props("authMode", "Magic")).want(400).says("properties.authMode")
 	x.do("PUT", x.ws+"/onlineEndpoints/odd", props("authMode", "Key", "traffic", map[string]any{"a": 60, "b": 60})).want(400).says("properties.traffic")
 
-	// Its keys leave by one call only, which is not for readers; an update that sends none keeps them.
+	// Its keys leave by one call only, which is not for readers; an update that sends none keeps
+	// them.
 	x.do("PUT", at, props("authMode", "Key", "description", "new")).want(200).is("properties.description", "new")
 	x.as(x.token("r", auth.Reader), "POST", at+"/listKeys", nil).want(403)
 	x.do("POST", at+"/listKeys", nil).want(200).is("primaryKey", "s3cret-one").is("secondaryKey", "s3cret-two")
@@ -98,7 +100,8 @@ func TestSchedules(t *testing.T) {
 	x.do("GET", x.ws+"/schedules/on", nil).want(404)
 }
 
-// TestRegistries: registries are kept in a resource group, by administrators; nothing is kept in them yet.
+// TestRegistries: registries are kept in a resource group, by administrators; nothing is kept in
+// them yet.
 func TestRegistries(t *testing.T) {
 	x := open(t)
 	group := "/subscriptions/sub/resourceGroups/Group/providers/Microsoft.MachineLearningServices"

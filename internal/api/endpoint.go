@@ -70,7 +70,8 @@ const (
 	secondaryKey = "secondaryKey"
 )
 
-// endpointKeys answers with the keys of an endpoint. Those that nobody gave are made when they are asked for first.
+// endpointKeys answers with the keys of an endpoint. Those that nobody gave are made when they are
+// asked for first.
 func endpointKeys(c *call, r *resource, name, version string) error {
 	keys, err := c.keysOf(r, name, version, "")
 	if err != nil {

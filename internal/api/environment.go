@@ -20,8 +20,9 @@ import (
 // curatedVersion is the latest version of environments that are always there.
 const curatedVersion = "1"
 
-// curatedEnvironment is the document of an environment that is always there: it answers for every version somebody names, and for the
-// container. The first that somebody makes of that name takes its place. It is as old as the workspace.
+// curatedEnvironment is the document of an environment that is always there: it answers for every
+// version somebody names, and for the container. The first that somebody makes of that name takes
+// its place. It is as old as the workspace.
 func curatedEnvironment(c *call, name, version string) (*store.Doc, bool, error) {
 	env, ok := c.s.Curated(name)
 	if !ok {
@@ -55,7 +56,8 @@ func curatedEnvironment(c *call, name, version string) (*store.Doc, bool, error)
 func checkEnvironment(c *call, tx *store.Tx, name, version string, p map[string]any) error {
 	_, curated := c.s.Curated(name)
 	if (curated || strings.HasPrefix(strings.ToLower(name), "azureml-")) && c.who.Role != auth.Admin {
-		// Others name it and mean the one that is always there. What an administrator made may be edited as ever.
+		// Others name it and mean the one that is always there. What an administrator made may be
+		// edited as ever.
 		if _, err := tx.Get(c.ws.Key(), "environments/versions", name, version); err != nil {
 			return berth.Errorf(berth.Denied, "%s is the name of a curated environment, which only an administrator may replace: choose another name", name)
 		}
@@ -67,7 +69,8 @@ func checkEnvironment(c *call, tx *store.Tx, name, version string, p map[string]
 	return nil
 }
 
-// shapeEnvironment writes what the service says of an environment: where it comes from, that no newer base image changes it, and its labels.
+// shapeEnvironment writes what the service says of an environment: where it comes from, that no
+// newer base image changes it, and its labels.
 func shapeEnvironment(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
 	orNull(p, "autoDeleteSetting", "intellectualProperty")
@@ -87,10 +90,12 @@ func shapeEnvironment(c *call, d *store.Doc, p map[string]any) {
 	}
 }
 
-// sameEnvironment refuses another definition for a version that exists, as Azure does: clients that were given no version try the latest one
-// first, and make the next when they are refused. One without a name is called by a hash of what it is.
+// sameEnvironment refuses another definition for a version that exists, as Azure does: clients that
+// were given no version try the latest one first, and make the next when they are refused. One
+// without a name is called by a hash of what it is.
 func sameEnvironment(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error {
-	// One without a name is called by a hash that its first user's client made; whoever comes after gets what they asked for or nothing.
+	// One without a name is called by a hash that its first user's client made; whoever comes after
+	// gets what they asked for or nothing.
 	nameless := asked["isAnonymous"] == true || old["isAnonymous"] == true
 	if c.r.Method == http.MethodPatch || nameless && d.CreatedBy == c.who.User {
 		return nil
@@ -112,7 +117,8 @@ func sameEnvironment(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]
 	return nil
 }
 
-// definitionOf is what an environment consists of, in a form that compares: the same conda file may be YAML or JSON.
+// definitionOf is what an environment consists of, in a form that compares: the same conda file may
+// be YAML or JSON.
 func (c *call) definitionOf(tx *store.Tx, p map[string]any) (map[string]any, error) {
 	conda := text(p, "condaFile")
 	if shown, ok := jsonOf(conda); ok {
@@ -127,8 +133,8 @@ func (c *call) definitionOf(tx *store.Tx, p map[string]any) (map[string]any, err
 	}, err
 }
 
-// contentOf is what is in a folder to build from: its files and what they hold, since clients upload the same folder under another name; and its
-// address where that cannot be looked at.
+// contentOf is what is in a folder to build from: its files and what they hold, since clients
+// upload the same folder under another name; and its address where that cannot be looked at.
 func (c *call) contentOf(tx *store.Tx, uri string) (string, error) {
 	place, err := c.s.Resolve(tx, c.ws, uri)
 	if uri == "" || err != nil || !place.Ours() {
@@ -169,7 +175,8 @@ func without(v any) any {
 	return out
 }
 
-// stageOf is where an environment or a component is of which nobody said anything: one without a name is but a record of a job.
+// stageOf is where an environment or a component is of which nobody said anything: one without a
+// name is but a record of a job.
 func stageOf(p map[string]any) string {
 	if p["isAnonymous"] == true {
 		return "Logged"

@@ -39,7 +39,8 @@ func TestEnvironmentSays(t *testing.T) {
 	}
 }
 
-// A version of an environment is what it was made as; what is said about it may change. Clients count on the refusal to make the next version.
+// A version of an environment is what it was made as; what is said about it may change. Clients
+// count on the refusal to make the next version.
 func TestEnvironmentIsFixed(t *testing.T) {
 	x := open(t)
 	path := x.ws + "/environments/e/versions/1"

@@ -2,8 +2,8 @@ package api_test
 
 import "testing"
 
-// Naming what is not there is the user's error, as everything is that the user can mend; which one, is said inside. Computes, workspaces and
-// addresses are told about by others, who say it at once.
+// Naming what is not there is the user's error, as everything is that the user can mend; which one,
+// is said inside. Computes, workspaces and addresses are told about by others, who say it at once.
 func TestUsersErrors(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/components/c/versions/1", props("componentSpec", map[string]any{"type": "command", "command": "x"})).want(201)

@@ -21,7 +21,8 @@ import (
 // maxHistory is how many events an explanation has at most.
 const maxHistory = 200
 
-// explain answers why a job is where it is: the reason now, who is ahead, what it cost, and how it came there.
+// explain answers why a job is where it is: the reason now, who is ahead, what it cost, and how it
+// came there.
 func (s *jobService) explain(c *call, name string) error {
 	var e berth.Explanation
 	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
@@ -67,8 +68,8 @@ func (s *jobService) explain(c *call, name string) error {
 	return c.send(http.StatusOK, e)
 }
 
-// waiting says why a job waits now. What is kept with the job was true when the scheduler last looked at it; numbers may have changed
-// since.
+// waiting says why a job waits now. What is kept with the job was true when the scheduler last
+// looked at it; numbers may have changed since.
 func (x *snapshot) waiting(d *store.Doc, e *berth.Explanation) error {
 	compute, err := x.Tx.Get(x.Workspace, "computes", e.Compute, "")
 	if berth.CodeOf(err) == berth.NotFound {
@@ -196,8 +197,8 @@ func (s *computeService) explainCompute(c *call, name string) error {
 	return c.send(http.StatusOK, e)
 }
 
-// explainReason fills in why a compute is in the state it is in. unpaid says that a budget that pays
-// for it is used up.
+// explainReason fills in why a compute is in the state it is in. unpaid says that a budget that
+// pays for it is used up.
 func explainReason(tx *store.Tx, d *store.Doc, p plan.Pool, st berth.ComputeState, e *berth.ComputeExplanation) (unpaid bool, err error) {
 	if p.Type() == picture.Cluster && p.Down() == nil && e.Waiting == 0 {
 		e.Reason = standing(e.Nodes)
@@ -227,7 +228,8 @@ func explainReason(tx *store.Tx, d *store.Doc, p plan.Pool, st berth.ComputeStat
 	return budget != "", nil
 }
 
-// standing is why a cluster nobody waits for has the nodes it has. Why it grew or shrank last is in its history.
+// standing is why a cluster nobody waits for has the nodes it has. Why it grew or shrank last is in
+// its history.
 func standing(nodes []berth.NodeExplanation) string {
 	if len(nodes) == 0 {
 		return "no job waits, and it has no nodes"
@@ -310,7 +312,8 @@ func (x *snapshot) explainNodes(p plan.Pool, e *berth.ComputeExplanation) error 
 	return nil
 }
 
-// stopsItself says whether an instance has an idle time: when that is over is not known until its signals were looked at.
+// stopsItself says whether an instance has an idle time: when that is over is not known until its
+// signals were looked at.
 func stopsItself(d *store.Doc) bool {
 	var v struct {
 		Properties json.RawMessage `json:"properties"`
@@ -380,8 +383,8 @@ func canceledBy(e berth.Explanation) string {
 	return e.Reason
 }
 
-// history is the last of what happened to a job or a compute, the oldest first: not to another of that name which was deleted before.
-// What is only measured, again and again, is not part of it.
+// history is the last of what happened to a job or a compute, the oldest first: not to another of
+// that name which was deleted before. What is only measured, again and again, is not part of it.
 func history(tx *store.Tx, d *store.Doc) ([]berth.Event, error) {
 	out := []berth.Event{}
 	q := store.EventQuery{Workspace: d.Workspace, Subject: d.Kind + "/" + d.Name, Desc: true}

@@ -44,7 +44,8 @@ func TestExplainCompute(t *testing.T) {
 	x.do("GET", x.ws+"/computes/none/explain", nil).want(http.StatusNotFound)
 }
 
-// TestExplainLongRun: the history of a job has its beginning and its end, however often it was measured.
+// TestExplainLongRun: the history of a job has its beginning and its end, however often it was
+// measured.
 func TestExplainLongRun(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/jobs/long", job("", "")).want(http.StatusCreated)

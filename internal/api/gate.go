@@ -67,8 +67,9 @@ func (g *gate) close() {
 	g.shut(errStopping)
 }
 
-// Stop begins the end of the server: new requests are refused and streams end. It returns when all requests that were under way have been
-// answered, or with the error of ctx when they have not been until it ended.
+// Stop begins the end of the server: new requests are refused and streams end. It returns when all
+// requests that were under way have been answered, or with the error of ctx when they have not been
+// until it ended.
 func (s *Server) Stop(ctx context.Context) error {
 	s.gate.close()
 	select {
@@ -79,7 +80,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 }
 
-// untilStop is ctx for an answer that goes on for as long as it is read: it ends when the server stops, too.
+// untilStop is ctx for an answer that goes on for as long as it is read: it ends when the server
+// stops, too.
 func (g *gate) untilStop(ctx context.Context, w http.ResponseWriter) (context.Context, func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	forget := context.AfterFunc(g.stop, func() {

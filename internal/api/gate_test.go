@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/internal/api"
 )
 
-// TestNoSilentSuccess: a request that was cut off before it was carried out is never answered with 200.
+// TestNoSilentSuccess: a request that was cut off before it was carried out is never answered with
+// 200.
 func TestNoSilentSuccess(t *testing.T) {
 	x := open(t)
 	ctx, cut := context.WithCancel(t.Context())
@@ -42,7 +43,8 @@ func TestStopRefuses(t *testing.T) {
 	}
 }
 
-// TestStopCutsLogs: the log of a job that has not ended does not end in good order when the server stops, or it would look whole.
+// TestStopCutsLogs: the log of a job that has not ended does not end in good order when the server
+// stops, or it would look whole.
 func TestStopCutsLogs(t *testing.T) {
 	x := open(t)
 	srv := httptest.NewServer(x.h)

@@ -20,7 +20,8 @@ type indexService struct {
 	workspaces *workspaceService
 }
 
-// Index assets live on the data plane, are flat, and carry an id of another form; otherwise they are versioned assets like any.
+// Index assets live on the data plane, are flat, and carry an id of another form; otherwise they
+// are versioned assets like any.
 
 func (s *indexService) indexes(c *call, p []string) error {
 	if !fold(p, 0, "indexes") {

@@ -11,8 +11,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// groupService serves resource groups, template deployments, and the rows of the table that are below
-// a resource group.
+// groupService serves resource groups, template deployments, and the rows of the table that are
+// below a resource group.
 type groupService struct {
 	db         *store.DB
 	location   string
@@ -20,7 +20,8 @@ type groupService struct {
 	workspaces *workspaceService
 }
 
-// Resource groups and template deployments: what `az group create` and `az ml workspace create` use.
+// Resource groups and template deployments: what `az group create` and `az ml workspace create`
+// use.
 
 const (
 	kindGroup      = "resourceGroups"
@@ -44,7 +45,8 @@ func (s *groupService) groupDoc(sub, name string, d *store.Doc) map[string]any {
 
 func groupKey(sub, name string) string { return strings.ToLower(sub + "/" + name) }
 
-// groupPlace is where a workspace's resource group is, the server's own place when nobody made the group.
+// groupPlace is where a workspace's resource group is, the server's own place when nobody made the
+// group.
 func (s *groupService) groupPlace(tx *store.Tx, ws berth.Workspace) (string, error) {
 	d, err := tx.Get("", kindGroup, groupKey(ws.Subscription, ws.Group), "")
 	if berth.CodeOf(err) == berth.NotFound {
@@ -65,7 +67,8 @@ func (s *groupService) groupJSON(sub, name string, d *store.Doc) (json.RawMessag
 	return ordered.Marshal(s.groupDoc(sub, name, d), like)
 }
 
-// groups is every resource group of a subscription, those that were made and those that hold a workspace.
+// groups is every resource group of a subscription, those that were made and those that hold a
+// workspace.
 func (s *groupService) groups(c *call, sub string) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	err := s.db.View(c.ctx(), func(tx *store.Tx) error {
@@ -207,7 +210,8 @@ func (s *groupService) putServerDoc(c *call, kind, name, parent string, body map
 	return d, err
 }
 
-// deployment accepts the ARM template with which clients create a workspace. Only its parameters matter.
+// deployment accepts the ARM template with which clients create a workspace. Only its parameters
+// matter.
 func (s *groupService) deployment(c *call, sub, group string, p []string) error {
 	switch {
 	case len(p) == 2 && fold(p, 1, "operations"):

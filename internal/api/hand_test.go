@@ -11,7 +11,8 @@ import (
 
 const full = "azureml://subscriptions/sub/resourcegroups/Group/workspaces/lab/datastores/workspaceblobstore/paths/"
 
-// A place in a datastore is written in full; that it was sent without the workspace makes no difference to the service.
+// A place in a datastore is written in full; that it was sent without the workspace makes no
+// difference to the service.
 func TestDataIsWrittenInFull(t *testing.T) {
 	x := open(t)
 	for _, c := range []struct{ kind, sent, shown string }{
@@ -80,7 +81,8 @@ func TestModelStages(t *testing.T) {
 	x.do("GET", path+"?stage=Development", nil).want(200).is("value.0.name", "1").is("value.1", nil)
 	x.do("GET", path+"?stage=production", nil).want(200).is("value.0.name", "2").is("value.1", nil)
 
-	// In the archive that is its stage; a client that sends back what it was shown does not lose the one it had.
+	// In the archive that is its stage; a client that sends back what it was shown does not lose
+	// the one it had.
 	back := func(archived bool) answer {
 		shown, _ := x.do("GET", path+"/2", nil).want(200).at("properties").(map[string]any)
 		shown["isArchived"] = archived
@@ -94,7 +96,8 @@ func TestModelStages(t *testing.T) {
 	x.do("PUT", path+"/1", props("isArchived", false)).want(200).is("properties.stage", "Development")
 }
 
-// Names of models are listed as they were made, their versions newest first; the versions of a model that is not there are not found.
+// Names of models are listed as they were made, their versions newest first; the versions of a
+// model that is not there are not found.
 func TestModelLists(t *testing.T) {
 	x := open(t)
 	for _, v := range []string{"a/versions/1", "c/versions/1", "b/versions/1", "a/versions/2"} {
@@ -118,7 +121,8 @@ func TestSignatureIsAQuery(t *testing.T) {
 	}
 }
 
-// Of the key of an account elsewhere a client may ask for what ends, and then it does not get the key.
+// Of the key of an account elsewhere a client may ask for what ends, and then it does not get the
+// key.
 func TestSecretsThatEnd(t *testing.T) {
 	x := open(t)
 	path := x.ws + "/datastores/far"
@@ -142,7 +146,8 @@ func TestSecretsThatEnd(t *testing.T) {
 	x.do("POST", path+"/listSecrets", map[string]any{"expirableSecret": true}).want(200).is("sasToken", "sv=1")
 }
 
-// A kind of connection is spelt as the service spells it, whatever a client wrote; one it does not know stays.
+// A kind of connection is spelt as the service spells it, whatever a client wrote; one it does not
+// know stays.
 func TestConnectionCategories(t *testing.T) {
 	x := open(t)
 	for sent, shown := range map[string]string{"AzureOpenAi": "AzureOpenAI", "openai": "OpenAI", "Git": "Git", "adlsgen2": "ADLSGen2", "NewKind": "NewKind"} {

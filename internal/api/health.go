@@ -24,12 +24,14 @@ type healthService struct {
 }
 
 const (
-	// healthAge is how long what was found out about the database is told again, and healthTime how long it may take to find out.
+	// healthAge is how long what was found out about the database is told again, and healthTime how
+	// long it may take to find out.
 	healthAge  = time.Second
 	healthTime = 3 * time.Second
 )
 
-// healthState is what was last found out about the database. Everybody may ask, so it is not asked for everybody.
+// healthState is what was last found out about the database. Everybody may ask, so it is not asked
+// for everybody.
 type healthState struct {
 	mu      sync.Mutex
 	at      time.Time
@@ -37,7 +39,8 @@ type healthState struct {
 	servers []store.Server
 }
 
-// errNoDatabase is what everybody is told; the log has the reason, which may name machines and accounts.
+// errNoDatabase is what everybody is told; the log has the reason, which may name machines and
+// accounts.
 var errNoDatabase = berth.Errorf(berth.Unavailable, "the database cannot be reached")
 
 // usable is why the database cannot be used, nil when it can, and who uses it.
@@ -63,8 +66,10 @@ func (s *healthService) usable(ctx context.Context) ([]store.Server, error) {
 	return h.servers, h.err
 }
 
-// probe answers GET /healthz and GET /readyz, also while the server stops. Healthy is a server that can use its database; ready is one that
-// takes requests and is heard by its database, too, and names the servers of its database where there can be several. A server that has not begun to serve answers nobody.
+// probe answers GET /healthz and GET /readyz, also while the server stops. Healthy is a server that
+// can use its database; ready is one that takes requests and is heard by its database, too, and
+// names the servers of its database where there can be several. A server that has not begun to
+// serve answers nobody.
 func (s *healthService) probe(w http.ResponseWriter, r *http.Request) {
 	var servers []store.Server
 	var err error

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/api"
 )
 
-// TestHealthAsksTheDatabase: a server whose database cannot be used is not healthy, and does not tell everybody why; one that stops is not ready.
+// TestHealthAsksTheDatabase: a server whose database cannot be used is not healthy, and does not
+// tell everybody why; one that stops is not ready.
 func TestHealthAsksTheDatabase(t *testing.T) {
 	probe := func(x *house, path string) (int, string) {
 		w := httptest.NewRecorder()

@@ -28,7 +28,8 @@ type historyService struct {
 	indexes    *indexService
 }
 
-// dataPlane serves the calls that clients build from the discovery document: run history, resolved URIs, index assets.
+// dataPlane serves the calls that clients build from the discovery document: run history, resolved
+// URIs, index assets.
 func (s *historyService) dataPlane(c *call) error {
 	p, err := segments(c.r.URL.EscapedPath())
 	if err != nil {
@@ -268,8 +269,8 @@ func (s *historyService) patchRun(c *call, name string) error {
 
 var sdkVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`azure-ai-ml/(\d+)\.(\d+)`) })
 
-// snakeTypes reports whether the client wants uri_folder rather than UriFolder in run data: the SDK from 1.35 on does, and
-// older ones skip what they do not know.
+// snakeTypes reports whether the client wants uri_folder rather than UriFolder in run data: the SDK
+// from 1.35 on does, and older ones skip what they do not know.
 func snakeTypes(agent string) bool {
 	m := sdkVersion().FindStringSubmatch(agent)
 	if m == nil {
@@ -280,8 +281,9 @@ func snakeTypes(agent string) bool {
 	return major > 1 || minor >= 35
 }
 
-// noModels reports whether the client cannot ask where models are: azure-ai-ml (1.34.1 and 1.35.2, 2026-11) ends with a TypeError before it
-// has sent the question. Told of folders, it downloads them.
+// noModels reports whether the client cannot ask where models are: azure-ai-ml (1.34.1 and 1.35.2,
+// 2026-11) ends with a TypeError before it has sent the question. Told of folders, it downloads
+// them.
 func noModels(agent string) bool { return sdkVersion().MatchString(agent) }
 
 var outputTypes = map[string]string{

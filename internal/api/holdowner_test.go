@@ -48,7 +48,8 @@ func (x *house) holds() (n int) {
 	return n
 }
 
-// TestHoldsOfTwoWorkspaces: versions of the same name in two workspaces each hold the files they share, and neither ends with the other.
+// TestHoldsOfTwoWorkspaces: versions of the same name in two workspaces each hold the files they
+// share, and neither ends with the other.
 func TestHoldsOfTwoWorkspaces(t *testing.T) {
 	for _, first := range []string{"lab", "far"} {
 		t.Run("deleted in "+first, func(t *testing.T) {
@@ -75,7 +76,8 @@ func TestHoldsOfTwoWorkspaces(t *testing.T) {
 	}
 }
 
-// TestHoldsEndWithTheirWorkspace: with a workspace go the holds of its versions on files of other workspaces, and those on its own.
+// TestHoldsEndWithTheirWorkspace: with a workspace go the holds of its versions on files of other
+// workspaces, and those on its own.
 func TestHoldsEndWithTheirWorkspace(t *testing.T) {
 	x := open(t)
 	before := x.holds()

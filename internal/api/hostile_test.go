@@ -22,7 +22,8 @@ func clusterDoc(kv ...any) map[string]any {
 	return map[string]any{"properties": map[string]any{"computeType": "AmlCompute", "properties": inner}}
 }
 
-// TestOddClusters: what is not a cluster is refused with a sentence, and leaves the one there is as it was.
+// TestOddClusters: what is not a cluster is refused with a sentence, and leaves the one there is as
+// it was.
 func TestOddClusters(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/computes/c", clusterDoc()).want(201)
@@ -49,7 +50,8 @@ func TestOddClusters(t *testing.T) {
 	x.do("GET", x.ws+"/computes/c", nil).want(200).is("properties.properties.vmSize", "Standard_DS3_v2")
 }
 
-// TestWrongTypes: a value of another type than its field is called that, in words that are not a programming language's.
+// TestWrongTypes: a value of another type than its field is called that, in words that are not a
+// programming language's.
 func TestWrongTypes(t *testing.T) {
 	x := open(t)
 	for most, want := range map[string]string{
@@ -64,7 +66,8 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// TestIdleTimeIsShown: a cluster that was given no idle time shows the one that holds, and zero is zero.
+// TestIdleTimeIsShown: a cluster that was given no idle time shows the one that holds, and zero is
+// zero.
 func TestIdleTimeIsShown(t *testing.T) {
 	x := open(t)
 	const where = "properties.properties.scaleSettings.nodeIdleTimeBeforeScaleDown"
@@ -89,7 +92,8 @@ func TestOddJobs(t *testing.T) {
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true", "environmentVariables", map[string]any{"a": 1, "A": 2})).want(201)
 }
 
-// TestOthersInstances: nobody but its user and administrators ends an instance, and the files on it.
+// TestOthersInstances: nobody but its user and administrators ends an instance, and the files on
+// it.
 func TestOthersInstances(t *testing.T) {
 	x := openBox(t)
 	bob := x.token("bob", auth.User)
@@ -100,7 +104,8 @@ func TestOthersInstances(t *testing.T) {
 	x.as(x.ann, "DELETE", x.ws+"/computes/box", nil).want(202)
 }
 
-// TestAllocationState: a cluster is resizing while a node comes or goes, whatever the loop had time to write down.
+// TestAllocationState: a cluster is resizing while a node comes or goes, whatever the loop had time
+// to write down.
 func TestAllocationState(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/computes/c", clusterDoc()).want(201).is("properties.properties.allocationState", "Steady")
@@ -153,7 +158,8 @@ func TestScriptsArePrivate(t *testing.T) {
 	}
 }
 
-// TestOpen: an address is that of JupyterLab, or of the application that was named, by its name or as it is shown.
+// TestOpen: an address is that of JupyterLab, or of the application that was named, by its name or
+// as it is shown.
 func TestOpen(t *testing.T) {
 	x := openBox(t)
 	x.change(func(it *berth.InstanceState) {
@@ -221,7 +227,8 @@ func TestLogsAreFiles(t *testing.T) {
 	x.as(x.ann, "POST", x.ws+"/computes/box/log?name=../agent", nil).want(400)
 }
 
-// TestDeleteWithFreshJob: a job that was just taken keeps its compute, although no loop has looked at it yet.
+// TestDeleteWithFreshJob: a job that was just taken keeps its compute, although no loop has looked
+// at it yet.
 func TestDeleteWithFreshJob(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/computes/c", clusterDoc()).want(201)

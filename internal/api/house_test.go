@@ -25,7 +25,8 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// house is the front door over a real store, without the loops: what is written stays as the handlers wrote it.
+// house is the front door over a real store, without the loops: what is written stays as the
+// handlers wrote it.
 type house struct {
 	t     testing.TB
 	db    *store.DB

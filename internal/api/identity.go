@@ -22,8 +22,8 @@ type identityService struct {
 	front     *Server
 }
 
-// portal and login are names, not addresses: clients derive the token audience from the first and never contact the second when
-// they use the identity endpoint.
+// portal and login are names, not addresses: clients derive the token audience from the first and
+// never contact the second when they use the identity endpoint.
 const (
 	portal       = "https://portal.berth.test"
 	login        = "https://login.berth.test"

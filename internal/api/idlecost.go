@@ -38,7 +38,8 @@ func (c computeCall) awakeCost(tx *store.Tx, spec devbox.Spec) (string, error) {
 	return fmt.Sprintf("it does not stop by itself, whether it is used or not: %s; idle_time_before_shutdown_minutes makes it stop", month), err
 }
 
-// limitWarnings say which nodes a cluster is asked to keep that it cannot have: for a quota, or for a budget that is used up.
+// limitWarnings say which nodes a cluster is asked to keep that it cannot have: for a quota, or for
+// a budget that is used up.
 func (c computeCall) limitWarnings(tx *store.Tx, v berth.ComputeProps, size berth.Size) (out []string, err error) {
 	budgets, err := c.snapshot(tx).budgets(c.call)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/berthml/berth/internal/target"
 )
 
-// Compute instances. What is asked for is written into the compute's state; package devbox makes it true.
+// Compute instances. What is asked for is written into the compute's state; package devbox makes it
+// true.
 
 // checkInstance refuses an instance that could not be, and writes what is wanted into st.
 func checkInstance(c *call, tx *store.Tx, d *store.Doc, props map[string]any, st *berth.ComputeState, created bool) error {
@@ -88,7 +89,8 @@ func (c computeCall) checkInstanceSize(tx *store.Tx, name, size string, st *bert
 	return err
 }
 
-// resized asks for the size the document now has: at once when the instance runs, at its next start when it does not.
+// resized asks for the size the document now has: at once when the instance runs, at its next start
+// when it does not.
 func (c computeCall) resized(it *berth.InstanceState) {
 	it.Ask("Resize", it.Want, "User", "another size was asked for by "+c.who.User, c.now)
 	if it.Want == berth.InstanceStopped && it.Node == "" {
@@ -137,7 +139,8 @@ func (c computeCall) assigned(tx *store.Tx, inner map[string]any) (string, error
 	return "", berth.Errorf(berth.Invalid, "create_on_behalf_of: %q is not the name or the object id of a user with a token here; `berth token list` shows the users", id)
 }
 
-// mayOperate lets those start, stop and change an instance whose it is, who made it, and administrators.
+// mayOperate lets those start, stop and change an instance whose it is, who made it, and
+// administrators.
 func (c computeCall) mayOperate(d *store.Doc, it *berth.InstanceState) error {
 	if c.who.Role == auth.Admin || c.who.User == it.User || c.who.User == d.CreatedBy {
 		return nil
@@ -337,7 +340,8 @@ func shapeInstance(c *call, d *store.Doc, st berth.ComputeState, props map[strin
 	props["berth"] = own
 }
 
-// conceal takes out what the user of an instance tells its scripts and applications, which may hold secrets.
+// conceal takes out what the user of an instance tells its scripts and applications, which may hold
+// secrets.
 func conceal(inner map[string]any) {
 	delete(inner, "setupScripts")
 	apps, _ := inner["customServices"].([]any)

@@ -2,7 +2,8 @@ package api_test
 
 import "testing"
 
-// A job that was made says where it is, on how many machines it runs, and has a member for all that nobody said of it.
+// A job that was made says where it is, on how many machines it runs, and has a member for all that
+// nobody said of it.
 func TestJobSays(t *testing.T) {
 	x := open(t)
 	path := x.ws + "/jobs/j?api-version=2025-01-01-preview"

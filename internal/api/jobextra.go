@@ -22,7 +22,8 @@ type jobService struct {
 	health     *healthService
 }
 
-// jobExtra serves what Azure lacks below a job: explain, events, logs. done is false when p is none of these.
+// jobExtra serves what Azure lacks below a job: explain, events, logs. done is false when p is none
+// of these.
 func (s *jobService) jobExtra(c *call, p []string) (done bool, err error) {
 	if c.r.Method != http.MethodGet {
 		return false, nil

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// jsonErrorText is the message of an error; where a value was of another type than its field, in words of the API and not of this program.
+// jsonErrorText is the message of an error; where a value was of another type than its field, in
+// words of the API and not of this program.
 func jsonErrorText(err error) string {
 	text := err.Error()
 	var wrong *json.UnmarshalTypeError

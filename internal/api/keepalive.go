@@ -15,8 +15,9 @@ import (
 // reportsPath is where runners report.
 const reportsPath = "/runner/v1/reports"
 
-// line serves the first report on a connection of this machine, and all that follow on it. Each node has such a connection. Every report carries the proof of its own task; a runner
-// elsewhere also has to show one of them before its body is read.
+// line serves the first report on a connection of this machine, and all that follow on it. Each
+// node has such a connection. Every report carries the proof of its own task; a runner elsewhere
+// also has to show one of them before its body is read.
 func (s *runnerService) line(w http.ResponseWriter, r *http.Request) {
 	if _, local := auth.From(r.Context()); !local || r.ProtoMajor != 1 || r.Close {
 		s.front.authenticate(s.reports).ServeHTTP(w, r)
@@ -50,8 +51,8 @@ func (s *runnerService) line(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// report takes reports and is the answer to them. now is by the wall clock with its stopwatch: for tokens and for when to write samples;
-// what is kept is dated by the transaction.
+// report takes reports and is the answer to them. now is by the wall clock with its stopwatch: for
+// tokens and for when to write samples; what is kept is dated by the transaction.
 func (s *runnerService) report(ctx context.Context, body []byte, now time.Time) ([]byte, error) {
 	rs, err := decodeReports(body)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// What a document may carry along besides what it is. Azure allows 50 tags with values of 256 characters on resources such as computes,
-// and more on jobs and assets, where it gives no number; MLflow writes tags of up to 8,000.
+// What a document may carry along besides what it is. Azure allows 50 tags with values of 256
+// characters on resources such as computes, and more on jobs and assets, where it gives no number;
+// MLflow writes tags of up to 8,000.
 const (
 	maxTags       = 100
 	maxProperties = 500
@@ -16,18 +17,20 @@ const (
 	maxTagValue   = 8_000
 	// maxDocument is how large a document may be that has no steps.
 	maxDocument = 1 << 20
-	// maxInputs is how many inputs a job or a step may have, and maxLiteral how long the value of one may be.
+	// maxInputs is how many inputs a job or a step may have, and maxLiteral how long the value of
+	// one may be.
 	maxInputs  = 1_000
 	maxLiteral = 64 << 10
-	// maxStepInputs is how much the inputs of all steps may come to when each has the longest value: every step is a job of its own.
+	// maxStepInputs is how much the inputs of all steps may come to when each has the longest
+	// value: every step is a job of its own.
 	maxStepInputs = 64 << 20
 )
 
 // bounded are the maps of a document that have limits, and how many members each may have.
 var bounded = map[string]int{"tags": maxTags, "properties.tags": maxTags, "properties.properties": maxProperties}
 
-// checkLimits refuses a document with more tags, properties or inputs than anybody could mean. Every list of documents carries the first
-// two, and every step of a pipeline its inputs.
+// checkLimits refuses a document with more tags, properties or inputs than anybody could mean.
+// Every list of documents carries the first two, and every step of a pipeline its inputs.
 func checkLimits(body map[string]any) error {
 	for path, most := range bounded {
 		m, ok := dig(body, path).(map[string]any)
@@ -50,7 +53,8 @@ func checkLimits(body map[string]any) error {
 	return checkInputs(body)
 }
 
-// checkSize refuses a document that is larger than its kind may be. Pipelines and components have steps inside.
+// checkSize refuses a document that is larger than its kind may be. Pipelines and components have
+// steps inside.
 func checkSize(kind string, raw []byte) error {
 	kind, _, _ = strings.Cut(kind, "/")
 	if len(raw) > maxDocument && kind != "jobs" && kind != "components" {
@@ -59,7 +63,8 @@ func checkSize(kind string, raw []byte) error {
 	return nil
 }
 
-// checkInputs refuses a job or component with more inputs, or longer values, than any command could take.
+// checkInputs refuses a job or component with more inputs, or longer values, than any command could
+// take.
 func checkInputs(body map[string]any) error {
 	var all inputCount
 	if err := all.add(body); err != nil {

@@ -40,7 +40,8 @@ func TestLimitsOfDocuments(t *testing.T) {
 	x.do("PUT", x.ws+"/environments/e/versions/1", props("condaFile", strings.Repeat("x", 1<<20))).want(400).says("larger than 1 MiB")
 }
 
-// TestInputLimits: inputs are copied into every step and into every command that names them, so they have bounds.
+// TestInputLimits: inputs are copied into every step and into every command that names them, so
+// they have bounds.
 func TestInputLimits(t *testing.T) {
 	x := open(t)
 	literal := func(n int) map[string]any {

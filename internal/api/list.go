@@ -87,7 +87,8 @@ func (s *documentService) page(c *call, r *resource, q store.Query, name string)
 			full = len(page) == q.Limit
 			for _, d := range page {
 				q.After = d.ID
-				// A hash is what the one who registered the code says of it: others are not given it for theirs.
+				// A hash is what the one who registered the code says of it: others are not given
+				// it for theirs.
 				if r.ByHash && q.Hash != "" && d.CreatedBy != c.who.User {
 					continue
 				}
@@ -158,8 +159,8 @@ func (c listCall) query(kind, name string) (store.Query, error) {
 	return q, nil
 }
 
-// nameless are the names under which clients keep what has none of its own, each version by its hash. They are in no list; Azure lists that of
-// environments.
+// nameless are the names under which clients keep what has none of its own, each version by its
+// hash. They are in no list; Azure lists that of environments.
 var nameless = []string{"azureml_anonymous", "CliV2AnonymousEnvironment"}
 
 // wanted applies the filters that are not columns.
@@ -189,7 +190,8 @@ func wantedCompute(_ *call, d *store.Doc) bool {
 	return !strings.HasPrefix(strings.ToLower(d.Name), serverlessPrefix)
 }
 
-// wantedDatastore leaves out, for Azure's Python clients, the types that are not Azure's: their whole list fails at one.
+// wantedDatastore leaves out, for Azure's Python clients, the types that are not Azure's: their
+// whole list fails at one.
 func wantedDatastore(c *call, d *store.Doc) bool {
 	if strings.EqualFold(c.q.Get("isDefault"), "true") {
 		return strings.EqualFold(d.Name, defaultDatastore)

@@ -26,11 +26,12 @@ const (
 	rankLog = "user_logs/std_log_process_0.txt"
 )
 
-// logs serves the bytes of a log from ?offset=N on: what each attempt at the job wrote, one after the other. With follow=true the
-// answer goes on as the file grows and ends when the job has ended and everything was sent; one that ends earlier, as that of a server
-// that stops, is cut off, so that no client takes it for the whole. tail=N begins N lines before the end.
-// X-Berth-Offset says where the answer begins. Without a name it is the log of the process that failed, which X-Berth-Log then names, or
-// of the first one. Who goes on somewhere goes on in the first one's.
+// logs serves the bytes of a log from ?offset=N on: what each attempt at the job wrote, one after
+// the other. With follow=true the answer goes on as the file grows and ends when the job has ended
+// and everything was sent; one that ends earlier, as that of a server that stops, is cut off, so
+// that no client takes it for the whole. tail=N begins N lines before the end. X-Berth-Offset says
+// where the answer begins. Without a name it is the log of the process that failed, which
+// X-Berth-Log then names, or of the first one. Who goes on somewhere goes on in the first one's.
 func (s *jobService) logs(c *call, job string, p []string) error {
 	d, st, err := s.job(c, job)
 	if err != nil {
@@ -83,7 +84,8 @@ type logReader struct {
 	offset    int64
 }
 
-// find looks which files make up the log now. A log that was stored as a finished blob is served by the blob front and not here.
+// find looks which files make up the log now. A log that was stored as a finished blob is served by
+// the blob front and not here.
 func (l *logReader) find() error {
 	var parts []string
 	err := l.s.db.View(l.c.ctx(), func(tx *store.Tx) error {
@@ -199,7 +201,8 @@ func (l *logReader) open() error {
 		f.Close() // opened for reading
 		return err
 	}
-	// An empty log may have become another task's between being found and being opened; then it is not there any more.
+	// An empty log may have become another task's between being found and being opened; then it is
+	// not there any more.
 	if named, err := os.Lstat(l.parts[l.at]); err != nil || !os.SameFile(opened, named) {
 		f.Close()  // opened for reading
 		return nil //nolint:nilerr // there is nothing to read
@@ -320,7 +323,8 @@ func (l *logReader) follow() error {
 	}
 }
 
-// cut is the error of an answer that ends before the log does, as that of a server that stops; nil when the client has gone.
+// cut is the error of an answer that ends before the log does, as that of a server that stops; nil
+// when the client has gone.
 func (l *logReader) cut(ctx context.Context) error {
 	if l.c.ctx().Err() != nil {
 		return nil //nolint:nilerr // the client has gone

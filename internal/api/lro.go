@@ -16,10 +16,11 @@ type operationService struct {
 	workspaces *workspaceService
 }
 
-// A long-running operation has no record of its own: its status is the state of the resource it is about. The status URL names
-// the verb and the resource, so it outlives the server.
+// A long-running operation has no record of its own: its status is the state of the resource it is
+// about. The status URL names the verb and the resource, so it outlives the server.
 
-// operation puts the headers of a long-running operation on the answer: where its status is, and where its result will be.
+// operation puts the headers of a long-running operation on the answer: where its status is, and
+// where its result will be.
 func (c *call) operation(verb, id string) {
 	h := c.w.Header()
 	h.Set("Azure-AsyncOperation", c.s.BaseURL+"/opstatus/"+verb+id+"?api-version=2024-10-01")
@@ -99,7 +100,8 @@ func (s *operationService) operation(c *call) error {
 
 const operationFailed = "OperationFailed"
 
-// result answers the place of a result: 202 as long as there is none, then what was made, or nothing.
+// result answers the place of a result: 202 as long as there is none, then what was made, or
+// nothing.
 func (s *operationService) result(c *call) error {
 	p, err := s.progress(c)
 	switch {

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// The place of a result answers 202 until there is one, as scripts expect that ask it in a loop; the status beside it says the same in words.
+// The place of a result answers 202 until there is one, as scripts expect that ask it in a loop;
+// the status beside it says the same in words.
 func TestResultOfAnOperation(t *testing.T) {
 	x := open(t)
 	at := func(a answer, header string) string {

@@ -9,9 +9,11 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// What a version of an asset means to those who name it is for its maker to end; an administrator may do it too.
+// What a version of an asset means to those who name it is for its maker to end; an administrator
+// may do it too.
 
-// madeIt refuses to do something with a version, or with what holds versions, that somebody else made.
+// madeIt refuses to do something with a version, or with what holds versions, that somebody else
+// made.
 func (c *call) madeIt(r *resource, d *store.Doc, do string) error {
 	if c.who.Role == auth.Admin || d.CreatedBy == c.who.User {
 		return nil

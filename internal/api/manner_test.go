@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What this server does not have is refused with a sentence that says so, not with an address that leads nowhere.
+// What this server does not have is refused with a sentence that says so, not with an address that
+// leads nowhere.
 func TestNotServedYet(t *testing.T) {
 	x := open(t)
 	group := "/subscriptions/sub/resourceGroups/Group/providers/Microsoft.MachineLearningServices"
@@ -61,8 +62,8 @@ func TestConnectionsByCategory(t *testing.T) {
 	}
 }
 
-// A client that reads a resource, changes a word and writes it back has no secrets to send: they stay. With another kind of credentials they
-// go.
+// A client that reads a resource, changes a word and writes it back has no secrets to send: they
+// stay. With another kind of credentials they go.
 func TestSecretsStay(t *testing.T) {
 	x := open(t)
 	store := func(kind string, secrets any) map[string]any {
@@ -96,8 +97,8 @@ func TestSecretsStay(t *testing.T) {
 	}
 }
 
-// azure-ai-ml asks where models are with a body that it cannot build itself; it is told of folders instead. For others the address of a model
-// is called its path.
+// azure-ai-ml asks where models are with a body that it cannot build itself; it is told of folders
+// instead. For others the address of a model is called its path.
 func TestModelOutputs(t *testing.T) {
 	x := open(t)
 	outputs := map[string]any{"m": map[string]any{"jobOutputType": "custom_model"}, "d": map[string]any{"jobOutputType": "uri_folder"}}

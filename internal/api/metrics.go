@@ -26,8 +26,8 @@ type metricsService struct {
 	events     *eventService
 }
 
-// requests counts what was answered. Labels are names of this list and of the resource table, never a part of a request: there are no
-// more series than these have combinations.
+// requests counts what was answered. Labels are names of this list and of the resource table, never
+// a part of a request: there are no more series than these have combinations.
 type requests struct {
 	routes []string
 	series [][len(methods) + 1]atomic.Pointer[answers] // by route and method
@@ -47,7 +47,8 @@ var firsts = []string{
 	"modelregistry", "mferp", "genericasset", "tenants", "mlflow",
 }
 
-// ofJob are what can be asked of a job and has a time of its own: some of it lasts as long as the job.
+// ofJob are what can be asked of a job and has a time of its own: some of it lasts as long as the
+// job.
 var ofJob = []string{"logs", "events", "explain", "plan", "cancel"}
 
 const routeOther, routeReports, routeInstances = "other", "runner/reports", "berth/instances"

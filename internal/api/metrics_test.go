@@ -67,7 +67,8 @@ func scrape(t *testing.T, page string) map[string]float64 {
 	return out
 }
 
-// TestMetrics: the page is one that Prometheus reads, counts what was asked, and has nothing that a user chose.
+// TestMetrics: the page is one that Prometheus reads, counts what was asked, and has nothing that a
+// user chose.
 func TestMetrics(t *testing.T) {
 	x := open(t)
 	if err := x.db.Update(t.Context(), func(tx *store.Tx) error {

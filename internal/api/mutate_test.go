@@ -14,8 +14,9 @@ import (
 	"github.com/berthml/berth/internal/mutate"
 )
 
-// TestMutations: documents in which something is changed at random are taken or refused, and whatever was taken can be shown, listed,
-// planned, explained and deleted. BERTH_MUTATIONS is how many.
+// TestMutations: documents in which something is changed at random are taken or refused, and
+// whatever was taken can be shown, listed, planned, explained and deleted. BERTH_MUTATIONS is how
+// many.
 func TestMutations(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/environments/e/versions/1", `{"properties":{"image":"x"}}`).want(201)

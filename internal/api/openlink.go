@@ -21,7 +21,8 @@ const (
 	linksByUser = 32
 )
 
-// openLink is an address that signs a browser in to an instance: whoever asks for it first, within a minute, is its user there.
+// openLink is an address that signs a browser in to an instance: whoever asks for it first, within
+// a minute, is its user there.
 type openLink struct {
 	user   string
 	bearer string // the user's credentials, which the browser's cookie wraps
@@ -30,13 +31,15 @@ type openLink struct {
 	until  time.Time
 }
 
-// openLinks are the links that were handed out and not used yet. They are kept in memory only: a restart makes them void.
+// openLinks are the links that were handed out and not used yet. They are kept in memory only: a
+// restart makes them void.
 type openLinks struct {
 	mu     sync.Mutex
 	byCode map[string]openLink
 }
 
-// add keeps a link and returns its code, 128 random bits. Of one user's links only the newest are kept.
+// add keeps a link and returns its code, 128 random bits. Of one user's links only the newest are
+// kept.
 func (l *openLinks) add(link openLink, now time.Time) string {
 	var b [16]byte
 	rand.Read(b[:]) // crypto/rand.Read never fails
@@ -73,7 +76,8 @@ func (l *openLinks) take(code string, now time.Time) (openLink, bool) {
 	return link, ok && !now.After(link.until)
 }
 
-// openInstance gives the caller a short address that opens an application in a browser: once, and within a minute.
+// openInstance gives the caller a short address that opens an application in a browser: once, and
+// within a minute.
 func openInstance(c *call, r *resource, name, _ string) error {
 	var e entry
 	if err := (instanceCall{c}).instance(name, &e); err != nil {
@@ -128,8 +132,8 @@ func (s *instanceService) redeem(w http.ResponseWriter, r *http.Request) {
 		Name: instanceCookie, Value: s.authority.Keys.Pass(link.bearer, "cookie "+link.prefix, now.Add(cookieLife)), Path: link.prefix + "/",
 		MaxAge: int(cookieLife.Seconds()), HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
 	})
-	// A redirect from here still counts as begun by whoever led to this page, and a strict cookie would stay at home. A page that goes
-	// on by itself does not.
+	// A redirect from here still counts as begun by whoever led to this page, and a strict cookie
+	// would stay at home. A page that goes on by itself does not.
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	page := "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url=" + htmlEscape(link.prefix+link.to) + "\"><title>Berth</title>\n"
 	_, _ = io.WriteString(w, page)

@@ -82,7 +82,8 @@ const jobBody = `{"properties":{"tags":{"z":"1","a":"2"},"jobType":"Command","en
 
 const groupBody = `{"tags":{"z":"1","a":"2"},"location":"here"}`
 
-// TestOrderIsKept: documents come back with their members in the order in which they were sent, on both stores.
+// TestOrderIsKept: documents come back with their members in the order in which they were sent, on
+// both stores.
 func TestOrderIsKept(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { orderIsKept(t, open(t)) })
 	t.Run("postgres", func(t *testing.T) {
@@ -124,7 +125,8 @@ func orderIsKept(t *testing.T, x *house) {
 	for _, a := range []answer{x.do("PUT", group+"/other", groupBody), x.do("GET", group+"/other", nil)} {
 		kept(t, "resource group", groupBody, a.raw)
 	}
-	// What is written over has the order in which it was sent last; what is only added to keeps its own.
+	// What is written over has the order in which it was sent last; what is only added to keeps its
+	// own.
 	x.do("PUT", x.ws+"/datastores/far", `{"properties":{"accountName":"y","tags":{"a":"2","z":"1"},"containerName":"x","datastoreType":"AzureBlob"}}`).want(200)
 	kept(t, "PUT again", `{"properties":{"accountName":"y","tags":{"a":"2","z":"1"},"containerName":"x","datastoreType":"AzureBlob"}}`, x.do("GET", x.ws+"/datastores/far", nil).raw)
 	x.do("PATCH", x.ws+"/computes/pool", `{"tags":{"z":"1","a":"2","new":"3"},"properties":{"properties":{"scaleSettings":{"maxNodeCount":3}}}}`).want(200)
@@ -133,7 +135,8 @@ func orderIsKept(t *testing.T, x *house) {
 	kept(t, "edited", jobBody, x.do("GET", x.ws+"/jobs/j", nil).raw)
 }
 
-// TestOrderOfAnAdoptedPipeline: a job that is a pipeline component as a whole has its inputs, outputs and steps in the component's order.
+// TestOrderOfAnAdoptedPipeline: a job that is a pipeline component as a whole has its inputs,
+// outputs and steps in the component's order.
 func TestOrderOfAnAdoptedPipeline(t *testing.T) {
 	x := open(t)
 	step := x.ws + "/components/step/versions/1"

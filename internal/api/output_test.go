@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAssetOfAnOutput: an asset made of a job's output says where the bytes are, wherever the job put them, and outlives the job.
+// TestAssetOfAnOutput: an asset made of a job's output says where the bytes are, wherever the job
+// put them, and outlives the job.
 func TestAssetOfAnOutput(t *testing.T) {
 	x := open(t)
 	at := func(path string) map[string]any {
@@ -52,7 +53,8 @@ func TestAssetOfAnOutput(t *testing.T) {
 	}
 }
 
-// TestOutputOfOneFile: the address of a file has no slash at its end, or clients look for what lies below it.
+// TestOutputOfOneFile: the address of a file has no slash at its end, or clients look for what lies
+// below it.
 func TestOutputOfOneFile(t *testing.T) {
 	x := open(t)
 	x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "x", "outputs", map[string]any{"f": map[string]any{"jobOutputType": "uri_file"}})).want(201)

@@ -31,7 +31,8 @@ func (s *jobService) composite(jobType string) kind.Composite {
 	return c
 }
 
-// checkChildren refuses a job of which a child could not run, with the child's name, and says what is known of the others.
+// checkChildren refuses a job of which a child could not run, with the child's name, and says what
+// is known of the others.
 func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, props map[string]any, st *berth.JobState) error {
 	if err := c.complete(tx, k, props); err != nil {
 		return err
@@ -110,7 +111,8 @@ func (c jobCall) complete(tx *store.Tx, k kind.Composite, props map[string]any) 
 	return nil
 }
 
-// adoptedOrder is a document that has what a pipeline adopts of a component in the component's order; nil where it adopts nothing.
+// adoptedOrder is a document that has what a pipeline adopts of a component in the component's
+// order; nil where it adopts nothing.
 func (c jobCall) adoptedOrder(tx *store.Tx, props map[string]any) []byte {
 	id := text(props, "componentId")
 	if id == "" {
@@ -173,10 +175,12 @@ func (c jobCall) components(tx *store.Tx) func(id string) (*kind.Component, erro
 	}
 }
 
-// isStep says whether a job is a step of a pipeline, by what we keep of it: a quote inside a text would have a backslash before it.
+// isStep says whether a job is a step of a pipeline, by what we keep of it: a quote inside a text
+// would have a backslash before it.
 func isStep(d *store.Doc) bool { return bytes.Contains(d.Own, []byte(`"parent":"`)) }
 
-// Properties that say which part of a pipeline a job is. Programs that run in a step look there for the pipeline they are in.
+// Properties that say which part of a pipeline a job is. Programs that run in a step look there for
+// the pipeline they are in.
 const (
 	runSource   = "azureml.runsource"
 	pipelineRun = "azureml.pipelinerunid"
@@ -296,8 +300,9 @@ func stepAdvice(s berth.JobStatus, st berth.JobState) (out []string) {
 	return out[:min(len(out), 3)]
 }
 
-// checkComponent makes the definition of a pipeline component out of the job it is said to come from: its steps, and what it takes and
-// gives as declarations. A value the job had becomes the default.
+// checkComponent makes the definition of a pipeline component out of the job it is said to come
+// from: its steps, and what it takes and gives as declarations. A value the job had becomes the
+// default.
 func checkComponent(c *call, tx *store.Tx, _, _ string, props map[string]any) error {
 	spec := asMap(props["componentSpec"])
 	if text(spec, "type") == "" {

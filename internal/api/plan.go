@@ -18,11 +18,13 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// placeholder begins a reference to something that a client would upload before it submits the job. A plan takes it for granted.
+// placeholder begins a reference to something that a client would upload before it submits the job.
+// A plan takes it for granted.
 const placeholder = "local:"
 
-// planJob says what would become of a job (ours): POST jobs/NAME/plan with the body of the PUT. Nothing is created. The environments and
-// components that the client would make first are in berth.resources of the body, each with type, name, version and body.
+// planJob says what would become of a job (ours): POST jobs/NAME/plan with the body of the PUT.
+// Nothing is created. The environments and components that the client would make first are in
+// berth.resources of the body, each with type, name, version and body.
 func planJob(c *call, r *resource, name, _ string) error {
 	if err := berth.CheckName(r.Noun, name); err != nil {
 		return err
@@ -112,8 +114,8 @@ func (x *snapshot) planChildren(c *call, k kind.Composite, name string, props ma
 	return plan.Children(name, k.Word(), steps, budgets), err
 }
 
-// planCommand is everything the plan of a command job is made from, but for budgets. Title is what to call it; name is what it would be
-// called.
+// planCommand is everything the plan of a command job is made from, but for budgets. Title is what
+// to call it; name is what it would be called.
 func (x *snapshot) planCommand(c *call, title, name string, props map[string]any) (s plan.Snapshot, err error) {
 	raw, err := json.Marshal(props)
 	if err != nil {
@@ -260,7 +262,8 @@ func (x *snapshot) serverless(c *call, v berth.CommandJob, s *plan.Snapshot) err
 	return x.ever(s, c.who.User)
 }
 
-// ever adds what no waiting would change: a quota below what the job needs, a machine that is strict.
+// ever adds what no waiting would change: a quota below what the job needs, a machine that is
+// strict.
 func (x *snapshot) ever(s *plan.Snapshot, user string) error {
 	limits, err := quota.LoadTx(x.Tx, x.s.QuotaDefault)
 	if err != nil {

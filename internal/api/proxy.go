@@ -33,8 +33,10 @@ type instanceService struct {
 	front     *Server
 }
 
-// The way into an instance: /berth/instances/{subscription}/{group}/{workspace}/{instance}/{application}/…, with the user's token or
-// with a cookie that was got for it. Requests go to the agent of the instance, over its socket; nothing of it listens elsewhere.
+// The way into an instance:
+// /berth/instances/{subscription}/{group}/{workspace}/{instance}/{application}/…, with the user's
+// token or with a cookie that was got for it. Requests go to the agent of the instance, over its
+// socket; nothing of it listens elsewhere.
 
 // instancePath is where the applications of instances are.
 const instancePath = "/berth/instances/"
@@ -49,7 +51,8 @@ const (
 type Instances struct {
 	// Dir holds their directories, see devbox.Dir.
 	Dir string
-	// Dial opens a stream to the agent of the instance in dir: to one of its applications, or to "ssh".
+	// Dial opens a stream to the agent of the instance in dir: to one of its applications, or to
+	// "ssh".
 	Dial func(ctx context.Context, dir, to string) (net.Conn, error)
 }
 
@@ -63,7 +66,8 @@ type entry struct {
 	bearer string // what the caller is known by
 }
 
-// proxy serves everything below instancePath. It does not go through the mux, which would clean the paths of applications.
+// proxy serves everything below instancePath. It does not go through the mux, which would clean the
+// paths of applications.
 func (s *instanceService) proxy(w http.ResponseWriter, r *http.Request) {
 	parts := strings.SplitN(strings.TrimPrefix(r.URL.EscapedPath(), instancePath), "/", 6)
 	head, err := segments(strings.Join(parts[:min(5, len(parts))], "/"))
@@ -112,7 +116,8 @@ func unclean(escaped string) bool {
 	return false
 }
 
-// enterer is who makes a request: the local socket's owner, the bearer of a token, or of a cookie for this instance.
+// enterer is who makes a request: the local socket's owner, the bearer of a token, or of a cookie
+// for this instance.
 func (s *instanceService) enterer(r *http.Request, e *entry) (auth.Principal, error) {
 	if p, ok := auth.From(r.Context()); ok {
 		return p, nil
@@ -123,8 +128,9 @@ func (s *instanceService) enterer(r *http.Request, e *entry) (auth.Principal, er
 			if e.bearer = s.authority.Keys.OpenPass(c.Value, "cookie "+e.prefix, time.Now()); e.bearer == "" {
 				return auth.Principal{}, berth.Errorf(berth.Unauthenticated, "your session with this instance is over; open it again with `berth compute open NAME`")
 			}
-			// A page of another origin makes the browser send the cookie along; what it says about itself gives it away. One of the same
-			// site is another origin too: another port of this machine, or another name of its domain.
+			// A page of another origin makes the browser send the cookie along; what it says about
+			// itself gives it away. One of the same site is another origin too: another port of
+			// this machine, or another name of its domain.
 			if o := r.Header.Get("Origin"); o != "" && !s.front.sameOrigin(o) {
 				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", o)
 			}
@@ -165,7 +171,8 @@ func (c instanceCall) mayEnter(d *store.Doc, it *berth.InstanceState) error {
 	return nil
 }
 
-// dialable says why an instance cannot be reached, nil when it can. One whose setup failed can be looked at over ssh.
+// dialable says why an instance cannot be reached, nil when it can. One whose setup failed can be
+// looked at over ssh.
 func (e entry) dialable() error {
 	if e.it.Up() || e.app == "ssh" && (e.it.State == berth.InstanceSetupFailed || e.it.State == berth.InstanceSettingUp) {
 		return nil
@@ -214,7 +221,8 @@ func (c instanceCall) forward(e entry) error {
 	ctx, cancel := c.holdFor(e.bearer)
 	defer cancel()
 	dir := devbox.Dir(c.s.Instances.Dir, e.doc.Workspace, e.doc.Name)
-	// Every request has a connection of its own, which makes an open one mean somebody is there. The socket is local.
+	// Every request has a connection of its own, which makes an open one mean somebody is there.
+	// The socket is local.
 	transport := &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: 10 * time.Minute,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -239,8 +247,9 @@ func (c instanceCall) forward(e entry) error {
 	return nil
 }
 
-// holdFor is hold for a caller who may be known by a cookie. An ordinary request of an application may end when the server stops; a
-// connection that was turned into something else may not wait for that.
+// holdFor is hold for a caller who may be known by a cookie. An ordinary request of an application
+// may end when the server stops; a connection that was turned into something else may not wait for
+// that.
 func (c instanceCall) holdFor(bearer string) (context.Context, func()) {
 	ctx, end := c.ctx(), func() {}
 	if c.r.Header.Get("Upgrade") != "" {
@@ -260,8 +269,8 @@ func query(r *http.Request) string {
 	return "?" + r.URL.RawQuery
 }
 
-// rewrite makes the request that the application sees: without our credentials, and with the path it serves. Jupyter knows where it
-// is; other applications believe to be at the root.
+// rewrite makes the request that the application sees: without our credentials, and with the path
+// it serves. Jupyter knows where it is; other applications believe to be at the root.
 func (c instanceCall) rewrite(p *httputil.ProxyRequest, base string, whole bool, rest string) {
 	out := p.Out
 	path := rest

@@ -19,7 +19,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// box is an instance of ann's with an application that remembers what it was asked and echoes what an upgraded connection says.
+// box is an instance of ann's with an application that remembers what it was asked and echoes what
+// an upgraded connection says.
 type box struct {
 	*house
 	srv *httptest.Server

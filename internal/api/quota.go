@@ -19,8 +19,9 @@ type quotaService struct {
 	quotaDefault int
 }
 
-// checkSize is the size of a name, if a compute of that type can have it at a location: it is known, the location has it, it
-// supports the type and low priority where that is asked for, and the caller's quota has room for at least one node of it.
+// checkSize is the size of a name, if a compute of that type can have it at a location: it is
+// known, the location has it, it supports the type and low priority where that is asked for, and
+// the caller's quota has room for at least one node of it.
 func (s *sizeService) checkSize(c *call, tx *store.Tx, name, location, computeType string, low bool) (berth.Size, error) {
 	catalogue, err := sizes.LoadTx(tx)
 	if err != nil {
@@ -56,7 +57,8 @@ func unknownSize(c sizes.Catalogue, name string) error {
 	return berth.Missingf("there is no size %s; %s", name, hint)
 }
 
-// workspaceQuota serves our own part of quotas, below a workspace: what counts there, and requests for more.
+// workspaceQuota serves our own part of quotas, below a workspace: what counts there, and requests
+// for more.
 //
 //	GET  quotas                          limits with what is in use, and the requests
 //	POST quotas                          set or remove a limit (administrators)

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Registries are documents so far. They are not below a workspace but below a resource group, which stands in for one in the store.
+// Registries are documents so far. They are not below a workspace but below a resource group, which
+// stands in for one in the store.
 
 func shapeRegistry(_ *call, _ *store.Doc, p map[string]any) { p["provisioningState"] = "Succeeded" }
 

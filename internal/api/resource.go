@@ -190,7 +190,8 @@ func (c *call) sendDefault(r *resource, d *store.Doc) error {
 	return c.sendLike(http.StatusOK, m, d)
 }
 
-// unknown is what the service calls it to name something that is not there: an error of the user's, as a rule.
+// unknown is what the service calls it to name something that is not there: an error of the user's,
+// as a rule.
 func (r *resource) unknown() string {
 	if r.PlainMissing {
 		return ""
@@ -396,7 +397,8 @@ func systemData(d *store.Doc, stamp func(time.Time) string) map[string]any {
 	}
 }
 
-// stamp is a time as the service writes it, and zulu as that part of it does that keeps workspaces and connections.
+// stamp is a time as the service writes it, and zulu as that part of it does that keeps workspaces
+// and connections.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 func zulu(t time.Time) string  { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 

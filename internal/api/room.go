@@ -12,7 +12,8 @@ import (
 
 // What still fits on this machine, and in the limits of a user and a workspace.
 
-// room fills in how many nodes more a pool may have, by quota and by what the machine has, and whose limit that is.
+// room fills in how many nodes more a pool may have, by quota and by what the machine has, and
+// whose limit that is.
 func (x *snapshot) room(p *plan.Pool, user string, asks int) error {
 	if p.Size == nil || p.Type() == picture.Instance || p.Size.VCPUs == 0 {
 		return nil
@@ -54,7 +55,8 @@ func (x *snapshot) use(p *plan.Pool, user string, nodes int) quota.Use {
 	return quota.Use{Workspace: x.Workspace, Family: p.Size.Family, User: user, Low: p.Low(), VCPUs: nodes * p.Size.VCPUs}
 }
 
-// fits refuses a size that this machine, if it is strict, can never give; else it warns of what it has too little of.
+// fits refuses a size that this machine, if it is strict, can never give; else it warns of what it
+// has too little of.
 func (s *sizeService) fits(compute string, z berth.Size) (warnings []string, err error) {
 	if why := s.never(compute, z); why != "" && s.machine.Strict {
 		return nil, berth.Errorf(berth.Invalid, "size %s does not fit this machine: %s", z.Name, why)

@@ -45,13 +45,15 @@ func (s *runnerService) reports(c *call) error {
 	return c.sendJSON(http.StatusOK, answer)
 }
 
-// delivery is the answer to reports: the tasks that should end, and those that are not there or not the sender's.
+// delivery is the answer to reports: the tasks that should end, and those that are not there or not
+// the sender's.
 type delivery struct {
 	Stop    []berth.TaskID `json:"stop"`
 	Unknown []berth.TaskID `json:"unknown"`
 }
 
-// deliver takes reports. Each carries its own task's token; the whole batch is one transaction, but for samples that can wait.
+// deliver takes reports. Each carries its own task's token; the whole batch is one transaction, but
+// for samples that can wait.
 func (s *runnerService) deliver(ctx context.Context, rs []berth.Report, now time.Time) (d delivery, err error) {
 	known := rs[:0]
 	var refused []berth.TaskID
@@ -120,7 +122,8 @@ func (s *runnerService) record(ctx context.Context, rs []berth.Report, now time.
 	return stop, unknown, err
 }
 
-// applyReport moves a task on. States only go forward, so a report that comes twice or late changes nothing.
+// applyReport moves a task on. States only go forward, so a report that comes twice or late changes
+// nothing.
 func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 	if t.State == berth.TaskDone {
 		return
@@ -133,8 +136,8 @@ func applyReport(tx *store.Tx, t *berth.Task, r berth.Report) {
 	if r.Usage != nil {
 		peak(&t.Usage, *r.Usage)
 	}
-	// A runner that was killed may repeat itself, and may give a number out again: what only moves forward is taken in any case,
-	// what people read is taken once.
+	// A runner that was killed may repeat itself, and may give a number out again: what only moves
+	// forward is taken in any case, what people read is taken once.
 	again := r.Seq <= t.Seq
 	t.Seq = max(t.Seq, r.Seq)
 	if r.Warning != "" && !again {
@@ -190,9 +193,9 @@ func taskEvent(t *berth.Task, typ, reason string, data map[string]any) berth.Eve
 	return e
 }
 
-// addTimes adds the times that a runner reported at a time of its clock and the task does not have yet. What its clock says and cannot
-// be is brought between the phase before and now, so that no phase takes less than nothing: the clock of its machine may be another
-// one, or may have been set.
+// addTimes adds the times that a runner reported at a time of its clock and the task does not have
+// yet. What its clock says and cannot be is brought between the phase before and now, so that no
+// phase takes less than nothing: the clock of its machine may be another one, or may have been set.
 func addTimes(have *berth.Waterfall, told berth.Waterfall, at, now time.Time) {
 	var off time.Duration
 	if at.Before(have.Placed) || at.Sub(now) > clockTolerance {
@@ -225,7 +228,8 @@ func addTimes(have *berth.Waterfall, told berth.Waterfall, at, now time.Time) {
 	}
 }
 
-// clockTolerance is how far the clock of a runner may be ahead of the server's without being taken for another one.
+// clockTolerance is how far the clock of a runner may be ahead of the server's without being taken
+// for another one.
 const clockTolerance = 2 * time.Second
 
 // peak keeps the largest of each figure.
@@ -242,8 +246,9 @@ func peak(a *berth.Usage, b berth.Usage) {
 	a.GPUMemory = max(a.GPUMemory, b.GPUMemory)
 }
 
-// appendLog takes log bytes from a runner that does not share our disk. Bytes are accepted only at the present end, so a repeated
-// or lost request cannot double or tear the log; the answer says where the end is.
+// appendLog takes log bytes from a runner that does not share our disk. Bytes are accepted only at
+// the present end, so a repeated or lost request cannot double or tear the log; the answer says
+// where the end is.
 func (s *runnerService) appendLog(c *call) error {
 	id := berth.TaskID(c.r.PathValue("id"))
 	if c.who.Task != id {

@@ -103,11 +103,12 @@ func (x *snapshot) history(v berth.CommandJob, name string) (cost.History, bool,
 	return h, known, nil
 }
 
-// among is how many jobs are looked at for those that completed. Of an experiment thousands may wait, and thousands of others may have
-// completed since; a submit must not read them all.
+// among is how many jobs are looked at for those that completed. Of an experiment thousands may
+// wait, and thousands of others may have completed since; a submit must not read them all.
 const among = 500
 
-// completed is the last jobs of an experiment that completed, those among its last jobs, or else among the last that completed at all.
+// completed is the last jobs of an experiment that completed, those among its last jobs, or else
+// among the last that completed at all.
 func (x *snapshot) completed(experiment string) (docs []*store.Doc, err error) {
 	done := []string{string(berth.Completed)}
 	for _, q := range []store.Query{{Parent: experiment}, {Status: done}} {

@@ -17,12 +17,14 @@ const (
 	sampleSave = time.Minute
 	// sampleLife is how long it is remembered at least that a task runs.
 	sampleLife = 5 * time.Minute
-	// sampleBatch is how many samples one update writes, so that others have their turn between two.
+	// sampleBatch is how many samples one update writes, so that others have their turn between
+	// two.
 	sampleBatch = 100
 )
 
-// samples are what tasks use, as their runners tell again and again. One changes no state and the next takes its place, so it is not worth
-// a commit of its own: where many come they are kept a moment, and become events together. One that comes alone is written at once.
+// samples are what tasks use, as their runners tell again and again. One changes no state and the
+// next takes its place, so it is not worth a commit of its own: where many come they are kept a
+// moment, and become events together. One that comes alone is written at once.
 type samples struct {
 	wake chan struct{} // something waits
 
@@ -30,8 +32,8 @@ type samples struct {
 	kept    bool // somebody writes what waits
 	last    time.Time
 	waiting map[berth.TaskID]berth.Report
-	// live are the tasks that run as far as the store knows. Those of which nothing was written since turned are in before, and then
-	// forgotten.
+	// live are the tasks that run as far as the store knows. Those of which nothing was written
+	// since turned are in before, and then forgotten.
 	live, before map[berth.TaskID]*life
 	turned       time.Time
 }
@@ -61,8 +63,8 @@ func (s *samples) life(id berth.TaskID) *life {
 	return s.before[id]
 }
 
-// take keeps the samples among reports, and returns those reports that have to be written now. stop are the tasks of kept ones that should
-// end.
+// take keeps the samples among reports, and returns those reports that have to be written now. stop
+// are the tasks of kept ones that should end.
 func (s *samples) take(rs []berth.Report, now time.Time) (write []berth.Report, stop []berth.TaskID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +94,8 @@ func (s *samples) take(rs []berth.Report, now time.Time) (write []berth.Report, 
 	return write, stop
 }
 
-// note remembers what the store knows of tasks after reports were written. Those it does not know at all are nil.
+// note remembers what the store knows of tasks after reports were written. Those it does not know
+// at all are nil.
 func (s *samples) note(tasks map[berth.TaskID]*berth.Task, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +135,8 @@ func (s *samples) keep(on bool) {
 	s.kept = on
 }
 
-// all takes what waits: samples to be written with their task, and events that are enough for the others.
+// all takes what waits: samples to be written with their task, and events that are enough for the
+// others.
 func (s *samples) all(now time.Time) (write []berth.Report, tell []berth.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +158,8 @@ func usageEvent(t *berth.Task, r berth.Report) berth.Event {
 	return taskEvent(t, berth.EventTaskUsage, "", map[string]any{"task": t.ID, "usage": r.Usage})
 }
 
-// writeSamples writes the samples that wait until ctx ends, and those that wait then. Where it does not run each is written as it comes.
+// writeSamples writes the samples that wait until ctx ends, and those that wait then. Where it does
+// not run each is written as it comes.
 func (s *runnerService) writeSamples(ctx context.Context) error {
 	s.samples.keep(true)
 	timer := time.NewTimer(0)

@@ -6,8 +6,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// The members whose types Azure's clients rely on, as paths from the top of the document: one value of another type, and they cannot read the
-// list it is in. Null is not a value, and what is not named here may be anything.
+// The members whose types Azure's clients rely on, as paths from the top of the document: one value
+// of another type, and they cannot read the list it is in. Null is not a value, and what is not
+// named here may be anything.
 var (
 	commonSchema = map[string]schema{
 		"location": isText, "kind": isText, "tags": isObject, "identity": isObject, "sku": isObject,

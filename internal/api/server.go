@@ -1,5 +1,6 @@
-// Package api is the HTTP front door: Azure ML's v2 REST tree over one table of resources, the identity endpoint, run history,
-// event and log streams, and the runner's own calls. Handlers write intent into the store; they start nothing themselves.
+// Package api is the HTTP front door: Azure ML's v2 REST tree over one table of resources, the
+// identity endpoint, run history, event and log streams, and the runner's own calls. Handlers write
+// intent into the store; they start nothing themselves.
 package api
 
 import (
@@ -47,9 +48,11 @@ type Options struct {
 	Curated func(name string) (berth.LaunchEnv, bool)
 	// Default is the workspace a client gets that names none.
 	Default berth.Workspace
-	// QuotaDefault is how many vCPUs of a family a workspace may have where no limit says anything; 0 is no end.
+	// QuotaDefault is how many vCPUs of a family a workspace may have where no limit says anything;
+	// 0 is no end.
 	QuotaDefault int
-	// WorkspaceStorage is how many bytes a workspace may store where its tags say nothing; 0 is no end.
+	// WorkspaceStorage is how many bytes a workspace may store where its tags say nothing; 0 is no
+	// end.
 	WorkspaceStorage int64
 	// Slots is how many tasks this machine itself runs at once.
 	Slots int
@@ -59,7 +62,8 @@ type Options struct {
 	ImagesOnHost bool
 	// Machine is what this machine has: sizes larger than it are overcommitted, or refused.
 	Machine sched.Machine
-	// FromTask says whether a request comes from a process of a task on this machine. Nil knows of none.
+	// FromTask says whether a request comes from a process of a task on this machine. Nil knows of
+	// none.
 	FromTask func(*http.Request) bool
 	// Instances is the way to compute instances; the zero value is for a server that has none.
 	Instances Instances
@@ -77,7 +81,8 @@ type Options struct {
 	Metrics []func(*metrics.Writer)
 }
 
-// Server answers the API: it lets requests in, finds out who sends them, and hands them to a service.
+// Server answers the API: it lets requests in, finds out who sends them, and hands them to a
+// service.
 type Server struct {
 	Options
 	services
@@ -180,7 +185,8 @@ type call struct {
 	q    url.Values
 	now  time.Time
 	sent bool
-	// latest is the newest versions of assets as far as they were looked up, by collection and name.
+	// latest is the newest versions of assets as far as they were looked up, by collection and
+	// name.
 	latest map[string]string
 	// received is the body as it was sent, once it was read.
 	received []byte
@@ -190,7 +196,8 @@ type call struct {
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// guard authenticates a user and hands a call to h. Runners have their own calls; a reader's may only ask.
+// guard authenticates a user and hands a call to h. Runners have their own calls; a reader's may
+// only ask.
 func (s *Server) guard(h func(*call) error) http.Handler {
 	return s.authenticate(func(c *call) error {
 		if c.who.Task != "" {
@@ -227,11 +234,12 @@ func (s *Server) principal(r *http.Request) (auth.Principal, error) {
 	return s.Authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
 }
 
-// dataQuestions are the POSTs of the data plane with which clients ask questions: their last segment, by the first.
+// dataQuestions are the POSTs of the data plane with which clients ask questions: their last
+// segment, by the first.
 var dataQuestions = map[string]string{"history": "rundata", "data": "batchGetResolvedUris", "modelregistry": "batchGetResolvedUris"}
 
-// isReadOnly is true for requests that change nothing: GET, HEAD, and the POSTs with which clients ask questions. Secrets are not among
-// them.
+// isReadOnly is true for requests that change nothing: GET, HEAD, and the POSTs with which clients
+// ask questions. Secrets are not among them.
 func (s *Server) isReadOnly(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -269,7 +277,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, p auth.Principal,
 	}
 }
 
-// usersError is Azure's word for whatever the one who asks could mend; which of these it is, is said further inside.
+// usersError is Azure's word for whatever the one who asks could mend; which of these it is, is
+// said further inside.
 const usersError = "UserError"
 
 var inners = map[berth.Code]string{berth.NotFound: "NotFound", berth.Invalid: "BadArgument"}
@@ -345,8 +354,9 @@ func (c *call) empty(status int) error {
 	return nil
 }
 
-// drainBody reads what a handler left of a small body, if it comes soon. Over HTTP/2 an answer that overtakes the body resets the
-// stream, and some clients then lose the answer; HTTP/1 does the same by itself.
+// drainBody reads what a handler left of a small body, if it comes soon. Over HTTP/2 an answer that
+// overtakes the body resets the stream, and some clients then lose the answer; HTTP/1 does the same
+// by itself.
 func drainBody(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor < 2 || r.Body == nil || r.Body == http.NoBody {
 		return

@@ -24,8 +24,8 @@ func (b *lateBody) Read(p []byte) (int, error) {
 	return copy(p, "{}"), nil
 }
 
-// TestAnswersWaitForTheBody: over HTTP/2 an answer that overtakes the request's body resets the stream, and curl then drops the
-// answer.
+// TestAnswersWaitForTheBody: over HTTP/2 an answer that overtakes the request's body resets the
+// stream, and curl then drops the answer.
 func TestAnswersWaitForTheBody(t *testing.T) {
 	x := open(t)
 	srv := httptest.NewUnstartedServer(x.h)

@@ -36,7 +36,8 @@ func shapeCode(c *call, d *store.Doc, p map[string]any) {
 	}
 }
 
-// blobOfAny is the container and name of a blob URL of ours, or of another server of the same database.
+// blobOfAny is the container and name of a blob URL of ours, or of another server of the same
+// database.
 func (c *call) blobOfAny(uri string) (container, name string, ok bool) {
 	if container, name, ok = c.s.Blob(uri); ok || !strings.HasPrefix(uri, "https://") {
 		return container, name, ok
@@ -54,7 +55,8 @@ const (
 	modelGroups = "resourceGroups"
 )
 
-// shapeData: places in datastores are written in full, and those of folders end with a slash. Addresses elsewhere stay as they are.
+// shapeData: places in datastores are written in full, and those of folders end with a slash.
+// Addresses elsewhere stay as they are.
 func shapeData(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
 	orNull(p, "autoDeleteSetting", "stage", "intellectualProperty")
@@ -108,8 +110,8 @@ func shapeModelContainer(_ *call, _ *store.Doc, p map[string]any) {
 	p["provisioningState"] = "Succeeded"
 }
 
-// checkModel refuses a model that is nowhere. The stage of one that comes out of the archive is the one it had, though a client sends back
-// what it was shown.
+// checkModel refuses a model that is nowhere. The stage of one that comes out of the archive is the
+// one it had, though a client sends back what it was shown.
 func checkModel(c *call, tx *store.Tx, name, version string, p map[string]any) error {
 	if text(p, "modelUri") == "" {
 		return berth.Errorf(berth.Invalid, "properties.modelUri is missing")
@@ -205,7 +207,8 @@ func startPendingUpload(c *call, r *resource, name, version string) error {
 	if err := berth.CheckName(r.Noun, name); err != nil {
 		return err
 	}
-	// Code downloads use the default datastore's signature, so uploads live in its container, under a prefix of their own.
+	// Code downloads use the default datastore's signature, so uploads live in its container, under
+	// a prefix of their own.
 	container, err := c.s.workspaces.defaultContainer(c.ctx(), c.ws)
 	if err != nil {
 		return err
@@ -226,7 +229,8 @@ func startPendingUpload(c *call, r *resource, name, version string) error {
 	})
 }
 
-// sign is a signature for the caller: what is written with it is theirs, and it ends with their token.
+// sign is a signature for the caller: what is written with it is theirs, and it ends with their
+// token.
 func (c *call) sign(g front.Grant) string {
 	if g.User, g.Holder = c.who.User, c.who.Holder(); c.who.Role == auth.Admin {
 		g.Perm += "o"

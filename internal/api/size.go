@@ -120,7 +120,8 @@ func (s *sizeService) oneSize(c *call) error {
 	return methodError(c)
 }
 
-// putSize writes a size of the administrator's own, or what is different here about one of Azure's: its price, where it can be had.
+// putSize writes a size of the administrator's own, or what is different here about one of Azure's:
+// its price, where it can be had.
 func (s *sizeService) putSize(c *call, name string) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may create sizes or change their prices")
@@ -164,7 +165,8 @@ func (s *sizeService) putSize(c *call, name string) error {
 	return c.send(status, size)
 }
 
-// deleteSize takes the administrator's hand back: a size of Azure's is as it came, another is gone. What runs on it goes on.
+// deleteSize takes the administrator's hand back: a size of Azure's is as it came, another is gone.
+// What runs on it goes on.
 func (s *sizeService) deleteSize(c *call, name string) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may delete sizes")

@@ -24,7 +24,8 @@ type eventService struct {
 	follows   atomic.Int64 // how many there are
 }
 
-// hold is the context of an answer that goes on: it ends with the request, with the caller's credentials, and when the server stops.
+// hold is the context of an answer that goes on: it ends with the request, with the caller's
+// credentials, and when the server stops.
 func (c streamCall) hold() (context.Context, func()) {
 	ctx, end := c.s.gate.untilStop(c.ctx(), c.w)
 	if _, ok := auth.From(ctx); ok {
@@ -34,7 +35,8 @@ func (c streamCall) hold() (context.Context, func()) {
 	return ctx, func() { release(); end() }
 }
 
-// errCrowded refuses one follower too many: each keeps a connection and a file open, and others have to be answered, too.
+// errCrowded refuses one follower too many: each keeps a connection and a file open, and others
+// have to be answered, too.
 var errCrowded = berth.Errorf(berth.Unavailable, "too many logs and events are followed at once; try again in a moment, or raise the server's limit of open files")
 
 // follower is taken by an answer that goes on, until done is called.
@@ -54,8 +56,8 @@ func (c streamCall) flush() {
 	}
 }
 
-// events serves a stream of events (Accept: text/event-stream) or a page of them, from ?from=REV on,
-// of one subject or of a whole workspace.
+// events serves a stream of events (Accept: text/event-stream) or a page of them, from ?from=REV
+// on, of one subject or of a whole workspace.
 func (s *eventService) events(c *call, workspace, subject string) error {
 	from, err := c.rev("from")
 	if err != nil {

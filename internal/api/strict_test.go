@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/internal/sched"
 )
 
-// A machine that is strict refuses what it does not have, when a cluster is made as in a plan; another warns.
+// A machine that is strict refuses what it does not have, when a cluster is made as in a plan;
+// another warns.
 func TestStrictMachine(t *testing.T) {
 	x := open(t)
 	on := func(m sched.Machine) { // the same server on another machine

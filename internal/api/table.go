@@ -6,8 +6,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// resource is one row of the table: everything that tells one collection from another. What a row does not say is the same for
-// all of them (resource.go).
+// resource is one row of the table: everything that tells one collection from another. What a row
+// does not say is the same for all of them (resource.go).
 type resource struct {
 	Collection string // path segment and document kind
 	Child      string // second level: "versions" of an asset, "deployments" of an endpoint; empty when there is none
@@ -17,28 +17,33 @@ type resource struct {
 	Tracked    bool   // has location and tags at the top
 	LRO        bool   // create and delete are long-running operations for clients
 	Created    int    // status of a creating PUT; 0 is 201
-	// Mutable are the properties a PUT on an existing asset version may change; everything else is immutable.
+	// Mutable are the properties a PUT on an existing asset version may change; everything else is
+	// immutable.
 	Mutable []string
-	// Immutable are the properties that such a PUT must not change; changes of the others are ignored.
+	// Immutable are the properties that such a PUT must not change; changes of the others are
+	// ignored.
 	Immutable []string
-	// Schema gives the types of the members that clients rely on, beside those of all resources; see schema.go.
+	// Schema gives the types of the members that clients rely on, beside those of all resources;
+	// see schema.go.
 	Schema map[string]schema
 	// Runs says that what the files of a version hold is run: nothing may be added to them either.
 	Runs bool
 	// FromJob is the property that names the job whose output a version was made of.
 	FromJob string
-	// ByHash says that a version has the hash its maker says, and that they find it by that under whichever name.
+	// ByHash says that a version has the hash its maker says, and that they find it by that under
+	// whichever name.
 	ByHash bool
-	// CheckUnchanged refuses a PUT or PATCH that would make something else of an existing asset version; what it accepts it may write into
-	// old.
+	// CheckUnchanged refuses a PUT or PATCH that would make something else of an existing asset
+	// version; what it accepts it may write into old.
 	CheckUnchanged func(c *call, tx *store.Tx, d *store.Doc, old, asked map[string]any) error
 	// Secrets are paths below properties that are kept encrypted and never returned.
 	Secrets []string
-	// SecretKind is the path of what says which kind of secrets they are, and SecretFor are those of what they open: where one of these
-	// changes, the secrets that there were are not kept.
+	// SecretKind is the path of what says which kind of secrets they are, and SecretFor are those
+	// of what they open: where one of these changes, the secrets that there were are not kept.
 	SecretKind string
 	SecretFor  []string
-	// MakerOnly says that it is changed and deleted by its maker or an administrator. Versions of assets always are.
+	// MakerOnly says that it is changed and deleted by its maker or an administrator. Versions of
+	// assets always are.
 	MakerOnly bool
 	// Shape adds what the service itself writes into an answer.
 	Shape func(c *call, d *store.Doc, props map[string]any)
@@ -46,18 +51,19 @@ type resource struct {
 	ShapeContainer func(c *call, d *store.Doc, props map[string]any)
 	// Check refuses documents at create.
 	Check func(c *call, tx *store.Tx, name, version string, props map[string]any) error
-	// Always is a document that is there without having been made, such as an environment everybody knows, and Newest its newest version.
+	// Always is a document that is there without having been made, such as an environment everybody
+	// knows, and Newest its newest version.
 	Newest string
 	Always func(c *call, name, version string) (d *store.Doc, ok bool, err error)
 	// Wanted is a filter of lists beside those that all have.
 	Wanted func(c *call, d *store.Doc) bool
-	// NativePaging lists names in the order in which they were created, has no list for a name that nobody created, and takes $top as the
-	// length of a page and not as the end of the list.
+	// NativePaging lists names in the order in which they were created, has no list for a name that
+	// nobody created, and takes $top as the length of a page and not as the end of the list.
 	NativePaging bool
 	// Next is the version after the newest, for containers that do not simply count.
 	Next func(c *call, latest string) string
-	// Zulu says that its times end in Z, and PlainMissing that to name one that is not there is no error of the user's: they are parts of the
-	// service that answer in a manner of their own.
+	// Zulu says that its times end in Z, and PlainMissing that to name one that is not there is no
+	// error of the user's: they are parts of the service that answer in a manner of their own.
 	Zulu, PlainMissing bool
 	// Put replaces the whole PUT, for the odd one.
 	Put func(c *call, r *resource, name string) error
@@ -67,9 +73,11 @@ type resource struct {
 	Questions []string
 	// Delete replaces the whole DELETE.
 	Delete func(c *call, r *resource, name string) error
-	// Inert says what does not happen yet with what is kept as a document only. Who makes one is told.
+	// Inert says what does not happen yet with what is kept as a document only. Who makes one is
+	// told.
 	Inert string
-	// Unserved is a collection of Azure's that this server does not have; its Noun is in the plural.
+	// Unserved is a collection of Azure's that this server does not have; its Noun is in the
+	// plural.
 	Unserved bool
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestAddTimes: whatever the clock of a runner says, no phase takes less than nothing, and what is known stays.
+// TestAddTimes: whatever the clock of a runner says, no phase takes less than nothing, and what is
+// known stays.
 func TestAddTimes(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(1e9, 0).Add(time.Duration(s * float64(time.Second))) }
 	for _, tt := range []struct {

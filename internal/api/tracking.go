@@ -27,8 +27,10 @@ type trackingService struct {
 	front      *Server
 }
 
-// track serves everything below berth.TrackingRoot: /mlflow/v2.0/subscriptions/…/workspaces/NAME/api/2.0/mlflow/…. It does not go through
-// the mux, which would clean the paths of artifacts. Who asks is found out before anything else, and every error is in MLflow's words.
+// track serves everything below berth.TrackingRoot:
+// /mlflow/v2.0/subscriptions/…/workspaces/NAME/api/2.0/mlflow/…. It does not go through the mux,
+// which would clean the paths of artifacts. Who asks is found out before anything else, and every
+// error is in MLflow's words.
 func (s *trackingService) track(w http.ResponseWriter, r *http.Request) {
 	who, workspace, err := s.tracker(r)
 	if err != nil {

@@ -111,7 +111,8 @@ func usageItem(id, typ, loc, value, title string, used, limit int) map[string]an
 	}
 }
 
-// usages is what nodes have and may have at a location: in all, by family, and by workspace where there is something.
+// usages is what nodes have and may have at a location: in all, by family, and by workspace where
+// there is something.
 func (s *quotaService) usages(c *call, sub, loc string) error {
 	var l ledger
 	err := s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
@@ -195,7 +196,8 @@ type quotaUpdate struct {
 	Unit  string `json:"unit"`
 }
 
-// updateQuotas sets limits of workspaces by family. Each item has its own outcome; those that cannot be do not stop the others.
+// updateQuotas sets limits of workspaces by family. Each item has its own outcome; those that
+// cannot be do not stop the others.
 func (s *quotaService) updateQuotas(c *call, sub, loc string) error {
 	if c.who.Role != auth.Admin {
 		return berth.Errorf(berth.Denied, "only an administrator may set quotas; ask for one with `berth quota request`")

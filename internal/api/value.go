@@ -16,7 +16,8 @@ func decodeJSON(b []byte, v any) error {
 	return dec.Decode(v)
 }
 
-// object is the object at key of m, made when it is absent. Anything else there is the client's mistake.
+// object is the object at key of m, made when it is absent. Anything else there is the client's
+// mistake.
 func object(m map[string]any, key string) (map[string]any, error) {
 	switch v := m[key].(type) {
 	case map[string]any:
@@ -29,7 +30,8 @@ func object(m map[string]any, key string) (map[string]any, error) {
 	return nil, berth.Errorf(berth.Invalid, "%s must be an object", key)
 }
 
-// cloneBody is a copy of a body with its properties, for an update to change: it may be run again, and must then begin with what was sent.
+// cloneBody is a copy of a body with its properties, for an update to change: it may be run again,
+// and must then begin with what was sent.
 func cloneBody(body map[string]any) (copied, props map[string]any, err error) {
 	copied = asMap(clone(body))
 	props, err = object(copied, "properties")
@@ -55,7 +57,8 @@ func clone(v any) any {
 	return v
 }
 
-// oneReading refuses objects with two members of the same name but for case: the parts of a server would not read the same one.
+// oneReading refuses objects with two members of the same name but for case: the parts of a server
+// would not read the same one.
 func oneReading(objects ...map[string]any) error {
 	for _, m := range objects {
 		seen := map[string]string{}
@@ -70,7 +73,8 @@ func oneReading(objects ...map[string]any) error {
 	return nil
 }
 
-// smallest is the smallest of the runes that differ from r in case only, as encoding/json compares names.
+// smallest is the smallest of the runes that differ from r in case only, as encoding/json compares
+// names.
 func smallest(r rune) rune {
 	for {
 		next := unicode.SimpleFold(r)
@@ -116,7 +120,8 @@ func setDefault(m map[string]any, key string, v any) {
 	}
 }
 
-// orNull gives m the members it lacks, without a value: there are clients that take them for granted.
+// orNull gives m the members it lacks, without a value: there are clients that take them for
+// granted.
 func orNull(m map[string]any, keys ...string) {
 	for _, k := range keys {
 		if _, ok := m[k]; !ok {

@@ -29,7 +29,8 @@ type workspaceService struct {
 
 const kindWorkspace = "workspaces"
 
-// ensureWorkspace creates a workspace when it is not there: its storage, its datastores and the compute `local`.
+// ensureWorkspace creates a workspace when it is not there: its storage, its datastores and the
+// compute `local`.
 func (s *workspaceService) ensureWorkspace(ctx context.Context, ws berth.Workspace, by string) error {
 	return s.db.Update(ctx, func(tx *store.Tx) error {
 		_, err := tx.Get("", kindWorkspace, ws.Key(), "")
@@ -71,8 +72,8 @@ func (s *workspaceService) createWorkspace(tx *store.Tx, ws berth.Workspace, by 
 	return nil
 }
 
-// workspaceLife is how long a workspace that was found is not looked for again. Another server may delete it meanwhile; then its
-// documents are not found either.
+// workspaceLife is how long a workspace that was found is not looked for again. Another server may
+// delete it meanwhile; then its documents are not found either.
 const workspaceLife = time.Second
 
 // foundWorkspace is an entry of the cache of findWorkspace.
@@ -201,7 +202,8 @@ func (s *workspaceService) renderWorkspace(ws berth.Workspace, d *store.Doc) (ma
 	return m, nil
 }
 
-// plainWorkspace is what a workspace says of which nobody asked for more: nothing of Azure's around it, and no network of its own.
+// plainWorkspace is what a workspace says of which nobody asked for more: nothing of Azure's around
+// it, and no network of its own.
 func plainWorkspace() map[string]any {
 	return map[string]any{
 		"keyVault": "", "applicationInsights": "", "containerRegistry": nil, "imageBuildCompute": nil, "serverlessComputeSettings": nil,

@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/driver/fake"
 )
 
-// TestStopLetsAgentsGo: a machine that is connected does not hold up the end: nothing has to be cut off.
+// TestStopLetsAgentsGo: a machine that is connected does not hold up the end: nothing has to be cut
+// off.
 func TestStopLetsAgentsGo(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)

@@ -1,5 +1,5 @@
-// Package app is the composition root: it builds the parts of a server in order, and stops them in reverse. The program is a
-// value that tests start too.
+// Package app is the composition root: it builds the parts of a server in order, and stops them in
+// reverse. The program is a value that tests start too.
 package app
 
 import (
@@ -65,7 +65,8 @@ type App struct {
 // maxHeader bounds a request's header: addresses with signatures and tokens take a few kilobytes.
 const maxHeader = 64 << 10
 
-// nodeMemory is what a node takes of the machine's memory before anything runs on it, generously: its host's processes.
+// nodeMemory is what a node takes of the machine's memory before anything runs on it, generously:
+// its host's processes.
 const nodeMemory = 16 << 20
 
 // Account and suffix make up the address of the storage: BASE/st.blob.berth/CONTAINER/BLOB.
@@ -77,8 +78,9 @@ const (
 // ErrStopped is the error of a server that was told to stop while it was opened.
 var ErrStopped = berth.Errorf(berth.Unavailable, "the server was asked to stop before it had started")
 
-// Open makes everything a server needs, in the home it is told. host is the command line of the runner host. Servers that share a
-// home have different names, and a database that allows it. When ctx ends meanwhile it is ErrStopped.
+// Open makes everything a server needs, in the home it is told. host is the command line of the
+// runner host. Servers that share a home have different names, and a database that allows it. When
+// ctx ends meanwhile it is ErrStopped.
 func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logger) (_ *App, err error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -155,7 +157,8 @@ func (a *App) measure(ctx context.Context) {
 	a.machine.GPUs = len(gpus)
 }
 
-// openAPI makes the front door, with all that it needs for itself, and the workspace that is always there.
+// openAPI makes the front door, with all that it needs for itself, and the workspace that is always
+// there.
 func (a *App) openAPI(ctx context.Context) (err error) {
 	cfg := a.cfg
 	authority := auth.NewAuthority(a.keys, a.db, a.audiences()...)
@@ -214,7 +217,8 @@ func signUpload(at locate.Locator, signer *front.Signer) func(container, name, h
 	}
 }
 
-// bearer lets our own tokens open the blob endpoint, for reading by readers and for everything by users.
+// bearer lets our own tokens open the blob endpoint, for reading by readers and for everything by
+// users.
 func bearer(authority *auth.Authority) func(*http.Request) (string, bool, error) {
 	return func(r *http.Request) (string, bool, error) {
 		p, err := authority.Check(r.Context(), auth.Bearer(r.Header.Get("Authorization")), time.Now())
@@ -242,8 +246,8 @@ func signed(authority *auth.Authority) func(*http.Request, front.Grant) error {
 	}
 }
 
-// listen opens the front doors: the address of the configuration, and a socket for this machine's user. A port that was
-// chosen once is kept, because clients' documents name it.
+// listen opens the front doors: the address of the configuration, and a socket for this machine's
+// user. A port that was chosen once is kept, because clients' documents name it.
 func (a *App) listen(ctx context.Context, run string) error {
 	var lc net.ListenConfig
 	host, port, err := net.SplitHostPort(a.cfg.Listen)

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/internal/socket"
 )
 
-// Tasks run with the server's own account, so the permissions of the socket do not keep them out. Who is on the other end does.
+// Tasks run with the server's own account, so the permissions of the socket do not keep them out.
+// Who is on the other end does.
 
 type taskConn struct{}
 

@@ -22,8 +22,9 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// Two things only the server that leads can answer: tracking, whose index and files one process has, and machines that connect by
-// themselves, because the loops need their connections. The others pass such requests on to it.
+// Two things only the server that leads can answer: tracking, whose index and files one process
+// has, and machines that connect by themselves, because the loops need their connections. The
+// others pass such requests on to it.
 
 // forwardedHeader marks a request that another server has passed on. It is not passed on again.
 const forwardedHeader = "Berth-Forwarded"
@@ -81,8 +82,8 @@ func (f *forwarder) route(r *http.Request) (route, error) {
 	}
 }
 
-// transport leads to another server. What came over the socket, from this machine's user, goes on over the other's socket; everything
-// else has to show its token again.
+// transport leads to another server. What came over the socket, from this machine's user, goes on
+// over the other's socket; everything else has to show its token again.
 func (f *forwarder) transport(r *http.Request, address, socket string) http.RoundTripper {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +173,8 @@ func (l leaderGate) Check(workspace, name string, old, body json.RawMessage) err
 	return driver.NewRegistry(all.Lookup, nil, nil).Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
 }
 
-// Connect is [attach.Gate.Connect]. Nothing is passed on, nor waits for a leader, that this server does not know itself.
+// Connect is [attach.Gate.Connect]. Nothing is passed on, nor waits for a leader, that this server
+// does not know itself.
 func (l leaderGate) Connect(w http.ResponseWriter, r *http.Request, token string) (failed error) {
 	agent, err := attach.Authenticate(r, l.a.db, token)
 	if err != nil {
@@ -189,7 +191,8 @@ func (l leaderGate) Connect(w http.ResponseWriter, r *http.Request, token string
 	return failed
 }
 
-// Drop is [attach.Gate.Drop]. The gate of another server learns by itself that a token is not good any more.
+// Drop is [attach.Gate.Drop]. The gate of another server learns by itself that a token is not good
+// any more.
 func (l leaderGate) Drop(d *store.Doc) {
 	if t, _ := l.a.terms.get(); t != nil {
 		t.gate.Drop(d)

@@ -18,7 +18,8 @@ import (
 	"github.com/berthml/berth/internal/store/pgtest"
 )
 
-// candidate opens a database as one of its servers and has it lead when it is elected. A value is sent for each term.
+// candidate opens a database as one of its servers and has it lead when it is elected. A value is
+// sent for each term.
 func candidate(t *testing.T, url, name string) (db *store.DB, elected <-chan struct{}, stop func()) {
 	t.Helper()
 	db, err := store.Open(t.Context(), url, store.Options{NoSync: true, Server: store.Member{Who: name, Name: name, Home: "home"}})
@@ -40,8 +41,9 @@ func candidate(t *testing.T, url, name string) (db *store.DB, elected <-chan str
 	return db, begun, stop
 }
 
-// TestRequestEndsWithItsLeader: a request that is passed on to a server that does not answer ends when another server leads, also when
-// that happened after it was decided where the request goes and before it went.
+// TestRequestEndsWithItsLeader: a request that is passed on to a server that does not answer ends
+// when another server leads, also when that happened after it was decided where the request goes
+// and before it went.
 func TestRequestEndsWithItsLeader(t *testing.T) {
 	db, err := pgtest.Start("-F")
 	pgtest.Need(t, err)
@@ -79,7 +81,8 @@ func TestRequestEndsWithItsLeader(t *testing.T) {
 	}
 }
 
-// TestUnknownAgentIsNotPassedOn: a server that does not lead refuses an agent whose token is not good itself, and passes on one it knows.
+// TestUnknownAgentIsNotPassedOn: a server that does not lead refuses an agent whose token is not
+// good itself, and passes on one it knows.
 func TestUnknownAgentIsNotPassedOn(t *testing.T) {
 	db, err := pgtest.Start("-F")
 	pgtest.Need(t, err)

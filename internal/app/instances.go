@@ -26,7 +26,8 @@ func (a *App) reach() api.Instances {
 	return api.Instances{Dir: a.instances(), Dial: agent.Dial}
 }
 
-// openInstances makes the loop that looks after compute instances. Their agents are this program with another hidden command.
+// openInstances makes the loop that looks after compute instances. Their agents are this program
+// with another hidden command.
 func (a *App) openInstances(nodes devbox.Machine, envCache driver.Environments, host []string) *devbox.Loop {
 	if envCache.Engine == "" {
 		envCache.Engine = os.Getenv("DOCKER_HOST") // processes on nodes do not inherit it
@@ -41,7 +42,8 @@ func (a *App) openInstances(nodes devbox.Machine, envCache driver.Environments, 
 	})
 }
 
-// diskBytes is how large an instance's disk is: what the configuration says, but no more than the machine has.
+// diskBytes is how large an instance's disk is: what the configuration says, but no more than the
+// machine has.
 func (a *App) diskBytes() int64 {
 	n := a.cfg.InstanceDisk
 	var st syscall.Statfs_t

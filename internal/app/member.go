@@ -14,8 +14,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// member is what this server is among those of its database. They share the home, and because the tasks of a home are processes of one
-// machine, the machine.
+// member is what this server is among those of its database. They share the home, and because the
+// tasks of a home are processes of one machine, the machine.
 func (a *App) member() (store.Member, error) {
 	home, err := filepath.Abs(a.cfg.Home)
 	if err == nil {
@@ -66,7 +66,8 @@ func (a *App) loadCerts(ctx context.Context) error {
 // nearLook is how often the link to the leader's socket is looked at.
 const nearLook = 2 * time.Second
 
-// nearSocket is where the tasks of this machine reach the server that leads: a link to its socket, beside the first server's.
+// nearSocket is where the tasks of this machine reach the server that leads: a link to its socket,
+// beside the first server's.
 func (a *App) nearSocket() string {
 	path, err := socketPath(filepath.Join(a.cfg.Home, "run"))
 	if err != nil {
@@ -92,7 +93,8 @@ func (a *App) pointHere() {
 	}
 }
 
-// keepPointing has the link lead here until ctx ends, also when a server that led before and was late has set it.
+// keepPointing has the link lead here until ctx ends, also when a server that led before and was
+// late has set it.
 func (a *App) keepPointing(ctx context.Context) error {
 	tick := time.NewTicker(nearLook)
 	defer tick.Stop()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestMetricsOfAllParts: the page of a server that ran a job has what each part of it counts, the reports of its runner too.
+// TestMetricsOfAllParts: the page of a server that ran a job has what each part of it counts, the
+// reports of its runner too.
 func TestMetricsOfAllParts(t *testing.T) {
 	s := start(t, shortHome(t))
 	s.submit("hello", "true")

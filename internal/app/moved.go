@@ -15,14 +15,16 @@ import (
 )
 
 const (
-	// pathsFile, in run, has the paths that this home had since its oldest runner host was started, one a line.
+	// pathsFile, in run, has the paths that this home had since its oldest runner host was started,
+	// one a line.
 	pathsFile = "paths"
 	// homeLook is how often a server looks whether its home is where it was.
 	homeLook = 2 * time.Second
 )
 
-// settleIn makes a home work at a path that is new to it. Runner hosts that were started at another one, and the tasks they were given there,
-// know no other: as long as there are any, a link leads from there to here.
+// settleIn makes a home work at a path that is new to it. Runner hosts that were started at another
+// one, and the tasks they were given there, know no other: as long as there are any, a link leads
+// from there to here.
 func (a *App) settleIn(run string) error {
 	home, err := filepath.Abs(a.cfg.Home)
 	if err != nil {
@@ -55,7 +57,8 @@ func (a *App) settleIn(run string) error {
 	return nil
 }
 
-// tied says whether something of the home knows the path it was started at: a runner host, which holds the lock of its directory, or a task.
+// tied says whether something of the home knows the path it was started at: a runner host, which
+// holds the lock of its directory, or a task.
 func tied(home string) bool {
 	for _, at := range []string{"host", "nodes/*", "nodes/*/*"} {
 		locks, _ := filepath.Glob(filepath.Join(home, at, "lock")) // the patterns are good
@@ -67,7 +70,8 @@ func tied(home string) bool {
 	return false
 }
 
-// link makes a link at old that leads to home, in place of one to another of the paths that are known.
+// link makes a link at old that leads to home, in place of one to another of the paths that are
+// known.
 func link(old, home string, known []string) error {
 	to, _ := os.Readlink(old)
 	switch info, err := os.Lstat(old); {
@@ -81,7 +85,8 @@ func link(old, home string, known []string) error {
 			return err
 		}
 	case info.IsDir() && !exists(filepath.Join(old, "run")):
-		// No home, of which that is the first thing a server makes, but what somebody who did not know of the move yet has made there.
+		// No home, of which that is the first thing a server makes, but what somebody who did not
+		// know of the move yet has made there.
 		if err := os.Rename(old, old+".stray-"+time.Now().UTC().Format("20060102T150405.000")); err != nil {
 			return err
 		}
@@ -115,7 +120,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// guardHome ends the server when its home is not where it was any more: everything it would do by path would happen elsewhere.
+// guardHome ends the server when its home is not where it was any more: everything it would do by
+// path would happen elsewhere.
 func (a *App) guardHome(ctx context.Context) error {
 	tick := time.NewTicker(homeLook)
 	defer tick.Stop()

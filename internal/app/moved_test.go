@@ -12,8 +12,8 @@ import (
 	"github.com/berthml/berth/internal/config"
 )
 
-// TestSettleIn moves a home again and again. As long as a task is in it every path it had leads to where it is; what is in the way and is no
-// home is moved aside, and another home is not touched.
+// TestSettleIn moves a home again and again. As long as a task is in it every path it had leads to
+// where it is; what is in the way and is no home is moved aside, and another home is not touched.
 func TestSettleIn(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }

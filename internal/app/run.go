@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// stopTime is how long requests under way may take to end when the server stops, and cutTime how long their handlers may take to
-	// notice that they were cut off after that.
+	// stopTime is how long requests under way may take to end when the server stops, and cutTime
+	// how long their handlers may take to notice that they were cut off after that.
 	stopTime = 10 * time.Second
 	cutTime  = 2 * time.Second
 )
@@ -50,8 +50,8 @@ func (a *App) Run(until context.Context) error {
 	return err
 }
 
-// keepRunning runs a loop until ctx ends. One that could not begin because the database is away begins again: its absence must not end
-// the server, which says so at /healthz.
+// keepRunning runs a loop until ctx ends. One that could not begin because the database is away
+// begins again: its absence must not end the server, which says so at /healthz.
 func (a *App) keepRunning(ctx context.Context, loop func(context.Context) error) error {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := loop(ctx)
@@ -106,8 +106,8 @@ func (a *App) serve(ctx context.Context) error {
 	return err
 }
 
-// shutdown ends the servers: both listeners close, requests that come nevertheless are refused, streams end, and all others have
-// stopTime to be answered before they are cut off.
+// shutdown ends the servers: both listeners close, requests that come nevertheless are refused,
+// streams end, and all others have stopTime to be answered before they are cut off.
 func (a *App) shutdown(ctx context.Context, unused *unusedConns, cut func(), servers ...*http.Server) error {
 	within, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -137,7 +137,8 @@ func (a *App) shutdown(ctx context.Context, unused *unusedConns, cut func(), ser
 	return err
 }
 
-// unusedConns are the connections on which no request has come yet. Package http would wait seconds for one when a server is shut down.
+// unusedConns are the connections on which no request has come yet. Package http would wait seconds
+// for one when a server is shut down.
 type unusedConns struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}

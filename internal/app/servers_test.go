@@ -58,8 +58,8 @@ func (s *server) eventually(what string, ok func() bool) {
 	}
 }
 
-// TestLeaderThatIsCutOff: a leader whose connections to the database hang says so at /readyz, and the other server leads. When it is heard
-// again it follows, and jobs run.
+// TestLeaderThatIsCutOff: a leader whose connections to the database hang says so at /readyz, and
+// the other server leads. When it is heard again it follows, and jobs run.
 func TestLeaderThatIsCutOff(t *testing.T) {
 	first, second := twoServers(t)
 	first.way.Set(true, false)
@@ -80,7 +80,8 @@ func TestLeaderThatIsCutOff(t *testing.T) {
 	}
 }
 
-// openBelow are the files below a directory that this process, and so each server of a test, has open.
+// openBelow are the files below a directory that this process, and so each server of a test, has
+// open.
 func openBelow(t *testing.T, dir string) (open []string) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")
@@ -95,8 +96,8 @@ func openBelow(t *testing.T, dir string) (open []string) {
 	return open
 }
 
-// TestFollowerDeletesWorkspace: the points of a workspace that is deleted at a server that does not lead are removed by the one that has
-// them open, which closes them first.
+// TestFollowerDeletesWorkspace: the points of a workspace that is deleted at a server that does not
+// lead are removed by the one that has them open, which closes them first.
 func TestFollowerDeletesWorkspace(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("what is open cannot be listed here")

@@ -13,8 +13,8 @@ import (
 // maxSocket is how long the path of a socket may be on every system we run on.
 const maxSocket = 100
 
-// socketPath is where the local socket lives: in the home, or, when that path is too long for a socket, in a private folder
-// of the temporary directory that is named after the home.
+// socketPath is where the local socket lives: in the home, or, when that path is too long for a
+// socket, in a private folder of the temporary directory that is named after the home.
 func socketPath(run string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(run, "api.sock"))
 	if err != nil || len(path) <= maxSocket {
@@ -25,8 +25,8 @@ func socketPath(run string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	// Everybody may make folders there: one that somebody else made before us, or a link, would put them between us and our
-	// clients.
+	// Everybody may make folders there: one that somebody else made before us, or a link, would put
+	// them between us and our clients.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return "", err

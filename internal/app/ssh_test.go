@@ -16,7 +16,8 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// remoteHome is the home of an account on a machine reached over SSH. What runs there is ended with the test.
+// remoteHome is the home of an account on a machine reached over SSH. What runs there is ended with
+// the test.
 func remoteHome(t *testing.T) string {
 	t.Helper()
 	home := shortHome(t)
@@ -37,8 +38,8 @@ func remoteHome(t *testing.T) string {
 	return home
 }
 
-// TestSSHMachine attaches a machine over SSH as Azure's clients do, and runs a job there across a cut of the connection. Neither the
-// API nor the database shows its key.
+// TestSSHMachine attaches a machine over SSH as Azure's clients do, and runs a job there across a
+// cut of the connection. Neither the API nor the database shows its key.
 func TestSSHMachine(t *testing.T) {
 	signer, key := sshtest.NewKey(t)
 	sshd := sshtest.Start(t, remoteHome(t), signer.PublicKey())
@@ -111,7 +112,8 @@ func mustJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// TestMachinesAreTheirOwners: who attached a machine over SSH decides what it is and who runs jobs there.
+// TestMachinesAreTheirOwners: who attached a machine over SSH decides what it is and who runs jobs
+// there.
 func TestMachinesAreTheirOwners(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// stopping begins to stop the server and returns when it takes no more connections; the channel is closed when it has ended.
+// stopping begins to stop the server and returns when it takes no more connections; the channel is
+// closed when it has ended.
 func (s *server) stopping(home string) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -31,8 +32,8 @@ func (s *server) stopping(home string) <-chan struct{} {
 	}
 }
 
-// TestStopFinishesRequests: a request whose body was not all there when the server began to stop is carried out and answered, on both
-// listeners, while new connections are refused.
+// TestStopFinishesRequests: a request whose body was not all there when the server began to stop is
+// carried out and answered, on both listeners, while new connections are refused.
 func TestStopFinishesRequests(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)
@@ -79,7 +80,8 @@ func TestStopFinishesRequests(t *testing.T) {
 	}
 }
 
-// TestStopEndsStreams: followers of a log and of events, and a connection on which nothing was sent, do not hold up the end: nothing has to be cut off.
+// TestStopEndsStreams: followers of a log and of events, and a connection on which nothing was
+// sent, do not hold up the end: nothing has to be cut off.
 func TestStopEndsStreams(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)
@@ -128,7 +130,8 @@ func TestStopEndsStreams(t *testing.T) {
 	}
 }
 
-// TestStopFinishesTracking: what a client was logging when the server began to stop is kept and answered.
+// TestStopFinishesTracking: what a client was logging when the server began to stop is kept and
+// answered.
 func TestStopFinishesTracking(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)

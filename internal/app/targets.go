@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/driver/all"
 )
 
-// targetConfig is what a target is opened with. Those that share this machine share its built environments.
+// targetConfig is what a target is opened with. Those that share this machine share its built
+// environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
 	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache()}
 	switch name {
@@ -34,7 +35,8 @@ func (a *App) dataCache() driver.Cache {
 	return driver.Cache{Dir: filepath.Join(a.cfg.Home, "host", "cache"), Bytes: a.cfg.DataCache}
 }
 
-// environments is where built environments are kept. Nodes come and go: what was built for one serves the next.
+// environments is where built environments are kept. Nodes come and go: what was built for one
+// serves the next.
 func (a *App) environments() driver.Environments {
 	e := driver.Environments{Dir: a.cfg.Environments, Bytes: a.cfg.EnvironmentCache, Engine: a.cfg.ContainerEngine}
 	if e.Dir == "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// A term is what a server has while it leads: the loops, the way to what tasks run on, and the tracking of runs, whose files one process
-// has open at a time.
+// A term is what a server has while it leads: the loops, the way to what tasks run on, and the
+// tracking of runs, whose files one process has open at a time.
 type term struct {
 	number   int64 // 0 where there can be no other server
 	targets  *driver.Registry
@@ -48,7 +48,8 @@ func (t *terms) set(now *term) {
 	}
 }
 
-// get is the present term, nil when this server does not lead, and a channel that is closed when that changes.
+// get is the present term, nil when this server does not lead, and a channel that is closed when
+// that changes.
 func (t *terms) get() (*term, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +104,8 @@ func (a *App) openTerm(ctx context.Context) (_ *term, err error) {
 
 func (t *term) close() error { return errors.Join(t.gate.Close(), t.tracking.Close()) }
 
-// in is a request that is answered in this term: what it writes is refused when another server leads.
+// in is a request that is answered in this term: what it writes is refused when another server
+// leads.
 func (t *term) in(r *http.Request) *http.Request {
 	if t.number == 0 {
 		return r

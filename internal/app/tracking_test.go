@@ -106,7 +106,8 @@ func trackerOf(t *testing.T, env map[string]string) *tracker {
 	return &tracker{t, env["MLFLOW_TRACKING_URI"], env["MLFLOW_TRACKING_TOKEN"], client}
 }
 
-// TestRevokedUserStopsTracking: once a user's tokens are revoked neither they nor the jobs they left running open the tracking server.
+// TestRevokedUserStopsTracking: once a user's tokens are revoked neither they nor the jobs they
+// left running open the tracking server.
 func TestRevokedUserStopsTracking(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)
@@ -147,8 +148,9 @@ func TestRevokedUserStopsTracking(t *testing.T) {
 
 const mlflowAPI = "/api/2.0/mlflow/"
 
-// TestJobTracks: a job is told where to log, its token opens its own run and what it makes and nothing else, and until its end only;
-// jobs that never log are runs too, and all have the status of their job.
+// TestJobTracks: a job is told where to log, its token opens its own run and what it makes and
+// nothing else, and until its end only; jobs that never log are runs too, and all have the status
+// of their job.
 func TestJobTracks(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)
@@ -167,7 +169,8 @@ func TestJobTracks(t *testing.T) {
 	if env["MLFLOW_RUN_ID"] != "talker" || env["MLFLOW_EXPERIMENT_NAME"] != "exp" {
 		t.Fatalf("the job is told %v", env)
 	}
-	// Behind the fence a job does not read the server's tls directory, so it must be told a file that it can read.
+	// Behind the fence a job does not read the server's tls directory, so it must be told a file
+	// that it can read.
 	read, err := os.ReadFile(told + ".ca")
 	if want, wantErr := os.ReadFile(filepath.Join(home, "tls", "ca.pem")); err != nil || wantErr != nil || !bytes.Equal(read, want) {
 		t.Errorf("the job reads %q from %s (%v, %v)", read, env["MLFLOW_TRACKING_SERVER_CERT_PATH"], err, wantErr)
@@ -234,8 +237,8 @@ func TestJobTracks(t *testing.T) {
 	}
 }
 
-// TestUploadInParts: a file comes in parts, in any order and without a token, and is there once they are complete; what is not the
-// upload's own is refused.
+// TestUploadInParts: a file comes in parts, in any order and without a token, and is there once
+// they are complete; what is not the upload's own is refused.
 func TestUploadInParts(t *testing.T) {
 	home := shortHome(t)
 	s := start(t, home)

@@ -1,5 +1,6 @@
-// Package attach looks after computes that are machines of somebody's own: who may connect as which compute, the connections
-// that the server makes itself, and what is known of each. What goes over a connection is the business of package dialout.
+// Package attach looks after computes that are machines of somebody's own: who may connect as which
+// compute, the connections that the server makes itself, and what is known of each. What goes over
+// a connection is the business of package dialout.
 package attach
 
 import (
@@ -19,7 +20,8 @@ import (
 
 const kindCompute = "computes"
 
-// Pattern is the address where agents connect, and Join what an agent needs for that. Both are dialout's.
+// Pattern is the address where agents connect, and Join what an agent needs for that. Both are
+// dialout's.
 const Pattern = dialout.Pattern
 
 // Join is what an agent needs to connect.
@@ -33,8 +35,8 @@ func Uses(d *store.Doc) bool {
 	return json.Unmarshal(d.Body, &v) == nil && v.Properties.Driver(d.Name) == berth.ConnectionAgent
 }
 
-// Issue makes a new token for a compute and returns it; only its hash is kept. An earlier token is not good any more, and the
-// next machine that connects is the compute's machine from then on.
+// Issue makes a new token for a compute and returns it; only its hash is kept. An earlier token is
+// not good any more, and the next machine that connects is the compute's machine from then on.
 func Issue(st *berth.ComputeState) string {
 	var b [24]byte
 	rand.Read(b[:]) // never fails
@@ -57,7 +59,8 @@ func opens(a *berth.AttachedState, token string) bool {
 	return a != nil && a.TokenHash != "" && subtle.ConstantTimeCompare([]byte(hashOf(token)), []byte(a.TokenHash)) == 1
 }
 
-// change applies f to the state of a compute, and tells of it when f says so. One that is gone is left alone.
+// change applies f to the state of a compute, and tells of it when f says so. One that is gone is
+// left alone.
 func change(ctx context.Context, db *store.DB, workspace, name string, f func(d *store.Doc, st *berth.ComputeState) (say string, err error)) error {
 	return db.Update(ctx, func(tx *store.Tx) error {
 		d, err := tx.Get(workspace, kindCompute, name, "")

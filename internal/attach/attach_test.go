@@ -190,7 +190,8 @@ func request(t *testing.T, p *plant, token string) *http.Request {
 	return r
 }
 
-// TestAgentIsNoStranger: the connection of an agent stays where there is no room for more, and a stranger's goes.
+// TestAgentIsNoStranger: the connection of an agent stays where there is no room for more, and a
+// stranger's goes.
 func TestAgentIsNoStranger(t *testing.T) {
 	p := behind(t, auth.NewDoor(1))
 	p.agent(t.Context(), "m", "laptop", p.token)
@@ -231,8 +232,9 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestMachine follows one machine: it connects, says what it can do, goes and comes again; another one is refused; a server
-// that begins again knows that nobody is connected; a new token lets another machine in and the first one not.
+// TestMachine follows one machine: it connects, says what it can do, goes and comes again; another
+// one is refused; a server that begins again knows that nobody is connected; a new token lets
+// another machine in and the first one not.
 func TestMachine(t *testing.T) {
 	p := build(t)
 	ctx, stop := context.WithCancel(t.Context())

@@ -31,7 +31,8 @@ type Gate struct {
 	open   sync.WaitGroup // connections that are looked after
 }
 
-// NewGate makes a gate to the targets of a registry. What an earlier server had connected it writes down as away.
+// NewGate makes a gate to the targets of a registry. What an earlier server had connected it writes
+// down as away.
 func NewGate(ctx context.Context, db *store.DB, targets *driver.Registry, log *slog.Logger) (*Gate, error) {
 	g := &Gate{db: db, targets: targets, log: log}
 	return g, g.reset(ctx)
@@ -65,13 +66,14 @@ func (g *Gate) Close() error {
 	return err
 }
 
-// Check refuses a compute that this server has no driver for, that could never work, or that cannot take the place of old, which is
-// nil for a new one.
+// Check refuses a compute that this server has no driver for, that could never work, or that cannot
+// take the place of old, which is nil for a new one.
 func (g *Gate) Check(workspace, name string, old, body json.RawMessage) error {
 	return g.targets.Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
 }
 
-// Drop ends the connection of a compute's machine, if it has one, because its token is not good any more. Its tasks run on.
+// Drop ends the connection of a compute's machine, if it has one, because its token is not good any
+// more. Its tasks run on.
 func (g *Gate) Drop(d *store.Doc) {
 	target, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
 	if err != nil {
@@ -82,7 +84,8 @@ func (g *Gate) Drop(d *store.Doc) {
 	}
 }
 
-// errUnknown is the answer to every agent that is not known, whatever is wrong: it tells a stranger nothing.
+// errUnknown is the answer to every agent that is not known, whatever is wrong: it tells a stranger
+// nothing.
 var errUnknown = berth.Errorf(berth.Unauthenticated, "this agent's token is not valid: its compute was detached, or `berth agent join` has created another one since; create a new file with `berth agent join`")
 
 // An Agent is one that has shown the token of its compute.
@@ -91,7 +94,8 @@ type Agent struct {
 	state   *berth.AttachedState
 }
 
-// Authenticate finds out whose agent sends a request, or says why it is refused. Nothing is read of its connection.
+// Authenticate finds out whose agent sends a request, or says why it is refused. Nothing is read of
+// its connection.
 func Authenticate(r *http.Request, db *store.DB, token string) (Agent, error) {
 	ws, compute := dialout.Place(r)
 	var d *store.Doc
@@ -113,7 +117,8 @@ func Authenticate(r *http.Request, db *store.DB, token string) (Agent, error) {
 	return Agent{d, st.Attached}, nil
 }
 
-// Connect takes the connection of an agent and looks after it until it ends or the context of the request does, or says why not.
+// Connect takes the connection of an agent and looks after it until it ends or the context of the
+// request does, or says why not.
 func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 	d, id, host := a.compute, r.Header.Get(dialout.HeaderID), dialout.Clean(r.Header.Get(dialout.HeaderHost), 253)
 	if err := dialout.Check(r); err != nil {
@@ -157,7 +162,8 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 	return nil
 }
 
-// attend keeps the state of a machine up to date while it is connected. The error is why it was not used at all.
+// attend keeps the state of a machine up to date while it is connected. The error is why it was not
+// used at all.
 func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, ended <-chan error, a berth.AttachedState) error {
 	pctx, cancel := context.WithTimeout(ctx, probeTime)
 	info, err := target.Probe(pctx)
@@ -196,7 +202,8 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 	return nil
 }
 
-// watch ends the connection of a machine when its token is not good any more, whichever server was told so.
+// watch ends the connection of a machine when its token is not good any more, whichever server was
+// told so.
 func (g *Gate) watch(ctx context.Context, d *store.Doc, tokenHash string) {
 	good := func() bool {
 		var st berth.ComputeState
@@ -271,8 +278,8 @@ func (g *Gate) away(ctx context.Context, workspace, name, session, why string) e
 	})
 }
 
-// mine refuses a machine that is not the compute's. The tasks of a compute are known to one machine: those of another one would
-// seem to have disappeared.
+// mine refuses a machine that is not the compute's. The tasks of a compute are known to one
+// machine: those of another one would seem to have disappeared.
 func mine(compute string, a *berth.AttachedState, id string) error {
 	if a.Machine == "" || a.Machine == id {
 		return nil

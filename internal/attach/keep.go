@@ -14,8 +14,8 @@ import (
 	"github.com/berthml/berth/internal/target"
 )
 
-// Pauses between attempts to connect to a machine grow from the first to the second. Where an attempt was refused for good,
-// only the second is waited: somebody has to change something first.
+// Pauses between attempts to connect to a machine grow from the first to the second. Where an
+// attempt was refused for good, only the second is waited: somebody has to change something first.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -24,7 +24,8 @@ const (
 // Open decrypts the secrets of a compute; it is [auth.Keys.Open].
 type Open func(sealed, bound string) ([]byte, error)
 
-// Keep connects to the machines that the server has to connect to, and connects again, until ctx ends.
+// Keep connects to the machines that the server has to connect to, and connects again, until ctx
+// ends.
 func (g *Gate) Keep(ctx context.Context, open Open) error {
 	k := &keeper{gate: g, open: open, now: map[string]*kept{}}
 	defer k.wait.Wait()
@@ -91,7 +92,8 @@ type kept struct {
 	end          context.CancelFunc
 }
 
-// howReached is what a document says of how a machine is reached; tags and the like may change while it is connected.
+// howReached is what a document says of how a machine is reached; tags and the like may change
+// while it is connected.
 func howReached(body []byte) string {
 	var v struct {
 		Properties struct {
@@ -129,7 +131,8 @@ func (k *keeper) drop(key string) {
 	}
 }
 
-// look begins to keep a compute connected, begins again where how it is reached has changed, or leaves things as they are.
+// look begins to keep a compute connected, begins again where how it is reached has changed, or
+// leaves things as they are.
 func (k *keeper) look(ctx context.Context, d *store.Doc) {
 	g := k.gate
 	to, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
@@ -185,8 +188,8 @@ func (k *keeper) keep(ctx context.Context, d *store.Doc, to *driver.Target, c dr
 	}
 }
 
-// once connects, and returns when the connection has ended or could not be made. What is known of the machine is written
-// down either way.
+// once connects, and returns when the connection has ended or could not be made. What is known of
+// the machine is written down either way.
 func (k *keeper) once(ctx context.Context, d *store.Doc, to *driver.Target, c driver.Connector) error {
 	g := k.gate
 	var st berth.ComputeState

@@ -100,7 +100,8 @@ type agentOptions struct {
 	slots             int
 }
 
-// identity reads who this agent is: what it joins with, and an id that stays as long as its folder does.
+// identity reads who this agent is: what it joins with, and an id that stays as long as its folder
+// does.
 func (o agentOptions) identity(a *dialout.Agent) error {
 	kept := filepath.Join(o.dir, joinKept)
 	b, err := o.readJoin(kept)
@@ -131,7 +132,8 @@ func (o agentOptions) identity(a *dialout.Agent) error {
 	return err
 }
 
-// leave lets go of the server that the agent had joined before, if it joins another: the terms of one mean nothing to the other.
+// leave lets go of the server that the agent had joined before, if it joins another: the terms of
+// one mean nothing to the other.
 func (o agentOptions) leave(kept string, next dialout.Join) error {
 	b, err := os.ReadFile(kept)
 	if errors.Is(err, os.ErrNotExist) {

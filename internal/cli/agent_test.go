@@ -12,8 +12,9 @@ import (
 	"github.com/berthml/berth/internal/driver/dialout"
 )
 
-// TestAgentThatJoinsAnotherServer: the runner host of an agent that joins another server, or is another compute, takes tasks whatever the
-// term is there. A new token for the same one changes nothing.
+// TestAgentThatJoinsAnotherServer: the runner host of an agent that joins another server, or is
+// another compute, takes tasks whatever the term is there. A new token for the same one changes
+// nothing.
 func TestAgentThatJoinsAnotherServer(t *testing.T) {
 	dir := t.TempDir()
 	term := filepath.Join(dir, "host", "term.9")

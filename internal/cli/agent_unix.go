@@ -61,7 +61,8 @@ func note(lock *os.File) error {
 	return err
 }
 
-// rest ends the runner host of an agent that ends, unless it has tasks: those go on, and the next agent takes them up.
+// rest ends the runner host of an agent that ends, unless it has tasks: those go on, and the next
+// agent takes them up.
 func rest(ctx context.Context, a *dialout.Agent, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

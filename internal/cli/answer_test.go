@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/cli"
 )
 
-// TestOddAnswers: whatever JSON a server answers with, a command ends with a result or a message, and does not panic.
+// TestOddAnswers: whatever JSON a server answers with, a command ends with a result or a message,
+// and does not panic.
 func TestOddAnswers(t *testing.T) {
 	answer := ""
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,7 +15,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// apply uploads what a file needs and creates its resources, dependencies first. It returns the last, the thing itself.
+// apply uploads what a file needs and creates its resources, dependencies first. It returns the
+// last, the thing itself.
 func (s *session) apply(ctx context.Context, c *client.Client, r *spec.Result) (client.Document, error) {
 	d, _, err := s.applyRev(ctx, c, r)
 	return d, err
@@ -52,7 +53,8 @@ func (s *session) applyRev(ctx context.Context, c *client.Client, r *spec.Result
 	return d, rev, nil
 }
 
-// sameWork reports whether the job of this name does what a document asks for, so that only texts and tags can differ.
+// sameWork reports whether the job of this name does what a document asks for, so that only texts
+// and tags can differ.
 func sameWork(ctx context.Context, c *client.Client, name string, body json.RawMessage) bool {
 	there, err := c.Get(ctx, "jobs", name)
 	if err != nil {
@@ -70,7 +72,8 @@ func sameWork(ctx context.Context, c *client.Client, name string, body json.RawM
 	return true
 }
 
-// fill uploads a resource's files and puts their addresses into its document, and versions in the place of labels.
+// fill uploads a resource's files and puts their addresses into its document, and versions in the
+// place of labels.
 func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource) (json.RawMessage, error) {
 	uris := map[string]string{}
 	for _, u := range res.Uploads {
@@ -101,7 +104,8 @@ func (s *session) fill(ctx context.Context, c *client.Client, res *spec.Resource
 // versioned are the collections whose resources have versions.
 var versioned = map[string]bool{"environments": true, "data": true, "models": true, "components": true, "codes": true, "featuresets": true, "featurestoreEntities": true}
 
-// put creates a resource that is not a job; an asset without a version gets the next one, an environment only if it is not the latest.
+// put creates a resource that is not a job; an asset without a version gets the next one, an
+// environment only if it is not the latest.
 func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource, body json.RawMessage) (client.Document, error) {
 	switch {
 	case res.Type == "workspaces":

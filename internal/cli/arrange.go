@@ -6,8 +6,8 @@ import (
 	"github.com/berthml/berth/internal/ordered"
 )
 
-// entity is what is printed of a document. Its fields are sorted by name; what is in them is in the order that the document has it
-// in, as its author wrote it. az sorts everything.
+// entity is what is printed of a document. Its fields are sorted by name; what is in them is in the
+// order that the document has it in, as its author wrote it. az sorts everything.
 func (s *session) entity(n noun, d client.Document) map[string]any {
 	out := entity(n, d)
 	if s.format.az {

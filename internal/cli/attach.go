@@ -83,7 +83,8 @@ func sshFlags(cmd *cobra.Command, where string) error {
 	return usagef("no private key was found for %s; give one with --ssh-private-key-file, or a password with --admin-password", where)
 }
 
-// sshWhere is what ssh would do to reach a host: its own program reads its configuration best. Several values of a key are in lines.
+// sshWhere is what ssh would do to reach a host: its own program reads its configuration best.
+// Several values of a key are in lines.
 func sshWhere(ctx context.Context, where string) map[string]string {
 	user, host, found := strings.Cut(where, "@")
 	if !found {

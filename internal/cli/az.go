@@ -11,8 +11,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// What a script finds when it calls az and berth answers: the commands that such scripts use besides `az ml`, with answers in az's
-// own shapes. They tell of this server; nothing is asked of Azure.
+// What a script finds when it calls az and berth answers: the commands that such scripts use
+// besides `az ml`, with answers in az's own shapes. They tell of this server; nothing is asked of
+// Azure.
 
 // The az and the extension whose grammar and answers are followed.
 const (
@@ -67,7 +68,8 @@ func azKnows(root *cobra.Command, words []string) error {
 	return usagef("'%s' is not known here: this is Berth, not Azure's own az. It knows %s", words[0], strings.Join(known, ", "))
 }
 
-// anyFlags makes a group of commands look at the word that is not a command of it before the flags that come with it.
+// anyFlags makes a group of commands look at the word that is not a command of it before the flags
+// that come with it.
 var anyFlags = cobra.FParseErrWhitelist{UnknownFlags: true}
 
 // azGroupOf is a group of commands: az WORD ….
@@ -77,8 +79,8 @@ func azGroupOf(word, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// azCommand is a command whose result is printed. The flags are those az's has and that mean nothing here; they are taken and
-// left.
+// azCommand is a command whose result is printed. The flags are those az's has and that mean
+// nothing here; they are taken and left.
 func (s *session) azCommand(word, short string, run func(ctx context.Context) (any, error)) *cobra.Command {
 	return s.azTable(word, short, nil, run)
 }
@@ -119,7 +121,8 @@ func ignored(cmd *cobra.Command, words ...string) *cobra.Command {
 	return cmd
 }
 
-// refusal is the value of a flag of az's that cannot be served, and would be missed if it were left: the reason.
+// refusal is the value of a flag of az's that cannot be served, and would be missed if it were
+// left: the reason.
 type refusal string
 
 func (r refusal) Set(string) error { return usagef("%s", string(r)) }

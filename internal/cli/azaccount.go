@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// azAccount is az account: the subscriptions of this server, which are no more than the beginnings of names.
+// azAccount is az account: the subscriptions of this server, which are no more than the beginnings
+// of names.
 func azAccount(s *session) *cobra.Command {
 	show := ignored(s.azCommand("show", "Show the subscription in use", func(ctx context.Context) (any, error) {
 		all, err := s.accounts(ctx)
@@ -88,7 +89,8 @@ func (s *session) accounts(ctx context.Context) ([]map[string]any, error) {
 	return out, nil
 }
 
-// setAccount keeps the subscription that --subscription names. Any id will do: a subscription here is the beginning of a name.
+// setAccount keeps the subscription that --subscription names. Any id will do: a subscription here
+// is the beginning of a name.
 func (s *session) setAccount(ctx context.Context) error {
 	want := s.cfg.Workspace.Subscription
 	if want == "" {
@@ -131,7 +133,8 @@ func isGUID(text string) bool {
 	return true
 }
 
-// azAccessToken is az account get-access-token: a token of this server for those who call it with curl.
+// azAccessToken is az account get-access-token: a token of this server for those who call it with
+// curl.
 func azAccessToken(s *session) *cobra.Command {
 	var resource, scope string
 	cmd := s.azCommand("get-access-token", "Get a token for calling the server", func(ctx context.Context) (any, error) {

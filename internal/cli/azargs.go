@@ -11,8 +11,9 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// What az's command line allows and ours does not by itself: several words after one flag, the beginning of a flag's name
-// for the whole, true or false after a switch. The words are brought into the form that pflag knows before it sees them.
+// What az's command line allows and ours does not by itself: several words after one flag, the
+// beginning of a flag's name for the whole, true or false after a switch. The words are brought
+// into the form that pflag knows before it sees them.
 
 // arity says how many words a flag takes.
 type arity string
@@ -49,8 +50,9 @@ func (w *wordGroups) Set(text string) error {
 	return nil
 }
 
-// azWords brings the words of a command into pflag's form. Words it cannot place it leaves as they are, for pflag to refuse. Where
-// strict is set no word is an argument of the command itself, so a flag that takes many takes all that follow.
+// azWords brings the words of a command into pflag's form. Words it cannot place it leaves as they
+// are, for pflag to refuse. Where strict is set no word is an argument of the command itself, so a
+// flag that takes many takes all that follow.
 func azWords(cmd *cobra.Command, words []string, strict bool) ([]string, error) {
 	cmd.InitDefaultHelpFlag()
 	cmd.InheritedFlags() // makes Flags complete
@@ -130,8 +132,8 @@ func isNumber(w string) bool {
 	return w != "" && strings.Trim(w, "0123456789") == ""
 }
 
-// flagOf is the flag a word names, by its whole name or by a beginning only it has, and the value after =. Not a flag, or none
-// that is known, is nil.
+// flagOf is the flag a word names, by its whole name or by a beginning only it has, and the value
+// after =. Not a flag, or none that is known, is nil.
 func flagOf(flags *pflag.FlagSet, word string) (f *pflag.Flag, value string, given bool, err error) {
 	switch {
 	case strings.HasPrefix(word, "--"):
@@ -157,7 +159,8 @@ func flagOf(flags *pflag.FlagSet, word string) (f *pflag.Flag, value string, giv
 	return nil, "", false, nil
 }
 
-// filesIn replaces @FILE, alone or after =, by what the file holds, as az does. A word that only looks like it stays.
+// filesIn replaces @FILE, alone or after =, by what the file holds, as az does. A word that only
+// looks like it stays.
 func filesIn(words []string) ([]string, error) {
 	out := slices.Clone(words)
 	for i, w := range words {

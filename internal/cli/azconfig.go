@@ -117,7 +117,8 @@ func (s *session) settings() (*settings, error) {
 	return readSettings(cfg.Home)
 }
 
-// in is the settings of a section, or one of them, in az's form: first those that variables set, which have the say.
+// in is the settings of a section, or one of them, in az's form: first those that variables set,
+// which have the say.
 func (k *settings) in(section, key string) []any {
 	out := []any{}
 	seen := map[string]bool{}

@@ -10,14 +10,15 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// azFrame is what az writes around the log of a job it streams, on standard output: which job it is, which file the log is, and
-// where the job is to be looked at.
+// azFrame is what az writes around the log of a job it streams, on standard output: which job it
+// is, which file the log is, and where the job is to be looked at.
 type azFrame struct {
 	s    *session
 	head string
 }
 
-// frame writes the beginning of it. By our own manners there is none: standard output is the job's alone.
+// frame writes the beginning of it. By our own manners there is none: standard output is the job's
+// alone.
 func (s *session) frame(ctx context.Context, c *client.Client, job string) (*azFrame, error) {
 	if !s.format.az {
 		return nil, nil
@@ -44,8 +45,8 @@ func (f *azFrame) log(name string) {
 	fmt.Fprintf(f.s.out, "\n%s\n%s\n\n", title, strings.Repeat("=", len(title)))
 }
 
-// end writes what is to be said of a job that has ended; open says that the log ended within a line. A job that failed is an error in
-// az's own form. One that was canceled is not.
+// end writes what is to be said of a job that has ended; open says that the log ended within a
+// line. A job that failed is an error in az's own form. One that was canceled is not.
 func (f *azFrame) end(j *client.Job, open bool) error {
 	if open {
 		fmt.Fprintln(f.s.out)

@@ -17,8 +17,9 @@ import (
 // column is a column of a table: a heading, and where its value is in the entity.
 type column struct{ head, path string }
 
-// printTSV prints values without keys: a line for each item, a tab between values, in the order of the keys. A list inside is
-// its length, an object nothing. Even makes a column the same member in every line; az leaves out what an item lacks.
+// printTSV prints values without keys: a line for each item, a tab between values, in the order of
+// the keys. A list inside is its length, an object nothing. Even makes a column the same member in
+// every line; az leaves out what an item lacks.
 func printTSV(w io.Writer, v any, even bool) error {
 	list, ok := v.([]any)
 	if !ok {
@@ -98,8 +99,8 @@ func scalar(v any) string {
 // hiddenInTables are members no table shows unless a query asks for them.
 var hiddenInTables = map[string]bool{"id": true, "type": true, "etag": true}
 
-// printTable prints objects as a table. Without columns these are the members that are scalars, sorted by name where sorted is
-// set, in the order of the query where not.
+// printTable prints objects as a table. Without columns these are the members that are scalars,
+// sorted by name where sorted is set, in the order of the query where not.
 func printTable(w io.Writer, v any, columns []column, sorted bool) error {
 	list, ok := v.([]any)
 	if !ok {
@@ -219,8 +220,8 @@ func pythonText(v any) string {
 	return tsvCell(v)
 }
 
-// at is a value deep in an entity: names with dots between; of several with | between the first that is there. A name with & after it
-// has to be there for what follows.
+// at is a value deep in an entity: names with dots between; of several with | between the first
+// that is there. A name with & after it has to be there for what follows.
 func at(m map[string]any, path string) any {
 	for _, one := range strings.Split(path, "|") {
 		var v any = m

@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/jmes"
 )
 
-// printYAML prints a value as az does: text in single quotes where it would be read as something else.
+// printYAML prints a value as az does: text in single quotes where it would be read as something
+// else.
 func printYAML(w io.Writer, v any, color bool) error {
 	var b bytes.Buffer
 	out, err := yaml.NewDumper(&b, yaml.WithV4Defaults())
@@ -83,11 +84,13 @@ func yamlNode(v any) *yaml.Node {
 	return scalar("!!null", "null")
 }
 
-// quoteMark stands before the closing quote of text that ends with a new line while it is written: the emitter (yaml 4.0.0-rc.6) would
-// put the quote at the beginning of a line, where strict readers take it for the end of the mapping.
+// quoteMark stands before the closing quote of text that ends with a new line while it is written:
+// the emitter (yaml 4.0.0-rc.6) would put the quote at the beginning of a line, where strict
+// readers take it for the end of the mapping.
 const quoteMark = "\ue000"
 
-// yaml11 is text that was something else in YAML 1.1, which az writes and most programs still read: truths, times of day, = and <<.
+// yaml11 is text that was something else in YAML 1.1, which az writes and most programs still read:
+// truths, times of day, = and <<.
 var yaml11 = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|=|<<|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$`)
 })

@@ -1,7 +1,9 @@
-// Package cli is the command line: one file per command, one table for the nouns and verbs of Azure's.
+// Package cli is the command line: one file per command, one table for the nouns and verbs of
+// Azure's.
 //
-// Results go to standard output, everything said about them to standard error, and the exit code tells what happened: see
-// exit.go. Nothing is read or computed before a command needs it, because people wait for this program a hundred times a day.
+// Results go to standard output, everything said about them to standard error, and the exit code
+// tells what happened: see exit.go. Nothing is read or computed before a command needs it, because
+// people wait for this program a hundred times a day.
 package cli
 
 import (
@@ -49,7 +51,8 @@ func Main(args []string) int {
 	return s.report(err)
 }
 
-// run finds the command and runs it. The program called by the name az is az; `berth ml NOUN VERB` is `az ml NOUN VERB`.
+// run finds the command and runs it. The program called by the name az is az; `berth ml NOUN VERB`
+// is `az ml NOUN VERB`.
 func (s *session) run(ctx context.Context, args []string) error {
 	var root *cobra.Command
 	name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe")
@@ -79,7 +82,8 @@ func (s *session) run(ctx context.Context, args []string) error {
 	return root.ExecuteContext(ctx)
 }
 
-// azMode makes a session behave as az does: JSON by default, its exit codes, ERROR before what went wrong.
+// azMode makes a session behave as az does: JSON by default, its exit codes, ERROR before what went
+// wrong.
 func (s *session) azMode(program string) {
 	s.format.az, s.program = true, program
 	s.format.kept = func() string {
@@ -99,7 +103,8 @@ func (s *session) self() string {
 	return "berth"
 }
 
-// ownArgs brings what was typed into the form of our own flags, for the commands that follow az's grammar.
+// ownArgs brings what was typed into the form of our own flags, for the commands that follow az's
+// grammar.
 func (s *session) ownArgs(root *cobra.Command, words []string) ([]string, error) {
 	if len(words) > 0 && strings.HasPrefix(words[0], cobra.ShellCompRequestCmd) {
 		return words, nil
@@ -165,8 +170,9 @@ func commands() []command {
 	}
 }
 
-// newRoot makes the tree of commands. Those that the command line does not name are left out where it names one, and of the nouns only
-// those that it names get their verbs: a hundred commands with their flags would take longer to make than most of them take to run.
+// newRoot makes the tree of commands. Those that the command line does not name are left out where
+// it names one, and of the nouns only those that it names get their verbs: a hundred commands with
+// their flags would take longer to make than most of them take to run.
 func newRoot(s *session, words []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
@@ -262,7 +268,8 @@ func addNouns(s *session, root *cobra.Command, words []string) {
 	}
 }
 
-// mentions reports whether the command line may be about a noun; a shell that completes words may be about any.
+// mentions reports whether the command line may be about a noun; a shell that completes words may
+// be about any.
 func mentions(words []string, noun string) bool {
 	for _, w := range words {
 		if w == noun || strings.HasPrefix(w, cobra.ShellCompRequestCmd) {
@@ -319,8 +326,8 @@ func usage(cmd *cobra.Command, err error) error {
 	return usagef("%v\nsee `%s --help`", err, cmd.CommandPath())
 }
 
-// interruptible is ctx ended by Ctrl-C or a request to end; stop gives the signals back. The second one ends the program, whatever
-// it is stuck in.
+// interruptible is ctx ended by Ctrl-C or a request to end; stop gives the signals back. The second
+// one ends the program, whatever it is stuck in.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

@@ -2,9 +2,9 @@ package cli
 
 import "reflect"
 
-// pair makes a connection that is to be changed fit for a file, in which its key and its metadata have two names each: `api_key` is
-// `credentials.key`, and `tags` is `metadata`. What it returns is called after the change, and has both names say what one of
-// them was changed to.
+// pair makes a connection that is to be changed fit for a file, in which its key and its metadata
+// have two names each: `api_key` is `credentials.key`, and `tags` is `metadata`. What it returns is
+// called after the change, and has both names say what one of them was changed to.
 func pair(n noun, m map[string]any) (settle func()) {
 	if n.word != "connection" {
 		return func() {}

@@ -31,7 +31,8 @@ type creation struct {
 // idleMinutes is how long an instance made by flags may be without use.
 const idleMinutes = 60
 
-// stopsItself gives an instance that is made by flags, of which none says when it stops, an idle time.
+// stopsItself gives an instance that is made by flags, of which none says when it stops, an idle
+// time.
 func (s *session) stopsItself(n noun, sets []string) []string {
 	instance := false
 	for _, v := range sets {
@@ -128,7 +129,8 @@ func createVerb(s *session, n noun) *cobra.Command {
 	return cmd
 }
 
-// besideThere lets a workspace that exists keep its tags beside those that are given, and its place, when it is created again.
+// besideThere lets a workspace that exists keep its tags beside those that are given, and its
+// place, when it is created again.
 func besideThere(ctx context.Context, c *client.Client, res *spec.Resource) error {
 	ws := c.Workspace
 	ws.Name = res.Name
@@ -153,7 +155,8 @@ func besideThere(ctx context.Context, c *client.Client, res *spec.Resource) erro
 	return err
 }
 
-// needFile says that a file is missing. az knows it from the flags of some commands, and of others when it reads what there is.
+// needFile says that a file is missing. az knows it from the flags of some commands, and of others
+// when it reads what there is.
 func needFile(s *session, n noun, verb string) error {
 	say := latef
 	switch n.word {

@@ -23,8 +23,8 @@ const (
 	maxLog    = 16 << 20
 )
 
-// start starts a server in home, detached from this process, and returns when it answers. Of several starters one starts it and
-// the others wait. When announce is set the user is told.
+// start starts a server in home, detached from this process, and returns when it answers. Of
+// several starters one starts it and the others wait. When announce is set the user is told.
 func (s *session) start(ctx context.Context, home string, announce bool) error {
 	run := filepath.Join(home, "run")
 	if err := os.MkdirAll(run, 0o700); err != nil {
@@ -44,7 +44,8 @@ func (s *session) start(ctx context.Context, home string, announce bool) error {
 	return launch(ctx, home)
 }
 
-// upOrFree waits until the server of home answers, or none holds the home: one that is stopping, or about to start, does.
+// upOrFree waits until the server of home answers, or none holds the home: one that is stopping, or
+// about to start, does.
 func upOrFree(ctx context.Context, home string) (up bool, err error) {
 	path := filepath.Join(home, "run", serveLock)
 	for deadline := time.Now().Add(startTime); ; {

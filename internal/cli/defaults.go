@@ -10,8 +10,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// settings is the file in which `az configure` and `az config` keep what they are told: HOME/azure/config, in the form of az's
-// own, so that the real az pointed here by `berth azure-env` reads the same.
+// settings is the file in which `az configure` and `az config` keep what they are told:
+// HOME/azure/config, in the form of az's own, so that the real az pointed here by `berth azure-env`
+// reads the same.
 type settings struct {
 	path  string
 	lines []string
@@ -104,8 +105,8 @@ func (s *settings) write() error {
 	return os.Rename(temp, s.path)
 }
 
-// defaults fills in the workspace where neither a flag nor BERTH_… names one: AZURE_DEFAULTS_… for those who come by az's name,
-// then what `az configure --defaults` and `az account set` keep.
+// defaults fills in the workspace where neither a flag nor BERTH_… names one: AZURE_DEFAULTS_… for
+// those who come by az's name, then what `az configure --defaults` and `az account set` keep.
 func (s *session) defaults(home string, ws *berth.Workspace) error {
 	kept, err := readSettings(home)
 	if err != nil {

@@ -115,7 +115,8 @@ func spaceFinding(home string) finding {
 	}
 }
 
-// serverFindings looks at the server: that it answers, that it is of our version, and that its address can be reached with TLS.
+// serverFindings looks at the server: that it answers, that it is of our version, and that its
+// address can be reached with TLS.
 func (s *session) serverFindings(ctx context.Context, cfg client.Config) []finding {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

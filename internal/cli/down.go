@@ -88,7 +88,8 @@ func (s *session) endIdle(ctx context.Context, cfg client.Config) error {
 	return restHosts(ctx, s, cfg.Home, false)
 }
 
-// restHosts ends the runner hosts of a home that have nothing to run. The server is gone, so nothing new can come. Those with tasks stay.
+// restHosts ends the runner hosts of a home that have nothing to run. The server is gone, so
+// nothing new can come. Those with tasks stay.
 func restHosts(ctx context.Context, s *session, home string, noJobs bool) error {
 	others, _ := filepath.Glob(filepath.Join(home, "run", "*", serveLock)) // the pattern is good
 	now, cancel := context.WithCancel(ctx)

@@ -44,7 +44,8 @@ func (s *session) fetchOutput(ctx context.Context, c *client.Client, job, output
 	return berth.Errorf(berth.NotFound, "job %s wrote nothing to its output %s", job, output)
 }
 
-// fetchOutputs copies the outputs of a job that has ended to where they are wanted, and tells how to get those that it could not.
+// fetchOutputs copies the outputs of a job that has ended to where they are wanted, and tells how
+// to get those that it could not.
 func (s *session) fetchOutputs(ctx context.Context, c *client.Client, j *client.Job, outputs map[string]string) error {
 	left := maps.Clone(outputs)
 	for _, output := range sortedKeys(outputs) {
@@ -92,8 +93,9 @@ func listOf(words []string) string {
 	return out
 }
 
-// downloadJob fetches what a job left: one output, everything, or by default its logs and ./outputs. The folders are those that
-// az ml makes. To az a job that has not ended has nothing to download, and an output without files is not a mistake.
+// downloadJob fetches what a job left: one output, everything, or by default its logs and
+// ./outputs. The folders are those that az ml makes. To az a job that has not ended has nothing to
+// download, and an output without files is not a mistake.
 func (s *session) downloadJob(ctx context.Context, c *client.Client, job, output, dir string, all bool) error {
 	if s.format.az {
 		j, err := c.Job(ctx, job)

@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// The grammar of az's generic update: --set PATH=VALUE …, --add PATH VALUE|KEY=VALUE …, --remove PATH [INDEX], done in the order
-// they are written, on the entity as `show` prints it.
+// The grammar of az's generic update: --set PATH=VALUE …, --add PATH VALUE|KEY=VALUE …, --remove
+// PATH [INDEX], done in the order they are written, on the entity as `show` prints it.
 
 // change is one --set, --add or --remove, or flag: a --set that another flag is short for.
 type change struct {
@@ -403,7 +403,8 @@ func describe(v any) string {
 	return fmt.Sprint(v)
 }
 
-// parseValue reads JSON where it is JSON, what Python would write for it where it is that, and else text.
+// parseValue reads JSON where it is JSON, what Python would write for it where it is that, and else
+// text.
 func parseValue(text string) any {
 	if v, ok := decodeJSON(text); ok {
 		return v
@@ -414,7 +415,8 @@ func parseValue(text string) any {
 	return text
 }
 
-// pythonWord is what az makes of a value where text has to be: it is read as JSON and written as Python does.
+// pythonWord is what az makes of a value where text has to be: it is read as JSON and written as
+// Python does.
 func pythonWord(text string) string {
 	switch x := parseValue(text).(type) {
 	case string:
@@ -450,7 +452,8 @@ func decodeJSON(text string) (any, bool) {
 	return v, err == nil
 }
 
-// fromPython writes a Python literal as JSON: 'text', True, False, None. Shells that eat double quotes make people write it.
+// fromPython writes a Python literal as JSON: 'text', True, False, None. Shells that eat double
+// quotes make people write it.
 func fromPython(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {

@@ -72,7 +72,8 @@ func object(t *testing.T, text string) map[string]any {
 	return m
 }
 
-// TestEditMistakes names the place of what cannot be understood, and what is there instead of what is not.
+// TestEditMistakes names the place of what cannot be understood, and what is there instead of what
+// is not.
 func TestEditMistakes(t *testing.T) {
 	for words, want := range map[string]string{
 		"--set tags":              "there is no =",

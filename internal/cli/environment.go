@@ -16,7 +16,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// anonymous is where Azure's clients put environments without a name; the version is a hash of the content.
+// anonymous is where Azure's clients put environments without a name; the version is a hash of the
+// content.
 const anonymous = "CliV2AnonymousEnvironment"
 
 // environment is the id of the environment that --environment names, "" for none.
@@ -71,7 +72,8 @@ func (s *session) environmentFile(ctx context.Context, c *client.Client, path st
 	if err != nil {
 		return "", err
 	}
-	// As in a job's YAML, the file is read and no more: what is called by its name stays as it was registered.
+	// As in a job's YAML, the file is read and no more: what is called by its name stays as it was
+	// registered.
 	main := r.Main()
 	body, err := s.fill(ctx, c, main)
 	if err != nil {

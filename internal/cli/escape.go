@@ -7,16 +7,18 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// legibleWriter writes what jobs and other people wrote to a terminal without letting it command the terminal: no titles, no clipboard, no moving
-// about. Colours pass when they may, and so do tabs, returns and the erasing of a line, which progress bars are made of. The rest
-// is shown by its escape.
+// legibleWriter writes what jobs and other people wrote to a terminal without letting it command
+// the terminal: no titles, no clipboard, no moving about. Colours pass when they may, and so do
+// tabs, returns and the erasing of a line, which progress bars are made of. The rest is shown by
+// its escape.
 type legibleWriter struct {
 	w      io.Writer
 	colors bool
 	held   []byte // the beginning of something whose end has not come yet
 }
 
-// longest is how long a sequence of an escape character may be before it is taken for something else.
+// longest is how long a sequence of an escape character may be before it is taken for something
+// else.
 const longest = 64
 
 // safe is where bytes go that others wrote: as they are into a file or a pipe.
@@ -66,7 +68,8 @@ func flush(w io.Writer) error {
 	return nil
 }
 
-// next is the length of the character or sequence that b begins with; false when its end has not come yet.
+// next is the length of the character or sequence that b begins with; false when its end has not
+// come yet.
 func (t *legibleWriter) next(b []byte) (n int, whole bool) {
 	if b[0] != 0x1b {
 		if !utf8.FullRune(b) {

@@ -6,7 +6,8 @@ import (
 	"github.com/berthml/berth/internal/cli"
 )
 
-// TestShown: what a job writes reaches a terminal without commanding it, in whatever pieces it comes.
+// TestShown: what a job writes reaches a terminal without commanding it, in whatever pieces it
+// comes.
 func TestShown(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain é 漢\tx\r\n":                  "plain é 漢\tx\r\n",

@@ -63,7 +63,8 @@ func eventsCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-// pastEvents prints what happened up to now, page by page, and returns where what comes next begins.
+// pastEvents prints what happened up to now, page by page, and returns where what comes next
+// begins.
 func (s *session) pastEvents(ctx context.Context, c *client.Client, name string, from berth.Rev) (berth.Rev, error) {
 	var end berth.Rev
 	for last := from; ; {
@@ -97,7 +98,8 @@ func (s *session) printEvent(e berth.Event) error {
 	return err
 }
 
-// eventLine is an event for people: when, what about, what, why. With a start, the time is what passed since.
+// eventLine is an event for people: when, what about, what, why. With a start, the time is what
+// passed since.
 func (s *session) eventLine(e berth.Event, start time.Time) string {
 	when := e.Time.Local().Format("2006-01-02 15:04:05.000")
 	if !start.IsZero() {

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// evictVerb takes nodes of a cluster away from their jobs, as the owner of low-priority machines may at any time.
+// evictVerb takes nodes of a cluster away from their jobs, as the owner of low-priority machines
+// may at any time.
 func evictVerb(s *session, n noun) *cobra.Command {
 	var node string
 	var simulate, dry bool

@@ -25,7 +25,8 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// usageError is a wrong command line. One that is late is such that az finds only when it does the work, so that its code is another.
+// usageError is a wrong command line. One that is late is such that az finds only when it does the
+// work, so that its code is another.
 type usageError struct {
 	msg  string
 	late bool
@@ -69,7 +70,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// azExit is the code az would end with: it knows 1, 2 and 3. Late is what it finds while it works: a failed job's own code is 1 too.
+// azExit is the code az would end with: it knows 1, 2 and 3. Late is what it finds while it works:
+// a failed job's own code is 1 too.
 func azExit(code int, late bool) int {
 	switch {
 	case code == exitOK, code == exitInterrupted, !late && (code == exitUsage || code == exitNotFound):
@@ -107,7 +109,8 @@ func (s *session) report(err error) int {
 	return code
 }
 
-// answered is what is said of an error; of one that the service answered with az says its code too, which scripts look for.
+// answered is what is said of an error; of one that the service answered with az says its code too,
+// which scripts look for.
 func (s *session) answered(err error) string {
 	var answer *berth.Error
 	text := err.Error()
@@ -117,7 +120,8 @@ func (s *session) answered(err error) string {
 	return fmt.Sprintf("(%s) %s\nCode: %s\nMessage: %s", answer.Wire, text, answer.Wire, text)
 }
 
-// jobExit is the exit code a finished job stands for: that of its process, 130 when it was canceled, 1 when there was none.
+// jobExit is the exit code a finished job stands for: that of its process, 130 when it was
+// canceled, 1 when there was none.
 func jobExit(status berth.JobStatus, e *berth.Exit) int {
 	switch {
 	case status == berth.Completed:

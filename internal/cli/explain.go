@@ -46,7 +46,8 @@ func explainCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-// explanation is that of a job, or of a compute: the job of that name, the compute of that name, the job that begins so.
+// explanation is that of a job, or of a compute: the job of that name, the compute of that name,
+// the job that begins so.
 func (s *session) explanation(ctx context.Context, c *client.Client, name string) (*berth.Explanation, *berth.ComputeExplanation, error) {
 	if of, ok := strings.CutPrefix(name, "compute/"); ok {
 		e, err := c.ExplainCompute(ctx, of)

@@ -90,7 +90,8 @@ func Set(s *settings, section, key, value string) { s.set(section, key, value) }
 func Get(s *settings, section, key string) string { return s.get(section, key) }
 func Write(s *settings) error                     { return s.write() }
 
-// Known is whether `az ml NOUN VERB` is a command, and whether it is one that is only said not to be served.
+// Known is whether `az ml NOUN VERB` is a command, and whether it is one that is only said not to
+// be served.
 func Known(noun, verb string) (known, served bool) {
 	s := newSession()
 	s.azMode("az ml")
@@ -105,7 +106,8 @@ func Known(noun, verb string) (known, served bool) {
 	return cmd.Name() == verb, true
 }
 
-// Takes is whether `az ml NOUN VERB` takes a flag, --long or -s; one that is not served takes what it is given.
+// Takes is whether `az ml NOUN VERB` takes a flag, --long or -s; one that is not served takes what
+// it is given.
 func Takes(noun, verb, flag string) bool {
 	s := newSession()
 	s.azMode("az ml")

@@ -58,7 +58,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestColumns: a column of tsv is the same member in every line where az's manners are not asked for.
+// TestColumns: a column of tsv is the same member in every line where az's manners are not asked
+// for.
 func TestColumns(t *testing.T) {
 	got, err := cli.EvenTSV([]any{map[string]any{"a": "1", "c": "3"}, map[string]any{"a": "1", "b": "2", "c": "3"}})
 	if want := "1\t\t3\n1\t2\t3\n"; err != nil || got != want {

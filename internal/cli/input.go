@@ -94,7 +94,8 @@ func uriType(ctx context.Context, c *client.Client, uri string) (string, error) 
 	return "uri_folder", nil
 }
 
-// plainHTTP reports whether a URI is a web server's, which has no folders, and not a storage account's.
+// plainHTTP reports whether a URI is a web server's, which has no folders, and not a storage
+// account's.
 func plainHTTP(uri string) bool {
 	return (strings.HasPrefix(uri, "https://") || strings.HasPrefix(uri, "http://")) && !strings.Contains(uri, ".blob.") && !strings.Contains(uri, ".dfs.")
 }

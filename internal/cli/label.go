@@ -15,7 +15,8 @@ import (
 // labelled is a reference by a label: azureml:NAME@LABEL.
 var labelled = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^azureml:([^:@/]+)@([^:@/]+)$`) })
 
-// resolveLabels puts versions in the place of labels in a document, as Azure's own clients do: what a job ran with is said for good.
+// resolveLabels puts versions in the place of labels in a document, as Azure's own clients do: what
+// a job ran with is said for good.
 func resolveLabels(ctx context.Context, c *client.Client, body json.RawMessage) (json.RawMessage, error) {
 	if !bytes.Contains(body, []byte("@")) {
 		return body, nil
@@ -82,7 +83,8 @@ func settleIn(v any, find func(collection, ref string) (string, error)) error {
 	return nil
 }
 
-// referred is the collection that a member of an object refers to, "" for none, and what stands before the id there.
+// referred is the collection that a member of an object refers to, "" for none, and what stands
+// before the id there.
 func referred(m map[string]any, key string) (collection, prefix string) {
 	switch key {
 	case "environmentId":

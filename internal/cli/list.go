@@ -141,7 +141,8 @@ func (l listing) wants(n noun, d client.Document, shown map[string]any) bool {
 	return slices.ContainsFunc(strings.Split(l.kind, ","), func(k string) bool { return strings.EqualFold(k, kind) })
 }
 
-// azList is an item of a list in the form az gives it there: of environments it keeps only names and versions, of models it renames some.
+// azList is an item of a list in the form az gives it there: of environments it keeps only names
+// and versions, of models it renames some.
 func (s *session) azList(n noun, shown map[string]any) map[string]any {
 	if !s.format.az || n.word != "environment" && n.word != "model" {
 		return shown

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// noun is a row of the table of resources: everything that tells one from another on the command line.
+// noun is a row of the table of resources: everything that tells one from another on the command
+// line.
 type noun struct {
 	word       string // on the command line
 	kind       string // of its YAML; the word when empty
@@ -156,7 +157,8 @@ const (
 	noMount    = "it mounts no data here; `download` copies it"
 )
 
-// unserved are the nouns of az ml that this server does not serve, and what it lacks. A row goes when the server can.
+// unserved are the nouns of az ml that this server does not serve, and what it lacks. A row goes
+// when the server can.
 var unserved = map[string]string{
 	"online-endpoint":          "online endpoints",
 	"online-deployment":        "online endpoints",
@@ -277,8 +279,8 @@ func (t *target) path(n noun) []string {
 	return []string{n.collection, t.name}
 }
 
-// resolve opens the client and finds the target: a job may be named by a prefix, of the user's own jobs when mine is set; a workspace is
-// its own client.
+// resolve opens the client and finds the target: a job may be named by a prefix, of the user's own
+// jobs when mine is set; a workspace is its own client.
 func (s *session) resolve(ctx context.Context, n noun, t *target, mine bool) (*client.Client, error) {
 	c, err := s.open(ctx)
 	if err != nil {

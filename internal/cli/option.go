@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// option is a flag that stands for a field of the YAML file: --image X is the same as --set image=X.
+// option is a flag that stands for a field of the YAML file: --image X is the same as --set
+// image=X.
 type option struct {
 	flag, short string
 	field       string // path in the file; of tags the map

@@ -60,7 +60,8 @@ func (f *format) check() error {
 	return nil
 }
 
-// print prints a result in the format chosen, YAML when none is. Nothing found by a query prints nothing, as in az.
+// print prints a result in the format chosen, YAML when none is. Nothing found by a query prints
+// nothing, as in az.
 func (s *session) print(v any) error { return s.printAs(v, nil) }
 
 // printAs is print with the columns a table has, where the noun has some of its own.
@@ -184,7 +185,8 @@ func printJSON(w io.Writer, v any, color bool) error {
 	return err
 }
 
-// unordered makes plain maps of objects that have an order: az prints JSON and YAML with sorted keys.
+// unordered makes plain maps of objects that have an order: az prints JSON and YAML with sorted
+// keys.
 func unordered(v any) any {
 	switch x := v.(type) {
 	case *jmes.Object:

@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// The exit codes of a plan; 0 is that the job would run now or soon, and whatever went wrong is exitFailed, so that these two mean
-// nothing else.
+// The exit codes of a plan; 0 is that the job would run now or soon, and whatever went wrong is
+// exitFailed, so that these two mean nothing else.
 const (
 	exitWait  = 4 // it would wait for a limit
 	exitNever = 5 // it can never run as it is
@@ -86,8 +86,8 @@ func (s *session) plan(ctx context.Context, c *client.Client, r *spec.Result) er
 	return s.planBody(ctx, c, name, body)
 }
 
-// planned is the name and the document of the job a file describes, with what would be made first beside it and a placeholder for
-// everything that would be uploaded.
+// planned is the name and the document of the job a file describes, with what would be made first
+// beside it and a placeholder for everything that would be uploaded.
 func planned(r *spec.Result) (string, map[string]any, error) {
 	last := len(r.Resources) - 1
 	job := r.Resources[last]

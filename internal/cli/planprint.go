@@ -130,7 +130,8 @@ func planPlace(p *berth.Plan) string {
 	return text
 }
 
-// planFree says that a job costs nothing where it would run: on this machine, unless that has a price.
+// planFree says that a job costs nothing where it would run: on this machine, unless that has a
+// price.
 func planFree(p *berth.Plan) bool { return p.Type == serverMachine && p.Price.Currency == "" }
 
 func planPrice(p *berth.Plan) string {

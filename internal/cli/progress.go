@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// progress is one line at the bottom of a terminal that tells what goes on. On anything else it is silent.
+// progress is one line at the bottom of a terminal that tells what goes on. On anything else it is
+// silent.
 type progress struct {
 	s     *session
 	mu    sync.Mutex
@@ -46,7 +47,8 @@ func (p *progress) tick() {
 	}
 }
 
-// set changes what the line says; "" hides it. The seconds begin again when the text's first word changes.
+// set changes what the line says; "" hides it. The seconds begin again when the text's first word
+// changes.
 func (p *progress) set(format string, args ...any) {
 	if !p.active() {
 		return

@@ -105,8 +105,9 @@ func psCommand(s *session) *cobra.Command {
 // recent is how many jobs a short list has, when fewer are active.
 const recent = 10
 
-// psJobs is every active job, and the newest others up to a short list. Most often one request tells: when the oldest of the
-// newest jobs is older than every active one cannot be known, so the active ones are asked for by themselves.
+// psJobs is every active job, and the newest others up to a short list. Most often one request
+// tells: when the oldest of the newest jobs is older than every active one cannot be known, so the
+// active ones are asked for by themselves.
 func psJobs(ctx context.Context, c *client.Client, all bool, limit int) ([]*client.Job, error) {
 	if all {
 		return collect(c.Jobs(ctx, client.JobQuery{Max: limit}), limit)
@@ -183,7 +184,8 @@ func jobSpan(j *client.Job, now time.Time) time.Duration {
 	return max(0, to.Sub(from))
 }
 
-// stepLook is how many steps' jobs a list looks at; a long list is not made slow by what stands at its end.
+// stepLook is how many steps' jobs a list looks at; a long list is not made slow by what stands at
+// its end.
 const stepLook = 100
 
 // stepJobs is the jobs of the steps of pipelines, by their names: where they run and what.
@@ -207,7 +209,8 @@ func stepJobs(ctx context.Context, c *client.Client, jobs []*client.Job) (map[st
 	return out, nil
 }
 
-// primaryMetrics is the primary metric of jobs and steps, in one request. A list of jobs is of use without it.
+// primaryMetrics is the primary metric of jobs and steps, in one request. A list of jobs is of use
+// without it.
 func (s *session) primaryMetrics(ctx context.Context, c *client.Client, jobs []*client.Job, steps map[string]*client.Job) map[string]client.Point {
 	names := sortedKeys(steps)
 	for _, j := range jobs {
@@ -229,7 +232,8 @@ func metricCell(metrics map[string]client.Point, name string) cell {
 	return cell{clip(oneLine(p.Key), 20) + " " + number(p.Float()), cyan}
 }
 
-// lastWord is what is to be said of a job at the end of its line: the reason it does not run, or else what it runs.
+// lastWord is what is to be said of a job at the end of its line: the reason it does not run, or
+// else what it runs.
 func lastWord(j *client.Job) string {
 	if st := j.State(); j.Status() != berth.Running && j.Status() != berth.Completed && st.Reason != "" {
 		return st.Reason

@@ -278,7 +278,8 @@ func untilText(t time.Time) string {
 	return "until " + dateText(t)
 }
 
-// timeToCome is a time to come: a length of time from now, in days and weeks too, a date or a time. Empty is no time.
+// timeToCome is a time to come: a length of time from now, in days and weeks too, a date or a time.
+// Empty is no time.
 func timeToCome(text string, now time.Time) (time.Time, error) {
 	bad := usagef("%q is not a time in the future: give 7d, 12h, 2026-12-31 or 2026-12-31T18:00:00Z", text)
 	if text == "" {

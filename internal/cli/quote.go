@@ -2,8 +2,8 @@ package cli
 
 import "strings"
 
-// commandLine is the shell text of a command given as arguments: each is quoted where the shell would take it apart. A single
-// argument with blanks in it is shell text already.
+// commandLine is the shell text of a command given as arguments: each is quoted where the shell
+// would take it apart. A single argument with blanks in it is shell text already.
 func commandLine(args []string) string {
 	if len(args) == 1 && strings.ContainsAny(args[0], " \t\n") {
 		return args[0]

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/cli"
 )
 
-// reference is every noun and verb of the `az ml` reference. A + before a verb: this server serves it.
+// reference is every noun and verb of the `az ml` reference. A + before a verb: this server serves
+// it.
 const reference = `
 job +create +list +show +update +cancel +stream +download +archive +restore +validate +show-services connect-ssh
 data +create +list +show +update +archive +restore share import list-materialization-status mount
@@ -53,8 +54,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestFlags: every flag of every command of az ml is taken. The list is that of extension ml 2.44.1; what all commands take is not
-// in it.
+// TestFlags: every flag of every command of az ml is taken. The list is that of extension ml
+// 2.44.1; what all commands take is not in it.
 func TestFlags(t *testing.T) {
 	list, err := os.ReadFile(filepath.Join("testdata", "flags.txt"))
 	if err != nil {

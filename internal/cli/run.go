@@ -122,7 +122,8 @@ func (r *bareRun) run(parent context.Context) error {
 	return r.s.followTo(ctx, c, r.name, rev, outputs)
 }
 
-// followTo shows a job to its end, fetches outputs to where they are wanted, and ends with the job's exit code.
+// followTo shows a job to its end, fetches outputs to where they are wanted, and ends with the
+// job's exit code.
 func (s *session) followTo(ctx context.Context, c *client.Client, name string, rev berth.Rev, outputs map[string]string) error {
 	w := &watcher{s: s, c: c, job: name, rev: rev}
 	j, err := w.watch(ctx)

@@ -26,7 +26,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// setup gives every script a home of its own, with a path short enough for a socket, and stops its server at the end.
+// setup gives every script a home of its own, with a path short enough for a socket, and stops its
+// server at the end.
 func setup(env *testscript.Env) error {
 	home, err := os.MkdirTemp("", "bh")
 	if err != nil {

@@ -16,12 +16,14 @@ const lookBack = 5000
 // offered is how many jobs a shell offers.
 const offered = 50
 
-// job finds a job by its name, by a prefix only it has, or as `last`, the newest that the caller created.
+// job finds a job by its name, by a prefix only it has, or as `last`, the newest that the caller
+// created.
 func (s *session) job(ctx context.Context, c *client.Client, text string) (*client.Job, error) {
 	return s.findJob(ctx, c, text, false)
 }
 
-// findJob is job; with mine a prefix means the caller's own jobs only, so that nothing of somebody else is changed by accident.
+// findJob is job; with mine a prefix means the caller's own jobs only, so that nothing of somebody
+// else is changed by accident.
 func (s *session) findJob(ctx context.Context, c *client.Client, text string, mine bool) (*client.Job, error) {
 	if text == "last" {
 		return s.lastJob(ctx, c)
@@ -54,7 +56,8 @@ func (s *session) findJob(ctx context.Context, c *client.Client, text string, mi
 	return nil, berth.Errorf(berth.Invalid, "%d jobs begin with %q: %s; give more of the name", len(found), text, strings.Join(found[:min(5, len(found))], ", "))
 }
 
-// completeJob offers the names of late jobs to a shell; where no server runs there are none, and none is started.
+// completeJob offers the names of late jobs to a shell; where no server runs there are none, and
+// none is started.
 func (s *session) completeJob(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

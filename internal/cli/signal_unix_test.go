@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestSecondInterrupt: what waits for something that never comes, here the writer of a pipe, is ended by the second Ctrl-C.
+// TestSecondInterrupt: what waits for something that never comes, here the writer of a pipe, is
+// ended by the second Ctrl-C.
 func TestSecondInterrupt(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "job.yml")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -80,7 +80,8 @@ func connectSSHVerb(s *session, n noun) *cobra.Command {
 	return cmd
 }
 
-// sshDial opens an ssh connection to an instance. Its host key comes from the server, which is trusted already.
+// sshDial opens an ssh connection to an instance. Its host key comes from the server, which is
+// trusted already.
 func (s *session) sshDial(ctx context.Context, name string) (*ssh.Client, error) {
 	c, err := s.open(ctx)
 	if err != nil {

@@ -123,7 +123,8 @@ func tokenRevoke(s *session) *cobra.Command {
 	}
 }
 
-// warnLoopback warns of an address, meant for other machines, that leads back to the machine where it is used.
+// warnLoopback warns of an address, meant for other machines, that leads back to the machine where
+// it is used.
 func (s *session) warnLoopback(address string) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/internal/migrate"
 )
 
-// importTokenVar has the token of the server that is imported from: on a command line everybody would see it.
+// importTokenVar has the token of the server that is imported from: on a command line everybody
+// would see it.
 const importTokenVar = "BERTH_IMPORT_TOKEN"
 
 func trackingCommand(s *session) *cobra.Command {

@@ -12,8 +12,9 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// stayed is an error when a field that was to change is as it was. Jobs and versions of assets are fixed but for what people say of
-// them, and a PUT answers with what is kept; whoever asked for a change is told that there was none.
+// stayed is an error when a field that was to change is as it was. Jobs and versions of assets are
+// fixed but for what people say of them, and a PUT answers with what is kept; whoever asked for a
+// change is told that there was none.
 func stayed(n noun, was, want map[string]any, d client.Document) error {
 	if !n.versioned && n.word != "job" {
 		return nil
@@ -41,7 +42,8 @@ func stayed(n noun, was, want map[string]any, d client.Document) error {
 	return berth.Errorf(berth.Conflict, "%s cannot be changed: %s; create %s", field, stays, fresh)
 }
 
-// unmoved finds the first field, by name, that differs between was and want and is in got as it was.
+// unmoved finds the first field, by name, that differs between was and want and is in got as it
+// was.
 func unmoved(at string, was, want, got map[string]any) (string, any) {
 	keys := map[string]any{}
 	maps.Copy(keys, was)
@@ -67,7 +69,8 @@ func unmoved(at string, was, want, got map[string]any) (string, any) {
 	return "", nil
 }
 
-// alike says whether two values are the same to the service, which compares words without case and shows numbers as text.
+// alike says whether two values are the same to the service, which compares words without case and
+// shows numbers as text.
 func alike(a, b any) bool {
 	if reflect.DeepEqual(a, b) {
 		return true
@@ -82,7 +85,8 @@ func alike(a, b any) bool {
 	return a != nil && b != nil && strings.EqualFold(fmt.Sprint(a), fmt.Sprint(b))
 }
 
-// erase says null for the properties that were removed: a PUT on something that is there keeps what it does not mention.
+// erase says null for the properties that were removed: a PUT on something that is there keeps what
+// it does not mention.
 func erase(d client.Document, before, after map[string]any) {
 	props, _ := d.Members["properties"].(map[string]any)
 	then, _ := before["properties"].(map[string]any)

@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// updateVerb is NOUN update: --set, --add and --remove on the resource as `show` prints it, or a whole file.
+// updateVerb is NOUN update: --set, --add and --remove on the resource as `show` prints it, or a
+// whole file.
 func updateVerb(s *session, n noun) *cobra.Command {
 	var (
 		file   string
@@ -125,9 +126,9 @@ func (s *session) updateByFile(cmd *cobra.Command, n noun, file string, e *edits
 	return s.print(s.entity(n, d))
 }
 
-// edit changes a document by changing what is shown of it. Both forms, before and after, are read as files are; what differs
-// between the two bodies is what changes in the document, and everything no file can say stays as it is. It returns what was shown
-// and what should be.
+// edit changes a document by changing what is shown of it. Both forms, before and after, are read
+// as files are; what differs between the two bodies is what changes in the document, and everything
+// no file can say stays as it is. It returns what was shown and what should be.
 func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target, d client.Document, e *edits) (was, m map[string]any, err error) {
 	if was, err = shown(n, d); err != nil {
 		return nil, nil, err
@@ -181,8 +182,8 @@ func (s *session) edit(ctx context.Context, c *client.Client, n noun, t *target,
 	return was, m, nil
 }
 
-// bareEnvironment stands for the environment of a job that has none while it is read as a file; it is the same before and after a
-// change, so it never gets into the document.
+// bareEnvironment stands for the environment of a job that has none while it is read as a file; it
+// is the same before and after a change, so it never gets into the document.
 const bareEnvironment = "azureml:none:1"
 
 // shown is what `show` prints of a document, for changing.

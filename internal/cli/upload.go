@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/spec"
 )
 
-// A folder beyond these is almost always the wrong one: a home directory, a data set beside the code.
+// A folder beyond these is almost always the wrong one: a home directory, a data set beside the
+// code.
 const (
 	manyFiles = 100_000
 	manyBytes = 10 << 30
@@ -40,8 +41,8 @@ func (s *session) uploadCode(ctx context.Context, c *client.Client, dir string, 
 	return s.codeAsset(ctx, c, u, yes)
 }
 
-// virtualEnvs are patterns for the Python environments in a folder, whatever they are called: they are bound to their
-// place, and links lead out of them.
+// virtualEnvs are patterns for the Python environments in a folder, whatever they are called: they
+// are bound to their place, and links lead out of them.
 func virtualEnvs(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -139,7 +140,8 @@ func (s *session) sending(up *client.Upload) func() {
 	return line.stop
 }
 
-// tooLarge refuses a folder that is probably not the one that was meant, before every byte of it is read.
+// tooLarge refuses a folder that is probably not the one that was meant, before every byte of it is
+// read.
 func tooLarge(u spec.Upload) error {
 	return berth.Errorf(berth.Limit, "%s holds more than %d files or %s; is it the folder you mean?\n"+
 		"name what should stay here in .amlignore, give the folder with --code DIR, leave it out with --no-code, or insist with --yes",

@@ -17,8 +17,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// about makes a command about one resource: named by -n, and -v or -l for an asset, or by an argument. It opens the client,
-// finds the resource and hands over.
+// about makes a command about one resource: named by -n, and -v or -l for an asset, or by an
+// argument. It opens the client, finds the resource and hands over.
 func (s *session) about(n noun, word, short string, run func(ctx context.Context, c *client.Client, t *target) error) *cobra.Command {
 	t := &target{}
 	cmd := &cobra.Command{

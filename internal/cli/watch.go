@@ -15,7 +15,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// watcher shows a job until it has ended: its log on standard output as it is, what happens to it on standard error.
+// watcher shows a job until it has ended: its log on standard output as it is, what happens to it
+// on standard error.
 type watcher struct {
 	s    *session
 	c    *client.Client
@@ -34,7 +35,8 @@ type watcher struct {
 	shown  string // the log the server chose, if it did
 }
 
-// quietStart is how long a job may take to its first output before a plain terminal is told what it waits for.
+// quietStart is how long a job may take to its first output before a plain terminal is told what it
+// waits for.
 const quietStart = 700 * time.Millisecond
 
 // watch follows the job and returns it when it has ended.
@@ -82,7 +84,8 @@ func (s *session) away(err error) {
 // failedLines is how much of the log of a process that failed is shown after that of the first one.
 const failedLines = 100
 
-// failed shows the log of the process that ended a job of several. Those who look on follow the first one's.
+// failed shows the log of the process that ended a job of several. Those who look on follow the
+// first one's.
 func (w *watcher) failed(ctx context.Context, j *client.Job) {
 	exit := j.State().Exit
 	if exit == nil || exit.OK() || exit.Process == 0 || exit.Log == "" || exit.Log == w.shown || w.log.Name != "" {
@@ -117,7 +120,8 @@ func (w *watcher) Write(b []byte) (int, error) {
 
 var _ io.Writer = (*watcher)(nil)
 
-// events tells what happens to the job. On a pipe it waits a little first: most jobs have begun by then, and need no telling.
+// events tells what happens to the job. On a pipe it waits a little first: most jobs have begun by
+// then, and need no telling.
 func (w *watcher) events(ctx context.Context) {
 	if !w.line.active() {
 		t := time.NewTimer(quietStart)
@@ -192,7 +196,8 @@ func (w *watcher) lastWarnings(ctx context.Context) {
 	}
 }
 
-// warningsOf are what a job's owner should know about it. An error means none: what is shown beside them matters more.
+// warningsOf are what a job's owner should know about it. An error means none: what is shown beside
+// them matters more.
 func warningsOf(ctx context.Context, c *client.Client, job string) []berth.Event {
 	events, _, err := c.Events(ctx, job, 0)
 	if err != nil {

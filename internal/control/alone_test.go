@@ -37,7 +37,8 @@ func TestTwoIsolated(t *testing.T) {
 	})
 }
 
-// TestIsolatedWithoutHope: nothing is held back for a node that needs the machine for itself while there are nodes that stay.
+// TestIsolatedWithoutHope: nothing is held back for a node that needs the machine for itself while
+// there are nodes that stay.
 func TestIsolatedWithoutHope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

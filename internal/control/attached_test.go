@@ -38,8 +38,9 @@ func (p *plant) machineIs(name string, a berth.AttachedState) {
 	}
 }
 
-// TestAttached: jobs wait for a machine that is away and say so, run on their own target when it is there, as many at once as it
-// has slots, are not given up while it is away, and what it cannot do is refused.
+// TestAttached: jobs wait for a machine that is away and say so, run on their own target when it is
+// there, as many at once as it has slots, are not given up while it is away, and what it cannot do
+// is refused.
 func TestAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)

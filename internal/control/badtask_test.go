@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestUnreadableTask: a task whose row cannot be read ends its job with the reason. Other jobs go on, a server starts, and the clock is
-// followed.
+// TestUnreadableTask: a task whose row cannot be read ends its job with the reason. Other jobs go
+// on, a server starts, and the clock is followed.
 func TestUnreadableTask(t *testing.T) {
 	for name, body := range map[string]string{"no JSON": `{"id":`, "another type": `{"attempt":"first"}`} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,8 @@ func TestUnreadableTask(t *testing.T) {
 	}
 }
 
-// TestUnreadableTaskAndClock: the clock is followed while a row cannot be read whose job has not ended yet.
+// TestUnreadableTaskAndClock: the clock is followed while a row cannot be read whose job has not
+// ended yet.
 func TestUnreadableTaskAndClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

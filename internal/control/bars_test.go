@@ -32,8 +32,9 @@ func (p *plant) runsOf(jobs ...string) map[string]int {
 	return out
 }
 
-// TestUserLimitHoldsOnNodesOfOthers: a user's jobs count against that user's limit wherever they run, also on a node that was made for
-// somebody else; and the jobs of others on a node of theirs do not.
+// TestUserLimitHoldsOnNodesOfOthers: a user's jobs count against that user's limit wherever they
+// run, also on a node that was made for somebody else; and the jobs of others on a node of theirs
+// do not.
 func TestUserLimitHoldsOnNodesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -69,7 +70,8 @@ func TestUserLimitHoldsOnNodesOfOthers(t *testing.T) {
 	})
 }
 
-// TestUserLimitAcrossClusters: the end of a job on one cluster lets the same user's job on another begin, and a limit that is raised does.
+// TestUserLimitAcrossClusters: the end of a job on one cluster lets the same user's job on another
+// begin, and a limit that is raised does.
 func TestUserLimitAcrossClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -101,8 +103,9 @@ func TestUserLimitAcrossClusters(t *testing.T) {
 	})
 }
 
-// TestMinimumIsItsOwners: a node that a cluster keeps because of its minimum counts for who made the cluster, also when it was made for
-// somebody else's job; that user's limit is free again for another cluster.
+// TestMinimumIsItsOwners: a node that a cluster keeps because of its minimum counts for who made
+// the cluster, also when it was made for somebody else's job; that user's limit is free again for
+// another cluster.
 func TestMinimumIsItsOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -120,8 +123,8 @@ func TestMinimumIsItsOwners(t *testing.T) {
 	})
 }
 
-// TestLimitOfAUserOnNodesOfOthersIsFreed: a job that has no node because its user's limit is used on a node of somebody else begins when
-// that use ends.
+// TestLimitOfAUserOnNodesOfOthersIsFreed: a job that has no node because its user's limit is used
+// on a node of somebody else begins when that use ends.
 func TestLimitOfAUserOnNodesOfOthersIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -142,7 +145,8 @@ func TestLimitOfAUserOnNodesOfOthersIsFreed(t *testing.T) {
 	})
 }
 
-// TestNoUserRunsOverTheLimit: whatever users submit where, none of them ever has more tasks on nodes than the limit allows.
+// TestNoUserRunsOverTheLimit: whatever users submit where, none of them ever has more tasks on
+// nodes than the limit allows.
 func TestNoUserRunsOverTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

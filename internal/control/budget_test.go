@@ -55,7 +55,8 @@ func (p *plant) told(name string) string {
 	return strings.Join(out, " ")
 }
 
-// A node costs 3.60 an hour: a budget of 5 has 4000 seconds until the warning and 5000 until it is used up.
+// A node costs 3.60 an hour: a budget of 5 has 4000 seconds until the warning and 5000 until it is
+// used up.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)
@@ -170,8 +171,8 @@ func TestBudgetOfKeptNodes(t *testing.T) {
 	})
 }
 
-// TestBudgetEndsIdleTime: an idle node that a used-up budget pays for goes at once, however long its cluster lets nodes be idle and
-// whoever made the cluster.
+// TestBudgetEndsIdleTime: an idle node that a used-up budget pays for goes at once, however long
+// its cluster lets nodes be idle and whoever made the cluster.
 func TestBudgetEndsIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)
@@ -253,8 +254,8 @@ func TestBudgetAfterRestart(t *testing.T) {
 	})
 }
 
-// TestReservations: what is reserved is the sum of what jobs that have not ended reserve, whatever becomes of them, and nothing when all
-// have.
+// TestReservations: what is reserved is the sum of what jobs that have not ended reserve, whatever
+// becomes of them, and nothing when all have.
 func TestReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

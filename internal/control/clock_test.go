@@ -82,7 +82,8 @@ func inOrder(t *testing.T, w berth.Waterfall) {
 	}
 }
 
-// TestClockJumpIsNotCharged: a job of two minutes costs two minutes whatever becomes of the clock meanwhile, and says so.
+// TestClockJumpIsNotCharged: a job of two minutes costs two minutes whatever becomes of the clock
+// meanwhile, and says so.
 func TestClockJumpIsNotCharged(t *testing.T) {
 	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
 		p.clusterOf("cpu", 0, 1, nil)
@@ -141,7 +142,8 @@ func TestClockJumpWhileTheJobEnds(t *testing.T) {
 	})
 }
 
-// TestClockJumpKeepsIdleNodes: a node is given back when it was idle for 60 s, not by what the clock says.
+// TestClockJumpKeepsIdleNodes: a node is given back when it was idle for 60 s, not by what the
+// clock says.
 func TestClockJumpKeepsIdleNodes(t *testing.T) {
 	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
 		p.clusterOf("cpu", 0, 1, nil)
@@ -165,7 +167,8 @@ func TestClockJumpKeepsIdleNodes(t *testing.T) {
 	})
 }
 
-// TestClockJumpBudgets: a budget is spent by what runs, not by the clock, also over the end of a month.
+// TestClockJumpBudgets: a budget is spent by what runs, not by the clock, also over the end of a
+// month.
 func TestClockJumpBudgets(t *testing.T) {
 	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
 		defer p.watchBudgets()()

@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestZeroToFourToZero: ten jobs on an empty cluster of four nodes make it grow at once to four, never beyond, and nothing is left a
-// minute after the last.
+// TestZeroToFourToZero: ten jobs on an empty cluster of four nodes make it grow at once to four,
+// never beyond, and nothing is left a minute after the last.
 func TestZeroToFourToZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -331,8 +331,9 @@ func TestBackfill(t *testing.T) {
 	})
 }
 
-// TestEndedWhileAway: the end of a task of which the server took note, and nothing more before it died, is made up for: what it cost is
-// written down, and its node is idle from then on and goes when its time has come.
+// TestEndedWhileAway: the end of a task of which the server took note, and nothing more before it
+// died, is made up for: what it cost is written down, and its node is idle from then on and goes
+// when its time has come.
 func TestEndedWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

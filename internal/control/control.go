@@ -58,7 +58,8 @@ type Options struct {
 	Moved func(from, to berth.NodeState)
 	// Keep is a directory for what the attempts at a job hand on to each other.
 	Keep string
-	// KeepDays is for how many days each kind of what jobs left is kept, where their workspace does not say; 0 is for ever.
+	// KeepDays is for how many days each kind of what jobs left is kept, where their workspace does
+	// not say; 0 is for ever.
 	KeepDays map[string]int
 }
 
@@ -67,8 +68,8 @@ type Control struct {
 	o Options
 	targets
 	cycles metrics.Histogram
-	// probe is called before each try at a cycle or at a task that is taken up, and what it returns after it, with the outcome;
-	// nil but in tests.
+	// probe is called before each try at a cycle or at a task that is taken up, and what it returns
+	// after it, with the outcome; nil but in tests.
 	probe func(outcome *error) (after func())
 
 	// The following belong to the loop of Run; nobody else touches them.

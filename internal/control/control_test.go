@@ -31,8 +31,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// plant is the loops over a real store and the real front door, with a target made of timers. It lives in a synctest bubble:
-// time passes when everybody waits.
+// plant is the loops over a real store and the real front door, with a target made of timers. It
+// lives in a synctest bubble: time passes when everybody waits.
 type plant struct {
 	t       *testing.T
 	api     http.Handler
@@ -348,8 +348,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestTakeUpWithoutDatabase: a task that was placed and not started when the loops ended is started when they begin again, also when the
-// database is away just when it is taken up.
+// TestTakeUpWithoutDatabase: a task that was placed and not started when the loops ended is started
+// when they begin again, also when the database is away just when it is taken up.
 func TestTakeUpWithoutDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -364,7 +364,8 @@ func TestTakeUpWithoutDatabase(t *testing.T) {
 	})
 }
 
-// TestRestartWithQueue: what waited when the loops ended, and nothing else happens, runs when they begin again.
+// TestRestartWithQueue: what waited when the loops ended, and nothing else happens, runs when they
+// begin again.
 func TestRestartWithQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -382,7 +383,8 @@ func TestRestartWithQueue(t *testing.T) {
 	})
 }
 
-// TestLaunch looks at what a runner is given: everything resolved, nothing of the server's own secrets.
+// TestLaunch looks at what a runner is given: everything resolved, nothing of the server's own
+// secrets.
 func TestLaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -428,7 +430,8 @@ func TestLaunch(t *testing.T) {
 	})
 }
 
-// TestSameName: a job of a name that another workspace has, or an earlier job had, is a job of its own.
+// TestSameName: a job of a name that another workspace has, or an earlier job had, is a job of its
+// own.
 func TestSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -454,7 +457,8 @@ func TestSameName(t *testing.T) {
 	})
 }
 
-// TestBadLaunch: a job whose data went away while it waited fails with that reason, and the slot goes to the next.
+// TestBadLaunch: a job whose data went away while it waited fails with that reason, and the slot
+// goes to the next.
 func TestBadLaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestDockerArgs: options of containers reach the runner in each of the forms that clients send them in.
+// TestDockerArgs: options of containers reach the runner in each of the forms that clients send
+// them in.
 func TestDockerArgs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 4)

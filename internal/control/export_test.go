@@ -21,8 +21,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// CheckState fails t when a try at a cycle changes the state: only apply may. With fail the first try
-// at each cycle, and at each task that is taken up, fails after it has done everything, as if its commit had.
+// CheckState fails t when a try at a cycle changes the state: only apply may. With fail the first
+// try at each cycle, and at each task that is taken up, fails after it has done everything, as if
+// its commit had.
 func (c *Control) CheckState(t testing.TB, fail bool) {
 	first := true
 	c.probe = func(outcome *error) func() {
@@ -133,8 +134,8 @@ func (c *Control) PicturesDiffer(ctx context.Context, workspace string) (diff st
 	return diff, err
 }
 
-// cmpPictures compares what the loop and a reader tell the scheduler and the autoscaler of a pool, and
-// what these decide.
+// cmpPictures compares what the loop and a reader tell the scheduler and the autoscaler of a pool,
+// and what these decide.
 func cmpPictures(p *pool, v picture.Pool, read picture.Read, now time.Time) string {
 	var queue sched.Queue
 	for _, g := range read.Waiting {

@@ -33,7 +33,8 @@ func (p *plant) plantDoc(kind, name, version, body, own string) {
 	}
 }
 
-// TestOneBadDocument: a document that cannot be read is nobody's problem but its own, also for a server that starts.
+// TestOneBadDocument: a document that cannot be read is nobody's problem but its own, also for a
+// server that starts.
 func TestOneBadDocument(t *testing.T) {
 	size := `"properties":{"vmSize":"Standard_DS3_v2"}`
 	for i, body := range []string{
@@ -107,7 +108,8 @@ func TestBadReferences(t *testing.T) {
 	})
 }
 
-// TestFoldersOfTheServer: a user's code and build context that an allowed folder of the server holds keep to that folder.
+// TestFoldersOfTheServer: a user's code and build context that an allowed folder of the server
+// holds keep to that folder.
 func TestFoldersOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -145,7 +147,8 @@ func TestNoPorts(t *testing.T) {
 	})
 }
 
-// TestPortsRunOut: when all ports for distributed jobs are in use the next one waits, says so, and begins when there are some again.
+// TestPortsRunOut: when all ports for distributed jobs are in use the next one waits, says so, and
+// begins when there are some again.
 func TestPortsRunOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

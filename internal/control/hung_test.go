@@ -54,7 +54,8 @@ func (h hung) Remove(ctx context.Context, handle driver.Handle) error {
 	return h.Driver.Remove(ctx, handle)
 }
 
-// TestHungTarget: a target that does not answer keeps nobody else waiting, and what happened on it meanwhile is found when it does.
+// TestHungTarget: a target that does not answer keeps nobody else waiting, and what happened on it
+// meanwhile is found when it does.
 func TestHungTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)
@@ -88,7 +89,8 @@ func TestHungTarget(t *testing.T) {
 	})
 }
 
-// TestHungNode: what is lost on a node is found although another does not answer, and what is on that one is not given up.
+// TestHungNode: what is lost on a node is found although another does not answer, and what is on
+// that one is not given up.
 func TestHungNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)

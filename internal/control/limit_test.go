@@ -42,7 +42,8 @@ func TestLimitEnds(t *testing.T) {
 	})
 }
 
-// TestLimitSaysHowMuch: who needs more nodes than a limit allows is told how much to ask for: all of them.
+// TestLimitSaysHowMuch: who needs more nodes than a limit allows is told how much to ask for: all
+// of them.
 func TestLimitSaysHowMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -55,7 +56,8 @@ func TestLimitSaysHowMuch(t *testing.T) {
 	})
 }
 
-// TestLimitEndIsTold: the end of a limit is an event, once, also when no server was there when it came.
+// TestLimitEndIsTold: the end of a limit is an event, once, also when no server was there when it
+// came.
 func TestLimitEndIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

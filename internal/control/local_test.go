@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestLocalHasAPrice: where the machine itself has a price its jobs are charged for their slots, shown in cost, held and stopped by budgets.
+// TestLocalHasAPrice: where the machine itself has a price its jobs are charged for their slots,
+// shown in cost, held and stopped by budgets.
 func TestLocalHasAPrice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := buildOn(t, berth.LocalTerms{Slots: 2, Price: 7.2, Currency: "USD"}) // 3.60 an hour for a job
@@ -50,7 +51,8 @@ func TestLocalHasAPrice(t *testing.T) {
 	})
 }
 
-// TestLocalJobsPerUser: a user has no more jobs on the machine itself than is allowed, and the others are not held up by that.
+// TestLocalJobsPerUser: a user has no more jobs on the machine itself than is allowed, and the
+// others are not held up by that.
 func TestLocalJobsPerUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := buildOn(t, berth.LocalTerms{Slots: 3, PerUser: 1})
@@ -75,7 +77,8 @@ func TestLocalJobsPerUser(t *testing.T) {
 	})
 }
 
-// TestNoLocalJobs: a server that runs nothing on its own machine refuses jobs that name it, and gives those that name nothing a pool.
+// TestNoLocalJobs: a server that runs nothing on its own machine refuses jobs that name it, and
+// gives those that name nothing a pool.
 func TestNoLocalJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := buildOn(t, berth.LocalTerms{Slots: 1, Off: true})

@@ -86,8 +86,8 @@ func (p *plant) noteJobs() {
 	}
 }
 
-// TestMain compares what the tests saw with what ARCHITECTURE.md draws: no state changes in a way that is not drawn, and, where all tests
-// ran, nothing is drawn that does not happen.
+// TestMain compares what the tests saw with what ARCHITECTURE.md draws: no state changes in a way
+// that is not drawn, and, where all tests ran, nothing is drawn that does not happen.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if wrong := compareMoves(); code == 0 && len(wrong) > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth/internal/mutate"
 )
 
-// TestMutations: jobs and clusters that are odd, and were taken nevertheless, come to an end or say why they wait, and hold up nobody.
-// BERTH_MUTATIONS is how many.
+// TestMutations: jobs and clusters that are odd, and were taken nevertheless, come to an end or say
+// why they wait, and hold up nobody. BERTH_MUTATIONS is how many.
 func TestMutations(t *testing.T) {
 	many := 400
 	if n, err := strconv.Atoi(os.Getenv("BERTH_MUTATIONS")); err == nil {

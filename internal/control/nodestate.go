@@ -142,8 +142,8 @@ func (cy *cycle) changeNode(n *node) {
 	cy.nodes[n.Name] = ch
 }
 
-// saveNodes writes the nodes that changed. New ones are written in the order in which their pools have
-// them: it is the order in which others read them.
+// saveNodes writes the nodes that changed. New ones are written in the order in which their pools
+// have them: it is the order in which others read them.
 func (cy *cycle) saveNodes() error {
 	for _, n := range cy.plan.addNodes {
 		if err := cy.saveNode(n.Name, cy.nodes[n.Name]); err != nil {

@@ -24,8 +24,8 @@ func (p *plant) uriOf(name, version string) string {
 	return v.Properties.DataURI
 }
 
-// TestNamedOutput ends jobs whose outputs are to become assets: one is new, one was taken meanwhile, one is of a job that fails, and
-// one of a pipeline.
+// TestNamedOutput ends jobs whose outputs are to become assets: one is new, one was taken
+// meanwhile, one is of a job that fails, and one of a pipeline.
 func TestNamedOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 4)

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/locate"
 )
 
-// outside is a place in storage elsewhere, with the right of the task to have requests to it signed.
+// outside is a place in storage elsewhere, with the right of the task to have requests to it
+// signed.
 func (b builder) outside(p locate.Place, write bool) (*berth.Outside, error) {
 	o := &berth.Outside{Datastore: p.Datastore}
 	d, err := b.cy.tx.Get(b.ws.Key(), "datastores", p.Datastore, "")

@@ -22,7 +22,8 @@ func (f faulty) Step(j kind.Job, tasks []*berth.Task) kind.Step {
 	return f.Kind.Step(j, tasks)
 }
 
-// TestOneJobPanics: a job whose step panics ends with its reason, and what ran of it too; the others go on.
+// TestOneJobPanics: a job whose step panics ends with its reason, and what ran of it too; the
+// others go on.
 func TestOneJobPanics(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -55,7 +56,8 @@ func TestOneJobPanics(t *testing.T) {
 	}
 }
 
-// TestOnePipelinePanics: a pipeline whose step panics ends with its reason, and its steps are asked to end.
+// TestOnePipelinePanics: a pipeline whose step panics ends with its reason, and its steps are asked
+// to end.
 func TestOnePipelinePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)
@@ -95,7 +97,8 @@ func (f faultyPipeline) Step(j kind.Job, tasks []*berth.Task) kind.Step {
 	return f.Composite.Step(j, tasks)
 }
 
-// TestOneLaunchPanics: a job that waited, and whose launch panics, ends with its reason; the others go on.
+// TestOneLaunchPanics: a job that waited, and whose launch panics, ends with its reason; the others
+// go on.
 func TestOneLaunchPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

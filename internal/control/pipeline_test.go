@@ -112,7 +112,8 @@ func (p *plant) tale(name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// diamond is a pipeline of four steps: first; then left and right at once; then last, inside a pipeline of its own.
+// diamond is a pipeline of four steps: first; then left and right at once; then last, inside a
+// pipeline of its own.
 func (p *plant) diamond(settings object, command string) object {
 	pass := p.component("pass", object{
 		"type": "command", "command": command, "inputs": object{"i": object{"type": "uri_folder", "optional": true}, "j": object{"type": "uri_folder", "optional": true}},
@@ -214,7 +215,8 @@ func TestPipelineNested(t *testing.T) {
 	})
 }
 
-// TestPipelineOfComponent: a job that names a pipeline component has its steps, its defaults and no others.
+// TestPipelineOfComponent: a job that names a pipeline component has its steps, its defaults and no
+// others.
 func TestPipelineOfComponent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 4)
@@ -358,8 +360,8 @@ func TestPipelineCancel(t *testing.T) {
 	})
 }
 
-// TestPipelineCrash ends the loops after every few commits, wherever they are: no step is lost, none runs twice, and the log tells each
-// thing once.
+// TestPipelineCrash ends the loops after every few commits, wherever they are: no step is lost,
+// none runs twice, and the log tells each thing once.
 func TestPipelineCrash(t *testing.T) {
 	for life := 1; life <= 12; life++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -461,8 +463,8 @@ func TestPipelineServerless(t *testing.T) {
 	})
 }
 
-// TestPipelineBudget: a pipeline holds what all its steps may cost; what a step holds is its own once it has begun, and nothing is held
-// when all is over.
+// TestPipelineBudget: a pipeline holds what all its steps may cost; what a step holds is its own
+// once it has begun, and nothing is held when all is over.
 func TestPipelineBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

@@ -21,8 +21,8 @@ func (p *ports) claimed(t *testing.T, n int) int {
 	return at
 }
 
-// TestPortsOfTwoServers: two servers on one machine do not hand out the same ports, also while nobody listens on them yet, and what the
-// one has done with is the other's to have.
+// TestPortsOfTwoServers: two servers on one machine do not hand out the same ports, also while
+// nobody listens on them yet, and what the one has done with is the other's to have.
 func TestPortsOfTwoServers(t *testing.T) {
 	var one, other ports
 	defer one.close()

@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// hold keeps every update waiting until the function it returns is called: then they run in the order in which they came.
+// hold keeps every update waiting until the function it returns is called: then they run in the
+// order in which they came.
 func (p *plant) hold() (release func()) {
 	held, let := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -41,7 +42,8 @@ func (p *plant) ask(method, path string, body any, want int) {
 	synctest.Wait()
 }
 
-// TestDeleteWhileResizing: what somebody asks of a cluster in the moment in which the loop writes down its size is not forgotten.
+// TestDeleteWhileResizing: what somebody asks of a cluster in the moment in which the loop writes
+// down its size is not forgotten.
 func TestDeleteWhileResizing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -56,7 +58,8 @@ func TestDeleteWhileResizing(t *testing.T) {
 	})
 }
 
-// TestEvictWhilePlacing: an eviction that is asked for in the moment in which a job is placed hits that job.
+// TestEvictWhilePlacing: an eviction that is asked for in the moment in which a job is placed hits
+// that job.
 func TestEvictWhilePlacing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -65,7 +68,8 @@ func TestEvictWhilePlacing(t *testing.T) {
 			v, _ := p.compute("cpu")
 			return v.Properties.Properties.NodeStateCounts.IdleNodeCount == 1
 		})
-		// The job waits for ports, so that the loop places it when its own clock says so, and not when it is told of something.
+		// The job waits for ports, so that the loop places it when its own clock says so, and not
+		// when it is told of something.
 		var taken []net.Listener
 		for port := 20000; port < 32000; port += 64 {
 			if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
@@ -89,7 +93,8 @@ func TestEvictWhilePlacing(t *testing.T) {
 	})
 }
 
-// TestKilledBeforeEvicting: a server that ends after somebody asked for an eviction carries it out when it is back.
+// TestKilledBeforeEvicting: a server that ends after somebody asked for an eviction carries it out
+// when it is back.
 func TestKilledBeforeEvicting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -106,7 +111,8 @@ func TestKilledBeforeEvicting(t *testing.T) {
 	})
 }
 
-// TestKilledWhileStarting: a task that was evicted before its start was known is stopped by the next server.
+// TestKilledWhileStarting: a task that was evicted before its start was known is stopped by the
+// next server.
 func TestKilledWhileStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -131,8 +137,8 @@ func TestKilledWhileStarting(t *testing.T) {
 	})
 }
 
-// TestEndedBeforeStarted: a task whose start was not answered, and that its host knows nevertheless and says has ended, is not started
-// again once the host has been made to forget it.
+// TestEndedBeforeStarted: a task whose start was not answered, and that its host knows nevertheless
+// and says has ended, is not started again once the host has been made to forget it.
 func TestEndedBeforeStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 2)

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestReasonsFollowTheCluster: however many jobs wait, what each says of the cluster's limits is true when these have changed.
+// TestReasonsFollowTheCluster: however many jobs wait, what each says of the cluster's limits is
+// true when these have changed.
 func TestReasonsFollowTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -72,7 +73,8 @@ func TestReasonsFollowQuotas(t *testing.T) {
 	})
 }
 
-// TestSizeComesBack: a job that waits because its cluster's size is gone, or needs an approval, begins when that is over.
+// TestSizeComesBack: a job that waits because its cluster's size is gone, or needs an approval,
+// begins when that is over.
 func TestSizeComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

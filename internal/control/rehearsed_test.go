@@ -29,8 +29,8 @@ func TestRehearsed(t *testing.T) {
 	}
 }
 
-// TestCommitFails: when the first try at every cycle fails, that leaves the state as it was, and what
-// becomes of jobs is the same.
+// TestCommitFails: when the first try at every cycle fails, that leaves the state as it was, and
+// what becomes of jobs is the same.
 func TestCommitFails(t *testing.T) {
 	failing = true
 	defer func() { failing = false }()

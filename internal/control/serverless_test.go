@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestServerlessAgain: a job that comes in the moment in which the pool of the one before is removed runs all the same.
+// TestServerlessAgain: a job that comes in the moment in which the pool of the one before is
+// removed runs all the same.
 func TestServerlessAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)
@@ -45,7 +46,8 @@ func TestServerlessAgain(t *testing.T) {
 	})
 }
 
-// TestServerlessGrows: a pool that was made for a small job is large enough for the next, and names of such pools are not a user's.
+// TestServerlessGrows: a pool that was made for a small job is large enough for the next, and names
+// of such pools are not a user's.
 func TestServerlessGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

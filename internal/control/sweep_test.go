@@ -10,8 +10,9 @@ import (
 	"github.com/berthml/berth/internal/kind"
 )
 
-// toySweep runs a command once for each of a list of values, so many at once. It shows what a new kind of job with children takes: this
-// type, and the line that names it. Nothing else of the server knows it.
+// toySweep runs a command once for each of a list of values, so many at once. It shows what a new
+// kind of job with children takes: this type, and the line that names it. Nothing else of the
+// server knows it.
 type toySweep struct{}
 
 type toyProps struct {
@@ -76,7 +77,8 @@ func (toySweep) Unfold(of kind.Parent) (all []kind.Unfolded, err error) {
 	return all, err
 }
 
-// TestNewKindWithChildren: a kind that only this file knows is taken, checked, planned, run, logged, shown and canceled.
+// TestNewKindWithChildren: a kind that only this file knows is taken, checked, planned, run,
+// logged, shown and canceled.
 func TestNewKindWithChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 4)

@@ -8,8 +8,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestNodeVanishes takes nodes away behind the server's back, while it runs and while it does not: they are dropped, others are made,
-// what had not begun is put back in the queue, and a command that ran is lost with the reason.
+// TestNodeVanishes takes nodes away behind the server's back, while it runs and while it does not:
+// they are dropped, others are made, what had not begun is put back in the queue, and a command
+// that ran is lost with the reason.
 func TestNodeVanishes(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		t.Run(map[bool]string{false: "while the server runs", true: "while it is stopped"}[away], func(t *testing.T) {
@@ -63,7 +64,8 @@ func TestNodeVanishes(t *testing.T) {
 	}
 }
 
-// TestStartOnVanishedNode finds out that a node is gone only when a task is to begin there: its job runs on another node.
+// TestStartOnVanishedNode finds out that a node is gone only when a task is to begin there: its job
+// runs on another node.
 func TestStartOnVanishedNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := build(t, 1)

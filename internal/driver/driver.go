@@ -1,8 +1,9 @@
 // Package driver is the contract between Berth and the places it runs tasks on.
 //
-// A driver has to place a runner somewhere and say whether it is still there; staging, logs, outputs and reports are the
-// runner's. What every target needs besides (deadlines, retries, logging) is written once, in [Target]. Package
-// drivertest holds the conformance tests that each implementation passes.
+// A driver has to place a runner somewhere and say whether it is still there; staging, logs,
+// outputs and reports are the runner's. What every target needs besides (deadlines, retries,
+// logging) is written once, in [Target]. Package drivertest holds the conformance tests that each
+// implementation passes.
 package driver
 
 import (
@@ -16,24 +17,27 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A Driver runs tasks on one compute target. Every method may be retried: the caller may have crashed after the
-// last attempt. Methods are safe for concurrent use.
+// A Driver runs tasks on one compute target. Every method may be retried: the caller may have
+// crashed after the last attempt. Methods are safe for concurrent use.
 //
-// Errors are *berth.Error: Unavailable when a later attempt may succeed, Invalid when the launch can never run here,
-// Unsupported when the target cannot do what is asked.
+// Errors are *berth.Error: Unavailable when a later attempt may succeed, Invalid when the launch
+// can never run here, Unsupported when the target cannot do what is asked.
 type Driver interface {
 	// Probe reports what the target can do and how much of it there is.
 	Probe(ctx context.Context) (Info, error)
-	// Start places a runner for t. Starting a task that exists, running or finished, returns its handle and runs
-	// nothing: t.Task is the key, and the driver marks whatever it creates with it.
+	// Start places a runner for t. Starting a task that exists, running or finished, returns its
+	// handle and runs nothing: t.Task is the key, and the driver marks whatever it creates with it.
 	Start(ctx context.Context, t berth.Launch) (Handle, error)
-	// Observe lists every task of ours on the target, finished ones until Remove. Everything or an error, never a part; but with the error
-	// Unseen, everything on the nodes that it does not name.
+	// Observe lists every task of ours on the target, finished ones until Remove. Everything or an
+	// error, never a part; but with the error Unseen, everything on the nodes that it does not
+	// name.
 	Observe(ctx context.Context) ([]Observed, error)
-	// Stop asks a task to end, then makes it end after s.Grace. It returns when the request is on its way. Stopping a
-	// finished or unknown task is success. The exit of a task that ends by it has s.Cause, where the target can keep it.
+	// Stop asks a task to end, then makes it end after s.Grace. It returns when the request is on
+	// its way. Stopping a finished or unknown task is success. The exit of a task that ends by it
+	// has s.Cause, where the target can keep it.
 	Stop(ctx context.Context, h Handle, s Stop) error
-	// Remove forgets a finished task and frees what it held. Unknown is success; a task that still runs is Conflict.
+	// Remove forgets a finished task and frees what it held. Unknown is success; a task that still
+	// runs is Conflict.
 	Remove(ctx context.Context, h Handle) error
 }
 
@@ -55,34 +59,40 @@ type Stop struct {
 	Why   string        // for Exit.Reason
 }
 
-// A Handle finds a task again on its target. The driver that made it reads it, everybody else only keeps it.
+// A Handle finds a task again on its target. The driver that made it reads it, everybody else only
+// keeps it.
 type Handle string
 
 // Observed is what a target says of one task.
 type Observed struct {
 	Task   berth.TaskID
 	Handle Handle
-	// State is TaskStarting, TaskRunning, TaskEnding or TaskDone; engines that cannot tell say TaskRunning. TaskPlaced
-	// means that the target has accepted the task and holds it in a queue of its own.
+	// State is TaskStarting, TaskRunning, TaskEnding or TaskDone; engines that cannot tell say
+	// TaskRunning. TaskPlaced means that the target has accepted the task and holds it in a queue
+	// of its own.
 	State berth.TaskState
 	// Why is the target's reason when State is TaskPlaced.
 	Why  string
 	Node string
-	// Exit is set once State is TaskDone. It is what the target knows; the runner's own report knows more.
+	// Exit is set once State is TaskDone. It is what the target knows; the runner's own report
+	// knows more.
 	Exit *berth.Exit
 }
 
 // Info is what a target can do.
 type Info struct {
 	Nodes []Node
-	// SharedDisk says that tasks see the server's files under the same names, so that Launch.LogFile may be set.
+	// SharedDisk says that tasks see the server's files under the same names, so that
+	// Launch.LogFile may be set.
 	SharedDisk bool
-	// Queues says that the target keeps tasks above its slots in line itself, so that some can be handed over early.
+	// Queues says that the target keeps tasks above its slots in line itself, so that some can be
+	// handed over early.
 	Queues bool
-	// Distributed says that the processes of tasks on this target reach one another, at the addresses of their nodes and at ports
-	// that are free on the server's machine.
+	// Distributed says that the processes of tasks on this target reach one another, at the
+	// addresses of their nodes and at ports that are free on the server's machine.
 	Distributed bool
-	// Address is where tasks reach those on nodes that have none of their own: that of the one machine that all nodes are on.
+	// Address is where tasks reach those on nodes that have none of their own: that of the one
+	// machine that all nodes are on.
 	Address string
 	// The optional interfaces that work on this target.
 	Watches, Scales, Dials, Execs, Logs bool
@@ -121,8 +131,8 @@ type Describer interface {
 
 // An Acceptor is a driver whose target opens the connection, instead of being connected to.
 type Acceptor interface {
-	// Accept takes over a connection of the target, in place of the one it has if it has one. The channel gives the reason
-	// once the connection has ended.
+	// Accept takes over a connection of the target, in place of the one it has if it has one. The
+	// channel gives the reason once the connection has ended.
 	Accept(ctx context.Context, c net.Conn) (ended <-chan error, err error)
 	// Drop closes the connection, if there is one, for a reason.
 	Drop(why error)
@@ -130,8 +140,8 @@ type Acceptor interface {
 
 // A Connector is a driver that opens the connection to its target itself, each time it is told to.
 type Connector interface {
-	// Connect opens a connection, in place of the one it has if it has one. Denied when the target refuses, or is not the one
-	// it was: another attempt fails in the same way.
+	// Connect opens a connection, in place of the one it has if it has one. Denied when the target
+	// refuses, or is not the one it was: another attempt fails in the same way.
 	Connect(ctx context.Context, a Access) (*Connection, error)
 	// Drop closes the connection, if there is one, for a reason.
 	Drop(why error)
@@ -153,20 +163,22 @@ type Connection struct {
 	Ended    <-chan error      // has the reason once it is over
 }
 
-// A Watcher hints when Observe would say something new that runners cannot report, the end of a node above all. Observe stays the truth:
-// hints may be lost or come in vain.
+// A Watcher hints when Observe would say something new that runners cannot report, the end of a
+// node above all. Observe stays the truth: hints may be lost or come in vain.
 type Watcher interface {
-	// Watch sends until ctx ends, and then closes the channel. A slow receiver misses hints but never all of them.
+	// Watch sends until ctx ends, and then closes the channel. A slow receiver misses hints but
+	// never all of them.
 	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
 // A Scaler changes how many nodes a target has. Probe lists the nodes that are there.
 type Scaler interface {
-	// AddNode makes a node and returns when it takes tasks. A node of that name that exists is success. Unavailable when it can be
-	// tried again, Invalid when the target can never have such a node.
+	// AddNode makes a node and returns when it takes tasks. A node of that name that exists is
+	// success. Unavailable when it can be tried again, Invalid when the target can never have such
+	// a node.
 	AddNode(ctx context.Context, n NodeSpec) error
-	// RemoveNode ends everything on a node and gives it back: no process, control group, port or directory of it is left.
-	// Unknown is success.
+	// RemoveNode ends everything on a node and gives it back: no process, control group, port or
+	// directory of it is left. Unknown is success.
 	RemoveNode(ctx context.Context, name string) error
 }
 
@@ -212,17 +224,21 @@ type Logger interface {
 	Log(ctx context.Context, h Handle, offset int64) (io.ReadCloser, error)
 }
 
-// Config is what a driver is made from: the compute's name and document, and the server's surroundings.
+// Config is what a driver is made from: the compute's name and document, and the server's
+// surroundings.
 type Config struct {
 	Name       string // of the compute
 	Properties []byte // its properties, as the client sent them
-	// Dir is a directory of this compute's own on the server, where a driver keeps what has to survive a restart.
+	// Dir is a directory of this compute's own on the server, where a driver keeps what has to
+	// survive a restart.
 	Dir string
 	// Home is the server's folder, whose secrets tasks have no business with.
 	Home string
-	// Host is the command line, less its options, of the runner host: this program's path and the hidden command.
+	// Host is the command line, less its options, of the runner host: this program's path and the
+	// hidden command.
 	Host []string
-	// Slots is how many tasks a node runs at once, where the driver's own nodes keep count; 0 is no limit.
+	// Slots is how many tasks a node runs at once, where the driver's own nodes keep count; 0 is no
+	// limit.
 	Slots int
 	// Environments says how nodes that share this machine keep built environments.
 	Environments Environments

@@ -13,11 +13,11 @@ import (
 // Type is a type of compute: how its driver is opened.
 type Type struct {
 	Open Open
-	// Shared is the name of the one target that all computes of this type and of others with the same name use; empty: each
-	// compute has a target of its own.
+	// Shared is the name of the one target that all computes of this type and of others with the
+	// same name use; empty: each compute has a target of its own.
 	Shared string
-	// Check refuses a compute's document that could never work, or that is not allowed to take the place of old, which is nil
-	// for a new compute. Nil takes all.
+	// Check refuses a compute's document that could never work, or that is not allowed to take the
+	// place of old, which is nil for a new compute. Nil takes all.
 	Check func(old, document []byte) error
 }
 
@@ -31,7 +31,8 @@ type Compute struct {
 // Registry opens the targets of computes, each once.
 type Registry struct {
 	types func(driver string) (Type, bool)
-	// config is what a target is opened with: name is a shared one, or the Key of a compute that has a target of its own.
+	// config is what a target is opened with: name is a shared one, or the Key of a compute that
+	// has a target of its own.
 	config func(name string) Config
 	log    *slog.Logger
 
@@ -64,8 +65,8 @@ func (r *Registry) typeOf(c Compute) (Type, error) {
 	return t, nil
 }
 
-// Check refuses a compute that this server could never run tasks on, or that cannot take the place of old, which is nil for a
-// new one.
+// Check refuses a compute that this server could never run tasks on, or that cannot take the place
+// of old, which is nil for a new one.
 func (r *Registry) Check(c Compute, old json.RawMessage) error {
 	t, err := r.typeOf(c)
 	if err != nil || t.Check == nil {

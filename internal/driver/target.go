@@ -12,8 +12,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Target is a driver as the rest of Berth uses it: each call has a deadline, is tried again while the target is
-// Unavailable, and is logged when it is slow. Errors name the target.
+// Target is a driver as the rest of Berth uses it: each call has a deadline, is tried again while
+// the target is Unavailable, and is logged when it is slow. Errors name the target.
 type Target struct {
 	name string
 	d    Driver
@@ -24,7 +24,8 @@ type Target struct {
 	backoff  time.Duration
 }
 
-// NewTarget wraps d, the driver of the compute called name. A call may take 30 seconds and is tried three times.
+// NewTarget wraps d, the driver of the compute called name. A call may take 30 seconds and is tried
+// three times.
 func NewTarget(name string, d Driver, log *slog.Logger) *Target {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -110,7 +111,8 @@ func (t *Target) Log(ctx context.Context, h Handle, offset int64) (io.ReadCloser
 // addTime is how long a node may take to be made.
 const addTime = 2 * time.Minute
 
-// AddNode is [Scaler.AddNode], or Unsupported. It is tried once: whoever wants the node decides whether to try again.
+// AddNode is [Scaler.AddNode], or Unsupported. It is tried once: whoever wants the node decides
+// whether to try again.
 func (t *Target) AddNode(ctx context.Context, n NodeSpec) error {
 	s, ok := t.d.(Scaler)
 	if !ok {

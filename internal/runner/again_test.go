@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// TestStopComesAgain: a server repeats its request to stop until the task is over. What the command left is kept nevertheless.
+// TestStopComesAgain: a server repeats its request to stop until the task is over. What the command
+// left is kept nevertheless.
 func TestStopComesAgain(t *testing.T) {
 	control := new(runner.Control)
 	var puts atomic.Int64

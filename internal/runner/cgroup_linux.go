@@ -18,8 +18,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// cgroup is the control groups of one task: they limit it, count what the kernel ended for want of memory, and find its
-// processes wherever they went. A nil cgroup does nothing.
+// cgroup is the control groups of one task: they limit it, count what the kernel ended for want of
+// memory, and find its processes wherever they went. A nil cgroup does nothing.
 type cgroup struct {
 	memory, cpu string // directories of version 1 controllers; empty when not used
 	pids        string // of a node, for what joins it
@@ -27,7 +27,8 @@ type cgroup struct {
 	fd          int    // of unified, for entering; -1 when closed
 }
 
-// hierarchy is where this process may make groups: for each controller the directory below which to do so.
+// hierarchy is where this process may make groups: for each controller the directory below which to
+// do so.
 type hierarchy struct {
 	memory, cpu string // version 1
 	pids        string // version 1
@@ -42,7 +43,8 @@ var machine = sync.OnceValue(func() hierarchy {
 	return findHierarchy(string(mounts), string(self), "")
 })
 
-// findHierarchy reads /proc/self/mountinfo and /proc/self/cgroup. root is put before every path, for tests.
+// findHierarchy reads /proc/self/mountinfo and /proc/self/cgroup. root is put before every path,
+// for tests.
 func findHierarchy(mounts, self, root string) hierarchy {
 	h, mount := ownGroups(mounts, self, root)
 	if h.unified != "" && h.memory == "" && h.cpu == "" {
@@ -57,7 +59,8 @@ func findHierarchy(mounts, self, root string) hierarchy {
 	return h
 }
 
-// ownGroups are the groups of the process whose /proc/PID/cgroup is own, and where the version 2 tree is mounted.
+// ownGroups are the groups of the process whose /proc/PID/cgroup is own, and where the version 2
+// tree is mounted.
 func ownGroups(mounts, own, root string) (h hierarchy, mount string) {
 	groups := map[string]string{} // by controller, or "" for version 2
 	for l := range strings.Lines(own) {
@@ -96,9 +99,10 @@ func ownGroups(mounts, own, root string) (h hierarchy, mount string) {
 	return h, mount
 }
 
-// limitable finds the directory below which groups with limits can be made. A group with processes in it cannot hand controllers on, so it
-// is the parent of our own, or our own when that is the root of all. Where nobody has asked for the controllers yet, we do. Where only
-// our own group was delegated to us, we and whatever else is in it move to a group below it.
+// limitable finds the directory below which groups with limits can be made. A group with processes
+// in it cannot hand controllers on, so it is the parent of our own, or our own when that is the
+// root of all. Where nobody has asked for the controllers yet, we do. Where only our own group was
+// delegated to us, we and whatever else is in it move to a group below it.
 func limitable(own, mount string) (dir string, ok bool) {
 	parent := filepath.Dir(own)
 	rel, err := filepath.Rel(mount, parent)
@@ -122,7 +126,8 @@ func limitable(own, mount string) (dir string, ok bool) {
 	return dir, true
 }
 
-// enterable says whether processes may be moved between the groups below dir: that takes the right to write its cgroup.procs.
+// enterable says whether processes may be moved between the groups below dir: that takes the right
+// to write its cgroup.procs.
 func enterable(dir string) bool {
 	f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
 	if err != nil {
@@ -132,11 +137,12 @@ func enterable(dir string) bool {
 	return true
 }
 
-// asideGroup is where the processes of a delegated group go, so that the group can hand its controllers on.
+// asideGroup is where the processes of a delegated group go, so that the group can hand its
+// controllers on.
 const asideGroup = "berth-main"
 
-// stepAside moves the processes of a group that was delegated to us into one below it, and hands the controllers on. What forks
-// meanwhile is moved in the next round.
+// stepAside moves the processes of a group that was delegated to us into one below it, and hands
+// the controllers on. What forks meanwhile is moved in the next round.
 func stepAside(own string) bool {
 	b, _ := os.ReadFile(filepath.Join(own, "cgroup.controllers"))
 	f := strings.Fields(string(b))
@@ -168,8 +174,9 @@ func hand(dir string) bool {
 	return handsOn(dir) || set(dir, "cgroup.subtree_control", "+memory +cpu") == nil
 }
 
-// newCgroup makes the groups, called name, of a task that has limits, its own or its node's, nil for one that has none. An error says
-// which limit will not hold; the group it comes with may be nil.
+// newCgroup makes the groups, called name, of a task that has limits, its own or its node's, nil
+// for one that has none. An error says which limit will not hold; the group it comes with may be
+// nil.
 func newCgroup(l *berth.Launch, name string) (*cgroup, error) {
 	h := machine()
 	if l.CPUs <= 0 && l.Memory <= 0 && !h.node {
@@ -233,7 +240,8 @@ var (
 
 func limitMemory(dir string, bytes int64) error {
 	n := strconv.FormatInt(bytes, 10)
-	// The limit without swap may never be above the one with it, so raising them takes the other order.
+	// The limit without swap may never be above the one with it, so raising them takes the other
+	// order.
 	_ = set(dir, "memory.memsw.limit_in_bytes", n) // not there without accounting of swap
 	err := set(dir, "memory.limit_in_bytes", n)
 	_ = set(dir, "memory.memsw.limit_in_bytes", n)
@@ -300,8 +308,9 @@ func set(dir, file, value string) error {
 	return nil
 }
 
-// enter changes how a program is started so that it is in the groups from its first instruction. Version 2 has a flag for
-// it; into groups of version 1 a shell steps first, which then becomes the program.
+// enter changes how a program is started so that it is in the groups from its first instruction.
+// Version 2 has a flag for it; into groups of version 1 a shell steps first, which then becomes the
+// program.
 func (c *cgroup) enter(path string, args []string, attr *syscall.SysProcAttr) (string, []string) {
 	if c == nil {
 		return path, args
@@ -317,8 +326,9 @@ func (c *cgroup) enter(path string, args []string, attr *syscall.SysProcAttr) (s
 	return "/bin/sh", append(append(shim, path), args[1:]...)
 }
 
-// stepIn is the part of a shell's text that enters groups of version 1: their number and files come first among the arguments. A
-// process of one thread that moves itself by "tasks" is spared a lock of the whole machine.
+// stepIn is the part of a shell's text that enters groups of version 1: their number and files come
+// first among the arguments. A process of one thread that moves itself by "tasks" is spared a lock
+// of the whole machine.
 const stepIn = `n=$1; shift; while [ "$n" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; n=$((n-1)); done; `
 
 // doorsOf are the files by which groups of version 1 are entered.

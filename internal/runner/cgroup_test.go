@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// Limits of version 2 cannot be tried on a machine whose controllers are version 1, so what is written where is checked.
+// Limits of version 2 cannot be tried on a machine whose controllers are version 1, so what is
+// written where is checked.
 func TestCgroupFiles(t *testing.T) {
 	const (
 		v1 = `35 31 0:32 / /cg/memory rw,relatime - cgroup cgroup rw,memory

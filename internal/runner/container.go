@@ -35,8 +35,8 @@ type box struct {
 	silent  bool // it was said that the engine does not tell what it uses
 }
 
-// startContainer starts the command in the image of its environment. The task's directory has the same name inside, so
-// that every path means the same on both sides.
+// startContainer starts the command in the image of its environment. The task's directory has the
+// same name inside, so that every path means the same on both sides.
 func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 	c := envs.ContainerSpec{
 		Name:    t.unique(),
@@ -90,7 +90,8 @@ func (t *task) startContainer(ctx context.Context, s *Spec) (running, error) {
 	return &box{t: t, r: r}, nil
 }
 
-// mountable is the real path of what is mounted, which must not lie outside of the folder below: the engine follows links.
+// mountable is the real path of what is mounted, which must not lie outside of the folder below:
+// the engine follows links.
 func (t *task) mountable(path, below string) (string, error) {
 	if below == "" {
 		return path, nil
@@ -109,7 +110,8 @@ func (t *task) mountable(path, below string) (string, error) {
 	return from, nil
 }
 
-// findContainer finds the container an earlier runner started; false when the task is not one for a container.
+// findContainer finds the container an earlier runner started; false when the task is not one for a
+// container.
 func (t *task) findContainer(ctx context.Context) (running, *berth.Exit, bool) {
 	if t.o.Envs == nil {
 		return nil, nil, false
@@ -164,11 +166,13 @@ func (b *box) signal(name string) {
 	}
 }
 
-// engineAnswer is how long an engine may take to say what a container uses: meanwhile nobody looks after the task.
+// engineAnswer is how long an engine may take to say what a container uses: meanwhile nobody looks
+// after the task.
 const engineAnswer = 5 * time.Second
 
-// sample reads the container's processes where this machine shows them, like those of any other command, and asks the engine where not:
-// its containers may be in another machine or another world of processes.
+// sample reads the container's processes where this machine shows them, like those of any other
+// command, and asks the engine where not: its containers may be in another machine or another world
+// of processes.
 func (b *box) sample(now time.Time) (berth.Usage, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineAnswer)
 	defer cancel()
@@ -198,7 +202,8 @@ func (b *box) inquire(ctx context.Context, now time.Time) (berth.Usage, bool) {
 	}, true
 }
 
-// close removes the container of a command that ended; one that is abandoned stays for the next runner.
+// close removes the container of a command that ended; one that is abandoned stays for the next
+// runner.
 func (b *box) close(over bool) {
 	if !over {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// insight is how a container is seen from this machine: by its first process, which is above all others of it.
+// insight is how a container is seen from this machine: by its first process, which is above all
+// others of it.
 type insight struct {
 	asked     bool // whether the process is one of this machine is known
 	pid       int  // 0: it is not
@@ -26,7 +27,8 @@ func (b *box) look(ctx context.Context, now time.Time) (berth.Usage, bool) {
 			return berth.Usage{}, false
 		}
 		in.asked = true
-		// The engine's number may mean another process here, or none. Only the task's own carries its mark.
+		// The engine's number may mean another process here, or none. Only the task's own carries
+		// its mark.
 		if startTime, _, ok := StartTime(pid); ok && markOf(pid) == b.t.o.Dir {
 			in.pid, in.startTime, in.private = pid, startTime, ownNetwork(pid)
 		}

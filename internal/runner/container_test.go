@@ -24,8 +24,8 @@ import (
 
 const image = "localhost/berth-busybox:1"
 
-// docker starts a dockerd of the test's own with an image of busybox, and returns its address. One that is apart lives in another world
-// of processes, as in a virtual machine.
+// docker starts a dockerd of the test's own with an image of busybox, and returns its address. One
+// that is apart lives in another world of processes, as in a virtual machine.
 func docker(t *testing.T, apart bool) string {
 	t.Helper()
 	missing := t.Skipf
@@ -263,7 +263,8 @@ func TestContainer(t *testing.T) {
 	})
 }
 
-// freePort is a port that nobody listens on, and neither on the next, below those that the kernel hands out.
+// freePort is a port that nobody listens on, and neither on the next, below those that the kernel
+// hands out.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {

@@ -54,7 +54,8 @@ func (c *Control) take() *Stop {
 	return s
 }
 
-// OnStop has f called for each request from now on, and for one that waits. Run sets its own while it runs.
+// OnStop has f called for each request from now on, and for one that waits. Run sets its own while
+// it runs.
 func (c *Control) OnStop(f func()) {
 	c.mu.Lock()
 	c.wake = f
@@ -78,8 +79,8 @@ const (
 	eventAbandon                   // the runner ends
 )
 
-// waker tells the one who waits for a command to end of events. A command waits in the runtime's poller, not in a select:
-// that saves short tasks a goroutine and its way to a processor.
+// waker tells the one who waits for a command to end of events. A command waits in the runtime's
+// poller, not in a select: that saves short tasks a goroutine and its way to a processor.
 type waker struct {
 	events    atomic.Uint32
 	interrupt atomic.Pointer[func()] // ends the wait under way
@@ -115,8 +116,8 @@ type patient struct {
 	gone chan error
 }
 
-// wait returns true when block has returned, false when something happened before. block must return when the runner
-// ends.
+// wait returns true when block has returned, false when something happened before. block must
+// return when the runner ends.
 func (p *patient) wait(w *waker, block func() error) (bool, error) {
 	p.once.Do(func() {
 		p.gone = make(chan error, 1)

@@ -14,8 +14,9 @@ import (
 // grouped says whether the task runs several processes, or one that has peers on other nodes.
 func (t *task) grouped() bool { return t.l.Group != nil }
 
-// program is what carries out the command on this machine: for a task of a distributed job the launcher of its processes. plain says
-// that the shell may be tried when the program cannot be executed.
+// program is what carries out the command on this machine: for a task of a distributed job the
+// launcher of its processes. plain says that the shell may be tried when the program cannot be
+// executed.
 func (t *task) program(s *Spec) (path string, args []string, plain bool, err error) {
 	if !t.grouped() {
 		path, args = argv(s.Command, s.Env, s.Dir)
@@ -32,7 +33,8 @@ func (t *task) leaveSpec(s *Spec, boxed bool) error {
 	return (&group.Spec{Group: *t.l.Group, Command: s.Command, Dir: s.Dir, Told: boxed}).Write(t.o.Dir)
 }
 
-// boxGroup changes a container so that it runs the launcher: this program is static, and needs nothing of the image.
+// boxGroup changes a container so that it runs the launcher: this program is static, and needs
+// nothing of the image.
 func (t *task) boxGroup(c *envs.ContainerSpec, s *Spec) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -69,7 +71,8 @@ func static(program string) bool {
 	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// groupExit adds to the end of a launcher what it has left about its processes. It stands in for an end that nobody knows.
+// groupExit adds to the end of a launcher what it has left about its processes. It stands in for an
+// end that nobody knows.
 func (t *task) groupExit(exit *berth.Exit, known bool) (*berth.Exit, bool) {
 	said, err := group.Result(t.o.Dir)
 	switch {

@@ -2,8 +2,8 @@ package runner
 
 import "syscall"
 
-// empty says whether a directory holds nothing or is not there. It is on the way of every task, so it goes without the
-// runtime's poller.
+// empty says whether a directory holds nothing or is not there. It is on the way of every task, so
+// it goes without the runtime's poller.
 func empty(dir string) bool {
 	fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {

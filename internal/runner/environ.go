@@ -9,8 +9,8 @@ import (
 	"github.com/berthml/berth/internal/envs"
 )
 
-// inherited are the variables of the runner's own environment that commands see: where programs, packages and
-// certificates are, never what opens a door.
+// inherited are the variables of the runner's own environment that commands see: where programs,
+// packages and certificates are, never what opens a door.
 var inherited = map[string]bool{
 	"PATH": true, "HOME": true, "LANG": true, "LANGUAGE": true, "TZ": true, "TMPDIR": true, "USER": true, "LOGNAME": true,
 	"SHELL": true, "TERM": true, "LD_LIBRARY_PATH": true, "CUDA_HOME": true, "CUDA_PATH": true, "JAVA_HOME": true,
@@ -39,8 +39,9 @@ func BaseEnviron(environ []string) []string {
 	return base
 }
 
-// environ is the environment of the task's command: what the machine lends, what the prepared environment needs, what
-// jobs expect, and what the launch brings, of which a later one wins. In a container the image stands for the machine.
+// environ is the environment of the task's command: what the machine lends, what the prepared
+// environment needs, what jobs expect, and what the launch brings, of which a later one wins. In a
+// container the image stands for the machine.
 func (t *task) environ(e *envs.Env, more map[string]string) []string {
 	l := t.l
 	env := make([]string, 0, len(t.o.Base)+len(more)+2*len(t.paths)+24)
@@ -87,8 +88,9 @@ func (t *task) environ(e *envs.Env, more map[string]string) []string {
 	return env
 }
 
-// gpuVars are the variables that show a command its own GPUs and no others. They come after the launch's own: there GPUs are counted from
-// zero on the node, and become those of its machine. In a container there are no others, and they are counted from zero.
+// gpuVars are the variables that show a command its own GPUs and no others. They come after the
+// launch's own: there GPUs are counted from zero on the node, and become those of its machine. In a
+// container there are no others, and they are counted from zero.
 func gpuVars(l *berth.Launch, more map[string]string, boxed bool) []string {
 	if len(l.GPUs) == 0 {
 		if l.NoGPU {
@@ -118,8 +120,9 @@ func gpuVars(l *berth.Launch, more map[string]string, boxed bool) []string {
 
 const cudaDevices = "CUDA_VISIBLE_DEVICES"
 
-// environMark is in the environment of every process of a task, its escaped grandchildren's included. Its value is the
-// task's directory, which tells tasks of the same name apart when a machine has several hosts.
+// environMark is in the environment of every process of a task, its escaped grandchildren's
+// included. Its value is the task's directory, which tells tasks of the same name apart when a
+// machine has several hosts.
 const environMark = "BERTH_TASK_DIR"
 
 // once leaves the last of the entries of each name, in the place of the first.

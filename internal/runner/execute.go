@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth/internal/filewatch"
 )
 
-// watchFirst is when a command's log is watched for its first output. Of a command that ends before, the log is looked at then.
+// watchFirst is when a command's log is watched for its first output. Of a command that ends
+// before, the log is looked at then.
 const watchFirst = 5 * time.Millisecond
 
 // defaultGrace is what a process is given between SIGTERM and SIGKILL when nobody says.
@@ -55,7 +56,8 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	return t.follow(ctx, r, w)
 }
 
-// tidy removes the groups of a command that is over, and what is left in them. One that is only let go of runs on in them.
+// tidy removes the groups of a command that is over, and what is left in them. One that is only let
+// go of runs on in them.
 func (t *task) tidy(ctx context.Context, c *cgroup) {
 	if ctx.Err() != nil {
 		c.release()
@@ -215,7 +217,8 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 	return exit
 }
 
-// ending is the way of a command to its end: asked first, killed when the grace is over, and again until it is gone.
+// ending is the way of a command to its end: asked first, killed when the grace is over, and again
+// until it is gone.
 type ending struct {
 	r     running
 	w     *waker
@@ -261,7 +264,8 @@ func (t *task) look() bool {
 	return true
 }
 
-// lookAtDisk notes that there is no room for the log. The command writes it by itself, so nobody else is told what could not be written.
+// lookAtDisk notes that there is no room for the log. The command writes it by itself, so nobody
+// else is told what could not be written.
 func (t *task) lookAtDisk() {
 	t.holes = t.holes || t.l.LogFile != "" && DiskFull(filepath.Dir(t.l.LogFile))
 }
@@ -273,8 +277,8 @@ func (t *task) logPath() string {
 	return filepath.Join(t.o.Dir, "std_log.txt")
 }
 
-// openLog opens the file that takes the output. It is opened for appending: an attempt that shares it adds to it, and
-// two writers do not overwrite each other.
+// openLog opens the file that takes the output. It is opened for appending: an attempt that shares
+// it adds to it, and two writers do not overwrite each other.
 func (t *task) openLog() (int, error) {
 	fd, err := t.o.OpenLog(t.logPath())
 	if errors.Is(err, fs.ErrNotExist) {

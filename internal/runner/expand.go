@@ -6,16 +6,19 @@ import (
 	"github.com/berthml/berth"
 )
 
-// maxExpanded bounds a command, or a variable, with its values filled in: what execve takes as one argument, less a name and a zero byte.
+// maxExpanded bounds a command, or a variable, with its values filled in: what execve takes as one
+// argument, less a name and a zero byte.
 const maxExpanded = 128<<10 - 1<<10
 
-// binding is what an expression names: the value that replaces it, or none for an optional input that was not given.
+// binding is what an expression names: the value that replaces it, or none for an optional input
+// that was not given.
 type binding func(expr string) (value string, given, known bool)
 
-// expand replaces ${{inputs.x}} and ${{outputs.x}} by their values, verbatim, and resolves the optional parts of a command:
-// of $[[ … ]] the text is kept when every input named in it has a value, and dropped, brackets included, when not. Values
-// are not looked into again. Expressions of other kinds are left alone when lenient is set, as in variables that are
-// somebody else's templates, and refused otherwise, because to a shell they are a mistake.
+// expand replaces ${{inputs.x}} and ${{outputs.x}} by their values, verbatim, and resolves the
+// optional parts of a command: of $[[ … ]] the text is kept when every input named in it has a
+// value, and dropped, brackets included, when not. Values are not looked into again. Expressions of
+// other kinds are left alone when lenient is set, as in variables that are somebody else's
+// templates, and refused otherwise, because to a shell they are a mistake.
 func expand(text string, lookup binding, lenient bool) (string, error) {
 	if !strings.Contains(text, "${{") && !strings.Contains(text, "$[[") {
 		return text, nil
@@ -60,8 +63,8 @@ func tooLong() error {
 	return berth.Errorf(berth.Invalid, "with the values of its inputs it is longer than %d KiB, which is the longest the system takes: pass long values in a file", maxExpanded>>10)
 }
 
-// substitute replaces the expressions of text. complete is false when an input without a value is named, which only an
-// optional part may do.
+// substitute replaces the expressions of text. complete is false when an input without a value is
+// named, which only an optional part may do.
 func substitute(text string, lookup binding, lenient, optional bool) (s string, complete bool, err error) {
 	var out strings.Builder
 	complete = true

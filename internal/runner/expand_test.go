@@ -80,7 +80,8 @@ func FuzzExpand(f *testing.F) {
 			t.Errorf("%q became %q", text, got)
 		}
 		if !lenient && strings.Contains(got, "${{") && !strings.Contains(text, "inputs.tricky") {
-			// What was not resolved must have been refused, unless the pieces of an expression met where a part was dropped.
+			// What was not resolved must have been refused, unless the pieces of an expression met
+			// where a part was dropped.
 			if !strings.Contains(text, "$[[") {
 				t.Errorf("%q became %q", text, got)
 			}
@@ -116,7 +117,8 @@ func TestParseGPUs(t *testing.T) {
 	}
 }
 
-// TestExpandBomb: values that make a command longer than the system takes are refused before they fill the memory.
+// TestExpandBomb: values that make a command longer than the system takes are refused before they
+// fill the memory.
 func TestExpandBomb(t *testing.T) {
 	value := strings.Repeat("x", 100_000)
 	lookup := map[string]*string{"inputs.a": &value}

@@ -6,8 +6,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// MakeCgroup makes the groups of a launch below root, on a machine with these mounts and this place in them, and tells how
-// a program would be started there.
+// MakeCgroup makes the groups of a launch below root, on a machine with these mounts and this place
+// in them, and tells how a program would be started there.
 func MakeCgroup(mounts, self, root string, l *berth.Launch, program []string) (args []string, useFD bool, err error) {
 	c, err := findHierarchy(mounts, self, root).make(l, "berth-x")
 	if c == nil {
@@ -18,8 +18,8 @@ func MakeCgroup(mounts, self, root string, l *berth.Launch, program []string) (a
 	return args, attr.UseCgroupFD, err
 }
 
-// MakeGroups makes the groups of a node below root, on a machine with these mounts and this place in them, and tells how its host would be
-// started there.
+// MakeGroups makes the groups of a node below root, on a machine with these mounts and this place
+// in them, and tells how its host would be started there.
 func MakeGroups(mounts, self, root string, cpus float64, memory int64, program []string) (args []string, useFD bool, err error) {
 	g, err := findHierarchy(mounts, self, root).groups("x").Make(cpus, memory)
 	args, attr, done := g.Detach(program)
@@ -47,7 +47,8 @@ func MountTrouble() string {
 	return ""
 }
 
-// RefuseMounts makes the runner believe that it can mount nothing, until the function returned is called.
+// RefuseMounts makes the runner believe that it can mount nothing, until the function returned is
+// called.
 func RefuseMounts() (restore func()) {
 	why := "the test says so"
 	old := mountsRefused.Swap(&why)

@@ -19,13 +19,15 @@ import (
 // nodePrefix begins the name of a node's groups.
 const nodePrefix = "berth-node-"
 
-// hostMemory is what a node's limit leaves for its host, so that a task that may use the whole node meets its own limit first.
+// hostMemory is what a node's limit leaves for its host, so that a task that may use the whole node
+// meets its own limit first.
 const hostMemory = 64 << 20
 
-// Groups are the control groups of a node: its host and all of its tasks are in them or below. The zero value has none.
+// Groups are the control groups of a node: its host and all of its tasks are in them or below. The
+// zero value has none.
 //
-// In version 2 a group that hands controllers on cannot hold processes, so there the host is in a group "host" below the node's, beside
-// those of the tasks.
+// In version 2 a group that hands controllers on cannot hold processes, so there the host is in a
+// group "host" below the node's, beside those of the tasks.
 type Groups struct {
 	Memory  string `json:"memory,omitempty"` // directories of version 1 controllers
 	CPU     string `json:"cpu,omitempty"`
@@ -34,7 +36,8 @@ type Groups struct {
 	Limits  bool   `json:"limits,omitempty"`  // the version 2 tree has the controllers for limits
 }
 
-// NodeGroups says where this process would make the groups of a node; name is its own on the machine.
+// NodeGroups says where this process would make the groups of a node; name is its own on the
+// machine.
 func NodeGroups(name string) Groups { return machine().groups(name) }
 
 func (h hierarchy) groups(name string) Groups {
@@ -75,8 +78,9 @@ func (g Groups) Check() error {
 	return nil
 }
 
-// Make makes the groups, with limits of everything in them together; 0 is no limit. Those that are there are taken up. It returns the
-// groups that could be made, and an error that says which limits do not hold.
+// Make makes the groups, with limits of everything in them together; 0 is no limit. Those that are
+// there are taken up. It returns the groups that could be made, and an error that says which limits
+// do not hold.
 func (g Groups) Make(cpus float64, memory int64) (Groups, error) {
 	made := Groups{Limits: g.Limits}
 	var errs []error
@@ -134,8 +138,8 @@ func (g Groups) Make(cpus float64, memory int64) (Groups, error) {
 	return made, errors.Join(errs...)
 }
 
-// limitPids leaves the machine half of the processes it can have, where they are counted by group. It is not a promise of a size, so that
-// it cannot be done is not an error.
+// limitPids leaves the machine half of the processes it can have, where they are counted by group.
+// It is not a promise of a size, so that it cannot be done is not an error.
 func (g Groups) limitPids(made *Groups) {
 	b, _ := os.ReadFile("/proc/sys/kernel/pid_max")
 	all, err := strconv.Atoi(strings.TrimSpace(string(b)))
@@ -159,16 +163,17 @@ func counts(dir string) bool {
 	return slices.Contains(strings.Fields(string(b)), "pids")
 }
 
-// weight is a node's part of the machine where there are more nodes than it can carry: as many times one as it has CPUs, but no more than
-// the machine has, so that a node that is too large leaves the server its part.
+// weight is a node's part of the machine where there are more nodes than it can carry: as many
+// times one as it has CPUs, but no more than the machine has, so that a node that is too large
+// leaves the server its part.
 func weight(cpus float64, one int) int {
 	return max(int(min(cpus, float64(runtime.NumCPU()))*float64(one)), 2)
 }
 
 func (g Groups) host() string { return filepath.Join(g.Unified, "host") }
 
-// Detach makes a command line that starts a program in the groups and leaves it to whoever takes orphans, and the attributes to start
-// that line with. done is to be called once it was.
+// Detach makes a command line that starts a program in the groups and leaves it to whoever takes
+// orphans, and the attributes to start that line with. done is to be called once it was.
 func (g Groups) Detach(program []string) (argv []string, attr *syscall.SysProcAttr, done func()) {
 	attr, done = &syscall.SysProcAttr{Setsid: true}, func() {}
 	if g.Unified != "" {
@@ -182,8 +187,8 @@ func (g Groups) Detach(program []string) (argv []string, attr *syscall.SysProcAt
 	return append(argv, program...), attr, done
 }
 
-// Join changes how a program is started so that it is in the same groups as the process pid, as far as those are not our own. done is to
-// be called once it was started.
+// Join changes how a program is started so that it is in the same groups as the process pid, as far
+// as those are not our own. done is to be called once it was started.
 func Join(pid int, path string, args []string, attr *syscall.SysProcAttr) (newPath string, newArgs []string, done func()) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	self, _ := os.ReadFile("/proc/self/cgroup")
@@ -238,7 +243,8 @@ func (g Groups) Kill() (found bool) {
 	return found
 }
 
-// Remove removes the groups, which must be empty; it gives processes that were killed a moment to be gone.
+// Remove removes the groups, which must be empty; it gives processes that were killed a moment to
+// be gone.
 func (g Groups) Remove() error {
 	var errs []error
 	for _, top := range g.dirs() {

@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// TestNodeGroups checks what is written where for a node, and for a task that the node's host, which is in those groups, starts then.
+// TestNodeGroups checks what is written where for a node, and for a task that the node's host,
+// which is in those groups, starts then.
 func TestNodeGroups(t *testing.T) {
 	const (
 		v1 = `35 31 0:32 / /cg/memory rw,relatime - cgroup cgroup rw,memory

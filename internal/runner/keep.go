@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Launch.Keep is shared by the attempts at a job: "outputs" in it stands for ./outputs of the command, and "named" has a folder for each named
-// output. What one attempt wrote is there for the next.
+// Launch.Keep is shared by the attempts at a job: "outputs" in it stands for ./outputs of the
+// command, and "named" has a folder for each named output. What one attempt wrote is there for the
+// next.
 
 // kept is what stands for ./outputs, empty when nothing does.
 func (t *task) kept() string {
@@ -18,8 +19,8 @@ func (t *task) kept() string {
 	return filepath.Join(t.l.Keep, "outputs")
 }
 
-// linkKept puts the kept directory in the place of ./outputs. Files that came there with the code are the start of the first attempt,
-// and nothing to later ones.
+// linkKept puts the kept directory in the place of ./outputs. Files that came there with the code
+// are the start of the first attempt, and nothing to later ones.
 func (t *task) linkKept() error {
 	kept := t.kept()
 	if kept == "" {
@@ -43,7 +44,8 @@ func (t *task) linkKept() error {
 		if err := os.CopyFS(next, os.DirFS(own)); err != nil {
 			return err
 		}
-		// Another node of the job, where they share it, may have been faster: then its directory is not empty, or as empty as this one.
+		// Another node of the job, where they share it, may have been faster: then its directory is
+		// not empty, or as empty as this one.
 		if err := os.Rename(next, kept); err != nil {
 			if _, serr := os.Lstat(kept); serr != nil {
 				return err

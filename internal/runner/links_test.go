@@ -28,8 +28,8 @@ func secretFile(t *testing.T) string {
 	return path
 }
 
-// TestUploadFollowsNoLinkOut: a command puts links to a secret, and to its folder, in every place that is uploaded. None is followed, and each
-// is named in a warning.
+// TestUploadFollowsNoLinkOut: a command puts links to a secret, and to its folder, in every place
+// that is uploaded. None is followed, and each is named in a warning.
 func TestUploadFollowsNoLinkOut(t *testing.T) {
 	secret := secretFile(t)
 	for _, tt := range []struct{ name, command, warning string }{
@@ -73,7 +73,8 @@ func TestUploadFollowsNoLinkOut(t *testing.T) {
 	}
 }
 
-// TestUploadFollowsLinkInside: a link to another file of the same output is what people make for "the latest"; its content is kept.
+// TestUploadFollowsLinkInside: a link to another file of the same output is what people make for
+// "the latest"; its content is kept.
 func TestUploadFollowsLinkInside(t *testing.T) {
 	s := blobtest.New(t)
 	b := newBench(t, `echo best >outputs/best.pt; ln -s best.pt outputs/latest.pt; ln -s "$PWD"/outputs/best.pt outputs/absolute.pt
@@ -95,7 +96,8 @@ mkdir outputs/sub; ln -s ../latest.pt outputs/sub/x; mkdir -p ${{outputs.o}}/d; 
 	}
 }
 
-// TestUploadOfSpecialFiles: a pipe, a socket or a device among the outputs is named, and nothing waits for it.
+// TestUploadOfSpecialFiles: a pipe, a socket or a device among the outputs is named, and nothing
+// waits for it.
 func TestUploadOfSpecialFiles(t *testing.T) {
 	s := blobtest.New(t)
 	b := newBench(t, "mkfifo outputs/pipe; ln -s pipe outputs/link; mkfifo ${{outputs.f}}; ln -s /dev/zero outputs/zero; echo x >outputs/x")
@@ -141,8 +143,8 @@ func TestKeptFolderReplaced(t *testing.T) {
 	}
 }
 
-// TestLogReplaced: a log that is sent from the task's directory is replaced by its command, with a link to a secret or with a pipe. The one
-// is not sent, and nothing waits for the other.
+// TestLogReplaced: a log that is sent from the task's directory is replaced by its command, with a
+// link to a secret or with a pipe. The one is not sent, and nothing waits for the other.
 func TestLogReplaced(t *testing.T) {
 	secret := secretFile(t)
 	for _, command := range []string{

@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// OpenLog opens a file for appending, and makes it where it is not there. A command may be able to write where logs are, so a link is not
-// followed, and a pipe not waited for. It goes without the runtime's poller, which has no use for it.
+// OpenLog opens a file for appending, and makes it where it is not there. A command may be able to
+// write where logs are, so a link is not followed, and a pipe not waited for. It goes without the
+// runtime's poller, which has no use for it.
 func OpenLog(path string) (int, error) {
 	for {
 		const flags = syscall.O_WRONLY | syscall.O_CREAT | syscall.O_APPEND | syscall.O_CLOEXEC

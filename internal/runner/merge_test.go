@@ -6,7 +6,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestMergedReportSaysHowItWasStaged: a report that is overtaken by the next one of its task takes along how code and inputs came there.
+// TestMergedReportSaysHowItWasStaged: a report that is overtaken by the next one of its task takes
+// along how code and inputs came there.
 func TestMergedReportSaysHowItWasStaged(t *testing.T) {
 	var waiting []berth.Report
 	waiting = add(waiting, berth.Report{Task: "a.1", Seq: 1, State: berth.TaskRunning, Staged: "code: 3 files"})

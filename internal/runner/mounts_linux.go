@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A task's mounts are in a namespace of its own, which ends with its last process: nobody else sees them, and nothing of them is left when
-// the runner is killed. The namespace is made on a thread of this process, which then starts the command, so that it costs no process.
+// A task's mounts are in a namespace of its own, which ends with its last process: nobody else sees
+// them, and nothing of them is left when the runner is killed. The namespace is made on a thread of
+// this process, which then starts the command, so that it costs no process.
 
 // mountsRefused is why this system lets this process mount nothing, once that is known.
 var mountsRefused atomic.Pointer[string]
@@ -37,8 +38,9 @@ type room struct {
 	done  chan struct{}
 }
 
-// mountAll makes a room in which the trees are mounted: those that are written to as the lower layer of an overlay whose upper one is the
-// place itself, so that from outside the place shows what the command has changed; the others as they are, read-only.
+// mountAll makes a room in which the trees are mounted: those that are written to as the lower
+// layer of an overlay whose upper one is the place itself, so that from outside the place shows
+// what the command has changed; the others as they are, read-only.
 func mountAll(dir string, trees []*tree) (*room, error) {
 	r := &room{calls: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error, 1)
@@ -74,7 +76,8 @@ func mountAll(dir string, trees []*tree) (*room, error) {
 func (r *room) serve(enter func() error, ready chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		// The first thread cannot end, and is what others see of the process: it must stay where it is.
+		// The first thread cannot end, and is what others see of the process: it must stay where it
+		// is.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -115,7 +118,8 @@ func (r *room) close() {
 	r.calls = nil
 }
 
-// Beside calls start, which starts a process, so that the process sees the mounts that process pid sees.
+// Beside calls start, which starts a process, so that the process sees the mounts that process pid
+// sees.
 func Beside(pid int, start func() error) error {
 	space := fmt.Sprintf("/proc/%d/ns/mnt", pid)
 	theirs, err1 := os.Readlink(space)

@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/runner/data/blobtest"
 )
 
-// TestOddOutputs: what the command put in the place of a folder is not followed, not kept and not deleted, and fails nothing.
+// TestOddOutputs: what the command put in the place of a folder is not followed, not kept and not
+// deleted, and fails nothing.
 func TestOddOutputs(t *testing.T) {
 	for name, command := range map[string]string{
 		"link to a folder": `rm -r outputs; ln -s "$VICTIM" outputs`,

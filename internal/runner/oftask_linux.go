@@ -11,13 +11,15 @@ import (
 	"strings"
 )
 
-// OfTask says whether a process belongs to a task of a host below home: by its mark, or because a host is above it. The host's own processes
-// do not: they are in the session of the host's first process, which no process of a task can enter. What cannot be looked at
-// any more may have been a task's.
+// OfTask says whether a process belongs to a task of a host below home: by its mark, or because a
+// host is above it. The host's own processes do not: they are in the session of the host's first
+// process, which no process of a task can enter. What cannot be looked at any more may have been a
+// task's.
 func OfTask(pid int, home string) bool {
 	self, ok := readStat(pid)
 	if !ok {
-		// It is gone, or it is one of another PID namespace, which has the number 0 here. A container beside ours may well be a task's.
+		// It is gone, or it is one of another PID namespace, which has the number 0 here. A
+		// container beside ours may well be a task's.
 		return true
 	}
 	ours := func(dir string) bool {
@@ -41,8 +43,8 @@ func OfTask(pid int, home string) bool {
 	return host.pid != 0 && !(ours(hostOf(pid)) && self.session == host.session)
 }
 
-// TaskConnected says whether a process of a task of a host below home has the other end of a TCP connection of this machine: local is our
-// end of it, remote the other.
+// TaskConnected says whether a process of a task of a host below home has the other end of a TCP
+// connection of this machine: local is our end of it, remote the other.
 func TaskConnected(local, remote netip.AddrPort, home string) bool {
 	inode := connection(remote, local)
 	if inode == "" {
@@ -66,7 +68,8 @@ func TaskConnected(local, remote netip.AddrPort, home string) bool {
 	return false
 }
 
-// connection is the inode of the socket at the end of a TCP connection that is called local there, empty when it is not on this machine.
+// connection is the inode of the socket at the end of a TCP connection that is called local there,
+// empty when it is not on this machine.
 func connection(local, remote netip.AddrPort) string {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(table)
@@ -85,7 +88,8 @@ func connection(local, remote netip.AddrPort) string {
 	return ""
 }
 
-// procAddr reads an address as /proc/net/tcp has it: words of four bytes in the machine's order, and a port.
+// procAddr reads an address as /proc/net/tcp has it: words of four bytes in the machine's order,
+// and a port.
 func procAddr(text string) netip.AddrPort {
 	host, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(host)

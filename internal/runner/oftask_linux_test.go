@@ -7,8 +7,9 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// TestOfTaskOfAnotherNamespace: a process that this machine's list does not have is not taken for one that may be let in. The kernel gives
-// those of other PID namespaces, such as a container's beside the server's, the number 0.
+// TestOfTaskOfAnotherNamespace: a process that this machine's list does not have is not taken for
+// one that may be let in. The kernel gives those of other PID namespaces, such as a container's
+// beside the server's, the number 0.
 func TestOfTaskOfAnotherNamespace(t *testing.T) {
 	home := t.TempDir()
 	if !runner.OfTask(0, home) {

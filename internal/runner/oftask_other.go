@@ -7,5 +7,6 @@ import "net/netip"
 // OfTask says whether a process belongs to a task of a host below home; here nobody knows.
 func OfTask(int, string) bool { return false }
 
-// TaskConnected says whether a process of a task has the other end of a connection; here nobody knows.
+// TaskConnected says whether a process of a task has the other end of a connection; here nobody
+// knows.
 func TaskConnected(_, _ netip.AddrPort, _ string) bool { return false }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A child's peak as the kernel tells it begins with its parent's: what is not above our own is not claimed.
+// A child's peak as the kernel tells it begins with its parent's: what is not above our own is not
+// claimed.
 func TestPeakOf(t *testing.T) {
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {

@@ -22,8 +22,9 @@ const (
 	infoExit     = 1 << 3
 )
 
-// foreignEnd is how a process ended that is the child of neither this process nor its reaper, because those that were are gone. Until its
-// new parent has reaped it that is in /proc, and afterwards the kernel says it to those who have held a pidfd, from Linux 6.15 on.
+// foreignEnd is how a process ended that is the child of neither this process nor its reaper,
+// because those that were are gone. Until its new parent has reaped it that is in /proc, and
+// afterwards the kernel says it to those who have held a pidfd, from Linux 6.15 on.
 func foreignEnd(ctx context.Context, fd *os.File, pid int, startTime uint64) (ws syscall.WaitStatus, known bool) {
 	if fd == nil { // it did not live any more when it was found
 		return 0, false
@@ -48,7 +49,8 @@ func foreignEnd(ctx context.Context, fd *os.File, pid int, startTime uint64) (ws
 	}
 }
 
-// pidfdExit asks the kernel how the process of a pidfd ended; not yet while nobody has reaped it. The error is that of an older kernel.
+// pidfdExit asks the kernel how the process of a pidfd ended; not yet while nobody has reaped it.
+// The error is that of an older kernel.
 func pidfdExit(fd *os.File) (ws syscall.WaitStatus, ended bool, err error) {
 	conn, err := fd.SyscallConn()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// TestNodeProcesses: a node has no more than half of the processes that the machine can have, so that one that starts them without
-// end leaves the server and other nodes theirs.
+// TestNodeProcesses: a node has no more than half of the processes that the machine can have, so
+// that one that starts them without end leaves the server and other nodes theirs.
 func TestNodeProcesses(t *testing.T) {
 	g := runner.NodeGroups(fmt.Sprint("test-pids-", os.Getpid()))
 	if err := g.Check(); err != nil {

@@ -19,8 +19,8 @@ type procStat struct {
 	exit                     syscall.WaitStatus // of a process that has ended and was not reaped
 }
 
-// readStat reads /proc/PID/stat; false when there is no such process. It is on the way of every task, so it goes without
-// the runtime's poller.
+// readStat reads /proc/PID/stat; false when there is no such process. It is on the way of every
+// task, so it goes without the runtime's poller.
 func readStat(pid int) (s procStat, ok bool) {
 	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -36,7 +36,8 @@ func readStat(pid int) (s procStat, ok bool) {
 }
 
 func parseStat(b []byte) (s procStat, ok bool) {
-	// The name in parentheses may hold anything, so the fields are counted from the last parenthesis.
+	// The name in parentheses may hold anything, so the fields are counted from the last
+	// parenthesis.
 	open, shut := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || shut < open {
 		return s, false
@@ -57,8 +58,8 @@ func parseStat(b []byte) (s procStat, ok bool) {
 	return s, true
 }
 
-// StartTime is when the process began, in clock ticks since boot: with the pid and the boot it names a process for ever.
-// Parent is the process that will be told how it ends.
+// StartTime is when the process began, in clock ticks since boot: with the pid and the boot it
+// names a process for ever. Parent is the process that will be told how it ends.
 func StartTime(pid int) (startTime uint64, parent int, ok bool) {
 	s, ok := readStat(pid)
 	return s.startTime, s.ppid, ok
@@ -74,8 +75,8 @@ func clockTicks() uint64 {
 	return uint64(ts.Nano() / (1e9 / perSecond))
 }
 
-// startTimeSince is StartTime of a process that was just forked, and not before the given time. Where the clock has not moved on since, that is
-// when it began, and /proc need not be asked.
+// startTimeSince is StartTime of a process that was just forked, and not before the given time.
+// Where the clock has not moved on since, that is when it began, and /proc need not be asked.
 func startTimeSince(before uint64, pid int) uint64 {
 	if before != 0 && clockTicks() == before {
 		return before
@@ -121,8 +122,8 @@ func processes() []procStat {
 	return all
 }
 
-// LeaderStartTime is StartTime for a process that may have ended already; leader says that it leads its session, as the first
-// process of every task does.
+// LeaderStartTime is StartTime for a process that may have ended already; leader says that it leads
+// its session, as the first process of every task does.
 func LeaderStartTime(pid int) (startTime uint64, leader, ok bool) {
 	s, ok := readStat(pid)
 	return s.startTime, s.session == pid, ok

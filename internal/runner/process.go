@@ -23,7 +23,8 @@ type Spec struct {
 
 // running is a command that was started: a process of this machine or a container.
 type running interface {
-	// wait blocks until it has ended, which it says, or until w has events. It is called again after those.
+	// wait blocks until it has ended, which it says, or until w has events. It is called again
+	// after those.
 	wait(ctx context.Context, w *waker) (ended bool, err error)
 	// ended says how it ended, and ends what it left behind; false when nobody knows.
 	ended(ctx context.Context) (s WaitStatus, known bool)
@@ -34,7 +35,8 @@ type running interface {
 	sample(now time.Time) (berth.Usage, bool)
 	// mark is how a later runner finds it.
 	mark() Mark
-	// close lets go of it. over says that it ended and that its end is kept: then the system may forget it.
+	// close lets go of it. over says that it ended and that its end is kept: then the system may
+	// forget it.
 	close(over bool)
 }
 

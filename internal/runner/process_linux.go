@@ -38,7 +38,8 @@ type process struct {
 // devNull is standard input of every command.
 var devNull = sync.OnceValues(func() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) })
 
-// startProcess starts the command in a session of its own. No thread waits for it: its pidfd sits in the poller.
+// startProcess starts the command in a session of its own. No thread waits for it: its pidfd sits
+// in the poller.
 func (t *task) startProcess(s *Spec) (running, error) {
 	path, args, plain, err := t.program(s)
 	if err != nil {
@@ -106,7 +107,8 @@ func (t *task) find(ctx context.Context) (running, *berth.Exit) {
 	}
 	p := &process{t: t, pid: last.PID, startTime: last.StartTime, cgroup: openCgroup(t.l, t.unique())}
 	if last.Step == StepExec {
-		// It is not known whether the process was started. If it was and runs still, it carries the task's mark.
+		// It is not known whether the process was started. If it was and runs still, it carries the
+		// task's mark.
 		if p.pid, p.startTime = findMarked(t.o.Dir); p.pid == 0 {
 			return nil, lost("its runner was killed while it started the command, and the command's process is gone")
 		}
@@ -165,7 +167,8 @@ func (p *process) wait(_ context.Context, w *waker) (bool, error) {
 
 func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 	if p.child {
-		// Its id is its own until it is reaped, so the group can be swept without hitting a stranger's.
+		// Its id is its own until it is reaped, so the group can be swept without hitting a
+		// stranger's.
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 		_, ws, ru, err := Peek(unix.P_PID, p.pid)
 		if known = err == nil; known {
@@ -187,8 +190,9 @@ func (p *process) ended(ctx context.Context) (s WaitStatus, known bool) {
 	return s, known
 }
 
-// peakOf is the most memory a child had, 0 when the kernel does not tell. Between fork and exec a child lives in this process's
-// memory, and the kernel counts that as its peak too; so only what is above our own is surely the child's.
+// peakOf is the most memory a child had, 0 when the kernel does not tell. Between fork and exec a
+// child lives in this process's memory, and the kernel counts that as its peak too; so only what is
+// above our own is surely the child's.
 func peakOf(ru syscall.Rusage) int64 {
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil || ru.Maxrss <= own.Maxrss {
@@ -211,7 +215,8 @@ func (p *process) close(over bool) {
 	}
 }
 
-// here says whether the process is there, ended or not, so that its id means it. A child is until it is reaped.
+// here says whether the process is there, ended or not, so that its id means it. A child is until
+// it is reaped.
 func (p *process) here() bool {
 	if p.child {
 		return true
@@ -235,8 +240,8 @@ func (p *process) ask() {
 	}
 }
 
-// kill ends every process of the task. A process may fork between being listed and being killed, so the list is read
-// again until it is empty, a few times at most.
+// kill ends every process of the task. A process may fork between being listed and being killed, so
+// the list is read again until it is empty, a few times at most.
 func (p *process) kill() {
 	p.cgroup.kill()
 	if p.here() {

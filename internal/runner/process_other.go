@@ -13,8 +13,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// On systems other than Linux a command is a child in a session of its own and no more: what leaves the session is not
-// found, a command whose runner was killed is lost, and there are no limits and no samples.
+// On systems other than Linux a command is a child in a session of its own and no more: what leaves
+// the session is not found, a command whose runner was killed is lost, and there are no limits and
+// no samples.
 
 func signalName(n int) string { return "signal " + strconv.Itoa(n) }
 

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Belonging lists the living processes of the hosts of some directories: their own, those of their tasks by their marks, and everything
-// below any of them. One pass over the machine's processes serves all directories.
+// Belonging lists the living processes of the hosts of some directories: their own, those of their
+// tasks by their marks, and everything below any of them. One pass over the machine's processes
+// serves all directories.
 func Belonging(dirs ...string) map[string][]int {
 	hosts := make(map[string]bool, len(dirs))
 	for _, d := range dirs {

@@ -16,16 +16,18 @@ import (
 const (
 	// batch is how many tasks' reports one call carries at most.
 	batch = 500
-	// linger is how long a report waits that is not the last of its task: of a task that ends meanwhile only the end
-	// is told.
+	// linger is how long a report waits that is not the last of its task: of a task that ends
+	// meanwhile only the end is told.
 	linger = 3 * time.Millisecond
-	// gather is how long any report waits for others while there is more than enough to do: a call of the server costs it
-	// a commit and a look at every job that is named, and both cost the same for one task as for ten.
+	// gather is how long any report waits for others while there is more than enough to do: a call
+	// of the server costs it a commit and a look at every job that is named, and both cost the same
+	// for one task as for ten.
 	gather = 20 * time.Millisecond
 )
 
-// Reporter carries the reports of many tasks to one home: one call at a time, and what is said meanwhile goes with the
-// next. Of one task only the newest state waits, so a server that was away for long finds a short queue.
+// Reporter carries the reports of many tasks to one home: one call at a time, and what is said
+// meanwhile goes with the next. Of one task only the newest state waits, so a server that was away
+// for long finds a short queue.
 type Reporter struct {
 	home Home
 	o    ReporterOptions
@@ -46,11 +48,13 @@ type Reporter struct {
 
 // ReporterOptions is what happens around reports. Any field may be zero.
 type ReporterOptions struct {
-	// Delivered is called for each report the server took, or refused for good, after Stop. It must not block for long.
+	// Delivered is called for each report the server took, or refused for good, after Stop. It must
+	// not block for long.
 	Delivered func(berth.Report)
 	// Stop is called for each task the server wants to end.
 	Stop func(berth.TaskID)
-	// Busy says that there is enough to do without an answer: then ends of tasks too wait a little, to go together.
+	// Busy says that there is enough to do without an answer: then ends of tasks too wait a little,
+	// to go together.
 	Busy func() bool
 	// MaxWait is the longest pause between attempts while the server is away.
 	MaxWait time.Duration
@@ -71,8 +75,9 @@ func NewReporter(home Home, o ReporterOptions) *Reporter {
 	}
 }
 
-// Send queues a report. That of an end is sent at once, by the caller if nobody else is sending: it has nothing else to do,
-// and the way to another goroutine costs more than the report. It returns when the home has answered or is away.
+// Send queues a report. That of an end is sent at once, by the caller if nobody else is sending: it
+// has nothing else to do, and the way to another goroutine costs more than the report. It returns
+// when the home has answered or is away.
 func (r *Reporter) Send(ctx context.Context, rep berth.Report) {
 	wait, busy := r.patience()
 	r.mu.Lock()
@@ -132,8 +137,8 @@ func (r *Reporter) lingered() {
 // Kick ends a pause: the server seems to be there again.
 func (r *Reporter) Kick() { poke(r.kick) }
 
-// Again ends a call that is under way, which may never be answered, and has what it says sent again: another server is at the home's
-// address now.
+// Again ends a call that is under way, which may never be answered, and has what it says sent
+// again: another server is at the home's address now.
 func (r *Reporter) Again() {
 	if abandon := r.abandon.Load(); abandon != nil {
 		(*abandon)()
@@ -213,7 +218,8 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// flush sends everything that waits, in batches, and says whether it could. The sender's mutex is held.
+// flush sends everything that waits, in batches, and says whether it could. The sender's mutex is
+// held.
 func (r *Reporter) flush(ctx context.Context) bool {
 	for {
 		out := r.front()
@@ -234,7 +240,8 @@ func (r *Reporter) flush(ctx context.Context) bool {
 	}
 }
 
-// rest ends the attempts to send: nothing is due. What could not be sent before may be so young that it lingers again.
+// rest ends the attempts to send: nothing is due. What could not be sent before may be so young
+// that it lingers again.
 func (r *Reporter) rest() {
 	wait, _ := r.patience()
 	r.mu.Lock()
@@ -252,8 +259,8 @@ func (r *Reporter) patience() (wait time.Duration, busy bool) {
 	return linger, false
 }
 
-// front is a copy of the reports to send next. Those that may linger are left out while they are young; where one has to go, all
-// ends go with it.
+// front is a copy of the reports to send next. Those that may linger are left out while they are
+// young; where one has to go, all ends go with it.
 func (r *Reporter) front() (out []berth.Report) {
 	now := time.Now()
 	wait, busy := r.patience()
@@ -275,7 +282,8 @@ func (r *Reporter) front() (out []berth.Report) {
 // urgent says whether a report should not wait for the next one of its task.
 func urgent(r berth.Report) bool { return r.State == berth.TaskDone || r.Warning != "" }
 
-// deliver sends reports from the front of the queue, and takes off it what is settled. False asks for a pause.
+// deliver sends reports from the front of the queue, and takes off it what is settled. False asks
+// for a pause.
 func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 	c, cancel := context.WithTimeout(ctx, 30*time.Second)
 	r.abandon.Store(&cancel)
@@ -315,7 +323,8 @@ func (r *Reporter) deliver(ctx context.Context, out []berth.Report) bool {
 	return true
 }
 
-// settle takes delivered reports off the queue; one that was overtaken by a newer report of its task meanwhile stays.
+// settle takes delivered reports off the queue; one that was overtaken by a newer report of its
+// task meanwhile stays.
 func (r *Reporter) settle(out []berth.Report) {
 	r.mu.Lock()
 	for _, rep := range out {

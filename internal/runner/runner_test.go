@@ -207,7 +207,8 @@ func TestStop(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	// What is ignored here is ignored by what is started here: the command is deaf before its time can be over.
+	// What is ignored here is ignored by what is started here: the command is deaf before its time
+	// can be over.
 	signal.Ignore(syscall.SIGTERM)
 	t.Cleanup(func() {
 		c := make(chan os.Signal, 1)

@@ -49,8 +49,8 @@ type sampler struct {
 	begun    bool
 }
 
-// note makes a sample of u, which has counters since the start and what is held now: counters never go back, and processor time becomes
-// a percentage since the sample before.
+// note makes a sample of u, which has counters since the start and what is held now: counters never
+// go back, and processor time becomes a percentage since the sample before.
 func (s *sampler) note(u berth.Usage, started time.Time) berth.Usage {
 	if s.last.At.IsZero() {
 		s.last.At = started
@@ -72,7 +72,8 @@ type gpu struct {
 	memory  int64
 }
 
-// gpus is what nvidia-smi last said. It takes a good part of a second to say it, so all tasks share one answer.
+// gpus is what nvidia-smi last said. It takes a good part of a second to say it, so all tasks share
+// one answer.
 var gpus struct {
 	sync.Mutex
 	path string

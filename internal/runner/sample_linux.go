@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// ticksPerSecond is the unit of processor times in /proc; it is 100 on every architecture Linux runs Go programs on.
+// ticksPerSecond is the unit of processor times in /proc; it is 100 on every architecture Linux
+// runs Go programs on.
 const ticksPerSecond = 100
 
 // table is a look at every process, shared by the samples of all tasks within a moment.
@@ -121,7 +122,8 @@ func readIO(pid int) (read, written int64) {
 	return read, written
 }
 
-// readNet is what the interfaces a process sees, but the loopback, received and sent: the machine's, or a container's own.
+// readNet is what the interfaces a process sees, but the loopback, received and sent: the
+// machine's, or a container's own.
 func readNet(pid string) (rx, tx int64) {
 	b, err := os.ReadFile("/proc/" + pid + "/net/dev")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 // shell is what commands are written for.
 var shell = group.Shell
 
-// argv is the program and arguments that carry out command. A command of plain words is executed without a shell
-// around it, as make does: starting a shell costs more than starting most programs. Where anything is in doubt the
-// shell decides.
+// argv is the program and arguments that carry out command. A command of plain words is executed
+// without a shell around it, as make does: starting a shell costs more than starting most programs.
+// Where anything is in doubt the shell decides.
 func argv(command string, env []string, dir string) (path string, args []string) {
 	if words, ok := plain(command); ok {
 		if p := find(words[0], env, dir); p != "" {
@@ -27,8 +27,8 @@ func viaShell(command string) (path string, args []string) {
 	return shell(), []string{shell(), "-c", command}
 }
 
-// plain splits a command that means to a shell what it says: words without quotes, expansions, redirections or
-// assignments, the first one no word of the shell's own.
+// plain splits a command that means to a shell what it says: words without quotes, expansions,
+// redirections or assignments, the first one no word of the shell's own.
 func plain(command string) ([]string, bool) {
 	for i := range len(command) {
 		switch c := command[i]; {
@@ -58,8 +58,8 @@ var shellWords = func() map[string]bool {
 	return m
 }()
 
-// find looks for a program as a shell would. Variables that change what a shell does before it runs anything leave the
-// decision to the shell.
+// find looks for a program as a shell would. Variables that change what a shell does before it runs
+// anything leave the decision to the shell.
 func find(name string, env []string, dir string) string {
 	path := ""
 	for _, v := range env {

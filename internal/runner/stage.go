@@ -134,7 +134,8 @@ func (t *task) input(name string, in berth.LaunchInput) (value string, fetch boo
 	return dir, true, nil
 }
 
-// isFile says whether data of this type is one file. Models are folders unless they are not, see fetch.
+// isFile says whether data of this type is one file. Models are folders unless they are not, see
+// fetch.
 func isFile(kind string) bool { return strings.EqualFold(kind, "uri_file") }
 
 func isModel(kind string) bool { return strings.HasSuffix(strings.ToLower(kind), "_model") }
@@ -190,7 +191,8 @@ func readOnly(root string) error {
 	})
 }
 
-// output is what ${{outputs.name}} becomes: a folder that exists, or the path of a file that does not yet.
+// output is what ${{outputs.name}} becomes: a folder that exists, or the path of a file that does
+// not yet.
 func (t *task) output(name string, out berth.LaunchOutput) (string, error) {
 	if err := berth.CheckName("output", name); err != nil {
 		return "", err

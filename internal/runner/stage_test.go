@@ -139,7 +139,8 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
-// TestUploadElsewhere: our own server is waited for, an address elsewhere that does not answer is given up, and the wait is told.
+// TestUploadElsewhere: our own server is waited for, an address elsewhere that does not answer is
+// given up, and the wait is told.
 func TestUploadElsewhere(t *testing.T) {
 	ours, far := blobtest.New(t), blobtest.New(t)
 	far.Fault = func(w http.ResponseWriter, r *http.Request) bool {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestBornSince starts processes at any time of the clock's tick: what is told without asking /proc is what /proc says.
+// TestBornSince starts processes at any time of the clock's tick: what is told without asking /proc
+// is what /proc says.
 func TestBornSince(t *testing.T) {
 	same := 0
 	for range 100 {

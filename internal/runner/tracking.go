@@ -7,7 +7,8 @@ import (
 	"github.com/berthml/berth/internal/envs"
 )
 
-// trackingVars are what the MLflow client of the command needs to log to the job's run. What the job says itself comes after them.
+// trackingVars are what the MLflow client of the command needs to log to the job's run. What the
+// job says itself comes after them.
 func (t *task) trackingVars(e *envs.Env) []string {
 	at := t.l.Tracking
 	if at == nil {
@@ -30,8 +31,9 @@ func (t *task) trackingVars(e *envs.Env) []string {
 	return append(vars, "MLFLOW_TRACKING_SERVER_CERT_PATH="+ca)
 }
 
-// caFile keeps the server's certificate in a file that the command can read: neither a container nor a job behind the fence has the
-// server's own, and a container has only what lies in the task's directory.
+// caFile keeps the server's certificate in a file that the command can read: neither a container
+// nor a job behind the fence has the server's own, and a container has only what lies in the task's
+// directory.
 func (t *task) caFile(e *envs.Env) (string, error) {
 	if t.o.CAFile != nil && (e == nil || e.Container == nil) {
 		return t.o.CAFile(t.l.Home.CA)

@@ -2,8 +2,8 @@ package runner
 
 import "os"
 
-// strangers lists the living processes of a task outside its process group: those of its session, those that carry its
-// mark wherever they escaped to, and everything below any of them.
+// strangers lists the living processes of a task outside its process group: those of its session,
+// those that carry its mark wherever they escaped to, and everything below any of them.
 func (p *process) strangers() []int {
 	all := processes()
 	ours := map[int]bool{p.pid: true}
@@ -39,8 +39,8 @@ func alive(s procStat) bool {
 	return s.state != 'Z' && s.state != 'X' && s.pid > 1 && s.pid != os.Getpid()
 }
 
-// Leftovers lists those of the processes roots that carry the mark of a task with one of the directories, and what is
-// below them.
+// Leftovers lists those of the processes roots that carry the mark of a task with one of the
+// directories, and what is below them.
 func Leftovers(roots []int, dirs map[string]bool) []int {
 	set := map[int]bool{}
 	for _, pid := range roots {

@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth/internal/runner/data"
 )
 
-// Code and inputs in the server's storage are brought to the node's cache, and put into the task's directory from there once it is known
-// what the command runs in.
+// Code and inputs in the server's storage are brought to the node's cache, and put into the task's
+// directory from there once it is known what the command runs in.
 
 // tree is a folder, or a file, that is in the cache for the task.
 type tree struct {
@@ -27,7 +27,8 @@ type tree struct {
 	how   string // how it got there, for people
 }
 
-// bring brings what is at a URL to the cache. It returns nil where the server has no manifest of it: then it is fetched as it always was.
+// bring brings what is at a URL to the cache. It returns nil where the server has no manifest of
+// it: then it is fetched as it always was.
 func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, file bool) (*tree, error) {
 	name := version
 	if file && name != "" {
@@ -97,7 +98,8 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 	return true, nil
 }
 
-// place puts what was brought where the command finds it. boxed says that the command runs in a container.
+// place puts what was brought where the command finds it. boxed says that the command runs in a
+// container.
 func (t *task) place(ctx context.Context, boxed bool) error {
 	slices.SortFunc(t.trees, func(a, b *tree) int { return strings.Compare(a.what, b.what) })
 	var mounted []*tree
@@ -137,7 +139,8 @@ func (t *task) place(ctx context.Context, boxed bool) error {
 	return nil
 }
 
-// treesFile, in the task's directory, has a line for each tree that its container has mounted: the engine inherits no descriptors.
+// treesFile, in the task's directory, has a line for each tree that its container has mounted: the
+// engine inherits no descriptors.
 const treesFile = "trees"
 
 // boxTree has a container mount a tree.
@@ -173,8 +176,8 @@ func (t *task) holdTrees() (release func()) {
 	}
 }
 
-// mountable says whether a tree can be mounted. What the command leaves in outputs and logs is read from outside of its mounts, so code
-// that brings such folders along is copied.
+// mountable says whether a tree can be mounted. What the command leaves in outputs and logs is read
+// from outside of its mounts, so code that brings such folders along is copied.
 func (x *tree) mountable() bool {
 	if !x.write {
 		return true

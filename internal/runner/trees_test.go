@@ -46,7 +46,8 @@ func (b *bench) staged() string {
 	return ""
 }
 
-// TestCodeFromCache: a task's code is its own to change, comes to the node once, and what the task writes is kept as it always was.
+// TestCodeFromCache: a task's code is its own to change, comes to the node once, and what the task
+// writes is kept as it always was.
 func TestCodeFromCache(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *cache.Cache) {
 		s := blobtest.New(t)
@@ -101,7 +102,8 @@ func TestCodeWithOutputs(t *testing.T) {
 	})
 }
 
-// TestInputsFromCache: inputs that are mounted read-only cannot be written to, and are shared; downloads are the task's own.
+// TestInputsFromCache: inputs that are mounted read-only cannot be written to, and are shared;
+// downloads are the task's own.
 func TestInputsFromCache(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *cache.Cache) {
 		s := blobtest.New(t)

@@ -20,7 +20,8 @@ import (
 	"github.com/berthml/berth/internal/runner/data"
 )
 
-// shipment is a folder, or a file of one, to keep. The command could write there, so it is opened as [data.OpenDir] does.
+// shipment is a folder, or a file of one, to keep. The command could write there, so it is opened
+// as [data.OpenDir] does.
 type shipment struct {
 	name      string // for people
 	base, rel string // the folder is rel below base
@@ -30,7 +31,8 @@ type shipment struct {
 	file      string // in the folder; empty for all of it
 }
 
-// shipments lists what there is to keep: the outputs, and ./outputs and ./logs when something is in them.
+// shipments lists what there is to keep: the outputs, and ./outputs and ./logs when something is in
+// them.
 func (t *task) shipments() []shipment {
 	var list []shipment
 	for name, out := range t.l.Outputs {
@@ -66,12 +68,14 @@ func (t *task) hasUploads() bool {
 	return len(t.l.Outputs) > 0 || t.ships() || t.uprooted() || t.l.Artifacts != "" && len(t.shipments()) > 0
 }
 
-// upload keeps what the command made, also when it failed. A failure to do so fails a task that did not fail already.
+// upload keeps what the command made, also when it failed. A failure to do so fails a task that did
+// not fail already.
 func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	t.times.Uploading = time.Now()
 	was, interruptibly := t.stop, t.interruptibly
 	if was != nil {
-		// The request to stop comes again with the answer to each report. What the command left is kept all the same.
+		// The request to stop comes again with the answer to each report. What the command left is
+		// kept all the same.
 		interruptibly = func(ctx context.Context, f func(context.Context) error) error { return f(ctx) }
 	}
 	err := interruptibly(ctx, t.awaitDir)
@@ -114,13 +118,15 @@ func (t *task) upload(ctx context.Context, exit *berth.Exit) {
 	}
 }
 
-// uprooted says that not even the place of the task's directory is there: the home was moved, or removed.
+// uprooted says that not even the place of the task's directory is there: the home was moved, or
+// removed.
 func (t *task) uprooted() bool {
 	_, err := os.Stat(filepath.Dir(t.o.Dir))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// awaitDir waits for a home that was moved to be found at its old path again: a server that is started at the new one sees to that.
+// awaitDir waits for a home that was moved to be found at its old path again: a server that is
+// started at the new one sees to that.
 func (t *task) awaitDir(ctx context.Context) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -137,8 +143,8 @@ func (t *task) awaitDir(ctx context.Context) error {
 	return nil
 }
 
-// send keeps one thing. While the server is away it waits for it: what was computed is worth more than the time. Somebody else's server may
-// never come.
+// send keeps one thing. While the server is away it waits for it: what was computed is worth more
+// than the time. Somebody else's server may never come.
 func (t *task) send(ctx context.Context, c *data.Client, s shipment, sent *sent) error {
 	begun, told := time.Now(), false
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
@@ -241,11 +247,13 @@ func (t *task) ours(address string) bool {
 	return at == "" || at == host(t.l.Artifacts) || at == host(t.l.Home.URL)
 }
 
-// SentSuffix makes the name of a task's directory that of the file in which Run remembers what it has sent. It is beside the directory,
-// not in it: there the command could put a link in its place. Whoever removes the directory removes it too.
+// SentSuffix makes the name of a task's directory that of the file in which Run remembers what it
+// has sent. It is beside the directory, not in it: there the command could put a link in its place.
+// Whoever removes the directory removes it too.
 const SentSuffix = ".sent"
 
-// sent is a file with the names of the files that were sent, so that a restarted runner does not send them again.
+// sent is a file with the names of the files that were sent, so that a restarted runner does not
+// send them again.
 type sent struct {
 	mu   sync.Mutex
 	f    *os.File

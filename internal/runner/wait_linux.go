@@ -18,8 +18,8 @@ type siginfo struct {
 	_                  [128 - 28]byte
 }
 
-// Peek waits until a child has ended and leaves it unreaped: whoever inherits it can still learn how it ended. idType and
-// id choose the child as waitid(2) has it.
+// Peek waits until a child has ended and leaves it unreaped: whoever inherits it can still learn
+// how it ended. idType and id choose the child as waitid(2) has it.
 func Peek(idType, id int) (pid int, ws syscall.WaitStatus, ru syscall.Rusage, err error) {
 	for {
 		var si siginfo

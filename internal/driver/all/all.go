@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/driver/ssh"
 )
 
-// Local and Clusters are the targets that computes share: this machine, and the nodes that are made on it.
+// Local and Clusters are the targets that computes share: this machine, and the nodes that are made
+// on it.
 const (
 	Local    = "local"
 	Clusters = "clusters"

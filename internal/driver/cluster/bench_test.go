@@ -49,7 +49,8 @@ func newHome(b *testing.B) *home {
 	return h
 }
 
-// BenchmarkAddNode makes a node from nothing, runs a command on it, waits for the first report, and gives the node back.
+// BenchmarkAddNode makes a node from nothing, runs a command on it, waits for the first report, and
+// gives the node back.
 func BenchmarkAddNode(b *testing.B) {
 	d, _ := open(b)
 	h := newHome(b)

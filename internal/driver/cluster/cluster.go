@@ -35,7 +35,8 @@ type Driver struct {
 	group    sync.WaitGroup // of watchers
 }
 
-// Open is the driver's [driver.Open]. One driver can serve all clusters of a server: the names of nodes tell them apart.
+// Open is the driver's [driver.Open]. One driver can serve all clusters of a server: the names of
+// nodes tell them apart.
 func Open(c driver.Config) (driver.Driver, error) {
 	if len(c.Host) == 0 {
 		return nil, berth.Errorf(berth.Invalid, "the cluster driver needs the command of its runner hosts")
@@ -65,7 +66,8 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// Probe is [driver.Driver.Probe]. It lists also what is left of nodes that were not quite made or not quite removed.
+// Probe is [driver.Driver.Probe]. It lists also what is left of nodes that were not quite made or
+// not quite removed.
 func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	nodes, halves, err := d.scan()
 	if err != nil {
@@ -129,7 +131,8 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	return handle(n.name, h), err
 }
 
-// Observe is [driver.Driver.Observe]. It starts hosts that are not there: they find out what became of their tasks.
+// Observe is [driver.Driver.Observe]. It starts hosts that are not there: they find out what became
+// of their tasks.
 func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	nodes, _, err := d.scan()
 	if err != nil {

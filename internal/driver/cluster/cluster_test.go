@@ -104,7 +104,8 @@ func fixture(t *testing.T) drivertest.Fixture {
 	}
 }
 
-// kill kills every process of a node: those of its tasks first, so that nobody can tell how they ended.
+// kill kills every process of a node: those of its tasks first, so that nobody can tell how they
+// ended.
 func kill(t testing.TB, dir string) {
 	t.Helper()
 	c := host.NewClient(dir)

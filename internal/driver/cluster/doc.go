@@ -1,7 +1,8 @@
 // Package cluster is the driver of computes whose nodes are made and given back.
 //
-// Its provider is this machine: a node is an isolated runner host (package host) with the CPU and memory of its size as limits of control
-// groups. Everything of a node is below one directory and in its groups, so that ending it leaves nothing.
+// Its provider is this machine: a node is an isolated runner host (package host) with the CPU and
+// memory of its size as limits of control groups. Everything of a node is below one directory and
+// in its groups, so that ending it leaves nothing.
 //
 // Directory layout:
 //

@@ -81,8 +81,8 @@ func docker(t *testing.T) (host string, ctl func(in []byte, args ...string) (str
 	return host, ctl
 }
 
-// TestContainers gives back nodes whose tasks run in containers: those go with the node, even when its host was killed before, and the
-// node's memory is their limit.
+// TestContainers gives back nodes whose tasks run in containers: those go with the node, even when
+// its host was killed before, and the node's memory is their limit.
 func TestContainers(t *testing.T) {
 	engine, ctl := docker(t)
 	ctx := limited(t)

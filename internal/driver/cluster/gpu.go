@@ -59,7 +59,8 @@ func parseGPUs(text string) ([]GPU, error) {
 	return all, nil
 }
 
-// onceGPUs is GPUs, asked until there is an answer: it takes a good part of a second, and GPUs do not come and go.
+// onceGPUs is GPUs, asked until there is an answer: it takes a good part of a second, and GPUs do
+// not come and go.
 func onceGPUs() func(context.Context) ([]GPU, error) {
 	var mu sync.Mutex
 	var known bool

@@ -14,9 +14,10 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// hold waits until nobody else makes, removes or starts a node, in this process or, where there are several servers, in another. A server
-// that leads no more is refused, and what it had begun before is over when the next one has the node: between the look at the term and
-// the end of what is done nobody comes.
+// hold waits until nobody else makes, removes or starts a node, in this process or, where there are
+// several servers, in another. A server that leads no more is refused, and what it had begun before
+// is over when the next one has the node: between the look at the term and the end of what is done
+// nobody comes.
 func (d *Driver) hold(ctx context.Context, name string) (release func(), err error) {
 	free, err := d.holdHere(ctx, name)
 	if err != nil {
@@ -75,7 +76,8 @@ func busy(ctx context.Context, name string) error {
 // locksDir, in the directory of nodes, has a file to lock for each node. No node is called that.
 const locksDir = ".locks"
 
-// lockDir makes the directory, and not what is above that of nodes: a home that was moved away must not be made again.
+// lockDir makes the directory, and not what is above that of nodes: a home that was moved away must
+// not be made again.
 func (d *Driver) lockDir() error {
 	for _, dir := range []string{d.c.Dir, filepath.Join(d.c.Dir, locksDir)} {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {

@@ -19,7 +19,8 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// TestHungNode: a node whose host does not answer hides nothing of the others, and can be given back.
+// TestHungNode: a node whose host does not answer hides nothing of the others, and can be given
+// back.
 func TestHungNode(t *testing.T) {
 	d, dir := open(t)
 	for _, name := range []string{"good", "hung"} {
@@ -41,7 +42,8 @@ func TestHungNode(t *testing.T) {
 		defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
 		stopped(t, pid)
 	}
-	// The one is waited for as long as there is time; on a busy machine a second may not be enough for the other.
+	// The one is waited for as long as there is time; on a busy machine a second may not be enough
+	// for the other.
 	var seen []driver.Observed
 	var unseen *driver.Unseen
 	for limit := time.Second; limit < time.Minute && len(seen) == 0; limit *= 2 {
@@ -63,7 +65,8 @@ func TestHungNode(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord: a node whose record cannot be read is one that is to be given back; the others go on.
+// TestDamagedRecord: a node whose record cannot be read is one that is to be given back; the others
+// go on.
 func TestDamagedRecord(t *testing.T) {
 	d, dir := open(t)
 	for _, name := range []string{"good", "torn"} {
@@ -91,7 +94,8 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// stopped waits until every thread of a process stands still: the signal is only on its way when it was sent.
+// stopped waits until every thread of a process stands still: the signal is only on its way when it
+// was sent.
 func stopped(t *testing.T, pid int) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -108,7 +112,8 @@ func stopped(t *testing.T, pid int) {
 	t.Fatalf("process %d does not stop", pid)
 }
 
-// TestDirectoryGone: a node whose directory somebody moved away is given back with everything that runs on it.
+// TestDirectoryGone: a node whose directory somebody moved away is given back with everything that
+// runs on it.
 func TestDirectoryGone(t *testing.T) {
 	d, dir := open(t)
 	add(t, d, driver.NodeSpec{Name: "n", Slots: 1, CPUs: 1, Memory: 1 << 30})

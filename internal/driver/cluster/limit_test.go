@@ -23,7 +23,8 @@ func enforced(t *testing.T) {
 	}
 }
 
-// group reads a file of the group of the process that runs it, in version 1 or 2, and of the group above it.
+// group reads a file of the group of the process that runs it, in version 1 or 2, and of the group
+// above it.
 const group = `
 g() {
 	v1=$(grep -E "^[0-9]+:([a-z]+,)*$1(,[a-z]+)*:" /proc/self/cgroup | cut -d: -f3)
@@ -87,7 +88,8 @@ func TestOOM(t *testing.T) {
 	}
 }
 
-// TestExecLimits looks at where a command beside a task runs: in the task's groups, with its limits.
+// TestExecLimits looks at where a command beside a task runs: in the task's groups, with its
+// limits.
 func TestExecLimits(t *testing.T) {
 	enforced(t)
 	ctx := limited(t)

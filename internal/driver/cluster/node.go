@@ -74,8 +74,9 @@ func (n *node) here() bool {
 	return err == nil
 }
 
-// fit gives a launch what the node has, and no more. A task that has the node to itself may use all of it; saying so in the launch lets
-// the runner tell a task that needed more than there is, and limits containers, which are not below the node's groups.
+// fit gives a launch what the node has, and no more. A task that has the node to itself may use all
+// of it; saying so in the launch lets the runner tell a task that needed more than there is, and
+// limits containers, which are not below the node's groups.
 func (n *node) fit(l berth.Launch) berth.Launch {
 	s := n.spec()
 	alone := s.Slots <= 1
@@ -134,7 +135,8 @@ func (d *Driver) drop(name string) {
 	}
 }
 
-// scan reads the directory: the nodes that take tasks, by name, and the names of those that are not quite there.
+// scan reads the directory: the nodes that take tasks, by name, and the names of those that are not
+// quite there.
 func (d *Driver) scan() (nodes []*node, halves []string, err error) {
 	list, err := os.ReadDir(d.c.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +182,8 @@ func load(path string) (r record, err error) {
 	return r, json.Unmarshal(b, &r)
 }
 
-// save keeps the record of a node. Nothing is synced: what a power cut takes, it takes together with the node.
+// save keeps the record of a node. Nothing is synced: what a power cut takes, it takes together
+// with the node.
 func (n *node) save(r record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -199,7 +202,8 @@ func (n *node) save(r record) error {
 	return nil
 }
 
-// restart starts the host of a node that lost it; for one that was removed meanwhile it is NotFound.
+// restart starts the host of a node that lost it; for one that was removed meanwhile it is
+// NotFound.
 func (n *node) restart(ctx context.Context) error {
 	release, err := n.d.hold(ctx, n.name)
 	if err != nil {
@@ -213,7 +217,8 @@ func (n *node) restart(ctx context.Context) error {
 	return n.start(ctx)
 }
 
-// start makes the node's groups and starts its host in them, unless they are there. The node is held.
+// start makes the node's groups and starts its host in them, unless they are there. The node is
+// held.
 func (n *node) start(ctx context.Context) error {
 	n.mu.Lock()
 	r := n.rec
@@ -250,10 +255,12 @@ func (n *node) start(ctx context.Context) error {
 	return nil
 }
 
-// unique names the node on this machine, which may have several servers with nodes of the same name.
+// unique names the node on this machine, which may have several servers with nodes of the same
+// name.
 func (n *node) unique() string { return GroupName(n.d.c.Dir) + n.name }
 
-// GroupName is what the names of the control groups of all nodes below a directory have in common, after what those of all nodes have.
+// GroupName is what the names of the control groups of all nodes below a directory have in common,
+// after what those of all nodes have.
 func GroupName(dir string) string {
 	h := fnv.New32a()
 	h.Write([]byte(dir))

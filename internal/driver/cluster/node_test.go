@@ -68,7 +68,8 @@ func TestRestartHost(t *testing.T) {
 	}
 }
 
-// TestTaskOutlivesHost kills the reaper of a node, then all of its host, while a task runs: it runs on to its end, within its limits.
+// TestTaskOutlivesHost kills the reaper of a node, then all of its host, while a task runs: it runs
+// on to its end, within its limits.
 func TestTaskOutlivesHost(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -116,7 +117,8 @@ func TestTaskOutlivesHost(t *testing.T) {
 	says("over")
 }
 
-// TestRest ends all hosts, as is done after a server that had nothing to run; the nodes are there for the next one.
+// TestRest ends all hosts, as is done after a server that had nothing to run; the nodes are there
+// for the next one.
 func TestRest(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -157,8 +159,9 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// TestRemoveStubborn gives back a node whose tasks defend themselves: by ignoring signals, by leaving their session and their parent, by
-// dropping their marks, by making their directory read-only. Half of the time its host was killed before.
+// TestRemoveStubborn gives back a node whose tasks defend themselves: by ignoring signals, by
+// leaving their session and their parent, by dropping their marks, by making their directory
+// read-only. Half of the time its host was killed before.
 func TestRemoveStubborn(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		d, dir := open(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// Rest ends the hosts of the nodes below dir and removes their groups. The nodes are there again when a server calls them. It is for a
-// server that has ended and had no jobs. Nodes on which something runs all the same, such as an instance's, are kept as they are; it
-// says how many.
+// Rest ends the hosts of the nodes below dir and removes their groups. The nodes are there again
+// when a server calls them. It is for a server that has ended and had no jobs. Nodes on which
+// something runs all the same, such as an instance's, are kept as they are; it says how many.
 func Rest(ctx context.Context, dir string) (kept int, err error) {
 	all, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -62,7 +62,8 @@ func (d *Driver) check(ctx context.Context, s driver.NodeSpec) error {
 	return nil
 }
 
-// prepare makes the directory of a node. What an earlier removal left is removed first. The node is held.
+// prepare makes the directory of a node. What an earlier removal left is removed first. The node is
+// held.
 func (d *Driver) prepare(ctx context.Context, s driver.NodeSpec) (*node, error) {
 	if _, err := os.Lstat(filepath.Join(d.c.Dir, s.Name, removedFile)); err == nil {
 		if err := d.clear(ctx, s.Name); err != nil {
@@ -108,7 +109,8 @@ func (d *Driver) RemoveNode(ctx context.Context, name string) error {
 func (d *Driver) clear(ctx context.Context, name string) error {
 	dir := filepath.Join(d.c.Dir, name)
 	removed := filepath.Join(dir, removedFile)
-	// From here on it takes no task and nobody starts its host, while what has to go is still known.
+	// From here on it takes no task and nobody starts its host, while what has to go is still
+	// known.
 	if err := os.Rename(filepath.Join(dir, recordFile), removed); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -145,8 +147,8 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 	return nil
 }
 
-// unbox ends what runs in containers on a node. They are the container engine's, so only the host can tell which they are, and for that it
-// has to run.
+// unbox ends what runs in containers on a node. They are the container engine's, so only the host
+// can tell which they are, and for that it has to run.
 func (d *Driver) unbox(ctx context.Context, name string, g runner.Groups) error {
 	dir := filepath.Join(d.c.Dir, name)
 	if !host.Boxes(dir) {
@@ -181,8 +183,8 @@ func (d *Driver) unbox(ctx context.Context, name string, g runner.Groups) error 
 	}
 }
 
-// kill ends every process of a node: those in its groups, and then those that are known by their marks, until there are none. What is
-// killed may have forked the moment before.
+// kill ends every process of a node: those in its groups, and then those that are known by their
+// marks, until there are none. What is killed may have forked the moment before.
 func (d *Driver) kill(ctx context.Context, dir string, g runner.Groups) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		found := g.Kill()

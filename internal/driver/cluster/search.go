@@ -8,8 +8,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// search looks for the processes of nodes. Reading all of a machine's processes takes a while, so those who ask while somebody looks
-// share the next look.
+// search looks for the processes of nodes. Reading all of a machine's processes takes a while, so
+// those who ask while somebody looks share the next look.
 type search struct {
 	looking sync.Mutex // held by who looks
 

@@ -17,7 +17,8 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// TestTermKeepsTasks asks both processes of a node's host to end while a command runs: its exit code arrives all the same.
+// TestTermKeepsTasks asks both processes of a node's host to end while a command runs: its exit
+// code arrives all the same.
 func TestTermKeepsTasks(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -55,8 +56,8 @@ func TestTermKeepsTasks(t *testing.T) {
 	}
 }
 
-// TestNodeOfTwoServers: while a server makes a node, the next that leads waits for it. From then on the one before changes no node, and
-// nothing of the node is left when the next has removed it.
+// TestNodeOfTwoServers: while a server makes a node, the next that leads waits for it. From then on
+// the one before changes no node, and nothing of the node is left when the next has removed it.
 func TestNodeOfTwoServers(t *testing.T) {
 	ctx := limited(t)
 	second, dir := open(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// watch waits for the end of a node's host: a connection on which nothing comes. It costs nothing while it waits.
+// watch waits for the end of a node's host: a connection on which nothing comes. It costs nothing
+// while it waits.
 type watch struct {
 	mu     sync.Mutex
 	cancel context.CancelFunc // of the goroutine, nil when there is none
@@ -60,7 +61,8 @@ func (n *node) attend() {
 	}
 }
 
-// Watch is [driver.Watcher.Watch]. It hints when the host of a node ends, which no runner can report.
+// Watch is [driver.Watcher.Watch]. It hints when the host of a node ends, which no runner can
+// report.
 func (d *Driver) Watch(ctx context.Context) (<-chan struct{}, error) {
 	if _, _, err := d.scan(); err != nil {
 		return nil, err

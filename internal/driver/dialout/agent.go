@@ -22,7 +22,8 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-// Join is what an agent needs to connect: the file that `berth agent join` writes. It holds a secret.
+// Join is what an agent needs to connect: the file that `berth agent join` writes. It holds a
+// secret.
 type Join struct {
 	Server    string          `json:"server"` // https://HOST:PORT
 	Workspace berth.Workspace `json:"workspace"`
@@ -51,7 +52,8 @@ func Place(r *http.Request) (ws berth.Workspace, compute string) {
 type Agent struct {
 	Join   Join
 	Driver driver.Driver // runs the tasks
-	// ID tells this machine from others that have the same token. It stays the same as long as Driver knows the same tasks.
+	// ID tells this machine from others that have the same token. It stays the same as long as
+	// Driver knows the same tasks.
 	ID   string
 	Host string // what the machine calls itself
 	Log  *slog.Logger
@@ -241,8 +243,8 @@ func (a *Agent) handler() http.Handler {
 	return mux
 }
 
-// about finds a task's handle and calls f with it. A task that is not there is success, as the contract says of Stop and
-// Remove.
+// about finds a task's handle and calls f with it. A task that is not there is success, as the
+// contract says of Stop and Remove.
 func (a *Agent) about(ctx context.Context, id berth.TaskID, f func(driver.Handle) error) error {
 	if h, ok := a.handles.Load(id); ok {
 		return f(h.(driver.Handle))
@@ -259,8 +261,8 @@ func (a *Agent) about(ctx context.Context, id berth.TaskID, f func(driver.Handle
 	return nil
 }
 
-// here is a launch as it is right on this machine: the server is where this agent reaches it, and none of the server's own
-// directories are here.
+// here is a launch as it is right on this machine: the server is where this agent reaches it, and
+// none of the server's own directories are here.
 func (a *Agent) here(l berth.Launch) berth.Launch {
 	from, to := strings.TrimSuffix(l.Home.URL, "/"), strings.TrimSuffix(a.Join.Server, "/")
 	move := func(u string) string {

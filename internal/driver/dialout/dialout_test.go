@@ -263,7 +263,8 @@ func (r retrying) Observe(ctx context.Context) (all []driver.Observed, err error
 	}
 }
 
-// TestPastTerm: a machine carries nothing out for a server that leads no more, nor after its agent was started anew.
+// TestPastTerm: a machine carries nothing out for a server that leads no more, nor after its agent
+// was started anew.
 func TestPastTerm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -274,8 +275,8 @@ func TestPastTerm(t *testing.T) {
 	})
 }
 
-// TestAway cuts the connection, then kills the agent, while a task runs. The task goes on, its end and its whole log arrive, and
-// meanwhile the driver says that the machine is away.
+// TestAway cuts the connection, then kills the agent, while a task runs. The task goes on, its end
+// and its whole log arrive, and meanwhile the driver says that the machine is away.
 func TestAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -354,7 +355,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestHalfOpen has an agent whose connection stands and says nothing any more: the heartbeat finds it.
+// TestHalfOpen has an agent whose connection stands and says nothing any more: the heartbeat finds
+// it.
 func TestHalfOpen(t *testing.T) {
 	d := dialout.OpenWithPings(20*time.Millisecond, 20*time.Millisecond)
 	defer d.Close()

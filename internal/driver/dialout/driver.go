@@ -60,8 +60,9 @@ func (s *session) end(why error) {
 	})
 }
 
-// Accept is [driver.Acceptor.Accept]. A connection that is there already is closed: the caller has made sure that it is the
-// same machine that connects again, and of its connections the older one is dead or about to be.
+// Accept is [driver.Acceptor.Accept]. A connection that is there already is closed: the caller has
+// made sure that it is the same machine that connects again, and of its connections the older one
+// is dead or about to be.
 func (d *Driver) Accept(ctx context.Context, c net.Conn) (<-chan error, error) {
 	l := newLink(c)
 	var protocols http.Protocols

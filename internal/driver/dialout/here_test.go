@@ -8,8 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestHere has an agent that reaches the server at another address than the one the server knows itself by: everything of the
-// server's is looked for there, and nothing else is touched.
+// TestHere has an agent that reaches the server at another address than the one the server knows
+// itself by: everything of the server's is looked for there, and nothing else is touched.
 func TestHere(t *testing.T) {
 	a := Agent{Join: Join{Server: "https://there:2/"}}
 	got := a.here(berth.Launch{

@@ -11,24 +11,27 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A relay lets the tasks of a machine that cannot reach the server's address reach it through the agent's connection. The
-// server keeps a few requests open; the agent answers one for each connection that it accepts, and from then on the
-// request's body and the answer's are the two directions of that connection.
+// A relay lets the tasks of a machine that cannot reach the server's address reach it through the
+// agent's connection. The server keeps a few requests open; the agent answers one for each
+// connection that it accepts, and from then on the request's body and the answer's are the two
+// directions of that connection.
 
 const relayPath = "/relay"
 
-// relaysOpen is how many requests wait for a connection. One that is answered is replaced at once, so this bounds how
-// many connections can begin within a round trip.
+// relaysOpen is how many requests wait for a connection. One that is answered is replaced at once,
+// so this bounds how many connections can begin within a round trip.
 const relaysOpen = 8
 
 // relaysMost is how many connections of a machine's tasks are relayed at once; more wait.
 const relaysMost = 256
 
-// relayWait is how long a connection waits for a request to answer: the server may be about to connect again.
+// relayWait is how long a connection waits for a request to answer: the server may be about to
+// connect again.
 const relayWait = 10 * time.Second
 
-// RelayTo makes a driver of a machine that this server connects to: away is the error while it is not connected, and dial
-// opens connections to the server for its tasks. It is called once, before Accept.
+// RelayTo makes a driver of a machine that this server connects to: away is the error while it is
+// not connected, and dial opens connections to the server for its tasks. It is called once, before
+// Accept.
 func (d *Driver) RelayTo(dial func(context.Context) (net.Conn, error), away error) {
 	d.relayTo, d.away = dial, away
 }
@@ -57,7 +60,8 @@ func (d *Driver) relay(s *session) {
 	}
 }
 
-// relayOne waits for a connection of a task, and returns once it is being served. done is called when it has ended.
+// relayOne waits for a connection of a task, and returns once it is being served. done is called
+// when it has ended.
 func (d *Driver) relayOne(ctx context.Context, s *session, done func()) error {
 	r, w := io.Pipe()
 	ctx, end := context.WithCancel(ctx)
@@ -130,13 +134,14 @@ func join(a, b io.ReadWriteCloser) {
 	both.Wait()
 }
 
-// relays are the connections that an agent's relay has accepted and that wait for a request of the server.
+// relays are the connections that an agent's relay has accepted and that wait for a request of the
+// server.
 type relays struct {
 	waiting chan net.Conn
 }
 
-// Relay accepts connections of tasks from l until ctx ends, and passes each on to the server. It is called once, before
-// connections of the server are served.
+// Relay accepts connections of tasks from l until ctx ends, and passes each on to the server. It is
+// called once, before connections of the server are served.
 func (a *Agent) Relay(ctx context.Context, l net.Listener) {
 	a.relays = &relays{waiting: make(chan net.Conn)}
 	context.AfterFunc(ctx, func() { l.Close() })

@@ -22,7 +22,8 @@ func Check(r *http.Request) error {
 	return nil
 }
 
-// Upgrade takes the connection of a request that Check has passed and that is known to come from the right machine.
+// Upgrade takes the connection of a request that Check has passed and that is known to come from
+// the right machine.
 func Upgrade(w http.ResponseWriter) (net.Conn, error) {
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {

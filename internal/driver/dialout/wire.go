@@ -24,11 +24,12 @@ const (
 	HeaderVersion = "Berth-Agent-Version" // of the agent's program
 )
 
-// headerTerm is the server's term in each of its requests, see [berth.WithTerm]. The machine's runner host refuses what is over.
+// headerTerm is the server's term in each of its requests, see [berth.WithTerm]. The machine's
+// runner host refuses what is over.
 const headerTerm = "Berth-Term"
 
-// Heartbeats. A side that has heard nothing for pingAfter asks, and gives the connection up when there is no answer within
-// pingWait.
+// Heartbeats. A side that has heard nothing for pingAfter asks, and gives the connection up when
+// there is no answer within pingWait.
 const (
 	pingAfter = 15 * time.Second
 	pingWait  = 15 * time.Second
@@ -37,8 +38,9 @@ const (
 // maxStreams is how many requests the server may have under way at once.
 const maxStreams = 1000
 
-// maxAnswer and maxValues bound an answer of an agent, which may be hostile: it is decoded in memory, where {} takes more than two bytes.
-// maxText bounds a sentence of its. maxRequest bounds what the server asks of it.
+// maxAnswer and maxValues bound an answer of an agent, which may be hostile: it is decoded in
+// memory, where {} takes more than two bytes. maxText bounds a sentence of its. maxRequest bounds
+// what the server asks of it.
 const (
 	maxAnswer  = 4 << 20
 	maxValues  = 200_000
@@ -113,8 +115,8 @@ func Clean(s string, n int) string {
 	return strings.TrimSpace(s)
 }
 
-// link is a connection that tells when it is closed, by either side of the program that uses it. It hides what is
-// underneath: net/http would look for TLS's own way of choosing HTTP/2.
+// link is a connection that tells when it is closed, by either side of the program that uses it. It
+// hides what is underneath: net/http would look for TLS's own way of choosing HTTP/2.
 type link struct {
 	net.Conn
 	once   sync.Once
@@ -132,8 +134,8 @@ func (l *link) Close() error {
 	return err
 }
 
-// stream makes a connection of what an upgraded HTTP request leaves: something to read from and write to. It has no
-// deadlines; heartbeats do their work.
+// stream makes a connection of what an upgraded HTTP request leaves: something to read from and
+// write to. It has no deadlines; heartbeats do their work.
 type stream struct{ io.ReadWriteCloser }
 
 type addr struct{}

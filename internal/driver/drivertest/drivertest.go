@@ -18,15 +18,17 @@ import (
 // Fixture is a target to test.
 type Fixture struct {
 	Driver driver.Driver
-	// Launch makes a launch of a new task. The commands used are true, exit N, sleep SECONDS, echo WORDS and trap, joined
-	// by semicolons.
+	// Launch makes a launch of a new task. The commands used are true, exit N, sleep SECONDS, echo
+	// WORDS and trap, joined by semicolons.
 	Launch func(command string) berth.Launch
-	// Reopen opens the target again as a server does that was killed and started again. Nil when the target does not
-	// survive its driver.
+	// Reopen opens the target again as a server does that was killed and started again. Nil when
+	// the target does not survive its driver.
 	Reopen func(t *testing.T) driver.Driver
-	// Log is what a task has written so far, as it arrived at the server. Nil reads Launch.LogFile, for targets that share the disk.
+	// Log is what a task has written so far, as it arrived at the server. Nil reads Launch.LogFile,
+	// for targets that share the disk.
 	Log func(l berth.Launch) string
-	// Kill kills all processes of a node at once, for targets that scale. Nil when it cannot be done.
+	// Kill kills all processes of a node at once, for targets that scale. Nil when it cannot be
+	// done.
 	Kill func(t testing.TB, node string)
 }
 

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Leaks fails t for everything that is left of nodes whose directories were below dir: processes that name a file there in their
-// command line, environment or working directory, control groups whose names begin with groups, sockets, files.
+// Leaks fails t for everything that is left of nodes whose directories were below dir: processes
+// that name a file there in their command line, environment or working directory, control groups
+// whose names begin with groups, sockets, files.
 func Leaks(t testing.TB, dir, groups string) {
 	t.Helper()
 	left := leaks(dir, groups)

@@ -17,7 +17,8 @@ func spec(name string) driver.NodeSpec {
 	return driver.NodeSpec{Name: name, Size: "Standard_Test", CPUs: 2, Memory: 256 << 20, Slots: 8}
 }
 
-// Scale tests the targets that make makes, which scale and have no nodes yet, one for each test. Run tests them with nodes.
+// Scale tests the targets that make makes, which scale and have no nodes yet, one for each test.
+// Run tests them with nodes.
 func Scale(t *testing.T, make func(t *testing.T) Fixture) {
 	tests := []struct {
 		name string
@@ -219,7 +220,8 @@ func addAgain(t *testing.T, ctx context.Context, f Fixture, s driver.Scaler) {
 	want(t, "nodes", names(ctx, t, f.Driver), []string(nil))
 }
 
-// removeWhileAdding gives nodes back that are just being made, as a cluster does that is deleted: after the last call there is none.
+// removeWhileAdding gives nodes back that are just being made, as a cluster does that is deleted:
+// after the last call there is none.
 func removeWhileAdding(t *testing.T, ctx context.Context, f Fixture, s driver.Scaler) {
 	var group sync.WaitGroup
 	for range 4 {

@@ -8,8 +8,9 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-// PastTerm shows that a server that led before, and does not know that it leads no more, cannot start a task again that the next one has
-// removed, and is not told what runs. again is called before that is shown once more.
+// PastTerm shows that a server that led before, and does not know that it leads no more, cannot
+// start a task again that the next one has removed, and is not told what runs. again is called
+// before that is shown once more.
 func PastTerm(ctx context.Context, t *testing.T, d driver.Driver, l berth.Launch, again func()) {
 	t.Helper()
 	before, after := berth.WithTerm(ctx, 5), berth.WithTerm(ctx, 7)

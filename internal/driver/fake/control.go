@@ -26,7 +26,8 @@ func (d *Driver) Lose(id berth.TaskID) {
 	}
 }
 
-// Break makes every call of an operation (probe, start, answer: that of a start which is carried out, observe, stop, remove, add node, remove node) fail with err, until err is nil.
+// Break makes every call of an operation (probe, start, answer: that of a start which is carried
+// out, observe, stop, remove, add node, remove node) fail with err, until err is nil.
 func (d *Driver) Break(op string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

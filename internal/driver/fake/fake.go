@@ -1,5 +1,5 @@
-// Package fake is a driver without machines: tasks are timers. Tests of the control loops use it, and a development
-// server can offer it as a compute of any size.
+// Package fake is a driver without machines: tasks are timers. Tests of the control loops use it,
+// and a development server can offer it as a compute of any size.
 //
 // Time is package time's, so under testing/synctest a fake target runs on the bubble's clock.
 package fake
@@ -86,8 +86,9 @@ func New(o Options) *Driver {
 // Open is the driver's [driver.Open].
 func Open(driver.Config) (driver.Driver, error) { return New(Options{}), nil }
 
-// Script reads an outcome from a command of the simplest kind: commands separated by semicolons, each one of true, false,
-// exit N, sleep SECONDS, echo WORDS, trap (ignore the request to stop) or forever. Anything else succeeds at once.
+// Script reads an outcome from a command of the simplest kind: commands separated by semicolons,
+// each one of true, false, exit N, sleep SECONDS, echo WORDS, trap (ignore the request to stop) or
+// forever. Anything else succeeds at once.
 func Script(l berth.Launch) Outcome {
 	var o Outcome
 	for part := range strings.SplitSeq(l.Command, ";") {
@@ -267,7 +268,8 @@ func taskOf(h driver.Handle) berth.TaskID {
 	return berth.TaskID(strings.TrimPrefix(string(h), "fake1:"))
 }
 
-// after arranges for f, in place of whatever was arranged for t before. The mutex is held, as it is when f runs.
+// after arranges for f, in place of whatever was arranged for t before. The mutex is held, as it is
+// when f runs.
 func (d *Driver) after(t *task, wait time.Duration, f func(*task)) {
 	d.halt(t)
 	if d.closed {

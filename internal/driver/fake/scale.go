@@ -54,7 +54,8 @@ func (d *Driver) RemoveNode(_ context.Context, name string) error {
 	return nil
 }
 
-// KillNode kills everything on a node at once. The node is there again, but its tasks are lost, which nobody reports: only Observe tells.
+// KillNode kills everything on a node at once. The node is there again, but its tasks are lost,
+// which nobody reports: only Observe tells.
 func (d *Driver) KillNode(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

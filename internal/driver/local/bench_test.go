@@ -90,7 +90,8 @@ func cpu(t testing.TB, pid int) time.Duration {
 	return time.Duration(u+s) * 10 * time.Millisecond
 }
 
-// BenchmarkTasks runs /bin/true over and over, several at a time, each one started, reported and removed.
+// BenchmarkTasks runs /bin/true over and over, several at a time, each one started, reported and
+// removed.
 func BenchmarkTasks(b *testing.B) {
 	for _, c := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("parallel=%d", c), func(b *testing.B) {

@@ -32,12 +32,13 @@ const (
 	both   victim = "both"
 )
 
-// kills is how often each is killed. A task is lost when both processes were killed that were there when it began, one
-// after the other or at once; the reaper alone can be killed only once for that.
+// kills is how often each is killed. A task is lost when both processes were killed that were there
+// when it began, one after the other or at once; the reaper alone can be killed only once for that.
 var kills = map[victim]int{worker: 4, reaper: 1, both: 2}
 
-// TestKill kills parts of the host at random times while tasks run. Each task must run once, end once, and keep its whole
-// log, and as long as one of the two processes lives it must be known how it ended.
+// TestKill kills parts of the host at random times while tasks run. Each task must run once, end
+// once, and keep its whole log, and as long as one of the two processes lives it must be known how
+// it ended.
 func TestKill(t *testing.T) {
 	for _, v := range []victim{worker, reaper, both} {
 		for seed := range uint64(3) {

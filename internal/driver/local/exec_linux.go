@@ -22,8 +22,8 @@ import (
 // Execs says whether commands can be run beside tasks.
 const Execs = true
 
-// Exec is [driver.Execer.Exec]: the command runs in the directory, with the variables and within the limits of the task's first process.
-// It belongs to the task: when that is stopped, so is it.
+// Exec is [driver.Execer.Exec]: the command runs in the directory, with the variables and within
+// the limits of the task's first process. It belongs to the task: when that is stopped, so is it.
 func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (int, error) {
 	pid, err := d.pid(ctx, h)
 	if err != nil {
@@ -63,7 +63,8 @@ func (d *Driver) Exec(ctx context.Context, h driver.Handle, c driver.Command) (i
 	return exitCode(ctx, cmd.Wait())
 }
 
-// environ reads a process's variables. One that is just becoming another program has none for a moment.
+// environ reads a process's variables. One that is just becoming another program has none for a
+// moment.
 func environ(ctx context.Context, proc string) ([]string, error) {
 	for range 1000 {
 		b, err := os.ReadFile(proc + "/environ")

@@ -2,5 +2,6 @@
 
 package local
 
-// Execs says whether commands can be run beside tasks: only Linux tells another process's environment.
+// Execs says whether commands can be run beside tasks: only Linux tells another process's
+// environment.
 const Execs = false

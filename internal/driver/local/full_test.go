@@ -13,8 +13,9 @@ import (
 	"github.com/berthml/berth/internal/driver/drivertest"
 )
 
-// TestDiskFull lets a command fill the disk of its host: how it ended is known, what it left is removed although nobody asks for that
-// while the disk is full, and the next command runs. Of a log on that disk it is said that it may lack something.
+// TestDiskFull lets a command fill the disk of its host: how it ended is known, what it left is
+// removed although nobody asks for that while the disk is full, and the next command runs. Of a log
+// on that disk it is said that it may lack something.
 func TestDiskFull(t *testing.T) {
 	ctx := limited(t)
 	dir, err := os.MkdirTemp("", "bf")

@@ -37,7 +37,8 @@ func wait(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestServerAway lets tasks end while no server listens, and kills the host on top: nothing is lost.
+// TestServerAway lets tasks end while no server listens, and kills the host on top: nothing is
+// lost.
 func TestServerAway(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -128,7 +129,8 @@ func marked(dir string) []int {
 	return list
 }
 
-// TestRenew opens a driver of another build while a task runs: the host executes that build in its place.
+// TestRenew opens a driver of another build while a task runs: the host executes that build in its
+// place.
 func TestRenew(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -166,7 +168,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestEscaped lets a command leave a daemon behind: it ends with its task, and other tasks' daemons do not.
+// TestEscaped lets a command leave a daemon behind: it ends with its task, and other tasks' daemons
+// do not.
 func TestEscaped(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -278,8 +281,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDirectoryDeleted deletes the directory of a host while a command runs: the command ends, the host ends, and the next task has
-// another host.
+// TestDirectoryDeleted deletes the directory of a host while a command runs: the command ends, the
+// host ends, and the next task has another host.
 func TestDirectoryDeleted(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -307,8 +310,9 @@ func TestDirectoryDeleted(t *testing.T) {
 	})
 }
 
-// TestTrackedTasksShareDirectories: a task that is told where to log metrics leaves its directory as it was made, so that the next one
-// has it; both read the server's certificate, also after something was put in its place.
+// TestTrackedTasksShareDirectories: a task that is told where to log metrics leaves its directory
+// as it was made, so that the next one has it; both read the server's certificate, also after
+// something was put in its place.
 func TestTrackedTasksShareDirectories(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -345,8 +349,8 @@ func TestTrackedTasksShareDirectories(t *testing.T) {
 	}
 }
 
-// TestPastTermStartsNothing: a server that led before, and does not know that it leads no more, cannot start a task again that the next
-// one has removed; not on the next host either.
+// TestPastTermStartsNothing: a server that led before, and does not know that it leads no more,
+// cannot start a task again that the next one has removed; not on the next host either.
 func TestPastTermStartsNothing(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)

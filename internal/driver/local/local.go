@@ -22,7 +22,8 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// HostMain is the hidden command that the driver starts: args are what follows it on the command line.
+// HostMain is the hidden command that the driver starts: args are what follows it on the command
+// line.
 func HostMain(ctx context.Context, args []string) error { return host.Main(ctx, args) }
 
 // Driver runs tasks on this machine.
@@ -62,8 +63,8 @@ func Settings(c driver.Config) host.Settings {
 	}
 }
 
-// New makes a driver of one host, that of the directory c.Dir, for drivers of several. node is what it is called, and start starts it
-// when it is not there.
+// New makes a driver of one host, that of the directory c.Dir, for drivers of several. node is what
+// it is called, and start starts it when it is not there.
 func New(c driver.Config, node string, start func(context.Context) error) *Driver {
 	log := c.Log
 	if log == nil {
@@ -78,8 +79,8 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// Shutdown ends the host. Tasks run on, but how those end that end before the next host is lost: it is for the end of
-// tests and of installations.
+// Shutdown ends the host. Tasks run on, but how those end that end before the next host is lost: it
+// is for the end of tests and of installations.
 func (d *Driver) Shutdown(ctx context.Context) error { return host.Shutdown(ctx, d.c.Dir) }
 
 // Probe is [driver.Driver.Probe].
@@ -226,10 +227,12 @@ func TotalMemory() int64 {
 	return kb << 10
 }
 
-// ForgetTerms has the runner host in dir take tasks of another server than before, whatever its term is.
+// ForgetTerms has the runner host in dir take tasks of another server than before, whatever its
+// term is.
 func ForgetTerms(dir string) error { return host.ForgetTerms(dir) }
 
-// Rest ends the runner host in dir, if there is one and it has nothing to run, and returns when its processes are gone.
+// Rest ends the runner host in dir, if there is one and it has nothing to run, and returns when its
+// processes are gone.
 func Rest(ctx context.Context, dir string) error {
 	if host.Busy(ctx, dir) {
 		return nil

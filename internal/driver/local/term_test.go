@@ -19,8 +19,8 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// TestTermKeepsTasks asks processes of the host to end while a command runs, as a service manager does: the command goes on, its exit
-// code arrives, and the host ends once no command runs.
+// TestTermKeepsTasks asks processes of the host to end while a command runs, as a service manager
+// does: the command goes on, its exit code arrives, and the host ends once no command runs.
 func TestTermKeepsTasks(t *testing.T) {
 	for _, v := range []victim{worker, reaper, both} {
 		t.Run(string(v), func(t *testing.T) {
@@ -58,7 +58,8 @@ func TestTermKeepsTasks(t *testing.T) {
 	}
 }
 
-// TestTermOfTheMachine asks every process to end, those of the commands too, and then takes the power away.
+// TestTermOfTheMachine asks every process to end, those of the commands too, and then takes the
+// power away.
 func TestTermOfTheMachine(t *testing.T) {
 	ctx := limited(t)
 	d, dir := open(t)
@@ -99,7 +100,8 @@ func TestTermOfTheMachine(t *testing.T) {
 	if o := drivertest.Wait(ctx, t, d, obeys.Task); o.Exit == nil || *o.Exit != end {
 		t.Errorf("after the start of the machine: exit %+v, want %+v", o.Exit, end)
 	}
-	// Power goes for all at once; here a reaper may be there again before the command is killed, and then it knows how that ended.
+	// Power goes for all at once; here a reaper may be there again before the command is killed,
+	// and then it knows how that ended.
 	o := drivertest.Wait(ctx, t, d, ignores.Task)
 	if o.Exit == nil || (o.Exit.Cause != "lost" && o.Exit.Signal != "SIGKILL") {
 		t.Errorf("after the start of the machine: exit %+v, want lost, or killed", o.Exit)
@@ -137,8 +139,8 @@ func signalHost(at host.Info, v victim, s syscall.Signal) {
 
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// TestKilledHosts kills both processes of the host, or the reaper twice, while a command runs: the next ones find it, and learn its exit
-// code where the kernel tells them.
+// TestKilledHosts kills both processes of the host, or the reaper twice, while a command runs: the
+// next ones find it, and learn its exit code where the kernel tells them.
 func TestKilledHosts(t *testing.T) {
 	for name, strike := range map[string]func(ctx context.Context, t *testing.T, dir string) (next func(host.Info) bool){
 		"both": func(ctx context.Context, t *testing.T, dir string) func(host.Info) bool {

@@ -52,7 +52,8 @@ func Main(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 	return berth.Errorf(berth.Invalid, "usage: _ssh bridge|agent --dir DIR")
 }
 
-// bridge connects its input and output to the agent in dir, which it starts unless there is one of the same build.
+// bridge connects its input and output to the agent in dir, which it starts unless there is one of
+// the same build.
 func bridge(ctx context.Context, dir string, in io.Reader, out io.Writer) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -141,7 +142,8 @@ func endOther(ctx context.Context, dir, exe string) error {
 	}
 }
 
-// startAgent starts an agent that outlives this process. The channel has how it ended, nil when there was one already.
+// startAgent starts an agent that outlives this process. The channel has how it ended, nil when
+// there was one already.
 func startAgent(dir, exe string) (<-chan error, error) {
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if info, err := os.Stat(logFile(dir)); err == nil && info.Size() > 1<<20 {
@@ -169,7 +171,8 @@ func endOf(path string) string {
 	return dialout.Clean(string(b[max(0, len(b)-300):]), 300)
 }
 
-// runAgent is the agent's process. It ends when it was told to, or when nobody has needed it for a while.
+// runAgent is the agent's process. It ends when it was told to, or when nobody has needed it for a
+// while.
 func runAgent(ctx context.Context, dir string, idle time.Duration) error {
 	signal.Ignore(syscall.SIGHUP)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
@@ -214,7 +217,8 @@ func runAgent(ctx context.Context, dir string, idle time.Duration) error {
 	return errors.Join(err, local.Rest(context.WithoutCancel(ctx), hostDir))
 }
 
-// take takes the lock of an agent's folder. It is nil, without an error, where another agent has it.
+// take takes the lock of an agent's folder. It is nil, without an error, where another agent has
+// it.
 func take(dir, exe string) (*os.File, error) {
 	f, err := os.OpenFile(lockFile(dir), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -254,8 +258,8 @@ func machineID(path string) (string, error) {
 	return id, os.Rename(path+".new", path)
 }
 
-// listenAgain listens at the port that an earlier agent had, because tasks know it; else at one that is not given to
-// outgoing connections.
+// listenAgain listens at the port that an earlier agent had, because tasks know it; else at one
+// that is not given to outgoing connections.
 func listenAgain(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
 	if b, err := os.ReadFile(path); err == nil {
@@ -359,7 +363,8 @@ func (s *sessions) one(ctx context.Context, c net.Conn) {
 	}
 }
 
-// unused says whether nobody was connected for so long and there are no tasks, or the folder is gone.
+// unused says whether nobody was connected for so long and there are no tasks, or the folder is
+// gone.
 func (s *sessions) unused(ctx context.Context, idle time.Duration) bool {
 	if _, err := os.Stat(lockFile(s.dir)); errors.Is(err, os.ErrNotExist) {
 		return true

@@ -27,7 +27,8 @@ type way struct {
 	hostKeys map[string]string // that were shown, by address
 }
 
-// Close ends the connections. The first one goes first: it is the one of the network, and what waits in the others ends with it.
+// Close ends the connections. The first one goes first: it is the one of the network, and what
+// waits in the others ends with it.
 func (w *way) Close() error {
 	var err error
 	for _, c := range w.before {
@@ -109,7 +110,8 @@ type hop struct {
 	known         string // its key or the fingerprint of it; empty: not known yet
 }
 
-// dial connects to a machine, through the one before it if there is one, and returns the key that it showed.
+// dial connects to a machine, through the one before it if there is one, and returns the key that
+// it showed.
 func (h hop) dial(ctx context.Context, through *ssh.Client, auth []ssh.AuthMethod) (*ssh.Client, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 	"github.com/berthml/berth/internal/driver/ssh"
 )
 
-// TestHostileMachine has machines that let the server in and then talk without end, or say nothing: connecting fails, and takes no
-// more memory or time than it may.
+// TestHostileMachine has machines that let the server in and then talk without end, or say nothing:
+// connecting fails, and takes no more memory or time than it may.
 func TestHostileMachine(t *testing.T) {
 	for name, startup := range map[string]string{
 		"lines without end": "while :; do echo noise; done; ",
@@ -43,7 +43,8 @@ func TestHostileMachine(t *testing.T) {
 	}
 }
 
-// TestRelayedAndNotRead has tasks that open connections to the server and do not read what comes: the machine can be used all the same.
+// TestRelayedAndNotRead has tasks that open connections to the server and do not read what comes:
+// the machine can be used all the same.
 func TestRelayedAndNotRead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -25,8 +25,8 @@ import (
 	"github.com/berthml/berth/internal/driver/dialout"
 )
 
-// helloMark begins the first line that a bridge writes, and needMark the one that is printed where its program is missing.
-// Whatever a shell's start-up files print before is passed over.
+// helloMark begins the first line that a bridge writes, and needMark the one that is printed where
+// its program is missing. Whatever a shell's start-up files print before is passed over.
 const (
 	helloMark = "BERTH-BRIDGE "
 	needMark  = "BERTH-NEED "
@@ -102,7 +102,8 @@ func (p program) remote() string { return `"$HOME"/` + remoteDir + "/bin/berth-"
 // programs are the hashes of programs that were read, by path, size and time.
 var programs sync.Map
 
-// programFor finds the build for a platform: this program itself, or one beside it as `make dist` names them.
+// programFor finds the build for a platform: this program itself, or one beside it as `make dist`
+// names them.
 func programFor(self, goos, goarch string) (program, error) {
 	path := self
 	if goos != runtime.GOOS || goarch != runtime.GOARCH {
@@ -155,7 +156,8 @@ func platform(uname string) (goos, goarch string, err error) {
 	return goos, goarch, nil
 }
 
-// begin starts the bridge of a program. Where the program is missing the connection is nil and need is what uname says.
+// begin starts the bridge of a program. Where the program is missing the connection is nil and need
+// is what uname says.
 func (p place) begin(ctx context.Context, prog program) (link net.Conn, hi hello, need string, err error) {
 	session, err := p.way.NewSession()
 	if err != nil {

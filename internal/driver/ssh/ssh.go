@@ -98,8 +98,8 @@ func readMachine(properties []byte) (machine, error) {
 	return m, nil
 }
 
-// Check refuses a compute that could never be connected to, and a change of where it is: its key or password was given for
-// one machine and account, and its jobs are there.
+// Check refuses a compute that could never be connected to, and a change of where it is: its key or
+// password was given for one machine and account, and its jobs are there.
 func Check(old, document []byte) error {
 	m, err := readMachine(document)
 	if err != nil || old == nil {
@@ -128,7 +128,8 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	if err != nil {
 		return nil, err
 	}
-	// Sessions know no deadlines, and a machine that has stopped answering wakes nobody: closing the connection does.
+	// Sessions know no deadlines, and a machine that has stopped answering wakes nobody: closing
+	// the connection does.
 	stop := context.AfterFunc(ctx, func() { way.Close() })
 	defer stop()
 	p := place{way: way, id: id, program: d.c.Host[0], log: d.log}
@@ -148,7 +149,8 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	return &driver.Connection{Machine: hello.ID, Host: dialout.Clean(hello.Host, 253), Version: dialout.Clean(hello.Version, 40), HostKeys: way.hostKeys, Ended: ended}, nil
 }
 
-// id tells this server's agent on a machine from those of others. It stays the same as long as the compute is attached.
+// id tells this server's agent on a machine from those of others. It stays the same as long as the
+// compute is attached.
 func (d *Driver) id() (string, error) {
 	path := filepath.Join(d.c.Dir, "agent-id")
 	b, err := os.ReadFile(path)

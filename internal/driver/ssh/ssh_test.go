@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programs is the directory of programs that the machines of all tests share: copying them again takes longer than the rest.
+// programs is the directory of programs that the machines of all tests share: copying them again
+// takes longer than the rest.
 var programs string
 
 // withPrograms lets the account's home share them.
@@ -255,7 +256,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestPastTerm: a machine carries nothing out for a server that leads no more, nor over another connection.
+// TestPastTerm: a machine carries nothing out for a server that leads no more, nor over another
+// connection.
 func TestPastTerm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -269,8 +271,9 @@ func TestPastTerm(t *testing.T) {
 	})
 }
 
-// TestCut cuts the connection, and then kills the agent too, while a task runs. The task goes on, its end and its whole log
-// arrive once the server has connected again, and the program is copied once.
+// TestCut cuts the connection, and then kills the agent too, while a task runs. The task goes on,
+// its end and its whole log arrive once the server has connected again, and the program is copied
+// once.
 func TestCut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -317,7 +320,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestWrongMachine has a machine that shows another key than before: it is refused, whatever it would have let us do.
+// TestWrongMachine has a machine that shows another key than before: it is refused, whatever it
+// would have let us do.
 func TestWrongMachine(t *testing.T) {
 	f := open(t)
 	f.connect(t)

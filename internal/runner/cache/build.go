@@ -25,7 +25,8 @@ import (
 // workers is how many files are linked or copied at once: the work is the kernel's.
 var workers = sync.OnceValue(func() int { return min(8, max(2, runtime.NumCPU())) })
 
-// build makes a tree in tmp and moves it to its place. Where one came meanwhile, that one stays, and has to be checked.
+// build makes a tree in tmp and moves it to its place. Where one came meanwhile, that one stays,
+// and has to be checked.
 func (c *Cache) build(ctx context.Context, key string, text []byte, t *berth.Tree, src Source) (b built, err error) {
 	if err := c.prepare(); err != nil {
 		return b, err
@@ -144,7 +145,8 @@ const (
 func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
 	if objects != "" {
 		from := filepath.Join(objects, f.Hash[:2], f.Hash[2:])
-		// A tree that tasks see as it is, with nothing but permissions to protect it, has no files of the server's.
+		// A tree that tasks see as it is, with nothing but permissions to protect it, has no files
+		// of the server's.
 		if !c.o.Protect && !c.suspected(f.Hash) {
 			switch ok, err := link(f, from, to); {
 			case err != nil:
@@ -153,14 +155,16 @@ func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
 				return linked, nil
 			}
 		}
-		// Another file system, or an object that has as many links as it can: a copy, without a server in between.
+		// Another file system, or an object that has as many links as it can: a copy, without a
+		// server in between.
 		if err := copyChecked(f, from, to); err == nil {
 			return copied, nil
 		} else if name := oddName(f.Path, err); berth.CodeOf(name) == berth.Invalid || errors.Is(err, syscall.ENOSPC) {
 			return none, full(name)
 		}
 	}
-	// Contents are not synced when they are written: what was there when the machine lost its power may be anything.
+	// Contents are not synced when they are written: what was there when the machine lost its power
+	// may be anything.
 	if _, sum, err := sumFile(c.content(f)); err != nil || sum != f.Hash {
 		return none, nil //nolint:nilerr // it is fetched
 	}
@@ -174,7 +178,8 @@ func (c *Cache) place(f *berth.TreeFile, to, objects string) (how, error) {
 // content is where the cache has the content of a file.
 func (c *Cache) content(f *berth.TreeFile) string { return c.path("content", f.Hash[:2], f.Hash[2:]) }
 
-// link gives a content one more name; false when that cannot be done, or it does not have the size it should have.
+// link gives a content one more name; false when that cannot be done, or it does not have the size
+// it should have.
 func link(f *berth.TreeFile, from, to string) (bool, error) {
 	switch err := os.Link(from, to); {
 	case err == nil:

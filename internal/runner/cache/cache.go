@@ -1,4 +1,5 @@
-// Package cache keeps on a node what its tasks read: whole folders by the hash of their manifest, and the contents they are made of.
+// Package cache keeps on a node what its tasks read: whole folders by the hash of their manifest,
+// and the contents they are made of.
 //
 // Below the cache's directory:
 //
@@ -9,10 +10,11 @@
 //	suspect/HASH        objects of the server that were found altered: they are hashed before they are used
 //	tmp/                what is being made, and trees that were given up
 //
-// A tree appears by a rename and is never changed afterwards, so a process that is killed leaves nothing but a folder in tmp. Nothing is
-// synced: all of it can be fetched again, and contents that were written before the machine last started are hashed before they are used.
-// Who uses a tree has its directory open with a shared flock, which a command inherits, so that not even the end of the runner lets
-// eviction take it. Several processes may share one cache.
+// A tree appears by a rename and is never changed afterwards, so a process that is killed leaves
+// nothing but a folder in tmp. Nothing is synced: all of it can be fetched again, and contents that
+// were written before the machine last started are hashed before they are used. Who uses a tree has
+// its directory open with a shared flock, which a command inherits, so that not even the end of the
+// runner lets eviction take it. Several processes may share one cache.
 package cache
 
 import (
@@ -37,7 +39,8 @@ import (
 type Options struct {
 	// Bytes is how much is kept, of what the cache has copies of; 0 means 20 GiB.
 	Bytes int64
-	// Protect keeps the account itself from writing to trees by their permissions: for tasks that see them as they are.
+	// Protect keeps the account itself from writing to trees by their permissions: for tasks that
+	// see them as they are.
 	Protect bool
 	Log     *slog.Logger
 }
@@ -124,13 +127,16 @@ func (c *Cache) temp() string {
 
 // Source is where a tree comes from.
 type Source struct {
-	// Name is the version token of the place; empty when there is none, and the manifest has to be asked for.
+	// Name is the version token of the place; empty when there is none, and the manifest has to be
+	// asked for.
 	Name string
-	// Objects is a directory of this machine with contents by their SHA-256; empty where there is none.
+	// Objects is a directory of this machine with contents by their SHA-256; empty where there is
+	// none.
 	Objects string
 	// Manifest asks for the text of the manifest.
 	Manifest func(ctx context.Context) ([]byte, error)
-	// Fetch brings contents: file i of the tree, of those in want, to the path that to gives. It checks nothing.
+	// Fetch brings contents: file i of the tree, of those in want, to the path that to gives. It
+	// checks nothing.
 	Fetch func(ctx context.Context, t *berth.Tree, want []int, to func(i int) string) error
 }
 
@@ -205,7 +211,8 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 	return nil, berth.Errorf(berth.Unavailable, "the cache in %s is being deleted again and again", c.dir)
 }
 
-// name remembers which tree a name stands for. It is not needed: a name that is not known is asked for.
+// name remembers which tree a name stands for. It is not needed: a name that is not known is asked
+// for.
 func (c *Cache) name(name, key string) {
 	if name == "" {
 		return
@@ -220,7 +227,8 @@ func (c *Cache) name(name, key string) {
 	}
 }
 
-// Hold keeps a tree that is in use, for a runner that takes up the task of an earlier one; nil when it is not there any more.
+// Hold keeps a tree that is in use, for a runner that takes up the task of an earlier one; nil when
+// it is not there any more.
 func (c *Cache) Hold(key string) *Use {
 	if !isKey(key) {
 		return nil
@@ -263,8 +271,8 @@ func (c *Cache) hold(key string) (*Use, error) {
 	return &Use{Key: key, Dir: filepath.Join(dir, "files"), hold: f}, nil
 }
 
-// open is a tree that is here, after a look at it; nil when it is not, or was altered and is discarded, of which it warns. One tree is
-// looked at by one at a time.
+// open is a tree that is here, after a look at it; nil when it is not, or was altered and is
+// discarded, of which it warns. One tree is looked at by one at a time.
 func (c *Cache) open(ctx context.Context, key string, warnings *[]string) (*Use, error) {
 	mu := c.lockOf(key)
 	mu.Lock()

@@ -130,7 +130,8 @@ func holds(t *testing.T, dir string, files map[string]string) {
 
 var some = map[string]string{"a.py": "print(1)", "sub/b.py": "print(2)", "sub/deep/c": "", "same": "print(1)", "odd name\n😀": "x"}
 
-// TestGet: a tree comes once, whether its contents are on this disk or come from a server, and only what is not here comes.
+// TestGet: a tree comes once, whether its contents are on this disk or come from a server, and only
+// what is not here comes.
 func TestGet(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		t.Run(fmt.Sprint("shared disk ", shared), func(t *testing.T) {
@@ -168,7 +169,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestNoName: without a word for its version a folder's manifest is asked for each time, and its content is not.
+// TestNoName: without a word for its version a folder's manifest is asked for each time, and its
+// content is not.
 func TestNoName(t *testing.T) {
 	s := newServer(t, some)
 	c := open(t, t.TempDir(), cache.Options{})

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Copy puts a private, writable copy of a tree into dir, which exists. It says how: "reflink" where the file system shares the bytes until
-// one side writes, else "copy".
+// Copy puts a private, writable copy of a tree into dir, which exists. It says how: "reflink" where
+// the file system shares the bytes until one side writes, else "copy".
 func (u *Use) Copy(ctx context.Context, dir string) (how string, err error) {
 	if err := makeDirs(dir, u.Tree); err != nil {
 		return "", full(err)

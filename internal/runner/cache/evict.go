@@ -17,7 +17,8 @@ const (
 	oldPrefix = "old-"
 	// perFile is what a file of a tree costs beside its content.
 	perFile = 512
-	// unused is when a tree goes that nobody uses, whatever room there is: its links keep contents that the server may have let go.
+	// unused is when a tree goes that nobody uses, whatever room there is: its links keep contents
+	// that the server may have let go.
 	unused = 7 * 24 * time.Hour
 	// abandoned is the age of something in tmp whose process is not known to be alive.
 	abandoned = 24 * time.Hour
@@ -30,8 +31,8 @@ type kept struct {
 	size int64
 }
 
-// Evict removes trees, the one that was used longest ago first, until what is left fits, and returns how many it removed. It takes none
-// that is in use.
+// Evict removes trees, the one that was used longest ago first, until what is left fits, and
+// returns how many it removed. It takes none that is in use.
 func (c *Cache) Evict() (removed int) {
 	c.sweepTemps()
 	entries, err := os.ReadDir(c.path("trees"))
@@ -103,7 +104,8 @@ func (c *Cache) evictTree(key string) bool {
 	return true
 }
 
-// sweepTemps removes what processes that have ended left in tmp, and trees that were given up and are not used any more.
+// sweepTemps removes what processes that have ended left in tmp, and trees that were given up and
+// are not used any more.
 func (c *Cache) sweepTemps() {
 	entries, err := os.ReadDir(c.path("tmp"))
 	if err != nil {
@@ -146,7 +148,8 @@ func (c *Cache) sweepContent() {
 	})
 }
 
-// sweepNames removes names of trees that are gone, and what is known of places that were not fetched from for long.
+// sweepNames removes names of trees that are gone, and what is known of places that were not
+// fetched from for long.
 func (c *Cache) sweepNames() {
 	places, _ := os.ReadDir(c.path("places")) // without it there are none
 	for _, e := range places {

@@ -93,7 +93,8 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestAlteredObject: an object of the server that was altered on the shared disk is never used again, not by a later runner either.
+// TestAlteredObject: an object of the server that was altered on the shared disk is never used
+// again, not by a later runner either.
 func TestAlteredObject(t *testing.T) {
 	s := newServer(t, some)
 	s.share()
@@ -130,7 +131,8 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// TestEvict: the tree that was used longest ago goes first, and none that is in use, not even by a command alone.
+// TestEvict: the tree that was used longest ago goes first, and none that is in use, not even by a
+// command alone.
 func TestEvict(t *testing.T) {
 	dir := t.TempDir()
 	c := open(t, dir, cache.Options{Bytes: 300_000})

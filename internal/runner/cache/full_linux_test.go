@@ -34,8 +34,9 @@ func smallDisk(t *testing.T) string {
 	return filepath.Join(dir, "cache")
 }
 
-// TestDiskFullMidway: a folder that does not fit fails with the reason, leaves nothing behind, and takes nothing from those that are there;
-// the next one that fits is brought. Both ways: contents that are fetched, and those of the server's disk, which is another file system.
+// TestDiskFullMidway: a folder that does not fit fails with the reason, leaves nothing behind, and
+// takes nothing from those that are there; the next one that fits is brought. Both ways: contents
+// that are fetched, and those of the server's disk, which is another file system.
 func TestDiskFullMidway(t *testing.T) {
 	large := map[string]string{}
 	for i := range 80 {

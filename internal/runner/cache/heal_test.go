@@ -17,7 +17,8 @@ import (
 	"github.com/berthml/berth/internal/runner/cache"
 )
 
-// TestAlteredContent: a content of the cache that is not what its name says is not put into another tree.
+// TestAlteredContent: a content of the cache that is not what its name says is not put into another
+// tree.
 func TestAlteredContent(t *testing.T) {
 	s := newServer(t, some)
 	dir := t.TempDir()
@@ -30,7 +31,8 @@ func TestAlteredContent(t *testing.T) {
 	holds(t, get(t, c, s.source("v2")).Dir, s.files)
 }
 
-// TestProtectedTreesAreCopies: where only permissions protect a tree, the server's objects are not in it, and are left as they are.
+// TestProtectedTreesAreCopies: where only permissions protect a tree, the server's objects are not
+// in it, and are left as they are.
 func TestProtectedTreesAreCopies(t *testing.T) {
 	s := newServer(t, some)
 	s.share()
@@ -49,7 +51,8 @@ func TestProtectedTreesAreCopies(t *testing.T) {
 	}
 }
 
-// TestManyFindItAltered: tasks that find the same altered tree at once get a good one, which is fetched once.
+// TestManyFindItAltered: tasks that find the same altered tree at once get a good one, which is
+// fetched once.
 func TestManyFindItAltered(t *testing.T) {
 	s := newServer(t, some)
 	dir := t.TempDir()
@@ -84,7 +87,8 @@ func TestManyFindItAltered(t *testing.T) {
 	}
 }
 
-// TestAlteredAndNoTmp: a tree that was altered is not used although there is no place to move it to.
+// TestAlteredAndNoTmp: a tree that was altered is not used although there is no place to move it
+// to.
 func TestAlteredAndNoTmp(t *testing.T) {
 	s := newServer(t, some)
 	dir := t.TempDir()
@@ -153,8 +157,8 @@ func TestAnothersFailure(t *testing.T) {
 	group.Wait()
 }
 
-// TestFolderBecameAnother: a folder of a tree that something else took the place of has the tree fetched again: a file, a link to nowhere, or a
-// link to a folder with files of the same names.
+// TestFolderBecameAnother: a folder of a tree that something else took the place of has the tree
+// fetched again: a file, a link to nowhere, or a link to a folder with files of the same names.
 func TestFolderBecameAnother(t *testing.T) {
 	elsewhere := t.TempDir()
 	for name, text := range some {

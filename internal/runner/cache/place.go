@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Place is a folder, or a file, in storage that knows no hashes. Its files are told apart by the tags that the storage gives them, and
-// hashed when they are here.
+// Place is a folder, or a file, in storage that knows no hashes. Its files are told apart by the
+// tags that the storage gives them, and hashed when they are here.
 type Place struct {
 	// Scope tells the place from all others.
 	Scope  string
@@ -35,7 +35,8 @@ type PlaceFile struct {
 	Tag  string // changes with the content; empty where there is none
 }
 
-// GetPlace brings a place here unless it is here as the list says, and checks it. Files that are as they were are not fetched again.
+// GetPlace brings a place here unless it is here as the list says, and checks it. Files that are as
+// they were are not fetched again.
 func (c *Cache) GetPlace(ctx context.Context, p Place) (*Use, error) {
 	use, err := c.Get(ctx, Source{
 		Name:     p.name(),
@@ -64,7 +65,8 @@ func (p *Place) name() string {
 	return "place " + hex.EncodeToString(h.Sum(nil))
 }
 
-// manifest is that of a place. The hashes of files that are as they were are known; the others are brought here.
+// manifest is that of a place. The hashes of files that are as they were are known; the others are
+// brought here.
 func (c *Cache) manifest(ctx context.Context, p Place) ([]byte, error) {
 	if err := c.prepare(); err != nil {
 		return nil, err

@@ -42,7 +42,8 @@ func (e *elsewhere) place(scope string) cache.Place {
 	return p
 }
 
-// TestPlace: a place is fetched once, then what is changed of it; another scope does not get what was fetched for this one.
+// TestPlace: a place is fetched once, then what is changed of it; another scope does not get what
+// was fetched for this one.
 func TestPlace(t *testing.T) {
 	c, err := cache.Open(t.TempDir(), cache.Options{})
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A tree is looked at before each use: by stat, and by its hash where that shows a difference. Tasks have the account of the runner, so
-// any of them could have written to it.
+// A tree is looked at before each use: by stat, and by its hash where that shows a difference.
+// Tasks have the account of the runner, so any of them could have written to it.
 
 // state is what the files of a tree looked like when they were put there.
 type state struct {
@@ -34,7 +34,8 @@ type fileState struct {
 	how     how
 }
 
-// seen is what a file looks like: whether it is one, which one it is, and when it was last changed: its content, its times or its names.
+// seen is what a file looks like: whether it is one, which one it is, and when it was last changed:
+// its content, its times or its names.
 type seen struct {
 	regular bool
 	size    int64
@@ -44,7 +45,8 @@ type seen struct {
 
 const stateSize = 17 // bytes of a fileState
 
-// recordStat remembers how the files of a tree look. One content may be several of them, so they are looked at when all are there.
+// recordStat remembers how the files of a tree look. One content may be several of them, so they
+// are looked at when all are there.
 func (s *state) recordStat(ctx context.Context, root string, t *berth.Tree) error {
 	list := all(t)
 	return spans(ctx, len(list), func(from, to int) error {
@@ -191,7 +193,8 @@ func (c *Cache) compare(ctx context.Context, u *Use, st *state) (bad []int, err 
 	return nil, nil
 }
 
-// compareFile looks at one file: whether it looks the same as when it was put there, and if not, whether its content is what it was.
+// compareFile looks at one file: whether it looks the same as when it was put there, and if not,
+// whether its content is what it was.
 func (c *Cache) compareFile(l *looker, u *Use, st *state, i int) (same, ok bool, err error) {
 	f, s := &u.Tree.Files[i], &st.files[i]
 	seen, err := l.look(f.Path)
@@ -215,7 +218,8 @@ func (c *Cache) compareFile(l *looker, u *Use, st *state, i int) (same, ok bool,
 	return false, true, nil
 }
 
-// discard removes a content of the cache that is not what its name says. The server's own is left to the server, and hashed from now on.
+// discard removes a content of the cache that is not what its name says. The server's own is left
+// to the server, and hashed from now on.
 func (c *Cache) discard(f *berth.TreeFile, h how) {
 	if h == copied {
 		_ = os.Remove(c.content(f))
@@ -235,8 +239,8 @@ func (c *Cache) suspected(hash string) bool {
 	return c.suspect[hash]
 }
 
-// discardTree takes a tree that was found altered out of the way of those who come next. Who uses it keeps it. Where another one is in its
-// place by now, that stays.
+// discardTree takes a tree that was found altered out of the way of those who come next. Who uses
+// it keeps it. Where another one is in its place by now, that stays.
 func (c *Cache) discardTree(key string, u *Use, why string) error {
 	c.o.Log.Warn("a cached folder is discarded", "tree", key, "why", why)
 	if err := c.prepare(); err != nil {

@@ -19,8 +19,8 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// looker looks at files below a root, one folder after the other: to look from a folder that is open is several times faster than by a
-// whole path.
+// looker looks at files below a root, one folder after the other: to look from a folder that is
+// open is several times faster than by a whole path.
 type looker struct {
 	root string
 	dir  string // the one that is open, with its last slash

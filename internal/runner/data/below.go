@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Below is a client that reaches files of this machine only below dir, whatever links there are; an empty dir is no limit.
+// Below is a client that reaches files of this machine only below dir, whatever links there are; an
+// empty dir is no limit.
 func (c *Client) Below(dir string) *Client {
 	if dir == "" {
 		return c
@@ -19,7 +20,8 @@ func (c *Client) Below(dir string) *Client {
 	return &limited
 }
 
-// Within looks at a path of this machine, and refuses one that links lead out of below, unless that is empty.
+// Within looks at a path of this machine, and refuses one that links lead out of below, unless that
+// is empty.
 func Within(below, path string) (fs.FileInfo, error) {
 	if below == "" {
 		return os.Stat(path)

@@ -18,8 +18,9 @@ type folder struct {
 	query  string // the signature
 }
 
-// parse reads the URL of a folder: https://ACCOUNT.blob.…/CONTAINER/PATH?SIGNATURE, or with the account in the path,
-// https://HOST/ACCOUNT/CONTAINER/PATH?SIGNATURE, as servers have it that go by an address.
+// parse reads the URL of a folder: https://ACCOUNT.blob.…/CONTAINER/PATH?SIGNATURE, or with the
+// account in the path, https://HOST/ACCOUNT/CONTAINER/PATH?SIGNATURE, as servers have it that go by
+// an address.
 func parse(rawURL string) (folder, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {

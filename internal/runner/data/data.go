@@ -1,8 +1,8 @@
-// Package data moves files between a node and where they are kept: blob storage behind signed URLs, public web servers,
-// and the node's own disk (file URLs).
+// Package data moves files between a node and where they are kept: blob storage behind signed URLs,
+// public web servers, and the node's own disk (file URLs).
 //
-// Small files go in parallel, large ones in parallel pieces; what fails for a passing reason is tried again, and an
-// interrupted piece continues where it was cut.
+// Small files go in parallel, large ones in parallel pieces; what fails for a passing reason is
+// tried again, and an interrupted piece continues where it was cut.
 package data
 
 import (
@@ -31,8 +31,8 @@ type Options struct {
 	CA string // PEM to trust besides the system's roots
 	// Parallel is how many transfers run at once; 0 means 16.
 	Parallel int
-	// Socket is the path of the server's socket where it is on this machine, and Storage the address of its storage (see Root), which is
-	// reached over it.
+	// Socket is the path of the server's socket where it is on this machine, and Storage the
+	// address of its storage (see Root), which is reached over it.
 	Socket, Storage string
 }
 
@@ -174,7 +174,8 @@ func Clean(rawURL string) string {
 	return u
 }
 
-// trimSlash takes the slash off the end of a URL's path: outputs that are files are often written down as folders are.
+// trimSlash takes the slash off the end of a URL's path: outputs that are files are often written
+// down as folders are.
 func trimSlash(rawURL string) string {
 	base, query, signed := strings.Cut(rawURL, "?")
 	base = strings.TrimRight(base, "/")
@@ -195,8 +196,8 @@ func describe(doing, rawURL string, err error) error {
 	return &berth.Error{Code: code, Msg: fmt.Sprintf("%s %s: %v", doing, Clean(rawURL), err), Err: err}
 }
 
-// copyTree copies a folder of this machine. A link that leads out of it is refused: whoever may write there would have any file of
-// this machine copied.
+// copyTree copies a folder of this machine. A link that leads out of it is refused: whoever may
+// write there would have any file of this machine copied.
 func (c *Client) copyTree(ctx context.Context, from, to string, t *Total) error {
 	source, err := c.openDir(from)
 	if errors.Is(err, syscall.ENOTDIR) || errors.As(err, new(*LeftOut)) {

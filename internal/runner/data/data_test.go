@@ -160,7 +160,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestCut cuts the answer to the first request in the middle: the rest must be asked for, not the whole.
+// TestCut cuts the answer to the first request in the middle: the rest must be asked for, not the
+// whole.
 func TestCut(t *testing.T) {
 	s := blobtest.New(t)
 	want := strings.Repeat("abcdefgh", 100)
@@ -310,7 +311,8 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
-// TestLocalFolderLeadsOut: a folder of this machine is copied from and to without following links that leave it.
+// TestLocalFolderLeadsOut: a folder of this machine is copied from and to without following links
+// that leave it.
 func TestLocalFolderLeadsOut(t *testing.T) {
 	outside, from, to := t.TempDir(), t.TempDir(), t.TempDir()
 	secret := filepath.Join(outside, "secret")
@@ -336,7 +338,8 @@ func TestLocalFolderLeadsOut(t *testing.T) {
 	}
 }
 
-// TestSwapped: a process goes on replacing a file, and a folder, by links to a secret while they are sent. It never wins.
+// TestSwapped: a process goes on replacing a file, and a folder, by links to a secret while they
+// are sent. It never wins.
 func TestSwapped(t *testing.T) {
 	s := blobtest.New(t)
 	base, outside := t.TempDir(), t.TempDir()
@@ -388,7 +391,8 @@ func TestSwapped(t *testing.T) {
 	}
 }
 
-// TestBelow: a client with a limit is not led out of it, neither by the path nor by links on its way.
+// TestBelow: a client with a limit is not led out of it, neither by the path nor by links on its
+// way.
 func TestBelow(t *testing.T) {
 	outside, limit := t.TempDir(), t.TempDir()
 	if err := errors.Join(os.WriteFile(filepath.Join(outside, "f"), []byte("secret"), 0o600), os.WriteFile(filepath.Join(limit, "f"), []byte("mine"), 0o600),

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Dir is a directory that a command could write to, opened. Nothing outside of it is reached through it, whatever links the
-// command made in it, and at whatever moment.
+// Dir is a directory that a command could write to, opened. Nothing outside of it is reached
+// through it, whatever links the command made in it, and at whatever moment.
 type Dir struct {
 	root *os.Root
 	path string
@@ -29,7 +29,8 @@ const (
 	whyNoFolder = "is no longer a folder"
 )
 
-// OpenDir opens the directory rel below base. A link in the place of base, or of a part of rel, is not followed: that is a LeftOut.
+// OpenDir opens the directory rel below base. A link in the place of base, or of a part of rel, is
+// not followed: that is a LeftOut.
 func OpenDir(base, rel string) (*Dir, error) {
 	root, err := os.OpenRoot(base)
 	if err != nil {
@@ -63,8 +64,9 @@ func OpenDir(base, rel string) (*Dir, error) {
 	return d, nil
 }
 
-// same makes sure that what was opened under a name is the directory that has this name, not one a link led to. It is compared
-// after the opening, so that it does not matter when the name was given to something else.
+// same makes sure that what was opened under a name is the directory that has this name, not one a
+// link led to. It is compared after the opening, so that it does not matter when the name was given
+// to something else.
 func same(opened *os.Root, named fs.FileInfo, err error) error {
 	if err != nil {
 		return err
@@ -86,8 +88,8 @@ func notFolder(path string, err error) error {
 // Close lets go of the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// inside is the name of the file that name stands for. A link that is written with the directory's full path stays in it too, though
-// [os.Root] takes every such path for a way out.
+// inside is the name of the file that name stands for. A link that is written with the directory's
+// full path stays in it too, though [os.Root] takes every such path for a way out.
 func (d *Dir) inside(name string) string {
 	for range 8 {
 		to, err := d.root.Readlink(name)
@@ -128,7 +130,8 @@ func (d *Dir) look(name string, kind fs.FileMode) error {
 	return nil
 }
 
-// open opens a file for reading. What it turns out to be is looked at once it is open; opening it waits for nobody.
+// open opens a file for reading. What it turns out to be is looked at once it is open; opening it
+// waits for nobody.
 func (d *Dir) open(name string) (*os.File, error) {
 	info, err := d.root.Lstat(name)
 	if err != nil {
@@ -144,7 +147,8 @@ func (d *Dir) open(name string) (*os.File, error) {
 	return regular(f, name)
 }
 
-// OpenFile opens a file for reading unless it is a link or something else than a file, which is a LeftOut. It waits for nobody.
+// OpenFile opens a file for reading unless it is a link or something else than a file, which is a
+// LeftOut. It waits for nobody.
 func OpenFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) {

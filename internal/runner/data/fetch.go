@@ -67,8 +67,8 @@ type address func(ctx context.Context) (string, error)
 
 func fixed(u string) address { return func(context.Context) (string, error) { return u, nil } }
 
-// stream reads a file from its beginning to its end, and goes on where it was cut. It returns its size. Where an etag is given, only the
-// file that has it is read.
+// stream reads a file from its beginning to its end, and goes on where it was cut. It returns its
+// size. Where an etag is given, only the file that has it is read.
 func (c *Client) stream(ctx context.Context, to address, etag string, w io.Writer, size int64) (int64, error) {
 	var at int64
 	err := c.retry(ctx, func() error {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Root is the address of the storage that a folder of it is in, empty where rawURL is not that of a folder.
+// Root is the address of the storage that a folder of it is in, empty where rawURL is not that of a
+// folder.
 func Root(rawURL string) string {
 	f, err := parse(rawURL)
 	if err != nil {
@@ -18,8 +19,9 @@ func Root(rawURL string) string {
 	return f.base[:strings.LastIndexByte(f.base, '/')]
 }
 
-// near sends what is for the storage of the server of this machine over its socket, without TLS, and everything else as usual. The
-// socket makes its caller the server's owner, so nothing else of the server is asked for over it: the addresses are users'.
+// near sends what is for the storage of the server of this machine over its socket, without TLS,
+// and everything else as usual. The socket makes its caller the server's owner, so nothing else of
+// the server is asked for over it: the addresses are users'.
 type near struct {
 	http.RoundTripper
 	root   url.URL // of the server's storage

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/internal/runner/data"
 )
 
-// TestNear: what is in the server's storage is asked for over its socket, and nothing else of the server is, however it is written.
+// TestNear: what is in the server's storage is asked for over its socket, and nothing else of the
+// server is, however it is written.
 func TestNear(t *testing.T) {
 	dir := t.TempDir()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "s"))

@@ -22,15 +22,16 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Sent remembers which files of an upload are there already, so that one that was cut off is not begun again. Its methods
-// are called concurrently.
+// Sent remembers which files of an upload are there already, so that one that was cut off is not
+// begun again. Its methods are called concurrently.
 type Sent interface {
 	Has(rel string) bool
 	Add(rel string)
 }
 
-// PutFolder sends the files of a directory to the folder at rawURL. A link to a file of the same directory is sent as what it
-// links to; other links and what is not a file are named in left. sent may be nil.
+// PutFolder sends the files of a directory to the folder at rawURL. A link to a file of the same
+// directory is sent as what it links to; other links and what is not a file are named in left. sent
+// may be nil.
 func (c *Client) PutFolder(ctx context.Context, d *Dir, rawURL string, sent Sent, t *Total) (left []LeftOut, err error) {
 	files, left, err := d.files()
 	if err != nil {
@@ -101,7 +102,8 @@ func (c *Client) putAll(ctx context.Context, d *Dir, files []string, left []Left
 	return left, err
 }
 
-// PutFile sends a file of a directory to rawURL, replacing what is there. What is not a file is a LeftOut.
+// PutFile sends a file of a directory to rawURL, replacing what is there. What is not a file is a
+// LeftOut.
 func (c *Client) PutFile(ctx context.Context, d *Dir, name, rawURL string, t *Total) error {
 	rawURL = trimSlash(rawURL)
 	put := func(f *os.File) error { return describe("sending", rawURL, c.send(ctx, f, fixed(rawURL), name)) }

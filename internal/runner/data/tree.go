@@ -17,8 +17,9 @@ import (
 // maxManifest bounds what is taken for a manifest: a million files with long names.
 const maxManifest = 512 << 20
 
-// Manifest asks a server of ours what the folder at rawURL consists of, or the file there where one is wanted. It is berth.Unsupported
-// where the server knows no manifests, or has none of this place.
+// Manifest asks a server of ours what the folder at rawURL consists of, or the file there where one
+// is wanted. It is berth.Unsupported where the server knows no manifests, or has none of this
+// place.
 func (c *Client) Manifest(ctx context.Context, rawURL string, file bool) (text []byte, err error) {
 	u := addQuery(trimSlash(rawURL), "comp=tree")
 	if file {
@@ -52,7 +53,8 @@ const (
 	packLeast  = 4         // files that are worth a pack
 )
 
-// Contents brings files of the tree at rawURL, those in want, each to the path that to gives: small ones in packs, large ones in pieces.
+// Contents brings files of the tree at rawURL, those in want, each to the path that to gives: small
+// ones in packs, large ones in pieces.
 func (c *Client) Contents(ctx context.Context, rawURL string, t *berth.Tree, want []int, to func(i int) string) error {
 	var packs [][]int
 	alone := want

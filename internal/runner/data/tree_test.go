@@ -16,8 +16,8 @@ import (
 	"github.com/berthml/berth/internal/runner/data/blobtest"
 )
 
-// TestContents: small files come in one stream, which is asked for again when it was cut; large ones and those of servers without packs
-// come by themselves.
+// TestContents: small files come in one stream, which is asked for again when it was cut; large
+// ones and those of servers without packs come by themselves.
 func TestContents(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

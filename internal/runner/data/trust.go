@@ -9,8 +9,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Trust makes a transport that trusts ca, PEM which may be empty, besides the system's roots. Those are read with the first request that
-// needs them: it takes longer than starting a node's first task does, and most tasks on the server's own machine never need them.
+// Trust makes a transport that trusts ca, PEM which may be empty, besides the system's roots. Those
+// are read with the first request that needs them: it takes longer than starting a node's first
+// task does, and most tasks on the server's own machine never need them.
 func Trust(tr *http.Transport, ca string) (http.RoundTripper, error) {
 	if ca == "" {
 		return tr, nil
@@ -21,7 +22,8 @@ func Trust(tr *http.Transport, ca string) (http.RoundTripper, error) {
 	return &trusting{plain: tr, ca: ca}, nil
 }
 
-// trusting has a transport for requests that need no roots, and one for those that do once there are any.
+// trusting has a transport for requests that need no roots, and one for those that do once there
+// are any.
 type trusting struct {
 	plain  *http.Transport
 	ca     string

@@ -16,8 +16,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// arm is the launcher of a node other than the first: it runs what the head asks it to, mpirun's daemon, until the head says that all
-// is over.
+// arm is the launcher of a node other than the first: it runs what the head asks it to, mpirun's
+// daemon, until the head says that all is over.
 type arm struct {
 	*node
 	head    *link
@@ -149,8 +149,8 @@ func (a *arm) obey(ctx context.Context, e event) *berth.Exit {
 	return nil
 }
 
-// here is the command of a message as this node writes it. Each node has this program in another place, and a daemon that is told of an
-// agent it does not find does not start.
+// here is the command of a message as this node writes it. Each node has this program in another
+// place, and a daemon that is told of an agent it does not find does not start.
 func here(m message) (string, error) {
 	if m.Self == "" {
 		return m.Text, nil

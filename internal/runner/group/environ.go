@@ -44,8 +44,8 @@ func (s *Spec) environ(p berth.Process) []string {
 	return env
 }
 
-// tfConfig is TensorFlow's description of the cluster: the workers come first, then the parameter servers, and each process has a
-// port of its own.
+// tfConfig is TensorFlow's description of the cluster: the workers come first, then the parameter
+// servers, and each process has a port of its own.
 func (s *Spec) tfConfig(p berth.Process) string {
 	g := &s.Group
 	cluster := map[string][]string{}

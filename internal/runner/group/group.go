@@ -1,13 +1,15 @@
 // Package group starts the processes of one node of a distributed job and sees them to their end.
 //
-// It is a program of its own, the hidden command _group, because the processes of a task must outlive the runner that asked for
-// them: to the runner the launcher is the task's one process. What it starts is in a file in the task's directory, which it
-// removes once read; how it went is in another, which it leaves.
+// It is a program of its own, the hidden command _group, because the processes of a task must
+// outlive the runner that asked for them: to the runner the launcher is the task's one process.
+// What it starts is in a file in the task's directory, which it removes once read; how it went is
+// in another, which it leaves.
 //
-// Processes that know their peers by variables (PyTorch, TensorFlow, or none of these) are its children. Those of MPI are mpirun's:
-// the launcher of the first node, the head, starts mpirun, and the launchers of the other nodes, the arms, start mpirun's daemons
-// where it would have used ssh. Each rank runs below a small parent, again this program, so that its output, its end and the order
-// of ends are known.
+// Processes that know their peers by variables (PyTorch, TensorFlow, or none of these) are its
+// children. Those of MPI are mpirun's: the launcher of the first node, the head, starts mpirun, and
+// the launchers of the other nodes, the arms, start mpirun's daemons where it would have used ssh.
+// Each rank runs below a small parent, again this program, so that its output, its end and the
+// order of ends are known.
 package group
 
 import (
@@ -33,7 +35,8 @@ type Spec struct {
 	Group   berth.Group `json:"group"`
 	Command string      `json:"command"` // for a shell, the same for each process
 	Dir     string      `json:"dir"`     // where the processes run
-	// Told says that the processes are asked to end together with the launcher, which has not to ask them then.
+	// Told says that the processes are asked to end together with the launcher, which has not to
+	// ask them then.
 	Told bool `json:"told,omitempty"`
 	// Grace is what the others are given to end when one process has failed; 0 is ten seconds.
 	Grace time.Duration `json:"grace,omitempty"`
@@ -49,7 +52,8 @@ func (s *Spec) grace() time.Duration {
 // TaskDir is the variable with the task's directory, which every process of it has.
 const TaskDir = "BERTH_TASK_DIR"
 
-// Words are what a launcher is started with after the program's own path: dir is the task's directory, where Write left the file.
+// Words are what a launcher is started with after the program's own path: dir is the task's
+// directory, where Write left the file.
 func Words(dir string) []string { return []string{"_group", dir} }
 
 func specPath(dir string) string { return filepath.Join(dir, "group.json") }
@@ -84,7 +88,8 @@ func read(dir string) (*Spec, error) {
 	return s, nil
 }
 
-// Result is how the processes of a task's directory ended, nil when the launcher did not come to say.
+// Result is how the processes of a task's directory ended, nil when the launcher did not come to
+// say.
 func Result(dir string) (*berth.Exit, error) {
 	// The processes could write there too.
 	f, err := os.OpenFile(resultPath(dir), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -119,7 +124,8 @@ func leave(dir string, e berth.Exit) error {
 	return os.Rename(next, resultPath(dir))
 }
 
-// Log is the file on the node that takes a process's output. The first process of a node writes where its task does.
+// Log is the file on the node that takes a process's output. The first process of a node writes
+// where its task does.
 func Log(dir string, p berth.Process) string {
 	if p.LogFile != "" {
 		return p.LogFile
@@ -228,7 +234,8 @@ func (s *Spec) logName(rank int) string {
 	return strings.Replace(first.Log, fmt.Sprintf("_%d.", first.Rank), fmt.Sprintf("_%d.", rank), 1)
 }
 
-// nodeOf is the node a process runs on: node by node as many as it has slots, but TensorFlow's are dealt out to the nodes in turn.
+// nodeOf is the node a process runs on: node by node as many as it has slots, but TensorFlow's are
+// dealt out to the nodes in turn.
 func (s *Spec) nodeOf(rank int) int {
 	if strings.EqualFold(s.Group.Type, "tensorflow") {
 		return rank % len(s.Group.Nodes)

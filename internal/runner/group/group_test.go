@@ -108,7 +108,8 @@ func start(t *testing.T, typ, command string, per []int, change ...func(*group.S
 	return j
 }
 
-// freePorts finds ports in a row that nobody listens on, below those that the kernel hands out and that may be gone a moment later.
+// freePorts finds ports in a row that nobody listens on, below those that the kernel hands out and
+// that may be gone a moment later.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
@@ -261,7 +262,8 @@ func TestTensorFlow(t *testing.T) {
 	}
 }
 
-// TestOneFails: the first process to fail ends the others of its node, and is the one that is named.
+// TestOneFails: the first process to fail ends the others of its node, and is the one that is
+// named.
 func TestOneFails(t *testing.T) {
 	j := start(t, "pytorch", `trap 'echo asked; exit 9' TERM; if [ $RANK = 3 ]; then exit 7; fi; echo ready; sleep 600 & wait`, []int{1, 3})
 	j.until(0, 0, "ready")

@@ -17,8 +17,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// head is the launcher of the first node: it has mpirun run the command on every node. It learns of each rank's end before mpirun
-// does, and holds the ranks' parents back while the others end: mpirun gives them a second.
+// head is the launcher of the first node: it has mpirun run the command on every node. It learns of
+// each rank's end before mpirun does, and holds the ranks' parents back while the others end:
+// mpirun gives them a second.
 type head struct {
 	*node
 	arms   []*link       // by node; none for the first
@@ -65,8 +66,8 @@ func runHead(ctx context.Context, s *Spec, dir string) berth.Exit {
 	return e
 }
 
-// reach connects to the arms, which may still be on their way: their nodes stage and prepare for as long as they need. Nil without an
-// error means that the launcher was asked to end.
+// reach connects to the arms, which may still be on their way: their nodes stage and prepare for as
+// long as they need. Nil without an error means that the launcher was asked to end.
 func (h *head) reach(ctx context.Context, asked <-chan os.Signal) ([]*link, error) {
 	nodes := h.s.Group.Nodes
 	arms := make([]*link, len(nodes))
@@ -249,7 +250,8 @@ func (h *head) rankEnded(e ended) {
 	}
 }
 
-// stop asks every rank to end. Before all have begun mpirun is asked: it knows what else is on its way.
+// stop asks every rank to end. Before all have begun mpirun is asked: it knows what else is on its
+// way.
 func (h *head) stop() {
 	if h.stopping {
 		return
@@ -302,8 +304,8 @@ func (h *head) exit(mpirun ended) berth.Exit {
 	return berth.Exit{Code: mpirun.Code, Reason: fmt.Sprintf("mpirun ended with exit code %d, see the end of the log", mpirun.Code)}
 }
 
-// aborts passes on what mpirun says and picks out which rank called MPI_Abort: mpirun ends all ranks alike then, and nobody else
-// knows which began.
+// aborts passes on what mpirun says and picks out which rank called MPI_Abort: mpirun ends all
+// ranks alike then, and nobody else knows which began.
 type aborts struct {
 	to   *os.File
 	line []byte

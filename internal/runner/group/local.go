@@ -32,8 +32,8 @@ type process struct {
 // signal reaches everything in the child's process group.
 func (p *process) signal(sig syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, sig) }
 
-// runLocal starts the processes as children. The first to fail ends the others; when the launcher is asked to end all are asked to,
-// and whoever asked says when it is enough.
+// runLocal starts the processes as children. The first to fail ends the others; when the launcher
+// is asked to end all are asked to, and whoever asked says when it is enough.
 func runLocal(ctx context.Context, s *Spec, dir string) berth.Exit {
 	runtime.LockOSThread()
 	asked := signals()

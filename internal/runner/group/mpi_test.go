@@ -30,7 +30,8 @@ func needMPI(t *testing.T, programs ...string) {
 	}
 }
 
-// TestMPI: a real all-reduce over two nodes, each rank in the directory and with the log of its node.
+// TestMPI: a real all-reduce over two nodes, each rank in the directory and with the log of its
+// node.
 func TestMPI(t *testing.T) {
 	needMPI(t, "mpicc")
 	program := filepath.Join(t.TempDir(), "allreduce")
@@ -58,8 +59,9 @@ func TestMPI(t *testing.T) {
 	j.clean()
 }
 
-// idle goes on for ever, in steps. A child that a shell has only just forked may miss the signal that its group is sent, so that one
-// long sleep could outlive the shell; the runner, which ends what a launcher leaves, is not here.
+// idle goes on for ever, in steps. A child that a shell has only just forked may miss the signal
+// that its group is sent, so that one long sleep could outlive the shell; the runner, which ends
+// what a launcher leaves, is not here.
 const idle = `while :; do sleep 0.1 & wait; done`
 
 // clean checks that nothing is left of a job.
@@ -112,7 +114,8 @@ func TestMPIFails(t *testing.T) {
 	j.clean()
 }
 
-// TestMPIStop: a rank that saves its work when asked to end is not cut short because the others are faster.
+// TestMPIStop: a rank that saves its work when asked to end is not cut short because the others are
+// faster.
 func TestMPIStop(t *testing.T) {
 	needMPI(t)
 	j := start(t, "mpi", `trap 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then sleep 2; echo saved; fi; exit 3' TERM; echo ready; `+idle, []int{1, 1})

@@ -34,7 +34,8 @@ func openMPI(ctx context.Context) (major int, err error) {
 
 var versionLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\(Open MPI\) (\d+)\.`) })
 
-// nodeName is what mpirun calls a node: the first is its own, the others are reached by our agent and need no address.
+// nodeName is what mpirun calls a node: the first is its own, the others are reached by our agent
+// and need no address.
 func nodeName(node int) string {
 	if node == 0 {
 		return "localhost"
@@ -50,8 +51,9 @@ func nodeNumber(name string) (int, error) {
 	return n, nil
 }
 
-// mpirunArgs is the command line of mpirun. Ranks are numbered node by node as the group has them, and are bound to no core: nodes may
-// share a machine, and then would choose the same ones. From version 5 on mpirun's own parts have other names.
+// mpirunArgs is the command line of mpirun. Ranks are numbered node by node as the group has them,
+// and are bound to no core: nodes may share a machine, and then would choose the same ones. From
+// version 5 on mpirun's own parts have other names.
 func mpirunArgs(s *Spec, major int, agent string, root bool, network string) []string {
 	g := &s.Group
 	hosts := make([]string, len(g.Nodes))
@@ -89,8 +91,8 @@ func mpirunArgs(s *Spec, major int, agent string, root bool, network string) []s
 	return append(args, "/bin/sh", "-c", `exec "$`+programVar+`" _group rank`)
 }
 
-// interfaces names the network that the nodes have in common, as MPI wants it, so that it does not try others: the loopback
-// interface when they share a machine. Empty leaves the choice to MPI.
+// interfaces names the network that the nodes have in common, as MPI wants it, so that it does not
+// try others: the loopback interface when they share a machine. Empty leaves the choice to MPI.
 func interfaces(ctx context.Context, nodes []berth.Peer) string {
 	if len(nodes) < 2 {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// socket is where a launcher is reached by the ranks and agents of its node. It is named from the task's directory, because the
-// paths of sockets are short.
+// socket is where a launcher is reached by the ranks and agents of its node. It is named from the
+// task's directory, because the paths of sockets are short.
 const socket = "group.sock"
 
 // programVar is the variable with the path of this program, for mpirun's daemons to start ranks by.
@@ -35,7 +35,8 @@ type event struct {
 	err  error
 }
 
-// node is what head and arms have in common: the ranks of their node. It belongs to the launcher's one loop; readers only post.
+// node is what head and arms have in common: the ranks of their node. It belongs to the launcher's
+// one loop; readers only post.
 type node struct {
 	s      *Spec
 	dir    string
@@ -118,11 +119,13 @@ func (n *node) begin(l *link, rank int) error {
 	}
 	env := n.s.environ(p)
 	if n.together() {
-		// MPI names its shared memory after the host, so that ranks of two nodes of one machine would take each other's.
+		// MPI names its shared memory after the host, so that ranks of two nodes of one machine
+		// would take each other's.
 		for _, c := range []string{"btl_vader", "btl_sm", "osc_sm"} {
 			env = append(env, "OMPI_MCA_"+c+"_backing_directory="+n.tmp())
 		}
-		// Hierarchical collectives too tell nodes apart by the host, and add up wrongly (Open MPI 5.0.11).
+		// Hierarchical collectives too tell nodes apart by the host, and add up wrongly (Open MPI
+		// 5.0.11).
 		if _, set := os.LookupEnv("OMPI_MCA_coll"); !set {
 			env = append(env, "OMPI_MCA_coll=^han")
 		}

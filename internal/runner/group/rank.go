@@ -26,8 +26,8 @@ func dial(ctx context.Context) (*link, error) {
 	return newLink(c), nil
 }
 
-// agent is what mpirun starts instead of ssh: it has the launcher of the named node run a command. args are the node and the words of
-// the command, which a shell there puts together.
+// agent is what mpirun starts instead of ssh: it has the launcher of the named node run a command.
+// args are the node and the words of the command, which a shell there puts together.
 func agent(ctx context.Context, args []string) int {
 	node, err := nodeNumber(args[0])
 	if err != nil {
@@ -56,8 +56,8 @@ func agent(ctx context.Context, args []string) int {
 	return 255
 }
 
-// rank is the parent of one MPI rank. It does what its launcher says, tells it how the command ended, and waits for leave to end
-// itself, because mpirun acts on that at once.
+// rank is the parent of one MPI rank. It does what its launcher says, tells it how the command
+// ended, and waits for leave to end itself, because mpirun acts on that at once.
 func rank(ctx context.Context) int {
 	runtime.LockOSThread()
 	l, cmd, number, err := startRank(ctx)

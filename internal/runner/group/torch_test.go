@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestTorch runs the example: a real all-reduce, and a model trained in step, over two nodes of two processes. BERTH_TORCH_PYTHON is a
-// Python that has torch.
+// TestTorch runs the example: a real all-reduce, and a model trained in step, over two nodes of two
+// processes. BERTH_TORCH_PYTHON is a Python that has torch.
 func TestTorch(t *testing.T) {
 	python := os.Getenv("BERTH_TORCH_PYTHON")
 	if python == "" {

@@ -48,8 +48,8 @@ const (
 	opEnd   = "end"   // from the head to an arm: all is over, and how
 )
 
-// link is a connection that carries messages. Each has a number and, between nodes, a seal: what was not said by one who knows the
-// group's secret, or was said before, is an error.
+// link is a connection that carries messages. Each has a number and, between nodes, a seal: what
+// was not said by one who knows the group's secret, or was said before, is an error.
 type link struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -129,8 +129,9 @@ func (l *link) close() { l.conn.Close() }
 // handshakeLimit is how long a stranger may hold a connection.
 const handshakeLimit = 10 * time.Second
 
-// shake proves to the other side of a connection that this one knows the secret, without saying it, and has the other do so too.
-// Both sides contribute a number that was never used before; node is the arm's.
+// shake proves to the other side of a connection that this one knows the secret, without saying it,
+// and has the other do so too. Both sides contribute a number that was never used before; node is
+// the arm's.
 func shake(c net.Conn, secret string, node int, mine string) (*link, error) {
 	if err := c.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
 		return nil, err

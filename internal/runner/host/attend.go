@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/runner/cache"
 )
 
-// Attend returns when the worker of dir, which it found there, is gone or ctx ended. False means that it found none.
+// Attend returns when the worker of dir, which it found there, is gone or ctx ended. False means
+// that it found none.
 func Attend(ctx context.Context, dir string) bool {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", socketPath(dir))
@@ -26,8 +27,8 @@ func Attend(ctx context.Context, dir string) bool {
 	return true
 }
 
-// RemoveDir removes the directory of a host that has ended, and everything of it: the write-protected parts of it too, and its socket,
-// wherever that is.
+// RemoveDir removes the directory of a host that has ended, and everything of it: the
+// write-protected parts of it too, and its socket, wherever that is.
 func RemoveDir(dir string) error {
 	if p := socketPath(dir); filepath.Dir(p) != dir {
 		if err := os.Remove(p); err != nil && !os.IsNotExist(err) {
@@ -48,7 +49,8 @@ func Boxes(dir string) bool {
 	return false
 }
 
-// Busy says whether the host of dir has a task that is not over. One that does not answer is treated as idle: to end it waits for it too.
+// Busy says whether the host of dir has a task that is not over. One that does not answer is
+// treated as idle: to end it waits for it too.
 func Busy(ctx context.Context, dir string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// caFiles keeps the certificates of servers where commands can read them: once for all tasks, because a task's directory that
-// is left as it was made serves the next one.
+// caFiles keeps the certificates of servers where commands can read them: once for all tasks,
+// because a task's directory that is left as it was made serves the next one.
 type caFiles struct {
 	dir string
 
@@ -19,7 +19,8 @@ type caFiles struct {
 	known map[string]fs.FileInfo // by path, as this process wrote it
 }
 
-// keep returns the path of a file that holds pem. One that was touched since is replaced; it is not opened, for it may be anything.
+// keep returns the path of a file that holds pem. One that was touched since is replaced; it is not
+// opened, for it may be anything.
 func (c *caFiles) keep(pem string) (string, error) {
 	sum := sha256.Sum256([]byte(pem))
 	path := filepath.Join(c.dir, "ca-"+hex.EncodeToString(sum[:8])+".pem")

@@ -16,8 +16,8 @@ import (
 	"github.com/berthml/berth/internal/socket"
 )
 
-// Client talks to a host. It keeps connections and may be used concurrently. Errors of a host that is not there are
-// Unavailable and have ErrGone in their chain.
+// Client talks to a host. It keeps connections and may be used concurrently. Errors of a host that
+// is not there are Unavailable and have ErrGone in their chain.
 type Client struct {
 	dial func(context.Context) (net.Conn, error)
 
@@ -45,7 +45,8 @@ type removal struct {
 	done chan error
 }
 
-// together is how long a removal waits for others: nobody waits for it, and each call wakes two processes.
+// together is how long a removal waits for others: nobody waits for it, and each call wakes two
+// processes.
 const together = 3 * time.Millisecond
 
 type conn struct {
@@ -88,8 +89,8 @@ func (c *Client) Close() {
 	c.idle = nil
 }
 
-// Start starts a task unless the host knows it. Calls that come while one is under way go together with the next one: each
-// wakes two processes.
+// Start starts a task unless the host knows it. Calls that come while one is under way go together
+// with the next one: each wakes two processes.
 func (c *Client) Start(ctx context.Context, l *berth.Launch) error {
 	in := *l
 	in.Term = berth.TermOf(ctx)
@@ -247,14 +248,14 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 // Quit ends the host. Its tasks run on.
 func (c *Client) Quit(ctx context.Context) error { return c.call(ctx, opQuit, nil, nil) }
 
-// Restart makes the host execute command, the program and hidden command of a newer build, in its place. Its tasks run on
-// and are taken up again.
+// Restart makes the host execute command, the program and hidden command of a newer build, in its
+// place. Its tasks run on and are taken up again.
 func (c *Client) Restart(ctx context.Context, command []string) error {
 	return c.call(ctx, opRestart, restartRequest{command}, nil)
 }
 
-// call sends a request and decodes the answer. Every operation may be repeated, so one that meets a connection whose
-// host is gone is sent again on a new one.
+// call sends a request and decodes the answer. Every operation may be repeated, so one that meets a
+// connection whose host is gone is sent again on a new one.
 func (c *Client) call(ctx context.Context, op byte, in, out any) error {
 	var body []byte
 	switch in := in.(type) {

@@ -15,9 +15,9 @@ import (
 	"github.com/berthml/berth/internal/runner/cache"
 )
 
-// dirs makes and removes the directories of tasks. One that a task left as it found it serves the next: ext4 takes its
-// time over inodes that were freed in the last seconds, and short tasks would spend more on their directories than on
-// themselves.
+// dirs makes and removes the directories of tasks. One that a task left as it found it serves the
+// next: ext4 takes its time over inodes that were freed in the last seconds, and short tasks would
+// spend more on their directories than on themselves.
 type dirs struct {
 	root string
 	log  *slog.Logger
@@ -29,7 +29,8 @@ type dirs struct {
 	group sync.WaitGroup
 }
 
-// spare is a directory that is as runner.MakeDir makes it, and the times that a change of it would change.
+// spare is a directory that is as runner.MakeDir makes it, and the times that a change of it would
+// change.
 type spare struct {
 	path  string
 	stamp [3]syscall.Timespec
@@ -80,7 +81,8 @@ func (d *dirs) take(dir string) error {
 	return runner.MakeDir(dir)
 }
 
-// give takes the directory of a task back. clean says that no process of the task can be left to write into it.
+// give takes the directory of a task back. clean says that no process of the task can be left to
+// write into it.
 func (d *dirs) give(dir string, clean bool) {
 	d.mu.Lock()
 	d.n++
@@ -111,8 +113,8 @@ func (d *dirs) give(dir string, clean bool) {
 	d.group.Go(func() { d.destroy(trash) })
 }
 
-// old says whether the times are old enough to tell a change by: a file system's clock may stand still for some
-// milliseconds, and a change within them would not show.
+// old says whether the times are old enough to tell a change by: a file system's clock may stand
+// still for some milliseconds, and a change within them would not show.
 func old(stamp [3]syscall.Timespec) bool {
 	limit := time.Now().Add(-time.Second)
 	for _, s := range stamp {
@@ -136,7 +138,8 @@ func untouched(dir string) bool {
 	return holds(dir, "wd") && holds(wd, "outputs") && holds(filepath.Join(wd, "outputs"), "")
 }
 
-// holds says whether a directory of ours holds exactly one entry, called name, or none when name is empty.
+// holds says whether a directory of ours holds exactly one entry, called name, or none when name is
+// empty.
 func holds(dir, name string) bool {
 	f, err := os.Open(dir)
 	if err != nil {

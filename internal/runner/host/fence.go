@@ -10,8 +10,9 @@ import (
 	"github.com/berthml/berth/internal/fence"
 )
 
-// begin puts up the fence around the server's secrets, if there can be one, and becomes the reaper. All that comes after it, the workers and
-// their tasks, is behind it too, at no cost to a task. The program is executed again because the fence holds for one thread only.
+// begin puts up the fence around the server's secrets, if there can be one, and becomes the reaper.
+// All that comes after it, the workers and their tasks, is behind it too, at no cost to a task. The
+// program is executed again because the fence holds for one thread only.
 func begin(dir string, argv []string, ready bool, log *slog.Logger) error {
 	s, err := loadSettings(dir)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// gate lets so many tasks run at once, in the order they came. A server may hand over more than can run, so that the next one
-// begins without a journey to the server.
+// gate lets so many tasks run at once, in the order they came. A server may hand over more than can
+// run, so that the next one begins without a journey to the server.
 type gate struct {
 	dir string // of the host, whose settings say how many
 

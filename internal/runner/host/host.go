@@ -1,12 +1,14 @@
-// Package host keeps a machine's tasks: one long-lived process runs them all, and another one above it sees to it that
-// killing the first loses nothing.
+// Package host keeps a machine's tasks: one long-lived process runs them all, and another one above
+// it sees to it that killing the first loses nothing.
 //
-// The upper process, the reaper, does two things: it starts the lower one again when it dies, and it takes the exit
-// status of tasks whose parent died (see reaper.go). The lower one, the worker, is a server on a unix socket in front of
-// package runner. What the worker must not forget is in a journal (see journal.go). When the reaper dies the worker turns
-// into the next reaper, keeping its process id and with it its children. So either may be killed at any time; when both
-// are killed at once tasks run on, and the next host finds them; how those end that outlive its coming the kernel says, if
-// it is new enough. A host that is asked to end (SIGTERM to either) does so when no command runs, see retire.go.
+// The upper process, the reaper, does two things: it starts the lower one again when it dies, and
+// it takes the exit status of tasks whose parent died (see reaper.go). The lower one, the worker,
+// is a server on a unix socket in front of package runner. What the worker must not forget is in a
+// journal (see journal.go). When the reaper dies the worker turns into the next reaper, keeping its
+// process id and with it its children. So either may be killed at any time; when both are killed at
+// once tasks run on, and the next host finds them; how those end that outlive its coming the kernel
+// says, if it is new enough. A host that is asked to end (SIGTERM to either) does so when no
+// command runs, see retire.go.
 //
 // Directory layout:
 //
@@ -108,8 +110,8 @@ func encodeFailure(err error) []byte {
 	return b
 }
 
-// socketPath is where the worker of dir listens. Paths of unix sockets are limited to about a hundred bytes, so a deep
-// directory has its socket in a private one for temporary files.
+// socketPath is where the worker of dir listens. Paths of unix sockets are limited to about a
+// hundred bytes, so a deep directory has its socket in a private one for temporary files.
 func socketPath(dir string) string {
 	p := filepath.Join(dir, "host.sock")
 	if len(p) <= 100 {

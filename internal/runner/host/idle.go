@@ -14,7 +14,8 @@ import (
 // idle is how long a host stays that has nothing to do and that nobody calls.
 const idle = 10 * time.Minute
 
-// watchIdle ends a host that nobody needs. What it knows of finished tasks is in the journal, for the next one.
+// watchIdle ends a host that nobody needs. What it knows of finished tasks is in the journal, for
+// the next one.
 func (w *worker) watchIdle(ctx context.Context) {
 	s, err := loadSettings(w.dir)
 	if err != nil {
@@ -58,8 +59,8 @@ func (w *worker) homeless() bool {
 	return syscall.Fstat(int(w.at.Fd()), &own) == nil && (now.Dev != own.Dev || now.Ino != own.Ino)
 }
 
-// vacate ends a host whose directory is gone. Of one that was moved the next host finds the commands; those of one that was deleted
-// nobody would ever find.
+// vacate ends a host whose directory is gone. Of one that was moved the next host finds the
+// commands; those of one that was deleted nobody would ever find.
 func (w *worker) vacate(ctx context.Context) {
 	var own syscall.Stat_t
 	if syscall.Fstat(int(w.at.Fd()), &own) == nil && own.Nlink == 0 {

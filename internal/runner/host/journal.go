@@ -19,9 +19,9 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// The journal is a file of JSON lines to which every change is appended before it is acted upon. A write that reached the
-// kernel survives the death of any process, so nothing is synced: what a power cut takes, it takes together with the
-// tasks themselves.
+// The journal is a file of JSON lines to which every change is appended before it is acted upon. A
+// write that reached the kernel survives the death of any process, so nothing is synced: what a
+// power cut takes, it takes together with the tasks themselves.
 type journal struct {
 	path string
 	boot string // of the machine, now
@@ -46,8 +46,8 @@ type entry struct {
 	bytes  int64
 }
 
-// line is one line: a boot of the machine, or something about a task. Whether the server has taken the report of a task's
-// end is not kept: after a crash it is reported again.
+// line is one line: a boot of the machine, or something about a task. Whether the server has taken
+// the report of a task's end is not kept: after a crash it is reported again.
 type line struct {
 	Boot    string          `json:"boot,omitempty"`
 	Task    berth.TaskID    `json:"task,omitempty"`
@@ -174,8 +174,9 @@ func (j *journal) rewrite() error {
 	return nil
 }
 
-// ahead is how much of the disk the journal has for itself. How a command ended must be kept also when the disk is full: often what the
-// command left is what fills it, and that can go only afterwards.
+// ahead is how much of the disk the journal has for itself. How a command ended must be kept also
+// when the disk is full: often what the command left is what fills it, and that can go only
+// afterwards.
 const ahead = 256 << 10
 
 // reserve sees to it that there is room for ends. Its error is that of a full disk.
@@ -266,7 +267,8 @@ func (j *journal) died(id berth.TaskID, deaths int) error {
 	return nil
 }
 
-// appendMark adds the line of a mark: what json.Marshal of the line would, at a fraction of its cost.
+// appendMark adds the line of a mark: what json.Marshal of the line would, at a fraction of its
+// cost.
 func appendMark(b []byte, id berth.TaskID, m *runner.Mark) ([]byte, error) {
 	name, err := json.Marshal(id)
 	if err != nil {

@@ -30,8 +30,8 @@ func open(t interface {
 	return j
 }
 
-// TestJournal is a law: whatever happens to a journal, opening it again shows what it showed before, also when the last
-// write was cut off.
+// TestJournal is a law: whatever happens to a journal, opening it again shows what it showed
+// before, also when the last write was cut off.
 func TestJournal(t *testing.T) {
 	root := t.TempDir()
 	n := 0
@@ -126,7 +126,8 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestMarkLine checks that the hand-made line of a mark says what was put into it, whatever that is.
+// TestMarkLine checks that the hand-made line of a mark says what was put into it, whatever that
+// is.
 func TestMarkLine(t *testing.T) {
 	at := func(t *rapid.T) time.Time {
 		if rapid.Bool().Draw(t, "zero") {

@@ -7,11 +7,12 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// logs hands log files that nothing was written to on to the next tasks, for the reason that directories are: see dirs. A log that is
-// not there reads as an empty one.
+// logs hands log files that nothing was written to on to the next tasks, for the reason that
+// directories are: see dirs. A log that is not there reads as an empty one.
 //
-// A file changes hands only while nobody else has it open, or whoever follows the old log would read the new one. Who has found the
-// old name but not opened it yet sees after opening that the name is gone.
+// A file changes hands only while nobody else has it open, or whoever follows the old log would
+// read the new one. Who has found the old name but not opened it yet sees after opening that the
+// name is gone.
 type logs struct {
 	mu    sync.Mutex
 	spare []spareLog

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLogs gives the log of one task back and opens that of the next: it is the same file only if nothing was written, nobody
-// reads it, and the next has none.
+// TestLogs gives the log of one task back and opens that of the next: it is the same file only if
+// nothing was written, nobody reads it, and the next has none.
 func TestLogs(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, old, next string)

@@ -70,8 +70,9 @@ func Main(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown role %q", *role)
 }
 
-// Start starts the host of dir, which outlives this process, and waits until its worker listens. command is the program and its hidden
-// command. The host and its tasks will be in the control groups g. Where there is a host, it waits for that one's worker.
+// Start starts the host of dir, which outlives this process, and waits until its worker listens.
+// command is the program and its hidden command. The host and its tasks will be in the control
+// groups g. Where there is a host, it waits for that one's worker.
 func Start(ctx context.Context, dir string, command []string, g runner.Groups) error {
 	// Not what is above it: a home that was moved away must not be made again.
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -130,8 +131,9 @@ func Start(ctx context.Context, dir string, command []string, g runner.Groups) e
 	return fmt.Errorf("the runner host ended at once, see %s", out.Name())
 }
 
-// closeInherited keeps descriptors that came with this process from going on to the host and its tasks: whoever waits for
-// the end of a pipe that a server's shell left open would wait for the tasks.
+// closeInherited keeps descriptors that came with this process from going on to the host and its
+// tasks: whoever waits for the end of a pipe that a server's shell left open would wait for the
+// tasks.
 func closeInherited() {
 	list, _ := os.ReadDir("/dev/fd")
 	for _, e := range list {
@@ -141,8 +143,8 @@ func closeInherited() {
 	}
 }
 
-// acquire takes the directory's lock, or returns nil when a host has it and listens. A host whose worker is just being
-// replaced gets a moment.
+// acquire takes the directory's lock, or returns nil when a host has it and listens. A host whose
+// worker is just being replaced gets a moment.
 func acquire(ctx context.Context, dir string) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -184,8 +186,8 @@ func tryLock(dir string) (*os.File, error) {
 	}
 }
 
-// Shutdown ends the host of dir, if there is one, and waits until it is gone. Its tasks run on; the next host finds them,
-// but how those end that end meanwhile is lost.
+// Shutdown ends the host of dir, if there is one, and waits until it is gone. Its tasks run on; the
+// next host finds them, but how those end that end meanwhile is lost.
 func Shutdown(ctx context.Context, dir string) error {
 	c := NewClient(dir)
 	defer c.Close()
@@ -266,7 +268,8 @@ func work(ctx context.Context, dir string, argv []string, ready bool, log *slog.
 	return exitFailed
 }
 
-// shrug makes the signals of terminals do nothing. They are caught, not ignored, because tasks would inherit that.
+// shrug makes the signals of terminals do nothing. They are caught, not ignored, because tasks
+// would inherit that.
 func shrug() { signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT) }
 
 // saveProgram and loadProgram keep the command line of a newer build for the reaper to execute.

@@ -13,9 +13,9 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// reaped is the file in which the reaper notes how the processes ended that it inherited: one line each, PID BORN STATUS.
-// It is written before the process is reaped, so while a process is there its line may come, and when it is gone the line
-// is there or never will be.
+// reaped is the file in which the reaper notes how the processes ended that it inherited: one line
+// each, PID BORN STATUS. It is written before the process is reaped, so while a process is there
+// its line may come, and when it is gone the line is there or never will be.
 type reaped struct {
 	path string
 	mu   sync.Mutex

@@ -15,7 +15,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// reaper is the upper process. It holds nothing but its children, so it can be replaced by executing itself again.
+// reaper is the upper process. It holds nothing but its children, so it can be replaced by
+// executing itself again.
 type reaper struct {
 	dir    string
 	argv   []string // of this program up to the role
@@ -99,7 +100,8 @@ func (r *reaper) start() error {
 	return err
 }
 
-// attend reaps until the worker has died, and says how it did. Inherited processes are noted before they are reaped.
+// attend reaps until the worker has died, and says how it did. Inherited processes are noted before
+// they are reaped.
 func (r *reaper) attend(signals <-chan os.Signal) syscall.WaitStatus {
 	over := make(chan struct{})
 	defer close(over)
@@ -135,7 +137,8 @@ func (r *reaper) attend(signals <-chan os.Signal) syscall.WaitStatus {
 	}
 }
 
-// again executes the program of DIR/program in place of this one, keeping its children, or this one if that fails.
+// again executes the program of DIR/program in place of this one, keeping its children, or this one
+// if that fails.
 func (r *reaper) again() error {
 	role := []string{"--dir", r.dir, "--role", "reaper"}
 	if command := loadProgram(r.dir); len(command) > 0 {

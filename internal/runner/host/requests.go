@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// start claims a task, whose launch is l and in JSON raw, and runs it; a task that was claimed before is left alone.
+// start claims a task, whose launch is l and in JSON raw, and runs it; a task that was claimed
+// before is left alone.
 func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 	if err := checkID(l.Task); err != nil {
 		return err
@@ -82,8 +83,8 @@ func (w *worker) stop(r stopRequest) {
 	j.control.Stop(runner.Stop{Grace: r.Grace, Cause: r.Cause, Why: r.Why})
 }
 
-// admitted waits in line for the gate. A task that is asked to stop goes on at once, to end without having begun. False
-// means that the worker ends.
+// admitted waits in line for the gate. A task that is asked to stop goes on at once, to end without
+// having begun. False means that the worker ends.
 func (w *worker) admitted(j *job) bool {
 	if !j.ticket.waits() {
 		return true

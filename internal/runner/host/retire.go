@@ -13,12 +13,14 @@ import (
 // errEnding refuses what would begin while the worker ends. The next one begins it.
 var errEnding = errors.New("the runner host is ending")
 
-// lastReports is how long a host that was asked to end waits for a server to take what it has to say. The journal has it all, and the
-// next host says it again; but that one may be a while in coming.
+// lastReports is how long a host that was asked to end waits for a server to take what it has to
+// say. The journal has it all, and the next host says it again; but that one may be a while in
+// coming.
 const lastReports = 3 * time.Second
 
-// retire waits for a signal that asks the host to end, and ends it when no command runs any more: whoever is to learn how a command ends
-// has to be there then. A service manager sends such signals to commands too when the machine is stopped, and they end by that.
+// retire waits for a signal that asks the host to end, and ends it when no command runs any more:
+// whoever is to learn how a command ends has to be there then. A service manager sends such signals
+// to commands too when the machine is stopped, and they end by that.
 func (w *worker) retire(ctx context.Context, signals <-chan os.Signal) {
 	select {
 	case <-signals:

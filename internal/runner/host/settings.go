@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Settings is what a host is told besides its directory. It is kept in DIR/settings.json, so that a worker that starts again
-// knows it too.
+// Settings is what a host is told besides its directory. It is kept in DIR/settings.json, so that a
+// worker that starts again knows it too.
 type Settings struct {
 	// Slots is how many tasks run at once; 0 is no limit. What comes above it waits in line.
 	Slots int `json:"slots,omitempty"`
@@ -17,14 +17,18 @@ type Settings struct {
 	Environments string `json:"environments,omitempty"`
 	// EnvironmentBytes is how much of them is kept; 0 is the default of package envs.
 	EnvironmentBytes int64 `json:"environmentBytes,omitempty"`
-	// Cache is the directory of what tasks read; empty is DIR/cache. CacheBytes is how much of it is kept; 0 is the default.
+	// Cache is the directory of what tasks read; empty is DIR/cache. CacheBytes is how much of it
+	// is kept; 0 is the default.
 	Cache      string `json:"cache,omitempty"`
 	CacheBytes int64  `json:"cacheBytes,omitempty"`
-	// Engine is the container engine: a Docker API address, empty to look for one, "none" for no containers.
+	// Engine is the container engine: a Docker API address, empty to look for one, "none" for no
+	// containers.
 	Engine string `json:"engine,omitempty"`
-	// Home is the server's, whose secrets tasks are kept from where that is possible; empty where there are none.
+	// Home is the server's, whose secrets tasks are kept from where that is possible; empty where
+	// there are none.
 	Home string `json:"home,omitempty"`
-	// KeepAlive says that the host stays although nobody needs it, as long as its directory is there.
+	// KeepAlive says that the host stays although nobody needs it, as long as its directory is
+	// there.
 	KeepAlive bool `json:"keepAlive,omitempty"`
 }
 

@@ -8,20 +8,24 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// A task whose preparation ends the worker, by a bug or for want of memory, would be taken up by the next worker and end that too. So it is
-// counted how often a worker died while it prepared a task. One that was there when it happened is a suspect: before it is prepared again the
-// server is asked whether it is still wanted, and suspects are prepared one after the other, so that the next death shows which it was.
+// A task whose preparation ends the worker, by a bug or for want of memory, would be taken up by
+// the next worker and end that too. So it is counted how often a worker died while it prepared a
+// task. One that was there when it happened is a suspect: before it is prepared again the server is
+// asked whether it is still wanted, and suspects are prepared one after the other, so that the next
+// death shows which it was.
 
 const (
 	// mostDeaths is how many workers a task may end.
 	mostDeaths = 2
-	// aloneFor is for how long a suspect is prepared without other suspects: a long preparation must not hold them up for ever.
+	// aloneFor is for how long a suspect is prepared without other suspects: a long preparation
+	// must not hold them up for ever.
 	aloneFor = 2 * time.Minute
 	// longestAsk is for how long a server is asked that does not answer.
 	longestAsk = 10 * time.Second
 )
 
-// countDeath counts the death of the last worker against a task that it was preparing, and gives up one that ended too many.
+// countDeath counts the death of the last worker against a task that it was preparing, and gives up
+// one that ended too many.
 func (w *worker) countDeath(id berth.TaskID, e *entry) {
 	e.deaths++
 	if err := w.journal.died(id, e.deaths); err != nil {
@@ -35,7 +39,8 @@ func (w *worker) countDeath(id berth.TaskID, e *entry) {
 	}
 }
 
-// vet holds a suspect back until it may be prepared; done has to be called when it has been. ok is false when the worker ends.
+// vet holds a suspect back until it may be prepared; done has to be called when it has been. ok is
+// false when the worker ends.
 func (w *worker) vet(j *job, h *home, seq int) (done func(), ok bool) {
 	stopped := make(chan struct{})
 	var once sync.Once

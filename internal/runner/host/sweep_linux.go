@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// A process that left its task's session outlives the command, and becomes a child of the reaper when its parent ends.
-// The sweeper ends such processes once their task is over.
+// A process that left its task's session outlives the command, and becomes a child of the reaper
+// when its parent ends. The sweeper ends such processes once their task is over.
 type sweeper struct {
 	log  *slog.Logger
 	wake chan struct{}
@@ -48,7 +48,8 @@ func (s *sweeper) run(ctx context.Context) {
 		ended := s.ended
 		s.ended = map[string]bool{}
 		s.mu.Unlock()
-		// What ended with its group may need a moment to be gone, and what is found may fork: twice is enough for both.
+		// What ended with its group may need a moment to be gone, and what is found may fork: twice
+		// is enough for both.
 		for range 2 {
 			for _, pid := range runner.Leftovers(orphans(), ended) {
 				s.log.Info("ending a process that outlived its task", "pid", pid)
@@ -64,11 +65,13 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// alone says whether the reaper has no child but this worker: then no process of an ended task is left.
+// alone says whether the reaper has no child but this worker: then no process of an ended task is
+// left.
 func alone() bool {
 	var buf [64]byte
 	reaper := strconv.Itoa(os.Getppid())
-	// Orphans go to the first thread of the process that inherits them; the worker may be another thread's child.
+	// Orphans go to the first thread of the process that inherits them; the worker may be another
+	// thread's child.
 	fd, err := syscall.Open("/proc/"+reaper+"/task/"+reaper+"/children", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return false

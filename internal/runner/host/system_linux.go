@@ -15,15 +15,16 @@ const upper = "reaper"
 // self is this very program, even when its file was replaced or removed.
 func self() string { return "/proc/self/exe" }
 
-// quietChildren gives the signal of a child's end its default, which is nothing. The runtime's handler would do nothing
-// too, but a thread is woken for it; ends of children are waited for in other ways here.
+// quietChildren gives the signal of a child's end its default, which is nothing. The runtime's
+// handler would do nothing too, but a thread is woken for it; ends of children are waited for in
+// other ways here.
 func quietChildren() {
 	var act [4]uint64 // struct sigaction with handler SIG_DFL and no flags
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
 }
 
-// ordinarySignals gives real-time signals their default that whoever started us had ignored, as make does with two of them: a
-// command would inherit that. The runtime sees to the others.
+// ordinarySignals gives real-time signals their default that whoever started us had ignored, as
+// make does with two of them: a command would inherit that. The runtime sees to the others.
 func ordinarySignals() {
 	const ignored = 1
 	for sig := uintptr(32); sig <= 64; sig++ {
@@ -41,8 +42,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// stampOf is when the directories last changed. For the uppermost that is the time of its content, because renaming it
-// is a change too.
+// stampOf is when the directories last changed. For the uppermost that is the time of its content,
+// because renaming it is a change too.
 func stampOf(dir string) (stamp [3]syscall.Timespec, ok bool) {
 	wd := dir + "/wd"
 	for i, p := range [...]string{dir, wd, wd + "/outputs"} {
@@ -58,8 +59,9 @@ func stampOf(dir string) (stamp [3]syscall.Timespec, ok bool) {
 	return stamp, true
 }
 
-// moveUnshared gives the blank file that fd has open another name, unless that name is taken, or somebody else has the file open or is
-// about to: a lease for writing is given to the only one, and tells of others who come.
+// moveUnshared gives the blank file that fd has open another name, unless that name is taken, or
+// somebody else has the file open or is about to: a lease for writing is given to the only one, and
+// tells of others who come.
 func moveUnshared(fd int, from, to string) bool {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// Systems other than Linux hand orphans to nobody but the first process, so a host is its worker alone: tasks survive the
-// server, but not the host.
+// Systems other than Linux hand orphans to nobody but the first process, so a host is its worker
+// alone: tasks survive the server, but not the host.
 
 // upper is the role of a host's first process.
 const upper = "worker"
@@ -29,7 +29,8 @@ func self() string {
 	return exe
 }
 
-// bootID names the time since the machine was started. It is not known here: no task is taken up again anyway.
+// bootID names the time since the machine was started. It is not known here: no task is taken up
+// again anyway.
 func bootID() (string, error) { return "unknown", nil }
 
 func quietChildren() {}

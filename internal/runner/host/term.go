@@ -12,8 +12,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Terms keeps out servers that lead no more, see [berth.WithTerm]. Each term that was seen is a file DIR/term.N, so that several processes
-// can note terms at the same time, and none takes a later one back. They have to outlive the host, and nothing more.
+// Terms keeps out servers that lead no more, see [berth.WithTerm]. Each term that was seen is a
+// file DIR/term.N, so that several processes can note terms at the same time, and none takes a
+// later one back. They have to outlive the host, and nothing more.
 type Terms struct {
 	Dir string
 
@@ -23,7 +24,8 @@ type Terms struct {
 
 const termPrefix = "term."
 
-// Admit refuses a term that is over, and notes one that has begun. 0 is from a server that is the only one.
+// Admit refuses a term that is over, and notes one that has begun. 0 is from a server that is the
+// only one.
 func (t *Terms) Admit(term int64) (begun bool, err error) {
 	if term == 0 {
 		return false, nil
@@ -70,8 +72,8 @@ func (t *Terms) look(term int64) error {
 	return nil
 }
 
-// admit is [Terms.Admit] for the host itself. When a term has begun, what is on its way to the server before is sent again: that one may
-// have stopped answering, or know nothing of its end.
+// admit is [Terms.Admit] for the host itself. When a term has begun, what is on its way to the
+// server before is sent again: that one may have stopped answering, or know nothing of its end.
 func (w *worker) admit(term int64) error {
 	begun, err := w.terms.Admit(term)
 	if begun {
@@ -83,7 +85,8 @@ func (w *worker) admit(term int64) error {
 	return err
 }
 
-// ForgetTerms has the host of a directory take any term, for one that gets tasks from another database from now on.
+// ForgetTerms has the host of a directory take any term, for one that gets tasks from another
+// database from now on.
 func ForgetTerms(dir string) error {
 	terms, err := filepath.Glob(filepath.Join(dir, termPrefix+"*"))
 	for _, path := range terms {

@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestPastTermIsRefused: once a later term was seen, in this process or an earlier one, the ones before it are refused.
+// TestPastTermIsRefused: once a later term was seen, in this process or an earlier one, the ones
+// before it are refused.
 func TestPastTermIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	terms := &Terms{Dir: dir}

@@ -6,9 +6,10 @@ import (
 	"io"
 )
 
-// The protocol of a host's socket: a request is a frame of an operation and its JSON, an answer is a frame of an outcome
-// and its JSON, one after the other on a connection. A frame is a length of four bytes, big end first, the byte that says
-// what it is, and the JSON. It is not HTTP because starting a task must cost less than HTTP does.
+// The protocol of a host's socket: a request is a frame of an operation and its JSON, an answer is
+// a frame of an outcome and its JSON, one after the other on a connection. A frame is a length of
+// four bytes, big end first, the byte that says what it is, and the JSON. It is not HTTP because
+// starting a task must cost less than HTTP does.
 
 // Operations.
 const (

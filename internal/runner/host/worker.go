@@ -287,7 +287,8 @@ func (w *worker) launch(j *job, last runner.Mark) {
 	})
 }
 
-// keep records a step. The end of a command is worth waiting for: a disk that is full now may not be so later.
+// keep records a step. The end of a command is worth waiting for: a disk that is full now may not
+// be so later.
 func (w *worker) keep(id berth.TaskID, m runner.Mark) error {
 	for {
 		err := w.journal.mark(id, m)
@@ -305,7 +306,8 @@ func (w *worker) keep(id berth.TaskID, m runner.Mark) error {
 	}
 }
 
-// home is the way to a server, at whose own storage artifacts is, nil when there is none. The mutex is held.
+// home is the way to a server, at whose own storage artifacts is, nil when there is none. The mutex
+// is held.
 func (w *worker) home(at berth.Home, artifacts string) *home {
 	if at.URL == "" {
 		return nil

@@ -1,6 +1,7 @@
 //go:build unix
 
-// Package sshtest is an SSH server for tests: on this machine, with an account that has a home of its own.
+// Package sshtest is an SSH server for tests: on this machine, with an account that has a home of
+// its own.
 package sshtest
 
 import (
