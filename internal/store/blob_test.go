@@ -50,6 +50,15 @@ func TestBlob(t *testing.T) {
 				return err
 			})
 		}
+		for container, want := range map[string]int64{"c": 1 << 40, "d": 0} {
+			look(t, db, func(tx *store.Tx) error {
+				got, err := tx.BlobBytes(container)
+				if got != want {
+					t.Errorf("%d bytes in %s", got, container)
+				}
+				return err
+			})
+		}
 		used("abc", true)
 		used("", false)
 		b2 := *b
