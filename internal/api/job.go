@@ -2,11 +2,7 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -426,7 +422,7 @@ func deleteJob(c *call, r *resource, name string) error {
 		return err
 	}
 	for _, rel := range live {
-		if err := os.Remove(filepath.Join(c.s.Blobs.Dir(), filepath.FromSlash(rel))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := c.s.Blobs.RemoveLive(rel); err != nil {
 			c.s.Log.Warn("the log of a deleted job is left behind", "job", d.Name, "err", err)
 		}
 	}

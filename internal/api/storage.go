@@ -1,9 +1,9 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
@@ -19,7 +19,18 @@ import (
 type storageService struct {
 	db    *store.DB
 	blobs *blob.Store
-	one   sync.Mutex // the whole index is read: one caller at a time
+	quota *space.Quota
+	turn  chan struct{} // the whole index is read: two callers at a time
+}
+
+// begin waits for a turn.
+func (s *storageService) begin(c *call) (done func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-c.ctx().Done():
+		return nil, context.Cause(c.ctx())
+	}
 }
 
 func (s *storageService) use(c *call) error {
@@ -30,8 +41,11 @@ func (s *storageService) use(c *call) error {
 	if err := space.CheckKeys(by); err != nil {
 		return err
 	}
-	s.one.Lock()
-	defer s.one.Unlock()
+	done, err := s.begin(c)
+	if err != nil {
+		return err
+	}
+	defer done()
 	out, err := space.Use(c.ctx(), s.db, s.blobs, c.ws.Key(), by, c.now)
 	if err != nil {
 		return err
@@ -54,9 +68,13 @@ func (s *storageService) clean(c *call) error {
 		}
 		cleaner.User = ""
 	}
-	s.one.Lock()
-	defer s.one.Unlock()
+	done, err := s.begin(c)
+	if err != nil {
+		return err
+	}
+	defer done()
 	out, err := cleaner.Clean(c.ctx(), q)
+	s.quota.Forget(c.ws.Key())
 	if err != nil {
 		return err
 	}

@@ -140,6 +140,43 @@ func TestRetentionIsForAdministrators(t *testing.T) {
 	x.as(ann, "PUT", x.ws, tags).want(403)
 }
 
+// TestCleaningKeeps: what a job that has not ended names, what a pipeline that is kept consists of, and what cannot be read.
+func TestCleaningKeeps(t *testing.T) {
+	x := open(t)
+	body := func(name, text string) {
+		t.Helper()
+		err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+			d, err := tx.Get(workspace.Key(), "jobs", name, "")
+			if err == nil {
+				d.Body = []byte(text)
+				err = tx.Save(d)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.left("ann", "train.v2", berth.Completed, berth.JobState{}, "azureml/train.v2/o/x")
+	x.left("ann", "reads", berth.Running, berth.JobState{})
+	body("reads", `{"properties":{"inputs":{"i":{"uri":"azureml://datastores/workspaceblobstore/paths/azureml/train.v2/o"}}}}`)
+	x.left("ann", "whole", berth.Completed, berth.JobState{})
+	body("whole", `{"properties":{"tags":{"berth.keep":true,"epoch":3}}}`) // as clients send them that are not Azure's
+	x.left("ann", "step", berth.Completed, berth.JobState{Parent: "whole"}, "azureml/step/o/x")
+	x.left("ann", "odd", berth.Completed, berth.JobState{}, "azureml/odd/o/x")
+	body("odd", `[]`)
+	x.left("ann", "goes", berth.Completed, berth.JobState{}, "azureml/goes/o/x")
+	body("goes", `{"properties":{"tags":{"epoch":3}}}`)
+	ask := map[string]any{"kinds": []string{"outputs"}, "before": time.Now(), "everyone": true}
+	x.do("POST", x.ws+"/cleanStorage", ask).want(200)
+	if got := strings.Join(x.names(), " "); got != "azureml/odd/o/x azureml/step/o/x azureml/train.v2/o/x" {
+		t.Errorf("left: %s", got)
+	}
+	// A number where a text is expected stops neither jobs nor cleaning.
+	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": 5000000000, "berth.keep_outputs_days": 1}})
+	x.do("PUT", x.ws+"/jobs/new", props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")).want(201)
+}
+
 // TestFullWorkspace: a workspace that stores what it may warns before, and then takes no more jobs until something was deleted.
 func TestFullWorkspace(t *testing.T) {
 	x := open(t)

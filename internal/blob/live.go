@@ -116,3 +116,18 @@ func (s *Store) openLive(b *store.Blob) (*Reader, error) {
 	b = grown(b, opened)
 	return &Reader{io.NewSectionReader(f, 0, b.Size), f, b}, nil
 }
+
+// LiveSize is the size of a live file, 0 where there is none.
+func (s *Store) LiveSize(rel string) (int64, error) {
+	info, err := s.root.Lstat(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// RemoveLive removes a live file that no blob names any more. One that is not there is no error.
+func (s *Store) RemoveLive(rel string) error { return ignoreMissing(s.root.Remove(rel)) }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,8 +50,19 @@ func (s *session) thisMachine(ctx context.Context, name string, create func() er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if other := joinedAs(dir); other != "" && other != name && agentPID(ctx, dir) != 0 {
-		return berth.Errorf(berth.Conflict, "this machine is attached as %s, and its agent runs; `berth agent stop` stops it", other)
+	c, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	if agentPID(ctx, dir) != 0 {
+		j := joined(dir)
+		if there, err := connected(ctx, c, name); err != nil && berth.CodeOf(err) != berth.NotFound {
+			return err
+		} else if there && j.Compute == name {
+			s.say("this machine takes jobs as %s already", name)
+			return nil
+		}
+		return berth.Errorf(berth.Conflict, "this machine is attached as %s of %s, and its agent runs; `berth agent stop` stops it", j.Compute, j.Server)
 	}
 	if s.format.name == "" {
 		s.format.name = "none" // what could be printed now is that it is not connected
@@ -58,22 +70,14 @@ func (s *session) thisMachine(ctx context.Context, name string, create func() er
 	if err := create(); err != nil {
 		return err
 	}
-	if agentPID(ctx, dir) != 0 {
-		s.say("this machine takes jobs as %s already", name)
-		return nil
-	}
-	c, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
 	_, file, err := join(ctx, c, name)
+	if berth.CodeOf(err) == berth.Conflict && joined(dir).Compute == name {
+		file, err = os.ReadFile(filepath.Join(dir, joinKept)) // it has jobs that go on here
+	}
 	if err != nil {
 		return err
 	}
-	if err := writePrivate(filepath.Join(dir, joinKept), file); err != nil {
-		return err
-	}
-	if err := launchAgent(ctx, c, name, dir); err != nil {
+	if err := launchAgent(ctx, c, name, dir, file); err != nil {
 		return err
 	}
 	s.say("this machine takes jobs as %s: berth run --on %s -- …", name, name)
@@ -81,14 +85,24 @@ func (s *session) thisMachine(ctx context.Context, name string, create func() er
 	return nil
 }
 
-// joinedAs is the compute that the agent in dir joined as, or "".
-func joinedAs(dir string) string {
-	var j dialout.Join
+// joined is what the agent in dir joined with last; it may be empty.
+func joined(dir string) (j dialout.Join) {
 	b, err := os.ReadFile(filepath.Join(dir, joinKept))
 	if err != nil || json.Unmarshal(b, &j) != nil {
-		return ""
+		return dialout.Join{}
 	}
-	return j.Compute
+	return j
+}
+
+// connected says whether the server has a connection of the compute.
+func connected(ctx context.Context, c *client.Client, name string) (bool, error) {
+	d, err := c.Get(ctx, "computes", name)
+	if err != nil {
+		return false, err
+	}
+	found, _ := d.Properties()["berth"].(map[string]any)
+	yes, _ := found["connected"].(bool)
+	return yes, nil
 }
 
 // join asks the server for what a machine joins as compute name with, and its form in a file.
@@ -100,8 +114,9 @@ func join(ctx context.Context, c *client.Client, name string) (j dialout.Join, f
 	return j, append(file, '\n'), err
 }
 
-// launchAgent starts the agent in dir, detached from this process, and returns when the server says that it is connected.
-func launchAgent(ctx context.Context, c *client.Client, name, dir string) error {
+// launchAgent starts the agent in dir, detached from this process, with what it joins with, and returns when the server says that it is
+// connected.
+func launchAgent(ctx context.Context, c *client.Client, name, dir string, file []byte) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -116,8 +131,9 @@ func launchAgent(ctx context.Context, c *client.Client, name, dir string) error 
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(exe, "agent", "run", "--dir", dir) //nolint:noctx // it outlives us
+	cmd := exec.Command(exe, "agent", "run", "--dir", dir, "--join", "-") //nolint:noctx // it outlives us
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, dir, serverEnv(os.Environ())
+	cmd.Stdin = bytes.NewReader(file)
 	detach(cmd)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the agent: %w", err)
@@ -127,13 +143,8 @@ func launchAgent(ctx context.Context, c *client.Client, name, dir string) error 
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.After(startTime); ; {
-		d, err := c.Get(ctx, "computes", name)
-		if err != nil {
+		if there, err := connected(ctx, c, name); err != nil || there {
 			return err
-		}
-		found, _ := d.Properties()["berth"].(map[string]any)
-		if connected, _ := found["connected"].(bool); connected {
-			return nil
 		}
 		select {
 		case err := <-ended:
@@ -197,7 +208,7 @@ func agentStop(s *session) *cobra.Command {
 				return berth.Errorf(berth.Unavailable, "the agent, process %d, was asked to stop and still runs", pid)
 			}
 			unlock()
-			s.say("the agent of %s was stopped", joinedAs(dir))
+			s.say("the agent of %s was stopped", joined(dir).Compute)
 			return nil
 		},
 	}

@@ -1,13 +1,10 @@
 package space
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,8 +17,11 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// atOnce is how many jobs one transaction cleans: others wait for the writer meanwhile.
-const atOnce = 100
+// atOnce is how many jobs one transaction looks at, and filesAtOnce how many files it deletes: others wait for the writer meanwhile.
+const (
+	atOnce      = 100
+	filesAtOnce = 2000
+)
 
 // Why something old stays.
 const (
@@ -29,6 +29,10 @@ const (
 	keptUse  = "a job that has not ended names it"
 	keptHeld = "registered data or a model consists of it"
 	keptStep = "its pipeline has not ended"
+	// keptUnread: what cannot be understood is kept.
+	keptUnread = "its job cannot be read"
+	// keptYoung is not told: its pipeline ended too late.
+	keptYoung = "young"
 )
 
 // A Cleaner deletes what jobs of a workspace left.
@@ -69,7 +73,7 @@ func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.Cleane
 		var b batch
 		step := func(q berth.CleanStorage) func(*store.Tx) error {
 			return func(tx *store.Tx) error {
-				b = batch{Cleaner: c, q: q, tx: tx}
+				b = batch{Cleaner: c, q: q, tx: tx, after: list.After, kept: map[string]*berth.KeptStorage{}}
 				return b.run(list)
 			}
 		}
@@ -81,31 +85,22 @@ func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.Cleane
 		if err != nil {
 			return sum, err
 		}
-		if !q.DryRun {
-			if err := c.remove(b.files); err != nil {
+		for _, rel := range b.live {
+			n, err := c.Blobs.LiveSize(rel)
+			if err == nil && !q.DryRun {
+				err = c.Blobs.RemoveLive(rel)
+			}
+			if err != nil {
 				return sum, err
 			}
+			b.sum.Bytes += n
 		}
 		b.addTo(&sum)
-		if b.last == 0 {
+		if b.end {
 			return sum, nil
 		}
-		list.After = b.last
+		list.After = b.after
 	}
-}
-
-// remove deletes logs whose names are gone.
-func (c *Cleaner) remove(files []string) error {
-	for _, rel := range files {
-		if err := os.Remove(c.path(rel)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Cleaner) path(rel string) string {
-	return filepath.Join(c.Blobs.Dir(), filepath.FromSlash(rel))
 }
 
 // A batch is what one transaction cleans.
@@ -116,60 +111,107 @@ type batch struct {
 	sum   berth.CleanedStorage
 	kept  map[string]*berth.KeptStorage
 	named map[string]bool // jobs that jobs which have not ended name
-	files []string        // logs that belong to nobody any more
-	last  int64           // of the list; 0 when there is no more
+	live  []string        // logs that belong to nobody any more
+	after int64           // the job up to which all is done
+	end   bool            // of the list
 }
+
+// full says that the transaction has deleted enough.
+func (b *batch) full() bool { return !b.q.DryRun && b.sum.Files >= filesAtOnce }
 
 func (b *batch) run(list store.Query) error {
 	docs, err := b.tx.List(list)
 	if err != nil {
 		return err
 	}
-	b.kept = map[string]*berth.KeptStorage{}
 	for _, d := range docs {
 		if err := b.job(d); err != nil {
 			return err
 		}
-		b.last = d.ID
+		if b.full() {
+			return nil // what is left of this job comes next
+		}
+		b.after = d.ID
+	}
+	b.end = len(docs) < list.Limit
+	return nil
+}
+
+// job cleans one job.
+func (b *batch) job(d *store.Doc) error {
+	st, err := job.State(d)
+	if err != nil {
+		b.keep(keptUnread, 0)
+		return nil
+	}
+	if ended := st.Times.Ended; !ended.IsZero() && !ended.Before(b.q.Before) || ended.IsZero() && !d.Updated.Before(b.q.Before) {
+		return nil
+	}
+	asked, why, held, files := false, "", 0, b.sum.Files
+	err = b.each(d.Name, func(x *store.Blob) error {
+		if !asked {
+			asked = true
+			if why, err = b.keeps(d, st); err != nil {
+				return err
+			}
+		}
+		if why == keptYoung || b.full() {
+			return nil
+		}
+		goes := why == ""
+		if goes {
+			if goes, err = b.erase(x); err != nil {
+				return err
+			}
+		}
+		if !goes {
+			held++
+			return nil
+		}
+		b.sum.Files++
+		if x.Live != "" {
+			b.live = append(b.live, x.Live)
+		} else {
+			b.sum.Bytes += x.Size
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if held > 0 {
+		b.keep(cmp.Or(why, keptHeld), held)
+	}
+	if files = b.sum.Files - files; files == 0 {
+		return nil
+	}
+	b.sum.Jobs++
+	if !b.q.DryRun {
+		b.tx.Emit(berth.Event{
+			Workspace: b.Workspace, Subject: "jobs/" + d.Name, Type: berth.EventStorage,
+			Reason: fmt.Sprintf("%s deleted by %s: %d of its files", strings.Join(b.q.Kinds, ", "), b.By, files),
+		})
 	}
 	return nil
 }
 
-func (b *batch) job(d *store.Doc) error {
-	st, err := job.State(d)
-	if err != nil {
-		return err
+// erase deletes a blob unless a version consists of it, or says whether it would be.
+func (b *batch) erase(x *store.Blob) (bool, error) {
+	if !b.q.DryRun {
+		return blob.EraseOne(b.tx, x)
 	}
-	ended := st.Times.Ended
-	if ended.IsZero() {
-		ended = d.Updated
-	}
-	if !ended.Before(b.q.Before) {
-		return nil
-	}
-	found, err := b.found(d.Name)
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	why, err := b.keeps(d, st)
-	if err != nil {
-		return err
-	}
-	if why != "" {
-		b.keep(why, len(found))
-		return nil
-	}
-	return b.erase(d.Name, found)
+	version, err := blob.VersionAt(b.tx, x)
+	return version == "", err
 }
 
-// found are the blobs of a job that are of the kinds asked for.
-func (b *batch) found(name string) (out []*store.Blob, err error) {
+// each calls f for the blobs of a job that are of the kinds asked for.
+func (b *batch) each(name string, f func(*store.Blob) error) error {
 	own, err := locate.StorageOf(b.tx, b.Workspace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	wants := func(kind string) bool { return slices.Contains(b.q.Kinds, kind) }
-	collect := func(container, prefix string, take func(path string) bool) error {
+	below := func(container, prefix string, take func(path string) bool) error {
 		for q := (store.BlobQuery{Container: container, Prefix: prefix}); ; {
 			page, err := b.tx.ListBlobs(q)
 			if err != nil || len(page) == 0 {
@@ -179,69 +221,72 @@ func (b *batch) found(name string) (out []*store.Blob, err error) {
 				if q.After = x.Name; !take(strings.TrimPrefix(x.Name, prefix)) {
 					continue
 				}
-				if info, err := os.Stat(b.path(x.Live)); x.Live != "" && err == nil {
-					x.Size = info.Size()
+				if err := f(x); err != nil {
+					return err
 				}
-				out = append(out, x)
 			}
 		}
 	}
 	if wants(berth.StorageOutputs) {
-		if err := collect(own.Blobs, locate.OutputRoot+name+"/", func(string) bool { return true }); err != nil {
-			return nil, err
+		if err := below(own.Blobs, locate.OutputRoot+name+"/", func(string) bool { return true }); err != nil {
+			return err
 		}
 	}
-	if wants(berth.StorageArtifacts) || wants(berth.StorageLogs) {
-		err = collect(own.Artifacts, locate.ArtifactPath(name)+"/", func(path string) bool {
-			if isLog(path) {
-				return wants(berth.StorageLogs)
-			}
-			return wants(berth.StorageArtifacts)
-		})
+	if !wants(berth.StorageArtifacts) && !wants(berth.StorageLogs) {
+		return nil
 	}
-	return out, err
+	return below(own.Artifacts, locate.ArtifactPath(name)+"/", func(path string) bool {
+		if isLog(path) {
+			return wants(berth.StorageLogs)
+		}
+		return wants(berth.StorageArtifacts)
+	})
 }
 
-// keeps is why nothing of a job is deleted, "" where that may be.
+// keeps is why nothing of a job is deleted, "" where that may be. What is said of a pipeline holds for its steps.
 func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
-	var doc struct {
-		Properties struct{ Tags map[string]string }
-	}
-	if err := json.Unmarshal(d.Body, &doc); err != nil {
-		return "", err
-	}
-	if strings.EqualFold(doc.Properties.Tags[berth.KeepTag], "true") {
-		return keptTag, nil
-	}
-	for parent := st.Parent; parent != ""; {
-		up, err := b.tx.Get(b.Workspace, "jobs", parent, "")
+	for {
+		var doc struct {
+			Properties struct{ Tags berth.Tags }
+		}
+		if err := json.Unmarshal(d.Body, &doc); err != nil {
+			return keptUnread, nil
+		}
+		if strings.EqualFold(string(doc.Properties.Tags[berth.KeepTag]), "true") {
+			return keptTag, nil
+		}
+		if err := b.readNamed(); err != nil {
+			return "", err
+		}
+		if b.named[strings.ToLower(d.Name)] {
+			return keptUse, nil
+		}
+		if st.Parent == "" {
+			return "", nil
+		}
+		up, err := b.tx.Get(b.Workspace, "jobs", st.Parent, "")
 		if berth.CodeOf(err) == berth.NotFound {
-			break
+			return "", nil
 		}
 		if err != nil {
 			return "", err
 		}
-		if !berth.JobStatus(up.Status).Terminal() {
+		if st, err = job.State(up); err != nil {
+			return keptUnread, nil
+		}
+		switch {
+		case !berth.JobStatus(up.Status).Terminal():
 			return keptStep, nil
+		case !st.Times.Ended.Before(b.q.Before):
+			return keptYoung, nil
 		}
-		ust, err := job.State(up)
-		if err != nil {
-			return "", err
-		}
-		parent = ust.Parent
+		d = up
 	}
-	if err := b.readNamed(); err != nil {
-		return "", err
-	}
-	if b.named[strings.ToLower(d.Name)] {
-		return keptUse, nil
-	}
-	return "", nil
 }
 
 // naming finds the names of jobs in a document: paths of their outputs and artifacts, and references to them.
 var naming = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)(?:azureml/|dcid\.|azureml:|jobs/|runs:/)([a-z0-9][a-z0-9_-]*)`)
+	return regexp.MustCompile(`(?i)(?:azureml/|dcid\.|azureml:|jobs/|runs:/)([a-z0-9_][a-z0-9_.-]*)`)
 })
 
 // readNamed finds out which jobs the jobs that have not ended name. It is read with what is deleted, in one transaction: no job that names
@@ -263,49 +308,6 @@ func (b *batch) readNamed() error {
 	return nil
 }
 
-// erase deletes what was found of a job, but for what versions consist of.
-func (b *batch) erase(name string, found []*store.Blob) error {
-	var files, size int64
-	held := 0
-	for _, x := range found {
-		goes, err := b.eraseOne(x)
-		if err != nil {
-			return err
-		}
-		if !goes {
-			held++
-			continue
-		}
-		files, size = files+1, size+x.Size
-		if x.Live != "" {
-			b.files = append(b.files, x.Live)
-		}
-	}
-	if held > 0 {
-		b.keep(keptHeld, held)
-	}
-	if files == 0 {
-		return nil
-	}
-	b.sum.Jobs, b.sum.Files, b.sum.Bytes = b.sum.Jobs+1, b.sum.Files+files, b.sum.Bytes+size
-	if !b.q.DryRun {
-		b.tx.Emit(berth.Event{
-			Workspace: b.Workspace, Subject: "jobs/" + name, Type: berth.EventStorage,
-			Reason: fmt.Sprintf("%s deleted by %s: %d of its files", strings.Join(b.q.Kinds, ", "), b.By, files),
-		})
-	}
-	return nil
-}
-
-// eraseOne deletes a blob, or says whether it would be.
-func (b *batch) eraseOne(x *store.Blob) (bool, error) {
-	if !b.q.DryRun {
-		return blob.EraseOne(b.tx, x)
-	}
-	version, err := blob.VersionAt(b.tx, x)
-	return version == "", err
-}
-
 func (b *batch) keep(why string, files int) {
 	k := b.kept[why]
 	if k == nil {
@@ -317,7 +319,7 @@ func (b *batch) keep(why string, files int) {
 
 func (b *batch) addTo(sum *berth.CleanedStorage) {
 	sum.Jobs, sum.Files, sum.Bytes = sum.Jobs+b.sum.Jobs, sum.Files+b.sum.Files, sum.Bytes+b.sum.Bytes
-	for _, why := range []string{keptTag, keptStep, keptUse, keptHeld} {
+	for _, why := range []string{keptTag, keptStep, keptUse, keptHeld, keptUnread} {
 		k := b.kept[why]
 		if k == nil {
 			continue

@@ -20,6 +20,7 @@ const StorageTag = "berth.storage_bytes"
 const (
 	limitFor   = 10 * time.Second // a limit that was read is believed
 	measureFor = time.Minute      // and a size that was measured
+	fullFor    = 5 * time.Second  // and one that leaves no room
 	warnAt     = 0.8
 )
 
@@ -33,9 +34,11 @@ type Quota struct {
 }
 
 type standing struct {
-	mu               sync.Mutex
-	room             Room
-	limited, counted time.Time
+	mu        sync.Mutex
+	room      Room
+	limited   time.Time // when the limit was read
+	counted   time.Time // when the size was measured
+	measuring bool
 }
 
 // Room is what a workspace stores, and may.
@@ -70,18 +73,44 @@ func (q *Quota) Room(ctx context.Context, workspace string) (Room, error) {
 		}
 		s.limited = now
 	}
-	// Where it is full, what was deleted since counts at once.
-	if s.room.Limit > 0 && (now.Sub(s.counted) > measureFor || s.room.Used >= s.room.Limit) {
-		err := q.db.View(ctx, func(tx *store.Tx) (err error) {
-			s.room.Used, err = used(tx, workspace)
-			return err
-		})
-		if err != nil {
+	switch old := now.Sub(s.counted); {
+	case s.room.Limit == 0, s.measuring, old <= measureFor && s.room.Used < s.room.Limit, old <= fullFor:
+	case s.counted.IsZero():
+		if err := q.measure(ctx, workspace, s); err != nil {
 			return Room{}, err
 		}
-		s.counted = now
+	default: // nobody waits for it
+		s.measuring = true
+		go func() {
+			var n int64
+			err := q.db.View(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
+				n, err = used(tx, workspace)
+				return err
+			})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.measuring = false; err == nil {
+				s.room.Used, s.counted = n, time.Now()
+			}
+		}()
 	}
 	return s.room, nil
+}
+
+// measure measures a workspace. s.mu is held.
+func (q *Quota) measure(ctx context.Context, workspace string, s *standing) error {
+	return q.db.View(ctx, func(tx *store.Tx) (err error) {
+		s.room.Used, err = used(tx, workspace)
+		s.counted = time.Now()
+		return err
+	})
+}
+
+// Forget makes the next Room measure: something was deleted.
+func (q *Quota) Forget(workspace string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.seen, workspace)
 }
 
 // limitOf is what the workspace's tag says, else the server's limit. A tag that is no number is as if it were not there.
@@ -90,11 +119,11 @@ func (q *Quota) limitOf(tx *store.Tx, workspace string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var doc struct{ Tags map[string]string }
+	var doc struct{ Tags berth.Tags }
 	if err := json.Unmarshal(d.Body, &doc); err != nil {
 		return 0, err
 	}
-	if n, err := strconv.ParseInt(strings.TrimSpace(doc.Tags[StorageTag]), 10, 64); err == nil && n >= 0 {
+	if n, err := strconv.ParseInt(strings.TrimSpace(string(doc.Tags[StorageTag])), 10, 64); err == nil && n >= 0 {
 		return n, nil
 	}
 	return q.limit, nil

@@ -36,7 +36,7 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[strin
 			failed = append(failed, err)
 			continue
 		}
-		var doc struct{ Tags map[string]string }
+		var doc struct{ Tags berth.Tags }
 		if err := json.Unmarshal(d.Body, &doc); err != nil {
 			failed = append(failed, err)
 			continue
@@ -45,7 +45,7 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[strin
 		for _, kind := range berth.StorageKinds {
 			keep := days[kind]
 			if text, ok := doc.Tags[KeepDaysTag(kind)]; ok {
-				if keep, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
+				if keep, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 					log.Warn("a tag of a workspace is not a number of days; everything is kept", "workspace", ws.Name, "tag", KeepDaysTag(kind), "value", text)
 					continue
 				}
