@@ -184,3 +184,14 @@ func TestDeletingAnAssetDeletesItsVersions(t *testing.T) {
 	x.as(ann, "GET", asset, nil).want(404)
 	x.as(bob, "PUT", asset+"/versions/1", data).want(403).says("was deleted")
 }
+
+// TestSecretsStayWithoutTheirKind: a connection that does not say how it authenticates keeps its secret when something else is changed.
+func TestSecretsStayWithoutTheirKind(t *testing.T) {
+	x := open(t)
+	at := x.ws + "/connections/c"
+	x.do("PUT", at, props("category", "S3", "target", "https://a", "credentials", map[string]any{"key": "hidden"})).want(200)
+	x.do("PATCH", at, props("metadata", map[string]any{"a": "b"})).want(200)
+	x.do("POST", at+"/listsecrets", nil).want(200).is("properties.credentials.key", "hidden")
+	x.do("PUT", at, props("category", "S3", "target", "https://a", "authType", "PAT")).want(200)
+	x.do("POST", at+"/listsecrets", nil).want(200).is("properties.credentials", nil)
+}

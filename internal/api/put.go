@@ -152,7 +152,7 @@ func (c writeCall) draft(tx *store.Tx, w writing, body, props map[string]any) (v
 	case err != nil:
 		return v, err
 	}
-	if w.r.SecretKind != "" {
+	if len(w.r.Secrets) > 0 {
 		if _, v.before, err = bodyOf(v.d); err != nil {
 			return v, err
 		}

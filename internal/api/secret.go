@@ -38,7 +38,7 @@ func (s *documentService) seal(c *call, r *resource, name string, secrets map[st
 // and now are the properties before and after.
 func (s *documentService) reseal(c *call, r *resource, d *store.Doc, old, now, given map[string]any) (json.RawMessage, error) {
 	kept := map[string]any{}
-	if was, ok := dig(old, r.SecretKind).(string); ok && was == dig(now, r.SecretKind) && r.opensSame(old, now) {
+	if old != nil && r.opensSame(old, now) {
 		had, err := s.secrets(c, r, d)
 		if err != nil {
 			return nil, err
@@ -58,8 +58,11 @@ func (s *documentService) reseal(c *call, r *resource, d *store.Doc, old, now, g
 	return s.seal(c, r, d.Name, kept)
 }
 
-// opensSame says whether the secrets of a document open the same as before.
+// opensSame says whether the secrets of a document are of the same kind as before, and open the same.
 func (r *resource) opensSame(old, now map[string]any) bool {
+	if r.SecretKind != "" && !reflect.DeepEqual(dig(old, r.SecretKind), dig(now, r.SecretKind)) {
+		return false
+	}
 	return !slices.ContainsFunc(r.SecretFor, func(path string) bool { return !reflect.DeepEqual(dig(old, path), dig(now, path)) })
 }
 

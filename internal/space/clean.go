@@ -139,8 +139,8 @@ func (b *batch) run(list store.Query) error {
 
 // job cleans one job.
 func (b *batch) job(d *store.Doc) error {
-	st, err := job.State(d)
-	if err != nil {
+	st, ok := stateOf(d)
+	if !ok {
 		b.keep(keptUnread, 0)
 		return nil
 	}
@@ -148,7 +148,7 @@ func (b *batch) job(d *store.Doc) error {
 		return nil
 	}
 	asked, why, held, files := false, "", 0, b.sum.Files
-	err = b.each(d.Name, func(x *store.Blob) error {
+	err := b.each(d.Name, func(x *store.Blob) (err error) {
 		if !asked {
 			asked = true
 			if why, err = b.keeps(d, st); err != nil {
@@ -193,6 +193,12 @@ func (b *batch) job(d *store.Doc) error {
 		})
 	}
 	return nil
+}
+
+// stateOf is the state of a job, if it can be read.
+func stateOf(d *store.Doc) (berth.JobState, bool) {
+	st, err := job.State(d)
+	return st, err == nil
 }
 
 // erase deletes a blob unless a version consists of it, or says whether it would be.
@@ -249,7 +255,7 @@ func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
 		var doc struct {
 			Properties struct{ Tags berth.Tags }
 		}
-		if err := json.Unmarshal(d.Body, &doc); err != nil {
+		if json.Unmarshal(d.Body, &doc) != nil {
 			return keptUnread, nil
 		}
 		if strings.EqualFold(string(doc.Properties.Tags[berth.KeepTag]), "true") {
@@ -271,7 +277,8 @@ func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if st, err = job.State(up); err != nil {
+		var ok bool
+		if st, ok = stateOf(up); !ok {
 			return keptUnread, nil
 		}
 		switch {
