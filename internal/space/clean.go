@@ -195,6 +195,20 @@ func (b *batch) job(d *store.Doc) error {
 	return nil
 }
 
+// tagged is keptTag where the job has the tag.
+func tagged(d *store.Doc) string {
+	var doc struct {
+		Properties struct{ Tags berth.Tags }
+	}
+	if json.Unmarshal(d.Body, &doc) != nil {
+		return keptUnread
+	}
+	if strings.EqualFold(string(doc.Properties.Tags[berth.KeepTag]), "true") {
+		return keptTag
+	}
+	return ""
+}
+
 // stateOf is the state of a job, if it can be read.
 func stateOf(d *store.Doc) (berth.JobState, bool) {
 	st, err := job.State(d)
@@ -252,14 +266,8 @@ func (b *batch) each(name string, f func(*store.Blob) error) error {
 // keeps is why nothing of a job is deleted, "" where that may be. What is said of a pipeline holds for its steps.
 func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
 	for {
-		var doc struct {
-			Properties struct{ Tags berth.Tags }
-		}
-		if json.Unmarshal(d.Body, &doc) != nil {
-			return keptUnread, nil
-		}
-		if strings.EqualFold(string(doc.Properties.Tags[berth.KeepTag]), "true") {
-			return keptTag, nil
+		if why := tagged(d); why != "" {
+			return why, nil
 		}
 		if err := b.readNamed(); err != nil {
 			return "", err
