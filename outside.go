@@ -1,10 +1,11 @@
 package berth
 
 // Outside is a place in storage that is not the server's: a folder, or a file, of a datastore. A
-// runner speaks to that storage itself, with requests that the server signs for it one by one; the
-// datastore's credentials stay with the server.
+// runner speaks to that storage itself, with requests that the server signs for it one by one. The
+// datastore's key stays with the server; where its credentials are a signature that somebody else
+// made (sas_token), the runner gets that.
 type Outside struct {
-	Protocol  string `json:"protocol"`  // StorageAzure or StorageS3
+	Protocol  string `json:"protocol"`  // OutsideAzure or OutsideS3
 	Datastore string `json:"datastore"` // for people
 	At        string `json:"at"`        // the place, for people: s3://BUCKET/PATH
 	// Scope tells the place, as this datastore opens it, from every other one. What is kept of it
@@ -16,37 +17,37 @@ type Outside struct {
 
 // The protocols that storage elsewhere speaks.
 const (
-	StorageAzure = "azure" // Azure's Blob service
-	StorageS3    = "s3"    // S3, and what others made alike
+	OutsideAzure = "azure" // Azure's Blob service
+	OutsideS3    = "s3"    // S3, and what others made alike
 )
 
-// StorageRequest is a request to storage elsewhere that a runner wants to send.
-type StorageRequest struct {
-	Do     StorageVerb `json:"do"`
+// OutsideRequest is a request to storage elsewhere that a runner wants to send.
+type OutsideRequest struct {
+	Do     OutsideVerb `json:"do"`
 	Name   string      `json:"name,omitempty"`   // of a file below the place; empty is the place itself
 	Marker string      `json:"marker,omitempty"` // of a list: where it goes on
 	Upload string      `json:"upload,omitempty"` // of an upload in parts
 	Part   int         `json:"part,omitempty"`
 }
 
-// StorageVerb is what a request does.
-type StorageVerb string
+// OutsideVerb is what a request does.
+type OutsideVerb string
 
-// A file is written by StoragePut; a large one in S3 is begun, sent in parts, and finished or
-// dropped. In Azure what StoragePut signed opens the blocks of a file too.
+// A file is written by OutsidePut; a large one in S3 is begun, sent in parts, and finished or
+// dropped. In Azure what OutsidePut signed opens the blocks of a file too.
 const (
-	StorageList   StorageVerb = "list" // everything below the place
-	StorageHead   StorageVerb = "head"
-	StorageGet    StorageVerb = "get"
-	StoragePut    StorageVerb = "put"
-	StorageBegin  StorageVerb = "begin"
-	StoragePart   StorageVerb = "part"
-	StorageFinish StorageVerb = "finish"
-	StorageDrop   StorageVerb = "drop"
+	OutsideList   OutsideVerb = "list" // everything below the place
+	OutsideHead   OutsideVerb = "head"
+	OutsideGet    OutsideVerb = "get"
+	OutsidePut    OutsideVerb = "put"
+	OutsideBegin  OutsideVerb = "begin"
+	OutsidePart   OutsideVerb = "part"
+	OutsideFinish OutsideVerb = "finish"
+	OutsideDrop   OutsideVerb = "drop"
 )
 
 // Writes says whether the request changes something.
-func (v StorageVerb) Writes() bool { return v != StorageList && v != StorageHead && v != StorageGet }
+func (v OutsideVerb) Writes() bool { return v != OutsideList && v != OutsideHead && v != OutsideGet }
 
-// MaxStorageRequests is how many requests are signed at once.
-const MaxStorageRequests = 200
+// MaxOutsideRequests is how many requests are signed at once.
+const MaxOutsideRequests = 200

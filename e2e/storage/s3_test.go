@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berthml/berth/e2e/world"
 	"github.com/berthml/berth/internal/storage"
@@ -178,9 +177,7 @@ func TestS3Away(t *testing.T) {
 		return true
 	})
 	y.berth("job", "create", "--file", y.file("away.yaml", y.yaml("away", copies)))
-	for !strings.Contains(y.berth("explain", "away"), "input i is waited for: listing: datastore lake (s3://data/in) does not answer") {
-		time.Sleep(50 * time.Millisecond)
-	}
+	y.until("away", "input i is waited for: listing: datastore lake (s3://data/in) does not answer", "explain", "away")
 	s.answer(nil)
 	if status, told := y.end("away"); status != "Completed" || !strings.Contains(told, "alpha") {
 		t.Errorf("%s:\n%s", status, told)
@@ -201,12 +198,7 @@ outputs:
 		t.Errorf("%s:\n%s", status, told)
 	}
 	y.berth("job", "create", "--file", y.file("job.yaml", y.yaml("cancelled", strings.NewReplacer("END", "sleep 1000", "NAME", "cancelled").Replace(writes))))
-	for {
-		if out, _ := y.command("logs", "cancelled").CombinedOutput(); strings.Contains(string(out), "wrote") {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	y.until("cancelled", "wrote", "logs", "cancelled")
 	y.berth("job", "cancel", "-n", "cancelled")
 	if status, told := y.end("cancelled"); status != "Canceled" {
 		t.Errorf("%s:\n%s", status, told)

@@ -94,6 +94,22 @@ func (y *story) end(name string) (status, told string) {
 	return status, string(log) + y.berth("explain", name)
 }
 
+// until repeats a command until it says what is wanted, while a job has not ended.
+func (y *story) until(job, want string, args ...string) {
+	y.t.Helper()
+	var said []byte
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		status := strings.TrimSpace(y.berth("job", "show", "-n", job, "--query", "status", "-o", "tsv"))
+		if said, _ = y.command(args...).CombinedOutput(); strings.Contains(string(said), want) {
+			return
+		}
+		if berth.JobStatus(status).Terminal() {
+			break
+		}
+	}
+	y.t.Fatalf("berth %s does not say %q:\n%s", strings.Join(args, " "), want, said)
+}
+
 // completed is job for one that must succeed.
 func (y *story) completed(name, yaml string) string {
 	y.t.Helper()
@@ -128,7 +144,7 @@ func open(t *testing.T, props, credentials, secrets map[string]any) *storage.Key
 // put makes an object.
 func put(t *testing.T, k *storage.Key, name, text string) {
 	t.Helper()
-	u, err := k.Sign(name, berth.StorageRequest{Do: berth.StoragePut}, time.Now(), time.Now().Add(time.Hour))
+	u, err := k.Sign(name, berth.OutsideRequest{Do: berth.OutsidePut}, time.Now(), time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,13 +23,13 @@ func (s *runnerService) signStorage(c *call) error {
 	}
 	var ask struct {
 		Grant    string                 `json:"grant"`
-		Requests []berth.StorageRequest `json:"requests"`
+		Requests []berth.OutsideRequest `json:"requests"`
 	}
 	if err := c.into(&ask); err != nil {
 		return err
 	}
-	if len(ask.Requests) > berth.MaxStorageRequests {
-		return berth.Errorf(berth.Invalid, "%d requests are signed at once, not %d", berth.MaxStorageRequests, len(ask.Requests))
+	if len(ask.Requests) > berth.MaxOutsideRequests {
+		return berth.Errorf(berth.Invalid, "%d requests are signed at once, not %d", berth.MaxOutsideRequests, len(ask.Requests))
 	}
 	var g locate.Grant
 	raw, err := s.authority.Keys.Open(ask.Grant, auth.StorageGrant(id))

@@ -43,42 +43,42 @@ func TestStorageGrants(t *testing.T) {
 	}
 	reads := grant("j.1", locate.Grant{Datastore: "lake", Path: "in", User: "ann"})
 	writes := grant("j.1", locate.Grant{Datastore: "lake", Path: "out", Write: true, User: "ann"})
-	ask := func(grant string, do berth.StorageVerb, name string) map[string]any {
+	ask := func(grant string, do berth.OutsideVerb, name string) map[string]any {
 		return map[string]any{"grant": grant, "requests": []any{map[string]any{"do": do, "name": name}}}
 	}
 	const path = "/runner/v1/tasks/j.1/storage"
-	signed := func(do berth.StorageVerb, grant, want string) {
+	signed := func(do berth.OutsideVerb, grant, want string) {
 		t.Helper()
 		got := x.as(token("j.1"), "POST", path, ask(grant, do, "a")).want(200)
 		if u, _ := got.at("urls.0").(string); !strings.HasPrefix(u, want+"?") || strings.Contains(u, "s3cret") {
 			t.Errorf("%s is signed as %s", do, u)
 		}
 	}
-	signed(berth.StorageGet, reads, "https://s3.example.org/data/in/a")
-	signed(berth.StoragePut, writes, "https://s3.example.org/data/out/a")
+	signed(berth.OutsideGet, reads, "https://s3.example.org/data/in/a")
+	signed(berth.OutsidePut, writes, "https://s3.example.org/data/out/a")
 	for why, body := range map[string]map[string]any{
-		"an input is written to":    ask(reads, berth.StoragePut, "a"),
-		"an upload to an input":     ask(reads, berth.StorageBegin, "a"),
-		"the grant of another task": ask(grant("k.1", locate.Grant{Datastore: "lake", Path: "in"}), berth.StorageGet, "a"),
-		"no grant":                  ask("", berth.StorageGet, "a"),
+		"an input is written to":    ask(reads, berth.OutsidePut, "a"),
+		"an upload to an input":     ask(reads, berth.OutsideBegin, "a"),
+		"the grant of another task": ask(grant("k.1", locate.Grant{Datastore: "lake", Path: "in"}), berth.OutsideGet, "a"),
+		"no grant":                  ask("", berth.OutsideGet, "a"),
 	} {
 		if got := x.as(token("j.1"), "POST", path, body); got.status != 403 {
 			t.Errorf("%s: %d", why, got.status)
 		}
 	}
-	x.as(token("j.1"), "POST", path, ask(reads, berth.StorageGet, "../out/a")).want(400)
+	x.as(token("j.1"), "POST", path, ask(reads, berth.OutsideGet, "../out/a")).want(400)
 	x.as(token("j.1"), "POST", path, ask(reads, "delete", "a")).want(403)
-	x.as(token("k.1"), "POST", path, ask(reads, berth.StorageGet, "a")).want(403)
-	x.as(token("k.1"), "POST", "/runner/v1/tasks/k.1/storage", ask(reads, berth.StorageGet, "a")).want(403)
-	x.do("POST", path, ask(reads, berth.StorageGet, "a")).want(403) // the owner has no task
+	x.as(token("k.1"), "POST", path, ask(reads, berth.OutsideGet, "a")).want(403)
+	x.as(token("k.1"), "POST", "/runner/v1/tasks/k.1/storage", ask(reads, berth.OutsideGet, "a")).want(403)
+	x.do("POST", path, ask(reads, berth.OutsideGet, "a")).want(403) // the owner has no task
 	if err := x.auth.Revoke(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
-	x.as(token("j.1"), "POST", path, ask(reads, berth.StorageGet, "a")).want(401)
+	x.as(token("j.1"), "POST", path, ask(reads, berth.OutsideGet, "a")).want(401)
 	x.token("ann", auth.User)
-	x.as(token("j.1"), "POST", path, ask(reads, berth.StorageGet, "a")).want(200)
+	x.as(token("j.1"), "POST", path, ask(reads, berth.OutsideGet, "a")).want(200)
 	x.do("DELETE", x.ws+"/datastores/lake", nil).want(200)
-	x.as(token("j.1"), "POST", path, ask(reads, berth.StorageGet, "a")).want(404).says("datastore lake was deleted")
+	x.as(token("j.1"), "POST", path, ask(reads, berth.OutsideGet, "a")).want(404).says("datastore lake was deleted")
 	save(berth.TaskDone)
-	x.as(token("j.1"), "POST", path, ask(reads, berth.StorageGet, "a")).want(410)
+	x.as(token("j.1"), "POST", path, ask(reads, berth.OutsideGet, "a")).want(410)
 }

@@ -137,7 +137,7 @@ func (h *logHome) Report(context.Context, []berth.Report) (runner.Reply, error) 
 	return runner.Reply{}, nil
 }
 
-func (h *logHome) SignStorage(context.Context, runner.Task, string, []berth.StorageRequest) ([]string, error) {
+func (h *logHome) SignStorage(context.Context, runner.Task, string, []berth.OutsideRequest) ([]string, error) {
 	return nil, berth.Errorf(berth.Unsupported, "nothing is signed here")
 }
 

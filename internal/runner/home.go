@@ -99,7 +99,7 @@ func (h *HTTPHome) AppendLog(ctx context.Context, t Task, name string, offset in
 }
 
 // SignStorage is [Home.SignStorage].
-func (h *HTTPHome) SignStorage(ctx context.Context, t Task, grant string, rs []berth.StorageRequest) ([]string, error) {
+func (h *HTTPHome) SignStorage(ctx context.Context, t Task, grant string, rs []berth.OutsideRequest) ([]string, error) {
 	body, err := json.Marshal(map[string]any{"grant": grant, "requests": rs})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 // outside is a place in storage elsewhere, to which the server signs the requests.
 func (t *task) outside(c *data.Client, at *berth.Outside) *data.Outside {
-	return c.Outside(at, func(ctx context.Context, grant string, rs []berth.StorageRequest) ([]string, error) {
+	return c.Outside(at, func(ctx context.Context, grant string, rs []berth.OutsideRequest) ([]string, error) {
 		if t.o.Home == nil {
 			return nil, berth.Errorf(berth.Unsupported, "this runner has no server that signs requests to datastore %s", at.Datastore)
 		}

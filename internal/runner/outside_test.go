@@ -19,7 +19,7 @@ type signs struct {
 	to string
 }
 
-func (s *signs) SignStorage(_ context.Context, _ runner.Task, _ string, rs []berth.StorageRequest) ([]string, error) {
+func (s *signs) SignStorage(_ context.Context, _ runner.Task, _ string, rs []berth.OutsideRequest) ([]string, error) {
 	urls := make([]string, len(rs))
 	for i := range urls {
 		urls[i] = s.to + "?secret"
@@ -40,7 +40,7 @@ func TestOutsideStaysAway(t *testing.T) {
 	defer c.Close()
 	b.options.Cache, b.options.Home, b.options.Patience = c, &signs{to: s.URL}, time.Nanosecond
 	b.launch.Inputs = map[string]berth.LaunchInput{
-		"i": {Type: "uri_folder", URL: "s3://data/in", URI: "s3://data/in", Outside: &berth.Outside{Protocol: berth.StorageS3, Datastore: "lake", At: "s3://data/in", Scope: "x"}},
+		"i": {Type: "uri_folder", URL: "s3://data/in", URI: "s3://data/in", Outside: &berth.Outside{Protocol: berth.OutsideS3, Datastore: "lake", At: "s3://data/in", Scope: "x"}},
 	}
 	exit := b.run()
 	if exit.Cause != "staging" || !strings.Contains(exit.Reason, "input i: listing: datastore lake (s3://data/in) does not answer: the server answered 503") ||

@@ -232,7 +232,7 @@ func (c *calls) Report(_ context.Context, rs []berth.Report) (runner.Reply, erro
 	return runner.Reply{}, nil
 }
 
-func (c *calls) SignStorage(context.Context, runner.Task, string, []berth.StorageRequest) ([]string, error) {
+func (c *calls) SignStorage(context.Context, runner.Task, string, []berth.OutsideRequest) ([]string, error) {
 	return nil, berth.Errorf(berth.Unsupported, "nothing is signed here")
 }
 

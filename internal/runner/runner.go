@@ -34,7 +34,7 @@ type Home interface {
 	// output does not go to a file of the server's own.
 	AppendLog(ctx context.Context, t Task, name string, offset int64, p []byte) (size int64, err error)
 	// SignStorage has requests of the task to storage elsewhere signed, for which it has a grant: it returns where each of them goes.
-	SignStorage(ctx context.Context, t Task, grant string, rs []berth.StorageRequest) (urls []string, err error)
+	SignStorage(ctx context.Context, t Task, grant string, rs []berth.OutsideRequest) (urls []string, err error)
 }
 
 // Task names a task to the server and proves the right to speak for it.

@@ -32,9 +32,9 @@ func (s *Store) Open(credentials, secrets map[string]any) (*Key, error) {
 	switch {
 	case kind == "" || kind == "None":
 		k.sign = func(r request, _, _ time.Time) (string, error) { return s.address(r, ""), nil }
-	case s.Protocol() == berth.StorageAzure && kind == "AccountKey":
+	case s.Protocol() == berth.OutsideAzure && kind == "AccountKey":
 		return k, k.byAccountKey(text(secrets, "key"))
-	case s.Protocol() == berth.StorageAzure && kind == "Sas":
+	case s.Protocol() == berth.OutsideAzure && kind == "Sas":
 		token := strings.TrimPrefix(text(secrets, "sasToken"), "?")
 		if _, err := url.ParseQuery(token); err != nil || token == "" {
 			return nil, berth.Errorf(berth.Invalid, "the sas_token of the datastore is not a signature as Azure makes them: sv=…&sig=…")
@@ -72,7 +72,7 @@ func usable(s *Store) string {
 }
 
 // Sign is the address that a request to a place goes to, which opens it until a time. Where the place is folder, names are below it.
-func (k *Key) Sign(place string, r berth.StorageRequest, now, until time.Time) (string, error) {
+func (k *Key) Sign(place string, r berth.OutsideRequest, now, until time.Time) (string, error) {
 	place = strings.Trim(place, "/")
 	name := place
 	if r.Name != "" {
@@ -81,7 +81,7 @@ func (k *Key) Sign(place string, r berth.StorageRequest, now, until time.Time) (
 		}
 		name = strings.Trim(place+"/"+r.Name, "/")
 	}
-	if name == "" && r.Do != berth.StorageList {
+	if name == "" && r.Do != berth.OutsideList {
 		return "", berth.Errorf(berth.Invalid, "%s is not a file", k.store.At(""))
 	}
 	q, err := k.request(name, r)
@@ -91,8 +91,8 @@ func (k *Key) Sign(place string, r berth.StorageRequest, now, until time.Time) (
 	return k.sign(q, now, until)
 }
 
-func (k *Key) request(name string, r berth.StorageRequest) (request, error) {
-	if r.Do == berth.StorageList {
+func (k *Key) request(name string, r berth.OutsideRequest) (request, error) {
+	if r.Do == berth.OutsideList {
 		prefix := name
 		if prefix != "" {
 			prefix += "/"
@@ -101,11 +101,11 @@ func (k *Key) request(name string, r berth.StorageRequest) (request, error) {
 	}
 	q := request{path: name, query: url.Values{}, perm: "r"}
 	switch r.Do {
-	case berth.StorageHead:
+	case berth.OutsideHead:
 		q.method = http.MethodHead
-	case berth.StorageGet:
+	case berth.OutsideGet:
 		q.method = http.MethodGet
-	case berth.StoragePut:
+	case berth.OutsidePut:
 		q.method, q.perm = http.MethodPut, "cw"
 	default:
 		return q, k.part(&q, r)
@@ -114,24 +114,24 @@ func (k *Key) request(name string, r berth.StorageRequest) (request, error) {
 }
 
 // part is a request of an upload in parts, which S3 has signed one by one.
-func (k *Key) part(q *request, r berth.StorageRequest) error {
-	if k.store.Protocol() != berth.StorageS3 || r.Do != berth.StorageBegin && r.Upload == "" {
+func (k *Key) part(q *request, r berth.OutsideRequest) error {
+	if k.store.Protocol() != berth.OutsideS3 || r.Do != berth.OutsideBegin && r.Upload == "" {
 		return berth.Errorf(berth.Invalid, "%q is not a request that this storage takes", r.Do)
 	}
 	switch r.Do {
-	case berth.StorageBegin:
+	case berth.OutsideBegin:
 		q.method = http.MethodPost
 		q.query.Set("uploads", "")
 		return nil
-	case berth.StoragePart:
+	case berth.OutsidePart:
 		if r.Part < 1 || r.Part > 10000 {
 			return berth.Errorf(berth.Invalid, "an upload has the parts 1 to 10000, not %d", r.Part)
 		}
 		q.method = http.MethodPut
 		q.query.Set("partNumber", strconv.Itoa(r.Part))
-	case berth.StorageFinish:
+	case berth.OutsideFinish:
 		q.method = http.MethodPost
-	case berth.StorageDrop:
+	case berth.OutsideDrop:
 		q.method = http.MethodDelete
 	default:
 		return berth.Errorf(berth.Invalid, "%q is not a request to storage", r.Do)
@@ -145,7 +145,7 @@ const pageSize = "1000"
 
 func (k *Key) list(prefix, marker string) request {
 	q := request{method: http.MethodGet, perm: "l"}
-	if k.store.Protocol() == berth.StorageAzure {
+	if k.store.Protocol() == berth.OutsideAzure {
 		q.query = url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {prefix}, "include": {"metadata"}, "maxresults": {pageSize}}
 		if marker != "" {
 			q.query.Set("marker", marker)

@@ -28,7 +28,7 @@ func TestV4(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
-	got, err := k.Sign("test.txt", berth.StorageRequest{Do: berth.StorageGet}, now, now.Add(24*time.Hour))
+	got, err := k.Sign("test.txt", berth.OutsideRequest{Do: berth.OutsideGet}, now, now.Add(24*time.Hour))
 	if want := "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"; err != nil || !strings.HasSuffix(got, "X-Amz-Signature="+want) {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -45,17 +45,17 @@ func TestNamesStayBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"../x", "a/../../x", "/x", "a//b", `a\b`, ".", "..", "a/", strings.Repeat("x", 300)} {
-		if got, err := k.Sign("mine", berth.StorageRequest{Do: berth.StorageGet, Name: name}, time.Now(), time.Now()); err == nil {
+		if got, err := k.Sign("mine", berth.OutsideRequest{Do: berth.OutsideGet, Name: name}, time.Now(), time.Now()); err == nil {
 			t.Errorf("%q became %s", name, got)
 		}
 	}
 	for place, want := range map[string]string{"mine": "mine%2F", "": ""} {
-		got, err := k.Sign(place, berth.StorageRequest{Do: berth.StorageList, Name: ""}, time.Now(), time.Now())
+		got, err := k.Sign(place, berth.OutsideRequest{Do: berth.OutsideList, Name: ""}, time.Now(), time.Now())
 		if u, _ := url.Parse(got); err != nil || !strings.Contains(u.RawQuery, "prefix="+want+"&") && !strings.HasSuffix(u.RawQuery, "prefix="+want) {
 			t.Errorf("the list of %q is %s, %v", place, got, err)
 		}
 	}
-	if got, err := k.Sign("", berth.StorageRequest{Do: berth.StoragePut}, time.Now(), time.Now()); err == nil {
+	if got, err := k.Sign("", berth.OutsideRequest{Do: berth.OutsidePut}, time.Now(), time.Now()); err == nil {
 		t.Errorf("a bucket is written to as a file: %s", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestServiceAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	got, err := k.Sign("a b", berth.StorageRequest{Do: berth.StorageGet}, now, now.Add(time.Hour))
+	got, err := k.Sign("a b", berth.OutsideRequest{Do: berth.OutsideGet}, now, now.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

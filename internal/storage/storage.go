@@ -141,9 +141,9 @@ func (s *Store) readGoogle(props map[string]any) (err error) {
 // Protocol is how the storage is spoken to.
 func (s *Store) Protocol() string {
 	if s.Type == AzureBlob || s.Type == AzureLake {
-		return berth.StorageAzure
+		return berth.OutsideAzure
 	}
-	return berth.StorageS3
+	return berth.OutsideS3
 }
 
 // At is the address of a path in the storage, for people.
@@ -168,7 +168,7 @@ func (s *Store) Find(uri string) (path string, ok bool) {
 
 // prefixes are the ways to write the address of the container.
 func (s *Store) prefixes() []string {
-	if s.Protocol() != berth.StorageAzure {
+	if s.Protocol() != berth.OutsideAzure {
 		return []string{s.name}
 	}
 	list := []string{s.name}

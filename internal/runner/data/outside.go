@@ -19,8 +19,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Sign has requests to storage elsewhere signed, as many as [berth.MaxStorageRequests] at once: it returns where each of them goes.
-type Sign func(ctx context.Context, grant string, rs []berth.StorageRequest) (urls []string, err error)
+// Sign has requests to storage elsewhere signed, as many as [berth.MaxOutsideRequests] at once: it returns where each of them goes.
+type Sign func(ctx context.Context, grant string, rs []berth.OutsideRequest) (urls []string, err error)
 
 // Outside is a place in storage elsewhere: a folder, or a file.
 type Outside struct {
@@ -64,14 +64,14 @@ const goodFor = 40 * time.Minute
 // batch is requests that are signed some at a time, when they are needed.
 type batch struct {
 	o  *Outside
-	rs []berth.StorageRequest
+	rs []berth.OutsideRequest
 
 	mu   sync.Mutex
 	urls []string
 	at   []time.Time // when it was signed
 }
 
-func (o *Outside) batch(rs []berth.StorageRequest) *batch {
+func (o *Outside) batch(rs []berth.OutsideRequest) *batch {
 	return &batch{o: o, rs: rs, urls: make([]string, len(rs)), at: make([]time.Time, len(rs))}
 }
 
@@ -83,8 +83,8 @@ func (b *batch) address(i int) address {
 		if b.urls[i] != "" && time.Since(b.at[i]) < goodFor {
 			return b.urls[i], nil
 		}
-		from := i - i%berth.MaxStorageRequests
-		to := min(from+berth.MaxStorageRequests, len(b.rs))
+		from := i - i%berth.MaxOutsideRequests
+		to := min(from+berth.MaxOutsideRequests, len(b.rs))
 		now := time.Now()
 		urls, err := b.o.sign(ctx, b.o.at.Grant, b.rs[from:to])
 		if err != nil {
@@ -101,20 +101,23 @@ func (b *batch) address(i int) address {
 }
 
 // one is the address of a single request.
-func (o *Outside) one(r berth.StorageRequest) address {
-	return o.batch([]berth.StorageRequest{r}).address(0)
+func (o *Outside) one(r berth.OutsideRequest) address {
+	return o.batch([]berth.OutsideRequest{r}).address(0)
 }
 
 // most is how many files a folder elsewhere may have: a list that goes on for ever has an end.
 const most = 5_000_000
 
-// maxPage bounds a page of a list, in bytes.
-const maxPage = 64 << 20
+// maxPage bounds a page of a list, in bytes, and maxPages how many there are: some may be empty.
+const (
+	maxPage  = 64 << 20
+	maxPages = 100_000
+)
 
 // List is what lies below the place, in the order of the names, and names that cannot be files on a node. A folder without files is
 // NotFound.
 func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, err error) {
-	files, marker, n := map[string]bool{}, "", 0
+	files, markers, marker, n := map[string]bool{}, map[string]bool{"": true}, "", 0
 	for {
 		page, err := o.page(ctx, marker)
 		if err != nil {
@@ -138,10 +141,11 @@ func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, er
 		if page.next == "" {
 			break
 		}
-		if page.next == marker {
-			return nil, nil, o.describe("listing", berth.Errorf(berth.Internal, "the list does not go on: its next page is the same"))
+		if markers[page.next] || len(markers) > maxPages {
+			return nil, nil, o.describe("listing", berth.Errorf(berth.Internal, "the list has no end: after %d pages it goes on with one that was there, or with yet another", len(markers)))
 		}
 		marker = page.next
+		markers[marker] = true
 	}
 	if n == 0 {
 		return nil, nil, berth.Errorf(berth.NotFound, "there is nothing at %s of datastore %s", o.at.At, o.at.Datastore)
@@ -160,8 +164,17 @@ func through(files map[string]bool, path string) bool {
 }
 
 // Stat looks at the place itself, which is a file.
-func (o *Outside) Stat(ctx context.Context) (x Object, err error) {
-	to := o.one(berth.StorageRequest{Do: berth.StorageHead})
+func (o *Outside) Stat(ctx context.Context) (Object, error) {
+	x, err := o.head(ctx, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return x, berth.Errorf(berth.NotFound, "there is no file at %s of datastore %s", o.at.At, o.at.Datastore)
+	}
+	return x, o.describe("asking for", err)
+}
+
+// head looks at a file.
+func (o *Outside) head(ctx context.Context, name string) (x Object, err error) {
+	to := o.one(berth.OutsideRequest{Do: berth.OutsideHead, Name: name})
 	err = o.c.retry(ctx, func() error {
 		u, err := to(ctx)
 		if err != nil {
@@ -175,20 +188,28 @@ func (o *Outside) Stat(ctx context.Context) (x Object, err error) {
 		if res.ContentLength < 0 {
 			return berth.Errorf(berth.Unavailable, "the server does not say how many bytes it has")
 		}
-		x = Object{Size: res.ContentLength, Tag: res.Header.Get("ETag")}
+		x = Object{Path: name, Size: res.ContentLength, Tag: res.Header.Get("ETag")}
 		return nil
 	})
-	if berth.CodeOf(err) == berth.NotFound {
-		return x, berth.Errorf(berth.NotFound, "there is no file at %s of datastore %s", o.at.At, o.at.Datastore)
+	return x, err
+}
+
+// strong is a tag as If-Match wants it: quoted, as lists of Azure do not have them. A weak one matches nothing.
+func strong(tag string) string {
+	switch {
+	case tag == "" || strings.HasPrefix(tag, "W/"):
+		return ""
+	case strings.HasPrefix(tag, `"`):
+		return tag
 	}
-	return x, o.describe("asking for", err)
+	return `"` + tag + `"`
 }
 
 // Fetch brings files there to paths of this machine, those of list that are in want.
 func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(i int) string) error {
-	rs := make([]berth.StorageRequest, len(want))
+	rs := make([]berth.OutsideRequest, len(want))
 	for n, i := range want {
-		rs[n] = berth.StorageRequest{Do: berth.StorageGet, Name: list[i].Path}
+		rs[n] = berth.OutsideRequest{Do: berth.OutsideGet, Name: list[i].Path}
 	}
 	b := o.batch(rs)
 	g, gctx := errgroup.WithContext(ctx)
@@ -198,7 +219,7 @@ func (o *Outside) Fetch(ctx context.Context, list []Object, want []int, to func(
 			break
 		}
 		g.Go(func() error {
-			err := o.c.fetchTo(gctx, b.address(n), list[i].Tag, to(i), list[i].Size)
+			err := o.c.fetchTo(gctx, b.address(n), strong(list[i].Tag), to(i), list[i].Size)
 			if err != nil && list[i].Path != "" {
 				err = fmt.Errorf("%s: %w", list[i].Path, err)
 			}
@@ -214,11 +235,11 @@ func (o *Outside) PutFolder(ctx context.Context, d *Dir, sent Sent, t *Total) ([
 	if err != nil {
 		return left, err
 	}
-	rs, number := make([]berth.StorageRequest, 0, len(files)), map[string]int{}
+	rs, number := make([]berth.OutsideRequest, 0, len(files)), map[string]int{}
 	for _, rel := range files {
 		if sent == nil || !sent.Has(rel) {
 			number[rel] = len(rs)
-			rs = append(rs, berth.StorageRequest{Do: berth.StoragePut, Name: rel})
+			rs = append(rs, berth.OutsideRequest{Do: berth.OutsidePut, Name: rel})
 		}
 	}
 	b := o.batch(rs)
@@ -230,7 +251,7 @@ func (o *Outside) PutFolder(ctx context.Context, d *Dir, sent Sent, t *Total) ([
 
 // PutFile is [Client.PutFile]: the place is the file.
 func (o *Outside) PutFile(ctx context.Context, d *Dir, name string, t *Total) error {
-	to := o.one(berth.StorageRequest{Do: berth.StoragePut})
+	to := o.one(berth.OutsideRequest{Do: berth.OutsidePut})
 	err := o.c.putFrom(ctx, d, name, func(f *os.File) error { return o.put(ctx, f, "", to) }, t)
 	var left *LeftOut
 	if errors.As(err, &left) || errors.Is(err, os.ErrNotExist) {
@@ -245,7 +266,7 @@ func (o *Outside) put(ctx context.Context, f *os.File, rel string, to address) e
 	if name == "" {
 		name = path.Base(o.at.At)
 	}
-	if o.at.Protocol == berth.StorageAzure {
+	if o.at.Protocol == berth.OutsideAzure {
 		return o.c.send(ctx, f, to, name)
 	}
 	info, err := f.Stat()
@@ -267,7 +288,7 @@ type page struct {
 
 // page asks for a page of the list of the place.
 func (o *Outside) page(ctx context.Context, marker string) (p page, err error) {
-	to := o.one(berth.StorageRequest{Do: berth.StorageList, Marker: marker})
+	to := o.one(berth.OutsideRequest{Do: berth.OutsideList, Marker: marker})
 	err = o.c.retry(ctx, func() error {
 		u, err := to(ctx)
 		if err != nil {
@@ -283,7 +304,7 @@ func (o *Outside) page(ctx context.Context, marker string) (p page, err error) {
 		}
 		defer res.Body.Close()
 		prefix, body := at.Query().Get("prefix"), io.LimitReader(res.Body, maxPage)
-		if o.at.Protocol == berth.StorageAzure {
+		if o.at.Protocol == berth.OutsideAzure {
 			p, err = azurePage(body, prefix)
 		} else {
 			p, err = s3Page(body, prefix)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -34,11 +35,11 @@ func newMany(t *testing.T) *many {
 			return
 		}
 		tag := m.tag.Load().(string)
-		if match := r.Header.Get("If-Match"); match != "" && match != tag {
+		if match := r.Header.Get("If-Match"); match != `"`+tag+`"` { // lists have it without
 			w.WriteHeader(http.StatusPreconditionFailed)
 			return
 		}
-		w.Header().Set("ETag", tag)
+		w.Header().Set("ETag", `"`+tag+`"`)
 		fmt.Fprint(w, filepath.Base(r.URL.Path))
 	}))
 	t.Cleanup(m.Close)
@@ -66,12 +67,12 @@ func (m *many) outside(t *testing.T) *data.Outside {
 	}
 	t.Cleanup(c.Close)
 	c.Shrink(1<<20, 1<<20, 1)
-	return c.Outside(&berth.Outside{Protocol: berth.StorageS3, Datastore: "lake", At: "s3://data/in"}, func(_ context.Context, _ string, rs []berth.StorageRequest) ([]string, error) {
+	return c.Outside(&berth.Outside{Protocol: berth.OutsideS3, Datastore: "lake", At: "s3://data/in"}, func(_ context.Context, _ string, rs []berth.OutsideRequest) ([]string, error) {
 		m.signed.Add(1)
 		urls := make([]string, len(rs))
 		for i, r := range rs {
 			urls[i] = m.URL + "/in/" + r.Name
-			if r.Do == berth.StorageList {
+			if r.Do == berth.OutsideList {
 				urls[i] = m.URL + "/?list&prefix=in/&marker=" + url.QueryEscape(r.Marker)
 			}
 		}
@@ -108,5 +109,73 @@ func TestManyFiles(t *testing.T) {
 	m.tag.Store("second")
 	if err := o.Fetch(t.Context(), list, want, to); berth.CodeOf(err) != berth.Conflict {
 		t.Errorf("files that changed after they were listed: %v", err)
+	}
+}
+
+// outsideOf is a place on a server that sees the verb of each request as its path, and what it is about in its query.
+func outsideOf(t *testing.T, h http.HandlerFunc) *data.Outside {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	c, err := data.New(data.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	c.Shrink(1, 1, 1)
+	return c.Outside(&berth.Outside{Protocol: berth.OutsideS3, Datastore: "lake", At: "s3://data/in"}, func(_ context.Context, _ string, rs []berth.OutsideRequest) ([]string, error) {
+		urls := make([]string, len(rs))
+		for i, r := range rs {
+			urls[i] = s.URL + "/" + string(r.Do) + "?prefix=&marker=" + url.QueryEscape(r.Marker)
+		}
+		return urls, nil
+	})
+}
+
+// TestListWithoutEnd: a list whose pages lead round in a circle is an error.
+func TestListWithoutEnd(t *testing.T) {
+	next := map[string]string{"": "A", "A": "B", "B": "A"}
+	o := outsideOf(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>%s</NextContinuationToken></ListBucketResult>", next[r.URL.Query().Get("marker")])
+	})
+	if _, _, err := o.List(t.Context()); berth.CodeOf(err) != berth.Internal || !strings.Contains(err.Error(), "no end") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAnswerToFinishIsLost: an upload in parts whose last answer was lost is over when the file is there, and only then.
+func TestAnswerToFinishIsLost(t *testing.T) {
+	for name, size := range map[string]int64{"there": 4, "another file": 5} {
+		t.Run(name, func(t *testing.T) {
+			var finishes atomic.Int64
+			o := outsideOf(t, func(w http.ResponseWriter, r *http.Request) {
+				switch berth.OutsideVerb(strings.TrimPrefix(r.URL.Path, "/")) {
+				case berth.OutsideBegin:
+					fmt.Fprint(w, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
+				case berth.OutsidePart:
+					w.Header().Set("ETag", `"p"`)
+				case berth.OutsideFinish:
+					if finishes.Add(1) == 1 {
+						panic(http.ErrAbortHandler) // it is done, and nobody hears of it
+					}
+					w.WriteHeader(http.StatusNotFound)
+				case berth.OutsideHead:
+					w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+				}
+			})
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "f"), []byte("four"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d, err := data.OpenDir(dir, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			err = o.PutFile(t.Context(), d, "f", new(data.Total))
+			if (err == nil) != (size == 4) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

@@ -78,10 +78,10 @@ func (o *Outside) exchange(ctx context.Context, method string, to address, h htt
 
 // putParts sends a large file to S3, in parallel. What is cut off is dropped, so that nobody pays for it.
 func (o *Outside) putParts(ctx context.Context, f *os.File, size int64, rel, kind string) (err error) {
-	ask := func(do berth.StorageVerb, upload string) berth.StorageRequest {
-		return berth.StorageRequest{Do: do, Name: rel, Upload: upload}
+	ask := func(do berth.OutsideVerb, upload string) berth.OutsideRequest {
+		return berth.OutsideRequest{Do: do, Name: rel, Upload: upload}
 	}
-	_, answer, err := o.exchange(ctx, http.MethodPost, o.one(ask(berth.StorageBegin, "")), http.Header{"Content-Type": {kind}}, nil, 0, 0)
+	_, answer, err := o.exchange(ctx, http.MethodPost, o.one(ask(berth.OutsideBegin, "")), http.Header{"Content-Type": {kind}}, nil, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -93,14 +93,14 @@ func (o *Outside) putParts(ctx context.Context, f *os.File, size int64, rel, kin
 		if err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
-			_, _, _ = o.exchange(ctx, http.MethodDelete, o.one(ask(berth.StorageDrop, begun.UploadId)), nil, nil, 0, 0)
+			_, _, _ = o.exchange(ctx, http.MethodDelete, o.one(ask(berth.OutsideDrop, begun.UploadId)), nil, nil, 0, 0)
 		}
 	}()
 	piece := max(o.c.piece, 5<<20, size/9000+1) // S3 takes 10,000 parts at most, of 5 MiB at least but for the last
 	count := int((size + piece - 1) / piece)
-	rs := make([]berth.StorageRequest, count)
+	rs := make([]berth.OutsideRequest, count)
 	for i := range rs {
-		rs[i] = ask(berth.StoragePart, begun.UploadId)
+		rs[i] = ask(berth.OutsidePart, begun.UploadId)
 		rs[i].Part = i + 1
 	}
 	type part struct {
@@ -129,8 +129,23 @@ func (o *Outside) putParts(ctx context.Context, f *os.File, size int64, rel, kin
 	if err != nil {
 		return err
 	}
-	_, answer, err = o.exchange(ctx, http.MethodPost, o.one(ask(berth.StorageFinish, begun.UploadId)),
-		http.Header{"Content-Type": {"application/xml"}}, bytes.NewReader(body), 0, int64(len(body)))
+	return o.finish(ctx, ask(berth.OutsideFinish, begun.UploadId), body, size)
+}
+
+// finish has the parts of an upload joined to a file of size.
+func (o *Outside) finish(ctx context.Context, r berth.OutsideRequest, body []byte, size int64) error {
+	to, tries := o.one(r), 0
+	counted := func(ctx context.Context) (string, error) {
+		tries++
+		return to(ctx)
+	}
+	_, answer, err := o.exchange(ctx, http.MethodPost, counted, http.Header{"Content-Type": {"application/xml"}}, bytes.NewReader(body), 0, int64(len(body)))
+	if berth.CodeOf(err) == berth.NotFound && tries > 1 {
+		// The answer to an earlier try may have been lost: then the upload is over, and the file is there.
+		if x, herr := o.head(ctx, r.Name); herr == nil && x.Size == size {
+			return nil
+		}
+	}
 	if err != nil {
 		return err
 	}
