@@ -78,6 +78,9 @@ func (c *Conn) do(method, path string, body []byte) ([]byte, error) {
 	return b, err
 }
 
+// Do makes any call and returns the answer.
+func (c *Conn) Do(method, path string, body []byte) ([]byte, error) { return c.do(method, path, body) }
+
 // Get reads a resource.
 func (c *Conn) Get(path string) ([]byte, error) { return c.do(http.MethodGet, path, nil) }
 
