@@ -15,7 +15,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// big times a large file: upload, and a task that gets it, beside cp of the same file. Memory must not grow with the file.
+// big times a large file: upload, and a task that gets it, beside cp of the same file. Memory must
+// not grow with the file.
 func big(b *bench) error {
 	size := b.fitting(int64(b.size(8<<30, 64<<20)))
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "big"))

@@ -19,7 +19,8 @@ const (
 	burstConns   = 16
 )
 
-// burst submits many jobs at once to an empty cluster whose nodes take a while to boot, and looks how long after that the last one starts.
+// burst submits many jobs at once to an empty cluster whose nodes take a while to boot, and looks
+// how long after that the last one starts.
 func burst(b *bench) error {
 	const boot = 2 * time.Second
 	jobs := b.size(340, 40)
@@ -76,7 +77,8 @@ type bursted struct {
 	calls, started  []time.Time // by job
 }
 
-// oneBurst submits jobs over several connections, has runners report their starts and ends, and waits until the cluster is empty again.
+// oneBurst submits jobs over several connections, has runners report their starts and ends, and
+// waits until the cluster is empty again.
 func oneBurst(b *bench, p *world.Plant, prefix string, jobs int) (r bursted, err error) {
 	w, err := p.Watch(b.ctx)
 	if err != nil {
@@ -122,7 +124,8 @@ func oneBurst(b *bench, p *world.Plant, prefix string, jobs int) (r bursted, err
 	return r, nil
 }
 
-// runners delivers the reports of all tasks, each over a connection of its own as those of nodes are, and notes when they started.
+// runners delivers the reports of all tasks, each over a connection of its own as those of nodes
+// are, and notes when they started.
 func runners(b *bench, p *world.Plant, prefix string, started []time.Time) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()

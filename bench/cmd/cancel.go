@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// cancel asks thousands of waiting jobs to end by one call, and waits for the last of them to be Canceled.
+// cancel asks thousands of waiting jobs to end by one call, and waits for the last of them to be
+// Canceled.
 func cancel(b *bench) error {
 	n := b.size(5000, 300)
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "cancel"))
@@ -36,7 +37,8 @@ func cancel(b *bench) error {
 	return b.write(row)
 }
 
-// cancelJobs submits n jobs and cancels them: milliseconds to the answer and to the last end, and the server's CPU meanwhile.
+// cancelJobs submits n jobs and cancels them: milliseconds to the answer and to the last end, and
+// the server's CPU meanwhile.
 func cancelJobs(b *bench, s *world.Server, prefix string, n int) (call, all, cpu float64, err error) {
 	const connections = 16
 	job, errs := world.Job("sleep 1000"), make(chan error, connections)

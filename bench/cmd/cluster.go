@@ -20,8 +20,8 @@ const (
 	clusterSize  = "Standard_DS3_v2"
 )
 
-// cluster measures a job on a cluster: from the call to the first instruction of the command, where a node has to be made first, and where one
-// waits.
+// cluster measures a job on a cluster: from the call to the first instruction of the command, where
+// a node has to be made first, and where one waits.
 func cluster(b *bench) error {
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "cluster"))
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// flat submits and lists beside a thousand and beside a million finished jobs. The times must not depend on it.
+// flat submits and lists beside a thousand and beside a million finished jobs. The times must not
+// depend on it.
 func flat(b *bench) error {
 	sizes := [2]int{1000, b.size(1_000_000, 5000)}
 	var servers [2]*world.Server

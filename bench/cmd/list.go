@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// list times the command that lists jobs, process start included: as it is typed, and asked for all 300 jobs.
+// list times the command that lists jobs, process start included: as it is typed, and asked for all
+// 300 jobs.
 func list(b *bench) error {
 	const jobs = 300
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "list"))
@@ -94,7 +95,8 @@ func listed(cmd *exec.Cmd) (ms, cpu float64, lines int, err error) {
 	return ms, peer.Ms(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()), bytes.Count(out, []byte("\n")), err
 }
 
-// azList times Azure's own command line against our server, where it and its ml extension are installed.
+// azList times Azure's own command line against our server, where it and its ml extension are
+// installed.
 func azList(b *bench, s *world.Server) (float64, error) {
 	script := `eval "$("$0" azure-env --export)" && exec az ml job list -o none --resource-group "$AZURE_RESOURCE_GROUP" --workspace-name "$AZUREML_WORKSPACE_NAME"`
 	cmd := exec.CommandContext(b.ctx, "sh", "-c", script, s.Bin)

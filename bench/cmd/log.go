@@ -43,7 +43,8 @@ func spew(bytes string) error {
 	return output(os.Stdout, n)
 }
 
-// logs runs one job that writes a gigabyte, against the same command with its output redirected to a file.
+// logs runs one job that writes a gigabyte, against the same command with its output redirected to
+// a file.
 func logs(b *bench) error {
 	n := int64(b.size(1<<30, 64<<20))
 	self, err := os.Executable()
@@ -132,8 +133,8 @@ func (b *bench) redirect(self string, n int64) (time.Duration, error) {
 	return time.Since(t), nil
 }
 
-// discard empties the big files below dir that nothing will read again, so that rounds do not wait for the disk to take the last
-// round's bytes.
+// discard empties the big files below dir that nothing will read again, so that rounds do not wait
+// for the disk to take the last round's bytes.
 func discard(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

@@ -11,11 +11,13 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// sampleEvery is how often a task older than ten minutes is looked at, which is also its node's sign of life.
+// sampleEvery is how often a task older than ten minutes is looked at, which is also its node's
+// sign of life.
 const sampleEvery = 10 * time.Second
 
-// nodes has a cluster with many nodes, each with a task whose runner reports a sample every ten seconds, and looks what that costs the
-// server. The server is real; its nodes are answered for by this process.
+// nodes has a cluster with many nodes, each with a task whose runner reports a sample every ten
+// seconds, and looks what that costs the server. The server is real; its nodes are answered for by
+// this process.
 func nodes(b *bench) error {
 	const name = "many"
 	n, span := b.size(1000, 100), time.Duration(b.size(60, 10))*time.Second

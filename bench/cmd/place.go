@@ -15,8 +15,8 @@ import (
 
 const kubePeer = "kube-scheduler and KWOK"
 
-// place measures the scheduler and the autoscaler in memory: how fast many tasks find their nodes, and how long one decision takes
-// beside many that wait.
+// place measures the scheduler and the autoscaler in memory: how fast many tasks find their nodes,
+// and how long one decision takes beside many that wait.
 func place(b *bench) error {
 	tasks, nodes := b.size(50_000, 5000), b.size(5000, 500)
 	waiting := b.size(10_000, 1000)
@@ -50,7 +50,8 @@ func place(b *bench) error {
 	return b.write(row)
 }
 
-// placeBeside takes turns with kube-scheduler, in a shape that two cores carry: each of its placements is a request.
+// placeBeside takes turns with kube-scheduler, in a shape that two cores carry: each of its
+// placements is a request.
 func (b *bench) placeBeside() error {
 	tasks, nodes := b.size(5000, 300), b.size(1000, 100)
 	k, absent := peer.StartKube(b.ctx, b.group, filepath.Join(b.dir, "kube"), nodes)
@@ -102,7 +103,8 @@ func pool(nodes int) sched.Pool {
 	return p
 }
 
-// placements puts tasks of ten users on empty nodes: placements per second, and milliseconds of CPU for each.
+// placements puts tasks of ten users on empty nodes: placements per second, and milliseconds of CPU
+// for each.
 func placements(tasks, nodes int) (rate, cpu float64, err error) {
 	p := pool(nodes)
 	gangs := make([]sched.Gang, tasks)
@@ -128,7 +130,8 @@ func placements(tasks, nodes int) (rate, cpu float64, err error) {
 	return float64(tasks) / wall.Seconds(), peer.Ms(used) / float64(tasks), nil
 }
 
-// decisions has a task end and a job come, n times, and decides each time: milliseconds of each, and of CPU on average.
+// decisions has a task end and a job come, n times, and decides each time: milliseconds of each,
+// and of CPU on average.
 func decisions(waiting, n int) (took []float64, cpu float64) {
 	now := time.Now()
 	p := pool(1000)

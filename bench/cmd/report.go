@@ -16,7 +16,8 @@ const (
 	end   = "<!-- end of results -->"
 )
 
-// report writes the newest row of every benchmark and peer into a document, scored ones before others.
+// report writes the newest row of every benchmark and peer into a document, scored ones before
+// others.
 func report(from, into string) error {
 	rows, err := measure.Read(from)
 	if err != nil {
@@ -34,7 +35,8 @@ func report(from, into string) error {
 	return os.WriteFile(into, []byte(head+begin+"\n"+table(newest(rows))+end+tail), 0o644)
 }
 
-// newest keeps one row per benchmark and peer, in the order they first came: the last scored one, or the last of all.
+// newest keeps one row per benchmark and peer, in the order they first came: the last scored one,
+// or the last of all.
 func newest(rows []measure.Row) []measure.Row {
 	at := map[string]int{}
 	var keep []measure.Row

@@ -23,7 +23,8 @@ func (t *tally) add(r peer.Result, own float64) {
 	t.rate, t.cpu, t.own = append(t.rate, r.PerSecond), append(t.cpu, r.CPU), append(t.own, own)
 }
 
-// short runs thousands of jobs that do nothing, each submitted by itself and durable, and waits for the last to be Completed.
+// short runs thousands of jobs that do nothing, each submitted by itself and durable, and waits for
+// the last to be Completed.
 func short(b *bench) error {
 	n, slurmN := b.size(5000, 300), b.size(1000, 20)
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "short"))
@@ -116,8 +117,9 @@ func (b *bench) writeShort(n int, ours, xargs, forks, queue, slurm tally) error 
 	return nil
 }
 
-// shortJobs submits n jobs over 16 connections and reads their ends from the event stream. own is the CPU of the server and the
-// runner host per job, in milliseconds; the result's CPU has the commands too.
+// shortJobs submits n jobs over 16 connections and reads their ends from the event stream. own is
+// the CPU of the server and the runner host per job, in milliseconds; the result's CPU has the
+// commands too.
 func shortJobs(b *bench, s *world.Server, prefix string, n int) (r peer.Result, own float64, err error) {
 	const connections = 16
 	w, err := s.Watch(b.ctx)

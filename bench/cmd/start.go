@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// way is one way to start a process, measured in milliseconds to its first instruction: per round the median, and all samples.
+// way is one way to start a process, measured in milliseconds to its first instruction: per round
+// the median, and all samples.
 type way struct {
 	name   string
 	n      int
@@ -45,9 +46,11 @@ func (w *way) round(b *bench) error {
 	return nil
 }
 
-// start measures what a user waits for on an idle machine: from the call to the first instruction of the command.
+// start measures what a user waits for on an idle machine: from the call to the first instruction
+// of the command.
 func start(b *bench) error {
-	// Peers that are built first take minutes, and a server closes connections that are idle for three.
+	// Peers that are built first take minutes, and a server closes connections that are idle for
+	// three.
 	srun, sbatch, queue := b.slurmWays()
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "start"))
 	if err != nil {
@@ -115,7 +118,8 @@ func start(b *bench) error {
 	return nil
 }
 
-// first waits for the first instruction of a job submitted at t, and then for its end, so that the next one finds an idle server.
+// first waits for the first instruction of a job submitted at t, and then for its end, so that the
+// next one finds an idle server.
 func (b *bench) first(w *world.Watch, t time.Time) (float64, error) {
 	first, err := b.pipe.Wait(2 * time.Minute)
 	if err != nil {

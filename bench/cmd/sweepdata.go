@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// sweepData runs many tasks over one large input and counts the bytes that the server and the node read and write for it.
+// sweepData runs many tasks over one large input and counts the bytes that the server and the node
+// read and write for it.
 func sweepData(b *bench) error {
 	const tasks = 50
 	size := b.fitting(int64(b.size(2<<30, 64<<20)))
@@ -65,7 +66,8 @@ func sweepData(b *bench) error {
 	return b.write(row)
 }
 
-// moved is how many bytes our processes have read and written so far, of files and connections alike.
+// moved is how many bytes our processes have read and written so far, of files and connections
+// alike.
 func moved(s *world.Server) (n float64, err error) {
 	server, host := s.Processes()
 	for _, pid := range append(server, host...) {

@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// treeCode times `berth run` of a folder of code, to the first instruction: unchanged since the last run, and seen for the first time.
+// treeCode times `berth run` of a folder of code, to the first instruction: unchanged since the
+// last run, and seen for the first time.
 func treeCode(b *bench) error {
 	const files, size = 1000, 8 << 10
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "treecode"))

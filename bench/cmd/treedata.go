@@ -11,8 +11,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// treeData times tasks that read a data asset of many files, from the submission to the first instruction: the first task of a node, which
-// brings it there, and those after it.
+// treeData times tasks that read a data asset of many files, from the submission to the first
+// instruction: the first task of a node, which brings it there, and those after it.
 func treeData(b *bench) error {
 	files, size := b.size(100_000, 5000), 10<<10
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "treedata"))

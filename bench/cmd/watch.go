@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// watch has one writer and a thousand readers of the event stream: how late the news of a submission reaches them.
+// watch has one writer and a thousand readers of the event stream: how late the news of a
+// submission reaches them.
 func watch(b *bench) error {
 	watchers, writes := b.size(1000, 100), b.size(50, 10)
 	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "watch"))

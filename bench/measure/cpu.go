@@ -17,8 +17,8 @@ const tick = 10 * time.Millisecond
 
 const cpuacct = "/sys/fs/cgroup/cpuacct"
 
-// Group counts the CPU of the processes in it, ended ones included, to the nanosecond: a cpuacct control group of version 1. A
-// nil Group counts nothing.
+// Group counts the CPU of the processes in it, ended ones included, to the nanosecond: a cpuacct
+// control group of version 1. A nil Group counts nothing.
 type Group struct{ dir string }
 
 // NewGroup makes a group, nil where that is not permitted.

@@ -59,8 +59,8 @@ type Row struct {
 	Run    string    `json:"run"`
 }
 
-// Against fills in the comparison with a peer, one value per round on both sides. The ratio is peer/ours for times and
-// ours/peer for rates, so that more is better.
+// Against fills in the comparison with a peer, one value per round on both sides. The ratio is
+// peer/ours for times and ours/peer for rates, so that more is better.
 func (r *Row) Against(peer, version string, ours, theirs []float64, rate bool) {
 	r.Peer, r.PeerVersion = peer, version
 	v := Median(theirs)

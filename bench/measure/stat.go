@@ -1,5 +1,5 @@
-// Package measure is how the benchmarks count: quantiles, ratios of interleaved rounds, CPU and memory of processes, the load of
-// the machine, and the rows that results are written as.
+// Package measure is how the benchmarks count: quantiles, ratios of interleaved rounds, CPU and
+// memory of processes, the load of the machine, and the rows that results are written as.
 package measure
 
 import (
@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// Quantile is the q-quantile of v (0 to 1), interpolated between neighbours. It is NaN for no values.
+// Quantile is the q-quantile of v (0 to 1), interpolated between neighbours. It is NaN for no
+// values.
 func Quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
@@ -30,7 +31,8 @@ type Ratio struct {
 	Rounds           int
 }
 
-// Ratios compares round by round: num[i] with den[i]. Rounds that one side does not have are left out.
+// Ratios compares round by round: num[i] with den[i]. Rounds that one side does not have are left
+// out.
 func Ratios(num, den []float64) Ratio {
 	var r []float64
 	for i := range min(len(num), len(den)) {

@@ -20,7 +20,8 @@ type daemon struct {
 	done chan struct{} // closed when it has ended
 }
 
-// daemons are the processes of one peer, with their logs in one folder. Their CPU is counted by group, which may be nil.
+// daemons are the processes of one peer, with their logs in one folder. Their CPU is counted by
+// group, which may be nil.
 type daemons struct {
 	logs  string
 	group *measure.Group

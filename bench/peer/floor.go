@@ -32,7 +32,8 @@ func Exec(ctx context.Context, stamp string, pipe *Pipe, n int) ([]float64, erro
 	return v, nil
 }
 
-// Sync times fdatasync of 4 KiB into a file that is long enough already, in milliseconds: what one durable answer costs at least.
+// Sync times fdatasync of 4 KiB into a file that is long enough already, in milliseconds: what one
+// durable answer costs at least.
 func Sync(dir string, n int) ([]float64, error) {
 	f, err := os.Create(filepath.Join(dir, "sync"))
 	if err != nil {
@@ -101,7 +102,8 @@ func XargsVersion(ctx context.Context) string {
 	return ""
 }
 
-// Forks runs /bin/true n times from Go, two at a time: the floor of anything that starts real processes.
+// Forks runs /bin/true n times from Go, two at a time: the floor of anything that starts real
+// processes.
 func Forks(ctx context.Context, n int) (Result, error) {
 	var next atomic.Int64
 	var failed atomic.Value

@@ -73,7 +73,8 @@ func StartHyperQueue(ctx context.Context, cache, dir string) (*HyperQueue, error
 	return h, nil
 }
 
-// Latency is milliseconds from submit to the first instruction on an idle worker, connection kept open.
+// Latency is milliseconds from submit to the first instruction on an idle worker, connection kept
+// open.
 func (h *HyperQueue) Latency(n int, stamp, pipe string) ([]float64, error) {
 	var v struct{ Ms []float64 }
 	err := h.ask(fmt.Sprintf("latency %d %s %s", n, stamp, pipe), &v)

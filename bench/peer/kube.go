@@ -22,10 +22,11 @@ import (
 //go:embed source/kwok.yaml
 var kwokYAML []byte
 
-// Kube is a control plane on loopback with simulated nodes: etcd on disk, kube-apiserver, KWOK, and kube-scheduler while it is measured.
+// Kube is a control plane on loopback with simulated nodes: etcd on disk, kube-apiserver, KWOK, and
+// kube-scheduler while it is measured.
 //
-// Everything that would slow the scheduler down and is not its own work is left out: no controllers, no heartbeats, no limit on its
-// requests, no admission that needs a controller.
+// Everything that would slow the scheduler down and is not its own work is left out: no
+// controllers, no heartbeats, no limit on its requests, no admission that needs a controller.
 type Kube struct {
 	Version string // of Kubernetes and of KWOK
 	Nodes   int
@@ -39,7 +40,8 @@ type Kube struct {
 // kubePrograms are what a kit has.
 var kubePrograms = []string{"etcd", "kube-apiserver", "kube-scheduler", "kwok"}
 
-// KubeKit is the folder of the programs: BENCH_K8S, or what is in the user's cache. An error says what is missing.
+// KubeKit is the folder of the programs: BENCH_K8S, or what is in the user's cache. An error says
+// what is missing.
 func KubeKit() (string, error) {
 	bin := os.Getenv("BENCH_K8S")
 	if bin == "" {
@@ -57,7 +59,8 @@ func KubeKit() (string, error) {
 	return bin, nil
 }
 
-// StartKube starts a control plane of the kit's programs in dir, with simulated nodes of ten CPUs each.
+// StartKube starts a control plane of the kit's programs in dir, with simulated nodes of ten CPUs
+// each.
 func StartKube(ctx context.Context, group *measure.Group, dir string, nodes int) (*Kube, error) {
 	bin, err := KubeKit()
 	if err != nil {
@@ -198,8 +201,9 @@ func (k *Kube) makeNodes(ctx context.Context) error {
 	return nil
 }
 
-// Schedule has pods wait before the scheduler starts, and times it from the first one it binds to the last, as a watcher sees them.
-// own is the scheduler's part of the CPU per pod, in milliseconds.
+// Schedule has pods wait before the scheduler starts, and times it from the first one it binds to
+// the last, as a watcher sees them. own is the scheduler's part of the CPU per pod, in
+// milliseconds.
 func (k *Kube) Schedule(ctx context.Context, pods int) (r Result, own float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

@@ -22,7 +22,8 @@ type kubeAPI struct {
 	http       *http.Client
 }
 
-// newKubeAPI trusts the certificate in a file, which a server that made its own writes when it starts.
+// newKubeAPI trusts the certificate in a file, which a server that made its own writes when it
+// starts.
 func newKubeAPI(url, cert, token string) (*kubeAPI, error) {
 	b, err := os.ReadFile(cert)
 	if err != nil {
@@ -139,8 +140,8 @@ type kubeWatch struct {
 	dec          *json.Decoder
 }
 
-// watch tells what happens at a path from now on. fields chooses: what comes to match is an event. bare leaves everything
-// but the metadata out.
+// watch tells what happens at a path from now on. fields chooses: what comes to match is an event.
+// bare leaves everything but the metadata out.
 func (a *kubeAPI) watch(ctx context.Context, path, fields string, bare bool) (*kubeWatch, error) {
 	var list struct{ Metadata kubeMeta }
 	if err := a.get(ctx, path+"?limit=1", &list); err != nil {
@@ -165,7 +166,8 @@ func (w *kubeWatch) open(ctx context.Context) error {
 	return err
 }
 
-// next waits for an event. A server cuts watchers off that are slow to read: then it goes on where it was.
+// next waits for an event. A server cuts watchers off that are slow to read: then it goes on where
+// it was.
 func (w *kubeWatch) next(ctx context.Context) (*kubeEvent, error) {
 	for {
 		var e kubeEvent

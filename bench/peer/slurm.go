@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth/bench/measure"
 )
 
-// Slurm is a cluster of four nodes on loopback in a directory of its own: munge, the controller and the node daemons. Its state
-// is on disk.
+// Slurm is a cluster of four nodes on loopback in a directory of its own: munge, the controller and
+// the node daemons. Its state is on disk.
 type Slurm struct {
 	Version string
 	dir     string
@@ -202,7 +202,8 @@ func (s *Slurm) timed(ctx context.Context, pipe *Pipe, name string, args ...stri
 	return Ms(first.Sub(t)), err
 }
 
-// Array runs /bin/true n times as a job array; ends are read from the file Slurm writes of completed jobs.
+// Array runs /bin/true n times as a job array; ends are read from the file Slurm writes of
+// completed jobs.
 func (s *Slurm) Array(ctx context.Context, n int) (Result, error) {
 	before, cpu := s.completed(), time.Duration(0)
 	if used, ok := s.daemons.group.Usage(); ok {

@@ -1,5 +1,6 @@
-// Package peer runs what Berth is compared with: Slurm, HyperQueue, xargs, and the bare machine. What is missing is installed where
-// that is possible; a peer that cannot be run is an error that says why.
+// Package peer runs what Berth is compared with: Slurm, HyperQueue, xargs, and the bare machine.
+// What is missing is installed where that is possible; a peer that cannot be run is an error that
+// says why.
 package peer
 
 import (

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// MakeTree writes a folder of n files of size bytes each that no other folder has, a hundred to a folder.
+// MakeTree writes a folder of n files of size bytes each that no other folder has, a hundred to a
+// folder.
 func MakeTree(dir string, n, size int) error {
 	seed := [32]byte{}
 	binary.LittleEndian.PutUint64(seed[:], uint64(time.Now().UnixNano()))
@@ -31,8 +32,8 @@ func MakeTree(dir string, n, size int) error {
 	return nil
 }
 
-// CopyExec is what a shell does to give a command a folder of its own: `cp -a` and exec. It returns the milliseconds to the command's
-// first instruction, and removes the copy.
+// CopyExec is what a shell does to give a command a folder of its own: `cp -a` and exec. It returns
+// the milliseconds to the command's first instruction, and removes the copy.
 func CopyExec(ctx context.Context, from, to, stamp string, pipe *Pipe) (float64, error) {
 	defer os.RemoveAll(to)
 	t := time.Now()

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Cluster is the document of a cluster. An idle time of 0 gives nodes back as soon as they have nothing to do.
+// Cluster is the document of a cluster. An idle time of 0 gives nodes back as soon as they have
+// nothing to do.
 func Cluster(size string, least, most int, idle time.Duration) []byte {
 	return fmt.Appendf(nil, `{"location":"local","properties":{"computeType":"AmlCompute","properties":{"vmSize":%q,"scaleSettings":{`+
 		`"minNodeCount":%d,"maxNodeCount":%d,"nodeIdleTimeBeforeScaleDown":"PT%dS"}}}}`, size, least, most, int(idle.Seconds()))

@@ -26,9 +26,9 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// Farm is a server in a process of its own whose nodes are real to it (directories, control groups, a socket that answers) but have no
-// processes: this one is the runner host of all of them. So the server's part of many nodes can be measured on a machine that could not
-// carry them.
+// Farm is a server in a process of its own whose nodes are real to it (directories, control groups,
+// a socket that answers) but have no processes: this one is the runner host of all of them. So the
+// server's part of many nodes can be measured on a machine that could not carry them.
 type Farm struct {
 	*Server
 	ctx   context.Context
@@ -57,7 +57,8 @@ type farmHost struct {
 	conns []net.Conn
 }
 
-// StartFarm starts a server in home whose tasks report a sample every so often. self is the command line up to the hidden commands.
+// StartFarm starts a server in home whose tasks report a sample every so often. self is the command
+// line up to the hidden commands.
 func StartFarm(ctx context.Context, group *measure.Group, self, home string, every time.Duration) (*Farm, error) {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, err
@@ -93,8 +94,8 @@ func ServerMain(ctx context.Context, args []string) error {
 	return errors.Join(a.Run(ctx), a.Close())
 }
 
-// NodeMain is what the server starts in place of a runner host: it has the farm answer for the node, and ends. args are the farm's socket
-// and those of a runner host.
+// NodeMain is what the server starts in place of a runner host: it has the farm answer for the
+// node, and ends. args are the farm's socket and those of a runner host.
 func NodeMain(args []string) error {
 	const fdReady, fdLock = 4, 5
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: args[0], Net: "unix"})

@@ -32,8 +32,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Plant is a server of real parts (store with its syncs, front door, loops) over a provider whose nodes are timers, in a process of its
-// own. What the runners of its tasks would report comes to whoever started it, who is to deliver it.
+// Plant is a server of real parts (store with its syncs, front door, loops) over a provider whose
+// nodes are timers, in a process of its own. What the runners of its tasks would report comes to
+// whoever started it, who is to deliver it.
 type Plant struct {
 	*Server
 	out *bufio.Reader
@@ -41,7 +42,8 @@ type Plant struct {
 
 var plantSpace = berth.Workspace{Subscription: "00000000-0000-0000-0000-000000000000", Group: "bench", Name: "plant"}
 
-// StartPlant starts a plant in dir whose nodes take boot to be there. self is the command line of [PlantMain].
+// StartPlant starts a plant in dir whose nodes take boot to be there. self is the command line of
+// [PlantMain].
 func StartPlant(ctx context.Context, group *measure.Group, self []string, dir string, boot time.Duration) (*Plant, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -8,8 +8,9 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// run is a task that runs until the farm ends, as its runner tells the server of it: over a connection of the node's own, first that it
-// runs, and then a sample of what it uses every so often, at a phase of its own.
+// run is a task that runs until the farm ends, as its runner tells the server of it: over a
+// connection of the node's own, first that it runs, and then a sample of what it uses every so
+// often, at a phase of its own.
 func (f *Farm) run(l *berth.Launch) {
 	home, err := runner.NewHTTPHome(l.Home.URL, l.Home.CA)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package world is the server under test and lean clients of it: connections that are kept, and the event stream.
+// Package world is the server under test and lean clients of it: connections that are kept, and the
+// event stream.
 package world
 
 import (
@@ -32,7 +33,8 @@ type Server struct {
 	ca        string
 }
 
-// Start runs a server in home, which may hold the files of an earlier one, and waits until it answers.
+// Start runs a server in home, which may hold the files of an earlier one, and waits until it
+// answers.
 func Start(ctx context.Context, group *measure.Group, bin, home string) (*Server, error) {
 	s := &Server{Bin: bin, Home: home}
 	return s, s.start(ctx, group, bin, "serve", "--home", home, "--listen", "127.0.0.1:0")
@@ -123,7 +125,8 @@ func (s *Server) Own() measure.Times {
 	return measure.CPUs(append(server, host...))
 }
 
-// Usage is the CPU time of everything the server started, users' commands included, where that is known.
+// Usage is the CPU time of everything the server started, users' commands included, where that is
+// known.
 func (s *Server) Usage() (time.Duration, bool) { return s.group.Usage() }
 
 // CLI is the command line of this server's home.
@@ -143,7 +146,8 @@ func (s *Server) Stop() {
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	}
-	// The host outlives a server, and a part of it that ends is started again: look until none is left.
+	// The host outlives a server, and a part of it that ends is started again: look until none is
+	// left.
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		_, host := s.Processes()
 		for _, p := range host {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package attached runs jobs on a machine that connects to the server by itself, and kills everything in between that could
-// be killed.
+// Package attached runs jobs on a machine that connects to the server by itself, and kills
+// everything in between that could be killed.
 package attached_test
 
 import (
@@ -148,7 +148,8 @@ func find(t *testing.T, dir, name string) (text string) {
 	return text
 }
 
-// job writes a job with code, an input, an output and an artifact, that waits for a gate and ends with a code.
+// job writes a job with code, an input, an output and an artifact, that waits for a gate and ends
+// with a code.
 func job(t *testing.T, gate string, code int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -186,7 +187,8 @@ func serverPID(t *testing.T, s *world.Server) int {
 	return v.PID
 }
 
-// TestStory attaches a machine, runs a job on it, and while it runs kills the agent, cuts the connection, and kills the server.
+// TestStory attaches a machine, runs a job on it, and while it runs kills the agent, cuts the
+// connection, and kills the server.
 func TestStory(t *testing.T) {
 	s := world.Start(t)
 	m := attach(t, s, "laptop")
@@ -242,7 +244,8 @@ func TestStory(t *testing.T) {
 	m.cmd = nil
 }
 
-// TestOneMachine has a second machine with the same file, and a new file: one machine at a time is a compute's.
+// TestOneMachine has a second machine with the same file, and a new file: one machine at a time is
+// a compute's.
 func TestOneMachine(t *testing.T) {
 	s := world.Start(t)
 	m := attach(t, s, "laptop")

@@ -134,8 +134,9 @@ func (o *openSSH) clean() {
 	os.RemoveAll(o.dir)
 }
 
-// TestSSHStory runs the same job on a machine that OpenSSH leads to. While it runs the connection is cut, the agent is killed, and the
-// server is killed; and a machine that shows another key is refused.
+// TestSSHStory runs the same job on a machine that OpenSSH leads to. While it runs the connection
+// is cut, the agent is killed, and the server is killed; and a machine that shows another key is
+// refused.
 func TestSSHStory(t *testing.T) {
 	s := world.Start(t)
 	o := startOpenSSH(t)

@@ -7,8 +7,9 @@ import (
 	"github.com/berthml/berth/e2e/world"
 )
 
-// TestAddressOfTheServer: a runner reaches the server's storage over the owner's socket. A job of a user whose input or output is
-// another address of the server gets nothing that way which the user could not have.
+// TestAddressOfTheServer: a runner reaches the server's storage over the owner's socket. A job of a
+// user whose input or output is another address of the server gets nothing that way which the user
+// could not have.
 func TestAddressOfTheServer(t *testing.T) {
 	s := world.Start(t)
 	bob := person(t, s, client(t, s), "bob")

@@ -11,7 +11,8 @@ import (
 
 const mine, evil = "echo mine", "echo evil"
 
-// TestCodeOfOthersStays: a user changes nothing of what another one uploads or has registered, whichever way they go about it.
+// TestCodeOfOthersStays: a user changes nothing of what another one uploads or has registered,
+// whichever way they go about it.
 func TestCodeOfOthersStays(t *testing.T) {
 	s := world.Start(t)
 	c := client(t, s)
@@ -84,7 +85,8 @@ func TestCodeOfOthersStays(t *testing.T) {
 	}
 }
 
-// TestHashesAreNotTrusted: what one user says the hash of some code is has no effect on what another one runs.
+// TestHashesAreNotTrusted: what one user says the hash of some code is has no effect on what
+// another one runs.
 func TestHashesAreNotTrusted(t *testing.T) {
 	s := world.Start(t)
 	c := client(t, s)
@@ -134,8 +136,9 @@ func TestHashesAreNotTrusted(t *testing.T) {
 	bob.must(200, "PUT", bob.ws()+at, component(mine))
 }
 
-// TestUploadsNamedForTheirContent: clients upload data and build contexts to a folder named for its content, and upload nothing where it
-// seems to be there. Somebody who was there first has no say in what another one registers.
+// TestUploadsNamedForTheirContent: clients upload data and build contexts to a folder named for its
+// content, and upload nothing where it seems to be there. Somebody who was there first has no say
+// in what another one registers.
 func TestUploadsNamedForTheirContent(t *testing.T) {
 	s := world.Start(t)
 	c := client(t, s)
@@ -215,7 +218,8 @@ func TestUploadsNamedForTheirContent(t *testing.T) {
 	}
 }
 
-// TestCodeInAFolderOfNobody: code that is registered where anybody may write runs as it was then, and nobody is kept from the folder.
+// TestCodeInAFolderOfNobody: code that is registered where anybody may write runs as it was then,
+// and nobody is kept from the folder.
 func TestCodeInAFolderOfNobody(t *testing.T) {
 	s := world.Start(t)
 	c := client(t, s)

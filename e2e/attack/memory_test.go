@@ -1,5 +1,6 @@
-// Package attack tries to get at a running server what its users must not be able to get: memory, connections, other people's
-// bytes. Each story has the built program, a home of its own, and the tokens an attacker would have.
+// Package attack tries to get at a running server what its users must not be able to get: memory,
+// connections, other people's bytes. Each story has the built program, a home of its own, and the
+// tokens an attacker would have.
 package attack
 
 import (
@@ -72,8 +73,8 @@ func peakMemory(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// TestMemoryIsNotTakenWithoutAToken: a body of many small elements, at every address that takes a body, costs the server next to
-// nothing while nobody has said who they are.
+// TestMemoryIsNotTakenWithoutAToken: a body of many small elements, at every address that takes a
+// body, costs the server next to nothing while nobody has said who they are.
 func TestMemoryIsNotTakenWithoutAToken(t *testing.T) {
 	s := world.Start(t)
 	c := client(t, s)

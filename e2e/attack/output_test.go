@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth/e2e/world"
 )
 
-// TestOutputsOfOthersStay: what a job wrote is its user's, registered or not. Others with the workspace's own signature leave it alone.
+// TestOutputsOfOthersStay: what a job wrote is its user's, registered or not. Others with the
+// workspace's own signature leave it alone.
 func TestOutputsOfOthersStay(t *testing.T) {
 	s := world.Start(t)
 	c := client(t, s)

@@ -7,7 +7,8 @@ import (
 	"github.com/berthml/berth/e2e/world"
 )
 
-// TestSignaturesEndWithTheirToken: what a client was given with a token does not open anything once the token is revoked.
+// TestSignaturesEndWithTheirToken: what a client was given with a token does not open anything once
+// the token is revoked.
 func TestSignaturesEndWithTheirToken(t *testing.T) {
 	s := world.Start(t)
 	c := client(t, s)

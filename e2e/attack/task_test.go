@@ -24,8 +24,9 @@ func runJob(t *testing.T, s *world.Server, command string) string {
 	return string(out)
 }
 
-// TestTaskAtTheOwnersDoor: the processes of a job run with the server's account, and are refused where that account is all it takes, however they
-// hide: the socket, and the identity endpoint with the administrator's token.
+// TestTaskAtTheOwnersDoor: the processes of a job run with the server's account, and are refused
+// where that account is all it takes, however they hide: the socket, and the identity endpoint with
+// the administrator's token.
 func TestTaskAtTheOwnersDoor(t *testing.T) {
 	s := world.Start(t)
 	status := s.Bin + " status"
@@ -73,7 +74,8 @@ func TestTaskAtTheOwnersDoor(t *testing.T) {
 	}
 }
 
-// TestLinksInOutputs: a job's links to the server's secrets are not uploaded, and the job says which.
+// TestLinksInOutputs: a job's links to the server's secrets are not uploaded, and the job says
+// which.
 func TestLinksInOutputs(t *testing.T) {
 	s := world.Start(t)
 	out := runJob(t, s, "ln -s "+s.Home+"/admin.token outputs/tok; ln -s "+s.Home+"/tls ../x; mkfifo outputs/pipe; echo fine >outputs/fine; echo ended")
@@ -111,7 +113,8 @@ func TestLinksInOutputs(t *testing.T) {
 	}
 }
 
-// TestSecretsBehindTheFence: in a home that lies apart, a job cannot read or replace the server's secrets, and does all that jobs do.
+// TestSecretsBehindTheFence: in a home that lies apart, a job cannot read or replace the server's
+// secrets, and does all that jobs do.
 func TestSecretsBehindTheFence(t *testing.T) {
 	home, err := os.MkdirTemp("/var/lib", "be")
 	if err != nil {

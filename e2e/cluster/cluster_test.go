@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package cluster_test tells stories of managed clusters with real processes as nodes: growing and shrinking, evictions, limits, and
-// everything that can be killed. At the end nothing of them is left.
+// Package cluster_test tells stories of managed clusters with real processes as nodes: growing and
+// shrinking, evictions, limits, and everything that can be killed. At the end nothing of them is
+// left.
 package cluster_test
 
 import (

@@ -58,7 +58,8 @@ func TestMPIExample(t *testing.T) {
 	s.sums("mpi")
 }
 
-// TestTorchExample runs the program of the example with the Python of BERTH_TORCH_PYTHON, which has torch.
+// TestTorchExample runs the program of the example with the Python of BERTH_TORCH_PYTHON, which has
+// torch.
 func TestTorchExample(t *testing.T) {
 	t.Parallel()
 	python := os.Getenv("BERTH_TORCH_PYTHON")
@@ -128,7 +129,8 @@ distribution: {type: pytorch, process_count_per_instance: 2}
 	}
 }
 
-// TestMPIEviction: the ranks of an interrupted job have time to save their work, and each finds what all have saved.
+// TestMPIEviction: the ranks of an interrupted job have time to save their work, and each finds
+// what all have saved.
 func TestMPIEviction(t *testing.T) {
 	t.Parallel()
 	needs(t, "mpi", "mpirun", "--version")

@@ -16,8 +16,8 @@ import (
 // nobody is a user with no rights.
 const nobody = 65534
 
-// TestWithoutRoot: a server that may not make control groups runs the jobs of clusters on nodes without limits, and says so in the answer,
-// in an event and in doctor.
+// TestWithoutRoot: a server that may not make control groups runs the jobs of clusters on nodes
+// without limits, and says so in the answer, in an event and in doctor.
 func TestWithoutRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to become another user")

@@ -11,8 +11,9 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// TestVanishedNodes deletes the directories of nodes: of an idle one, of one whose command runs, and all of them while the server is
-// stopped, as after a restored backup. Nothing waits for them, and nothing fails because of them but the command that ran.
+// TestVanishedNodes deletes the directories of nodes: of an idle one, of one whose command runs,
+// and all of them while the server is stopped, as after a restored backup. Nothing waits for them,
+// and nothing fails because of them but the command that ran.
 func TestVanishedNodes(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -68,8 +69,8 @@ func TestVanishedNodes(t *testing.T) {
 	s.run("compute", "delete", "-n", "cpu", "-y")
 }
 
-// TestDownAfterKill kills the server and asks for its end afterwards: runner hosts without tasks end, and one whose command runs stays
-// with it.
+// TestDownAfterKill kills the server and asks for its end afterwards: runner hosts without tasks
+// end, and one whose command runs stays with it.
 func TestDownAfterKill(t *testing.T) {
 	t.Parallel()
 	s := start(t)

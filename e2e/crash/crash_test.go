@@ -1,5 +1,6 @@
-// Package crash kills and stops the server and the runner host, moves their home and kills their database at random moments while jobs run,
-// and then asks whether every job has exactly one true outcome and its whole log, and whether everything that was acknowledged is there.
+// Package crash kills and stops the server and the runner host, moves their home and kills their
+// database at random moments while jobs run, and then asks whether every job has exactly one true
+// outcome and its whole log, and whether everything that was acknowledged is there.
 package crash_test
 
 import (
@@ -28,7 +29,8 @@ import (
 	"github.com/berthml/berth/internal/store/pgtest"
 )
 
-// Sizes: the short form belongs to every test run; BERTH_CRASH_KILLS and BERTH_CRASH_JOBS make it long.
+// Sizes: the short form belongs to every test run; BERTH_CRASH_KILLS and BERTH_CRASH_JOBS make it
+// long.
 func sizes() (jobs, kills int, seed uint64) {
 	env := func(name string, def int) int {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
@@ -59,7 +61,8 @@ type chaos struct {
 // home is where the home is now.
 func (w *chaos) home() string { return filepath.Join(w.root, fmt.Sprint("h", w.moves.Load())) }
 
-// move moves the home, whatever runs in it, unless the server is just being started: it would make another home at the old place.
+// move moves the home, whatever runs in it, unless the server is just being started: it would make
+// another home at the old place.
 func (w *chaos) move() bool {
 	server := w.server()
 	code, _, err := w.do("GET", "/readyz", nil)
@@ -76,10 +79,12 @@ func (w *chaos) move() bool {
 	return true
 }
 
-// slots is how many jobs run on this machine at a time, however many cores it has: what is lost when all is killed is what runs then.
+// slots is how many jobs run on this machine at a time, however many cores it has: what is lost
+// when all is killed is what runs then.
 const slots = 4
 
-// newChaos starts a server with a home of its own; config is its configuration file but for the slots.
+// newChaos starts a server with a home of its own; config is its configuration file but for the
+// slots.
 func newChaos(t *testing.T, config string) *chaos {
 	t.Helper()
 	w := makeChaos(t, config)
@@ -188,8 +193,8 @@ func (w *chaos) log() string {
 	return string(b)
 }
 
-// hosts are the processes of the runner host of this home: the program itself, started with _host. A child that is about to become a
-// command still looks like its parent; it is none of them.
+// hosts are the processes of the runner host of this home: the program itself, started with _host.
+// A child that is about to become a command still looks like its parent; it is none of them.
 func (w *chaos) hosts() []int {
 	lines := map[int]string{}
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")

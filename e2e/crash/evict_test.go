@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestEvictAnything takes nodes with low priority away from jobs, kills servers and runners between, and asks that every job comes to its
-// end with nothing done twice: each attempt goes on from what the last had written.
+// TestEvictAnything takes nodes with low priority away from jobs, kills servers and runners
+// between, and asks that every job comes to its end with nothing done twice: each attempt goes on
+// from what the last had written.
 func TestEvictAnything(t *testing.T) {
 	jobs, kills, seed := sizes()
 	jobs, kills = jobs/16, kills/2
@@ -62,7 +63,8 @@ echo "all $n"`, steps)
 		}
 		log := w.sure("GET", w.ws+"/jobs/"+name+"/logs", nil) // of all attempts, one after the other
 		attempts += max(1, o.Berth.Attempt)
-		// A step that was written and not yet told is not told; none is told twice, and none is out of turn.
+		// A step that was written and not yet told is not told; none is told twice, and none is out
+		// of turn.
 		last := 0
 		told, end, _ := strings.Cut(string(log), "all ")
 		for line := range strings.Lines(told) {
@@ -72,7 +74,8 @@ echo "all $n"`, steps)
 			}
 			last = max(last, n)
 		}
-		// One that had ended when it was asked to end starts again: nobody can know whether it had finished.
+		// One that had ended when it was asked to end starts again: nobody can know whether it had
+		// finished.
 		if all := fmt.Sprintf("all %d\n", steps); strings.ReplaceAll("all "+end, all, "") != "" {
 			t.Errorf("%s ends with %q", name, end)
 		}

@@ -16,7 +16,8 @@ type fault struct {
 	do     func(w *chaos, rng *rand.Rand) bool
 }
 
-// processFaults are those of processes. SIGTERM is what service managers send, SIGKILL what they send after that.
+// processFaults are those of processes. SIGTERM is what service managers send, SIGKILL what they
+// send after that.
 var processFaults = []fault{
 	{"server killed", 3, func(w *chaos, _ *rand.Rand) bool { return w.signal(syscall.SIGKILL, w.server()) }},
 	{"server stopped", 4, func(w *chaos, _ *rand.Rand) bool { return w.signal(syscall.SIGTERM, w.server()) }},
@@ -64,7 +65,8 @@ func pick(faults []fault, rng *rand.Rand) fault {
 	panic("the weights are more than their sum")
 }
 
-// killing submits jobs while faults happen at random moments, and writes something else in the window that each of them opens.
+// killing submits jobs while faults happen at random moments, and writes something else in the
+// window that each of them opens.
 func (w *chaos) killing(jobs, faults int, seed uint64, kinds []fault) {
 	t := w.t
 	rng := rand.New(rand.NewPCG(seed, 7))

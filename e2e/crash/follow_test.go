@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestFollowersLeaveRoom: with more followers than a server may have open files, those that are too many are asked to come again, and
-// everybody else is answered.
+// TestFollowersLeaveRoom: with more followers than a server may have open files, those that are too
+// many are asked to come again, and everybody else is answered.
 func TestFollowersLeaveRoom(t *testing.T) {
 	w := makeChaos(t, "")
 	w.files = 256

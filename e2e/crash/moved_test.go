@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestMovedHome moves the home while two jobs run. The server notices and ends, and starts at the new place. The job that ended while
-// there was no server and the one that ended after have their outputs, and a new job runs at the new place.
+// TestMovedHome moves the home while two jobs run. The server notices and ends, and starts at the
+// new place. The job that ended while there was no server and the one that ended after have their
+// outputs, and a new job runs at the new place.
 func TestMovedHome(t *testing.T) {
 	w := newChaos(t, "")
 	gate := func(name string) string { return filepath.Join(w.marks, name) }

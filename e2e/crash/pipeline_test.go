@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestKillPipelines kills servers and runners while pipelines run: no step runs twice, a step begins only after the one it takes its input
-// from, and a pipeline has completed when, and only when, all its steps have.
+// TestKillPipelines kills servers and runners while pipelines run: no step runs twice, a step
+// begins only after the one it takes its input from, and a pipeline has completed when, and only
+// when, all its steps have.
 func TestKillPipelines(t *testing.T) {
 	jobs, kills, seed := sizes()
 	jobs, kills = jobs/10, kills/2

@@ -63,8 +63,8 @@ func (w *chaos) role(name string) (pid int) {
 	return pid
 }
 
-// TestPreparationEndsTheWorker: a task with which the worker of the runner host ends while it prepares it is tried once more, and then fails
-// with the reason. The others go on.
+// TestPreparationEndsTheWorker: a task with which the worker of the runner host ends while it
+// prepares it is tried once more, and then fails with the reason. The others go on.
 func TestPreparationEndsTheWorker(t *testing.T) {
 	w, s := newChaos(t, ""), newSlowInput(t)
 	w.prepare("deadly", s)
@@ -87,7 +87,8 @@ func TestPreparationEndsTheWorker(t *testing.T) {
 	})
 }
 
-// TestCancelBeforePreparingAgain: a job that was canceled while the worker was away is not prepared again.
+// TestCancelBeforePreparingAgain: a job that was canceled while the worker was away is not prepared
+// again.
 func TestCancelBeforePreparingAgain(t *testing.T) {
 	w, s := newChaos(t, ""), newSlowInput(t)
 	w.prepare("unwanted", s)

@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth/internal/store/pgtest"
 )
 
-// TestSecondServerOnPostgres: a server whose database is another's ends with words that name the other. One that was killed is replaced at
-// once, by itself as by another.
+// TestSecondServerOnPostgres: a server whose database is another's ends with words that name the
+// other. One that was killed is replaced at once, by itself as by another.
 func TestSecondServerOnPostgres(t *testing.T) {
 	db, err := pgtest.Start()
 	pgtest.Need(t, err)
@@ -49,7 +49,8 @@ func TestSecondServerOnPostgres(t *testing.T) {
 	}
 }
 
-// TestHealthWithDatabaseDown: a server whose PostgreSQL is away says so, and is healthy again when it is back.
+// TestHealthWithDatabaseDown: a server whose PostgreSQL is away says so, and is healthy again when
+// it is back.
 func TestHealthWithDatabaseDown(t *testing.T) {
 	db, err := pgtest.Start()
 	pgtest.Need(t, err)

@@ -71,7 +71,8 @@ func (g *peers) dial(ctx context.Context, p *peer) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(g.home(), "run", p.name, "api.sock"))
 }
 
-// run starts a server, and again each time it was killed, until the test ends or it is to stay down.
+// run starts a server, and again each time it was killed, until the test ends or it is to stay
+// down.
 func (g *peers) run(p *peer) {
 	start := func() {
 		cmd := exec.Command(g.bin, "serve", "--home", g.home(), "--listen", "127.0.0.1:0", "--name", p.name)
@@ -216,8 +217,8 @@ var serverFaults = []serverFault{
 	{"leader stopped in order", func(g *peers, leader *peer, _ *rand.Rand) { g.signal(syscall.SIGTERM, leader.pid()) }},
 }
 
-// disturb submits jobs through all servers while faults happen to them, each of the kinds in turn, and looks what became of the jobs:
-// each ran exactly once, and is what it says it is.
+// disturb submits jobs through all servers while faults happen to them, each of the kinds in turn,
+// and looks what became of the jobs: each ran exactly once, and is what it says it is.
 func (g *peers) disturb(kinds []serverFault, jobs, faults int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	g.leads(nil)
@@ -265,7 +266,8 @@ func (g *peers) disturb(kinds []serverFault, jobs, faults int, seed uint64) {
 	g.t.Logf("%d faults, %d jobs, %d doubled; the last ended and was checked %v after the last fault", faults, count, g.doubled, time.Since(began).Round(time.Millisecond))
 }
 
-// serverSizes are how many jobs there are at least, and how many faults: so many, or BERTH_CRASH_SERVER_FAULTS, which makes it long.
+// serverSizes are how many jobs there are at least, and how many faults: so many, or
+// BERTH_CRASH_SERVER_FAULTS, which makes it long.
 func serverSizes(short int) (jobs, faults int, seed uint64) {
 	jobs, faults, seed = 25, short, 1
 	if n, err := strconv.Atoi(os.Getenv("BERTH_CRASH_SERVER_FAULTS")); err == nil {
@@ -283,8 +285,8 @@ func halves() (first, second []serverFault) {
 	return serverFaults[:half], serverFaults[half:]
 }
 
-// TestTwoServers: jobs submitted through two servers of one PostgreSQL run once, whatever happens to the servers and to their ways to the
-// database.
+// TestTwoServers: jobs submitted through two servers of one PostgreSQL run once, whatever happens
+// to the servers and to their ways to the database.
 func TestTwoServers(t *testing.T) {
 	first, second := halves()
 	jobs, faults, seed := serverSizes(len(first))

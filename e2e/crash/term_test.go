@@ -58,8 +58,9 @@ func (l *ledger) check(w *chaos) (lost int) {
 	return lost
 }
 
-// TestTermKeepsWrites stops the server with SIGTERM while jobs, computes and budgets are written, again and again. A connection on which
-// nothing was sent yet is open meanwhile, as browsers and pools of connections have them.
+// TestTermKeepsWrites stops the server with SIGTERM while jobs, computes and budgets are written,
+// again and again. A connection on which nothing was sent yet is open meanwhile, as browsers and
+// pools of connections have them.
 func TestTermKeepsWrites(t *testing.T) {
 	_, kills, _ := sizes()
 	rounds := max(3, kills/5)

@@ -16,8 +16,8 @@ import (
 	"github.com/berthml/berth/internal/store/pgtest"
 )
 
-// TestKillTracking kills the server while eight clients log batches, each again and again until it is acknowledged, as MLflow's client
-// does: every point and parameter is there, and once.
+// TestKillTracking kills the server while eight clients log batches, each again and again until it
+// is acknowledged, as MLflow's client does: every point and parameter is there, and once.
 func TestKillTracking(t *testing.T) {
 	_, kills, seed := sizes()
 	w := newChaos(t, "")
@@ -34,8 +34,8 @@ func TestKillTrackingPostgres(t *testing.T) {
 	w.killTracking(kills/2, seed, w.killServer)
 }
 
-// TestTrackingOfServers is the same with three servers that share a PostgreSQL: the leader is killed, paused and cut off, and every
-// server answers all the time.
+// TestTrackingOfServers is the same with three servers that share a PostgreSQL: the leader is
+// killed, paused and cut off, and every server answers all the time.
 func TestTrackingOfServers(t *testing.T) {
 	_, faults, seed := serverSizes(2)
 	g := newPeers(t, 3)

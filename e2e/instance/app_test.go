@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/e2e/world"
 )
 
-// TestApplication has a custom application on a real dockerd: it is reached through the proxy, comes back when it is killed, and goes
-// with the instance.
+// TestApplication has a custom application on a real dockerd: it is reached through the proxy,
+// comes back when it is killed, and goes with the instance.
 func TestApplication(t *testing.T) {
 	const engines = "../engines/k8s"
 	dir, err := os.MkdirTemp("", "bg")

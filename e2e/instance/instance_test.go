@@ -1,4 +1,5 @@
-// Package instance tells the story of somebody with a compute instance: JupyterLab through the proxy, ssh, jobs, idleness.
+// Package instance tells the story of somebody with a compute instance: JupyterLab through the
+// proxy, ssh, jobs, idleness.
 package instance_test
 
 import (
@@ -253,7 +254,8 @@ func notebook(t *testing.T, p *place) {
 	}
 }
 
-// inBrowser goes the way of `berth compute open`: a link, a cookie, and no credentials on either side.
+// inBrowser goes the way of `berth compute open`: a link, a cookie, and no credentials on either
+// side.
 func inBrowser(t *testing.T, p *place) {
 	address := strings.TrimSpace(p.run("compute", "open", "-n", p.name))
 	path := strings.TrimPrefix(address, p.URL)

@@ -31,7 +31,8 @@ import (
 
 type o = map[string]any
 
-// side is one of the two servers. Both give out their own ids, which stand as $1, $2 … in what is sent and what is compared.
+// side is one of the two servers. Both give out their own ids, which stand as $1, $2 … in what is
+// sent and what is compared.
 type side struct {
 	t    *testing.T
 	base string
@@ -97,8 +98,9 @@ var volatile = map[string]bool{
 	"source_job": true,
 }
 
-// plain is an answer in which both sides say the same: ids by their names, nothing volatile, sets in order. Three differences are meant: an
-// infinity comes back as one and not as the largest number, versions in lists have their aliases, and empty outputs are left out.
+// plain is an answer in which both sides say the same: ids by their names, nothing volatile, sets
+// in order. Three differences are meant: an infinity comes back as one and not as the largest
+// number, versions in lists have their aliases, and empty outputs are left out.
 func (s *side) plain(v any) any {
 	switch v := v.(type) {
 	case o:
@@ -158,7 +160,8 @@ type pair struct {
 	n, same   int
 }
 
-// ask sends the same to both and compares. name, where there is one, names the id at a path of the answer.
+// ask sends the same to both and compares. name, where there is one, names the id at a path of the
+// answer.
 func (p *pair) ask(method, path string, body any, name string, at ...string) {
 	p.t.Helper()
 	p.n++
@@ -266,8 +269,8 @@ func clientOf(t *testing.T, s *world.Server) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// TestSameAnswers sends the same requests, filters made at random among them, to a real mlflow server and to Berth, and compares the answers.
-// BERTH_SEED makes other filters.
+// TestSameAnswers sends the same requests, filters made at random among them, to a real mlflow
+// server and to Berth, and compares the answers. BERTH_SEED makes other filters.
 func TestSameAnswers(t *testing.T) {
 	python := world.Python(t, clients["3.17.2"]...)
 	p := &pair{t: t, real: mlflowServer(t, python), own: berthSide(t)}

@@ -12,8 +12,9 @@ import (
 	"github.com/berthml/berth/e2e/world"
 )
 
-// TestImport: what a real server, or a folder without one, has is in the workspace after an import, seen by the same client: experiments,
-// runs under their ids, every point, files, models that load. Another import brings what is new and doubles nothing.
+// TestImport: what a real server, or a folder without one, has is in the workspace after an import,
+// seen by the same client: experiments, runs under their ids, every point, files, models that load.
+// Another import brings what is new and doubles nothing.
 func TestImport(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()

@@ -51,8 +51,8 @@ func tells(t *testing.T, out []byte) {
 	}
 }
 
-// TestClient: the plain client logs, autologs, searches, registers and loads, on a laptop and in a job, with nothing set up but what
-// `berth tracking-uri` prints and what every job is told.
+// TestClient: the plain client logs, autologs, searches, registers and loads, on a laptop and in a
+// job, with nothing set up but what `berth tracking-uri` prints and what every job is told.
 func TestClient(t *testing.T) {
 	story, err := filepath.Abs("story.py")
 	if err != nil {
@@ -85,7 +85,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// oneRegistry: what the client registered is a model of the workspace, and a model of the workspace is one that the client loads.
+// oneRegistry: what the client registered is a model of the workspace, and a model of the workspace
+// is one that the client loads.
 func oneRegistry(t *testing.T, s *world.Server, python string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -118,7 +119,8 @@ func oneRegistry(t *testing.T, s *world.Server, python string) {
 	}
 }
 
-// TestExample runs examples/tracking: jobs that train, log and register, and the best of them found and loaded.
+// TestExample runs examples/tracking: jobs that train, log and register, and the best of them found
+// and loaded.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	python := world.Python(t, clients["3.17.2"]...)

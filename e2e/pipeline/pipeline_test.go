@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth/e2e/world"
 )
 
-// TestExample runs examples/pipeline: commands, a pipeline component, files and folders from step to step.
+// TestExample runs examples/pipeline: commands, a pipeline component, files and folders from step
+// to step.
 func TestExample(t *testing.T) {
 	s := world.Start(t)
 	cmd := s.Command()

@@ -19,7 +19,8 @@ var shown = []string{
 	"model net 1", "component step 1", "datastore elsewhere", "datastore gen2", "workspace default", "workspace second",
 }
 
-// TestSDKLoadsWhatIsShown: what `show` and `list` print is what Azure's own client shows of the same things, and it reads them back.
+// TestSDKLoadsWhatIsShown: what `show` and `list` print is what Azure's own client shows of the
+// same things, and it reads them back.
 func TestSDKLoadsWhatIsShown(t *testing.T) {
 	s := world.Start(t)
 	dir := t.TempDir()

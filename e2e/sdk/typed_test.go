@@ -13,8 +13,9 @@ import (
 	"github.com/berthml/berth/e2e/world"
 )
 
-// TestGoReadsWhatOthersWrote: Python puts numbers and truth values where maps of strings are. A typed client reads all of it, as the service
-// makes strings of them; and it waits for a job to be canceled by asking where the result is.
+// TestGoReadsWhatOthersWrote: Python puts numbers and truth values where maps of strings are. A
+// typed client reads all of it, as the service makes strings of them; and it waits for a job to be
+// canceled by asking where the result is.
 func TestGoReadsWhatOthersWrote(t *testing.T) {
 	s := world.Start(t)
 	f, plain := goSDK(t, s)

@@ -34,8 +34,8 @@ func startAzure(t *testing.T) (p *proxy, endpoint string) {
 	return p, strings.TrimPrefix(p.URL, "http://")
 }
 
-// TestAzure: jobs read from and write to Azure's storage, with the key of an account and with a signature of somebody else's making, by
-// every name that a file there has.
+// TestAzure: jobs read from and write to Azure's storage, with the key of an account and with a
+// signature of somebody else's making, by every name that a file there has.
 func TestAzure(t *testing.T) {
 	p, endpoint := startAzure(t)
 	box := p.URL + "/" + azureAccount + "/box"
@@ -83,7 +83,8 @@ inputs:
 	if !strings.Contains(told, "70000000") {
 		t.Errorf("the large file came as\n%s", told)
 	}
-	// Two datastores open it: which one is meant has to be said. With one left, its address is enough.
+	// Two datastores open it: which one is meant has to be said. With one left, its address is
+	// enough.
 	out, err := y.command("job", "create", "--file", y.file("two.yaml", y.yaml("two", strings.ReplaceAll(copies, "azureml://datastores/lake/paths", box)))).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "is in the datastores") {
 		t.Errorf("of two datastores one was taken: %v\n%s", err, out)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestFolder: a folder that the server's file permits is a datastore that jobs of users read from and write to; no other is.
+// TestFolder: a folder that the server's file permits is a datastore that jobs of users read from
+// and write to; no other is.
 func TestFolder(t *testing.T) {
 	allowed, other := t.TempDir(), t.TempDir()
 	for dir, text := range map[string]string{allowed: "alpha\n", other: "private\n"} {

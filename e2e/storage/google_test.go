@@ -37,8 +37,8 @@ func keyFile(t *testing.T) string {
 	return string(b)
 }
 
-// TestGoogle: jobs read from and write to Google's storage. The server of this story checks no signatures; TestV4 and TestServiceAccount
-// of internal/storage do.
+// TestGoogle: jobs read from and write to Google's storage. The server of this story checks no
+// signatures; TestV4 and TestServiceAccount of internal/storage do.
 func TestGoogle(t *testing.T) {
 	tool, address := world.Tool(t, fakeGCS), world.FreeAddress(t)
 	host, port, _ := strings.Cut(address, ":")

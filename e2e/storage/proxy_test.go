@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// proxy stands before a storage server: it counts what is read and may answer in its place. Signatures are for its own address, which it
-// passes on.
+// proxy stands before a storage server: it counts what is read and may answer in its place.
+// Signatures are for its own address, which it passes on.
 type proxy struct {
 	*httptest.Server
 	mu    sync.Mutex

@@ -1,4 +1,5 @@
-// Package world is what end-to-end stories share: the built program, a home of their own, Python environments with real clients.
+// Package world is what end-to-end stories share: the built program, a home of their own, Python
+// environments with real clients.
 package world
 
 import (
@@ -123,7 +124,8 @@ func cacheDir() string {
 	return filepath.Join(dir, "berth-e2e")
 }
 
-// Python is the interpreter of a virtual environment with exactly these packages, built once into the user's cache.
+// Python is the interpreter of a virtual environment with exactly these packages, built once into
+// the user's cache.
 func Python(t *testing.T, packages ...string) string {
 	t.Helper()
 	sum := sha256.Sum256([]byte(strings.Join(packages, "\n")))

@@ -26,7 +26,8 @@ func EraseOne(tx *store.Tx, b *store.Blob) (erased bool, err error) {
 	return true, changed(tx, b.Container, r.named)
 }
 
-// VersionBelow is a registered version that something in a folder is a part of, "" where there is none.
+// VersionBelow is a registered version that something in a folder is a part of, "" where there is
+// none.
 func VersionBelow(tx *store.Tx, container, folder string) (version string, err error) {
 	err = below(tx, container, strings.TrimRight(folder, "/"), func(b *store.Blob) error {
 		v, err := VersionAt(tx, b)

@@ -15,7 +15,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// tagDone is a mark of a run or model as it was when it was brought over whole: one that has not changed since is not read again.
+// tagDone is a mark of a run or model as it was when it was brought over whole: one that has not
+// changed since is not read again.
 const tagDone = "berth.import_done"
 
 // Options are the choices of Copy.

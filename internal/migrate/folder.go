@@ -162,7 +162,8 @@ func (f *folder) Runs(_ context.Context, experiment string, each func(*Run) erro
 			return err
 		}
 		err := f.files(path.Join(dir, "metrics"), func(name string, size int64) error {
-			// The size stands for the points: whether there are more than last time is all that is asked.
+			// The size stands for the points: whether there are more than last time is all that is
+			// asked.
 			r.Data.Metrics = append(r.Data.Metrics, Metric{Key: name, Step: size})
 			return nil
 		})

@@ -1,5 +1,6 @@
-// Package migrate brings the experiments, runs, models and files of an MLflow server, or of the folder that MLflow writes without one,
-// into a workspace. It can be done again: what is there already is not doubled, and what changed is brought up to date.
+// Package migrate brings the experiments, runs, models and files of an MLflow server, or of the
+// folder that MLflow writes without one, into a workspace. It can be done again: what is there
+// already is not doubled, and what changed is brought up to date.
 package migrate
 
 import (

@@ -13,7 +13,8 @@ import (
 // tagVersion marks a version of a registered model that was brought over, and where from.
 const tagVersion = "berth.imported_from"
 
-// model brings over a registered model. Versions keep their numbers; a model that somebody registered here is left alone.
+// model brings over a registered model. Versions keep their numbers; a model that somebody
+// registered here is left alone.
 func (c *copier) model(ctx context.Context, m *Model) error {
 	if len(m.Versions) == 0 {
 		c.leave("model %s: it has no versions", m.Name)
@@ -97,8 +98,8 @@ func (c *copier) lastVersion(ctx context.Context, name string) (int, error) {
 	}
 }
 
-// version brings over a version and says which number was given out last. Numbers that the source has no version of are given out and
-// taken back.
+// version brings over a version and says which number was given out last. Numbers that the source
+// has no version of are given out and taken back.
 func (c *copier) version(ctx context.Context, m *Model, v Version, last int) (int, error) {
 	source, ok := c.source(v)
 	if !ok {

@@ -23,7 +23,8 @@ type server struct {
 	http        *http.Client
 }
 
-// Server is the MLflow server at an address, which may have a user and a password in it. token is a bearer token, or empty.
+// Server is the MLflow server at an address, which may have a user and a password in it. token is a
+// bearer token, or empty.
 func Server(address, token string) (Source, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

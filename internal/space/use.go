@@ -1,4 +1,5 @@
-// Package space says what takes room in the storage of a workspace, and deletes what jobs left that is old enough.
+// Package space says what takes room in the storage of a workspace, and deletes what jobs left that
+// is old enough.
 package space
 
 import (
@@ -27,7 +28,8 @@ func CheckKeys(by []string) error {
 	return nil
 }
 
-// Use is what takes space in a workspace. It reads the index page by page: it is true of no single moment while there are writes.
+// Use is what takes space in a workspace. It reads the index page by page: it is true of no single
+// moment while there are writes.
 func Use(ctx context.Context, db *store.DB, blobs *blob.Store, workspace string, by []string, now time.Time) (berth.StorageUse, error) {
 	t := tally{
 		db: db, workspace: workspace, now: now, by: by, users: map[string]string{}, kinds: map[string]string{},
@@ -58,7 +60,8 @@ func Use(ctx context.Context, db *store.DB, blobs *blob.Store, workspace string,
 	return t.use(), nil
 }
 
-// content is what has been seen of one content: its size, and the group that it belongs to, -1 for several.
+// content is what has been seen of one content: its size, and the group that it belongs to, -1 for
+// several.
 type content struct {
 	size int64
 	line int

@@ -17,7 +17,8 @@ const azureVersion = "2022-11-02"
 // azureTime is how Azure writes times.
 const azureTime = "2006-01-02T15:04:05Z"
 
-// byAccountKey signs with the key of a storage account: each signature opens one blob, or lists one container.
+// byAccountKey signs with the key of a storage account: each signature opens one blob, or lists one
+// container.
 func (k *Key) byAccountKey(key string) error {
 	secret, err := base64.StdEncoding.DecodeString(key)
 	if err != nil || len(secret) == 0 {
@@ -33,7 +34,8 @@ func (k *Key) byAccountKey(key string) error {
 		if protocol == "http" {
 			protocol = "https,http"
 		}
-		// In the order Azure has it: no beginning, no stored policy, any address; no snapshot, no encryption scope, no headers of answers.
+		// In the order Azure has it: no beginning, no stored policy, any address; no snapshot, no
+		// encryption scope, no headers of answers.
 		lines := []string{r.perm, "", end, resource, "", "", protocol, azureVersion, kind, "", "", "", "", "", "", ""}
 		mac := hmac.New(sha256.New, secret)
 		mac.Write([]byte(strings.Join(lines, "\n")))
@@ -44,7 +46,8 @@ func (k *Key) byAccountKey(key string) error {
 	return nil
 }
 
-// AccountSAS is a signature that opens the blobs and files of a storage account in Azure until a time, over protocol: https, or https,http.
+// AccountSAS is a signature that opens the blobs and files of a storage account in Azure until a
+// time, over protocol: https, or https,http.
 func AccountSAS(account, key, protocol string, until time.Time) (string, error) {
 	const perms, services, kinds = "rwdlcu", "bf", "co"
 	secret, err := base64.StdEncoding.DecodeString(key)

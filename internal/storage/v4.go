@@ -85,7 +85,8 @@ func chain(secret string, parts ...string) func(date, text string) (string, erro
 	}
 }
 
-// byServiceAccount signs with the private key of a service account, as Google hands it out in a file.
+// byServiceAccount signs with the private key of a service account, as Google hands it out in a
+// file.
 func (k *Key) byServiceAccount(file string) error {
 	var account struct {
 		Email string `json:"client_email"`

@@ -39,7 +39,8 @@ func benchEngines(b *testing.B, bench func(b *testing.B, db *store.DB)) {
 	})
 }
 
-// cpu reports the processor time of an operation in this process, which a busy machine does not blur.
+// cpu reports the processor time of an operation in this process, which a busy machine does not
+// blur.
 func cpu(b *testing.B) (report func()) {
 	used := func() int64 {
 		var r syscall.Rusage
@@ -85,7 +86,8 @@ func BenchmarkUpdate(b *testing.B) {
 	})
 }
 
-// BenchmarkJob is the life of a short job as the store sees it, in five updates, with 64 jobs at a time.
+// BenchmarkJob is the life of a short job as the store sees it, in five updates, with 64 jobs at a
+// time.
 func BenchmarkJob(b *testing.B) {
 	benchEngines(b, func(b *testing.B, db *store.DB) {
 		var n atomic.Int64
@@ -142,8 +144,9 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkFlat submits and lists in turn beside 1,000 finished jobs and beside many: 20,000, or as many as
-// BERTH_BENCH_JOBS says. It reports the medians and their ratio, which should not depend on the number.
+// BenchmarkFlat submits and lists in turn beside 1,000 finished jobs and beside many: 20,000, or as
+// many as BERTH_BENCH_JOBS says. It reports the medians and their ratio, which should not depend on
+// the number.
 func BenchmarkFlat(b *testing.B) {
 	many := 20_000
 	if n, err := strconv.Atoi(os.Getenv("BERTH_BENCH_JOBS")); err == nil {
@@ -209,8 +212,8 @@ func flat(b *testing.B, many int, url func() string) {
 	})
 }
 
-// inTurn measures an operation on the first database and the second, one after the other, so that what else the
-// machine does falls on both.
+// inTurn measures an operation on the first database and the second, one after the other, so that
+// what else the machine does falls on both.
 func inTurn(b *testing.B, dbs []*store.DB, do func(*store.DB)) {
 	times := make([][]time.Duration, len(dbs))
 	for b.Loop() {

@@ -43,7 +43,8 @@ func (tx *Tx) Blob(container, name string) (*Blob, error) {
 	return blobs[0], nil
 }
 
-// PutBlob writes a row, over the one of that name where there is one. It sets Created and Modified where they are zero.
+// PutBlob writes a row, over the one of that name where there is one. It sets Created and Modified
+// where they are zero.
 func (tx *Tx) PutBlob(b *Blob) error {
 	meta := ""
 	if len(b.Meta) > 0 {
@@ -104,8 +105,9 @@ func (tx *Tx) ListBlobs(q BlobQuery) ([]*Blob, error) {
 	return tx.blobs(q.Prefix, text+" ORDER BY name LIMIT ?", append(args, q.Limit)...)
 }
 
-// prefixEnd is the least text that is greater than all that begin with prefix, "" when there is none. It steps by
-// runes, whose order is that of their bytes, because PostgreSQL takes no other text.
+// prefixEnd is the least text that is greater than all that begin with prefix, "" when there is
+// none. It steps by runes, whose order is that of their bytes, because PostgreSQL takes no other
+// text.
 func prefixEnd(prefix string) string {
 	for prefix != "" {
 		r, n := utf8.DecodeLastRuneInString(prefix)
@@ -148,8 +150,8 @@ func (tx *Tx) blobs(prefix, text string, args ...any) ([]*Blob, error) {
 	return blobs, nil
 }
 
-// BlobHashes reads the hashes that blobs point at, each once, in order, those after a given one: for the collection of
-// content that nothing points at.
+// BlobHashes reads the hashes that blobs point at, each once, in order, those after a given one:
+// for the collection of content that nothing points at.
 func (tx *Tx) BlobHashes(after string, limit int) ([]string, error) {
 	var hashes []string
 	err := tx.query(func(r row) (bool, error) {

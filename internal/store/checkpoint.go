@@ -8,8 +8,9 @@ import (
 // checkpointCommits is after how many commits the log is moved into the database.
 const checkpointCommits = 64
 
-// A checkpointer moves SQLite's log into the database beside the writer, which would otherwise stand still for it. A
-// writer that never pauses leaves it behind; then the log reaches checkpointPages, and the writer does the rest itself.
+// A checkpointer moves SQLite's log into the database beside the writer, which would otherwise
+// stand still for it. A writer that never pauses leaves it behind; then the log reaches
+// checkpointPages, and the writer does the rest itself.
 type checkpointer struct {
 	s       *session
 	commits int // since the last one; the writer's own

@@ -11,8 +11,9 @@ const leastJump = 2 * time.Second
 // jumpPause is how long nothing is tried after the times of what lives could not be moved.
 const jumpPause = 5 * time.Second
 
-// A clock is the server's time: that of the wall clock when it was opened, and what has passed since. When somebody sets the wall
-// clock, or the machine sleeps, it goes on as if nothing had happened, until it is told to follow.
+// A clock is the server's time: that of the wall clock when it was opened, and what has passed
+// since. When somebody sets the wall clock, or the machine sleeps, it goes on as if nothing had
+// happened, until it is told to follow.
 type clock struct {
 	wall func() time.Time
 	base atomic.Pointer[reading]
@@ -54,15 +55,17 @@ func (c *clock) follow(d time.Duration) {
 	c.base.Store(&r)
 }
 
-// Now is the server's time, which does not jump: what lives is dated and measured by it. When the wall clock is set, it is first the
-// wall clock that goes its own way; with the next update the times of what lives are moved, see OnJump, and Now with them.
+// Now is the server's time, which does not jump: what lives is dated and measured by it. When the
+// wall clock is set, it is first the wall clock that goes its own way; with the next update the
+// times of what lives are moved, see OnJump, and Now with them.
 func (db *DB) Now() time.Time { return db.clock.now() }
 
 // Jumped reports whether the wall clock was set and no update has taken note of it yet.
 func (db *DB) Jumped() bool { return db.onJump.Load() != nil && db.clock.jump() != 0 }
 
-// OnJump has fn move the times of everything that lives by d when the wall clock was set by d. It runs before the next update, in the
-// same transaction; if it fails, Now stays as it is, and it is tried again. Without a function Now never follows the wall clock.
+// OnJump has fn move the times of everything that lives by d when the wall clock was set by d. It
+// runs before the next update, in the same transaction; if it fails, Now stays as it is, and it is
+// tried again. Without a function Now never follows the wall clock.
 func (db *DB) OnJump(fn func(tx *Tx, d time.Duration) error) {
 	if fn == nil {
 		db.onJump.Store(nil)

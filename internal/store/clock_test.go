@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestClock: the store's time goes on steadily when the wall clock is set, and follows it with the update that moved the times.
+// TestClock: the store's time goes on steadily when the wall clock is set, and follows it with the
+// update that moved the times.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set atomic.Int64

@@ -13,8 +13,8 @@ import (
 type commit struct {
 	w   *writer
 	ctx context.Context // of its statements; nothing outside can end it
-	// careful sets a savepoint before each update. Where that costs a journey it is done without, and a batch in which
-	// an update has to be undone is run again carefully.
+	// careful sets a savepoint before each update. Where that costs a journey it is done without,
+	// and a batch in which an update has to be undone is run again carefully.
 	careful  bool
 	outcomes []outcome // by index in the batch
 	kept     int       // how many of them succeeded
@@ -72,7 +72,8 @@ func (c *commit) run() error {
 	return c.end()
 }
 
-// begin starts the transaction, keeps other servers from writing and reads where the revisions stand.
+// begin starts the transaction, keeps other servers from writing and reads where the revisions
+// stand.
 func (c *commit) begin() error {
 	w := c.w
 	if w.s == nil {
@@ -105,7 +106,8 @@ func (c *commit) begin() error {
 	return nil
 }
 
-// step runs one update. Its own failure is in the outcome; the error is for what ends the whole batch.
+// step runs one update. Its own failure is in the outcome; the error is for what ends the whole
+// batch.
 func (c *commit) step(u *update) (outcome, error) {
 	if !u.take() {
 		return outcome{}, nil
@@ -280,7 +282,8 @@ func (c *commit) publish() {
 	c.w.db.feed.add(c.known, c.rev, append(c.foreign, c.events...))
 }
 
-// A lostError is one after which nothing of the batch has been committed, so that it can be run again.
+// A lostError is one after which nothing of the batch has been committed, so that it can be run
+// again.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string { return e.err.Error() }

@@ -20,8 +20,8 @@ import (
 	"github.com/berthml/berth/internal/store/pgtest"
 )
 
-// child is the life of the test binary when TestKill starts it: it writes documents until it is killed, and names each
-// on standard output once it is acknowledged.
+// child is the life of the test binary when TestKill starts it: it writes documents until it is
+// killed, and names each on standard output once it is acknowledged.
 func child(job string) {
 	url, run, _ := strings.Cut(job, "#")
 	db, err := store.Open(context.Background(), url, store.Options{})
@@ -96,7 +96,8 @@ func checkAll(t *testing.T, db *store.DB, acked map[string]bool) {
 	})
 }
 
-// TestKill kills a writing process at random moments: what it acknowledged is there, and the database is whole.
+// TestKill kills a writing process at random moments: what it acknowledged is there, and the
+// database is whole.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "berth.db")
@@ -145,8 +146,8 @@ func integrity(t *testing.T, path string) {
 	}
 }
 
-// TestKillPostgres kills the database server under a store that goes on: what was acknowledged is there, nothing is
-// written twice, and the store finds the server again.
+// TestKillPostgres kills the database server under a store that goes on: what was acknowledged is
+// there, nothing is written twice, and the store finds the server again.
 func TestKillPostgres(t *testing.T) {
 	t.Parallel()
 	server, err := pgtest.Start()

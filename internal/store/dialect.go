@@ -8,11 +8,13 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A dialect is what differs between the two engines. All statements are written for SQLite; text translates them.
+// A dialect is what differs between the two engines. All statements are written for SQLite; text
+// translates them.
 type dialect struct {
 	dollar bool     // parameters are $1, $2, … instead of ?
 	schema []string // pairs for strings.NewReplacer over schema files
-	// remote says that statements travel: connections can be lost, and each statement costs a journey.
+	// remote says that statements travel: connections can be lost, and each statement costs a
+	// journey.
 	remote     bool
 	limitArms  bool // see Query.statement
 	beginRead  string
@@ -20,7 +22,8 @@ type dialect struct {
 	hasTable   string // (table) one row when the table exists
 	anyTable   string // one row when there is any table
 	lockSchema string // keeps other servers from migrating at the same time; "" where beginWrite does
-	// begin begins a transaction, reads the head row, and keeps other writers away until the transaction ends.
+	// begin begins a transaction, reads the head row, and keeps other writers away until the
+	// transaction ends.
 	begin func(ctx context.Context, s *session) (head, error)
 	// commit writes the head row, unless h is nil, and commits.
 	commit func(ctx context.Context, s *session, h *head) error
@@ -36,8 +39,9 @@ type head struct {
 	leader string // who the server of the database is, where there may be several
 }
 
-// unseen hides parameters from SQLite's planner. It looks at the values of those that bound sorted rows, and prepares such a statement
-// again for each value, at several times the cost of running it; into an expression it does not look.
+// unseen hides parameters from SQLite's planner. It looks at the values of those that bound sorted
+// rows, and prepares such a statement again for each value, at several times the cost of running
+// it; into an expression it does not look.
 var unseen = strings.NewReplacer("= ?", "= +?", "> ?", "> +?", "< ?", "< +?", "LIMIT ?", "LIMIT +?")
 
 // text is a statement in the dialect's own words.

@@ -8,7 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Doc is one resource document: what the client sent, the fields Berth owns, and the columns that are queried.
+// Doc is one resource document: what the client sent, the fields Berth owns, and the columns that
+// are queried.
 type Doc struct {
 	Workspace string // key of the workspace (lower case ARM id), "" for server-wide things
 	Kind      string // collection: "jobs", "codes", "codes/versions", "computes", "workspaces", …
@@ -69,8 +70,8 @@ func (tx *Tx) Get(workspace, kind, name, version string) (*Doc, error) {
 	return d, nil
 }
 
-// Insert adds a document. It sets ID, Rev and Updated, and Created where it is zero. An existing one of that name and
-// version is berth.Conflict.
+// Insert adds a document. It sets ID, Rev and Updated, and Created where it is zero. An existing
+// one of that name and version is berth.Conflict.
 func (tx *Tx) Insert(d *Doc) error {
 	scope, err := tx.makeScope(d.Workspace, d.Kind)
 	if err != nil {
@@ -95,8 +96,8 @@ func (tx *Tx) Insert(d *Doc) error {
 	return nil
 }
 
-// Save writes an existing document: everything but ID, Name and Created. It sets Rev and Updated. A missing one is
-// berth.NotFound.
+// Save writes an existing document: everything but ID, Name and Created. It sets Rev and Updated. A
+// missing one is berth.NotFound.
 func (tx *Tx) Save(d *Doc) error {
 	scope, err := tx.scope(d.Workspace, d.Kind)
 	if err != nil {

@@ -218,7 +218,8 @@ func TestPaging(t *testing.T) {
 func TestScopesAreApart(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
-		// The update that makes the scope fails; the one in the same batch or after must not rely on it.
+		// The update that makes the scope fails; the one in the same batch or after must not rely
+		// on it.
 		for i := range 3 {
 			err := db.Update(ctx, func(tx *store.Tx) error {
 				if err := tx.Insert(&store.Doc{Workspace: "/a", Kind: "computes", Name: "c"}); err != nil {

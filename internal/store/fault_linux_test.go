@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestDiskFull fills a small file system: the error says so, what was acknowledged stays, and space helps.
+// TestDiskFull fills a small file system: the error says so, what was acknowledged stays, and space
+// helps.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {

@@ -8,14 +8,16 @@ import (
 	"github.com/berthml/berth"
 )
 
-// The latest events are kept in memory for watchers: recent of them, less where they are large, at times twice as much.
+// The latest events are kept in memory for watchers: recent of them, less where they are large, at
+// times twice as much.
 const (
 	recent      = 4096
 	recentBytes = 4 << 20
 )
 
-// A feed holds the latest events for watchers. Watchers hold nothing but a revision and take no lock, so their number
-// and their pace cost writers nothing: a commit replaces one pointer, and a goroutine of the feed wakes who waits.
+// A feed holds the latest events for watchers. Watchers hold nothing but a revision and take no
+// lock, so their number and their pace cost writers nothing: a commit replaces one pointer, and a
+// goroutine of the feed wakes who waits.
 type feed struct {
 	mu  sync.Mutex // held to replace tip
 	tip atomic.Pointer[tip]
@@ -48,8 +50,9 @@ func (f *feed) start(head berth.Rev) {
 
 func (f *feed) rev() berth.Rev { return f.tip.Load().head }
 
-// add makes known the events of the revisions after since up to head, and has watchers woken. What the feed has
-// already is left out; where something between is missing, the feed starts over and watchers read the table.
+// add makes known the events of the revisions after since up to head, and has watchers woken. What
+// the feed has already is left out; where something between is missing, the feed starts over and
+// watchers read the table.
 func (f *feed) add(since, head berth.Rev, events []berth.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -24,7 +24,8 @@ func openedFile(path string) (*file, error) {
 	return &file{path, info}, err
 }
 
-// check is an error when the file is not at its path any more, or another is: what is written goes nowhere then.
+// check is an error when the file is not at its path any more, or another is: what is written goes
+// nowhere then.
 func (f *file) check() error {
 	now, err := os.Stat(f.path)
 	switch {
@@ -52,7 +53,8 @@ func (db *DB) guardFile(ctx context.Context) error {
 		if err := db.file.check(); err != nil {
 			return err
 		}
-		// One that was written over in place is the same file. It has the time of that, and so it has after the log was moved into it.
+		// One that was written over in place is the same file. It has the time of that, and so it
+		// has after the log was moved into it.
 		info, err := os.Stat(db.file.path)
 		if err != nil || info.ModTime().Equal(looked) {
 			continue
@@ -85,7 +87,8 @@ func (db *DB) backwards(ctx context.Context) error {
 	return nil
 }
 
-// Check is why the database cannot be used now, nil when it can. What was in trouble is tried with a write.
+// Check is why the database cannot be used now, nil when it can. What was in trouble is tried with
+// a write.
 func (db *DB) Check(ctx context.Context) error {
 	if db.Trouble() != nil {
 		return db.Update(ctx, func(tx *Tx) error { return tx.SetMeta("checked", tx.Now().Format(time.RFC3339)) })

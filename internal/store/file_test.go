@@ -10,8 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestReplacedFileIsNoticed: a database whose file was moved, removed, replaced by an older copy or written over with one does not take
-// updates without a word, and its server is told to stop.
+// TestReplacedFileIsNoticed: a database whose file was moved, removed, replaced by an older copy or
+// written over with one does not take updates without a word, and its server is told to stop.
 func TestReplacedFileIsNoticed(t *testing.T) {
 	for name, replace := range map[string]func(t *testing.T, path, old string){
 		"moved":        func(t *testing.T, path, old string) { rename(t, path, path+".moved") },
@@ -43,7 +43,8 @@ func TestReplacedFileIsNoticed(t *testing.T) {
 	})
 }
 
-// withOld is a database and an older copy of its file. All of it is in the file, nothing in its log.
+// withOld is a database and an older copy of its file. All of it is in the file, nothing in its
+// log.
 func withOld(t *testing.T) (path string, db *store.DB, old string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,8 +13,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// hold takes the database file at path for the server named who, and refuses while another has it. The lock is on a file beside it: a
-// descriptor of the database itself that is closed would take SQLite's own locks along. The kernel gives it back however the process ends.
+// hold takes the database file at path for the server named who, and refuses while another has it.
+// The lock is on a file beside it: a descriptor of the database itself that is closed would take
+// SQLite's own locks along. The kernel gives it back however the process ends.
 func hold(path, who string) (release func(), err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // two names of one database are one database

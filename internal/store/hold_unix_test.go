@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// TestSecondServerOfFileIsRefused: a database file has one server at a time, whatever path leads to it, and another when that has ended.
+// TestSecondServerOfFileIsRefused: a database file has one server at a time, whatever path leads to
+// it, and another when that has ended.
 func TestSecondServerOfFileIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

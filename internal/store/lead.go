@@ -15,8 +15,8 @@ import (
 // leadKey is the key of the leader in the table meta.
 const leadKey = "server"
 
-// A leader is what is stored of the server that leads. Every update reads it under the lock that updates take turns with, and those of
-// an earlier term are refused.
+// A leader is what is stored of the server that leads. Every update reads it under the lock that
+// updates take turns with, and those of an earlier term are refused.
 type leader struct {
 	Term  int64     `json:"term"`
 	ID    string    `json:"id"`
@@ -44,9 +44,11 @@ var (
 	errUnheard = errors.New("the database has not heard this server for so long that another may lead")
 )
 
-// Lead runs fn while this server leads: at once where there can be no other server, else each time it is elected, in a context of
-// that term. The context ends when the database has not heard this server for so long that another may be elected, or when another
-// leads; updates made in the term are refused from then on. When fn has returned the server is a candidate again. Lead returns when ctx has ended, or fn has returned in a term.
+// Lead runs fn while this server leads: at once where there can be no other server, else each time
+// it is elected, in a context of that term. The context ends when the database has not heard this
+// server for so long that another may be elected, or when another leads; updates made in the term
+// are refused from then on. When fn has returned the server is a candidate again. Lead returns when
+// ctx has ended, or fn has returned in a term.
 func (db *DB) Lead(ctx context.Context, fn func(context.Context) error) error {
 	m := db.member
 	if m == nil {
@@ -124,7 +126,8 @@ func (m *member) serve(ctx context.Context, term int64, fn func(context.Context)
 	}
 }
 
-// over is why a term of this server is over, nil when it is not. A leader that is cut off hears of no other, so it goes by its own clock.
+// over is why a term of this server is over, nil when it is not. A leader that is cut off hears of
+// no other, so it goes by its own clock.
 func (m *member) over(s *standing, term int64) error {
 	switch {
 	case !m.leads(s) || s.leader.Term != term:
@@ -140,8 +143,8 @@ func (m *member) leads(s *standing) bool { return s.leader.ID == m.id }
 // left is how long no other server can be elected yet, if this one leads.
 func (s *standing) left() time.Duration { return lease - time.Since(s.began) }
 
-// Leads says whether this server leads for certain: no other can have been elected before now. What a leader does beside the database
-// counts only if it still leads when that is done.
+// Leads says whether this server leads for certain: no other can have been elected before now. What
+// a leader does beside the database counts only if it still leads when that is done.
 func (db *DB) Leads() bool {
 	m := db.member
 	if m == nil {
@@ -151,7 +154,8 @@ func (db *DB) Leads() bool {
 	return m.leads(s) && s.left() > 0
 }
 
-// Heard is nil while the database hears this server. One that is cut off does not lead, and does not know who does.
+// Heard is nil while the database hears this server. One that is cut off does not lead, and does
+// not know who does.
 func (db *DB) Heard() error {
 	if m := db.member; m != nil && m.standing.Load().left() <= 0 {
 		return berth.Errorf(berth.Unavailable, "this server is cut off from its database: it does not lead, and another server may")
@@ -159,8 +163,8 @@ func (db *DB) Heard() error {
 	return nil
 }
 
-// campaign makes this server the leader, unless one lives. Updates that are under way end before, and none of an earlier term comes
-// after.
+// campaign makes this server the leader, unless one lives. Updates that are under way end before,
+// and none of an earlier term comes after.
 func (m *member) campaign(ctx context.Context) (s standing, err error) {
 	err = pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
 		s, err = m.writeLeader(ctx, tx, leader{ID: m.id, Home: m.Home, Who: m.Who})
@@ -169,7 +173,8 @@ func (m *member) campaign(ctx context.Context) (s standing, err error) {
 	return s, err
 }
 
-// writeLeader begins the next term, unless a leader of this home lives, or another home has taken the database over meanwhile.
+// writeLeader begins the next term, unless a leader of this home lives, or another home has taken
+// the database over meanwhile.
 func (m *member) writeLeader(ctx context.Context, tx pgx.Tx, next leader) (s standing, err error) {
 	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = on"); err != nil {
 		return s, err
@@ -183,7 +188,8 @@ func (m *member) writeLeader(ctx context.Context, tx pgx.Tx, next leader) (s sta
 	if ours := s.leader.Home == m.Home; ours && s.alive || !ours && next.ID != "" { // the next beat finds out that it is not ours
 		return s, nil
 	}
-	// Terms grow with time, so that those of a database that was restored, or made anew, are later than those before.
+	// Terms grow with time, so that those of a database that was restored, or made anew, are later
+	// than those before.
 	next.Since = time.Now().UTC()
 	if err := tx.QueryRow(ctx, "SELECT greatest($1::bigint + 1, "+databaseTime+" / 1000000)", s.leader.Term).Scan(&next.Term); err != nil {
 		return s, err

@@ -31,7 +31,8 @@ func mustMember(t *testing.T, url, home, name string) *store.DB {
 	return db
 }
 
-// terms has a server lead whenever it is elected, until the test ends or stop is called. A context is sent for each term.
+// terms has a server lead whenever it is elected, until the test ends or stop is called. A context
+// is sent for each term.
 func terms(t *testing.T, db *store.DB) (elected <-chan context.Context, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,8 +88,8 @@ func stalling(t *testing.T, url, name string) (stop func()) {
 	}
 }
 
-// TestServerOfAnotherHomeIsRefused: the servers of a database share a home. One of another is told who has it, and may have it when
-// those have ended.
+// TestServerOfAnotherHomeIsRefused: the servers of a database share a home. One of another is told
+// who has it, and may have it when those have ended.
 func TestServerOfAnotherHomeIsRefused(t *testing.T) {
 	t.Parallel()
 	url := sharedPostgres(t).Schema(t)
@@ -113,7 +114,8 @@ func TestServerOfAnotherHomeIsRefused(t *testing.T) {
 	}
 }
 
-// TestServerOfAnotherHomeLeavesTheSchema: one that would have to bring the schema up to date is refused before it does.
+// TestServerOfAnotherHomeLeavesTheSchema: one that would have to bring the schema up to date is
+// refused before it does.
 func TestServerOfAnotherHomeLeavesTheSchema(t *testing.T) {
 	t.Parallel()
 	url := sharedPostgres(t).Schema(t)
@@ -132,8 +134,8 @@ func TestServerOfAnotherHomeLeavesTheSchema(t *testing.T) {
 	}
 }
 
-// TestServerThatWasReplacedStops: a server that said nothing for so long that another home has the database writes nothing any more,
-// and is told.
+// TestServerThatWasReplacedStops: a server that said nothing for so long that another home has the
+// database writes nothing any more, and is told.
 func TestServerThatWasReplacedStops(t *testing.T) {
 	t.Parallel()
 	url := sharedPostgres(t).Schema(t)
@@ -214,8 +216,9 @@ func TestOneServerLeads(t *testing.T) {
 	}
 }
 
-// TestPastTermWritesNothing: what a leader writes in its term is refused from the moment another leads, while its other updates go on;
-// it learns that its term is over, and leads again when its turn comes.
+// TestPastTermWritesNothing: what a leader writes in its term is refused from the moment another
+// leads, while its other updates go on; it learns that its term is over, and leads again when its
+// turn comes.
 func TestPastTermWritesNothing(t *testing.T) {
 	t.Parallel()
 	url := sharedPostgres(t).Schema(t)
@@ -254,8 +257,8 @@ func TestPastTermWritesNothing(t *testing.T) {
 	}
 }
 
-// TestStalledServerHoldsUpNobody: a server that stops in the middle of an update, with the lock that all updates need, loses the lock and
-// goes on later.
+// TestStalledServerHoldsUpNobody: a server that stops in the middle of an update, with the lock
+// that all updates need, loses the lock and goes on later.
 func TestStalledServerHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	url := sharedPostgres(t).Schema(t)
@@ -277,8 +280,8 @@ func TestStalledServerHoldsUpNobody(t *testing.T) {
 	must(t, first, writeOne("after"))
 }
 
-// TestLeaderThatIsCutOffStops: a leader whose connections to the database hang ends its term by its own clock, before another is elected,
-// and says so. When it is heard again it may lead again.
+// TestLeaderThatIsCutOffStops: a leader whose connections to the database hang ends its term by its
+// own clock, before another is elected, and says so. When it is heard again it may lead again.
 func TestLeaderThatIsCutOffStops(t *testing.T) {
 	t.Parallel()
 	url := sharedPostgres(t).Schema(t)

@@ -2,8 +2,8 @@ package store
 
 import "time"
 
-// Lease takes or renews the lease of that name for holder, and reports whether holder has it: no other does until
-// ttl from now. A ttl of 0 gives it up.
+// Lease takes or renews the lease of that name for holder, and reports whether holder has it: no
+// other does until ttl from now. A ttl of 0 gives it up.
 func (tx *Tx) Lease(name, holder string, ttl time.Duration) (bool, error) {
 	now := tx.Now()
 	n, err := tx.exec("INSERT INTO leases (name, holder, expires) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"+

@@ -19,9 +19,9 @@ type Query struct {
 	NoBody          bool  // leave Body and Own out
 }
 
-// List reads a page of documents, in the order of their IDs. A page shorter than the limit is the last. Its cost is
-// that of the page, however many documents there are: the most selective condition is answered by an index that is in
-// the order of the list.
+// List reads a page of documents, in the order of their IDs. A page shorter than the limit is the
+// last. Its cost is that of the page, however many documents there are: the most selective
+// condition is answered by an index that is in the order of the list.
 func (tx *Tx) List(q Query) ([]*Doc, error) {
 	scope, err := tx.scope(q.Workspace, q.Kind)
 	if err != nil || scope == 0 {
@@ -60,10 +60,11 @@ func (tx *Tx) All(q Query) ([]*Doc, error) {
 	}
 }
 
-// statement writes the query as one SELECT, or as several joined by UNION ALL: one for each value that a column of
-// the index before id may have. These are merged by id up to the limit, where OR or IN would read and sort all that
-// match; an engine that does not see this by itself needs the limit in each arm as well. Conditions beside the one that has the index are written as expressions, which no
-// index serves, so that the engine does not choose another.
+// statement writes the query as one SELECT, or as several joined by UNION ALL: one for each value
+// that a column of the index before id may have. These are merged by id up to the limit, where OR
+// or IN would read and sort all that match; an engine that does not see this by itself needs the
+// limit in each arm as well. Conditions beside the one that has the index are written as
+// expressions, which no index serves, so that the engine does not choose another.
 func (q *Query) statement(scope int64, limitArms bool) (string, []any) {
 	w := where{text: " WHERE scope = ?", args: []any{scope}}
 	statuses := slices.Compact(slices.Sorted(slices.Values(q.Status)))

@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A listener hears of the commits of other servers on a connection of its own, and brings them to this one's watchers.
+// A listener hears of the commits of other servers on a connection of its own, and brings them to
+// this one's watchers.
 type listener struct {
 	db     *DB
 	config *pgx.ConnConfig
@@ -121,8 +122,8 @@ func (db *DB) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// missed reads the events that others committed after a revision, up to head, and says from where on they are
-// complete: none from head when they are more than the feed keeps.
+// missed reads the events that others committed after a revision, up to head, and says from where
+// on they are complete: none from head when they are more than the feed keeps.
 func (tx *Tx) missed(since, head berth.Rev) ([]berth.Event, berth.Rev, error) {
 	events, err := tx.readEvents(eventColumns+" WHERE rev > ? ORDER BY rev LIMIT ?", int64(since), recent+1)
 	if len(events) > recent {

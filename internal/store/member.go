@@ -21,7 +21,8 @@ const (
 	// beatEvery is how often a server says that it lives, and beatTime how long that may take.
 	beatEvery = 500 * time.Millisecond
 	beatTime  = 2 * time.Second
-	// lease is how long a server counts as living after it last said so. A leader that does not is replaced.
+	// lease is how long a server counts as living after it last said so. A leader that does not is
+	// replaced.
 	lease = 3 * time.Second
 	// databaseTime is the time by the clock of the database, which all servers share.
 	databaseTime = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
@@ -38,8 +39,8 @@ type Member struct {
 	Home string // what the servers of a database share; those of another home are refused
 }
 
-// A member is a server of a PostgreSQL database that others may use too. It says that it lives, knows who leads, and becomes the leader
-// when nobody is.
+// A member is a server of a PostgreSQL database that others may use too. It says that it lives,
+// knows who leads, and becomes the leader when nobody is.
 type member struct {
 	Member
 	db     *DB
@@ -85,8 +86,8 @@ func join(ctx context.Context, db *DB, config *pgx.ConnConfig, who Member) (*mem
 	return m, nil
 }
 
-// untilFree calls try until it names no server of another home that lives. Those that were killed a moment ago seem to live still: it
-// waits so long, and no longer.
+// untilFree calls try until it names no server of another home that lives. Those that were killed a
+// moment ago seem to live still: it waits so long, and no longer.
 func (db *DB) untilFree(ctx context.Context, try func() (other string, err error)) error {
 	for deadline := time.Now().Add(joinWait); ; {
 		other, err := try()
@@ -132,8 +133,8 @@ func (m *member) enter(ctx context.Context) (other string, err error) {
 	return other, err
 }
 
-// takeOver makes the database this home's, if it is another's or new. From then on servers of the other home write nothing: they may
-// only have seemed to be dead.
+// takeOver makes the database this home's, if it is another's or new. From then on servers of the
+// other home write nothing: they may only have seemed to be dead.
 func (m *member) takeOver(ctx context.Context, tx pgx.Tx) error {
 	s, err := readLeader(ctx, tx)
 	if err != nil || s.leader.Home == m.Home {
@@ -143,8 +144,8 @@ func (m *member) takeOver(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// foreign names a server of another home that lives, "" when there is none, and keeps others from joining until the transaction of the
-// session ends.
+// foreign names a server of another home that lives, "" when there is none, and keeps others from
+// joining until the transaction of the session ends.
 func (db *DB) foreign(ctx context.Context, s *session) (who string, err error) {
 	var one int
 	if found, err := s.row(ctx, []any{&one}, db.d.hasTable, "servers"); err != nil || !found || db.home == "" {
@@ -193,7 +194,8 @@ func (m *member) run(ctx context.Context) {
 	}
 }
 
-// beat says once that the server lives, and looks who leads. Where nobody does it becomes the leader, if it wants to.
+// beat says once that the server lives, and looks who leads. Where nobody does it becomes the
+// leader, if it wants to.
 func (m *member) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTime)
 	defer cancel()

@@ -8,10 +8,11 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A memory is what updates read and wrote last, so that the next one does not read it again: within milliseconds a job and its
-// tasks are looked at by whoever submits, places, starts and ends them. It belongs to the writer and follows everything written
-// there. It is emptied whenever something is undone, and when somebody else has written; where others can write while an update
-// runs there is none: a nil memory remembers nothing.
+// A memory is what updates read and wrote last, so that the next one does not read it again: within
+// milliseconds a job and its tasks are looked at by whoever submits, places, starts and ends them.
+// It belongs to the writer and follows everything written there. It is emptied whenever something
+// is undone, and when somebody else has written; where others can write while an update runs there
+// is none: a nil memory remembers nothing.
 type memory struct {
 	docs  shelf[docKey, *Doc]
 	tasks shelf[jobKey, *jobTasks]
@@ -61,7 +62,8 @@ func (m *memory) doc(k docKey) *Doc {
 	return &c
 }
 
-// keepDoc remembers a document as it would be read. Its long fields are shared, and nobody writes into them.
+// keepDoc remembers a document as it would be read. Its long fields are shared, and nobody writes
+// into them.
 func (m *memory) keepDoc(k docKey, d *Doc) {
 	if m == nil {
 		return
@@ -89,8 +91,9 @@ func (m *memory) saved(k docKey, d *Doc) {
 	m.keepDoc(k, &c)
 }
 
-// onlyState is the ID of the stored document if d differs from it in nothing but its status and what Berth owns, and 0 otherwise: an
-// engine writes every index again whose columns are set, to what they were or not.
+// onlyState is the ID of the stored document if d differs from it in nothing but its status and
+// what Berth owns, and 0 otherwise: an engine writes every index again whose columns are set, to
+// what they were or not.
 func (m *memory) onlyState(k docKey, d *Doc) int64 {
 	if m == nil {
 		return 0

@@ -87,8 +87,8 @@ func marshal(r *rapid.T, s state) string {
 	return string(b)
 }
 
-// TestMemory: an update reads what a view reads, whatever was written, undone and deleted before, and what a caller does to what it
-// read is not seen by the next.
+// TestMemory: an update reads what a view reads, whatever was written, undone and deleted before,
+// and what a caller does to what it read is not seen by the next.
 func TestMemory(t *testing.T) {
 	db := open(t, "sqlite:"+filepath.Join(t.TempDir(), "berth.db"))
 	undone := errors.New("undone")
@@ -185,7 +185,8 @@ func TestMemoryLimits(t *testing.T) {
 	}
 }
 
-// TestMemoryUndone counts in a document: an update that is taken back, alone out of a batch, has not counted for the next.
+// TestMemoryUndone counts in a document: an update that is taken back, alone out of a batch, has
+// not counted for the next.
 func TestMemoryUndone(t *testing.T) {
 	db := open(t, "sqlite:"+filepath.Join(t.TempDir(), "berth.db"))
 	must(t, db, func(tx *store.Tx) error {

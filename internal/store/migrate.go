@@ -9,7 +9,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// schemaFiles are the migrations, one file per schema version: NNNN_WHAT.sql. They are only ever added to.
+// schemaFiles are the migrations, one file per schema version: NNNN_WHAT.sql. They are only ever
+// added to.
 //
 //go:embed schema/*.sql
 var schemaFiles embed.FS
@@ -52,8 +53,8 @@ func (db *DB) migrate(ctx context.Context, s *session) error {
 	return db.fault(err)
 }
 
-// tryMigrate does it in one transaction: a crash leaves the old schema or the new one. When a server of another home uses the database it
-// changes nothing, and names that.
+// tryMigrate does it in one transaction: a crash leaves the old schema or the new one. When a
+// server of another home uses the database it changes nothing, and names that.
 func (db *DB) tryMigrate(ctx context.Context, s *session, steps []string) (from int, other string, err error) {
 	if _, err := s.exec(ctx, db.d.beginWrite); err != nil {
 		return 0, "", err

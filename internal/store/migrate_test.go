@@ -30,7 +30,8 @@ func rawDB(t *testing.T, url string) *sql.DB {
 	return raw
 }
 
-// TestOldSchema opens a database as the first version of the schema left it, and uses what came later.
+// TestOldSchema opens a database as the first version of the schema left it, and uses what came
+// later.
 func TestOldSchema(t *testing.T) {
 	fixture, err := os.ReadFile("testdata/schema1.sql")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestPlans checks that SQLite answers every kind of List from the index meant for it, in its order, without a sort.
+// TestPlans checks that SQLite answers every kind of List from the index meant for it, in its
+// order, without a sort.
 func TestPlans(t *testing.T) {
 	ctx := context.Background()
 	db, err := Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "berth.db"), Options{NoSync: true})

@@ -34,8 +34,8 @@ var postgresDialect = &dialect{
 // channel is where servers tell each other of commits.
 const channel = "berth"
 
-// stall is for how many milliseconds a server that has the lock on the head row may be silent. Then the database ends its transaction:
-// one that was stopped, or cut off, must not hold up the others.
+// stall is for how many milliseconds a server that has the lock on the head row may be silent. Then
+// the database ends its transaction: one that was stopped, or cut off, must not hold up the others.
 const stall = "3000"
 
 // postgresReaders is how many connections views share; each is a process of the server.
@@ -68,7 +68,8 @@ func openPostgres(ctx context.Context, url string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// durable makes commits of a connection wait for the disk where the server's default is not to, or the other way round.
+// durable makes commits of a connection wait for the disk where the server's default is not to, or
+// the other way round.
 func durable(noSync bool) func(context.Context, *pgx.Conn) error {
 	q := "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 	if noSync {
@@ -80,8 +81,8 @@ func durable(noSync bool) func(context.Context, *pgx.Conn) error {
 	}
 }
 
-// postgresBegin takes the lock on the head row, which the transaction holds to its end: so writers of several servers
-// take turns, and revisions are given out in commit order.
+// postgresBegin takes the lock on the head row, which the transaction holds to its end: so writers
+// of several servers take turns, and revisions are given out in commit order.
 func postgresBegin(ctx context.Context, s *session) (head, error) {
 	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = "+stall+
 		"; SELECT rev, pruned, pg_current_xact_id() FROM head WHERE one = 1 FOR UPDATE;"+

@@ -9,7 +9,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// TestPreparedOnce checks that SQLite does not prepare a statement again that it has: it asks its authorizer when it prepares.
+// TestPreparedOnce checks that SQLite does not prepare a statement again that it has: it asks its
+// authorizer when it prepares.
 func TestPreparedOnce(t *testing.T) {
 	ctx := context.Background()
 	db, err := Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "berth.db"), Options{NoSync: true})

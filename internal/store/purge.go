@@ -12,8 +12,8 @@ func (tx *Tx) DeleteTasks(workspace, job string) error {
 	return err
 }
 
-// DeleteBlobs removes the names below a prefix from the index, and says how many there were. Their bytes are left to garbage
-// collection.
+// DeleteBlobs removes the names below a prefix from the index, and says how many there were. Their
+// bytes are left to garbage collection.
 func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
 	total := 0
 	for {
@@ -30,7 +30,8 @@ func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
 	}
 }
 
-// DeleteWorkspace removes every document and task inside a workspace. Events stay: they are history.
+// DeleteWorkspace removes every document and task inside a workspace. Events stay: they are
+// history.
 func (tx *Tx) DeleteWorkspace(workspace string) error {
 	tx.next()
 	tx.memory.clear()

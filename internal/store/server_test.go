@@ -13,7 +13,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestServers has three servers on one database: watchers of each see the events of all, in the same order.
+// TestServers has three servers on one database: watchers of each see the events of all, in the
+// same order.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	url := sharedPostgres(t).Schema(t)

@@ -14,7 +14,8 @@ type Server struct {
 	Leads bool      `json:"leads"`
 }
 
-// Announce says where this server is reached: at url by clients, and at address and socket by the others on this machine.
+// Announce says where this server is reached: at url by clients, and at address and socket by the
+// others on this machine.
 func (db *DB) Announce(ctx context.Context, url, address, socket string) error {
 	if db.member == nil {
 		return nil
@@ -88,8 +89,8 @@ func (db *DB) Leader(ctx context.Context) (Leadership, error) {
 	}
 }
 
-// Guard returns nil when ctx ends, and an error as soon as the database is not this server's any more. The server must act on nothing
-// after that.
+// Guard returns nil when ctx ends, and an error as soon as the database is not this server's any
+// more. The server must act on nothing after that.
 func (db *DB) Guard(ctx context.Context) error {
 	switch {
 	case db.member != nil:
@@ -101,7 +102,8 @@ func (db *DB) Guard(ctx context.Context) error {
 	return db.guardFile(ctx)
 }
 
-// refuse is why an update may not run: servers of another home have the database, or it belongs to a term that is over.
+// refuse is why an update may not run: servers of another home have the database, or it belongs to
+// a term that is over.
 func (db *DB) refuse(term int64, at string) error {
 	if db.member == nil {
 		return nil

@@ -34,8 +34,8 @@ func newSession(ctx context.Context, pool *sql.DB, d *dialect) (*session, error)
 	if d.remote {
 		return s, nil
 	}
-	// What database/sql does about a statement costs a good part of what SQLite does. It is all for pools and lost connections: this
-	// one is ours until it is closed, and cannot be lost.
+	// What database/sql does about a statement costs a good part of what SQLite does. It is all for
+	// pools and lost connections: this one is ours until it is closed, and cannot be lost.
 	err = c.Raw(func(end any) error {
 		s.direct = end.(driver.ConnPrepareContext)
 		return nil
@@ -129,7 +129,8 @@ func (s *session) close() {
 	s.conn.Close()
 }
 
-// A sessions pool lends the connections that readers use. The one used last is lent first, because its caches are warm.
+// A sessions pool lends the connections that readers use. The one used last is lent first, because
+// its caches are warm.
 type sessions struct {
 	pool *sql.DB
 	d    *dialect

@@ -51,8 +51,9 @@ func sqliteCommit(ctx context.Context, s *session, h *head) error {
 const (
 	// checkpointPages is how long the log gets before the writer itself moves it into the database.
 	checkpointPages = 2000
-	// logBytes of the log are written ahead of use, with zeros, because a sync of a file that grows costs twice as
-	// much as one of a file that does not. The checkpointer keeps it from growing longer as a rule.
+	// logBytes of the log are written ahead of use, with zeros, because a sync of a file that grows
+	// costs twice as much as one of a file that does not. The checkpointer keeps it from growing
+	// longer as a rule.
 	logBytes = 1000 * (4096 + 24)
 )
 
@@ -126,8 +127,9 @@ func openFile(ctx context.Context, path string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// fillLog makes the log as long as it is going to be. SQLite reads a log up to the first frame that does not carry its
-// marks, so zeros after the end mean nothing. The update keeps other writers from the end meanwhile.
+// fillLog makes the log as long as it is going to be. SQLite reads a log up to the first frame that
+// does not carry its marks, so zeros after the end mean nothing. The update keeps other writers
+// from the end meanwhile.
 func (db *DB) fillLog(ctx context.Context) error {
 	return db.Update(ctx, func(*Tx) error {
 		f, err := os.OpenFile(db.where+"-wal", os.O_WRONLY|os.O_APPEND, 0)

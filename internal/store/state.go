@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// State decodes what the server keeps beside the body of a document. A document that has none has the
-// zero value. Jobs, computes and nodes have doors of their own, in packages job and target.
+// State decodes what the server keeps beside the body of a document. A document that has none has
+// the zero value. Jobs, computes and nodes have doors of their own, in packages job and target.
 func State[T any](d *Doc) (v T, err error) {
 	if len(d.Own) == 0 {
 		return v, nil

@@ -1,7 +1,9 @@
-// Package store keeps Berth's state: documents, tasks, events, leases and the index of blobs, in SQLite or PostgreSQL.
-// The database is the truth and the queue: handlers write intent, loops read it and converge.
+// Package store keeps Berth's state: documents, tasks, events, leases and the index of blobs, in
+// SQLite or PostgreSQL. The database is the truth and the queue: handlers write intent, loops read
+// it and converge.
 //
-// Every change has a revision. Revisions grow in commit order, so that a Watch from a revision sees each event once.
+// Every change has a revision. Revisions grow in commit order, so that a Watch from a revision sees
+// each event once.
 package store
 
 import (
@@ -21,10 +23,12 @@ import (
 type Options struct {
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
-	// Rehearse runs every update twice and undoes the first, as it happens when a commit has to be tried again: for tests only.
+	// Rehearse runs every update twice and undoes the first, as it happens when a commit has to be
+	// tried again: for tests only.
 	Rehearse bool
-	// Server is what this process is for others: a database that is a file has one server at a time, in PostgreSQL several of one home
-	// can share one. Without it nobody is kept out, and the database leads nobody: for tests and tools.
+	// Server is what this process is for others: a database that is a file has one server at a
+	// time, in PostgreSQL several of one home can share one. Without it nobody is kept out, and the
+	// database leads nobody: for tests and tools.
 	Server Member
 	// Wall is the wall clock; nil is the machine's. Another one is for tests only.
 	Wall func() time.Time
@@ -63,8 +67,8 @@ type DB struct {
 	close   sync.Once
 }
 
-// Open opens the store that url names, "sqlite:PATH" or "postgres://…", and brings its schema up to date. A database
-// made by a newer Berth is refused.
+// Open opens the store that url names, "sqlite:PATH" or "postgres://…", and brings its schema up to
+// date. A database made by a newer Berth is refused.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -105,7 +109,8 @@ func (db *DB) start(ctx context.Context, write *sql.DB, read *sql.DB, readers in
 	return nil
 }
 
-// Close finishes the updates already queued, ends all watches and closes the database. Later calls return ErrClosed.
+// Close finishes the updates already queued, ends all watches and closes the database. Later calls
+// return ErrClosed.
 func (db *DB) Close() error {
 	db.close.Do(func() {
 		db.writer.stop()
@@ -129,8 +134,8 @@ func (db *DB) closePools() {
 	}
 }
 
-// Trouble is why the last update that had something to keep could not be kept, nil when it was. Whoever shows what is kept says then
-// that it may be behind.
+// Trouble is why the last update that had something to keep could not be kept, nil when it was.
+// Whoever shows what is kept says then that it may be behind.
 func (db *DB) Trouble() error {
 	if err := db.trouble.Load(); err != nil {
 		return *err
@@ -141,8 +146,8 @@ func (db *DB) Trouble() error {
 // Rev is the latest committed revision this server knows of.
 func (db *DB) Rev() berth.Rev { return db.feed.rev() }
 
-// View runs fn on a consistent snapshot. Views are cheap and do not wait for each other nor for updates. fn must not
-// keep tx.
+// View runs fn on a consistent snapshot. Views are cheap and do not wait for each other nor for
+// updates. fn must not keep tx.
 func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
 	s, err := db.beginView(ctx)
 	if err != nil {
@@ -169,8 +174,8 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
 	return err
 }
 
-// viewContext is the context of a view's statements. SQLite's are local and bounded, and its driver starts a goroutine
-// for each statement whose context can end: they run without.
+// viewContext is the context of a view's statements. SQLite's are local and bounded, and its driver
+// starts a goroutine for each statement whose context can end: they run without.
 func (db *DB) viewContext(ctx context.Context) context.Context {
 	if db.d.remote {
 		return ctx
@@ -178,7 +183,8 @@ func (db *DB) viewContext(ctx context.Context) context.Context {
 	return context.Background()
 }
 
-// beginView borrows a session with a transaction begun on it. Sessions whose connection died while idle are dropped.
+// beginView borrows a session with a transaction begun on it. Sessions whose connection died while
+// idle are dropped.
 func (db *DB) beginView(ctx context.Context) (*session, error) {
 	for try := 0; ; try++ {
 		if err := ctx.Err(); err != nil {
@@ -203,7 +209,8 @@ func (db *DB) beginView(ctx context.Context) (*session, error) {
 	}
 }
 
-// fault gives an engine's error a code and words for the user. Errors that have a code, and ends of contexts, pass.
+// fault gives an engine's error a code and words for the user. Errors that have a code, and ends of
+// contexts, pass.
 func (db *DB) fault(err error) error {
 	var coded *berth.Error
 	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -87,13 +87,15 @@ func (tx *Tx) TasksOf(workspace, job string) ([]*berth.Task, error) {
 	return tasks, err
 }
 
-// ActiveTasks reads the tasks that are not done, in the order they were made. Done ones cost it nothing.
+// ActiveTasks reads the tasks that are not done, in the order they were made. Done ones cost it
+// nothing.
 func (tx *Tx) ActiveTasks() ([]*berth.Task, error) {
 	tasks, err := tx.tasks("WHERE active = 1 ORDER BY seq")
 	return slices.DeleteFunc(tasks, func(t *berth.Task) bool { return t.State == berth.TaskDone }), err // unreadable ones
 }
 
-// tasks reads tasks. One whose row cannot be read is done, and its exit says why: it must not hold up the others.
+// tasks reads tasks. One whose row cannot be read is done, and its exit says why: it must not hold
+// up the others.
 func (tx *Tx) tasks(where string, args ...any) ([]*berth.Task, error) {
 	var tasks []*berth.Task
 	scopes := map[*berth.Task]int64{} // of unreadable ones

@@ -7,19 +7,21 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Tx is a transaction: a consistent view, and in Update the changes made so far. It belongs to the function it is
-// passed to and to its goroutine.
+// Tx is a transaction: a consistent view, and in Update the changes made so far. It belongs to the
+// function it is passed to and to its goroutine.
 type Tx struct {
 	db *DB
 	s  *session
-	// ctx bounds the statements of a View. It is here because a Tx lives exactly as long as the call that brought it.
+	// ctx bounds the statements of a View. It is here because a Tx lives exactly as long as the
+	// call that brought it.
 	ctx    context.Context
 	memory *memory // of the writer; nil in a View
 	write  bool
 	wrote  bool  // something
 	failed error // the first error of the engine
 	now    time.Time
-	// shifted is how far the clock had been set when the transaction began, and jump by how much it is set with it.
+	// shifted is how far the clock had been set when the transaction began, and jump by how much it
+	// is set with it.
 	shifted, jump time.Duration
 
 	rev    berth.Rev // the last revision given out
@@ -29,7 +31,8 @@ type Tx struct {
 	fresh  map[scopeKey]int64 // scopes seen or made here, good for all once this commits
 }
 
-// Rev is the revision of the snapshot: a Watch from it sees what happens after. In Update it is the last one given out.
+// Rev is the revision of the snapshot: a Watch from it sees what happens after. In Update it is the
+// last one given out.
 func (tx *Tx) Rev() (berth.Rev, error) {
 	if tx.write {
 		return tx.rev, nil
@@ -39,7 +42,8 @@ func (tx *Tx) Rev() (berth.Rev, error) {
 	return berth.Rev(rev), err
 }
 
-// Now is the server's time when the transaction began, the same for everything it writes: see DB.Now.
+// Now is the server's time when the transaction began, the same for everything it writes: see
+// DB.Now.
 func (tx *Tx) Now() time.Time {
 	if tx.now.IsZero() {
 		tx.now = tx.db.Now()
@@ -83,8 +87,9 @@ func (tx *Tx) row(dest []any, q string, args ...any) (bool, error) {
 	return found, tx.fail(err)
 }
 
-// fail gives an error its words and remembers it. After one the engine may have ended the transaction, so that later
-// statements would run outside of any: none is let through, and the transaction fails even if its function goes on.
+// fail gives an error its words and remembers it. After one the engine may have ended the
+// transaction, so that later statements would run outside of any: none is let through, and the
+// transaction fails even if its function goes on.
 func (tx *Tx) fail(err error) error {
 	if err != nil {
 		err = tx.db.fault(err)

@@ -8,16 +8,18 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Update runs fn in a transaction. When it returns nil the change is durable; when fn fails or panics nothing of it
-// remains.
+// Update runs fn in a transaction. When it returns nil the change is durable; when fn fails or
+// panics nothing of it remains.
 //
-// Concurrent updates share one commit and so one wait for the disk. They run one after the other, each seeing the
-// work of those before it, and an error undoes only its own. If the commit has to be tried again fn is run again: it
-// must do nothing but use tx and set variables of its caller. fn must not call Update or View.
+// Concurrent updates share one commit and so one wait for the disk. They run one after the other,
+// each seeing the work of those before it, and an error undoes only its own. If the commit has to
+// be tried again fn is run again: it must do nothing but use tx and set variables of its caller. fn
+// must not call Update or View.
 //
 // An update of a term, see [DB.Lead], is refused with Unavailable when that term is over.
 //
-// If ctx ends before fn runs, Update returns its error and fn never runs. After that Update waits for the outcome.
+// If ctx ends before fn runs, Update returns its error and fn never runs. After that Update waits
+// for the outcome.
 func (db *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	u := &update{fn: fn, term: berth.TermOf(ctx), outcome: make(chan outcome, 1)}
 	if err := ctx.Err(); err != nil {

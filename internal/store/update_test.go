@@ -15,7 +15,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// hold keeps the writer busy until the function it returns is called, so that what is sent meanwhile shares a batch.
+// hold keeps the writer busy until the function it returns is called, so that what is sent
+// meanwhile shares a batch.
 func hold(t *testing.T, db *store.DB) (release func()) {
 	entered, gate := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -300,7 +301,8 @@ func TestReadModifyWrite(t *testing.T) {
 	})
 }
 
-// TestRehearse: with it every update runs twice, and what the first run did is gone when the second begins.
+// TestRehearse: with it every update runs twice, and what the first run did is gone when the second
+// begins.
 func TestRehearse(t *testing.T) {
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "db"), store.Options{NoSync: true, Rehearse: true})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 // watchBatch is the most events Next returns at once.
 const watchBatch = 512
 
-// Watch is a stream of events. It holds a position and nothing else: there is nothing to close, and a Watch that is
-// not read costs nothing. One goroutine uses it at a time.
+// Watch is a stream of events. It holds a position and nothing else: there is nothing to close, and
+// a Watch that is not read costs nothing. One goroutine uses it at a time.
 type Watch struct {
 	db                 *DB
 	ctx                context.Context // of the stream, which is the life of the Watch
@@ -23,15 +23,16 @@ func (db *DB) Watch(ctx context.Context, from berth.Rev) *Watch {
 	return &Watch{db: db, ctx: ctx, from: from}
 }
 
-// WatchSubject is Watch for the events of one subject only. Other events do not wake it: with thousands of clients
-// that each follow a job, this is the one to use. An empty workspace is any.
+// WatchSubject is Watch for the events of one subject only. Other events do not wake it: with
+// thousands of clients that each follow a job, this is the one to use. An empty workspace is any.
 func (db *DB) WatchSubject(ctx context.Context, from berth.Rev, workspace, subject string) *Watch {
 	return &Watch{db: db, ctx: ctx, from: from, workspace: workspace, subject: subject}
 }
 
-// Next waits for events and returns at least one. The slice and what is in it are shared: do not change them. The
-// error is that of the context when it ends, ErrClosed when the store closes, and berth.Gone when events after from
-// have been pruned: read the state afresh, then watch from its revision.
+// Next waits for events and returns at least one. The slice and what is in it are shared: do not
+// change them. The error is that of the context when it ends, ErrClosed when the store closes, and
+// berth.Gone when events after from have been pruned: read the state afresh, then watch from its
+// revision.
 func (w *Watch) Next() ([]berth.Event, error) {
 	for {
 		if err := w.ctx.Err(); err != nil {
@@ -67,8 +68,8 @@ func (w *Watch) wait() error {
 	return nil
 }
 
-// waitFor waits for told to be closed, unless there is something new already: whoever waits looks once more after
-// taking the channel, so that no word is lost.
+// waitFor waits for told to be closed, unless there is something new already: whoever waits looks
+// once more after taking the channel, so that no word is lost.
 func (w *Watch) waitFor(told <-chan struct{}) error {
 	if w.from < w.db.feed.rev() {
 		return nil

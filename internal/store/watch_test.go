@@ -46,7 +46,8 @@ func follow(t testing.TB, w *store.Watch, n int) []string {
 	return subjects
 }
 
-// TestWatchers has a thousand watchers, from any revision, see every event of concurrent writers once and in order.
+// TestWatchers has a thousand watchers, from any revision, see every event of concurrent writers
+// once and in order.
 func TestWatchers(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
@@ -121,7 +122,8 @@ func TestWatchers(t *testing.T) {
 	})
 }
 
-// TestWatchSubject has followers of single jobs among a crowd of events, which are pruned at their back.
+// TestWatchSubject has followers of single jobs among a crowd of events, which are pruned at their
+// back.
 func TestWatchSubject(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
@@ -185,7 +187,8 @@ func TestWatchSubject(t *testing.T) {
 	})
 }
 
-// TestSilentSubject: a follower that waits while the past is pruned goes on with the next event of its subject.
+// TestSilentSubject: a follower that waits while the past is pruned goes on with the next event of
+// its subject.
 func TestSilentSubject(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
@@ -208,7 +211,8 @@ func TestSilentSubject(t *testing.T) {
 	})
 }
 
-// TestWatchFromThePast reads what the memory does not hold any more, across its edge, and after a restart.
+// TestWatchFromThePast reads what the memory does not hold any more, across its edge, and after a
+// restart.
 func TestWatchFromThePast(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
@@ -384,8 +388,8 @@ func TestPruneEvents(t *testing.T) {
 	})
 }
 
-// TestWatchLaw: for any sequence of commits, prunings and restarts, a watch from any revision it may ask for sees the
-// events after it, each once.
+// TestWatchLaw: for any sequence of commits, prunings and restarts, a watch from any revision it
+// may ask for sees the events after it, each once.
 func TestWatchLaw(t *testing.T) {
 	eachEngine(t, func(t *testing.T, url string) {
 		l := &watchLaw{t: t, url: url, db: open(t, url)}
@@ -473,8 +477,8 @@ func (l *watchLaw) check(r *rapid.T) {
 	}
 }
 
-// TestRevisionsNobodyUsed: an update that counts a revision and then finds nothing to write keeps none. The next one uses it, and watchers
-// must not think that they have seen it.
+// TestRevisionsNobodyUsed: an update that counts a revision and then finds nothing to write keeps
+// none. The next one uses it, and watchers must not think that they have seen it.
 func TestRevisionsNobodyUsed(t *testing.T) {
 	db := open(t, "sqlite:"+filepath.Join(t.TempDir(), "berth.db"))
 	emit(t, db, "first")

@@ -22,8 +22,8 @@ const (
 	inquiry = 15 * time.Second
 )
 
-// A writer runs all updates of a DB, on one goroutine and one connection. An update that finds the writer idle starts
-// at once; those that come while it works share the next commit.
+// A writer runs all updates of a DB, on one goroutine and one connection. An update that finds the
+// writer idle starts at once; those that come while it works share the next commit.
 type writer struct {
 	db     *DB
 	s      *session // nil when the connection was lost
@@ -62,8 +62,8 @@ func (w *writer) loop() {
 			close(w.ended)
 			return
 		}
-		// The running function ended this goroutine: runtime.Goexit, which is what FailNow of package testing does.
-		// Its update fails, and another goroutine runs the rest of the batch.
+		// The running function ended this goroutine: runtime.Goexit, which is what FailNow of
+		// package testing does. Its update fails, and another goroutine runs the rest of the batch.
 		culprit := w.running
 		w.running = nil
 		w.rollback()

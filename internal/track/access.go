@@ -2,9 +2,9 @@ package track
 
 import "path"
 
-// What the token of a job opens: its own run, the runs and models it made, and the experiment they are in. It reads every registered
-// model and adds versions to it, as its user may; the rest of a registered model it changes where it is its user's. Everybody else's
-// token opens the workspace.
+// What the token of a job opens: its own run, the runs and models it made, and the experiment they
+// are in. It reads every registered model and adds versions to it, as its user may; the rest of a
+// registered model it changes where it is its user's. Everybody else's token opens the workspace.
 
 // jobRun is the run of the job that asks; serve has seen to it that it is there.
 func (c *call) jobRun() *run { return c.run(c.who.Job) }
@@ -60,7 +60,8 @@ func (c *call) mayRegistered(m *registered) error {
 	return refuse(denied, "The token of job %s does not change model %s: it is not of the job's user %s", c.who.Job, m.Name, c.who.User)
 }
 
-// mayVersion refuses to change versions that are neither of the job's user nor of a model of theirs.
+// mayVersion refuses to change versions that are neither of the job's user nor of a model of
+// theirs.
 func (c *call) mayVersion(m *registered, v *version) error {
 	if v.User == c.who.User {
 		return nil
@@ -68,7 +69,8 @@ func (c *call) mayVersion(m *registered, v *version) error {
 	return c.mayRegistered(m)
 }
 
-// mayEnd refuses to end what others than the caller made: a name and a version mean one thing to everybody who has written them down.
+// mayEnd refuses to end what others than the caller made: a name and a version mean one thing to
+// everybody who has written them down.
 func (c *call) mayEnd(what, maker string) error {
 	if c.who.Admin || maker == c.who.User || maker == "" {
 		return nil
@@ -80,7 +82,8 @@ func (c *call) mayEndVersion(m *registered, v *version) error {
 	return c.mayEnd("Version "+itoa(v.Number)+" of model "+m.Name, v.User)
 }
 
-// mayFile refuses files that are not the job's. It may read those of its experiment's models, and of registered ones.
+// mayFile refuses files that are not the job's. It may read those of its experiment's models, and
+// of registered ones.
 func (c *call) mayFile(f file, write bool) error {
 	if write && f.asset != nil {
 		return refuse(denied, "The files of registered version %d do not change: make a new version", f.asset.Number)
@@ -118,7 +121,8 @@ func (c *call) isRegistered(f file) bool {
 	return false
 }
 
-// mayRegister refuses versions of files that the job may not read: whoever loads a registered model reads them.
+// mayRegister refuses versions of files that the job may not read: whoever loads a registered model
+// reads them.
 func (c *call) mayRegister(v *version) error {
 	if c.who.Job == "" {
 		return nil

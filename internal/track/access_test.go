@@ -40,8 +40,8 @@ func (s *server) want(status int, method, path string, body any) obj {
 	return m
 }
 
-// TestJobRegisters: a job adds versions to every model, of what it may read itself. What a model says and where its aliases point, it
-// changes where the model is its user's.
+// TestJobRegisters: a job adds versions to every model, of what it may read itself. What a model
+// says and where its aliases point, it changes where the model is its user's.
 func TestJobRegisters(t *testing.T) {
 	s := start(t, t.TempDir())
 	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})

@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth/internal/locate"
 )
 
-// Artifacts are blobs in the container of the workspace's runs. E/R/artifacts/P is the file P of run R, which is where a job's own
-// files are too; anything else is below a folder of its own.
+// Artifacts are blobs in the container of the workspace's runs. E/R/artifacts/P is the file P of
+// run R, which is where a job's own files are too; anything else is below a folder of its own.
 const otherArtifacts = "mlflow/"
 
 var errPath = invalid("Invalid path")
@@ -85,7 +85,8 @@ func (w *workspace) fileAt(p string) file {
 	return f
 }
 
-// proxied is the path that an artifact URI has at the proxy of this server; ok is false for other places.
+// proxied is the path that an artifact URI has at the proxy of this server; ok is false for other
+// places.
 func proxied(uri string) (string, bool) {
 	if rest, ok := strings.CutPrefix(uri, "mlflow-artifacts:"); ok {
 		if after, ok := strings.CutPrefix(rest, "//"); ok {
@@ -108,7 +109,8 @@ func upload(c *call) (any, error) {
 	return c.put(p)
 }
 
-// drain reads what is left of a body that is refused, within reason: a client that is cut off while it sends never sees why.
+// drain reads what is left of a body that is refused, within reason: a client that is cut off while
+// it sends never sees why.
 func (c *call) drain() {
 	io.CopyN(io.Discard, c.r.Body, 64<<20) //nolint:errcheck // the answer is what counts
 }

@@ -17,15 +17,17 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Registered models and the models of the workspace are one thing. A version that MLflow registers is written as a version of a model too,
-// in the same transaction; a version of a model that somebody else makes becomes a registered one as soon as the registry is asked (see
-// catchUp). Left out are names that a model of the workspace cannot have, and versions that are not numbers.
+// Registered models and the models of the workspace are one thing. A version that MLflow registers
+// is written as a version of a model too, in the same transaction; a version of a model that
+// somebody else makes becomes a registered one as soon as the registry is asked (see catchUp). Left
+// out are names that a model of the workspace cannot have, and versions that are not numbers.
 
 const (
 	kindModels        = "models"
 	kindModelVersions = "models/versions"
 	artifactDatastore = "azureml://datastores/workspaceartifactstore/paths/"
-	// assetArtifacts is below which the artifact proxy has the files of models that MLflow did not register.
+	// assetArtifacts is below which the artifact proxy has the files of models that MLflow did not
+	// register.
 	assetArtifacts = "azureml-models"
 )
 
@@ -49,7 +51,8 @@ func bodyOf(d *store.Doc) (body, props map[string]any, err error) {
 	return body, props, nil
 }
 
-// readModel is what a document says of a version of a model. Tags that are not texts are not MLflow's.
+// readModel is what a document says of a version of a model. Tags that are not texts are not
+// MLflow's.
 func readModel(d *store.Doc) (modelProps, error) {
 	_, props, err := bodyOf(d)
 	if err != nil {
@@ -162,7 +165,8 @@ func (c *change) unshare(m *registered, v *version) error {
 	return asset.Delete(c.tx, kindModels, d)
 }
 
-// heldAt is the place whose files stay as they are for as long as a version is registered. The root of a run is none: its log goes on.
+// heldAt is the place whose files stay as they are for as long as a version is registered. The root
+// of a run is none: its log goes on.
 func (w *workspace) heldAt(v *version) (file, bool) {
 	if v.Container != "" {
 		return file{container: v.Container, name: v.Folder}, true
@@ -208,8 +212,9 @@ type modelDoc struct {
 	number int
 }
 
-// showModels makes registered versions of versions of models, and brings those that are up to date. names are the models that docs has
-// all versions of; what is registered of them and has no document any more is removed.
+// showModels makes registered versions of versions of models, and brings those that are up to date.
+// names are the models that docs has all versions of; what is registered of them and has no
+// document any more is removed.
 func (w *workspace) showModels(ctx context.Context, names []string, docs []*store.Doc) error {
 	all := map[string][]modelDoc{}
 	for _, d := range docs {

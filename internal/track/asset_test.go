@@ -56,7 +56,8 @@ func (s *server) makeModel(name, version, uri string) {
 	})
 }
 
-// TestRegisteredIsModel: what MLflow registers is a model of the workspace, with what changes of it, until it is deleted.
+// TestRegisteredIsModel: what MLflow registers is a model of the workspace, with what changes of
+// it, until it is deleted.
 func TestRegisteredIsModel(t *testing.T) {
 	s := start(t, t.TempDir())
 	run := s.newRun("0", nil)
@@ -89,7 +90,8 @@ func TestRegisteredIsModel(t *testing.T) {
 	s.must("POST", "model-versions/create", obj{"name": "a name, with blanks", "source": "s3://bucket/x"})
 }
 
-// TestModelIsRegistered: a model of the workspace is a registered one, with its files, its changes and its end.
+// TestModelIsRegistered: a model of the workspace is a registered one, with its files, its changes
+// and its end.
 func TestModelIsRegistered(t *testing.T) {
 	s := start(t, t.TempDir())
 	err := s.db.Update(t.Context(), func(tx *store.Tx) error {
@@ -160,8 +162,8 @@ func TestModelIsRegistered(t *testing.T) {
 	}
 }
 
-// TestRegisteredOfOthersStays: a version that MLflow registered is ended and renamed by its maker or an administrator only, its files stay as
-// they are until then, and who made it is remembered.
+// TestRegisteredOfOthersStays: a version that MLflow registered is ended and renamed by its maker
+// or an administrator only, its files stay as they are until then, and who made it is remembered.
 func TestRegisteredOfOthersStays(t *testing.T) {
 	s := start(t, t.TempDir())
 	ann, bob := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true})
@@ -212,7 +214,8 @@ func TestRegisteredOfOthersStays(t *testing.T) {
 	put(200, "again")
 }
 
-// TestModelComesBackAsItWas: a change through MLflow leaves the rest of a client's document as it was sent.
+// TestModelComesBackAsItWas: a change through MLflow leaves the rest of a client's document as it
+// was sent.
 func TestModelComesBackAsItWas(t *testing.T) {
 	s := start(t, t.TempDir())
 	const body = `{"properties":{"zebra":12345678901234567890,"modelUri":"s3://bucket/x","apple":{"y":1,"b":2},"description":"old"}}`

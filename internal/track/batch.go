@@ -131,7 +131,8 @@ func (b *batch) checkParams() error {
 	return nil
 }
 
-// log writes a batch that was checked: parameters and tags first, because they may be refused, then points, which may not.
+// log writes a batch that was checked: parameters and tags first, because they may be refused, then
+// points, which may not.
 func (c *call) log(b *batch) error {
 	if _, err := c.writableRun(b.run); err != nil {
 		return err

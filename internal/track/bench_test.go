@@ -10,7 +10,8 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// BenchmarkLogBatch is a batch of metrics from the handler on, without the wait for the disk: the CPU it takes.
+// BenchmarkLogBatch is a batch of metrics from the handler on, without the wait for the disk: the
+// CPU it takes.
 func BenchmarkLogBatch(b *testing.B) {
 	for _, n := range []int{10, 500} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

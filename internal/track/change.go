@@ -7,8 +7,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A change is a transaction on the entities of a workspace: it reads and writes documents, and the index follows once they are
-// committed.
+// A change is a transaction on the entities of a workspace: it reads and writes documents, and the
+// index follows once they are committed.
 type change struct {
 	w    *workspace
 	tx   *store.Tx
@@ -16,7 +16,8 @@ type change struct {
 	gone []entity
 }
 
-// update runs fn in a transaction and brings the index up to date with it. fn may run more than once.
+// update runs fn in a transaction and brings the index up to date with it. fn may run more than
+// once.
 func (w *workspace) update(ctx context.Context, fn func(*change) error) error {
 	var c *change
 	err := w.s.DB.Update(ctx, func(tx *store.Tx) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Runs that were deleted long enough ago are removed for good: their files, their points, and their document last, so that what a crash
-// leaves of one is found and removed the next time.
+// Runs that were deleted long enough ago are removed for good: their files, their points, and their
+// document last, so that what a crash leaves of one is found and removed the next time.
 
 // collectPause is how often it is looked for them.
 const collectPause = time.Hour
@@ -29,8 +29,9 @@ func (s *Service) collectDue(ctx context.Context) {
 	}
 }
 
-// Collect removes the runs for good that were deleted before a time, in the workspaces that were used since the server started. It returns
-// how many they were. One that cannot be removed is left for the next time.
+// Collect removes the runs for good that were deleted before a time, in the workspaces that were
+// used since the server started. It returns how many they were. One that cannot be removed is left
+// for the next time.
 func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 	s.mu.Lock()
 	var spaces []*workspace
@@ -95,7 +96,8 @@ func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) 
 	return len(leaving), nil
 }
 
-// emptyRun removes the files of a deleted run, unless it is a job's that is still there, or a registered version has files of it.
+// emptyRun removes the files of a deleted run, unless it is a job's that is still there, or a
+// registered version has files of it.
 func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (bool, error) {
 	leaves := false
 	folder := locate.ArtifactPath(id)

@@ -11,9 +11,10 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestDeletedRunsAreCollected: what was deleted before the time is gone with its points and files, also after a restart. Runs that were not
-// deleted, that were deleted later, or in which a registered version of MLflow's or the workspace's has its files stay whole, and are in
-// nobody's way.
+// TestDeletedRunsAreCollected: what was deleted before the time is gone with its points and files,
+// also after a restart. Runs that were not deleted, that were deleted later, or in which a
+// registered version of MLflow's or the workspace's has its files stay whole, and are in nobody's
+// way.
 func TestDeletedRunsAreCollected(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir)

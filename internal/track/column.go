@@ -19,8 +19,8 @@ func (f field) number() bool {
 	return f.of == metricOfRun || f.of == attribute && (f.key == "start_time" || f.key == "end_time")
 }
 
-// A column has the runs of an experiment that have a field, sorted by it. It is made when a search first needs it, and follows changes
-// from then on.
+// A column has the runs of an experiment that have a field, sorted by it. It is made when a search
+// first needs it, and follows changes from then on.
 type column interface {
 	insert(v rank, n *node)
 	remove(v rank, n *node)
@@ -29,7 +29,8 @@ type column interface {
 	span(c *clause) (from, to place, ok bool)
 	count(from, to place) int
 	between(from, to place) iter.Seq[*node]
-	// ordered is all runs by the field, with whether the field differs from the one before; NaN comes last.
+	// ordered is all runs by the field, with whether the field differs from the one before; NaN
+	// comes last.
 	ordered(desc bool) iter.Seq2[*node, bool]
 }
 

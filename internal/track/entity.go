@@ -10,8 +10,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// What is kept of a workspace's tracking, one document each, in the column for what Berth owns: writing it alone touches no index.
-// Points of metrics are kept elsewhere, see package points.
+// What is kept of a workspace's tracking, one document each, in the column for what Berth owns:
+// writing it alone touches no index. Points of metrics are kept elsewhere, see package points.
 const (
 	kindExperiments = "mlflow/experiments"
 	kindRuns        = "mlflow/runs"
@@ -35,10 +35,12 @@ func (s *stored) rev() berth.Rev {
 	return s.doc.Rev
 }
 
-// An entity is one of the things below. Once it is in the index it does not change: a change makes another.
+// An entity is one of the things below. Once it is in the index it does not change: a change makes
+// another.
 type entity interface {
 	document() *stored
-	// place says which document it is: its kind, name and version, a hash by which it can be found, and its parent.
+	// place says which document it is: its kind, name and version, a hash by which it can be found,
+	// and its parent.
 	place() (kind, name, version, hash, parent string)
 }
 
@@ -139,8 +141,8 @@ type version struct {
 	Status, StatusMessage, User, ModelID, DeployStatus string
 	Created, Updated                                   int64
 	Tags                                               map[string]string
-	// Asset says that the version is a model of the workspace too, and Container and Folder where its files are if it was not MLflow
-	// that made it, see asset.go.
+	// Asset says that the version is a model of the workspace too, and Container and Folder where
+	// its files are if it was not MLflow that made it, see asset.go.
 	Asset             bool   `json:",omitempty"`
 	Container, Folder string `json:",omitempty"`
 }

@@ -13,7 +13,8 @@ func (w *workspace) defaultExperiment() *experiment {
 	return &experiment{ID: "0", Name: "Default", Location: artifactRoot("0"), Stage: active, Created: at, Updated: at}
 }
 
-// artifactRoot is where the files of an experiment's runs are. Without a host it means this server, and inherits its token.
+// artifactRoot is where the files of an experiment's runs are. Without a host it means this server,
+// and inherits its token.
 func artifactRoot(experiment string) string { return "mlflow-artifacts:/" + experiment }
 
 // findExperiment reads an experiment in a change.

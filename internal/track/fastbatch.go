@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// parseBatch reads a batch as clients write it, without building a tree. Anything that is not quite right makes it give up:
-// slowBatch reads it then, and says what is wrong.
+// parseBatch reads a batch as clients write it, without building a tree. Anything that is not quite
+// right makes it give up: slowBatch reads it then, and says what is wrong.
 func parseBatch(body []byte) (*batch, bool) {
 	p := parser{b: body}
 	b := &batch{}

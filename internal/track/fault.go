@@ -37,7 +37,8 @@ var statuses = map[string]int{
 	doesNotExist: http.StatusNotFound, noEndpoint: http.StatusNotFound, denied: http.StatusForbidden,
 	unauthenticated: http.StatusUnauthorized, notImplemented: http.StatusNotImplemented, unavailable: http.StatusServiceUnavailable,
 	internal: http.StatusInternalServerError,
-	// A user's mistake in MLflow's eyes too, and yet 500 there, which clients try again for two minutes.
+	// A user's mistake in MLflow's eyes too, and yet 500 there, which clients try again for two
+	// minutes.
 	invalidState: http.StatusBadRequest,
 }
 
@@ -55,7 +56,8 @@ var codes = map[berth.Code]string{
 	berth.Unsupported: notImplemented, berth.Unavailable: unavailable,
 }
 
-// faultOf gives any error MLflow's shape; ok is false for a fault of ours, whose words stay in the log.
+// faultOf gives any error MLflow's shape; ok is false for a fault of ours, whose words stay in the
+// log.
 func faultOf(err error) (f *fault, ok bool) {
 	if errors.As(err, &f) {
 		return f, true

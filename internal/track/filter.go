@@ -308,7 +308,8 @@ func (c *clause) matches(v string, has bool) bool {
 	return false
 }
 
-// matchesNumber compares a number. NaN is in no relation, as in the original, where it is stored as 0 and a flag.
+// matchesNumber compares a number. NaN is in no relation, as in the original, where it is stored as
+// 0 and a flag.
 func (c *clause) matchesNumber(v float64, has bool) bool {
 	if !has {
 		return false

@@ -163,7 +163,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// FuzzBatch: the quick reader of batches takes only what the careful one takes, and takes it for the same.
+// FuzzBatch: the quick reader of batches takes only what the careful one takes, and takes it for
+// the same.
 func FuzzBatch(f *testing.F) {
 	f.Add(`{"run_id": "r", "metrics": [{"key": "m", "value": 1.5, "timestamp": 1, "step": -2}], "params": [{"key": "p", "value": "v"}]}`)
 	f.Add(`{"run_id": "r", "metrics": [{"key": "\u00e9", "value": "NaN", "timestamp": 1}, {"key": "m", "value": -Infinity, "timestamp": 3}]}`)

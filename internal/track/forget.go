@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// kindForgotten is a document that asks for the points of a deleted workspace to be removed. Its name is the ID of what they belong to.
+	// kindForgotten is a document that asks for the points of a deleted workspace to be removed.
+	// Its name is the ID of what they belong to.
 	kindForgotten = "forgottenTracking"
 	// subjectForgotten is of the event that tells of one.
 	subjectForgotten = "tracking/forgotten"
@@ -20,8 +21,8 @@ const (
 	forgetAgain = time.Minute
 )
 
-// Forget asks for the removal of a workspace's points, in the transaction that deletes the workspace. Only the process that has them open
-// can remove them, see [Service.Run].
+// Forget asks for the removal of a workspace's points, in the transaction that deletes the
+// workspace. Only the process that has them open can remove them, see [Service.Run].
 func Forget(tx *store.Tx, id string) error {
 	if id == "" {
 		return berth.Errorf(berth.Internal, "a workspace without storage has no points")
@@ -30,7 +31,8 @@ func Forget(tx *store.Tx, id string) error {
 	return tx.Insert(&store.Doc{Kind: kindForgotten, Name: id})
 }
 
-// Run removes the points of workspaces that were deleted, and once an hour the runs that were deleted long enough ago, until ctx ends.
+// Run removes the points of workspaces that were deleted, and once an hour the runs that were
+// deleted long enough ago, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	collect := time.Now().Add(collectPause)
 	for {
@@ -82,7 +84,8 @@ func (s *Service) forgetAll(ctx context.Context) (left bool, err error) {
 	return left, err
 }
 
-// forget ends the tracking of a workspace, and removes its points. Its documents and blobs went with it.
+// forget ends the tracking of a workspace, and removes its points. Its documents and blobs went
+// with it.
 func (s *Service) forget(id string) error {
 	s.mu.Lock()
 	w := s.spaces[id]

@@ -7,7 +7,8 @@ import (
 
 // What MLflow's own tests never ask for.
 
-// TestDeleteArtifacts: a file is deleted by its path, a folder with everything in it, and what is not there is deleted already.
+// TestDeleteArtifacts: a file is deleted by its path, a folder with everything in it, and what is
+// not there is deleted already.
 func TestDeleteArtifacts(t *testing.T) {
 	s := start(t, t.TempDir())
 	run := s.newRun("0", nil)
@@ -36,7 +37,8 @@ func TestDeleteArtifacts(t *testing.T) {
 	}
 }
 
-// TestLogModelOfOldClients: what clients before 3 say of a model is a tag of its run, a list that grows.
+// TestLogModelOfOldClients: what clients before 3 say of a model is a tag of its run, a list that
+// grows.
 func TestLogModelOfOldClients(t *testing.T) {
 	s := start(t, t.TempDir())
 	run := s.newRun("0", nil)
@@ -76,7 +78,8 @@ func TestSearchExperimentsByGet(t *testing.T) {
 	}
 }
 
-// TestGetVersionArtifact: a file of a registered version is downloaded by the version's name and number.
+// TestGetVersionArtifact: a file of a registered version is downloaded by the version's name and
+// number.
 func TestGetVersionArtifact(t *testing.T) {
 	s := start(t, t.TempDir())
 	run := s.newRun("0", nil)

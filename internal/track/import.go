@@ -5,8 +5,9 @@ import (
 	"regexp"
 )
 
-// Runs and logged models that were made by another MLflow server keep their ids here: other runs, models and people name them by those.
-// Bringing one over again changes what was brought over before and nothing else.
+// Runs and logged models that were made by another MLflow server keep their ids here: other runs,
+// models and people name them by those. Bringing one over again changes what was brought over
+// before and nothing else.
 
 // tagImported says where something was brought over from.
 const tagImported = "berth.imported_from"
@@ -16,7 +17,8 @@ var (
 	foreignModel = regexp.MustCompile(`^m-[0-9a-f]{32}$`)
 )
 
-// foreign reads what a thing brought over has: its experiment, where it is from, its parameters and tags.
+// foreign reads what a thing brought over has: its experiment, where it is from, its parameters and
+// tags.
 func (c *call) foreign(id string, valid *regexp.Regexp) (experiment string, params, tags map[string]string) {
 	if !valid.MatchString(id) {
 		c.fail(invalid("Invalid id '%s': it is not one that MLflow gives", id))

@@ -9,8 +9,9 @@ import (
 	"github.com/berthml/berth"
 )
 
-// An index is what was committed of a workspace, in memory and in the orders in which it is asked for. Whoever has it locked may
-// read it; entities that were read stay good without the lock, since they do not change.
+// An index is what was committed of a workspace, in memory and in the orders in which it is asked
+// for. Whoever has it locked may read it; entities that were read stay good without the lock, since
+// they do not change.
 type index struct {
 	experiments map[string]*experiment
 	named       map[string]*experiment // by name

@@ -13,12 +13,14 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// A job is a run, whose id is the job's name. Nothing is written for it until somebody logs to it or asks for it by its id: until then
-// the run is made of the job's document whenever runs are looked for, and submitting a job costs nothing here.
+// A job is a run, whose id is the job's name. Nothing is written for it until somebody logs to it
+// or asks for it by its id: until then the run is made of the job's document whenever runs are
+// looked for, and submitting a job costs nothing here.
 
 const kindJobs = "jobs"
 
-// relist is after how long all jobs are read again, and not only those that something happened to: events are not kept for ever.
+// relist is after how long all jobs are read again, and not only those that something happened to:
+// events are not kept for ever.
 const relist = time.Hour
 
 // A jobState is what the run of a job has of the job.
@@ -163,7 +165,8 @@ func (w *workspace) modelNames() []string {
 	return slices.Collect(maps.Keys(w.index.models))
 }
 
-// catchUp brings the runs of jobs and the registered versions of models up to date, as far as something happened to them since it was called last.
+// catchUp brings the runs of jobs and the registered versions of models up to date, as far as
+// something happened to them since it was called last.
 func (w *workspace) catchUp(ctx context.Context) error {
 	w.jobs.mu.Lock()
 	defer w.jobs.mu.Unlock()

@@ -92,7 +92,8 @@ func endOfName(s string, i int) int {
 	return i
 }
 
-// endOfNumber is where the number ends that begins at start; a sign that follows another number begins one.
+// endOfNumber is where the number ends that begins at start; a sign that follows another number
+// begins one.
 func endOfNumber(s string, start int) int {
 	i := start
 	for i < len(s) {

@@ -28,7 +28,8 @@ func (s scope) covers(v metricView) bool {
 	return (s.name == "" || s.name == v.Dataset) && (s.digest == "" || s.digest == v.Digest)
 }
 
-// loggedMetric is the latest value of a metric of a model, on one of the datasets where there are any.
+// loggedMetric is the latest value of a metric of a model, on one of the datasets where there are
+// any.
 func (c *call) loggedMetric(m *loggedModel, key string, on []scope) (points.Point, bool) {
 	var best points.Point
 	found := false

@@ -136,7 +136,8 @@ func (c *call) logMetrics(id string, metrics []metric) error {
 	return c.keep(entries(r.ID, metrics))
 }
 
-// keep makes points durable. They are where the next server that leads finds them only if this one leads still.
+// keep makes points durable. They are where the next server that leads finds them only if this one
+// leads still.
 func (w *workspace) keep(entries []points.Entry) error {
 	if err := w.points.Append(entries); err != nil {
 		return err

@@ -12,8 +12,9 @@ import (
 	"github.com/berthml/berth/internal/blob"
 )
 
-// Uploads in parts: the client is given a signed address for each part, sends the parts there at the same time and without its token, and
-// then says which make the file. A part is a block of a blob; blocks that nobody commits are removed after a while.
+// Uploads in parts: the client is given a signed address for each part, sends the parts there at
+// the same time and without its token, and then says which make the file. A part is a block of a
+// blob; blocks that nobody commits are removed after a while.
 
 // uploadLife is how long the addresses of the parts are good.
 const uploadLife = 12 * time.Hour
@@ -30,7 +31,8 @@ func partID(upload string, n int64) string {
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s-%06d", upload, n))
 }
 
-// uploadTo is the file of an upload in parts. The address names its folder, the body its name, of which some clients send a whole local path.
+// uploadTo is the file of an upload in parts. The address names its folder, the body its name, of
+// which some clients send a whole local path.
 func (c *call) uploadTo() (file, string, error) {
 	name := c.need("path")
 	if err := c.done(); err != nil {

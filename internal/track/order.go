@@ -64,7 +64,8 @@ func pythonList(texts []string) string {
 	return "['" + strings.Join(texts, "', '") + "']"
 }
 
-// A rank is a value that is sorted by. What has none comes last in both directions, and NaN just before.
+// A rank is a value that is sorted by. What has none comes last in both directions, and NaN just
+// before.
 type rank struct {
 	class  int8 // 0 a value, 1 NaN, 2 nothing
 	number float64
@@ -140,7 +141,8 @@ func firstBy[T any](things []T, orders []order, most int, rankOf func(T, order) 
 	return out
 }
 
-// smallest leaves the first most of a list, in no order: a heap of them has the last of them on top.
+// smallest leaves the first most of a list, in no order: a heap of them has the last of them on
+// top.
 func smallest(list []int, most int, compare func(a, b int) int) []int {
 	heap := list[:most]
 	down := func(i int) {

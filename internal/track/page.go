@@ -15,8 +15,8 @@ type search struct {
 	query       string
 }
 
-// search reads the filter, the order and the page of a search. absent and most are its numbers of results; about is whatever else tells
-// this search from another.
+// search reads the filter, the order and the page of a search. absent and most are its numbers of
+// results; about is whatever else tells this search from another.
 func (c *call) search(g *grammar, orderBy []string, absent, most int64, about ...any) (*search, error) {
 	filter, token := c.text("filter"), c.text("page_token")
 	s := &search{limit: c.limit(absent, most)}
@@ -34,7 +34,8 @@ func (c *call) search(g *grammar, orderBy []string, absent, most int64, about ..
 	return s, err
 }
 
-// enough is how many results a page needs: its own, those before it, and one that says there is more.
+// enough is how many results a page needs: its own, those before it, and one that says there is
+// more.
 func (s *search) enough() int { return s.from + s.limit + 1 }
 
 // meets says whether a thing meets all conditions.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// params are the parameters of a call, from its body or its query. The first thing wrong with them stays, and is what done returns;
-// the words are MLflow's.
+// params are the parameters of a call, from its body or its query. The first thing wrong with them
+// stays, and is what done returns; the words are MLflow's.
 type params struct {
 	m   object
 	q   url.Values

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// A body is read as Python reads JSON: NaN and Infinity are numbers. Values are nil, bool, string, number, list and object.
+// A body is read as Python reads JSON: NaN and Infinity are numbers. Values are nil, bool, string,
+// number, list and object.
 type (
 	number string
 	list   []any

@@ -9,11 +9,13 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
-// How runs are found. Where a search has no order, or is sorted by a field first, the runs are walked in that order and those that meet
-// the filter are taken until they are enough. Where a condition holds for few runs, those are collected and sorted instead. Which is
-// less work follows from how many runs meet the rarest condition, which its column tells without looking at them.
+// How runs are found. Where a search has no order, or is sorted by a field first, the runs are
+// walked in that order and those that meet the filter are taken until they are enough. Where a
+// condition holds for few runs, those are collected and sorted instead. Which is less work follows
+// from how many runs meet the rarest condition, which its column tells without looking at them.
 
-// collectCost is how much more a run costs that is collected than one that is walked past: it is somewhere else in memory, and is sorted.
+// collectCost is how much more a run costs that is collected than one that is walked past: it is
+// somewhere else in memory, and is sorted.
 const collectCost = 4
 
 // fields are those that a search has columns for.
@@ -41,8 +43,8 @@ func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*r
 	ids = slices.DeleteFunc(ids, func(id string) bool { return c.mayExperiment(id) != nil })
 	fields := s.fields()
 	var out []*run
-	// Columns follow changes of runs by themselves, those of metrics when they are asked to. Where points come so fast that they are never
-	// up to date, a search is content with a moment ago.
+	// Columns follow changes of runs by themselves, those of metrics when they are asked to. Where
+	// points come so fast that they are never up to date, a search is content with a moment ago.
 	for try := 0; ; try++ {
 		ready := true
 		c.view(func(x *index) {
@@ -170,7 +172,8 @@ func (l *look) inOrder(id string) iter.Seq[*run] {
 	return l.walked(id, rarest, 2*few+blockSize)
 }
 
-// rarest is the runs that meet the condition that fewest meet, of those whose columns tell; all runs without one.
+// rarest is the runs that meet the condition that fewest meet, of those whose columns tell; all
+// runs without one.
 func (l *look) rarest(id string, all int) (iter.Seq[*node], int) {
 	few := all
 	var runs iter.Seq[*node]
@@ -211,7 +214,8 @@ func (l *look) named(experiment string, ids []string) iter.Seq[*node] {
 	}
 }
 
-// collected is those of some runs that are kept, sorted. inOrder says that they come as answers have them.
+// collected is those of some runs that are kept, sorted. inOrder says that they come as answers
+// have them.
 func (l *look) collected(nodes iter.Seq[*node], inOrder bool) iter.Seq[*run] {
 	return func(yield func(*run) bool) {
 		var found []*run
@@ -243,8 +247,8 @@ func compareRuns(a, b *run) int {
 	return strings.Compare(a.ID, b.ID)
 }
 
-// walked is the runs that are kept, found by walking all of them in order. After most of them were looked at for too few, the rarest are
-// collected after all.
+// walked is the runs that are kept, found by walking all of them in order. After most of them were
+// looked at for too few, the rarest are collected after all.
 func (l *look) walked(id string, rarest iter.Seq[*node], most int) iter.Seq[*run] {
 	return func(yield func(*run) bool) {
 		looked := 0
@@ -290,8 +294,8 @@ func (l *look) walked(id string, rarest iter.Seq[*node], most int) iter.Seq[*run
 	}
 }
 
-// byFirst is all runs of an experiment by the first field of the search's order, and whether it differs from the one before. Those that have
-// none come last.
+// byFirst is all runs of an experiment by the first field of the search's order, and whether it
+// differs from the one before. Those that have none come last.
 func (l *look) byFirst(id string) iter.Seq2[*node, bool] {
 	return func(yield func(*node, bool) bool) {
 		first := true

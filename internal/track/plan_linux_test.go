@@ -22,7 +22,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkSearchMany is searches for 20 runs among many, with 10 metrics, parameters and tags each.
+// BenchmarkSearchMany is searches for 20 runs among many, with 10 metrics, parameters and tags
+// each.
 func BenchmarkSearchMany(b *testing.B) {
 	for _, runs := range []int{10_000, 200_000, 1_000_000} {
 		if runs > 200_000 && os.Getenv("BERTH_LONG") == "" {

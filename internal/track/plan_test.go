@@ -146,8 +146,8 @@ func runIDs(runs []*run) []string {
 	return out
 }
 
-// TestSearchFindsWhatAScanFinds: whatever is asked, and however runs changed before, the columns lead to the same runs in the same order as
-// looking at all of them.
+// TestSearchFindsWhatAScanFinds: whatever is asked, and however runs changed before, the columns
+// lead to the same runs in the same order as looking at all of them.
 func TestSearchFindsWhatAScanFinds(t *testing.T) {
 	for seed := range uint64(6) {
 		i := newIndexed(t, seed)
@@ -172,8 +172,8 @@ func TestSearchFindsWhatAScanFinds(t *testing.T) {
 	}
 }
 
-// TestSearchLooksAtFewRuns: a condition that few runs meet, and an order of which the first are wanted, are answered without looking at the
-// others.
+// TestSearchLooksAtFewRuns: a condition that few runs meet, and an order of which the first are
+// wanted, are answered without looking at the others.
 func TestSearchLooksAtFewRuns(t *testing.T) {
 	i := newIndexed(t, 1)
 	const runs = 20_000
@@ -220,7 +220,8 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreForgotten: searches for what no run has leave the columns of what they have alone, and nothing behind.
+// TestUnknownFieldsAreForgotten: searches for what no run has leave the columns of what they have
+// alone, and nothing behind.
 func TestUnknownFieldsAreForgotten(t *testing.T) {
 	i := newIndexed(t, 1)
 	for n := range 2 * fewRuns {

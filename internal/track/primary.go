@@ -33,7 +33,8 @@ func primaryMetrics(c *call) (any, error) {
 	return map[string]any{"metrics": views}, nil
 }
 
-// primary is the metric that the run's tag names; without the tag the one whose latest point is newest, what the machine measured aside.
+// primary is the metric that the run's tag names; without the tag the one whose latest point is
+// newest, what the machine measured aside.
 func (w *workspace) primary(r *run) (metricView, bool) {
 	var best metricView
 	found := false

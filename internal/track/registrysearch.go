@@ -58,7 +58,8 @@ func searchRegistered(c *call) (any, error) {
 	})
 }
 
-// shows says whether a search shows a model at all: prompts are hidden from those that do not ask for them.
+// shows says whether a search shows a model at all: prompts are hidden from those that do not ask
+// for them.
 func (s *search) shows(m *registered) bool {
 	return m.Tags[tagPrompt] != "true" || slices.ContainsFunc(s.clauses, func(k clause) bool { return k.of == tagOf && k.key == tagPrompt })
 }

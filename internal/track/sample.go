@@ -16,7 +16,8 @@ func sortBySteps(p []points.Point) {
 	}
 }
 
-// sample leaves at most limit points of a series, by step: the first of each of that many equal parts, and of the last part the last.
+// sample leaves at most limit points of a series, by step: the first of each of that many equal
+// parts, and of the last part the last.
 func sample(p []points.Point, limit int) []points.Point {
 	sortBySteps(p)
 	if len(p) <= limit {
@@ -30,8 +31,8 @@ func sample(p []points.Point, limit int) []points.Point {
 	return append(out, p[len(p)-1])
 }
 
-// envelope leaves at most limit points of a series, by step, of which none of its peaks is missing: the first, the last, and of each of the
-// equal parts between them the least and the greatest.
+// envelope leaves at most limit points of a series, by step, of which none of its peaks is missing:
+// the first, the last, and of each of the equal parts between them the least and the greatest.
 func envelope(p []points.Point, limit int) []points.Point {
 	sortBySteps(p)
 	if len(p) <= limit {

@@ -7,7 +7,8 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
-// TestEnvelope: a chart of few points has the ends of the series and every peak, in the order of steps.
+// TestEnvelope: a chart of few points has the ends of the series and every peak, in the order of
+// steps.
 func TestEnvelope(t *testing.T) {
 	for _, n := range []int{0, 1, 5, 99, 100, 101, 1000, 54321} {
 		p := make([]points.Point, n)

@@ -20,7 +20,8 @@ type sizeView struct {
 	FileBytes  int64  `json:"file_bytes"`
 }
 
-// experimentSizes is what each experiment takes up, deleted runs too: their points, and their files as far as the workspace has them.
+// experimentSizes is what each experiment takes up, deleted runs too: their points, and their files
+// as far as the workspace has them.
 func experimentSizes(c *call) (any, error) {
 	sizes := map[string]*sizeView{}
 	var runs []*run

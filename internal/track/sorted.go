@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// A node is a run's place in the index: it stays when the run is changed. Its start, id and experiment do not change.
+// A node is a run's place in the index: it stays when the run is changed. Its start, id and
+// experiment do not change.
 type node struct {
 	r *run
 	// newest orders runs as answers do: those that began later have a smaller one.
@@ -25,8 +26,8 @@ func compareNodes(a, b *node) int {
 	return strings.Compare(a.r.ID, b.r.ID)
 }
 
-// sorted is a list of runs by a key, and those of the same key in the order of answers. It is kept in blocks, so that a change moves few
-// of them however many there are.
+// sorted is a list of runs by a key, and those of the same key in the order of answers. It is kept
+// in blocks, so that a change moves few of them however many there are.
 type sorted[K cmp.Ordered] struct {
 	blocks [][]item[K] // none is empty
 	size   int
@@ -136,7 +137,8 @@ func (s *sorted[K]) between(from, to place) iter.Seq[item[K]] {
 	}
 }
 
-// backward is the items between two places by falling keys; those of the same key are in the order of answers still.
+// backward is the items between two places by falling keys; those of the same key are in the order
+// of answers still.
 func (s *sorted[K]) backward(from, to place) iter.Seq[item[K]] {
 	return func(yield func(item[K]) bool) {
 		for from.before(to) {

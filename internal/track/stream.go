@@ -10,15 +10,15 @@ import (
 	"github.com/berthml/berth/internal/track/points"
 )
 
-// Streams says whether the answer to a request goes on until its run has ended: its context has to end with the server and with the
-// caller's credentials.
+// Streams says whether the answer to a request goes on until its run has ended: its context has to
+// end with the server and with the caller's credentials.
 func Streams(path string) bool { return strings.HasSuffix(path, "/"+streamRoute) }
 
 // statusPause is how often the run of a stream is looked at: whether it has ended.
 const statusPause = 250 * time.Millisecond
 
-// streamMetrics sends the points that a run has and those that come, as server-sent events, until the run has ended. A point may come
-// twice.
+// streamMetrics sends the points that a run has and those that come, as server-sent events, until
+// the run has ended. A point may come twice.
 func streamMetrics(c *call) (any, error) {
 	id := c.runID()
 	if err := c.done(); err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestMetricsArePushed: a stream has the points that a run has, then those that are logged, and says when the run has ended.
+// TestMetricsArePushed: a stream has the points that a run has, then those that are logged, and
+// says when the run has ended.
 func TestMetricsArePushed(t *testing.T) {
 	s := start(t, t.TempDir())
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.s.Serve(w, r, s.ws, s.who, r.URL.EscapedPath()) }))
@@ -55,8 +56,8 @@ func TestMetricsArePushed(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWithTheService: whoever watches a run that goes on is told when the tracking service is closed, and no other run can be
-// watched unknown.
+// TestStreamEndsWithTheService: whoever watches a run that goes on is told when the tracking
+// service is closed, and no other run can be watched unknown.
 func TestStreamEndsWithTheService(t *testing.T) {
 	s := start(t, t.TempDir())
 	if code, m := s.do("GET", "/api/2.0/berth/metrics/stream?run_id=none", nil); code != http.StatusNotFound || at(m, "error_code") != "RESOURCE_DOES_NOT_EXIST" {
@@ -81,7 +82,8 @@ func TestStreamEndsWithTheService(t *testing.T) {
 	}
 }
 
-// TestPrimaryMetric: it is the one that the run's tag names, or else the one that was logged last, what the machine measured aside.
+// TestPrimaryMetric: it is the one that the run's tag names, or else the one that was logged last,
+// what the machine measured aside.
 func TestPrimaryMetric(t *testing.T) {
 	s := start(t, t.TempDir())
 	named := at(s.must("POST", "runs/create", obj{"experiment_id": "0", "tags": []obj{{"key": "berth.metric", "value": "acc"}}}), "run", "info", "run_id").(string)

@@ -1,8 +1,9 @@
-// Package track is the tracking server: experiments, runs, metrics, parameters, tags, artifacts and the model registry in MLflow's
-// own REST protocol. One workspace is one MLflow server.
+// Package track is the tracking server: experiments, runs, metrics, parameters, tags, artifacts and
+// the model registry in MLflow's own REST protocol. One workspace is one MLflow server.
 //
-// Experiments, runs and models are documents in the database, and an index of them in memory answers searches; points of metrics
-// are in append-only files (package points); artifacts are blobs. A request that was answered with 200 is durable.
+// Experiments, runs and models are documents in the database, and an index of them in memory
+// answers searches; points of metrics are in append-only files (package points); artifacts are
+// blobs. A request that was answered with 200 is durable.
 package track
 
 import (
@@ -24,14 +25,15 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Options is what a Service is made of. All fields but Locator, Sign, Leads, KeepDeleted and NoSync are needed.
+// Options is what a Service is made of. All fields but Locator, Sign, Leads, KeepDeleted and NoSync
+// are needed.
 type Options struct {
 	DB    *store.DB
 	Blobs *blob.Store
 	// Locator finds the files of models that MLflow did not register.
 	Locator locate.Locator
-	// Sign is an address at which a blob may be written until then without a token, as long as holder is somebody. Without it files are
-	// not uploaded in parts.
+	// Sign is an address at which a blob may be written until then without a token, as long as
+	// holder is somebody. Without it files are not uploaded in parts.
 	Sign func(container, name, holder string, until time.Time) string
 	Dir  string // where points are
 	Log  *slog.Logger
@@ -76,7 +78,8 @@ type Caller struct {
 	Write bool   // may change things
 	Admin bool   // may change what others made
 	Job   string // the job whose task asks: it sees its own run, those it makes, and their experiment
-	// Holder is what has to be good still when something that was signed for the caller is used, see [auth.Authority.CheckHolder].
+	// Holder is what has to be good still when something that was signed for the caller is used,
+	// see [auth.Authority.CheckHolder].
 	Holder string
 }
 
@@ -91,13 +94,15 @@ type call struct {
 	params
 }
 
-// A handler answers a call with something that becomes JSON; nil is for one that has answered itself.
+// A handler answers a call with something that becomes JSON; nil is for one that has answered
+// itself.
 type handler func(c *call) (any, error)
 
 // empty is the answer that says nothing.
 var empty = struct{}{}
 
-// Serve answers a request to the MLflow server of a workspace. path is what follows the server's own address, escaped.
+// Serve answers a request to the MLflow server of a workspace. path is what follows the server's
+// own address, escaped.
 func (s *Service) Serve(w http.ResponseWriter, r *http.Request, ws Workspace, who Caller, path string) {
 	err := s.serve(w, r, ws, who, path)
 	if err == nil {
@@ -171,7 +176,8 @@ func (s *Service) leads() error {
 // maxBody bounds a request that is not an artifact. A batch has a limit of its own, of MLflow's.
 const maxBody = 32 << 20
 
-// readParams reads the query of a GET, or the JSON of anything else. What is no JSON is an empty object, whose parameters are missing.
+// readParams reads the query of a GET, or the JSON of anything else. What is no JSON is an empty
+// object, whose parameters are missing.
 func (c *call) readParams() error {
 	if c.r.Method == http.MethodGet && c.r.URL.RawQuery != "" {
 		q, err := url.ParseQuery(c.r.URL.RawQuery)

@@ -197,7 +197,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestRepeatedBatch: a batch that comes again is not doubled, and one that is refused leaves nothing.
+// TestRepeatedBatch: a batch that comes again is not doubled, and one that is refused leaves
+// nothing.
 func TestRepeatedBatch(t *testing.T) {
 	s := start(t, t.TempDir())
 	run := s.newRun("0", nil)
@@ -221,7 +222,8 @@ func TestRepeatedBatch(t *testing.T) {
 	}
 }
 
-// TestPages: pages meet without gaps, the last has no token, and tokens are good for their own query only.
+// TestPages: pages meet without gaps, the last has no token, and tokens are good for their own
+// query only.
 func TestPages(t *testing.T) {
 	s := start(t, t.TempDir())
 	for i := range 7 {
@@ -267,8 +269,9 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestLeaderInDoubtDoesNotAnswer: a server that may have been replaced answers nothing from what it has in memory, also when that came
-// into doubt while the answer was made, and acknowledges no points.
+// TestLeaderInDoubtDoesNotAnswer: a server that may have been replaced answers nothing from what it
+// has in memory, also when that came into doubt while the answer was made, and acknowledges no
+// points.
 func TestLeaderInDoubtDoesNotAnswer(t *testing.T) {
 	s := start(t, t.TempDir())
 	id := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id")

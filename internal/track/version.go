@@ -99,7 +99,8 @@ func versionView(m *registered, v *version) map[string]any {
 	return out
 }
 
-// checkSource refuses sources that lead to the server's own disk, or out of where they say they are.
+// checkSource refuses sources that lead to the server's own disk, or out of where they say they
+// are.
 func checkSource(source, with string) error {
 	u, err := url.Parse(source)
 	if err != nil || u.Scheme == "" || u.Scheme == "file" {

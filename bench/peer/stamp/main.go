@@ -1,5 +1,6 @@
-// Command stamp FILE writes the time its first instruction ran to FILE, which may be a named pipe. It stands in for stamp.c where
-// there is no C compiler; its runtime makes it about a millisecond later.
+// Command stamp FILE writes the time its first instruction ran to FILE, which may be a named pipe.
+// It stands in for stamp.c where there is no C compiler; its runtime makes it about a millisecond
+// later.
 package main
 
 import (

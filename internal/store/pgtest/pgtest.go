@@ -111,8 +111,8 @@ func (s *Server) as(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.cred}
 }
 
-// Start runs the server and waits until it answers. One that was killed leaves processes behind for a moment, which
-// keep a new one from starting: then it is tried again.
+// Start runs the server and waits until it answers. One that was killed leaves processes behind for
+// a moment, which keep a new one from starting: then it is tried again.
 func (s *Server) Start() error {
 	limit, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -175,7 +175,8 @@ func (s *Server) Stop() {
 	os.RemoveAll(s.dir)
 }
 
-// URL is where it is: a socket in its directory. A port could be somebody else's each time the server is started again.
+// URL is where it is: a socket in its directory. A port could be somebody else's each time the
+// server is started again.
 func (s *Server) URL() string {
 	return "postgres://postgres@/postgres?host=" + url.QueryEscape(filepath.Join(s.dir, "data")) + "&port=5432"
 }

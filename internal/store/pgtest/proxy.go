@@ -69,8 +69,8 @@ func (p *Proxy) Through(t testing.TB, of string) string {
 	return u.String()
 }
 
-// Set stalls it, so that nothing passes and nobody is told, or cuts it, so that there is no connection. Neither lets everything pass
-// again, what was held back first.
+// Set stalls it, so that nothing passes and nobody is told, or cuts it, so that there is no
+// connection. Neither lets everything pass again, what was held back first.
 func (p *Proxy) Set(stalled, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,8 @@ func (p *Proxy) serve(c net.Conn) {
 	p.mu.Unlock()
 }
 
-// copy passes on what comes from one side, unless it is stalled. The end of one is that of both, when the word of it passes.
+// copy passes on what comes from one side, unless it is stalled. The end of one is that of both,
+// when the word of it passes.
 func (p *Proxy) copy(to io.WriteCloser, from io.ReadCloser) {
 	defer to.Close()
 	defer from.Close()

@@ -105,7 +105,8 @@ func (g *group) rename(gen uint64) {
 	}
 }
 
-// encode adds a point to the frame, and before it the name of its series where this journal has not seen it yet.
+// encode adds a point to the frame, and before it the name of its series where this journal has not
+// seen it yet.
 func (g *group) encode(x *series, p Point, gen uint64) {
 	b := g.frame
 	if x.named != gen {

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestKill kills a process that appends from eight goroutines, again and again in the same directory: every point it was told is
-// kept is there once, and no segment or journal is in the way of the next.
+// TestKill kills a process that appends from eight goroutines, again and again in the same
+// directory: every point it was told is kept is there once, and no segment or journal is in the way
+// of the next.
 func TestKill(t *testing.T) {
 	if dir := os.Getenv("BERTH_POINTS_WRITER"); dir != "" {
 		write(t, dir, os.Getenv("BERTH_POINTS_ROUND"))

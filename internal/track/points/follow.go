@@ -36,7 +36,8 @@ func (v View) Changed(key string) bool {
 	return f == nil || len(f.changed) > 0
 }
 
-// Changes is what happened to the latest points under a key since it was asked for last; at first it is all of them.
+// Changes is what happened to the latest points under a key since it was asked for last; at first
+// it is all of them.
 func (s *Set) Changes(key string) []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,10 @@ import (
 	"sync"
 )
 
-// A frame is a header, the length and CRC-32C of what follows, and records. Frames are written and synced one after the other, so
-// that only the last can be torn. A journal is made longer with zeros ahead of what is written, because a sync that does not also
-// have to record a new length takes half the time; a length of zero is the end.
+// A frame is a header, the length and CRC-32C of what follows, and records. Frames are written and
+// synced one after the other, so that only the last can be torn. A journal is made longer with
+// zeros ahead of what is written, because a sync that does not also have to record a new length
+// takes half the time; a length of zero is the end.
 const (
 	frameHeader = 8
 	maxFrame    = 1 << 30
@@ -151,8 +152,8 @@ func openJournal(path string, noSync bool, name func(id uint64, owner, key strin
 
 var errRecord = errors.New("a record does not make sense")
 
-// replay reads the whole frames at the beginning of b and says where they end. A frame whose sum is right and whose records are
-// not is not a torn end but damage, and an error.
+// replay reads the whole frames at the beginning of b and says where they end. A frame whose sum is
+// right and whose records are not is not a torn end but damage, and an error.
 func replay(b []byte, name func(id uint64, owner, key string), point func(id uint64, p Point)) (int64, error) {
 	at := 0
 	for len(b)-at >= frameHeader {

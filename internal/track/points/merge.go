@@ -6,16 +6,19 @@ import (
 )
 
 const (
-	// mergeAt is how many segments there are when some become one: a series that is in each of them is read in as many pieces.
+	// mergeAt is how many segments there are when some become one: a series that is in each of them
+	// is read in as many pieces.
 	mergeAt = 12
 	// mergeLeast is how many become one at least.
 	mergeLeast = 6
-	// mostPoints is how many points of a series are sorted anew in a merge; longer ones keep their chunks.
+	// mostPoints is how many points of a series are sorted anew in a merge; longer ones keep their
+	// chunks.
 	mostPoints = 4 << 20
 )
 
-// window is the segments that are merged next: the newest ones, and before them such as are not much larger than all of those together.
-// So a point is written again only a few times however many there are.
+// window is the segments that are merged next: the newest ones, and before them such as are not
+// much larger than all of those together. So a point is written again only a few times however many
+// there are.
 func window(sizes []int64) int {
 	total := int64(0)
 	for i := len(sizes) - 1; i >= 0; i-- {
@@ -48,8 +51,9 @@ func (s *Set) merge() error {
 	return err
 }
 
-// rewrite makes one segment of some that follow each other, without the points of some owners. It gives up, and says so, when the set is
-// closed or is another process's meanwhile. The caller holds merging.
+// rewrite makes one segment of some that follow each other, without the points of some owners. It
+// gives up, and says so, when the set is closed or is another process's meanwhile. The caller holds
+// merging.
 func (s *Set) rewrite(old []*segment, without map[string]bool) (done bool, err error) {
 	s.mu.RLock()
 	parts := s.partsOf(old, without)
@@ -85,8 +89,8 @@ func (s *Set) rewrite(old []*segment, without map[string]bool) (done bool, err e
 		p.x.replace(p)
 	}
 	s.mu.Unlock()
-	// Readers may be in the old files still: they are closed when the last of them has gone. One that cannot be removed now is when the
-	// points are opened again.
+	// Readers may be in the old files still: they are closed when the last of them has gone. One
+	// that cannot be removed now is when the points are opened again.
 	for _, o := range old {
 		if o.span == into {
 			continue
@@ -158,7 +162,8 @@ func (m *merged) write(w *segmentWriter) error {
 	return nil
 }
 
-// replace takes the chunks of a merge in place of the old ones. Only merges and compaction, which adds at the end, change chunks.
+// replace takes the chunks of a merge in place of the old ones. Only merges and compaction, which
+// adds at the end, change chunks.
 func (x *series) replace(m merged) {
 	at := slices.IndexFunc(x.chunks, func(c chunk) bool { return c.seg == m.old[0].seg && c.at == m.old[0].at })
 	x.chunks = slices.Concat(x.chunks[:at], m.now, x.chunks[at+len(m.old):])
@@ -170,8 +175,8 @@ func (x *series) replace(m merged) {
 	}
 }
 
-// Drop removes all points of owners. done is false where some of them cannot be removed now: they are being written, or the set is
-// being closed.
+// Drop removes all points of owners. done is false where some of them cannot be removed now: they
+// are being written, or the set is being closed.
 func (s *Set) Drop(owners []string) (done bool, err error) {
 	s.merging.Lock()
 	defer s.merging.Unlock()
@@ -203,7 +208,8 @@ func (s *Set) Drop(owners []string) (done bool, err error) {
 	return true, nil
 }
 
-// flush brings points of owners that are in the journal only into a segment. It says whether they all are.
+// flush brings points of owners that are in the journal only into a segment. It says whether they
+// all are.
 func (s *Set) flush(owners map[string]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

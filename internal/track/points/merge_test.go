@@ -56,7 +56,8 @@ func wantSteps(t *testing.T, s *Set, n int64) {
 	}
 }
 
-// TestSegmentsAreMerged: however many journals were written, few segments are left, and every point is there once.
+// TestSegmentsAreMerged: however many journals were written, few segments are left, and every point
+// is there once.
 func TestSegmentsAreMerged(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{JournalSize: 1, NoSync: true})
@@ -76,7 +77,8 @@ func TestSegmentsAreMerged(t *testing.T) {
 	s.Close()
 }
 
-// TestCrashBeforeMergedSegmentsWereRemoved: the old segments beside the one they became are removed, and count nothing.
+// TestCrashBeforeMergedSegmentsWereRemoved: the old segments beside the one they became are
+// removed, and count nothing.
 func TestCrashBeforeMergedSegmentsWereRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{JournalSize: 1, NoSync: true})
@@ -130,7 +132,8 @@ func TestReadWhileMerging(t *testing.T) {
 	s.Close()
 }
 
-// TestDrop: the points of owners that are dropped are gone from the files, those in the journal too; others are not.
+// TestDrop: the points of owners that are dropped are gone from the files, those in the journal
+// too; others are not.
 func TestDrop(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{JournalSize: 1, NoSync: true})
@@ -171,7 +174,8 @@ func TestMergeKeepsUnknownOwners(t *testing.T) {
 	s.Close()
 }
 
-// TestMergeEnds: a merge is given up between two series when another process has the points, and when the set is closed; nothing is lost.
+// TestMergeEnds: a merge is given up between two series when another process has the points, and
+// when the set is closed; nothing is lost.
 func TestMergeEnds(t *testing.T) {
 	dir := t.TempDir()
 	asked, most := 0, 1000

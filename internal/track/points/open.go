@@ -155,7 +155,8 @@ func files(dir string) (segments []span, journals []uint64, unfinished []string,
 	return segments, journals, unfinished, nil
 }
 
-// outdated are the segments whose points are in a merged one: a crash came before they were removed.
+// outdated are the segments whose points are in a merged one: a crash came before they were
+// removed.
 func outdated(segments []span) (left, out []span) {
 	for _, n := range segments {
 		if len(left) > 0 && n.last <= left[len(left)-1].last {
@@ -167,7 +168,8 @@ func outdated(segments []span) (left, out []span) {
 	return left, out
 }
 
-// rotate begins another journal, once the points of the one before are in a segment. The caller holds mu and writes.
+// rotate begins another journal, once the points of the one before are in a segment. The caller
+// holds mu and writes.
 func (s *Set) rotate() {
 	if s.sealed {
 		return // the last one is still being compacted; this one may grow meanwhile

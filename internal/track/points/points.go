@@ -1,4 +1,5 @@
-// Package points keeps the points of metrics: series of (timestamp, step, value) in a directory of append-only files.
+// Package points keeps the points of metrics: series of (timestamp, step, value) in a directory of
+// append-only files.
 //
 // Below the directory:
 //
@@ -6,9 +7,10 @@
 //	N.seg   a segment: the points of the journals up to N, a column after the other, series by series
 //	M-N.seg a segment that those from M to N were merged into
 //
-// Append returns when its points are on the disk to stay; concurrent callers share one wait for it. A crash at any instant
-// leaves at most a torn end of the newest journal, which nobody was told of and which Open cuts off. A point that comes
-// again is the same point: histories are sets, so that a request may be repeated.
+// Append returns when its points are on the disk to stay; concurrent callers share one wait for it.
+// A crash at any instant leaves at most a torn end of the newest journal, which nobody was told of
+// and which Open cuts off. A point that comes again is the same point: histories are sets, so that
+// a request may be repeated.
 package points
 
 import (
@@ -46,8 +48,9 @@ type Summary struct {
 type Options struct {
 	// JournalSize is how large a journal grows before its points become a segment; 0 is 8 MiB.
 	JournalSize int64
-	// Fresh begins a journal of its own instead of going on with the last: a process that had the points open before may not
-	// know yet that it has them no more. What it still writes nobody counts on.
+	// Fresh begins a journal of its own instead of going on with the last: a process that had the
+	// points open before may not know yet that it has them no more. What it still writes nobody
+	// counts on.
 	Fresh bool
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
@@ -58,7 +61,8 @@ type Options struct {
 
 const defaultJournalSize = 8 << 20
 
-// A Set is the points in one directory. It is safe for concurrent use; one process has a directory open at a time.
+// A Set is the points in one directory. It is safe for concurrent use; one process has a directory
+// open at a time.
 type Set struct {
 	dir string
 	o   Options
@@ -213,7 +217,8 @@ func compare(a, b Point) int {
 	return cmp.Compare(math.Float64bits(a.Value), math.Float64bits(b.Value)) // 0 and -0
 }
 
-// newer says whether a is the latest of the two: by step, timestamp, value; NaN counts as 0, as MLflow has it.
+// newer says whether a is the latest of the two: by step, timestamp, value; NaN counts as 0, as
+// MLflow has it.
 func newer(a, b Point) bool {
 	c := cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Timestamp, b.Timestamp), cmp.Compare(zeroed(a.Value), zeroed(b.Value)))
 	return c > 0

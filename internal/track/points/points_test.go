@@ -28,7 +28,8 @@ func history(t *testing.T, s *Set, owner, key string) []Point {
 	return p
 }
 
-// TestHistoryIsASet: exact repetitions are one point, across journals and segments, and NaN and infinities come back.
+// TestHistoryIsASet: exact repetitions are one point, across journals and segments, and NaN and
+// infinities come back.
 func TestHistoryIsASet(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{JournalSize: 1})
@@ -65,7 +66,8 @@ func TestHistoryIsASet(t *testing.T) {
 	}
 }
 
-// TestConcurrentAppends: what many writers append at once is there once, also after it was opened again and compacted.
+// TestConcurrentAppends: what many writers append at once is there once, also after it was opened
+// again and compacted.
 func TestConcurrentAppends(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{JournalSize: 4 << 10, NoSync: true})
@@ -115,8 +117,8 @@ func TestConcurrentAppends(t *testing.T) {
 	}
 }
 
-// TestTornEnd cuts a journal at every byte: what was in whole frames before the cut is there, nothing else is, and the journal can
-// be written on.
+// TestTornEnd cuts a journal at every byte: what was in whole frames before the cut is there,
+// nothing else is, and the journal can be written on.
 func TestTornEnd(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{NoSync: true})
@@ -188,8 +190,8 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// TestUnfinishedSegmentOfAnother: a process that has the points no more and does not know it leaves the segment alone that the next one
-// is making. Open removes those that nobody finished.
+// TestUnfinishedSegmentOfAnother: a process that has the points no more and does not know it leaves
+// the segment alone that the next one is making. Open removes those that nobody finished.
 func TestUnfinishedSegmentOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{JournalSize: 1, NoSync: true})

@@ -11,8 +11,9 @@ import (
 	"strconv"
 )
 
-// A segment is a mark, chunks, a directory and a trailer: the directory's offset, its CRC-32C, and the mark again. A chunk is one
-// series: its CRC-32C, then timestamps and steps as differences of differences, then values.
+// A segment is a mark, chunks, a directory and a trailer: the directory's offset, its CRC-32C, and
+// the mark again. A chunk is one series: its CRC-32C, then timestamps and steps as differences of
+// differences, then values.
 const (
 	segmentMark    = "BERTHPT1"
 	segmentTrailer = 8 + 4 + len(segmentMark)
@@ -195,7 +196,8 @@ func (w *segmentWriter) finish() (_ *segment, err error) {
 	return w.seg, syncParent(w.path, w.noSync)
 }
 
-// writeSegment makes a segment durable under its name and returns its chunks, in the order of the parts.
+// writeSegment makes a segment durable under its name and returns its chunks, in the order of the
+// parts.
 func writeSegment(path string, parts []part, noSync bool) (*segment, []chunk, error) {
 	w, err := createSegment(path, noSync)
 	if err != nil {

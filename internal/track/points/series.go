@@ -9,7 +9,8 @@ type owner struct {
 
 const manySeries = 16
 
-// A series is the points under one key. Its slices and chunks only grow, but for what compaction moves from one to the other.
+// A series is the points under one key. Its slices and chunks only grow, but for what compaction
+// moves from one to the other.
 type series struct {
 	id    uint64 // names it in journals
 	key   string
