@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,27 +19,50 @@ import (
 	"github.com/berthml/berth/internal/store/pgtest"
 )
 
-// candidate opens a database as one of its servers and has it lead when it is elected. A value is
-// sent for each term.
-func candidate(t *testing.T, url, name string) (db *store.DB, elected <-chan struct{}, stop func()) {
+// join opens a database as one of its servers, which is no candidate yet.
+func join(t *testing.T, url, name string) *store.DB {
 	t.Helper()
 	db, err := store.Open(t.Context(), url, store.Options{NoSync: true, Server: store.Member{Who: name, Name: name, Home: "home"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// lead makes a server a candidate until stop is called, and waits until it is elected.
+func lead(t *testing.T, db *store.DB) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	begun, done := make(chan struct{}, 16), make(chan struct{})
+	begun, done := make(chan struct{}), make(chan struct{})
+	var once sync.Once
 	go func() {
 		defer close(done)
 		_ = db.Lead(ctx, func(ctx context.Context) error {
-			begun <- struct{}{}
+			once.Do(func() { close(begun) })
 			<-ctx.Done()
 			return nil
 		})
 	}()
-	stop = func() { cancel(); <-done; db.Close() }
+	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
-	return db, begun, stop
+	select {
+	case <-begun:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the server is not elected")
+	}
+	return stop
+}
+
+// eventually tries until it is so. A leader that stalls for longer than its lease is away for a
+// while.
+func eventually(t *testing.T, what string, try func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !try(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not so", what)
+		}
+	}
 }
 
 // TestRequestEndsWithItsLeader: a request that is passed on to a server that does not answer ends
@@ -54,21 +78,25 @@ func TestRequestEndsWithItsLeader(t *testing.T) {
 	}
 	defer silent.Close()
 	url := db.Schema(t)
-	first, elected, stop := candidate(t, url, "a")
-	<-elected
+	first, second := join(t, url, "a"), join(t, url, "b")
+	stop := lead(t, first)
 	if err := first.Announce(t.Context(), "https://a", "localhost:1", silent.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	second, elected, _ := candidate(t, url, "b")
 	f := &forwarder{a: &App{db: second, certs: &auth.Certs{}, log: slog.New(slog.DiscardHandler)}}
 	ctx := auth.With(t.Context(), auth.Principal{User: "ann"})
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-	way, err := f.route(r)
-	if err != nil || way.there == nil {
-		t.Fatalf("%+v, %v", way, err)
-	}
+	var way route
+	eventually(t, "the request goes to the first", func() bool {
+		way, err = f.route(r)
+		if err != nil && berth.CodeOf(err) != berth.Unavailable {
+			t.Fatal(err)
+		}
+		return err == nil && way.there != nil
+	})
 	stop()
-	<-elected
+	first.Close()
+	lead(t, second)
 	failed := make(chan error, 1)
 	go f.pass(httptest.NewRecorder(), r, way, func(err error) { failed <- err })
 	select {
@@ -100,8 +128,8 @@ func TestUnknownAgentIsNotPassedOn(t *testing.T) {
 		}
 	}()
 	url := db.Schema(t)
-	first, elected, _ := candidate(t, url, "a")
-	<-elected
+	first, second := join(t, url, "a"), join(t, url, "b")
+	lead(t, first)
 	if err := first.Announce(t.Context(), "https://a", there.Addr().String(), "/nowhere"); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +143,6 @@ func TestUnknownAgentIsNotPassedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, _, _ := candidate(t, url, "b")
 	gate := leaderGate{&forwarder{a: &App{db: second, certs: &auth.Certs{}, log: slog.New(slog.DiscardHandler)}}}
 	connect := func(compute, token string) error {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -132,8 +159,10 @@ func TestUnknownAgentIsNotPassedOn(t *testing.T) {
 	if len(passed) != 0 {
 		t.Errorf("%d of them were passed on", len(passed))
 	}
-	if err := connect("laptop", token); berth.CodeOf(err) != berth.Unavailable { // nobody answers there
-		t.Fatalf("an agent that is known: %v", err)
-	}
-	<-passed
+	eventually(t, "an agent that is known is passed on", func() bool {
+		if err := connect("laptop", token); berth.CodeOf(err) != berth.Unavailable { // nobody answers there
+			t.Fatalf("an agent that is known: %v", err)
+		}
+		return len(passed) > 0
+	})
 }

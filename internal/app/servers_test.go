@@ -16,27 +16,43 @@ import (
 // peer is one of two servers of a home, with its way to their database.
 type peer struct {
 	*server
-	way *pgtest.Proxy
+	name string
+	way  *pgtest.Proxy
 }
 
-// twoServers are the servers of one home and one PostgreSQL. The first leads.
+// twoServers are the servers of one home and one PostgreSQL: the one that leads, whichever that is,
+// and the other.
 func twoServers(t *testing.T) (leader, follower *peer) {
 	t.Helper()
 	db, err := pgtest.Start("-F")
 	pgtest.Need(t, err)
 	t.Cleanup(db.Stop)
 	url, home := db.Schema(t), shortHome(t)
-	var both []*peer
-	for _, name := range []string{"", "b"} {
-		p := &peer{way: db.Proxy(t)}
+	start := func(as, name string) *peer {
+		p := &peer{name: name, way: db.Proxy(t)}
 		cfg := config.Default(home)
-		cfg.Name, cfg.Database = name, p.way.Through(t, url)
+		cfg.Name, cfg.Database = as, p.way.Through(t, url)
 		p.server = startAs(t, cfg)
-		both = append(both, p)
-		both[0].eventually("server main leads", func() bool { return both[0].ready("server main leads") })
+		return p
 	}
-	both[1].eventually("server b follows", func() bool { return both[1].ready("server main leads\n") && both[1].ready("server b follows\n") })
-	return both[0], both[1]
+	return agree(start("", "main"), start("b", "b")) // the first has no name
+}
+
+// agree waits until two servers say the same of who leads. A server that stalls for longer than its
+// lease loses the lead at any time.
+func agree(a, b *peer) (leader, follower *peer) {
+	a.t.Helper()
+	a.eventually("one leads and the other follows", func() bool {
+		for _, l := range [][2]*peer{{a, b}, {b, a}} {
+			leads, follows := "server "+l[0].name+" leads\n", "server "+l[1].name+" follows\n"
+			if a.ready(leads) && a.ready(follows) && b.ready(leads) && b.ready(follows) {
+				leader, follower = l[0], l[1]
+				return true
+			}
+		}
+		return false
+	})
+	return leader, follower
 }
 
 // ready says whether GET /readyz says something.
@@ -59,12 +75,12 @@ func (s *server) eventually(what string, ok func() bool) {
 }
 
 // TestLeaderThatIsCutOff: a leader whose connections to the database hang says so at /readyz, and
-// the other server leads. When it is heard again it follows, and jobs run.
+// the other server leads. When it is heard again both agree on who leads, and jobs run.
 func TestLeaderThatIsCutOff(t *testing.T) {
 	first, second := twoServers(t)
 	first.way.Set(true, false)
 	first.eventually("the first is cut off", func() bool { return first.ready("cut off from its database") })
-	second.eventually("the second leads", func() bool { return second.ready("server b leads") })
+	second.eventually("the second leads", func() bool { return second.ready("server " + second.name + " leads\n") })
 	if code, _ := first.do("GET", "/readyz", nil); code != http.StatusServiceUnavailable {
 		t.Errorf("/readyz of the first: %d", code)
 	}
@@ -73,11 +89,25 @@ func TestLeaderThatIsCutOff(t *testing.T) {
 		t.Errorf("log %q, status %v", log, status)
 	}
 	first.way.Set(false, false)
-	first.eventually("the first follows", func() bool { return first.ready("server main follows") })
+	agree(first, second)
 	first.submit("after", "echo two")
 	if log, status := first.wait("after"); log != "two\n" || status != "Completed" {
 		t.Errorf("log %q, status %v", log, status)
 	}
+}
+
+// track sends a tracking request, again as long as no server leads, and returns its answer.
+func (s *server) track(ws, call string, body map[string]any) (answer map[string]any) {
+	s.t.Helper()
+	s.eventually(call, func() bool {
+		code, m := s.do("POST", "/mlflow/v1.0"+ws+"/api/2.0/mlflow/"+call, body)
+		if code != http.StatusOK && code != http.StatusServiceUnavailable {
+			s.t.Fatalf("%s: %d %v", call, code, m)
+		}
+		answer = m
+		return code == http.StatusOK
+	})
+	return answer
 }
 
 // openBelow are the files below a directory that this process, and so each server of a test, has
@@ -107,19 +137,14 @@ func TestFollowerDeletesWorkspace(t *testing.T) {
 	if code, m := follower.do("PUT", ws, map[string]any{"location": "local", "properties": map[string]any{}}); code/100 != 2 {
 		t.Fatalf("workspace: %d %v", code, m)
 	}
-	api := "/mlflow/v1.0" + ws + "/api/2.0/mlflow/"
-	code, m := follower.do("POST", api+"runs/create", map[string]any{"experiment_id": "0"})
-	if code != http.StatusOK {
-		t.Fatalf("run: %d %v", code, m)
-	}
+	m := follower.track(ws, "runs/create", map[string]any{"experiment_id": "0"})
 	metric := map[string]any{"run_id": at(m, "run", "info", "run_id"), "key": "m", "value": 1, "timestamp": 1, "step": 1}
-	if code, m := follower.do("POST", api+"runs/log-metric", metric); code != http.StatusOK {
-		t.Fatalf("metric: %d %v", code, m)
-	}
-	journals, _ := filepath.Glob(filepath.Join(leader.home, "tracking", "*", "*.log"))
-	if len(journals) != 1 || len(openBelow(t, filepath.Dir(journals[0]))) != 1 {
-		t.Fatalf("journals %v, open %v", journals, openBelow(t, leader.home))
-	}
+	var journals []string
+	leader.eventually("the points are open", func() bool { // a leader that has just begun opens them with the next point
+		follower.track(ws, "runs/log-metric", metric)
+		journals, _ = filepath.Glob(filepath.Join(leader.home, "tracking", "*", "*.log"))
+		return len(journals) == 1 && len(openBelow(t, filepath.Dir(journals[0]))) == 1
+	})
 	if code, m := follower.do("DELETE", ws, nil); code != http.StatusOK {
 		t.Fatalf("delete: %d %v", code, m)
 	}
