@@ -1,14 +1,16 @@
-// Command bench measures Berth beside real peers: interleaved rounds in one run, CPU per operation, the physical floor beside each
-// result. It appends one line per comparison to bench/out/results.jsonl.
+// Command bench measures Berth beside real peers: interleaved rounds in one run, CPU per operation,
+// the physical floor beside each result. It appends one line per comparison to
+// bench/out/results.jsonl.
 //
 //	bench [start short cancel list place cluster burst nodes log track tree.code tree.data snapshot sweep.data big idle watch flat]
 //	              run all, or those named
 //	bench report  write the table of docs/performance.md from the results
 //
-// BENCH_FORCE=1 runs on a busy machine and marks the rows as not scored; BENCH_QUICK=1 runs small, to try the harness, and
-// writes no results; BENCH_ROUNDS sets the number of rounds (5); BENCH_DIR is where homes are made (/var/tmp); BERTH_BIN is the program
-// under test (bin/berth); BENCH_K8S is a folder with etcd, kube-apiserver, kube-scheduler and kwok (berth-engines/k8s in the user's cache);
-// BENCH_MLFLOW is a Python that has mlflow, for the peer of track (python3).
+// BENCH_FORCE=1 runs on a busy machine and marks the rows as not scored; BENCH_QUICK=1 runs small,
+// to try the harness, and writes no results; BENCH_ROUNDS sets the number of rounds (5); BENCH_DIR
+// is where homes are made (/var/tmp); BERTH_BIN is the program under test (bin/berth); BENCH_K8S is
+// a folder with etcd, kube-apiserver, kube-scheduler and kwok (berth-engines/k8s in the user's
+// cache); BENCH_MLFLOW is a Python that has mlflow, for the peer of track (python3).
 package main
 
 import (
@@ -158,7 +160,8 @@ func run(names []string) error {
 	return nil
 }
 
-// quiet refuses a busy machine. It waits a little first: the build just before leaves a load average behind that fades.
+// quiet refuses a busy machine. It waits a little first: the build just before leaves a load
+// average behind that fades.
 func quiet(force bool) error {
 	const patience = 2 * time.Minute
 	for begin := time.Now(); !force; time.Sleep(5 * time.Second) {

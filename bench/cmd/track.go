@@ -82,7 +82,8 @@ func track(b *bench) error {
 	}
 	defer m.Stop()
 	var c *world.Conn
-	// A server closes connections that are idle, as ours is while the peer is measured: each series of calls has its own.
+	// A server closes connections that are idle, as ours is while the peer is measured: each series
+	// of calls has its own.
 	dial := func() error {
 		if c != nil {
 			c.Close()
@@ -124,7 +125,8 @@ func track(b *bench) error {
 	return trackChart(b, m, ours, theirs)
 }
 
-// beside measures one operation on both sides, round by round: CPU of the server, or time, in milliseconds for each.
+// beside measures one operation on both sides, round by round: CPU of the server, or time, in
+// milliseconds for each.
 func (b *bench) beside(m *peer.MLflow, ours, theirs *tracker, row measure.Row, least float64, cpu bool, n int, op func(*tracker) error) error {
 	var all [2][]float64
 	for range b.rounds {

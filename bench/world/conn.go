@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// Conn is one kept connection to the API, one request at a time. It is leaner than net/http's client, so that the client weighs
-// little on the machine that is measured.
+// Conn is one kept connection to the API, one request at a time. It is leaner than net/http's
+// client, so that the client weighs little on the machine that is measured.
 type Conn struct {
 	conn    net.Conn
 	r       *bufio.Reader

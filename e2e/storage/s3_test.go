@@ -64,7 +64,8 @@ func (s *s3) datastore(name, secret string) string {
 		"\ncredentials:\n  access_key_id: " + s3Key + "\n  secret_access_key: " + secret + "\n"
 }
 
-// TestS3: a job reads a folder and a file of a bucket and writes to it. The secret is nowhere but in the sealed part of the database.
+// TestS3: a job reads a folder and a file of a bucket and writes to it. The secret is nowhere but
+// in the sealed part of the database.
 func TestS3(t *testing.T) {
 	s := startS3(t)
 	key := s.key(t)
@@ -94,7 +95,8 @@ outputs:
 			t.Errorf("%s: the output is %q", mode, got)
 		}
 	}
-	// Neither the second job nor the second name of a file had it brought again; one that is changed is.
+	// Neither the second job nor the second name of a file had it brought again; one that is
+	// changed is.
 	if a, b := s.read("/in/a.txt"), s.read("d.txt"); a > 2 || b != 1 {
 		t.Errorf("a.txt was read %d times, b c+d.txt %d times", a, b)
 	}
@@ -125,7 +127,8 @@ inputs:
   i: {type: uri_folder, path: azureml://datastores/lake/paths/in}
 `
 
-// TestS3Refuses: a job whose datastore has credentials that are refused fails with its name, and works again once it has new ones.
+// TestS3Refuses: a job whose datastore has credentials that are refused fails with its name, and
+// works again once it has new ones.
 func TestS3Refuses(t *testing.T) {
 	s := startS3(t)
 	put(t, s.key(t), "in/a.txt", "alpha\n")
@@ -137,7 +140,8 @@ func TestS3Refuses(t *testing.T) {
 	}
 	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
 	y.completed("accepted", copies)
-	// A list that goes on for ever, or names what is not below the folder, or a file with more bytes than it says.
+	// A list that goes on for ever, or names what is not below the folder, or a file with more
+	// bytes than it says.
 	for name, lie := range map[string]struct {
 		odd  func(w http.ResponseWriter, r *http.Request) bool
 		want string
@@ -210,7 +214,8 @@ outputs:
 	}
 }
 
-// TestS3Pages: a folder with more files than a page of its list has, a file that is sent and read in parts, and a data asset of it.
+// TestS3Pages: a folder with more files than a page of its list has, a file that is sent and read
+// in parts, and a data asset of it.
 func TestS3Pages(t *testing.T) {
 	s := startS3(t)
 	for i := range 2500 {

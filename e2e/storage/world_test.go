@@ -1,4 +1,5 @@
-// Package storage has stories of storage elsewhere: jobs that read from and write to it through datastores.
+// Package storage has stories of storage elsewhere: jobs that read from and write to it through
+// datastores.
 package storage
 
 import (

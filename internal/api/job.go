@@ -240,8 +240,8 @@ func checkJob(c *call, tx *store.Tx, props map[string]any) (compute string, err 
 	return compute, jobCall{c}.checkReferences(tx, props, false)
 }
 
-// checkReferences refuses a job that names what is not there. Of one that is only planned the code need not be there, nor what a
-// client would make before it submits it.
+// checkReferences refuses a job that names what is not there. Of one that is only planned the code
+// need not be there, nor what a client would make before it submits it.
 func (c jobCall) checkReferences(tx *store.Tx, props map[string]any, planned bool) error {
 	if err := c.mayUse(tx, props); err != nil {
 		return err
@@ -272,7 +272,8 @@ func (c jobCall) checkReferences(tx *store.Tx, props map[string]any, planned boo
 	return nil
 }
 
-// checkData refuses an input or output (side) that names what is not there, or could not be written.
+// checkData refuses an input or output (side) that names what is not there, or could not be
+// written.
 func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) error {
 	if err := berth.CheckName(strings.TrimSuffix(side, "s"), name); err != nil {
 		return err
@@ -493,7 +494,8 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 		"Studio":   map[string]any{"jobServiceType": "Studio", "endpoint": portal + "/runs/" + d.Name + "?wsid=" + c.ws.ID()}, // clients add the tenant
 		"Tracking": map[string]any{"jobServiceType": "Tracking", "endpoint": c.ws.AzureTrackingURI(c.s.BaseURL)},
 	}
-	// "berth" is ours, a berth.JobState: Azure has no word for why a job waits, how it ended and where its time went.
+	// "berth" is ours, a berth.JobState: Azure has no word for why a job waits, how it ended and
+	// where its time went.
 	if len(d.Own) > 0 {
 		p["berth"] = d.Own
 	}

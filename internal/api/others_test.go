@@ -7,7 +7,8 @@ import (
 	"github.com/berthml/berth/internal/auth"
 )
 
-// TestVersionsOfOthersStay: a version means what its maker made it, to everybody who names it. Others neither delete it nor take its place.
+// TestVersionsOfOthersStay: a version means what its maker made it, to everybody who names it.
+// Others neither delete it nor take its place.
 func TestVersionsOfOthersStay(t *testing.T) {
 	x := open(t)
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
@@ -49,8 +50,8 @@ func TestOpenVersionsOfOthersStay(t *testing.T) {
 	}
 }
 
-// TestComponentsWithoutANameStay: what a component without a name runs is looked up when a step starts. Somebody who is given the one that
-// another made runs what they asked for, then and later.
+// TestComponentsWithoutANameStay: what a component without a name runs is looked up when a step
+// starts. Somebody who is given the one that another made runs what they asked for, then and later.
 func TestComponentsWithoutANameStay(t *testing.T) {
 	x := open(t)
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
@@ -70,8 +71,9 @@ func TestComponentsWithoutANameStay(t *testing.T) {
 	x.as(ann, "GET", at, nil).want(200).is("properties.componentSpec.command", "echo ${{inputs.n}}")
 }
 
-// TestJobsAndComputesOfOthersStay: only who made a job or a compute deletes it; what lies in a job's folder may be a version of somebody's,
-// and a compute made again in its place is another machine.
+// TestJobsAndComputesOfOthersStay: only who made a job or a compute deletes it; what lies in a
+// job's folder may be a version of somebody's, and a compute made again in its place is another
+// machine.
 func TestJobsAndComputesOfOthersStay(t *testing.T) {
 	x := open(t)
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
@@ -87,7 +89,8 @@ func TestJobsAndComputesOfOthersStay(t *testing.T) {
 	x.as(ann, "DELETE", x.ws+"/computes/hers", nil).want(202)
 }
 
-// TestJobsOfOthersGoOn: who did not submit a job neither cancels nor changes it, whichever way they go about it; an administrator does.
+// TestJobsOfOthersGoOn: who did not submit a job neither cancels nor changes it, whichever way they
+// go about it; an administrator does.
 func TestJobsOfOthersGoOn(t *testing.T) {
 	x := open(t)
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
@@ -113,8 +116,8 @@ func TestJobsOfOthersGoOn(t *testing.T) {
 	x.as(ann, "POST", job+"/cancel", nil).want(202)
 }
 
-// TestSecretsOfOthersStayWhereTheyAre: a datastore or connection is changed and deleted by its maker or an administrator, and a secret that
-// was given for one place is not kept for another.
+// TestSecretsOfOthersStayWhereTheyAre: a datastore or connection is changed and deleted by its
+// maker or an administrator, and a secret that was given for one place is not kept for another.
 func TestSecretsOfOthersStayWhereTheyAre(t *testing.T) {
 	x := open(t)
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
@@ -167,7 +170,8 @@ func TestArchivingOthers(t *testing.T) {
 	x.do("PUT", at, props("image", "i", "isArchived", false)).want(200)
 }
 
-// TestDeletingAnAssetDeletesItsVersions: with an asset go all its versions, or none where one is somebody else's.
+// TestDeletingAnAssetDeletesItsVersions: with an asset go all its versions, or none where one is
+// somebody else's.
 func TestDeletingAnAssetDeletesItsVersions(t *testing.T) {
 	x := open(t)
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
@@ -185,7 +189,8 @@ func TestDeletingAnAssetDeletesItsVersions(t *testing.T) {
 	x.as(bob, "PUT", asset+"/versions/1", data).want(403).says("was deleted")
 }
 
-// TestSecretsStayWithoutTheirKind: a connection that does not say how it authenticates keeps its secret when something else is changed.
+// TestSecretsStayWithoutTheirKind: a connection that does not say how it authenticates keeps its
+// secret when something else is changed.
 func TestSecretsStayWithoutTheirKind(t *testing.T) {
 	x := open(t)
 	at := x.ws + "/connections/c"

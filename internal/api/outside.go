@@ -12,10 +12,12 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// signatureLife is how long a signed request to storage elsewhere is good. A runner that needs longer asks again.
+// signatureLife is how long a signed request to storage elsewhere is good. A runner that needs
+// longer asks again.
 const signatureLife = time.Hour
 
-// signStorage signs requests of a task to storage elsewhere. The bytes go between the node and the storage; the key stays here.
+// signStorage signs requests of a task to storage elsewhere. The bytes go between the node and the
+// storage; the key stays here.
 func (s *runnerService) signStorage(c *call) error {
 	id, err := s.authority.Keys.CheckTask(auth.Bearer(c.r.Header.Get("Authorization")), c.now)
 	if err != nil || id != berth.TaskID(c.r.PathValue("id")) {

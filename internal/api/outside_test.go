@@ -12,8 +12,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestStorageGrants: requests to storage elsewhere are signed for the task that has the grant, for what it grants, and while the task, its
-// user and the datastore are there.
+// TestStorageGrants: requests to storage elsewhere are signed for the task that has the grant, for
+// what it grants, and while the task, its user and the datastore are there.
 func TestStorageGrants(t *testing.T) {
 	x := open(t)
 	x.token("ann", auth.User)

@@ -161,7 +161,8 @@ func (c writeCall) draft(tx *store.Tx, w writing, body, props map[string]any) (v
 	return v, err
 }
 
-// setBody makes what a client sent the body of a document. keep says that what is there stays in its order.
+// setBody makes what a client sent the body of a document. keep says that what is there stays in
+// its order.
 func (c writeCall) setBody(d *store.Doc, body map[string]any, keep bool) (err error) {
 	stripReadOnly(body)
 	like := [][]byte{c.received, d.Body}
@@ -221,8 +222,8 @@ func (c writeCall) insertBelow(tx *store.Tx, r *resource, d *store.Doc) error {
 	return tx.Insert(d)
 }
 
-// resolveOutputURI writes where data is into a document that names the output of a job, as Azure does: the asset outlives the job, and clients
-// download from datastores only.
+// resolveOutputURI writes where data is into a document that names the output of a job, as Azure
+// does: the asset outlives the job, and clients download from datastores only.
 func (c writeCall) resolveOutputURI(tx *store.Tx, r *resource, props map[string]any) error {
 	for _, f := range r.Immutable {
 		uri, ok := props[f].(string)
@@ -241,7 +242,8 @@ func (c writeCall) resolveOutputURI(tx *store.Tx, r *resource, props map[string]
 	return nil
 }
 
-// merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few fields.
+// merge is a PUT or PATCH on something that exists. Asset versions are immutable but for a few
+// fields.
 func (c writeCall) merge(tx *store.Tx, r *resource, d *store.Doc, body, props map[string]any, patch bool) (map[string]any, map[string]any, error) {
 	old, oldProps, err := bodyOf(d)
 	if err != nil {
@@ -296,7 +298,8 @@ func (c writeCall) mergeVersion(tx *store.Tx, r *resource, d *store.Doc, old, pr
 	return nil
 }
 
-// equalURI compares two URIs as the service does: a trailing slash makes no difference, nor does a workspace that is not named.
+// equalURI compares two URIs as the service does: a trailing slash makes no difference, nor does a
+// workspace that is not named.
 func equalURI(ws berth.Workspace, a, b any) bool {
 	x, ok1 := a.(string)
 	y, ok2 := b.(string)
@@ -320,7 +323,8 @@ func overlay(a, b map[string]any) {
 	}
 }
 
-// stripReadOnly drops what only we say, so that a document a client read and sent back does not carry stale answers.
+// stripReadOnly drops what only we say, so that a document a client read and sent back does not
+// carry stale answers.
 func stripReadOnly(body map[string]any) {
 	for _, k := range []string{"id", "name", "type", "systemData"} {
 		delete(body, k)

@@ -25,7 +25,8 @@ func takeSecrets(r *resource, props map[string]any) map[string]any {
 	return found
 }
 
-// seal is what is kept of a document's secrets. name is the document's own, which a client may write in another case.
+// seal is what is kept of a document's secrets. name is the document's own, which a client may
+// write in another case.
 func (s *documentService) seal(c *call, r *resource, name string, secrets map[string]any) (json.RawMessage, error) {
 	b, err := json.Marshal(secrets)
 	if err != nil {
@@ -34,8 +35,8 @@ func (s *documentService) seal(c *call, r *resource, name string, secrets map[st
 	return json.Marshal(map[string]string{"secrets": s.authority.Keys.Seal(b, bound(c, r, name))})
 }
 
-// reseal is what is kept of a document's secrets after a PUT that gave some, or none: those it had stay, as long as their kind does. old
-// and now are the properties before and after.
+// reseal is what is kept of a document's secrets after a PUT that gave some, or none: those it had
+// stay, as long as their kind does. old and now are the properties before and after.
 func (s *documentService) reseal(c *call, r *resource, d *store.Doc, old, now, given map[string]any) (json.RawMessage, error) {
 	kept := map[string]any{}
 	if old != nil && r.opensSame(old, now) {
@@ -58,7 +59,8 @@ func (s *documentService) reseal(c *call, r *resource, d *store.Doc, old, now, g
 	return s.seal(c, r, d.Name, kept)
 }
 
-// opensSame says whether the secrets of a document are of the same kind as before, and open the same.
+// opensSame says whether the secrets of a document are of the same kind as before, and open the
+// same.
 func (r *resource) opensSame(old, now map[string]any) bool {
 	if r.SecretKind != "" && !reflect.DeepEqual(dig(old, r.SecretKind), dig(now, r.SecretKind)) {
 		return false
@@ -109,14 +111,15 @@ func openSecrets(keys *auth.Keys, bound string, d *store.Doc) (map[string]any, e
 	return out, json.Unmarshal(b, &out)
 }
 
-// sasLife is how long a signature handed to a client opens its container, and longestSAS how long one to storage elsewhere may.
+// sasLife is how long a signature handed to a client opens its container, and longestSAS how long
+// one to storage elsewhere may.
 const (
 	sasLife    = 8 * time.Hour
 	longestSAS = 7 * 24 * time.Hour
 )
 
-// listSecrets answers with a signature for our own storage, and with what the user stored for a datastore elsewhere; of an account's key a
-// client may ask for what ends.
+// listSecrets answers with a signature for our own storage, and with what the user stored for a
+// datastore elsewhere; of an account's key a client may ask for what ends.
 func listSecrets(c *call, r *resource, name, _ string) error {
 	if !c.who.CanWrite() {
 		return berth.Errorf(berth.Denied, "the token %q may not see secrets", c.who.Token)

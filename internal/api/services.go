@@ -74,8 +74,8 @@ func (s *Server) assemble() {
 	s.metrics = &metricsService{db: o.DB, requests: s.requests, more: o.Metrics, workspaces: s.workspaces, events: s.events}
 }
 
-// routes is the list of paths and who serves them. Those of route are not here: their names must not
-// be cleaned, or are compared without case.
+// routes is the list of paths and who serves them. Those of route are not here: their names must
+// not be cleaned, or are compared without case.
 func (s *Server) routes() {
 	open, user := s.mux.HandleFunc, func(pattern string, h func(*call) error) { s.mux.Handle(pattern, s.guard(h)) }
 	// What a client asks before it has a token.
@@ -85,8 +85,9 @@ func (s *Server) routes() {
 	open("GET /discovery", s.identity.discovery)
 	open("GET /discovery/", s.identity.discovery)
 	open("GET /registrymanagement/v1.0/registries/{name}/discovery", s.identity.noRegistry)
-	// The endpoints azure-identity knows: managed identity in its forms, and, below the name of a tenant, a
-	// token endpoint for service principals. Each wants the caller's Berth token as proof.
+	// The endpoints azure-identity knows: managed identity in its forms, and, below the name of a
+	// tenant, a token endpoint for service principals. Each wants the caller's Berth token as
+	// proof.
 	open("/msi/token", s.identity.identified(s.identity.managed))
 	open("GET /metadata/identity/oauth2/token", s.identity.identified(s.identity.managedVM))
 	open("/", s.identity.tenant)

@@ -71,7 +71,8 @@ func (x *house) names() (out []string) {
 	return out
 }
 
-// TestCleaningIsOnesOwn: users clean what their own jobs left; what others' left is for administrators.
+// TestCleaningIsOnesOwn: users clean what their own jobs left; what others' left is for
+// administrators.
 func TestCleaningIsOnesOwn(t *testing.T) {
 	x := open(t)
 	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
@@ -98,7 +99,8 @@ func TestCleaningIsOnesOwn(t *testing.T) {
 	}
 }
 
-// TestRetention: what is kept for how long is the workspace's to say, then the server's; steps of a pipeline that goes on are kept.
+// TestRetention: what is kept for how long is the workspace's to say, then the server's; steps of a
+// pipeline that goes on are kept.
 func TestRetention(t *testing.T) {
 	x := open(t)
 	for i := range 250 { // more than a page
@@ -140,7 +142,8 @@ func TestRetentionIsForAdministrators(t *testing.T) {
 	x.as(ann, "PUT", x.ws, tags).want(403)
 }
 
-// TestCleaningKeeps: what a job that has not ended names, what a pipeline that is kept consists of, and what cannot be read.
+// TestCleaningKeeps: what a job that has not ended names, what a pipeline that is kept consists of,
+// and what cannot be read.
 func TestCleaningKeeps(t *testing.T) {
 	x := open(t)
 	body := func(name, text string) {
@@ -177,7 +180,8 @@ func TestCleaningKeeps(t *testing.T) {
 	x.do("PUT", x.ws+"/jobs/new", props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")).want(201)
 }
 
-// TestFullWorkspace: a workspace that stores what it may warns before, and then takes no more jobs until something was deleted.
+// TestFullWorkspace: a workspace that stores what it may warns before, and then takes no more jobs
+// until something was deleted.
 func TestFullWorkspace(t *testing.T) {
 	x := open(t)
 	x.do("PATCH", x.ws, map[string]any{"tags": map[string]any{"berth.storage_bytes": "32"}}).want(200)

@@ -15,8 +15,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// PutLive gives a file that is still being appended to, DIR/rel, a name. The file need not exist yet; it is empty until it
-// does. Registering the same file again changes nothing.
+// PutLive gives a file that is still being appended to, DIR/rel, a name. The file need not exist
+// yet; it is empty until it does. Registering the same file again changes nothing.
 func (s *Store) PutLive(ctx context.Context, container, name, rel string) (*store.Blob, error) {
 	if err := checkNames(container, name); err != nil {
 		return nil, err
@@ -75,7 +75,8 @@ func grown(b *store.Blob, info fs.FileInfo) *store.Blob {
 	return &c
 }
 
-// SamePrefix reports whether the blob, a live one, began with the version etag names: all it had then it still has.
+// SamePrefix reports whether the blob, a live one, began with the version etag names: all it had
+// then it still has.
 func SamePrefix(b *store.Blob, etag string) bool {
 	if b.Live == "" {
 		return false
@@ -86,8 +87,8 @@ func SamePrefix(b *store.Blob, etag string) bool {
 	return ok && err == nil && base == now && n <= b.Size
 }
 
-// openLive opens the file as it is now. Jobs may be able to write where their logs are, so a link or a pipe in the file's
-// place is not followed.
+// openLive opens the file as it is now. Jobs may be able to write where their logs are, so a link
+// or a pipe in the file's place is not followed.
 func (s *Store) openLive(b *store.Blob) (*Reader, error) {
 	empty := &Reader{io.NewSectionReader(strings.NewReader(""), 0, 0), nil, grown(b, nil)}
 	f, err := s.root.OpenFile(b.Live, os.O_RDONLY|openFlags, 0)

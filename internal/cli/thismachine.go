@@ -38,7 +38,8 @@ func (s *session) agentDir(given string) (string, error) {
 	return filepath.Abs(filepath.Join(cfg.Home, "agent"))
 }
 
-// thisMachine attaches the machine that this command runs on: create makes the compute, and an agent that goes on by itself connects it.
+// thisMachine attaches the machine that this command runs on: create makes the compute, and an
+// agent that goes on by itself connects it.
 func (s *session) thisMachine(ctx context.Context, name string, create func() error) error {
 	if name == "" {
 		return usagef("--this-machine: give the machine a name with -n")
@@ -114,8 +115,8 @@ func join(ctx context.Context, c *client.Client, name string) (j dialout.Join, f
 	return j, append(file, '\n'), err
 }
 
-// launchAgent starts the agent in dir, detached from this process, with what it joins with, and returns when the server says that it is
-// connected.
+// launchAgent starts the agent in dir, detached from this process, with what it joins with, and
+// returns when the server says that it is connected.
 func launchAgent(ctx context.Context, c *client.Client, name, dir string, file []byte) error {
 	exe, err := os.Executable()
 	if err != nil {

@@ -105,7 +105,8 @@ func TestGroupDeaf(t *testing.T) {
 	wait(t, "the killed to go", func() bool { return len(runner.Marked(b.options.Dir)) == 0 })
 }
 
-// TestGroupAdopted: a launcher tells how its processes ended also to a runner that did not start it.
+// TestGroupAdopted: a launcher tells how its processes ended also to a runner that did not start
+// it.
 func TestGroupAdopted(t *testing.T) {
 	b := newGroup(t, `until [ -e go ]; do sleep 0.02; done; exit $RANK`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -168,7 +169,8 @@ func TestGroupShips(t *testing.T) {
 	}
 }
 
-// TestKeep: what an attempt leaves in ./outputs and in its named outputs is there for the next, and what the last one has is uploaded.
+// TestKeep: what an attempt leaves in ./outputs and in its named outputs is there for the next, and
+// what the last one has is uploaded.
 func TestKeep(t *testing.T) {
 	s := blobtest.New(t)
 	s.Set(map[string]string{"code/outputs/start": "from the code\n", "code/train.sh": `

@@ -24,8 +24,8 @@ type HTTPHome struct {
 	local  *keepalive.Client // carries reports when the server is on this machine
 }
 
-// NewHTTPHome makes the home at url: https://HOST[:PORT], http://… or unix:///path/of/socket. ca is PEM to trust besides
-// the system's roots; it may be empty.
+// NewHTTPHome makes the home at url: https://HOST[:PORT], http://… or unix:///path/of/socket. ca is
+// PEM to trust besides the system's roots; it may be empty.
 func NewHTTPHome(home, ca string) (*HTTPHome, error) {
 	tr := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -128,7 +128,8 @@ func (h *HTTPHome) post(ctx context.Context, path, kind, token string, body []by
 	return read(res, out)
 }
 
-// read decodes the JSON of an answer into out, that of a 409 too, and turns other answers into errors.
+// read decodes the JSON of an answer into out, that of a 409 too, and turns other answers into
+// errors.
 func read(res *http.Response, out any) error {
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
@@ -137,7 +138,8 @@ func read(res *http.Response, out any) error {
 	}
 	switch res.StatusCode {
 	case http.StatusOK:
-		// An answer that is not ours is not a receipt: a server that was stopped, or a proxy, sent it.
+		// An answer that is not ours is not a receipt: a server that was stopped, or a proxy, sent
+		// it.
 		if err := json.Unmarshal(b, out); err != nil || bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
 			return berth.Errorf(berth.Unavailable, "the server answered %s without a receipt: %q", res.Status, clip(b))
 		}

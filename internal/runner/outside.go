@@ -22,7 +22,8 @@ func (t *task) outside(c *data.Client, at *berth.Outside) *data.Outside {
 	})
 }
 
-// bringOutside brings an input from storage elsewhere to the cache. Storage that does not answer is waited for, and it says so.
+// bringOutside brings an input from storage elsewhere to the cache. Storage that does not answer is
+// waited for, and it says so.
 func (t *task) bringOutside(ctx context.Context, c *data.Client, name string, in berth.LaunchInput) error {
 	if t.o.Cache == nil {
 		return berth.Errorf(berth.Unsupported, "this runner has no cache, which inputs from datastores outside of the server need")

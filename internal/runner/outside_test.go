@@ -27,7 +27,8 @@ func (s *signs) SignStorage(_ context.Context, _ runner.Task, _ string, rs []ber
 	return urls, nil
 }
 
-// TestOutsideStaysAway: storage elsewhere that does not answer for longer than the runner is patient fails the task, which says which one it is.
+// TestOutsideStaysAway: storage elsewhere that does not answer for longer than the runner is
+// patient fails the task, which says which one it is.
 func TestOutsideStaysAway(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))

@@ -164,7 +164,8 @@ func TestReporter(t *testing.T) {
 		want := berth.Report{Task: "a.1", Token: "token", Seq: 2, State: berth.TaskDone, Exit: &berth.Exit{Code: 1}}
 		r.Send(t.Context(), berth.Report{Task: "a.1", Token: "token", Seq: 1, State: berth.TaskRunning, Warning: "w"})
 		r.Send(t.Context(), want)
-		// The first may be on its way already, or have been merged into the second: the end comes last, the warning once.
+		// The first may be on its way already, or have been merged into the second: the end comes
+		// last, the warning once.
 		warnings := 0
 		for got := (berth.Report{}); got.State != berth.TaskDone; {
 			got = <-delivered
@@ -187,7 +188,8 @@ func TestReporter(t *testing.T) {
 	})
 }
 
-// TestReporterAway sends while the server is away: when it is back, the newest state of each task arrives, in order.
+// TestReporterAway sends while the server is away: when it is back, the newest state of each task
+// arrives, in order.
 func TestReporterAway(t *testing.T) {
 	eachHome(t, func(t *testing.T, s *server, h *runner.HTTPHome) {
 		s.set(func() { s.away = true })
@@ -240,8 +242,8 @@ func (c *calls) AppendLog(context.Context, runner.Task, string, int64, []byte) (
 	return 0, errors.New("not here")
 }
 
-// TestReporterGathers ends a task each millisecond: while there is enough to do the ends go together and none waits for long, and
-// otherwise each goes at once.
+// TestReporterGathers ends a task each millisecond: while there is enough to do the ends go
+// together and none waits for long, and otherwise each goes at once.
 func TestReporterGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var home calls
@@ -293,8 +295,8 @@ func (a *absent) Report(ctx context.Context, rs []berth.Report) (runner.Reply, e
 	return a.calls.Report(ctx, rs)
 }
 
-// TestReporterAwayWhileBusy: a report that could not be sent, and is so young that it may wait for others, is sent later, as are all that
-// come after it.
+// TestReporterAwayWhileBusy: a report that could not be sent, and is so young that it may wait for
+// others, is sent later, as are all that come after it.
 func TestReporterAwayWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var home absent
@@ -309,7 +311,8 @@ func TestReporterAwayWhileBusy(t *testing.T) {
 	})
 }
 
-// TestReporterRefused sends a report the server refuses among others: it is dropped, the others arrive.
+// TestReporterRefused sends a report the server refuses among others: it is dropped, the others
+// arrive.
 func TestReporterRefused(t *testing.T) {
 	for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
 		eachHome(t, func(t *testing.T, s *server, h *runner.HTTPHome) {
@@ -346,7 +349,8 @@ func TestShip(t *testing.T) {
 	})
 }
 
-// TestEmptyAnswerIsNoReceipt: a report that was answered with 200 and nothing, or with what no server of ours says, is sent again.
+// TestEmptyAnswerIsNoReceipt: a report that was answered with 200 and nothing, or with what no
+// server of ours says, is sent again.
 func TestEmptyAnswerIsNoReceipt(t *testing.T) {
 	for _, body := range []string{"", "null", "ok", "[]"} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body) }))

@@ -1,9 +1,10 @@
-// Package runner is the node side of a task: it stages code and inputs, prepares the environment, runs the command,
-// keeps its output, uploads what it made and reports how it went.
+// Package runner is the node side of a task: it stages code and inputs, prepares the environment,
+// runs the command, keeps its output, uploads what it made and reports how it went.
 //
-// [Run] carries out one task and is the same everywhere: many at once inside a host (package host), or alone in a
-// process that a queueing system started. What has to survive a crash of that process goes through [Options.Keep]; a
-// later Run that is given the last [Mark] takes up where the earlier one ended and never runs the command twice.
+// [Run] carries out one task and is the same everywhere: many at once inside a host (package host),
+// or alone in a process that a queueing system started. What has to survive a crash of that process
+// goes through [Options.Keep]; a later Run that is given the last [Mark] takes up where the earlier
+// one ended and never runs the command twice.
 package runner
 
 import (
@@ -29,11 +30,12 @@ import (
 type Home interface {
 	// Report delivers reports, in order. The caller repeats it until it returns no error.
 	Report(ctx context.Context, rs []berth.Report) (Reply, error)
-	// AppendLog adds p to a log of the task at offset and returns the size the log then has. Where the log is not
-	// offset long the size it has comes back without an error, and nothing was added. It is used only for tasks whose
-	// output does not go to a file of the server's own.
+	// AppendLog adds p to a log of the task at offset and returns the size the log then has. Where
+	// the log is not offset long the size it has comes back without an error, and nothing was
+	// added. It is used only for tasks whose output does not go to a file of the server's own.
 	AppendLog(ctx context.Context, t Task, name string, offset int64, p []byte) (size int64, err error)
-	// SignStorage has requests of the task to storage elsewhere signed, for which it has a grant: it returns where each of them goes.
+	// SignStorage has requests of the task to storage elsewhere signed, for which it has a grant:
+	// it returns where each of them goes.
 	SignStorage(ctx context.Context, t Task, grant string, rs []berth.OutsideRequest) (urls []string, err error)
 }
 
@@ -73,28 +75,34 @@ type Mark struct {
 
 // Options is what Run works with.
 type Options struct {
-	// Dir is the task's own directory. Run makes it and what is in it, and leaves it for the caller to remove.
+	// Dir is the task's own directory. Run makes it and what is in it, and leaves it for the caller
+	// to remove.
 	Dir string
 	// MakeDir makes Dir; nil means [MakeDir].
 	MakeDir func(dir string) error
-	// OpenLog opens the file that takes the output, for appending, and makes it where it is not there; nil means [OpenLog].
+	// OpenLog opens the file that takes the output, for appending, and makes it where it is not
+	// there; nil means [OpenLog].
 	OpenLog func(path string) (fd int, err error)
-	// CAFile keeps a certificate in a file that commands which are not in containers can read; nil keeps it in Dir.
+	// CAFile keeps a certificate in a file that commands which are not in containers can read; nil
+	// keeps it in Dir.
 	CAFile func(pem string) (path string, err error)
-	// Report takes a report on its way home. Only the last one of a task, that of its end, may take its time.
+	// Report takes a report on its way home. Only the last one of a task, that of its end, may take
+	// its time.
 	Report func(berth.Report)
-	// Keep makes a step durable; the next thing happens after it returned. An error ends the task. Nil keeps nothing.
+	// Keep makes a step durable; the next thing happens after it returned. An error ends the task.
+	// Nil keeps nothing.
 	Keep func(Mark) error
 	// Last is the last mark an earlier Run kept, the zero Mark for a new task.
 	Last Mark
-	// Status says how a process ended that is not a child of this one (it was started by a Run that is no more), and
-	// false when nobody knows. Nil knows nothing.
+	// Status says how a process ended that is not a child of this one (it was started by a Run that
+	// is no more), and false when nobody knows. Nil knows nothing.
 	Status func(ctx context.Context, pid int, startTime uint64) (WaitStatus, bool)
 	// Control takes requests to end the task. It may be nil.
 	Control *Control
 	// Envs prepares environments. Nil can only run commands on the machine as it is.
 	Envs Environments
-	// Home takes the log of a task without a LogFile, and signs requests to storage elsewhere. It may be nil otherwise.
+	// Home takes the log of a task without a LogFile, and signs requests to storage elsewhere. It
+	// may be nil otherwise.
 	Home Home
 	// Cache keeps what tasks read. Nil fetches it for each task.
 	Cache *cache.Cache
@@ -102,7 +110,8 @@ type Options struct {
 	Data *data.Client
 	// Watch tells of the first output. It may be nil.
 	Watch *filewatch.Watcher
-	// Patience is how long storage elsewhere is tried that does not answer; 0 means ten minutes. For our own server there is no limit.
+	// Patience is how long storage elsewhere is tried that does not answer; 0 means ten minutes.
+	// For our own server there is no limit.
 	Patience time.Duration
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
 	Base []string
@@ -111,14 +120,16 @@ type Options struct {
 
 // Environments prepares what commands run in; *envs.Cache does.
 type Environments interface {
-	// Prepare blocks until e is ready. It tells how it gets on, and warns of what the user should know.
+	// Prepare blocks until e is ready. It tells how it gets on, and warns of what the user should
+	// know.
 	Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (*envs.Env, error)
 	// Adopt finds a container that an earlier runner started, nil when there is none.
 	Adopt(ctx context.Context, label, value string, log io.Writer) (*envs.Running, error)
 }
 
-// Run carries out the task and returns how it ended. It reports every change through o.Report, the end included.
-// Ending ctx abandons the task without ending its process: a later Run with the last mark continues it.
+// Run carries out the task and returns how it ended. It reports every change through o.Report, the
+// end included. Ending ctx abandons the task without ending its process: a later Run with the last
+// mark continues it.
 func Run(ctx context.Context, l berth.Launch, o Options) (exit berth.Exit, err error) {
 	t := &task{l: &l, o: &o, seq: o.Last.Seq, times: o.Last.Times}
 	if o.Control == nil {
@@ -155,16 +166,18 @@ type task struct {
 	shipped   []output         // the logs, with how much of them the server has
 	reporting sync.Mutex
 	seq       int // of the last report
-	// values is what expressions stand for, by their text; paths is where inputs and outputs are, by their name.
+	// values is what expressions stand for, by their text; paths is where inputs and outputs are,
+	// by their name.
 	values, paths map[string]string
-	// trees are what was brought to the cache, and room where they are mounted; nil where nothing is.
+	// trees are what was brought to the cache, and room where they are mounted; nil where nothing
+	// is.
 	bringing sync.Mutex
 	trees    []*tree
 	room     *room
 }
 
-// Immediate reports whether nothing comes before the command of l: no staging, no environment. Such a task is at
-// StepExec from the beginning.
+// Immediate reports whether nothing comes before the command of l: no staging, no environment. Such
+// a task is at StepExec from the beginning.
 func Immediate(l *berth.Launch) bool {
 	return l.Code == "" && len(l.Inputs) == 0 && len(l.Outputs) == 0 && !needsEnvironment(l.Environment)
 }
@@ -285,8 +298,8 @@ func (t *task) begin(ctx context.Context) *berth.Exit {
 	return t.execute(ctx, spec)
 }
 
-// needsEnvironment says whether there is anything to prepare. An environment without a name or content is the machine as
-// it is.
+// needsEnvironment says whether there is anything to prepare. An environment without a name or
+// content is the machine as it is.
 func needsEnvironment(e berth.LaunchEnv) bool {
 	if e.Image != "" || e.Conda != "" || e.Pip != "" || e.Build != "" {
 		return true

@@ -17,7 +17,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// atOnce is how many jobs one transaction looks at, and filesAtOnce how many files it deletes: others wait for the writer meanwhile.
+// atOnce is how many jobs one transaction looks at, and filesAtOnce how many files it deletes:
+// others wait for the writer meanwhile.
 const (
 	atOnce      = 100
 	filesAtOnce = 2000
@@ -263,7 +264,8 @@ func (b *batch) each(name string, f func(*store.Blob) error) error {
 	})
 }
 
-// keeps is why nothing of a job is deleted, "" where that may be. What is said of a pipeline holds for its steps.
+// keeps is why nothing of a job is deleted, "" where that may be. What is said of a pipeline holds
+// for its steps.
 func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
 	for {
 		if why := tagged(d); why != "" {
@@ -299,13 +301,14 @@ func (b *batch) keeps(d *store.Doc, st berth.JobState) (string, error) {
 	}
 }
 
-// naming finds the names of jobs in a document: paths of their outputs and artifacts, and references to them.
+// naming finds the names of jobs in a document: paths of their outputs and artifacts, and
+// references to them.
 var naming = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:azureml/|dcid\.|azureml:|jobs/|runs:/)([a-z0-9_][a-z0-9_.-]*)`)
 })
 
-// readNamed finds out which jobs the jobs that have not ended name. It is read with what is deleted, in one transaction: no job that names
-// one can come in between.
+// readNamed finds out which jobs the jobs that have not ended name. It is read with what is
+// deleted, in one transaction: no job that names one can come in between.
 func (b *batch) readNamed() error {
 	if b.named != nil {
 		return nil

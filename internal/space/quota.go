@@ -113,7 +113,8 @@ func (q *Quota) Forget(workspace string) {
 	delete(q.seen, workspace)
 }
 
-// limitOf is what the workspace's tag says, else the server's limit. A tag that is no number is as if it were not there.
+// limitOf is what the workspace's tag says, else the server's limit. A tag that is no number is as
+// if it were not there.
 func (q *Quota) limitOf(tx *store.Tx, workspace string) (int64, error) {
 	d, err := tx.Get("", "workspaces", workspace, "")
 	if err != nil {

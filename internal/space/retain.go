@@ -18,8 +18,8 @@ import (
 // KeepDaysTag is the tag of a workspace that says for how many days it keeps a kind.
 func KeepDaysTag(kind string) string { return "berth.keep_" + kind + "_days" }
 
-// Retain deletes in every workspace what jobs left that is older than it is kept: as the workspace's tags say, else as days says. What cannot
-// be understood is kept.
+// Retain deletes in every workspace what jobs left that is older than it is kept: as the
+// workspace's tags say, else as days says. What cannot be understood is kept.
 func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[string]int, log *slog.Logger) error {
 	var all []*store.Doc
 	err := db.View(ctx, func(tx *store.Tx) (err error) {

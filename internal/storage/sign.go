@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Key is what opens a store: it turns requests into addresses that may be used without it, for a while.
+// Key is what opens a store: it turns requests into addresses that may be used without it, for a
+// while.
 type Key struct {
 	store *Store
 	sign  func(r request, now, until time.Time) (string, error)
@@ -25,7 +26,8 @@ type request struct {
 	perm   string // what Azure calls it
 }
 
-// Open is the key of a store. credentials is what its document says of them, secrets what is kept sealed.
+// Open is the key of a store. credentials is what its document says of them, secrets what is kept
+// sealed.
 func (s *Store) Open(credentials, secrets map[string]any) (*Key, error) {
 	kind := text(credentials, "credentialsType")
 	k := &Key{store: s}
@@ -71,7 +73,8 @@ func usable(s *Store) string {
 	return "give account_key or sas_token"
 }
 
-// Sign is the address that a request to a place goes to, which opens it until a time. Where the place is folder, names are below it.
+// Sign is the address that a request to a place goes to, which opens it until a time. Where the
+// place is folder, names are below it.
 func (k *Key) Sign(place string, r berth.OutsideRequest, now, until time.Time) (string, error) {
 	place = strings.Trim(place, "/")
 	name := place
@@ -184,7 +187,8 @@ func (s *Store) path(r request) string {
 	return p
 }
 
-// canonical is a query as signatures are made of it: in the order of its names, and with blanks as %20.
+// canonical is a query as signatures are made of it: in the order of its names, and with blanks as
+// %20.
 func canonical(q url.Values) string { return strings.ReplaceAll(q.Encode(), "+", "%20") }
 
 // escape writes everything but letters, digits and -._~ in hex; slashes may stay.

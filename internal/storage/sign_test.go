@@ -93,8 +93,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestServiceAccount: an address for Google's storage has a signature that the public key of the account confirms, of the request as
-// Google writes it down.
+// TestServiceAccount: an address for Google's storage has a signature that the public key of the
+// account confirms, of the request as Google writes it down.
 func TestServiceAccount(t *testing.T) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package storage knows storage elsewhere, which datastores name: Azure's Blob service, S3 and what speaks like it, Google's. It reads
-// what a datastore's document says and signs single requests with its credentials. It sends none itself.
+// Package storage knows storage elsewhere, which datastores name: Azure's Blob service, S3 and what
+// speaks like it, Google's. It reads what a datastore's document says and signs single requests
+// with its credentials. It sends none itself.
 package storage
 
 import (
@@ -39,7 +40,8 @@ type Store struct {
 	name string
 }
 
-// Read is what the properties of a datastore's document say. A type that data cannot be in is Unsupported.
+// Read is what the properties of a datastore's document say. A type that data cannot be in is
+// Unsupported.
 func Read(props map[string]any) (*Store, error) {
 	s := &Store{Type: text(props, "datastoreType")}
 	switch s.Type {
@@ -87,7 +89,8 @@ func (s *Store) readAzure(props map[string]any, container string) (err error) {
 	}
 	s.base = url.URL{Scheme: scheme, Host: s.Account + ".blob." + at.Host, Path: "/" + s.Container}
 	if _, err := netip.ParseAddr(at.Hostname()); err == nil || at.Hostname() == "localhost" {
-		// An address has no names below it: the account comes first in the path, as emulators have it.
+		// An address has no names below it: the account comes first in the path, as emulators have
+		// it.
 		s.base.Host, s.base.Path = at.Host, "/"+s.Account+"/"+s.Container
 	}
 	s.name = s.base.String()
@@ -154,7 +157,8 @@ func (s *Store) At(path string) string {
 	return s.name + "/" + escape(path, true)
 }
 
-// Find is the path that a URI names in the storage, in one of the ways in which its users write them; false where it is elsewhere.
+// Find is the path that a URI names in the storage, in one of the ways in which its users write
+// them; false where it is elsewhere.
 func (s *Store) Find(uri string) (path string, ok bool) {
 	for _, p := range s.prefixes() {
 		rest, found := strings.CutPrefix(uri, p)

@@ -105,7 +105,8 @@ func TestBlobHashes(t *testing.T) {
 	})
 }
 
-// TestListBlobsLaw compares ListBlobs with sorting by bytes and strings.HasPrefix, for names that are hard to match.
+// TestListBlobsLaw compares ListBlobs with sorting by bytes and strings.HasPrefix, for names that
+// are hard to match.
 func TestListBlobsLaw(t *testing.T) {
 	alphabet := []string{"a", "A", "B", "_", "%", "/", "-", ".", "\\", "'", "é", "e\u0301", "z", "日", "\ud7ff", "\ue000", "\U0010ffff", "\U0001f6a2", " ", "*", "?", "["}
 	text := func(lo, hi int) *rapid.Generator[string] {

@@ -19,7 +19,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Sign has requests to storage elsewhere signed, as many as [berth.MaxOutsideRequests] at once: it returns where each of them goes.
+// Sign has requests to storage elsewhere signed, as many as [berth.MaxOutsideRequests] at once: it
+// returns where each of them goes.
 type Sign func(ctx context.Context, grant string, rs []berth.OutsideRequest) (urls []string, err error)
 
 // Outside is a place in storage elsewhere: a folder, or a file.
@@ -114,8 +115,8 @@ const (
 	maxPages = 100_000
 )
 
-// List is what lies below the place, in the order of the names, and names that cannot be files on a node. A folder without files is
-// NotFound.
+// List is what lies below the place, in the order of the names, and names that cannot be files on a
+// node. A folder without files is NotFound.
 func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, err error) {
 	files, markers, marker, n := map[string]bool{}, map[string]bool{"": true}, "", 0
 	for {
@@ -194,7 +195,8 @@ func (o *Outside) head(ctx context.Context, name string) (x Object, err error) {
 	return x, err
 }
 
-// strong is a tag as If-Match wants it: quoted, as lists of Azure do not have them. A weak one matches nothing.
+// strong is a tag as If-Match wants it: quoted, as lists of Azure do not have them. A weak one
+// matches nothing.
 func strong(tag string) string {
 	switch {
 	case tag == "" || strings.HasPrefix(tag, "W/"):
@@ -337,7 +339,8 @@ func azurePage(body io.Reader, prefix string) (p page, err error) {
 	return p, nil
 }
 
-// add adds an object to a page. One that does not begin as it was asked for is an error: the storage lies.
+// add adds an object to a page. One that does not begin as it was asked for is an error: the
+// storage lies.
 func (p *page) add(name, prefix string, size int64, tag string) error {
 	rel, ok := strings.CutPrefix(name, prefix)
 	if !ok {

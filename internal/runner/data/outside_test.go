@@ -80,7 +80,8 @@ func (m *many) outside(t *testing.T) *data.Outside {
 	})
 }
 
-// TestManyFiles: a list of many files comes in pages, and requests for files are signed many at a time.
+// TestManyFiles: a list of many files comes in pages, and requests for files are signed many at a
+// time.
 func TestManyFiles(t *testing.T) {
 	m := newMany(t)
 	o := m.outside(t)
@@ -112,7 +113,8 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// outsideOf is a place on a server that sees the verb of each request as its path, and what it is about in its query.
+// outsideOf is a place on a server that sees the verb of each request as its path, and what it is
+// about in its query.
 func outsideOf(t *testing.T, h http.HandlerFunc) *data.Outside {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -143,7 +145,8 @@ func TestListWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestAnswerToFinishIsLost: an upload in parts whose last answer was lost is over when the file is there, and only then.
+// TestAnswerToFinishIsLost: an upload in parts whose last answer was lost is over when the file is
+// there, and only then.
 func TestAnswerToFinishIsLost(t *testing.T) {
 	for name, size := range map[string]int64{"there": 4, "another file": 5} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,8 @@ func (o *Outside) exchange(ctx context.Context, method string, to address, h htt
 	return head, answer, err
 }
 
-// putParts sends a large file to S3, in parallel. What is cut off is dropped, so that nobody pays for it.
+// putParts sends a large file to S3, in parallel. What is cut off is dropped, so that nobody pays
+// for it.
 func (o *Outside) putParts(ctx context.Context, f *os.File, size int64, rel, kind string) (err error) {
 	ask := func(do berth.OutsideVerb, upload string) berth.OutsideRequest {
 		return berth.OutsideRequest{Do: do, Name: rel, Upload: upload}
@@ -141,7 +142,8 @@ func (o *Outside) finish(ctx context.Context, r berth.OutsideRequest, body []byt
 	}
 	_, answer, err := o.exchange(ctx, http.MethodPost, counted, http.Header{"Content-Type": {"application/xml"}}, bytes.NewReader(body), 0, int64(len(body)))
 	if berth.CodeOf(err) == berth.NotFound && tries > 1 {
-		// The answer to an earlier try may have been lost: then the upload is over, and the file is there.
+		// The answer to an earlier try may have been lost: then the upload is over, and the file is
+		// there.
 		if x, herr := o.head(ctx, r.Name); herr == nil && x.Size == size {
 			return nil
 		}
