@@ -47,8 +47,8 @@ var (
 // Lead runs fn while this server leads: at once where there can be no other server, else each time
 // it is elected, in a context of that term. The context ends when the database has not heard this
 // server for so long that another may be elected, or when another leads; updates made in the term
-// are refused from then on. When fn has returned the server is a candidate again. Lead returns when
-// ctx has ended, or fn has returned in a term.
+// are refused from then on. When fn has returned the server is a candidate again; another may be
+// elected before. Lead returns when ctx has ended, or fn has returned in a term.
 func (db *DB) Lead(ctx context.Context, fn func(context.Context) error) error {
 	m := db.member
 	if m == nil {
@@ -167,26 +167,32 @@ func (db *DB) Heard() error {
 // and none of an earlier term comes after.
 func (m *member) campaign(ctx context.Context) (s standing, err error) {
 	err = pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-		s, err = m.writeLeader(ctx, tx, leader{ID: m.id, Home: m.Home, Who: m.Who})
+		// the next beat finds out if it is not ours
+		s, err = m.writeLeader(ctx, tx, leader{ID: m.id, Home: m.Home, Who: m.Who}, func(s standing) bool { return s.leader.Home == m.Home && !s.alive })
 		return err
 	})
 	return s, err
 }
 
-// writeLeader begins the next term, unless a leader of this home lives, or another home has taken
-// the database over meanwhile.
-func (m *member) writeLeader(ctx context.Context, tx pgx.Tx, next leader) (s standing, err error) {
+// resign begins a term of nobody if this server leads, so that others may be elected.
+func (m *member) resign(ctx context.Context) (s standing, err error) {
+	err = pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
+		s, err = m.writeLeader(ctx, tx, leader{Home: m.Home}, func(s standing) bool { return m.leads(&s) })
+		return err
+	})
+	return s, err
+}
+
+// writeLeader begins the next term, if it may. The result is who leads then.
+func (m *member) writeLeader(ctx context.Context, tx pgx.Tx, next leader, may func(standing) bool) (s standing, err error) {
 	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = on"); err != nil {
 		return s, err
 	}
 	if _, err := tx.Exec(ctx, "SELECT rev FROM head WHERE one = 1 FOR UPDATE"); err != nil {
 		return s, err
 	}
-	if s, err = readLeader(ctx, tx); err != nil {
+	if s, err = readLeader(ctx, tx); err != nil || !may(s) {
 		return s, err
-	}
-	if ours := s.leader.Home == m.Home; ours && s.alive || !ours && next.ID != "" { // the next beat finds out that it is not ours
-		return s, nil
 	}
 	// Terms grow with time, so that those of a database that was restored, or made anew, are later
 	// than those before.
@@ -199,7 +205,7 @@ func (m *member) writeLeader(ctx context.Context, tx pgx.Tx, next leader) (s sta
 		return s, err
 	}
 	_, err = tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", leadKey, string(text))
-	return standing{leader: next, alive: true}, err
+	return standing{leader: next, alive: next.ID != ""}, err
 }
 
 // readLeader is who leads, and whether that server lives.
@@ -225,5 +231,9 @@ func (db *DB) replaced(by string) error {
 
 // past is the error of an update of a term that is over.
 func (db *DB) past(now leader) error {
-	return &berth.Error{Code: berth.Unavailable, Msg: fmt.Sprintf("%s leads the servers of database %s now", now, db.where), Err: errDeposed}
+	msg := fmt.Sprintf("%s leads the servers of database %s now", now, db.where)
+	if now.ID == "" {
+		msg = fmt.Sprintf("this server does not lead those of database %s any more; one is elected within seconds", db.where)
+	}
+	return &berth.Error{Code: berth.Unavailable, Msg: msg, Err: errDeposed}
 }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -316,4 +317,50 @@ func TestLeaderThatIsCutOffStops(t *testing.T) {
 	if err := second.Update(later, writeOne("in-term")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLeaderThatEndsSlowlyLetsAnotherLead: a leader that was cut off and is heard again, while what
+// it did in its term has not ended yet, keeps nobody from leading. When that has ended it is a
+// candidate again.
+func TestLeaderThatEndsSlowlyLetsAnotherLead(t *testing.T) {
+	t.Parallel()
+	url := sharedPostgres(t).Schema(t)
+	way := sharedPostgres(t).Proxy(t)
+	first := mustMember(t, way.Through(t, url), "one", "a")
+	begun, goOn, done := make(chan context.Context, 16), make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		done <- first.Lead(ctx, func(ctx context.Context) error {
+			begun <- ctx
+			<-ctx.Done()
+			<-goOn
+			return nil
+		})
+	}()
+	end := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(func() { cancel(); end(); <-done })
+	term := <-begun
+	way.Set(true, false)
+	<-term.Done()
+	way.Set(false, false)
+	for first.Heard() != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	second := mustMember(t, url, "one", "b")
+	elected, stop := terms(t, second)
+	select {
+	case later := <-elected:
+		if err := second.Update(later, writeOne("in-term")); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("no server leads")
+	}
+	if err := first.Update(context.WithoutCancel(term), writeOne("too-late")); berth.CodeOf(err) != berth.Unavailable {
+		t.Errorf("an update of the first term: %v", err)
+	}
+	end()
+	stop()
+	second.Close()
+	<-begun
 }

@@ -140,7 +140,7 @@ func (m *member) takeOver(ctx context.Context, tx pgx.Tx) error {
 	if err != nil || s.leader.Home == m.Home {
 		return err
 	}
-	_, err = m.writeLeader(ctx, tx, leader{Home: m.Home, Who: m.Who})
+	_, err = m.writeLeader(ctx, tx, leader{Home: m.Home, Who: m.Who}, func(s standing) bool { return s.leader.Home != m.Home || !s.alive })
 	return err
 }
 
@@ -195,7 +195,7 @@ func (m *member) run(ctx context.Context) {
 }
 
 // beat says once that the server lives, and looks who leads. Where nobody does it becomes the
-// leader, if it wants to.
+// leader, if it wants to. A leader that does not want to any more resigns.
 func (m *member) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTime)
 	defer cancel()
@@ -225,10 +225,14 @@ func (m *member) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !s.alive && m.candidate.Load() {
-		if s, err = m.campaign(ctx); err != nil {
-			return err
-		}
+	switch candidate := m.candidate.Load(); {
+	case candidate && !s.alive:
+		s, err = m.campaign(ctx)
+	case !candidate && m.leads(&s): // it has no loops, and seems to lead because it lives
+		s, err = m.resign(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	s.began = began
 	m.note(s)
