@@ -3,6 +3,7 @@
 package envs_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
