@@ -17,6 +17,9 @@ const (
 	maxTagValue   = 8_000
 	// maxDocument is how large a document may be that has no steps.
 	maxDocument = 1 << 20
+	// maxDatastore is how large that of a datastore may be: all of them are read to find the one
+	// for an address.
+	maxDatastore = 16 << 10
 	// maxInputs is how many inputs a job or a step may have, and maxLiteral how long the value of
 	// one may be.
 	maxInputs  = 1_000
@@ -57,6 +60,9 @@ func checkLimits(body map[string]any) error {
 // steps inside.
 func checkSize(kind string, raw []byte) error {
 	kind, _, _ = strings.Cut(kind, "/")
+	if len(raw) > maxDatastore && kind == "datastores" {
+		return berth.Errorf(berth.Limit, "the document is larger than %s", sizeText(maxDatastore))
+	}
 	if len(raw) > maxDocument && kind != "jobs" && kind != "components" {
 		return berth.Errorf(berth.Limit, "the document is larger than %s", sizeText(maxDocument))
 	}

@@ -38,6 +38,7 @@ func TestLimitsOfDocuments(t *testing.T) {
 	x.do("PATCH", x.ws+"/data/d", props("tags", many(0, 100)))
 	x.do("PATCH", x.ws+"/data/d", props("tags", many(100, 100))).want(400).says("at most 100")
 	x.do("PUT", x.ws+"/environments/e/versions/1", props("condaFile", strings.Repeat("x", 1<<20))).want(400).says("larger than 1 MiB")
+	x.do("PUT", x.ws+"/datastores/d", props("datastoreType", "AzureBlob", "accountName", "a", "containerName", "c", "description", strings.Repeat("x", 16<<10))).want(400).says("larger than 16 KiB")
 }
 
 // TestInputLimits: inputs are copied into every step and into every command that names them, so

@@ -52,6 +52,9 @@ func (s *runnerService) signStorage(c *call) error {
 	}
 	urls := make([]string, len(ask.Requests))
 	for i, r := range ask.Requests {
+		if err := c.ctx().Err(); err != nil {
+			return err
+		}
 		if r.Do.Writes() && !g.Write {
 			return berth.Errorf(berth.Denied, "an input is not written to")
 		}

@@ -179,7 +179,7 @@ func agentPID(ctx context.Context, dir string) int {
 		return 0
 	}
 	pid, err := strconv.Atoi(string(b))
-	if err != nil {
+	if err != nil || pid <= 1 {
 		return 0
 	}
 	return pid

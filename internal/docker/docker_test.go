@@ -25,6 +25,7 @@ func TestReference(t *testing.T) {
 		{"localhost/berth-env:ab", "localhost/berth-env", "ab", "localhost"},
 		{"localhost:5000/a/b", "localhost:5000/a/b", "latest", "localhost:5000"},
 		{"index.docker.io/a/b", "index.docker.io/a/b", "latest", "docker.io"},
+		{"index.example.org/a/b", "index.example.org/a/b", "latest", "index.example.org"}, // whose logins are its own
 		{digest, "sha256", strings.Repeat("a", 64), "docker.io"},
 	} {
 		r, err := docker.ParseReference(c.in)

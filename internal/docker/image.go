@@ -50,7 +50,10 @@ func (r Reference) Host() string {
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" && strings.ToLower(host) == host {
 		return "docker.io"
 	}
-	return strings.TrimPrefix(host, "index.")
+	if host == "index.docker.io" {
+		return "docker.io"
+	}
+	return host
 }
 
 // An Image is what the engine knows of one.

@@ -116,6 +116,14 @@ func TestServiceAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	huge, err := json.Marshal(map[string]string{"client_email": "me@example.org", "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: make([]byte, 32<<10)}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A signature with a key as large as that would take minutes.
+	if _, err := s.Open(map[string]any{"credentialsType": "ServiceAccount"}, map[string]any{"serviceAccountKey": string(huge)}); berth.CodeOf(err) != berth.Invalid {
+		t.Errorf("a key of 32 kB: %v", err)
+	}
 	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	got, err := k.Sign("a b", berth.OutsideRequest{Do: berth.OutsideGet}, now, now.Add(time.Hour))
 	if err != nil {

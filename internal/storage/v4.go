@@ -85,6 +85,10 @@ func chain(secret string, parts ...string) func(date, text string) (string, erro
 	}
 }
 
+// maxKey is the largest private key in bytes; Google's have 1,200. What a signature costs grows
+// with the cube of it.
+const maxKey = 5 << 10
+
 // byServiceAccount signs with the private key of a service account, as Google hands it out in a
 // file.
 func (k *Key) byServiceAccount(file string) error {
@@ -97,7 +101,7 @@ func (k *Key) byServiceAccount(file string) error {
 		return bad
 	}
 	block, _ := pem.Decode([]byte(account.Key))
-	if block == nil {
+	if block == nil || len(block.Bytes) > maxKey {
 		return bad
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)

@@ -1,6 +1,7 @@
 package track_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -118,6 +119,42 @@ func TestJobRegisters(t *testing.T) {
 	for _, path := range []string{theirs + "/other/artifacts/model2/MLmodel", theirs + "/models/" + secret + "/artifacts/MLmodel"} {
 		if code := read(path); code != http.StatusForbidden {
 			t.Errorf("%s: %d", path, code)
+		}
+	}
+}
+
+// TestImportLeavesOthersAlone: what began here, or was brought over by somebody else, is not
+// imported over, whatever tags it was given.
+func TestImportLeavesOthersAlone(t *testing.T) {
+	s := start(t, t.TempDir())
+	ann, bob, root := s.as(track.Caller{User: "ann", Write: true}), s.as(track.Caller{User: "bob", Write: true}), s.as(track.Caller{User: "root", Write: true, Admin: true})
+	run := at(ann.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+	ann.must("POST", "runs/log-parameter", obj{"run_id": run, "key": "lr", "value": "1"})
+	bring := func(id, value string) obj {
+		return obj{"run_id": id, "experiment_id": "0", "status": "FINISHED", "from": "http://x", "params": []obj{{"key": "lr", "value": value}}}
+	}
+	const path = "/api/2.0/berth/import/run"
+	post := func(s *server, id, value string, want int) {
+		t.Helper()
+		text, err := json.Marshal(bring(id, value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, _, out := s.raw("POST", path, "application/json", string(text)); code != want {
+			t.Errorf("%s imports %s: %d %s", s.who.User, id, code, out)
+		}
+	}
+	bob.must("POST", "runs/set-tag", obj{"run_id": run, "key": "berth.imported_from", "value": "http://x"})
+	post(bob, run, "2", http.StatusBadRequest)
+	const brought = "0123456789abcdef0123456789abcdef"
+	post(ann, brought, "1", http.StatusOK)
+	post(ann, brought, "1", http.StatusOK)
+	post(bob, brought, "2", http.StatusBadRequest)
+	post(root, brought, "3", http.StatusOK)
+	for id, want := range map[string]string{run: "1", brought: "3"} {
+		params, _ := at(ann.must("GET", "runs/get?run_id="+id, nil), "run", "data", "params").([]any)
+		if len(params) != 1 || at(params[0], "value") != want {
+			t.Errorf("parameters of %s: %v, want lr=%s", id, params, want)
 		}
 	}
 }

@@ -78,14 +78,14 @@ func (m *registered) shareable() bool {
 // share writes a registered version as a version of a model, or what changed of it.
 func (c *change) share(m *registered, v *version) error {
 	if !m.shareable() {
-		return nil
+		return c.hold(m, v)
 	}
 	d, err := c.tx.Get(c.w.Key, kindModelVersions, m.Name, itoa(v.Number))
 	switch {
 	case err == nil && v.Asset:
 		return c.reshare(d, v)
 	case err == nil: // of a model whose name differs in case
-		return nil
+		return c.hold(m, v)
 	case berth.CodeOf(err) != berth.NotFound:
 		return err
 	case v.Asset: // it was deleted, and MLflow's goes with it
@@ -96,10 +96,8 @@ func (c *change) share(m *registered, v *version) error {
 	} else if was && maker != v.User {
 		return refuse(denied, "Version %d of model %s was deleted, and only %s, who made it, may make it again", v.Number, m.Name, maker)
 	}
-	if at, ok := c.w.heldAt(v); ok {
-		if err := blob.Hold(c.tx, at.container, at.name, asset.Title("model", m.Name, itoa(v.Number)), v.User); err != nil {
-			return err
-		}
+	if err := c.hold(m, v); err != nil {
+		return err
 	}
 	props := map[string]any{"modelUri": c.w.assetURI(v.URI), "modelType": "mlflow_model", "description": v.Description, "tags": tagsOf(v), "isArchived": false}
 	if v.RunID != "" {
@@ -117,6 +115,15 @@ func (c *change) share(m *registered, v *version) error {
 	v.Asset = true
 	c.emitModel(berth.EventResourcePut, m.Name, v)
 	return nil
+}
+
+// hold keeps the files of a version as they are, whether or not the workspace's models can have it.
+func (c *change) hold(m *registered, v *version) error {
+	at, ok := c.w.heldAt(v)
+	if !ok {
+		return nil
+	}
+	return blob.Hold(c.tx, at.container, at.name, asset.Title("model", m.Name, itoa(v.Number)), v.User)
 }
 
 // reshare brings the description and the tags of a version of a model up to date.
@@ -146,13 +153,13 @@ func tagsOf(v *version) map[string]string {
 
 // unshare deletes the version of a model that a registered one is.
 func (c *change) unshare(m *registered, v *version) error {
-	if !v.Asset {
-		return nil
-	}
 	if at, ok := c.w.heldAt(v); ok {
 		if err := blob.Release(c.tx, at.container, at.name, asset.Title("model", m.Name, itoa(v.Number))); err != nil {
 			return err
 		}
+	}
+	if !v.Asset {
+		return nil
 	}
 	d, err := c.tx.Get(c.w.Key, kindModelVersions, m.Name, itoa(v.Number))
 	if berth.CodeOf(err) == berth.NotFound {

@@ -85,3 +85,36 @@ func TestDeletedRunsAreCollected(t *testing.T) {
 		t.Errorf("%d files are left, %v", len(list), err)
 	}
 }
+
+// TestFilesOfEveryVersionAreHeld: also where the workspace's models cannot have its name. Whatever
+// deletes files by their age asks for that.
+func TestFilesOfEveryVersionAreHeld(t *testing.T) {
+	s := start(t, t.TempDir())
+	for _, name := range []string{"plain", "credit model", "Plain"} {
+		id := at(s.must("POST", "runs/create", obj{"experiment_id": "0"}), "run", "info", "run_id").(string)
+		if code, _, out := s.raw("PUT", "/api/2.0/mlflow-artifacts/artifacts/0/"+id+"/artifacts/f/a.txt", "text/plain", "text"); code != http.StatusOK {
+			t.Fatalf("%d %s", code, out)
+		}
+		held := func() bool {
+			t.Helper()
+			version := ""
+			err := s.db.View(t.Context(), func(tx *store.Tx) (err error) {
+				version, err = blob.VersionBelow(tx, "artifacts", locate.ArtifactPath(id))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return version != ""
+		}
+		s.must("POST", "registered-models/create", obj{"name": name})
+		version := at(s.must("POST", "model-versions/create", obj{"name": name, "source": "runs:/" + id + "/f", "run_id": id}), "model_version", "version")
+		if !held() {
+			t.Errorf("the files of %s are not held", name)
+		}
+		s.must("DELETE", "model-versions/delete", obj{"name": name, "version": version})
+		if held() {
+			t.Errorf("the files of %s are held after its version was deleted", name)
+		}
+	}
+}

@@ -76,6 +76,8 @@ type run struct {
 	ModelOutputs []modelOutput  `json:",omitempty"`
 	// Job is the job whose token made the run: it may write to it.
 	Job string `json:",omitempty"`
+	// Imported is who brought the run over from another server; "" for one that began here.
+	Imported string `json:",omitempty"`
 }
 
 // ofJob says whether the run is a job itself, not one that a job's code made.
@@ -112,6 +114,7 @@ type loggedModel struct {
 	Deleted                                               bool
 	Params, Tags                                          map[string]string
 	Job                                                   string `json:",omitempty"`
+	Imported                                              string `json:",omitempty"` // as a run's
 }
 
 func (m *loggedModel) place() (kind, name, version, hash, parent string) {

@@ -50,8 +50,11 @@ var (
 	pairOps   = []string{"!=", "=", "ILIKE", "IS NOT NULL", "IS NULL", "LIKE"}
 )
 
-// maxFilter bounds a filter; longer ones are nobody's.
-const maxFilter = 1 << 20
+// maxFilter and maxClauses bound a filter; longer ones are nobody's.
+const (
+	maxFilter  = 1 << 20
+	maxClauses = 100
+)
 
 // parse reads a filter.
 func (g *grammar) parse(filter string) ([]clause, error) {
@@ -69,7 +72,9 @@ func (g *grammar) parse(filter string) ([]clause, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, c)
+		if out = append(out, c); len(out) > maxClauses {
+			return nil, invalid("The filter has more than %d comparisons", maxClauses)
+		}
 		switch next := p.next(); {
 		case next.kind == tokenEnd:
 			return out, nil

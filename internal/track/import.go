@@ -41,12 +41,16 @@ func (c *call) foreign(id string, valid *regexp.Regexp) (experiment string, para
 }
 
 func wasHere(id string) error {
-	return refuse(alreadyExists, "%s is in this workspace already, and was not imported", id)
+	return refuse(alreadyExists, "%s is in this workspace already, and was not imported by you", id)
 }
+
+// mayImport says whether the caller may bring something over again. Tags are everybody's to write,
+// and do not count.
+func (c *call) mayImport(by string) bool { return by != "" && (by == c.who.User || c.who.Admin) }
 
 // importRun writes a run of another server. Its points are logged afterwards, as any run's.
 func importRun(c *call) (any, error) {
-	r := &run{ID: c.runID(), Name: c.text("run_name"), User: c.text("user_id"), Status: c.need("status"), Stage: active, Start: c.int("start_time", 0)}
+	r := &run{ID: c.runID(), Name: c.text("run_name"), User: c.text("user_id"), Status: c.need("status"), Stage: active, Start: c.int("start_time", 0), Imported: c.who.User}
 	if !runStates[r.Status] {
 		c.fail(invalid("Invalid run status '%s'. Valid values are RUNNING, SCHEDULED, FINISHED, FAILED, KILLED.", r.Status))
 	}
@@ -71,7 +75,7 @@ func importRun(c *call) (any, error) {
 		switch {
 		case err != nil:
 			return err
-		case old != nil && old.Tags[tagImported] == "":
+		case old != nil && !c.mayImport(old.Imported):
 			return wasHere(r.ID)
 		case old != nil && old.Stage != active:
 			return refuse(alreadyExists, "Run %s was deleted in this workspace", r.ID)
@@ -96,7 +100,7 @@ func importRun(c *call) (any, error) {
 func importLogged(c *call) (any, error) {
 	m := &loggedModel{
 		ID: c.need("model_id"), Name: c.need("name"), Type: c.text("model_type"), Run: c.text("source_run_id"), Status: loggedStates[2],
-		Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0),
+		Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0), Imported: c.who.User,
 	}
 	var experiment string
 	experiment, m.Params, m.Tags = c.foreign(m.ID, foreignModel)
@@ -112,7 +116,7 @@ func importLogged(c *call) (any, error) {
 		switch {
 		case err != nil:
 			return err
-		case old != nil && old.Tags[tagImported] == "":
+		case old != nil && !c.mayImport(old.Imported):
 			return wasHere(m.ID)
 		case old != nil && old.Deleted:
 			return refuse(alreadyExists, "Logged model %s was deleted in this workspace", m.ID)

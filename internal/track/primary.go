@@ -1,6 +1,9 @@
 package track
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // tagMetric names the metric that tells how a run is doing.
 const tagMetric = "berth.metric"
@@ -21,7 +24,8 @@ func primaryMetrics(c *call) (any, error) {
 		return nil, err
 	}
 	views := []metricView{}
-	for _, id := range ids {
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
 		r := c.run(id)
 		if r == nil || c.mayRun(r) != nil {
 			continue

@@ -109,23 +109,27 @@ func (o *Outside) one(r berth.OutsideRequest) address {
 // most is how many files a folder elsewhere may have: a list that goes on for ever has an end.
 const most = 5_000_000
 
-// maxPage bounds a page of a list, in bytes, and maxPages how many there are: some may be empty.
+// maxPage bounds a page of a list, in bytes, maxPages how many there are, since some may be empty,
+// and maxList the names and tags of all together.
 const (
 	maxPage  = 64 << 20
 	maxPages = 100_000
+	maxList  = 512 << 20
 )
 
 // List is what lies below the place, in the order of the names, and names that cannot be files on a
 // node. A folder without files is NotFound.
 func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, err error) {
-	files, markers, marker, n := map[string]bool{}, map[string]bool{"": true}, "", 0
+	files, markers, marker, n, kept := map[string]bool{}, map[string]bool{"": true}, "", 0, 0
 	for {
 		page, err := o.page(ctx, marker)
 		if err != nil {
 			return nil, nil, o.describe("listing", err)
 		}
+		kept += len(page.next)
 		for _, x := range page.objects {
 			n++
+			kept += len(x.Path) + len(x.Tag)
 			if !berth.TreePath(strings.TrimSuffix(x.Path, "/")) || x.Size < 0 || through(files, x.Path) {
 				skipped = append(skipped, x.Path)
 				continue
@@ -138,6 +142,9 @@ func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, er
 		}
 		if n > most {
 			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "it has more than %d files, which is more than can be brought to a node", most))
+		}
+		if kept > maxList {
+			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "its names are longer than %d MB together, which is more than a node can keep", maxList>>20))
 		}
 		if page.next == "" {
 			break

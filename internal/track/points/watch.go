@@ -20,7 +20,7 @@ type Watch struct {
 }
 
 // mostWaiting is how many points wait for somebody who does not take them.
-const mostWaiting = 100_000
+const mostWaiting = 5_000
 
 // ErrBehind ends a watch whose points are not taken as fast as they come.
 var ErrBehind = errors.New("points come faster than they are taken")
