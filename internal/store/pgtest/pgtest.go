@@ -158,13 +158,56 @@ func (s *Server) tryStart(limit context.Context) error {
 	}
 }
 
-// Kill ends the server and its processes at once.
+// Kill ends the server and its processes at once, and returns when none of them is left. Those that
+// serve a connection are sessions of their own: one of them that went on would take a commit to its
+// end, and tell its client so, in a log that the next server has read already.
 func (s *Server) Kill() {
-	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it may be gone
+	postmaster := s.cmd.Process.Pid
+	_ = syscall.Kill(postmaster, syscall.SIGSTOP) // it starts no more of them; it may be gone
+	left := children(postmaster)
+	for _, pid := range append(left, postmaster) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	<-s.ended
+	for _, pid := range left {
+		for !ended(pid) {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	for _, lock := range []string{"postmaster.pid", ".s.PGSQL.5432.lock"} { // its number may be somebody else's by now
 		os.Remove(filepath.Join(s.dir, "data", lock))
 	}
+}
+
+// children are the processes that a process started.
+func children(parent int) []int {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	var out []int
+	for _, f := range files {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if _, p := status(pid); err == nil && p == parent {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// ended says whether a process has ended, be it that nobody has asked how.
+func ended(pid int) bool {
+	state, _ := status(pid)
+	return state == "" || state == "Z" || state == "X"
+}
+
+// status is the state of a process, empty if there is none, and its parent.
+func status(pid int) (state string, parent int) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, ok := strings.Cut(string(b), ") ")
+	if err != nil || !ok {
+		return "", 0
+	}
+	f := strings.Fields(rest)
+	parent, _ = strconv.Atoi(f[1])
+	return f[0], parent
 }
 
 // Stop ends it and removes all it had.
