@@ -237,7 +237,8 @@ func (c *commit) end() error {
 	w := c.w
 	var to *head
 	if c.wrote && (w.db.d.remote || c.rev != c.at.rev || c.pruned != c.at.pruned) {
-		to = &head{rev: c.rev, pruned: c.pruned, note: w.db.server}
+		w.commits++
+		to = &head{rev: c.rev, pruned: c.pruned, server: w.db.server, number: w.commits}
 	}
 	err := w.db.d.commit(c.ctx, w.s, to)
 	if err == nil && w.db.file != nil {
@@ -247,13 +248,16 @@ func (c *commit) end() error {
 		return err
 	}
 	w.rollback()
-	if w.s != nil {
+	switch {
+	case w.s != nil:
 		return err
+	case to == nil:
+		return lost(err) // there was nothing to commit
 	}
 	// The answer is lost, the commit perhaps not.
 	ctx, cancel := context.WithTimeout(context.Background(), inquiry)
 	defer cancel()
-	done, unknown := committed(ctx, w.pool, c.at.xid)
+	done, unknown := committed(ctx, w.pool, to)
 	switch {
 	case unknown != nil:
 		return berth.Errorf(berth.Unavailable, "the connection to database %s was lost during a commit, and whether it was committed is not known: %w",

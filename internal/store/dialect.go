@@ -34,8 +34,8 @@ type dialect struct {
 type head struct {
 	rev    berth.Rev
 	pruned berth.Rev
-	xid    string // name of the transaction, where the engine can be asked for its fate
-	note   string // for other servers
+	server string // who writes it, for other servers
+	number int64  // of the server's commits
 	leader string // who the server of the database is, where there may be several
 }
 

@@ -125,6 +125,9 @@ func (m *member) enter(ctx context.Context) (other string, err error) {
 		if err := m.takeOver(ctx, tx); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, "DELETE FROM meta WHERE key LIKE '"+markPrefix+"%' AND split_part(value, ' ', 2)::bigint < "+databaseTime+" - $1", markAge); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, "INSERT INTO servers (name, id, home, who, url, address, socket, since, seen) VALUES ($1, $2, $3, $4, '', '', '', "+databaseTime+", "+databaseTime+")"+
 			" ON CONFLICT (name) DO UPDATE SET id = excluded.id, home = excluded.home, who = excluded.who, address = '', socket = '', since = excluded.since, seen = excluded.seen",
 			m.Name, m.id, m.Home, m.Who)

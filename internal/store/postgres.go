@@ -85,7 +85,7 @@ func durable(noSync bool) func(context.Context, *pgx.Conn) error {
 // of several servers take turns, and revisions are given out in commit order.
 func postgresBegin(ctx context.Context, s *session) (head, error) {
 	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = "+stall+
-		"; SELECT rev, pruned, pg_current_xact_id() FROM head WHERE one = 1 FOR UPDATE;"+
+		"; SELECT rev, pruned FROM head WHERE one = 1 FOR UPDATE;"+
 		" SELECT value FROM meta WHERE key = '"+leadKey+"'") // read after the lock is held
 	if err != nil {
 		return head{}, err
@@ -93,18 +93,30 @@ func postgresBegin(ctx context.Context, s *session) (head, error) {
 	row := results[2].Rows[0]
 	rev, err1 := strconv.ParseInt(string(row[0]), 10, 64)
 	pruned, err2 := strconv.ParseInt(string(row[1]), 10, 64)
-	h := head{rev: berth.Rev(rev), pruned: berth.Rev(pruned), xid: string(row[2])}
+	h := head{rev: berth.Rev(rev), pruned: berth.Rev(pruned)}
 	if leader := results[3].Rows; len(leader) > 0 {
 		h.leader = string(leader[0][0])
 	}
 	return h, errors.Join(err1, err2)
 }
 
+// markPrefix begins the keys in the table meta under which each server says what it committed last:
+// the number of the commit and when it was, by the clock of the database. That alone tells what
+// became of a commit that was not answered: the database gives the name of a transaction that was
+// lost with it to another.
+const markPrefix = "commit/"
+
+// markAge is after how long the mark of a server is forgotten, in nanoseconds. Nobody asks for it
+// after more than inquiry.
+const markAge = int64(24 * time.Hour)
+
 func postgresCommit(ctx context.Context, s *session, h *head) error {
 	text := "COMMIT"
 	if h != nil {
-		text = fmt.Sprintf("UPDATE head SET rev = %d, pruned = %d WHERE one = 1; SELECT pg_notify('%s', '%s'); COMMIT",
-			h.rev, h.pruned, channel, h.note)
+		text = fmt.Sprintf("UPDATE head SET rev = %d, pruned = %d WHERE one = 1;"+
+			" INSERT INTO meta (key, value) VALUES ('%s%s', '%d ' || %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value;"+
+			" SELECT pg_notify('%s', '%s'); COMMIT",
+			h.rev, h.pruned, markPrefix, h.server, h.number, databaseTime, channel, h.server)
 	}
 	_, err := journey(ctx, s, text)
 	return err
@@ -120,26 +132,35 @@ func journey(ctx context.Context, s *session, text string) (results []*pgconn.Re
 	return results, err
 }
 
-// committed asks what became of a transaction whose commit was not answered, until ctx ends.
-func committed(ctx context.Context, pool *sql.DB, xid string) (bool, error) {
+// committed asks what became of a commit that was not answered, until ctx ends. Whoever has the
+// lock on the head row knows that no earlier commit is under way.
+func committed(ctx context.Context, pool *sql.DB, h *head) (bool, error) {
 	for {
-		var status sql.NullString
-		err := pool.QueryRowContext(ctx, "SELECT pg_xact_status($1::text::xid8)", xid).Scan(&status)
-		switch {
-		case status.String == "committed":
-			return true, nil
-		case status.String == "aborted":
-			return false, nil
-		case err == nil && status.String != "in progress":
-			return false, fmt.Errorf("transaction %s is not known any more", xid)
+		done, err := readMark(ctx, pool, h)
+		if err == nil {
+			return done, nil
 		}
-		// The server is away still, or has not noticed that we were.
-		select {
+		select { // the server is away still
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
 			return false, errors.Join(ctx.Err(), err)
 		}
 	}
+}
+
+func readMark(ctx context.Context, pool *sql.DB, h *head) (done bool, err error) {
+	s, err := newSession(ctx, pool, postgresDialect)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	results, err := journey(ctx, s, "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT rev FROM head WHERE one = 1 FOR UPDATE;"+
+		" SELECT value FROM meta WHERE key = '"+markPrefix+h.server+"'; COMMIT")
+	if err != nil || len(results[2].Rows) == 0 {
+		return false, err
+	}
+	number, _, _ := strings.Cut(string(results[2].Rows[0][0]), " ")
+	return number == strconv.FormatInt(h.number, 10), nil
 }
 
 // postgresFault gives an error of PostgreSQL its words.

@@ -35,6 +35,7 @@ type writer struct {
 
 	batch   []*update // taken and not answered yet
 	running *update
+	commits int64 // tried, that write
 }
 
 func (w *writer) init(db *DB, s *session, pool *sql.DB) {

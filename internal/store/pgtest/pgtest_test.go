@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TestKillLeavesNothing kills a server that is busy with a statement. The process that runs it looks
-// for the server only between statements.
+// TestKillLeavesNothing kills a server that is busy with a statement. The process that runs it
+// looks for the server only between statements.
 func TestKillLeavesNothing(t *testing.T) {
 	s, err := Start()
 	Need(t, err)
