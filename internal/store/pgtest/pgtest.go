@@ -158,9 +158,9 @@ func (s *Server) tryStart(limit context.Context) error {
 	}
 }
 
-// Kill ends the server and its processes at once, and returns when none of them is left. Those that
-// serve a connection are sessions of their own: one of them that went on would take a commit to its
-// end, and tell its client so, in a log that the next server has read already.
+// Kill ends the server and its processes at once, as when a machine fails, and returns when none of
+// them is left. Those that serve a connection are in sessions of their own, which no signal to the
+// server's group reaches.
 func (s *Server) Kill() {
 	postmaster := s.cmd.Process.Pid
 	_ = syscall.Kill(postmaster, syscall.SIGSTOP) // it starts no more of them; it may be gone
