@@ -35,7 +35,7 @@ var dataBody = later(func() []part {
 		is("properties", tree{}),
 		then(func(s *scope, v *value) {
 			if s.draft.name == "" && v.has("version") {
-				s.in("name").fail(v, "is required with a version")
+				s.in("name").fail(v, "is required when version is set")
 			}
 			if s.draft.name == "" { // nobody will look for it by name
 				s.draft.name, s.draft.version, s.draft.anonymous = berth.NewGUID(), "1", true
@@ -46,7 +46,7 @@ var dataBody = later(func() []part {
 				return
 			}
 			if short, ok := strings.CutPrefix(path.text, "azureml:"); ok && !strings.HasPrefix(short, "//") {
-				s.in("path").fail(path, "%s names an asset: the path of data is a local path or an address", describe(path))
+				s.in("path").fail(path, "%s refers to an asset; use a local path or a URL", describe(path))
 			}
 			kind := s.out.text("dataType")
 			if !remote(path.text) {
@@ -54,7 +54,7 @@ var dataBody = later(func() []part {
 			}
 			s.out["dataUri"] = s.in("path").uri(path, "data", Upload{Kind: "data", Type: kind, Datastore: v.textOf("datastore")})
 			if dir := s.resolve(path, path.text); kind == "mltable" && isDir(dir) && !exists(filepath.Join(dir, "MLTable")) {
-				s.in("path").fail(path, "there is no file MLTable in %s", path.text)
+				s.in("path").fail(path, "%s has no file named MLTable", path.text)
 			}
 			if kind == "mltable" && !remote(path.text) {
 				if refs := s.tablePaths(s.resolve(path, path.text)); len(refs) > 0 {
@@ -83,7 +83,7 @@ func (s *scope) checkShape(path *value, kind string) {
 		return // the upload says so
 	}
 	if dir := isDir(abs); dir && kind == "uri_file" || !dir && kind != "uri_file" {
-		s.fail(path, "%s is a %s; data of type %s is not", path.text, map[bool]string{true: "folder", false: "file"}[dir], kind)
+		s.fail(path, "%s is a %s, which data of type %s cannot be", path.text, map[bool]string{true: "folder", false: "file"}[dir], kind)
 	}
 }
 

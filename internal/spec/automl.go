@@ -187,7 +187,7 @@ func readTable(s *scope, v *value) any {
 		return nil
 	}
 	if kind := v.get("type"); kind != nil && !strings.EqualFold(kind.text, "mltable") {
-		s.in("type").fail(kind, "must be mltable, this is %s", describe(kind))
+		s.in("type").fail(kind, "must be mltable, not %s", describe(kind))
 		return nil
 	}
 	return tree{"jobInputType": "mltable", "uri": got["uri"]}

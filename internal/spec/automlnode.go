@@ -63,7 +63,7 @@ func (s *scope) automlNode(g *graph, name string, v *value) any {
 		return nil
 	}
 	if !g.placed && !v.has("compute") {
-		s.in("compute").fail(v, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
+		s.in("compute").fail(v, "is required here, as the pipeline's compute, or as settings.default_compute")
 	}
 	return out
 }

@@ -80,13 +80,13 @@ func (s *scope) drawable(t typ, name string, v *value) {
 	switch {
 	case t.name == decimal.name || distributions[name] == nil:
 	case t.name != whole.name:
-		s.in("type").fail(v.get("type"), "a setting that is %s takes a choice, no %s", t.name, name)
+		s.in("type").fail(v.get("type"), "a setting that must be %s takes only choice, not %s", t.name, name)
 	case name != "randint" && !strings.HasPrefix(name, "q"):
-		s.in("type").fail(v.get("type"), "a setting that is %s takes a choice, randint, quniform or qnormal, no %s", t.name, name)
+		s.in("type").fail(v.get("type"), "a setting that must be %s takes choice, randint, quniform or qnormal, not %s", t.name, name)
 	case name != "randint":
 		for _, key := range distributions[name] {
 			if n := v.get(key); n != nil && n.shape != integer && !(s.bind && bound(n.text)) {
-				s.in(key).fail(n, "must be a whole number, this is %s", describe(n))
+				s.in(key).fail(n, "must be an integer, not %s", describe(n))
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func strictly(t typ) typ {
 	}
 	return typ{name: t.name, read: func(s *scope, v *value) any {
 		if v.shape != integer {
-			s.fail(v, "must be a whole number, this is %s", describe(v))
+			s.fail(v, "must be an integer, not %s", describe(v))
 			return nil
 		}
 		return v.raw()
@@ -128,7 +128,7 @@ func strictly(t typ) typ {
 }
 
 // searchValue is a value of a setting as text; quoted says that it is a word.
-func searchValue(s *scope, t typ, v *value) (text any, quoted bool) {
+func searchValue(s *scope, t typ, v *value) (word any, quoted bool) {
 	if s.binds(t, v) {
 		return v.text, true
 	}
@@ -141,7 +141,7 @@ func searchValue(s *scope, t typ, v *value) (text any, quoted bool) {
 		}
 		return searchText(v), false
 	case string:
-		if t.name != "text" && v.shape == str { // a word of an enum
+		if t.name != text.name && v.shape == str { // a word of an enum
 			return snakeWords(v.text), true
 		}
 		return v.python(), v.shape == str

@@ -10,8 +10,8 @@ import (
 // The single values. Each accepts what the reference client accepts, no more: text is text only, a
 // whole number may be written as text, a version may be a number.
 var (
-	text     = typ{name: "text", read: readText}
-	whole    = typ{name: "a whole number", read: readWhole}
+	text     = typ{name: "a string", read: readText}
+	whole    = typ{name: "an integer", read: readWhole}
 	decimal  = typ{name: "a number", read: readDecimal}
 	flag     = typ{name: "true or false", read: readFlag}
 	version  = typ{name: "a version", read: readVersion}
@@ -23,14 +23,14 @@ var (
 	minutes      = duration("minutes", 60_000)
 	milliseconds = duration("milliseconds", 1)
 	// literal is a plain value that travels as Python's text of it: "5", "0.5", "True".
-	literal = typ{name: "text, a number or true/false", read: readLiteral}
+	literal = typ{name: "a string, a number or a boolean", read: readLiteral}
 )
 
 // webAddress is a URL of the web, with a host that could be one.
 var webAddress = typ{name: "a URL", read: func(s *scope, v *value) any {
 	url, ok := readText(s, v).(string)
 	if ok && !webForm.MatchString(url) {
-		s.fail(v, "%s is not a URL: https://HOST/PATH", describe(v))
+		s.fail(v, "%s is not a valid URL; write https://HOST/PATH", describe(v))
 		return nil
 	}
 	return url
@@ -41,9 +41,9 @@ var webForm = re(`(?i)^(https?|ftps?)://([^\s/@:]+(:[^\s/@]*)?@)?(localhost|([a-
 func readText(s *scope, v *value) any {
 	if v.shape != str {
 		if v.scalar() && v.shape != null {
-			s.fail(v, "must be text, this is %s; put it in quotes", v.shape)
+			s.fail(v, "must be a string, not %s; put it in quotes", v.shape)
 		} else {
-			s.fail(v, "must be text, this is %s", v.shape)
+			s.fail(v, "must be a string, not %s", v.shape)
 		}
 		return nil
 	}
@@ -56,7 +56,7 @@ func readWhole(s *scope, v *value) any {
 	if n, ok := wholeOf(v); ok {
 		return number(n.String())
 	}
-	s.fail(v, "must be a whole number, this is %s", describe(v))
+	s.fail(v, "must be an integer, not %s", describe(v))
 	return nil
 }
 
@@ -87,7 +87,7 @@ func readDecimal(s *scope, v *value) any {
 			return number(jsonFloat(f))
 		}
 	}
-	s.fail(v, "must be a number, this is %s", describe(v))
+	s.fail(v, "must be a number, not %s", describe(v))
 	return nil
 }
 
@@ -111,7 +111,7 @@ func readFlag(s *scope, v *value) any {
 			return b
 		}
 	}
-	s.fail(v, "must be true or false, this is %s", describe(v))
+	s.fail(v, "must be true or false, not %s", describe(v))
 	return nil
 }
 
@@ -120,7 +120,7 @@ func readVersion(s *scope, v *value) any {
 	case str, integer, float, boolean:
 		return v.python()
 	}
-	s.fail(v, "must be a version (text or a number), this is %s", describe(v))
+	s.fail(v, "must be a version (a string or a number), not %s", describe(v))
 	return nil
 }
 
@@ -131,10 +131,10 @@ func readMoment(s *scope, v *value) any {
 			return t
 		}
 	case date:
-		s.fail(v, "must be text: put the date and time in quotes")
+		s.fail(v, "must be a string; put the date and time in quotes")
 		return nil
 	}
-	s.fail(v, "must be a date and time such as \"2022-03-10T10:15:00\", this is %s", describe(v))
+	s.fail(v, "must be a date and time such as \"2022-03-10T10:15:00\", not %s", describe(v))
 	return nil
 }
 
@@ -149,16 +149,16 @@ func readPrimitive(s *scope, v *value) any {
 	switch v.shape {
 	case float:
 		if math.IsInf(v.real, 0) || math.IsNaN(v.real) {
-			s.fail(v, "must be a number that can be written out, this is %s", v.python())
+			s.fail(v, "must be a finite number, not %s", v.python())
 			return nil
 		}
 		return v.raw()
 	case str, integer, boolean:
 		return v.raw()
 	case date:
-		s.fail(v, "must be text, a number or true/false; a bare date needs quotes")
+		s.fail(v, "must be a string, a number or a boolean; put a date in quotes")
 	default:
-		s.fail(v, "must be text, a number or true/false, this is %s", v.shape)
+		s.fail(v, "must be a string, a number or a boolean, not %s", v.shape)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func choice(ws words, fold func(string) string) typ {
 	pick := func(yaml bool) func(s *scope, v *value) any {
 		return func(s *scope, v *value) any {
 			if v.shape != str {
-				s.fail(v, "must be one of %s, this is %s", what, describe(v))
+				s.fail(v, "must be one of %s; got %s", what, describe(v))
 				return nil
 			}
 			var got any

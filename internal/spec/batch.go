@@ -14,7 +14,7 @@ var batchDeploymentKind = kind{
 		case word == "":
 			plainDeployment.table.fill(s, v)
 		default:
-			s.in("type").failWith(v.get("type"), nearest(word, []string{"pipeline", "model"}), "%s is neither pipeline nor model", describe(v.get("type")))
+			s.in("type").failWith(v.get("type"), nearest(word, []string{"pipeline", "model"}), "%s is not one of model, pipeline", describe(v.get("type")))
 		}
 		return nil
 	}},
@@ -124,13 +124,13 @@ var pipelineDeployment = later(func() []part {
 			case ref == nil:
 				job := v.get("job_definition")
 				if job == nil || job.shape != str {
-					s.in("component").fail(v, "a pipeline deployment needs a component or a job_definition")
+					s.in("component").fail(v, "a pipeline deployment requires component or job_definition")
 					return
 				}
 				config.put("componentId", tree{"referenceType": "Id", "assetId": s.componentOfJob(strings.TrimPrefix(job.text, "azureml:"))})
 				return
 			case ref.shape != str:
-				s.in("component").fail(ref, "must be a reference or a path, this is %s", ref.shape)
+				s.in("component").fail(ref, "must be a reference or a path, not %s", ref.shape)
 				return
 			case remote(ref.text):
 				if s.in("component").checkAsset(ref, "components", true) {
@@ -143,7 +143,7 @@ var pipelineDeployment = later(func() []part {
 				return
 			}
 			if comp.textOf("type") != "pipeline" {
-				s.in("component").fail(ref, "%s is not a pipeline component", ref.text)
+				s.in("component").fail(ref, "%s is not a pipeline component; use one of type pipeline", ref.text)
 				return
 			}
 			if id := s.in("component").anonymousComponent(comp, "YAML.COMPONENT"); id != "" {

@@ -19,7 +19,7 @@ var componentKind = kind{
 // component reads a component into s.out, the properties of its resource.
 func (s *scope) component(v *value, source string, anonymous bool) {
 	if isInternal(v) {
-		s.fail(v, "components of the internal family ($schema %s) are not supported", v.textOf("$schema"))
+		s.fail(v, "internal components ($schema %s) are not supported; write a command component", v.textOf("$schema"))
 		return
 	}
 	t, ok := s.componentType(v)
@@ -77,9 +77,9 @@ func (s *scope) checkComponentName(v *value) {
 	case name == nil:
 		here.fail(v, "is required")
 	case name.shape == null:
-		here.fail(name, "may not be null")
+		here.fail(name, "must not be null")
 	case name.shape == str:
-		here.fail(name, "%s is not a valid name of a component: use lower-case letters, digits and '_', starting with a letter", describe(name))
+		here.fail(name, "%s is not a valid component name; use lower-case letters, digits and '_', starting with a letter", describe(name))
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *scope) componentType(v *value) (typ, bool) {
 		for w := range s.components {
 			words = append(words, w)
 		}
-		s.in("type").failWith(v.get("type"), nearest(word, words), "%s is not a type of component", describe(v.get("type")))
+		s.in("type").failWith(v.get("type"), nearest(word, words), "%s is not a component type", describe(v.get("type")))
 	}
 	return t, ok
 }
@@ -229,7 +229,7 @@ func (s *scope) includes(v *value) {
 		case !exists(abs) && !zipped:
 			here.fail(it, "%s does not exist (looked for %s)", it.text, abs)
 		case base != "" && !isDir(abs) && exists(filepath.Join(base, filepath.Base(abs))) && !sameFile(abs, filepath.Join(base, filepath.Base(abs))):
-			here.fail(it, "%s is in the code already", filepath.Base(abs))
+			here.fail(it, "the code folder already has a file named %s", filepath.Base(abs))
 		default:
 			paths = append(paths, abs)
 		}
@@ -315,13 +315,13 @@ var (
 			readonly("is_control"),
 		}
 	})
-	componentInputs  = uniqueNames(named(typ{name: "an input", read: readComponentInput}, groupName, "an input"))
-	componentOutputs = uniqueNames(named(oneOf(componentOutput, primitiveOutput), ioName, "an output"))
+	componentInputs  = uniqueNames(named(typ{name: "an input", read: readComponentInput}, groupName, "input"))
+	componentOutputs = uniqueNames(named(oneOf(componentOutput, primitiveOutput), ioName, "output"))
 )
 
 // noDefault refuses a default where there can be none.
 var noDefault = typ{name: "nothing", read: func(s *scope, v *value) any {
-	s.fail(v, "data and models have no default: make the input optional")
+	s.fail(v, "data and model inputs cannot have a default; make the input optional")
 	return nil
 }}
 
@@ -341,7 +341,7 @@ func parameter(word string) typ {
 	limit := initial
 	if word == "string" || word == "boolean" {
 		limit = typ{name: "nothing", read: func(s *scope, v *value) any {
-			s.fail(v, "is for numbers; a %s has no limits", word)
+			s.fail(v, "applies to numbers only, not to type %s", word)
 			return nil
 		}}
 	}
@@ -374,7 +374,7 @@ func (s *scope) parameterText(v *value, word string) any {
 		return nil
 	case "boolean":
 		if low := strings.ToLower(v.text); v.shape != boolean && low != "true" && low != "false" {
-			s.fail(v, "must be true or false, this is %s", describe(v))
+			s.fail(v, "must be true or false, not %s", describe(v))
 			return nil
 		}
 		b, ok := readFlag(s, v).(bool)
@@ -401,7 +401,7 @@ func uniqueNames(t typ) typ {
 		for _, p := range v.pairs {
 			low := strings.ToLower(p.key)
 			if other, ok := seen[low]; ok {
-				s.in(p.key).fail(p.at, "%s and %s differ by case only", other, p.key)
+				s.in(p.key).fail(p.at, "%s and %s differ only in case; rename one of them", other, p.key)
 			}
 			seen[low] = p.key
 		}

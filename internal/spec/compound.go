@@ -11,14 +11,14 @@ import (
 func listOf(t typ) typ {
 	return typ{name: "a list", solid: true, read: func(s *scope, v *value) any {
 		if v.shape != list {
-			s.fail(v, "must be a list, this is %s", v.shape)
+			s.fail(v, "must be a list, not %s", v.shape)
 			return nil
 		}
 		out := make([]any, 0, len(v.items))
 		for i, it := range v.items {
 			here := s.in("[" + strconv.Itoa(i) + "]")
 			if it.shape == null && !t.null {
-				here.fail(it, "may not be null")
+				here.fail(it, "must not be null")
 				continue
 			}
 			if here.binds(t, it) {
@@ -45,7 +45,7 @@ func listOf(t typ) typ {
 func mapOf(t typ) typ {
 	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 		if v.shape != mapping {
-			s.fail(v, "must be a mapping, this is %s", v.shape)
+			s.fail(v, "must be a mapping, not %s", v.shape)
 			return nil
 		}
 		out := newDict(len(v.pairs))
@@ -53,9 +53,9 @@ func mapOf(t typ) typ {
 			here := s.in(p.key)
 			switch {
 			case !p.text:
-				here.fail(p.at, "the key must be text, this is %s; put it in quotes", p.at.shape)
+				here.fail(p.at, "the key must be a string, not %s; put it in quotes", p.at.shape)
 			case p.val.shape == null && !t.null:
-				here.fail(p.val, "may not be null")
+				here.fail(p.val, "must not be null")
 			case here.binds(t, p.val):
 				out.add(p.key, p.val.text)
 			default:
@@ -92,7 +92,7 @@ func orNull(t typ) typ {
 // freeMap is a mapping that travels as it is.
 var freeMap = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
+		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
 	}
 	return v.raw()
@@ -110,7 +110,7 @@ var namedMap = mapOf(anything)
 // writtenMap takes any values and sends each as the text Python has for it: "True", "['a', 1]".
 var writtenMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
 	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
+		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
 	}
 	out := tree{}
@@ -149,7 +149,7 @@ func oneOf(ts ...typ) typ {
 		}
 		if depth <= 0 && len(ts) > 1 {
 			if v.scalar() {
-				s.fail(v, "must be %s, this is %s", what, describe(v))
+				s.fail(v, "must be %s, not %s", what, describe(v))
 				return nil
 			}
 			best = onlyFirst(best)
@@ -207,7 +207,7 @@ func byWord(key string, made func() map[string]typ, exact bool) typ {
 	})
 	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
 		if v.shape != mapping {
-			s.fail(v, "must be a mapping, this is %s", v.shape)
+			s.fail(v, "must be a mapping, not %s", v.shape)
 			return nil
 		}
 		forms, words := both()

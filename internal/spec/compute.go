@@ -81,12 +81,12 @@ func (s *scope) subnet(v *value) {
 	vnet, name := net.textOf("vnet_name"), net.textOf("subnet")
 	switch {
 	case name == "" && vnet != "":
-		s.in("network_settings.subnet").fail(net, "is required with vnet_name")
+		s.in("network_settings.subnet").fail(net, "is required when vnet_name is set")
 	case name == "":
 	case strings.HasPrefix(name, "/"):
 		s.out.put("properties.subnet.id", name)
 	case vnet == "":
-		s.in("network_settings.vnet_name").fail(net, "is required unless subnet is a full id")
+		s.in("network_settings.vnet_name").fail(net, "is required unless subnet is a full resource ID")
 	default:
 		w := s.workspace()
 		s.out.put("properties.subnet.id", "/subscriptions/"+w.Subscription+"/resourceGroups/"+w.Group+
@@ -208,7 +208,7 @@ var keyFile = typ{name: "a path", read: func(s *scope, v *value) any {
 	}
 	key, err := ReadFile(path)
 	if err != nil || len(key) > 1<<20 {
-		s.fail(v, "%s cannot be read as a private key (the path starts at the working directory)", path)
+		s.fail(v, "private key file %s cannot be read; relative paths start at the working directory", path)
 		return nil
 	}
 	return string(key)

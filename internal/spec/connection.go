@@ -100,7 +100,7 @@ func connectionParts(category, auth string, own []part) []part {
 				how = nil
 			}
 		case !slices.Contains(allowed, kind):
-			s.in("credentials.type").failWith(v.get("credentials").get("type"), nearest(kind, allowed), "a connection of this type takes %s", strings.Join(allowed, ", "))
+			s.in("credentials.type").failWith(v.get("credentials").get("type"), nearest(kind, allowed), "a connection of this type accepts %s", strings.Join(allowed, ", "))
 		case kind == "none":
 			how = nil
 		}

@@ -112,7 +112,7 @@ var tenant = lazyParts(func() parts {
 				return v
 			}
 			if v.get("authority_url") != nil {
-				s.in("authority_uri").fail(old, "is the old name of authority_url; give one of them")
+				s.in("authority_uri").fail(old, "is the old name of authority_url; set only one of them")
 				return nil
 			}
 			return v.without("authority_uri").with("authority_url", old)

@@ -40,7 +40,7 @@ func open(path, name string) (*value, error) {
 		return nil, Errors{{File: name, Msg: err.Error()}}
 	}
 	if isDir(abs) {
-		return nil, Errors{{File: name, Msg: "is a folder, a YAML file is needed"}}
+		return nil, Errors{{File: name, Msg: "is a folder, not a YAML file"}}
 	}
 	data, err := ReadFile(abs)
 	if err != nil {
@@ -54,7 +54,7 @@ func open(path, name string) (*value, error) {
 func ReadFile(path string) ([]byte, error) {
 	// Looked at before it is opened: opening a pipe waits for whoever writes to it.
 	if st, err := os.Stat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() && !handed(path) {
-		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("is not a file: it is a pipe or a device")}
+		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("is a pipe or a device, not a regular file")}
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func decode(data []byte, doc *document) (v *value, err error) {
 		return nil, Errors{{File: doc.name, Msg: "file is empty"}}
 	}
 	if v.shape != mapping {
-		return nil, Errors{{File: doc.name, Line: v.line, Col: v.col, Msg: "must hold a mapping (key: value), this is " + v.shape.String()}}
+		return nil, Errors{{File: doc.name, Line: v.line, Col: v.col, Msg: "must contain a mapping (key: value), not " + v.shape.String()}}
 	}
 	return v, nil
 }
@@ -106,7 +106,7 @@ func decodeAny(data []byte, doc *document) (v *value, err error) {
 	// The parser is not ours: whatever it does with hostile input, the caller gets an error.
 	defer func() {
 		if r := recover(); r != nil {
-			v, err = nil, Errors{{File: doc.name, Msg: fmt.Sprintf("cannot be read as YAML: %v", r)}}
+			v, err = nil, Errors{{File: doc.name, Msg: fmt.Sprintf("is not valid YAML: %v", r)}}
 		}
 	}()
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -118,7 +118,7 @@ func decodeAny(data []byte, doc *document) (v *value, err error) {
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); err == nil {
-		return nil, Errors{{File: doc.name, Line: more.Line, Col: more.Column, Msg: "holds more than one document; put each into a file of its own"}}
+		return nil, Errors{{File: doc.name, Line: more.Line, Col: more.Column, Msg: "contains more than one document; put each in its own file"}}
 	} else if !errors.Is(err, io.EOF) {
 		return nil, Errors{syntax(doc, data, err)}
 	}
@@ -135,7 +135,7 @@ func syntax(doc *document, data []byte, err error) Error {
 	where := ""
 	var load *yaml.LoadError
 	if errors.As(err, &load) {
-		e.Line, e.Col, e.Msg = load.Mark.Line, load.Mark.Column, "is not YAML: "+load.Message
+		e.Line, e.Col, e.Msg = load.Mark.Line, load.Mark.Column, "is not valid YAML: "+load.Message
 		if e.Line == 0 && load.Mark.Index <= len(data) { // of what no text may hold only the offset is told
 			e.Line, e.Col = placeOf(data[:load.Mark.Index])
 		}
@@ -144,10 +144,10 @@ func syntax(doc *document, data []byte, err error) Error {
 		}
 	}
 	if strings.Contains(e.Msg, "found character that cannot start any token") {
-		e.Msg += " (a tab? YAML is indented with spaces; text with @, ` or % in front needs quotes)"
+		e.Msg += " (indent with spaces, not tabs; put a string that begins with @, ` or % in quotes)"
 	}
 	if strings.HasPrefix(where, "while parsing a flow") {
-		e.Msg += " (text with ${{ }} within { } or [ ] needs quotes)"
+		e.Msg += " (put ${{ }} in quotes inside { } or [ ])"
 	}
 	return e
 }
@@ -166,7 +166,7 @@ func (b *builder) fail(n *yaml.Node, format string, args ...any) error {
 
 func (b *builder) build(n *yaml.Node, depth int) (*value, error) {
 	if b.count++; b.count > maxNodes {
-		return nil, b.fail(n, "holds more than %d values (do aliases multiply?)", maxNodes)
+		return nil, b.fail(n, "contains more than %d values; check for aliases that refer to aliases", maxNodes)
 	}
 	if depth > maxDepth {
 		return nil, b.fail(n, "is nested more than %d levels deep", maxDepth)
@@ -175,12 +175,12 @@ func (b *builder) build(n *yaml.Node, depth int) (*value, error) {
 	switch n.Kind {
 	case yaml.AliasNode:
 		if b.open[n.Alias] {
-			return nil, b.fail(n, "anchor %q holds itself", n.Value)
+			return nil, b.fail(n, "anchor %q contains itself", n.Value)
 		}
 		return b.build(n.Alias, depth+1)
 	case yaml.ScalarNode:
 		if b.text += len(n.Value); b.text > maxText {
-			return nil, b.fail(n, "holds more than %d MB of text (do aliases multiply?)", maxText>>20)
+			return nil, b.fail(n, "contains more than %d MB of text; check for aliases that refer to aliases", maxText>>20)
 		}
 		return v, b.scalar(v, n)
 	case yaml.SequenceNode:
@@ -204,7 +204,7 @@ func (b *builder) build(n *yaml.Node, depth int) (*value, error) {
 		}
 		return v, b.collection(n, "!!map")
 	}
-	return nil, b.fail(n, "cannot be read as YAML")
+	return nil, b.fail(n, "is not valid YAML")
 }
 
 func (b *builder) scalar(v *value, n *yaml.Node) error {
@@ -224,7 +224,7 @@ func (b *builder) scalar(v *value, n *yaml.Node) error {
 
 func (b *builder) collection(n *yaml.Node, own string) error {
 	if n.Style&yaml.TaggedStyle != 0 && n.ShortTag() != own {
-		return b.fail(n, "tag %s is not supported: only YAML's own types can be used", n.Tag)
+		return b.fail(n, "tag %s is not supported; use only YAML's standard types", n.Tag)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func (b *builder) pairs(v *value, n *yaml.Node, depth int) error {
 		}
 		switch {
 		case !k.scalar():
-			return b.fail(n.Content[i], "a key must be a single value, this is %s", k.shape)
+			return b.fail(n.Content[i], "a key must be a scalar, not %s", k.shape)
 		case k.shape == str && k.text == "<<" && n.Content[i].Style == 0:
 			more, err := b.merge(val)
 			if err != nil {
@@ -256,7 +256,7 @@ func (b *builder) pairs(v *value, n *yaml.Node, depth int) error {
 			if first := seen[p.key]; first != nil && len(b.doc.twice) < maxTwice {
 				b.doc.twice = append(b.doc.twice, Error{
 					File: b.doc.name, Line: k.line, Col: k.col,
-					Msg: fmt.Sprintf("%q is there already, in line %d; this one counts", p.key, first.line),
+					Msg: fmt.Sprintf("duplicate key %q, first set on line %d; this value is used", p.key, first.line),
 				})
 			}
 			seen[p.key] = k
@@ -291,7 +291,7 @@ func (b *builder) merge(val *value) ([]pair, error) {
 			return all, nil
 		}
 	}
-	return nil, Errors{{File: b.doc.name, Line: val.line, Col: val.col, Msg: "<< takes a mapping or a list of mappings, this is " + val.shape.String()}}
+	return nil, Errors{{File: b.doc.name, Line: val.line, Col: val.col, Msg: "<< takes a mapping or a list of mappings, not " + val.shape.String()}}
 }
 
 // keyText is a key as JSON writes it.

@@ -96,7 +96,7 @@ func TestEncodings(t *testing.T) {
 		}
 	}
 	_, err := spec.LoadBytes([]byte("command: x\nname: \xff\n"), spec.Options{File: "f.yml"})
-	if err == nil || !strings.Contains(err.Error(), "f.yml:2:7: is not UTF-8") {
+	if err == nil || !strings.Contains(err.Error(), "f.yml:2:7: is not valid UTF-8") {
 		t.Errorf("invalid UTF-8 gives %v", err)
 	}
 }
@@ -111,10 +111,10 @@ func TestHostile(t *testing.T) {
 		"aliases": {bomb, "values"},
 		"deep":    {"a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "deep"},
 		"maps":    {"a: " + strings.Repeat("{a: ", 500) + strings.Repeat("}", 500), "deep"},
-		"itself":  {"a: &a [*a]", "holds itself"},
-		"merge":   {"a: &a {<<: *a}", "holds itself"},
+		"itself":  {"a: &a [*a]", "contains itself"},
+		"merge":   {"a: &a {<<: *a}", "contains itself"},
 		"large":   {"a: " + strings.Repeat("x", spec.MaxFile+1), "larger"},
-		"keys":    {strings.Repeat("? [a]\n: b\n", 3), "key must be a single value"},
+		"keys":    {strings.Repeat("? [a]\n: b\n", 3), "key must be a scalar"},
 		"tag":     {"a: !!python/object x", "tag"},
 		"custom":  {"a: !mine x", "tag"},
 		"anchor":  {"a: *nobody", ""},
@@ -197,15 +197,15 @@ func TestOverridesOfOptions(t *testing.T) {
 	}
 }
 
-// TestSyntaxErrors: what is not YAML is told as everything else is, with file, line and column, and
-// without the parser's own name.
+// TestSyntaxErrors: what is not YAML is reported like any other error, with file, line and column,
+// and without the name of the parser.
 func TestSyntaxErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"command: x\noutputs:\n  o: {path: a/${{name}}/b, type: uri_file}\n": "f.yml:3:16: is not YAML: did not find expected ',' or '}' (while parsing a flow mapping that begins at 3:6) (text with ${{ }} within { } or [ ] needs quotes)",
-		"command: x\n\tname: y\n": "f.yml:2:1: is not YAML: found a tab character that violates indentation",
-		"a: @x\n":                 "f.yml:1:4: is not YAML: found character that cannot start any token",
-		"command: \"x\n":          "f.yml:2:1: is not YAML: found unexpected end of stream (while scanning a quoted scalar that begins at 1:10)",
-		"a: *nobody\n":            "f.yml:1:4: is not YAML: unknown anchor 'nobody'",
+		"command: x\noutputs:\n  o: {path: a/${{name}}/b, type: uri_file}\n": "f.yml:3:16: is not valid YAML: did not find expected ',' or '}' (while parsing a flow mapping that begins at 3:6) (put ${{ }} in quotes inside { } or [ ])",
+		"command: x\n\tname: y\n": "f.yml:2:1: is not valid YAML: found a tab character that violates indentation",
+		"a: @x\n":                 "f.yml:1:4: is not valid YAML: found character that cannot start any token",
+		"command: \"x\n":          "f.yml:2:1: is not valid YAML: found unexpected end of stream (while scanning a quoted scalar that begins at 1:10)",
+		"a: *nobody\n":            "f.yml:1:4: is not valid YAML: unknown anchor 'nobody'",
 	} {
 		_, err := spec.LoadBytes([]byte(text), spec.Options{File: "f.yml"})
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "go-yaml") {
@@ -218,10 +218,10 @@ func TestSyntaxErrors(t *testing.T) {
 // something else with what it is.
 func TestNoKind(t *testing.T) {
 	for kind, want := range map[string]string{
-		"jobb":        `kind jobb is not known (did you mean "job"?)`,
-		"conda":       "names it as conda_file",
+		"jobb":        `unknown kind jobb (did you mean "job"?)`,
+		"conda":       "refer to it with conda_file in an environment",
 		"mltable":     "data of type mltable",
-		"data_import": "is not supported",
+		"data_import": "are not supported",
 	} {
 		_, err := spec.LoadBytes([]byte("a: 1\n"), spec.Options{Kind: kind, File: "f.yml"})
 		if err == nil || !strings.Contains(err.Error(), "f.yml: ") || !strings.Contains(err.Error(), want) {

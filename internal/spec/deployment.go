@@ -34,7 +34,7 @@ var deploymentCommon = lazyParts(func() parts {
 var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
-		s.fail(v, "%s is not a valid name of a deployment: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
+		s.fail(v, "%s is not a valid deployment name; use 3 to 32 letters, digits and '-', starting with a letter", describe(v))
 		return nil
 	}
 	return strings.ToLower(name)
@@ -112,7 +112,7 @@ var managedDeployment = later(func() []part {
 		readonly("creation_context"),
 		then(func(s *scope, v *value) {
 			if kind := v.get("scale_settings").get("type"); kind != nil && snakeWords(kind.text) == "target_utilization" {
-				s.in("scale_settings.type").fail(kind, "a managed deployment does not scale by itself: only default can be used")
+				s.in("scale_settings.type").fail(kind, "is not supported by a managed deployment; use default")
 			}
 		}),
 	}
@@ -130,7 +130,7 @@ var kubernetesDeployment = later(func() []part {
 		then(func(s *scope, v *value) {
 			for path, ref := range map[string]*value{"environment": v.get("environment"), "model": v.get("model"), "code_configuration.code": v.get("code_configuration").get("code")} {
 				if ref != nil && registryForm.MatchString(ref.text) {
-					s.in(path).fail(ref, "a deployment on Kubernetes cannot use what is in a registry")
+					s.in(path).fail(ref, "a Kubernetes deployment cannot use assets from a registry; use one from the workspace")
 				}
 			}
 		}),
@@ -164,7 +164,7 @@ var dataCollector = later(func() []part {
 			got := readDecimal(s, v)
 			if n, ok := got.(number); ok {
 				if rate, err := strconv.ParseFloat(string(n), 64); err == nil && (rate < 0 || rate > 1) {
-					s.fail(v, "must be between 0 and 1, this is %s", v.python())
+					s.fail(v, "must be between 0 and 1, not %s", v.python())
 				}
 			}
 			return got
@@ -241,7 +241,7 @@ var deploymentModel = typ{name: "a model", show: showAsset, read: func(s *scope,
 	case v.shape == mapping:
 		return s.inlineModel(v)
 	case v.shape != str:
-		s.fail(v, "must be a reference or a mapping, this is %s", v.shape)
+		s.fail(v, "must be a reference or a mapping, not %s", v.shape)
 	case registryForm.MatchString(v.text):
 		return v.text
 	case s.checkAsset(v, "models", true):
@@ -259,7 +259,7 @@ func (s *scope) inlineModel(v *value) any {
 	}
 	name := v.textOf("name")
 	if name == "" && v.has("version") {
-		s.in("name").fail(v, "is required with a version")
+		s.in("name").fail(v, "is required when version is set")
 		return nil
 	}
 	if path := v.get("path"); path == nil || path.shape == null {
@@ -292,7 +292,7 @@ func (s *scope) inlineModel(v *value) any {
 // checkPlace refuses an azureml:// address that is not a place of files.
 func (s *scope) checkPlace(path *value) {
 	if path != nil && path.shape == str && strings.HasPrefix(path.text, "azureml://") && !placeForm.MatchString(path.text) {
-		s.fail(path, "%s is not a location of files: azureml://datastores/NAME/paths/PATH or azureml://jobs/NAME/outputs/NAME/paths/PATH", describe(path))
+		s.fail(path, "%s is not a storage location; write azureml://datastores/NAME/paths/PATH or azureml://jobs/NAME/outputs/NAME/paths/PATH", describe(path))
 	}
 }
 

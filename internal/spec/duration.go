@@ -13,7 +13,7 @@ func duration(unit string, ms int64) typ {
 	return typ{name: "a whole number of " + unit, yaml: readWhole, read: func(s *scope, v *value) any {
 		n, ok := wholeOf(v)
 		if !ok {
-			s.fail(v, "must be a whole number of %s, this is %s", unit, describe(v))
+			s.fail(v, "must be a whole number of %s, not %s", unit, describe(v))
 			return nil
 		}
 		n = new(big.Int).Mul(n, big.NewInt(ms))

@@ -21,14 +21,14 @@ func utf8Text(data []byte) ([]byte, *misfit) {
 	case bytes.HasPrefix(data, []byte{0xfe, 0xff}):
 		return fromUTF16(data[2:], binary.BigEndian)
 	case len(data) > 1 && (data[0] == 0) != (data[1] == 0):
-		return nil, &misfit{line: 1, col: 1, msg: "is not UTF-8 text: it looks like UTF-16; save it as UTF-8"}
+		return nil, &misfit{line: 1, col: 1, msg: "is not UTF-8 but looks like UTF-16; save it as UTF-8"}
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && n == 1 {
 			line, col := placeOf(data[:i])
-			return nil, &misfit{line: line, col: col, msg: "is not UTF-8 text"}
+			return nil, &misfit{line: line, col: col, msg: "is not valid UTF-8; save it as UTF-8"}
 		}
 		i += n
 	}
@@ -52,7 +52,7 @@ func fromUTF16(data []byte, order binary.ByteOrder) ([]byte, *misfit) {
 		}
 		if r == utf8.RuneError {
 			line, col := placeOf(out)
-			return nil, &misfit{line: line, col: col, msg: "is not UTF-16 text"}
+			return nil, &misfit{line: line, col: col, msg: "is not valid UTF-16; save it as UTF-8"}
 		}
 		out = utf8.AppendRune(out, r)
 	}

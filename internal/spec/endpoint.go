@@ -38,7 +38,7 @@ var endpointForm = re(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)
 var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
-		s.fail(v, "%s is not a valid name of an endpoint: 3 to 32 letters, digits and '-', starting with a letter", describe(v))
+		s.fail(v, "%s is not a valid endpoint name; use 3 to 32 letters, digits and '-', starting with a letter", describe(v))
 		return nil
 	}
 	return strings.ToLower(name)
@@ -59,7 +59,7 @@ var onlineCommon = lazyParts(func() parts {
 				}
 			}
 			if sum.Cmp(big.NewInt(100)) > 0 {
-				s.in("traffic").fail(v.get("traffic"), "adds up to %s percent: at most 100 can be given away", sum)
+				s.in("traffic").fail(v.get("traffic"), "adds up to %s percent; the total must be at most 100", sum)
 			}
 		}),
 		f("identity", oneIdentity, to("/identity"), def(tree{"type": "SystemAssigned"})),
@@ -97,7 +97,7 @@ var oneIdentity = later(func() []part {
 				return nil
 			}
 			if len(items) > 1 {
-				s.fail(v, "at most one identity can be assigned, these are %d", len(items))
+				s.fail(v, "at most one identity can be assigned; got %d", len(items))
 				return nil
 			}
 			out := tree{}

@@ -19,7 +19,7 @@ func Entity(collection string, doc map[string]any) (map[string]any, error) {
 	e := newEntity(doc)
 	out, ok := e.show(collection)
 	if !ok {
-		return nil, berth.Errorf(berth.Unsupported, "there is no YAML form of %s", collection)
+		return nil, berth.Errorf(berth.Unsupported, "%s cannot be written as YAML", collection)
 	}
 	e.present(collection, out)
 	return plain(out).(map[string]any), nil

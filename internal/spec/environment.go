@@ -15,7 +15,7 @@ var environment = typ{name: "an environment", show: showAsset, read: func(s *sco
 	case v.shape == mapping:
 		return s.anonymousEnvironment(v)
 	case v.shape != str:
-		s.fail(v, "must be a reference (azureml:NAME:VERSION) or a mapping, this is %s", v.shape)
+		s.fail(v, "must be a reference (azureml:NAME:VERSION) or a mapping, not %s", v.shape)
 	case strings.HasPrefix(v.text, "file:"):
 		if w := s.follow(v, strings.TrimPrefix(v.text, "file:")); w != nil {
 			return s.anonymousEnvironment(w)
@@ -118,7 +118,7 @@ var environmentBody = later(func() []part {
 		is("isAnonymous", false),
 		first(func(s *scope, v *value) *value {
 			if v.get("channels") != nil || v.get("dependencies") != nil {
-				s.fail(v, "this is a conda file; an environment names one with conda_file")
+				s.fail(v, "this is a conda file; refer to it with conda_file in an environment")
 				return nil
 			}
 			return v
@@ -127,9 +127,9 @@ var environmentBody = later(func() []part {
 			image, build := v.has("image"), v.has("build")
 			switch {
 			case !image && !build:
-				s.fail(v, "an environment needs an image or a build context")
+				s.fail(v, "an environment requires image or build")
 			case image && build:
-				s.in("build").fail(v.get("build"), "image and build exclude each other")
+				s.in("build").fail(v.get("build"), "image and build cannot be used together; remove one of them")
 			}
 		}),
 	}
@@ -168,7 +168,7 @@ var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) 
 			return nil
 		}
 	} else if v.shape != mapping {
-		s.fail(v, "must be the path of a conda file or a mapping, this is %s", v.shape)
+		s.fail(v, "must be the path of a conda file or a mapping, not %s", v.shape)
 		return nil
 	}
 	return dumpYAML(w)

@@ -26,10 +26,10 @@ var materializationStore = later(func() []part {
 })
 
 // storeID is the id of the storage a feature store keeps its values in.
-var storeID = typ{name: "an ARM id", read: func(s *scope, v *value) any {
+var storeID = typ{name: "an ARM resource ID", read: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if ok && !storeForm.MatchString(id) {
-		s.fail(v, "%s is not an ARM id: /subscriptions/ID/resourceGroups/NAME/providers/…", describe(v))
+		s.fail(v, "%s is not an ARM resource ID; write /subscriptions/ID/resourceGroups/NAME/providers/…", describe(v))
 		return nil
 	}
 	return id

@@ -198,7 +198,7 @@ func (t *table) read(s *scope, v *value) any {
 func (t *table) fill(s *scope, v *value) {
 	t.ready()
 	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
+		s.fail(v, "must be a mapping, not %s", v.shape)
 		return
 	}
 	for _, r := range t.before {
@@ -227,7 +227,7 @@ func (t *table) fill(s *scope, v *value) {
 		case p.key != "$schema":
 			t.stray(s, p)
 		case p.val.shape == null && t.unknown == refuse:
-			s.in(p.key).fail(p.val, "may not be null")
+			s.in(p.key).fail(p.val, "must not be null")
 		}
 	}
 	for _, r := range t.after {
@@ -252,7 +252,7 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		return
 	}
 	if val.shape == null && (fd.readonly || !fd.typ.null) {
-		s.in(fd.name).fail(val, "may not be null")
+		s.in(fd.name).fail(val, "must not be null")
 		return
 	}
 	if fd.readonly {
@@ -265,7 +265,7 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		got = fd.typ.take(s.in(fd.name), val)
 	}
 	if got == "" && fd.required && (fd.to == "@name" || fd.to == "@parent") {
-		s.in(fd.name).fail(val, "may not be empty")
+		s.in(fd.name).fail(val, "must not be empty")
 	}
 	if !fd.hidden || s.yaml {
 		s.store(s.dest(fd), got)

@@ -109,7 +109,7 @@ var distillationJob = into(obj(
 	f("student_model", oneOf(typ{name: "a reference", read: func(s *scope, v *value) any {
 		if v.shape != str || !s.checkAsset(v, "models", false) {
 			if v.shape != str {
-				s.fail(v, "must be a reference, this is %s", v.shape)
+				s.fail(v, "must be a reference, not %s", v.shape)
 			}
 			return nil
 		}

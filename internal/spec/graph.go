@@ -15,14 +15,14 @@ func (g *graph) read(s *scope) any {
 		return tree{}
 	}
 	if jobs.shape != mapping {
-		s.fail(jobs, "must be a mapping of nodes, this is %s", jobs.shape)
+		s.fail(jobs, "must be a mapping of nodes, not %s", jobs.shape)
 		return nil
 	}
 	out := newDict(len(jobs.pairs))
 	for _, p := range jobs.pairs {
 		here := s.in(p.key)
 		if !nodeName.MatchString(p.key) {
-			here.fail(p.at, "%q is not a valid name of a node: use lower-case letters, digits and '_'", p.key)
+			here.fail(p.at, "%q is not a valid node name; use lower-case letters, digits and '_'", p.key)
 			continue
 		}
 		here.nodes, here.bind = true, true
@@ -37,7 +37,7 @@ func (g *graph) read(s *scope) any {
 // its own affair.
 func (g *graph) source(s *scope, at *value, path []string) (kind, mode string) {
 	if len(path) < 3 || path[0] != "parent" {
-		s.fail(at, "%s: a node's input binds to parent.inputs or parent.jobs", describe(at))
+		s.fail(at, "%s: the input of a node must refer to parent.inputs or parent.jobs", describe(at))
 		return "", ""
 	}
 	switch rest := strings.Join(path[2:], "."); path[1] {
@@ -60,7 +60,7 @@ func (g *graph) source(s *scope, at *value, path []string) (kind, mode string) {
 			return g.outputType(s, at, path[2], path[3], path[4]), ""
 		}
 	}
-	s.fail(at, "%s is not a binding: write ${{parent.jobs.NODE.outputs.NAME}}", describe(at))
+	s.fail(at, "%s is not a valid reference; write ${{parent.jobs.NODE.outputs.NAME}}", describe(at))
 	return "", ""
 }
 
@@ -163,7 +163,7 @@ func (g *graph) optional(s *scope) {
 		case says == nil && !need[p.key]:
 			decl["optional"] = true
 		case says != nil && says.yes && need[p.key]:
-			s.in("inputs."+p.key).fail(says, "the input is optional, but a node needs it")
+			s.in("inputs."+p.key).fail(says, "is optional, but a node requires it")
 		}
 	}
 }

@@ -81,13 +81,13 @@ func TestEncodingPlaces(t *testing.T) {
 		return b
 	}
 	for text, want := range map[string]string{
-		"command: x\nname: é\xff\n":                        "f.yml:2:8: is not UTF-8 text",
-		"command: x\nname: é\x00\n":                        "f.yml:2:8: is not YAML: control characters are not allowed",
-		"command: x\n\x1b[2J\n":                            "f.yml:2:1: is not YAML: control characters are not allowed",
-		string(wide("command: x\n")):                       "f.yml:1:1: is not UTF-8 text: it looks like UTF-16; save it as UTF-8",
-		"\xff\xfe" + string(wide("command: x\n\x01")):      "f.yml:2:1: is not YAML: control characters are not allowed",
-		"\xff\xfe" + string(wide("command: x\n")) + "\x00": "f.yml:2:1: is not UTF-16 text",
-		"\xff\xfe" + string(wide("a: ")) + "\x00\xd8":      "f.yml:1:4: is not UTF-16 text",
+		"command: x\nname: é\xff\n":                        "f.yml:2:8: is not valid UTF-8; save it as UTF-8",
+		"command: x\nname: é\x00\n":                        "f.yml:2:8: is not valid YAML: control characters are not allowed",
+		"command: x\n\x1b[2J\n":                            "f.yml:2:1: is not valid YAML: control characters are not allowed",
+		string(wide("command: x\n")):                       "f.yml:1:1: is not UTF-8 but looks like UTF-16; save it as UTF-8",
+		"\xff\xfe" + string(wide("command: x\n\x01")):      "f.yml:2:1: is not valid YAML: control characters are not allowed",
+		"\xff\xfe" + string(wide("command: x\n")) + "\x00": "f.yml:2:1: is not valid UTF-16; save it as UTF-8",
+		"\xff\xfe" + string(wide("a: ")) + "\x00\xd8":      "f.yml:1:4: is not valid UTF-16; save it as UTF-8",
 	} {
 		_, err := spec.LoadBytes([]byte(text), spec.Options{File: "f.yml"})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -102,7 +102,7 @@ func TestRepeatedKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Warnings) != 1 || r.Warnings[0].Error() != `f.yml:3:16: "a" is there already, in line 3; this one counts` {
+	if len(r.Warnings) != 1 || r.Warnings[0].Error() != `f.yml:3:16: duplicate key "a", first set on line 3; this value is used` {
 		t.Errorf("%v", r.Warnings)
 	}
 	root := t.TempDir()
@@ -125,7 +125,7 @@ func TestNoFiles(t *testing.T) {
 	}
 	job := filepath.Join(root, "job.yml")
 	for _, path := range []string{pipe, os.DevNull} {
-		if _, err := spec.Load(path, spec.Options{Kind: "job"}); err == nil || !strings.Contains(err.Error(), "is not a file") {
+		if _, err := spec.Load(path, spec.Options{Kind: "job"}); err == nil || !strings.Contains(err.Error(), "is a pipe or a device, not a regular file") {
 			t.Errorf("%s: %v", path, err)
 		}
 		for field, text := range map[string]string{
@@ -138,7 +138,7 @@ func TestNoFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := spec.Load(job, spec.Options{Kind: "job"})
-			if err == nil || !strings.Contains(err.Error(), field+": ") || !strings.Contains(err.Error(), "is not a file: ") && !strings.Contains(err.Error(), "is neither a file nor a folder: ") {
+			if err == nil || !strings.Contains(err.Error(), field+": ") || !strings.Contains(err.Error(), "is a pipe or a device, not a regular file") && !strings.Contains(err.Error(), "is neither a file nor a folder and cannot be uploaded") {
 				t.Errorf("%s %s: %v", field, path, err)
 			}
 		}

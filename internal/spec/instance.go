@@ -72,7 +72,7 @@ func (s *scope) ports(v *value) {
 				}
 				p := n.Int64()
 				if p < 1025 || p > 65535 {
-					here.fail(at, "port %d is not between 1025 and 65535", p)
+					here.fail(at, "port %d is out of range; use 1025 to 65535", p)
 				} else if key == "published" && seen[p] {
 					here.fail(at, "port %d is published twice", p)
 				}
@@ -94,7 +94,7 @@ func suffixed(name, before, after string) typ {
 	return typ{name: name, read: func(s *scope, v *value) any {
 		n, ok := wholeOf(v)
 		if !ok {
-			s.fail(v, "must be %s, this is %s", name, describe(v))
+			s.fail(v, "must be %s, not %s", name, describe(v))
 			return nil
 		}
 		return before + n.String() + after
@@ -186,7 +186,7 @@ var customApplication = later(func() []part {
 			f("target", whole),
 			f("published", whole),
 		)), required),
-		f("environment_variables", mapOf(typ{name: "text", read: func(_ *scope, v *value) any {
+		f("environment_variables", mapOf(typ{name: "a string", read: func(_ *scope, v *value) any {
 			return tree{"type": "local", "value": v.raw()}
 		}, show: func(j any) any {
 			if m, ok := asTree(j); ok {

@@ -35,10 +35,10 @@ var dataInput = later(func() []part {
 			}
 			kind, mode := s.out.text(s.dest(&field{to: "jobInputType"})), s.out.text("mode")
 			if strings.HasPrefix(mode, "Eval") && kind != "mltable" && v.has("type") {
-				s.in("mode").fail(v.get("mode"), "%s is for mltable inputs only", v.textOf("mode"))
+				s.in("mode").fail(v.get("mode"), "%s is supported for mltable inputs only", v.textOf("mode"))
 			}
 			if v.has("path_on_compute") && strings.HasSuffix(kind, "_model") {
-				s.in("path_on_compute").fail(v.get("path_on_compute"), "is not for models")
+				s.in("path_on_compute").fail(v.get("path_on_compute"), "is not supported for models")
 			}
 		}),
 		backwards(func(_, out tree) { out["path"] = showAsset(out["path"]) }),
@@ -50,7 +50,7 @@ var wrapped = later(func() []part { return []part{f("value", literal, required)}
 func readInput(s *scope, v *value) any {
 	switch {
 	case v.shape == null:
-		s.fail(v, "an input may not be null")
+		s.fail(v, "must not be null")
 		return nil
 	case v.shape != mapping:
 		return s.literalInput(literal.read(s, v))
@@ -112,19 +112,19 @@ func (s *scope) dataPath(v, in *value) any {
 	case urlForm.MatchString(path), armAsset.MatchString(path):
 		return path
 	case strings.HasPrefix(path, "runs:/"):
-		s.fail(v, "the output of a run is named azureml://jobs/NAME/outputs/artifacts/paths/PATH here")
+		s.fail(v, "runs:/ URIs are not supported; write azureml://jobs/NAME/outputs/artifacts/paths/PATH")
 		return nil
 	case filepath.IsAbs(path):
 		if abs := filepath.Clean(path); kind == "uri_folder" && !isDir(abs) || kind == "uri_file" && (!exists(abs) || isDir(abs)) {
-			s.fail(v, "there is no %s %s", strings.TrimPrefix(kind, "uri_"), path)
+			s.fail(v, "%s is not an existing %s", path, strings.TrimPrefix(kind, "uri_"))
 			return nil
 		}
 	case strings.HasPrefix(path, "file:"):
-		s.fail(v, "a local path is written without file: here")
+		s.fail(v, "write a local path without the file: prefix")
 		return nil
 	case strings.HasPrefix(path, "azureml:"), strings.ContainsAny(path, ":@") && !exists(s.resolve(v, path)):
 		if short := strings.TrimPrefix(path, "azureml:"); !armAsset.MatchString(short) && !strings.ContainsAny(short, ":@") {
-			s.fail(v, "%s needs a version: azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
+			s.fail(v, "%s has no version; write azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
 			return nil
 		}
 		if !s.checkLabel(v, collection) {
@@ -152,10 +152,10 @@ var dataOutput = later(func() []part {
 		f("version", version, to("assetVersion")),
 		then(func(s *scope, v *value) {
 			if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
-				s.in("name").fail(name, "%s is not a valid name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+				s.in("name").fail(name, "%s is not a valid asset name; use at most 255 letters, digits, '-' and '_'", describe(name))
 			}
 			if v.has("version") && !v.has("name") {
-				s.in("version").fail(v.get("version"), "needs a name to go with it")
+				s.in("version").fail(v.get("version"), "requires name to be set")
 			}
 		}),
 	}
@@ -174,7 +174,7 @@ func named(t typ, ok form, what string) typ {
 	all.read = func(s *scope, v *value) any {
 		for _, p := range v.pairs {
 			if v.shape == mapping && !ok.MatchString(p.key) {
-				s.in(p.key).fail(p.at, "%q is not a valid name of %s: use letters, digits and '_', not starting with a digit", shorten(p.key), what)
+				s.in(p.key).fail(p.at, "%q is not a valid %s name; use letters, digits and '_', not starting with a digit", shorten(p.key), what)
 			}
 		}
 		return read(s, v)
@@ -183,8 +183,8 @@ func named(t typ, ok form, what string) typ {
 }
 
 var (
-	inputs  = named(input, ioName, "an input")
-	outputs = named(output, ioName, "an output")
+	inputs  = named(input, ioName, "input")
+	outputs = named(output, ioName, "output")
 )
 
 // checkExpressions reports ${{inputs.x}} and the like in text that name nothing declared. declared
@@ -209,7 +209,7 @@ func (s *scope) checkAll(v *value, text string, declared map[string]*value, stri
 			continue
 		}
 		if !ok {
-			s.failWith(v.find(piece, nth), nearest(e.Path[0], sortedWords(declared)), "%s names nothing the command can see", piece)
+			s.failWith(v.find(piece, nth), nearest(e.Path[0], sortedWords(declared)), "%s is not defined; expressions can refer to %s", piece, strings.Join(sortedWords(declared), ", "))
 			continue
 		}
 		var names []string
@@ -219,7 +219,7 @@ func (s *scope) checkAll(v *value, text string, declared map[string]*value, stri
 			}
 		}
 		name := strings.Join(e.Path[1:], ".")
-		s.failWith(v.find(piece, nth), nearest(name, names), "%s names nothing in %s", piece, e.Path[0])
+		s.failWith(v.find(piece, nth), nearest(name, names), "%s is not defined in %s", piece, e.Path[0])
 	}
 }
 
@@ -247,7 +247,7 @@ func (s *scope) unreplaced(v *value, text string, declared map[string]*value) {
 			continue
 		}
 		if decl, ok := declared[e.Path[0]]; ok && !decl.declares(e.Path[1:]) {
-			s.warn(v.find(text[e.Start:e.End], 0), "%s names nothing in %s; it will not be replaced", text[e.Start:e.End], e.Path[0])
+			s.warn(v.find(text[e.Start:e.End], 0), "%s is not defined in %s; it will not be replaced", text[e.Start:e.End], e.Path[0])
 		}
 	}
 }

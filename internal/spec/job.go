@@ -94,7 +94,7 @@ func checkCommand(s *scope, v *value) {
 // registryCode refuses code in a registry, which components can have and jobs cannot.
 func (s *scope) registryCode(v *value) {
 	if v != nil && v.shape == str && (registryForm.MatchString(v.text) || strings.HasPrefix(v.text, "azureml://feeds/")) {
-		s.in("code").fail(v, "code in a registry cannot be used by a job")
+		s.in("code").fail(v, "a job cannot use code from a registry; use a local folder or code from the workspace")
 	}
 }
 

@@ -35,7 +35,7 @@ func readJob(s *scope, v *value) any {
 	word := "command"
 	if t := v.get("type"); t != nil {
 		if t.shape != str {
-			s.in("type").fail(t, "must be text, this is %s", t.shape)
+			s.in("type").fail(t, "must be a string, not %s", t.shape)
 			return nil
 		}
 		word = t.text
@@ -46,7 +46,7 @@ func readJob(s *scope, v *value) any {
 		for w := range jobTypes {
 			words = append(words, w)
 		}
-		s.in("type").failWith(v.get("type"), nearest(strings.ToLower(word), words), "%s is not a type of job", describe(v.get("type")))
+		s.in("type").failWith(v.get("type"), nearest(strings.ToLower(word), words), "%s is not a job type", describe(v.get("type")))
 		return nil
 	}
 	if t.table != nil {

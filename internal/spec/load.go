@@ -131,7 +131,7 @@ func translate(v *value, o Options) (*Result, error) {
 		if why := elsewhere[word]; why != "" {
 			return nil, Errors{{File: o.File, Msg: why}}
 		}
-		return nil, Errors{{File: o.File, Msg: "kind " + word + " is not known", Suggest: nearest(word, Kinds())}}
+		return nil, Errors{{File: o.File, Msg: "unknown kind " + word, Suggest: nearest(word, Kinds())}}
 	}
 	if o.Name != "" {
 		v = v.with("name", v.newText(o.Name))
@@ -210,16 +210,16 @@ func Kinds() []string {
 
 // elsewhere are files of Azure ML that are no resource of their own, and what they are.
 var elsewhere = map[string]string{
-	"asset_manifest":     "a list of assets makes none by itself; render the files it names",
-	"component-internal": "components of this family are for Microsoft's own use; write a command component",
-	"conda":              "a conda file is part of an environment, which names it as conda_file",
-	"data_import":        "importing data from databases and file systems is not supported; download it and create data of it",
-	"feature_set_spec":   "the specification of a feature set lies in the folder that the feature set names as specification.path",
-	"mlmodel":            "an MLmodel file is part of a model, which names its folder as path",
-	"mltable":            "an MLTable file is part of data of type mltable, which names its folder as path",
-	"model_package":      "packaging models is not supported",
+	"asset_manifest":     "an asset manifest creates nothing; use the files it lists",
+	"component-internal": "internal components are not supported; write a command component",
+	"conda":              "a conda file is not a resource; refer to it with conda_file in an environment",
+	"data_import":        "data imports from databases and file systems are not supported; download the data and create a data asset from it",
+	"feature_set_spec":   "a feature set specification is not a resource; refer to its folder with specification.path in a feature set",
+	"mlmodel":            "an MLmodel file is not a resource; refer to its folder with path in a model",
+	"mltable":            "an MLTable file is not a resource; refer to its folder with path in data of type mltable",
+	"model_package":      "model packages are not supported",
 	"promptflow":         "prompt flows are not supported",
-	"rest-payload":       "this is a document for the REST API already; send it with PUT",
+	"rest-payload":       "this is a REST API payload; send it with PUT",
 }
 
 func kindOf(word string) (kind, bool) {

@@ -23,7 +23,7 @@ func (s *scope) upload(v *value, u Upload) string {
 		}
 	}
 	if st, err := os.Stat(u.Path); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
-		s.fail(v, "%s is neither a file nor a folder: it cannot be uploaded", u.Path)
+		s.fail(v, "%s is neither a file nor a folder and cannot be uploaded", u.Path)
 		return u.Placeholder
 	}
 	if f, err := u.listing(); err == nil { // what else is wrong is said when it is uploaded
@@ -46,19 +46,19 @@ var code = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) a
 	}
 	if abs := s.resolve(v, path); exists(abs) {
 		if filepath.Dir(abs) == abs {
-			s.fail(v, "the root of the file system cannot be code")
+			s.fail(v, "the root of the file system cannot be used as code")
 			return nil
 		}
 		return s.upload(v, Upload{Kind: "code", Path: abs})
 	}
 	switch {
 	case strings.HasPrefix(path, "git+"):
-		s.fail(v, "code from a Git address is not supported: check it out and name the folder")
+		s.fail(v, "code from a Git URL is not supported; clone the repository and use its local path")
 	case strings.HasPrefix(path, "azureml://feeds/"):
 		return "azureml://registries/" + strings.TrimPrefix(path, "azureml://feeds/")
 	case strings.HasPrefix(path, "azureml:"):
 		if short := strings.TrimPrefix(path, "azureml:"); strings.Contains(short, "@") && !strings.Contains(short, "/") {
-			s.fail(v, "%s: code has no labels, name a version: azureml:NAME:VERSION", describe(v))
+			s.fail(v, "%s: code has no labels; write azureml:NAME:VERSION", describe(v))
 		} else if s.checkAsset(v, "codes", true) {
 			return s.assetID("codes", path)
 		}

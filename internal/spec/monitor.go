@@ -123,7 +123,7 @@ var deploymentID = typ{name: "a deployment", read: func(s *scope, v *value) any 
 	}
 	endpoint, deployment, ok := strings.Cut(short, ":")
 	if !ok || endpoint == "" || deployment == "" || strings.Contains(deployment, ":") {
-		s.fail(v, "%s is not a deployment: write azureml:ENDPOINT:DEPLOYMENT", describe(v))
+		s.fail(v, "%s is not a deployment; write azureml:ENDPOINT:DEPLOYMENT", describe(v))
 		return nil
 	}
 	return s.workspace().ResourceID("onlineEndpoints", endpoint, "deployments", deployment)

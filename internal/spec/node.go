@@ -8,7 +8,7 @@ import (
 // node reads one node of a pipeline.
 func (s *scope) node(g *graph, name string, v *value) any {
 	if v.shape != mapping {
-		s.fail(v, "a node must be a mapping, this is %s", v.shape)
+		s.fail(v, "a node must be a mapping, not %s", v.shape)
 		return nil
 	}
 	comp := s.localComponent(v)
@@ -28,7 +28,7 @@ func (s *scope) node(g *graph, name string, v *value) any {
 		n.comp = n.synthesize(s, v)
 		for _, key := range []string{"code", "environment"} {
 			if w := v.get(key); w != nil && w.shape == str && bound(w.text) {
-				s.in(key).fail(w, "may not be an expression: it is part of what the node runs")
+				s.in(key).fail(w, "cannot be an expression: it defines what the node runs")
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func (s *scope) nodeType(v, comp *value) (string, bool) {
 	if preview[word] {
 		s.in("type").fail(t, "nodes of type %s are not supported", word)
 	} else {
-		s.in("type").failWith(t, nearest(word, nodeTypes), "%s is not a type of node", describe(t))
+		s.in("type").failWith(t, nearest(word, nodeTypes), "%s is not a node type", describe(t))
 	}
 	return "", false
 }
@@ -340,7 +340,7 @@ func (n *node) attach(s *scope, v *value, out tree) {
 		}
 		out["_source"] = "YAML.COMPONENT"
 	default:
-		s.in("component").fail(ref, "must be a reference, a path or a mapping, this is %s", ref.shape)
+		s.in("component").fail(ref, "must be a reference, a path or a mapping, not %s", ref.shape)
 		return
 	}
 	if n.word == "sweep" {
@@ -354,11 +354,11 @@ func (n *node) attach(s *scope, v *value, out tree) {
 func (s *scope) componentOf(n *node, ref *value) string {
 	here := s.in("component")
 	if n.word == "pipeline" && ref.shape == mapping {
-		here.fail(ref, "a pipeline component is named by its file or by azureml:NAME:VERSION")
+		here.fail(ref, "a pipeline component cannot be defined inline; use the path of its file or azureml:NAME:VERSION")
 		return ""
 	}
 	if task := n.run.textOf("task"); n.word == "data_transfer" && task != "copy_data" {
-		here.fail(ref, "%s runs a component of the service; a local one cannot be used", task)
+		here.fail(ref, "%s runs a built-in component; remove this one", task)
 		return ""
 	}
 	comp := ref
@@ -373,7 +373,7 @@ func (s *scope) componentOf(n *node, ref *value) string {
 	}
 	if word := strings.ToLower(comp.textOf("type")); comp.get("type") == nil && want != "command" || comp.get("type") != nil && word != want {
 		if !(ref.shape == mapping && comp.get("type") == nil) {
-			here.fail(or(comp.get("type"), ref), "the component is of type %s, the node of type %s", orCommand(word), n.word)
+			here.fail(or(comp.get("type"), ref), "the component has type %s, but the node has type %s", orCommand(word), n.word)
 			return ""
 		}
 	}
@@ -420,7 +420,7 @@ func (s *scope) anonymousComponent(v *value, source string) string {
 
 func (s *scope) readComponent(v *value, source string) string {
 	if slices.Contains(s.within, v) {
-		s.fail(v, "%s refers to itself: a component cannot be a part of itself", v.doc.name)
+		s.fail(v, "%s refers to itself; a component cannot contain itself", v.doc.name)
 		return ""
 	}
 	d := &draft{collection: "components", body: tree{}, anonymous: true, name: anonymousComponents}

@@ -37,7 +37,7 @@ func (n *node) inputs(s *scope) *dict {
 		return nil
 	}
 	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
+		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
 	}
 	out := newDict(len(v.pairs))
@@ -49,14 +49,14 @@ func (n *node) inputs(s *scope) *dict {
 		}
 		if n.comp.get("inputs").isGroup(p.key) {
 			if val.shape != mapping {
-				here.fail(val, "is a group of inputs of the component: give a mapping")
+				here.fail(val, "is a group of inputs; write a mapping")
 				continue
 			}
 			n.group(here, p, out)
 			continue
 		}
 		if kind := n.comp.get("inputs").get(p.key).textOf("type"); !n.inline && isPort(kind) && val.scalar() && val.shape != str && val.shape != null {
-			here.fail(val, "is %s: give a path, this is %s", kind, describe(val))
+			here.fail(val, "is of type %s and takes a path, not %s", kind, describe(val))
 			continue
 		}
 		if here.oldExpression(val) {
@@ -83,7 +83,7 @@ func (s *scope) oldExpression(v *value) bool {
 	if !ok || len(path) < 2 || path[0] != "inputs" && path[0] != "jobs" {
 		return false
 	}
-	s.fail(at, "%s is written ${{parent.%s}} in a pipeline", at.text, strings.Join(path, "."))
+	s.fail(at, "%s must be written as ${{parent.%s}} in a pipeline", at.text, strings.Join(path, "."))
 	return true
 }
 
@@ -134,10 +134,10 @@ var nodeOutput = later(func() []part {
 		f("version", version),
 		then(func(s *scope, v *value) {
 			if name := v.get("name"); name != nil && !assetName.MatchString(name.text) {
-				s.in("name").fail(name, "%s is not a valid name of an asset: use letters, digits, '-' and '_', at most 255", describe(name))
+				s.in("name").fail(name, "%s is not a valid asset name; use at most 255 letters, digits, '-' and '_'", describe(name))
 			}
 			if v.has("version") && !v.has("name") {
-				s.in("version").fail(v.get("version"), "needs a name to go with it")
+				s.in("version").fail(v.get("version"), "requires name to be set")
 			}
 		}),
 	}
@@ -149,7 +149,7 @@ func (n *node) outputs(s *scope) *dict {
 		return nil
 	}
 	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
+		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
 	}
 	out := newDict(len(v.pairs))
@@ -169,7 +169,7 @@ func (n *node) outputs(s *scope) *dict {
 // outputBinding is an output of the pipeline.
 var outputBinding = typ{name: "an expression", read: func(s *scope, v *value) any {
 	if path, ok := binding(v.text); v.shape != str || !ok || len(path) < 3 || path[0] != "parent" || path[1] != "outputs" {
-		s.fail(v, "%s is not an output of the pipeline: write ${{parent.outputs.NAME}}", describe(v))
+		s.fail(v, "%s is not an output of the pipeline; write ${{parent.outputs.NAME}}", describe(v))
 		return nil
 	}
 	return tree{"type": "literal", "value": v.text}
@@ -219,7 +219,7 @@ func (n *node) checks(s *scope, v *value, out tree) {
 			s.sparkChecks(n.run, n.run.get("conf"), n.run.get("entry"), n.comp.get("code"))
 		}
 		if n.comp == nil && v.has("compute") && v.has("resources") {
-			s.in("resources").fail(v.get("resources"), "compute and resources exclude each other")
+			s.in("resources").fail(v.get("resources"), "compute and resources cannot be used together; remove one of them")
 		}
 		if n.comp != nil { // else the modes the component declares are not known here
 			s.sparkModes(v, n.comp)
@@ -243,7 +243,7 @@ func (n *node) checks(s *scope, v *value, out tree) {
 		}
 	}
 	if !n.graph.placed && n.word != "pipeline" && !v.has("compute") {
-		s.in("compute").fail(v, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
+		s.in("compute").fail(v, "is required here, as the pipeline's compute, or as settings.default_compute")
 	}
 	if n.word == "pipeline" && n.comp != nil && !n.graph.placed {
 		s.unplaced(n.comp, map[*value]bool{})
@@ -265,7 +265,7 @@ func (s *scope) unplaced(comp *value, seen map[*value]bool) {
 		case word == "pipeline" && sub != nil:
 			here.unplaced(sub, seen)
 		case word != "spark" && word != "pipeline" && !p.val.has("compute"):
-			here.in("compute").fail(p.val, "there is no compute: name one here, in the pipeline's compute or in settings.default_compute")
+			here.in("compute").fail(p.val, "is required here, as the pipeline's compute, or as settings.default_compute")
 		}
 	}
 }

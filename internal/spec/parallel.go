@@ -74,7 +74,7 @@ func batchSize(send func(int64) any) typ {
 		}
 		m := batchForm.FindStringSubmatch(t)
 		if m == nil {
-			s.fail(v, `%s is not a size: write "5" for files or "10kb", "1mb", "1gb" for bytes`, describe(v))
+			s.fail(v, `%s is not a size; write "5" for files or "10kb", "1mb", "1gb" for bytes`, describe(v))
 			return nil
 		}
 		n, err := strconv.ParseInt(m[1], 10, 64)

@@ -8,7 +8,7 @@ var pipelineJob = later(func() []part {
 	return []part{
 		is("jobType", "Pipeline"),
 		f("type", enum("pipeline"), unsent),
-		f("inputs", named(input, groupName, "an input"), def(tree{})),
+		f("inputs", named(input, groupName, "input"), def(tree{})),
 		f("outputs", outputs, def(tree{})),
 		f("settings", settings),
 		f("jobs", anything, unsent),
@@ -42,7 +42,7 @@ func reference(collection string) typ {
 			return t
 		}
 		if !strings.HasPrefix(t, "azureml:") {
-			s.fail(v, "%s is not a reference: write azureml:NAME or azureml: and a full id", describe(v))
+			s.fail(v, "%s is not a reference; write azureml:NAME or azureml: followed by a full resource ID", describe(v))
 			return nil
 		}
 		return s.armID(collection, t)
@@ -74,7 +74,7 @@ func readPipeline(s *scope, v *value) {
 	placed := v.has("compute") || v.get("settings").has("default_compute")
 	switch ref := v.get("component"); {
 	case ref != nil && v.has("jobs"):
-		s.in("component").fail(ref, "jobs and component exclude each other")
+		s.in("component").fail(ref, "jobs and component cannot be used together; remove one of them")
 	case ref != nil:
 		set["_source"] = "REMOTE.WORKSPACE.JOB"
 		s.runComponent(v, ref, placed)
@@ -91,7 +91,7 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 	here := s.in("component")
 	switch {
 	case ref.shape != str:
-		here.fail(ref, "must be a path or a reference, this is %s", ref.shape)
+		here.fail(ref, "must be a path or a reference, not %s", ref.shape)
 		return
 	case remote(ref.text):
 		switch {
@@ -102,7 +102,7 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 		}
 		return
 	case strings.HasPrefix(ref.text, "file:"):
-		here.fail(ref, "the path is written without file: here")
+		here.fail(ref, "write the path without the file: prefix")
 		return
 	}
 	comp := here.follow(ref, ref.text)
@@ -110,7 +110,7 @@ func (s *scope) runComponent(v, ref *value, placed bool) {
 		return
 	}
 	if comp.textOf("type") != "pipeline" {
-		here.fail(ref, "%s is not a pipeline component", ref.text)
+		here.fail(ref, "%s is not a pipeline component; use one of type pipeline", ref.text)
 		return
 	}
 	id := here.anonymousComponent(comp, "YAML.COMPONENT")
@@ -175,11 +175,11 @@ func (s *scope) checkEnds(v *value) {
 		node := v.get("jobs").get(end.text)
 		switch {
 		case node == nil:
-			here.fail(end, "%s is not a job of the pipeline", describe(end))
+			here.fail(end, "%s is not a job in the pipeline", describe(end))
 		case first != nil && last != nil && first.text == last.text:
-			here.fail(end, "the first and the last job must be different")
+			here.fail(end, "on_init and on_finalize must be different jobs")
 		case connected(v.get("jobs"), end.text):
-			here.fail(end, "%s is connected to other jobs", end.text)
+			here.fail(end, "%s must not be connected to other jobs", end.text)
 		}
 	}
 	ends := 0
@@ -189,7 +189,7 @@ func (s *scope) checkEnds(v *value) {
 		}
 	}
 	if (first != nil || last != nil) && len(v.get("jobs").entries()) == ends {
-		s.in("jobs").fail(v, "there is no job beside the first and the last one")
+		s.in("jobs").fail(v, "must include at least one job besides on_init and on_finalize")
 	}
 }
 

@@ -120,18 +120,18 @@ func (s *scope) checkAsset(v *value, collection string, needVersion bool) bool {
 	case registryForm.MatchString(v.text):
 		return true
 	case !ok || short == "" || short[0] == '@':
-		s.fail(v, "%s is not a reference: write azureml:NAME:VERSION, azureml:NAME@LABEL, or a full id after azureml:", describe(v))
+		s.fail(v, "%s is not a reference; write azureml:NAME:VERSION, azureml:NAME@LABEL, or azureml: followed by a full resource ID", describe(v))
 		return false
 	case armAsset.MatchString(short) && !strings.EqualFold(collectionOf(short), collection):
-		s.fail(v, "%s is an id in %s, one in %s is needed", describe(v), collectionOf(short), collection)
+		s.fail(v, "%s refers to %s; it must refer to %s", describe(v), collectionOf(short), collection)
 		return false
 	case armAsset.MatchString(short):
 		return true
 	case strings.Contains(short, "/"):
-		s.fail(v, "%s is not a reference to %s: write azureml:NAME:VERSION or a full id after azureml:", describe(v), collection)
+		s.fail(v, "%s does not refer to %s; write azureml:NAME:VERSION or azureml: followed by a full resource ID", describe(v), collection)
 		return false
 	case needVersion && !strings.ContainsAny(short, ":@"):
-		s.fail(v, "%s needs a version: azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
+		s.fail(v, "%s has no version; write azureml:NAME:VERSION or azureml:NAME@latest", describe(v))
 		return false
 	}
 	return s.checkLabel(v, collection)
@@ -146,7 +146,7 @@ func collectionOf(id string) string {
 // checkOwn is checkAsset for an asset of the workspace: a registry's will not do.
 func (s *scope) checkOwn(v *value, collection string) bool {
 	if registryForm.MatchString(v.text) {
-		s.fail(v, "%s is in a registry: name one of the workspace, azureml:NAME:VERSION", describe(v))
+		s.fail(v, "%s is in a registry; use one from the workspace, azureml:NAME:VERSION", describe(v))
 		return false
 	}
 	return s.checkAsset(v, collection, true)
@@ -163,6 +163,6 @@ func (s *scope) checkLabel(v *value, collection string) bool {
 	if label == "latest" || label == "default" && collection == "components" {
 		return true
 	}
-	s.fail(v, "%s has no label %q: use @latest or a version", short[:i], label)
+	s.fail(v, "%s has no label %q; use @latest or a version", short[:i], label)
 	return false
 }

@@ -44,10 +44,10 @@ var (
 )
 
 // containerRegistry is the id of one that exists, or how to make one.
-var containerRegistry = typ{name: "an id or a mapping", read: func(s *scope, v *value) any {
+var containerRegistry = typ{name: "a resource ID or a mapping", read: func(s *scope, v *value) any {
 	if v.shape == str {
 		if !acrForm.MatchString(v.text) {
-			s.fail(v, "%s is not the id of a container registry", describe(v))
+			s.fail(v, "%s is not the resource ID of a container registry", describe(v))
 			return nil
 		}
 		return tree{"userCreatedAcrAccount": tree{"armResourceId": tree{"resourceId": v.text}}}
@@ -59,12 +59,12 @@ var containerRegistry = typ{name: "an id or a mapping", read: func(s *scope, v *
 }}
 
 // storageConfig is a list of accounts that exist, or how to make some.
-var storageConfig = typ{name: "a mapping or a list of ids", read: func(s *scope, v *value) any {
+var storageConfig = typ{name: "a mapping or a list of resource IDs", read: func(s *scope, v *value) any {
 	if v.shape == list {
 		out := []any{}
 		for _, it := range v.items {
 			if it.shape != str || !storageForm.MatchString(it.text) {
-				s.fail(it, "%s is not the id of a storage account", describe(it))
+				s.fail(it, "%s is not the resource ID of a storage account", describe(it))
 				continue
 			}
 			out = append(out, tree{"userCreatedStorageAccount": tree{"armResourceId": tree{"resourceId": it.text}}})
@@ -85,7 +85,7 @@ var storageConfig = typ{name: "a mapping or a list of ids", read: func(s *scope,
 	if c := v.get("replication_count"); c != nil {
 		n, ok := wholeOf(c)
 		if !ok || !n.IsInt64() || n.Int64() < 1 || n.Int64() > 1000 {
-			s.in("replication_count").fail(c, "must be at least 1, this is %s", describe(c))
+			s.in("replication_count").fail(c, "must be an integer from 1 to 1000, not %s", describe(c))
 			return nil
 		}
 		count = n.Int64()

@@ -145,7 +145,7 @@ func tagged(v *value, tag, text string) error {
 			return nil
 		}
 	default:
-		return fmt.Errorf("tag %s is not supported: only YAML's own types can be used", tag)
+		return fmt.Errorf("tag %s is not supported; use only YAML's standard types", tag)
 	}
 	return fmt.Errorf("%q is not a %s", text, strings.TrimPrefix(tag, "!!"))
 }

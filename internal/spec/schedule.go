@@ -78,24 +78,24 @@ func readScheduled(s *scope, v *value) any {
 	ref, changes := v, v.newMap()
 	if v.shape == mapping {
 		if ref = v.get("job"); ref == nil {
-			s.in("job").fail(v, "is required: the path of a job file, or azureml:NAME")
+			s.in("job").fail(v, "is required; write the path of a job file or azureml:NAME")
 			return nil
 		}
 		changes = v.without("job")
 	}
 	if ref.shape != str {
-		s.fail(ref, "must be the path of a job file or azureml:NAME, this is %s", ref.shape)
+		s.fail(ref, "must be the path of a job file or azureml:NAME, not %s", ref.shape)
 		return nil
 	}
 	if name, ok := strings.CutPrefix(ref.text, "azureml:"); ok { // the service knows jobs by their names
 		return s.scheduledJob(v, changes, name)
 	}
 	if strings.HasPrefix(ref.text, "file:") {
-		s.fail(ref, "the path is written without file: here")
+		s.fail(ref, "write the path without the file: prefix")
 		return nil
 	}
 	if jobs := changes.get("jobs"); jobs != nil {
-		s.in("jobs").fail(jobs, "the steps of a job cannot be changed here")
+		s.in("jobs").fail(jobs, "a schedule cannot change the steps of its job; change the job")
 		return nil
 	}
 	job := s.follow(ref, ref.text)
@@ -114,9 +114,9 @@ func (s *scope) scheduledJob(at, job *value, source string) any {
 	word := job.textOf("type")
 	if word != "pipeline" {
 		if source != "" && word == "" {
-			s.in("type").fail(at, "is required when a job that exists is changed")
+			s.in("type").fail(at, "is required to change an existing job")
 		} else {
-			s.fail(at, "jobs of type %s cannot be scheduled; only pipelines can", orCommand(word))
+			s.fail(at, "jobs of type %s cannot be scheduled; use a pipeline", orCommand(word))
 		}
 		return nil
 	}

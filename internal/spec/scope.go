@@ -144,7 +144,7 @@ func (s *scope) resolve(v *value, path string) string {
 // follow opens the YAML file that v refers to by path.
 func (s *scope) follow(v *value, path string) *value {
 	if s.depth >= maxDepth {
-		s.fail(v, "files refer to each other more than %d levels deep", maxDepth)
+		s.fail(v, "files refer to one another more than %d levels deep", maxDepth)
 		return nil
 	}
 	abs := s.resolve(v, path)

@@ -27,17 +27,17 @@ type step struct {
 func overrideOne(v *value, set string) string {
 	path, val, ok := cutSet(set)
 	if !ok || path == "" {
-		return "write it as path=value"
+		return "must have the form path=value"
 	}
 	steps, ok := split(path)
 	if !ok {
-		return "the path is not of the form a.b.c or a[0].b"
+		return "the path must have the form a.b.c or a[0].b"
 	}
 	at := v
 	for i, st := range steps {
 		last := i == len(steps)-1
 		if at.shape == str {
-			return "the level above " + st.String() + " is the reference " + strconv.Quote(at.text) + "; it cannot be entered"
+			return strconv.Quote(at.text) + " is a string; " + st.String() + " cannot be set inside it"
 		}
 		next := at.child(st)
 		switch {

@@ -89,14 +89,14 @@ func signalOf(name string, own ...part) typ {
 // signal is one thing a monitor looks at.
 var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
 	if v.shape != mapping {
-		s.fail(v, "must be a mapping, this is %s", v.shape)
+		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
 	}
 	word := strings.ToLower(v.textOf("type"))
 	kind, ok := signals[word]
 	if !ok {
 		at := or(v.get("type"), v)
-		s.in("type").failWith(at, nearest(word, sortedWords(signals)), "%s is not a type of signal", describe(at))
+		s.in("type").failWith(at, nearest(word, sortedWords(signals)), "%s is not a signal type", describe(at))
 		return nil
 	}
 	return kind.table.read(s, v)
@@ -196,7 +196,7 @@ var (
 		return []part{watchedContext, then(func(s *scope, v *value) {
 			for _, key := range []string{"window_start", "window_end"} {
 				if at := v.get("data_window").get(key); at != nil && !at.empty() {
-					s.in("data_window."+key).fail(at, "is not for production data: it has a window that moves")
+					s.in("data_window."+key).fail(at, "is not supported for production data, whose window moves")
 				}
 			}
 			s.trailing(true)
@@ -254,7 +254,7 @@ func standing(s *scope, v *value) {
 		for key, name := range map[string]string{"window_start": "windowStart", "window_end": "windowEnd"} {
 			day, ok := isoDay(window.text(name))
 			if !ok {
-				s.in("data_window."+key).fail(v.get("data_window").get(key), "must be a day such as 2026-01-31, this is %s", describe(v.get("data_window").get(key)))
+				s.in("data_window."+key).fail(v.get("data_window").get(key), "must be a date such as 2026-01-31, not %s", describe(v.get("data_window").get(key)))
 			}
 			s.out[name] = day
 		}

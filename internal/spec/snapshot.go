@@ -145,7 +145,7 @@ func (u Upload) listing() (*Folder, error) {
 		return nil, berth.Errorf(berth.Invalid, "%s: %s", u.Path, reason(err))
 	}
 	if !st.IsDir() && !st.Mode().IsRegular() {
-		return nil, berth.Errorf(berth.Invalid, "%s is neither a file nor a folder: it cannot be uploaded", u.Path)
+		return nil, berth.Errorf(berth.Invalid, "%s is neither a file nor a folder and cannot be uploaded", u.Path)
 	}
 	if !st.IsDir() {
 		err = f.add(u.Path, filepath.Base(u.Path))
@@ -193,7 +193,7 @@ func (f *Folder) include(u Upload) error {
 
 func (f *Folder) add(file, name string) error {
 	if len(f.Files) >= MaxFiles {
-		return berth.Errorf(berth.Limit, "%s and %d files more: too many for a snapshot; name what is not needed in .amlignore", file, MaxFiles)
+		return berth.Errorf(berth.Limit, "%s exceeds the limit of %d files in a snapshot; exclude files with .amlignore", file, MaxFiles)
 	}
 	st, err := os.Lstat(file)
 	if err != nil {
@@ -205,7 +205,7 @@ func (f *Folder) add(file, name string) error {
 			st, err = os.Stat(real)
 		}
 		if to, _ := os.Readlink(file); errors.Is(err, fs.ErrNotExist) { // only to be shown
-			return berth.Errorf(berth.Invalid, "%s is a link to %s, which is not there; remove the link or name it in .amlignore", file, to)
+			return berth.Errorf(berth.Invalid, "%s is a link to %s, which does not exist; remove the link or exclude it with .amlignore", file, to)
 		}
 		if err != nil {
 			return berth.Errorf(berth.Invalid, "%s: %s", file, reason(err))
@@ -229,7 +229,7 @@ func special(m fs.FileMode) string {
 	case m&fs.ModeDevice != 0:
 		return "a device"
 	}
-	return "no file"
+	return "not a regular file"
 }
 
 func (f *Folder) finish() error {
@@ -300,13 +300,13 @@ type walker struct {
 
 // errStray ends the listing of a folder outside as soon as it is known that something of it would
 // be uploaded.
-var errStray = errors.New("outside of the folder")
+var errStray = errors.New("outside the folder")
 
 // walk lists dir, which really is real and whose files are called prefix/…; open are the real
 // folders above it.
 func (w *walker) walk(dir, real, prefix string, open []string) error {
 	if slices.Contains(open, real) {
-		return berth.Errorf(berth.Invalid, "%s is a link to a folder that holds it; remove the link or name it in .amlignore", dir)
+		return berth.Errorf(berth.Invalid, "%s is a link to a folder that contains it; remove the link or exclude it with .amlignore", dir)
 	}
 	entries, err := os.ReadDir(real)
 	if err != nil {
@@ -318,8 +318,8 @@ func (w *walker) walk(dir, real, prefix string, open []string) error {
 		err := w.entry(e, file, path.Join(prefix, e.Name()), open)
 		if errors.Is(err, errStray) && w.within(real) { // here the way out begins
 			to, _ := filepath.EvalSymlinks(file) // only to be shown
-			w.folder.strays = append(w.folder.strays, fmt.Sprintf("%s is a link to %s, outside of the folder; "+
-				"put a copy in its place, name it in .amlignore, or allow such links with BERTH_FOLLOW_LINKS=1", file, to))
+			w.folder.strays = append(w.folder.strays, fmt.Sprintf("%s is a link to %s, which is outside the folder; "+
+				"replace it with a copy, exclude it with .amlignore, or allow such links with BERTH_FOLLOW_LINKS=1", file, to))
 			continue
 		}
 		if err != nil {

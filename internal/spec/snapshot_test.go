@@ -127,14 +127,14 @@ func TestSnapshotLinks(t *testing.T) {
 		t.Errorf("a folder named by a link gives %v, %v", f, err)
 	}
 	link("nowhere", "lost")
-	if _, err := (spec.Upload{Path: root}).Snapshot(); err == nil || !strings.Contains(err.Error(), "lost is a link to nowhere, which is not there; remove the link or name it in .amlignore") {
+	if _, err := (spec.Upload{Path: root}).Snapshot(); err == nil || !strings.Contains(err.Error(), "lost is a link to nowhere, which does not exist; remove the link or exclude it with .amlignore") {
 		t.Errorf("a link to nothing gives %v", err)
 	}
 	if err := os.Remove(filepath.Join(root, "lost")); err != nil {
 		t.Fatal(err)
 	}
 	link(root, "self")
-	if _, err := (spec.Upload{Path: root}).Snapshot(); err == nil || !strings.Contains(err.Error(), "link to a folder that holds it") {
+	if _, err := (spec.Upload{Path: root}).Snapshot(); err == nil || !strings.Contains(err.Error(), "link to a folder that contains it") {
 		t.Errorf("a link to the folder itself gives %v", err)
 	}
 }

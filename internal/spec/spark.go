@@ -106,7 +106,7 @@ var distinct = typ{name: "a list", solid: true, read: func(s *scope, v *value) a
 	seen := map[string]bool{}
 	for _, it := range v.items {
 		if it.shape == str && seen[it.text] {
-			s.fail(it, "%s is named twice", it.text)
+			s.fail(it, "%s is listed twice", it.text)
 		}
 		seen[it.text] = true
 	}
@@ -136,7 +136,7 @@ var numberVersion = typ{name: "a version", read: func(s *scope, v *value) any {
 	}
 	for _, part := range strings.Split(t, ".") {
 		if !wholeForm.MatchString(part) {
-			s.fail(v, "%s is not a version: numbers joined by dots, such as 3.4.0", describe(v))
+			s.fail(v, "%s is not a valid version; write one such as 3.4.0", describe(v))
 			return nil
 		}
 	}
@@ -210,14 +210,14 @@ func (s *scope) sparkChecks(v, conf, entry, code *value) {
 			here.fail(at, "%s is required", sparkCount)
 		}
 		if conf.has(sparkMin) || conf.has(sparkMax) {
-			here.fail(at, "%s and %s need %s: true", sparkMin, sparkMax, sparkDynamic)
+			here.fail(at, "%s and %s require %s: true", sparkMin, sparkMax, sparkDynamic)
 		}
 	}
 	if has := v.has("compute"); has == v.has("resources") {
 		if has {
-			s.in("resources").fail(v.get("resources"), "compute and resources exclude each other")
+			s.in("resources").fail(v.get("resources"), "compute and resources cannot be used together; remove one of them")
 		} else {
-			s.in("resources").fail(v, "a Spark job needs compute or resources")
+			s.in("resources").fail(v, "a Spark job requires compute or resources")
 		}
 	}
 	s.sparkEntryFile(entry, code)
@@ -262,7 +262,7 @@ func (s *scope) sparkEntryFile(entry, code *value) {
 	}
 	base := s.resolve(code, code.text)
 	if exists(base) && !exists(filepath.Join(base, file.text)) {
-		s.in("entry.file").fail(file, "%s does not exist below %s", file.text, code.text)
+		s.in("entry.file").fail(file, "%s does not exist in %s", file.text, code.text)
 	}
 }
 

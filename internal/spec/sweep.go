@@ -26,7 +26,7 @@ var sweepJob = later(func() []part {
 			}
 			for _, p := range v.get("search_space").entries() {
 				if !ioName.MatchString(p.key) {
-					s.in("search_space."+p.key).fail(p.at, "%q is not a valid name of a parameter: use letters, digits and '_'", p.key)
+					s.in("search_space."+p.key).fail(p.at, "%q is not a valid parameter name; use letters, digits and '_'", p.key)
 				}
 			}
 			if cmd := v.get("trial").get("command"); cmd != nil && t != nil {
@@ -178,7 +178,7 @@ var searchSpace = mapOf(draw)
 // is written.
 var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 	if v.shape != mapping {
-		s.fail(v, "must be a mapping with a type, this is %s", v.shape)
+		s.fail(v, "must be a mapping with a type, not %s", v.shape)
 		return nil
 	}
 	name := strings.ToLower(v.textOf("type"))
@@ -260,7 +260,7 @@ var oneNumber = typ{name: "a number", read: func(s *scope, v *value) any {
 // choices are the values of a choice: plain ones, or mappings of further distributions.
 var choices = listOf(typ{name: "a value", read: func(s *scope, v *value) any {
 	if v.shape == boolean {
-		s.fail(v, "must be text or a number, this is %s; put it in quotes", v.python())
+		s.fail(v, "must be a string or a number, not %s; put it in quotes", v.python())
 		return nil
 	}
 	if v.shape != mapping {

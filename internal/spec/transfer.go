@@ -23,17 +23,17 @@ var copyComponent = later(func() []part {
 		f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
 		then(func(s *scope, v *value) {
 			if n := len(v.get("outputs").entries()); n != 1 {
-				s.in("outputs").fail(or(v.get("outputs"), v), "copy_data has one output, these are %d", n)
+				s.in("outputs").fail(or(v.get("outputs"), v), "copy_data must have exactly one output; got %d", n)
 				return
 			}
 			out := v.get("outputs").entries()[0].val
 			switch in := v.get("inputs").entries(); {
 			case len(in) == 0:
-				s.in("inputs").fail(or(v.get("inputs"), v), "copy_data needs inputs")
+				s.in("inputs").fail(or(v.get("inputs"), v), "is required by copy_data")
 			case len(in) == 1 && in[0].val.textOf("type") != out.textOf("type"):
-				s.in("outputs").fail(out, "must be of the input's type, %s; this is %s", describe(or(in[0].val.get("type"), in[0].val)), describe(or(out.get("type"), out)))
+				s.in("outputs").fail(out, "must have the type of the input, %s, not %s", describe(or(in[0].val.get("type"), in[0].val)), describe(or(out.get("type"), out)))
 			case len(in) > 1 && out.textOf("type") != "uri_folder":
-				s.in("outputs").fail(out, "must be of type uri_folder for several inputs, this is %s", describe(or(out.get("type"), out)))
+				s.in("outputs").fail(out, "must be of type uri_folder for several inputs, not %s", describe(or(out.get("type"), out)))
 			}
 		}),
 	}
@@ -70,7 +70,7 @@ var exportDataComponent = later(func() []part {
 				s.onlyEntry(v, "inputs", "source", "export_data")
 			}
 			if kind := v.get("inputs").get("source").get("type"); kind != nil && kind.text != "uri_folder" && kind.text != "uri_file" {
-				s.in("inputs.source.type").fail(kind, "must be uri_folder or uri_file, this is %s", describe(kind))
+				s.in("inputs.source.type").fail(kind, "must be uri_folder or uri_file, not %s", describe(kind))
 			}
 		}),
 	}
@@ -78,7 +78,7 @@ var exportDataComponent = later(func() []part {
 
 func (s *scope) refuseField(v *value, name, task string) {
 	if w := v.get(name); w != nil {
-		s.in(name).fail(w, "%s has no %s", task, name)
+		s.in(name).fail(w, "%s does not take %s", task, name)
 	}
 }
 
@@ -86,7 +86,7 @@ func (s *scope) refuseField(v *value, name, task string) {
 func (s *scope) onlyEntry(v *value, name, key, task string) {
 	w := v.get(name)
 	if e := w.entries(); len(e) != 1 || e[0].key != key {
-		s.in(name).fail(or(w, v), "%s has one entry in %s, called %s", task, name, key)
+		s.in(name).fail(or(w, v), "%s requires exactly one entry in %s, named %s", task, name, key)
 	}
 }
 
@@ -117,11 +117,11 @@ var copyNode = nodeOf(
 	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
 	then(func(s *scope, v *value) {
 		if len(v.get("inputs").entries()) == 0 && !remote(v.textOf("component")) {
-			s.in("inputs").fail(v, "copy_data needs inputs")
+			s.in("inputs").fail(v, "is required by copy_data")
 		}
 		for _, p := range v.get("inputs").entries() {
 			if in := p.val; v.get("component") == nil && in.scalar() && !(in.shape == str && bound(in.text)) {
-				s.in("inputs."+p.key).fail(in, "copy_data copies data: give a mapping with a path, or an expression")
+				s.in("inputs."+p.key).fail(in, "copy_data requires a mapping with a path, or an expression")
 			}
 		}
 	}),

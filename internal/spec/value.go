@@ -20,7 +20,7 @@ const (
 )
 
 func (k shape) String() string {
-	return [...]string{"null", "true/false", "a whole number", "a number", "text", "a date", "a list", "a mapping"}[k]
+	return [...]string{"null", "a boolean", "an integer", "a number", "a string", "a date", "a list", "a mapping"}[k]
 }
 
 // value is one YAML value with its place.

@@ -65,23 +65,23 @@ var workspaceCommon = lazyParts(func() parts {
 var armForm = re(`(?i)^/subscriptions/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/resourceGroups/.+`)
 
 // armPath is a full ARM id.
-var armPath = typ{name: "an ARM id", read: func(s *scope, v *value) any {
+var armPath = typ{name: "an ARM resource ID", read: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if ok && !armForm.MatchString(id) {
-		s.fail(v, "%s is not an ARM id: /subscriptions/GUID/resourceGroups/NAME/providers/…", describe(v))
+		s.fail(v, "%s is not an ARM resource ID; write /subscriptions/GUID/resourceGroups/NAME/providers/…", describe(v))
 		return nil
 	}
 	return id
 }}
 
 // subnetPath is the id of a subnet; None takes the subnet away.
-var subnetPath = typ{name: "an ARM id", read: func(s *scope, v *value) any {
+var subnetPath = typ{name: "an ARM resource ID", read: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if !ok || id == "None" {
 		return nil
 	}
 	if !strings.HasPrefix(strings.ToLower(id), "/subscriptions/") {
-		s.fail(v, "%s is not the id of a subnet: /subscriptions/…/subnets/NAME", describe(v))
+		s.fail(v, "%s is not a subnet ID; write /subscriptions/…/subnets/NAME", describe(v))
 		return nil
 	}
 	return id
