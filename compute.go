@@ -66,20 +66,21 @@ func (p ComputeProps) Driver(name string) string {
 	return strings.ToLower(p.ComputeType)
 }
 
-// Attached reports whether the compute is a machine of somebody's own, however it is connected:
-// nobody makes it or gives it back, and it costs nothing here. The server's own machine has neither
-// a connection nor an account.
+// Attached reports whether the compute is somebody's own, of whatever type and however it is
+// connected: nobody makes it or gives it back, and it costs nothing here. It was accepted because
+// there is a driver for it. The server's own machine has neither a connection nor an account.
 func (p ComputeProps) Attached() bool {
-	return strings.EqualFold(p.ComputeType, TypeMachine) && (p.Properties.Connection != "" || p.Properties.Account.Username != "")
+	if strings.EqualFold(p.ComputeType, TypeMachine) {
+		return p.Properties.Connection != "" || p.Properties.Account.Username != ""
+	}
+	return p.ComputeType != "" && !p.Cluster() && !p.Instance()
 }
+
+// Cluster reports whether the compute is one whose nodes the server makes and gives back.
+func (p ComputeProps) Cluster() bool { return strings.EqualFold(p.ComputeType, TypeCluster) }
 
 // Instance reports whether the compute is an instance: its one node has a loop of its own.
 func (p ComputeProps) Instance() bool { return strings.EqualFold(p.ComputeType, TypeInstance) }
-
-// Pooled reports whether the compute has nodes that jobs wait for.
-func (p ComputeProps) Pooled() bool {
-	return p.Instance() || p.Attached() || strings.EqualFold(p.ComputeType, TypeCluster)
-}
 
 // Low reports whether the compute's nodes may be taken away at any time.
 func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
@@ -136,7 +137,7 @@ func ReadPool(body []byte) (PoolSpec, error) {
 		return PoolSpec{}, err
 	}
 	s := PoolSpec{ComputeProps: v.Properties, Max: 1, Slots: 1}
-	if !strings.EqualFold(s.ComputeType, TypeCluster) {
+	if !s.Cluster() {
 		return s, nil
 	}
 	s.Idle = idleDefault
@@ -236,6 +237,9 @@ type AttachedState struct {
 	Arch        string   `json:"arch,omitempty"`
 	Slots       int      `json:"slots,omitempty"`       // tasks at once
 	Distributed bool     `json:"distributed,omitempty"` // processes of tasks can reach one another
+	Address     string   `json:"address,omitempty"`     // where they do
+	SharedDisk  bool     `json:"sharedDisk,omitempty"`  // tasks see the server's files
+	Queues      bool     `json:"queues,omitempty"`      // it keeps tasks above its slots in line
 	Warnings    []string `json:"warnings,omitempty"`
 	// HostKeys are the keys that a machine reached over SSH, and those on the way to it, showed
 	// first, by address.

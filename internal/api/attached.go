@@ -67,12 +67,6 @@ func (c computeCall) checkAttached(d *store.Doc, body map[string]any, st *berth.
 	if created && !attach.Uses(&store.Doc{Name: d.Name, Body: raw}) {
 		st.Attached = &berth.AttachedState{Why: "the server is about to connect to it"}
 	}
-	if !created {
-		was := &store.Doc{Name: d.Name, Body: d.Body}
-		if attach.Uses(was) != attach.Uses(&store.Doc{Name: d.Name, Body: raw}) {
-			return berth.Errorf(berth.Conflict, "how compute %s is connected cannot change; detach it, or choose another name", d.Name)
-		}
-	}
 	st.State = "" // there is nothing to make
 	return nil
 }

@@ -229,7 +229,7 @@ func shapeCompute(c *call, d *store.Doc, p map[string]any) {
 		shapeInstance(c, d, st, p)
 	case strings.EqualFold(typ, berth.TypeCluster):
 		shapeCluster(c, d, st, p)
-	case strings.EqualFold(typ, berth.TypeMachine):
+	case st.Attached != nil || strings.EqualFold(typ, berth.TypeMachine):
 		shapeAttached(d, st, p)
 	}
 }

@@ -25,6 +25,8 @@ import (
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/control"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/all"
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/local"
 	"github.com/berthml/berth/internal/envs"
@@ -55,6 +57,7 @@ type App struct {
 	at        locate.Locator
 	drained   func()   // returns when a server that stops has answered all requests; at once while it does not stop
 	host      []string // the command line of the runner host
+	drivers   func(name string) (driver.Type, bool)
 	api       *api.Server
 	blobs     *blob.Store
 	db        *store.DB
@@ -85,7 +88,7 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, log: log, host: host}
+	a := &App{cfg: cfg, log: log, host: host, drivers: all.Lookup}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())

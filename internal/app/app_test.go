@@ -78,7 +78,7 @@ func start(t *testing.T, home string) *server {
 }
 
 // startAs starts a server as a configuration says.
-func startAs(t *testing.T, cfg config.Config) *server {
+func startAs(t *testing.T, cfg config.Config, before ...func(*app.App)) *server {
 	t.Helper()
 	level := slog.LevelWarn
 	if testing.Verbose() {
@@ -89,6 +89,9 @@ func startAs(t *testing.T, cfg config.Config) *server {
 	a, err := app.Open(t.Context(), cfg, []string{os.Args[0], "_host"}, log)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range before {
+		f(a)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -150,7 +153,12 @@ func (s *server) do(method, path string, body any) (int, map[string]any) {
 
 func (s *server) submit(name, command string) {
 	s.t.Helper()
-	code, m := s.do("PUT", s.ws+"/jobs/"+name, map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": s.ws + "/computes/local"}})
+	s.submitTo("local", name, command)
+}
+
+func (s *server) submitTo(compute, name, command string) {
+	s.t.Helper()
+	code, m := s.do("PUT", s.ws+"/jobs/"+name, map[string]any{"properties": map[string]any{"jobType": "Command", "command": command, "computeId": s.ws + "/computes/" + compute}})
 	if code != http.StatusCreated {
 		s.t.Fatalf("submit: %d %v", code, m)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/driver"
-	"github.com/berthml/berth/internal/driver/all"
 	"github.com/berthml/berth/internal/store"
 	"github.com/berthml/berth/internal/track"
 )
@@ -170,7 +169,7 @@ type leaderGate struct{ *forwarder }
 
 // Check is [attach.Gate.Check].
 func (l leaderGate) Check(workspace, name string, old, body json.RawMessage) error {
-	return driver.NewRegistry(all.Lookup, nil, nil).Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
+	return l.a.registry().Check(driver.Compute{Workspace: workspace, Name: name, Body: body}, old)
 }
 
 // Connect is [attach.Gate.Connect]. Nothing is passed on, nor waits for a leader, that this server

@@ -9,6 +9,11 @@ import (
 	"github.com/berthml/berth/internal/driver/all"
 )
 
+// registry opens the targets of this server's computes.
+func (a *App) registry() *driver.Registry {
+	return driver.NewRegistry(a.drivers, func(name string) driver.Config { return a.targetConfig(name, a.host) }, a.log)
+}
+
 // targetConfig is what a target is opened with. Those that share this machine share its built
 // environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {

@@ -15,7 +15,6 @@ import (
 	"github.com/berthml/berth/internal/control"
 	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/driver"
-	"github.com/berthml/berth/internal/driver/all"
 	"github.com/berthml/berth/internal/track"
 )
 
@@ -86,7 +85,7 @@ func (a *App) lead(ctx context.Context) (err error) {
 // openTerm makes what a server needs to lead.
 func (a *App) openTerm(ctx context.Context) (_ *term, err error) {
 	t := &term{number: berth.TermOf(ctx)}
-	t.targets = driver.NewRegistry(all.Lookup, func(name string) driver.Config { return a.targetConfig(name, a.host) }, a.log)
+	t.targets = a.registry()
 	if t.gate, err = attach.NewGate(ctx, a.db, t.targets, a.log); err != nil {
 		return nil, errors.Join(err, t.targets.Close())
 	}

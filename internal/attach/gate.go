@@ -239,7 +239,7 @@ func (g *Gate) watch(ctx context.Context, d *store.Doc, tokenHash string) {
 // here writes down that a machine is connected, and what it can do.
 func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, info driver.Info) error {
 	a.Connected, a.Since = true, g.db.Now()
-	a.Distributed = info.Distributed
+	a.SharedDisk, a.Queues, a.Distributed, a.Address = info.SharedDisk, info.Queues, info.Distributed, info.Address
 	for _, n := range info.Nodes {
 		a.CPUs, a.Memory, a.GPUs, a.Slots = a.CPUs+n.CPUs, a.Memory+n.Memory, a.GPUs+n.GPUs, a.Slots+n.Slots
 		a.OS, a.Arch = dialout.Clean(n.OS, 20), dialout.Clean(n.Arch, 20)

@@ -135,13 +135,18 @@ func (k *keeper) drop(key string) {
 // leaves things as they are.
 func (k *keeper) look(ctx context.Context, d *store.Doc) {
 	g := k.gate
+	if spec, err := berth.ReadPool(d.Body); err != nil || !spec.Attached() {
+		return
+	}
 	to, err := g.targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
 	if err != nil {
 		return // one without a driver, which was said when it was made
 	}
 	connector, ok := to.Driver().(driver.Connector)
-	if !ok {
+	if _, accepts := to.Driver().(driver.Acceptor); !ok && accepts {
 		return
+	} else if !ok {
+		connector = always(d.Name)
 	}
 	st, err := target.State(d)
 	if err != nil {
@@ -160,6 +165,16 @@ func (k *keeper) look(ctx context.Context, d *store.Doc) {
 		k.keep(cctx, d, to, connector)
 	})
 }
+
+// always is the connection to a target whose driver has none to open: it stands once the target has
+// said what it can do.
+type always string
+
+func (a always) Connect(context.Context, driver.Access) (*driver.Connection, error) {
+	return &driver.Connection{Machine: string(a), Host: string(a)}, nil
+}
+
+func (always) Drop(error) {}
 
 // keep keeps one compute connected until ctx ends.
 func (k *keeper) keep(ctx context.Context, d *store.Doc, to *driver.Target, c driver.Connector) {

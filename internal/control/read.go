@@ -96,7 +96,7 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 	if err != nil {
 		s.problems = append(s.problems, problem{"compute cannot be read, and is left alone", "compute", d.Name, err})
 	}
-	if err != nil || !spec.Pooled() {
+	if err != nil || berth.IsLocal(d.Name) { // the server's own machine has no pool for each workspace
 		return nil //nolint:nilerr // it is logged, and must not hold up the others
 	}
 	k := keyOf(d.Workspace, d.Name)
@@ -125,7 +125,7 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 		p.target = c.describe(t)
 	}
 	if spec.Attached() {
-		p.attached()
+		c.readAttached(p)
 		return nil
 	}
 	return readNodes(tx, s, p)

@@ -43,14 +43,17 @@ func (c *Control) openTargets() error {
 
 // describe is a target with what is known of it.
 func (c *Control) describe(t *driver.Target) Target {
-	out := Target{Driver: t, Home: c.o.Far}
 	if d, ok := t.Driver().(driver.Describer); ok {
-		out.Info = d.Describe()
+		return c.withInfo(t, d.Describe())
 	}
-	if out.Info.SharedDisk {
-		out.Home = c.o.Near
+	return c.withInfo(t, driver.Info{})
+}
+
+func (c *Control) withInfo(t *driver.Target, i driver.Info) Target {
+	if i.SharedDisk {
+		return Target{Driver: t, Info: i, Home: c.o.Near}
 	}
-	return out
+	return Target{Driver: t, Info: i, Home: c.o.Far}
 }
 
 // target is where a task runs.
@@ -90,10 +93,16 @@ func (p *pool) setSlots(n int) {
 	p.nodes = []*node{{Node: picture.Machine(p.name, n), used: used, edition: p.edition}}
 }
 
-// attached reads what is new of a machine that connects by itself. Nothing makes or gives back such
-// a machine: the pool has one node, and while it is away takes nothing.
-func (p *pool) attached() {
+// readAttached reads what is new of an attached machine: how many tasks it takes and, unless its
+// driver knows that by itself, what it said it could do when it connected. Nothing makes or gives
+// back such a machine: the pool has one node, and while it is away takes nothing.
+func (c *Control) readAttached(p *pool) {
 	p.setSlots(picture.AttachedSlots(p.state))
+	a := p.state.Attached
+	if _, ok := p.target.Driver.Driver().(driver.Describer); ok || a == nil {
+		return
+	}
+	p.target = c.withInfo(p.target.Driver, driver.Info{SharedDisk: a.SharedDisk, Queues: a.Queues, Distributed: a.Distributed, Address: a.Address})
 }
 
 // connected is the connection that the machine of an attached compute has, "" when it has none.

@@ -3,6 +3,7 @@ package driver
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -49,50 +50,89 @@ func NewRegistry(types func(driver string) (Type, bool), config func(name string
 	return &Registry{types: types, config: config, log: log, open: map[string]*Target{}}
 }
 
-// typeOf finds the type of a compute.
-func (r *Registry) typeOf(c Compute) (Type, error) {
+// typeOf finds the type of a compute, and the name of its driver.
+func (r *Registry) typeOf(c Compute) (t Type, name string, err error) {
 	var v struct {
 		Properties berth.ComputeProps `json:"properties"`
 	}
 	if err := json.Unmarshal(c.Body, &v); err != nil {
-		return Type{}, berth.Errorf(berth.Invalid, "compute %s cannot be read: %w", c.Name, err)
+		return Type{}, "", berth.Errorf(berth.Invalid, "compute %s cannot be read: %w", c.Name, err)
 	}
-	name := v.Properties.Driver(c.Name)
+	name = v.Properties.Driver(c.Name)
 	t, ok := r.types(name)
 	if !ok {
-		return t, berth.Errorf(berth.Unsupported, "this server has no driver for computes of type %s (%q)", v.Properties.ComputeType, name)
+		return t, name, berth.Errorf(berth.Unsupported, "this server has no driver for computes of type %s (%q)", v.Properties.ComputeType, name)
 	}
-	return t, nil
+	return t, name, nil
 }
 
 // Check refuses a compute that this server could never run tasks on, or that cannot take the place
 // of old, which is nil for a new one.
 func (r *Registry) Check(c Compute, old json.RawMessage) error {
-	t, err := r.typeOf(c)
-	if err != nil || t.Check == nil {
+	t, name, err := r.typeOf(c)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		if _, was, err := r.typeOf(Compute{Workspace: c.Workspace, Name: c.Name, Body: old}); err != nil || was != name {
+			return berth.Errorf(berth.Conflict, "how compute %s is connected cannot change; detach it, or choose another name", c.Name)
+		}
+	}
+	if err := r.checkDriver(t, name, c); err != nil || t.Check == nil {
 		return err
 	}
 	return t.Check(old, c.Body)
 }
 
+// checkDriver refuses a compute whose driver needs what the server does for its own types only.
+func (r *Registry) checkDriver(t Type, name string, c Compute) error {
+	if t.Shared != "" {
+		return nil
+	}
+	d, err := r.openOwn(t, c)
+	if err != nil {
+		return err
+	}
+	_, scales := d.(Scaler)
+	if x, ok := d.(Describer); ok {
+		scales = x.Describe().Scales
+	}
+	_, accepts := d.(Acceptor)
+	_, connects := d.(Connector)
+	if c, ok := d.(io.Closer); ok {
+		err = c.Close()
+	}
+	switch {
+	case scales:
+		return berth.Errorf(berth.Invalid, "compute %s: driver %q makes nodes, and the server makes nodes for computes of type %s only; attach what is there already", c.Name, name, berth.TypeCluster)
+	case accepts && !connects && name != berth.ConnectionAgent:
+		return berth.Errorf(berth.Invalid, "compute %s: driver %q waits for its machine to connect, which only machines with an agent can do; attach it with the connection %s", c.Name, name, berth.ConnectionAgent)
+	}
+	return err
+}
+
+// openOwn opens the driver of a compute that has a target of its own.
+func (r *Registry) openOwn(t Type, c Compute) (Driver, error) {
+	cfg := r.config(Key(c.Workspace, strings.ToLower(c.Name)))
+	cfg.Name, cfg.Properties = c.Name, c.Body
+	return t.Open(cfg)
+}
+
 // Of is the target of a compute. Opening it does no I/O that can wait.
 func (r *Registry) Of(c Compute) (*Target, error) {
-	t, err := r.typeOf(c)
+	t, _, err := r.typeOf(c)
 	if err != nil {
 		return nil, err
 	}
-	key, name, dir := t.Shared, t.Shared, t.Shared
-	if key == "" {
-		key, name, dir = own(c.Workspace, c.Name), c.Name, Key(c.Workspace, strings.ToLower(c.Name))
+	if t.Shared != "" {
+		return r.shared(t)
 	}
-	return r.get(key, func() (*Target, error) {
-		cfg := r.config(dir)
-		cfg.Name, cfg.Properties = name, c.Body
-		d, err := t.Open(cfg)
+	return r.get(own(c.Workspace, c.Name), func() (*Target, error) {
+		d, err := r.openOwn(t, c)
 		if err != nil {
 			return nil, err
 		}
-		return NewTarget(name, d, r.log), nil
+		return NewTarget(c.Name, d, r.log), nil
 	})
 }
 
@@ -102,6 +142,10 @@ func (r *Registry) Shared(driver string) (*Target, error) {
 	if !ok || t.Shared == "" {
 		return nil, berth.Errorf(berth.Unsupported, "this server has no driver %q that computes share", driver)
 	}
+	return r.shared(t)
+}
+
+func (r *Registry) shared(t Type) (*Target, error) {
 	return r.get(t.Shared, func() (*Target, error) {
 		cfg := r.config(t.Shared)
 		cfg.Name = t.Shared

@@ -65,6 +65,10 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
+	if closed != 1 {
+		t.Errorf("a driver that was opened for a check: closed %d times", closed)
+	}
+	closed = 0
 	if err := r.Forget("w", "Laptop"); err != nil || closed != 1 {
 		t.Errorf("%v, %d closed", err, closed)
 	}
@@ -76,6 +80,47 @@ func TestRegistry(t *testing.T) {
 	}
 	if _, err := r.Of(driver.Compute{Workspace: "w", Name: "laptop", Body: []byte(agent)}); berth.CodeOf(err) != berth.Unavailable {
 		t.Error(err)
+	}
+}
+
+// acceptor is a driver whose machine connects by itself, and which does no more than it has to.
+type acceptor struct {
+	driver.Driver
+	driver.Acceptor
+}
+
+// TestCheckOfTypes: the server accepts a compute of a type that only a driver knows, but not one
+// for which it would have to make nodes or wait for a machine, nor the change of one into another.
+func TestCheckOfTypes(t *testing.T) {
+	types := map[string]driver.Driver{
+		"plain": struct{ driver.Driver }{fake.New(fake.Options{})}, "other": fake.New(fake.Options{}),
+		"nodes": fake.New(fake.Options{Scales: true}), "waits": acceptor{}, "agent": acceptor{},
+	}
+	r := driver.NewRegistry(func(n string) (driver.Type, bool) {
+		d, ok := types[n]
+		return driver.Type{Open: func(driver.Config) (driver.Driver, error) { return d, nil }}, ok
+	}, func(string) driver.Config { return driver.Config{} }, nil)
+	const plain, other = `{"properties":{"computeType":"Plain"}}`, `{"properties":{"computeType":"Other"}}`
+	const agent = `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"agent"}}}`
+	for _, c := range []struct {
+		old, body string
+		want      berth.Code
+	}{
+		{"", plain, ""},
+		{"", other, ""},
+		{"", agent, ""},
+		{plain, plain, ""},
+		{plain, other, berth.Conflict},
+		{"", `{"properties":{"computeType":"Nodes"}}`, berth.Invalid},
+		{"", `{"properties":{"computeType":"Waits"}}`, berth.Invalid},
+	} {
+		var old []byte
+		if c.old != "" {
+			old = []byte(c.old)
+		}
+		if err := r.Check(driver.Compute{Workspace: "w", Name: "x", Body: []byte(c.body)}, old); berth.CodeOf(err) != c.want {
+			t.Errorf("%s after %s: %v, want %q", c.body, c.old, err, c.want)
+		}
 	}
 }
 
