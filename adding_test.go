@@ -45,8 +45,8 @@ func TestAddingPage(t *testing.T) {
 	for _, m := range diffs {
 		lay(m[1], patch(t, m[1], m[2]))
 	}
-	if len(files) != 6 || len(diffs) != 3 {
-		t.Fatalf("the page has %d files and %d diffs, want 6 and 3", len(files), len(diffs))
+	if len(files) != 8 || len(diffs) != 3 {
+		t.Fatalf("the page has %d files and %d diffs, want 8 and 3", len(files), len(diffs))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -59,6 +59,11 @@ func TestAddingPage(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-overlay", at, "./internal/app").CombinedOutput(); err != nil {
 		t.Fatalf("the server with all three: %v\n%s", err, out)
 	}
+	windows := exec.Command("go", "build", "-overlay", at, "./internal/driver/all")
+	windows.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+	if out, err := windows.CombinedOutput(); err != nil {
+		t.Fatalf("the drivers on Windows: %v\n%s", err, out)
+	}
 	build := []string{"test", "-c", "-vet=off", "-overlay", at, "-o", dir + string(filepath.Separator)}
 	for p := range packages {
 		build = append(build, p)
@@ -66,7 +71,7 @@ func TestAddingPage(t *testing.T) {
 	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for pkg, name := range map[string]string{"shell": "TestToyDriver", "kind": "TestToyKind", "api": "TestToyResource"} {
+	for pkg, name := range map[string]string{"shell": "TestToyDriver", "app": "TestToyOnServer", "kind": "TestToyKind", "api": "TestToyResource"} {
 		toy := exec.Command(filepath.Join(dir, pkg+".test"), "-test.run", "^"+name+"$", "-test.v")
 		toy.Dir = dir
 		if out, err := toy.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+name+" ") {

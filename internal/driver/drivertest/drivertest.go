@@ -42,6 +42,7 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		run  func(*testing.T, context.Context, Fixture)
 	}{
 		{"Probe", probe},
+		{"Describe", describe},
 		{"Success", success},
 		{"ExitCode", exitCode},
 		{"Output", output},
@@ -124,6 +125,28 @@ func probe(t *testing.T, ctx context.Context, f Fixture) {
 		if n.Name == "" || n.CPUs <= 0 {
 			t.Errorf("node %+v has no name or no CPU", n)
 		}
+	}
+}
+
+// describe checks that a driver that knows what its target can do says the same as the target, and
+// that it can be connected to if it can be disconnected.
+func describe(t *testing.T, ctx context.Context, f Fixture) {
+	info, err := f.Driver.Probe(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, ok := f.Driver.(driver.Describer); ok {
+		knows := d.Describe()
+		knows.Nodes, knows.Warnings, info.Nodes, info.Warnings = nil, nil, nil, nil
+		if diff := cmp.Diff(info, knows); diff != "" {
+			t.Errorf("Describe differs from Probe (-Probe +Describe):\n%s", diff)
+		}
+	}
+	_, connects := f.Driver.(driver.Connector)
+	_, accepts := f.Driver.(driver.Acceptor)
+	_, drops := f.Driver.(interface{ Drop(why error) })
+	if drops && !connects && !accepts {
+		t.Error("it has Drop, but neither Connect nor Accept: nothing would connect it")
 	}
 }
 
