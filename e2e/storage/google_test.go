@@ -61,14 +61,14 @@ func TestGoogle(t *testing.T) {
 	if got := y.berth("datastore", "show", "-n", "lake", "-o", "json"); strings.Contains(got, "PRIVATE") {
 		t.Errorf("the datastore is shown as\n%s", got)
 	}
-	told := y.completed("reads", `
+	told := y.completed("reads", strings.ReplaceAll(`
 command: cat ${{inputs.folder}}/a.txt "${{inputs.folder}}/deep/b c.txt" ${{inputs.file}} && echo written > ${{outputs.o}}/o.txt
 inputs:
   folder: {type: uri_folder, path: azureml://datastores/lake/paths/in}
-  file: {type: uri_file, path: "gs://data/in/a.txt", mode: download}
+  file: {type: uri_file, path: "ENDPOINT/data/in/a.txt", mode: download}
 outputs:
-  o: {type: uri_folder, path: "gs://data/out"}
-`)
+  o: {type: uri_folder, path: "ENDPOINT/data/out"}
+`, "ENDPOINT", endpoint))
 	if !strings.Contains(told, "alpha\nbeta\nalpha\n") {
 		t.Errorf("the job saw\n%s", told)
 	}

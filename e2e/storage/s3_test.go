@@ -76,16 +76,16 @@ func TestS3(t *testing.T) {
 	if got := y.berth("datastore", "show", "-n", "lake", "-o", "json") + y.berth("datastore", "list", "-o", "json"); strings.Contains(got, s3Secret) || !strings.Contains(got, s.endpoint) {
 		t.Errorf("the datastore is shown as\n%s", got)
 	}
-	const reads = `
+	reads := strings.ReplaceAll(`
 command: >-
   cat ${{inputs.folder}}/a.txt "${{inputs.folder}}/deep/b c+d.txt" ${{inputs.file}} &&
   mkdir -p ${{outputs.o}}/sub && echo written > "${{outputs.o}}/sub/o p.txt"
 inputs:
   folder: {type: uri_folder, path: azureml://datastores/lake/paths/in, mode: MODE}
-  file: {type: uri_file, path: "s3://data/in/a.txt", mode: MODE}
+  file: {type: uri_file, path: "ENDPOINT/data/in/a.txt", mode: MODE}
 outputs:
   o: {type: uri_folder, path: azureml://datastores/lake/paths/out/MODE}
-`
+`, "ENDPOINT", s.endpoint)
 	for _, mode := range []string{"ro_mount", "download"} {
 		told := y.completed("reads-"+strings.ReplaceAll(mode, "_", "-"), strings.ReplaceAll(reads, "MODE", mode))
 		if !strings.Contains(told, "alpha\nbeta\nalpha\n") {
@@ -233,7 +233,7 @@ inputs:
   i: {type: uri_folder, path: "azureml:many:1"}
 outputs:
   o: {type: uri_folder, path: azureml://datastores/lake/paths/out}
-  f: {type: uri_file, path: "s3://data/one.txt"}
+  f: {type: uri_file, path: "`+s.endpoint+`/data/one.txt"}
 `)
 	if got := s.get(t, "one.txt"); got != "one\n" {
 		t.Errorf("the output that is a file is %q", got)

@@ -43,7 +43,7 @@ func (c *call) mayName(tx *store.Tx, uri string, write bool) error {
 	if uri == "" {
 		return nil
 	}
-	p, err := c.s.Resolve(tx, c.ws, uri)
+	p, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
 	if err != nil {
 		return nil //nolint:nilerr // a reference that is not there yet, or a binding
 	}

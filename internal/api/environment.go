@@ -136,7 +136,7 @@ func (c *call) definitionOf(tx *store.Tx, p map[string]any) (map[string]any, err
 // contentOf is what is in a folder to build from: its files and what they hold, since clients
 // upload the same folder under another name; and its address where that cannot be looked at.
 func (c *call) contentOf(tx *store.Tx, uri string) (string, error) {
-	place, err := c.s.Resolve(tx, c.ws, uri)
+	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
 	if uri == "" || err != nil || !place.Ours() {
 		return strings.TrimSuffix(locate.Long(c.ws, uri, dataGroups), "/"), nil //nolint:nilerr // an address that leads nowhere is compared as it is
 	}

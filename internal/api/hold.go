@@ -27,7 +27,7 @@ func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[stri
 	if uri == "" {
 		return nil
 	}
-	place, err := c.s.Resolve(tx, c.ws, uri)
+	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
 	if err != nil || !place.Ours() {
 		return nil //nolint:nilerr // an address that leads nowhere holds nothing
 	}
@@ -62,7 +62,7 @@ func (c *call) releaseFiles(tx *store.Tx, r *resource, d *store.Doc) error {
 		return err
 	}
 	uri := locate.ContentURI(r.Collection, props)
-	place, err := c.s.Resolve(tx, c.ws, uri)
+	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
 	if uri == "" || err != nil || !place.Ours() {
 		return nil //nolint:nilerr // as above
 	}

@@ -283,7 +283,7 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	uri := text(v, "uri")
 	direct := strings.EqualFold(text(v, "mode"), "Direct")
 	if storage.Elsewhere(uri) && !direct {
-		if p, err := c.s.Resolve(tx, c.ws, uri); err != nil || p.Outside() {
+		if p, err := c.s.Resolve(tx, c.ws, c.who.User, uri); err != nil || p.Outside() {
 			return err
 		}
 		return berth.Errorf(berth.Invalid, "properties.%s.%s: no datastore of this workspace is for %s: create one and use azureml://datastores/NAME/paths/PATH, or give mode Direct for the command to open it itself", side, name, uri)
@@ -294,7 +294,7 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	if scheme := strings.ToLower(uri); !strings.HasPrefix(scheme, "azureml:") && !strings.HasPrefix(scheme, "http") || strings.Contains(uri, "${{") {
 		return nil
 	}
-	if _, err := c.s.Resolve(tx, c.ws, uri); err != nil {
+	if _, err := c.s.Resolve(tx, c.ws, c.who.User, uri); err != nil {
 		return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, name, err)
 	}
 	return nil

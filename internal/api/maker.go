@@ -25,7 +25,7 @@ func (c *call) madeIt(r *resource, d *store.Doc, do string) error {
 	return berth.Errorf(berth.Denied, "%s was created by %s: only they or an administrator may %s it", title, cmp.Or(d.CreatedBy, "the server"), do)
 }
 
-// mayMake refuses a version that was deleted to others than its maker.
+// mayMake refuses a version, or a name, that was deleted to others than its maker.
 func (c *call) mayMake(tx *store.Tx, r *resource, d *store.Doc) error {
 	if c.who.Role == auth.Admin {
 		return nil
@@ -34,6 +34,10 @@ func (c *call) mayMake(tx *store.Tx, r *resource, d *store.Doc) error {
 	if err != nil || !was || maker == c.who.User {
 		return err
 	}
-	return berth.Errorf(berth.Denied, "%s was deleted, and only %s, who created it, or an administrator may create it again: choose another version",
-		versionTitle(r, d), cmp.Or(maker, "the server"))
+	title, other := versionTitle(r, d), "version"
+	if d.Version == "" {
+		title, other = r.Noun+" "+d.Name, "name"
+	}
+	return berth.Errorf(berth.Denied, "%s was deleted, and only %s, who created it, or an administrator may create it again: choose another %s",
+		title, cmp.Or(maker, "the server"), other)
 }

@@ -97,6 +97,7 @@ func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, e
 		return nil, false, err
 	}
 	d, created, body, props = v.d, v.created, v.body, v.props
+	had := d.Own
 	if r.Check != nil && !(r.Child == "versions" && w.version == "") {
 		if err := r.Check(c.call, tx, w.name, w.version, props); err != nil {
 			return nil, false, err
@@ -119,6 +120,11 @@ func (c writeCall) write(tx *store.Tx, w writing) (d *store.Doc, created bool, e
 	}
 	if len(r.Secrets) > 0 {
 		if d.Own, err = c.s.docs.reseal(c.call, r, d, v.before, props, w.secrets); err != nil {
+			return nil, false, err
+		}
+	}
+	if r.Mark != nil {
+		if err := r.Mark(c.call, d, had, created); err != nil {
 			return nil, false, err
 		}
 	}
@@ -197,11 +203,13 @@ func (c writeCall) insert(tx *store.Tx, r *resource, d *store.Doc, props map[str
 	if r.Inert != "" {
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: r.Collection + "/" + d.Name, Type: berth.EventWarning, Reason: r.Inert})
 	}
+	if r.KeepsName || r.Child == "versions" && d.Version != "" {
+		if err := c.mayMake(tx, r, d); err != nil {
+			return err
+		}
+	}
 	if d.Version == "" || r.Child != "versions" {
 		return c.insertBelow(tx, r, d)
-	}
-	if err := c.mayMake(tx, r, d); err != nil {
-		return err
 	}
 	if err := c.holdFiles(tx, r, d, props); err != nil {
 		return err

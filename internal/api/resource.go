@@ -113,6 +113,9 @@ func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
 			return err
 		}
 	}
+	if r.KeepsName {
+		return asset.Delete(tx, r.Collection, d)
+	}
 	if r.Child != "versions" {
 		return r.removeWithChildren(tx, d)
 	}

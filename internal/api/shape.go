@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -11,7 +10,6 @@ import (
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/locate"
-	"github.com/berthml/berth/internal/storage"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -160,46 +158,6 @@ func shapeDatastore(c *call, d *store.Doc, p map[string]any) {
 	setDefault(p, "credentials", map[string]any{"credentialsType": "None"})
 	setDefault(p, "tags", map[string]any{})
 	setDefault(p, "properties", map[string]any{})
-}
-
-// datastoreOwn marks the datastores that are our own storage.
-type datastoreOwn struct {
-	Container string `json:"container,omitempty"`
-}
-
-// ownContainer is the container of a datastore that is our own.
-func (c *call) ownContainer(d *store.Doc) (string, bool) {
-	own, err := store.State[datastoreOwn](d)
-	return own.Container, err == nil && own.Container != ""
-}
-
-func ownDatastore(name string) bool {
-	return strings.EqualFold(name, defaultDatastore) || strings.EqualFold(name, artifactDatastore)
-}
-
-func deleteDatastore(c *call, r *resource, name string) error {
-	if ownDatastore(name) {
-		return berth.Errorf(berth.Conflict, "datastore %s is the workspace's own and cannot be deleted", name)
-	}
-	return c.s.docs.remove(c, r, name, "")
-}
-
-func checkDatastore(c *call, tx *store.Tx, name, _ string, p map[string]any) error {
-	if ownDatastore(name) {
-		return berth.Errorf(berth.Conflict, "datastore %s is the workspace's own and cannot be changed", name)
-	}
-	switch kind := text(p, "datastoreType"); kind {
-	case storage.AzureBlob, storage.AzureLake, "AzureFile", "AzureDataLakeGen1", "OneLake", "Hdfs":
-		return nil // Azure takes them as they are, and says at their first use what is wrong
-	case storage.S3, storage.Google, storage.Folder:
-		s, err := storage.Read(p)
-		if err == nil && kind == storage.Folder && c.who.Role != auth.Admin {
-			_, err = c.s.Allow.File((&url.URL{Scheme: "file", Path: s.Path}).String())
-		}
-		return err
-	default:
-		return berth.Errorf(berth.Invalid, "properties.datastoreType %q is not AzureBlob, AzureFile, AzureDataLakeGen1, AzureDataLakeGen2, OneLake, S3, GoogleStorage or Folder", kind)
-	}
 }
 
 // startPendingUpload gives a client a fresh container to put an asset's files into.

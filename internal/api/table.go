@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/berthml/berth/internal/store"
@@ -45,6 +46,11 @@ type resource struct {
 	// MakerOnly says that it is changed and deleted by its maker or an administrator. Versions of
 	// assets always are.
 	MakerOnly bool
+	// KeepsName says that the name of one that was deleted is for its maker or an administrator to
+	// use again. Versions of assets always are.
+	KeepsName bool
+	// Mark adds to what is kept beside a document, which was had before.
+	Mark func(c *call, d *store.Doc, had json.RawMessage, created bool) error
 	// Shape adds what the service itself writes into an answer.
 	Shape func(c *call, d *store.Doc, props map[string]any)
 	// ShapeContainer does it for the first level of a versioned resource.
@@ -109,7 +115,7 @@ func jobRows() []resource {
 			Collection: "datastores", Noun: "datastore", Schema: datastoreSchema, Shape: shapeDatastore, Check: checkDatastore, Delete: deleteDatastore, Wanted: wantedDatastore,
 			Secrets: []string{"credentials.secrets"}, SecretKind: "credentials.credentialsType",
 			SecretFor: []string{"datastoreType", "accountName", "containerName", "fileShareName", "filesystem", "endpoint", "protocol", "storeName", "bucket", "credentials.accessKeyId"},
-			MakerOnly: true, Actions: actions{"listsecrets": listSecrets},
+			MakerOnly: true, KeepsName: true, Mark: markDatastore, Actions: actions{"listsecrets": listSecrets},
 		},
 	}
 }

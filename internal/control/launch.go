@@ -339,7 +339,7 @@ func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchIn
 				x.Value = string(*i.Value)
 			}
 		} else {
-			p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, i.URI)
+			p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, b.user, i.URI)
 			switch {
 			case err != nil:
 			case p.Outside():
@@ -365,7 +365,7 @@ func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.Launch
 	out := make(map[string]berth.LaunchOutput, len(in))
 	for name, o := range in {
 		x := berth.LaunchOutput{Type: o.Type, Mode: o.Mode, URI: o.Place(b.job, name)}
-		p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, x.URI)
+		p, err := b.cy.c.o.Locator.Resolve(b.cy.tx, b.ws, b.user, x.URI)
 		switch {
 		case err != nil:
 		case p.Outside():

@@ -78,7 +78,7 @@ func (cy *cycle) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, 
 	if err != nil {
 		return "", err
 	}
-	if place, err := cy.c.o.Locator.Resolve(cy.tx, ws, uri); err == nil && place.Ours() {
+	if place, err := cy.c.o.Locator.Resolve(cy.tx, ws, v.User, uri); err == nil && place.Ours() {
 		title := asset.Title(map[string]string{"data": "data asset", "models": "model"}[v.Collection], v.Name, version)
 		if err := blob.Hold(cy.tx, place.Container, place.Name, title, v.User); err != nil {
 			return "", err

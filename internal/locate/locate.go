@@ -110,12 +110,13 @@ func isContainer(name string) bool {
 	return name != ""
 }
 
-// Resolve finds the place of a URI inside workspace ws.
-func (l Locator) Resolve(tx *store.Tx, ws berth.Workspace, uri string) (Place, error) {
-	return l.resolve(tx, ws, uri, 0)
+// Resolve finds the place of a URI inside workspace ws, as user means it: an address in storage
+// elsewhere is looked for in their own datastores and in those of administrators.
+func (l Locator) Resolve(tx *store.Tx, ws berth.Workspace, user, uri string) (Place, error) {
+	return l.resolve(tx, ws, user, uri, 0)
 }
 
-func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int) (Place, error) {
+func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, user, uri string, depth int) (Place, error) {
 	if depth > 8 {
 		return Place{}, berth.Errorf(berth.Invalid, "%s: the references form a cycle", uri)
 	}
@@ -127,7 +128,7 @@ func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int
 		if short, ok := cut(uri, "azureml:"); ok || strings.HasPrefix(strings.ToLower(uri), "/subscriptions/") {
 			return l.asset(tx, ws, short, depth)
 		}
-		return elsewhere(tx, ws, uri)
+		return elsewhere(tx, ws, user, uri)
 	}
 	p := strings.Split(rest, "/")
 	// The long form names its workspace first.
@@ -142,11 +143,11 @@ func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, uri string, depth int
 	case len(p) >= 3 && strings.EqualFold(p[0], "datastores") && strings.EqualFold(p[2], "paths"):
 		return l.datastore(tx, ws, p[1], strings.Join(p[3:], "/"), uri)
 	case len(p) >= 4 && strings.EqualFold(p[0], "jobs") && strings.EqualFold(p[2], "outputs"):
-		kept, err := jobOutput(tx, ws, p, uri)
+		kept, maker, err := jobOutput(tx, ws, p, uri)
 		if err != nil {
 			return Place{}, err
 		}
-		return l.resolve(tx, ws, kept, depth+1)
+		return l.resolve(tx, ws, maker, kept, depth+1)
 	}
 	return l.asset(tx, ws, uri, depth)
 }
@@ -189,7 +190,7 @@ func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, er
 	if len(p) < 4 || !strings.EqualFold(p[2], "outputs") {
 		return uri, "", nil
 	}
-	if kept, err = jobOutput(tx, ws, p, uri); err != nil {
+	if kept, _, err = jobOutput(tx, ws, p, uri); err != nil {
 		return "", "", err
 	}
 	return Long(ws, kept, "resourcegroups"), p[1], nil
@@ -214,15 +215,15 @@ func Long(ws berth.Workspace, uri, groups string) string {
 }
 
 // jobOutput is the URI at which azureml://jobs/J/outputs/O/paths/P is kept; the output "artifacts"
-// is the job's own folder.
-func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string, error) {
+// is the job's own folder. maker is who submitted the job.
+func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (kept, maker string, err error) {
 	job, out := p[1], p[3]
 	d, err := tx.Get(ws.Key(), "jobs", job, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return "", berth.Missingf("%s: there is no job %s", uri, job)
+		return "", "", berth.Missingf("%s: there is no job %s", uri, job)
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	tail := ""
 	switch more := strings.Trim(strings.Join(p[4:], "/"), "/"); {
@@ -230,13 +231,13 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 	case strings.EqualFold(p[4], "paths"):
 		tail = strings.Join(p[5:], "/")
 	default:
-		return "", berth.Errorf(berth.Invalid, "%s: write azureml://jobs/%s/outputs/%s/paths/%s", uri, job, out, more)
+		return "", "", berth.Errorf(berth.Invalid, "%s: write azureml://jobs/%s/outputs/%s/paths/%s", uri, job, out, more)
 	}
 	if err := cleanPath(tail); err != nil {
-		return "", berth.Errorf(berth.Invalid, "%s: %w", uri, err)
+		return "", "", berth.Errorf(berth.Invalid, "%s: %w", uri, err)
 	}
 	if strings.EqualFold(out, "artifacts") {
-		return join("azureml://datastores/workspaceartifactstore/paths/"+ArtifactPath(d.Name), tail), nil
+		return join("azureml://datastores/workspaceartifactstore/paths/"+ArtifactPath(d.Name), tail), d.CreatedBy, nil
 	}
 	var v struct {
 		Properties struct {
@@ -244,17 +245,17 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (string
 		} `json:"properties"`
 	}
 	if err := json.Unmarshal(d.Body, &v); err != nil {
-		return "", berth.Errorf(berth.Invalid, "the outputs of job %s cannot be read: %w", d.Name, err)
+		return "", "", berth.Errorf(berth.Invalid, "the outputs of job %s cannot be read: %w", d.Name, err)
 	}
 	o, ok := v.Properties.Outputs[out]
 	if !ok {
-		return "", berth.Missingf("%s: job %s has no output %s", uri, job, out)
+		return "", "", berth.Missingf("%s: job %s has no output %s", uri, job, out)
 	}
-	kept := o.Place(d.Name, out)
+	kept = o.Place(d.Name, out)
 	if tail != "" {
 		kept = strings.TrimSuffix(kept, "/") + "/" + tail
 	}
-	return kept, nil
+	return kept, d.CreatedBy, nil
 }
 
 // OutputRoot is above the folders of jobs' outputs in the default datastore.
@@ -326,7 +327,7 @@ func (l Locator) content(tx *store.Tx, ws berth.Workspace, d *store.Doc, uri str
 	if own.Container != "" {
 		return Place{Container: own.Container, Name: own.Name}, nil
 	}
-	p, err := l.resolve(tx, ws, uri, depth)
+	p, err := l.resolve(tx, ws, d.CreatedBy, uri, depth)
 	p.Vouched = own.Admin && IsFile(uri)
 	return p, err
 }

@@ -3,6 +3,7 @@ package locate
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -16,6 +17,14 @@ type Datastore struct {
 	Doc *store.Doc
 	// Credentials is what the document says of them; the secrets are sealed beside it.
 	Credentials map[string]any
+	admin       bool
+}
+
+// DatastoreMark is kept beside a datastore, with what else is.
+type DatastoreMark struct {
+	// Admin says that only administrators made and changed it: addresses of everybody are looked
+	// for in it.
+	Admin bool `json:"admin,omitempty"`
 }
 
 // ReadDatastore reads the document of a datastore elsewhere.
@@ -30,8 +39,12 @@ func ReadDatastore(d *store.Doc) (Datastore, error) {
 	if err != nil {
 		return Datastore{}, berth.Errorf(berth.CodeOf(err), "datastore %s: %w", d.Name, err)
 	}
+	mark, err := store.State[DatastoreMark](d)
+	if err != nil {
+		return Datastore{}, err
+	}
 	credentials, _ := v.Properties["credentials"].(map[string]any)
-	return Datastore{s, d, credentials}, nil
+	return Datastore{s, d, credentials, mark.Admin}, nil
 }
 
 // outside is a path in the storage of a datastore that is not our own.
@@ -48,40 +61,76 @@ func outside(d *store.Doc, path string) (Place, error) {
 	return Place{Datastore: d.Name, Name: path}, nil
 }
 
-// elsewhere is an address that is not ours: in the storage of a datastore, if there is one for it.
-// One with a query brings its own signature.
-func elsewhere(tx *store.Tx, ws berth.Workspace, uri string) (Place, error) {
+// elsewhere is an address that is not ours: in the storage of a datastore, if user has one for it,
+// or else an administrator. What others made is not used unless it is named: they would decide
+// where the data of somebody who does not know of it comes from. An address with a query brings its
+// own signature.
+func elsewhere(tx *store.Tx, ws berth.Workspace, user, uri string) (Place, error) {
 	plain := Place{URL: uri}
 	if !storage.Elsewhere(uri) && (strings.Contains(uri, "?") || !strings.HasPrefix(uri, "http")) {
 		return plain, nil
 	}
-	docs, err := tx.All(store.Query{Workspace: ws.Key(), Kind: "datastores"})
+	all, err := store.Derived(tx, ws.Key(), "datastores", readDatastores)
 	if err != nil {
 		return Place{}, err
 	}
-	var found Place
-	var names []string
-	for _, d := range docs {
+	var own, admins, others []Place
+	for _, s := range all {
+		path, ok := s.Find(uri)
+		p := Place{Datastore: s.Doc.Name, Name: path}
+		switch {
+		case !ok:
+		case s.Doc.CreatedBy == user:
+			own = append(own, p)
+		case s.admin:
+			admins = append(admins, p)
+		default:
+			others = append(others, p)
+		}
+	}
+	if len(own) == 0 {
+		own = admins
+	}
+	switch {
+	case len(own) == 1:
+		if err := cleanPath(own[0].Name); err != nil {
+			return Place{}, berth.Errorf(berth.Invalid, "%s: %w", uri, err)
+		}
+		return own[0], nil
+	case len(own) > 1:
+		return Place{}, berth.Errorf(berth.Invalid, "%s is in the datastores %s: name one of them, %s", uri, names(own), own[0].inDatastore())
+	case len(others) > 0 && storage.Elsewhere(uri):
+		return Place{}, berth.Errorf(berth.Invalid, "%s is in no datastore of yours or of an administrator; if datastore %s, which somebody else created, "+
+			"is the one you mean, name it: %s", uri, others[0].Datastore, others[0].inDatastore())
+	}
+	return plain, nil
+}
+
+// names lists the datastores of places, oldest first.
+func names(list []Place) string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.Datastore)
+	}
+	return strings.Join(out, ", ")
+}
+
+// inDatastore is the place as a path in its datastore.
+func (p Place) inDatastore() string {
+	return "azureml://datastores/" + p.Datastore + "/paths/" + p.Name
+}
+
+// readDatastores are the datastores, oldest first, that an address can be in.
+func readDatastores(docs []*store.Doc) []Datastore {
+	var out []Datastore
+	for _, d := range slices.Backward(docs) {
 		s, err := ReadDatastore(d)
 		if err != nil || s.Type == storage.Folder {
 			continue // our own, or one that nothing can be read from
 		}
-		if path, ok := s.Find(uri); ok {
-			found = Place{Datastore: d.Name, Name: path}
-			names = append(names, d.Name)
-		}
+		out = append(out, s)
 	}
-	switch {
-	case len(names) == 0:
-		return plain, nil
-	case len(names) > 1:
-		return Place{}, berth.Errorf(berth.Invalid, "%s is in the datastores %s: name one of them, azureml://datastores/%s/paths/%s",
-			uri, strings.Join(names, ", "), names[0], found.Name)
-	}
-	if err := cleanPath(found.Name); err != nil {
-		return Place{}, berth.Errorf(berth.Invalid, "%s: %w", uri, err)
-	}
-	return found, nil
+	return out
 }
 
 // Grant is the right of a task to have requests to a place signed.

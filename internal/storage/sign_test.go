@@ -93,6 +93,24 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// TestShortNamesOfBuckets: s3:// and gs:// name Amazon's and Google's buckets, not those of the same
+// name that somebody has elsewhere; these have the address of their server.
+func TestShortNamesOfBuckets(t *testing.T) {
+	for kind, short := range map[string]string{S3: "s3://box/a", Google: "gs://box/a"} {
+		for endpoint, want := range map[string]string{"": short, "http://127.0.0.1:9000": "http://127.0.0.1:9000/box/a"} {
+			s, err := Read(map[string]any{"datastoreType": kind, "bucket": "box", "endpoint": endpoint})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, uri := range []string{short, "http://127.0.0.1:9000/box/a"} {
+				if path, ok := s.Find(uri); ok != (uri == want) || ok && path != "a" {
+					t.Errorf("%s is at %q, %v, for a bucket with endpoint %q", uri, path, ok, endpoint)
+				}
+			}
+		}
+	}
+}
+
 // TestServiceAccount: an address for Google's storage has a signature that the public key of the
 // account confirms, of the request as Google writes it down.
 func TestServiceAccount(t *testing.T) {

@@ -38,29 +38,39 @@ type Store struct {
 	// base is the address of the container; name is what comes before paths in it, for people.
 	base url.URL
 	name string
+	// prefixes are the ways to write that address.
+	prefixes []string
+	// endpoint says that a bucket is neither Amazon's nor Google's.
+	endpoint bool
 }
 
 // Read is what the properties of a datastore's document say. A type that data cannot be in is
 // Unsupported.
-func Read(props map[string]any) (*Store, error) {
-	s := &Store{Type: text(props, "datastoreType")}
+func Read(props map[string]any) (s *Store, err error) {
+	s = &Store{Type: text(props, "datastoreType")}
 	switch s.Type {
 	case AzureBlob:
-		return s, s.readAzure(props, "containerName")
+		err = s.readAzure(props, "containerName")
 	case AzureLake:
-		return s, s.readAzure(props, "filesystem")
+		err = s.readAzure(props, "filesystem")
 	case S3:
-		return s, s.readS3(props)
+		err = s.readS3(props)
 	case Google:
-		return s, s.readGoogle(props)
+		err = s.readGoogle(props)
 	case Folder:
 		s.Path = text(props, "path")
 		if !strings.HasPrefix(s.Path, "/") || strings.ContainsRune(s.Path, 0) {
 			return nil, berth.Errorf(berth.Invalid, "properties.path must be the full path of a folder, not %q", s.Path)
 		}
 		return s, nil
+	default:
+		return nil, berth.Errorf(berth.Unsupported, "data in a datastore of type %s cannot be reached: the types that can be used are %s", s.Type, strings.Join(Types, ", "))
 	}
-	return nil, berth.Errorf(berth.Unsupported, "data in a datastore of type %s cannot be reached: the types that can be used are %s", s.Type, strings.Join(Types, ", "))
+	if err != nil {
+		return nil, err
+	}
+	s.prefixes = s.addresses()
+	return s, nil
 }
 
 func (s *Store) readAzure(props map[string]any, container string) (err error) {
@@ -116,11 +126,16 @@ func (s *Store) readS3(props map[string]any) (err error) {
 		}
 		return nil
 	}
+	return s.readEndpoint(endpoint)
+}
+
+// readEndpoint is for a bucket of a server that the document names.
+func (s *Store) readEndpoint(endpoint string) error {
 	at, err := address("properties.endpoint", endpoint)
 	if err != nil {
 		return err
 	}
-	s.base = url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/" + s.Container}
+	s.base, s.endpoint = url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/" + s.Container}, true
 	return nil
 }
 
@@ -129,15 +144,10 @@ func (s *Store) readGoogle(props map[string]any) (err error) {
 		return err
 	}
 	s.name = "gs://" + s.Container
-	endpoint := text(props, "endpoint")
-	if endpoint == "" {
-		endpoint = "https://storage.googleapis.com"
+	if endpoint := text(props, "endpoint"); endpoint != "" {
+		return s.readEndpoint(endpoint)
 	}
-	at, err := address("properties.endpoint", endpoint)
-	if err != nil {
-		return err
-	}
-	s.base = url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/" + s.Container}
+	s.base = url.URL{Scheme: "https", Host: "storage.googleapis.com", Path: "/" + s.Container}
 	return nil
 }
 
@@ -160,7 +170,7 @@ func (s *Store) At(path string) string {
 // Find is the path that a URI names in the storage, in one of the ways in which its users write
 // them; false where it is elsewhere.
 func (s *Store) Find(uri string) (path string, ok bool) {
-	for _, p := range s.prefixes() {
+	for _, p := range s.prefixes {
 		rest, found := strings.CutPrefix(uri, p)
 		if found && (rest == "" || rest[0] == '/') {
 			path, err := url.PathUnescape(strings.Trim(rest, "/"))
@@ -170,9 +180,14 @@ func (s *Store) Find(uri string) (path string, ok bool) {
 	return "", false
 }
 
-// prefixes are the ways to write the address of the container.
-func (s *Store) prefixes() []string {
-	if s.Protocol() != berth.OutsideAzure {
+// addresses are the ways to write the address of the container. A bucket's short name, s3://BUCKET,
+// is that of Amazon, or Google, and of nobody who gave a bucket elsewhere the same name.
+func (s *Store) addresses() []string {
+	switch {
+	case s.Protocol() == berth.OutsideAzure:
+	case s.endpoint:
+		return []string{s.base.String()}
+	default:
 		return []string{s.name}
 	}
 	list := []string{s.name}

@@ -78,6 +78,7 @@ func (tx *Tx) Insert(d *Doc) error {
 		return err
 	}
 	k := docKey{scope, strings.ToLower(d.Name), d.Version}
+	delete(tx.derived, scopeKey{d.Workspace, d.Kind})
 	rev, now := tx.next(), tx.Now()
 	created := d.Created
 	if created.IsZero() {
@@ -107,6 +108,7 @@ func (tx *Tx) Save(d *Doc) error {
 		return noDoc(d.Kind, d.Name, d.Version)
 	}
 	k := docKey{scope, strings.ToLower(d.Name), d.Version}
+	delete(tx.derived, scopeKey{d.Workspace, d.Kind})
 	rev, now := tx.next(), tx.Now()
 	var n int64
 	if id := tx.memory.onlyState(k, d); id != 0 {
@@ -136,6 +138,7 @@ func (tx *Tx) Delete(workspace, kind, name, version string) error {
 		return noDoc(kind, name, version)
 	}
 	k := docKey{scope, strings.ToLower(name), version}
+	delete(tx.derived, scopeKey{workspace, kind})
 	tx.memory.dropDoc(k)
 	n, err := tx.exec(deleteDoc, scope, k.key, version)
 	if err != nil {

@@ -35,6 +35,7 @@ func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
 func (tx *Tx) DeleteWorkspace(workspace string) error {
 	tx.next()
 	tx.memory.clear()
+	clear(tx.derived)
 	for _, table := range []string{"docs", "tasks"} {
 		if _, err := tx.exec("DELETE FROM "+table+" WHERE scope IN (SELECT id FROM scopes WHERE workspace = ?)", workspace); err != nil {
 			return err

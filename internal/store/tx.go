@@ -29,6 +29,8 @@ type Tx struct {
 	events []berth.Event      // emitted
 	saved  int                // how many of events are written
 	fresh  map[scopeKey]int64 // scopes seen or made here, good for all once this commits
+
+	derived map[scopeKey]any // by Derived
 }
 
 // Rev is the revision of the snapshot: a Watch from it sees what happens after. In Update it is the
@@ -55,6 +57,25 @@ func (tx *Tx) Now() time.Time {
 func (tx *Tx) next() berth.Rev {
 	tx.rev++
 	return tx.rev
+}
+
+// Derived is what make returns of all documents of a kind in a workspace. It is made once in a
+// transaction, and again when one of them has changed; a kind has one such value.
+func Derived[T any](tx *Tx, workspace, kind string, make func([]*Doc) T) (v T, err error) {
+	k := scopeKey{workspace, kind}
+	if had, ok := tx.derived[k].(T); ok {
+		return had, nil
+	}
+	docs, err := tx.All(Query{Workspace: workspace, Kind: kind})
+	if err != nil {
+		return v, err
+	}
+	if tx.derived == nil {
+		tx.derived = map[scopeKey]any{}
+	}
+	v = make(docs)
+	tx.derived[k] = v
+	return v, nil
 }
 
 var errReadOnly = berth.Errorf(berth.Internal, "a View cannot write: use Update")

@@ -1,0 +1,114 @@
+package api_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+)
+
+func bucket(name, endpoint string) map[string]any {
+	return props("datastoreType", "S3", "bucket", name, "endpoint", endpoint)
+}
+
+// TestDatastoreNameStaysWithItsMaker: jobs and assets name datastores, so a name that was deleted
+// is not for somebody else to take.
+func TestDatastoreNameStaysWithItsMaker(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	lake := x.ws + "/datastores/lake"
+	x.as(ann, "PUT", lake, bucket("data", "")).want(201)
+	x.as(ann, "DELETE", lake, nil).want(200)
+	x.as(bob, "PUT", x.ws+"/datastores/LAKE", bucket("data", "https://bob.example.org")).want(403).says("only ann, who created it")
+	x.as(ann, "PUT", lake, bucket("data", "")).want(201)
+	x.as(ann, "DELETE", lake, nil).want(200)
+	x.do("PUT", lake, bucket("data", "")).want(201)
+}
+
+// TestAddressesLeadToOwnDatastores: which datastore an address is in is decided among those of the
+// submitter and of administrators, so nobody else can put theirs in the way.
+func TestAddressesLeadToOwnDatastores(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	submit := func(name, uri string) answer {
+		return x.as(ann, "PUT", x.ws+"/jobs/"+name, props("jobType", "Command", "command", "true", "inputs", map[string]any{"i": map[string]any{"jobInputType": "uri_file", "uri": uri}}))
+	}
+	found := func(user, uri, want string) {
+		t.Helper()
+		err := x.db.View(t.Context(), func(tx *store.Tx) error {
+			p, err := locate.Locator{BaseURL: "https://127.0.0.1:8443", Account: "st", Suffix: "berth/"}.Resolve(tx, workspace, user, uri)
+			if p.Datastore != want {
+				t.Errorf("%s is in %q for %s, want %q", uri, p.Datastore, user, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s for %s: %v", uri, user, err)
+		}
+	}
+	x.as(bob, "PUT", x.ws+"/datastores/bobs", bucket("data", "")).want(201)
+	submit("one", "s3://data/x").want(400).says("datastore bobs", "azureml://datastores/bobs/paths/x")
+	found("bob", "s3://data/x", "bobs")
+
+	x.do("PUT", x.ws+"/datastores/lake", bucket("data", "")).want(201)
+	submit("two", "s3://data/x").want(201)
+	found("ann", "s3://data/x", "lake")
+	found("bob", "s3://data/x", "bobs")
+
+	x.as(ann, "PUT", x.ws+"/datastores/anns", bucket("data", "")).want(201)
+	found("ann", "s3://data/x", "anns")
+	x.as(ann, "PUT", x.ws+"/datastores/anns2", bucket("data", "")).want(201)
+	submit("three", "s3://data/x").want(400).says("anns, anns2")
+
+	// An address of a public file stays one, whatever others register.
+	x.as(bob, "PUT", x.ws+"/datastores/public", bucket("files", "https://public.example.org")).want(201)
+	found("ann", "https://public.example.org/files/x", "")
+}
+
+// TestAssetsLeadToTheirMakersDatastores: what an asset's address means does not depend on who uses
+// the asset.
+func TestAssetsLeadToTheirMakersDatastores(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	x.as(bob, "PUT", x.ws+"/datastores/bobs", bucket("data", "")).want(201)
+	x.as(bob, "PUT", x.ws+"/data/d/versions/1", props("dataType", "uri_file", "dataUri", "s3://data/x")).want(201)
+	x.as(ann, "PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true", "inputs", map[string]any{"i": map[string]any{"jobInputType": "uri_file", "uri": "azureml:d:1"}})).want(201)
+}
+
+// TestAdministratorsDatastoreThatAUserChanged: one that was changed without the rights of an
+// administrator is not an administrator's any more.
+func TestAdministratorsDatastoreThatAUserChanged(t *testing.T) {
+	x := open(t)
+	root, err := x.auth.Create(t.Context(), auth.Token{Name: "plain", User: "root", Role: auth.User})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := x.token("ann", auth.User)
+	job := props("jobType", "Command", "command", "true", "inputs", map[string]any{"i": map[string]any{"jobInputType": "uri_file", "uri": "s3://data/x"}})
+	x.do("PUT", x.ws+"/datastores/lake", bucket("data", "")).want(201)
+	x.as(ann, "PUT", x.ws+"/jobs/before", job).want(201)
+	x.do("PUT", x.ws+"/datastores/lake", bucket("data", "")).want(200)
+	x.as(ann, "PUT", x.ws+"/jobs/still", job).want(201)
+	x.as(root, "PUT", x.ws+"/datastores/lake", bucket("data", "")).want(200)
+	x.as(ann, "PUT", x.ws+"/jobs/after", job).want(400)
+}
+
+// TestDatastoresAreLimited: all of a workspace are read to find the one for an address.
+func TestDatastoresAreLimited(t *testing.T) {
+	x := open(t)
+	err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+		docs, err := tx.All(store.Query{Workspace: workspace.Key(), Kind: "datastores"})
+		for i := len(docs); i < 999 && err == nil; i++ {
+			err = tx.Insert(&store.Doc{Workspace: workspace.Key(), Kind: "datastores", Name: fmt.Sprint("d", i), Body: []byte("{}")})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.do("PUT", x.ws+"/datastores/last", bucket("data", "")).want(201)
+	x.do("PUT", x.ws+"/datastores/more", bucket("data", "")).want(400).says("1000 datastores", "delete")
+	x.do("PUT", x.ws+"/datastores/last", bucket("data2", "")).want(200)
+}
