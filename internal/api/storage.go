@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -20,17 +19,6 @@ type storageService struct {
 	db    *store.DB
 	blobs *blob.Store
 	quota *space.Quota
-	turn  chan struct{} // the whole index is read: two callers at a time
-}
-
-// begin waits for a turn.
-func (s *storageService) begin(c *call) (done func(), err error) {
-	select {
-	case s.turn <- struct{}{}:
-		return func() { <-s.turn }, nil
-	case <-c.ctx().Done():
-		return nil, context.Cause(c.ctx())
-	}
 }
 
 func (s *storageService) use(c *call) error {
@@ -41,7 +29,7 @@ func (s *storageService) use(c *call) error {
 	if err := space.CheckKeys(by); err != nil {
 		return err
 	}
-	done, err := s.begin(c)
+	done, err := s.blobs.Survey(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -68,7 +56,7 @@ func (s *storageService) clean(c *call) error {
 		}
 		cleaner.User = ""
 	}
-	done, err := s.begin(c)
+	done, err := s.blobs.Survey(c.ctx())
 	if err != nil {
 		return err
 	}

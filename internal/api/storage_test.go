@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -198,4 +200,31 @@ func TestFullWorkspace(t *testing.T) {
 	y.do("PUT", y.ws+"/jobs/refused", job).want(400).says("workspace lab stores 30 bytes; the limit is 30 bytes")
 	y.do("POST", y.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}, "before": time.Now()}).want(200)
 	y.do("PUT", y.ws+"/jobs/taken", job).want(201)
+}
+
+// TestSurveysOfStorageTakeTurns: who reads all names of a workspace waits while others do.
+func TestSurveysOfStorageTakeTurns(t *testing.T) {
+	x := open(t)
+	paths := []string{x.ws + "/storage", "/mlflow/v2.0" + x.ws + "/api/2.0/berth/experiments/sizes"}
+	for _, path := range paths {
+		x.do("GET", path, nil).want(200)
+	}
+	for range 2 {
+		done, err := x.blobs.Survey(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+	}
+	for _, path := range paths {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // as long as an answer may take if it does not wait
+		req := httptest.NewRequestWithContext(ctx, "GET", path, nil)
+		req.Header.Set("Authorization", "Bearer "+x.admin)
+		w := httptest.NewRecorder()
+		x.h.ServeHTTP(w, req)
+		cancel()
+		if w.Code == 200 {
+			t.Errorf("%s was answered although two others read", path)
+		}
+	}
 }

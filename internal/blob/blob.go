@@ -33,8 +33,9 @@ type Store struct {
 	root *os.Root // live files are opened through it, so that no link leads out of the directory
 	db   *store.DB
 
-	collecting sync.Mutex // one GC at a time
-	staging    sync.Mutex // a block joins the others, or they all go
+	surveys    chan struct{} // those that read the whole index
+	collecting sync.Mutex    // one GC at a time
+	staging    sync.Mutex    // a block joins the others, or they all go
 
 	mu      sync.Mutex
 	pins    map[string]int         // hashes that uploads of this process are about to index
@@ -67,6 +68,7 @@ func Open(dir string, db *store.DB) (*Store, error) {
 		return nil, fmt.Errorf("opening the blob directory: %w", err)
 	}
 	return &Store{
+		surveys: make(chan struct{}, maxSurveys),
 		dir:     dir,
 		root:    root,
 		db:      db,

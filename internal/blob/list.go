@@ -86,3 +86,17 @@ func (s *Store) currentAll(blobs []*store.Blob) []*store.Blob {
 	}
 	return blobs
 }
+
+// maxSurveys is how many callers read all names of a workspace at a time.
+const maxSurveys = 2
+
+// Survey waits until the caller may read all names of a workspace, which takes long and keeps the
+// database busy.
+func (s *Store) Survey(ctx context.Context) (done func(), err error) {
+	select {
+	case s.surveys <- struct{}{}:
+		return func() { <-s.surveys }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -93,8 +93,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestShortNamesOfBuckets: s3:// and gs:// name Amazon's and Google's buckets, not those of the same
-// name that somebody has elsewhere; these have the address of their server.
+// TestShortNamesOfBuckets: s3:// and gs:// name Amazon's and Google's buckets, not those of the
+// same name that somebody has elsewhere; these have the address of their server.
 func TestShortNamesOfBuckets(t *testing.T) {
 	for kind, short := range map[string]string{S3: "s3://box/a", Google: "gs://box/a"} {
 		for endpoint, want := range map[string]string{"": short, "http://127.0.0.1:9000": "http://127.0.0.1:9000/box/a"} {

@@ -23,6 +23,11 @@ type sizeView struct {
 // experimentSizes is what each experiment takes up, deleted runs too: their points, and their files
 // as far as the workspace has them.
 func experimentSizes(c *call) (any, error) {
+	done, err := c.s.Blobs.Survey(c.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	sizes := map[string]*sizeView{}
 	var runs []*run
 	c.view(func(x *index) {
