@@ -1,9 +1,6 @@
 package track
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // tagMetric names the metric that tells how a run is doing.
 const tagMetric = "berth.metric"
@@ -14,7 +11,7 @@ const systemMetrics = "system/"
 // maxPrimary is how many runs can be asked about at once.
 const maxPrimary = 10_000
 
-// primaryMetrics is one metric of each of many runs, in one call: for lists.
+// primaryMetrics is one metric of each of many runs, in one call and in their order: for lists.
 func primaryMetrics(c *call) (any, error) {
 	ids := c.texts("run_ids")
 	if len(ids) > maxPrimary {
@@ -23,13 +20,13 @@ func primaryMetrics(c *call) (any, error) {
 	if err := c.done(); err != nil {
 		return nil, err
 	}
-	views := []metricView{}
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
+	views, seen := []metricView{}, map[string]bool{}
+	for _, id := range ids {
 		r := c.run(id)
-		if r == nil || c.mayRun(r) != nil {
+		if r == nil || seen[id] || c.mayRun(r) != nil {
 			continue
 		}
+		seen[id] = true
 		if v, ok := c.primary(r); ok {
 			views = append(views, v)
 		}
