@@ -66,13 +66,19 @@ func (w Workspace) Key() string { return strings.ToLower(w.ID()) }
 // TrackingRoot is below which the MLflow servers of all workspaces are.
 const TrackingRoot = "/mlflow/"
 
-// TrackingPath is the path of the workspace's MLflow server.
-func (w Workspace) TrackingPath() string { return w.trackingPath("v2.0") }
+// TrackingPath is the path of the workspace's MLflow server. v2.0 is the same server, but Azure's
+// plugin for MLflow asks there and gets addresses that it alone understands.
+func (w Workspace) TrackingPath() string { return w.trackingPath("v1.0") }
 
 // AzureTrackingURI is the address of the workspace's MLflow server in the form that Azure's plugin
 // for MLflow knows. base is the URL of the Berth server.
 func (w Workspace) AzureTrackingURI(base string) string {
 	return "azureml://" + strings.TrimPrefix(base, "https://") + w.trackingPath("v1.0")
+}
+
+// AzurePluginURI is below which Azure's plugin for MLflow has the artifacts of runs.
+func (w Workspace) AzurePluginURI(base string) string {
+	return "azureml://" + strings.TrimPrefix(base, "https://") + w.trackingPath("v2.0")
 }
 
 func (w Workspace) trackingPath(version string) string {

@@ -44,6 +44,11 @@ func environ(t *testing.T, s *world.Server) []string {
 
 func tells(t *testing.T, out []byte) {
 	t.Helper()
+	says(t, out, seen)
+}
+
+func says(t *testing.T, out []byte, seen []string) {
+	t.Helper()
 	for _, line := range seen {
 		if !strings.Contains(string(out), "seen: "+line+"\n") {
 			t.Errorf("the story does not say %q:\n%s", line, out)

@@ -79,8 +79,6 @@ func (s *historyService) history(c *call, p []string) error {
 			return s.patchRun(c, p[3])
 		}
 		return s.run(c, p[3])
-	case len(p) >= 5 && fold(p, 0, "experiments") && fold(p, 2, "runs") && fold(p, 4, "artifacts"):
-		return s.artifacts(c, p[3], p[5:])
 	}
 	return notFound(c)
 }
@@ -413,56 +411,4 @@ func (s *historyService) resolvedURI(c *call, tx *store.Tx, id string) (uri, typ
 // longURI is a place below datastores/ with its workspace.
 func longURI(ws berth.Workspace, place string) string {
 	return "azureml://subscriptions/" + ws.Subscription + "/resourcegroups/" + ws.Group + "/workspaces/" + ws.Name + "/datastores/" + place
-}
-
-// artifacts serves the artifact calls of azureml-mlflow: where to put and get a run's files.
-func (s *historyService) artifacts(c *call, run string, p []string) error {
-	d, _, err := s.jobs.job(c, run)
-	if err != nil {
-		return err
-	}
-	own, err := s.workspaces.storage(c.ctx(), c.ws)
-	if err != nil {
-		return err
-	}
-	folder := locate.ArtifactPath(d.Name) + "/"
-	info := func(path, perm string) map[string]any {
-		g := front.Grant{Container: own.Artifacts, Prefix: folder + path, Perm: perm, Expiry: c.now.Add(sasLife)}
-		return map[string]any{
-			"contentUri": s.URL(own.Artifacts, folder+path) + "?" + c.sign(g), "path": path, "origin": "ExperimentRun", "container": "dcid." + d.Name,
-		}
-	}
-	switch {
-	case len(p) == 0 && c.r.Method == http.MethodGet:
-		value := []any{}
-		err := s.db.View(c.ctx(), func(tx *store.Tx) error {
-			blobs, err := tx.ListBlobs(store.BlobQuery{Container: own.Artifacts, Prefix: folder, Limit: 5000})
-			for _, b := range blobs {
-				value = append(value, map[string]any{"path": strings.TrimPrefix(b.Name, folder), "origin": "ExperimentRun", "container": "dcid." + d.Name})
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return c.send(http.StatusOK, map[string]any{"value": value})
-	case len(p) == 1 && fold(p, 0, "contentinfo"):
-		return c.send(http.StatusOK, info(c.q.Get("path"), "r"))
-	case len(p) == 2 && fold(p, 0, "batch") && fold(p, 1, "metadata") && c.r.Method == http.MethodPost:
-		var req struct {
-			Paths []struct {
-				Path string `json:"path"`
-			} `json:"paths"`
-		}
-		if err := c.into(&req); err != nil {
-			return err
-		}
-		artifacts, content := map[string]any{}, map[string]any{}
-		for _, x := range req.Paths {
-			artifacts[x.Path] = map[string]any{"path": x.Path, "origin": "ExperimentRun", "container": "dcid." + d.Name}
-			content[x.Path] = info(x.Path, "rw")
-		}
-		return c.send(http.StatusOK, map[string]any{"artifacts": artifacts, "artifactContentInformation": content, "errors": map[string]any{}})
-	}
-	return notFound(c)
 }

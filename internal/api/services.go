@@ -101,7 +101,8 @@ func (s *Server) routes() {
 	user("GET /metrics", s.metrics.metricsPage)
 	user("GET /opstatus/{verb}/{path...}", s.operations.operation)
 	user("GET /opresult/{verb}/{path...}", s.operations.result)
-	for _, prefix := range []string{"/history/v1.0/", "/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
+	open("/history/v1.0/", s.tracking.historyOr(s.guard(s.history.dataPlane)))
+	for _, prefix := range []string{"/data/v1.0/", "/modelregistry/v1.0/", "/mferp/managementfrontend/", "/genericasset/"} {
 		user(prefix, s.history.dataPlane)
 	}
 	user("GET /tenants", s.tree.tenants)

@@ -40,12 +40,20 @@ func (s *trackingService) track(w http.ResponseWriter, r *http.Request) {
 		track.Fail(w, err)
 		return
 	}
-	ws, path, err := trackingOf(r.URL.EscapedPath())
-	if err == nil && workspace != "" && workspace != ws.Key() {
-		err = berth.Errorf(berth.Denied, "a job's token opens its own workspace only")
-	}
+	ws, version, path, err := trackingOf(r.URL.EscapedPath())
+	who.Azure = version == pluginVersion && strings.Contains(r.UserAgent(), pluginAgent)
 	if err != nil {
 		track.Fail(w, err)
+		return
+	}
+	s.serve(w, r, who, workspace, ws, path)
+}
+
+// serve answers a request to the server of a workspace. only is the workspace that the token of a
+// job opens.
+func (s *trackingService) serve(w http.ResponseWriter, r *http.Request, who track.Caller, only string, ws berth.Workspace, path string) {
+	if only != "" && only != ws.Key() {
+		track.Fail(w, berth.Errorf(berth.Denied, "a job's token opens its own workspace only"))
 		return
 	}
 	found, err := s.workspaces.lookUpWorkspace(r.Context(), ws)
@@ -110,23 +118,50 @@ func (s *trackingService) tracker(r *http.Request) (track.Caller, string, error)
 	return track.Caller{User: p.User, Write: p.CanWrite(), Admin: p.Role == auth.Admin, Holder: p.Holder()}, "", err
 }
 
-// trackingOf takes an address apart: the workspace, and what follows it, escaped.
-func trackingOf(escaped string) (berth.Workspace, string, error) {
+// Azure's plugin for MLflow (azureml-mlflow) asks at this version of the address, whatever the
+// address is that it was given, and names itself in its requests. A plain client in whose Python
+// the plugin is installed names it too, but asks at the address that we gave it.
+const (
+	pluginVersion = "v2.0"
+	pluginAgent   = "azureml-mlflow/"
+)
+
+// historyOr serves the artifacts of runs as the run history of Azure has them, for the plugin of
+// MLflow: it has the token of a person or of a job. other serves the rest of the history.
+func (s *trackingService) historyOr(other http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		escaped := strings.Split(strings.Trim(r.URL.EscapedPath(), "/"), "/")
+		p, err := segments(r.URL.EscapedPath())
+		if err != nil || len(p) < 15 || !fold(p, 10, "experiments") || !fold(p, 12, "runs") || !fold(p, 14, "artifacts") {
+			other.ServeHTTP(w, r)
+			return
+		}
+		who, workspace, err := s.tracker(r)
+		if err != nil {
+			s.front.fail(w, r, err)
+			return
+		}
+		who.Azure = true
+		s.serve(w, r, who, workspace, berth.Workspace{Subscription: p[3], Group: p[5], Name: p[9]}, track.HistoryPath+strings.Join(escaped[13:], "/"))
+	}
+}
+
+// trackingOf takes an address apart: the workspace, the version, and what follows, escaped.
+func trackingOf(escaped string) (ws berth.Workspace, version, path string, err error) {
 	rest := strings.TrimPrefix(escaped, berth.TrackingRoot)
 	parts := strings.SplitN(rest, "/", 10)
 	if len(parts) < 9 {
-		return berth.Workspace{}, "", berth.Errorf(berth.NotFound, "there is no tracking server at %s: use the address that `berth tracking-uri` prints", escaped)
+		return berth.Workspace{}, "", "", berth.Errorf(berth.NotFound, "there is no tracking server at %s: use the address that `berth tracking-uri` prints", escaped)
 	}
 	p, err := segments(strings.Join(parts[:9], "/"))
 	if err != nil {
-		return berth.Workspace{}, "", err
+		return berth.Workspace{}, "", "", err
 	}
 	if p[0] != "v1.0" && p[0] != "v2.0" || !fold(p, 1, "subscriptions") || !fold(p, 3, "resourceGroups") || !fold(p, 7, "workspaces") {
-		return berth.Workspace{}, "", berth.Errorf(berth.NotFound, "there is no tracking server at %s: use the address that `berth tracking-uri` prints", escaped)
+		return berth.Workspace{}, "", "", berth.Errorf(berth.NotFound, "there is no tracking server at %s: use the address that `berth tracking-uri` prints", escaped)
 	}
-	path := ""
 	if len(parts) == 10 {
 		path = parts[9]
 	}
-	return berth.Workspace{Subscription: p[2], Group: p[4], Name: p[8]}, path, nil
+	return berth.Workspace{Subscription: p[2], Group: p[4], Name: p[8]}, p[0], path, nil
 }

@@ -213,10 +213,10 @@ func (a *App) openLoops(t *term) error {
 	return nil
 }
 
-// signUpload is an address at which somebody writes one blob.
-func signUpload(at locate.Locator, signer *front.Signer) func(container, name, holder string, until time.Time) string {
-	return func(container, name, holder string, until time.Time) string {
-		return at.URL(container, name) + "?" + signer.Sign(front.Grant{Container: container, Prefix: name, Perm: "w", Expiry: until, Holder: holder})
+// signBlob is an address at which somebody reads or writes one blob.
+func signBlob(at locate.Locator, signer *front.Signer) func(container, name, perm, holder string, until time.Time) string {
+	return func(container, name, perm, holder string, until time.Time) string {
+		return at.URL(container, name) + "?" + signer.Sign(front.Grant{Container: container, Prefix: name, Perm: perm, Expiry: until, Holder: holder})
 	}
 }
 

@@ -89,7 +89,7 @@ func (a *App) openTerm(ctx context.Context) (_ *term, err error) {
 	if t.gate, err = attach.NewGate(ctx, a.db, t.targets, a.log); err != nil {
 		return nil, errors.Join(err, t.targets.Close())
 	}
-	o := track.Options{DB: a.db, Blobs: a.blobs, Locator: a.at, Sign: signUpload(a.at, a.signer), Dir: a.trackingDir(), Log: a.log}
+	o := track.Options{DB: a.db, Blobs: a.blobs, Locator: a.at, Sign: signBlob(a.at, a.signer), Dir: a.trackingDir(), Log: a.log}
 	o.KeepDeleted = time.Duration(a.cfg.DeletedRunDays) * 24 * time.Hour
 	if t.number != 0 {
 		o.Leads = a.db.Leads

@@ -119,7 +119,7 @@ func TestJobIsNoStranger(t *testing.T) {
 		strangers   int
 	}{
 		{"ann", keys.TrackToken("j.1", now.Add(-time.Hour)), 1},
-		{"ann", "bm_x", 1},
+		{"ann", keys.TrackToken("j.1", now.Add(time.Hour)) + "x", 1},
 		{"nobody", keys.TrackToken("j.1", now.Add(time.Hour)), 1},
 		{"ann", keys.TrackToken("j.1", now.Add(time.Hour)), 0},
 	} {

@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -26,8 +27,9 @@ func TestTrackToken(t *testing.T) {
 	if _, ok, _ := keys.CheckTrack(keys.TaskToken("job.1", now.Add(time.Hour)), now); ok {
 		t.Error("a runner's token is taken for a tracking token")
 	}
-	forged := "bm_" + keys.TaskToken("job.1", now.Add(time.Hour))[3:]
-	for _, bad := range []string{token + "x", token[:len(token)-1], "bm_", "bm_.", "bm_a.b.c", forged} {
+	header := token[:strings.IndexByte(token, '.')+1]
+	forged := header + keys.TaskToken("job.1", now.Add(time.Hour))[3:]
+	for _, bad := range []string{token + "x", token[:len(token)-1], header, header + ".", header + "a.b", header + "a.b.c", forged} {
 		if _, ok, err := keys.CheckTrack(bad, now); !ok || berth.CodeOf(err) != berth.Unauthenticated {
 			t.Errorf("%q: %v %v", bad, ok, err)
 		}

@@ -96,7 +96,7 @@ func (c *call) loggedAnswer(m *loggedModel) (any, error) {
 func (c *call) loggedView(m *loggedModel) (map[string]any, error) {
 	info := map[string]any{
 		"model_id": m.ID, "experiment_id": m.Experiment, "name": m.Name, "creation_timestamp_ms": m.Created,
-		"last_updated_timestamp_ms": m.Updated, "artifact_uri": m.URI, "status": m.Status, "model_type": m.Type, "source_run_id": m.Run,
+		"last_updated_timestamp_ms": m.Updated, "artifact_uri": c.shownBelow(m.URI, m.Experiment, m.ID), "status": m.Status, "model_type": m.Type, "source_run_id": m.Run,
 	}
 	if m.Message != "" {
 		info["status_message"] = m.Message

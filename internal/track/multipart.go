@@ -63,7 +63,7 @@ func createUpload(c *call) (any, error) {
 		return nil, invalid("Invalid value %d for parameter 'num_parts' supplied: a file has 1 to %d parts", parts, blob.MaxBlocks)
 	}
 	upload := newID()
-	to := c.s.Sign(f.container, f.name, c.who.Holder, time.Now().Add(uploadLife))
+	to := c.s.Sign(f.container, f.name, "w", c.who.Holder, time.Now().Add(uploadLife))
 	views := make([]partView, parts)
 	for i := range views {
 		n := int64(i + 1)

@@ -115,6 +115,9 @@ func routeOf(method, path string) (route, string, error) {
 	if p, ok := strings.CutPrefix(rest, apiArtifacts); ok {
 		return artifactRoute(method, p)
 	}
+	if p, ok := strings.CutPrefix(path, HistoryPath); ok {
+		return historyRoute(method, p)
+	}
 	p, ok := strings.CutPrefix(rest, apiMlflow)
 	if !ok {
 		p = rest

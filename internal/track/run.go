@@ -198,17 +198,17 @@ type runView struct {
 	Outputs *runOutputs `json:"outputs,omitempty"`
 }
 
-func (r *run) info() runInfo {
+func (c *call) runInfo(r *run) runInfo {
 	return runInfo{
 		UUID: r.ID, Name: r.Name, Experiment: r.Experiment, User: r.User, Status: r.Status, Start: r.Start, End: r.End,
-		URI: r.URI, Stage: r.Stage, ID: r.ID,
+		URI: c.shownBelow(r.URI, r.Experiment, r.ID), Stage: r.Stage, ID: r.ID,
 	}
 }
 
 // runView is a run as answers have it.
-func (w *workspace) runView(r *run) runView {
-	v := runView{Info: r.info(), Data: runData{Params: pairsOf(r.Params), Tags: pairsOf(r.Tags)}, Inputs: runInputs{Datasets: r.Datasets}}
-	for _, s := range w.points.Latest(r.ID) {
+func (c *call) runView(r *run) runView {
+	v := runView{Info: c.runInfo(r), Data: runData{Params: pairsOf(r.Params), Tags: pairsOf(r.Tags)}, Inputs: runInputs{Datasets: r.Datasets}}
+	for _, s := range c.points.Latest(r.ID) {
 		v.Data.Metrics = append(v.Data.Metrics, viewOf(s.Key, s.Latest))
 	}
 	for _, id := range r.ModelInputs {
@@ -259,7 +259,7 @@ func updateRun(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"run_info": after.info()}, nil
+	return map[string]any{"run_info": c.runInfo(after)}, nil
 }
 
 func deleteRun(c *call) (any, error) {

@@ -32,9 +32,10 @@ type Options struct {
 	Blobs *blob.Store
 	// Locator finds the files of models that MLflow did not register.
 	Locator locate.Locator
-	// Sign is an address at which a blob may be written until then without a token, as long as
-	// holder is somebody. Without it files are not uploaded in parts.
-	Sign func(container, name, holder string, until time.Time) string
+	// Sign is an address at which a blob may be read ("r") or written ("w") until then without a
+	// token, as long as holder is somebody. Without it files are not uploaded in parts, and not
+	// through the run history.
+	Sign func(container, name, perm, holder string, until time.Time) string
 	Dir  string // where points are
 	Log  *slog.Logger
 	// Leads says whether no other server can have opened the points since; nil where there is none.
@@ -81,6 +82,9 @@ type Caller struct {
 	// Holder is what has to be good still when something that was signed for the caller is used,
 	// see [auth.Authority.CheckHolder].
 	Holder string
+	// Azure says that the caller's client is Azure's plugin, which has addresses of artifacts in a
+	// form of its own.
+	Azure bool
 }
 
 // call is one request.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/blob"
@@ -58,7 +59,10 @@ func start(t testing.TB, dir string) *server {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	s.s = track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: log, NoSync: true})
+	sign := func(container, name, perm, holder string, _ time.Time) string {
+		return "https://h/" + container + "/" + name + "?perm=" + perm
+	}
+	s.s = track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: log, NoSync: true, Sign: sign, Locator: locate.Locator{BaseURL: "https://h"}})
 	s.stop = func() {
 		s.stop = func() {}
 		if err := s.s.Close(); err != nil {

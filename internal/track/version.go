@@ -148,6 +148,10 @@ func createVersion(c *call) (any, error) {
 	if err := cmp.Or(c.done(), checkModelName(name, "name")); err != nil {
 		return nil, err
 	}
+	var err error
+	if v.Source, err = c.given(v.Source); err != nil {
+		return nil, err
+	}
 	for _, t := range tags {
 		if err := checkTag(t, maxRegistryTagValue); err != nil {
 			return nil, err
@@ -164,7 +168,7 @@ func createVersion(c *call) (any, error) {
 		}
 	}
 	var m *registered
-	err := c.update(c.ctx, func(x *change) error {
+	err = c.update(c.ctx, func(x *change) error {
 		var err error
 		if m, err = x.findRegistered(name); err != nil {
 			return err
@@ -290,7 +294,7 @@ func versionURI(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"artifact_uri": v.URI}, nil
+	return map[string]any{"artifact_uri": c.shown(v.URI)}, nil
 }
 
 // changeVersion changes a version and, where touch is set, the time of its model.

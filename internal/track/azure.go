@@ -1,0 +1,258 @@
+package track
+
+import (
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/blob"
+)
+
+// Azure's plugin for MLflow (azureml-mlflow) wants addresses of artifacts in a form of its own, and
+// takes and gets the files by the run history: it asks there for a signed address of each blob.
+//
+//	azureml://HOST:PORT/mlflow/v2.0/subscriptions/…/workspaces/NAME/experiments/E/runs/ID/artifacts/PATH
+//
+// ID is a run or a logged model, or NAME:VERSION of a model that MLflow did not register.
+
+// HistoryPath is below which Serve has the calls of the run history: ID/artifacts/….
+const HistoryPath = "api/2.0/berth/history/"
+
+// contentLife is how long the signed address of an artifact is good.
+const contentLife = time.Hour
+
+// azureRoot is below which the plugin has the artifacts of something.
+func (c *call) azureRoot(experiment, id string) string {
+	return c.azureExperiments() + experiment + "/runs/" + url.PathEscape(id) + "/artifacts"
+}
+
+func (c *call) azureExperiments() string {
+	return c.Of.AzurePluginURI(c.s.Locator.BaseURL) + "/experiments/"
+}
+
+// shownBelow is the address of the artifacts of a run or logged model as the caller's client knows
+// them.
+func (c *call) shownBelow(uri, experiment, id string) string {
+	if _, ours := proxied(uri); !ours || !c.who.Azure {
+		return uri
+	}
+	return c.azureRoot(experiment, id)
+}
+
+// shown is the address of an artifact as the caller's client knows them.
+func (c *call) shown(uri string) string {
+	p, ours := proxied(uri)
+	if !ours || !c.who.Azure {
+		return uri
+	}
+	f := c.fileAt(p)
+	switch {
+	case f.run != nil:
+		return c.azureRoot(f.run.Experiment, f.run.ID) + after(f.run.URI, p)
+	case f.model != nil:
+		return c.azureRoot(f.model.Experiment, f.model.ID) + after(f.model.URI, p)
+	case f.asset != nil:
+		return c.azureRoot(assetArtifacts, strings.Join(strings.SplitN(p, "/", 4)[1:3], ":")) + after(f.asset.URI, p)
+	}
+	return uri
+}
+
+// after is what a path of the artifact proxy has after the root of what it belongs to.
+func after(uri, p string) string {
+	root, _ := proxied(uri)
+	return strings.TrimPrefix(p, root)
+}
+
+// given is the address of an artifact as this server knows it, of what the plugin sends.
+func (c *call) given(uri string) (string, error) {
+	rest, ok := strings.CutPrefix(uri, c.azureExperiments())
+	if !ok {
+		return uri, nil
+	}
+	u, err := url.Parse(rest)
+	if err != nil {
+		return "", errPath
+	}
+	seg := strings.SplitN(u.Path, "/", 5)
+	if len(seg) < 4 || seg[1] != "runs" || seg[3] != "artifacts" {
+		return "", invalid("Invalid model version source: '%s'. It is not the address of an artifact.", uri)
+	}
+	root, err := c.rootOf(seg[2])
+	if err != nil {
+		return "", err
+	}
+	return below(root, seg[4:]...), nil
+}
+
+// rootOf is where the artifacts of a run, a logged model or NAME:VERSION are.
+func (c *call) rootOf(id string) (string, error) {
+	if name, number, ok := strings.Cut(id, ":"); ok {
+		v := c.assetVersion(name, number)
+		if v == nil {
+			return "", noVersion(name, number)
+		}
+		return v.URI, nil
+	}
+	var m *loggedModel
+	var r *run
+	c.view(func(x *index) { m, r = x.logged[id], x.run(id) })
+	switch {
+	case m != nil && !m.Deleted:
+		return m.URI, nil
+	case r != nil: // of another job perhaps: its files may be those of a registered version
+		return r.URI, nil
+	}
+	r, err := c.runOf(id)
+	if err != nil {
+		return "", err
+	}
+	return r.URI, nil
+}
+
+// contentView says where a file is; the address is signed.
+type contentView struct {
+	URI       string `json:"contentUri,omitempty"`
+	Path      string `json:"path"`
+	Origin    string `json:"origin"`
+	Container string `json:"container"`
+}
+
+// historyRoute finds the calls of the run history about the artifacts of a run: ID/artifacts/….
+func historyRoute(method, rest string) (route, string, error) {
+	id, call, _ := strings.Cut(rest, "/")
+	switch method + " " + call {
+	case "GET artifacts":
+		return route{do: historyFiles, reads: true, task: true}, id, nil
+	case "GET artifacts/contentinfo":
+		return route{do: historyContent, reads: true, task: true}, id, nil
+	case "POST artifacts/batch/metadata":
+		return route{do: historyUpload, task: true}, id, nil
+	}
+	return route{}, "", noRoute(method, "history/"+rest)
+}
+
+// historyRoot is the path at the artifact proxy of what a call of the run history is about.
+func (c *call) historyRoot() (id, root string, err error) {
+	id, ok := clean(c.path)
+	if !ok {
+		return "", "", errPath
+	}
+	uri, err := c.rootOf(id)
+	if err != nil {
+		return "", "", err
+	}
+	root, ours := proxied(uri)
+	if !ours {
+		return "", "", invalid("The artifacts of %s are not kept by this server", id)
+	}
+	return id, root, nil
+}
+
+// historyFiles lists all files of a run.
+func historyFiles(c *call) (any, error) {
+	id, root, err := c.historyRoot()
+	if err != nil {
+		return nil, err
+	}
+	f := c.fileAt(root)
+	if err := c.mayFile(f, false); err != nil {
+		return nil, err
+	}
+	prefix := f.name + "/"
+	blobs, _, next, err := c.s.Blobs.List(c.ctx, f.container, blob.ListOptions{Prefix: prefix, After: c.text("continuationToken")})
+	if err != nil {
+		return nil, err
+	}
+	files := []contentView{}
+	for _, b := range blobs {
+		files = append(files, contentView{Path: strings.TrimPrefix(b.Name, prefix), Origin: "ExperimentRun", Container: "dcid." + id})
+	}
+	answer := map[string]any{"value": files}
+	if next != "" {
+		answer["continuationToken"] = next
+		answer["nextLink"] = c.s.Locator.BaseURL + c.r.URL.EscapedPath() + "?continuationToken=" + url.QueryEscape(next)
+	}
+	return answer, nil
+}
+
+// historyContent is where to read a file of a run.
+func historyContent(c *call) (any, error) {
+	p := c.need("path")
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	id, root, err := c.historyRoot()
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.historyFile(root, p, false)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.s.Blobs.Stat(c.ctx, f.container, f.name); err != nil {
+		if code := berth.CodeOf(err); code == berth.NotFound || code == berth.Invalid {
+			return nil, missing("No such artifact: '%s'", p)
+		}
+		return nil, err
+	}
+	return c.content(id, p, f, "r"), nil
+}
+
+// historyUpload is where to write files of a run.
+func historyUpload(c *call) (any, error) {
+	var paths []string
+	for _, m := range c.items("paths") {
+		x := params{m: m}
+		paths = append(paths, x.need("path"))
+		if x.err != nil {
+			c.fail(x.err)
+		}
+	}
+	if err := c.done(); err != nil {
+		return nil, err
+	}
+	id, root, err := c.historyRoot()
+	if err != nil {
+		return nil, err
+	}
+	files, content := map[string]any{}, map[string]any{}
+	for _, p := range paths {
+		f, err := c.historyFile(root, p, true)
+		if err != nil {
+			return nil, err
+		}
+		files[p] = contentView{Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
+		content[p] = c.content(id, p, f, "w")
+	}
+	return map[string]any{"artifacts": files, "artifactContentInformation": content, "errors": map[string]any{}}, nil
+}
+
+// historyFile is a file below a root that the caller may read, or write.
+func (c *call) historyFile(root, p string, write bool) (file, error) {
+	safe, err := safePath(p)
+	if err != nil {
+		return file{}, err
+	}
+	if safe == "" {
+		return file{}, errPath
+	}
+	f := c.fileAt(path.Join(root, safe))
+	if c.s.Sign == nil {
+		return file{}, refuse(notImplemented, "Addresses of artifacts are not signed here: ask the server for the file itself")
+	}
+	return f, c.mayFile(f, write)
+}
+
+func (c *call) content(id, p string, f file, perm string) contentView {
+	uri := c.s.Sign(f.container, f.name, perm, c.who.Holder, time.Now().Add(contentLife))
+	return contentView{URI: uri + c.storageMark(), Path: p, Origin: "ExperimentRun", Container: "dcid." + id}
+}
+
+// storageMark is what an address must have in it somewhere: the plugin skips a download, without a
+// word, whose address does not look like one of the storage of its cloud, which is ours where the
+// environment names our metadata and the public one elsewhere. It does not send this parameter.
+func (c *call) storageMark() string {
+	return "&storage=.blob." + c.s.Locator.Suffix + "/.blob.core.windows.net//?"
+}
