@@ -60,6 +60,7 @@ func (r Reference) Host() string {
 type Image struct {
 	ID     string `json:"Id"`
 	Size   int64
+	Names  []string `json:"RepoTags"`
 	Config struct {
 		Labels           map[string]string
 		Env              []string

@@ -54,7 +54,7 @@ fi`
 func (c *Cache) deriveImage(ctx context.Context, eng *engine, base string, r request, e berth.LaunchEnv, progress, warn func(string)) (id, hash string, cached bool, err error) {
 	sum := sha256.Sum256([]byte(base + "\n" + r.key()))
 	hash = hex.EncodeToString(sum[:20])
-	ref := "localhost/berth-env:" + hash
+	ref := ownDerived + ":" + hash
 	build := func() error { return c.deriveIn(ctx, eng, base, ref, hash, r, e, progress) }
 	id, cached, labels, err := c.imageOnce(ctx, eng, ref, hash, progress, build)
 	if err != nil {

@@ -40,7 +40,7 @@ func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv
 		return "", false, fmt.Errorf("reading the build context: %w", err)
 	}
 	hash := hex.EncodeToString(h.Sum(nil)[:20])
-	ref := "localhost/berth-build:" + hash
+	ref := ownBuilt + ":" + hash
 	id, cached, _, err = c.imageOnce(ctx, eng, ref, hash, progress, func() error {
 		return c.buildImage(ctx, eng, bc, ref, hash, progress)
 	})

@@ -379,6 +379,11 @@ func TestImageWithPackages(t *testing.T) {
 		if code, _ := wait(t, r); code != 0 || !strings.HasPrefix(out.String(), "1.16.0\n") || strings.Contains(out.String(), "UV_HTTP") {
 			t.Errorf("code %d, output %s", code, out.String())
 		}
+		for _, ref := range []string{warm.Container.Image, "localhost/berth-env:" + warm.Hash} {
+			if _, err := c.Prepare(t.Context(), berth.LaunchEnv{Image: ref}, nil, nil); berth.CodeOf(err) != berth.Denied {
+				t.Errorf("the image of an environment by its name %s: %v", ref, err)
+			}
+		}
 		bad := e
 		bad.Conda = "dependencies: [{pip: [six==99]}]"
 		if _, err := c.Prepare(t.Context(), bad, nil, nil); berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "six==99") {

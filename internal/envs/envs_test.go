@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,6 +127,35 @@ func TestBusyEngine(t *testing.T) {
 	c := open(t, t.TempDir(), envs.Options{DockerHost: "unix://" + l.Addr().String()})
 	if _, err := c.Prepare(t.Context(), berth.LaunchEnv{Image: "x"}, nil, nil); err == nil || !strings.Contains(err.Error(), "no such thing here") {
 		t.Errorf("Prepare: %v", err)
+	}
+}
+
+// TestOwnImagesAreNotNamed: an image that was made for somebody's environment holds their files,
+// and is not used by who guesses its name or id.
+func TestOwnImagesAreNotNamed(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Api-Version", "1.41")
+		names := `["localhost/berth-build:abc"]`
+		if strings.Contains(r.URL.Path, "/public") {
+			names = `["localhost/berth-build:abc","localhost/public:1"]`
+		}
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/_ping"):
+		case strings.HasSuffix(r.URL.Path, "/version"):
+			_, _ = io.WriteString(w, `{"Version":"20.10","ApiVersion":"1.41"}`)
+		default:
+			_, _ = io.WriteString(w, `{"Id":"sha256:feed","RepoTags":`+names+`}`)
+		}
+	}))
+	defer engine.Close()
+	c := open(t, t.TempDir(), envs.Options{DockerHost: strings.Replace(engine.URL, "http:", "tcp:", 1)})
+	for ref, ok := range map[string]bool{
+		"localhost/berth-env:abc": false, "localhost/berth-build:abc": false, "berth-build:abc": false, "localhost/berth-env@sha256:feed": false,
+		"localhost/berth-env": false, "sha256:feed": false, "feed": false, "localhost/public:1": true,
+	} {
+		if _, err := c.Prepare(t.Context(), berth.LaunchEnv{Image: ref}, nil, nil); ok != (err == nil) || !ok && berth.CodeOf(err) != berth.Denied {
+			t.Errorf("%s: %v", ref, err)
+		}
 	}
 }
 

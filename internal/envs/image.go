@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,10 +47,16 @@ func (c *Cache) container(ctx context.Context, eng *engine, e berth.LaunchEnv, p
 	return &Env{Container: &Container{Image: id, Engine: eng.name, eng: eng}, Hash: hash, Cached: cached}, nil
 }
 
-// image is the id of a reference, pulled when it is not there.
+// image is the id of a reference that a user gave, pulled when it is not there.
 func (e *engine) image(ctx context.Context, ref string, progress func(string)) (id string, cached bool, err error) {
+	if isOwnImage(ref) {
+		return "", false, ownImageError(ref)
+	}
 	res, err := e.cli.Image(ctx, ref)
 	if err == nil {
+		if len(res.Names) > 0 && !slices.ContainsFunc(res.Names, func(n string) bool { return !isOwnImage(n) }) {
+			return "", false, ownImageError(ref) // it was named by its id
+		}
 		return res.ID, true, nil
 	}
 	if docker.Status(err) != http.StatusNotFound {

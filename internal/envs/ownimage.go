@@ -10,8 +10,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/docker"
 )
+
+// The names of images that the cache made of somebody's packages, or of their build context.
+const (
+	ownDerived = "localhost/berth-env"
+	ownBuilt   = "localhost/berth-build"
+)
+
+// isOwnImage says whether a reference names an image that the cache made. Podman completes short
+// names with localhost/.
+func isOwnImage(ref string) bool {
+	r, err := docker.ParseReference(ref)
+	name := "localhost/" + strings.TrimPrefix(strings.ToLower(r.Name), "localhost/")
+	return err == nil && (name == ownDerived || name == ownBuilt)
+}
+
+// ownImageError refuses an image of the cache to who names it: it is for those who have the
+// packages, or the files, that it was made of.
+func ownImageError(ref string) error {
+	return berth.Errorf(berth.Denied, "image %s was made by this server for an environment and cannot be used by its name: "+
+		"use that environment, or the image that it is based on", ref)
+}
 
 // An imageNote is what the cache remembers of an image it made: the time of the file is that of its
 // last use.
