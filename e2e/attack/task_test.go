@@ -116,14 +116,7 @@ func TestLinksInOutputs(t *testing.T) {
 // TestSecretsBehindTheFence: in a home that lies apart, a job cannot read or replace the server's
 // secrets, and does all that jobs do.
 func TestSecretsBehindTheFence(t *testing.T) {
-	home, err := os.MkdirTemp("/var/lib", "be")
-	if err != nil {
-		t.Skip("this account can make no folder in /var/lib")
-	}
-	t.Cleanup(func() { os.RemoveAll(home) })
-	if why := fence.Missing(home); why != "" {
-		t.Skip(why)
-	}
+	home := fencedHome(t)
 	s := world.StartIn(t, home)
 	for _, secret := range []string{"admin.token", "secret.key", "tls/ca.key", "berth.db", "run/server.json"} {
 		path := filepath.Join(home, secret)
@@ -146,5 +139,45 @@ func TestSecretsBehindTheFence(t *testing.T) {
 	}
 	if b, err := s.Command("doctor").CombinedOutput(); !strings.Contains(string(b), "jobs cannot read the server's secrets") {
 		t.Errorf("doctor: %v\n%s", err, b)
+	}
+}
+
+// fencedHome is a folder for a server that lies apart.
+func fencedHome(t *testing.T) string {
+	t.Helper()
+	home, err := os.MkdirTemp("/var/lib", "be")
+	if err != nil {
+		t.Skip("this account can make no folder in /var/lib")
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	if why := fence.Missing(home); why != "" {
+		t.Skip(why)
+	}
+	return home
+}
+
+// TestAgentBesideTheServer: the jobs of an agent on the server's machine are kept from the server's
+// secrets, and from the file with which the agent joined.
+func TestAgentBesideTheServer(t *testing.T) {
+	home := fencedHome(t)
+	s := world.StartIn(t, home)
+	if out, err := s.Command("compute", "attach", "-n", "here", "--this-machine").CombinedOutput(); err != nil {
+		t.Fatalf("attach: %v\n%s", err, out)
+	}
+	defer func() {
+		if out, err := s.Command("agent", "stop").CombinedOutput(); err != nil {
+			t.Errorf("agent stop: %v\n%s", err, out)
+		}
+	}()
+	command := "echo x >outputs/f && echo fine"
+	for _, secret := range []string{"admin.token", "secret.key", "tls/ca.key", "agent/join.json"} {
+		if _, err := os.Stat(filepath.Join(home, secret)); err != nil {
+			t.Fatal(err)
+		}
+		command += "; cat " + filepath.Join(home, secret) + " && echo " + secret + " was read"
+	}
+	out, err := s.Command("run", "--on", "here", "--", "sh", "-c", command+"; true").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "fine") || strings.Contains(string(out), "was read") {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }

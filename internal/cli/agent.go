@@ -84,7 +84,11 @@ func agentRun(s *session) *cobra.Command {
 			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
-			return runAgent(ctx, &a, agentOptions{dir: dir, join: join, server: server, slots: slots})
+			o := agentOptions{dir: dir, join: join, server: server, slots: slots}
+			if o.home, err = s.homeHere(dir); err != nil {
+				return err
+			}
+			return runAgent(ctx, &a, o)
 		},
 	}
 	f := cmd.Flags()
@@ -97,7 +101,23 @@ func agentRun(s *session) *cobra.Command {
 
 type agentOptions struct {
 	dir, join, server string
+	home              string // of a server on this machine, whose secrets jobs are kept from
 	slots             int
+}
+
+// homeHere is the home of the server on this machine, or "": the one that the agent's folder is in,
+// or else the one that is configured.
+func (s *session) homeHere(dir string) (string, error) {
+	cfg, err := s.config()
+	if err != nil {
+		return "", err
+	}
+	for _, home := range []string{filepath.Dir(dir), cfg.Home} {
+		if _, err := os.Stat(filepath.Join(home, "secret.key")); err == nil {
+			return filepath.Abs(home)
+		}
+	}
+	return "", nil
 }
 
 // identity reads who this agent is: what it joins with, and an id that stays as long as its folder

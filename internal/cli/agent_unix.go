@@ -45,7 +45,7 @@ func runAgent(ctx context.Context, a *dialout.Agent, o agentOptions) error {
 		return err
 	}
 	a.Driver, err = local.Open(driver.Config{
-		Name: a.Join.Compute, Dir: filepath.Join(o.dir, "host"), Host: []string{exe, "_host"}, Slots: o.slots, Log: a.Log,
+		Name: a.Join.Compute, Dir: filepath.Join(o.dir, "host"), Home: o.home, Host: []string{exe, "_host"}, Slots: o.slots, Log: a.Log,
 		Environments: driver.Environments{Engine: os.Getenv("DOCKER_HOST")},
 	})
 	if err != nil {
