@@ -9,4 +9,4 @@ package berth
 var Version = "0.1.0-dev"
 
 // TokenIsShell is what everybody who lets others use a server has to know.
-const TokenIsShell = "every user's token is a shell on this machine with the server's account"
+const TokenIsShell = "every user's token gives a shell on this machine under the server's account"

@@ -264,7 +264,7 @@ func (a *AttachedState) Reached() bool {
 func (a *AttachedState) Away(compute string) string {
 	switch {
 	case a.Reached() && !a.Connected && a.Host == "":
-		return "its machine was not reached yet: " + a.Why
+		return "its machine has not been reached yet: " + a.Why
 	case a == nil || a.TokenHash == "" && !a.Reached():
 		return "its machine has not joined yet; `berth agent join " + compute + "` creates the file that it joins with"
 	case a.Machine == "":

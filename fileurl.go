@@ -18,7 +18,7 @@ func FileURL(uri string) (path string, ok bool, err error) {
 	rest, slashes := strings.CutPrefix(uri[len(scheme):], "//")
 	rest = strings.TrimPrefix(rest, "localhost")
 	if !slashes || !strings.HasPrefix(rest, "/") {
-		return "", true, Errorf(Invalid, "%q is not a file URL: write file:///PATH", uri)
+		return "", true, Errorf(Invalid, "%q is not a file URL; write file:///PATH", uri)
 	}
 	if strings.ContainsAny(rest, "?#") {
 		return "", true, Errorf(Invalid, "%q has a query or a fragment, which a file URL must not have: write ? as %%3F and # as %%23", uri)

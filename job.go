@@ -144,7 +144,7 @@ func (s *Scalar) UnmarshalJSON(b []byte) error {
 		}
 		*s = Scalar(v)
 	case t != "" && (t[0] == '{' || t[0] == '['):
-		return Errorf(Invalid, "%.40s is not a scalar: give text, a number or true/false", t)
+		return Errorf(Invalid, "%.40s is not a scalar; use a string, a number or a boolean", t)
 	default:
 		*s = Scalar(t)
 	}

@@ -40,13 +40,13 @@ func ReadPack(from io.Reader, f func(path string, size int64, r io.Reader) error
 		head, rest, _ := strings.Cut(line, " ")
 		if head == "end" {
 			if rest != strconv.Itoa(n) {
-				return Errorf(Invalid, "the pack is not whole: %s files were announced and %d came", rest, n)
+				return Errorf(Invalid, "the pack is incomplete: expected %s files, got %d", rest, n)
 			}
 			return nil
 		}
 		size, err := strconv.ParseInt(head, 10, 64)
 		if err != nil || size < 0 || rest == "" {
-			return Errorf(Invalid, "the pack has a line that names no file: %q", line)
+			return Errorf(Invalid, "the pack has a line without a file name: %q", line)
 		}
 		body := &io.LimitedReader{R: in, N: size}
 		if err := f(rest, size, body); err != nil {
@@ -79,4 +79,4 @@ func packLine(in *bufio.Reader) (string, error) {
 	}
 }
 
-func cutPack() error { return Errorf(Unavailable, "the pack is not whole: it was cut off") }
+func cutPack() error { return Errorf(Unavailable, "the pack is truncated") }

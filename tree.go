@@ -80,7 +80,7 @@ func ParseTree(text []byte) (*Tree, error) {
 	rest, ok := bytes.CutPrefix(text, []byte(treeFolder))
 	if !ok {
 		if rest, ok = bytes.CutPrefix(text, []byte(treeSingle)); !ok {
-			return bad("is not one this version reads")
+			return bad("has an unsupported format")
 		}
 		t.Single = true
 	}
@@ -101,15 +101,15 @@ func ParseTree(text []byte) (*Tree, error) {
 			return nil, err
 		}
 		if !names.add(t.Files, strings.TrimSuffix(f.Path, "/")) {
-			return bad("names %q twice", f.Path)
+			return bad("contains %q twice", f.Path)
 		}
 		t.Files = append(t.Files, f)
 	}
 	if left != string(t.AppendEnd(nil, len(t.Files))) {
-		return bad("is not whole: it was cut off")
+		return bad("is truncated")
 	}
 	if t.Single && (len(t.Files) != 1 || strings.Contains(t.Files[0].Path, "/")) {
-		return bad("is of one file, and has others")
+		return bad("describes one file but contains others")
 	}
 	return t, nil
 }
@@ -160,7 +160,7 @@ func parseTreeFile(record string) (f TreeFile, err error) {
 		return bad("has no hash")
 	}
 	if !TreePath(strings.TrimSuffix(f.Path, "/")) {
-		return bad("names a path which does not lie below the folder")
+		return bad("has a path outside the folder")
 	}
 	return f, nil
 }

@@ -206,7 +206,7 @@ func (c *Client) where() string {
 
 // errEmpty is what is wrong with an answer that says nothing: a server that was stopped, or a
 // proxy, sent it, and nothing was done.
-var errEmpty = errors.New("it answered without a body, so it is not known whether it did what it was asked")
+var errEmpty = errors.New("the response has no body, so it is unknown whether the request succeeded")
 
 // failure reads an Azure-shaped error.
 func failure(resp *http.Response) error {

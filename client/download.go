@@ -88,7 +88,7 @@ func (c *Client) outputPlace(ctx context.Context, uri string) (string, error) {
 	}
 	p := strings.Split(strings.Trim(rest, "/"), "/")
 	if len(p) < 3 || !strings.EqualFold(p[1], "outputs") || len(p) > 3 && !strings.EqualFold(p[3], "paths") {
-		return "", berth.Errorf(berth.Invalid, "%s is not azureml://jobs/JOB/outputs/OUTPUT/paths/PATH", uri)
+		return "", berth.Errorf(berth.Invalid, "%s must have the form azureml://jobs/JOB/outputs/OUTPUT/paths/PATH", uri)
 	}
 	place := Artifacts(p[0])
 	if p[2] != "artifacts" {
@@ -210,7 +210,7 @@ func (c *Client) fetchInto(ctx context.Context, address string, file *os.File, s
 		}
 		switch {
 		case err == nil && n == 0:
-			return berth.Errorf(berth.Unavailable, "the file ended at byte %d of %d; it was changed meanwhile", at, size)
+			return berth.Errorf(berth.Unavailable, "the file ended at byte %d of %d; it changed during the download", at, size)
 		case err == nil:
 			continue
 		case attempt >= retries || !unreachable(err):

@@ -82,7 +82,7 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[*Job, error] {
 		n := 0
 		for j, err := range list[*Job](ctx, c, c.path("jobs"), q.Values()) {
 			if err == nil && j == nil {
-				err = berth.Errorf(berth.Internal, "%s answered with a list that has null in the place of a job", c.where())
+				err = berth.Errorf(berth.Internal, "%s answered with a list that contains null instead of a job", c.where())
 			}
 			if !yield(j, err) || err != nil {
 				return

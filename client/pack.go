@@ -103,7 +103,7 @@ func readSmall(f File) ([]byte, error) {
 	defer in.Close() // opened for reading
 	data := make([]byte, f.Size)
 	if n, err := io.ReadFull(in, data); err != nil {
-		return nil, berth.Errorf(berth.Invalid, "upload %s: it became shorter while it was read (%d of %d bytes): %w", f.Name, n, f.Size, err)
+		return nil, berth.Errorf(berth.Invalid, "upload %s: the file shrank while it was being read (%d of %d bytes): %w", f.Name, n, f.Size, err)
 	}
 	return data, nil
 }

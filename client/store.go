@@ -60,7 +60,7 @@ func (c *Client) datastore(ctx context.Context, name string) (*folder, error) {
 		return nil, err
 	}
 	if s.SASToken == "" {
-		return nil, berth.Errorf(berth.Unsupported, "datastore %s is opened with a %s; only signatures can be used from here", name, s.SecretsType)
+		return nil, berth.Errorf(berth.Unsupported, "datastore %s uses a %s; only SAS tokens can be used from here", name, s.SecretsType)
 	}
 	if p.Protocol == "" {
 		p.Protocol = "https"

@@ -108,7 +108,7 @@ func TestLinksInOutputs(t *testing.T) {
 		t.Errorf("downloaded: %s", all)
 	}
 	events, err := s.Command("events", jobs[0].Name).CombinedOutput()
-	if err != nil || !strings.Contains(string(events), "tok is a link that leads out of the folder") {
+	if err != nil || !strings.Contains(string(events), "tok is a link to a path outside the folder") {
 		t.Errorf("events: %v\n%s", err, events)
 	}
 }

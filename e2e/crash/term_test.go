@@ -115,7 +115,7 @@ func TestTermKeepsWrites(t *testing.T) {
 	}
 	lost := l.check(w)
 	t.Logf("%d stops, %d writes acknowledged, %d lost; the other requests: %v", rounds, len(l.acked), lost, l.other)
-	if log := w.log(); strings.Contains(log, "requests were cut off") {
+	if log := w.log(); strings.Contains(log, "requests interrupted") {
 		t.Errorf("a stop did not wait for the requests that were under way:\n%s", log)
 	}
 }

@@ -86,7 +86,7 @@ inputs:
 	// Two datastores open it: which one is meant has to be said. With one left, its address is
 	// enough.
 	out, err := y.command("job", "create", "--file", y.file("two.yaml", y.yaml("two", strings.ReplaceAll(copies, "azureml://datastores/lake/paths", box)))).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "is in the datastores") {
+	if err == nil || !strings.Contains(string(out), "is in several datastores") {
 		t.Errorf("of two datastores one was taken: %v\n%s", err, out)
 	}
 	y.berth("datastore", "delete", "-n", "bysignature", "--yes")

@@ -175,8 +175,8 @@ func TestJobDocuments(t *testing.T) {
 	}{
 		{props("command", "true"), []string{"jobType"}},
 		{props("jobType", "Sweep"), []string{"Sweep", "yet"}},
-		{props("jobType", "Command"), []string{"command is empty"}},
-		{props("jobType", "Command", "command", "x ${{inputs.a}}"), []string{"inputs.a", "names no input"}},
+		{props("jobType", "Command"), []string{"command is required"}},
+		{props("jobType", "Command", "command", "x ${{inputs.a}}"), []string{"inputs.a", "is not an input of the job"}},
 		{props("jobType", "Command", "command", "x ${{inputs.a"), []string{"not closed"}},
 		{props("jobType", "Command", "command", "x", "computeId", "azureml:gone"), []string{`"gone"`, "berth compute list"}},
 		{props("jobType", "Command", "command", "x", "environmentId", "azureml:e:1"), []string{"e:1", "`berth environment list`"}},

@@ -327,7 +327,7 @@ func (c jobCall) checkAssetOf(tx *store.Tx, output map[string]any) error {
 	}
 	_, err := tx.Get(c.ws.Key(), coll+"/versions", name, version)
 	if err == nil {
-		return berth.Errorf(berth.Conflict, "%s:%s exists already, and versions do not change: give another version, or none for the next one", name, version)
+		return berth.Errorf(berth.Conflict, "%s:%s already exists, and versions are immutable; use another version, or none for the next one", name, version)
 	}
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil

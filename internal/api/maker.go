@@ -38,6 +38,6 @@ func (c *call) mayMake(tx *store.Tx, r *resource, d *store.Doc) error {
 	if d.Version == "" {
 		title, other = r.Noun+" "+d.Name, "name"
 	}
-	return berth.Errorf(berth.Denied, "%s was deleted, and only %s, who created it, or an administrator may create it again: choose another %s",
+	return berth.Errorf(berth.Denied, "%s was deleted; only %s, who created it, or an administrator may create it again: choose another %s",
 		title, cmp.Or(maker, "the server"), other)
 }

@@ -21,7 +21,7 @@ func TestVersionsOfOthersStay(t *testing.T) {
 	x.as(ann, "DELETE", at, nil).want(200)
 	x.as(ann, "DELETE", at, nil).want(204)
 	x.as(bob, "DELETE", at, nil).want(204)
-	x.as(bob, "PUT", at, data("evil")).want(403).says("data asset d:1 was deleted, and only ann, who created it, or an administrator may create it again: choose another version")
+	x.as(bob, "PUT", at, data("evil")).want(403).says("data asset d:1 was deleted; only ann, who created it, or an administrator may create it again: choose another version")
 	x.as(bob, "PUT", x.ws+"/data/D/versions/1", data("evil")).want(403)
 	x.as(bob, "PUT", x.ws+"/data/d/versions/2", data("other")).want(201)
 	x.as(ann, "PUT", at, data("mine")).want(201)

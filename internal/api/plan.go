@@ -210,7 +210,7 @@ func (x *snapshot) existing(c *call, d *store.Doc, s *plan.Snapshot) error {
 		s.Refused = append(s.Refused, berth.PlanLimit{Kind: kind, Ever: true, Whose: d.Name, Why: why})
 	}
 	if st.Deleting() {
-		refuse(berth.LimitDeleting, "compute "+d.Name+" is being deleted and takes no more jobs")
+		refuse(berth.LimitDeleting, "compute "+d.Name+" is being deleted and accepts no more jobs")
 	}
 	if i := st.Instance; i != nil && i.User != "" && !strings.EqualFold(i.User, c.who.User) && c.who.Role != auth.Admin {
 		refuse(berth.LimitOwner, fmt.Sprintf("compute %s belongs to %s; only they and administrators may run jobs on it", d.Name, i.User))

@@ -91,7 +91,7 @@ func TestCleaningIsOnesOwn(t *testing.T) {
 	x.as(x.token("eve", auth.Reader), "POST", x.ws+"/cleanStorage", ask).want(403)
 	x.as(ann, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}, "before": time.Now().Add(-50 * 24 * time.Hour)}).want(200)
 	x.as(ann, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"everything"}, "before": time.Now()}).want(400)
-	x.as(ann, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}}).want(400).says("how old")
+	x.as(ann, "POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"outputs"}}).want(400).says("before is required")
 	if got := strings.Join(x.names(), " "); got != "azureml/hers/o/x azureml/hersagain/o/x ExperimentRun/dcid.hers/a ExperimentRun/dcid.hers/user_logs/std_log.txt" {
 		t.Errorf("what is young enough was deleted: %s", got)
 	}
@@ -190,7 +190,7 @@ func TestFullWorkspace(t *testing.T) {
 	job := props("jobType", "Command", "command", "true", "environmentId", "azureml:always-1.5@latest")
 	x.left("root", "one", berth.Completed, berth.JobState{}, "azureml/one/o/x", "azureml/one/o/y", "azureml/one/o/z") // 30 bytes
 	x.do("PUT", x.ws+"/jobs/warned", job).want(201)
-	if got := string(x.do("GET", x.ws+"/jobs/warned/events", nil).want(200).raw); !strings.Contains(got, "workspace lab stores 30 bytes of the 32 bytes that it may") {
+	if got := string(x.do("GET", x.ws+"/jobs/warned/events", nil).want(200).raw); !strings.Contains(got, "workspace lab uses 30 bytes of its limit of 32 bytes") {
 		t.Errorf("no warning: %s", got)
 	}
 

@@ -229,7 +229,7 @@ func bearer(authority *auth.Authority) func(*http.Request) (string, bool, error)
 			return "", false, err
 		}
 		if p.Task != "" || (!p.CanWrite() && r.Method != http.MethodGet && r.Method != http.MethodHead) {
-			return "", false, berth.Errorf(berth.Denied, "this token does not open the storage")
+			return "", false, berth.Errorf(berth.Denied, "this token has no access to storage")
 		}
 		return p.User, p.Role == auth.Admin, nil
 	}
@@ -242,7 +242,7 @@ func signed(authority *auth.Authority) func(*http.Request, front.Grant) error {
 			if berth.CodeOf(err) != berth.Unauthenticated {
 				return err
 			}
-			return &berth.Error{Code: berth.Unauthenticated, Wire: "AuthenticationFailed", Msg: "the signature is not valid any more: " + err.Error(), Err: err}
+			return &berth.Error{Code: berth.Unauthenticated, Wire: "AuthenticationFailed", Msg: "the signature is no longer valid: " + err.Error(), Err: err}
 		}
 		auth.Known(r.Context(), g.User)
 		return nil

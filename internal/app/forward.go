@@ -32,7 +32,7 @@ const forwardedHeader = "Berth-Forwarded"
 const electionTime = 10 * time.Second
 
 // errNoLeader is the answer while no server leads.
-var errNoLeader = berth.Errorf(berth.Unavailable, "no server leads at the moment; one is elected within seconds: try again")
+var errNoLeader = berth.Errorf(berth.Unavailable, "no server is the leader at the moment; one is elected within seconds, so try again")
 
 // forwarder passes requests on to the server that leads.
 type forwarder struct {
@@ -141,8 +141,8 @@ func (f *forwarder) pass(w http.ResponseWriter, r *http.Request, way route, fail
 		},
 		Transport: way.there, FlushInterval: -1,
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			f.a.log.Warn("request not passed on to the server that leads", "path", r.URL.Path, "err", err)
-			fail(berth.Errorf(berth.Unavailable, "the server that leads did not answer; another is elected within seconds: try again"))
+			f.a.log.Warn("request not forwarded to the leader", "path", r.URL.Path, "err", err)
+			fail(berth.Errorf(berth.Unavailable, "the leader did not respond; another is elected within seconds, so try again"))
 		},
 	}
 	p.ServeHTTP(w, r.WithContext(ctx))

@@ -89,7 +89,7 @@ func (a *App) pointHere() {
 		err = os.Rename(temp, near)
 	}
 	if err != nil {
-		a.log.Error("tasks of this machine do not find the server", "err", err)
+		a.log.Error("tasks on this machine cannot find the server", "err", err)
 	}
 }
 
@@ -117,7 +117,7 @@ func (a *App) termMetrics(w *metrics.Writer) {
 	if t != nil && a.db.Leads() {
 		leads = 1
 	}
-	w.One("berth_leads", metrics.Gauge, "1 on the server that leads those of its database.", leads)
+	w.One("berth_leads", metrics.Gauge, "1 on the server that is the leader, otherwise 0.", leads)
 	if t != nil {
 		t.control.Metrics(w)
 	}

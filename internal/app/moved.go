@@ -46,7 +46,7 @@ func (a *App) settleIn(run string) error {
 			if err := link(old, home, known); err != nil {
 				return err
 			}
-			a.log.Warn("the home was moved while commands ran; a link leads from its old place to the new one as long as they do", "from", old, "to", home)
+			a.log.Warn("the home was moved while commands were running; until they end, its old path is a link to the new one", "from", old, "to", home)
 			paths = append(paths, old)
 		}
 	}
@@ -91,10 +91,10 @@ func link(old, home string, known []string) error {
 			return err
 		}
 	default:
-		return berth.Errorf(berth.Conflict, "this home was moved here from %s while commands ran, which still use that path, and there is something else at %s now: move that away, or wait until the commands have ended", old, old)
+		return berth.Errorf(berth.Conflict, "this home was moved from %s while commands were running that still use that path, and %s now exists again; move that away, or wait until the commands have ended", old, old)
 	}
 	if err := os.Symlink(home, old); err != nil {
-		return berth.Errorf(berth.Conflict, "this home was moved here from %s while commands ran, which still use that path, and no link can be made there (%w): move the home back, or wait until the commands have ended", old, err)
+		return berth.Errorf(berth.Conflict, "this home was moved from %s while commands were running that still use that path, and no link can be created there (%w); move the home back, or wait until the commands have ended", old, err)
 	}
 	return nil
 }

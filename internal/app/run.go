@@ -58,7 +58,7 @@ func (a *App) keepRunning(ctx context.Context, loop func(context.Context) error)
 		if err == nil || ctx.Err() != nil || berth.CodeOf(err) != berth.Unavailable {
 			return err
 		}
-		a.log.Warn("a loop ended because the database is away; it begins again", "err", err)
+		a.log.Warn("a loop stopped because the database is unavailable; restarting it", "err", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -101,7 +101,7 @@ func (a *App) serve(ctx context.Context) error {
 	}
 	a.log.Info("stopping")
 	if e := a.shutdown(context.WithoutCancel(ctx), &unused, cut, remote, local); e != nil {
-		a.log.Warn("requests were cut off", "err", e)
+		a.log.Warn("requests interrupted", "err", e)
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func socketPath(run string) (string, error) {
 		return "", err
 	}
 	if !info.IsDir() || !mine(info) {
-		return "", berth.Errorf(berth.Denied, "%s is not a folder of ours; remove it, or choose a home with a shorter path", dir)
+		return "", berth.Errorf(berth.Denied, "%s does not belong to this server; remove it, or choose a home with a shorter path", dir)
 	}
 	return filepath.Join(dir, "api.sock"), os.Chmod(dir, 0o700)
 }

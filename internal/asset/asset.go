@@ -46,7 +46,7 @@ func Create(tx *store.Tx, v Version) (version string, err error) {
 		return "", err
 	}
 	if was && maker != v.User {
-		return "", berth.Errorf(berth.Denied, "%s %s:%s was deleted, and only %s, who created it, or an administrator may create it again", v.Collection, v.Name, v.Version, maker)
+		return "", berth.Errorf(berth.Denied, "%s %s:%s was deleted; only %s, who created it, or an administrator may create it again", v.Collection, v.Name, v.Version, maker)
 	}
 	body, err := json.Marshal(map[string]any{"properties": v.Properties})
 	if err != nil {

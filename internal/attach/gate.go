@@ -125,7 +125,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 		return err
 	}
 	if id == "" || len(id) > 100 || dialout.Clean(id, 100) != id {
-		return berth.Errorf(berth.Invalid, "the agent does not say which machine it is on")
+		return berth.Errorf(berth.Invalid, "the agent did not identify its machine")
 	}
 	if err := mine(d.Name, a.state, id); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 	}
 	acceptor, ok := target.Driver().(driver.Acceptor)
 	if !ok {
-		return berth.Errorf(berth.Unsupported, "compute %s is not one that connects to the server", d.Name)
+		return berth.Errorf(berth.Unsupported, "compute %s is not a machine that connects to the server", d.Name)
 	}
 	g.mu.Lock()
 	if g.closed {
@@ -153,7 +153,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 	defer conn.Close()
 	ended, err := acceptor.Accept(r.Context(), conn)
 	if err != nil {
-		g.log.Info("a machine did not connect", "compute", d.Name, "host", host, "err", err)
+		g.log.Info("machine not connected", "compute", d.Name, "host", host, "err", err)
 		return nil // there is nobody to answer to any more
 	}
 	_ = g.attend(r.Context(), d, target, ended, berth.AttachedState{ // it has been said
@@ -172,10 +172,10 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 		err = g.here(ctx, d, a, info)
 	}
 	if err != nil {
-		g.log.Warn("a machine that connected is not used", "compute", d.Name, "host", a.Host, "err", err)
+		g.log.Warn("connected machine rejected", "compute", d.Name, "host", a.Host, "err", err)
 		return err
 	}
-	g.log.Info("a machine connected", "compute", d.Name, "host", a.Host)
+	g.log.Info("machine connected", "compute", d.Name, "host", a.Host)
 	wctx, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { g.watch(wctx, d, a.TokenHash) })
@@ -193,11 +193,11 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 	if closed {
 		return nil // as above
 	}
-	g.log.Info("a machine is not connected any more", "compute", d.Name, "host", a.Host, "err", why)
+	g.log.Info("machine disconnected", "compute", d.Name, "host", a.Host, "err", why)
 	actx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	if err := g.away(actx, d.Workspace, d.Name, a.Session, why.Error()); err != nil && berth.CodeOf(err) != berth.NotFound {
-		g.log.Error("a machine's absence is not written down", "compute", d.Name, "err", err)
+		g.log.Error("machine's disconnection not recorded", "compute", d.Name, "err", err)
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func mine(compute string, a *berth.AttachedState, id string) error {
 		return nil
 	}
 	if a.TokenHash == "" {
-		return berth.Errorf(berth.Denied, "compute %s is another machine than before, %s; its jobs are not there. Detach the compute and attach it again", compute, a.Host)
+		return berth.Errorf(berth.Denied, "compute %s is no longer the same machine (it was %s), so its jobs are gone; detach the compute and attach it again", compute, a.Host)
 	}
-	return berth.Errorf(berth.Conflict, "compute %s belongs to another machine, %s; to move it here, create a new file with `berth agent join %s` when it has no jobs", compute, a.Host, compute)
+	return berth.Errorf(berth.Conflict, "compute %s belongs to another machine, %s; to move it to this one, wait until it has no jobs and create a new file with `berth agent join %s`", compute, a.Host, compute)
 }

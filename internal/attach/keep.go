@@ -182,7 +182,7 @@ func (k *keeper) keep(ctx context.Context, d *store.Doc, to *driver.Target, c dr
 		began := time.Now()
 		err := k.once(ctx, d, to, c)
 		if ctx.Err() != nil {
-			c.Drop(berth.Errorf(berth.Unavailable, "how it is reached has changed, or it was detached"))
+			c.Drop(berth.Errorf(berth.Unavailable, "its connection settings changed, or it was detached"))
 			return
 		}
 		if err == nil || time.Since(began) > lastPause { // it was connected
@@ -213,7 +213,7 @@ func (k *keeper) once(ctx context.Context, d *store.Doc, to *driver.Target, c dr
 	err := g.db.View(ctx, func(tx *store.Tx) error {
 		now, err := tx.Get(d.Workspace, kindCompute, d.Name, "")
 		if err == nil && howReached(now.Body) != howReached(d.Body) {
-			err = berth.Errorf(berth.Unavailable, "how it is reached has changed") // its secrets are not for this address
+			err = berth.Errorf(berth.Unavailable, "its connection settings changed") // its secrets are not for this address
 		}
 		if err != nil {
 			return err
@@ -239,7 +239,7 @@ func (k *keeper) once(ctx context.Context, d *store.Doc, to *driver.Target, c dr
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	g.log.Info("a machine is not reached", "compute", d.Name, "err", err)
+	g.log.Info("machine not reachable", "compute", d.Name, "err", err)
 	if werr := g.unreached(ctx, d.Workspace, d.Name, dialout.Clean(err.Error(), 500)); werr != nil {
 		return werr
 	}
@@ -287,6 +287,6 @@ func (g *Gate) unreached(ctx context.Context, workspace, name, why string) error
 			a.Connected, a.Since = false, g.db.Now()
 		}
 		a.Why = why
-		return "its machine was not reached: " + why, nil
+		return "its machine could not be reached: " + why, nil
 	})
 }

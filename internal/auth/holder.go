@@ -39,7 +39,7 @@ func (a *Authority) CheckHolder(ctx context.Context, holder string, now time.Tim
 	case "user":
 		return a.hasToken(ctx, who, now)
 	}
-	return berth.Errorf(berth.Unauthenticated, "the holder is not known")
+	return berth.Errorf(berth.Unauthenticated, "unknown token holder")
 }
 
 // hasToken says whether a user has any token, expired ones included.

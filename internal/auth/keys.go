@@ -40,7 +40,7 @@ func LoadKeys(dir string) (*Keys, error) {
 	}
 	root, err := hex.DecodeString(b)
 	if err != nil || len(root) != 32 {
-		return nil, berth.Errorf(berth.Invalid, "%s is damaged: it must hold 64 hex digits", filepath.Join(dir, "secret.key"))
+		return nil, berth.Errorf(berth.Invalid, "%s is damaged; it must contain 64 hex digits", filepath.Join(dir, "secret.key"))
 	}
 	k := &Keys{}
 	var box []byte

@@ -99,14 +99,14 @@ func (a *Authority) Create(ctx context.Context, t Token) (string, error) {
 		t.User = t.Name
 	}
 	if len(t.User) > maxUser || strings.ContainsFunc(t.User, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) {
-		return "", berth.Errorf(berth.Invalid, "user %.50q is not allowed: use at most %d bytes in one line", t.User, maxUser)
+		return "", berth.Errorf(berth.Invalid, "user %.50q is not allowed; use at most %d bytes on one line", t.User, maxUser)
 	}
 	switch t.Role {
 	case Admin, User, Reader:
 	case "":
 		t.Role = User
 	default:
-		return "", berth.Errorf(berth.Invalid, "role %q is not known: use admin, user or reader", t.Role)
+		return "", berth.Errorf(berth.Invalid, "%q is not a role; use admin, user or reader", t.Role)
 	}
 	secret := newSecret()
 	return secret, a.put(ctx, t, secret, false)
@@ -246,7 +246,7 @@ func (a *Authority) secret(ctx context.Context, secret string, now time.Time) (P
 	return a.lookUp(ctx, h, now, func(tx *store.Tx) (*store.Doc, error) {
 		docs, err := tx.List(store.Query{Kind: kindTokens, Hash: h, Limit: 1})
 		if err == nil && len(docs) == 0 {
-			err = berth.Errorf(berth.Unauthenticated, "the token is not known to this server")
+			err = berth.Errorf(berth.Unauthenticated, "unknown token")
 		}
 		if err != nil {
 			return nil, err

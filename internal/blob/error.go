@@ -26,7 +26,7 @@ func exists(container, name string) error {
 func notMatched(container, name string) error {
 	return &berth.Error{
 		Code: berth.Precondition, Wire: "ConditionNotMet",
-		Msg: fmt.Sprintf("blob %s in container %s is not the version asked for", quote(name), quote(container)),
+		Msg: fmt.Sprintf("blob %s in container %s is not the requested version", quote(name), quote(container)),
 	}
 }
 

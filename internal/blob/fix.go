@@ -30,10 +30,10 @@ func fix(tx *store.Tx, container, name, version string) (place string, err error
 	n := 0
 	err = below(tx, container, name, func(b *store.Blob) error {
 		if n++; n > maxFixed {
-			return berth.Errorf(berth.Invalid, "%s has more than %d files at %s: upload what is needed to a folder of its own", version, maxFixed, quote(name))
+			return berth.Errorf(berth.Invalid, "%s has more than %d files at %s; upload the files it needs to a separate folder", version, maxFixed, quote(name))
 		}
 		if b.Hash == "" {
-			return berth.Errorf(berth.Conflict, "blob %s is still written to: register %s when it is complete", quote(b.Name), version)
+			return berth.Errorf(berth.Conflict, "blob %s is still being written; register %s when it is complete", quote(b.Name), version)
 		}
 		b.Name, b.Meta = place+strings.TrimPrefix(b.Name, name), nil
 		return tx.PutBlob(b)

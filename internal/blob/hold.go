@@ -124,13 +124,13 @@ func (r restraint) refuse(b *store.Blob) error {
 }
 
 func belongsTo(name, version string) error {
-	return held("blob " + quote(name) + " belongs to " + version + ", and versions do not change: upload to another place, and register a new version")
+	return held("blob " + quote(name) + " belongs to " + version + ", and versions are immutable; upload to another path and register a new version")
 }
 
 // restrained collects the holds on a name.
 func restrained(tx *store.Tx, container, name, writer string) (r restraint, err error) {
 	if strings.HasPrefix(name, fixedRoot) {
-		r.change = held("blob " + quote(name) + " lies where the server keeps what versions consist of: write to another place")
+		r.change = held("blob " + quote(name) + " is in storage reserved for registered versions; write to another path")
 		r.add, r.version = r.change, "a version"
 		return r, nil
 	}
@@ -152,7 +152,7 @@ func restrained(tx *store.Tx, container, name, writer string) (r restraint, err 
 			r.owner = h.Owner
 		}
 		if h.Owner != "" && h.Owner != writer {
-			r.change = held("blob " + quote(name) + " lies in a folder that " + h.Owner + " uploads to: only the same content can be put there by others")
+			r.change = held("blob " + quote(name) + " is in a folder that " + h.Owner + " uploads to; others can upload only identical content there")
 			r.add = r.change
 		}
 		r.holdVersions(name, h)
@@ -315,14 +315,14 @@ func HoldAll(tx *store.Tx, container, name, version string) error {
 func HoldWhole(tx *store.Tx, container, name, version, user string) (place string, err error) {
 	name = strings.TrimRight(name, "/")
 	if slices.Contains(shared, name) {
-		return "", berth.Errorf(berth.Invalid, "the folder %s is everybody's: put the files of %s into a folder of their own", quote(name), version)
+		return "", berth.Errorf(berth.Invalid, "the folder %s is shared; put the files of %s in a separate folder", quote(name), version)
 	}
 	owner, err := mayHold(tx, container, name, user)
 	if err != nil {
 		return "", err
 	}
 	if owner != "" && owner != user && uploadFolder(name+"/") == "" {
-		return "", held("the folder " + quote(name) + " is one that " + owner + " uploads to: upload to one of your own")
+		return "", held("the folder " + quote(name) + " is used by " + owner + " for uploads; upload to a folder of your own")
 	}
 	if owner != "" {
 		return name, addHold(tx, container, name, version, "", true)
@@ -374,7 +374,7 @@ func proved(tx *store.Tx, container, name, user, owner string) error {
 		return err
 	}
 	if did && missing != "" {
-		return held("the folder " + quote(name) + " was first uploaded by " + owner + ", with " + quote(missing) + " that you did not upload: put your files elsewhere")
+		return held("the folder " + quote(name) + " was first uploaded by " + owner + ", with " + quote(missing) + " that you did not upload; use another folder")
 	}
 	return nil
 }

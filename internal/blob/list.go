@@ -30,7 +30,7 @@ func (s *Store) List(ctx context.Context, container string, o ListOptions) (blob
 	}
 	for _, text := range []string{o.Prefix, o.After} {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return nil, nil, "", berth.Errorf(berth.Invalid, "%s is not the beginning of a blob name", quote(text))
+			return nil, nil, "", berth.Errorf(berth.Invalid, "%s is not a valid blob name prefix", quote(text))
 		}
 	}
 	if o.Limit <= 0 {

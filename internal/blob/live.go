@@ -25,7 +25,7 @@ func (s *Store) PutLive(ctx context.Context, container, name, rel string) (*stor
 	first, _, _ := strings.Cut(rel, "/")
 	switch {
 	case !filepath.IsLocal(rel) || rel == ".":
-		return nil, berth.Errorf(berth.Invalid, "live file %s is not below the blob directory", quote(rel))
+		return nil, berth.Errorf(berth.Invalid, "live file %s is outside the blob directory", quote(rel))
 	case first == "objects" || first == "tmp" || first == "blocks" || first == "trash":
 		return nil, berth.Errorf(berth.Invalid, "live file %s is in a directory that belongs to the blob store", quote(rel))
 	}

@@ -60,7 +60,7 @@ func CheckName(name string) error {
 	}
 	for _, r := range name {
 		if !xmlChar(r) || r == lastRune {
-			return bad("it holds a control character")
+			return bad("it contains a control character")
 		}
 	}
 	for seg := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '/' || r == '\\' }) {

@@ -31,7 +31,7 @@ func (s *Store) PutMany(ctx context.Context, container string, files []Packed) e
 			return err
 		}
 		if len(files[i].Data) > MaxPacked {
-			return berth.Errorf(berth.Invalid, "blob %s has %d bytes: one with more than %d comes by itself", quote(files[i].Name), len(files[i].Data), MaxPacked)
+			return berth.Errorf(berth.Invalid, "blob %s has %d bytes; blobs larger than %d must be uploaded individually", quote(files[i].Name), len(files[i].Data), MaxPacked)
 		}
 		total += int64(len(files[i].Data))
 	}

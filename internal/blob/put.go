@@ -153,7 +153,7 @@ func (s *Store) room(size int64) error {
 	if left := free(s.dir); left >= 0 && left < size {
 		return &berth.Error{
 			Code: berth.Unavailable, Wire: "InsufficientStorage",
-			Msg: fmt.Sprintf("the disk that holds %s is full: too little space is left for this upload of %d bytes", s.dir, size),
+			Msg: fmt.Sprintf("the disk that holds %s has no room for this upload of %d bytes; free some space and try again", s.dir, size),
 		}
 	}
 	return nil
@@ -217,7 +217,7 @@ func (s *Store) index(ctx context.Context, container, name string, c content, o 
 func (o PutOptions) check(c content) error {
 	switch {
 	case o.Size > 0 && c.size != o.Size:
-		return berth.Errorf(berth.Invalid, "%d bytes were announced and %d came", o.Size, c.size)
+		return berth.Errorf(berth.Invalid, "expected %d bytes, received %d", o.Size, c.size)
 	case o.SHA256 != "" && !strings.EqualFold(o.SHA256, c.hash):
 		return berth.Errorf(berth.Invalid, "the content's SHA-256 is %s, not %s", c.hash, quote(o.SHA256))
 	case len(o.MD5) > 0 && c.md5 != nil && !bytes.Equal(o.MD5, c.md5):

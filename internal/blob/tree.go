@@ -103,7 +103,7 @@ func (s *Store) Entries(ctx context.Context, container, folder string, f func(En
 			}
 			n++
 			if b.Hash == "" {
-				return berth.Errorf(berth.Conflict, "blob %s still grows", quote(b.Name))
+				return berth.Errorf(berth.Conflict, "blob %s is still being written", quote(b.Name))
 			}
 			if err := f(Entry{Path: strings.TrimPrefix(b.Name, o.Prefix), Size: b.Size, Hash: b.Hash}); err != nil {
 				return err

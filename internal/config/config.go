@@ -144,7 +144,7 @@ func Load(home string) (Config, error) {
 // Check says what is wrong with c.
 func (c Config) Check() error {
 	if c.DeletedRunDays < 0 || c.DeletedRunDays > 36500 {
-		return berth.Errorf(berth.Invalid, "deleted_run_days: %d is not a number of days from 0 to 36500", c.DeletedRunDays)
+		return berth.Errorf(berth.Invalid, "deleted_run_days: must be from 0 to 36500 days, not %d", c.DeletedRunDays)
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return berth.Errorf(berth.Invalid, "listen: %q is not HOST:PORT", c.Listen)
@@ -161,26 +161,26 @@ func (c Config) Check() error {
 		}
 	}
 	if c.Slots < 1 {
-		return berth.Errorf(berth.Invalid, "slots: %d; at least 1 task must be allowed to run", c.Slots)
+		return berth.Errorf(berth.Invalid, "slots: must be at least 1, not %d", c.Slots)
 	}
 	if c.LocalPerUser < 0 {
-		return berth.Errorf(berth.Invalid, "local_jobs_per_user: %d; 0 means no limit", c.LocalPerUser)
+		return berth.Errorf(berth.Invalid, "local_jobs_per_user: must not be negative (%d); 0 means no limit", c.LocalPerUser)
 	}
 	if !(c.LocalPrice >= 0) || math.IsInf(c.LocalPrice, 0) {
-		return berth.Errorf(berth.Invalid, "local_price_per_hour: %v is not a price; 0 means that it costs nothing", c.LocalPrice)
+		return berth.Errorf(berth.Invalid, "local_price_per_hour: %v is not a price; 0 means free", c.LocalPrice)
 	}
 	if len(c.LocalCurrency) != 3 || strings.ToUpper(c.LocalCurrency) != c.LocalCurrency {
 		return berth.Errorf(berth.Invalid, "local_currency: %q is not a code of three capital letters such as USD", c.LocalCurrency)
 	}
 	if c.QuotaDefault < 0 {
-		return berth.Errorf(berth.Invalid, "quota_default_vcpus: %d; 0 means no limit", c.QuotaDefault)
+		return berth.Errorf(berth.Invalid, "quota_default_vcpus: must not be negative (%d); 0 means no limit", c.QuotaDefault)
 	}
 	if c.WorkspaceStorage < 0 {
-		return berth.Errorf(berth.Invalid, "workspace_storage_bytes: %d; 0 means no limit", c.WorkspaceStorage)
+		return berth.Errorf(berth.Invalid, "workspace_storage_bytes: must not be negative (%d); 0 means no limit", c.WorkspaceStorage)
 	}
 	for kind, days := range c.Keep() {
 		if days < 0 {
-			return berth.Errorf(berth.Invalid, "keep_%s_days: %d; 0 means for ever", kind, days)
+			return berth.Errorf(berth.Invalid, "keep_%s_days: must not be negative (%d); 0 means forever", kind, days)
 		}
 	}
 	for _, p := range c.Allow.Paths {
@@ -190,7 +190,7 @@ func (c Config) Check() error {
 	}
 	for _, a := range c.Allow.DockerArgs {
 		if !strings.HasPrefix(a, "-") {
-			return berth.Errorf(berth.Invalid, "allow: docker_args: %q is not an option as docker run has them, --cap-add=SYS_PTRACE", a)
+			return berth.Errorf(berth.Invalid, "allow: docker_args: %q is not a docker run option such as --cap-add=SYS_PTRACE", a)
 		}
 	}
 	for _, n := range []struct{ field, value string }{

@@ -69,7 +69,7 @@ func TestNamedOutput(t *testing.T) {
 		if !strings.Contains(warned, "output o did not become an asset") || !strings.Contains(warned, "paths/azureml/late/o/") {
 			t.Errorf("warned: %q", warned)
 		}
-		if why := p.offer("again", job("1")); !strings.Contains(why, "set:1 exists already") {
+		if why := p.offer("again", job("1")); !strings.Contains(why, "set:1 already exists") {
 			t.Errorf("a version that is there: %q", why)
 		}
 

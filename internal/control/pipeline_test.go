@@ -260,7 +260,7 @@ func TestPipelineOfComponent(t *testing.T) {
 			t.Error(why)
 		}
 		p.until("e_only", berth.Running)
-		if why := p.offer("d", object{"jobType": "Pipeline", "componentId": say}); !strings.Contains(why, "needs a pipeline component") {
+		if why := p.offer("d", object{"jobType": "Pipeline", "componentId": say}); !strings.Contains(why, "requires a pipeline component") {
 			t.Errorf("%q", why)
 		}
 	})
@@ -444,7 +444,7 @@ func TestPipelineServerless(t *testing.T) {
 			t.Fatalf("%d %s", code, b)
 		}
 		p.driver.Finish(p.task("gone_a"), berth.Exit{})
-		if st := p.until("gone", berth.Failed); !strings.HasPrefix(st.Reason, "step b failed: the pool for Standard_DS2_v2 is just being removed") {
+		if st := p.until("gone", berth.Failed); !strings.HasPrefix(st.Reason, "step b failed: the pool for Standard_DS2_v2 is being removed") {
 			t.Errorf("%s", st.Reason)
 		}
 		for _, c := range []struct {

@@ -47,7 +47,7 @@ var (
 func Parse(expression string, loc *time.Location) (*Cron, error) {
 	parts := strings.Fields(expression)
 	if len(parts) != len(fields) {
-		return nil, berth.Errorf(berth.Invalid, "the cron expression %q has %d fields; it needs 5: minute, hour, day of the month, month, day of the week", expression, len(parts))
+		return nil, berth.Errorf(berth.Invalid, "the cron expression %q has %d fields; it must have 5: minute, hour, day of the month, month, day of the week", expression, len(parts))
 	}
 	c := &Cron{loc: loc}
 	for i, to := range []*uint64{&c.minutes, &c.hours, &c.days, &c.months, &c.weekdays} {
@@ -110,7 +110,7 @@ func (f field) value(text string) (int, error) {
 	}
 	v, err := strconv.Atoi(text)
 	if err != nil || v < f.min || v > f.max {
-		return 0, berth.Errorf(berth.Invalid, "%q is not a %s: give %d to %d", text, f.name, f.min, f.max)
+		return 0, berth.Errorf(berth.Invalid, "%q is not a valid %s; use %d to %d", text, f.name, f.min, f.max)
 	}
 	return v, nil
 }

@@ -50,7 +50,7 @@ func (t Trigger) Compile(anchor, now time.Time) (Schedule, error) {
 	what := "the cron expression " + t.Expression
 	switch {
 	case t.Expression != "" && t.Frequency != "":
-		return nil, berth.Errorf(berth.Invalid, "a trigger has an expression or a frequency, not both")
+		return nil, berth.Errorf(berth.Invalid, "a trigger must have either an expression or a frequency, not both")
 	case t.Expression != "":
 		inner, err = Parse(t.Expression, loc)
 	default:
@@ -126,7 +126,7 @@ func (t Trigger) recurrence(anchor time.Time) (Schedule, error) {
 		return r, nil
 	case "day", "week", "month":
 	default:
-		return nil, berth.Errorf(berth.Invalid, "the frequency %q is not minute, hour, day, week or month", t.Frequency)
+		return nil, berth.Errorf(berth.Invalid, "the frequency must be minute, hour, day, week or month, not %q", t.Frequency)
 	}
 	var err error
 	if r.hours, err = numbers("hour", s.Hours, 0, 23, anchor.Hour()); err != nil {
@@ -158,7 +158,7 @@ func numbers(what string, given []int, low, high, otherwise int) ([]int, error) 
 	}
 	for _, n := range given {
 		if n < low || n > high {
-			return nil, berth.Errorf(berth.Invalid, "%d is not a %s: give %d to %d", n, what, low, high)
+			return nil, berth.Errorf(berth.Invalid, "%d is not a valid %s; use %d to %d", n, what, low, high)
 		}
 	}
 	sorted := slices.Clone(given)

@@ -23,7 +23,7 @@ func Zone(name string) (*time.Location, error) {
 	}
 	loc, err := time.LoadLocation(iana)
 	if err != nil || iana == "" {
-		return nil, berth.Errorf(berth.Invalid, "the time zone %q is not known: give a name such as Europe/Berlin, or Windows' W. Europe Standard Time", name)
+		return nil, berth.Errorf(berth.Invalid, "unknown time zone %q; use a name such as Europe/Berlin or W. Europe Standard Time", name)
 	}
 	return loc, nil
 }

@@ -25,7 +25,7 @@ func (a Admission) Admit(tx *store.Tx, n *berth.Node) error {
 	}
 	size, ok := catalogue.Find(n.Size)
 	if !ok {
-		return berth.Errorf(berth.Invalid, "size %s is not known to this server; `berth compute resize -n %s --size SIZE` gives it another", n.Size, n.Compute)
+		return berth.Errorf(berth.Invalid, "unknown size %s; choose another with `berth compute resize -n %s --size SIZE`", n.Size, n.Compute)
 	}
 	why, err := unpaid(tx, n.Workspace, n.User)
 	if err != nil {

@@ -47,7 +47,7 @@ func Idle(signals []Signal, p Policy, now time.Time) Verdict {
 		switch {
 		case s.Error != "":
 			if !v.Busy {
-				v.Awake = fmt.Sprintf("whether it is used cannot be seen (%s: %s), which counts as busy", s.Name, s.Error)
+				v.Awake = fmt.Sprintf("whether it is in use cannot be determined (%s: %s), so it counts as busy", s.Name, s.Error)
 			}
 			v.Busy, v.AwakeAt = true, now
 		case s.Busy:
@@ -75,7 +75,7 @@ func Idle(signals []Signal, p Policy, now time.Time) Verdict {
 		v.Stop = true
 		v.Reason = fmt.Sprintf("nothing used it for %s", now.Sub(v.AwakeAt).Round(time.Second))
 		if v.Awake != "" {
-			v.Reason += "; the last thing was: " + v.Awake
+			v.Reason += "; last activity: " + v.Awake
 		}
 	}
 	return v

@@ -74,7 +74,7 @@ func TestIdleReasons(t *testing.T) {
 		{"busy", []devbox.Signal{{Name: "kernels", Busy: true, Why: "a kernel is busy"}}, devbox.Policy{After: time.Hour, AwakeAt: ago(100 * time.Hour)}, false, "a kernel is busy"},
 		{"unknown", []devbox.Signal{{Name: "gpu", Error: "nvidia-smi is gone"}}, devbox.Policy{After: time.Hour, AwakeAt: ago(100 * time.Hour)}, false, "counts as busy"},
 		{"idle", []devbox.Signal{{Name: "ssh", Last: ago(time.Minute), Why: "ssh was used"}}, devbox.Policy{After: time.Hour, AwakeAt: ago(2 * time.Hour)}, false, "stops at 2026-05-01T12:59:00Z"},
-		{"over", []devbox.Signal{{Name: "ssh", Last: ago(time.Hour), Why: "ssh was used"}}, devbox.Policy{After: time.Hour, AwakeAt: ago(2 * time.Hour)}, true, "nothing used it for 1h0m0s; the last thing was: ssh was used"},
+		{"over", []devbox.Signal{{Name: "ssh", Last: ago(time.Hour), Why: "ssh was used"}}, devbox.Policy{After: time.Hour, AwakeAt: ago(2 * time.Hour)}, true, "nothing used it for 1h0m0s; last activity: ssh was used"},
 		{"never", nil, devbox.Policy{AwakeAt: ago(time.Hour)}, false, "runs until it is stopped"},
 	} {
 		v := devbox.Idle(c.signals, c.policy, now)

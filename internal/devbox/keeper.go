@@ -120,7 +120,7 @@ func (k *keeper) sleep(ctx context.Context, d time.Duration) {
 
 var (
 	// errGone says that there is no such instance.
-	errGone = errors.New("the instance is gone")
+	errGone = errors.New("the instance no longer exists")
 	// errAgain says that the instance changed under a step: look again.
 	errAgain = errors.New("look again")
 )

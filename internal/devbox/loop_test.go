@@ -207,7 +207,7 @@ func TestIdle(t *testing.T) {
 		if op := v.Properties.Properties.LastOperation; op.Trigger != "IdleShutdown" || op.Name != "Stop" || op.Status != "Succeeded" {
 			t.Errorf("%+v", op)
 		}
-		if !strings.Contains(v.Properties.Berth.Reason, "the last thing was: somebody was connected over ssh") {
+		if !strings.Contains(v.Properties.Berth.Reason, "last activity: somebody was connected over ssh") {
 			t.Errorf("reason: %s", v.Properties.Berth.Reason)
 		}
 		agent.be(func(b *box) {
@@ -369,7 +369,7 @@ func TestRefusals(t *testing.T) {
 			return map[string]any{"schedules": map[string]any{"computeStartStop": []any{map[string]any{"action": "stop", "triggerType": "Cron", "cron": map[string]any{"expression": expression}}}}}
 		}
 		for want, inner := range map[string]map[string]any{
-			"at once":     {"idleTimeBeforeShutdown": "PT0M"},
+			"immediately": {"idleTimeBeforeShutdown": "PT0M"},
 			"never fires": cron("0 0 31 2 *"),
 			"no size":     {"vmSize": "Standard_Nothing"},
 			"time zone":   {"schedules": map[string]any{"computeStartStop": []any{map[string]any{"action": "stop", "triggerType": "Cron", "cron": map[string]any{"expression": "0 0 * * *", "timeZone": "Nowhere"}}}}},

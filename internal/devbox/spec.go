@@ -117,7 +117,7 @@ func Parse(properties []byte) (Spec, error) {
 			return s, berth.Errorf(berth.Invalid, "idleTimeBeforeShutdown: %w", err)
 		}
 		if s.Idle <= 0 {
-			return s, berth.Errorf(berth.Invalid, "idleTimeBeforeShutdown %s would stop the instance at once: give at least PT1M, or leave it out for an instance that does not stop by itself", *p.Idle)
+			return s, berth.Errorf(berth.Invalid, "idleTimeBeforeShutdown %s would stop the instance immediately; use at least PT1M, or omit it so that the instance is not stopped when idle", *p.Idle)
 		}
 	}
 	if p.Schedules != nil {
@@ -128,7 +128,7 @@ func Parse(properties []byte) (Spec, error) {
 				sch.Start = true
 			case "stop":
 			default:
-				return s, berth.Errorf(berth.Invalid, "schedules.computeStartStop[%d].action %q is not start or stop", i, e.Action)
+				return s, berth.Errorf(berth.Invalid, "schedules.computeStartStop[%d].action must be start or stop, not %q", i, e.Action)
 			}
 			switch {
 			case e.Cron != nil && !strings.EqualFold(e.TriggerType, "recurrence"):
@@ -167,7 +167,7 @@ func Parse(properties []byte) (Spec, error) {
 			a.Port = c.Endpoints[0].Target
 		}
 		if a.Image == "" || a.Port <= 0 || a.Port > 65535 {
-			return s, berth.Errorf(berth.Invalid, "customServices[%d]: application %s needs image.reference and endpoints[0].target, a port", i, c.Name)
+			return s, berth.Errorf(berth.Invalid, "customServices[%d]: application %s requires image.reference and endpoints[0].target, a port", i, c.Name)
 		}
 		for k, v := range c.Env {
 			a.Env[k] = string(v.Value)
@@ -191,7 +191,7 @@ func (p *script) parse(field string) (*Script, error) {
 			d, err = berth.ParseDuration(p.Timeout)
 		}
 		if err != nil || d <= 0 {
-			return nil, berth.Errorf(berth.Invalid, "setupScripts.scripts.%s.timeout %q is not a duration such as 20m or PT20M", field, p.Timeout)
+			return nil, berth.Errorf(berth.Invalid, "setupScripts.scripts.%s.timeout must be a duration such as 20m or PT20M, not %q", field, p.Timeout)
 		}
 		s.Timeout = d
 	}
@@ -201,7 +201,7 @@ func (p *script) parse(field string) (*Script, error) {
 	}
 	b, err := base64.StdEncoding.DecodeString(p.Data)
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "setupScripts.scripts.%s.scriptData is not base64, which scriptSource inline needs", field)
+		return nil, berth.Errorf(berth.Invalid, "setupScripts.scripts.%s.scriptData must be base64 when scriptSource is inline", field)
 	}
 	s.Data = b
 	return s, nil

@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for properties, want := range map[string]string{
-		`{"idleTimeBeforeShutdown":"PT0M"}`: "at once",
+		`{"idleTimeBeforeShutdown":"PT0M"}`: "immediately",
 		`{"idleTimeBeforeShutdown":"soon"}`: "ISO 8601",
 		`{"schedules":{"computeStartStop":[{"action":"nap","cron":{"expression":"* * * * *"}}]}}`:      "start or stop",
 		`{"schedules":{"computeStartStop":[{"action":"stop"}]}}`:                                       "neither",

@@ -51,7 +51,7 @@ func (k *keeper) requestNode(ctx context.Context, v *view) (time.Duration, error
 		case "Restart":
 			state = berth.InstanceRestarting
 		}
-		now.become(tx, state, "its node "+n.Name+" is being made")
+		now.become(tx, state, "its node "+n.Name+" is being created")
 		return now.saveNode(tx, n, true)
 	})
 	if err == nil && wait == 0 {
@@ -147,7 +147,7 @@ func (k *keeper) addNode(ctx context.Context, v *view) (time.Duration, error) {
 		return 0, nil
 	case berth.Invalid, berth.Unsupported, berth.Limit:
 		return 0, again(k.change(ctx, v, func(tx *store.Tx, now *view) error {
-			now.fail(tx, "its node could not be made: "+err.Error())
+			now.fail(tx, "its node could not be created: "+err.Error())
 			return nil
 		}))
 	}
@@ -165,7 +165,7 @@ func again(err error) error {
 func (k *keeper) makeDirs() error {
 	for _, d := range []string{"home", "log", "key"} {
 		if err := os.MkdirAll(filepath.Join(k.dir(), d), 0o700); err != nil {
-			return fmt.Errorf("making the instance's directory: %w", err)
+			return fmt.Errorf("creating the instance's directory: %w", err)
 		}
 	}
 	return nil
@@ -343,7 +343,7 @@ func (k *keeper) missing(ctx context.Context, v *view) (time.Duration, error) {
 	}
 	k.clean(ctx, all, v.it.Node)
 	k.added = "" // the node may have gone with it
-	return k.nextRun(ctx, v, "the instance's services ended unexpectedly and are started again")
+	return k.nextRun(ctx, v, "the instance's services ended unexpectedly and are being restarted")
 }
 
 // clean removes the agents of a node that have ended.

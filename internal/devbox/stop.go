@@ -31,7 +31,7 @@ func (k *keeper) takeDown(ctx context.Context, v *view, state string) (time.Dura
 	if v.it.Runs > 0 {
 		actx, cancel := context.WithTimeout(ctx, agentGrace)
 		if err := k.l.o.Agent(k.dir()).Stop(actx); err != nil && ctx.Err() == nil {
-			k.l.o.Log.Debug("agent not asked to end", "instance", k.key.name, "err", err)
+			k.l.o.Log.Debug("agent not asked to stop", "instance", k.key.name, "err", err)
 		}
 		cancel()
 	}
@@ -153,7 +153,7 @@ func (v *view) dropNode(tx *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		v.emit(tx, berth.EventNode, "the node was given back", data)
+		v.emit(tx, berth.EventNode, "the node was released", data)
 	}
 	v.it.Node, v.it.Runs, v.it.Made = "", 0, 0
 	return nil
@@ -200,7 +200,7 @@ func (l *Loop) endOrphanIn(ctx context.Context, dir string) error {
 		}
 	}
 	if _, err := os.Stat(dir); err == nil {
-		l.o.Log.Warn("the files of an instance nobody knows are left where they are", "dir", dir)
+		l.o.Log.Warn("leaving the files of an unknown instance in place", "dir", dir)
 	}
 	return destroy(Scratch(dir))
 }
@@ -217,7 +217,7 @@ func (l *Loop) sweep(ctx context.Context, keys []key) {
 			continue
 		}
 		if err := l.endOrphanIn(ctx, dir); err != nil && ctx.Err() == nil {
-			l.o.Log.Warn("an instance nobody knows was not ended", "dir", dir, "err", err)
+			l.o.Log.Warn("unknown instance not stopped", "dir", dir, "err", err)
 		}
 	}
 }

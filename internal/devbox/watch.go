@@ -197,7 +197,7 @@ func Full(used, limit int64) bool { return limit > 0 && used >= limit/100*diskWa
 
 // DiskWarning says how full a disk is and how to free space on it.
 func DiskWarning(name string, used, limit int64) string {
-	return fmt.Sprintf("the disk of instance %s is %d %% full (%.1f of %.0f GB): remove what is not needed, for example with "+
-		"`berth ssh %s -- rm -rf ~/.cache ~/.local/share/Trash`, or find what is large with `berth ssh %s -- du -xh -d2 ~`; data belongs into a datastore",
+	return fmt.Sprintf("the disk of instance %s is %d %% full (%.1f of %.0f GB); remove files you do not need, for example with "+
+		"`berth ssh %s -- rm -rf ~/.cache ~/.local/share/Trash`, or find large folders with `berth ssh %s -- du -xh -d2 ~`; keep data in a datastore",
 		name, used*100/limit, float64(used)/1e9, float64(limit)/1e9, name, name)
 }

@@ -195,7 +195,7 @@ func Copy(w io.Writer, r io.Reader) error {
 			return err
 		}
 		if head[0] > systemError {
-			return fmt.Errorf("the engine sent a stream of kind %d", head[0])
+			return fmt.Errorf("the container engine sent an unknown stream type %d", head[0])
 		}
 		size := int64(binary.BigEndian.Uint32(head[4:]))
 		if head[0] == systemError {

@@ -67,7 +67,7 @@ func (e *ConnectionError) Unwrap() error { return e.Err }
 func New(host string, t *tls.Config) (*Client, error) {
 	scheme, addr, ok := strings.Cut(host, "://")
 	if !ok || addr == "" {
-		return nil, fmt.Errorf("%q is not the address of a container engine: write unix://PATH or tcp://HOST:PORT", host)
+		return nil, fmt.Errorf("%q is not the address of a container engine; write unix://PATH or tcp://HOST:PORT", host)
 	}
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	tr := &http.Transport{TLSClientConfig: t, MaxIdleConns: 6, IdleConnTimeout: 30 * time.Second}
@@ -84,7 +84,7 @@ func New(host string, t *tls.Config) (*Client, error) {
 			c.url.Scheme = "https"
 		}
 	default:
-		return nil, fmt.Errorf("%q is not the address of a container engine: write unix://PATH or tcp://HOST:PORT", host)
+		return nil, fmt.Errorf("%q is not the address of a container engine; write unix://PATH or tcp://HOST:PORT", host)
 	}
 	return c, nil
 }
@@ -108,7 +108,7 @@ func EnvironmentTLS() (*tls.Config, error) {
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("DOCKER_CERT_PATH: ca.pem holds no certificate")
+			return nil, fmt.Errorf("DOCKER_CERT_PATH: ca.pem contains no certificate")
 		}
 	}
 	return t, nil

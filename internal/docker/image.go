@@ -33,11 +33,11 @@ func ParseReference(s string) (Reference, error) {
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || strings.Trim(part, ".") == "" || strings.Trim(part, nameLetters+":") != "" {
-			return Reference{}, fmt.Errorf("%q is not the name of an image", s)
+			return Reference{}, fmt.Errorf("%q is not a valid image name", s)
 		}
 	}
 	if tag == "" || strings.Trim(tag, nameLetters+":") != "" {
-		return Reference{}, fmt.Errorf("%q is not the name of an image: its tag is not one", s)
+		return Reference{}, fmt.Errorf("%q is not an image name: its tag is invalid", s)
 	}
 	return Reference{name, tag}, nil
 }

@@ -79,7 +79,7 @@ func (n invocation) eval(v any) (any, error) {
 		}
 		want := n.f.takes[min(i, len(n.f.takes)-1)]
 		if !fits(got, want) {
-			return nil, fmt.Errorf("%s: argument %d should be %s, this is %s", n.name, i+1, strings.ReplaceAll(want, "|", " or "), describe(got))
+			return nil, fmt.Errorf("%s: argument %d must be %s, not %s", n.name, i+1, strings.ReplaceAll(want, "|", " or "), describe(got))
 		}
 		args[i] = got
 	}
@@ -320,7 +320,7 @@ func keyed(a []any) (list, by []any, err error) {
 			return nil, nil, err
 		}
 		if t := typeOf(k); t != "number" && t != "string" || len(by) > 0 && t != typeOf(by[0]) {
-			return nil, nil, fmt.Errorf("the expression should give numbers only or strings only; here it gives %s", t)
+			return nil, nil, fmt.Errorf("the expression must return only numbers or only strings, not %s", t)
 		}
 		by = append(by, k)
 	}

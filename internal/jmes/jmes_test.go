@@ -192,14 +192,14 @@ func TestMistakes(t *testing.T) {
 // TestWrongTypes: a function that is given the wrong thing says which argument.
 func TestWrongTypes(t *testing.T) {
 	for query, words := range map[string]string{
-		"length([0].seconds)":     "length: argument 1 should be string or array or object, this is number",
-		"sum([].name)":            "sum: argument 1 should be numbers, this is array of string",
-		"join(',', [].seconds)":   "join: argument 2 should be strings",
-		"sort_by(@, &tags)":       "sort_by: the expression should give numbers only or strings only; here it gives object",
-		"max_by(@, &nothing)":     "here it gives null",
-		"sort_by(@, 'x')":         "argument 2 should be expression, this is string",
+		"length([0].seconds)":     "length: argument 1 must be string or array or object, not number",
+		"sum([].name)":            "sum: argument 1 must be numbers, not array of string",
+		"join(',', [].seconds)":   "join: argument 2 must be strings",
+		"sort_by(@, &tags)":       "sort_by: the expression must return only numbers or only strings, not object",
+		"max_by(@, &nothing)":     "not null",
+		"sort_by(@, 'x')":         "argument 2 must be expression, not string",
 		"[?length(seconds)==`1`]": "length: argument 1",
-		"keys(@)":                 "keys: argument 1 should be object, this is array",
+		"keys(@)":                 "keys: argument 1 must be object, not array",
 	} {
 		_, err := search(query, decode(t, jobs))
 		if err == nil || !strings.Contains(err.Error(), words) {

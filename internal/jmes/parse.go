@@ -109,7 +109,7 @@ func (p *parser) prefix() (node, error) {
 		return field(t.text), nil
 	case quoted:
 		if p.now().kind == lparen {
-			return nil, p.fail(t, "the name of a function has no quotes")
+			return nil, p.fail(t, "a function name must not be quoted")
 		}
 		return field(t.value.(string)), nil
 	case star:

@@ -121,7 +121,7 @@ func scanOne(query string, i int) (token, error) {
 		}
 	}
 	if c == '=' {
-		return token{}, &SyntaxError{Query: query, At: i, Msg: "a single = compares nothing; write =="}
+		return token{}, &SyntaxError{Query: query, At: i, Msg: "= is not an operator; write =="}
 	}
 	r, _ := utf8.DecodeRuneInString(query[i:])
 	return token{}, &SyntaxError{Query: query, At: i, Msg: "the character " + strings.Trim(strconv.QuoteRune(r), "'") + " has no meaning here"}

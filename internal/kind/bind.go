@@ -21,7 +21,7 @@ func (m Maker) bind(text string) (*bound, error) {
 		r, ok := parentRef(where, path)
 		switch {
 		case !ok:
-			return "", fmt.Errorf("is bound to ${{%s.%s}}, which is not known here", where, path)
+			return "", fmt.Errorf("is bound to ${{%s.%s}}, which is not defined", where, path)
 		case r.node != "":
 			o, ok := m.Output(r.node, r.name)
 			if !ok {
@@ -61,7 +61,7 @@ func (m Maker) bind(text string) (*bound, error) {
 // data notes that an expression names data, which can only stand at the beginning.
 func (b *bound) data(text, typ, uri, mode string) error {
 	if b.uri != "" || !strings.HasPrefix(strings.TrimSpace(text), "${{") {
-		return fmt.Errorf("is %q: data can only stand at the beginning", text)
+		return fmt.Errorf("is %q; a data reference must come first", text)
 	}
 	b.typ, b.uri, b.mode = typ, uri, mode
 	return nil

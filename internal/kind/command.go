@@ -19,10 +19,10 @@ func (command) Validate(props json.RawMessage) error {
 		return berth.Errorf(berth.Invalid, "properties: %s", jsonReason(err))
 	}
 	if strings.TrimSpace(c.Command) == "" {
-		return berth.Errorf(berth.Invalid, "properties.command is empty: say what to run")
+		return berth.Errorf(berth.Invalid, "properties.command is required: the command to run")
 	}
 	if strings.ContainsRune(c.Command, 0) {
-		return berth.Errorf(berth.Invalid, "properties.command holds a NUL byte")
+		return berth.Errorf(berth.Invalid, "properties.command contains a NUL byte")
 	}
 	if _, err := berth.ParseDuration(c.Limits.Timeout); err != nil {
 		return berth.Errorf(berth.Invalid, "properties.limits.timeout: %w", err)
@@ -43,10 +43,10 @@ func (command) Validate(props json.RawMessage) error {
 		case "outputs":
 			_, ok = c.Outputs[name]
 		default:
-			return berth.Errorf(berth.Invalid, "${{%s.%s}}: only inputs and outputs can be named in a command", where, name)
+			return berth.Errorf(berth.Invalid, "${{%s.%s}}: a command can refer only to inputs and outputs", where, name)
 		}
 		if !ok {
-			return berth.Errorf(berth.Invalid, "${{%s.%s}} names no %s of the job", where, name, strings.TrimSuffix(where, "s"))
+			return berth.Errorf(berth.Invalid, "${{%s.%s}} is not an %s of the job", where, name, strings.TrimSuffix(where, "s"))
 		}
 		return nil
 	}
@@ -75,7 +75,7 @@ func (command) Step(j Job, tasks []*berth.Task) Step {
 	g, attempt := lastAttempt(tasks)
 	if len(g) == 0 {
 		if j.State.Cancel {
-			s.Status, s.State.Reason = berth.Canceled, "canceled before it was placed"
+			s.Status, s.State.Reason = berth.Canceled, "canceled before it was scheduled"
 			s.stopped()
 			return s
 		}
@@ -121,7 +121,7 @@ func (command) Step(j Job, tasks []*berth.Task) Step {
 func outcome(e *berth.Exit, canceled bool) (berth.JobStatus, string) {
 	switch {
 	case e == nil:
-		return berth.Failed, "the task ended without a record of how"
+		return berth.Failed, "the task ended, but how is not recorded"
 	case e.Cause == "canceled":
 		return berth.Canceled, orElse(e.Reason, "canceled by the user")
 	case e.OK():

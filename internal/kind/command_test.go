@@ -44,7 +44,7 @@ func TestOutcomes(t *testing.T) {
 		{&berth.Exit{Code: 143, Signal: "SIGTERM", Cause: "canceled"}, true, berth.Canceled, "canceled by the user"},
 		{&berth.Exit{Code: 143, Signal: "SIGTERM"}, true, berth.Canceled, "canceled by the user"},
 		{&berth.Exit{}, true, berth.Completed, "the command ended with exit code 0"}, // it had ended before the request came
-		{nil, false, berth.Failed, "the task ended without a record of how"},
+		{nil, false, berth.Failed, "the task ended, but how is not recorded"},
 	} {
 		s := command(t).Step(kind.Job{Name: "j", Status: berth.Running, State: berth.JobState{Cancel: c.cancel}},
 			[]*berth.Task{{ID: "j.1", Attempt: 1, State: berth.TaskDone, Exit: c.exit}})

@@ -72,24 +72,24 @@ func (i *ComponentInput) check(value string) error {
 	case "number", "integer":
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return fmt.Errorf("is of type %s, and %q is not", i.Type, value)
+			return fmt.Errorf("must be of type %s, not %q", i.Type, value)
 		}
 		if math.IsNaN(n) && (i.Min != nil || i.Max != nil) {
-			return fmt.Errorf("has limits, and %s is not within them", value)
+			return fmt.Errorf("must be within its limits, and %s is not", value)
 		}
 		if low, ok := limit(i.Min); ok && n < low {
-			return fmt.Errorf("is at least %s, and %s is less", *i.Min, value)
+			return fmt.Errorf("must be at least %s, not %s", *i.Min, value)
 		}
 		if high, ok := limit(i.Max); ok && n > high {
-			return fmt.Errorf("is at most %s, and %s is more", *i.Max, value)
+			return fmt.Errorf("must be at most %s, not %s", *i.Max, value)
 		}
 	case "boolean":
 		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
-			return fmt.Errorf("is of type boolean, and %q is not", value)
+			return fmt.Errorf("must be a boolean, not %q", value)
 		}
 	}
 	if len(i.Enum) > 0 && !slices.ContainsFunc(i.Enum, func(of berth.Scalar) bool { return strings.EqualFold(string(of), value) }) {
-		return fmt.Errorf("is one of %q, and %q is not", i.Enum, value)
+		return fmt.Errorf("must be one of %q, not %q", i.Enum, value)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (c *Component) steps(inputs map[string]any) map[string]any {
 // outputs, and its steps where it has none, are the component's.
 func (c *Component) Adopt(props, inputs, outputs map[string]any) error {
 	if !strings.EqualFold(c.Type, "pipeline") {
-		return berth.Errorf(berth.Invalid, "properties.componentId: the component is of type %s, and a pipeline job needs a pipeline component", c.Type)
+		return berth.Errorf(berth.Invalid, "properties.componentId: the component is of type %s; a pipeline job requires a pipeline component", c.Type)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Inputs)) {
 		decl := c.Inputs[name]

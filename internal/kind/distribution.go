@@ -60,7 +60,7 @@ func validateNodes(props json.RawMessage) error {
 		return berth.Errorf(berth.Invalid, "properties: %s", jsonReason(err))
 	}
 	if c := n.asked(); c < 1 || c > mostNodes {
-		return berth.Errorf(berth.Invalid, "properties.resources.instanceCount is %d: give a number of nodes from 1 to %d", c, mostNodes)
+		return berth.Errorf(berth.Invalid, "properties.resources.instanceCount must be from 1 to %[2]d nodes, not %[1]d", c, mostNodes)
 	}
 	if _, _, err := n.queue(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func validateNodes(props json.RawMessage) error {
 		if value == nil || *value >= least && *value <= mostNodes {
 			return nil
 		}
-		return berth.Errorf(berth.Invalid, "properties.distribution.%s is %d: give a number from %d to %d", field, *value, least, mostNodes)
+		return berth.Errorf(berth.Invalid, "properties.distribution.%[1]s must be from %[3]d to %[4]d, not %[2]d", field, *value, least, mostNodes)
 	}
 	switch strings.ToLower(d.Type) {
 	case "pytorch", "mpi":
@@ -81,7 +81,7 @@ func validateNodes(props json.RawMessage) error {
 			return err
 		}
 		if p := d.ProcessCountPerInstance; p != nil && *p*n.asked() > mostProcesses {
-			return berth.Errorf(berth.Invalid, "properties.distribution: %d processes on each of %d nodes are more than the %d that a job can have", *p, n.asked(), mostProcesses)
+			return berth.Errorf(berth.Invalid, "properties.distribution: %d processes on each of %d nodes exceed the limit of %d processes per job", *p, n.asked(), mostProcesses)
 		}
 		return nil
 	case "tensorflow":
@@ -90,11 +90,11 @@ func validateNodes(props json.RawMessage) error {
 		}
 		return within("parameterServerCount", d.ParameterServerCount, 0)
 	case "ray":
-		return berth.Errorf(berth.Unsupported, "properties.distribution.distributionType Ray cannot run on this server yet: use PyTorch, Mpi or TensorFlow")
+		return berth.Errorf(berth.Unsupported, "properties.distribution.distributionType Ray is not supported yet; use PyTorch, Mpi or TensorFlow")
 	case "":
-		return berth.Errorf(berth.Invalid, "properties.distribution.distributionType is missing: say PyTorch, Mpi or TensorFlow")
+		return berth.Errorf(berth.Invalid, "properties.distribution.distributionType is required; use PyTorch, Mpi or TensorFlow")
 	default:
-		return berth.Errorf(berth.Invalid, "properties.distribution.distributionType %q is not known: say PyTorch, Mpi or TensorFlow", d.Type)
+		return berth.Errorf(berth.Invalid, "properties.distribution.distributionType must be PyTorch, Mpi or TensorFlow, not %q", d.Type)
 	}
 }
 
@@ -113,7 +113,7 @@ const (
 func (n *nodes) queue() (priority int, spot bool, err error) {
 	tier, ok := tiers[strings.ToLower(n.QueueSettings.JobTier)]
 	if !ok {
-		return 0, false, berth.Errorf(berth.Invalid, "properties.queueSettings.jobTier %q is not known: say Spot, Basic, Standard or Premium", n.QueueSettings.JobTier)
+		return 0, false, berth.Errorf(berth.Invalid, "properties.queueSettings.jobTier must be Spot, Basic, Standard or Premium, not %q", n.QueueSettings.JobTier)
 	}
 	if p := n.QueueSettings.Priority; p != 0 {
 		priority = min(max(p, -tierStep/2), tierStep/2-1) - mediumPriority

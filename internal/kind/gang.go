@@ -99,7 +99,7 @@ func whyEvicted(t *berth.Task) string {
 	case t.Exit != nil && t.Exit.Cause == "evicted" && t.Exit.Reason != "":
 		return t.Exit.Reason
 	}
-	return "its node was taken away"
+	return "its node was preempted"
 }
 
 // failed is the task that failed first, nil when none did by itself.
@@ -179,7 +179,7 @@ func (g gang) status(tasks []*berth.Task, attempt int) (berth.JobStatus, string)
 		if attempt > 1 {
 			if before, _ := lastAttempt(slices.DeleteFunc(slices.Clone(tasks), func(t *berth.Task) bool { return t.Attempt >= attempt })); len(before) > 0 {
 				if e := before.evicted(); e != nil {
-					why = fmt.Sprintf("attempt %d, because of attempt %d: %s; %s", attempt, e.Attempt, whyEvicted(e), orElse(why, "it waits to be placed"))
+					why = fmt.Sprintf("attempt %d, because of attempt %d: %s; %s", attempt, e.Attempt, whyEvicted(e), orElse(why, "it is waiting to be scheduled"))
 				}
 			}
 		}

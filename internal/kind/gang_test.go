@@ -146,9 +146,9 @@ func TestGangs(t *testing.T) {
 		{"it saved and left when asked", gangOf(1, "evicted0/E"), false, berth.Queued, "attempt 2 follows, because of attempt 1: the node was reclaimed", 0, 1},
 		{"it was faster", gangOf(1, "ok/E"), false, berth.Completed, "the command ended with exit code 0", 0, 0},
 		{"it failed before it could be evicted", gangOf(1, "exit1/E"), false, berth.Failed, "process 0 (node 0) ended with exit code 1", 0, 0},
-		{"one was faster, its peer was stopped", gangOf(1, "canceled/S", "ok/E"), false, berth.Queued, "attempt 2 follows, because of attempt 1: its node was taken away", 0, 2},
+		{"one was faster, its peer was stopped", gangOf(1, "canceled/S", "ok/E"), false, berth.Queued, "attempt 2 follows, because of attempt 1: its node was preempted", 0, 2},
 		{"it had failed when the node was taken", gangOf(1, "exit1", "canceled/SE"), false, berth.Failed, "process 0 (node 0) ended with exit code 1", 0, 0},
-		{"the second attempt waits", append(gangOf(1, "evicted/E"), gangOf(2, "waiting")...), false, berth.Queued, "attempt 2, because of attempt 1: the node was reclaimed; it waits to be placed", 0, 0},
+		{"the second attempt waits", append(gangOf(1, "evicted/E"), gangOf(2, "waiting")...), false, berth.Queued, "attempt 2, because of attempt 1: the node was reclaimed; it is waiting to be scheduled", 0, 0},
 		{"the second attempt ends well", append(gangOf(1, "evicted/E"), gangOf(2, "ok")...), false, berth.Completed, "the command ended with exit code 0", 0, 0},
 		{"all were told to", gangOf(1, "peer", "peer"), false, berth.Failed, "node 0: another process failed", 0, 0},
 	} {

@@ -114,7 +114,7 @@ var cannot = []string{"sweep", "parallel", "spark", "automl", "import", "data_tr
 // validate refuses what no component could mend.
 func (g *Graph) validate() error {
 	if len(g.Jobs) == 0 {
-		return berth.Errorf(berth.Invalid, "properties.jobs is empty: a pipeline needs at least one step")
+		return berth.Errorf(berth.Invalid, "properties.jobs is empty; a pipeline requires at least one step")
 	}
 	written := map[string]string{} // the pipeline's outputs, and who writes them
 	for _, name := range g.Nodes() {
@@ -124,7 +124,7 @@ func (g *Graph) validate() error {
 	}
 	for _, s := range []struct{ key, node string }{{"on_init", g.Settings.OnInit}, {"on_finalize", g.Settings.OnFinalize}} {
 		if s.node != "" {
-			return berth.Errorf(berth.Unsupported, "settings.%s: steps before and after all others cannot run on this server yet; leave it out", s.key)
+			return berth.Errorf(berth.Unsupported, "settings.%s is not supported on this server yet; remove it", s.key)
 		}
 	}
 	return g.acyclic()
@@ -137,11 +137,11 @@ func (g *Graph) validateNode(name string, n *Node, written map[string]string) er
 	typ := strings.ToLower(n.Type)
 	switch {
 	case slices.Contains(cannot, typ):
-		return berth.Errorf(berth.Unsupported, "step %s is of type %s, which cannot run on this server yet: steps are command and pipeline components", name, n.Type)
+		return berth.Errorf(berth.Unsupported, "step %s is of type %s, which is not supported on this server yet; use command or pipeline", name, n.Type)
 	case typ != "" && typ != "command" && typ != "pipeline":
-		return berth.Errorf(berth.Invalid, "step %s is of type %q, which is not known: steps are command and pipeline components", name, n.Type)
+		return berth.Errorf(berth.Invalid, "step %s has the unknown type %q; use command or pipeline", name, n.Type)
 	case n.ComponentID == "":
-		return berth.Errorf(berth.Invalid, "step %s names no component", name)
+		return berth.Errorf(berth.Invalid, "step %s has no component", name)
 	}
 	for _, in := range slices.Sorted(maps.Keys(n.Inputs)) {
 		if err := g.validateInput(name, in, n.Inputs[in]); err != nil {
@@ -158,10 +158,10 @@ func (g *Graph) validateNode(name string, n *Node, written map[string]string) er
 			return berth.Errorf(berth.Invalid, "step %s: output %s is %q; an output is bound with ${{parent.outputs.NAME}}", name, out, o.Value)
 		}
 		if _, ok := g.Outputs[to]; !ok {
-			return berth.Errorf(berth.Invalid, "step %s: output %s is bound to %s, and the pipeline has no output %s", name, out, o.Value, to)
+			return berth.Errorf(berth.Invalid, "step %s: output %s is bound to %s, but the pipeline has no output %s", name, out, o.Value, to)
 		}
 		if other, twice := written[to]; twice {
-			return berth.Errorf(berth.Invalid, "step %s: output %s is bound to the pipeline's output %s, which %s writes already", name, out, to, other)
+			return berth.Errorf(berth.Invalid, "step %s: output %s is bound to the pipeline's output %s, which %s already writes", name, out, to, other)
 		}
 		written[to] = "output " + out + " of step " + name
 	}
@@ -177,12 +177,12 @@ func (g *Graph) validateInput(node, name string, in *NodeInput) error {
 		r, ok := parentRef(where, path)
 		switch {
 		case !ok:
-			return berth.Errorf(berth.Invalid, "step %s: input %s is bound to %s; a step takes ${{parent.inputs.NAME}} and ${{parent.jobs.STEP.outputs.NAME}}", node, name, text)
+			return berth.Errorf(berth.Invalid, "step %s: input %s is bound to %s; use ${{parent.inputs.NAME}} or ${{parent.jobs.STEP.outputs.NAME}}", node, name, text)
 		case r.node != "" && g.Jobs[r.node] == nil:
-			return berth.Errorf(berth.Invalid, "step %s: input %s is bound to %s, and there is no step %s", node, name, text, r.node)
+			return berth.Errorf(berth.Invalid, "step %s: input %s is bound to %s, but there is no step %s", node, name, text, r.node)
 		case r.node == "" && r.name != "":
 			if _, ok := g.Inputs[r.name]; !ok {
-				return berth.Errorf(berth.Invalid, "step %s: input %s is bound to %s, and the pipeline has no input %s", node, name, text, r.name)
+				return berth.Errorf(berth.Invalid, "step %s: input %s is bound to %s, but the pipeline has no input %s", node, name, text, r.name)
 			}
 		}
 		return nil

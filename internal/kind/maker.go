@@ -31,7 +31,7 @@ func (m Maker) Make(node string, c *Component) (map[string]any, error) {
 		return nil, berth.Errorf(berth.Invalid, "step %s is of type %s, but its component is of type %s", node, n.Type, c.Type)
 	}
 	if typ != "command" && typ != "pipeline" {
-		return nil, berth.Errorf(berth.Unsupported, "step %s is a component of type %s, which cannot run on this server yet: steps are command and pipeline components", node, c.Type)
+		return nil, berth.Errorf(berth.Unsupported, "step %s is a component of type %s, which is not supported on this server yet; use command or pipeline", node, c.Type)
 	}
 	inputs, err := m.inputs(n, c)
 	if err != nil {
@@ -89,7 +89,7 @@ func (m Maker) command(p map[string]any, n *Node, c *Component, compute string) 
 	}
 	var environment string
 	if len(c.Environment) > 0 && json.Unmarshal(c.Environment, &environment) != nil {
-		return berth.Errorf(berth.Unsupported, "its component describes an environment in itself; register the environment and name it")
+		return berth.Errorf(berth.Unsupported, "its component defines an inline environment; register the environment and refer to it")
 	}
 	if environment != "" {
 		p["environmentId"] = m.id(environment, "environments")
@@ -228,9 +228,9 @@ func (m Maker) input(in *NodeInput, decl *ComponentInput, inline bool) (map[stri
 	}
 	switch {
 	case b.uri == "" && !inline && decl.Type != "" && !literal(decl.Type) && strings.Contains(text, "${{"):
-		return nil, fmt.Errorf("is of type %s, and %s is a value", decl.Type, text)
+		return nil, fmt.Errorf("must be data of type %s, but %s is a value", decl.Type, text)
 	case b.uri != "" && !inline && literal(decl.Type):
-		return nil, fmt.Errorf("is of type %s, and %s is data", decl.Type, text)
+		return nil, fmt.Errorf("must be a value of type %s, but %s is data", decl.Type, text)
 	case b.uri == "":
 		return map[string]any{"jobInputType": "literal", "value": b.value}, decl.check(b.value)
 	case b.part || b.typ == "":

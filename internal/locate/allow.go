@@ -30,7 +30,7 @@ func (a Allow) File(uri string) (below string, err error) {
 		return "", err
 	}
 	if !ok {
-		return "", berth.Errorf(berth.Invalid, "%q is not a file URL: write file:///PATH", uri)
+		return "", berth.Errorf(berth.Invalid, "%q is not a file URL; write file:///PATH", uri)
 	}
 	path = filepath.Clean(path)
 	for _, dir := range a.Paths {

@@ -135,7 +135,7 @@ func (l Locator) resolve(tx *store.Tx, ws berth.Workspace, user, uri string, dep
 	if len(p) > 6 && strings.EqualFold(p[0], "subscriptions") {
 		long := berth.Workspace{Subscription: p[1], Group: p[3], Name: p[5]}
 		if long.Key() != ws.Key() {
-			return Place{}, berth.Errorf(berth.Invalid, "%s is in another workspace than the job", uri)
+			return Place{}, berth.Errorf(berth.Invalid, "%s is not in the job's workspace", uri)
 		}
 		p = p[6:]
 	}
@@ -275,7 +275,7 @@ func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int)
 	}
 	kind := strings.ToLower(ref.Collection)
 	if kind != "data" && kind != "models" && kind != "codes" {
-		return Place{}, berth.Errorf(berth.Invalid, "%s does not name data", text)
+		return Place{}, berth.Errorf(berth.Invalid, "%s is not data", text)
 	}
 	d, err := Version(tx, ws, kind, ref)
 	if err != nil {
@@ -322,7 +322,7 @@ func (l Locator) Content(tx *store.Tx, ws berth.Workspace, d *store.Doc, uri str
 func (l Locator) content(tx *store.Tx, ws berth.Workspace, d *store.Doc, uri string, depth int) (Place, error) {
 	own, err := store.State[kept](d)
 	if err != nil {
-		return Place{}, berth.Errorf(berth.Internal, "what is kept beside %s:%s cannot be read: %w", d.Name, d.Version, err)
+		return Place{}, berth.Errorf(berth.Internal, "reading the server's record of %s:%s: %w", d.Name, d.Version, err)
 	}
 	if own.Container != "" {
 		return Place{Container: own.Container, Name: own.Name}, nil

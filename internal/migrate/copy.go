@@ -77,7 +77,7 @@ func (c *copier) post(ctx context.Context, path string, in, out any) error {
 // leave says that something stays behind.
 func (c *copier) leave(format string, args ...any) {
 	c.count.LeftBehind++
-	c.Say("left behind: "+format, args...)
+	c.Say("not imported: "+format, args...)
 }
 
 // experiment brings over an experiment; one of the same name that is there is the same.
@@ -114,7 +114,7 @@ func (c *copier) experimentID(ctx context.Context, e Experiment) (string, error)
 	err := c.to.Track(ctx, http.MethodGet, "mlflow/experiments/get-by-name?experiment_name="+url.QueryEscape(e.Name), nil, &got)
 	switch {
 	case err == nil && got.Experiment.Stage == "deleted":
-		return "", berth.Errorf(berth.Precondition, "experiment %q was deleted in this workspace: restore it before its runs are imported", e.Name)
+		return "", berth.Errorf(berth.Precondition, "experiment %q was deleted in this workspace; restore it, then import its runs", e.Name)
 	case err == nil:
 		return got.Experiment.ID, nil
 	case berth.CodeOf(err) != berth.NotFound:

@@ -30,7 +30,7 @@ type folder struct {
 func Folder(dir string) (Source, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, berth.Errorf(berth.Invalid, "%s is neither the address of an MLflow server nor a folder: %w", dir, err)
+		return nil, berth.Errorf(berth.Invalid, "%s is neither the URL of an MLflow server nor a folder: %w", dir, err)
 	}
 	f := &folder{root: root}
 	if f.name, err = filepath.Abs(dir); err != nil {
@@ -38,7 +38,7 @@ func Folder(dir string) (Source, error) {
 	}
 	f.name = "file://" + filepath.ToSlash(f.name)
 	if list, err := f.Experiments(context.Background()); err != nil || len(list) == 0 {
-		return nil, errors.Join(berth.Errorf(berth.Invalid, "%s has no experiments: name the folder that MLflow calls mlruns", dir), err)
+		return nil, errors.Join(berth.Errorf(berth.Invalid, "%s has no experiments; give the path of MLflow's mlruns folder", dir), err)
 	}
 	return f, nil
 }
@@ -148,7 +148,7 @@ func (f *folder) Runs(_ context.Context, experiment string, each func(*Run) erro
 			continue
 		}
 		if m.Status < 1 || m.Status >= len(runStatuses) {
-			return berth.Errorf(berth.Invalid, "%s/meta.yaml: status %d is not one of MLflow's", dir, m.Status)
+			return berth.Errorf(berth.Invalid, "%s/meta.yaml: %d is not an MLflow run status", dir, m.Status)
 		}
 		r := &Run{folder: path.Join(dir, "artifacts")}
 		r.Info.ID, r.Info.Name, r.Info.User, r.Info.Status, r.Info.Start, r.Info.ArtifactURI = m.ID, m.Name, m.User, runStatuses[m.Status], m.Start, m.URI
@@ -193,7 +193,7 @@ func (f *folder) History(_ context.Context, run *Run, key string, each func([]Me
 			continue
 		}
 		m := Metric{Key: key}
-		err := errors.New("it is not a timestamp and a value")
+		err := errors.New("expected a timestamp and a value")
 		if len(w) >= 2 {
 			if m.Timestamp, err = strconv.ParseInt(w[0], 10, 64); err == nil {
 				m.Value, err = valueOf(w[1])

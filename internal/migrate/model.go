@@ -32,7 +32,7 @@ func (c *copier) model(ctx context.Context, m *Model) error {
 		in := map[string]any{"name": m.Name, "description": m.Description, "tags": append(theirTags(m.Tags), Pair{tagVersion, c.from.Name()})}
 		err = c.post(ctx, "mlflow/registered-models/create", in, nil)
 	case err == nil && !hasTag(have.Model.Tags, tagVersion):
-		c.leave("model %s: a model of this name was registered here", m.Name)
+		c.leave("model %s: a model with this name already exists here", m.Name)
 		return nil
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *copier) model(ctx context.Context, m *Model) error {
 	for alias, version := range m.Aliases {
 		err := c.post(ctx, "mlflow/registered-models/alias", map[string]string{"name": m.Name, "alias": alias, "version": version}, nil)
 		if berth.CodeOf(err) == berth.NotFound {
-			c.leave("alias %s of model %s: version %s was not brought over", alias, m.Name, version)
+			c.leave("alias %s of model %s: version %s was not imported", alias, m.Name, version)
 		} else if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (c *copier) lastVersion(ctx context.Context, name string) (int, error) {
 func (c *copier) version(ctx context.Context, m *Model, v Version, last int) (int, error) {
 	source, ok := c.source(v)
 	if !ok {
-		c.leave("version %d of model %s: its files are at %s, which is not part of what is imported", v.Number, m.Name, v.Source)
+		c.leave("version %d of model %s: its files are at %s, outside what is imported", v.Number, m.Name, v.Source)
 		return last, nil
 	}
 	in := map[string]any{
@@ -130,7 +130,7 @@ func (c *copier) version(ctx context.Context, m *Model, v Version, last int) (in
 			return last, err
 		}
 		if n > v.Number {
-			c.leave("version %d of model %s: its number was given out here before", v.Number, m.Name)
+			c.leave("version %d of model %s: this version number is already used here", v.Number, m.Name)
 			return last, nil
 		}
 	}

@@ -28,7 +28,7 @@ type server struct {
 func Server(address, token string) (Source, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, berth.Errorf(berth.Invalid, "%q is not the address of an MLflow server", address)
+		return nil, berth.Errorf(berth.Invalid, "%q is not the URL of an MLflow server", address)
 	}
 	s := &server{token: token, user: u.User, http: http.DefaultClient}
 	u.User = nil
@@ -92,7 +92,7 @@ func (s *server) call(ctx context.Context, method, path string, in, out any) err
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return berth.Errorf(berth.Unavailable, "the answer of the MLflow server %s to %s cannot be read: %w", s.base, path, err)
+		return berth.Errorf(berth.Unavailable, "reading the response of the MLflow server %s to %s: %w", s.base, path, err)
 	}
 	return nil
 }

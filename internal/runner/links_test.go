@@ -33,17 +33,17 @@ func secretFile(t *testing.T) string {
 func TestUploadFollowsNoLinkOut(t *testing.T) {
 	secret := secretFile(t)
 	for _, tt := range []struct{ name, command, warning string }{
-		{"a file in outputs", "ln -s $S outputs/tok", "./outputs: tok is a link that leads out of the folder"},
-		{"a relative link", "ln -s ../../../../../../../../../../$S outputs/tok", "./outputs: tok is a link that leads out"},
-		{"a folder in outputs", "ln -s $(dirname $S) outputs/dir", "./outputs: dir is a link that leads out of the folder"},
-		{"a link to a link", "ln -s $S outputs/a; ln -s a outputs/b", "a is a link that leads out of the folder, b is a link that leads out"},
-		{"a file next to outputs", "echo x >../../x; ln -s ../../x outputs/y", "./outputs: y is a link that leads out of the folder"},
+		{"a file in outputs", "ln -s $S outputs/tok", "./outputs: tok is a link to a path outside the folder"},
+		{"a relative link", "ln -s ../../../../../../../../../../$S outputs/tok", "./outputs: tok is a link to a path outside"},
+		{"a folder in outputs", "ln -s $(dirname $S) outputs/dir", "./outputs: dir is a link to a path outside the folder"},
+		{"a link to a link", "ln -s $S outputs/a; ln -s a outputs/b", "a is a link to a path outside the folder, b is a link to a path outside"},
+		{"a file next to outputs", "echo x >../../x; ln -s ../../x outputs/y", "./outputs: y is a link to a path outside the folder"},
 		{"outputs itself", "rm -r outputs; ln -s $(dirname $S) outputs", "./outputs is no longer a folder, and was not kept"},
 		{"logs itself", "ln -s $(dirname $S) logs", "./logs is no longer a folder, and was not kept"},
 		{"the working directory", "cd ..; mv wd was; mkdir t; ln -s $(dirname $S) t/outputs; ln -s t wd", "./outputs is no longer a folder"},
 		{"a named output", "rm -r ${{outputs.o}}; ln -s $(dirname $S) ${{outputs.o}}", "output o is no longer a folder"},
 		{"all named outputs", "cd ../outputs/..; mv outputs was; ln -s $(dirname $S) outputs; ln -s $(dirname $S) $(dirname $S)/o", "output o is no longer a folder"},
-		{"a file output", "ln -s $S ${{outputs.f}}", "output f: f.bin is a link that leads out of the folder"},
+		{"a file output", "ln -s $S ${{outputs.f}}", "output f: f.bin is a link to a path outside the folder"},
 		{"the folder of a file output", "rm -r ../outputs/f; ln -s $(dirname $S) ../outputs/f", "output f is no longer a folder"},
 		{"the list of what was sent", "ln -s $S ../sent; echo x >outputs/x", ""},
 	} {
@@ -110,7 +110,7 @@ func TestUploadOfSpecialFiles(t *testing.T) {
 		t.Error(diff)
 	}
 	w := b.warnings()
-	for _, want := range []string{"pipe is not a regular file", "link is not a regular file", "output f: f.bin is not a regular file", "zero is a link that leads out"} {
+	for _, want := range []string{"pipe is not a regular file", "link is not a regular file", "output f: f.bin is not a regular file", "zero is a link to a path outside"} {
 		if !strings.Contains(w, want) {
 			t.Errorf("warnings %q, want %q", w, want)
 		}

@@ -232,7 +232,7 @@ func leftOut(list []data.LeftOut) string {
 	if more := len(list) - most; more > 0 {
 		text += fmt.Sprintf(" (and %d more)", more)
 	}
-	return text + ": not kept; copy into the output what belongs there"
+	return text + ": not uploaded; put the files themselves into the output"
 }
 
 // ours says whether an address is on the server that this task belongs to, or on this machine.

@@ -209,15 +209,15 @@ func TestOverlay(t *testing.T) {
 
 func TestOverlayRefuses(t *testing.T) {
 	for body, says := range map[string]string{
-		`{"memoryGB":4}`: "vCPUs is 0",
-		`{"vCPUs":2}`:    "memoryGB is 0",
-		`{"vCPUs":2,"memoryGB":4,"price":-1,"currency":"EUR"}`:       "less than nothing",
+		`{"memoryGB":4}`: "vCPUs must be at least 1, not 0",
+		`{"vCPUs":2}`:    "memoryGB must be positive, not 0",
+		`{"vCPUs":2,"memoryGB":4,"price":-1,"currency":"EUR"}`:       "price must not be negative",
 		`{"vCPUs":2,"memoryGB":4,"price":1,"lowPrice":2}`:            "more than price",
-		`{"vCPUs":2,"memoryGB":4,"price":1}`:                         "without a currency",
+		`{"vCPUs":2,"memoryGB":4,"price":1}`:                         "has a price but no currency",
 		`{"vCPUs":2,"memoryGB":4,"vcpu":1}`:                          "unknown field",
 		`{"vCPUs":2,"memoryGB":4,"supportedComputeTypes":["Spark"]}`: "Spark",
 		`{"vCPUs":2,"memoryGB":4,"supportedComputeTypes":[]}`:        "empty",
-		`{"vCPUs":2,"memoryGB":4,"gpus":-1}`:                         "gpus is -1",
+		`{"vCPUs":2,"memoryGB":4,"gpus":-1}`:                         "gpus must not be negative",
 	} {
 		if _, err := sizes.Load([]*store.Doc{doc("mine", body)}); err == nil || !strings.Contains(err.Error(), says) || berth.CodeOf(err) != berth.Invalid {
 			t.Errorf("%s: %v, want %q", body, err, says)

@@ -101,29 +101,29 @@ func clone(f *float64) *float64 {
 func check(s berth.Size) error {
 	switch {
 	case s.VCPUs < 1:
-		return berth.Errorf(berth.Invalid, "size %s: vCPUs is %d; at least 1 is needed", s.Name, s.VCPUs)
+		return berth.Errorf(berth.Invalid, "size %s: vCPUs must be at least 1, not %d", s.Name, s.VCPUs)
 	case s.MemoryGB <= 0:
-		return berth.Errorf(berth.Invalid, "size %s: memoryGB is %g; say how much memory it has", s.Name, s.MemoryGB)
+		return berth.Errorf(berth.Invalid, "size %s: memoryGB must be positive, not %g", s.Name, s.MemoryGB)
 	case s.GPUs < 0:
-		return berth.Errorf(berth.Invalid, "size %s: gpus is %d", s.Name, s.GPUs)
+		return berth.Errorf(berth.Invalid, "size %s: gpus must not be negative (%d)", s.Name, s.GPUs)
 	case len(s.Computes) == 0:
-		return berth.Errorf(berth.Invalid, "size %s: supportedComputeTypes is empty; it is AmlCompute, ComputeInstance or both", s.Name)
+		return berth.Errorf(berth.Invalid, "size %s: supportedComputeTypes is empty; use AmlCompute, ComputeInstance or both", s.Name)
 	}
 	for _, t := range s.Computes {
 		if !strings.EqualFold(t, berth.TypeCluster) && !strings.EqualFold(t, berth.TypeInstance) {
-			return berth.Errorf(berth.Invalid, "size %s: supportedComputeTypes has %q; it is AmlCompute, ComputeInstance or both", s.Name, t)
+			return berth.Errorf(berth.Invalid, "size %s: supportedComputeTypes contains %q; use AmlCompute, ComputeInstance or both", s.Name, t)
 		}
 	}
 	for what, p := range map[string]*float64{"price": s.Price, "lowPrice": s.LowPrice} {
 		if p != nil && *p < 0 {
-			return berth.Errorf(berth.Invalid, "size %s: %s is %g; an hour cannot cost less than nothing", s.Name, what, *p)
+			return berth.Errorf(berth.Invalid, "size %s: %s must not be negative (%g)", s.Name, what, *p)
 		}
 	}
 	if s.Price != nil && s.LowPrice != nil && *s.LowPrice > *s.Price {
 		return berth.Errorf(berth.Invalid, "size %s: lowPrice %g is more than price %g", s.Name, *s.LowPrice, *s.Price)
 	}
 	if s.Currency == "" && (s.Price != nil || s.LowPrice != nil) {
-		return berth.Errorf(berth.Invalid, "size %s has a price without a currency; say for example \"currency\": \"EUR\"", s.Name)
+		return berth.Errorf(berth.Invalid, "size %s has a price but no currency; add one, such as \"currency\": \"EUR\"", s.Name)
 	}
 	return nil
 }

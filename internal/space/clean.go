@@ -27,8 +27,8 @@ const (
 // Why something old stays.
 const (
 	keptTag  = "its job has the tag " + berth.KeepTag
-	keptUse  = "a job that has not ended names it"
-	keptHeld = "registered data or a model consists of it"
+	keptUse  = "a job that has not ended uses it"
+	keptHeld = "it belongs to a registered model or data asset"
 	keptStep = "its pipeline has not ended"
 	// keptUnread: what cannot be understood is kept.
 	keptUnread = "its job cannot be read"
@@ -48,7 +48,7 @@ type Cleaner struct {
 // Check refuses a request that makes no sense.
 func Check(q berth.CleanStorage) error {
 	if len(q.Kinds) == 0 {
-		return berth.Errorf(berth.Invalid, "it does not say what to delete; kinds are %s", strings.Join(berth.StorageKinds, ", "))
+		return berth.Errorf(berth.Invalid, "the request does not say what to delete; kinds are %s", strings.Join(berth.StorageKinds, ", "))
 	}
 	for _, k := range q.Kinds {
 		if !slices.Contains(berth.StorageKinds, k) {
@@ -56,7 +56,7 @@ func Check(q berth.CleanStorage) error {
 		}
 	}
 	if q.Before.IsZero() {
-		return berth.Errorf(berth.Invalid, "it does not say how old: give before, a time")
+		return berth.Errorf(berth.Invalid, "before is required: delete what is older than this time")
 	}
 	return nil
 }

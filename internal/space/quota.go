@@ -160,7 +160,7 @@ func (r Room) Warning(workspace string) string {
 	if r.Limit == 0 || float64(r.Used) < warnAt*float64(r.Limit) {
 		return ""
 	}
-	return fmt.Sprintf("workspace %s stores %s of the %s that it may; when it is full it takes no more jobs", workspace, amount(r.Used), amount(r.Limit))
+	return fmt.Sprintf("workspace %s uses %s of its limit of %s; when it is full it accepts no more jobs", workspace, amount(r.Used), amount(r.Limit))
 }
 
 func amount(n int64) string {

@@ -46,7 +46,7 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[strin
 			keep := days[kind]
 			if text, ok := doc.Tags[KeepDaysTag(kind)]; ok {
 				if keep, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-					log.Warn("a tag of a workspace is not a number of days; everything is kept", "workspace", ws.Name, "tag", KeepDaysTag(kind), "value", text)
+					log.Warn("workspace tag is not a number of days; nothing is deleted", "workspace", ws.Name, "tag", KeepDaysTag(kind), "value", text)
 					continue
 				}
 			}
@@ -58,7 +58,7 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[strin
 				failed = append(failed, err)
 			}
 			if got.Files > 0 {
-				log.Info("what old jobs left was deleted", "workspace", ws.Name, "kind", kind, "jobs", got.Jobs, "files", got.Files, "bytes", got.Bytes)
+				log.Info("deleted the files of old jobs", "workspace", ws.Name, "kind", kind, "jobs", got.Jobs, "files", got.Files, "bytes", got.Bytes)
 			}
 		}
 	}

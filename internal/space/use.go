@@ -22,7 +22,7 @@ var keys = []string{"kind", "user", "job", "age"}
 func CheckKeys(by []string) error {
 	for _, k := range by {
 		if !slices.Contains(keys, k) {
-			return berth.Errorf(berth.Invalid, "%q is not something to group by; use %s", k, strings.Join(keys, ", "))
+			return berth.Errorf(berth.Invalid, "cannot group by %q; use %s", k, strings.Join(keys, ", "))
 		}
 	}
 	return nil

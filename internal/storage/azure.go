@@ -22,7 +22,7 @@ const azureTime = "2006-01-02T15:04:05Z"
 func (k *Key) byAccountKey(key string) error {
 	secret, err := base64.StdEncoding.DecodeString(key)
 	if err != nil || len(secret) == 0 {
-		return berth.Errorf(berth.Invalid, "the key of storage account %s is not base64, so nothing can be signed with it; store the key as Azure shows it", k.store.Account)
+		return berth.Errorf(berth.Invalid, "the key of storage account %s is not base64, so it cannot sign requests; store the key exactly as Azure shows it", k.store.Account)
 	}
 	s := k.store
 	k.sign = func(r request, _, until time.Time) (string, error) {
@@ -52,7 +52,7 @@ func AccountSAS(account, key, protocol string, until time.Time) (string, error) 
 	const perms, services, kinds = "rwdlcu", "bf", "co"
 	secret, err := base64.StdEncoding.DecodeString(key)
 	if err != nil {
-		return "", berth.Errorf(berth.Invalid, "the key of storage account %s is not base64, so nothing can be signed with it; store the key as Azure shows it", account)
+		return "", berth.Errorf(berth.Invalid, "the key of storage account %s is not base64, so it cannot sign requests; store the key exactly as Azure shows it", account)
 	}
 	end := until.UTC().Format(azureTime)
 	// In the order Azure has it: no beginning, any address, no encryption scope.

@@ -39,25 +39,25 @@ func (s *Store) Open(credentials, secrets map[string]any) (*Key, error) {
 	case s.Protocol() == berth.OutsideAzure && kind == "Sas":
 		token := strings.TrimPrefix(text(secrets, "sasToken"), "?")
 		if _, err := url.ParseQuery(token); err != nil || token == "" {
-			return nil, berth.Errorf(berth.Invalid, "the sas_token of the datastore is not a signature as Azure makes them: sv=…&sig=…")
+			return nil, berth.Errorf(berth.Invalid, "the sas_token of the datastore is not an Azure SAS token; it must look like sv=…&sig=…")
 		}
 		k.sign = func(r request, _, _ time.Time) (string, error) { return s.address(r, token), nil }
 	case s.Type == S3 && kind == "AccessKey":
 		id, secret := text(credentials, "accessKeyId"), text(secrets, "secretAccessKey")
 		if id == "" || secret == "" {
-			return nil, berth.Errorf(berth.Invalid, "the credentials of the datastore lack access_key_id or secret_access_key")
+			return nil, berth.Errorf(berth.Invalid, "the datastore's credentials must have access_key_id and secret_access_key")
 		}
 		k.sign = awsSigner(s, id, secret, text(secrets, "sessionToken"))
 	case s.Type == Google && kind == "AccessKey":
 		id, secret := text(credentials, "accessKeyId"), text(secrets, "secretAccessKey")
 		if id == "" || secret == "" {
-			return nil, berth.Errorf(berth.Invalid, "the credentials of the datastore lack access_key_id or secret_access_key")
+			return nil, berth.Errorf(berth.Invalid, "the datastore's credentials must have access_key_id and secret_access_key")
 		}
 		k.sign = googleHMAC(s, id, secret)
 	case s.Type == Google && kind == "ServiceAccount":
 		return k, k.byServiceAccount(text(secrets, "serviceAccountKey"))
 	default:
-		return nil, berth.Errorf(berth.Unsupported, "credentials of type %s do not open a datastore of type %s: %s", kind, s.Type, usable(s))
+		return nil, berth.Errorf(berth.Unsupported, "credentials of type %s cannot be used with a datastore of type %s; %s", kind, s.Type, usable(s))
 	}
 	return k, nil
 }
@@ -66,11 +66,11 @@ func (s *Store) Open(credentials, secrets map[string]any) (*Key, error) {
 func usable(s *Store) string {
 	switch s.Type {
 	case S3:
-		return "give access_key_id and secret_access_key"
+		return "set access_key_id and secret_access_key"
 	case Google:
-		return "give service_account_key, or access_key_id and secret_access_key"
+		return "set service_account_key, or access_key_id and secret_access_key"
 	}
-	return "give account_key or sas_token"
+	return "set account_key or sas_token"
 }
 
 // Sign is the address that a request to a place goes to, which opens it until a time. Where the
@@ -80,7 +80,7 @@ func (k *Key) Sign(place string, r berth.OutsideRequest, now, until time.Time) (
 	name := place
 	if r.Name != "" {
 		if !berth.TreePath(r.Name) {
-			return "", berth.Errorf(berth.Invalid, "%q is not a name below %s", r.Name, k.store.At(place))
+			return "", berth.Errorf(berth.Invalid, "%q is not a path inside %s", r.Name, k.store.At(place))
 		}
 		name = strings.Trim(place+"/"+r.Name, "/")
 	}
@@ -119,7 +119,7 @@ func (k *Key) request(name string, r berth.OutsideRequest) (request, error) {
 // part is a request of an upload in parts, which S3 has signed one by one.
 func (k *Key) part(q *request, r berth.OutsideRequest) error {
 	if k.store.Protocol() != berth.OutsideS3 || r.Do != berth.OutsideBegin && r.Upload == "" {
-		return berth.Errorf(berth.Invalid, "%q is not a request that this storage takes", r.Do)
+		return berth.Errorf(berth.Invalid, "%q is not a request that this storage supports", r.Do)
 	}
 	switch r.Do {
 	case berth.OutsideBegin:
@@ -128,7 +128,7 @@ func (k *Key) part(q *request, r berth.OutsideRequest) error {
 		return nil
 	case berth.OutsidePart:
 		if r.Part < 1 || r.Part > 10000 {
-			return berth.Errorf(berth.Invalid, "an upload has the parts 1 to 10000, not %d", r.Part)
+			return berth.Errorf(berth.Invalid, "part number %d is out of range; an upload has parts 1 to 10000", r.Part)
 		}
 		q.method = http.MethodPut
 		q.query.Set("partNumber", strconv.Itoa(r.Part))
@@ -137,7 +137,7 @@ func (k *Key) part(q *request, r berth.OutsideRequest) error {
 	case berth.OutsideDrop:
 		q.method = http.MethodDelete
 	default:
-		return berth.Errorf(berth.Invalid, "%q is not a request to storage", r.Do)
+		return berth.Errorf(berth.Invalid, "%q is not a storage request", r.Do)
 	}
 	q.query.Set("uploadId", r.Upload)
 	return nil

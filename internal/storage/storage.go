@@ -64,7 +64,7 @@ func Read(props map[string]any) (s *Store, err error) {
 		}
 		return s, nil
 	default:
-		return nil, berth.Errorf(berth.Unsupported, "data in a datastore of type %s cannot be reached: the types that can be used are %s", s.Type, strings.Join(Types, ", "))
+		return nil, berth.Errorf(berth.Unsupported, "datastores of type %s are not supported; use one of %s", s.Type, strings.Join(Types, ", "))
 	}
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func Read(props map[string]any) (s *Store, err error) {
 func (s *Store) readAzure(props map[string]any, container string) (err error) {
 	s.Account = text(props, "accountName")
 	if !forms().account.MatchString(s.Account) {
-		return berth.Errorf(berth.Invalid, "properties.accountName must be the name of a storage account, of letters and digits, not %q", s.Account)
+		return berth.Errorf(berth.Invalid, "properties.accountName must be a storage account name of letters and digits, not %q", s.Account)
 	}
 	if s.Container, err = nameOf(props, container); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (s *Store) readS3(props map[string]any) (err error) {
 		s.Region = "us-east-1"
 	}
 	if !forms().region.MatchString(s.Region) {
-		return berth.Errorf(berth.Invalid, "properties.region must be the name of a region such as eu-west-1, not %q", s.Region)
+		return berth.Errorf(berth.Invalid, "properties.region must be a region such as eu-west-1, not %q", s.Region)
 	}
 	s.name = "s3://" + s.Container
 	endpoint := text(props, "endpoint")
@@ -225,7 +225,7 @@ var forms = sync.OnceValue(func() form {
 func nameOf(props map[string]any, key string) (string, error) {
 	name := text(props, key)
 	if !forms().container.MatchString(name) || strings.Contains(name, "..") {
-		return "", berth.Errorf(berth.Invalid, "properties.%s must be the name of a container or bucket, of 3 characters at least, not %q", key, name)
+		return "", berth.Errorf(berth.Invalid, "properties.%s must be a container or bucket name of at least 3 characters, not %q", key, name)
 	}
 	return name, nil
 }
@@ -235,7 +235,7 @@ func address(field, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || !forms().host.MatchString(u.Host) || strings.Trim(u.Path, "/") != "" ||
 		u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, berth.Errorf(berth.Invalid, "%s must be the address of a server, https://HOST[:PORT], not %q", field, raw)
+		return nil, berth.Errorf(berth.Invalid, "%s must have the form https://HOST[:PORT], not %q", field, raw)
 	}
 	return u, nil
 }

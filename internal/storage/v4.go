@@ -96,7 +96,7 @@ func (k *Key) byServiceAccount(file string) error {
 		Email string `json:"client_email"`
 		Key   string `json:"private_key"`
 	}
-	bad := berth.Errorf(berth.Invalid, "the service_account_key of the datastore must be the text of a key file as Google hands it out, with client_email and private_key")
+	bad := berth.Errorf(berth.Invalid, "the datastore's service_account_key must be the contents of a Google key file, with client_email and private_key")
 	if json.Unmarshal([]byte(file), &account) != nil || account.Email == "" {
 		return bad
 	}

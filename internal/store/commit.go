@@ -260,7 +260,7 @@ func (c *commit) end() error {
 	done, unknown := committed(ctx, w.pool, to)
 	switch {
 	case unknown != nil:
-		return berth.Errorf(berth.Unavailable, "the connection to database %s was lost during a commit, and whether it was committed is not known: %w",
+		return berth.Errorf(berth.Unavailable, "the connection to database %s was lost during a commit, which may or may not have succeeded: %w",
 			w.db.where, err)
 	case !done:
 		return lost(err)

@@ -90,7 +90,7 @@ func (tx *Tx) Insert(d *Doc) error {
 		return err
 	}
 	if n == 0 {
-		return berth.Errorf(berth.Conflict, "%s exists already", title(d.Kind, d.Name, d.Version))
+		return berth.Errorf(berth.Conflict, "%s already exists", title(d.Kind, d.Name, d.Version))
 	}
 	d.ID, d.Rev, d.Created, d.Updated = int64(rev), rev, created, now
 	tx.memory.keepDoc(k, d)

@@ -149,7 +149,7 @@ func TestVersions(t *testing.T) {
 			return tx.Insert(&store.Doc{Workspace: ws, Kind: "environments/versions", Name: "Env", Version: "3"})
 		})
 		wantCode(t, err, berth.Conflict)
-		if want := "environments/Env/versions/3 exists already"; err.Error() != want {
+		if want := "environments/Env/versions/3 already exists"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
 		}
 	})

@@ -32,7 +32,7 @@ func TestDamage(t *testing.T) {
 	}
 	_, err = store.Open(ctx, "sqlite:"+path, store.Options{})
 	wantCode(t, err, berth.Internal)
-	if err == nil || !strings.Contains(err.Error(), "is damaged: restore") {
+	if err == nil || !strings.Contains(err.Error(), "is damaged; restore") {
 		t.Errorf("message %v", err)
 	}
 }

@@ -32,9 +32,9 @@ func (f *file) check() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return berth.Errorf(berth.Unavailable, "database %s is gone: it was moved or removed under the running server; stop the server, put the file back, or start the server where it is now", f.path)
 	case err != nil:
-		return berth.Errorf(berth.Unavailable, "database %s cannot be looked at: %w", f.path, err)
+		return berth.Errorf(berth.Unavailable, "checking database %s: %w", f.path, err)
 	case !os.SameFile(now, f.info):
-		return berth.Errorf(berth.Unavailable, "database %s was replaced by another file under the running server; stop the server before a copy is put back, and start it after that", f.path)
+		return berth.Errorf(berth.Unavailable, "database %s was replaced while the server was running; stop the server before restoring a copy, then start it again", f.path)
 	}
 	return nil
 }
@@ -77,12 +77,12 @@ func (db *DB) backwards(ctx context.Context) error {
 	var rev, pruned int64
 	if err := pool.QueryRowContext(ctx, selectHead).Scan(&rev, &pruned); err != nil {
 		if ctx.Err() == nil {
-			db.log.Warn("database not read afresh", "err", err)
+			db.log.Warn("database not reopened", "err", err)
 		}
 		return nil
 	}
 	if berth.Rev(rev) < known {
-		return berth.Errorf(berth.Unavailable, "database %s went back from revision %d to %d: an older copy was put in its place under the running server; stop the server before that, and start it after", db.where, known, rev)
+		return berth.Errorf(berth.Unavailable, "database %s went back from revision %d to %d: an older copy was restored while the server was running; stop the server before restoring a copy, then start it again", db.where, known, rev)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func hold(path, who string) (release func(), err error) {
 	}
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, berth.Errorf(berth.Unavailable, "lock of the database: %w", err)
+		return nil, berth.Errorf(berth.Unavailable, "locking the database: %w", err)
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -39,7 +39,7 @@ func hold(path, who string) (release func(), err error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, berth.Errorf(berth.Unavailable, "lock of the database: %w", err)
+		return nil, berth.Errorf(berth.Unavailable, "locking the database: %w", err)
 	}
 	return func() { f.Close() }, nil
 }

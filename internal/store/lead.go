@@ -40,7 +40,7 @@ func decodeLeader(text string) (l leader) {
 
 // The causes of the end of a term's context.
 var (
-	errDeposed = errors.New("another server leads now")
+	errDeposed = errors.New("another server is the leader now")
 	errUnheard = errors.New("the database has not heard this server for so long that another may lead")
 )
 
@@ -60,13 +60,13 @@ func (db *DB) Lead(ctx context.Context, fn func(context.Context) error) error {
 		if err != nil {
 			return nil //nolint:nilerr // it was asked to end, or Guard says why
 		}
-		db.log.Info("this server leads", "term", term)
+		db.log.Info("this server is the leader", "term", term)
 		why, err := m.serve(ctx, term, fn)
 		if why == nil {
 			m.candidate.Store(false)
 			return err
 		}
-		db.log.Warn("this server does not lead any more", "term", term, "why", why, "leader", m.standing.Load().leader.Who)
+		db.log.Warn("this server is no longer the leader", "term", term, "why", why, "leader", m.standing.Load().leader.Who)
 	}
 }
 
@@ -158,7 +158,7 @@ func (db *DB) Leads() bool {
 // not know who does.
 func (db *DB) Heard() error {
 	if m := db.member; m != nil && m.standing.Load().left() <= 0 {
-		return berth.Errorf(berth.Unavailable, "this server is cut off from its database: it does not lead, and another server may")
+		return berth.Errorf(berth.Unavailable, "this server has lost its database: it is not the leader, and another server may be")
 	}
 	return nil
 }
@@ -226,14 +226,14 @@ func readLeader(ctx context.Context, q interface {
 
 // replaced is the error of a server that is not one of its database any more.
 func (db *DB) replaced(by string) error {
-	return berth.Errorf(berth.Unavailable, "database %s was taken over by %s; this server must not act on it any more and stops", db.where, by)
+	return berth.Errorf(berth.Unavailable, "database %s was taken over by %s; this server stops, because it must no longer change it", db.where, by)
 }
 
 // past is the error of an update of a term that is over.
 func (db *DB) past(now leader) error {
-	msg := fmt.Sprintf("%s leads the servers of database %s now", now, db.where)
+	msg := fmt.Sprintf("%s is now the leader of the servers on database %s", now, db.where)
 	if now.ID == "" {
-		msg = fmt.Sprintf("this server does not lead those of database %s any more; one is elected within seconds", db.where)
+		msg = fmt.Sprintf("this server is no longer the leader on database %s; a new one is elected within seconds", db.where)
 	}
 	return &berth.Error{Code: berth.Unavailable, Msg: msg, Err: errDeposed}
 }

@@ -45,7 +45,7 @@ func (l *listener) loop(ctx context.Context) {
 		if heard {
 			wait = first
 		}
-		l.db.log.Warn("no word from other servers, connecting again", "err", err, "wait", wait)
+		l.db.log.Warn("no notifications from other servers; reconnecting", "err", err, "wait", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

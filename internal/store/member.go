@@ -181,9 +181,9 @@ func (m *member) run(ctx context.Context) {
 		}
 		if (err == nil) != heard {
 			if heard = err == nil; heard {
-				m.db.log.Info("the database hears this server again")
+				m.db.log.Info("database heartbeat restored")
 			} else {
-				m.db.log.Warn("the database does not hear this server", "err", err)
+				m.db.log.Warn("database heartbeat failed", "err", err)
 			}
 		}
 		select {

@@ -48,7 +48,7 @@ func (db *DB) migrate(ctx context.Context, s *session) error {
 		return other, err
 	})
 	if err == nil && from < len(steps) {
-		db.log.Info("schema brought up to date", "from", from, "to", len(steps))
+		db.log.Info("schema migrated", "from", from, "to", len(steps))
 	}
 	return db.fault(err)
 }
@@ -118,7 +118,7 @@ func (db *DB) schemaVersion(ctx context.Context, s *session) (int, error) {
 	if other, err := s.row(ctx, []any{&one}, db.d.anyTable); err != nil {
 		return 0, err
 	} else if other {
-		return 0, berth.Errorf(berth.Invalid, "database %s holds tables of something else: give Berth one of its own", db.where)
+		return 0, berth.Errorf(berth.Invalid, "database %s contains tables that are not Berth's; use a separate database", db.where)
 	}
 	words := strings.NewReplacer(db.d.schema...)
 	for _, q := range []string{"CREATE TABLE schema_version (version INTEGER NOT NULL)", "INSERT INTO schema_version VALUES (0)"} {

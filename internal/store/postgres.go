@@ -171,20 +171,20 @@ func postgresFault(where string, err error) error {
 	}
 	switch {
 	case e.Code == "53100":
-		return berth.Errorf(berth.Unavailable, "the disk of database %s is full: free some space, nothing was lost: %w", where, err)
+		return berth.Errorf(berth.Unavailable, "the disk of database %s is full; free some space, nothing was lost: %w", where, err)
 	case strings.HasPrefix(e.Code, "53"), strings.HasPrefix(e.Code, "57P"), strings.HasPrefix(e.Code, "08"),
 		strings.HasPrefix(e.Code, "40"), strings.HasPrefix(e.Code, "55"):
-		return berth.Errorf(berth.Unavailable, "database %s has no room for us now: %w", where, err)
+		return berth.Errorf(berth.Unavailable, "database %s accepts no more connections at the moment: %w", where, err)
 	case e.Code == "25P03":
-		return berth.Errorf(berth.Unavailable, "database %s has waited too long for this server: %w", where, err)
+		return berth.Errorf(berth.Unavailable, "database %s timed out waiting for this server: %w", where, err)
 	case e.Code == "25006":
-		return berth.Errorf(berth.Unavailable, "database %s is read-only, a standby perhaps: %w", where, err)
+		return berth.Errorf(berth.Unavailable, "database %s is read-only, perhaps a standby: %w", where, err)
 	case strings.HasPrefix(e.Code, "28"), strings.HasPrefix(e.Code, "3D"), e.Code == "42501":
-		return berth.Errorf(berth.Invalid, "database %s does not let us in: %w", where, err)
+		return berth.Errorf(berth.Invalid, "database %s rejected the login: %w", where, err)
 	case strings.HasPrefix(e.Code, "22"):
-		return berth.Errorf(berth.Invalid, "text that database %s cannot hold: %w", where, err)
+		return berth.Errorf(berth.Invalid, "text that database %s cannot store: %w", where, err)
 	case strings.HasPrefix(e.Code, "XX"):
-		return berth.Errorf(berth.Internal, "database %s is damaged: restore it from a backup: %w", where, err)
+		return berth.Errorf(berth.Internal, "database %s is damaged; restore it from a backup: %w", where, err)
 	}
 	return berth.Errorf(berth.Internal, "database %s: %w", where, err)
 }

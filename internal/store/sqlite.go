@@ -59,7 +59,7 @@ const (
 
 func openSQLite(ctx context.Context, path string, o Options) (*DB, error) {
 	if path == "" {
-		return nil, berth.Errorf(berth.Invalid, "sqlite: names no file: write sqlite:PATH")
+		return nil, berth.Errorf(berth.Invalid, "sqlite: has no file name; write sqlite:PATH")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -121,7 +121,7 @@ func openFile(ctx context.Context, path string, o Options) (*DB, error) {
 	db.stops = append(db.stops, c.stop)
 	if !o.NoSync {
 		if err := db.fillLog(ctx); err != nil {
-			o.Log.Warn("log of the database not made ready, writes are slower at first", "err", err)
+			o.Log.Warn("write-ahead log not preallocated; the first writes are slower", "err", err)
 		}
 	}
 	return db, nil
@@ -166,15 +166,15 @@ func sqliteFault(where string, err error) error {
 	}
 	switch e.Code() & 0xff {
 	case lib.SQLITE_FULL:
-		return berth.Errorf(berth.Unavailable, "the disk that holds %s is full: free some space, nothing was lost: %w", where, err)
+		return berth.Errorf(berth.Unavailable, "the disk that holds %s is full; free some space, nothing was lost: %w", where, err)
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
 		return berth.Errorf(berth.Unavailable, "database %s is in use by another process: %w", where, err)
 	case lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN, lib.SQLITE_READONLY, lib.SQLITE_PERM:
-		return berth.Errorf(berth.Unavailable, "database %s cannot be read or written; look at the disk and at who owns the file: %w", where, err)
+		return berth.Errorf(berth.Unavailable, "database %s cannot be read or written; check the disk and the owner of the file: %w", where, err)
 	case lib.SQLITE_CORRUPT:
-		return berth.Errorf(berth.Internal, "database %s is damaged: restore it from a backup: %w", where, err)
+		return berth.Errorf(berth.Internal, "database %s is damaged; restore it from a backup: %w", where, err)
 	case lib.SQLITE_NOTADB:
-		return berth.Errorf(berth.Invalid, "%s is not a database of Berth: name another file: %w", where, err)
+		return berth.Errorf(berth.Invalid, "%s is not a Berth database; use another file: %w", where, err)
 	}
 	return berth.Errorf(berth.Internal, "database %s: %w", where, err)
 }

@@ -80,7 +80,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	case "postgres", "postgresql":
 		return openPostgres(ctx, url, o)
 	}
-	return nil, berth.Errorf(berth.Invalid, "database %q is not known: use sqlite:PATH or postgres://…", url)
+	return nil, berth.Errorf(berth.Invalid, "%q is not a supported database; use sqlite:PATH or postgres://…", url)
 }
 
 // start finishes Open once the pools are there: migrate, read the head, run the writer.

@@ -23,7 +23,7 @@ func (tx *Tx) InsertTask(t *berth.Task) error {
 		return err
 	}
 	if n == 0 {
-		return berth.Errorf(berth.Conflict, "task %s exists already", t.ID)
+		return berth.Errorf(berth.Conflict, "task %s already exists", t.ID)
 	}
 	tx.memory.keepTask(jobKey{scope, t.Job}, t)
 	return nil

@@ -118,8 +118,8 @@ func (w *Watch) read() (events []berth.Event, err error) {
 			return err
 		}
 		if w.from < berth.Rev(pruned) {
-			return berth.Errorf(berth.Gone, "events up to revision %d are no longer kept, asked for those after %d: "+
-				"read the present state and follow from there", pruned, w.from)
+			return berth.Errorf(berth.Gone, "events up to revision %d are no longer kept; those after %d were requested: "+
+				"read the current state and watch from there", pruned, w.from)
 		}
 		var err error
 		events, err = tx.Events(EventQuery{Workspace: w.workspace, Subject: w.subject, From: w.from, Limit: watchBatch})

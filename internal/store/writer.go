@@ -158,7 +158,7 @@ func (w *writer) try() (*commit, error) {
 			return nil, lost.err
 		}
 		tries++
-		w.db.log.Warn("connection to the database lost, trying again", "err", lost.err)
+		w.db.log.Warn("database connection lost; reconnecting", "err", lost.err)
 	}
 }
 

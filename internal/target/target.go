@@ -90,15 +90,15 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 	attached := v.Properties.Attached()
 	switch {
 	case attached && job.Distribution != nil && (st.Attached == nil || !st.Attached.Distributed):
-		return berth.Errorf(berth.Invalid, "compute %s runs a job's command as one process; take distribution out of the job, or run it on a cluster", d.Name)
+		return berth.Errorf(berth.Invalid, "compute %s cannot run distributed jobs; remove distribution from the job or run it on a cluster", d.Name)
 	case st.Deleting():
-		return berth.Errorf(berth.Conflict, "compute %s is being deleted and takes no more jobs", d.Name)
+		return berth.Errorf(berth.Conflict, "compute %s is being deleted and accepts no more jobs", d.Name)
 	case nodes > limit && limit == 1:
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d; compute %s runs a job on one node", nodes, d.Name)
 	case nodes > limit:
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d, but compute %s has at most %d nodes; raise max_instances or ask for fewer", nodes, d.Name, limit)
 	case st.Attached.Reached() && d.CreatedBy != c.User && !c.Admin && v.Tags[berth.TagShared] != "true":
-		return berth.Errorf(berth.Denied, "compute %s is a machine of %s, whose account jobs there have; only they and administrators may run jobs on it, unless its tag %s is true", d.Name, d.CreatedBy, berth.TagShared)
+		return berth.Errorf(berth.Denied, "compute %s belongs to %s and runs jobs under their account; only they and administrators may use it, unless its tag %s is true", d.Name, d.CreatedBy, berth.TagShared)
 	case st.Instance != nil && st.Instance.User != "" && st.Instance.User != c.User && !c.Admin:
 		return berth.Errorf(berth.Denied, "compute %s belongs to %s; only they and administrators may run jobs on it", d.Name, st.Instance.User)
 	}
@@ -131,7 +131,7 @@ func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 	if err == nil {
 		st, err := State(d)
 		if err == nil && st.Deleting() {
-			err = berth.Errorf(berth.Unavailable, "the pool for %s is just being removed; submit the job again", size.Name)
+			err = berth.Errorf(berth.Unavailable, "the pool for %s is being removed; submit the job again", size.Name)
 		}
 		if err == nil {
 			err = c.letGrow(d, nodes)
@@ -142,7 +142,7 @@ func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 		return "", err
 	}
 	body, err := json.Marshal(map[string]any{"location": c.Location, "properties": map[string]any{
-		"computeType": berth.TypeCluster, "description": "made for jobs without a compute",
+		"computeType": berth.TypeCluster, "description": "created for jobs that name no compute",
 		"properties": map[string]any{
 			"vmSize": size.Name, "vmPriority": priority, "osType": "Linux",
 			"scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": max(nodes, ServerlessNodes), "nodeIdleTimeBeforeScaleDown": "PT0S"},
@@ -155,7 +155,7 @@ func (c Chooser) pool(v berth.CommandJob, nodes int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.Tx.Emit(berth.Event{Workspace: c.Workspace.Key(), Subject: "computes/" + pool, Type: berth.EventResourcePut, Reason: "made for a job without a compute"})
+	c.Tx.Emit(berth.Event{Workspace: c.Workspace.Key(), Subject: "computes/" + pool, Type: berth.EventResourcePut, Reason: "created for a job that names no compute"})
 	return pool, c.Tx.Insert(&store.Doc{Workspace: c.Workspace.Key(), Kind: "computes", Name: pool, CreatedBy: c.User, Body: body, Own: own})
 }
 

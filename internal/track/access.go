@@ -14,7 +14,7 @@ func (c *call) mayRun(r *run) error {
 	if c.who.Job == "" || r.ID == c.who.Job || r.Job == c.who.Job {
 		return nil
 	}
-	return refuse(denied, "The token of job %s does not open run %s", c.who.Job, r.ID)
+	return refuse(denied, "The token of job %s cannot access run %s", c.who.Job, r.ID)
 }
 
 // mayExperiment refuses experiments that the job is not in.
@@ -25,7 +25,7 @@ func (c *call) mayExperiment(id string) error {
 	if r := c.jobRun(); r != nil && r.Experiment == id {
 		return nil
 	}
-	return refuse(denied, "The token of job %s does not open experiment %s", c.who.Job, id)
+	return refuse(denied, "The token of job %s cannot access experiment %s", c.who.Job, id)
 }
 
 // mayLogged refuses models that the job did not make.
@@ -33,7 +33,7 @@ func (c *call) mayLogged(m *loggedModel) error {
 	if c.who.Job == "" || m.Job == c.who.Job {
 		return nil
 	}
-	return refuse(denied, "The token of job %s does not open model %s", c.who.Job, m.ID)
+	return refuse(denied, "The token of job %s cannot access model %s", c.who.Job, m.ID)
 }
 
 // mayCreateExperiment refuses jobs: they have one.
@@ -41,7 +41,7 @@ func (c *change) mayCreateExperiment(who Caller) error {
 	if who.Job == "" {
 		return nil
 	}
-	return refuse(denied, "The token of job %s makes no experiments: name the experiment in the job (experiment_name)", who.Job)
+	return refuse(denied, "The token of job %s cannot create experiments; set experiment_name in the job", who.Job)
 }
 
 // mayReadLogged lets jobs read models of their experiment.
@@ -57,7 +57,7 @@ func (c *call) mayRegistered(m *registered) error {
 	if c.who.Job == "" || m.User == c.who.User {
 		return nil
 	}
-	return refuse(denied, "The token of job %s does not change model %s: it is not of the job's user %s", c.who.Job, m.Name, c.who.User)
+	return refuse(denied, "The token of job %s cannot change model %s, which does not belong to the job's user %s", c.who.Job, m.Name, c.who.User)
 }
 
 // mayVersion refuses to change versions that are neither of the job's user nor of a model of
@@ -75,7 +75,7 @@ func (c *call) mayEnd(what, maker string) error {
 	if c.who.Admin || maker == c.who.User || maker == "" {
 		return nil
 	}
-	return refuse(denied, "%s was created by %s: only they or an administrator may delete or rename it", what, maker)
+	return refuse(denied, "%s was created by %s; only they or an administrator may delete or rename it", what, maker)
 }
 
 func (c *call) mayEndVersion(m *registered, v *version) error {
@@ -86,15 +86,15 @@ func (c *call) mayEndVersion(m *registered, v *version) error {
 // of registered ones.
 func (c *call) mayFile(f file, write bool) error {
 	if write && f.asset != nil {
-		return refuse(denied, "The files of registered version %d do not change: make a new version", f.asset.Number)
+		return refuse(denied, "The files of registered version %d cannot be changed; create a new version", f.asset.Number)
 	}
 	if write && f.run != nil && f.run.ofJob() && c.who.Job == "" && !c.who.Admin && f.run.User != c.who.User {
-		return refuse(denied, "Run %s is a job of %s: only they and administrators may change its files", f.run.ID, f.run.User)
+		return refuse(denied, "Run %s is a job of %s; only they and administrators may change its files", f.run.ID, f.run.User)
 	}
 	if c.who.Job == "" {
 		return nil
 	}
-	err := refuse(denied, "The token of job %s does not open this path", c.who.Job)
+	err := refuse(denied, "The token of job %s cannot access this path", c.who.Job)
 	switch {
 	case f.run != nil:
 		err = c.mayRun(f.run)

@@ -125,7 +125,7 @@ func (c *call) put(p string) (any, error) {
 	o := blob.PutOptions{ContentType: typeOf(p), Size: max(c.r.ContentLength, 0)}
 	if _, err := c.s.Blobs.Put(c.ctx, f.container, f.name, c.r.Body, o); err != nil {
 		if berth.CodeOf(err) == berth.Internal && c.ctx.Err() != nil {
-			return nil, refuse(badRequest, "The upload broke off")
+			return nil, refuse(badRequest, "The upload was interrupted")
 		}
 		return nil, err
 	}
@@ -373,7 +373,7 @@ const maxUIUpload = 10 << 20
 func uploadArtifact(c *call) (any, error) {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return nil, invalid("The query of the address is malformed")
+		return nil, invalid("The query string is malformed")
 	}
 	id, p := q.Get("run_uuid"), q.Get("path")
 	if id == "" {
@@ -398,7 +398,7 @@ func uploadArtifact(c *call) (any, error) {
 	}
 	root, ours := proxied(r.URI)
 	if !ours {
-		return nil, invalid("The artifacts of run %s are not kept by this server", id)
+		return nil, invalid("The artifacts of run %s are not stored on this server", id)
 	}
 	// One byte more than is allowed tells that there is more.
 	body := &io.LimitedReader{R: c.r.Body, N: maxUIUpload + 1}

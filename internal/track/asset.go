@@ -94,7 +94,7 @@ func (c *change) share(m *registered, v *version) error {
 	if maker, was, err := asset.Deleted(c.tx, c.w.Key, kindModels, m.Name, itoa(v.Number)); err != nil {
 		return err
 	} else if was && maker != v.User {
-		return refuse(denied, "Version %d of model %s was deleted, and only %s, who made it, may make it again", v.Number, m.Name, maker)
+		return refuse(denied, "Version %d of model %s was deleted; only %s, who created it, may create it again", v.Number, m.Name, maker)
 	}
 	if err := c.hold(m, v); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (w *workspace) showModels(ctx context.Context, names []string, docs []*stor
 	for _, d := range docs {
 		p, err := readModel(d)
 		if err != nil {
-			w.s.Log.Error("a model is not shown in the registry", "err", err)
+			w.s.Log.Error("model not shown in the registry", "err", err)
 			continue
 		}
 		if n, err := strconv.Atoi(d.Version); err == nil && n > 0 && itoa(n) == d.Version {

@@ -22,10 +22,10 @@ const collectPause = time.Hour
 func (s *Service) collectDue(ctx context.Context) {
 	n, err := s.Collect(ctx, time.Now().Add(-s.KeepDeleted))
 	if err != nil && ctx.Err() == nil {
-		s.Log.Error("deleted runs were not removed", "err", err)
+		s.Log.Error("deleted runs not removed", "err", err)
 	}
 	if n > 0 {
-		s.Log.Info("deleted runs were removed for good", "runs", n)
+		s.Log.Info("deleted runs permanently removed", "runs", n)
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 			return removed, ctx.Err()
 		}
 		if err != nil {
-			s.Log.Error("deleted runs of a workspace were not removed", "workspace", w.Of.Name, "err", err)
+			s.Log.Error("deleted runs of a workspace not removed", "workspace", w.Of.Name, "err", err)
 		}
 	}
 	return removed, nil
@@ -70,7 +70,7 @@ func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) 
 			return 0, ctx.Err()
 		}
 		if err != nil {
-			w.s.Log.Error("a deleted run was not removed", "run", id, "err", err)
+			w.s.Log.Error("deleted run not removed", "run", id, "err", err)
 		} else if leaves {
 			leaving = append(leaving, id)
 		}

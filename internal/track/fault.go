@@ -68,7 +68,7 @@ func faultOf(err error) (f *fault, ok bool) {
 			return &fault{Code: code, Message: e.Error()}, true
 		}
 	}
-	return &fault{Code: internal, Message: "an internal error; the server's log has it"}, false
+	return &fault{Code: internal, Message: "internal error; see the server's log"}, false
 }
 
 // Fail answers with an error in MLflow's shape.

@@ -90,8 +90,8 @@ func TestFaults(t *testing.T) {
 		{"POST", "model-versions/create", obj{"name": "M", "source": "mlflow-artifacts:/a/../../b"}, invalid, "an absolute path must be provided without relative path references present"},
 		{"GET", "logged-models/m-none", nil, absent, "Logged model with ID 'm-none' not found."},
 		{"POST", "logged-models", obj{"experiment_id": "0", "name": "a/b"}, invalid, "Invalid model name ('a/b') provided."},
-		{"GET", "traces/x", nil, "ENDPOINT_NOT_FOUND", "does not serve"},
-		{"POST", "/api/3.0/mlflow/traces", obj{}, "ENDPOINT_NOT_FOUND", "does not serve"},
+		{"GET", "traces/x", nil, "ENDPOINT_NOT_FOUND", "is not supported"},
+		{"POST", "/api/3.0/mlflow/traces", obj{}, "ENDPOINT_NOT_FOUND", "is not supported"},
 		{"GET", "runs/create", nil, "ENDPOINT_NOT_FOUND", "use POST"},
 	} {
 		status, m := s.do(c.method, c.path, c.body)

@@ -21,7 +21,7 @@ var (
 // tags.
 func (c *call) foreign(id string, valid *regexp.Regexp) (experiment string, params, tags map[string]string) {
 	if !valid.MatchString(id) {
-		c.fail(invalid("Invalid id '%s': it is not one that MLflow gives", id))
+		c.fail(invalid("Invalid id '%s': not an MLflow id", id))
 	}
 	experiment = c.need("experiment_id")
 	for i, p := range c.pairs("params") {
@@ -41,7 +41,7 @@ func (c *call) foreign(id string, valid *regexp.Regexp) (experiment string, para
 }
 
 func wasHere(id string) error {
-	return refuse(alreadyExists, "%s is in this workspace already, and was not imported by you", id)
+	return refuse(alreadyExists, "%s already exists in this workspace and was not imported by you", id)
 }
 
 // mayImport says whether the caller may bring something over again. Tags are everybody's to write,

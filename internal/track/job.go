@@ -265,7 +265,7 @@ func (w *workspace) showJobs(ctx context.Context, docs []*store.Doc, gone []stri
 		for _, d := range docs {
 			r, j, name, err := runOfJob(d)
 			if err != nil {
-				w.s.Log.Error("a job is not shown as a run", "err", err)
+				w.s.Log.Error("job not shown as a run", "err", err)
 				continue
 			}
 			list = append(list, shown{r, j, name})

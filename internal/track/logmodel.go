@@ -37,7 +37,7 @@ func logModel(c *call) (any, error) {
 			return invalid("Malformed model info. \n %s \n is not a valid JSON.", text)
 		}
 		if len(b) > maxTagValue {
-			return invalid("The models of run %s take more than %d characters to describe", id, maxTagValue)
+			return invalid("The models logged by run %s need more than %d characters", id, maxTagValue)
 		}
 		r.setTag(pair{tagModelHistory, string(b)})
 		return nil

@@ -52,7 +52,7 @@ func (c *call) uploadTo() (file, string, error) {
 
 func createUpload(c *call) (any, error) {
 	if c.s.Sign == nil {
-		return nil, refuse(notImplemented, "Uploads in parts are not served: send the file whole")
+		return nil, refuse(notImplemented, "Multipart uploads are not supported here; upload the whole file")
 	}
 	parts := c.int("num_parts", 0)
 	f, _, err := c.uploadTo()
@@ -93,7 +93,7 @@ func completeUpload(c *call) (any, error) {
 	ids := make([]string, len(parts))
 	for i, n := range parts {
 		if n != int64(i+1) {
-			return nil, invalid("The parts of the upload are not 1 to %d: part %d is missing or comes twice", len(parts), i+1)
+			return nil, invalid("The upload must have parts 1 to %d; part %d is missing or repeated", len(parts), i+1)
 		}
 		ids[i] = partID(upload, n)
 	}

@@ -90,7 +90,7 @@ func offset(token, query string) (int, error) {
 		return 0, invalid("Invalid page token, parsed value=%s", b)
 	}
 	if t.Query != "" && t.Query != query {
-		return 0, invalid("Invalid page token: it belongs to another query")
+		return 0, invalid("Invalid page token: it was issued for another query")
 	}
 	return *t.Offset, nil
 }

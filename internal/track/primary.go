@@ -15,7 +15,7 @@ const maxPrimary = 10_000
 func primaryMetrics(c *call) (any, error) {
 	ids := c.texts("run_ids")
 	if len(ids) > maxPrimary {
-		c.fail(invalid("At most %d runs can be asked about at once. Got %d.", maxPrimary, len(ids)))
+		c.fail(invalid("At most %d runs can be requested at once. Got %d.", maxPrimary, len(ids)))
 	}
 	if err := c.done(); err != nil {
 		return nil, err

@@ -194,7 +194,7 @@ func renameRegistered(c *call) (any, error) {
 				return err
 			}
 			if v.Asset && v.Container != "" {
-				return invalid("Version %d of model '%s' was not registered through MLflow, and its model cannot be renamed", v.Number, was.Name)
+				return invalid("Version %d of model '%s' was not registered through MLflow, so the model cannot be renamed", v.Number, was.Name)
 			}
 			if err := x.unshare(&was, v); err != nil {
 				return err

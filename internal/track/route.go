@@ -135,10 +135,10 @@ func routeOf(method, path string) (route, string, error) {
 func noRoute(method, p string) error {
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
 		if _, ok := fixed[m+" "+p]; ok {
-			return refuse(noEndpoint, "%s is not how %s is called: use %s", method, p, m)
+			return refuse(noEndpoint, "Method %s is not allowed for %s; use %s", method, p, m)
 		}
 	}
-	return refuse(noEndpoint, "This server does not serve %s: traces, prompts, webhooks, evaluation datasets and the gateway are not part of it", p)
+	return refuse(noEndpoint, "%s is not supported: this server has no traces, prompts, webhooks, evaluation datasets or gateway", p)
 }
 
 // plainRoute finds the few calls that are outside of the API's tree.
@@ -155,7 +155,7 @@ func plainRoute(method, path string) (route, string, error) {
 			return route{do: getVersionArtifact, reads: true, task: true, all: true}, "", nil
 		}
 	}
-	return route{}, "", refuse(noEndpoint, "There is nothing at /%s: the API is below /api/2.0/mlflow", path)
+	return route{}, "", refuse(noEndpoint, "There is nothing at /%s; the API is under /api/2.0/mlflow", path)
 }
 
 // artifactRoute finds the calls of the artifact proxy.
@@ -181,7 +181,7 @@ func artifactRoute(method, p string) (route, string, error) {
 		}
 	}
 	if strings.HasPrefix(p, "presigned/") {
-		return route{}, "", refuse(notImplemented, "Artifacts are downloaded from this server itself")
+		return route{}, "", refuse(notImplemented, "Presigned downloads are not supported; download artifacts from this server")
 	}
 	return route{}, "", noRoute(method, apiArtifacts+p)
 }
@@ -214,7 +214,7 @@ func loggedRoute(method, rest string) (route, string, error) {
 // may says whether somebody may make a call at all.
 func (who Caller) may(r route) error {
 	if who.Job != "" && !r.task {
-		return refuse(denied, "The token of a job does not open this call")
+		return refuse(denied, "The token of a job cannot make this request")
 	}
 	if !r.reads && !who.Write {
 		return refuse(denied, "This token may only read")

@@ -174,7 +174,7 @@ func (s *Service) leads() error {
 	if s.Leads == nil || s.Leads() {
 		return nil
 	}
-	return berth.Errorf(berth.Unavailable, "another server may have begun to lead: send the request again")
+	return berth.Errorf(berth.Unavailable, "another server may have become the leader; send the request again")
 }
 
 // maxBody bounds a request that is not an artifact. A batch has a limit of its own, of MLflow's.
@@ -186,7 +186,7 @@ func (c *call) readParams() error {
 	if c.r.Method == http.MethodGet && c.r.URL.RawQuery != "" {
 		q, err := url.ParseQuery(c.r.URL.RawQuery)
 		if err != nil {
-			return invalid("The query of the address is malformed")
+			return invalid("The query string is malformed")
 		}
 		c.q = q
 		return nil
@@ -225,7 +225,7 @@ func (c *call) readBody() ([]byte, error) {
 		return nil, invalid("The request is larger than %d MiB", maxBody>>20)
 	}
 	if err != nil {
-		return nil, refuse(badRequest, "The request broke off: %v", err)
+		return nil, refuse(badRequest, "The request was interrupted: %v", err)
 	}
 	return b, nil
 }

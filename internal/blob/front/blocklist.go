@@ -47,7 +47,7 @@ func parseBlockList(r io.Reader) ([]string, error) {
 				}
 			case depth == 1 && e.Name.Local == "Committed":
 				return nil, coded(berth.Invalid, "InvalidBlockList",
-					"the blocks of committed blobs are not kept apart by this server: upload the whole blob again")
+					"this server does not keep the blocks of committed blobs; upload the whole blob again")
 			default:
 				return nil, bad
 			}

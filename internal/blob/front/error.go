@@ -28,9 +28,9 @@ func (c *call) fail(err error) {
 	c.drain()
 	if errors.Is(err, context.Canceled) && c.r.Context().Err() != nil {
 		// As a rule nobody is there to read it. Whoever is must not take silence for success.
-		err = coded(berth.Unavailable, "ServerBusy", "the request was cut off before it was answered; send it again")
+		err = coded(berth.Unavailable, "ServerBusy", "the request was interrupted; send it again")
 	}
-	code, msg := berth.CodeOf(err), "an internal error; the server's log has it under the request id"
+	code, msg := berth.CodeOf(err), "internal error; see the server's log for this request id"
 	wire := "InternalError"
 	var e *berth.Error
 	if errors.As(err, &e) && code != berth.Internal {

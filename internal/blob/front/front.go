@@ -152,7 +152,7 @@ func (c *call) parse() (op func() error, perm string, err error) {
 		return nil, "", err
 	}
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
-		return nil, "", coded(berth.Invalid, "InvalidQueryParameterValue", "the query cannot be read")
+		return nil, "", coded(berth.Invalid, "InvalidQueryParameterValue", "the query string is malformed")
 	}
 	op, perm = c.operation()
 	return op, perm, nil
@@ -237,7 +237,7 @@ func (c *call) authorize(perm string) error {
 		return c.mayWrite(perm, c.name)
 	}
 	if c.r.Header.Get("Authorization") == "" || c.h.o.Bearer == nil {
-		return coded(berth.Unauthenticated, "NoAuthenticationInformation", "the request has no signature: ask the workspace for a new one")
+		return coded(berth.Unauthenticated, "NoAuthenticationInformation", "the request has no signature; request one from the workspace")
 	}
 	user, owner, err := c.h.o.Bearer(c.r)
 	if err != nil {
@@ -268,7 +268,7 @@ func (c *call) mayWrite(perm string, names ...string) error {
 		}
 		if job != "" && user != c.user {
 			return coded(berth.Denied, "AuthorizationPermissionMismatch",
-				folder+" has the outputs of job "+job+", and only "+user+", who submitted it, or an administrator may write there: use another folder")
+				folder+" has the outputs of job "+job+", and only "+user+", who submitted it, or an administrator may write there; use another folder")
 		}
 	}
 	return nil

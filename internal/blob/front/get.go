@@ -69,7 +69,7 @@ func (c *call) rangeMD5(r *blob.Reader, off, n int64, part bool) (string, error)
 		return "", nil
 	}
 	if n > maxRangeMD5 {
-		return "", coded(berth.Invalid, "OutOfRangeInput", "the MD5 of at most 4 MiB can be asked for")
+		return "", coded(berth.Invalid, "OutOfRangeInput", "an MD5 can be requested for at most 4 MiB")
 	}
 	sum := md5.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(r, off, n)); err != nil {
@@ -163,7 +163,7 @@ func (c *call) wantedRange(b *store.Blob) (off, n int64, part bool, err error) {
 // conditions applies the conditional headers of a read.
 func (c *call) conditions(b *store.Blob) error {
 	hd := c.r.Header
-	failed := coded(berth.Precondition, "ConditionNotMet", "the blob is not the version asked for")
+	failed := coded(berth.Precondition, "ConditionNotMet", "the blob is not the requested version")
 	unchanged := coded(berth.Precondition, "NotModified", "the blob has not changed")
 	if tags := hd.Get("If-Match"); tags != "" {
 		if !hasTag(tags, b) {

@@ -19,13 +19,13 @@ func (c *call) list() error {
 	o := blob.ListOptions{Prefix: c.prefix(), Delimiter: q.Get("delimiter")}
 	after, err := base64.RawURLEncoding.DecodeString(q.Get("marker"))
 	if err != nil {
-		return coded(berth.Invalid, "InvalidQueryParameterValue", "marker is not one this server gave out")
+		return coded(berth.Invalid, "InvalidQueryParameterValue", "marker was not issued by this server")
 	}
 	o.After = string(after)
 	if text := q.Get("maxresults"); text != "" {
 		n, ok := number(text)
 		if !ok || n == 0 {
-			return coded(berth.Invalid, "OutOfRangeQueryParameterValue", "maxresults is not a number from 1 to 5000")
+			return coded(berth.Invalid, "OutOfRangeQueryParameterValue", "maxresults must be an integer from 1 to 5000")
 		}
 		o.Limit = int(min(n, 5000))
 	}

@@ -26,7 +26,7 @@ func (h *Handler) rest(r *http.Request) (string, bool) {
 // slash send more than one slash before the container; in the name every slash counts, escaped or
 // not.
 func parsePath(escaped string) (container, name string, err error) {
-	bad := coded(berth.Invalid, "InvalidUri", "the address cannot be read")
+	bad := coded(berth.Invalid, "InvalidUri", "the URL path is malformed")
 	first, rest, _ := strings.Cut(strings.TrimLeft(escaped, "/"), "/")
 	if container, err = url.PathUnescape(first); err != nil || strings.Contains(container, "/") {
 		return "", "", bad

@@ -17,7 +17,7 @@ func (c *call) put() error {
 		return coded(berth.Unsupported, "InvalidBlobType", "only block blobs are supported by this server")
 	}
 	if hd.Get("x-ms-copy-source") != "" {
-		return coded(berth.Unsupported, "UnsupportedHeader", "copying from an address is not supported by this server")
+		return coded(berth.Unsupported, "UnsupportedHeader", "copying from a URL is not supported by this server")
 	}
 	o, err := c.options()
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *call) setMetadata() error {
 		return err
 	}
 	if o.IfNoneMatch {
-		return coded(berth.Invalid, "UnsupportedHeader", "If-None-Match has no meaning here")
+		return coded(berth.Invalid, "UnsupportedHeader", "If-None-Match is not supported for this operation")
 	}
 	b, err := c.h.store.SetMeta(c.r.Context(), c.container, c.name, o.Meta, o.IfMatch)
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *call) options() (blob.PutOptions, error) {
 // plainBody refuses bodies in the framed form, whose bytes are not the blob's.
 func (c *call) plainBody() error {
 	if c.r.Header.Get("x-ms-structured-body") != "" {
-		return coded(berth.Unsupported, "UnsupportedHeader", "structured bodies are not supported by this server: send the plain content")
+		return coded(berth.Unsupported, "UnsupportedHeader", "structured bodies are not supported by this server; send the plain content")
 	}
 	return nil
 }

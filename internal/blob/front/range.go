@@ -15,7 +15,7 @@ func parseRange(text string, size int64) (off, n int64, ok bool, err error) {
 	if !found || !dash {
 		return 0, 0, false, nil
 	}
-	beyond := coded(berth.Invalid, "InvalidRange", "the range is not in the blob")
+	beyond := coded(berth.Invalid, "InvalidRange", "the range is outside the blob")
 	if first == "" {
 		k, good := number(last)
 		if !good {

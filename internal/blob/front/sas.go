@@ -105,7 +105,7 @@ func (s *Signer) Verify(q url.Values, now time.Time) (Grant, error) {
 		return bad("the signature is not valid")
 	}
 	if !now.Before(at) {
-		return bad("the signature expired at " + expiry + ": ask the workspace for a new one")
+		return bad("the signature expired at " + expiry + "; request a new one from the workspace")
 	}
 	return Grant{Container: container, Prefix: prefix, Perm: perm, Expiry: at, User: user, Holder: holder}, nil
 }

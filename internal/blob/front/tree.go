@@ -50,7 +50,7 @@ func (c *call) tree() error {
 		err = c.single(put)
 	}
 	if err == nil && n == 0 {
-		return berth.Errorf(berth.Invalid, "no name in this folder can be that of a file")
+		return berth.Errorf(berth.Invalid, "no blob in this folder has a name that a file can have")
 	}
 	if err == nil {
 		_, err = w.Write(skips)
@@ -90,7 +90,7 @@ func (c *call) single(put func(berth.TreeFile) error) error {
 		return err
 	}
 	if b.Hash == "" {
-		return berth.Errorf(berth.Conflict, "blob %s still grows", b.Name)
+		return berth.Errorf(berth.Conflict, "blob %s is still being written", b.Name)
 	}
 	name := path.Base(b.Name)
 	if name == "." || name == "/" {

@@ -328,7 +328,7 @@ func (a *agent) fail(err error) {
 // setUp takes a new node to a working instance.
 func (a *agent) setUp(ctx context.Context) error {
 	if left := diskFree(a.dir); left >= 0 && left < lowDisk {
-		a.warn(fmt.Sprintf("the disk is full, %d MB are left: what cannot be written is left out; remove files in a terminal, JupyterLab or with `berth ssh %s`", left>>20, a.c.Name))
+		a.warn(fmt.Sprintf("the disk is full (%d MB left) and writes fail; remove files in a terminal, in JupyterLab or with `berth ssh %s`", left>>20, a.c.Name))
 	}
 	if err := a.environment(ctx); err != nil {
 		return err

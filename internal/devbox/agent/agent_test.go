@@ -103,7 +103,7 @@ func TestScriptFails(t *testing.T) {
 func TestScriptHangs(t *testing.T) {
 	dir, c := start(t, devbox.Config{Creation: script("echo begun; trap '' TERM; sleep 1000 & echo $! > pid; sleep 1000", 3*time.Second)}) // long enough for a shell to begin on any machine
 	s := failed(t, c)
-	if !strings.Contains(s.Failed, "did not end within its 3s") || s.Log != "begun" {
+	if !strings.Contains(s.Failed, "did not finish within 3s") || s.Log != "begun" {
 		t.Errorf("%+v", s)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "home", "pid"))

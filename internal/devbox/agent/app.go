@@ -38,7 +38,7 @@ func (a *agent) startApp(ctx context.Context, spec devbox.App) *app {
 	go func() {
 		if err := a.runApp(ctx, x); err != nil && ctx.Err() == nil {
 			x.set("", err.Error())
-			a.warn(fmt.Sprintf("application %s does not run: %v", spec.Name, err))
+			a.warn(fmt.Sprintf("application %s is not running: %v", spec.Name, err))
 		}
 		a.show()
 	}()
@@ -58,7 +58,7 @@ func (a *agent) runApp(ctx context.Context, x *app) error {
 	}
 	env, err := cache.Prepare(ctx, berth.LaunchEnv{Name: x.spec.Name, Image: x.spec.Image}, func(s string) { a.log.Info(s, "app", x.spec.Name) }, func(s string) { a.warn(s) })
 	if berth.CodeOf(err) == berth.Unsupported || err == nil && env.Container == nil {
-		return berth.Errorf(berth.Unsupported, "its image %s needs a container engine, and none answers: install Docker or Podman on the server's machine, then restart the instance", x.spec.Image)
+		return berth.Errorf(berth.Unsupported, "its image %s needs a container engine, but none responds; install Docker or Podman on the server's machine, then restart the instance", x.spec.Image)
 	}
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (a *agent) runApp(ctx context.Context, x *app) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		x.set("", "it ended and is started again: "+err.Error())
+		x.set("", "it ended and is being restarted: "+err.Error())
 		a.show()
 		if time.Since(began) > time.Minute {
 			wait = time.Second
@@ -169,7 +169,7 @@ func (x *app) dial(ctx context.Context) (net.Conn, func(), error) {
 	addr, why := x.addr, x.why
 	x.mu.Unlock()
 	if why != "" {
-		return nil, nil, fmt.Errorf("application %s does not run: %s", x.spec.Name, why)
+		return nil, nil, fmt.Errorf("application %s is not running: %s", x.spec.Name, why)
 	}
 	d := net.Dialer{Timeout: 10 * time.Second}
 	c, err := d.DialContext(ctx, "tcp", addr)

@@ -104,7 +104,7 @@ func (j *jupyter) keep(ctx context.Context, exited chan error) {
 		if over || ctx.Err() != nil {
 			return
 		}
-		j.a.warn(fmt.Sprintf("JupyterLab ended (%v) and was started again; kernels that ran are lost", err))
+		j.a.warn(fmt.Sprintf("JupyterLab ended (%v) and was restarted; running kernels were lost", err))
 		j.a.show()
 		for wait := 100 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 			if exited, err = j.launch(); err == nil {
@@ -115,7 +115,7 @@ func (j *jupyter) keep(ctx context.Context, exited chan error) {
 			if ctx.Err() != nil || errors.Is(err, errEnding) {
 				return
 			}
-			j.setProblem("it does not start: " + err.Error())
+			j.setProblem("it did not start: " + err.Error())
 			j.a.show()
 			t := time.NewTimer(wait)
 			select {
@@ -162,7 +162,7 @@ func (j *jupyter) launch() (chan error, error) {
 	go func() {
 		err := a.processes.wait(cmd)
 		if err == nil {
-			err = errors.New("it ended by itself")
+			err = errors.New("it exited")
 		}
 		exited <- err
 	}()

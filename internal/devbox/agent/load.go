@@ -99,7 +99,7 @@ func gpuSignal(ctx context.Context, gpus []int) devbox.Signal {
 			return s
 		}
 		if n > busyGPU {
-			s.Busy, s.Why = true, fmt.Sprintf("a GPU is used to %d %%", n)
+			s.Busy, s.Why = true, fmt.Sprintf("a GPU is %d %% busy", n)
 		}
 	}
 	return s

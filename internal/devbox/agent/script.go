@@ -27,7 +27,7 @@ func (a *agent) env() string  { return filepath.Join(a.dir, "env") }
 func (a *agent) logFile(name string) io.WriteCloser {
 	f, err := os.OpenFile(filepath.Join(a.dir, "log", name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		a.warn(fmt.Sprintf("the log %s is not kept: %v", name, err))
+		a.warn(fmt.Sprintf("log %s not written: %v", name, err))
 		f, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		if err != nil {
 			return nopCloser{io.Discard}
@@ -102,7 +102,7 @@ func (a *agent) environment(ctx context.Context) error {
 	}
 	err = cache.Own(ctx, a.env(), a.c.Packages, filepath.Join(a.dir, "log", "environment.log"), func(s string) { a.say(devbox.PhaseEnvironment, "the instance's environment: "+s) })
 	if err != nil {
-		return &failure{"the instance's environment could not be made: " + err.Error(), a.tail("environment")}
+		return &failure{"the instance's environment could not be created: " + err.Error(), a.tail("environment")}
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (a *agent) script(ctx context.Context, phase string, s *devbox.Script) erro
 			var exit *exec.ExitError
 			switch {
 			case timeout:
-				return &failure{fmt.Sprintf("%s did not end within its %s and was ended", what, s.Timeout), a.tail(phase)}
+				return &failure{fmt.Sprintf("%s did not finish within %s and was stopped", what, s.Timeout), a.tail(phase)}
 			case errors.As(err, &exit):
 				return &failure{fmt.Sprintf("%s failed: %s", what, exit.ProcessState), a.tail(phase)}
 			case err != nil && !errors.Is(err, exec.ErrWaitDelay):

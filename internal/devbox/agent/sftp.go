@@ -235,7 +235,7 @@ func status(id uint32, err error) []byte {
 	return newReply(fxStatus, id).uint32(code).text(msg).text("").done()
 }
 
-var errBad = errors.New("the request is cut short or names a file that is not open")
+var errBad = errors.New("the request is truncated or refers to a file that is not open")
 
 // answer carries out one request.
 func (s *files) answer(kind byte, p *packet) []byte {

@@ -42,7 +42,7 @@ func newSSH(a *agent) (*sshServer, error) {
 		return nil, err
 	}
 	if err != nil {
-		a.warn(fmt.Sprintf("the ssh host key is a new one and could not be kept: %v", err))
+		a.warn(fmt.Sprintf("the ssh host key is new and could not be saved: %v", err))
 	}
 	s := &sshServer{a: a, key: key, config: &ssh.ServerConfig{NoClientAuth: true, ServerVersion: "SSH-2.0-Berth"}}
 	s.config.AddHostKey(key)
@@ -133,7 +133,7 @@ func (s *sshServer) serve(ctx context.Context, c net.Conn) {
 		case "direct-tcpip", "direct-streamlocal@openssh.com":
 			group.Go(func() { s.forward(ctx, ch) })
 		default:
-			_ = ch.Reject(ssh.UnknownChannelType, "this server has sessions and forwards ports of the instance")
+			_ = ch.Reject(ssh.UnknownChannelType, "only sessions and port forwarding to the instance are supported")
 		}
 	}
 }
@@ -193,7 +193,7 @@ func destination(ch ssh.NewChannel) (network, addr string, err error) {
 	}
 	ip := net.ParseIP(v.Host)
 	if v.Host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", "", fmt.Errorf("only ports of the instance itself are forwarded, not of %s", v.Host)
+		return "", "", fmt.Errorf("only ports of the instance can be forwarded, not those of %s", v.Host)
 	}
 	return "tcp", net.JoinHostPort(v.Host, strconv.Itoa(int(v.Port))), nil
 }

@@ -30,7 +30,7 @@ func (d *Driver) AddNode(ctx context.Context, s driver.NodeSpec) error {
 	n, err := d.node(s.Name)
 	if err != nil {
 		if n, err = d.prepare(ctx, s); err != nil {
-			return berth.Errorf(berth.Unavailable, "making node %s: %w", s.Name, err)
+			return berth.Errorf(berth.Unavailable, "creating node %s: %w", s.Name, err)
 		}
 	}
 	if err := n.start(ctx); err != nil {

@@ -115,7 +115,7 @@ func (a *Agent) client() (*http.Transport, error) {
 		roots = x509.NewCertPool()
 	}
 	if a.Join.CA != "" && !roots.AppendCertsFromPEM([]byte(a.Join.CA)) {
-		return nil, berth.Errorf(berth.Invalid, "the server's certificate authority is not PEM")
+		return nil, berth.Errorf(berth.Invalid, "the server's CA certificate is not valid PEM")
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true) // only that can be upgraded

@@ -18,7 +18,7 @@ func (d *Driver) AddNode(ctx context.Context, n driver.NodeSpec) error {
 	err, there := d.broken["add node"], d.at(n.Name) >= 0
 	d.mu.Unlock()
 	if !d.o.Scales {
-		return berth.Errorf(berth.Unsupported, "this target has the nodes it has")
+		return berth.Errorf(berth.Unsupported, "this target cannot add or remove nodes")
 	}
 	if err != nil || there {
 		return err
@@ -29,7 +29,7 @@ func (d *Driver) AddNode(ctx context.Context, n driver.NodeSpec) error {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return berth.Errorf(berth.Unavailable, "making node %s: %w", n.Name, context.Cause(ctx))
+			return berth.Errorf(berth.Unavailable, "creating node %s: %w", n.Name, context.Cause(ctx))
 		}
 	}
 	d.mu.Lock()

@@ -99,9 +99,9 @@ func (d *Driver) pid(ctx context.Context, h driver.Handle) (int, error) {
 		switch {
 		case s.Task != id:
 		case s.State != berth.TaskRunning:
-			return 0, berth.Errorf(berth.Conflict, "task %s does not run: it is %s", id, s.State)
+			return 0, berth.Errorf(berth.Conflict, "task %s is not running: it is %s", id, s.State)
 		case s.PID == 0:
-			return 0, berth.Errorf(berth.Unsupported, "task %s runs in a container: use the container engine to enter it", id)
+			return 0, berth.Errorf(berth.Unsupported, "task %s runs in a container; use the container engine to enter it", id)
 		default:
 			return s.PID, nil
 		}

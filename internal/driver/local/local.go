@@ -41,7 +41,7 @@ type Driver struct {
 // Open is the driver's [driver.Open].
 func Open(c driver.Config) (driver.Driver, error) {
 	if len(c.Host) == 0 {
-		return nil, berth.Errorf(berth.Invalid, "the local driver needs the command of its runner host")
+		return nil, berth.Errorf(berth.Invalid, "the local driver requires the runner host's command")
 	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -165,7 +165,7 @@ func handle(id berth.TaskID) driver.Handle { return driver.Handle("local1:" + st
 func taskOf(h driver.Handle) (berth.TaskID, error) {
 	id, ok := strings.CutPrefix(string(h), "local1:")
 	if !ok {
-		return "", berth.Errorf(berth.Invalid, "%q is not a handle of the local driver", h)
+		return "", berth.Errorf(berth.Invalid, "%q is not a local driver handle", h)
 	}
 	return berth.TaskID(id), nil
 }
@@ -208,10 +208,10 @@ func (d *Driver) renew(ctx context.Context) {
 		return
 	}
 	if err := d.client.Restart(ctx, d.c.Host); err != nil {
-		d.log.Warn("the runner host is of another build and was not renewed", "compute", d.c.Name, "err", err)
+		d.log.Warn("runner host of another build not replaced", "compute", d.c.Name, "err", err)
 		return
 	}
-	d.log.Info("renewed the runner host, which was of another build", "compute", d.c.Name)
+	d.log.Info("replaced the runner host of another build", "compute", d.c.Name)
 }
 
 // TotalMemory is the machine's memory in bytes, 0 when it is not known.

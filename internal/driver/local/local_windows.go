@@ -13,7 +13,7 @@ func HostMain(context.Context, []string) error { return errWindows }
 // Open is the driver's [driver.Open]; there is no driver for Windows.
 func Open(driver.Config) (driver.Driver, error) { return nil, errWindows }
 
-var errWindows = berth.Errorf(berth.Unsupported, "tasks do not run on Windows: use a server on Linux or in WSL")
+var errWindows = berth.Errorf(berth.Unsupported, "tasks cannot run on Windows; use a server on Linux or in WSL")
 
 // ForgetTerms has nothing to forget.
 func ForgetTerms(string) error { return nil }

@@ -100,11 +100,11 @@ func reach(ctx context.Context, dir, exe string) (net.Conn, error) {
 		select {
 		case err := <-ended:
 			if err != nil {
-				return nil, berth.Errorf(berth.Unavailable, "the agent does not start: %v: %s", err, endOf(logFile(dir)))
+				return nil, berth.Errorf(berth.Unavailable, "the agent did not start: %v: %s", err, endOf(logFile(dir)))
 			}
 			ended = nil // there was another one, which may be ending
 		case <-ctx.Done():
-			return nil, berth.Errorf(berth.Unavailable, "the agent does not start: %v: %s", err, endOf(logFile(dir)))
+			return nil, berth.Errorf(berth.Unavailable, "the agent did not start: %v: %s", err, endOf(logFile(dir)))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -136,7 +136,7 @@ func endOther(ctx context.Context, dir, exe string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return berth.Errorf(berth.Unavailable, "an agent of another version does not end (process %d)", h.PID)
+			return berth.Errorf(berth.Unavailable, "an agent of another version does not stop (process %d)", h.PID)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -315,7 +315,7 @@ func (s *sessions) serve(ctx context.Context, l net.Listener, idle time.Duration
 				return
 			case <-tick.C:
 				if s.unused(ctx, idle) {
-					s.log.Info("nobody needs this agent")
+					s.log.Info("the agent is no longer needed")
 					cancel()
 				}
 			}
@@ -355,7 +355,7 @@ func (s *sessions) one(ctx context.Context, c net.Conn) {
 		err = s.agent.Serve(ctx, c)
 	}
 	c.Close()
-	s.log.Info("not connected any more", "err", err)
+	s.log.Info("disconnected", "err", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() == nil { // no newer one has come

@@ -9,5 +9,5 @@ import (
 
 // Main is the hidden command that runs on the machine; there is none for Windows.
 func Main(context.Context, []string, io.Reader, io.Writer) error {
-	return berth.Errorf(berth.Unsupported, "tasks do not run on Windows")
+	return berth.Errorf(berth.Unsupported, "tasks cannot run on Windows")
 }

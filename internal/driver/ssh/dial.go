@@ -81,9 +81,9 @@ func methods(secrets map[string]string) ([]ssh.AuthMethod, error) {
 		var locked *ssh.PassphraseMissingError
 		switch {
 		case errors.As(err, &locked):
-			return nil, berth.Errorf(berth.Invalid, "the private key has a passphrase, which a server cannot type; give it a key without one")
+			return nil, berth.Errorf(berth.Invalid, "the private key has a passphrase, which a server cannot enter; use a key without one")
 		case err != nil:
-			return nil, berth.Errorf(berth.Invalid, "the private key cannot be read: it must be in OpenSSH's or PEM form")
+			return nil, berth.Errorf(berth.Invalid, "the private key is not valid; it must be in OpenSSH or PEM format")
 		}
 		out = append(out, ssh.PublicKeys(signer))
 	}
@@ -99,7 +99,7 @@ func methods(secrets map[string]string) ([]ssh.AuthMethod, error) {
 		}))
 	}
 	if len(out) == 0 {
-		return nil, berth.Errorf(berth.Invalid, "neither a private key nor a password was given to log in with; attach the machine with --ssh-private-key-file or --admin-password")
+		return nil, berth.Errorf(berth.Invalid, "the compute has neither a private key nor a password; attach the machine with --ssh-private-key-file or --admin-password")
 	}
 	return out, nil
 }
@@ -146,7 +146,7 @@ func (h hop) dial(ctx context.Context, through *ssh.Client, auth []ssh.AuthMetho
 		return nil, "", berth.Errorf(berth.Unavailable, "%s did not answer within %s", h.address, dialTime)
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
 		conn.Close()
-		return nil, "", berth.Errorf(berth.Denied, "%s does not let %s in with the key or password of this compute", h.address, h.user)
+		return nil, "", berth.Errorf(berth.Denied, "%s rejected the login of %s with the key or password of this compute", h.address, h.user)
 	case err != nil:
 		conn.Close()
 		return nil, "", berth.Errorf(berth.Unavailable, "%s: %s", h.address, dialout.Clean(err.Error(), 300))
@@ -162,8 +162,8 @@ func (h hop) check(key ssh.PublicKey) error {
 	if known, _, _, _, err := ssh.ParseAuthorizedKey([]byte(h.known)); err == nil && bytes.Equal(known.Marshal(), key.Marshal()) {
 		return nil
 	}
-	return berth.Errorf(berth.Denied, "THE HOST KEY OF %s HAS CHANGED: it shows %s, and %s was expected. Either somebody answers in its place, or it was installed again; "+
-		"in that case detach the compute and attach it again", h.address, ssh.FingerprintSHA256(key), h.expected())
+	return berth.Errorf(berth.Denied, "THE HOST KEY OF %s HAS CHANGED: got %s, expected %s. Either somebody is impersonating the machine, or it was reinstalled; "+
+		"if it was reinstalled, detach the compute and attach it again", h.address, ssh.FingerprintSHA256(key), h.expected())
 }
 
 // expected is the fingerprint of the known key.
@@ -191,7 +191,7 @@ func (w *way) run(ctx context.Context, command string, in func() error, session 
 	stop := context.AfterFunc(ctx, func() { session.Close() })
 	defer stop()
 	if err := session.Start(command); err != nil {
-		return berth.Errorf(berth.Unavailable, "running a command there: %w", err)
+		return berth.Errorf(berth.Unavailable, "running a command on the machine: %w", err)
 	}
 	if in != nil {
 		if err := in(); err != nil && ctx.Err() == nil {

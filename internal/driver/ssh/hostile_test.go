@@ -105,10 +105,10 @@ func TestMoved(t *testing.T) {
 // TestDocuments has documents of computes that cannot be connected to.
 func TestDocuments(t *testing.T) {
 	for _, c := range []struct{ doc, says string }{
-		{`{"properties":{"properties":{"administratorAccount":{"username":"me"}}}}`, "address is missing"},
-		{`{"properties":{"properties":{"address":"h"}}}`, "username is missing"},
+		{`{"properties":{"properties":{"administratorAccount":{"username":"me"}}}}`, "address is required"},
+		{`{"properties":{"properties":{"address":"h"}}}`, "username is required"},
 		{`{"properties":{"properties":{"address":"me@h","administratorAccount":{"username":"me"}}}}`, "must be a host name"},
-		{`{"properties":{"properties":{"address":"h","sshPort":70000,"administratorAccount":{"username":"me"}}}}`, "is not a port"},
+		{`{"properties":{"properties":{"address":"h","sshPort":70000,"administratorAccount":{"username":"me"}}}}`, "must be a port"},
 		{`{"properties":{"properties":{"address":"h","jumpHosts":["a b"],"administratorAccount":{"username":"me"}}}}`, "USER@HOST:PORT"},
 		{`{"properties":{"properties":{"address":5}}}`, "properties: "},
 		{`{"properties":{"resourceId":"/subscriptions/s/virtualMachines/vm1","properties":{"administratorAccount":{"username":"me"}}}}`, ""},

@@ -85,7 +85,7 @@ func (p place) bridge(ctx context.Context) (net.Conn, hello, error) {
 	}
 	link, hi, need, err = p.begin(ctx, prog)
 	if err == nil && link == nil {
-		err = berth.Errorf(berth.Unavailable, "the program that was copied there is gone again (%s)", dialout.Clean(need, 100))
+		err = berth.Errorf(berth.Unavailable, "the copied program is no longer on the machine (%s)", dialout.Clean(need, 100))
 	}
 	return link, hi, err
 }
@@ -111,7 +111,7 @@ func programFor(self, goos, goarch string) (program, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return program{}, berth.Errorf(berth.Unsupported, "the machine is %s/%s and this server has no program for it: put berth-%s-%s (of `make dist`) beside %s", goos, goarch, goos, goarch, filepath.Base(self))
+		return program{}, berth.Errorf(berth.Unsupported, "the machine is %s/%s, for which this server has no program; put berth-%s-%s (from `make dist`) next to %s", goos, goarch, goos, goarch, filepath.Base(self))
 	}
 	key := fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano())
 	if h, ok := programs.Load(key); ok {
@@ -135,7 +135,7 @@ func programFor(self, goos, goarch string) (program, error) {
 func platform(uname string) (goos, goarch string, err error) {
 	words := strings.Fields(uname)
 	if len(words) != 2 {
-		return "", "", berth.Errorf(berth.Unsupported, "the machine does not say what it is: %q", dialout.Clean(uname, 100))
+		return "", "", berth.Errorf(berth.Unsupported, "cannot tell the machine's system from %q", dialout.Clean(uname, 100))
 	}
 	switch words[0] {
 	case "Linux":
@@ -143,7 +143,7 @@ func platform(uname string) (goos, goarch string, err error) {
 	case "Darwin":
 		goos = "darwin"
 	default:
-		return "", "", berth.Errorf(berth.Unsupported, "the machine runs %s; tasks run on Linux and macOS", dialout.Clean(words[0], 40))
+		return "", "", berth.Errorf(berth.Unsupported, "the machine runs %s; only Linux and macOS are supported", dialout.Clean(words[0], 40))
 	}
 	switch words[1] {
 	case "x86_64", "amd64":
@@ -151,7 +151,7 @@ func platform(uname string) (goos, goarch string, err error) {
 	case "aarch64", "arm64":
 		goarch = "arm64"
 	default:
-		return "", "", berth.Errorf(berth.Unsupported, "the machine's processor is %s; tasks run on amd64 and arm64", dialout.Clean(words[1], 40))
+		return "", "", berth.Errorf(berth.Unsupported, "the machine's processor is %s; only amd64 and arm64 are supported", dialout.Clean(words[1], 40))
 	}
 	return goos, goarch, nil
 }
@@ -181,7 +181,7 @@ func (p place) greet(ctx context.Context, prog program, session *ssh.Session, in
 	script := fmt.Sprintf(`if [ -x %[1]s ]; then exec %[1]s _ssh bridge --dir "$HOME"/%[2]s/%[3]s; else echo "%[4]s$(uname -s) $(uname -m)"; fi`, prog.remote(), remoteDir, p.id, needMark)
 	if err := session.Start("exec sh -c '" + script + "'"); err != nil {
 		session.Close()
-		return nil, hi, "", berth.Errorf(berth.Unavailable, "running a command there: %w", err)
+		return nil, hi, "", berth.Errorf(berth.Unavailable, "running a command on the machine: %w", err)
 	}
 	r := bufio.NewReaderSize(out, maxNoise)
 	timer := time.AfterFunc(helloTime, func() { p.way.Close() })
@@ -205,7 +205,7 @@ func (p place) greet(ctx context.Context, prog program, session *ssh.Session, in
 	}
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, helloMark)), &hi); err != nil || hi.ID == "" {
 		session.Close()
-		return nil, hi, "", berth.Errorf(berth.Unavailable, "the machine's agent is not understood: %q", dialout.Clean(line, 200))
+		return nil, hi, "", berth.Errorf(berth.Unavailable, "unexpected output from the machine's agent: %q", dialout.Clean(line, 200))
 	}
 	return &link{Reader: r, WriteCloser: in, way: p.way}, hi, "", nil
 }
@@ -226,7 +226,7 @@ func firstLine(r *bufio.Reader) (string, error) {
 			return line, nil
 		}
 	}
-	return "", errors.New("its shell prints too much")
+	return "", errors.New("the login shell prints too much output")
 }
 
 // copy puts a program on the machine: whole, or not at all.
@@ -265,7 +265,7 @@ func (p place) copy(ctx context.Context, prog program) error {
 		}
 		_, err = io.Copy(z, f)
 		if err = errors.Join(err, z.Close(), w.Flush()); err != nil {
-			p.log.Debug("the program was not sent whole", "err", err) // what the machine says of it is better
+			p.log.Debug("the program was not sent completely", "err", err) // what the machine says of it is better
 		}
 		return nil
 	}, session)

@@ -82,13 +82,13 @@ func readMachine(properties []byte) (machine, error) {
 	}
 	switch {
 	case m.Address == "":
-		return m, berth.Errorf(berth.Invalid, "properties.properties.address is missing: the name or address of the machine")
+		return m, berth.Errorf(berth.Invalid, "properties.properties.address is required: the machine's host name or IP address")
 	case strings.ContainsAny(m.Address, " /@\t\r\n"):
-		return m, berth.Errorf(berth.Invalid, "properties.properties.address %q must be a host name or an address", m.Address)
+		return m, berth.Errorf(berth.Invalid, "properties.properties.address %q must be a host name or an IP address", m.Address)
 	case m.User == "":
-		return m, berth.Errorf(berth.Invalid, "properties.properties.administratorAccount.username is missing: the account to log in with")
+		return m, berth.Errorf(berth.Invalid, "properties.properties.administratorAccount.username is required: the account to log in with")
 	case m.Port < 1 || m.Port > 65535:
-		return m, berth.Errorf(berth.Invalid, "properties.properties.sshPort %d is not a port", m.Port)
+		return m, berth.Errorf(berth.Invalid, "properties.properties.sshPort %d must be a port from 1 to 65535", m.Port)
 	}
 	for _, j := range m.Jumps {
 		if _, _, err := splitJump(j, m.User); err != nil {
@@ -107,7 +107,7 @@ func Check(old, document []byte) error {
 	}
 	was, err := readMachine(old)
 	if err != nil || !reflect.DeepEqual(was, m) {
-		return berth.Errorf(berth.Conflict, "the address, port, account, jump hosts and host key of a machine cannot change; detach it, or attach another one")
+		return berth.Errorf(berth.Conflict, "the address, port, account, jump hosts and host key of a machine cannot be changed; detach it and attach it again")
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	p := place{way: way, id: id, program: d.c.Host[0], log: d.log}
 	link, hello, err := p.bridge(ctx)
 	if err == nil && (len(hello.ID) > 100 || dialout.Clean(hello.ID, 100) != hello.ID) {
-		err = berth.Errorf(berth.Unavailable, "the machine's agent does not say which machine it is on")
+		err = berth.Errorf(berth.Unavailable, "the machine's agent did not identify its machine")
 	}
 	if err != nil {
 		way.Close()

@@ -348,9 +348,9 @@ func TestWrongSecrets(t *testing.T) {
 		code    berth.Code
 		says    string
 	}{
-		"another key":    {map[string]string{key: other}, berth.Denied, "does not let me in"},
-		"wrong password": {map[string]string{password: "guess"}, berth.Denied, "does not let me in"},
-		"not a key":      {map[string]string{key: "-----BEGIN"}, berth.Invalid, "cannot be read"},
+		"another key":    {map[string]string{key: other}, berth.Denied, "rejected the login of me"},
+		"wrong password": {map[string]string{password: "guess"}, berth.Denied, "rejected the login of me"},
+		"not a key":      {map[string]string{key: "-----BEGIN"}, berth.Invalid, "is not valid"},
 		"nothing":        {nil, berth.Invalid, "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {

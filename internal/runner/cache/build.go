@@ -244,7 +244,7 @@ func (c *Cache) keep(f *berth.TreeFile, from string) error {
 		return err
 	}
 	if size != f.Size || sum != f.Hash {
-		return berth.Errorf(berth.Unavailable, "%s did not arrive as its manifest says: %d bytes with the hash %s instead of %d with %s", f.Path, size, sum, f.Size, f.Hash)
+		return berth.Errorf(berth.Unavailable, "%s does not match its manifest: got %d bytes with hash %s, want %d with %s", f.Path, size, sum, f.Size, f.Hash)
 	}
 	to := c.content(f)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
@@ -309,10 +309,10 @@ func protect(root string, t *berth.Tree) error {
 func oddName(name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR):
-		return berth.Errorf(berth.Invalid, "%s is there twice on this file system: as a file and as a folder, or in names that differ in case only: rename one of them", name)
+		return berth.Errorf(berth.Invalid, "%s exists twice on this file system, as a file and a folder or in names that differ only in case; rename one of them", name)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		last := path.Base(strings.TrimSuffix(name, "/"))
-		return berth.Errorf(berth.Invalid, "%s has a name of %d bytes, which is longer than this file system takes: rename it", name, len(last))
+		return berth.Errorf(berth.Invalid, "%s has a name of %d bytes, too long for this file system; rename it", name, len(last))
 	}
 	return err
 }

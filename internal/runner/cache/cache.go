@@ -208,7 +208,7 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 		c.name(src.Name, key)
 		return u, nil
 	}
-	return nil, berth.Errorf(berth.Unavailable, "the cache in %s is being deleted again and again", c.dir)
+	return nil, berth.Errorf(berth.Unavailable, "the cache in %s is deleted repeatedly", c.dir)
 }
 
 // name remembers which tree a name stands for. It is not needed: a name that is not known is asked
@@ -219,11 +219,11 @@ func (c *Cache) name(name, key string) {
 	}
 	tmp := c.temp()
 	if err := os.WriteFile(tmp, []byte(key), 0o600); err != nil {
-		c.o.Log.Warn("the name of a tree is not kept", "err", err)
+		c.o.Log.Warn("tree name not saved", "err", err)
 		return
 	}
 	if err := os.Rename(tmp, c.path("names", hashOf(name))); err != nil {
-		c.o.Log.Warn("the name of a tree is not kept", "err", err)
+		c.o.Log.Warn("tree name not saved", "err", err)
 	}
 }
 

@@ -99,7 +99,7 @@ func (c *Cache) evictTree(key string) bool {
 		return false
 	}
 	if err := RemoveAll(old); err != nil {
-		c.o.Log.Warn("an evicted folder is not removed", "dir", old, "err", err)
+		c.o.Log.Warn("evicted folder not removed", "dir", old, "err", err)
 	}
 	return true
 }

@@ -116,7 +116,7 @@ func (c *Cache) gather(ctx context.Context, p Place, t *berth.Tree, want []int) 
 			return err
 		}
 		if size != f.Size {
-			return berth.Errorf(berth.Internal, "%s arrived with %d bytes instead of %d", f.Path, size, f.Size)
+			return berth.Errorf(berth.Internal, "%s has %d bytes, want %d", f.Path, size, f.Size)
 		}
 		f.Hash = sum
 		to := c.content(f)
@@ -167,6 +167,6 @@ func (c *Cache) writeKnown(p *Place, t *berth.Tree) {
 	}
 	if err != nil {
 		_ = os.Remove(tmp)
-		c.o.Log.Warn("what is known of a place is not kept", "err", err)
+		c.o.Log.Warn("place record not saved", "err", err)
 	}
 }

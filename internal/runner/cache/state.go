@@ -87,7 +87,7 @@ func loadState(path string, files int) (*state, error) {
 	boot, weight, err := parseHead(string(b))
 	_, raw, _ := bytes.Cut(b, []byte{'\n'})
 	if err != nil || len(raw) != stateSize*files {
-		return nil, errors.New("its state does not fit the manifest")
+		return nil, errors.New("its state does not match the manifest")
 	}
 	s := &state{boot: boot, weight: weight, files: make([]fileState, files)}
 	for i := range s.files {
@@ -102,7 +102,7 @@ func parseHead(text string) (boot string, weight int64, err error) {
 	line, _, ok := strings.Cut(text, "\n")
 	boot, number, _ := strings.Cut(line, " ")
 	if weight, err = strconv.ParseInt(number, 10, 64); err == nil && !ok {
-		err = errors.New("it has no end")
+		err = errors.New("it is truncated")
 	}
 	return boot, weight, err
 }
@@ -134,7 +134,7 @@ func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, er
 		st, err = loadState(filepath.Join(dir, "state"), len(u.Tree.Files))
 	}
 	if err != nil {
-		return fmt.Sprintf("a cached folder of the node cannot be used and is fetched again: %v", err), nil
+		return fmt.Sprintf("a cached folder on the node is unusable and will be fetched again: %v", err), nil
 	}
 	u.Linked = st.linked()
 	bad, err := c.compare(ctx, u, st)
@@ -151,7 +151,7 @@ func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, er
 			names = append(names, u.Tree.Files[i].Path)
 		}
 	}
-	return fmt.Sprintf("%d of the cached files were altered on the disk of the node and are fetched again: %s", len(bad), strings.Join(names, ", ")), nil
+	return fmt.Sprintf("%d cached files were altered on the node's disk and will be fetched again: %s", len(bad), strings.Join(names, ", ")), nil
 }
 
 // compare finds the files of a tree that are not what they were.
@@ -242,7 +242,7 @@ func (c *Cache) suspected(hash string) bool {
 // discardTree takes a tree that was found altered out of the way of those who come next. Who uses
 // it keeps it. Where another one is in its place by now, that stays.
 func (c *Cache) discardTree(key string, u *Use, why string) error {
-	c.o.Log.Warn("a cached folder is discarded", "tree", key, "why", why)
+	c.o.Log.Warn("cached folder discarded", "tree", key, "why", why)
 	if err := c.prepare(); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func Within(below, path string) (fs.FileInfo, error) {
 // enter opens the folder that a path must not leave, and says what the path is called there.
 func enter(below, path string) (root *os.Root, rel string, err error) {
 	if rel, err = filepath.Rel(below, path); err != nil || !filepath.IsLocal(rel) {
-		return nil, "", berth.Errorf(berth.Denied, "%s is not below %s", path, below)
+		return nil, "", berth.Errorf(berth.Denied, "%s is not inside %s", path, below)
 	}
 	root, err = os.OpenRoot(below)
 	return root, rel, err

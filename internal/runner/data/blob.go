@@ -32,7 +32,7 @@ func parse(rawURL string) (folder, error) {
 	}
 	parts := strings.SplitN(strings.TrimPrefix(u.Path, "/"), "/", segments+1)
 	if len(parts) < segments || parts[segments-1] == "" {
-		return folder{}, berth.Errorf(berth.Invalid, "%s names no container", Clean(rawURL))
+		return folder{}, berth.Errorf(berth.Invalid, "%s has no container name", Clean(rawURL))
 	}
 	f := folder{query: u.RawQuery}
 	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + strings.Join(parts[:segments], "/")}

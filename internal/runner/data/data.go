@@ -74,7 +74,7 @@ func New(o Options) (*Client, error) {
 	if o.Socket != "" && o.Storage != "" {
 		root, err := url.Parse(o.Storage)
 		if err != nil {
-			return nil, berth.Errorf(berth.Invalid, "%s is not the address of a storage", Clean(o.Storage))
+			return nil, berth.Errorf(berth.Invalid, "%s is not a storage URL", Clean(o.Storage))
 		}
 		trusting = newNear(trusting, tr, *root, o.Socket)
 	}
@@ -157,7 +157,7 @@ func local(name, prefix string) (string, error) {
 	rel, ok := strings.CutPrefix(name, prefix)
 	p := filepath.FromSlash(strings.TrimSuffix(rel, "/"))
 	if !ok || !filepath.IsLocal(p) || strings.ContainsAny(rel, "\\\x00") {
-		return "", berth.Errorf(berth.Invalid, "the folder's list names %q, which does not lie below it", name)
+		return "", berth.Errorf(berth.Invalid, "the folder's list contains %q, which is outside the folder", name)
 	}
 	return p, nil
 }
@@ -226,7 +226,7 @@ func (c *Client) copyTree(ctx context.Context, from, to string, t *Total) error 
 		var left *LeftOut
 		if errors.As(err, &left) {
 			if left.Why == whyOut {
-				return berth.Errorf(berth.Invalid, "%s %s, so it is not copied: mount the folder (mode ro_mount), or put the file itself there", filepath.Join(from, rel), whyOut)
+				return berth.Errorf(berth.Invalid, "%s %s and is not copied; mount the folder (mode ro_mount), or replace it with the file itself", filepath.Join(from, rel), whyOut)
 			}
 			return nil
 		}

@@ -115,7 +115,7 @@ func TestHostileNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := client(t).Folder(t.Context(), s.At("p"), dir, new(data.Total))
-			if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "does not lie below") {
+			if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "outside the folder") {
 				t.Errorf("%v", err)
 			}
 			for f := range tree(t, parent) {
@@ -228,7 +228,7 @@ func TestPut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]data.LeftOut{{Name: "dangling", Why: "is a link to nothing"}, {Name: "outside", Why: "is a link that leads out of the folder"}}, skipped); diff != "" {
+	if diff := cmp.Diff([]data.LeftOut{{Name: "dangling", Why: "is a broken link"}, {Name: "outside", Why: "is a link to a path outside the folder"}}, skipped); diff != "" {
 		t.Error(diff)
 	}
 	want := files()
@@ -333,7 +333,7 @@ func TestLocalFolderLeadsOut(t *testing.T) {
 		t.Errorf("the file outside is %q", b)
 	}
 	err := c.Folder(t.Context(), "file://"+to, t.TempDir(), new(data.Total))
-	if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "leads out of the folder") {
+	if berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), "outside the folder") {
 		t.Errorf("%v", err)
 	}
 }

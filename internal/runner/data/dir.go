@@ -22,8 +22,8 @@ type LeftOut struct{ Name, Why string }
 func (e *LeftOut) Error() string { return e.Name + " " + e.Why }
 
 const (
-	whyOut      = "is a link that leads out of the folder"
-	whyNowhere  = "is a link to nothing"
+	whyOut      = "is a link to a path outside the folder"
+	whyNowhere  = "is a broken link"
 	whyFolder   = "is a link to a folder"
 	whyOdd      = "is not a regular file"
 	whyNoFolder = "is no longer a folder"

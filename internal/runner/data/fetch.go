@@ -112,7 +112,7 @@ func (c *Client) stream(ctx context.Context, to address, etag string, w io.Write
 		return nil
 	})
 	if err == nil && size >= 0 && at != size {
-		err = berth.Errorf(berth.Internal, "it has %s, its folder's list says %d", bytesOf(at, size), size)
+		err = berth.Errorf(berth.Internal, "it has %s, but its folder's list says %d", bytesOf(at, size), size)
 	}
 	return at, err
 }

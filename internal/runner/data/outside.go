@@ -50,9 +50,9 @@ func (o *Outside) describe(doing string, err error) error {
 	msg := fmt.Sprintf("%s %s: %v", doing, where, err)
 	switch code {
 	case berth.Denied, berth.Unauthenticated:
-		msg = fmt.Sprintf("%s: %s refuses its credentials: %v; they may be wrong, expired or revoked: give new ones with `berth datastore update`", doing, where, err)
+		msg = fmt.Sprintf("%s: %s rejects the credentials: %v; they may be wrong, expired or revoked; set new ones with `berth datastore update`", doing, where, err)
 	case berth.Precondition:
-		code, msg = berth.Conflict, fmt.Sprintf("%s: a file of %s was changed while it was read: %v", doing, where, err)
+		code, msg = berth.Conflict, fmt.Sprintf("%s: a file of %s changed while it was being read: %v", doing, where, err)
 	case berth.Unavailable:
 		msg = fmt.Sprintf("%s: %s does not answer: %v", doing, where, err)
 	}
@@ -135,28 +135,28 @@ func (o *Outside) List(ctx context.Context) (list []Object, skipped []string, er
 				continue
 			}
 			if files[x.Path] {
-				return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "the list names %q twice", x.Path))
+				return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "the list contains %q twice", x.Path))
 			}
 			files[x.Path] = true
 			list = append(list, x)
 		}
 		if n > most {
-			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "it has more than %d files, which is more than can be brought to a node", most))
+			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "it has more than %d files, the most that can be copied to a node", most))
 		}
 		if kept > maxList {
-			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "its names are longer than %d MB together, which is more than a node can keep", maxList>>20))
+			return nil, nil, o.describe("listing", berth.Errorf(berth.Invalid, "its file names take more than %d MB, the most that a node can keep", maxList>>20))
 		}
 		if page.next == "" {
 			break
 		}
 		if markers[page.next] || len(markers) > maxPages {
-			return nil, nil, o.describe("listing", berth.Errorf(berth.Internal, "the list has no end: after %d pages it goes on with one that was there, or with yet another", len(markers)))
+			return nil, nil, o.describe("listing", berth.Errorf(berth.Internal, "the list does not end: after %d pages it repeats a page or still continues", len(markers)))
 		}
 		marker = page.next
 		markers[marker] = true
 	}
 	if n == 0 {
-		return nil, nil, berth.Errorf(berth.NotFound, "there is nothing at %s of datastore %s", o.at.At, o.at.Datastore)
+		return nil, nil, berth.Errorf(berth.NotFound, "there is nothing at %s in datastore %s", o.at.At, o.at.Datastore)
 	}
 	return list, skipped, nil
 }
@@ -175,7 +175,7 @@ func through(files map[string]bool, path string) bool {
 func (o *Outside) Stat(ctx context.Context) (Object, error) {
 	x, err := o.head(ctx, "")
 	if berth.CodeOf(err) == berth.NotFound {
-		return x, berth.Errorf(berth.NotFound, "there is no file at %s of datastore %s", o.at.At, o.at.Datastore)
+		return x, berth.Errorf(berth.NotFound, "there is no file at %s in datastore %s", o.at.At, o.at.Datastore)
 	}
 	return x, o.describe("asking for", err)
 }
@@ -194,7 +194,7 @@ func (o *Outside) head(ctx context.Context, name string) (x Object, err error) {
 		}
 		res.Body.Close()
 		if res.ContentLength < 0 {
-			return berth.Errorf(berth.Unavailable, "the server does not say how many bytes it has")
+			return berth.Errorf(berth.Unavailable, "the response has no Content-Length")
 		}
 		x = Object{Path: name, Size: res.ContentLength, Tag: res.Header.Get("ETag")}
 		return nil
@@ -305,7 +305,7 @@ func (o *Outside) page(ctx context.Context, marker string) (p page, err error) {
 		}
 		at, err := url.Parse(u)
 		if err != nil {
-			return berth.Errorf(berth.Invalid, "the address of the list cannot be read")
+			return berth.Errorf(berth.Invalid, "the URL of the list is malformed")
 		}
 		res, err := o.c.do(ctx, http.MethodGet, u, nil, nil)
 		if err != nil {
@@ -351,7 +351,7 @@ func azurePage(body io.Reader, prefix string) (p page, err error) {
 func (p *page) add(name, prefix string, size int64, tag string) error {
 	rel, ok := strings.CutPrefix(name, prefix)
 	if !ok {
-		return berth.Errorf(berth.Invalid, "the list names %q, which does not lie below the folder", name)
+		return berth.Errorf(berth.Invalid, "the list contains %q, which is outside the folder", name)
 	}
 	if rel != "" { // else the mark of the folder itself
 		if strings.HasSuffix(rel, "/") {

@@ -140,7 +140,7 @@ func TestListWithoutEnd(t *testing.T) {
 	o := outsideOf(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>%s</NextContinuationToken></ListBucketResult>", next[r.URL.Query().Get("marker")])
 	})
-	if _, _, err := o.List(t.Context()); berth.CodeOf(err) != berth.Internal || !strings.Contains(err.Error(), "no end") {
+	if _, _, err := o.List(t.Context()); berth.CodeOf(err) != berth.Internal || !strings.Contains(err.Error(), "does not end") {
 		t.Errorf("%v", err)
 	}
 }

@@ -221,7 +221,7 @@ func (c *Client) put(ctx context.Context, to address, query string, h http.Heade
 			return err
 		}
 		if res.StatusCode != http.StatusCreated { // what every storage answers when it has kept something
-			return berth.Errorf(berth.Unavailable, "the server answered %s, which does not say that it was kept", res.Status)
+			return berth.Errorf(berth.Unavailable, "the server answered %s, which does not confirm the upload", res.Status)
 		}
 		return nil
 	})

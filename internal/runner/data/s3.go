@@ -45,7 +45,7 @@ func s3Page(body io.Reader, prefix string) (p page, err error) {
 	}
 	if l.Truncated {
 		if p.next = l.Next; p.next == "" {
-			return p, berth.Errorf(berth.Unavailable, "the list was cut off and does not say where it goes on")
+			return p, berth.Errorf(berth.Unavailable, "the list is truncated and has no continuation token")
 		}
 	}
 	return p, nil
@@ -88,7 +88,7 @@ func (o *Outside) putParts(ctx context.Context, f *os.File, size int64, rel, kin
 	}
 	var begun struct{ UploadId string } //nolint:revive // as S3 writes it
 	if err := xml.Unmarshal(answer, &begun); err != nil || begun.UploadId == "" {
-		return berth.Errorf(berth.Internal, "the server began an upload without a name")
+		return berth.Errorf(berth.Internal, "the server started an upload without an upload id")
 	}
 	defer func() {
 		if err != nil {

@@ -35,7 +35,7 @@ func (c *Client) Manifest(ctx context.Context, rawURL string, file bool) (text [
 			return berth.Errorf(berth.Unavailable, "reading the manifest: %w", err)
 		}
 		if _, end, _ := bytes.Cut(text[bytes.LastIndexByte(text, 0)+1:], []byte("end ")); !bytes.HasSuffix(end, []byte("\n")) {
-			return berth.Errorf(berth.Unavailable, "the manifest was cut off")
+			return berth.Errorf(berth.Unavailable, "the manifest is truncated")
 		}
 		return nil
 	})
@@ -128,7 +128,7 @@ func (c *Client) pack(ctx context.Context, rawURL string, t *berth.Tree, list []
 		n := 0
 		err = berth.ReadPack(res.Body, func(path string, size int64, r io.Reader) error {
 			if n == len(list) || path != t.Files[list[n]].Path || size != t.Files[list[n]].Size {
-				return berth.Errorf(berth.Internal, "the server sent %s, which was not asked for", path)
+				return berth.Errorf(berth.Internal, "the server sent %s, which was not requested", path)
 			}
 			i := list[n]
 			n++

@@ -17,7 +17,7 @@ func Trust(tr *http.Transport, ca string) (http.RoundTripper, error) {
 		return tr, nil
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM([]byte(ca)) {
-		return nil, berth.Errorf(berth.Invalid, "the server's certificate authority is not PEM")
+		return nil, berth.Errorf(berth.Invalid, "the server's CA certificate is not valid PEM")
 	}
 	return &trusting{plain: tr, ca: ca}, nil
 }
