@@ -98,10 +98,10 @@ func elsewhere(tx *store.Tx, ws berth.Workspace, user, uri string) (Place, error
 		}
 		return own[0], nil
 	case len(own) > 1:
-		return Place{}, berth.Errorf(berth.Invalid, "%s is in the datastores %s: name one of them, %s", uri, names(own), own[0].inDatastore())
+		return Place{}, berth.Errorf(berth.Invalid, "%s is in several datastores, %s; name one of them, as in %s", uri, names(own), own[0].inDatastore())
 	case len(others) > 0 && storage.Elsewhere(uri):
-		return Place{}, berth.Errorf(berth.Invalid, "%s is in no datastore of yours or of an administrator; if datastore %s, which somebody else created, "+
-			"is the one you mean, name it: %s", uri, others[0].Datastore, others[0].inDatastore())
+		return Place{}, berth.Errorf(berth.Invalid, "%s is in no datastore of yours or of an administrator; to use datastore %s, which somebody else created, "+
+			"name it, as in %s", uri, others[0].Datastore, others[0].inDatastore())
 	}
 	return plain, nil
 }
