@@ -295,7 +295,7 @@ func TestRefused(t *testing.T) {
 	s := world.Start(t)
 	run(t, s, "compute", "attach", "-n", "laptop", "--type", "agent")
 	for add, want := range map[string]string{
-		"distribution: {type: pytorch, process_count_per_instance: 2}\n": "as one process",
+		"distribution: {type: pytorch, process_count_per_instance: 2}\n": "cannot run distributed jobs",
 		"resources: {instance_count: 2}\n":                               "runs a job on one node",
 	} {
 		file := job(t, "/nowhere", 0)

@@ -147,7 +147,7 @@ func TestS3Refuses(t *testing.T) {
 		want string
 	}{
 		"escapes": {list("<Contents><Key>in/../../etc/passwd</Key><Size>1</Size></Contents>"), "can be that of a file"},
-		"outside": {list("<Contents><Key>other/x</Key><Size>1</Size></Contents>"), "does not lie below the folder"},
+		"outside": {list("<Contents><Key>other/x</Key><Size>1</Size></Contents>"), "outside the folder"},
 		"endless": {list("<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken><Contents><Key>in/a.txt</Key><Size>1</Size></Contents>"), "twice"},
 		"longer":  {list("<Contents><Key>in/a.txt</Key><Size>3</Size></Contents>"), "more bytes"},
 		"shorter": {list("<Contents><Key>in/a.txt</Key><Size>300</Size></Contents>"), "6 bytes"},

@@ -46,7 +46,7 @@ func TestStopLetsAgentsGo(t *testing.T) {
 	go func() { ended <- a.Run(ctx) }()
 	<-connected
 	s.stop()
-	if log := s.log.String(); strings.Contains(log, "cut off") {
+	if log := s.log.String(); strings.Contains(log, "requests interrupted") {
 		t.Error(log)
 	}
 	stop()

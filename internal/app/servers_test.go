@@ -79,7 +79,7 @@ func (s *server) eventually(what string, ok func() bool) {
 func TestLeaderThatIsCutOff(t *testing.T) {
 	first, second := twoServers(t)
 	first.way.Set(true, false)
-	first.eventually("the first is cut off", func() bool { return first.ready("cut off from its database") })
+	first.eventually("the first is cut off", func() bool { return first.ready("has lost its database") })
 	second.eventually("the second leads", func() bool { return second.ready("server " + second.name + " leads\n") })
 	if code, _ := first.do("GET", "/readyz", nil); code != http.StatusServiceUnavailable {
 		t.Errorf("/readyz of the first: %d", code)

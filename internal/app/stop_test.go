@@ -119,7 +119,7 @@ func TestStopEndsStreams(t *testing.T) {
 			t.Errorf("stream %d ended with %v after %q", i, err, text)
 		}
 	}
-	if log := s.log.String(); strings.Contains(log, "cut off") {
+	if log := s.log.String(); strings.Contains(log, "requests interrupted") {
 		t.Errorf("after %v: %s", time.Since(begun), log)
 	}
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
