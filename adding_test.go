@@ -45,8 +45,8 @@ func TestAddingPage(t *testing.T) {
 	for _, m := range diffs {
 		lay(m[1], patch(t, m[1], m[2]))
 	}
-	if len(files) != 8 || len(diffs) != 3 {
-		t.Fatalf("the page has %d files and %d diffs, want 8 and 3", len(files), len(diffs))
+	if len(files) != 9 || len(diffs) != 3 {
+		t.Fatalf("the page has %d files and %d diffs, want 9 and 3", len(files), len(diffs))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -64,6 +64,7 @@ func TestAddingPage(t *testing.T) {
 	if out, err := windows.CombinedOutput(); err != nil {
 		t.Fatalf("the drivers on Windows: %v\n%s", err, out)
 	}
+	renderPage(t, string(page), at)
 	build := []string{"test", "-c", "-vet=off", "-overlay", at, "-o", dir + string(filepath.Separator)}
 	for p := range packages {
 		build = append(build, p)
@@ -71,12 +72,42 @@ func TestAddingPage(t *testing.T) {
 	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for pkg, name := range map[string]string{"shell": "TestToyDriver", "app": "TestToyOnServer", "kind": "TestToyKind", "api": "TestToyResource"} {
+	for name, pkg := range map[string]string{
+		"TestToyDriver": "shell", "TestToyOnServer": "app", "TestToyAsStep": "app", "TestToyKind": "kind", "TestToyResource": "api",
+	} {
 		toy := exec.Command(filepath.Join(dir, pkg+".test"), "-test.run", "^"+name+"$", "-test.v")
 		toy.Dir = dir
 		if out, err := toy.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+name+" ") {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
+	}
+}
+
+// renderPage shows that the client of a build with the types of the page reads its YAML files.
+func renderPage(t *testing.T, page, overlay string) {
+	t.Helper()
+	dir := t.TempDir()
+	berth := filepath.Join(dir, "berth")
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", berth, "./cmd/berth").CombinedOutput(); err != nil {
+		t.Fatalf("the client: %v\n%s", err, out)
+	}
+	want := map[string][]string{
+		"box.yml":   {"compute", `"computeType": "Shell"`},
+		"again.yml": {"job", `"type": "repeat"`},
+	}
+	for _, m := range regexp.MustCompile("(?s)```yaml file=(\\S+)\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		if err := os.WriteFile(filepath.Join(dir, m[1]), []byte(m[2]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		render := exec.Command(berth, "render", "-f", m[1], "--kind", want[m[1]][0])
+		render.Dir = dir
+		if out, err := render.CombinedOutput(); err != nil || !strings.Contains(string(out), want[m[1]][1]) {
+			t.Errorf("%s: %v\n%s", m[1], err, out)
+		}
+		delete(want, m[1])
+	}
+	if len(want) > 0 {
+		t.Errorf("not in the page: %v", want)
 	}
 }
 

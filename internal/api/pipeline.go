@@ -82,11 +82,11 @@ func (c jobCall) checkChild(tx *store.Tx, choose target.Chooser, parent string, 
 	if err != nil {
 		return "", nil, err
 	}
-	command, err := kind.Of("Command")
+	k, err := c.s.KindOf(orElse(text(s.Props, "jobType"), "Command"))
 	if err != nil {
 		return "", nil, err
 	}
-	if err := command.Validate(raw); err != nil {
+	if err := k.Validate(raw); err != nil {
 		return "", nil, err
 	}
 	var v berth.CommandJob

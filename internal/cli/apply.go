@@ -12,6 +12,8 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/driver/all"
+	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/spec"
 )
 
@@ -170,9 +172,15 @@ func (s *session) load(c *client.Client, kind, file string, set []string, name, 
 	if err != nil {
 		return nil, err
 	}
-	return spec.Load(file, spec.Options{
+	return spec.Load(file, withTypes(spec.Options{
 		Kind: kind, Set: set, Workspace: c.Workspace, Name: name, Version: version, Experiment: filepath.Base(dir), Links: followLinks(),
-	})
+	}))
+}
+
+// withTypes adds the types of jobs and computes that a server of this build knows.
+func withTypes(o spec.Options) spec.Options {
+	o.JobTypes, o.ComputeTypes = kind.Words(), all.Types()
+	return o
 }
 
 func sortedKeys[V any](m map[string]V) []string {

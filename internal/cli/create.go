@@ -207,9 +207,9 @@ func (s *session) document(c *client.Client, n noun, file string, set []string, 
 	if t.name != "" {
 		set = append([]string{"name=" + t.name}, set...)
 	}
-	return spec.LoadBytes([]byte("{}"), spec.Options{
+	return spec.LoadBytes([]byte("{}"), withTypes(spec.Options{
 		Kind: n.yaml(), Set: set, Workspace: c.Workspace, Name: t.name, Version: t.version, File: "the command line", Links: followLinks(),
-	})
+	}))
 }
 
 func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.Result, o creation) error {
@@ -292,7 +292,7 @@ func validateVerb(s *session, n noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := spec.Load(file, spec.Options{Kind: n.yaml(), Set: sets, Links: followLinks()})
+			r, err := spec.Load(file, withTypes(spec.Options{Kind: n.yaml(), Set: sets, Links: followLinks()}))
 			if bad, ok := err.(spec.Errors); ok && s.format.az && bad[0].Field != "" {
 				return s.print(verdict(bad)) // az's own code is 0: the result says it
 			}

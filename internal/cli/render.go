@@ -28,7 +28,7 @@ func renderCommand(s *session) *cobra.Command {
 				return err
 			}
 			o.Experiment, o.Links = filepath.Base(dir), followLinks()
-			return spec.Render(s.out, file, o)
+			return spec.Render(s.out, file, withTypes(o))
 		},
 	}
 	f := cmd.Flags()

@@ -203,7 +203,7 @@ func (s *session) reread(ctx context.Context, c *client.Client, n noun, t *targe
 	if err != nil {
 		return nil, err
 	}
-	r, err := spec.LoadBytes(text, spec.Options{Kind: n.yaml(), Workspace: c.Workspace, Name: t.name, Version: t.version, Links: followLinks()})
+	r, err := spec.LoadBytes(text, withTypes(spec.Options{Kind: n.yaml(), Workspace: c.Workspace, Name: t.name, Version: t.version, Links: followLinks()}))
 	if bad, ok := err.(spec.Errors); ok {
 		for i := range bad {
 			bad[i].File, bad[i].Line, bad[i].Col = "", 0, 0 // nobody wrote this file; the field is the place

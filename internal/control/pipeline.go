@@ -201,7 +201,11 @@ func (cy *cycle) childJob(j *jobWork, p *berth.PipelineStep) (*store.Doc, error)
 	if st.Reserved == 0 {
 		st.ReservedIn = ""
 	}
-	if strings.EqualFold(made.Type, "Command") {
+	k, err := cy.c.o.KindOf(made.Type)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := k.(kind.Composite); !ok {
 		if st.Compute, err = cy.chooseCompute(j, ws, made.Body); err != nil {
 			return nil, err
 		}

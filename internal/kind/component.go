@@ -28,6 +28,9 @@ type Component struct {
 	// Inline says that it was made of a step that came without a component: what it declares of its
 	// inputs was guessed by a client.
 	Inline bool `json:"-"`
+	// Own is the specification as it was sent, where it is of another kind than command and
+	// pipeline.
+	Own map[string]any `json:"-"`
 }
 
 // ReadComponent reads a component's document.
@@ -44,6 +47,17 @@ func ReadComponent(name string, body json.RawMessage) (*Component, error) {
 		return nil, berth.Errorf(berth.Invalid, "component %s has no componentSpec", name)
 	}
 	v.Properties.Spec.Inline = strings.EqualFold(name, "azureml_anonymous")
+	if otherKind(strings.ToLower(v.Properties.Spec.Type)) {
+		var own struct {
+			Properties struct {
+				Spec map[string]any `json:"componentSpec"`
+			} `json:"properties"`
+		}
+		if err := json.Unmarshal(body, &own); err != nil {
+			return nil, berth.Errorf(berth.Invalid, "component %s: %s", name, jsonReason(err))
+		}
+		v.Properties.Spec.Own = own.Properties.Spec
+	}
 	return v.Properties.Spec, nil
 }
 
@@ -111,7 +125,7 @@ func literal(typ string) bool { return slices.Contains(literals, strings.ToLower
 func (g *Graph) InputTypes(component func(id string) (*Component, error)) (map[string]string, error) {
 	types := map[string]string{}
 	for _, node := range g.Nodes() {
-		c, err := component(g.Jobs[node].ComponentID)
+		c, err := g.Jobs[node].component(component)
 		if err != nil {
 			return nil, berth.Errorf(berth.CodeOf(err), "step %s: %w", node, err)
 		}

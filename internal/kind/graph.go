@@ -45,6 +45,9 @@ type Node struct {
 	Properties   map[string]any `json:"properties"`
 	Tags         map[string]any `json:"tags"`
 	Description  string         `json:"description"`
+
+	// Own is the step as it was sent, unless it says that it is a command or a pipeline.
+	Own map[string]any `json:"-"`
 }
 
 // NodeInput is an input of a step: data, a value, or an expression that says where it comes from.
@@ -95,7 +98,7 @@ func ReadGraph(props json.RawMessage) (*Graph, error) {
 			return nil, berth.Errorf(berth.Invalid, "step %s is empty", name)
 		}
 	}
-	return &g, nil
+	return &g, g.readOwn(props)
 }
 
 // isStepName says whether a step may be called name.
@@ -135,11 +138,12 @@ func (g *Graph) validateNode(name string, n *Node, written map[string]string) er
 		return berth.Errorf(berth.Invalid, "step name %q is not allowed: use letters, digits, '-' and '_'", name)
 	}
 	typ := strings.ToLower(n.Type)
-	switch {
+	switch _, known := kinds[typ]; {
+	case otherKind(typ): // which needs no component
 	case slices.Contains(cannot, typ):
-		return berth.Errorf(berth.Unsupported, "step %s is of type %s, which is not supported on this server yet; use command or pipeline", name, n.Type)
-	case typ != "" && typ != "command" && typ != "pipeline":
-		return berth.Errorf(berth.Invalid, "step %s has the unknown type %q; use command or pipeline", name, n.Type)
+		return berth.Errorf(berth.Unsupported, "step %s is of type %s, which is not supported on this server yet; use %s", name, n.Type, joined(Words(), " or "))
+	case typ != "" && !known:
+		return berth.Errorf(berth.Invalid, "step %s has the unknown type %q; use %s", name, n.Type, joined(Words(), " or "))
 	case n.ComponentID == "":
 		return berth.Errorf(berth.Invalid, "step %s has no component", name)
 	}

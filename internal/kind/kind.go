@@ -72,10 +72,21 @@ func Of(jobType string) (Kind, error) {
 
 // known are the types of the table, for messages.
 func known() string {
-	words := slices.Sorted(maps.Keys(kinds))
+	words := Words()
 	for i, w := range words {
-		words[i] = strings.ToUpper(w[:1]) + w[1:]
+		words[i] = wireName(w)
 	}
+	return joined(words, " and ")
+}
+
+// Words are the types of the table in lower case, as YAML has them.
+func Words() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// wireName is a type as documents have it.
+func wireName(word string) string { return strings.ToUpper(word[:1]) + strings.ToLower(word[1:]) }
+
+// joined is a list in a sentence, with a word before the last.
+func joined(words []string, before string) string {
 	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " and " + words[last]
+	return strings.Join(words[:last], ", ") + before + words[last]
 }

@@ -21,8 +21,8 @@ type Maker struct {
 	Output func(node, name string) (berth.JobOutput, bool)
 }
 
-// Make is the properties of the job that runs a step: a Command job, or a Pipeline job for a
-// pipeline component. Errors name the step.
+// Make is the properties of the job that runs a step: a Command job, a Pipeline job for a pipeline
+// component, or a job of another kind. Errors name the step.
 func (m Maker) Make(node string, c *Component) (map[string]any, error) {
 	n := m.Graph.Jobs[node]
 	wrap := func(err error) error { return berth.Errorf(berth.CodeOf(err), "step %s: %w", node, err) }
@@ -30,8 +30,8 @@ func (m Maker) Make(node string, c *Component) (map[string]any, error) {
 	if n.Type != "" && typ != strings.ToLower(n.Type) {
 		return nil, berth.Errorf(berth.Invalid, "step %s is of type %s, but its component is of type %s", node, n.Type, c.Type)
 	}
-	if typ != "command" && typ != "pipeline" {
-		return nil, berth.Errorf(berth.Unsupported, "step %s is a component of type %s, which is not supported on this server yet; use command or pipeline", node, c.Type)
+	if _, ok := kinds[typ]; !ok {
+		return nil, berth.Errorf(berth.Unsupported, "step %s is a component of type %s, which is not supported on this server yet; use %s", node, c.Type, joined(Words(), " or "))
 	}
 	inputs, err := m.inputs(n, c)
 	if err != nil {
@@ -47,16 +47,22 @@ func (m Maker) Make(node string, c *Component) (map[string]any, error) {
 	}
 	compute = orElse(compute, orElse(m.Graph.ComputeID, m.Graph.Settings.DefaultCompute))
 	p := map[string]any{
-		"displayName": orElse(n.DisplayName, node), "experimentName": m.Graph.ExperimentName, "isArchived": false, "componentId": n.ComponentID,
+		"displayName": orElse(n.DisplayName, node), "experimentName": m.Graph.ExperimentName, "isArchived": false,
 		"inputs": inputs, "outputs": outputs, "tags": orEmpty(n.Tags), "properties": m.properties(n),
 	}
 	if n.Description != "" {
 		p["description"] = n.Description
 	}
-	if typ == "pipeline" {
-		err = m.nested(p, n, c, compute)
-	} else {
+	if n.ComponentID != "" {
+		p["componentId"] = n.ComponentID
+	}
+	switch typ {
+	case "command":
 		err = m.command(p, n, c, compute)
+	case "pipeline":
+		err = m.nested(p, n, c, compute)
+	default:
+		err = m.other(p, n, c, compute)
 	}
 	if err != nil {
 		return nil, wrap(err)

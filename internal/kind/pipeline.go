@@ -98,11 +98,15 @@ func (pipeline) Child(p Parent, node string) (ChildJob, error) {
 	if n == nil {
 		return ChildJob{}, berth.Errorf(berth.Internal, "the pipeline has no step %s", node)
 	}
-	name, body, err := p.Component(n.ComponentID)
-	if err != nil {
-		return ChildJob{}, err
-	}
-	c, err := ReadComponent(name, body)
+	body := json.RawMessage(`{}`)
+	c, err := n.component(func(id string) (*Component, error) {
+		name, b, err := p.Component(id)
+		if err != nil {
+			return nil, err
+		}
+		body = b
+		return ReadComponent(name, b)
+	})
 	if err != nil {
 		return ChildJob{}, err
 	}
@@ -117,7 +121,9 @@ func (pipeline) Child(p Parent, node string) (ChildJob, error) {
 
 // Unfold is the function of that name.
 func (pipeline) Unfold(p Parent) ([]Unfolded, error) {
-	return Unfold(p.Workspace, p.Name, p.Props, p.component)
+	u := &unfolder{workspace: p.Workspace, component: p.component, document: p.Component}
+	err := u.pipeline(p.Name, "", p.Props, nil, 0)
+	return u.out, err
 }
 
 // stepsOf is the children of a job, with what is known of them.

@@ -48,7 +48,7 @@ type Unfolded struct {
 // each ran under its usual name. It refuses what could not run: every reason names the step.
 // component finds a component by its id.
 func Unfold(ws berth.Workspace, name string, props json.RawMessage, component func(id string) (*Component, error)) ([]Unfolded, error) {
-	u := &unfolder{workspace: ws, component: component}
+	u := &unfolder{workspace: ws, component: component, document: noDocument}
 	err := u.pipeline(name, "", props, nil, 0)
 	return u.out, err
 }
@@ -56,6 +56,7 @@ func Unfold(ws berth.Workspace, name string, props json.RawMessage, component fu
 type unfolder struct {
 	workspace berth.Workspace
 	component func(id string) (*Component, error)
+	document  func(id string) (name string, body json.RawMessage, err error) // of a component
 	steps     int
 	out       []Unfolded
 }
@@ -88,7 +89,7 @@ func (u *unfolder) pipeline(name, path string, props json.RawMessage, after []st
 	}}
 	for _, node := range g.order() {
 		n := g.Jobs[node]
-		c, err := u.component(n.ComponentID)
+		c, err := n.component(u.component)
 		if err != nil {
 			return within(berth.Errorf(berth.CodeOf(err), "step %s: %w", node, err))
 		}
@@ -106,8 +107,9 @@ func (u *unfolder) pipeline(name, path string, props json.RawMessage, after []st
 			before = append(before, commands[need]...)
 		}
 		if p["jobType"] != "Pipeline" {
-			u.out = append(u.out, Unfolded{Path: at, Root: rootOf(at), After: u.last(before), Props: p})
-			commands[node] = []string{at}
+			if commands[node], err = u.step(ChildName(name, node), at, p, u.last(before)); err != nil {
+				return err
+			}
 			continue
 		}
 		raw, err := json.Marshal(p)

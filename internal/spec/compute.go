@@ -4,15 +4,13 @@ import (
 	"strings"
 )
 
-var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: byKey("type", func() map[string]typ {
-	return map[string]typ{
-		"agent":           agentMachine,
-		"amlcompute":      amlCompute,
-		"computeinstance": computeInstance,
-		"kubernetes":      kubernetesCompute,
-		"virtualmachine":  virtualMachine,
-		"synapsespark":    synapseSpark,
-	}
+var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: computeBody(map[string]typ{
+	"agent":           agentMachine,
+	"amlcompute":      amlCompute,
+	"computeinstance": computeInstance,
+	"kubernetes":      kubernetesCompute,
+	"virtualmachine":  virtualMachine,
+	"synapsespark":    synapseSpark,
 })}
 
 // computeOf is a compute of one type: the common fields and its own. Its own go to

@@ -92,6 +92,9 @@ func (e *entity) show(collection string) (tree, bool) {
 		t := k.body
 		if t.pick != nil {
 			word, form := t.pick(e.root, e.base)
+			if form.table == nil && k.word == "compute" {
+				return e.other("computeType", otherCompute)
+			}
 			if form.table == nil {
 				return nil, false
 			}

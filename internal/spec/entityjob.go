@@ -10,7 +10,7 @@ func (e *entity) job() (tree, bool) {
 	words := map[string]string{"command": "command", "sweep": "sweep", "pipeline": "pipeline", "spark": "spark", "automl": "automl", "finetuning": "finetuning"}
 	word, ok := words[strings.ToLower(e.base.text("jobType"))]
 	if !ok {
-		return nil, false
+		return e.other("jobType", otherJob)
 	}
 	t := jobTypes[word]
 	if word == "automl" {

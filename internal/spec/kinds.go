@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // kinds are the sorts of files there are. To add one, add a line.
 func kinds() []kind {
@@ -41,11 +44,15 @@ func readJob(s *scope, v *value) any {
 		word = t.text
 	}
 	t, ok := jobTypes[word]
+	if !ok && slices.Contains(s.options.JobTypes, word) {
+		t, ok = otherJob(word), true
+	}
 	if !ok {
 		var words []string
 		for w := range jobTypes {
 			words = append(words, w)
 		}
+		words = append(words, s.options.JobTypes...)
 		s.in("type").failWith(v.get("type"), nearest(strings.ToLower(word), words), "%s is not a job type", describe(v.get("type")))
 		return nil
 	}

@@ -32,6 +32,9 @@ type Options struct {
 	Experiment string
 	// Links allows links that lead out of the folders that are uploaded.
 	Links bool
+	// JobTypes and ComputeTypes are those that the server knows, in lower case. One that has no
+	// table here is read in a form that fits all.
+	JobTypes, ComputeTypes []string
 }
 
 // Result is what a file becomes.

@@ -22,6 +22,9 @@ func (s *scope) node(g *graph, name string, v *value) any {
 	if word == "automl" {
 		return s.automlNode(g, name, v)
 	}
+	if s.otherNodeType(word) {
+		return s.otherNode(g, name, word, v)
+	}
 	n := &node{graph: g, name: name, word: word, comp: comp}
 	n.inline = v.get("component") == nil && v.get("trial") == nil
 	if n.inline {
@@ -90,6 +93,9 @@ func (s *scope) nodeType(v, comp *value) (string, bool) {
 		if w == word && (t.text == word || word != "automl") {
 			return word, true
 		}
+	}
+	if s.otherNodeType(word) {
+		return word, true
 	}
 	if preview[word] {
 		s.in("type").fail(t, "nodes of type %s are not supported", word)

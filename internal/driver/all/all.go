@@ -2,6 +2,7 @@
 package all
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -28,6 +29,18 @@ func types() map[string]driver.Type {
 		berth.ConnectionAgent:               {Open: dialout.Open},
 		berth.ConnectionSSH:                 {Open: ssh.Open, Check: ssh.Check},
 	}
+}
+
+// Types are the types of compute, in lower case, that only their drivers know: not this machine,
+// Azure's types, or ways to connect to a virtual machine.
+func Types() (words []string) {
+	for word, t := range types() {
+		if t.Shared == "" && word != berth.ConnectionAgent && word != berth.ConnectionSSH {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words)
+	return words
 }
 
 // Lookup finds a type of compute by its driver.

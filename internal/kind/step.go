@@ -1,0 +1,128 @@
+package kind
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// Steps of a pipeline that are of another kind than command and pipeline. Nothing has to be known
+// of the kind: what the step says, over what its component says if it has one, becomes the
+// properties of its job.
+
+// otherKind reports whether a type in lower case is one of the table beside command and pipeline.
+func otherKind(typ string) bool {
+	_, ok := kinds[typ]
+	return ok && typ != "command" && typ != "pipeline"
+}
+
+// readOwn keeps the steps that may be of other kinds as they were sent.
+func (g *Graph) readOwn(props json.RawMessage) error {
+	var all struct {
+		Jobs map[string]map[string]any `json:"jobs"`
+	}
+	for name, n := range g.Jobs {
+		if n.Type != "" && !otherKind(strings.ToLower(n.Type)) {
+			continue
+		}
+		if all.Jobs == nil {
+			if err := json.Unmarshal(props, &all); err != nil {
+				return berth.Errorf(berth.Invalid, "properties: %s", jsonReason(err))
+			}
+		}
+		n.Own = all.Jobs[name]
+	}
+	return nil
+}
+
+// component is the component of a step. One that names none declares what it is given.
+func (n *Node) component(find func(id string) (*Component, error)) (*Component, error) {
+	if n.ComponentID != "" || !otherKind(strings.ToLower(n.Type)) {
+		return find(n.ComponentID)
+	}
+	c := &Component{Type: n.Type, Inline: true, Inputs: map[string]*ComponentInput{}, Outputs: map[string]*ComponentIO{}}
+	for name := range n.Inputs {
+		c.Inputs[name] = &ComponentInput{}
+	}
+	for name := range n.Outputs {
+		c.Outputs[name] = &ComponentIO{}
+	}
+	return c, nil
+}
+
+// notProps are the members of steps and components that are not properties of the job, or that Make
+// writes itself.
+var notProps = []string{
+	"type", "name", "version", "component", "componentId", "computeId", "display_name", "description", "inputs", "outputs", "tags",
+	"properties", "is_deterministic", "_source", "$schema",
+}
+
+// other adds what a job of another kind has.
+func (m Maker) other(p map[string]any, n *Node, c *Component, compute string) error {
+	p["jobType"] = wireName(c.Type)
+	if compute != "" {
+		p["computeId"] = m.id(compute, "computes")
+	}
+	for _, from := range []map[string]any{c.Own, n.Own} {
+		for key, v := range from {
+			if slices.Contains(notProps, key) {
+				continue
+			}
+			v, err := m.value(v)
+			if err != nil {
+				return berth.Errorf(berth.Invalid, "%s: %w", key, err)
+			}
+			p[camel(key)] = v
+		}
+	}
+	return nil
+}
+
+// noDocument finds no component.
+func noDocument(id string) (string, json.RawMessage, error) {
+	return "", nil, berth.Missingf("there is no component %s", id)
+}
+
+// step adds the commands of a step that is no pipeline, and gives their paths.
+func (u *unfolder) step(name, at string, props map[string]any, before []string) (paths []string, err error) {
+	jobType, _ := props["jobType"].(string)
+	k, err := Of(jobType)
+	if err != nil {
+		return nil, err
+	}
+	composite, ok := k.(Composite)
+	if !ok {
+		u.out = append(u.out, Unfolded{Path: at, Root: rootOf(at), After: before, Props: props})
+		return []string{at}, nil
+	}
+	within := func(err error) error { return berth.Errorf(berth.CodeOf(err), "step %s: %w", at, err) }
+	raw, err := json.Marshal(props)
+	if err != nil {
+		return nil, err
+	}
+	if err := composite.Validate(raw); err != nil {
+		return nil, within(err)
+	}
+	all, err := composite.Unfold(Parent{Name: name, Props: raw, Workspace: u.workspace, Component: u.document})
+	if err != nil {
+		return nil, within(err)
+	}
+	if u.steps += len(all); u.steps > mostSteps {
+		return nil, within(berth.Errorf(berth.Limit, "a pipeline can have %d steps in all", mostSteps))
+	}
+	for _, s := range all {
+		after := slices.Clone(before)
+		if len(s.After) > 0 {
+			after = nil
+		}
+		for _, need := range s.After {
+			after = append(after, at+"."+need)
+		}
+		s.Path, s.Root, s.After = at+"."+s.Path, rootOf(at), after
+		u.out = append(u.out, s)
+		paths = append(paths, s.Path)
+	}
+	return paths, nil
+}
