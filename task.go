@@ -107,8 +107,9 @@ type Launch struct {
 	Workspace Workspace `json:"workspace"`
 	Submitted time.Time `json:"submitted"`
 	Home      Home      `json:"home"`
-	// Term is that of the server which starts it, see WithTerm.
-	Term int64 `json:"term,omitempty"`
+	// Term is that of the server which starts it, see WithTerm and WithTermProof.
+	Term      int64  `json:"term,omitempty"`
+	TermProof string `json:"termProof,omitempty"`
 	// Command is shell text. ${{inputs.X}} and ${{outputs.X}} in it become values and paths on the
 	// node.
 	Command string            `json:"command"`

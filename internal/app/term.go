@@ -22,6 +22,7 @@ import (
 // tracking of runs, whose files one process has open at a time.
 type term struct {
 	number   int64 // 0 where there can be no other server
+	proof    string
 	targets  *driver.Registry
 	gate     *attach.Gate
 	tracking *track.Service
@@ -60,6 +61,9 @@ func (t *terms) get() (*term, <-chan struct{}) {
 
 // lead is what a server does while it leads, until ctx ends.
 func (a *App) lead(ctx context.Context) (err error) {
+	if term := berth.TermOf(ctx); term != 0 {
+		ctx = berth.WithTermProof(ctx, a.keys.TermProof(term))
+	}
 	t, err := a.openTerm(ctx)
 	if err != nil {
 		return err
@@ -84,7 +88,7 @@ func (a *App) lead(ctx context.Context) (err error) {
 
 // openTerm makes what a server needs to lead.
 func (a *App) openTerm(ctx context.Context) (_ *term, err error) {
-	t := &term{number: berth.TermOf(ctx)}
+	t := &term{number: berth.TermOf(ctx), proof: berth.TermProof(ctx)}
 	t.targets = a.registry()
 	if t.gate, err = attach.NewGate(ctx, a.db, t.targets, a.log); err != nil {
 		return nil, errors.Join(err, t.targets.Close())
@@ -109,7 +113,7 @@ func (t *term) in(r *http.Request) *http.Request {
 	if t.number == 0 {
 		return r
 	}
-	return r.WithContext(berth.WithTerm(r.Context(), t.number))
+	return r.WithContext(berth.WithTermProof(berth.WithTerm(r.Context(), t.number), t.proof))
 }
 
 func (a *App) trackingDir() string { return filepath.Join(a.cfg.Home, "tracking") }

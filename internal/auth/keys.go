@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
@@ -24,7 +25,11 @@ type Keys struct {
 	Sign []byte // JWTs and task tokens
 	SAS  []byte // blob signatures
 	seal cipher.AEAD
+	term ed25519.PrivateKey
 }
+
+// TermProof shows that a server of this home gave out a term: see [berth.WithTermProof].
+func (k *Keys) TermProof(term int64) string { return berth.ProveTerm(k.term, term) }
 
 // LoadKeys reads DIR/secret.key, making it on first use.
 func LoadKeys(dir string) (*Keys, error) {
@@ -43,12 +48,13 @@ func LoadKeys(dir string) (*Keys, error) {
 		return nil, berth.Errorf(berth.Invalid, "%s is damaged; it must contain 64 hex digits", filepath.Join(dir, "secret.key"))
 	}
 	k := &Keys{}
-	var box []byte
-	for info, dst := range map[string]*[]byte{"sign": &k.Sign, "sas": &k.SAS, "seal": &box} {
+	var box, term []byte
+	for info, dst := range map[string]*[]byte{"sign": &k.Sign, "sas": &k.SAS, "seal": &box, "term": &term} {
 		if *dst, err = hkdf.Key(sha256.New, root, nil, "berth "+info, 32); err != nil {
 			return nil, err
 		}
 	}
+	k.term = ed25519.NewKeyFromSeed(term)
 	block, err := aes.NewCipher(box)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func (d *Driver) hold(ctx context.Context, name string) (release func(), err err
 		return nil, err
 	}
 	release = func() { unlock(); free() }
-	if _, err := (&host.Terms{Dir: d.c.Dir}).Admit(term); err != nil { // read again: another process may have noted a later one
+	if _, err := (&host.Terms{Dir: d.c.Dir}).Admit(term, berth.TermProof(ctx)); err != nil { // read again: another process may have noted a later one
 		release()
 		return nil, err
 	}

@@ -306,7 +306,7 @@ func answer[In, Out any](mux *http.ServeMux, pattern string, f func(context.Cont
 				fail(w, berth.Errorf(berth.Invalid, "the header %s is not a number: %w", headerTerm, err))
 				return
 			}
-			ctx = berth.WithTerm(ctx, term)
+			ctx = berth.WithTermProof(berth.WithTerm(ctx, term), r.Header.Get(headerTermProof))
 		}
 		out, err := f(ctx, in)
 		if err != nil {

@@ -200,6 +200,7 @@ func (d *Driver) call(ctx context.Context, method, path string, in, out any) err
 	}
 	if term := berth.TermOf(ctx); term != 0 {
 		req.Header.Set(headerTerm, strconv.FormatInt(term, 10))
+		req.Header.Set(headerTermProof, berth.TermProof(ctx))
 	}
 	res, err := s.conn.RoundTrip(req)
 	if err != nil {

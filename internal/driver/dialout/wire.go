@@ -26,7 +26,10 @@ const (
 
 // headerTerm is the server's term in each of its requests, see [berth.WithTerm]. The machine's
 // runner host refuses what is over.
-const headerTerm = "Berth-Term"
+const (
+	headerTerm      = "Berth-Term"
+	headerTermProof = "Berth-Term-Proof"
+)
 
 // Heartbeats. A side that has heard nothing for pingAfter asks, and gives the connection up when
 // there is no answer within pingWait.

@@ -40,9 +40,10 @@ type start struct {
 
 // removal is a call of Remove.
 type removal struct {
-	id   berth.TaskID
-	term int64
-	done chan error
+	id    berth.TaskID
+	term  int64
+	proof string
+	done  chan error
 }
 
 // together is how long a removal waits for others: nobody waits for it, and each call wakes two
@@ -93,7 +94,7 @@ func (c *Client) Close() {
 // with the next one: each wakes two processes.
 func (c *Client) Start(ctx context.Context, l *berth.Launch) error {
 	in := *l
-	in.Term = berth.TermOf(ctx)
+	in.Term, in.TermProof = berth.TermOf(ctx), berth.TermProof(ctx)
 	body, err := json.Marshal(&in)
 	if err != nil {
 		return err
@@ -186,7 +187,7 @@ func (c *Client) Tasks(ctx context.Context) ([]Status, error) {
 	var all []Status
 	var in any
 	if term := berth.TermOf(ctx); term != 0 {
-		in = tasksRequest{term}
+		in = tasksRequest{term, berth.TermProof(ctx)}
 	}
 	err := c.call(ctx, opTasks, in, &all)
 	return all, err
@@ -199,7 +200,7 @@ func (c *Client) Stop(ctx context.Context, id berth.TaskID, s Stop) error {
 
 // Remove forgets a task that is over.
 func (c *Client) Remove(ctx context.Context, id berth.TaskID) error {
-	r := removal{id, berth.TermOf(ctx), make(chan error, 1)}
+	r := removal{id, berth.TermOf(ctx), berth.TermProof(ctx), make(chan error, 1)}
 	c.mu.Lock()
 	c.removals = append(c.removals, r)
 	if len(c.removals) == 1 {
@@ -221,14 +222,16 @@ func (c *Client) removeAll() {
 	c.removals = nil
 	c.mu.Unlock()
 	ids := make([]berth.TaskID, len(list))
-	term := int64(0) // all are of one server, whose latest it is
+	term, proof := int64(0), "" // all are of one server, whose latest it is
 	for i, r := range list {
-		ids[i], term = r.id, max(term, r.term)
+		if ids[i] = r.id; r.term >= term {
+			term, proof = r.term, r.proof
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var failed removeAnswer
-	err := c.call(ctx, opRemove, removeRequest{ids, term}, &failed)
+	err := c.call(ctx, opRemove, removeRequest{ids, term, proof}, &failed)
 	for _, r := range list {
 		if f, ok := failed[r.id]; ok {
 			r.done <- f.err()

@@ -77,12 +77,15 @@ type stopRequest struct {
 }
 
 type tasksRequest struct {
-	Term int64 `json:"term,omitempty"`
+	Term      int64  `json:"term,omitempty"`
+	TermProof string `json:"termProof,omitempty"`
 }
 
 type removeRequest struct {
 	Tasks []berth.TaskID `json:"tasks"`
 	Term  int64          `json:"term,omitempty"`
+
+	TermProof string `json:"termProof,omitempty"`
 }
 
 // startAnswer and removeAnswer have the tasks with which it failed.

@@ -24,7 +24,7 @@ func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 	if w.jobs[l.Task] != nil {
 		return nil
 	}
-	if err := w.admit(l.Term); err != nil { // it may have been run and removed
+	if err := w.admit(l.Term, l.TermProof); err != nil { // it may have been run and removed
 		return err
 	}
 	if w.ctx.Err() != nil {
@@ -108,7 +108,7 @@ func (w *worker) remove(r removeRequest) (removeAnswer, error) {
 	failed := removeAnswer{}
 	over := make(map[berth.TaskID]*job, len(ids))
 	w.mu.Lock()
-	if err := w.admit(r.Term); err != nil { // from here on no earlier server can start them again
+	if err := w.admit(r.Term, r.TermProof); err != nil { // from here on no earlier server can start them again
 		w.mu.Unlock()
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 				return nil, berth.Errorf(berth.Invalid, "tasks: %w", err)
 			}
 		}
-		if err := w.kick(r.Term); err != nil {
+		if err := w.kick(r.Term, r.TermProof); err != nil {
 			return nil, err
 		}
 		return json.Marshal(w.list())
@@ -168,10 +168,10 @@ func (w *worker) startAll(body []byte) ([]byte, error) {
 }
 
 // kick notes that a server is there.
-func (w *worker) kick(term int64) error {
+func (w *worker) kick(term int64, proof string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.admit(term); err != nil {
+	if err := w.admit(term, proof); err != nil {
 		return err
 	}
 	w.used = time.Now()

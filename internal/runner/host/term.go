@@ -13,20 +13,22 @@ import (
 )
 
 // Terms keeps out servers that lead no more, see [berth.WithTerm]. Each term that was seen is a
-// file DIR/term.N, so that several processes can note terms at the same time, and none takes a
-// later one back. They have to outlive the host, and nothing more.
+// file DIR/term.N.SIGNATURE, so that several processes can note terms at the same time, and none
+// takes a later one back. They have to outlive the host, and nothing more. Tasks can write there:
+// the signature shows that a file was not made by one of them.
 type Terms struct {
 	Dir string
 
 	mu     sync.Mutex
-	latest int64 // that was admitted here
+	latest int64  // that was admitted here
+	proof  string // of it
 }
 
 const termPrefix = "term."
 
 // Admit refuses a term that is over, and notes one that has begun. 0 is from a server that is the
 // only one.
-func (t *Terms) Admit(term int64) (begun bool, err error) {
+func (t *Terms) Admit(term int64, proof string) (begun bool, err error) {
 	if term == 0 {
 		return false, nil
 	}
@@ -35,38 +37,51 @@ func (t *Terms) Admit(term int64) (begun bool, err error) {
 	if term == t.latest {
 		return false, nil
 	}
-	if err := t.look(term); err != nil {
+	sig := berth.TermSignature(proof)
+	if proof != "" && !berth.SameServers(proof, term, sig) {
+		return false, berth.Errorf(berth.Denied, "the proof of term %d does not belong to it", term)
+	}
+	if term < t.latest && (t.proof == "" || berth.SameServers(proof, t.latest, berth.TermSignature(t.proof))) {
+		return false, past(term, t.latest)
+	}
+	if err := t.look(term, proof); err != nil {
 		return false, err
 	}
-	path := filepath.Join(t.Dir, termPrefix+strconv.FormatInt(term, 10))
+	path := filepath.Join(t.Dir, strings.TrimSuffix(termPrefix+strconv.FormatInt(term, 10)+"."+sig, "."))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if begun = err == nil; begun {
 		f.Close() // nothing was written
 	} else if !errors.Is(err, fs.ErrExist) {
 		return false, berth.Errorf(berth.Unavailable, "the server's term cannot be kept: %w", err)
 	}
-	if err := t.look(term); err != nil { // another process may have noted a later one meanwhile
+	if err := t.look(term, proof); err != nil { // another process may have noted a later one meanwhile
 		return false, err
 	}
-	t.latest = term
+	t.latest, t.proof = term, proof
 	return begun, nil
 }
 
-// look refuses a term when a later one was noted, and removes earlier ones.
-func (t *Terms) look(term int64) error {
+func past(term, latest int64) error {
+	return berth.Errorf(berth.Unavailable, "another server leads since term %d, and term %d is over", latest, term)
+}
+
+// look refuses a term when a later one was noted, and removes earlier ones and those that no server
+// gave out.
+func (t *Terms) look(term int64, proof string) error {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "which server leads is not known: %w", err)
 	}
 	for _, e := range entries {
 		text, ok := strings.CutPrefix(e.Name(), termPrefix)
+		text, sig, _ := strings.Cut(text, ".")
 		n, err := strconv.ParseInt(text, 10, 64)
 		switch {
 		case !ok || err != nil || n == term:
-		case n > term:
-			return berth.Errorf(berth.Unavailable, "another server leads since term %d, and term %d is over (%s)", n, term, filepath.Join(t.Dir, e.Name()))
+		case n > term && (proof == "" || berth.SameServers(proof, n, sig)):
+			return past(term, n)
 		default:
-			_ = os.Remove(filepath.Join(t.Dir, e.Name())) // another process may have done it, and it does no harm
+			_ = os.RemoveAll(filepath.Join(t.Dir, e.Name())) // another process may have done it, and it does no harm
 		}
 	}
 	return nil
@@ -74,8 +89,8 @@ func (t *Terms) look(term int64) error {
 
 // admit is [Terms.Admit] for the host itself. When a term has begun, what is on its way to the
 // server before is sent again: that one may have stopped answering, or know nothing of its end.
-func (w *worker) admit(term int64) error {
-	begun, err := w.terms.Admit(term)
+func (w *worker) admit(term int64, proof string) error {
+	begun, err := w.terms.Admit(term, proof)
 	if begun {
 		for _, h := range w.homes {
 			h.Again()
@@ -90,7 +105,7 @@ func (w *worker) admit(term int64) error {
 func ForgetTerms(dir string) error {
 	terms, err := filepath.Glob(filepath.Join(dir, termPrefix+"*"))
 	for _, path := range terms {
-		if e := os.Remove(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		if e := os.RemoveAll(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
 	}
