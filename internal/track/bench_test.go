@@ -74,3 +74,28 @@ func (s *server) send(b *testing.B, path, body string) string {
 	}
 	return w.Body.String()
 }
+
+// BenchmarkChart is a metric of a million points in as many as a chart has.
+func BenchmarkChart(b *testing.B) {
+	s, run := bench(b)
+	for at := 0; at < 1_000_000; at += 1000 {
+		var p strings.Builder
+		for i := at; i < at+1000; i++ {
+			fmt.Fprintf(&p, `,{"key": "curve", "value": %d, "timestamp": %d, "step": %d}`, i%97, 1700000000000+i, i)
+		}
+		s.send(b, "runs/log-batch", `{"run_id": "`+run+`", "metrics": [`+p.String()[1:]+`]}`)
+	}
+	for _, how := range []string{"", "&sampling=minmax"} {
+		b.Run("sampling"+how, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodGet, "/?metric_key=curve&max_results=1000&run_ids="+run+how, nil)
+				w := httptest.NewRecorder()
+				s.s.Serve(w, r, s.ws, track.Caller{Write: true}, "api/2.0/mlflow/metrics/get-history-bulk-interval")
+				if w.Code != http.StatusOK {
+					b.Fatalf("%d %s", w.Code, w.Body)
+				}
+			}
+		})
+	}
+}

@@ -97,11 +97,13 @@ func getHistoryInterval(c *call) (any, error) {
 	case from > to:
 		c.fail(invalid("end_step must be greater than start_step. Found start_step=%d and end_step=%d.", from, to))
 	}
-	thin := sample
+	var thin thinning = &sample{limit: int(limit)}
 	switch how := c.text("sampling"); how {
 	case "":
 	case "minmax": // not MLflow's: for charts
-		thin = envelope
+		if limit >= 4 {
+			thin = &envelope{limit: int(limit)}
+		}
 	default:
 		c.fail(invalid("Invalid value '%s' for parameter 'sampling' supplied: it is minmax, or absent", how))
 	}
@@ -110,18 +112,36 @@ func getHistoryInterval(c *call) (any, error) {
 	}
 	views := []metricView{}
 	for _, id := range ids {
-		p, err := c.history(id, key)
+		var in func(points.Point) bool
+		if c.has("start_step") {
+			in = func(q points.Point) bool { return from <= q.Step && q.Step <= to }
+		}
+		p, err := c.thin(id, key, thin, in)
 		if err != nil {
 			return nil, err
 		}
-		if c.has("start_step") {
-			p = slices.DeleteFunc(p, func(q points.Point) bool { return q.Step < from || q.Step > to })
-		}
-		for _, q := range thin(p, int(limit)) {
+		for _, q := range p {
 			v := viewOf(key, q)
 			v.Run = id
 			views = append(views, v)
 		}
 	}
 	return paged("metrics", views, ""), nil
+}
+
+// thin is what a thinning leaves of the points of a metric, of those that are in.
+func (c *call) thin(id, key string, t thinning, in func(points.Point) bool) ([]points.Point, error) {
+	if _, err := c.runOf(id); err != nil {
+		return nil, err
+	}
+	if in == nil {
+		if ok, err := c.points.Walk(id, key, t.begin, t.each); ok || err != nil {
+			return t.rest(), err
+		}
+	}
+	p, err := c.points.History(id, key)
+	if in != nil {
+		p = slices.DeleteFunc(p, func(q points.Point) bool { return !in(q) })
+	}
+	return thinned(t, p), err
 }

@@ -16,55 +16,121 @@ func sortBySteps(p []points.Point) {
 	}
 }
 
-// sample leaves at most limit points of a series, by step: the first of each of that many equal
-// parts, and of the last part the last.
-func sample(p []points.Point, limit int) []points.Point {
-	sortBySteps(p)
-	if len(p) <= limit {
-		return p
-	}
-	out := make([]points.Point, 0, limit)
-	size, more := len(p)/limit, len(p)%limit // the first parts have one more
-	for i := range limit - 1 {
-		out = append(out, p[i*size+min(i, more)])
-	}
-	return append(out, p[len(p)-1])
+// A thinning leaves at most limit points of the n of a series, which it is given by step.
+type thinning interface {
+	begin(n int)
+	each(i int, p points.Point)
+	rest() []points.Point
 }
 
-// envelope leaves at most limit points of a series, by step, of which none of its peaks is missing:
-// the first, the last, and of each of the equal parts between them the least and the greatest.
-func envelope(p []points.Point, limit int) []points.Point {
+// thinned is what a thinning leaves of points in any order.
+func thinned(t thinning, p []points.Point) []points.Point {
 	sortBySteps(p)
-	if len(p) <= limit {
-		return p
+	t.begin(len(p))
+	for i := range p {
+		t.each(i, p[i])
 	}
-	if limit < 4 {
-		return sample(p, limit)
-	}
-	inner, parts := p[1:len(p)-1], (limit-2)/2
-	out := append(make([]points.Point, 0, limit), p[0])
-	for i := range parts {
-		part := inner[i*len(inner)/parts : (i+1)*len(inner)/parts]
-		low, high := -1, -1
-		for k, q := range part {
-			if math.IsNaN(q.Value) {
-				continue
-			}
-			if low < 0 || q.Value < part[low].Value {
-				low = k
-			}
-			if high < 0 || q.Value > part[high].Value {
-				high = k
-			}
-		}
-		switch {
-		case low < 0: // nothing but NaN, or nothing
-			out = append(out, part[:min(1, len(part))]...)
-		case low == high:
-			out = append(out, part[low])
-		default:
-			out = append(out, part[min(low, high)], part[max(low, high)])
-		}
-	}
-	return append(out, p[len(p)-1])
+	return t.rest()
 }
+
+// A sample is the first of each of limit equal parts, and of the last part the last.
+type sample struct {
+	limit     int
+	n         int
+	size, big int // of a part, and how many of the first have one more
+	next      int // the point that comes next into out
+	out       []points.Point
+}
+
+func (s *sample) begin(n int) {
+	s.n, s.next, s.out = n, 0, make([]points.Point, 0, min(n, s.limit))
+	s.size, s.big = n/s.limit, n%s.limit
+	if s.limit == 1 {
+		s.next = n - 1
+	}
+}
+
+func (s *sample) each(i int, p points.Point) {
+	if i != s.next {
+		return
+	}
+	s.out = append(s.out, p)
+	k := len(s.out)
+	switch {
+	case s.n <= s.limit:
+		s.next++
+	case k == s.limit-1:
+		s.next = s.n - 1
+	default:
+		s.next = k*s.size + min(k, s.big)
+	}
+}
+
+func (s *sample) rest() []points.Point { return s.out }
+
+// An envelope lacks none of the peaks of a series: it has the first, the last, and of each of the
+// equal parts between them the least and the greatest.
+type envelope struct {
+	limit, n         int
+	parts, part, end int // the part that is gone through ends before end
+	first, low, high points.Point
+	lowAt, highAt    int // -1 for none
+	firstAt          int
+	out              []points.Point
+}
+
+func (e *envelope) begin(n int) {
+	*e = envelope{limit: e.limit, n: n, parts: (e.limit - 2) / 2, out: make([]points.Point, 0, min(n, e.limit))}
+	e.open()
+}
+
+// open begins the part.
+func (e *envelope) open() {
+	e.end = 1 + (e.part+1)*(e.n-2)/e.parts
+	e.lowAt, e.highAt, e.firstAt = -1, -1, -1
+}
+
+func (e *envelope) each(i int, p points.Point) {
+	if e.n <= e.limit || i == 0 {
+		e.out = append(e.out, p)
+		return
+	}
+	for i == e.end && e.part < e.parts {
+		e.close()
+	}
+	if i == e.n-1 {
+		e.out = append(e.out, p)
+		return
+	}
+	if e.firstAt < 0 {
+		e.first, e.firstAt = p, i
+	}
+	if math.IsNaN(p.Value) {
+		return
+	}
+	if e.lowAt < 0 || p.Value < e.low.Value {
+		e.low, e.lowAt = p, i
+	}
+	if e.highAt < 0 || p.Value > e.high.Value {
+		e.high, e.highAt = p, i
+	}
+}
+
+// close ends the part.
+func (e *envelope) close() {
+	switch {
+	case e.firstAt < 0:
+	case e.lowAt < 0: // nothing but NaN
+		e.out = append(e.out, e.first)
+	case e.lowAt == e.highAt:
+		e.out = append(e.out, e.low)
+	case e.lowAt < e.highAt:
+		e.out = append(e.out, e.low, e.high)
+	default:
+		e.out = append(e.out, e.high, e.low)
+	}
+	e.part++
+	e.open()
+}
+
+func (e *envelope) rest() []points.Point { return e.out }

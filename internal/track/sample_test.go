@@ -2,6 +2,7 @@ package track
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/berthml/berth/internal/track/points"
@@ -19,7 +20,11 @@ func TestEnvelope(t *testing.T) {
 			p[n/3].Value, p[n/2].Value, p[n/4].Value = 1000, -1000, math.NaN()
 		}
 		for _, limit := range []int{1, 2, 3, 4, 5, 100} {
-			out := envelope(append([]points.Point(nil), p...), limit)
+			var thin thinning = &sample{limit: limit}
+			if limit >= 4 {
+				thin = &envelope{limit: limit}
+			}
+			out := thinned(thin, append([]points.Point(nil), p...))
 			if len(out) > limit || len(out) < min(n, limit)/2 {
 				t.Fatalf("%d of %d points are %d", limit, n, len(out))
 			}
@@ -33,6 +38,28 @@ func TestEnvelope(t *testing.T) {
 			if n > 100 && limit >= 4 && (!seen[1000] || !seen[-1000] || out[0].Step != 0 || out[len(out)-1].Step != int64(n-1)) {
 				t.Fatalf("%d of %d points lack a peak or an end", limit, n)
 			}
+		}
+	}
+}
+
+// TestSample: a sample has the first of each of the equal parts of a series, and its last point.
+func TestSample(t *testing.T) {
+	for _, c := range []struct {
+		n, limit int
+		want     []int64
+	}{
+		{0, 3, []int64{}}, {3, 3, []int64{0, 1, 2}}, {10, 1, []int64{9}}, {10, 2, []int64{0, 9}}, {10, 3, []int64{0, 4, 9}}, {12, 4, []int64{0, 3, 6, 11}},
+	} {
+		p := make([]points.Point, c.n)
+		for i := range p {
+			p[i].Step = int64(i)
+		}
+		got := []int64{}
+		for _, q := range thinned(&sample{limit: c.limit}, p) {
+			got = append(got, q.Step)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d of %d points are %v, want %v", c.limit, c.n, got, c.want)
 		}
 	}
 }

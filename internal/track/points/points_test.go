@@ -251,11 +251,21 @@ func FuzzReplay(f *testing.F) {
 
 // FuzzChunk: no bytes make a chunk's reader crash.
 func FuzzChunk(f *testing.F) {
-	f.Add(encodeChunk(nil, []Point{{1, 2, 3}, {4, 5, 6}}), 2)
+	f.Add(encodeChunk(nil, []Point{{1, 2, 3}, {4, 5, 6}})[chunkHeader:], 2)
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
 		if n < 0 {
 			return
 		}
-		decodeChunk(nil, b, n)
+		p, err := decodeChunk(nil, b, n)
+		i := 0
+		w := walk{each: func(_ int, q Point) {
+			if err == nil && !same(p[i], q) {
+				t.Fatalf("point %d is %v, and %v in a walk", i, p[i], q)
+			}
+			i++
+		}, last: Point{Timestamp: math.MinInt64, Step: math.MinInt64}}
+		if ok, bad := w.chunk(b, n); (bad == nil || err == nil) && ok && (i != n || err != nil) {
+			t.Fatalf("%d points of %d in a walk, %v", i, n, err)
+		}
 	})
 }

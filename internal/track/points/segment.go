@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -40,15 +41,26 @@ var errSegment = errors.New("the segment is damaged")
 
 // read appends the chunk's points to out.
 func (c chunk) read(out []Point) ([]Point, error) {
-	b := make([]byte, c.size)
-	if _, err := c.seg.f.ReadAt(b, c.at); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.seg.f.Name(), err)
-	}
-	out, err := decodeChunk(out, b, int(c.count))
+	b, err := c.load(nil)
 	if err != nil {
+		return nil, err
+	}
+	if out, err = decodeChunk(out, b[chunkHeader:], int(c.count)); err != nil {
 		return nil, fmt.Errorf("%s at %d: %w", c.seg.f.Name(), c.at, err)
 	}
 	return out, nil
+}
+
+// load reads the chunk's bytes, into b where there is room, and checks them.
+func (c chunk) load(b []byte) ([]byte, error) {
+	b = slices.Grow(b[:0], int(c.size))[:c.size]
+	if _, err := c.seg.f.ReadAt(b, c.at); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.seg.f.Name(), err)
+	}
+	if len(b) < chunkHeader || crc32.Checksum(b[chunkHeader:], castagnoli()) != binary.LittleEndian.Uint32(b) {
+		return nil, fmt.Errorf("%s at %d: %w", c.seg.f.Name(), c.at, errSegment)
+	}
+	return b, nil
 }
 
 func encodeChunk(b []byte, p []Point) []byte {
@@ -73,11 +85,11 @@ func encodeChunk(b []byte, p []Point) []byte {
 	return b
 }
 
+// decodeChunk appends the points of a chunk, of which b is what follows its header.
 func decodeChunk(out []Point, b []byte, count int) ([]Point, error) {
-	if len(b) < chunkHeader || crc32.Checksum(b[chunkHeader:], castagnoli()) != binary.LittleEndian.Uint32(b) || count > len(b)/8 {
+	if count > len(b)/8 {
 		return nil, errSegment
 	}
-	b = b[chunkHeader:]
 	start := len(out)
 	var last, step int64
 	for range count {
