@@ -82,8 +82,8 @@ func track(b *bench) error {
 	}
 	defer m.Stop()
 	var c *world.Conn
-	// A server closes connections that are idle, as ours is while the peer is measured: each series
-	// of calls has its own.
+	// Our server closes connections that were idle for three minutes, and a series of calls to the
+	// peer can take longer: each series has a connection of its own.
 	dial := func() error {
 		if c != nil {
 			c.Close()

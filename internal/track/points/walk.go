@@ -9,8 +9,8 @@ import (
 
 // Walk calls each with the points of a series in the order of History, without keeping them, after
 // begin with their number. That can be done where they lie in this order, each once, and with steps
-// that do not fall, which is how most series are logged; else ok is false, maybe after some calls of
-// each.
+// that do not fall, which is how most series are logged; else ok is false, maybe after some calls
+// of each.
 func (s *Set) Walk(name, key string, begin func(n int), each func(i int, p Point)) (ok bool, err error) {
 	s.mu.RLock()
 	var x *series
