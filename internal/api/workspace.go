@@ -99,11 +99,8 @@ func (s *workspaceService) lookUpWorkspace(ctx context.Context, ws berth.Workspa
 		if err != nil {
 			return err
 		}
-		if out.ws, err = locate.WorkspaceOf(d); err != nil {
-			return err
-		}
-		own, err := locate.StorageOf(tx, ws.Key())
-		out.tracking = track.Workspace{Of: out.ws, Key: out.ws.Key(), Storage: own, Created: d.Created, Doc: d.ID}
+		out.tracking, err = track.WorkspaceOf(d)
+		out.ws = out.tracking.Of
 		return err
 	})
 	if berth.CodeOf(err) == berth.NotFound {

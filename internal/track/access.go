@@ -1,6 +1,9 @@
 package track
 
-import "path"
+import (
+	"path"
+	"strings"
+)
 
 // What the token of a job opens: its own run, the runs and models it made, and the experiment they
 // are in. It reads every registered model and adds versions to it, as its user may; the rest of a
@@ -113,9 +116,15 @@ func (c *call) mayFile(f file, write bool) error {
 func (c *call) isRegistered(f file) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for p := f.path; p != "" && p != "."; p = path.Dir(p) {
-		if c.index.roots[p] > 0 {
-			return true
+	names := []string{f.path}
+	if f.run != nil {
+		names = append(names, runsScheme+f.run.ID+after(f.run.URI, f.path))
+	}
+	for _, p := range names {
+		for ; p != "" && p != "."; p = path.Dir(p) {
+			if c.index.roots[p] > 0 {
+				return true
+			}
 		}
 	}
 	return false
@@ -127,7 +136,11 @@ func (c *call) mayRegister(v *version) error {
 	if c.who.Job == "" {
 		return nil
 	}
-	p, ours := proxied(v.URI)
+	uri := c.inRun(v.URI)
+	if strings.HasPrefix(uri, runsScheme) { // whoever makes that run later would have its files read
+		return refuse(denied, "The token of job %s does not register files of a run that is not there: %s", c.who.Job, v.URI)
+	}
+	p, ours := proxied(uri)
 	if !ours {
 		return nil
 	}

@@ -158,3 +158,33 @@ func TestImportLeavesOthersAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestJobAndVersionsOfRuns: what is registered as runs:/ID/PATH is as open to jobs as what is
+// registered by the address of its files, and no job registers what it may not read.
+func TestJobAndVersionsOfRuns(t *testing.T) {
+	s := start(t, t.TempDir())
+	job, other := s.as(s.addJob("train", "ann", "mine")), s.as(s.addJob("other", "bob", "theirs"))
+	job.must("GET", "runs/get?run_id=train", nil)
+	theirs := at(other.must("GET", "runs/get?run_id=other", nil), "run", "info", "experiment_id").(string)
+	file := "/api/2.0/mlflow-artifacts/artifacts/" + theirs + "/other/artifacts/"
+	for _, p := range []string{"f/a.txt", "secret.txt"} {
+		if code, _, out := other.raw("PUT", file+p, "", "bytes"); code != http.StatusOK {
+			t.Fatalf("%d %s", code, out)
+		}
+	}
+	job.must("POST", "registered-models/create", obj{"name": "m"})
+	for _, source := range []string{"runs:/other/f", "runs:/other", "runs:/none/f"} {
+		job.want(http.StatusForbidden, "POST", "model-versions/create", obj{"name": "m", "source": source})
+	}
+	job.must("POST", "model-versions/create", obj{"name": "m", "source": "runs:/train/f"})
+	if code, _, out := job.raw("GET", file+"f/a.txt", "", ""); code != http.StatusForbidden {
+		t.Errorf("before it is registered: %d %s", code, out)
+	}
+	s.as(track.Caller{User: "bob", Write: true}).must("POST", "model-versions/create", obj{"name": "m", "source": "runs:/other/f"})
+	if code, _, out := job.raw("GET", file+"f/a.txt", "", ""); code != http.StatusOK {
+		t.Errorf("a registered version: %d %s", code, out)
+	}
+	if code, _, out := job.raw("GET", file+"secret.txt", "", ""); code != http.StatusForbidden {
+		t.Errorf("beside a registered version: %d %s", code, out)
+	}
+}

@@ -192,9 +192,12 @@ func (c *change) emitModel(kind, name string, v *version) {
 	})
 }
 
+// runsScheme is how the URI of a run's file begins that names the run: runs:/ID/PATH.
+const runsScheme = "runs:/"
+
 // inRun is a URI of a run's file as one of the artifact proxy; others are themselves.
 func (w *workspace) inRun(uri string) string {
-	if rest, ok := strings.CutPrefix(uri, "runs:/"); ok {
+	if rest, ok := strings.CutPrefix(uri, runsScheme); ok {
 		id, path, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
 		if r := w.run(id); r != nil {
 			return r.URI + "/" + path

@@ -21,7 +21,7 @@ type change struct {
 func (w *workspace) update(ctx context.Context, fn func(*change) error) error {
 	var c *change
 	err := w.s.DB.Update(ctx, func(tx *store.Tx) error {
-		if d, err := tx.Get("", "workspaces", w.Key, ""); err != nil {
+		if d, err := tx.Get("", kindWorkspaces, w.Key, ""); err != nil {
 			return err
 		} else if d.ID != w.Doc {
 			return berth.Errorf(berth.NotFound, "the workspace was deleted")

@@ -29,37 +29,88 @@ func (s *Service) collectDue(ctx context.Context) {
 	}
 }
 
-// Collect removes the runs for good that were deleted before a time, in the workspaces that were
-// used since the server started. It returns how many they were. One that cannot be removed is left
-// for the next time.
+// Collect removes the runs for good that were deleted before a time, in all workspaces. It returns
+// how many they were. One that cannot be removed is left for the next time.
 func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
-	s.mu.Lock()
-	var spaces []*workspace
-	for _, w := range s.spaces {
-		if w.loaded.Load() {
-			spaces = append(spaces, w)
+	var all []Workspace
+	err := s.DB.View(ctx, func(tx *store.Tx) error {
+		docs, err := tx.All(store.Query{Kind: kindWorkspaces})
+		for _, d := range docs {
+			ws, err := WorkspaceOf(d)
+			if err != nil {
+				return err
+			}
+			all = append(all, ws)
 		}
+		return err
+	})
+	if err != nil {
+		return 0, err
 	}
-	s.mu.Unlock()
 	removed := 0
-	for _, w := range spaces {
-		n, err := w.collect(ctx, before)
+	for _, ws := range all {
+		n, err := s.collect(ctx, ws, before)
 		removed += n
 		if ctx.Err() != nil {
 			return removed, ctx.Err()
 		}
 		if err != nil {
-			s.Log.Error("deleted runs of a workspace not removed", "workspace", w.Of.Name, "err", err)
+			s.Log.Error("deleted runs of a workspace not removed", "workspace", ws.Of.Name, "err", err)
 		}
 	}
 	return removed, nil
+}
+
+// collect removes the runs of a workspace. One that nobody uses is opened only for something to
+// remove.
+func (s *Service) collect(ctx context.Context, ws Workspace, before time.Time) (int, error) {
+	s.mu.Lock()
+	w := s.spaces[ws.ID]
+	s.mu.Unlock()
+	if w == nil || !w.loaded.Load() {
+		if due, err := s.hasDue(ctx, ws, before); !due || err != nil {
+			return 0, err
+		}
+	}
+	w, err := s.open(ctx, ws)
+	if err != nil {
+		return 0, err
+	}
+	return w.collect(ctx, before)
+}
+
+// hasDue says whether a workspace that is not open has a run that was deleted before a time.
+func (s *Service) hasDue(ctx context.Context, ws Workspace, before time.Time) (due bool, err error) {
+	for after, more := int64(0), true; more && !due; { // a transaction for each page: others write
+		err := s.DB.View(ctx, func(tx *store.Tx) error {
+			docs, err := tx.List(store.Query{Workspace: ws.Key, Kind: kindRuns, Asc: true, After: after})
+			more = len(docs) == 1000
+			for _, d := range docs {
+				r, err := decode[run](d)
+				if err != nil {
+					return err
+				}
+				due, after = due || r.due(before), d.ID
+			}
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return due, nil
+}
+
+// due says whether a run was deleted before a time.
+func (r *run) due(before time.Time) bool {
+	return r.Stage == deleted && r.Deleted > 0 && r.Deleted < before.UnixMilli()
 }
 
 func (w *workspace) collect(ctx context.Context, before time.Time) (int, error) {
 	var ids, leaving []string
 	w.view(func(x *index) {
 		for id, n := range x.runs {
-			if n.r.doc != nil && n.r.Stage == deleted && n.r.Deleted > 0 && n.r.Deleted < before.UnixMilli() {
+			if n.r.doc != nil && n.r.due(before) {
 				ids = append(ids, id)
 			}
 		}
@@ -129,14 +180,16 @@ func (w *workspace) emptyRun(ctx context.Context, id string, before time.Time) (
 
 // registers says whether a version of a registered model has its files in a run.
 func (w *workspace) registers(r *run) bool {
-	root, ours := proxied(r.URI)
-	if !ours {
-		return false
+	roots := []string{runsScheme + r.ID}
+	if root, ours := proxied(r.URI); ours {
+		roots = append(roots, path.Clean(root))
 	}
 	found := false
 	w.view(func(x *index) {
 		for p := range x.roots {
-			found = found || p == root || strings.HasPrefix(p, path.Clean(root)+"/")
+			for _, root := range roots {
+				found = found || p == root || strings.HasPrefix(p, root+"/")
+			}
 		}
 	})
 	return found

@@ -118,3 +118,46 @@ func TestFilesOfEveryVersionAreHeld(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionOfWholeRunKeepsIt: a version that was made from runs:/ID, the whole run, keeps the run
+// from being removed, also after a restart.
+func TestVersionOfWholeRunKeepsIt(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	for _, source := range []string{"runs:/%s", "runs:/%s/", "runs://%s/f"} {
+		id := s.newRun("0", nil)
+		if code, _, out := s.raw("PUT", "/api/2.0/mlflow-artifacts/artifacts/0/"+id+"/artifacts/f/a.txt", "text/plain", "text"); code != http.StatusOK {
+			t.Fatalf("%d %s", code, out)
+		}
+		if code, m := s.do("POST", "registered-models/create", obj{"name": "m" + id}); code != http.StatusOK {
+			t.Fatal(m)
+		}
+		if code, _ := s.do("POST", "model-versions/create", obj{"name": "m" + id, "source": fmt.Sprintf(source, id), "run_id": id}); code != http.StatusOK {
+			continue // a form that cannot be registered holds nothing
+		}
+		s.must("POST", "runs/delete", obj{"run_id": id})
+		for range 2 {
+			if n, err := s.s.Collect(t.Context(), time.Now().Add(time.Second)); n != 0 || err != nil {
+				t.Fatalf("%s: %d runs were removed, %v", source, n, err)
+			}
+			s.stop()
+			s = start(t, dir)
+			s.must("GET", "runs/get?run_id="+id, nil)
+		}
+	}
+}
+
+// TestCollectReachesAllWorkspaces: runs that were deleted long ago go also in workspaces that nobody
+// has used since the server started.
+func TestCollectReachesAllWorkspaces(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, dir)
+	id := s.newRun("0", nil)
+	s.must("POST", "runs/delete", obj{"run_id": id})
+	s.stop()
+	s = start(t, dir)
+	if n, err := s.s.Collect(t.Context(), time.Now().Add(time.Second)); n != 1 || err != nil {
+		t.Fatalf("%d runs were removed: %v", n, err)
+	}
+	s.want(http.StatusNotFound, "GET", "runs/get?run_id="+id, nil)
+}

@@ -3,6 +3,7 @@ package track
 import (
 	"cmp"
 	"iter"
+	"path"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ type index struct {
 	models      map[string]*registered    // by name
 	versions    map[string][]*version     // by id of the model, by number
 
-	roots map[string]int // at the artifact proxy, of how many versions
+	roots map[string]int // at the artifact proxy, or runs:/ID/PATH, of how many versions
 
 	jobs map[string]*jobState // of the runs that are jobs
 
@@ -116,7 +117,11 @@ func (x *index) root(v *version, by int) {
 	if v == nil {
 		return
 	}
-	if p, ours := proxied(v.URI); ours && p != "" {
+	p, ours := proxied(v.URI)
+	if rest, ok := strings.CutPrefix(v.URI, runsScheme); ok { // the run may be read after the version
+		p, ours = path.Join(runsScheme, rest), true
+	}
+	if ours && p != "" {
 		if x.roots[p] += by; x.roots[p] == 0 {
 			delete(x.roots, p)
 		}

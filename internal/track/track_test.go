@@ -49,7 +49,11 @@ func start(t testing.TB, dir string) *server {
 	err = db.Update(t.Context(), func(tx *store.Tx) error {
 		d, err := tx.Get("", "workspaces", s.ws.Key, "")
 		if err != nil {
-			d = &store.Doc{Kind: "workspaces", Name: s.ws.Key}
+			own, err2 := json.Marshal(s.ws.Storage)
+			if err2 != nil {
+				return err2
+			}
+			d = &store.Doc{Kind: "workspaces", Name: s.ws.Key, Parent: ofTests.ID(), Own: own}
 			err = tx.Insert(d)
 		}
 		s.ws.Doc, s.ws.Created = d.ID, d.Created

@@ -22,6 +22,19 @@ type Workspace struct {
 	Doc            int64     // the ID of its document: a change to a workspace that was deleted meanwhile is refused
 }
 
+// kindWorkspaces is the kind of the documents of workspaces.
+const kindWorkspaces = "workspaces"
+
+// WorkspaceOf is the MLflow server of the workspace that a document is.
+func WorkspaceOf(d *store.Doc) (Workspace, error) {
+	of, err := locate.WorkspaceOf(d)
+	if err != nil {
+		return Workspace{}, err
+	}
+	own, err := store.State[locate.Storage](d)
+	return Workspace{Of: of, Key: of.Key(), Storage: own, Created: d.Created, Doc: d.ID}, err
+}
+
 // workspace is one that was used since the server started.
 type workspace struct {
 	Workspace
