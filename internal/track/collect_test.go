@@ -147,8 +147,8 @@ func TestVersionOfWholeRunKeepsIt(t *testing.T) {
 	}
 }
 
-// TestCollectReachesAllWorkspaces: runs that were deleted long ago go also in workspaces that nobody
-// has used since the server started.
+// TestCollectReachesAllWorkspaces: runs that were deleted long ago go also in workspaces that
+// nobody has used since the server started.
 func TestCollectReachesAllWorkspaces(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir)
