@@ -270,9 +270,21 @@ func TestMachine(t *testing.T) {
 	p.gate.Store(g)
 	p.until("connected to the new server", connected)
 
-	err := p.db.Update(t.Context(), func(tx *store.Tx) error {
-		d, err := tx.Get(space.Key(), "computes", "laptop", "")
-		if err != nil {
+	p.gate.Load().Drop(p.reissue())
+	if err := <-older; berth.CodeOf(err) != berth.Unauthenticated {
+		t.Errorf("with the old token: %v", err)
+	}
+	p.agent(t.Context(), "other", "laptop", p.token)
+	if a := p.until("the other machine", connected); a.Machine != "other" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// reissue gives the compute a new token, as a server that was asked to does.
+func (p *plant) reissue() (d *store.Doc) {
+	p.t.Helper()
+	err := p.db.Update(p.t.Context(), func(tx *store.Tx) (err error) {
+		if d, err = tx.Get(space.Key(), "computes", "laptop", ""); err != nil {
 			return err
 		}
 		var st berth.ComputeState
@@ -283,17 +295,30 @@ func TestMachine(t *testing.T) {
 		if d.Own, err = json.Marshal(st); err != nil {
 			return err
 		}
-		defer p.gate.Load().Drop(d)
+		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: "computes/" + d.Name, Type: berth.EventCompute})
 		return tx.Save(d)
 	})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	if err := <-older; berth.CodeOf(err) != berth.Unauthenticated {
-		t.Errorf("with the old token: %v", err)
-	}
-	p.agent(t.Context(), "other", "laptop", p.token)
-	if a := p.until("the other machine", connected); a.Machine != "other" {
-		t.Errorf("%+v", a)
+	return d
+}
+
+// TestTokenAfterWatchFailed: a machine is let go when another server makes its token void, also
+// when the events of its compute could not be read for a while.
+func TestTokenAfterWatchFailed(t *testing.T) {
+	p := build(t)
+	failed := p.gate.Load().FailWatch(berth.Errorf(berth.Unavailable, "the database is away"))
+	ended := p.agent(t.Context(), "m", "laptop", p.token)
+	p.until("connected", connected)
+	<-failed
+	p.reissue()
+	select {
+	case err := <-ended:
+		if berth.CodeOf(err) != berth.Unauthenticated {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it stays connected")
 	}
 }

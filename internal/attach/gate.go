@@ -25,6 +25,7 @@ type Gate struct {
 	db      *store.DB
 	targets *driver.Registry
 	log     *slog.Logger
+	next    func(*store.Watch) ([]berth.Event, error) // how events are read; another one in tests
 
 	mu     sync.Mutex
 	closed bool
@@ -34,7 +35,7 @@ type Gate struct {
 // NewGate makes a gate to the targets of a registry. What an earlier server had connected it writes
 // down as away.
 func NewGate(ctx context.Context, db *store.DB, targets *driver.Registry, log *slog.Logger) (*Gate, error) {
-	g := &Gate{db: db, targets: targets, log: log}
+	g := &Gate{db: db, targets: targets, log: log, next: (*store.Watch).Next}
 	return g, g.reset(ctx)
 }
 
@@ -205,34 +206,47 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 // watch ends the connection of a machine when its token is not good any more, whichever server was
 // told so.
 func (g *Gate) watch(ctx context.Context, d *store.Doc, tokenHash string) {
-	good := func() bool {
-		var st berth.ComputeState
-		err := g.db.View(ctx, func(tx *store.Tx) error {
-			now, err := tx.Get(d.Workspace, kindCompute, d.Name, "")
-			if err != nil {
-				return err
-			}
-			st, err = target.State(now)
-			return err
-		})
-		switch {
-		case berth.CodeOf(err) == berth.NotFound:
-			return false
-		case err != nil:
-			return true // that is not known now
-		}
-		return st.Attached != nil && st.Attached.TokenHash == tokenHash
-	}
-	w := g.db.WatchSubject(ctx, g.db.Rev(), d.Workspace, "computes/"+d.Name)
-	for good() {
-		if _, err := w.Next(); err != nil && berth.CodeOf(err) != berth.Gone {
+	for ctx.Err() == nil {
+		// What happens after this revision wakes it, what happened before is seen by good.
+		w := g.db.WatchSubject(ctx, g.db.Rev(), d.Workspace, "computes/"+d.Name)
+		good, err := g.good(ctx, d, tokenHash)
+		if err == nil && !good {
+			g.Drop(d)
 			return
-		} else if err != nil {
-			w = g.db.WatchSubject(ctx, g.db.Rev(), d.Workspace, "computes/"+d.Name)
+		}
+		if err == nil {
+			_, err = g.next(w)
+		}
+		if err != nil && berth.CodeOf(err) != berth.Gone {
+			rest(ctx, firstPause)
 		}
 	}
-	if ctx.Err() == nil {
-		g.Drop(d)
+}
+
+// good says whether the token of a hash is that of a compute.
+func (g *Gate) good(ctx context.Context, d *store.Doc, tokenHash string) (good bool, err error) {
+	err = g.db.View(ctx, func(tx *store.Tx) error {
+		now, err := tx.Get(d.Workspace, kindCompute, d.Name, "")
+		if err != nil {
+			return err
+		}
+		st, err := target.State(now)
+		good = st.Attached != nil && st.Attached.TokenHash == tokenHash
+		return err
+	})
+	if berth.CodeOf(err) == berth.NotFound {
+		return false, nil
+	}
+	return good, err
+}
+
+// rest waits, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

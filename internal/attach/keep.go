@@ -194,12 +194,7 @@ func (k *keeper) keep(ctx context.Context, d *store.Doc, to *driver.Target, c dr
 		case berth.NotFound: // it is gone, which its event says too
 			return
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		rest(ctx, pause)
 	}
 }
 
