@@ -95,17 +95,12 @@ func (c *Control) takeUp(ctx context.Context, id berth.TaskID, p *placement) {
 		return // it runs or ran: the next observation says
 	}
 	launch, err := c.launchAgain(ctx, &p.task)
-	for wait := 50 * time.Millisecond; berth.CodeOf(err) == berth.Unavailable && ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
-		c.o.Log.Warn("task not taken up yet", "task", id, "err", err)
-		select {
-		case <-ctx.Done():
-			return // whoever leads next takes it up
-		case <-time.After(wait):
-		}
-		launch, err = c.launchAgain(ctx, &p.task)
-	}
 	if ctx.Err() != nil {
 		return // whoever leads next takes it up
+	}
+	if berth.CodeOf(err) == berth.Unavailable {
+		c.o.Log.Warn("task not taken up yet", "task", id, "err", err)
+		return // it is tried again when targets are observed
 	}
 	if err != nil {
 		p.inherited = false
@@ -129,7 +124,7 @@ func (c *Control) launchAgain(ctx context.Context, t *berth.Task) (launch berth.
 	}()
 	err = c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {
 		if c.probe != nil {
-			defer c.probe(&err)()
+			defer c.probe(t.ID, &err)()
 		}
 		cy := &cycle{c: c, tx: tx, now: tx.Now(), state: c.state.newFork(), jobs: map[jobKey]*jobWork{}}
 		j, err := cy.job(jobKey{t.Workspace, t.Job})

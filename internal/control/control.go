@@ -68,9 +68,9 @@ type Control struct {
 	o Options
 	targets
 	cycles metrics.Histogram
-	// probe is called before each try at a cycle or at a task that is taken up, and what it returns
-	// after it, with the outcome; nil but in tests.
-	probe func(outcome *error) (after func())
+	// probe is called before each try at a cycle or at a task that is taken up, which it names, and
+	// what it returns after it, with the outcome; nil but in tests.
+	probe func(takenUp berth.TaskID, outcome *error) (after func())
 
 	// The following belong to the loop of Run; nobody else touches them.
 
@@ -162,6 +162,7 @@ func (c *Control) Run(ctx context.Context) error {
 			c.observe(ctx)
 		case <-observe.c():
 			observe.rang()
+			c.takeUpInherited(ctx)
 			c.observe(ctx)
 		case <-clock.c():
 			clock.rang()

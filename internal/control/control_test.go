@@ -49,6 +49,7 @@ type plant struct {
 	reports sync.WaitGroup // on their way
 	set     atomic.Int64   // by how much the wall clock of the machine was set
 	failing bool           // see rehearsed_test.go; of the loops that run begins
+	refused sync.Map       // tasks that the loops that run begins cannot take up, by id
 }
 
 var (
@@ -145,6 +146,8 @@ func (p *plant) run() {
 	p.control = c
 	if fail := failing || p.failing; rehearsed || fail {
 		c.CheckState(p.t, fail)
+	} else {
+		c.FailTakeUp(func(id berth.TaskID) bool { _, ok := p.refused.Load(id); return ok })
 	}
 	go func() { done <- c.Run(ctx) }()
 	p.stop = func() {

@@ -26,7 +26,7 @@ import (
 // its commit had.
 func (c *Control) CheckState(t testing.TB, fail bool) {
 	first := true
-	c.probe = func(outcome *error) func() {
+	c.probe = func(_ berth.TaskID, outcome *error) func() {
 		before := c.state.String()
 		return func() {
 			if after := c.state.String(); after != before {
@@ -38,6 +38,21 @@ func (c *Control) CheckState(t testing.TB, fail bool) {
 		}
 	}
 }
+
+// FailTakeUp makes each try to take up a task fail for which on says so, as if the database were
+// away.
+func (c *Control) FailTakeUp(on func(berth.TaskID) bool) {
+	c.probe = func(takenUp berth.TaskID, outcome *error) func() {
+		return func() {
+			if takenUp != "" && *outcome == nil && on(takenUp) {
+				*outcome = berth.Errorf(berth.Unavailable, "the commit failed")
+			}
+		}
+	}
+}
+
+// EndTask records an end that no runner reports.
+func (c *Control) EndTask(ctx context.Context, id berth.TaskID, e berth.Exit) { c.endTask(ctx, id, &e) }
 
 // String is everything the state says.
 func (s *state) String() string {

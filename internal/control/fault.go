@@ -66,7 +66,7 @@ func (c *Control) runCycle(ctx context.Context, ch changes) (cy *cycle, faulty b
 	}()
 	err = c.o.DB.Update(ctx, func(tx *store.Tx) (err error) {
 		if c.probe != nil {
-			defer c.probe(&err)()
+			defer c.probe("", &err)()
 		}
 		if cy, err = c.newCycle(tx, ch.reload); err != nil {
 			return err

@@ -52,6 +52,10 @@ func (c *Control) act(ctx context.Context, cy *cycle) {
 	for _, p := range pl.ended {
 		c.countEnd(p.task.Compute, cy.now)
 		p.over.Store(true)
+		if p.inherited { // and could not be taken up: nobody starts it now
+			p.inherited = false
+			close(p.started)
+		}
 		select {
 		case <-p.started:
 		default:

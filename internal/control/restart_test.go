@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/berthml/berth"
 )
@@ -41,6 +42,60 @@ func TestTakeUpWithoutDatabase(t *testing.T) {
 		p.failing = true
 		p.run()
 		p.until("a", berth.Completed)
+	})
+}
+
+// TestTakeUpAgain: a task that cannot be taken up now holds up no other one, neither inherited ones
+// nor new ones, and is taken up later, once.
+func TestTakeUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 3)
+		p.driver.Break("start", berth.Errorf(berth.Unavailable, "it is away"))
+		p.submit("a", "true")
+		p.submit("b", "true")
+		p.until("a", berth.Preparing)
+		p.until("b", berth.Preparing)
+		p.stop()
+		p.driver.Break("start", nil)
+		p.refused.Store(p.task("a"), true)
+		p.run()
+		p.until("b", berth.Completed)
+		p.submit("c", "true")
+		p.until("c", berth.Completed)
+		if s, _ := p.job("a"); s != berth.Preparing {
+			t.Errorf("a is %s", s)
+		}
+		p.refused.Delete(p.task("a"))
+		p.until("a", berth.Completed)
+		if got := p.started(); got != "b c a" {
+			t.Errorf("started %s", got)
+		}
+	})
+}
+
+// TestEndsBeforeItIsTakenUp: what is left on its target of a task that ended before it could be
+// taken up is removed.
+func TestEndsBeforeItIsTakenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 1)
+		p.driver.Break("start", berth.Errorf(berth.Unavailable, "it is away"))
+		p.submit("a", "forever")
+		p.until("a", berth.Preparing)
+		p.stop()
+		p.driver.Break("start", nil)
+		id := p.task("a")
+		p.refused.Store(id, true)
+		if _, err := p.driver.Start(t.Context(), berth.Launch{Task: id, Command: "forever"}); err != nil {
+			t.Fatal(err)
+		}
+		p.run()
+		synctest.Wait()
+		p.control.EndTask(t.Context(), id, berth.Exit{Code: -1, Cause: "lost", Reason: "nobody knows"})
+		p.until("a", berth.Failed)
+		time.Sleep(time.Minute)
+		if all, err := p.driver.Observe(t.Context()); err != nil || len(all) > 0 {
+			t.Errorf("left on its target: %+v, %v", all, err)
+		}
 	})
 }
 
