@@ -69,6 +69,8 @@ type Options struct {
 	Instances Instances
 	// Followers is how many logs and streams of events may be followed at once; 0 is no end.
 	Followers int
+	// Patience is how long a follower may take nothing of what it is sent; 0 is the usual time.
+	Patience time.Duration
 	// Pace is how slowly bodies may come; the zero value is the usual one.
 	Pace BodyPace
 	// Attached looks after machines that connect by themselves. Nil attaches none.

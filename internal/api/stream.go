@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
@@ -19,9 +18,8 @@ type streamCall struct{ *call }
 
 // eventService serves events, and counts who follows them or a log.
 type eventService struct {
-	db        *store.DB
-	followers int          // how many there may be; 0 is no end
-	follows   atomic.Int64 // how many there are
+	db    *store.DB
+	crowd crowd
 }
 
 // hold is the context of an answer that goes on: it ends with the request, with the caller's
@@ -33,20 +31,6 @@ func (c streamCall) hold() (context.Context, func()) {
 	}
 	ctx, release := c.s.Authority.Hold(ctx, auth.Bearer(c.r.Header.Get("Authorization")), c.who)
 	return ctx, func() { release(); end() }
-}
-
-// errCrowded refuses one follower too many: each keeps a connection and a file open, and others
-// have to be answered, too.
-var errCrowded = berth.Errorf(berth.Unavailable, "too many logs and events are followed at once; try again in a moment, or raise the server's limit of open files")
-
-// follower is taken by an answer that goes on, until done is called.
-func (c streamCall) follower() (done func(), err error) {
-	if n := c.s.events.follows.Add(1); c.s.events.followers > 0 && n > int64(c.s.events.followers) {
-		c.s.events.follows.Add(-1)
-		c.w.Header().Set("Connection", "close") // its descriptor is needed
-		return nil, errCrowded
-	}
-	return func() { c.s.events.follows.Add(-1) }, nil
 }
 
 // flush pushes what was written to the client.

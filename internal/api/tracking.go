@@ -85,7 +85,7 @@ func (s *trackingService) stream(w http.ResponseWriter, r *http.Request, ws trac
 	defer done()
 	ctx, cancel := c.hold()
 	defer cancel()
-	s.tracking.Serve(w, r.WithContext(ctx), ws, who, path)
+	s.tracking.Serve(c.w, r.WithContext(ctx), ws, who, path)
 	return nil
 }
 

@@ -1,0 +1,54 @@
+package api_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth/internal/api"
+)
+
+// TestFollowerThatNeverReadsIsCutOff: a client that asks for a stream and takes nothing of it holds
+// no place among the followers for ever.
+func TestFollowerThatNeverReadsIsCutOff(t *testing.T) {
+	x := open(t)
+	x.h.(*api.Server).Patience = 100 * time.Millisecond
+	srv := httptest.NewServer(x.h)
+	defer srv.Close()
+	mlflow := "/mlflow/v1.0" + x.ws + "/api/2.0/mlflow/"
+	run := x.do("POST", mlflow+"runs/create", `{"experiment_id": "0"}`, "Content-Type", "application/json").want(200).at("run.info.run_id").(string)
+	for batch := range 100 { // more than the buffers of a connection hold
+		var b strings.Builder
+		for i := range 1000 {
+			fmt.Fprintf(&b, `,{"key": "%s", "value": 1, "timestamp": %d}`, strings.Repeat("k", 200), batch*1000+i)
+		}
+		x.do("POST", mlflow+"runs/log-batch", `{"run_id": "`+run+`", "metrics": [`+b.String()[1:]+`]}`, "Content-Type", "application/json").want(200)
+	}
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /mlflow/v1.0%s/api/2.0/berth/metrics/stream?run_id=%s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", x.ws, run, x.admin)
+	head := bufio.NewReaderSize(conn, 16)
+	if line, err := head.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		t.Fatalf("%q %v", line, err)
+	}
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		page := x.do("GET", "/metrics", nil).want(http.StatusOK)
+		if strings.Contains(string(page.raw), "\nberth_followers 0\n") {
+			return
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatal("a client that does not read is still a follower")
+		}
+	}
+}
