@@ -35,6 +35,9 @@ func Main(args []string) int {
 	if len(args) > 1 && args[1] == "_ssh" { // what the SSH driver starts on a machine
 		return remoteMain(args[2:])
 	}
+	if len(args) > 1 && args[1] == "_task" { // what queueing systems start
+		return taskMain(args[2:])
+	}
 	if len(args) > 1 && args[1] == "_group" { // what runners start
 		return groupMain(args[2:])
 	}

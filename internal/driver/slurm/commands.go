@@ -1,0 +1,272 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// commands are Slurm's own, which work on this machine.
+type commands struct{}
+
+// commandTime is how long a command may take: clients of Slurm wait for ever for a controller that
+// is away.
+const commandTime = 20 * time.Second
+
+// run runs a command of Slurm and returns what it printed.
+func (commands) run(ctx context.Context, in []byte, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
+	cmd.Dir = "/"
+	cmd.WaitDelay = time.Second
+	if in != nil {
+		cmd.Stdin = bytes.NewReader(in)
+	}
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return out.String(), nil
+	case errors.Is(err, exec.ErrNotFound):
+		return "", berth.Errorf(berth.Unsupported, "%s is not installed on the server's machine: install Slurm's client commands", name)
+	case ctx.Err() != nil:
+		return "", berth.Errorf(berth.Unavailable, "%s: Slurm's controller does not answer", name)
+	}
+	msg := strings.TrimSpace(said.String())
+	if i := strings.LastIndexByte(msg, '\n'); i >= 0 {
+		msg = msg[i+1:]
+	}
+	return "", &commandError{name: name, msg: msg, err: err}
+}
+
+// commandError is what a command of Slurm said when it failed.
+type commandError struct {
+	name, msg string
+	err       error
+}
+
+func (e *commandError) Error() string {
+	if e.msg == "" {
+		return e.name + ": " + e.err.Error()
+	}
+	return e.msg
+}
+
+func (e *commandError) Unwrap() error { return e.err }
+
+// refusals are what sbatch says of jobs that can never run; anything else may pass.
+var refusals = []string{
+	"invalid partition", "invalid account", "invalid qos", "invalid feature", "requested node configuration is not available",
+	"invalid generic resource", "more processors requested than permitted", "memory specification can not be satisfied",
+	"requested time limit is invalid", "unrecognized option", "invalid option", "access/permission denied", "invalid reservation",
+}
+
+// submit submits a script and returns the number of its job.
+func (c commands) submit(ctx context.Context, script []byte, options []string) (string, error) {
+	out, err := c.run(ctx, script, "sbatch", append([]string{"--parsable"}, options...)...)
+	if failed, ok := errors.AsType[*commandError](err); ok {
+		for _, r := range refusals {
+			if strings.Contains(strings.ToLower(failed.msg), r) {
+				return "", berth.Errorf(berth.Invalid, "Slurm refuses the job: %s", failed.msg)
+			}
+		}
+		return "", berth.Errorf(berth.Unavailable, "Slurm does not take the job: %w", err)
+	}
+	if err != nil {
+		return "", err
+	}
+	number, _, _ := strings.Cut(strings.TrimSpace(out), ";") // the name of a cluster may follow
+	if _, err := strconv.ParseUint(number, 10, 64); err != nil {
+		return "", berth.Errorf(berth.Unavailable, "sbatch printed %q instead of the number of a job", out)
+	}
+	return number, nil
+}
+
+// job is a job as Slurm lists it.
+type job struct {
+	number, name, state, why, node string
+	code                           int
+}
+
+// columns are those of squeue's listing, with their widths.
+var columns = []struct {
+	name  string
+	width int
+}{{"JobID", 20}, {"State", 20}, {"exit_code", 12}, {"Name", 48}, {"NodeList", 80}, {"Reason", 200}}
+
+// jobs lists the account's jobs, those that ended a short while ago too.
+func (c commands) jobs(ctx context.Context) ([]job, error) {
+	var format []string
+	for _, x := range columns {
+		format = append(format, x.name+":"+strconv.Itoa(x.width))
+	}
+	out, err := c.run(ctx, nil, "squeue", "--noheader", "--states=all", "--user="+strconv.Itoa(os.Getuid()), "--Format="+strings.Join(format, ","))
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	var all []job
+	for line := range strings.Lines(out) {
+		if j, ok := parseJob(strings.TrimRight(line, "\n")); ok {
+			all = append(all, j)
+		}
+	}
+	return all, nil
+}
+
+func parseJob(line string) (job, bool) {
+	var fields []string
+	for _, x := range columns {
+		n := min(x.width, len(line))
+		fields = append(fields, strings.TrimSpace(line[:n]))
+		line = line[n:]
+	}
+	j := job{number: fields[0], state: fields[1], code: parseCode(fields[2]), name: fields[3], node: fields[4], why: fields[5]}
+	return j, j.number != "" && j.state != ""
+}
+
+// parseCode reads an exit code, which some versions print as CODE:SIGNAL and others as the status
+// of wait.
+func parseCode(s string) int {
+	if code, sig, ok := strings.Cut(s, ":"); ok {
+		n, _ := strconv.Atoi(code)
+		if m, _ := strconv.Atoi(sig); n == 0 && m > 0 {
+			return 128 + m
+		}
+		return n
+	}
+	n, _ := strconv.Atoi(s)
+	if n > 0 && n < 256 {
+		return 128 + n&127
+	}
+	return n >> 8
+}
+
+// past asks the accounts, where there are any, about a job that the controller has forgotten.
+func (c commands) past(ctx context.Context, number string) (job, bool) {
+	out, err := c.run(ctx, nil, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+number, "--format=State,ExitCode,NodeList")
+	if err != nil {
+		return job{}, false
+	}
+	line, _, _ := strings.Cut(out, "\n")
+	f := strings.Split(line, "|")
+	if len(f) != 3 || f[0] == "" {
+		return job{}, false
+	}
+	state, _, _ := strings.Cut(f[0], " ") // CANCELLED by 1000
+	return job{number: number, state: state, code: parseCode(f[1]), node: f[2]}, true
+}
+
+// signal sends a signal to the script of a job that runs.
+func (c commands) signal(ctx context.Context, number, name string) error {
+	return c.cancel(ctx, "--batch", "--signal="+name, number)
+}
+
+// cancel calls scancel. A job that has ended is success.
+func (c commands) cancel(ctx context.Context, args ...string) error {
+	_, err := c.run(ctx, nil, "scancel", args...)
+	if failed, ok := errors.AsType[*commandError](err); ok {
+		for _, over := range []string{"already completed", "already completing", "invalid job id", "job/step already"} {
+			if strings.Contains(strings.ToLower(failed.msg), over) {
+				return nil
+			}
+		}
+		return unavailable(err)
+	}
+	return err
+}
+
+// cluster asks the controller for the name of the cluster and the version of Slurm.
+func (c commands) cluster(ctx context.Context) (name, version string, err error) {
+	out, err := c.run(ctx, nil, "scontrol", "--oneliner", "show", "config")
+	if err != nil {
+		return "", "", unavailable(err)
+	}
+	for line := range strings.Lines(out) {
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			continue
+		}
+		switch strings.TrimSpace(key) {
+		case "ClusterName":
+			name = strings.TrimSpace(value)
+		case "SLURM_VERSION":
+			version = strings.TrimSpace(value)
+		}
+	}
+	if name == "" {
+		return "", "", berth.Errorf(berth.Unavailable, "Slurm does not say what its cluster is called")
+	}
+	return name, version, nil
+}
+
+// node is a node of the cluster.
+type node struct {
+	CPUs   float64
+	Memory int64 // bytes
+	GPUs   int
+	Down   bool
+}
+
+// nodes lists the nodes of a partition, of all when it is empty.
+func (c commands) nodes(ctx context.Context, partition string) ([]node, error) {
+	args := []string{"--noheader", "--Node", "--format=%N|%c|%m|%G|%t"}
+	if partition != "" {
+		args = append(args, "--partition="+partition)
+	}
+	out, err := c.run(ctx, nil, "sinfo", args...)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	var all []node
+	seen := map[string]bool{} // a node in several partitions is listed for each
+	for line := range strings.Lines(out) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) != 5 || seen[f[0]] {
+			continue
+		}
+		seen[f[0]] = true
+		var n node
+		n.CPUs, _ = strconv.ParseFloat(strings.TrimRight(f[1], "+"), 64)
+		mb, _ := strconv.ParseInt(strings.TrimRight(f[2], "+"), 10, 64)
+		n.Memory, n.GPUs = mb<<20, gpus(f[3])
+		n.Down = strings.HasPrefix(f[4], "down") || strings.HasPrefix(f[4], "drain") || strings.HasPrefix(f[4], "drng") || strings.HasPrefix(f[4], "fail")
+		all = append(all, n)
+	}
+	if len(all) == 0 && partition != "" {
+		return nil, berth.Errorf(berth.Invalid, "Slurm has no partition %q with nodes", partition)
+	}
+	return all, nil
+}
+
+// gpus counts the GPUs in a list of generic resources, such as gpu:a100:4(S:0-1),tmpdisk:100.
+func gpus(list string) int {
+	total := 0
+	for _, x := range strings.Split(list, ",") {
+		if rest, ok := strings.CutPrefix(x, "gpu:"); ok {
+			rest, _, _ = strings.Cut(rest, "(")
+			n, err := strconv.Atoi(rest[strings.LastIndexByte(rest, ':')+1:])
+			if err == nil {
+				total += n
+			}
+		}
+	}
+	return total
+}
+
+// unavailable is the error of a command that may work later.
+func unavailable(err error) error {
+	if failed, ok := errors.AsType[*commandError](err); ok {
+		return berth.Errorf(berth.Unavailable, "Slurm does not answer: %w", failed)
+	}
+	return err
+}

@@ -1,0 +1,150 @@
+package slurm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+// record is what is known of a task until it is removed.
+type record struct {
+	Task  berth.TaskID  `json:"task"`
+	Name  string        `json:"name"`          // of its job
+	Job   string        `json:"job,omitempty"` // number of its job; empty until it is known
+	Grace time.Duration `json:"grace,omitempty"`
+	Stop  *driver.Stop  `json:"stop,omitempty"`
+	By    time.Time     `json:"by,omitzero"` // when a task that was stopped is ended at once
+	Node  string        `json:"node,omitempty"`
+	Exit  *berth.Exit   `json:"exit,omitempty"`
+
+	// Of this process alone:
+
+	busy      chan struct{}   // closed when its submission has ended; nil when there is none
+	submitted time.Time       // zero when an earlier process did it
+	state     berth.TaskState // as it was last seen
+	why       string          // it waits
+	gone      time.Time       // since when Slurm does not list its job
+	pressed   time.Time       // when it was last asked to stop
+}
+
+const recordSuffix = ".json"
+
+func (d *Driver) recordPath(r *record) string {
+	return filepath.Join(d.c.Dir, "tasks", r.Name+recordSuffix)
+}
+
+// save keeps a record. The mutex is held.
+func (d *Driver) save(r *record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(d.recordPath(r), b); err != nil {
+		return berth.Errorf(berth.Unavailable, "the record of task %s cannot be kept: %w", r.Task, err)
+	}
+	return nil
+}
+
+// writeFile puts a file in its place whole, and is sure of it.
+func writeFile(path string, b []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func readRecord(path string) (*record, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(record)
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, berth.Errorf(berth.Internal, "the record of a task at %s cannot be read: %w", path, err)
+	}
+	return r, nil
+}
+
+// readID is an id that stays as long as its file does.
+func readID(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) > 0 {
+		return string(b), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	id := berth.NewGUID()
+	return id, writeFile(path, []byte(id))
+}
+
+// handle and taskOf are the two ends of a handle: a version and the task's id.
+func handle(id berth.TaskID) driver.Handle { return driver.Handle("slurm1:" + string(id)) }
+
+func taskOf(h driver.Handle) (berth.TaskID, error) {
+	const version = "slurm1:"
+	if len(h) < len(version) || h[:len(version)] != version {
+		return "", berth.Errorf(berth.Invalid, "%q is not a handle of the Slurm driver", h)
+	}
+	return berth.TaskID(h[len(version):]), nil
+}
+
+// exitOf is how a task ended, by what Slurm says of its job.
+func exitOf(r *record, j job) *berth.Exit {
+	e := &berth.Exit{Code: j.code}
+	switch {
+	case j.state == "COMPLETED":
+		return &berth.Exit{}
+	case r.Stop != nil:
+		e.Code, e.Cause, e.Reason = 143, r.Stop.Cause, r.Stop.Why
+		if e.Cause == "" {
+			e.Cause = "canceled"
+		}
+		if e.Reason == "" {
+			e.Reason = "it was asked to stop"
+		}
+		return e
+	}
+	if e.Code == 0 {
+		e.Code = -1
+	}
+	job := "Slurm's job " + r.Job
+	switch j.state {
+	case "FAILED":
+		switch j.code {
+		case noProgram:
+			e.Code, e.Cause, e.Reason = -1, "staging", "the node "+j.node+" of Slurm has no program of Berth, and could not fetch it from the server with curl, wget or python3"
+		case noRoom:
+			e.Code, e.Cause, e.Reason = -1, "staging", "the node "+j.node+" of Slurm has no room for a task in its directory for temporary files"
+		default:
+			e.Reason = fmt.Sprintf("the command ended with exit code %d", e.Code)
+		}
+	case "TIMEOUT", "DEADLINE":
+		e.Cause, e.Reason = "timeout", job+" has used up its time limit"
+	case "OUT_OF_MEMORY":
+		e.Code, e.Reason = 137, job+" was ended because it ran out of memory"
+	case "PREEMPTED":
+		e.Cause, e.Reason = "evicted", job+" was preempted"
+	case "NODE_FAIL", "BOOT_FAIL":
+		e.Cause, e.Reason = "lost", "the node "+j.node+" of "+job+" failed"
+	case "CANCELLED", "REVOKED":
+		e.Cause, e.Reason = "canceled", job+" was canceled there"
+	case "":
+		e.Cause, e.Reason = "lost", "Slurm does not know "+r.Name+" any more, and has no accounts of it"
+	default:
+		e.Cause, e.Reason = "lost", job+" ended as "+j.state
+	}
+	return e
+}

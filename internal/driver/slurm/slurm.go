@@ -1,0 +1,264 @@
+package slurm
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+// Driver runs tasks as batch jobs of a Slurm cluster.
+type Driver struct {
+	c     driver.Config
+	log   *slog.Logger
+	slurm commands
+
+	building sync.Mutex
+	built    program
+
+	mu      sync.Mutex
+	site    site
+	id      string                   // tells this server's jobs from those of others
+	records map[berth.TaskID]*record // nil until they have been read
+	drop    func(error)              // ends the connection that stands; nil when there is none
+	listing listing
+}
+
+// Open is the driver's [driver.Open].
+func Open(c driver.Config) (driver.Driver, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s, err := readSite(c.Properties)
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{c: c, log: c.Log, site: s}, nil
+}
+
+// site is how jobs are submitted, as the compute's document says.
+type site struct {
+	Partition  string `json:"partition"`
+	Account    string `json:"account"`
+	QOS        string `json:"qos"`
+	Constraint string `json:"constraint"`
+	TimeLimit  string `json:"timeLimit"` // ISO 8601
+	// Options are more options of sbatch, each in the form --NAME or --NAME=VALUE.
+	Options []string `json:"options"`
+	// MaxTasks is how many tasks are handed to Slurm at once, running and waiting; 0 is mostTasks.
+	MaxTasks int `json:"maxTasks"`
+
+	limit time.Duration // TimeLimit
+}
+
+// mostTasks is how many tasks are handed to Slurm at once, unless the compute says otherwise.
+const mostTasks = 1000
+
+func readSite(document []byte) (site, error) {
+	var v struct {
+		Properties struct {
+			Properties site `json:"properties"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(document, &v); err != nil {
+		return site{}, berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	s := v.Properties.Properties
+	for name, value := range map[string]string{"partition": s.Partition, "account": s.Account, "qos": s.QOS, "constraint": s.Constraint} {
+		if strings.ContainsAny(value, " \t\r\n\x00") {
+			return s, berth.Errorf(berth.Invalid, "properties.properties.%s %q must not have spaces", name, value)
+		}
+	}
+	for _, o := range s.Options {
+		if err := checkOption(o); err != nil {
+			return s, err
+		}
+	}
+	if s.MaxTasks < 0 {
+		return s, berth.Errorf(berth.Invalid, "properties.properties.maxTasks %d must not be negative", s.MaxTasks)
+	}
+	if s.MaxTasks == 0 {
+		s.MaxTasks = mostTasks
+	}
+	var err error
+	if s.limit, err = berth.ParseDuration(s.TimeLimit); err != nil || s.limit < 0 {
+		return s, berth.Errorf(berth.Invalid, "properties.properties.timeLimit %q must be a duration such as PT8H", s.TimeLimit)
+	}
+	return s, nil
+}
+
+// allowed are the options of sbatch that a compute may add: those that choose nodes and what the
+// job has there. Others would change whose job it is, what it runs or how it is found again.
+var allowed = map[string]bool{
+	"clusters": true, "constraint": true, "contiguous": true, "core-spec": true, "cores-per-socket": true, "cpu-freq": true,
+	"cpus-per-gpu": true, "cpus-per-task": true, "deadline": true, "exclude": true, "exclusive": true, "gpu-bind": true, "gpu-freq": true,
+	"gpus": true, "gpus-per-node": true, "gpus-per-task": true, "gres": true, "gres-flags": true, "hint": true, "licenses": true,
+	"mem": true, "mem-bind": true, "mem-per-cpu": true, "mem-per-gpu": true, "nice": true, "nodelist": true, "oversubscribe": true,
+	"power": true, "prefer": true, "priority": true, "reservation": true, "sockets-per-node": true, "threads-per-core": true,
+	"tmp": true, "use-min-nodes": true, "wckey": true,
+}
+
+func checkOption(o string) error {
+	name, _, _ := strings.Cut(strings.TrimPrefix(o, "--"), "=")
+	switch {
+	case !strings.HasPrefix(o, "--") || name == "" || strings.ContainsAny(o, "\r\n\x00"):
+		return berth.Errorf(berth.Invalid, "properties.properties.options: %q must have the form --NAME or --NAME=VALUE", o)
+	case !allowed[name]:
+		return berth.Errorf(berth.Invalid, "properties.properties.options: --%s cannot be set; options that choose nodes, CPUs, memory, GPUs or licenses can", name)
+	}
+	return nil
+}
+
+// Check refuses a compute's document that could never work.
+func Check(_, document []byte) error {
+	_, err := readSite(document)
+	return err
+}
+
+// pollEvery is how often a cluster is asked whether it is there.
+const pollEvery = 15 * time.Second
+
+// Connect is [driver.Connector.Connect]: there is nothing to keep open, so the connection stands as
+// long as the controller answers.
+func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connection, error) {
+	s, err := readSite(a.Properties)
+	if err != nil {
+		return nil, err
+	}
+	name, version, err := d.slurm.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.Drop(berth.Errorf(berth.Conflict, "it is connected to again"))
+	ended := make(chan error, 1)
+	polling, cancel := context.WithCancel(context.Background())
+	var once sync.Once
+	end := func(why error) {
+		once.Do(func() {
+			cancel()
+			ended <- why
+		})
+	}
+	d.mu.Lock()
+	d.site, d.drop = s, end
+	d.mu.Unlock()
+	go d.poll(polling, end)
+	return &driver.Connection{Machine: "slurm:" + name, Host: name, Version: version, Ended: ended}, nil
+}
+
+// poll ends the connection when the controller has not answered twice.
+func (d *Driver) poll(ctx context.Context, end func(error)) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for missed := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		_, _, err := d.slurm.cluster(ctx)
+		if err == nil {
+			missed = 0
+			continue
+		}
+		if missed++; missed == 2 {
+			end(err)
+			return
+		}
+	}
+}
+
+// Drop is [driver.Connector.Drop].
+func (d *Driver) Drop(why error) {
+	d.mu.Lock()
+	end := d.drop
+	d.drop = nil
+	d.mu.Unlock()
+	if end != nil {
+		end(why)
+	}
+}
+
+// Close lets go of the cluster. Its tasks run on.
+func (d *Driver) Close() error {
+	d.Drop(berth.Errorf(berth.Unavailable, "the server is shutting down"))
+	return nil
+}
+
+// Probe is [driver.Driver.Probe]. The cluster counts as one node: which of its own nodes a task
+// gets is for Slurm to decide.
+func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
+	name, _, err := d.slurm.cluster(ctx)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	d.mu.Lock()
+	s := d.site
+	d.mu.Unlock()
+	nodes, err := d.slurm.nodes(ctx, s.Partition)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	info := d.Describe()
+	n := &info.Nodes[0]
+	n.Name, n.OS = name, "linux"
+	down := 0
+	for _, x := range nodes {
+		n.CPUs += x.CPUs
+		n.Memory += x.Memory
+		n.GPUs += x.GPUs
+		if x.Down {
+			down++
+		}
+	}
+	if down > 0 {
+		info.Warnings = append(info.Warnings, strconv.Itoa(down)+" of its "+strconv.Itoa(len(nodes))+" nodes are down or drained")
+	}
+	return info, nil
+}
+
+// Describe is [driver.Describer.Describe].
+func (d *Driver) Describe() driver.Info {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true}
+}
+
+// load reads the records that an earlier server left. The mutex is held.
+func (d *Driver) load() error {
+	if d.records != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Join(d.c.Dir, "tasks"), 0o700); err != nil {
+		return err
+	}
+	var err error
+	if d.id, err = readID(filepath.Join(d.c.Dir, "id")); err != nil {
+		return err
+	}
+	files, err := os.ReadDir(filepath.Join(d.c.Dir, "tasks"))
+	if err != nil {
+		return err
+	}
+	records := map[berth.TaskID]*record{}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), recordSuffix) {
+			continue
+		}
+		r, err := readRecord(filepath.Join(d.c.Dir, "tasks", f.Name()))
+		if err != nil {
+			return err
+		}
+		records[r.Task] = r
+	}
+	d.records = records
+	return nil
+}

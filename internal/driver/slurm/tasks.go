@@ -1,0 +1,330 @@
+package slurm
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+const (
+	// listingAge is how long an answer of squeue is good for: whoever runs a cluster does not like
+	// to be asked all the time.
+	listingAge = 250 * time.Millisecond
+	// missingTime is how long a job may be missing in Slurm's listing before it counts as lost.
+	missingTime = 5 * time.Second
+	// askEvery is how often a task is asked to stop: a signal that comes before the script has begun
+	// is lost.
+	askEvery = 2 * time.Second
+	// hardAfter is how long a task may take that was ended at once. Then Slurm ends its job.
+	hardAfter = 10 * time.Second
+)
+
+// listing is Slurm's list of jobs.
+type listing struct {
+	fetching sync.Mutex
+	at       time.Time // when it was asked for
+	jobs     []job
+}
+
+// Start is [driver.Driver.Start].
+func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
+	if l.Group != nil {
+		return "", berth.Errorf(berth.Unsupported, "jobs of several nodes do not run on Slurm computes yet")
+	}
+	r, known, err := d.claim(ctx, l)
+	if err != nil || r == nil {
+		return handle(l.Task), err
+	}
+	number, err := "", error(nil)
+	if known { // an earlier attempt may have come through
+		number, err = d.find(ctx, r.Name)
+	}
+	if err == nil && number == "" {
+		number, err = d.submit(ctx, r, l)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(r.busy)
+	r.busy = nil
+	if err == nil {
+		r.Job, r.submitted = number, time.Now()
+		return handle(l.Task), d.save(r)
+	}
+	if code := berth.CodeOf(err); code == berth.Invalid || code == berth.Unsupported {
+		delete(d.records, l.Task)
+		os.Remove(d.recordPath(r))
+	}
+	return "", err
+}
+
+// claim makes the record of a task that is to be submitted, nil when it has been. known says that
+// somebody tried before.
+func (d *Driver) claim(ctx context.Context, l berth.Launch) (r *record, known bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.load(); err != nil {
+		return nil, false, err
+	}
+	if err := d.settled(ctx, l.Task); err != nil {
+		return nil, false, err
+	}
+	r, known = d.records[l.Task]
+	if known && (r.Job != "" || r.Exit != nil) {
+		return nil, true, nil
+	}
+	if !known {
+		r = &record{Task: l.Task, Name: driver.Key(d.id, string(l.Task)), Grace: l.Grace}
+		if err := d.save(r); err != nil {
+			return nil, false, err
+		}
+		d.records[l.Task] = r
+	}
+	r.busy = make(chan struct{})
+	return r, known, nil
+}
+
+// settled waits until nobody is submitting a task. The mutex is held, but for the wait.
+func (d *Driver) settled(ctx context.Context, id berth.TaskID) error {
+	for {
+		r := d.records[id]
+		if r == nil || r.busy == nil {
+			return nil
+		}
+		busy := r.busy
+		d.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+		}
+		d.mu.Lock()
+		if ctx.Err() != nil {
+			return berth.Errorf(berth.Unavailable, "task %s is being submitted: %w", id, context.Cause(ctx))
+		}
+	}
+}
+
+// find is the number of the job of a name, empty when there is none.
+func (d *Driver) find(ctx context.Context, name string) (string, error) {
+	all, err := d.slurm.jobs(ctx)
+	for _, j := range all {
+		if j.name == name {
+			return j.number, nil
+		}
+	}
+	return "", err
+}
+
+// list is what Slurm says of the account's jobs, and when it was asked.
+func (d *Driver) list(ctx context.Context) ([]job, time.Time, error) {
+	l := &d.listing
+	l.fetching.Lock()
+	defer l.fetching.Unlock()
+	if time.Since(l.at) < listingAge {
+		return l.jobs, l.at, nil
+	}
+	at := time.Now()
+	all, err := d.slurm.jobs(ctx)
+	if err != nil {
+		return nil, at, err
+	}
+	l.jobs, l.at = all, at
+	return all, at, nil
+}
+
+// Observe is [driver.Driver.Observe].
+func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
+	jobs, at, err := d.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]job, len(jobs))
+	for _, j := range jobs {
+		byName[j.name] = j
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.load(); err != nil {
+		return nil, err
+	}
+	out := []driver.Observed{}
+	for _, r := range slices.Collect(maps.Values(d.records)) {
+		if r.busy != nil || r.Exit == nil {
+			if err := d.look(ctx, r, byName[r.Name], at); err != nil {
+				return nil, err
+			}
+		}
+		if r.Job == "" && r.busy == nil {
+			continue // it was never taken
+		}
+		o := driver.Observed{Task: r.Task, Handle: handle(r.Task), State: berth.TaskPlaced, Node: r.Node, Exit: r.Exit, Why: r.why}
+		switch {
+		case r.Exit != nil:
+			o.State, o.Why = berth.TaskDone, ""
+		case r.state != "":
+			o.State = r.state
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// look brings a record up to date with its job, which is the zero job when it is not in the list
+// that was made at a time. The mutex is held.
+func (d *Driver) look(ctx context.Context, r *record, j job, at time.Time) error {
+	if j.number == "" {
+		return d.missing(ctx, r, at)
+	}
+	r.gone = time.Time{}
+	if r.Job == "" && r.busy == nil { // the server was killed before it could write the number down
+		r.Job = j.number
+		if err := d.save(r); err != nil {
+			return err
+		}
+	}
+	r.state, r.why = stateOf(j)
+	if j.node != "" {
+		r.Node = j.node
+	}
+	if r.state == berth.TaskDone {
+		r.Exit = exitOf(r, j)
+		return d.save(r)
+	}
+	if r.Stop != nil {
+		d.press(r)
+	}
+	return nil
+}
+
+// missing decides about a job that Slurm does not list. The mutex is held.
+func (d *Driver) missing(ctx context.Context, r *record, at time.Time) error {
+	switch {
+	case r.Job == "" || r.submitted.After(at):
+		return nil
+	case r.gone.IsZero():
+		r.gone = time.Now()
+		return nil
+	case time.Since(r.gone) < missingTime:
+		return nil
+	}
+	j, _ := d.slurm.past(ctx, r.Job)
+	if s, _ := stateOf(j); j.state != "" && s != berth.TaskDone {
+		return nil // the accounts are behind
+	}
+	r.Exit = exitOf(r, j)
+	return d.save(r)
+}
+
+// stateOf is the state of a task by its job, and why it waits.
+func stateOf(j job) (state berth.TaskState, why string) {
+	switch j.state {
+	case "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD":
+		return berth.TaskPlaced, reason(j.why)
+	case "CONFIGURING":
+		return berth.TaskStarting, ""
+	case "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING":
+		return berth.TaskRunning, ""
+	case "COMPLETING", "STAGE_OUT":
+		return berth.TaskEnding, ""
+	}
+	return berth.TaskDone, ""
+}
+
+// Stop is [driver.Driver.Stop].
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
+	id, err := taskOf(h)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.load(); err != nil {
+		return err
+	}
+	if err := d.settled(ctx, id); err != nil {
+		return err
+	}
+	r := d.records[id]
+	if r == nil || r.Exit != nil || r.Job == "" {
+		return nil
+	}
+	grace := cmp.Or(s.Grace, r.Grace)
+	r.Stop, r.By = &s, time.Now().Add(grace)
+	if err := d.save(r); err != nil {
+		return err
+	}
+	number := r.Job
+	r.pressed = time.Now()
+	d.mu.Unlock()
+	err = d.slurm.cancel(ctx, "--state=PENDING", number)
+	if err == nil {
+		err = d.slurm.signal(ctx, number, "USR1")
+	}
+	time.AfterFunc(grace, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if r.Exit == nil {
+			r.pressed = time.Time{}
+			d.press(r)
+		}
+	})
+	d.mu.Lock()
+	return err
+}
+
+// press asks again a task that was asked to stop, ends it at once when its grace is over, and ends
+// its job when that did not help. It does not wait. The mutex is held.
+func (d *Driver) press(r *record) {
+	if time.Since(r.pressed) < askEvery {
+		return
+	}
+	r.pressed = time.Now()
+	args := []string{"--batch", "--signal=USR1", r.Job}
+	switch late := time.Since(r.By); {
+	case late > hardAfter:
+		args = []string{r.Job}
+	case late >= 0:
+		args[1] = "--signal=USR2"
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+		defer cancel()
+		if err := d.slurm.cancel(ctx, args...); err != nil {
+			d.log.Warn("a job of Slurm was not asked to stop", "job", r.Name, "err", err)
+		}
+	}()
+}
+
+// Remove is [driver.Driver.Remove].
+func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
+	id, err := taskOf(h)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.load(); err != nil {
+		return err
+	}
+	if err := d.settled(ctx, id); err != nil {
+		return err
+	}
+	r := d.records[id]
+	if r == nil {
+		return nil
+	}
+	if r.Exit == nil && r.Job != "" {
+		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", id)
+	}
+	if err := os.Remove(d.recordPath(r)); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	delete(d.records, id)
+	return nil
+}

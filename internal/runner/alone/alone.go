@@ -1,0 +1,206 @@
+//go:build unix
+
+// Package alone runs one task in a process that a queueing system started, such as a batch job of
+// Slurm. The process ends as the command did, once the server has been told.
+package alone
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
+	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/cache"
+	"github.com/berthml/berth/internal/runner/data"
+)
+
+// LaunchFile is the file in the task's directory that has its launch. It is removed when it has
+// been read.
+const LaunchFile = "launch.json"
+
+// lastReport is how long the process waits for the server to hear how the task ended. It holds what
+// the queueing system gave it meanwhile.
+const lastReport = 15 * time.Minute
+
+// Main is the hidden command `_task --dir DIR`. It returns the exit code of the process.
+//
+// SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
+// is the queueing system's own: the task ends, and why it had to is for that system to say, so that
+// the server is not told of the end from here.
+func Main(ctx context.Context, args []string) int {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	flags := flag.NewFlagSet("_task", flag.ContinueOnError)
+	dir := flags.String("dir", "", "directory of the task")
+	if err := flags.Parse(args); err != nil || *dir == "" {
+		log.Error("usage: _task --dir DIR")
+		return 2
+	}
+	exit, err := run(ctx, *dir, log)
+	if rerr := cache.RemoveAll(*dir); rerr != nil {
+		log.Warn("the directory of the task is left behind", "dir", *dir, "err", rerr)
+	}
+	if err != nil {
+		log.Error("the task cannot be run", "err", err)
+		return 1
+	}
+	return code(exit)
+}
+
+// code is the exit code of a process whose task ended so.
+func code(e berth.Exit) int {
+	switch {
+	case e.OK():
+		return 0
+	case e.Code > 0 && e.Code < 256:
+		return e.Code
+	}
+	return 1
+}
+
+func run(ctx context.Context, dir string, log *slog.Logger) (berth.Exit, error) {
+	l, err := readLaunch(filepath.Join(dir, LaunchFile))
+	if err != nil {
+		return berth.Exit{}, err
+	}
+	control := new(runner.Control)
+	ended, ignore := heed(control)
+	defer ignore()
+	home, err := runner.NewHTTPHome(l.Home.URL, l.Home.CA)
+	if err != nil {
+		return berth.Exit{}, err
+	}
+	defer home.Close()
+	told := make(chan struct{})
+	reporter := runner.NewReporter(home, runner.ReporterOptions{
+		Delivered: func(r berth.Report) {
+			if r.State == berth.TaskDone {
+				close(told)
+			}
+		},
+		Stop: func(berth.TaskID) { control.Stop(runner.Stop{}) },
+		Log:  log,
+	})
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
+	go reporter.Run(sending)
+	o, err := options(l, dir, log)
+	if err != nil {
+		return berth.Exit{}, err
+	}
+	o.Home, o.Control = home, control
+	o.Report = func(r berth.Report) {
+		if r.State != berth.TaskDone || !ended.Load() {
+			reporter.Send(sending, r)
+		}
+	}
+	exit, err := runner.Run(ctx, l, o)
+	if err != nil || ended.Load() {
+		return exit, err
+	}
+	select {
+	case <-told:
+	case <-time.After(lastReport):
+		log.Error("the server could not be told how the task ended")
+	}
+	return exit, nil
+}
+
+// options is what the task works with, but for what reaches the server.
+func options(l berth.Launch, dir string, log *slog.Logger) (runner.Options, error) {
+	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log, Base: runner.BaseEnviron(os.Environ())}
+	kept, err := nodeDir(os.TempDir(), os.Getuid())
+	if err != nil {
+		log.Warn("nothing is kept for later tasks", "err", err)
+		kept = dir
+	}
+	if o.Envs, err = envs.Open(filepath.Join(kept, "envs"), envs.Options{Log: log, DockerHost: os.Getenv("DOCKER_HOST")}); err != nil {
+		return o, err
+	}
+	if o.Cache, err = cache.Open(filepath.Join(kept, "cache"), cache.Options{Protect: os.Geteuid() != 0, Log: log}); err != nil {
+		return o, err
+	}
+	if o.Data, err = data.New(data.Options{CA: l.Home.CA}); err != nil {
+		return o, err
+	}
+	if o.Watch, err = filewatch.New(); err != nil {
+		log.Warn("no file notices", "err", err)
+		o.Watch = nil
+	}
+	return o, nil
+}
+
+// readLaunch reads a launch and removes its file, which has secrets.
+func readLaunch(path string) (l berth.Launch, err error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	return l, err
+}
+
+// nodeDir is a directory of the account's own below one that all accounts share, where what later
+// tasks on this machine need is kept.
+func nodeDir(shared string, uid int) (string, error) {
+	dir := filepath.Join(shared, "berth-node-"+strconv.Itoa(uid))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(st.Uid) != uid || info.Mode().Perm()&0o077 != 0 {
+		return "", berth.Errorf(berth.Denied, "%s is open to other accounts, or is theirs", dir)
+	}
+	return dir, nil
+}
+
+// heed passes signals on to the task, until it is told to ignore them. ended is set when the
+// queueing system has ended the task.
+func heed(c *runner.Control) (ended *atomic.Bool, ignore func()) {
+	ended = new(atomic.Bool)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	done := make(chan struct{})
+	go func() {
+		for asked := false; ; {
+			select {
+			case s := <-signals:
+				var ask runner.Stop
+				switch {
+				case s == syscall.SIGUSR2:
+					ask.Grace = time.Millisecond
+				case s == syscall.SIGTERM:
+					ended.Store(true)
+				case asked: // its grace goes on
+					continue
+				}
+				asked = true
+				c.Stop(ask)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ended, func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
