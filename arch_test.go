@@ -72,6 +72,7 @@ var imports = map[string][]string{
 	"internal/runner/group":         {""},
 	"internal/fence":                {},
 	"internal/runner/host":          {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/fence", "internal/runner/cache", "internal/runner/data", "internal/socket"},
+	"internal/runner/alone":         {"", "internal/runner", "internal/envs", "internal/fence", "internal/filewatch", "internal/runner/cache", "internal/runner/data"},
 	"internal/driver":               {""},
 	"internal/driver/local":         {"", "internal/driver", "internal/pty", "internal/runner", "internal/runner/host"},
 	"internal/driver/cluster":       {"", "internal/driver", "internal/driver/local", "internal/runner", "internal/runner/host"},
@@ -88,7 +89,7 @@ var imports = map[string][]string{
 	"internal/api":                  {"", "internal/space", "internal/metrics", "internal/job", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/keepalive", "internal/kind", "internal/locate", "internal/quota", "internal/sizes", "internal/storage", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track", "internal/picture"},
 	"internal/app":                  {"", "internal/metrics", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
 	"internal/migrate":              {"", "client"},
-	"internal/cli":                  {"", "client", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/group", "internal/socket", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

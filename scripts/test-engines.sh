@@ -11,6 +11,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	[ -x /bin/busybox ] || need+=(busybox-static)
 	command -v postgres >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
 	[ -x /usr/sbin/sshd ] || need+=(openssh-server)
+	command -v slurmctld >/dev/null || need+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
 	command -v mpicc >/dev/null || need+=(openmpi-bin libopenmpi-dev)
 	[ -n "${BERTH_TORCH_PYTHON:-}" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || need+=(python3-torch)
 	if [ ${#need[@]} -gt 0 ]; then
@@ -20,9 +21,10 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 fi
 export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
-export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd}
+export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd,slurm}
 suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
+suite ./internal/driver/slurm
 suite -run Azure ./e2e/storage # npm installs the emulator of Azure's storage
 # Of these only what an engine is needed for: make test has the rest.
-suite -run 'Container|MPI|Torch|Application|Postgres|SSH' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/attached ./e2e/cluster ./e2e/instance ./e2e/crash
+suite -run 'Container|MPI|Torch|Application|Postgres|SSH|Slurm' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/attached ./e2e/cluster ./e2e/instance ./e2e/crash

@@ -30,6 +30,7 @@ type runnerService struct {
 	requests  *requests
 	gate      *gate
 	front     *Server
+	build     build
 }
 
 // reports takes what runners say of their tasks.

@@ -79,6 +79,9 @@ type Options struct {
 	Tracking Tracking
 	// KindOf is the kind of a jobType; nil is kind.Of.
 	KindOf func(jobType string) (kind.Kind, error)
+	// Program is the path of the server's own program, for nodes that have none; empty gives out
+	// nothing.
+	Program string
 	// Metrics write what other parts of the server count.
 	Metrics []func(*metrics.Writer)
 }

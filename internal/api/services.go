@@ -65,7 +65,7 @@ func (s *Server) assemble() {
 	}
 	s.identity = &identityService{Locator: o.Locator, log: o.Log, authority: o.Authority, fromTask: o.FromTask, front: s}
 	s.runners = &runnerService{
-		db: o.DB, log: o.Log, blobs: o.Blobs, authority: o.Authority,
+		db: o.DB, log: o.Log, blobs: o.Blobs, authority: o.Authority, build: build{path: o.Program},
 		samples: newSamples(), requests: s.requests, gate: s.gate, front: s,
 	}
 	s.attach = &attachService{attached: o.Attached, gate: s.gate, front: s}
@@ -112,6 +112,7 @@ func (s *Server) routes() {
 	open("GET "+openPath+"{code}", s.instances.redeem)
 	open("POST "+reportsPath, s.runners.line)
 	open(attach.Pattern, s.attach.connect)
+	open("GET /runner/v1/programs/{hash}", s.runners.program)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.runners.appendLog))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/storage", s.authenticate(s.runners.signStorage))
 }

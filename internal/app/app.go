@@ -184,7 +184,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
-		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask,
+		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.host[0],
 		Followers: followers(descriptors()),
 		Tracking:  leaderTracking{leader},
 		Metrics:   []func(*metrics.Writer){a.db.Metrics, a.termMetrics},

@@ -67,6 +67,11 @@ var attachOptions = []option{
 	{flag: "address", field: "ssh_settings.address"},
 	{flag: "jump-host", field: "ssh_settings.jump_hosts[0]"},
 	{flag: "host-key", field: "ssh_settings.host_key"},
+	{flag: "partition", field: "partition"},
+	{flag: "account", field: "account"},
+	{flag: "qos", field: "qos"},
+	{flag: "constraint", field: "constraint"},
+	{flag: "time-limit", field: "time_limit"},
 	{flag: "identity-type", field: "identity.type"},
 	{flag: "user-assigned-identities", short: "i", field: "identity.user_assigned_identities", kind: listOption},
 }

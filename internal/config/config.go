@@ -67,6 +67,8 @@ type Config struct {
 	Allow Allow `yaml:"allow"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
 	ContainerEngine string `yaml:"container_engine"`
+	// Slurm lets users attach the Slurm cluster whose commands work for this server's account.
+	Slurm bool `yaml:"slurm"`
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`

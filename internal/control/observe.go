@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -246,6 +247,9 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 		}
 		if ok && o.State != berth.TaskDone {
 			p.missing = 0
+			if o.State == berth.TaskPlaced && o.Why != "" && o.Why != p.queued {
+				c.noteQueued(ctx, p, o.Why)
+			}
 			continue
 		}
 		missed = true
@@ -259,4 +263,26 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 		c.endTask(ctx, p.task.ID, exit)
 	}
 	return missed
+}
+
+// noteQueued writes down why a task waits in a queue of its target's own.
+func (c *Control) noteQueued(ctx context.Context, p *placement, why string) {
+	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
+		t, err := tx.Task(p.task.ID)
+		if err != nil || t.State != berth.TaskPlaced || t.Why == why {
+			return err
+		}
+		t.Why = why
+		data, err := json.Marshal(map[string]any{"task": t.ID, "detail": why})
+		if err != nil {
+			return err
+		}
+		tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskPhase, Reason: why, Data: data})
+		return tx.SaveTask(t)
+	})
+	if err != nil {
+		c.o.Log.Warn("why a task waits was not written down", "task", p.task.ID, "err", err)
+		return
+	}
+	p.queued = why
 }

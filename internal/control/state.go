@@ -36,6 +36,7 @@ type placement struct {
 	over      atomic.Bool                   // it has ended: it is not started any more
 	inherited bool                          // placed by an earlier process: it has to be taken up
 	missing   int                           // how many observations in a row did not list it
+	queued    string                        // why it waits in a queue of the target's own, as it last said
 }
 
 // gang is the tasks of an attempt at a job that waits.

@@ -244,6 +244,8 @@ type Config struct {
 	Environments Environments
 	// Cache says how they keep what tasks read.
 	Cache Cache
+	// Slurm says that the operator lets computes use the Slurm commands of the server's machine.
+	Slurm bool
 	// Dial opens a connection to this server, for targets whose tasks reach it through the driver.
 	Dial func(context.Context) (net.Conn, error)
 	Log  *slog.Logger

@@ -9,6 +9,7 @@ var computeKind = kind{word: "compute", collection: "computes", base: "propertie
 	"amlcompute":      amlCompute,
 	"computeinstance": computeInstance,
 	"kubernetes":      kubernetesCompute,
+	"slurm":           slurmSite,
 	"virtualmachine":  virtualMachine,
 	"synapsespark":    synapseSpark,
 })}
@@ -195,6 +196,20 @@ var agentMachine = computeOf("agent", "VirtualMachine", func() []part {
 	return []part{
 		readonly("compute_location"),
 		is("properties.connection", "agent"),
+	}
+})
+
+// slurmSite is ours: a Slurm cluster whose commands work on the server's machine.
+var slurmSite = computeOf("slurm", "Slurm", func() []part {
+	return []part{
+		readonly("compute_location"),
+		f("partition", text, to("properties.partition")),
+		f("account", text, to("properties.account")),
+		f("qos", text, to("properties.qos")),
+		f("constraint", text, to("properties.constraint")),
+		f("time_limit", text, to("properties.timeLimit")),
+		f("options", listOf(text), to("properties.options")),
+		f("max_tasks", whole, to("properties.maxTasks")),
 	}
 })
 

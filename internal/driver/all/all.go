@@ -10,6 +10,7 @@ import (
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/driver/slurm"
 	"github.com/berthml/berth/internal/driver/ssh"
 )
 
@@ -28,6 +29,7 @@ func types() map[string]driver.Type {
 		strings.ToLower(berth.TypeInstance): {Open: cluster.Open, Shared: Clusters}, // a node of its user's own
 		berth.ConnectionAgent:               {Open: dialout.Open},
 		berth.ConnectionSSH:                 {Open: ssh.Open, Check: ssh.Check},
+		"slurm":                             {Open: slurm.Open, Check: slurm.Check},
 	}
 }
 

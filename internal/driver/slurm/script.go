@@ -34,7 +34,7 @@ func (d *Driver) submit(ctx context.Context, r *record, l berth.Launch) (string,
 	if err != nil {
 		return "", err
 	}
-	text, err := script(prog, l)
+	text, err := script(prog, l, d.c.Home)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +139,7 @@ func keepProgram(self, dir string) (program, error) {
 
 // script is the batch script of a task. Slurm keeps it for the account alone: it has the task's own
 // token, which is good for nothing else.
-func script(p program, l berth.Launch) ([]byte, error) {
+func script(p program, l berth.Launch, home string) ([]byte, error) {
 	b, err := json.Marshal(l)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func script(p program, l berth.Launch) ([]byte, error) {
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	var out bytes.Buffer
 	fmt.Fprintf(&out, scriptText, noRoom, quote(p.path), quote(p.hash), quote(machine), noProgram, quote(strings.TrimSuffix(l.Home.URL, "/")+ProgramPath+p.hash),
-		base64.StdEncoding.EncodeToString([]byte(l.Home.CA)), noProgram, noProgram, base64.StdEncoding.EncodeToString(b))
+		base64.StdEncoding.EncodeToString([]byte(l.Home.CA)), noProgram, noProgram, base64.StdEncoding.EncodeToString(b), quote(home))
 	if out.Len() > maxScript {
 		return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a batch script of Slurm can carry %d", out.Len(), maxScript)
 	}
@@ -192,5 +192,5 @@ fi
 base64 -d > "$dir/launch.json" <<'BERTH'
 %s
 BERTH
-exec "$program" _task --dir "$dir"
+exec "$program" _task --dir "$dir" --home %s
 `

@@ -37,6 +37,9 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if !c.Slurm {
+		return nil, berth.Errorf(berth.Denied, "jobs on Slurm run as the account of this server, and its operator has not allowed that: `slurm: true` in berth.yaml does")
+	}
 	s, err := readSite(c.Properties)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,10 @@
+//go:build engines
+
 package slurm_test
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -9,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +43,7 @@ type fixture struct {
 
 	mu      sync.Mutex
 	logs    map[string][]byte
-	reports []string
+	fetched int // how often the program was
 }
 
 const document = `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"slurm"}}}`
@@ -57,7 +61,7 @@ func open(t *testing.T) *fixture {
 
 func (f *fixture) reopen(t *testing.T) driver.Driver {
 	t.Helper()
-	d, err := slurm.Open(driver.Config{Name: "site", Dir: f.dir, Properties: []byte(document), Host: []string{os.Args[0], "_host"}})
+	d, err := slurm.Open(driver.Config{Name: "site", Dir: f.dir, Properties: []byte(document), Host: []string{os.Args[0], "_host"}, Slurm: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +83,11 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"size":%d}`, len(f.logs[id]))
 		return
 	}
-	f.reports = append(f.reports, string(b))
+	if strings.HasPrefix(r.URL.Path, slurm.ProgramPath) {
+		f.fetched++
+		http.ServeFile(w, r, os.Args[0])
+		return
+	}
 	fmt.Fprint(w, "{}")
 }
 
@@ -107,4 +115,97 @@ func TestConformance(t *testing.T) {
 			Reopen: f.reopen,
 		}
 	})
+}
+
+// TestJobWithoutItsNumber: a server that is killed before it has written down the number of a job
+// finds the job by its name, and does not submit it again.
+func TestJobWithoutItsNumber(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	f := open(t)
+	l := f.launch(1, "echo once; sleep 1")
+	h, err := f.d.Start(ctx, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, _ := filepath.Glob(filepath.Join(f.dir, "tasks", "*.json"))
+	if len(records) != 1 {
+		t.Fatalf("records %v", records)
+	}
+	b, err := os.ReadFile(records[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r map[string]any
+	if err := json.Unmarshal(b, &r); err != nil || r["job"] == nil {
+		t.Fatalf("record %s: %v", b, err)
+	}
+	delete(r, "job")
+	if b, err = json.Marshal(r); err == nil {
+		err = os.WriteFile(records[0], b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := f.reopen(t)
+	if again, err := d.Start(ctx, l); err != nil || again != h {
+		t.Errorf("started again: %q, %v; want %q", again, err, h)
+	}
+	if o := drivertest.Wait(ctx, t, d, l.Task); !o.Exit.OK() {
+		t.Errorf("exit %+v", o.Exit)
+	}
+	if got := f.log(l); got != "once\n" {
+		t.Errorf("log %q", got)
+	}
+}
+
+// TestNodeFetchesTheProgram: a node that does not see the server's disk fetches the program once.
+func TestNodeFetchesTheProgram(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	t.Setenv("HOME", t.TempDir())
+	f := open(t)
+	for n := range 3 {
+		l := f.launch(n, "true")
+		if _, err := f.d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 { // from now on it is not where the script looks first
+			drivertest.Wait(ctx, t, f.d, l.Task)
+			if err := os.RemoveAll(filepath.Join(f.dir, "bin")); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if o := drivertest.Wait(ctx, t, f.d, l.Task); !o.Exit.OK() {
+			t.Errorf("exit %+v", o.Exit)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fetched != 1 {
+		t.Errorf("the program was fetched %d times", f.fetched)
+	}
+}
+
+// TestControllerAway: while the controller is away nothing is known, and nothing is lost.
+func TestControllerAway(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	f := open(t)
+	l := f.launch(1, "sleep 2; exit 3")
+	if _, err := f.d.Start(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	f.Kill("slurmctld")
+	short, end := context.WithTimeout(ctx, 3*time.Second)
+	defer end()
+	<-time.After(300 * time.Millisecond) // the last answer is not good any more
+	if all, err := f.d.Observe(short); berth.CodeOf(err) != berth.Unavailable {
+		t.Errorf("without a controller: %v, %v", all, err)
+	}
+	f.Controller(t)
+	if o := drivertest.Wait(ctx, t, f.d, l.Task); o.Exit.Code != 3 {
+		t.Errorf("exit %+v", o.Exit)
+	}
 }

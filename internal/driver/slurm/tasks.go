@@ -19,8 +19,8 @@ const (
 	listingAge = 250 * time.Millisecond
 	// missingTime is how long a job may be missing in Slurm's listing before it counts as lost.
 	missingTime = 5 * time.Second
-	// askEvery is how often a task is asked to stop: a signal that comes before the script has begun
-	// is lost.
+	// askEvery is how often a task is asked to stop: a signal that comes before the script has
+	// begun is lost.
 	askEvery = 2 * time.Second
 	// hardAfter is how long a task may take that was ended at once. Then Slurm ends its job.
 	hardAfter = 10 * time.Second

@@ -15,12 +15,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
+	"github.com/berthml/berth/internal/fence"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/runner"
 	"github.com/berthml/berth/internal/runner/cache"
@@ -35,7 +37,8 @@ const LaunchFile = "launch.json"
 // the queueing system gave it meanwhile.
 const lastReport = 15 * time.Minute
 
-// Main is the hidden command `_task --dir DIR`. It returns the exit code of the process.
+// Main is the hidden command `_task --dir DIR [--home HOME]`. It returns the exit code of the
+// process. HOME is the server's folder, which the task is kept from where this machine has it.
 //
 // SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
 // is the queueing system's own: the task ends, and why it had to is for that system to say, so that
@@ -44,9 +47,13 @@ func Main(ctx context.Context, args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	flags := flag.NewFlagSet("_task", flag.ContinueOnError)
 	dir := flags.String("dir", "", "directory of the task")
+	home := flags.String("home", "", "the server's folder")
 	if err := flags.Parse(args); err != nil || *dir == "" {
 		log.Error("usage: _task --dir DIR")
 		return 2
+	}
+	if err := hide(*home, *dir); err != nil {
+		log.Error("the task can read the secrets of the server", "err", err)
 	}
 	exit, err := run(ctx, *dir, log)
 	if rerr := cache.RemoveAll(*dir); rerr != nil {
@@ -57,6 +64,28 @@ func Main(ctx context.Context, args []string) int {
 		return 1
 	}
 	return code(exit)
+}
+
+// hide keeps the task from the server's folder, where this machine has it and the kernel can. Then
+// it does not return: the program is executed again because the fence holds for one thread only.
+func hide(home, dir string) error {
+	if home == "" {
+		return nil
+	}
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if why := fence.Missing(home); why != "" {
+		return errors.New(why)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := fence.Hide(home, dir, filepath.Dir(exe)); err != nil {
+		return err
+	}
+	return syscall.Exec(exe, []string{exe, "_task", "--dir", dir}, os.Environ())
 }
 
 // code is the exit code of a process whose task ended so.
@@ -120,7 +149,7 @@ func run(ctx context.Context, dir string, log *slog.Logger) (berth.Exit, error) 
 
 // options is what the task works with, but for what reaches the server.
 func options(l berth.Launch, dir string, log *slog.Logger) (runner.Options, error) {
-	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log, Base: runner.BaseEnviron(os.Environ())}
+	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log, Base: environ()}
 	kept, err := nodeDir(os.TempDir(), os.Getuid())
 	if err != nil {
 		log.Warn("nothing is kept for later tasks", "err", err)
@@ -140,6 +169,20 @@ func options(l berth.Launch, dir string, log *slog.Logger) (runner.Options, erro
 		o.Watch = nil
 	}
 	return o, nil
+}
+
+// environ is what the command inherits: what it does on any machine, and what the queueing system
+// tells it of its job and of the devices that are its own.
+func environ() []string {
+	out := runner.BaseEnviron(os.Environ())
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		switch {
+		case strings.HasPrefix(name, "SLURM_"), name == "CUDA_VISIBLE_DEVICES", name == "ROCR_VISIBLE_DEVICES", name == "GPU_DEVICE_ORDINAL":
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // readLaunch reads a launch and removes its file, which has secrets.
