@@ -17,9 +17,6 @@ import (
 	"github.com/berthml/berth/internal/driver/dialout"
 )
 
-// dialTime is how long connecting to one machine may take.
-const dialTime = 20 * time.Second
-
 // way is an SSH connection to a machine, and those to the machines before it.
 type way struct {
 	*ssh.Client
@@ -37,8 +34,14 @@ func (w *way) Close() error {
 	return errors.Join(err, w.Client.Close())
 }
 
-// dial connects to a machine.
-func dial(ctx context.Context, m machine, a driver.Access) (*way, error) {
+// within closes the connections after a time, unless the timer is stopped before: sessions know no
+// deadlines, and a machine that has stopped answering wakes nobody.
+func (w *way) within(most time.Duration) *time.Timer {
+	return time.AfterFunc(most, func() { w.Close() })
+}
+
+// dial connects to a machine. Each one on the way may take so long.
+func dial(ctx context.Context, m machine, a driver.Access, most time.Duration) (*way, error) {
 	auth, err := methods(a.Secrets)
 	if err != nil {
 		return nil, err
@@ -58,7 +61,7 @@ func dial(ctx context.Context, m machine, a driver.Access) (*way, error) {
 		last.known = m.HostKey
 	}
 	for _, h := range append(hops, last) {
-		client, key, err := h.dial(ctx, w.Client, auth)
+		client, key, err := h.dial(ctx, w, auth, most)
 		if err != nil {
 			if w.Client != nil {
 				w.Close()
@@ -110,14 +113,14 @@ type hop struct {
 	known         string // its key or the fingerprint of it; empty: not known yet
 }
 
-// dial connects to a machine, through the one before it if there is one, and returns the key that
+// dial connects to a machine, through those before it if there are some, and returns the key that
 // it showed.
-func (h hop) dial(ctx context.Context, through *ssh.Client, auth []ssh.AuthMethod) (*ssh.Client, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+func (h hop) dial(ctx context.Context, through *way, auth []ssh.AuthMethod, most time.Duration) (*ssh.Client, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var conn net.Conn
 	var err error
-	if through == nil {
+	if through.Client == nil {
 		conn, err = new(net.Dialer).DialContext(ctx, "tcp", h.address)
 	} else {
 		conn, err = through.DialContext(ctx, "tcp", h.address)
@@ -125,7 +128,12 @@ func (h hop) dial(ctx context.Context, through *ssh.Client, auth []ssh.AuthMetho
 	if err != nil {
 		return nil, "", berth.Errorf(berth.Unavailable, "connecting to %s: %w", h.address, err)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a channel of SSH has no deadlines
+	stop := context.AfterFunc(ctx, func() {
+		conn.Close()
+		if through.Client != nil { // a channel has ended only when the machine before says so
+			through.Close()
+		}
+	})
 	defer stop()
 	var shown string
 	var wrong error
@@ -143,7 +151,7 @@ func (h hop) dial(ctx context.Context, through *ssh.Client, auth []ssh.AuthMetho
 		return nil, "", wrong
 	case err != nil && ctx.Err() != nil:
 		conn.Close()
-		return nil, "", berth.Errorf(berth.Unavailable, "%s did not answer within %s", h.address, dialTime)
+		return nil, "", berth.Errorf(berth.Unavailable, "%s did not answer within %s", h.address, most)
 	case err != nil && strings.Contains(err.Error(), "unable to authenticate"):
 		conn.Close()
 		return nil, "", berth.Errorf(berth.Denied, "%s rejected the login of %s with the key or password of this compute", h.address, h.user)

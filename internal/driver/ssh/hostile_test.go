@@ -16,6 +16,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/drivertest"
 	"github.com/berthml/berth/internal/driver/ssh"
+	"github.com/berthml/berth/internal/driver/ssh/sshtest"
 )
 
 // TestHostileMachine has machines that let the server in and then talk without end, or say nothing:
@@ -38,6 +39,38 @@ func TestHostileMachine(t *testing.T) {
 			_, err := f.d.(driver.Connector).Connect(ctx, f.access())
 			if berth.CodeOf(err) != berth.Unavailable {
 				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestMuteMachine has machines that fall silent at each step of connecting to them: the server
+// gives up by itself.
+func TestMuteMachine(t *testing.T) {
+	for _, step := range []string{sshtest.MuteHandshake, sshtest.MuteLogin, sshtest.MuteCommand, sshtest.MuteCopy, sshtest.MuteForward} {
+		t.Run(step, func(t *testing.T) {
+			f := openBare(t)
+			ssh.SetPatience(f.d, 500*time.Millisecond)
+			mute, access := f.sshd, f.access()
+			if step == sshtest.MuteForward {
+				mute = sshtest.Start(t, t.TempDir(), f.sshd.Client())
+				access.Properties = f.properties(map[string]any{"jumpHosts": []string{"you@" + mute.Addr}})
+			}
+			mute.Mute(step)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := f.d.(driver.Connector).Connect(t.Context(), access)
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				if berth.CodeOf(err) != berth.Unavailable {
+					t.Error(err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("it still waits")
+				mute.Cut()
+				<-ended
 			}
 		})
 	}

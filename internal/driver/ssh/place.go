@@ -19,8 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver/dialout"
 )
@@ -36,11 +34,8 @@ const (
 // maxNoise is how much start-up files may print.
 const maxNoise = 64 << 10
 
-// Times that starting the bridge, and copying the program, may take.
-const (
-	helloTime = 60 * time.Second
-	copyTime  = 10 * time.Minute
-)
+// copyTime is how long copying the program may take, however steadily it goes.
+const copyTime = 10 * time.Minute
 
 // remoteDir is where everything lies on the machine, below the account's home.
 const remoteDir = ".berth/remote"
@@ -51,6 +46,7 @@ type place struct {
 	id      string // of the agent's folder
 	program string // path of this server's own
 	log     *slog.Logger
+	patience
 }
 
 // hello is what a bridge says first.
@@ -159,23 +155,30 @@ func platform(uname string) (goos, goarch string, err error) {
 // begin starts the bridge of a program. Where the program is missing the connection is nil and need
 // is what uname says.
 func (p place) begin(ctx context.Context, prog program) (link net.Conn, hi hello, need string, err error) {
+	timer := p.way.within(p.hello)
+	link, hi, need, err = p.greet(prog)
+	if !timer.Stop() || err != nil && ctx.Err() != nil {
+		return nil, hi, "", berth.Errorf(berth.Unavailable, "the machine did not start an agent within %s", p.hello)
+	}
+	return link, hi, need, err
+}
+
+// greet is begin without an end of its patience.
+func (p place) greet(prog program) (net.Conn, hello, string, error) {
+	var hi hello
 	session, err := p.way.NewSession()
 	if err != nil {
 		return nil, hi, "", berth.Errorf(berth.Unavailable, "opening a session: %w", err)
 	}
 	in, err := session.StdinPipe()
+	var out io.Reader
 	if err == nil {
-		var out io.Reader
-		if out, err = session.StdoutPipe(); err == nil {
-			return p.greet(ctx, prog, session, in, out)
-		}
+		out, err = session.StdoutPipe()
 	}
-	session.Close()
-	return nil, hi, "", err
-}
-
-func (p place) greet(ctx context.Context, prog program, session *ssh.Session, in io.WriteCloser, out io.Reader) (net.Conn, hello, string, error) {
-	var hi hello
+	if err != nil {
+		session.Close()
+		return nil, hi, "", err
+	}
 	var said tail
 	session.Stderr = &said
 	script := fmt.Sprintf(`if [ -x %[1]s ]; then exec %[1]s _ssh bridge --dir "$HOME"/%[2]s/%[3]s; else echo "%[4]s$(uname -s) $(uname -m)"; fi`, prog.remote(), remoteDir, p.id, needMark)
@@ -184,20 +187,13 @@ func (p place) greet(ctx context.Context, prog program, session *ssh.Session, in
 		return nil, hi, "", berth.Errorf(berth.Unavailable, "running a command on the machine: %w", err)
 	}
 	r := bufio.NewReaderSize(out, maxNoise)
-	timer := time.AfterFunc(helloTime, func() { p.way.Close() })
 	line, err := firstLine(r)
 	if errors.Is(err, io.EOF) {
 		_ = session.Wait() // for what it said last
 	}
-	switch late := !timer.Stop(); {
-	case late || ctx.Err() != nil:
-		err = berth.Errorf(berth.Unavailable, "the machine did not start an agent within %s", helloTime)
-	case err != nil:
-		err = berth.Errorf(berth.Unavailable, "the machine did not start an agent: %s", said.orElse(err))
-	}
 	if err != nil {
 		session.Close()
-		return nil, hi, "", err
+		return nil, hi, "", berth.Errorf(berth.Unavailable, "the machine did not start an agent: %s", said.orElse(err))
 	}
 	if need, ok := strings.CutPrefix(line, needMark); ok {
 		session.Close()
@@ -242,6 +238,8 @@ func (p place) copy(ctx context.Context, prog program) error {
 	if err != nil {
 		return err
 	}
+	timer := p.way.within(p.patience.copy)
+	defer timer.Stop()
 	session, err := p.way.NewSession()
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "opening a session: %w", err)
@@ -258,7 +256,7 @@ func (p place) copy(ctx context.Context, prog program) error {
 	p.log.Info("copying the program to a machine", "host", p.way.RemoteAddr().String(), "bytes", info.Size())
 	err = p.way.run(ctx, "exec sh -c '"+script+"'", func() error {
 		defer in.Close()
-		w := bufio.NewWriterSize(in, 64<<10) // gzip writes a few bytes at a time
+		w := bufio.NewWriterSize(steady{in, timer, p.patience.copy}, 64<<10) // gzip writes a few bytes at a time
 		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err != nil {
 			return err
@@ -273,6 +271,21 @@ func (p place) copy(ctx context.Context, prog program) error {
 		return berth.Errorf(berth.Unavailable, "copying the program to the machine: %s", said.orElse(err))
 	}
 	return nil
+}
+
+// steady prolongs a timer with each write that a machine has taken.
+type steady struct {
+	io.Writer
+	timer *time.Timer
+	most  time.Duration
+}
+
+func (s steady) Write(b []byte) (int, error) {
+	n, err := s.Writer.Write(b)
+	if err == nil {
+		s.timer.Reset(s.most)
+	}
+	return n, err
 }
 
 // link is the connection to an agent. Closing it ends the SSH connection.

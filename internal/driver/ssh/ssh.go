@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
@@ -21,8 +22,16 @@ import (
 // Driver runs tasks on a machine that it connects to.
 type Driver struct {
 	*dialout.Driver
-	c   driver.Config
-	log *slog.Logger
+	c        driver.Config
+	log      *slog.Logger
+	patience patience
+}
+
+// patience is how long a machine may be silent while it is connected to.
+type patience struct {
+	dial  time.Duration // until it has let the server in
+	hello time.Duration // until its agent answers
+	copy  time.Duration // while the program is copied there
 }
 
 // Open is the driver's [driver.Open].
@@ -34,7 +43,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Driver{Driver: d.(*dialout.Driver), c: c, log: c.Log}
+	out := &Driver{Driver: d.(*dialout.Driver), c: c, log: c.Log, patience: patience{dial: 20 * time.Second, hello: time.Minute, copy: time.Minute}}
 	out.RelayTo(c.Dial, berth.Errorf(berth.Unavailable, "its machine is not connected"))
 	return out, nil
 }
@@ -122,17 +131,13 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, copyTime+2*helloTime)
-	defer cancel()
-	way, err := dial(ctx, m, a)
+	way, err := dial(ctx, m, a, d.patience.dial)
 	if err != nil {
 		return nil, err
 	}
-	// Sessions know no deadlines, and a machine that has stopped answering wakes nobody: closing
-	// the connection does.
 	stop := context.AfterFunc(ctx, func() { way.Close() })
 	defer stop()
-	p := place{way: way, id: id, program: d.c.Host[0], log: d.log}
+	p := place{way: way, id: id, program: d.c.Host[0], log: d.log, patience: d.patience}
 	link, hello, err := p.bridge(ctx)
 	if err == nil && (len(hello.ID) > 100 || dialout.Clean(hello.ID, 100) != hello.ID) {
 		err = berth.Errorf(berth.Unavailable, "the machine's agent did not identify its machine")
@@ -141,7 +146,9 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 		way.Close()
 		return nil, err
 	}
+	timer := way.within(d.patience.hello)
 	ended, err := d.Accept(ctx, link)
+	timer.Stop()
 	if err != nil {
 		link.Close()
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -34,6 +35,7 @@ type Server struct {
 	mu      sync.Mutex
 	hostKey ssh.Signer
 	startup string // what the account's shell does first
+	mute    string // see Mute
 	conns   []net.Conn
 	count   int // connections that were let in
 }
@@ -79,6 +81,28 @@ func (s *Server) Startup(script string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.startup = script
+}
+
+// Steps at which a server can fall silent, see Mute.
+const (
+	MuteHandshake = "handshake" // says nothing at all
+	MuteLogin     = "login"     // lets in, and answers no request
+	MuteCommand   = "command"   // opens sessions, and runs nothing in them
+	MuteCopy      = "copy"      // runs commands, but takes no program
+	MuteForward   = "forward"   // opens connections to other machines, and passes nothing on
+)
+
+// Mute makes the server fall silent at a step; its connections stay open.
+func (s *Server) Mute(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = step
+}
+
+func (s *Server) muted(step string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mute == step
 }
 
 // Client is the key that is let in.
@@ -135,6 +159,9 @@ func (s *Server) Stop() {
 }
 
 func (s *Server) serve(c net.Conn) {
+	if s.muted(MuteHandshake) {
+		return // until it is cut
+	}
 	config := &ssh.ServerConfig{
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			if string(key.Marshal()) != string(s.client.Marshal()) {
@@ -152,7 +179,8 @@ func (s *Server) serve(c net.Conn) {
 	s.mu.Lock()
 	config.AddHostKey(s.hostKey)
 	s.mu.Unlock()
-	conn, chans, reqs, err := ssh.NewServerConn(c, config)
+	deaf := &deafConn{Conn: c}
+	conn, chans, reqs, err := ssh.NewServerConn(deaf, config)
 	if err != nil {
 		c.Close()
 		return
@@ -162,16 +190,36 @@ func (s *Server) serve(c net.Conn) {
 	s.mu.Unlock()
 	go ssh.DiscardRequests(reqs)
 	for ch := range chans {
-		switch ch.ChannelType() {
-		case "session":
+		switch {
+		case s.muted(MuteLogin):
+		case ch.ChannelType() == "session":
 			go s.session(ch)
-		case "direct-tcpip":
+		case ch.ChannelType() == "direct-tcpip" && s.muted(MuteForward):
+			if _, reqs, err := ch.Accept(); err == nil {
+				deaf.on.Store(true)
+				go ssh.DiscardRequests(reqs)
+			}
+		case ch.ChannelType() == "direct-tcpip":
 			go forward(ch)
 		default:
 			_ = ch.Reject(ssh.UnknownChannelType, "no")
 		}
 	}
 	conn.Close()
+}
+
+// deafConn is a connection of which nothing more is heard once it is on.
+type deafConn struct {
+	net.Conn
+	on atomic.Bool
+}
+
+func (d *deafConn) Read(b []byte) (int, error) {
+	for {
+		if n, err := d.Conn.Read(b); err != nil || !d.on.Load() {
+			return n, err
+		}
+	}
 }
 
 // forward is what a jump host does.
@@ -212,6 +260,9 @@ func (s *Server) session(nc ssh.NewChannel) {
 	}
 	defer ch.Close()
 	for r := range reqs {
+		if s.muted(MuteCommand) {
+			continue
+		}
 		if r.Type != "exec" {
 			_ = r.Reply(false, nil)
 			continue
@@ -219,6 +270,9 @@ func (s *Server) session(nc ssh.NewChannel) {
 		var v struct{ Command string }
 		_ = ssh.Unmarshal(r.Payload, &v)
 		_ = r.Reply(true, nil)
+		if s.muted(MuteCopy) && strings.Contains(v.Command, "gzip") {
+			continue
+		}
 		s.mu.Lock()
 		script := s.startup + v.Command
 		s.mu.Unlock()
