@@ -210,3 +210,28 @@ func OwnsInput(mode string) bool {
 	}
 	return WritesInput(mode)
 }
+
+// StreamProperty is the property of a job that names inputs, separated by commas, which are not
+// brought to the node but fetched while the command reads them.
+const StreamProperty = "berth.stream"
+
+// StreamedInputs are those that the property names; modes has the mode of each input that is data.
+func StreamedInputs(property string, modes map[string]string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for name := range strings.SplitSeq(property, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		mode, ok := modes[name]
+		if !ok {
+			return nil, Errorf(Invalid, "properties.%s names %q, which is not an input of data of the job", StreamProperty, name)
+		}
+		switch strings.ToLower(mode) {
+		case "", "readonlymount", "ro_mount":
+			out[name] = true
+		default:
+			return nil, Errorf(Invalid, "properties.%s names input %s, whose mode is %s: only inputs that are mounted read-only (ro_mount) can be streamed", StreamProperty, name, mode)
+		}
+	}
+	return out, nil
+}

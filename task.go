@@ -215,6 +215,9 @@ type LaunchInput struct {
 	// Outside is set when it is in storage elsewhere that a datastore opens; URL is then for
 	// people.
 	Outside *Outside `json:"outside,omitempty"`
+	// Stream says that it is not brought to the node, but fetched while it is read; see
+	// StreamProperty.
+	Stream bool `json:"stream,omitempty"`
 }
 
 // LaunchOutput is an output, resolved: a URL the runner can write below.

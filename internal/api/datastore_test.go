@@ -112,3 +112,21 @@ func TestDatastoresAreLimited(t *testing.T) {
 	x.do("PUT", x.ws+"/datastores/more", bucket("data", "")).want(400).says("1000 datastores", "delete")
 	x.do("PUT", x.ws+"/datastores/last", bucket("data2", "")).want(200)
 }
+
+// TestStreamedInputsAreInputs: a job that asks for an input to be streamed which it does not have,
+// or not mounted read-only, is refused.
+func TestStreamedInputsAreInputs(t *testing.T) {
+	x := open(t)
+	submit := func(name, stream, mode string) answer {
+		p := props("jobType", "Command", "command", "true", "properties", map[string]any{"berth.stream": stream}, "inputs", map[string]any{
+			"i": map[string]any{"jobInputType": "uri_file", "uri": "azureml://datastores/workspaceblobstore/paths/x", "mode": mode},
+			"n": map[string]any{"jobInputType": "literal", "value": "7"},
+		})
+		return x.do("PUT", x.ws+"/jobs/"+name, p)
+	}
+	submit("a", "i", "ReadOnlyMount").want(201)
+	submit("b", " i , ", "ReadOnlyMount").want(201)
+	submit("c", "i,n", "ReadOnlyMount").want(400).says("berth.stream", `"n"`)
+	submit("d", "other", "ReadOnlyMount").want(400).says(`"other"`)
+	submit("e", "i", "Download").want(400).says("whose mode is Download")
+}

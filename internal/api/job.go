@@ -261,6 +261,15 @@ func (c jobCall) checkReferences(tx *store.Tx, props map[string]any, planned boo
 			return berth.Errorf(berth.Invalid, "properties.%s: %w", key, err)
 		}
 	}
+	modes := map[string]string{}
+	for name, v := range asMap(props["inputs"]) {
+		if m := asMap(v); text(m, "uri") != "" {
+			modes[name] = text(m, "mode")
+		}
+	}
+	if _, err := berth.StreamedInputs(text(asMap(props["properties"]), berth.StreamProperty), modes); err != nil {
+		return err
+	}
 	for _, side := range []string{"inputs", "outputs"} {
 		for name, v := range asMap(props[side]) {
 			if err := c.checkData(tx, side, name, asMap(v)); err != nil {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -118,7 +119,7 @@ func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Tas
 	if target.Info.SharedDisk {
 		l.Objects = b.cy.c.o.Blobs.Objects()
 	}
-	if l.Inputs, err = b.inputs(v.Inputs); err != nil {
+	if l.Inputs, err = b.inputs(v.Inputs, j.props); err != nil {
 		return l, err
 	}
 	if l.Outputs, err = b.outputs(v.Outputs); err != nil {
@@ -329,10 +330,14 @@ func (b builder) code(l *berth.Launch, id string) error {
 	return err
 }
 
-func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchInput, error) {
+func (b builder) inputs(in map[string]berth.JobInput, props json.RawMessage) (map[string]berth.LaunchInput, error) {
 	out := make(map[string]berth.LaunchInput, len(in))
+	streamed, err := streamedInputs(in, props)
+	if err != nil {
+		return nil, err
+	}
 	for name, i := range in {
-		x := berth.LaunchInput{Type: i.Type, Mode: i.Mode, URI: i.URI}
+		x := berth.LaunchInput{Type: i.Type, Mode: i.Mode, URI: i.URI, Stream: streamed[name]}
 		if i.Literal() {
 			x.Type = "literal"
 			if i.Value != nil {
@@ -359,6 +364,26 @@ func (b builder) inputs(in map[string]berth.JobInput) (map[string]berth.LaunchIn
 		out[name] = x
 	}
 	return out, nil
+}
+
+// streamedInputs are the inputs that a job asks to be streamed.
+func streamedInputs(in map[string]berth.JobInput, props json.RawMessage) (map[string]bool, error) {
+	if !bytes.Contains(props, []byte(berth.StreamProperty)) {
+		return nil, nil
+	}
+	var extra struct {
+		Properties map[string]berth.Scalar `json:"properties"`
+	}
+	if err := json.Unmarshal(props, &extra); err != nil {
+		return nil, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
+	}
+	modes := map[string]string{}
+	for name, i := range in {
+		if !i.Literal() {
+			modes[name] = i.Mode
+		}
+	}
+	return berth.StreamedInputs(string(extra.Properties[berth.StreamProperty]), modes)
 }
 
 func (b builder) outputs(in map[string]berth.JobOutput) (map[string]berth.LaunchOutput, error) {

@@ -4,6 +4,15 @@ package runner
 
 import "golang.org/x/sys/unix"
 
+// freeDisk is how much room the disk that holds a path has for this account.
+func freeDisk(path string) (int64, bool) {
+	var st unix.Statfs_t
+	if unix.Statfs(path, &st) != nil {
+		return 0, false
+	}
+	return int64(min(uint64(st.Bavail)*uint64(st.Bsize), 1<<62)), true //nolint:unconvert // signed elsewhere
+}
+
 // fullAt is how little room makes a disk full: writes of a few pages fail or are cut short.
 const fullAt = 64 << 10
 

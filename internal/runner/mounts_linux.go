@@ -40,8 +40,8 @@ type room struct {
 
 // mountAll makes a room in which the trees are mounted: those that are written to as the lower
 // layer of an overlay whose upper one is the place itself, so that from outside the place shows
-// what the command has changed; the others as they are, read-only.
-func mountAll(dir string, trees []*tree) (*room, error) {
+// what the command has changed; the others as they are, read-only. more mounts what else there is.
+func mountAll(dir string, trees []*tree, more func() error) (*room, error) {
 	r := &room{calls: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error, 1)
 	go r.serve(func() error {
@@ -57,7 +57,7 @@ func mountAll(dir string, trees []*tree) (*room, error) {
 				return err
 			}
 		}
-		return nil
+		return more()
 	}, ready)
 	err := <-ready
 	if err == nil {

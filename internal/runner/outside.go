@@ -3,13 +3,14 @@ package runner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data"
+	"github.com/berthml/berth/internal/runner/stream"
 )
 
 // outside is a place in storage elsewhere, to which the server signs the requests.
@@ -30,10 +31,12 @@ func (t *task) bringOutside(ctx context.Context, c *data.Client, name string, in
 	}
 	begun, changed, told := time.Now(), 0, false
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		use, err := t.getOutside(ctx, c, in)
+		use, err := t.getOutside(ctx, c, name, in)
 		if err == nil {
-			x := t.brought("input "+name, use)
-			x.to, x.write = filepath.Join(t.o.Dir, "inputs", name), berth.OwnsInput(in.Mode)
+			if use != nil {
+				x := t.brought("input "+name, use)
+				x.to, x.write = t.to(name), berth.OwnsInput(in.Mode)
+			}
 			return nil
 		}
 		switch code := berth.CodeOf(err); {
@@ -59,8 +62,9 @@ func (t *task) bringOutside(ctx context.Context, c *data.Client, name string, in
 	}
 }
 
-// getOutside looks at what is there now, and has the cache bring what it does not have.
-func (t *task) getOutside(ctx context.Context, c *data.Client, in berth.LaunchInput) (*cache.Use, error) {
+// getOutside looks at what is there now, and has the cache bring what it does not have. It returns
+// nil where the input is streamed.
+func (t *task) getOutside(ctx context.Context, c *data.Client, name string, in berth.LaunchInput) (*cache.Use, error) {
 	o := t.outside(c, in.Outside)
 	p := cache.Place{Scope: in.Outside.Scope}
 	var list []data.Object
@@ -92,6 +96,33 @@ func (t *task) getOutside(ctx context.Context, c *data.Client, in berth.LaunchIn
 	if len(list) == 0 {
 		return nil, berth.Errorf(berth.Invalid, "no name at %s of datastore %s can be that of a file", in.Outside.At, in.Outside.Datastore)
 	}
-	p.Fetch = func(ctx context.Context, want []int, to func(int) string) error { return o.Fetch(ctx, list, want, to) }
-	return t.o.Cache.GetPlace(ctx, p)
+	if in.Stream {
+		t.streamOutside(name, in, o, list, p, streamAsked)
+		return nil, nil
+	}
+	p.Fetch = func(ctx context.Context, want []int, to func(int) string) error {
+		var bytes int64
+		for _, i := range want {
+			bytes += list[i].Size
+		}
+		if err := t.fits(in, bytes); err != nil {
+			return err
+		}
+		return o.Fetch(ctx, list, want, to)
+	}
+	use, err := t.o.Cache.GetPlace(ctx, p)
+	if errors.Is(err, errNoRoom) {
+		t.streamOutside(name, in, o, list, p, streamNoRoom)
+		return nil, nil
+	}
+	return use, err
+}
+
+// streamOutside streams an input from storage elsewhere.
+func (t *task) streamOutside(name string, in berth.LaunchInput, o *data.Outside, list []data.Object, p cache.Place, why string) {
+	files := make([]stream.File, len(list))
+	for i, f := range p.Files {
+		files[i] = stream.File{Path: f.Path, Size: f.Size}
+	}
+	t.addStream(name, in, files, o.Reader(list), why)
 }

@@ -113,6 +113,8 @@ type Options struct {
 	// Patience is how long storage elsewhere is tried that does not answer; 0 means ten minutes.
 	// For our own server there is no limit.
 	Patience time.Duration
+	// FreeDisk is how much room the disk has; nil asks the system.
+	FreeDisk func() int64
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
 	Base []string
 	Log  *slog.Logger
@@ -173,7 +175,10 @@ type task struct {
 	// is.
 	bringing sync.Mutex
 	trees    []*tree
-	room     *room
+	streams  []*streamed
+	// noStreams is why none can be.
+	noStreams string
+	room      *room
 }
 
 // Immediate reports whether nothing comes before the command of l: no staging, no environment. Such

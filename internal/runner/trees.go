@@ -29,7 +29,7 @@ type tree struct {
 
 // bring brings what is at a URL to the cache. It returns nil where the server has no manifest of
 // it: then it is fetched as it always was.
-func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, file bool) (*tree, error) {
+func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, file bool, fits func(int64) error) (*tree, error) {
 	name := version
 	if file && name != "" {
 		name = "file " + name
@@ -38,6 +38,13 @@ func (t *task) bring(ctx context.Context, c *data.Client, what, url, version str
 		Name: name, Objects: t.l.Objects,
 		Manifest: func(ctx context.Context) ([]byte, error) { return c.Manifest(ctx, url, file) },
 		Fetch: func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
+			var bytes int64
+			for _, i := range want {
+				bytes += tr.Files[i].Size
+			}
+			if err := fits(bytes); err != nil {
+				return err
+			}
 			return c.Contents(ctx, url, tr, want, to)
 		},
 	})
@@ -71,7 +78,7 @@ func (t *task) bringCode(ctx context.Context, c *data.Client) (bool, error) {
 	if t.o.Cache == nil || t.l.CodeVersion == "" {
 		return false, nil
 	}
-	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, false)
+	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, false, func(int64) error { return nil })
 	if x == nil || err != nil {
 		return false, err
 	}
@@ -84,10 +91,21 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 	if in.Outside != nil {
 		return true, t.bringOutside(ctx, c, name, in)
 	}
-	if t.o.Cache == nil || !in.Ours {
+	if !in.Ours {
 		return false, nil
 	}
-	x, err := t.bring(ctx, c, "input "+name, in.URL, in.Version, isFile(in.Type))
+	if in.Stream {
+		if there, err := t.streamOurs(ctx, c, name, in, streamAsked); there || err != nil {
+			return there, err
+		}
+	}
+	if t.o.Cache == nil {
+		return false, nil
+	}
+	x, err := t.bring(ctx, c, "input "+name, in.URL, in.Version, isFile(in.Type), func(bytes int64) error { return t.fits(in, bytes) })
+	if errors.Is(err, errNoRoom) {
+		return t.streamOurs(ctx, c, name, in, streamNoRoom)
+	}
 	if x == nil || err != nil {
 		return false, err
 	}
@@ -101,6 +119,13 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 // place puts what was brought where the command finds it. boxed says that the command runs in a
 // container.
 func (t *task) place(ctx context.Context, boxed bool) error {
+	if len(t.streams) > 0 {
+		if why := t.streamless(boxed); why != "" {
+			if err := t.fetchStreams(ctx, why); err != nil {
+				return err
+			}
+		}
+	}
 	slices.SortFunc(t.trees, func(a, b *tree) int { return strings.Compare(a.what, b.what) })
 	var mounted []*tree
 	var err error
@@ -124,14 +149,18 @@ func (t *task) place(ctx context.Context, boxed bool) error {
 	if err := t.linkKept(); err != nil {
 		return fmt.Errorf("the directory of kept outputs: %w", err)
 	}
-	if len(mounted) == 0 {
+	if len(mounted) == 0 && len(t.streams) == 0 {
 		return nil
 	}
-	if t.room, err = mountAll(t.o.Dir, mounted); err == nil {
+	if t.room, err = mountAll(t.o.Dir, mounted, t.mountStreams); err == nil {
 		return nil
 	}
 	t.o.Log.Info("folders are copied for tasks: they cannot be mounted", "err", err)
-	for _, x := range mounted {
+	brought := len(t.trees)
+	if err := t.fetchStreams(ctx, err.Error()); err != nil {
+		return err
+	}
+	for _, x := range append(mounted, t.trees[brought:]...) {
 		if err := x.copy(ctx, err.Error()); err != nil {
 			return fmt.Errorf("%s: %w", x.what, err)
 		}
@@ -243,6 +272,9 @@ func (t *task) staged() string {
 		}
 		parts = append(parts, fmt.Sprintf("%s: %d %s, %.1f MB, %s, %s", x.what, n, files, float64(x.use.Tree.Bytes())/1e6, from, x.how))
 	}
+	for _, x := range t.streams {
+		parts = append(parts, x.describe())
+	}
 	return strings.Join(parts, "; ")
 }
 
@@ -261,5 +293,8 @@ func (t *task) closeTrees() {
 	t.room.close()
 	for _, x := range t.trees {
 		x.use.Close()
+	}
+	for _, x := range t.streams {
+		x.files.Close()
 	}
 }

@@ -135,38 +135,48 @@ func (c *Client) pieces(ctx context.Context, to address, etag string, f *os.File
 	for at := int64(0); at < size; at += c.piece {
 		end := min(at+c.piece, size)
 		g.Go(func() error {
-			from := at
-			return c.retry(ctx, func() error {
-				h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", from, end-1)}}
-				if etag != "" {
-					h.Set("If-Match", etag)
-				}
-				u, err := to(ctx)
-				if err != nil {
-					return err
-				}
-				res, err := c.do(ctx, http.MethodGet, u, h, nil)
-				if err != nil {
-					return err
-				}
-				defer res.Body.Close()
-				if res.StatusCode != http.StatusPartialContent {
-					return berth.Errorf(berth.Unsupported, "the server does not send parts of files")
-				}
-				n, err := io.Copy(io.NewOffsetWriter(f, from), io.LimitReader(res.Body, end-from))
-				from += n
-				if err == nil && from != end {
-					err = io.ErrUnexpectedEOF
-				}
-				if err != nil {
-					if ctx.Err() != nil {
-						return context.Cause(ctx)
-					}
-					return berth.Errorf(berth.Unavailable, "reading: %w", err)
-				}
-				return nil
-			})
+			_, err := c.part(ctx, to, etag, f, at, end)
+			return err
 		})
 	}
 	return g.Wait()
+}
+
+// part reads the bytes of a file from at to end, to the same place in w, and goes on where it was
+// cut. etag is as for stream; it returns that of what was read.
+func (c *Client) part(ctx context.Context, to address, etag string, w io.WriterAt, at, end int64) (string, error) {
+	err := c.retry(ctx, func() error {
+		h := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", at, end-1)}}
+		if etag != "" {
+			h.Set("If-Match", etag)
+		}
+		u, err := to(ctx)
+		if err != nil {
+			return err
+		}
+		res, err := c.do(ctx, http.MethodGet, u, h, nil)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusPartialContent {
+			return berth.Errorf(berth.Unsupported, "the server does not send parts of files")
+		}
+		if etag == "" {
+			etag = strong(res.Header.Get("ETag"))
+		}
+		n, err := io.Copy(io.NewOffsetWriter(w, at), io.LimitReader(res.Body, end-at))
+		at += n
+		if err == nil && at != end {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return berth.Errorf(berth.Unavailable, "reading: %w", err)
+		}
+		return nil
+	})
+	return etag, err
 }

@@ -1,0 +1,91 @@
+package data
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/berthml/berth"
+)
+
+// Reader reads parts of files elsewhere. It may be used concurrently. A file that changes after it
+// was first read, or since it was listed where the list has tags, is not read any further.
+type Reader struct {
+	c        *Client
+	to       func(i int) address
+	name     func(i int) string // of a file, for people
+	describe func(error) error
+
+	mu   sync.Mutex
+	tags map[int]string
+}
+
+// Reader reads files of the tree at rawURL in the server's storage.
+func (c *Client) Reader(rawURL string, t *berth.Tree) *Reader {
+	return &Reader{
+		c: c, tags: map[int]string{}, name: func(i int) string { return t.Files[i].Path },
+		to: func(i int) address {
+			if t.Single {
+				return fixed(trimSlash(rawURL))
+			}
+			return fixed(Join(trimSlash(rawURL), t.Files[i].Path))
+		},
+		describe: func(err error) error {
+			if berth.CodeOf(err) == berth.Precondition {
+				err = berth.Errorf(berth.Conflict, "it changed while it was being read")
+			}
+			return describe("reading", rawURL, err)
+		},
+	}
+}
+
+// Reader reads files of a list of the place.
+func (o *Outside) Reader(list []Object) *Reader {
+	rs := make([]berth.OutsideRequest, len(list))
+	r := &Reader{c: o.c, tags: map[int]string{}, name: func(i int) string { return list[i].Path }}
+	for i, x := range list {
+		rs[i] = berth.OutsideRequest{Do: berth.OutsideGet, Name: x.Path}
+		if tag := strong(x.Tag); tag != "" {
+			r.tags[i] = tag
+		}
+	}
+	r.to = o.batch(rs).address
+	r.describe = func(err error) error { return o.describe("reading", err) }
+	return r
+}
+
+// ReadAt fills p with the bytes of file i from off on.
+func (r *Reader) ReadAt(ctx context.Context, i int, off int64, p []byte) error {
+	r.mu.Lock()
+	want := r.tags[i]
+	r.mu.Unlock()
+	got, err := r.c.part(ctx, r.to(i), want, buffer{p, off}, off, off+int64(len(p)))
+	if err == nil && want == "" && got != "" {
+		r.mu.Lock()
+		if first, ok := r.tags[i]; !ok {
+			r.tags[i] = got
+		} else if first != got {
+			err = berth.Errorf(berth.Precondition, "it is another file now")
+		}
+		r.mu.Unlock()
+	}
+	if name := r.name(i); err != nil && name != "" {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return r.describe(err)
+}
+
+// buffer is the part of a file from off on.
+type buffer struct {
+	p   []byte
+	off int64
+}
+
+func (b buffer) WriteAt(p []byte, off int64) (int, error) {
+	n := copy(b.p[off-b.off:], p)
+	if n < len(p) {
+		return n, io.ErrShortWrite
+	}
+	return n, nil
+}

@@ -1,0 +1,214 @@
+// Package stream shows files that are elsewhere as a folder of this machine: what a process reads
+// of them is fetched then, with read-ahead, and kept in memory for a short while. It takes FUSE.
+package stream
+
+import (
+	"container/list"
+	"context"
+	"path"
+	"strings"
+	"sync"
+)
+
+// File is a file elsewhere.
+type File struct {
+	Path string // below the folder, with slashes; that of a folder ends with one
+	Size int64
+}
+
+// Fetch fills p with the bytes of file i from off on.
+type Fetch func(ctx context.Context, i int, off int64, p []byte) error
+
+const (
+	// block is how much is fetched at once.
+	block = 1 << 20
+	// ahead is how many blocks are fetched before they are asked for, at most, by one who reads
+	// from front to back.
+	ahead = 16
+	// parallel is how many are fetched at the same time, and kept how many stay in memory.
+	parallel = 8
+	kept     = 64
+)
+
+// Tree is a folder of such files. It is safe for concurrent use.
+type Tree struct {
+	nodes []node // that of the folder itself is first
+	fetch Fetch
+	told  func(error) // of what could not be fetched
+
+	ctx   context.Context // of fetches
+	end   context.CancelFunc
+	turns chan struct{}
+
+	mu     sync.Mutex
+	blocks map[key]*list.Element // of *content
+	recent *list.List            // the one used last is first
+}
+
+// node is a file or a folder.
+type node struct {
+	name     string
+	file     int // of the files; -1 for a folder
+	size     int64
+	children []int
+	byName   map[string]int
+}
+
+type key struct{ file, block int }
+
+// content is a block that is there, or on its way.
+type content struct {
+	key   key
+	ready chan struct{}
+	data  []byte
+	err   error
+}
+
+// New makes a tree. told is called with what could not be fetched; it may be nil.
+func New(files []File, fetch Fetch, told func(error)) *Tree {
+	t := &Tree{
+		fetch: fetch, told: told, turns: make(chan struct{}, parallel), blocks: map[key]*list.Element{}, recent: list.New(),
+		nodes: []node{{file: -1, byName: map[string]int{}}},
+	}
+	t.ctx, t.end = context.WithCancel(context.Background())
+	for i, f := range files {
+		dir, name := path.Split(strings.TrimSuffix(f.Path, "/"))
+		at := t.folder(strings.TrimSuffix(dir, "/"))
+		if strings.HasSuffix(f.Path, "/") {
+			t.folder(strings.TrimSuffix(f.Path, "/"))
+			continue
+		}
+		t.add(at, node{name: name, file: i, size: f.Size})
+	}
+	return t
+}
+
+// Close ends what is being fetched.
+func (t *Tree) Close() { t.end() }
+
+// folder is the node of a folder, which is made where it is not there.
+func (t *Tree) folder(p string) int {
+	at := 0
+	if p == "" {
+		return at
+	}
+	for name := range strings.SplitSeq(p, "/") {
+		next, ok := t.nodes[at].byName[name]
+		if !ok {
+			next = t.add(at, node{name: name, file: -1, byName: map[string]int{}})
+		}
+		at = next
+	}
+	return at
+}
+
+func (t *Tree) add(parent int, n node) int {
+	i := len(t.nodes)
+	t.nodes = append(t.nodes, n)
+	t.nodes[parent].children = append(t.nodes[parent].children, i)
+	t.nodes[parent].byName[n.name] = i
+	return i
+}
+
+// reader is a file that somebody has open.
+type reader struct {
+	t *Tree
+	n *node
+
+	mu   sync.Mutex
+	last int // the block that was read last
+	far  int // how far is read ahead
+}
+
+func (t *Tree) open(n *node) *reader { return &reader{t: t, n: n, last: -1} }
+
+// readAt fills p as far as the file goes. It ends early when cancel is closed.
+func (r *reader) readAt(cancel <-chan struct{}, p []byte, off int64) (n int, err error) {
+	for n < len(p) && off+int64(n) < r.n.size {
+		at := off + int64(n)
+		b := int(at / block)
+		c := r.t.get(key{r.n.file, b}, r.n.size)
+		r.advance(b)
+		select {
+		case <-c.ready:
+		case <-cancel:
+			return n, context.Canceled
+		}
+		if c.err != nil {
+			return n, c.err
+		}
+		n += copy(p[n:], c.data[at-int64(b)*block:])
+	}
+	return n, nil
+}
+
+// advance has what comes after block b fetched where the file is read from front to back: each
+// block that is read in its turn doubles how far.
+func (r *reader) advance(b int) {
+	r.mu.Lock()
+	switch b {
+	case r.last:
+		r.mu.Unlock()
+		return
+	case r.last + 1:
+		r.far = min(max(2*r.far, 1), ahead)
+	default:
+		r.far = 0
+	}
+	r.last = b
+	far := r.far
+	r.mu.Unlock()
+	for i := 1; i <= far && int64(b+i)*block < r.n.size; i++ {
+		r.t.get(key{r.n.file, b + i}, r.n.size)
+	}
+}
+
+// get is a block of a file of this size, which is fetched unless it is there.
+func (t *Tree) get(k key, size int64) *content {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.blocks[k]; ok {
+		t.recent.MoveToFront(e)
+		return e.Value.(*content)
+	}
+	for e := t.recent.Back(); e != nil && len(t.blocks) >= kept; e = t.recent.Back() {
+		t.drop(e)
+	}
+	c := &content{key: k, ready: make(chan struct{})}
+	e := t.recent.PushFront(c)
+	t.blocks[k] = e
+	go t.fill(e, c, size)
+	return c
+}
+
+// drop forgets a block; who waits for it gets it still. The mutex is held.
+func (t *Tree) drop(e *list.Element) {
+	c := e.Value.(*content)
+	if t.blocks[c.key] == e {
+		delete(t.blocks, c.key)
+		t.recent.Remove(e)
+	}
+}
+
+// fill fetches a block. What could not be fetched is tried again by who asks next.
+func (t *Tree) fill(e *list.Element, c *content, size int64) {
+	defer close(c.ready)
+	select {
+	case t.turns <- struct{}{}:
+		defer func() { <-t.turns }()
+	case <-t.ctx.Done():
+		c.err = t.ctx.Err()
+		return
+	}
+	off := int64(c.key.block) * block
+	c.data = make([]byte, min(block, size-off))
+	if c.err = t.fetch(t.ctx, c.key.file, off, c.data); c.err == nil {
+		return
+	}
+	t.mu.Lock()
+	t.drop(e)
+	t.mu.Unlock()
+	if t.told != nil && t.ctx.Err() == nil {
+		t.told(c.err)
+	}
+}
