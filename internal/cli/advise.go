@@ -15,7 +15,7 @@ func adviseCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "advise",
 		Short: "Recommend where to run something and on what size",
-		Long: "Recommends a target and sizes for a case of work, with the rule behind each, and says what earlier runs used of what they had.\n\n" +
+		Long: "Recommends where to run a kind of work and on what size, with the rule behind each choice, and compares what earlier runs used with what they had.\n\n" +
 			"  berth advise --case production --ram-gb 20\n" +
 			"  berth advise --case realtime --model-gb 0.5\n" +
 			"  berth advise --job last",
@@ -46,12 +46,12 @@ func adviseCommand(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&n.Case, "case", "", strings.Join(berth.Cases, ", ")+"; all of them when empty")
+	f.StringVar(&n.Case, "case", "", strings.Join(berth.Cases, ", ")+" (default: all)")
 	f.Float64Var(&n.DataGB, "data-gb", 0, "GB of data")
-	f.Float64Var(&n.ModelGB, "model-gb", 0, "GB of the model")
+	f.Float64Var(&n.ModelGB, "model-gb", 0, "size of the model in GB")
 	f.Float64Var(&n.RAMGB, "ram-gb", 0, "GB of RAM that the work needs")
 	f.BoolVar(&n.GPU, "gpu", false, "it needs a GPU")
-	f.StringVar(&job, "job", "", "a job to learn from: what it used of what it was given")
+	f.StringVar(&job, "job", "", "a job whose resource use to consider")
 	s.format.flags(cmd)
 	return cmd
 }

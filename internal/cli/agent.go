@@ -20,12 +20,12 @@ import (
 // agentCommand is about machines that connect to the server by themselves.
 func agentCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "agent", Short: "Let a machine that shares nothing with the server and opens no port take jobs", Args: cobra.ArbitraryArgs, RunE: group,
-		Long: "An agent runs on a machine, connects to the server and takes jobs from there.\n\n" +
-			"  berth compute attach -n laptop --type agent     name the machine, where the server is used\n" +
-			"  berth agent join laptop -f laptop.json          create the file that it joins with; it holds a secret\n" +
+		Use: "agent", Short: "Run jobs on a machine that connects to the server and opens no port", Args: cobra.ArbitraryArgs, RunE: group,
+		Long: "An agent runs on a machine, connects to the server and runs its jobs.\n\n" +
+			"  berth compute attach -n laptop --type agent     name the machine, wherever you use the server\n" +
+			"  berth agent join laptop -f laptop.json          create the file that it joins with; it contains a secret\n" +
 			"  berth agent run --join laptop.json              on the machine itself\n\n" +
-			"Where the server is used on the machine itself, `berth compute attach -n laptop --this-machine` does all three.",
+			"If you use the server from the machine itself, `berth compute attach -n laptop --this-machine` does all three.",
 	}
 	cmd.AddCommand(agentJoin(s), agentRun(s), agentStop(s))
 	return cmd
@@ -34,7 +34,7 @@ func agentCommand(s *session) *cobra.Command {
 func agentJoin(s *session) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "join NAME [-f FILE]", Short: "Create the file with which a machine joins; an earlier one becomes invalid", Args: oneArg("name of a compute"),
+		Use: "join NAME [-f FILE]", Short: "Create the file that a machine joins with; an earlier one becomes invalid", Args: oneArg("name of a compute"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.open(cmd.Context())
 			if err != nil {
@@ -57,7 +57,7 @@ func agentJoin(s *session) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "where to write it; standard output when empty")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write (default: standard output)")
 	return cmd
 }
 
@@ -65,10 +65,10 @@ func agentRun(s *session) *cobra.Command {
 	var dir, join, server string
 	var slots int
 	cmd := &cobra.Command{
-		Use: "run [--join FILE]", Short: "Connect this machine and take jobs, until Ctrl-C; jobs that run go on", Args: noArgs,
-		Long: "Connects this machine to the server and takes the jobs of its compute. The file of the first --join is kept in the agent's folder:\n" +
-			"later `berth agent run` is enough. When the connection is cut, or the agent ends, jobs that run go on, and the next agent in the\n" +
-			"same folder takes them up.",
+		Use: "run [--join FILE]", Short: "Connect this machine and run jobs until Ctrl-C; running jobs continue", Args: noArgs,
+		Long: "Connects this machine to the server and runs the jobs of its compute. The file of the first --join is stored in the agent's folder, so\n" +
+			"later `berth agent run` is enough. If the connection is lost or the agent ends, jobs keep running, and the next agent in the\n" +
+			"same folder takes them over.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := s.agentDir(dir)
 			if err != nil {
@@ -92,9 +92,9 @@ func agentRun(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&join, "join", "", "the file that `berth agent join` made; - reads it from standard input")
-	f.StringVar(&dir, "dir", "", "the agent's folder; HOME/agent when empty")
-	f.StringVar(&server, "server", "", "address at which this machine reaches the server, when it is not the one in the file")
+	f.StringVar(&join, "join", "", "the file that `berth agent join` created; - reads standard input")
+	f.StringVar(&dir, "dir", "", "the agent's folder (default HOME/agent)")
+	f.StringVar(&server, "server", "", "the server's address as seen from this machine, if it is not the one in the file")
 	f.IntVar(&slots, "slots", max(2, runtime.NumCPU()), "how many jobs run at once")
 	return cmd
 }

@@ -24,8 +24,8 @@ func attachVerb(s *session, n noun) *cobra.Command {
 		"has to show from then on; --host-key names it beforehand."
 	var where string
 	var here bool
-	cmd.Flags().StringVar(&where, "ssh", "", "[USER@]HOST[:PORT] or an alias of ~/.ssh/config: address, account, port, key and jump host in one")
-	cmd.Flags().BoolVar(&here, "this-machine", false, "the machine this command runs on: an agent is started that connects it to the server")
+	cmd.Flags().StringVar(&where, "ssh", "", "[USER@]HOST[:PORT] or an alias in ~/.ssh/config, which gives address, account, port, key and jump hosts")
+	cmd.Flags().BoolVar(&here, "this-machine", false, "attach this machine: start an agent that connects it to the server")
 	create := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if where != "" {

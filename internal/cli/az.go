@@ -26,7 +26,7 @@ func azRoot(s *session) *cobra.Command {
 	var version bool
 	root := &cobra.Command{
 		Use: "az", Short: "Berth, called as az",
-		Long:          "This is Berth, called as az. It knows `az ml` and what scripts for Azure ML use besides it. Nothing here reaches Azure.",
+		Long:          "This is Berth, called as az. It supports `az ml` and the other commands that scripts for Azure ML use. Nothing here contacts Azure.",
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -224,7 +224,7 @@ func azExtension(s *session) *cobra.Command {
 	command := func(verb, short string, v any) *cobra.Command {
 		cmd := ignored(s.azCommand(verb, short, check(verb, v)), "yes?/y", "upgrade?", "version", "allow-preview", "system?", "index", "pip-proxy", "pip-extra-index-urls")
 		cmd.Flags().StringVarP(&name, "name", "n", "", "the extension")
-		cmd.Flags().StringVarP(&source, "source", "s", "", "where to take it from; it is built in")
+		cmd.Flags().StringVarP(&source, "source", "s", "", "ignored: the extension is built in")
 		cmd.Flags().Lookup("source").Hidden = true
 		return cmd
 	}

@@ -36,7 +36,7 @@ func azConfigure(s *session) *cobra.Command {
 		}
 		return nil, usagef("there is nobody to ask here; use --defaults KEY=VALUE or --list-defaults")
 	}), "scope")
-	cmd.Flags().VarP(&defaults, "defaults", "d", "KEY=VALUE …: defaults to keep, for example group=berth workspace=default; an empty value forgets")
+	cmd.Flags().VarP(&defaults, "defaults", "d", "KEY=VALUE …: defaults to store, for example group=berth workspace=default; an empty value removes one")
 	takesMany(cmd.Flags().Lookup("defaults"), many)
 	cmd.Flags().BoolVarP(&show, "list-defaults", "l", false, "list them")
 	return cmd

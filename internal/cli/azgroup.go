@@ -89,7 +89,7 @@ func (g *groups) create() *cobra.Command {
 		d, err := c.TreePut(ctx, body, g.path(c))
 		return groupForm(d), err
 	})
-	cmd.Flags().StringVarP(&place, "location", "l", "", "where; the server is in one place")
+	cmd.Flags().StringVarP(&place, "location", "l", "", "ignored: the server has one location")
 	cmd.Flags().Var(&tags, "tags", "KEY=VALUE …: tags")
 	takesMany(cmd.Flags().Lookup("tags"), many)
 	return cmd
@@ -124,7 +124,7 @@ func (g *groups) list() *cobra.Command {
 		}
 		return out, nil
 	})
-	cmd.Flags().StringVar(&tag, "tag", "", "only those with this KEY or KEY=VALUE")
+	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag: KEY or KEY=VALUE")
 	return cmd
 }
 
@@ -146,7 +146,7 @@ func (g *groups) wait() *cobra.Command {
 		}
 		return v, err
 	}), "created?", "exists?", "updated?", "timeout", "interval", "custom")
-	cmd.Flags().BoolVar(&gone, "deleted", false, "until it is gone")
+	cmd.Flags().BoolVar(&gone, "deleted", false, "wait until it is deleted")
 	return cmd
 }
 

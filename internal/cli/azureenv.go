@@ -28,7 +28,7 @@ func azureEnvCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "azure-env [--export]",
 		Short: "Print the variables that point Azure's own clients at this server",
-		Long: "Prints the variables with which the unmodified Python SDK and az use this server instead of Azure. They hold your token.\n\n" +
+		Long: "Prints the variables with which the unmodified Python SDK and az use this server instead of Azure. They contain your token.\n\n" +
 			"  eval \"$(berth azure-env --export)\"\n" +
 			"  python script.py        # MLClient(DefaultAzureCredential(), subscription_id, resource_group, workspace_name)",
 		Args: noArgs,
@@ -60,7 +60,7 @@ func azureEnvCommand(s *session) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&export, "export", false, "as shell commands")
+	cmd.Flags().BoolVar(&export, "export", false, "print shell commands")
 	s.format.flags(cmd)
 	return cmd
 }

@@ -13,9 +13,9 @@ import (
 func budgetCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "budget", Short: "Limit what a workspace or a user may spend", Args: cobra.ArbitraryArgs,
-		Long: "A budget is what a workspace, or a user in it, may spend on nodes in a month, a week or in all. A job reserves what it may\n" +
-			"cost until it has ended, and is refused when that is not left. At 80 % there is a warning; when a budget is used up,\n" +
-			"the jobs charged to it are asked to end.",
+		Long: "A budget limits what a workspace, or a user in it, may spend on nodes in a month, in a week or in total. A job reserves what it may\n" +
+			"cost until it has ended, and is refused if too little is left. At 80 % there is a warning; when a budget is exhausted,\n" +
+			"the jobs charged to it are stopped.",
 		RunE: group,
 	}
 	cmd.AddCommand(budgetSet(s), budgetList(s), budgetDelete(s))
@@ -26,7 +26,7 @@ func budgetSet(s *session) *cobra.Command {
 	var b berth.Budget
 	cmd := &cobra.Command{
 		Use:   "set --amount N",
-		Short: "Set a budget, for administrators",
+		Short: "Set a budget (administrators only)",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
@@ -52,9 +52,9 @@ func budgetSet(s *session) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.Float64Var(&b.Amount, "amount", 0, "how much may be spent")
-	f.StringVar(&b.User, "user", "", "whose budget; the whole workspace's when empty")
-	f.StringVar(&b.Period, "period", berth.PeriodMonth, "month, week (of UTC), or total: since it was first set")
-	f.StringVar(&b.Currency, "currency", "", "currency, for example EUR; that of the prices when empty")
+	f.StringVar(&b.User, "user", "", "the user the budget is for; default: the whole workspace")
+	f.StringVar(&b.Period, "period", berth.PeriodMonth, "month or week (in UTC), or total: since it was first set")
+	f.StringVar(&b.Currency, "currency", "", "currency, for example EUR (default: that of the prices)")
 	s.format.flags(cmd)
 	return cmd
 }
@@ -120,7 +120,7 @@ func (s *session) printBudgets(all []berth.BudgetStatus, now time.Time) error {
 func budgetDelete(s *session) *cobra.Command {
 	var b berth.Budget
 	cmd := &cobra.Command{
-		Use: "delete", Short: "Remove a budget, for administrators", Args: noArgs,
+		Use: "delete", Short: "Remove a budget (administrators only)", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.open(cmd.Context())
 			if err != nil {
@@ -133,6 +133,6 @@ func budgetDelete(s *session) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&b.User, "user", "", "whose budget; the whole workspace's when empty")
+	cmd.Flags().StringVar(&b.User, "user", "", "the user the budget is for; default: the whole workspace")
 	return cmd
 }

@@ -46,8 +46,8 @@ func cancelVerb(s *session, n noun) *cobra.Command {
 	f := cmd.Flags()
 	f.Bool("no-wait", false, "do not wait; this command never does")
 	f.BoolVar(&q.All, "all", false, "all your jobs that have not ended")
-	f.StringVar(&q.Experiment, "experiment-name", "", "your jobs of an experiment that have not ended")
-	f.BoolVar(&q.Everyone, "everyone", false, "with --all or --experiment-name: those of others too, for administrators")
+	f.StringVar(&q.Experiment, "experiment-name", "", "your jobs in this experiment that have not ended")
+	f.BoolVar(&q.Everyone, "everyone", false, "with --all or --experiment-name: include jobs of other users (administrators only)")
 	return cmd
 }
 

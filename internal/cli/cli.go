@@ -183,7 +183,7 @@ func newRoot(s *session, words []string) *cobra.Command {
 		Long: "Berth runs jobs on this machine and others, and speaks Azure ML's interface.\n\n" +
 			"  berth run -- python train.py            run a command here, with this folder's code\n" +
 			"  berth job create -f job.yml --stream    run an Azure ML job file\n" +
-			"  berth ps                                what runs, what waits and why",
+			"  berth ps                                list running and waiting jobs, and why they wait",
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return group(cmd, args) },
 	}

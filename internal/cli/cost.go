@@ -17,9 +17,9 @@ func costCommand(s *session) *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use:   "cost",
-		Short: "Show what was spent, by which user and on what, and what idle nodes cost",
+		Short: "Show what was spent, by whom and on what, and what idle nodes cost",
 		Long: "Shows what the nodes of clusters and instances cost, from request to release. What runs on this machine\n" +
-			"itself costs nothing. Hours whose price is not known are shown as such, and are in no sum.\n\n" +
+			"itself costs nothing. Hours with an unknown price are shown as such and not included in sums.\n\n" +
 			"  berth cost --by user,compute --since 30d",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +54,7 @@ func costCommand(s *session) *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&by, "by", []string{"user"}, "what to group by: user, job, compute, size, tier")
 	f.StringVar(&since, "since", "7d", "from when: 90m, 12h, 7d, 4w ago, a date, or a time such as 2026-03-01T12:00:00Z")
-	f.StringVar(&until, "until", "", "up to when, as --since; now when empty")
+	f.StringVar(&until, "until", "", "end of the period, in the same form as --since (default: now)")
 	s.format.flags(cmd)
 	return cmd
 }

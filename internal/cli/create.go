@@ -115,8 +115,8 @@ func createVerb(s *session, n noun) *cobra.Command {
 	f.Lookup("skip-validation").Hidden = true
 	switch n.word {
 	case "job":
-		f.BoolVar(&o.dryRun, "dry-run", false, "only show what would happen to it, as berth plan does")
-		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and end with its exit code")
+		f.BoolVar(&o.dryRun, "dry-run", false, "only show the plan, as berth plan does")
+		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and exit with its exit code")
 		f.StringVarP(&o.saveAs, "save-as", "a", "", "write the job as it was created to this YAML file")
 		o.web = s.webFlag(cmd)
 	case "connection":

@@ -33,7 +33,7 @@ type finding struct {
 func doctorCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check for what may stop jobs from running here",
+		Short: "Check for problems that could keep jobs from running here",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.config()

@@ -21,7 +21,7 @@ const stopTime = 30 * time.Second
 func downCommand(s *session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "Stop the local server; running jobs go on",
+		Short: "Stop the local server; running jobs continue",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.config()

@@ -42,7 +42,7 @@ func (e *edits) flags(cmd *cobra.Command) {
 		f.Var(&wordGroups{then: func(words []string) { e.list = append(e.list, change{op.name, words}) }}, op.name, op.help)
 		takesMany(f.Lookup(op.name), op.arity)
 	}
-	f.BoolVar(&e.forceString, "force-string", false, "take values as text, not as JSON")
+	f.BoolVar(&e.forceString, "force-string", false, "treat values as strings, not as JSON")
 }
 
 // mentions reports whether a change is about a field or what is in it.

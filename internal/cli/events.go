@@ -18,9 +18,9 @@ func eventsCommand(s *session) *cobra.Command {
 	var from int64
 	cmd := &cobra.Command{
 		Use:   "events [-f] [JOB | computes/NAME]",
-		Short: "Print what happened, to a job, to a compute or in the whole workspace",
-		Long: "Prints what happened to a job or a compute, or in the whole workspace when none is named. With -o json every event is one line;\n" +
-			"its rev is where --from goes on.",
+		Short: "Print the events of a job, of a compute or of the whole workspace",
+		Long: "Prints the events of a job or a compute, or of the whole workspace if none is named. With -o json every event is one line;\n" +
+			"pass its rev to --from to continue after it.",
 		Args:              maxArgs(1),
 		ValidArgsFunction: s.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ func eventsCommand(s *session) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new events")
 	cmd.Flags().Int64Var(&from, "from", 0, "only events after this revision")
 	s.format.flags(cmd)
 	return cmd

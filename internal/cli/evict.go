@@ -35,8 +35,8 @@ func evictVerb(s *session, n noun) *cobra.Command {
 		return s.print(map[string]any{"nodes": hit.Nodes, "jobs": hit.Jobs})
 	})
 	f := cmd.Flags()
-	f.StringVar(&node, "node", "", "this node only; all of them otherwise")
+	f.StringVar(&node, "node", "", "this node only (default: all)")
 	f.BoolVar(&simulate, "simulate", false, "a drill: jobs see an eviction, the node stays")
-	f.BoolVar(&dry, "dry-run", false, "show what would happen, and do nothing")
+	f.BoolVar(&dry, "dry-run", false, "only show what would happen")
 	return cmd
 }

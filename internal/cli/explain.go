@@ -16,7 +16,7 @@ import (
 func explainCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "explain [JOB | COMPUTE | compute/NAME]",
-		Short:             "Show why a job or a compute is where it is, and what to do about it",
+		Short:             "Explain why a job or a compute is in its current state, and what to do about it",
 		Args:              maxArgs(1),
 		ValidArgsFunction: s.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -54,7 +54,7 @@ func resizeVerb(s *session, n noun) *cobra.Command {
 	var size string
 	var noWait bool
 	cmd := &cobra.Command{
-		Use: "resize [NAME] --size SIZE", Short: "Give a compute instance another size; one that runs is restarted", Args: maxArgs(1),
+		Use: "resize [NAME] --size SIZE", Short: "Resize a compute instance; a running one is restarted", Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := t.need(n, args); err != nil {
 				return err
@@ -66,7 +66,7 @@ func resizeVerb(s *session, n noun) *cobra.Command {
 		},
 	}
 	t.flags(cmd, n)
-	cmd.Flags().StringVar(&size, "size", "", "the size it should have")
+	cmd.Flags().StringVar(&size, "size", "", "the new size")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it is done")
 	return cmd
 }
@@ -121,8 +121,8 @@ func openVerb(s *session, n noun) *cobra.Command {
 	var app string
 	var browse bool
 	cmd := &cobra.Command{
-		Use: "open [NAME]", Short: "Open JupyterLab, or another application, of a compute instance", Args: maxArgs(1),
-		Long: "Prints an address that opens an application of the instance in a browser. It is good once and for a minute; the browser stays\nsigned in to this instance for twelve hours. With --web it is opened here.",
+		Use: "open [NAME]", Short: "Open JupyterLab or another application of a compute instance", Args: maxArgs(1),
+		Long: "Prints a URL that opens an application of the instance in a browser. It works once, within a minute; the browser stays\nsigned in to this instance for twelve hours. With --web, the URL is opened on this machine.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := t.need(n, args); err != nil {
 				return err
@@ -146,7 +146,7 @@ func openVerb(s *session, n noun) *cobra.Command {
 		},
 	}
 	t.flags(cmd, n)
-	cmd.Flags().StringVar(&app, "app", "", "application; JupyterLab when empty")
+	cmd.Flags().StringVar(&app, "app", "", "application (default: JupyterLab)")
 	cmd.Flags().BoolVar(&browse, "web", false, "open it in this machine's browser")
 	return cmd
 }

@@ -97,19 +97,19 @@ func listVerb(s *session, n noun) *cobra.Command {
 	}
 	if n.versioned || n.word == "job" {
 		f.BoolVar(&l.archived, "archived-only", false, "only archived ones")
-		f.BoolVar(&l.everything, "include-archived", false, "archived ones too")
+		f.BoolVar(&l.everything, "include-archived", false, "include archived ones")
 	}
 	switch n.word {
 	case "job":
 		f.BoolVar(&l.all, "all-results", false, "every job, not only the newest 50")
 		f.StringVarP(&l.parent, "parent-job-name", "p", "", "only the children of this job")
-		f.StringVar(&l.status, "status", "", "only jobs in this status; several with commas between")
+		f.StringVar(&l.status, "status", "", "only jobs with this status; separate several with commas")
 	case "model":
 		f.StringVarP(&l.stage, "stage", "s", "", "only those in this stage")
 	case "compute", "connection":
 		f.StringVarP(&l.kind, "type", "t", "", "only those of this type")
 	case "workspace":
-		f.StringVar(&l.kind, "filtered-kinds", "", "only those of these kinds, with commas between: default, hub, project")
+		f.StringVar(&l.kind, "filtered-kinds", "", "only workspaces of these kinds, separated by commas: default, hub, project")
 	}
 	if n.word == "connection" {
 		l.secrets = secretsFlag(cmd)

@@ -16,9 +16,9 @@ func logsCommand(s *session) *cobra.Command {
 	var exit bool
 	cmd := &cobra.Command{
 		Use:   "logs [-f] [JOB]",
-		Short: "Print a job's output; -f goes on until it has ended",
-		Long: "Prints a job's output, byte for byte into a file or a pipe; a terminal gets colours, but no other commands. JOB is a name, the beginning of one, or `last`, which is also the default.\n" +
-			"--since takes a byte offset, from which a reader that was cut off goes on.",
+		Short: "Print a job's output; -f follows it until the job has ended",
+		Long: "Prints a job's output, byte for byte to a file or a pipe; a terminal gets colours, but no other escape sequences. JOB is a name, a prefix of one, or `last`, the default.\n" +
+			"--since takes a byte offset, so that an interrupted reader can continue.",
 		Args:              maxArgs(1),
 		ValidArgsFunction: s.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,11 +48,11 @@ func logsCommand(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.Follow, "follow", "f", false, "go on until the job has ended")
+	f.BoolVarP(&o.Follow, "follow", "f", false, "follow the output until the job has ended")
 	f.StringVar(&since, "since", "", "begin at this byte")
 	f.IntVar(&o.Tail, "tail", 0, "begin this many lines before the end")
-	f.StringVar(&o.Name, "file", "", "log file; "+berth.StdLog+" when empty")
-	f.BoolVar(&exit, "exit-code", false, "with -f, end with the job's exit code")
+	f.StringVar(&o.Name, "file", "", "log file (default "+berth.StdLog+")")
+	f.BoolVar(&exit, "exit-code", false, "with -f, exit with the job's exit code")
 	return cmd
 }
 

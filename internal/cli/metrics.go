@@ -30,9 +30,9 @@ func metricsCommand(s *session) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "metrics RUN [RUN…]",
-		Short: "Show the metrics of a job or run, and how they went",
-		Long: "Shows the metrics that a job or another run logged to the workspace's MLflow server. With --metric, draws a chart, of several runs\n" +
-			"where several are named. With --watch, prints values as they are logged until the run ends.\n\n" +
+		Short: "Show the metrics of a job or run, with their trends",
+		Long: "Shows the metrics that a job or another run logged to the workspace's MLflow server. With --metric, draws a chart of one run\n" +
+			"or several. With --watch, prints values as they are logged until the run ends.\n\n" +
 			"  berth metrics JOB\n" +
 			"  berth metrics JOB --metric loss\n" +
 			"  berth metrics JOB --watch",

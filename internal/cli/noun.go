@@ -68,7 +68,7 @@ func nouns() []noun {
 			unserved: map[string]string{"connect-ssh": "there is no ssh into a job; a compute instance has one"},
 		},
 		{
-			word: "compute", collection: "computes", tracked: true, short: "Where jobs run", options: computeOptions,
+			word: "compute", collection: "computes", tracked: true, short: "Clusters, instances and machines that run jobs", options: computeOptions,
 			verbs: append(and(
 				thing,
 				attachVerb,
@@ -83,7 +83,7 @@ func nouns() []noun {
 			unserved: map[string]string{"enable-sso": "it has no single sign-on to turn on or off"},
 		},
 		{
-			word: "environment", collection: "environments", versioned: true, short: "What jobs run in", verbs: asset, options: environmentOptions,
+			word: "environment", collection: "environments", versioned: true, short: "Environments that jobs run in", verbs: asset, options: environmentOptions,
 			columns:  []string{"name", "version", "latest_version", "description"},
 			table:    []column{{"name", "name"}, {"latest version", "latest_version|latest version"}, {"version", "version"}},
 			unserved: registry,
@@ -98,7 +98,7 @@ func nouns() []noun {
 			},
 		},
 		{
-			word: "datastore", collection: "datastores", short: "Where data is kept", verbs: and(thing, validateVerb),
+			word: "datastore", collection: "datastores", short: "Where data is stored", verbs: and(thing, validateVerb),
 			columns:  []string{"name", "type", "container_name", "is_default", "description"},
 			table:    []column{{"name", "name"}, {"storage type", "type"}, {"storage account name", "account_name"}},
 			unserved: map[string]string{"mount": noMount},
@@ -119,7 +119,7 @@ func nouns() []noun {
 			unserved: map[string]string{"share": noRegistry, "package": "it builds no model packages"},
 		},
 		{
-			word: "component", collection: "components", versioned: true, short: "Reusable steps", verbs: asset,
+			word: "component", collection: "components", versioned: true, short: "Reusable pipeline steps", verbs: asset,
 			columns:  []string{"name", "version", "latest_version", "type", "description"},
 			table:    []column{{"name", "name"}, {"latest version", "latest_version"}, {"version", "version"}, {"component type", "version&type"}},
 			unserved: map[string]string{"prepare-for-sign": "it signs no components"},
@@ -133,11 +133,11 @@ func nouns() []noun {
 			},
 		},
 		{
-			word: "connection", collection: "connections", short: "Credentials of other services", verbs: thing,
+			word: "connection", collection: "connections", short: "Connections to other services, with credentials", verbs: thing,
 			columns: []string{"name", "type", "target"}, table: []column{{"name", "name"}, {"target", "target"}},
 		},
 		{
-			word: "feature-set", kind: "feature_set", collection: "featuresets", versioned: true, short: "Feature sets, as documents", verbs: asset, options: featureSetOptions,
+			word: "feature-set", kind: "feature_set", collection: "featuresets", versioned: true, short: "Feature sets (stored as documents)", verbs: asset, options: featureSetOptions,
 			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
 			unserved: map[string]string{
 				"backfill": "it computes no features", "get-feature": "it computes no features", "show-feature": "it computes no features", "list-features": "it computes no features",
@@ -145,7 +145,7 @@ func nouns() []noun {
 			},
 		},
 		{
-			word: "feature-store-entity", kind: "feature_store_entity", collection: "featurestoreEntities", versioned: true, short: "Entities of feature stores, as documents", verbs: asset,
+			word: "feature-store-entity", kind: "feature_store_entity", collection: "featurestoreEntities", versioned: true, short: "Feature store entities (stored as documents)", verbs: asset,
 			options: []option{{flag: "description", short: "d", field: "description"}},
 			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
 		},
@@ -189,7 +189,7 @@ func unservedCommand(word, lacks string) *cobra.Command {
 func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 	cmd := &cobra.Command{Use: n.word, Short: n.short, Args: cobra.ArbitraryArgs, RunE: group, FParseErrWhitelist: anyFlags}
 	if n.inStore() {
-		cmd.PersistentFlags().StringVar(&s.cfg.Workspace.Name, "feature-store-name", "", "the workspace, by az's name for it")
+		cmd.PersistentFlags().StringVar(&s.cfg.Workspace.Name, "feature-store-name", "", "the workspace, as az names the flag")
 	}
 	if verbs {
 		for _, v := range n.verbs {
@@ -228,7 +228,7 @@ func (t *target) flags(cmd *cobra.Command, n noun) {
 
 // registryFlag adds --registry-name, which az has where assets are named.
 func registryFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "registry-name", "", "a registry; there are none here")
+	cmd.Flags().StringVar(to, "registry-name", "", "a registry; this server has none")
 	cmd.Flags().Lookup("registry-name").Hidden = true
 }
 

@@ -27,7 +27,7 @@ var formats = []string{"json", "jsonc", "yaml", "yamlc", "table", "tsv", "none"}
 // flags adds -o and --query to a command that prints a result.
 func (f *format) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.name, "output", "o", "", "format of the result: json, jsonc, yaml, yamlc, table, tsv or none")
-	cmd.Flags().StringVar(&f.query, "query", "", "JMESPath query of the result")
+	cmd.Flags().StringVar(&f.query, "query", "", "JMESPath query to apply to the result")
 }
 
 // chosen reports whether the user asked for a machine's form.

@@ -25,10 +25,10 @@ func planCommand(s *session) *cobra.Command {
 	var set wordGroups
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Show what would happen to a job: where, when, for how much, and what is in its way",
+		Short: "Show where and when a job would run, at what cost, and what prevents it",
 		Long: "Shows what would happen to a job if it were submitted now. Nothing is created or uploaded.\n\n" +
-			"Ends with 0 when it would run now or soon, 4 when it would wait for a limit, 5 when it can never run as it is,\n" +
-			"and 1 when the file or the request is wrong.",
+			"Exits with 0 if the job would run now or soon, 4 if it would wait because of a limit, 5 if it can never run,\n" +
+			"and 1 if the file or the request is wrong.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {

@@ -51,7 +51,7 @@ func psCommand(s *session) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "ps",
-		Short: "List what runs, what waits and why, and what ended lately",
+		Short: "List running, waiting and recent jobs, and why they wait",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {

@@ -14,7 +14,7 @@ import (
 
 func quotaCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "quota", Short: "How many vCPUs may be used: limits, requests for more, and decisions on them", Args: cobra.ArbitraryArgs,
+		Use: "quota", Short: "Show and change limits on vCPUs, and request more", Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
 	cmd.AddCommand(quotaList(s), quotaRequest(s), quotaApprove(s), quotaDeny(s), quotaSet(s))
@@ -25,19 +25,19 @@ func quotaCommand(s *session) *cobra.Command {
 func askFlags(cmd *cobra.Command, a *client.QuotaAsk, expires *string) {
 	f := cmd.Flags()
 	f.StringVar(&a.Family, "family", "", "family of sizes, for example standardNCSv3Family")
-	f.StringVar(&a.Size, "size", "", "a size; its family is meant")
+	f.StringVar(&a.Size, "size", "", "a size; the limit applies to its family")
 	f.IntVar(&a.VCPUs, "vcpus", 0, "how many vCPUs may be used at once")
-	f.BoolVar(&a.Low, "low-priority", false, "with low priority; dedicated otherwise")
-	f.StringVar(&a.User, "user", "", "of this user alone; of the whole workspace when empty")
+	f.BoolVar(&a.Low, "low-priority", false, "for low-priority nodes instead of dedicated ones")
+	f.StringVar(&a.User, "user", "", "for this user only (default: the whole workspace)")
 	f.StringVar(&a.Reason, "reason", "", "why")
-	f.StringVar(expires, "expires", "", "until when: 7d, 12h, 2026-12-31 or a time; for ever when empty")
+	f.StringVar(expires, "expires", "", "when it expires: 7d, 12h, 2026-12-31 or a time (default: never)")
 }
 
 func quotaRequest(s *session) *cobra.Command {
 	var a client.QuotaAsk
 	var expires string
 	cmd := &cobra.Command{
-		Use: "request --family FAMILY|--size SIZE --vcpus N", Short: "Ask for a limit", Args: noArgs,
+		Use: "request --family FAMILY|--size SIZE --vcpus N", Short: "Request a limit", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.Family == "" && a.Size == "" && a.User == "" {
 				return usagef("say for what: --family, --size or --user")
@@ -110,8 +110,8 @@ func quotaApprove(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&a.VCPUs, "vcpus", 0, "how many instead of what was asked for")
-	f.StringVar(&expires, "expires", "", "until when, instead of what was asked for: 7d, 12h, 2026-12-31 or a time")
+	f.IntVar(&a.VCPUs, "vcpus", 0, "limit to grant instead of the requested one")
+	f.StringVar(&expires, "expires", "", "when it expires, instead of the requested time: 7d, 12h, 2026-12-31 or a time")
 	f.StringVar(&a.Reason, "reason", "", "why")
 	s.format.flags(cmd)
 	return cmd
@@ -172,14 +172,14 @@ func quotaSet(s *session) *cobra.Command {
 		},
 	}
 	askFlags(cmd, &a, &expires)
-	cmd.Flags().BoolVar(&a.Server, "all-workspaces", false, "of all workspaces together")
+	cmd.Flags().BoolVar(&a.Server, "all-workspaces", false, "for all workspaces together")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the limit")
 	return cmd
 }
 
 func quotaList(s *session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list", Short: "List limits with what is in use, and requests", Args: noArgs,
+		Use: "list", Short: "List limits with current use, and requests", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
 				return err

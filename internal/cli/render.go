@@ -34,6 +34,6 @@ func renderCommand(s *session) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&file, "file", "f", "", "YAML file")
 	setFlag(cmd, &set)
-	f.StringVar(&o.Kind, "kind", "", "what the file describes; found out when empty")
+	f.StringVar(&o.Kind, "kind", "", "what the file describes (default: detected)")
 	return cmd
 }

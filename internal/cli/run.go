@@ -40,9 +40,9 @@ func runCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] COMMAND [ARG…]",
 		Short: "Run a command as a job, with this folder's code, and stream its output",
-		Long: "Uploads this folder, runs the command as a job, streams its output and ends with its exit code.\n\n" +
-			"What .amlignore (or .gitignore) names stays here, as do .git, .venv and caches. One argument with blanks in it is shell\n" +
-			"text; several arguments are one command. ${{inputs.NAME}} and ${{outputs.NAME}} in it become values and paths.\n\n" +
+		Long: "Uploads this folder, runs the command as a job, streams its output and exits with its exit code.\n\n" +
+			"Files excluded by .amlignore (or .gitignore), .git, .venv and caches are not uploaded. One argument with spaces is a shell\n" +
+			"command; several arguments form one command. ${{inputs.NAME}} and ${{outputs.NAME}} in it become values and paths.\n\n" +
 			"  berth run -- python train.py --lr 0.1\n" +
 			"  berth run --environment requirements.txt -- python train.py\n" +
 			"  berth run --input data=./data --output model=./model -- 'python train.py ${{inputs.data}} ${{outputs.model}}'",
@@ -63,19 +63,19 @@ func runCommand(s *session) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&r.on, "on", "", "compute to run on; this machine when empty")
-	f.StringVarP(&r.name, "name", "n", "", "name of the job; invented when empty")
-	f.StringVar(&r.display, "display-name", "", "name shown to people")
-	f.StringVar(&r.experiment, "experiment", "", "experiment it belongs to; this folder's name when empty")
-	f.StringArrayVarP(&r.env, "env-var", "e", nil, "NAME=VALUE of the command's environment, or NAME to pass on yours; may be repeated")
+	f.StringVar(&r.on, "on", "", "compute to run on (default: this machine)")
+	f.StringVarP(&r.name, "name", "n", "", "name of the job (default: generated)")
+	f.StringVar(&r.display, "display-name", "", "display name")
+	f.StringVar(&r.experiment, "experiment", "", "experiment it belongs to (default: the name of this folder)")
+	f.StringArrayVarP(&r.env, "env-var", "e", nil, "environment variable NAME=VALUE, or NAME to pass yours; may be repeated")
 	f.StringVar(&r.environment, "environment", "none", "none, python, host, NAME[:VERSION], a conda or requirements file, or an environment's YAML file")
 	f.StringArrayVar(&r.inputs, "input", nil, "NAME=PATH, URI or value; may be repeated")
 	f.StringArrayVar(&r.outputs, "output", nil, "NAME=PATH: output folder, copied to PATH at the end; may be repeated")
 	f.StringVar(&r.code, "code", ".", "folder to upload")
 	f.BoolVar(&r.noCode, "no-code", false, "upload nothing")
 	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
-	f.Var(spanFlag{&r.timeout}, "timeout", "end it after this time, for example 90m, or a number of seconds")
-	f.BoolVar(&r.dryRun, "dry-run", false, "upload and submit nothing; only show what would happen to it, as berth plan does")
+	f.Var(spanFlag{&r.timeout}, "timeout", "stop the job after this time, for example 90m or a number of seconds")
+	f.BoolVar(&r.dryRun, "dry-run", false, "upload and submit nothing; show the plan, as berth plan does")
 	f.BoolVarP(&r.yes, "yes", "y", false, "upload a very large folder without asking")
 	f.StringVarP(&s.format.name, "format", "o", "", "output format of --dry-run, for example json")
 	return cmd

@@ -20,9 +20,9 @@ type runFlags struct {
 
 func (q *runFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.Filter, "filter", "", "conditions in MLflow's grammar, joined by AND")
+	f.StringVar(&q.Filter, "filter", "", "conditions in MLflow's filter syntax, joined by AND")
 	f.StringArrayVar(&q.OrderBy, "order-by", nil, "what to sort by, with ASC or DESC; may be repeated")
-	f.StringVar(&q.experiment, "experiment", "", "runs of this experiment only")
+	f.StringVar(&q.experiment, "experiment", "", "only runs of this experiment")
 }
 
 // find finds the experiments that are looked through, and returns the names of all by their ids.
@@ -46,7 +46,7 @@ func runsCommand(s *session) *cobra.Command {
 	q := runFlags{}
 	cmd := &cobra.Command{
 		Use:   "runs [--filter TEXT] [--order-by FIELD]",
-		Short: "List runs with their metrics and parameters, those of jobs and those of notebooks",
+		Short: "List the runs of jobs and notebooks with their metrics and parameters",
 		Long: "Lists the runs of the workspace's MLflow server, newest first. Filters and orders are MLflow's.\n\n" +
 			"  berth runs --filter \"metrics.acc > 0.9 AND params.model = 'tree'\"\n" +
 			"  berth runs --order-by 'metrics.loss ASC' -r 1      # the best one\n" +

@@ -41,7 +41,7 @@ func compareRunsCommand(s *session) *cobra.Command {
 			return s.printComparison(runs, all)
 		},
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also the parameters that are the same")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "include parameters that are the same")
 	s.format.flags(cmd)
 	return cmd
 }

@@ -16,8 +16,8 @@ func exportRunsCommand(s *session) *cobra.Command {
 	format := ""
 	cmd := &cobra.Command{
 		Use:   "export [--filter TEXT] [--format csv|jsonl]",
-		Short: "Write all runs that meet a filter as CSV or lines of JSON",
-		Long: "Writes runs to standard output, a line for each. In CSV, parameters, tags and the latest values of metrics are columns named params.KEY,\n" +
+		Short: "Write all runs that match a filter as CSV or JSON lines",
+		Long: "Writes runs to standard output, one per line. In CSV, parameters, tags and the latest values of metrics are columns named params.KEY,\n" +
 			"tags.KEY and metrics.KEY.\n\n" +
 			"  berth runs export --experiment iris > runs.csv",
 		Args: noArgs,

@@ -14,7 +14,7 @@ func serveCommand(s *session) *cobra.Command {
 		Use:   "serve [--home DIR] [--listen HOST:PORT] [--name NAME]",
 		Short: "Run a server in the foreground",
 		Long: "Runs a server in the foreground until Ctrl-C or SIGTERM. Everything it owns is in the home; HOME/berth.yaml configures it.\n" +
-			"Running tasks go on when it ends, and it takes them up again when it starts.",
+			"Tasks keep running when it stops, and it takes them over again when it starts.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.config()
@@ -40,6 +40,6 @@ func serveCommand(s *session) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of a further server of the home; it needs a PostgreSQL database")
-	cmd.Flags().StringVar(&listen, "listen", "", "address of the HTTPS front door; port 0 takes a free one and keeps it")
+	cmd.Flags().StringVar(&listen, "listen", "", "HTTPS address to listen on; port 0 chooses a free port and keeps it")
 	return cmd
 }

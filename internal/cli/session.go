@@ -65,7 +65,7 @@ func (s *session) flags(root *cobra.Command) {
 	f.StringVarP(&s.cfg.Workspace.Name, "workspace-name", "w", "", "workspace (BERTH_WORKSPACE)")
 	f.StringVarP(&s.cfg.Workspace.Group, "resource-group", "g", "", "resource group of the workspace")
 	f.StringVar(&s.cfg.Workspace.Subscription, "subscription", "", "subscription of the workspace")
-	f.BoolVar(&s.verbose, "verbose", false, "say more")
+	f.BoolVar(&s.verbose, "verbose", false, "print more messages")
 	f.BoolVar(&s.debug, "debug", false, "print every request")
 	f.BoolVar(&s.quiet, "only-show-errors", false, "print nothing but errors")
 	if s.format.az { // of az's policy checks

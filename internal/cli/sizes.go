@@ -25,7 +25,7 @@ type sizeFilter struct {
 func listSizesVerb(s *session, _ noun) *cobra.Command {
 	var f sizeFilter
 	cmd := &cobra.Command{
-		Use: "list-sizes", Short: "List VM sizes with what they have and cost", Args: noArgs,
+		Use: "list-sizes", Short: "List VM sizes with their hardware and price", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
 				return err
@@ -66,10 +66,10 @@ func listSizesVerb(s *session, _ noun) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.Type, "type", "t", "", "only sizes for this type of compute: AmlCompute or ComputeInstance")
-	fl.StringVarP(&f.Location, "location", "l", "", "location; the workspace's when empty")
+	fl.StringVarP(&f.Location, "location", "l", "", "location (default: the workspace's)")
 	fl.StringVar(&f.Family, "family", "", "only this family or series, for example standardDSv2Family or DSv2")
 	fl.BoolVar(&f.gpu, "gpu", false, "only sizes with GPUs")
-	fl.Float64Var(&f.maxPrice, "max-price", 0, "only sizes that cost at most this much an hour, dedicated")
+	fl.Float64Var(&f.maxPrice, "max-price", 0, "only sizes that cost at most this much per hour as dedicated nodes")
 	s.format.flags(cmd)
 	return cmd
 }
@@ -194,7 +194,7 @@ func sizeNote(size berth.Size) string {
 func listUsageVerb(s *session, _ noun) *cobra.Command {
 	var location string
 	cmd := &cobra.Command{
-		Use: "list-usage", Short: "List how many vCPUs are in use and how many may be", Args: noArgs,
+		Use: "list-usage", Short: "List vCPUs in use and their limits", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
 				return err
@@ -229,7 +229,7 @@ func listUsageVerb(s *session, _ noun) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&location, "location", "l", "", "location; the workspace's when empty")
+	cmd.Flags().StringVarP(&location, "location", "l", "", "location (default: the workspace's)")
 	s.format.flags(cmd)
 	return cmd
 }

@@ -31,11 +31,11 @@ func sshCommand(s *session) *cobra.Command {
 	var o sshOptions
 	cmd := &cobra.Command{
 		Use:   "ssh NAME [-- COMMAND]",
-		Short: "A shell, or a command, on a compute instance",
+		Short: "Open a shell or run a command on a compute instance",
 		Long: "Opens a shell on a compute instance, or runs a command there. The connection goes through the server, with your token.\n\n" +
 			"  berth ssh mybox                    a shell\n" +
 			"  berth ssh mybox -- nvidia-smi      a command\n" +
-			"  berth ssh --config --install       after this `ssh mybox`, scp, rsync and VS Code work too",
+			"  berth ssh --config --install       then `ssh mybox`, scp, rsync and VS Code work too",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.config || o.install:
@@ -49,10 +49,10 @@ func sshCommand(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.stdio, "stdio", false, "be the connection itself, for ssh's ProxyCommand")
-	f.StringVar(&o.known, "known-hosts", "", "with --stdio: keep the instance's host key in this file")
-	f.BoolVar(&o.config, "config", false, "print what ssh's configuration needs")
-	f.BoolVar(&o.install, "install", false, "put it into ~/.ssh")
+	f.BoolVar(&o.stdio, "stdio", false, "serve as ssh's ProxyCommand")
+	f.StringVar(&o.known, "known-hosts", "", "with --stdio: store the instance's host key in this file")
+	f.BoolVar(&o.config, "config", false, "print an ssh configuration")
+	f.BoolVar(&o.install, "install", false, "install it in ~/.ssh")
 	f.Lookup("known-hosts").Hidden = true
 	return cmd
 }
@@ -61,7 +61,7 @@ func sshCommand(s *session) *cobra.Command {
 func connectSSHVerb(s *session, n noun) *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
-		Use: "connect-ssh [NAME] [-- COMMAND]", Short: "A shell on a compute instance", Args: cobra.ArbitraryArgs,
+		Use: "connect-ssh [NAME] [-- COMMAND]", Short: "Open a shell on a compute instance", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := args
 			if t.name == "" && len(args) > 0 {

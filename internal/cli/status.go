@@ -30,7 +30,7 @@ type serverStatus struct {
 func statusCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show which server is used and whether it runs",
+		Short: "Show which server is used and whether it is running",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.noStart = true

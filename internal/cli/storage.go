@@ -16,10 +16,10 @@ import (
 func storageCommand(s *session) *cobra.Command {
 	var by []string
 	cmd := &cobra.Command{
-		Use: "storage", Short: "Say what takes space, and delete what old jobs left", Args: noArgs,
-		Long: "Says what takes space in the workspace's own storage. Content that several files have is there once: OWN is what no other line has.\n\n" +
+		Use: "storage", Short: "Show what takes space, and delete the files of old jobs", Args: noArgs,
+		Long: "Shows what takes space in the workspace's own storage. Identical content is stored once: OWN counts only what no other line has.\n\n" +
 			"  berth storage --by user,kind\n" +
-			"  berth storage clean --older 30d --kind outputs      what would be deleted; --yes deletes it",
+			"  berth storage clean --older 30d --kind outputs      show what would be deleted; --yes deletes it",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
 				return err
@@ -74,10 +74,10 @@ func storageClean(s *session) *cobra.Command {
 	var older string
 	var everyone, yes bool
 	cmd := &cobra.Command{
-		Use: "clean --older TIME", Short: "Delete what jobs left that ended long ago; without --yes only say what that would be", Args: noArgs,
-		Long: "Deletes files of jobs that ended before a time: their outputs, artifacts or logs. The jobs themselves stay in lists.\n" +
-			"What registered data and models consist of stays, and so does what a job names that has not ended, and all of jobs with the\n" +
-			"tag " + berth.KeepTag + ": \"true\". The space is given back within a day.",
+		Use: "clean --older TIME", Short: "Delete the files of jobs that ended long ago; without --yes, only show them", Args: noArgs,
+		Long: "Deletes files of jobs that ended before the given time: their outputs, artifacts or logs. The jobs are still listed.\n" +
+			"Files of registered data and models are kept, and so are files used by a job that has not ended, and all files of jobs with the\n" +
+			"tag " + berth.KeepTag + ": \"true\". The space is freed within a day.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
 				return err
@@ -116,8 +116,8 @@ func storageClean(s *session) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&kinds, "kind", []string{berth.StorageOutputs}, "what to delete: outputs, artifacts, logs")
-	f.StringVar(&older, "older", "", "of jobs that ended so long ago, such as 12h, 30d, 8w, or before a date")
-	f.BoolVar(&everyone, "everyone", false, "of the jobs of all users, for administrators; else of your own")
+	f.StringVar(&older, "older", "", "jobs that ended longer ago than this, such as 12h, 30d or 8w, or before this date")
+	f.BoolVar(&everyone, "everyone", false, "for the jobs of all users (administrators only; default: your own)")
 	f.BoolVarP(&yes, "yes", "y", false, "delete it")
 	s.format.flags(cmd)
 	return cmd

@@ -188,7 +188,7 @@ func agentPID(ctx context.Context, dir string) int {
 func agentStop(s *session) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "stop", Short: "Stop this machine's agent; jobs that run go on", Args: noArgs,
+		Use: "stop", Short: "Stop this machine's agent; running jobs continue", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := s.agentDir(dir)
 			if err != nil {
@@ -213,6 +213,6 @@ func agentStop(s *session) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "the agent's folder; HOME/agent when empty")
+	cmd.Flags().StringVar(&dir, "dir", "", "the agent's folder (default HOME/agent)")
 	return cmd
 }

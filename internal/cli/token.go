@@ -27,7 +27,7 @@ func tokenCreate(s *session) *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Create a token and print its secret, which is shown this once",
+		Short: "Create a token and print its secret, which is shown only once",
 		Args:  oneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.open(cmd.Context())
@@ -69,9 +69,9 @@ func tokenCreate(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.User, "user", "", "user who owns its jobs; its name when empty")
+	f.StringVar(&t.User, "user", "", "user who owns its jobs (default: NAME)")
 	f.StringVar(&t.Role, "role", "user", "admin, user or reader")
-	f.DurationVar(&life, "expires", 0, "how long it is good, for example 720h; for ever when 0")
+	f.DurationVar(&life, "expires", 0, "how long it is valid, for example 720h; 0 means forever")
 	s.format.flags(cmd)
 	return cmd
 }
@@ -108,7 +108,7 @@ func tokenList(s *session) *cobra.Command {
 
 func tokenRevoke(s *session) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NAME", Short: "End a token at once", Args: oneArg("name"),
+		Use: "revoke NAME", Short: "Revoke a token immediately", Args: oneArg("name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.open(cmd.Context())
 			if err != nil {

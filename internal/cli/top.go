@@ -32,7 +32,7 @@ func topCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what running jobs use: CPU, memory, GPU, disk",
-		Long:  "Shows what running jobs use. On a terminal it goes on until Ctrl-C; elsewhere it prints once.",
+		Long:  "Shows what running jobs use. On a terminal it updates until Ctrl-C; elsewhere it prints once.",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
@@ -62,7 +62,7 @@ func topCommand(s *session) *cobra.Command {
 			return s.liveTop(ctx, c, &m, rev, every)
 		},
 	}
-	cmd.Flags().DurationVar(&every, "every", time.Second, "how often to look")
+	cmd.Flags().DurationVar(&every, "every", time.Second, "polling interval")
 	s.format.flags(cmd)
 	return cmd
 }

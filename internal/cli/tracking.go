@@ -22,7 +22,7 @@ func trackingURICommand(s *session) *cobra.Command {
 		Use:   "tracking-uri [--export]",
 		Short: "Print the address of the workspace's MLflow server",
 		Long: "Prints where the MLflow client finds the workspace's runs. With --export, prints what a notebook or a script needs, as shell\n" +
-			"commands; they hold your token.\n\n" +
+			"commands; they contain your token.\n\n" +
 			"  eval \"$(berth tracking-uri --export)\"\n" +
 			"  python -c 'import mlflow; print(mlflow.search_runs(search_all_experiments=True))'",
 		Args: noArgs,
@@ -46,7 +46,7 @@ func trackingURICommand(s *session) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&export, "export", false, "with token and certificate authority, as shell commands")
+	cmd.Flags().BoolVar(&export, "export", false, "print shell commands that also set the token and the certificate authority")
 	s.format.flags(cmd)
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 const importTokenVar = "BERTH_IMPORT_TOKEN"
 
 func trackingCommand(s *session) *cobra.Command {
-	cmd := &cobra.Command{Use: "tracking", Short: "Import runs and models from an MLflow server, and show what experiments take up", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "tracking", Short: "Import runs and models from an MLflow server, and show the size of experiments", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(trackingImportCommand(s), trackingSizesCommand(s))
 	return cmd
 }
@@ -27,10 +27,10 @@ func trackingImportCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import --from ADDRESS|FOLDER",
 		Short: "Import an MLflow server or an mlruns folder",
-		Long: "Brings the experiments, runs, metrics, models and files of an MLflow server, or of the folder mlruns that MLflow writes without one, into the\n" +
-			"workspace. Runs keep their ids and versions of models their numbers. Deleted runs and experiments stay behind. It can be\n" +
-			"stopped and run again: what is there is not doubled, and what has not changed is not read again.\n\n" +
-			"A server that wants a token gets the one in " + importTokenVar + ".\n\n" +
+		Long: "Imports the experiments, runs, metrics, models and files of an MLflow server, or of the folder mlruns that MLflow writes without one, into the\n" +
+			"workspace. Runs keep their ids and model versions their numbers. Deleted runs and experiments are not imported. The import can be\n" +
+			"stopped and run again: nothing is duplicated, and what has not changed is not read again.\n\n" +
+			"If the server requires a token, set it in " + importTokenVar + ".\n\n" +
 			"  berth tracking import --from http://mlflow:5000\n" +
 			"  berth tracking import --from ./mlruns",
 		Args: noArgs,
@@ -64,7 +64,7 @@ func trackingImportCommand(s *session) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "address of an MLflow server, or an mlruns folder")
-	cmd.Flags().BoolVar(&full, "full", false, "also read again what has not changed since it was imported")
+	cmd.Flags().BoolVar(&full, "full", false, "read runs again even if they have not changed since they were imported")
 	s.format.flags(cmd)
 	return cmd
 }
@@ -79,7 +79,7 @@ func importSource(from string) (migrate.Source, error) {
 func trackingSizesCommand(s *session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sizes",
-		Short: "Show how many runs, points and files each experiment has, and what they take up",
+		Short: "Show how many runs, points and files each experiment has, and their size",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {

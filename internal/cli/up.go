@@ -10,7 +10,7 @@ import (
 func upCommand(s *session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "up",
-		Short: "Start the local server, unless it runs",
+		Short: "Start the local server if it is not running",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := s.config()

@@ -88,7 +88,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		secret = secretsFlag(cmd)
 	case "workspace":
 		ignored(cmd, "update-dependent-resources?/u")
-		cmd.Flags().Var(refusal("this server has no rules for networks"), "network-acls", "az's; not served")
+		cmd.Flags().Var(refusal("ignored: this server has no network rules"), "network-acls", "az's flag; not supported")
 		cmd.Flags().Lookup("network-acls").Hidden = true
 	}
 	return cmd

@@ -175,7 +175,7 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is gone")
+	f.BoolVar(&noWait, "no-wait", false, "do not wait until it is deleted")
 	if n.word == "workspace" {
 		f.Bool("all-resources", false, "Azure's: with what belongs to it; here that is always so")
 		f.BoolP("permanently-delete", "p", false, "Azure's: for good; here that is always so")
@@ -306,7 +306,7 @@ func showServicesVerb(s *session, n noun) *cobra.Command {
 		}
 		return s.print(shown)
 	})
-	cmd.Flags().IntVarP(&node, "node-index", "i", 0, "of this node")
+	cmd.Flags().IntVarP(&node, "node-index", "i", 0, "for this node")
 	return cmd
 }
 
