@@ -59,7 +59,7 @@ func (c *Client) again(method string, err error, attempt int, spent time.Duratio
 	case errors.As(err, &soon):
 		return spent < restartTime
 	case errors.As(err, &lost) && lost.dial:
-		return Gone(lost.Err) && (spent < firstTime || c.met.Load() && spent < restartTime)
+		return NotRunning(lost.Err) && (spent < firstTime || c.met.Load() && spent < restartTime)
 	}
 	return berth.CodeOf(err) == berth.Unavailable && method != http.MethodPost && attempt < retries
 }

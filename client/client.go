@@ -162,7 +162,7 @@ type Unreachable struct {
 
 func (e *Unreachable) Error() string {
 	why := e.Err.Error()
-	if e.local && e.dial && Gone(e.Err) {
+	if e.local && e.dial && NotRunning(e.Err) {
 		why = "no server runs there; start one with `berth up`"
 	}
 	return "cannot reach " + e.Server + ": " + why
@@ -171,7 +171,7 @@ func (e *Unreachable) Error() string {
 // Stopped says that the server of a home on this machine runs no more: it ended the connection, or
 // takes none.
 func (e *Unreachable) Stopped() bool {
-	return e.local && (Gone(e.Err) || errors.Is(e.Err, io.EOF) || errors.Is(e.Err, io.ErrUnexpectedEOF))
+	return e.local && (NotRunning(e.Err) || errors.Is(e.Err, io.EOF) || errors.Is(e.Err, io.ErrUnexpectedEOF))
 }
 
 func (e *Unreachable) Unwrap() error { return e.Err }

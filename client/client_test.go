@@ -240,7 +240,7 @@ func TestDamagedServerFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err := client.Dial(t.Context(), home)
-		if err == nil || !client.Gone(err) {
+		if err == nil || !client.NotRunning(err) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

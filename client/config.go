@@ -152,8 +152,8 @@ func Dial(ctx context.Context, home string) (net.Conn, Server, error) {
 	return conn, s, err
 }
 
-// Gone reports whether err of Dial means that no server runs in the home.
-func Gone(err error) bool {
+// NotRunning reports whether err of Dial means that no server runs in the home.
+func NotRunning(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged) || refused(err)
 }
 
@@ -166,7 +166,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, base: "http://berth", local: true, store: &stores{}, met: &atomic.Bool{}}
 	c.cfg.Token = "" // the socket needs none
 	conn, info, err := Dial(ctx, cfg.Home)
-	if err != nil && Gone(err) && cfg.Start != nil {
+	if err != nil && NotRunning(err) && cfg.Start != nil {
 		if err := cfg.Start(ctx); err != nil {
 			return nil, err
 		}

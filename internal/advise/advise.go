@@ -12,8 +12,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Market is what can be had.
-type Market struct {
+// Catalogue is the sizes to choose from.
+type Catalogue struct {
 	Sizes    []berth.Size // those of the location
 	Location string
 }
@@ -41,7 +41,7 @@ func Check(n berth.AdviceNeeds) error {
 }
 
 // Targets is the advice for a case, or for all of them.
-func Targets(n berth.AdviceNeeds, m Market) berth.Advice {
+func Targets(n berth.AdviceNeeds, m Catalogue) berth.Advice {
 	n.MemoryGB, n.Why = memory(n)
 	a := berth.Advice{Needs: n, Targets: []berth.TargetAdvice{}, Measured: []berth.MeasuredAdvice{}}
 	for _, c := range berth.Cases {
@@ -83,11 +83,11 @@ func memory(n berth.AdviceNeeds) (float64, string) {
 func assumed(n berth.AdviceNeeds) bool { return n.RAMGB == 0 && n.ModelGB == 0 }
 
 // rules are the cases: each gives its first choice first.
-var rules = map[string]func(berth.AdviceNeeds, Market) []berth.TargetAdvice{
+var rules = map[string]func(berth.AdviceNeeds, Catalogue) []berth.TargetAdvice{
 	berth.CaseExperiment: experiment, berth.CaseProduction: production, berth.CaseMany: many, berth.CaseBatch: batch, berth.CaseRealtime: realtime,
 }
 
-func experiment(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
+func experiment(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 	box := berth.TargetAdvice{
 		Target: "instance", Here: true, Tier: "dedicated", Rule: "notebooks are best on a machine that is always there: a compute instance",
 		Sizes: choose(n, m, berth.TypeInstance, false), Notes: []string{"an instance costs money as long as it runs: give it an idle time after which it stops"},
@@ -103,7 +103,7 @@ func experiment(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	return []berth.TargetAdvice{box, machine}
 }
 
-func production(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
+func production(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 	c := cluster(n, m, false, "scripts that train again and again belong on a compute cluster: it grows when they are submitted and shrinks to nothing when they have ended")
 	c.Notes = append(c.Notes, "first scale up, then out: find the size that is fast enough for one, then add nodes")
 	if n.GPU {
@@ -116,7 +116,7 @@ func production(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	return []berth.TargetAdvice{c}
 }
 
-func many(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
+func many(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 	c := cluster(n, m, true, "to train many models at once use a compute cluster: each node works on one by itself")
 	c.Notes = append(c.Notes,
 		"low priority costs a fraction; what is taken away starts again, so let each run write checkpoints to ./outputs",
@@ -125,7 +125,7 @@ func many(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	return []berth.TargetAdvice{c}
 }
 
-func batch(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
+func batch(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 	c := cluster(n, m, false, "batch scoring runs on a compute cluster, with normal or low priority; it answers no requests")
 	c.Notes = append(c.Notes, "first scale up, then out: one node that is fast enough, then as many as the data needs")
 	if n.GPU {
@@ -136,7 +136,7 @@ func batch(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 }
 
 // realtime is the choice between container instances, Kubernetes and the machine at hand.
-func realtime(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
+func realtime(n berth.AdviceNeeds, m Catalogue) []berth.TargetAdvice {
 	k := berth.TargetAdvice{
 		Target: "kubernetes", Rule: "production requests are served on Kubernetes: it is fast and scales with them", Sizes: choose(n, m, "", false),
 		Notes: []string{"first scale up, then out: once one machine answers fast enough, add as many as there are requests at once"},
@@ -170,7 +170,7 @@ func realtime(n berth.AdviceNeeds, m Market) []berth.TargetAdvice {
 	return []berth.TargetAdvice{k, c, here}
 }
 
-func cluster(n berth.AdviceNeeds, m Market, low bool, rule string) berth.TargetAdvice {
+func cluster(n berth.AdviceNeeds, m Catalogue, low bool, rule string) berth.TargetAdvice {
 	tier := map[bool]string{true: "low_priority", false: "dedicated"}[low]
 	return berth.TargetAdvice{Target: "cluster", Here: true, Tier: tier, Rule: rule, Sizes: choose(n, m, berth.TypeCluster, low)}
 }
@@ -194,7 +194,7 @@ const usual = 14
 // another: those that need no approval before the others, and sizes without a known price last. One
 // that costs less than the first but needs an approval, or has less memory than was only assumed,
 // is named too.
-func choose(n berth.AdviceNeeds, m Market, computeType string, low bool) []berth.SizeOffer {
+func choose(n berth.AdviceNeeds, m Catalogue, computeType string, low bool) []berth.SizeOffer {
 	var fit, all []berth.Size
 	for _, s := range m.Sizes {
 		if (s.GPUs > 0) != n.GPU || !supports(s, computeType) || s.Isolated || low && !s.LowPriority {

@@ -26,14 +26,14 @@ func size(name, family string, vcpus int, memory float64, gpus int, cost float64
 	return s
 }
 
-func market() advise.Market {
+func market() advise.Catalogue {
 	alone := size("Alone", "F", 8, 64, 0, 0.01)
 	alone.Isolated = true
 	promo := size("NC6-promo", "P", 6, 56, 1, 0.1)
 	promo.LowPriority, promo.LowPrice = false, nil
 	barred := size("GPU-new", "N2", 6, 112, 1, 0.5)
 	barred.Restricted = true
-	return advise.Market{Sizes: []berth.Size{
+	return advise.Catalogue{Sizes: []berth.Size{
 		size("D2", "D", 2, 7, 0, 0.15), size("D3", "D", 4, 14, 0, 0.3), size("D4", "D", 8, 28, 0, 0.6), size("D5", "D", 16, 56, 0, 1.2),
 		size("E4", "E", 4, 32, 0, 0.25), size("X9", "X", 2, 60, 0, 0), alone, size("NC6", "N", 6, 56, 1, 0.9), size("NC12", "N", 12, 112, 2, 1.8), barred, promo,
 	}}
@@ -98,7 +98,7 @@ func TestTargets(t *testing.T) {
 // than the first.
 func TestOffers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := advise.Market{}
+		m := advise.Catalogue{}
 		for range rapid.IntRange(0, 12).Draw(t, "n") {
 			s := size(rapid.StringMatching("[A-Z]{6}").Draw(t, "name"), rapid.SampledFrom([]string{"F", "G"}).Draw(t, "family"), rapid.IntRange(1, 64).Draw(t, "vcpus"),
 				rapid.Float64Range(1, 400).Draw(t, "memory"), rapid.IntRange(0, 2).Draw(t, "gpus"), float64(rapid.IntRange(0, 9).Draw(t, "price")))

@@ -22,7 +22,7 @@ type Run struct {
 const tight = 0.9
 
 // Measure compares what a run used with what it had.
-func Measure(r Run, m Market) berth.MeasuredAdvice {
+func Measure(r Run, m Catalogue) berth.MeasuredAdvice {
 	a := berth.MeasuredAdvice{
 		Job: r.Job, Compute: r.Compute, Size: r.Size.Name, AskedGB: r.Size.MemoryGB, PeakGB: round(r.PeakGB), VCPUs: r.Size.VCPUs, PeakCPUs: round(r.PeakCPUs),
 	}
@@ -87,7 +87,7 @@ func alike(s, of berth.Size) bool {
 
 // smaller is the size that is enough for a run and costs least: of the same family if there is one,
 // else of any.
-func smaller(r Run, m Market, need float64) (berth.Size, bool) {
+func smaller(r Run, m Catalogue, need float64) (berth.Size, bool) {
 	var family, others []berth.Size
 	for _, s := range m.Sizes {
 		if !alike(s, r.Size) || s.MemoryGB >= r.Size.MemoryGB || s.MemoryGB < need || float64(s.VCPUs) < math.Floor(r.PeakCPUs) || s.VCPUs < 1 {
@@ -109,7 +109,7 @@ func smaller(r Run, m Market, need float64) (berth.Size, bool) {
 }
 
 // larger is the next size above that of a run: of its family, else of any.
-func larger(r Run, m Market) *berth.Size {
+func larger(r Run, m Catalogue) *berth.Size {
 	var found *berth.Size
 	for _, own := range []bool{true, false} {
 		for i, s := range m.Sizes {

@@ -138,7 +138,7 @@ func (c *call) definitionOf(tx *store.Tx, p map[string]any) (map[string]any, err
 func (c *call) contentOf(tx *store.Tx, uri string) (string, error) {
 	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
 	if uri == "" || err != nil || !place.Ours() {
-		return strings.TrimSuffix(locate.Long(c.ws, uri, dataGroups), "/"), nil //nolint:nilerr // an address that leads nowhere is compared as it is
+		return strings.TrimSuffix(locate.FullURI(c.ws, uri, dataGroups), "/"), nil //nolint:nilerr // an address that leads nowhere is compared as it is
 	}
 	var files strings.Builder
 	for q := (store.BlobQuery{Container: place.Container, Prefix: place.Name + "/"}); ; {

@@ -127,7 +127,7 @@ func (s *indexService) putIndex(c *call, kindV, name, version string) error {
 			if err := tx.Insert(d); err != nil {
 				return err
 			}
-			return asset.Grow(tx, c.ws.Key(), indexResource.Collection, name, version, c.who.User, nil)
+			return asset.UpdateContainer(tx, c.ws.Key(), indexResource.Collection, name, version, c.who.User, nil)
 		}
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ func (c *call) holdFiles(tx *store.Tx, r *resource, d *store.Doc, props map[stri
 	}
 	at, err := blob.HoldWhole(tx, place.Container, place.Name, title, c.who.User)
 	if err == nil && at != place.Name {
-		d.Own, err = locate.FixedAt(place.Container, at)
+		d.Own, err = locate.FixedMark(place.Container, at)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (x *house) files(name string) (box, url string) {
 }
 
 func (x *house) write(box, name, text string) error {
-	_, err := x.blobs.Put(blob.As(x.t.Context(), "root"), box, name, strings.NewReader(text), blob.PutOptions{})
+	_, err := x.blobs.Put(blob.WithUser(x.t.Context(), "root"), box, name, strings.NewReader(text), blob.PutOptions{})
 	return err
 }
 

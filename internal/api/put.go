@@ -217,7 +217,7 @@ func (c writeCall) insert(tx *store.Tx, r *resource, d *store.Doc, props map[str
 	if err := tx.Insert(d); err != nil {
 		return err
 	}
-	return asset.Grow(tx, c.ws.Key(), r.Collection, d.Name, d.Version, c.who.User, props)
+	return asset.UpdateContainer(tx, c.ws.Key(), r.Collection, d.Name, d.Version, c.who.User, props)
 }
 
 // insertBelow inserts a document; one of a second level only below one of the first.
@@ -238,7 +238,7 @@ func (c writeCall) resolveOutputURI(tx *store.Tx, r *resource, props map[string]
 		if !ok {
 			continue
 		}
-		place, job, err := locate.Lasting(tx, c.ws, uri)
+		place, job, err := locate.ResolveOutput(tx, c.ws, uri)
 		if err != nil {
 			return berth.Errorf(berth.CodeOf(err), "properties.%s: %w", f, err)
 		}
@@ -314,7 +314,7 @@ func equalURI(ws berth.Workspace, a, b any) bool {
 	if !ok1 || !ok2 {
 		return a == b
 	}
-	x, y = locate.Long(ws, x, dataGroups), locate.Long(ws, y, dataGroups)
+	x, y = locate.FullURI(ws, x, dataGroups), locate.FullURI(ws, y, dataGroups)
 	return strings.EqualFold(strings.TrimSuffix(x, "/"), strings.TrimSuffix(y, "/"))
 }
 

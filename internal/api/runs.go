@@ -99,7 +99,7 @@ func (x *snapshot) history(v berth.CommandJob, name string) (cost.History, bool,
 		}
 		x.runs[v.ExperimentName] = runs
 	}
-	h, known := cost.Like(run(v, name), runs)
+	h, known := cost.HistoryOf(run(v, name), runs)
 	return h, known, nil
 }
 

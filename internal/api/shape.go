@@ -58,7 +58,7 @@ const (
 func shapeData(c *call, d *store.Doc, p map[string]any) {
 	shapeAsset(c, d, p)
 	orNull(p, "autoDeleteSetting", "stage", "intellectualProperty")
-	uri := locate.Long(c.ws, text(p, "dataUri"), dataGroups)
+	uri := locate.FullURI(c.ws, text(p, "dataUri"), dataGroups)
 	if strings.HasPrefix(uri, "azureml://") && text(p, "dataType") != "uri_file" && !strings.HasSuffix(uri, "/") {
 		uri += "/"
 	}
@@ -101,7 +101,7 @@ func shapeModel(c *call, d *store.Doc, p map[string]any) {
 	setDefault(p, "flavors", map[string]any{})
 	setDefault(p, "modelType", "custom_model")
 	p["stage"] = stage(d, text(p, "stage"))
-	p["modelUri"] = locate.Long(c.ws, text(p, "modelUri"), modelGroups)
+	p["modelUri"] = locate.FullURI(c.ws, text(p, "modelUri"), modelGroups)
 }
 
 func shapeModelContainer(_ *call, _ *store.Doc, p map[string]any) {

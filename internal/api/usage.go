@@ -295,7 +295,7 @@ func minimum(tx *store.Tx, catalogue sizes.Catalogue, scope quota.Scope) (int, e
 
 // setQuota gives a scope a limit and records who did it.
 func (s *quotaService) setQuota(c *call, tx *store.Tx, scope quota.Scope, g quota.Grant) error {
-	if _, err := quota.Give(tx, scope, g); err != nil {
+	if _, err := quota.SetLimit(tx, scope, g); err != nil {
 		return err
 	}
 	c.emitLimit(tx, scope, c.who.User+" set "+scope.Title()+" to "+quota.Cores(g.VCPUs)+because(g.Reason), g)

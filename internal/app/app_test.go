@@ -180,7 +180,7 @@ func shortHome(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := local.Rest(context.Background(), filepath.Join(home, "host")); err != nil {
+		if err := local.StopIdle(context.Background(), filepath.Join(home, "host")); err != nil {
 			t.Errorf("the runner host stays: %v", err)
 		}
 		os.RemoveAll(home)

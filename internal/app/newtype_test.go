@@ -26,7 +26,7 @@ func TestNewComputeType(t *testing.T) {
 	}
 	nodes := func(driver.Config) (driver.Driver, error) { return fake.New(fake.Options{Scales: true}), nil }
 	t.Cleanup(func() {
-		if err := local.Rest(context.Background(), filepath.Join(home, "toy")); err != nil {
+		if err := local.StopIdle(context.Background(), filepath.Join(home, "toy")); err != nil {
 			t.Errorf("the toy's runner host stays: %v", err)
 		}
 	})

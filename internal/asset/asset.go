@@ -56,7 +56,7 @@ func Create(tx *store.Tx, v Version) (version string, err error) {
 	if err := tx.Insert(d); err != nil {
 		return "", err
 	}
-	return v.Version, Grow(tx, v.Workspace, v.Collection, v.Name, v.Version, v.User, v.Properties)
+	return v.Version, UpdateContainer(tx, v.Workspace, v.Collection, v.Name, v.Version, v.User, v.Properties)
 }
 
 // Next is the number of the next version of an asset.
@@ -72,9 +72,9 @@ func Next(tx *store.Tx, workspace, collection, name string) (int, error) {
 	return n, nil
 }
 
-// Grow makes or moves on the container of a new version. What kind of data a container holds is
-// what its first version is.
-func Grow(tx *store.Tx, workspace, collection, name, version, user string, props map[string]any) error {
+// UpdateContainer creates or updates the container of a new version. A container has the data type
+// of its first version.
+func UpdateContainer(tx *store.Tx, workspace, collection, name, version, user string, props map[string]any) error {
 	own, d, err := container(tx, workspace, collection, name)
 	if err != nil {
 		return err

@@ -42,8 +42,8 @@ type hold struct {
 
 type writerKey struct{}
 
-// As returns a context whose writes are a user's. Other writes are nobody's.
-func As(ctx context.Context, user string) context.Context {
+// WithUser returns a context whose writes belong to a user. Other writes belong to nobody.
+func WithUser(ctx context.Context, user string) context.Context {
 	return context.WithValue(ctx, writerKey{}, user)
 }
 

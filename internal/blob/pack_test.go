@@ -12,7 +12,7 @@ import (
 // TestPutMany: many files are there under their names, and follow the rules that one file follows.
 func TestPutMany(t *testing.T) {
 	s := open(t)
-	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
+	ann, bob := blob.WithUser(t.Context(), "ann"), blob.WithUser(t.Context(), "bob")
 	var files []blob.Packed
 	for i := range 300 {
 		files = append(files, blob.Packed{Name: fmt.Sprintf("LocalUpload/h/%d/f%d", i/50, i), Data: []byte(strings.Repeat("x", i%40))}) // some are the same

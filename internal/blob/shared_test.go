@@ -14,7 +14,7 @@ import (
 // maker wrote. Others go on with their own.
 func TestVersionInASharedFolder(t *testing.T) {
 	s, db := openBoth(t, t.TempDir())
-	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
+	ann, bob := blob.WithUser(t.Context(), "ann"), blob.WithUser(t.Context(), "bob")
 	write := func(ctx context.Context, name, text string) error {
 		_, err := s.Put(ctx, "box", name, strings.NewReader(text), blob.PutOptions{})
 		return err
@@ -61,7 +61,7 @@ func TestVersionInASharedFolder(t *testing.T) {
 // TestVersionInAFolderOfAnother: whose folder it is goes on writing there, whoever registers it.
 func TestVersionInAFolderOfAnother(t *testing.T) {
 	s, db := openBoth(t, t.TempDir())
-	bob := blob.As(t.Context(), "bob")
+	bob := blob.WithUser(t.Context(), "bob")
 	write := func(text string) error {
 		_, err := s.Put(bob, "box", "bobs/x", strings.NewReader(text), blob.PutOptions{})
 		return err

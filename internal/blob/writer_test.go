@@ -13,7 +13,7 @@ import (
 // TestBlocksAreTheirWritersOwn: what one user stages does not get into what another one commits.
 func TestBlocksAreTheirWritersOwn(t *testing.T) {
 	s := open(t)
-	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
+	ann, bob := blob.WithUser(t.Context(), "ann"), blob.WithUser(t.Context(), "bob")
 	if err := s.PutBlock(ann, "box", "train.sh", "1", strings.NewReader("echo mine")); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestBlocksAreTheirWritersOwn(t *testing.T) {
 // it.
 func TestRepeatedCommitOfAnother(t *testing.T) {
 	s := open(t)
-	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
+	ann, bob := blob.WithUser(t.Context(), "ann"), blob.WithUser(t.Context(), "bob")
 	if err := s.PutBlock(ann, "box", "LocalUpload/h/a", "1", strings.NewReader("one")); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestRepeatedCommitOfAnother(t *testing.T) {
 // one of a file that is there is not: it may be the same.
 func TestBlocksForAnothersFolder(t *testing.T) {
 	s := open(t)
-	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
+	ann, bob := blob.WithUser(t.Context(), "ann"), blob.WithUser(t.Context(), "bob")
 	if _, err := s.Put(ann, "box", "LocalUpload/h/a", strings.NewReader("one"), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestBlocksForAnothersFolder(t *testing.T) {
 // afterwards.
 func TestProofIsOfTheContent(t *testing.T) {
 	s, db := openBoth(t, t.TempDir())
-	ann, bob := blob.As(t.Context(), "ann"), blob.As(t.Context(), "bob")
+	ann, bob := blob.WithUser(t.Context(), "ann"), blob.WithUser(t.Context(), "bob")
 	hold := func(version string) error {
 		return db.Update(t.Context(), func(tx *store.Tx) error {
 			_, err := blob.HoldWhole(tx, "box", "LocalUpload/h", version, "bob")

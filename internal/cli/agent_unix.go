@@ -74,5 +74,5 @@ func rest(ctx context.Context, a *dialout.Agent, dir string) error {
 		a.Log.Info("jobs go on, and the next agent in this folder takes them up", "jobs", len(all))
 		return nil
 	}
-	return local.Rest(ctx, dir)
+	return local.StopIdle(ctx, dir)
 }

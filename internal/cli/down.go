@@ -39,7 +39,7 @@ func downCommand(s *session) *cobra.Command {
 // stop ends the server of a home and returns when it has ended.
 func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	conn, info, err := client.Dial(ctx, cfg.Home)
-	if err != nil && client.Gone(err) {
+	if err != nil && client.NotRunning(err) {
 		s.say("no server runs in %s", cfg.Home)
 		return s.endIdle(ctx, cfg) // one that was killed left its runner hosts behind
 	}
@@ -102,11 +102,11 @@ func restHosts(ctx context.Context, s *session, home string, noJobs bool) error 
 		}
 		unlock()
 	}
-	kept, err := cluster.Rest(ctx, filepath.Join(home, "nodes"))
+	kept, err := cluster.StopIdle(ctx, filepath.Join(home, "nodes"))
 	if kept > 0 && noJobs {
 		s.say("%d compute %s on, and can be reached again after `berth up`", kept, map[bool]string{true: "instance runs", false: "instances run"}[kept == 1])
 	}
-	return errors.Join(local.Rest(ctx, filepath.Join(home, "host")), err)
+	return errors.Join(local.StopIdle(ctx, filepath.Join(home, "host")), err)
 }
 
 // countActive is the number of jobs that have not ended, -1 when it cannot be known.

@@ -110,7 +110,7 @@ func (t *legibleWriter) passes(b []byte) bool {
 	return r < 0x80 || r > 0x9f
 }
 
-// escaped is spec.Visible of bytes that may be no text at all.
+// escaped is spec.Printable of bytes that may be no text at all.
 func escaped(b []byte) string {
 	var out []byte
 	for len(b) > 0 {
@@ -119,7 +119,7 @@ func escaped(b []byte) string {
 			const hex = "0123456789abcdef"
 			out = append(out, '\\', 'x', hex[b[0]>>4], hex[b[0]&15])
 		} else {
-			out = append(out, spec.Visible(string(r))...)
+			out = append(out, spec.Printable(string(r))...)
 		}
 		b = b[n:]
 	}

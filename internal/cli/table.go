@@ -78,7 +78,7 @@ func clip(text string, n int) string {
 func legible(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = spec.Visible(line)
+		lines[i] = spec.Printable(line)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -58,13 +58,13 @@ func (cy *cycle) makeAsset(j *jobWork, name string, o berth.JobOutput) (string, 
 	if err := berth.CheckName("asset", o.AssetName); err != nil {
 		return "", err
 	}
-	uri, _, err := locate.Lasting(cy.tx, ws, "azureml://jobs/"+j.doc.Name+"/outputs/"+name)
+	uri, _, err := locate.ResolveOutput(cy.tx, ws, "azureml://jobs/"+j.doc.Name+"/outputs/"+name)
 	if err != nil {
 		return "", err
 	}
 	v := asset.Version{Workspace: j.doc.Workspace, Collection: "data", Name: o.AssetName, Version: o.AssetVersion, User: j.doc.CreatedBy}
 	if j.state.Admin && locate.IsFile(uri) {
-		v.Own = locate.Vouched()
+		v.Own = locate.VouchedMark()
 	}
 	switch typ := strings.ToLower(o.Type); {
 	case strings.HasSuffix(typ, "_model"):

@@ -167,8 +167,8 @@ type Held struct {
 	Amount              float64
 }
 
-// Stand is where a budget stands. made is when it was made.
-func Stand(b berth.Budget, made time.Time, l Ledger, live []berth.Meter, held []Held, now time.Time) berth.BudgetStatus {
+// StatusOf returns the status of a budget that was created at made.
+func StatusOf(b berth.Budget, made time.Time, l Ledger, live []berth.Meter, held []Held, now time.Time) berth.BudgetStatus {
 	from, to := Period(b, made, now)
 	spent := Spend(b, l, live)
 	s := berth.BudgetStatus{

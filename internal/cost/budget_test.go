@@ -44,7 +44,7 @@ func TestStand(t *testing.T) {
 	l.Add(monthly, task("n1", "a", "ann", -2, 1, 10)) // two hours of it were last month
 	live := []berth.Meter{life("n1", "bob", -5, 3, 10), task("n1", "b", "bob", 2, 3, 10)}
 	held := []cost.Held{{Job: "b", User: "bob", Currency: "USD", Amount: 40}, {Job: "c", User: "ann", Currency: "USD", Amount: 5}, {Job: "d", User: "ann", Currency: "EUR", Amount: 99}}
-	s := cost.Stand(monthly, zero, l, live, held, at(3))
+	s := cost.StatusOf(monthly, zero, l, live, held, at(3))
 	if s.Spent != 30 || s.Rate != 10 || s.Reserved != 35 || s.Left != 35 || s.State != "ok" || !s.UsedUpAt.Equal(at(10).Add(time.Millisecond)) {
 		t.Errorf("%+v", s)
 	}
@@ -53,12 +53,12 @@ func TestStand(t *testing.T) {
 	// Bob pays for his job and for the hour that his node was idle, Ann for hers.
 	his := cost.Ledger{From: at(0)}
 	his.Add(bobs, task("n1", "a", "ann", -2, 1, 10))
-	if s := cost.Stand(bobs, zero, his, live, held, at(3)); s.Spent != 20 || s.Rate != 10 || s.Reserved != 30 {
+	if s := cost.StatusOf(bobs, zero, his, live, held, at(3)); s.Spent != 20 || s.Rate != 10 || s.Reserved != 30 {
 		t.Errorf("%+v", s)
 	}
 	mine := cost.Ledger{From: at(0)}
 	mine.Add(anns, task("n1", "a", "ann", -2, 1, 10))
-	if s := cost.Stand(anns, zero, mine, live, held, at(3)); s.Spent != 10 || s.Rate != 0 || s.Reserved != 5 || !s.UsedUpAt.IsZero() {
+	if s := cost.StatusOf(anns, zero, mine, live, held, at(3)); s.Spent != 10 || s.Rate != 0 || s.Reserved != 5 || !s.UsedUpAt.IsZero() {
 		t.Errorf("%+v", s)
 	}
 }
@@ -90,7 +90,7 @@ func TestLedgerLaws(t *testing.T) {
 				}
 			}
 		}
-		got := cost.Stand(b, zero, l, live, nil, at(now))
+		got := cost.StatusOf(b, zero, l, live, nil, at(now))
 		want := 0.0
 		for _, g := range cost.Tally(meters, []string{"user"}, cost.Window{Since: at(start), Until: at(now)}).Groups {
 			if b.User == "" || g.User == b.User {
@@ -119,7 +119,7 @@ func TestNext(t *testing.T) {
 		stand := func(now time.Time) berth.BudgetStatus {
 			m := life("n", "ann", 0, 0, rate)
 			m.To = now
-			return cost.Stand(b, zero, l, []berth.Meter{m}, nil, now)
+			return cost.StatusOf(b, zero, l, []berth.Meter{m}, nil, now)
 		}
 		now := at(rapid.Float64Range(0, 700).Draw(t, "now"))
 		s := stand(now)

@@ -192,7 +192,7 @@ func TestLike(t *testing.T) {
 		{cost.Run{Experiment: "none", Command: "train"}, cost.History{}, false},
 		{cost.Run{Experiment: "default", Command: "new"}, cost.History{}, false},
 	} {
-		got, ok := cost.Like(tt.job, runs)
+		got, ok := cost.HistoryOf(tt.job, runs)
 		if d := cmp.Diff(tt.want, got); d != "" || ok != tt.ok {
 			t.Errorf("%+v: %v %s", tt.job, ok, d)
 		}

@@ -31,9 +31,9 @@ type History struct {
 	Priced      bool    // there are such
 }
 
-// Like is the history of a job, from runs of its experiment: those of the same command where there
-// are any, else those of the same display name, else all. ok is false when there is none.
-func Like(job Run, runs []Run) (h History, ok bool) {
+// HistoryOf returns the history of a job from the runs of its experiment: those of the same command
+// if there are any, else those with the same display name, else all. ok is false if there are none.
+func HistoryOf(job Run, runs []Run) (h History, ok bool) {
 	for _, like := range []struct {
 		of   string
 		same func(Run) bool

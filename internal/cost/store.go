@@ -258,7 +258,7 @@ func Accounts(tx *store.Tx, workspace string, local berth.LocalTerms, now time.T
 		if err := r.bring(&a.Ledger, b, from, live); err != nil {
 			return nil, err
 		}
-		a.BudgetStatus = Stand(b, d.Created, a.Ledger, live, held, now)
+		a.BudgetStatus = StatusOf(b, d.Created, a.Ledger, live, held, now)
 		out[i] = a
 	}
 	return out, nil

@@ -96,11 +96,11 @@ type kept struct {
 	Name      string `json:"name,omitempty"`
 }
 
-// Vouched is the mark of an asset whose file: URL an administrator registered.
-func Vouched() json.RawMessage { return json.RawMessage(`{"admin":true}`) }
+// VouchedMark is the mark of an asset whose file: URL an administrator registered.
+func VouchedMark() json.RawMessage { return json.RawMessage(`{"admin":true}`) }
 
-// FixedAt is the mark of an asset whose files are kept at another place than its URI says.
-func FixedAt(container, name string) (json.RawMessage, error) {
+// FixedMark is the mark of an asset whose files are stored somewhere other than at its URI.
+func FixedMark(container, name string) (json.RawMessage, error) {
 	return json.Marshal(kept{Container: container, Name: name})
 }
 

@@ -176,10 +176,10 @@ func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri str
 	return Place{Container: own.Container, Name: strings.Trim(path, "/")}, nil
 }
 
-// Lasting is a URI that still says where the data is when the job it names is gone: an output of a
-// job becomes the place in the datastore where it is kept. Every other URI is itself. job is the
-// one it names, if any.
-func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, err error) {
+// ResolveOutput returns a URI that stays valid when the job it names is deleted: the output of a job
+// becomes its path in the datastore. Every other URI is returned unchanged. job is the job that uri
+// names, if any.
+func ResolveOutput(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, err error) {
 	var p []string
 	if rest, ok := cut(uri, "azureml://jobs/"); ok {
 		p = strings.Split("jobs/"+rest, "/")
@@ -193,12 +193,12 @@ func Lasting(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, er
 	if kept, _, err = jobOutput(tx, ws, p, uri); err != nil {
 		return "", "", err
 	}
-	return Long(ws, kept, "resourcegroups"), p[1], nil
+	return FullURI(ws, kept, "resourcegroups"), p[1], nil
 }
 
-// Long is a place in a datastore with its workspace in it, as the service writes it; groups is how
-// it spells that word, which it does in two ways. Every other URI is itself.
-func Long(ws berth.Workspace, uri, groups string) string {
+// FullURI returns a datastore URI with its workspace, as the service writes it; groups is how to spell
+// resourceGroups, for which the service has two spellings. Every other URI is returned unchanged.
+func FullURI(ws berth.Workspace, uri, groups string) string {
 	rest, ok := cut(uri, "azureml://")
 	p := strings.Split(rest, "/")
 	switch {

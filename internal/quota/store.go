@@ -46,8 +46,8 @@ func LoadTx(tx *store.Tx, def int) (Limits, error) {
 	return Load(docs, c, def)
 }
 
-// Give gives a scope a number. The older ones stay where they outlive it.
-func Give(tx *store.Tx, s Scope, g Grant) (Limit, error) {
+// SetLimit sets the limit of a scope. Older limits are kept if they outlast it.
+func SetLimit(tx *store.Tx, s Scope, g Grant) (Limit, error) {
 	d, err := tx.Get("", Kind, s.Key(), "")
 	lim := Limit{Scope: s}
 	switch {

@@ -80,7 +80,7 @@ func fork(s *Spec, path string, args []string) (pid, pidfd int, err error) {
 	}
 	files = append(files, s.holds...)
 	start := func() {
-		pid, err = slack.Ordinary(func() (int, error) {
+		pid, err = slack.WithDefault(func() (int, error) {
 			return syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: files, Sys: attr})
 		})
 	}

@@ -14,10 +14,10 @@ const (
 	tried    = "_BERTH_PATIENT"
 )
 
-// Patient makes this program patient from its first thread on, and returns then. Threads have the
-// slack of the one that started them and a program keeps it, so the program is executed once more.
-// Where that cannot be done it runs as it is.
-func Patient() {
+// Increase sets a larger timer slack for all threads of this program. Threads inherit the slack of the
+// thread that started them, and it survives exec, so the program executes itself once more. If that
+// fails, it continues with the default slack.
+func Increase() {
 	if os.Getenv(tried) != "" {
 		_ = os.Unsetenv(tried)
 		return
@@ -37,8 +37,8 @@ func Patient() {
 	}
 }
 
-// Ordinary calls start in such a way that a process started there has the slack of any other.
-func Ordinary(start func() (int, error)) (int, error) {
+// WithDefault calls start so that a process started by it has the default timer slack.
+func WithDefault(start func() (int, error)) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if unix.Prctl(unix.PR_SET_TIMERSLACK, ordinary, 0, 0, 0) == nil {

@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SLACK_TEST") == "" {
 		os.Exit(m.Run())
 	}
-	Patient()
+	Increase()
 	if _, there := os.LookupEnv(tried); there {
 		panic("the mark of the second start was left in the environment")
 	}
@@ -55,7 +55,7 @@ func child(ordinary bool) string {
 	}
 	var pid int
 	if ordinary {
-		pid, err = Ordinary(start)
+		pid, err = WithDefault(start)
 	} else {
 		pid, err = start()
 	}

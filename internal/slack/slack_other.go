@@ -2,5 +2,5 @@
 
 package slack
 
-// Patient does nothing: only Linux lets a process say how late it may be woken.
-func Patient() {}
+// Increase does nothing: only Linux has timer slack.
+func Increase() {}

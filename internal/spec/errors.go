@@ -38,12 +38,12 @@ func (e Error) Error() string {
 	if e.Suggest != "" {
 		fmt.Fprintf(&b, " (did you mean %q?)", e.Suggest)
 	}
-	return Visible(b.String())
+	return Printable(b.String())
 }
 
-// Visible shows what cannot be seen by its escape, so that names out of a file do not command a
-// terminal.
-func Visible(s string) string {
+// Printable replaces unprintable characters by their escapes, so that names from a file cannot send
+// control sequences to a terminal.
+func Printable(s string) string {
 	hidden := func(r rune) bool { return r != '\t' && !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(s, hidden) {
 		return s

@@ -277,7 +277,7 @@ func (c *call) mayWrite(perm string, names ...string) error {
 // by notes whose request it is.
 func (c *call) by(user string) {
 	c.user = user
-	c.r = c.r.WithContext(blob.As(c.r.Context(), user))
+	c.r = c.r.WithContext(blob.WithUser(c.r.Context(), user))
 }
 
 // drain reads away a body that was refused. A client that asked first has not sent it.

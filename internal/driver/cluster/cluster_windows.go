@@ -12,5 +12,5 @@ func Open(driver.Config) (driver.Driver, error) {
 	return nil, berth.Errorf(berth.Unsupported, "nodes do not run on Windows: use a server on Linux or in WSL")
 }
 
-// Rest has nothing to do where there are no nodes.
-func Rest(context.Context, string) (int, error) { return 0, nil }
+// StopIdle does nothing: there are no nodes on Windows.
+func StopIdle(context.Context, string) (int, error) { return 0, nil }

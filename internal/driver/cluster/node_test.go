@@ -137,7 +137,7 @@ func TestRest(t *testing.T) {
 		return err == nil && len(all) == 1 && all[0].State == berth.TaskRunning
 	})
 	before := runner.Belonging(filepath.Join(dir, "c"))
-	if kept, err := cluster.Rest(ctx, dir); err != nil || kept != 1 {
+	if kept, err := cluster.StopIdle(ctx, dir); err != nil || kept != 1 {
 		t.Fatal(kept, err)
 	}
 	if diff := cmp.Diff(before, runner.Belonging(filepath.Join(dir, "c"))); diff != "" {
@@ -154,7 +154,7 @@ func TestRest(t *testing.T) {
 	if exit, _ := run(t, d, berth.Launch{Task: "a.1", Node: "a", Command: "true"}); !exit.OK() {
 		t.Errorf("exit %+v", exit)
 	}
-	if kept, err := cluster.Rest(ctx, filepath.Join(dir, "nowhere")); err != nil || kept != 0 {
+	if kept, err := cluster.StopIdle(ctx, filepath.Join(dir, "nowhere")); err != nil || kept != 0 {
 		t.Error(kept, err)
 	}
 }

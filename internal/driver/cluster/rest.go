@@ -12,10 +12,10 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// Rest ends the hosts of the nodes below dir and removes their groups. The nodes are there again
-// when a server calls them. It is for a server that has ended and had no jobs. Nodes on which
-// something runs all the same, such as an instance's, are kept as they are; it says how many.
-func Rest(ctx context.Context, dir string) (kept int, err error) {
+// StopIdle stops the hosts of the idle nodes in dir and removes their control groups, after a server
+// has stopped. The next server starts them again when it calls them. Nodes on which something runs,
+// such as an instance, are left alone; kept is their number.
+func StopIdle(ctx context.Context, dir string) (kept int, err error) {
 	all, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

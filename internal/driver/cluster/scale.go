@@ -151,7 +151,7 @@ func (d *Driver) clear(ctx context.Context, name string) error {
 // can tell which they are, and for that it has to run.
 func (d *Driver) unbox(ctx context.Context, name string, g runner.Groups) error {
 	dir := filepath.Join(d.c.Dir, name)
-	if !host.Boxes(dir) {
+	if !host.HasContainers(dir) {
 		return nil
 	}
 	if err := host.Start(ctx, dir, d.c.Host, g); err != nil {

@@ -29,7 +29,7 @@ func (w *watch) begin(n *node) {
 	w.cancel, w.again = cancel, again
 	n.d.group.Go(func() {
 		for ctx.Err() == nil {
-			if host.Attend(ctx, n.dir) && ctx.Err() == nil {
+			if host.WaitWorker(ctx, n.dir) && ctx.Err() == nil {
 				n.d.hint()
 				continue // it may be there again already
 			}

@@ -231,9 +231,9 @@ func TotalMemory() int64 {
 // term is.
 func ForgetTerms(dir string) error { return host.ForgetTerms(dir) }
 
-// Rest ends the runner host in dir, if there is one and it has nothing to run, and returns when its
-// processes are gone.
-func Rest(ctx context.Context, dir string) error {
+// StopIdle stops the runner host in dir, if there is one and it has no tasks, and returns when its
+// processes have ended.
+func StopIdle(ctx context.Context, dir string) error {
 	if host.Busy(ctx, dir) {
 		return nil
 	}

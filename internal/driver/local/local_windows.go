@@ -18,5 +18,5 @@ var errWindows = berth.Errorf(berth.Unsupported, "tasks cannot run on Windows; u
 // ForgetTerms has nothing to forget.
 func ForgetTerms(string) error { return nil }
 
-// Rest has nothing to end.
-func Rest(context.Context, string) error { return nil }
+// StopIdle does nothing: there is no runner host on Windows.
+func StopIdle(context.Context, string) error { return nil }

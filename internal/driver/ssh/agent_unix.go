@@ -214,7 +214,7 @@ func runAgent(ctx context.Context, dir string, idle time.Duration) error {
 	}
 	s := &sessions{agent: a, log: log, dir: dir}
 	err = s.serve(ctx, l, idle)
-	return errors.Join(err, local.Rest(context.WithoutCancel(ctx), hostDir))
+	return errors.Join(err, local.StopIdle(context.WithoutCancel(ctx), hostDir))
 }
 
 // take takes the lock of an agent's folder. It is nil, without an error, where another agent has

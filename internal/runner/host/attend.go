@@ -13,9 +13,9 @@ import (
 	"github.com/berthml/berth/internal/runner/cache"
 )
 
-// Attend returns when the worker of dir, which it found there, is gone or ctx ended. False means
-// that it found none.
-func Attend(ctx context.Context, dir string) bool {
+// WaitWorker waits until the worker of dir has ended or ctx is done. It returns false if there is no
+// worker.
+func WaitWorker(ctx context.Context, dir string) bool {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", socketPath(dir))
 	if err != nil {
@@ -38,8 +38,8 @@ func RemoveDir(dir string) error {
 	return cache.RemoveAll(dir)
 }
 
-// Boxes says whether the host of dir has, had or is about to have tasks in containers.
-func Boxes(dir string) bool {
+// HasContainers reports whether the host of dir has, had or is about to have tasks in containers.
+func HasContainers(dir string) bool {
 	b, _ := os.ReadFile(filepath.Join(dir, "journal"))
 	for _, sign := range []string{`,"box":"`, `"image":"`, `"build":"`} {
 		if bytes.Contains(b, []byte(sign)) {
