@@ -176,9 +176,9 @@ func (l Locator) datastore(tx *store.Tx, ws berth.Workspace, name, path, uri str
 	return Place{Container: own.Container, Name: strings.Trim(path, "/")}, nil
 }
 
-// ResolveOutput returns a URI that stays valid when the job it names is deleted: the output of a job
-// becomes its path in the datastore. Every other URI is returned unchanged. job is the job that uri
-// names, if any.
+// ResolveOutput returns a URI that stays valid when the job it names is deleted: the output of a
+// job becomes its path in the datastore. Every other URI is returned unchanged. job is the job that
+// uri names, if any.
 func ResolveOutput(tx *store.Tx, ws berth.Workspace, uri string) (kept, job string, err error) {
 	var p []string
 	if rest, ok := cut(uri, "azureml://jobs/"); ok {
@@ -196,8 +196,9 @@ func ResolveOutput(tx *store.Tx, ws berth.Workspace, uri string) (kept, job stri
 	return FullURI(ws, kept, "resourcegroups"), p[1], nil
 }
 
-// FullURI returns a datastore URI with its workspace, as the service writes it; groups is how to spell
-// resourceGroups, for which the service has two spellings. Every other URI is returned unchanged.
+// FullURI returns a datastore URI with its workspace, as the service writes it; groups is how to
+// spell resourceGroups, for which the service has two spellings. Every other URI is returned
+// unchanged.
 func FullURI(ws berth.Workspace, uri, groups string) string {
 	rest, ok := cut(uri, "azureml://")
 	p := strings.Split(rest, "/")

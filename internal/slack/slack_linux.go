@@ -14,9 +14,9 @@ const (
 	tried    = "_BERTH_PATIENT"
 )
 
-// Increase sets a larger timer slack for all threads of this program. Threads inherit the slack of the
-// thread that started them, and it survives exec, so the program executes itself once more. If that
-// fails, it continues with the default slack.
+// Increase sets a larger timer slack for all threads of this program. Threads inherit the slack of
+// the thread that started them, and it survives exec, so the program executes itself once more. If
+// that fails, it continues with the default slack.
 func Increase() {
 	if os.Getenv(tried) != "" {
 		_ = os.Unsetenv(tried)

@@ -12,9 +12,9 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// StopIdle stops the hosts of the idle nodes in dir and removes their control groups, after a server
-// has stopped. The next server starts them again when it calls them. Nodes on which something runs,
-// such as an instance, are left alone; kept is their number.
+// StopIdle stops the hosts of the idle nodes in dir and removes their control groups, after a
+// server has stopped. The next server starts them again when it calls them. Nodes on which
+// something runs, such as an instance, are left alone; kept is their number.
 func StopIdle(ctx context.Context, dir string) (kept int, err error) {
 	all, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

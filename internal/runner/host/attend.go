@@ -13,8 +13,8 @@ import (
 	"github.com/berthml/berth/internal/runner/cache"
 )
 
-// WaitWorker waits until the worker of dir has ended or ctx is done. It returns false if there is no
-// worker.
+// WaitWorker waits until the worker of dir has ended or ctx is done. It returns false if there is
+// no worker.
 func WaitWorker(ctx context.Context, dir string) bool {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", socketPath(dir))
