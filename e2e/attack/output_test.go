@@ -2,6 +2,8 @@ package attack
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,7 +62,7 @@ func TestOutputsOfOthersStay(t *testing.T) {
 		if got := bob.read(bobs, name); got != "hers\n" {
 			t.Errorf("%s is now %q", name, got)
 		}
-		if got := [3]int{bob.put(bobs, "azureml/nobodys/o/x", "free"), ann.put(at(ann, datastore), name, "by ann"), admin.put(at(admin, datastore), name, "by root")}; got != [3]int{201, 201, 201} {
+		if got := [3]int{bob.put(bobs, "shared/o/x", "free"), ann.put(at(ann, datastore), name, "by ann"), admin.put(at(admin, datastore), name, "by root")}; got != [3]int{201, 201, 201} {
 			t.Errorf("%s: free, its user, an administrator: %v", name, got)
 		}
 		status, _, _ := admin.send("PUT", bobs.url+"/"+name, "hers\n", "Authorization", "Bearer "+admin.token, "x-ms-blob-type", "BlockBlob")
@@ -82,5 +84,47 @@ func TestOutputsOfOthersStay(t *testing.T) {
 	bob.must(201, "PUT", bob.ws()+"/data/kept/versions/1", map[string]any{"properties": map[string]any{"dataType": "uri_folder", "dataUri": there()["uri"]}})
 	if got := ann.put(at(ann, "workspaceblobstore"), "azureml/hers/o/x", "swapped"); got != http.StatusConflict {
 		t.Errorf("ann changes what bob registered: %d", got)
+	}
+}
+
+// TestNobodyPlantsOutputs: what somebody writes where the outputs of a job will be, before the job
+// is there, does not become the job's.
+func TestNobodyPlantsOutputs(t *testing.T) {
+	s := world.Start(t)
+	c := client(t, s)
+	ann, bob := person(t, s, c, "ann"), person(t, s, c, "bob")
+	for datastore, name := range map[string]string{"workspaceblobstore": "azureml/hers/o/planted", "workspaceartifactstore": "ExperimentRun/dcid.hers/outputs/planted"} {
+		ds := bob.must(200, "GET", bob.ws()+"/datastores/"+datastore, nil)["properties"].(map[string]any)
+		sas := bob.must(200, "POST", bob.ws()+"/datastores/"+datastore+"/listSecrets", map[string]any{})["sasToken"].(string)
+		at := folder{bob.s.URL + "/st.blob.berth/" + ds["containerName"].(string), strings.TrimPrefix(sas, "?")}
+		if status := bob.put(at, name, evil); status != http.StatusForbidden {
+			t.Errorf("%s, by the workspace's signature: %d", name, status)
+		}
+		if status, _, _ := bob.send("PUT", at.url+"/"+name, evil, "Authorization", "Bearer "+bob.token, "x-ms-blob-type", "BlockBlob"); status != http.StatusForbidden {
+			t.Errorf("%s, by a token: %d", name, status)
+		}
+	}
+	tracking := "/mlflow/v1.0" + bob.ws() + "/api/2.0/mlflow-artifacts/artifacts/0/hers/artifacts/outputs/planted"
+	bob.send("PUT", bob.s.URL+tracking, evil, "Authorization", "Bearer "+bob.token) // it is nobody's run, and stays so
+	ann.must(201, "PUT", ann.ws()+"/jobs/hers", map[string]any{"properties": map[string]any{
+		"jobType": "Command", "command": "ls ${{outputs.o}} outputs; echo mine > ${{outputs.o}}/mine", "outputs": map[string]any{"o": map[string]any{"jobOutputType": "uri_folder"}},
+	}})
+	out, err := s.Command("job", "stream", "-n", "hers").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "planted") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	dir := t.TempDir()
+	down := s.Command("job", "download", "-n", "hers", "--all", "-p", dir)
+	if out, err := down.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	err = filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		if strings.Contains(p, "planted") {
+			t.Errorf("the job has %s", p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,8 +17,8 @@ type Owners struct {
 	workspaces map[string]string // keys of workspaces by their containers, which are never used again
 }
 
-// Job is the job below whose folder a name lies, and the user who submitted it; both are empty
-// where there is none.
+// Job is the job below whose folder a name lies, and the user who submitted it. The user is empty
+// where the job is not there, both where the name is in no job's folder.
 func (o *Owners) Job(ctx context.Context, container, name string) (job, user string, err error) {
 	if job = jobOf(name); job == "" {
 		return "", "", nil
@@ -26,6 +26,7 @@ func (o *Owners) Job(ctx context.Context, container, name string) (job, user str
 	err = o.DB.View(ctx, func(tx *store.Tx) error {
 		ws, err := o.workspace(tx, container)
 		if err != nil || ws == "" {
+			job = ""
 			return err
 		}
 		d, err := tx.Get(ws, "jobs", job, "")
@@ -37,9 +38,6 @@ func (o *Owners) Job(ctx context.Context, container, name string) (job, user str
 		}
 		return err
 	})
-	if user == "" {
-		job = ""
-	}
 	return job, user, err
 }
 

@@ -38,8 +38,9 @@ type Options struct {
 	Bearer func(r *http.Request) (user string, owner bool, err error)
 	// Signed, where there is one, has the last word about a request with a good signature.
 	Signed func(r *http.Request, g Grant) error
-	// Job, where there is one, is the job that a name belongs to and its user, both empty where
-	// there is none. The first two segments of the name tell.
+	// Job, where there is one, is the job that a name belongs to and its user. The user is empty
+	// where the job is not there, both for a name in no job's folder. The first two segments of
+	// the name tell.
 	Job func(ctx context.Context, container, name string) (job, user string, err error)
 	Log *slog.Logger
 }
@@ -248,8 +249,8 @@ func (c *call) authorize(perm string) error {
 	return c.mayWrite(perm, c.name)
 }
 
-// mayWrite refuses to write to names that belong to a job of somebody else. What the server itself
-// signed for one blob is nobody's.
+// mayWrite refuses to write to names that belong to a job of somebody else, or will belong to a job
+// that is not there yet. What the server itself signed for one blob is nobody's.
 func (c *call) mayWrite(perm string, names ...string) error {
 	if c.h.o.Job == nil || c.owner || c.user == "" || !strings.ContainsAny(perm, "wd") {
 		return nil
@@ -265,6 +266,10 @@ func (c *call) mayWrite(perm string, names ...string) error {
 		job, user, err := c.h.o.Job(c.r.Context(), c.container, name)
 		if err != nil {
 			return err
+		}
+		if job != "" && user == "" {
+			return coded(berth.Denied, "AuthorizationPermissionMismatch",
+				folder+" is for what a job of the name "+job+" writes, and there is none: what is there before would be taken for its outputs. Use another folder")
 		}
 		if job != "" && user != c.user {
 			return coded(berth.Denied, "AuthorizationPermissionMismatch",
