@@ -1,10 +1,15 @@
 package mlflow_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,11 +35,14 @@ func TestImport(t *testing.T) {
 	})
 }
 
-func imported(t *testing.T, python, from, uri string) {
-	t.Helper()
-	s := world.Start(t)
-	there := append(os.Environ(), "GIT_PYTHON_REFRESH=quiet", "MLFLOW_DISABLE_TELEMETRY=true", "MLFLOW_TRACKING_URI="+uri)
-	script := func(env []string, name string, args ...string) string {
+// at is what a client is told that uses an MLflow server or folder.
+func at(uri string) []string {
+	return append(os.Environ(), "GIT_PYTHON_REFRESH=quiet", "MLFLOW_DISABLE_TELEMETRY=true", "MLFLOW_TRACKING_URI="+uri)
+}
+
+// scripts runs the files of this folder.
+func scripts(t *testing.T, python string) func(env []string, name string, args ...string) string {
+	return func(env []string, name string, args ...string) string {
 		t.Helper()
 		path, err := filepath.Abs(name)
 		if err != nil {
@@ -50,6 +58,12 @@ func imported(t *testing.T, python, from, uri string) {
 		}
 		return string(out)
 	}
+}
+
+func imported(t *testing.T, python, from, uri string) {
+	t.Helper()
+	s := world.Start(t)
+	there, script := at(uri), scripts(t, python)
 	bring := func(want string) {
 		t.Helper()
 		out, err := s.Command("tracking", "import", "--from", from).CombinedOutput()
@@ -65,4 +79,57 @@ func imported(t *testing.T, python, from, uri string) {
 	bring("unchanged), 0 points, 0 files")
 	script(there, "fill.py", "more")
 	bring("things were left behind")
+}
+
+// TestImportKilled: an import that is killed again and again, at another request to its source each
+// time, and then runs to its end has brought over everything, and nothing twice.
+func TestImportKilled(t *testing.T) {
+	t.Parallel()
+	python := world.Python(t, clients["3.17.2"]...)
+	source := mlflowServer(t, python).base
+	to, err := url.Parse(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left atomic.Int64 // requests until the kill
+	var importer atomic.Pointer[os.Process]
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	way := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		due := left.Add(-1) == 0
+		proxy.ServeHTTP(w, r)
+		if due { // it has its answer, or will not get it
+			importer.Load().Kill() //nolint:errcheck // it may have ended
+		}
+	}))
+	defer way.Close()
+	s := world.Start(t)
+	script := scripts(t, python)
+	script(at(source), "fill.py")
+	kills := 0
+	for n := int64(1); ; n += 3 {
+		cmd := s.Command("tracking", "import", "--from", way.URL)
+		var said strings.Builder
+		cmd.Stdout, cmd.Stderr = &said, &said
+		left.Store(1 << 40)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		importer.Store(cmd.Process)
+		left.Store(n)
+		err := cmd.Wait()
+		if err == nil {
+			break
+		}
+		if cmd.ProcessState.ExitCode() >= 0 {
+			t.Fatalf("the import failed by itself: %v\n%s", err, said.String())
+		}
+		kills++
+	}
+	if kills < 3 {
+		t.Fatalf("the import was killed %d times only", kills)
+	}
+	if diff := cmp.Diff(script(at(source), "dump.py"), script(environ(t, s), "dump.py")); diff != "" {
+		t.Fatalf("after %d kills the workspace differs (-source +workspace):\n%s", kills, diff)
+	}
+	t.Logf("killed %d times", kills)
 }
