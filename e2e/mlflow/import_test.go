@@ -98,7 +98,7 @@ func TestImportKilled(t *testing.T) {
 		due := left.Add(-1) == 0
 		proxy.ServeHTTP(w, r)
 		if due { // it has its answer, or will not get it
-			importer.Load().Kill() //nolint:errcheck // it may have ended
+			_ = importer.Load().Kill() // it may have ended
 		}
 	}))
 	defer way.Close()

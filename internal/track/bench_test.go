@@ -1,11 +1,16 @@
 package track_test
 
 import (
+	"bufio"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berthml/berth/internal/track"
 )
@@ -32,26 +37,69 @@ func BenchmarkLogBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkSearchRuns is a filter and an order over 10,000 runs, a page of 20.
+// BenchmarkSearchRuns is a filter and an order over 10,000 runs, or BERTH_BENCH_RUNS of them, a
+// page of 20.
 func BenchmarkSearchRuns(b *testing.B) {
 	s, _ := bench(b)
-	for i := range 10_000 {
+	runs := 10_000
+	if n, err := strconv.Atoi(os.Getenv("BERTH_BENCH_RUNS")); err == nil {
+		runs = n
+	}
+	for i := range runs {
 		out := s.send(b, "runs/create", fmt.Sprintf(`{"experiment_id": "0", "start_time": %d}`, i))
 		_, id, _ := strings.Cut(out, `"run_uuid":"`)
 		id, _, _ = strings.Cut(id, `"`)
-		s.send(b, "runs/log-batch", fmt.Sprintf(`{"run_id": "%s", "metrics": [{"key": "acc", "value": 0.%d, "timestamp": 1}], "params": [{"key": "lr", "value": "%d"}]}`, id, i, i%10))
+		s.send(b, "runs/log-batch", fmt.Sprintf(`{"run_id": "%s", "metrics": [{"key": "acc", "value": 0.%d, "timestamp": 1}], "params": [{"key": "lr", "value": "%d"}, {"key": "seed", "value": "%d"}], "tags": [{"key": "team", "value": "t%d"}]}`, id, i*7919%runs, i%10, i, i%1000))
 	}
 	for name, body := range map[string]string{
 		"page":   `{"experiment_ids": ["0"], "max_results": 20}`,
 		"filter": `{"experiment_ids": ["0"], "max_results": 20, "filter": "metrics.acc > 0.9 AND params.lr = '3'"}`,
 		"order":  `{"experiment_ids": ["0"], "max_results": 20, "filter": "params.lr = '3'", "order_by": ["metrics.acc DESC"]}`,
 		"all":    `{"experiment_ids": ["0"], "max_results": 20, "order_by": ["metrics.acc DESC"]}`,
+		"param":  `{"experiment_ids": ["0"], "max_results": 20, "filter": "params.seed = '4711'"}`,
+		"like":   `{"experiment_ids": ["0"], "max_results": 20, "filter": "params.seed LIKE '%471%'"}`,
+		"tag":    `{"experiment_ids": ["0"], "max_results": 20, "filter": "tags.team = 't7'", "order_by": ["params.seed ASC"]}`,
+		"tags":   `{"experiment_ids": ["0"], "max_results": 20, "order_by": ["tags.team DESC"]}`,
 	} {
 		b.Run(name, func(b *testing.B) {
+			begin := time.Now()
+			s.send(b, "runs/search", body) // the first makes the columns that it needs
+			b.ReportMetric(float64(time.Since(begin).Microseconds())/1000, "ms-first")
 			for b.Loop() {
 				s.send(b, "runs/search", body)
 			}
 		})
+	}
+}
+
+// BenchmarkPush is how long after a metric is sent a watcher has it, over connections.
+func BenchmarkPush(b *testing.B) {
+	s, run := bench(b)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.s.Serve(w, r, s.ws, track.Caller{Write: true}, strings.TrimPrefix(r.URL.EscapedPath(), "/"))
+	}))
+	defer web.Close()
+	res, err := http.Get(web.URL + "/api/2.0/berth/metrics/stream?run_id=" + run)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	var took []time.Duration
+	for i := 0; b.Loop(); i++ {
+		begin := time.Now()
+		log, err := http.Post(web.URL+"/api/2.0/mlflow/runs/log-metric", "application/json", strings.NewReader(fmt.Sprintf(`{"run_id": %q, "key": "m", "value": %d, "timestamp": %d, "step": %d}`, run, i, i, i)))
+		if err != nil || log.StatusCode != http.StatusOK {
+			b.Fatal(log, err)
+		}
+		log.Body.Close()
+		for lines.Scan() && !strings.Contains(lines.Text(), fmt.Sprintf(`"step":%d,`, i)) && !strings.Contains(lines.Text(), fmt.Sprintf(`"step":%d}`, i)) {
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	for _, p := range []int{50, 99} {
+		b.ReportMetric(float64(took[len(took)*p/100].Microseconds())/1000, fmt.Sprintf("ms-p%d", p))
 	}
 }
 
