@@ -119,7 +119,7 @@ func (pipeline) Child(p Parent, node string) (ChildJob, error) {
 	return ChildJob{Body: doc, Type: jobType, Experiment: g.ExperimentName}, err
 }
 
-// Unfold is the function of that name.
+// Unfold is [Composite.Unfold].
 func (pipeline) Unfold(p Parent) ([]Unfolded, error) {
 	u := &unfolder{workspace: p.Workspace, component: p.component, document: p.Component}
 	err := u.pipeline(p.Name, "", p.Props, nil, 0)

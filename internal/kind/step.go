@@ -80,11 +80,6 @@ func (m Maker) other(p map[string]any, n *Node, c *Component, compute string) er
 	return nil
 }
 
-// noDocument finds no component.
-func noDocument(id string) (string, json.RawMessage, error) {
-	return "", nil, berth.Missingf("there is no component %s", id)
-}
-
 // step adds the commands of a step that is no pipeline, and gives their paths.
 func (u *unfolder) step(name, at string, props map[string]any, before []string) (paths []string, err error) {
 	jobType, _ := props["jobType"].(string)

@@ -44,15 +44,8 @@ type Unfolded struct {
 	Props map[string]any
 }
 
-// Unfold makes the documents of all steps of a pipeline, down to the commands, as they would be if
-// each ran under its usual name. It refuses what could not run: every reason names the step.
-// component finds a component by its id.
-func Unfold(ws berth.Workspace, name string, props json.RawMessage, component func(id string) (*Component, error)) ([]Unfolded, error) {
-	u := &unfolder{workspace: ws, component: component, document: noDocument}
-	err := u.pipeline(name, "", props, nil, 0)
-	return u.out, err
-}
-
+// unfolder makes the documents of all steps of a pipeline, down to the commands, as they would be
+// if each ran under its usual name. It refuses what could not run: every reason names the step.
 type unfolder struct {
 	workspace berth.Workspace
 	component func(id string) (*Component, error)
