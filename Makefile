@@ -18,7 +18,7 @@ test: build ## every test; installs what it needs into a cache
 test-engines: build ## the suites that need real engines (Docker, Podman, PostgreSQL); installs them
 	./scripts/test-engines.sh
 
-lint: ## gofumpt, vet, golangci-lint, deadcode, govulncheck
+lint: ## gofumpt, vet, builds for macOS and Windows, golangci-lint, deadcode, govulncheck
 	CACHE='$(CACHE)' ./scripts/lint.sh
 
 bench: build ## against real peers, ratios in one run

@@ -87,7 +87,7 @@ func (b *bench) fitting(size int64) int64 {
 	if err := syscall.Statfs(b.dir, &st); err != nil {
 		return size
 	}
-	return min(size, int64(st.Bavail)*st.Bsize/8)
+	return min(size, int64(st.Bavail*uint64(st.Bsize)/8))
 }
 
 func writeRandom(path string, size int64, seed uint64) error {
