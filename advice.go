@@ -9,27 +9,27 @@ const (
 	CaseRealtime   = "realtime"   // answering requests
 )
 
-// Cases is all of them, in the order of a model's life.
+// Cases are all cases, in the order of a model's life.
 var Cases = []string{CaseExperiment, CaseProduction, CaseMany, CaseBatch, CaseRealtime}
 
-// Advice is where to run something, and on what.
+// Advice says where to run something, and on what size.
 type Advice struct {
-	// Needs is what the sizes were chosen by.
+	// Needs is what the sizes were chosen for.
 	Needs AdviceNeeds `json:"needs"`
 	// Targets are the recommendations, the best of each case first.
 	Targets []TargetAdvice `json:"targets"`
-	// Measured is what runs used of what they had.
+	// Measured compares what earlier runs used with what they had.
 	Measured []MeasuredAdvice `json:"measured"`
 }
 
-// AdviceNeeds is what is known of the work.
+// AdviceNeeds describes the work.
 type AdviceNeeds struct {
 	Case    string  `json:"case,omitempty"` // empty is any
 	DataGB  float64 `json:"dataGB,omitempty"`
 	ModelGB float64 `json:"modelGB,omitempty"`
 	RAMGB   float64 `json:"ramGB,omitempty"` // that the work needs
 	GPU     bool    `json:"gpu,omitempty"`
-	// Memory is what a machine should have, and Why where that comes from.
+	// Memory is how much memory a machine should have, and Why the reason.
 	MemoryGB float64 `json:"memoryGB,omitempty"`
 	Why      string  `json:"why,omitempty"`
 }
@@ -40,7 +40,7 @@ type TargetAdvice struct {
 	Target string `json:"target"` // local, instance, cluster, container instances, kubernetes
 	Best   bool   `json:"best"`   // the first choice of its case
 	Rule   string `json:"rule"`   // why
-	// Here says whether this server has such targets.
+	// Here reports whether this server supports such targets.
 	Here  bool        `json:"here"`
 	Tier  string      `json:"tier,omitempty"` // dedicated, low_priority
 	Sizes []SizeOffer `json:"sizes"`          // the cheapest that will do first
@@ -48,7 +48,7 @@ type TargetAdvice struct {
 	Do    []string    `json:"do"`             // commands
 }
 
-// SizeOffer is a size with why it is offered.
+// SizeOffer is a recommended size with the reason.
 type SizeOffer struct {
 	Name       string   `json:"name"`
 	VCPUs      int      `json:"vCPUs"`
@@ -62,7 +62,7 @@ type SizeOffer struct {
 	Why        string   `json:"why"`
 }
 
-// MeasuredAdvice is what a job used of what it had.
+// MeasuredAdvice compares what a job used with what it had.
 type MeasuredAdvice struct {
 	Job     string  `json:"job"`
 	Compute string  `json:"compute"`
@@ -70,7 +70,7 @@ type MeasuredAdvice struct {
 	AskedGB float64 `json:"askedGB"` // memory of a node
 	PeakGB  float64 `json:"peakGB"`  // used on a node at most; 0 when it was not measured
 	VCPUs   int     `json:"vCPUs"`
-	// PeakCPUs is how many CPUs were busy at most.
+	// PeakCPUs is the largest number of CPUs that were busy at once.
 	PeakCPUs float64    `json:"peakCPUs"`
 	Verdict  string     `json:"verdict"` // fits, too large, too small, unknown
 	Advice   string     `json:"advice"`

@@ -8,5 +8,5 @@ package berth
 // Version is the release this build belongs to; the linker overrides it.
 var Version = "0.1.0-dev"
 
-// TokenIsShell is what everybody who lets others use a server has to know.
+// TokenIsShell is the warning for everybody who lets others use a server.
 const TokenIsShell = "every user's token gives a shell on this machine under the server's account"

@@ -1,7 +1,7 @@
 package berth
 
-// CancelJobs says which jobs of a workspace one call asks to end: those that are named, or all of
-// the caller's that have not ended, perhaps of one experiment only.
+// CancelJobs selects the jobs of a workspace that one call cancels: those that are named, or all of
+// the caller's that have not ended, optionally of one experiment only.
 type CancelJobs struct {
 	Names      []string `json:"names,omitempty"`
 	All        bool     `json:"all,omitempty"`
@@ -9,7 +9,7 @@ type CancelJobs struct {
 	Everyone   bool     `json:"everyone,omitempty"` // with All or Experiment: those of other users too
 }
 
-// CanceledJobs is what became of it.
+// CanceledJobs is the result of CancelJobs.
 type CanceledJobs struct {
 	Asked   int      `json:"asked"`             // how many are asked to end
 	Ended   []string `json:"ended,omitempty"`   // of those that were named: they had ended before

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// LocalCompute is the compute that is always there: the machine the server runs on. What it can do
-// is for its driver to say (driver.Info); its name is compared by [IsLocal] only.
+// LocalCompute is the compute that always exists: the machine the server runs on. Its driver says
+// what it can do (driver.Info); its name is compared by [IsLocal] only.
 const LocalCompute = "local"
 
-// IsLocal reports whether name is that of the compute that is always there.
+// IsLocal reports whether name is that of LocalCompute.
 func IsLocal(name string) bool { return strings.EqualFold(name, LocalCompute) }
 
 // Compute types, as Azure names them. Compare with EqualFold.
@@ -23,14 +23,14 @@ const (
 
 // How an attached machine is reached.
 const (
-	// ConnectionSSH is the one of Azure's virtual machines: the server connects to them.
+	// ConnectionSSH is that of Azure's virtual machines: the server connects to them.
 	ConnectionSSH = "ssh"
 	// ConnectionAgent is the connection of a machine whose agent connects to the server. Azure has
-	// no such field; its clients keep what they do not know.
+	// no such field, but its clients preserve unknown fields.
 	ConnectionAgent = "agent"
 )
 
-// ComputeProps is the typed view of a compute's properties: what running it needs, no more.
+// ComputeProps is the typed view of a compute's properties: only what is needed to run it.
 type ComputeProps struct {
 	ComputeType string `json:"computeType"`
 	Properties  struct {
@@ -66,9 +66,10 @@ func (p ComputeProps) Driver(name string) string {
 	return strings.ToLower(p.ComputeType)
 }
 
-// Attached reports whether the compute is somebody's own, of whatever type and however it is
-// connected: nobody makes it or gives it back, and it costs nothing here. It was accepted because
-// there is a driver for it. The server's own machine has neither a connection nor an account.
+// Attached reports whether the compute is a user's own machine, of whatever type and however it is
+// connected: the server neither creates nor releases it, and it costs nothing here. It was accepted
+// because there is a driver for it. The server's own machine has neither a connection nor an
+// account.
 func (p ComputeProps) Attached() bool {
 	if strings.EqualFold(p.ComputeType, TypeMachine) {
 		return p.Properties.Connection != "" || p.Properties.Account.Username != ""
@@ -76,17 +77,17 @@ func (p ComputeProps) Attached() bool {
 	return p.ComputeType != "" && !p.Cluster() && !p.Instance()
 }
 
-// Cluster reports whether the compute is one whose nodes the server makes and gives back.
+// Cluster reports whether the server creates and releases the nodes of the compute.
 func (p ComputeProps) Cluster() bool { return strings.EqualFold(p.ComputeType, TypeCluster) }
 
-// Instance reports whether the compute is an instance: its one node has a loop of its own.
+// Instance reports whether the compute is an instance, whose single node has its own loop.
 func (p ComputeProps) Instance() bool { return strings.EqualFold(p.ComputeType, TypeInstance) }
 
-// Low reports whether the compute's nodes may be taken away at any time.
+// Low reports whether the compute's nodes may be preempted at any time.
 func (p ComputeProps) Low() bool { return strings.EqualFold(p.Properties.VMPriority, "LowPriority") }
 
-// Tags are a compute's tags as Berth reads them. Whatever a client put there, the compute can be
-// read: what is not a scalar is left out.
+// Tags are a compute's tags as Berth reads them. Values that are not scalars are ignored, so that
+// the compute can be read whatever a client put there.
 type Tags map[string]Scalar
 
 // UnmarshalJSON never fails.
@@ -107,9 +108,9 @@ func (t *Tags) UnmarshalJSON(b []byte) error {
 
 // Tags of a compute that Berth reads. Azure has no field for these; tags are kept by every client.
 const (
-	// TagJobsPerNode is how many jobs share a node; 1 without it.
+	// TagJobsPerNode is how many jobs share a node; the default is 1.
 	TagJobsPerNode = "berth.jobs_per_node"
-	// TagShared lets others than who attached a machine over SSH run jobs on it, when it is "true".
+	// TagShared, if "true", lets other users run jobs on a machine attached over SSH.
 	TagShared = "berth.shared"
 	// TagPlacement is "pack" (the default: fill nodes in use first) or "spread".
 	TagPlacement = "berth.placement"
@@ -157,16 +158,15 @@ func ReadPool(body []byte) (PoolSpec, error) {
 	return s, nil
 }
 
-// ComputeDeleting is the provisioning state of a compute of which something is left to be given
-// back.
+// ComputeDeleting is the provisioning state of a compute that still has resources to release.
 const ComputeDeleting = "Deleting"
 
-// ComputeState is what Berth keeps of a compute beside the client's document.
+// ComputeState is the server's own state of a compute, stored next to the client's document.
 type ComputeState struct {
 	// State is the provisioning state, "" for Succeeded: Creating, Updating, Deleting, Failed.
 	State string `json:"provisioningState,omitempty"`
 	Error string `json:"error,omitempty"` // why State is Failed
-	// Secrets are sealed properties, see the API's table.
+	// Secrets are encrypted properties, see the API's table.
 	Secrets json.RawMessage `json:"secrets,omitempty"`
 
 	// Of a cluster:
@@ -194,8 +194,8 @@ type ComputeState struct {
 // Deleting reports whether the compute is being deleted.
 func (s ComputeState) Deleting() bool { return s.State == ComputeDeleting }
 
-// Down is why a compute of so many nodes takes no jobs now, as the kind of a PlanLimit and a
-// sentence; both are empty when it does.
+// Down returns why a compute takes no job of so many nodes now, as the kind of a PlanLimit and a
+// sentence; both are empty if it does.
 func (s ComputeState) Down(name string, spec PoolSpec, nodes int) (kind, why string) {
 	switch {
 	case s.Deleting():
@@ -215,12 +215,11 @@ func (s ComputeState) Down(name string, spec PoolSpec, nodes int) (kind, why str
 	return "", ""
 }
 
-// AttachedState is what is known of a machine that connects to the server.
+// AttachedState is the state of an attached machine.
 type AttachedState struct {
-	// TokenHash is the SHA-256 of the token that its agent shows, in hexadecimal. It is never
-	// shown.
+	// TokenHash is the SHA-256 of the agent's token, in hexadecimal. It is never shown.
 	TokenHash string `json:"tokenHash,omitempty"`
-	// Machine is the id of the agent that used the token first: no other one is let in.
+	// Machine is the id of the agent that used the token first; no other agent is accepted.
 	Machine   string    `json:"machine,omitempty"`
 	Host      string    `json:"host,omitempty"`    // what the machine calls itself
 	Version   string    `json:"version,omitempty"` // of its agent
@@ -241,12 +240,12 @@ type AttachedState struct {
 	SharedDisk  bool     `json:"sharedDisk,omitempty"`  // tasks see the server's files
 	Queues      bool     `json:"queues,omitempty"`      // it keeps tasks above its slots in line
 	Warnings    []string `json:"warnings,omitempty"`
-	// HostKeys are the keys that a machine reached over SSH, and those on the way to it, showed
-	// first, by address.
+	// HostKeys are the host keys first presented by a machine reached over SSH, and by its jump
+	// hosts, by address.
 	HostKeys map[string]string `json:"hostKeys,omitempty"`
 }
 
-// Says is the state of a machine in a word, and what is known of it.
+// Says returns the state of a machine in one word, and a sentence about it.
 func (a *AttachedState) Says(compute string) (state, reason string) {
 	if away := a.Away(compute); away != "" {
 		return "Disconnected", away
@@ -260,7 +259,7 @@ func (a *AttachedState) Reached() bool {
 	return a != nil && a.TokenHash == "" && (a.Why != "" || a.Host != "")
 }
 
-// Away is why a machine takes no tasks now, "" when it does.
+// Away returns why a machine takes no tasks now, "" if it does.
 func (a *AttachedState) Away(compute string) string {
 	switch {
 	case a.Reached() && !a.Connected && a.Host == "":
@@ -275,7 +274,7 @@ func (a *AttachedState) Away(compute string) string {
 	return ""
 }
 
-// InstanceState is the life of a compute instance.
+// InstanceState is the server's own state of a compute instance.
 type InstanceState struct {
 	State  string    `json:"state"`  // as Azure: Creating, Running, Stopped, …
 	Want   string    `json:"want"`   // Running or Stopped: what was asked for last
@@ -292,19 +291,19 @@ type InstanceState struct {
 	DiskBytes     int64      `json:"diskBytes,omitempty"` // used by its home
 	DiskLimit     int64      `json:"diskLimit,omitempty"`
 	Warnings      []string   `json:"warnings,omitempty"`
-	// Errors are what went wrong last, with the end of the log that tells more.
+	// Errors are the most recent errors, with the end of the relevant log.
 	Errors []string `json:"errors,omitempty"`
-	// Node is the node it has, and Made the Attempt that asked for it: a node of an earlier attempt
-	// has to go first.
+	// Node is the instance's node, and Made the Attempt that requested it: a node of an earlier
+	// attempt must be removed first.
 	Node string `json:"node,omitempty"`
 	Made int    `json:"made,omitempty"`
 	// Runs counts the agents that were started on the node; the last one's task is named by it.
 	Runs int `json:"runs,omitempty"`
-	// Scheduled is until when its schedules have been honoured.
+	// Scheduled is the time up to which its schedules have been carried out.
 	Scheduled time.Time `json:"scheduled,omitzero"`
 	// Apps are the applications on it: jupyter, and the custom ones.
 	Apps []InstanceApp `json:"apps,omitempty"`
-	// HostKey is the public key its ssh server shows.
+	// HostKey is the public key of its ssh server.
 	HostKey string `json:"hostKey,omitempty"`
 }
 
@@ -331,10 +330,10 @@ const (
 	InstanceDeleting     = "Deleting"
 )
 
-// Up reports whether the instance can be worked on.
+// Up reports whether the instance can be used.
 func (i InstanceState) Up() bool { return i.State == InstanceRunning || i.State == InstanceJobRunning }
 
-// Ask writes down an operation that somebody wants: want is Running or Stopped.
+// Ask records a requested operation: want is Running or Stopped.
 func (i *InstanceState) Ask(operation, want, trigger, reason string, now time.Time) {
 	i.Want, i.Reason = want, reason
 	i.Attempt++
@@ -342,7 +341,7 @@ func (i *InstanceState) Ask(operation, want, trigger, reason string, now time.Ti
 	i.LastOperation = &Operation{Name: operation, Time: now, Status: "InProgress", Trigger: trigger}
 }
 
-// Operation is the last thing done to an instance.
+// Operation is the last operation on an instance.
 type Operation struct {
 	Name    string    `json:"operationName"` // Create, Start, Stop, Restart, Resize, Reimage, Delete
 	Time    time.Time `json:"operationTime"`
@@ -385,10 +384,11 @@ type Node struct {
 	Created   time.Time `json:"created"`            // asked for; it costs from here
 	Ready     time.Time `json:"ready,omitzero"`     // took tasks from here
 	IdleSince time.Time `json:"idleSince,omitzero"`
-	// User is who it was asked for: whose job made the cluster grow, or whose instance it is.
+	// User is the user it was requested for: whose job made the cluster grow, or whose instance it
+	// is.
 	User string `json:"user,omitempty"`
-	// Evict is set while it is being taken away from its tasks: EvictReclaim, after which it goes,
-	// or EvictSimulate, after which it stays.
+	// Evict is set while its tasks are being evicted: EvictReclaim, after which the node is
+	// released, or EvictSimulate, after which it stays.
 	Evict string `json:"evict,omitempty"`
 }
 
@@ -398,13 +398,13 @@ const (
 	EvictSimulate = "simulate"
 )
 
-// Usable reports whether the node takes tasks.
+// Usable reports whether the node accepts tasks.
 func (n *Node) Usable() bool { return n.Evict == "" && (n.State == NodeIdle || n.State == NodeRunning) }
 
 // Alive reports whether the node holds resources.
 func (n Node) Alive() bool { return n.State != "" }
 
-// Says is why the node is as it is, in words also when nothing has to be explained.
+// Says returns the reason for the node's state, or a description of the state if it has none.
 func (n Node) Says() string {
 	if n.Why != "" {
 		return n.Why

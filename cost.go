@@ -2,9 +2,9 @@ package berth
 
 import "time"
 
-// Meter is what a stretch of a node's time cost. It is kept as a document of kind "meters" whose
+// Meter is the cost of a period of a node's time. It is stored as a document of kind "meters" whose
 // Own is this and Parent the compute: one for each task that ran on a node, and one for the whole
-// life of the node. What the tasks do not account for, the node was idle or starting.
+// life of the node. Time that no task accounts for is idle or start-up time.
 type Meter struct {
 	Compute string  `json:"compute"`
 	Node    string  `json:"node"`
@@ -12,7 +12,7 @@ type Meter struct {
 	Low     bool    `json:"low,omitempty"`
 	Rate    float64 `json:"rate,omitempty"`   // per hour; a task on a node with several slots pays its share
 	Priced  bool    `json:"priced,omitempty"` // Rate is known
-	// Currency is that of Rate; empty is the one the size has now.
+	// Currency is that of Rate; if empty, it is the size's current one.
 	Currency string    `json:"currency,omitempty"`
 	Slots    int       `json:"slots,omitempty"`    // tasks the node runs at once; 0 is 1
 	Instance bool      `json:"instance,omitempty"` // a node that is somebody's own: never idle
@@ -22,42 +22,42 @@ type Meter struct {
 	To       time.Time `json:"to"`
 }
 
-// Cost is what the stretch cost.
+// Cost returns the cost of the period.
 func (m Meter) Cost() float64 { return m.Rate * max(0, m.To.Sub(m.From).Hours()) }
 
-// Spending is what was spent in a window of time, group by group.
+// Spending is what was spent in a period, by group.
 type Spending struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
 	By    []string  `json:"by"`
-	// Groups have a line each, the dearest first. Their sums are Totals.
+	// Groups have one line each, the most expensive first. Their sums are Totals.
 	Groups []CostLine `json:"groups"`
 	Totals []CostLine `json:"totals"` // one for each currency; none when nothing was used
 }
 
-// CostLine is what one group used. Only what was grouped by is set: an empty Job is what no job
-// accounts for.
+// CostLine is the use of one group. Only the keys it was grouped by are set: an empty Job means
+// time that no job accounts for.
 type CostLine struct {
 	User    string `json:"user,omitempty"`
 	Job     string `json:"job,omitempty"`
 	Compute string `json:"compute,omitempty"`
 	Size    string `json:"size,omitempty"`
 	Tier    string `json:"tier,omitempty"` // dedicated, low_priority
-	// Currency is that of the costs; empty where no price is known.
+	// Currency is that of the costs; empty if no price is known.
 	Currency string `json:"currency,omitempty"`
 	// What was used, without the idle time of nodes.
 	CostSum
 	Idle CostSum `json:"idle"`
 }
 
-// CostSum is hours and what they cost. A task that shares a node has its share of the hour.
+// CostSum is a number of hours and their cost. A task that shares a node is counted with its share.
 type CostSum struct {
 	NodeHours float64 `json:"nodeHours"`
 	Cost      float64 `json:"cost"`         // of the hours whose price is known
 	Unknown   float64 `json:"unknownHours"` // of NodeHours, those whose price is not known: they are not in Cost
 }
 
-// Budget limits what a workspace, or one of its users, may spend in a period. It is kept as a
+// Budget limits what a workspace, or one of its users, may spend in a period. It is stored as a
 // document of kind "budgets" whose name is its scope: BudgetWorkspace, or BudgetUser and the user.
 type Budget struct {
 	User     string  `json:"user,omitempty"` // whose; empty is the whole workspace
@@ -87,7 +87,7 @@ func (b Budget) Name() string {
 	return BudgetUser + b.User
 }
 
-// BudgetStatus is where a budget stands.
+// BudgetStatus is the current status of a budget.
 type BudgetStatus struct {
 	Name string `json:"name"`
 	Budget

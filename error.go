@@ -40,8 +40,8 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Msg: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Missingf makes the error of a request that refers to something that does not exist. Its code is
-// Invalid, as Azure's is.
+// Missingf returns the error for a request that refers to something that does not exist. Its code
+// is Invalid, as in Azure.
 func Missingf(format string, args ...any) *Error {
 	return &Error{Code: Invalid, Msg: fmt.Sprintf(format, args...), Err: &Error{Code: NotFound}}
 }
@@ -70,7 +70,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// CodeOf is the code of the first Error in err's chain, Internal when there is none, and "" for
+// CodeOf returns the code of the first Error in err's chain, Internal if there is none, and "" for
 // nil.
 func CodeOf(err error) Code {
 	if err == nil {
@@ -102,7 +102,7 @@ var codes = map[Code]codeInfo{
 	Internal:        {http.StatusInternalServerError, "InternalServerError"},
 }
 
-// HTTPStatus is the status a code is answered with.
+// HTTPStatus returns the HTTP status for a code.
 func (c Code) HTTPStatus() int {
 	if i, ok := codes[c]; ok {
 		return i.status
@@ -110,7 +110,7 @@ func (c Code) HTTPStatus() int {
 	return http.StatusInternalServerError
 }
 
-// Known says whether c is one of the codes above: one that came from elsewhere may not be.
+// Known reports whether c is one of the codes above; one received from elsewhere may not be.
 func (c Code) Known() bool {
 	_, ok := codes[c]
 	return ok

@@ -40,12 +40,12 @@ const (
 	EventClock       = "clock.set" // the server's clock was set, and the times of the subject with it. Data: a ClockSet
 )
 
-// ClockSet is by how much the server's clock was set; in JSON nanoseconds.
+// ClockSet says by how much the server's clock was changed; in JSON, in nanoseconds.
 type ClockSet struct {
 	By time.Duration `json:"by"`
 }
 
-// Shift moves times by d; zero times stay.
+// Shift moves times by d, except zero times.
 func Shift(d time.Duration, times ...*time.Time) {
 	for _, t := range times {
 		if !t.IsZero() {

@@ -2,7 +2,7 @@ package berth
 
 import "time"
 
-// Explanation is why a job is where it is, how it came there, and what to do.
+// Explanation says why a job is in its current state, how it got there, and what to do.
 type Explanation struct {
 	Name    string    `json:"name"`
 	Status  JobStatus `json:"status"`
@@ -20,22 +20,22 @@ type Explanation struct {
 	Starting int       `json:"starting"` // nodes of its compute that are on their way
 	// Steps are those of a pipeline.
 	Steps []PipelineStep `json:"steps,omitempty"`
-	// Cost is what it has cost so far, a pipeline with all its steps; none of it on the machine
-	// itself. One line for each currency.
+	// Cost is the cost so far, of a pipeline with all its steps, one line for each currency. Jobs
+	// on the server's own machine have none.
 	Cost    []CostLine `json:"cost"`
 	Advice  []string   `json:"advice"`
 	History []Event    `json:"history"`
 }
 
-// ComputeExplanation is why a compute has the size it has, and what to do.
+// ComputeExplanation says why a compute has its current number of nodes, and what to do.
 type ComputeExplanation struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"` // local, cluster, instance, serverless, attached machine
 	State string `json:"state"`
 	Size  string `json:"size,omitempty"`
 	Tier  string `json:"tier,omitempty"`
-	// Reason is why it has as many nodes as it has, or is in its state; Short why there are not
-	// more although jobs wait.
+	// Reason says why it has its current nodes or state; Short says why it has no more nodes
+	// although jobs wait.
 	Reason  string  `json:"reason,omitempty"`
 	Short   string  `json:"short,omitempty"`
 	Target  int     `json:"target"`      // nodes there should be
@@ -46,10 +46,10 @@ type ComputeExplanation struct {
 	Waiting int     `json:"waiting"`     // jobs
 
 	Nodes []NodeExplanation `json:"nodes"`
-	// Next is when the next node goes, or the instance stops, if nothing happens.
+	// Next is when the next node will be released, or the instance will stop, if nothing happens.
 	Next time.Time `json:"next,omitzero"`
-	// PerHour is what the nodes that are there cost, as far as prices are known, and Unknown how
-	// many have none.
+	// PerHour is the cost of the current nodes with known prices, and Unknown the number of nodes
+	// without one.
 	PerHour  float64 `json:"perHour"`
 	Currency string  `json:"currency,omitempty"`
 	Unknown  int     `json:"unknownPrices"`
@@ -68,8 +68,7 @@ type NodeExplanation struct {
 	Jobs    []string  `json:"jobs"`
 	User    string    `json:"user,omitempty"` // who it was requested for
 	Created time.Time `json:"created,omitzero"`
-	// IdleSince is since when it has nothing to do, and Goes when it is given back if that stays
-	// so.
+	// IdleSince is when it became idle, and Goes when it will be released if it stays idle.
 	IdleSince time.Time `json:"idleSince,omitzero"`
 	Goes      time.Time `json:"goes,omitzero"`
 	Price     *float64  `json:"price,omitempty"` // an hour; absent when it is not known

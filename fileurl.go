@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// FileURL is the path that a file URL names; ok says that uri is meant to be one. The server, which
-// decides who may use the path, and the runner, which opens it, both read it here: what one of them
-// understood in another way than the other would be a way around.
+// FileURL returns the path that a file URL names; ok reports whether uri is meant to be one. The
+// server, which decides who may use the path, and the runner, which opens it, both use this
+// function: a difference between them would be a security hole.
 func FileURL(uri string) (path string, ok bool, err error) {
 	const scheme = "file:"
 	uri = strings.TrimSpace(uri)

@@ -12,18 +12,18 @@ import (
 // Provider is the resource provider every workspace resource lives under.
 const Provider = "Microsoft.MachineLearningServices"
 
-// A TaskID names one task for ever, across workspaces and across jobs that had the same name:
+// A TaskID permanently names one task, across workspaces and across jobs with the same name:
 // JOB.MARK.ATTEMPT, and -RANK for all but the first of several.
 type TaskID string
 
-// NewTaskKey is what the ids of a job's tasks begin with: its name, for people, and a mark that no
-// other job has, now or later: its place in the order in which jobs were submitted. Ids become file
-// names, so a long name is cut.
+// NewTaskKey returns the prefix of the ids of a job's tasks: its name, for people, and a mark that
+// no other job will ever have: its position in the order of submission. Ids become file names, so a
+// long name is truncated.
 func NewTaskKey(job string, place int64) string {
 	return job[:min(len(job), 150)] + "." + strconv.FormatInt(place, 36)
 }
 
-// Place is where the task's job stands in the order in which jobs were submitted.
+// Place returns the position of the task's job in the order of submission.
 func (id TaskID) Place() int64 {
 	key := string(id[:max(0, strings.LastIndexByte(string(id), '.'))])
 	place, err := strconv.ParseInt(key[strings.LastIndexByte(key, '.')+1:], 36, 64)
@@ -33,8 +33,7 @@ func (id TaskID) Place() int64 {
 	return place
 }
 
-// Attempt is the attempt at the job and the rank in it that the id names, both 0 where it is not an
-// id of ours.
+// Attempt returns the attempt and the rank that the id names, both 0 if it is not one of our ids.
 func (id TaskID) Attempt() (attempt, rank int) {
 	tail := string(id[strings.LastIndexByte(string(id), '.')+1:])
 	first, last, several := strings.Cut(tail, "-")
@@ -63,7 +62,7 @@ func (w Workspace) ID() string {
 // Key is the form of the id that the store and comparisons use: lower case.
 func (w Workspace) Key() string { return strings.ToLower(w.ID()) }
 
-// TrackingRoot is below which the MLflow servers of all workspaces are.
+// TrackingRoot is the path under which the MLflow servers of all workspaces are.
 const TrackingRoot = "/mlflow/"
 
 // TrackingPath is the path of the workspace's MLflow server. v2.0 is the same server, but Azure's
@@ -76,7 +75,7 @@ func (w Workspace) AzureTrackingURI(base string) string {
 	return "azureml://" + strings.TrimPrefix(base, "https://") + w.trackingPath("v1.0")
 }
 
-// AzurePluginURI is below which Azure's plugin for MLflow has the artifacts of runs.
+// AzurePluginURI is the URI under which Azure's plugin for MLflow has the artifacts of runs.
 func (w Workspace) AzurePluginURI(base string) string {
 	return "azureml://" + strings.TrimPrefix(base, "https://") + w.trackingPath("v2.0")
 }
@@ -203,7 +202,7 @@ const maxName = 255
 // and labels, so they are letters, digits, dot, dash and underscore only.
 func CheckName(noun, name string) error { return check(noun+" name", name, "") }
 
-// CheckVersion is CheckName for the version of an asset, which may hold a plus sign too.
+// CheckVersion is CheckName for the version of an asset, which may also contain a plus sign.
 func CheckVersion(noun, version string) error { return check(noun+" version", version, "+") }
 
 func check(what, s, more string) error {

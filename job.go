@@ -42,7 +42,7 @@ func StatusTexts(ss []JobStatus) []string {
 	return out
 }
 
-// CommandJob is the typed view of a command job's properties: what running it needs, no more.
+// CommandJob is the typed view of a command job's properties: only what is needed to run it.
 type CommandJob struct {
 	JobType       string               `json:"jobType"`
 	Command       string               `json:"command"`
@@ -85,7 +85,7 @@ type JobOutput struct {
 	AssetVersion string `json:"assetVersion"`
 }
 
-// Place is the URI where the output called name of a job is, wherever the client left that to us.
+// Place returns the URI of the output called name of a job, if the client did not set one.
 func (o JobOutput) Place(job, name string) string {
 	if o.URI == "" {
 		place := "azureml://datastores/workspaceblobstore/paths/azureml/" + job + "/" + name
@@ -97,7 +97,7 @@ func (o JobOutput) Place(job, name string) string {
 	return strings.NewReplacer("${{name}}", job, "${{output_name}}", name, "${{default_datastore}}", "workspaceblobstore").Replace(o.URI)
 }
 
-// JobResources is what a job asks of its target.
+// JobResources is what a job requests from its target.
 type JobResources struct {
 	InstanceCount int             `json:"instanceCount"`
 	InstanceType  string          `json:"instanceType"`
@@ -151,7 +151,7 @@ func (s *Scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Waterfall is where a job's start-up time went. Zero means the phase has not begun.
+// Waterfall shows where a job's start-up time went. Zero means that the phase has not begun.
 type Waterfall struct {
 	Submitted   time.Time `json:"submitted,omitzero"`
 	Placed      time.Time `json:"placed,omitzero"`
@@ -168,7 +168,7 @@ func (w *Waterfall) Shift(d time.Duration) {
 	Shift(d, &w.Submitted, &w.Placed, &w.Staging, &w.Environment, &w.Started, &w.FirstOutput, &w.Uploading, &w.Ended)
 }
 
-// JobState is what Berth keeps of a job beside the client's document.
+// JobState is the server's own state of a job, stored next to the client's document.
 type JobState struct {
 	Compute string `json:"compute,omitempty"` // name of the target it was sent to
 	Attempt int    `json:"attempt,omitempty"` // which attempt this is, when it is not the first
@@ -181,7 +181,7 @@ type JobState struct {
 	// to end.
 	StopCause string `json:"stopCause,omitempty"`
 	StopWhy   string `json:"stopWhy,omitempty"`
-	// Reserved is what the job holds of the budgets it is charged to until it has ended, in
+	// Reserved is what the job reserves of the budgets it is charged to until it has ended, in
 	// ReservedIn.
 	Reserved   float64   `json:"reserved,omitempty"`
 	ReservedIn string    `json:"reservedIn,omitempty"`

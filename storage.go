@@ -2,25 +2,24 @@ package berth
 
 import "time"
 
-// StorageUse is what takes space in a workspace's own storage, group by group. It is ours; Azure
-// has no such list.
+// StorageUse is what takes space in a workspace's own storage, by group. Azure has no equivalent.
 type StorageUse struct {
 	By []string `json:"by"`
-	// Groups have a line each, the largest first.
+	// Groups have one line each, the largest first.
 	Groups []StorageLine `json:"groups"`
 	Total  StorageLine   `json:"total"`
 }
 
-// StorageLine is what one group takes. Only what was grouped by is set.
+// StorageLine is the use of one group. Only the keys it was grouped by are set.
 type StorageLine struct {
 	Kind string `json:"kind,omitempty"` // a StorageKind
 	User string `json:"user,omitempty"`
 	Job  string `json:"job,omitempty"`
 	Age  string `json:"age,omitempty"` // "day", "week", "month", "quarter" and "older": since when it is there
-	// Files and Bytes count every name. Content that several names have is there once.
+	// Files and Bytes count every name. Content that several names share is stored once.
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
-	// OwnBytes is content that no other group has: what goes when all of the group goes.
+	// OwnBytes is content that no other group has: what is freed when the whole group is deleted.
 	OwnBytes int64 `json:"ownBytes"`
 }
 
@@ -40,7 +39,7 @@ const (
 // StorageKinds are those that can be cleaned by age: what belongs to jobs that have ended.
 var StorageKinds = []string{StorageOutputs, StorageArtifacts, StorageLogs}
 
-// CleanStorage asks to delete what jobs left that ended before a time.
+// CleanStorage requests the deletion of files of jobs that ended before a time.
 type CleanStorage struct {
 	Kinds  []string  `json:"kinds"`
 	Before time.Time `json:"before"`
@@ -56,11 +55,11 @@ type CleanedStorage struct {
 	Jobs   int64 `json:"jobs"`
 	Files  int64 `json:"files"`
 	Bytes  int64 `json:"bytes"`
-	// Kept is what is old enough and stays, by reason.
+	// Kept is what is old enough but kept, by reason.
 	Kept []KeptStorage `json:"kept"`
 }
 
-// KeptStorage is what stays for one reason.
+// KeptStorage is what is kept for one reason.
 type KeptStorage struct {
 	Reason string `json:"reason"`
 	Jobs   int64  `json:"jobs"`
@@ -70,5 +69,5 @@ type KeptStorage struct {
 // KeepTag is the tag of a job whose files no clean-up deletes when its value is "true".
 const KeepTag = "berth.keep"
 
-// EventStorage tells of what was deleted of a job because of its age.
+// EventStorage reports what was deleted of a job because of its age.
 const EventStorage = "storage.cleaned"

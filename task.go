@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TaskState is where a task is in its life.
+// TaskState is the state of a task.
 type TaskState string
 
 // A task moves forward through these states only.
@@ -36,7 +36,7 @@ type Task struct {
 	Compute   string    `json:"compute"`         // name of the compute it is for
 	Node      string    `json:"node,omitempty"`
 	State     TaskState `json:"state"`
-	// Why is the reason it is where it is, one true sentence.
+	// Why is the reason for its state: one true sentence.
 	Why      string `json:"why,omitempty"`
 	Priority int    `json:"priority,omitempty"` // higher goes first
 	Spot     bool   `json:"spot,omitempty"`     // may be stopped for other work, and starts again later
@@ -65,7 +65,7 @@ func (t *Task) Gang() string {
 // StdLog is where the output of a job goes, below its artifacts.
 const StdLog = "user_logs/std_log.txt"
 
-// Exit is how a task ended.
+// Exit says how a task ended.
 type Exit struct {
 	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known
 	Signal string `json:"signal,omitempty"` // for example SIGKILL
@@ -98,7 +98,7 @@ type Usage struct {
 	GPUMemory   int64     `json:"gpuMemoryBytes,omitempty"`
 }
 
-// Launch is everything a runner needs to carry out one task. It travels to the node whole; the
+// Launch is everything a runner needs to execute one task. It is sent to the node as a whole; the
 // runner asks for nothing else.
 type Launch struct {
 	Task      TaskID    `json:"task"`
@@ -150,11 +150,11 @@ type Launch struct {
 	// Objects is set when the node shares the server's disk: the directory of contents by their
 	// SHA-256.
 	Objects string `json:"objects,omitempty"`
-	// Tracking is where the command logs its metrics; nil where there is no such place.
+	// Tracking is where the command logs its metrics; nil if it cannot.
 	Tracking *LaunchTracking `json:"tracking,omitempty"`
 }
 
-// LaunchTracking is what the MLflow client of a command is told.
+// LaunchTracking configures the MLflow client of a command.
 type LaunchTracking struct {
 	URI        string `json:"uri"`
 	Token      string `json:"token"` // opens the run of the job, and nothing else
@@ -206,8 +206,7 @@ type LaunchInput struct {
 	Value string `json:"value,omitempty"`
 	URL   string `json:"url,omitempty"`
 	URI   string `json:"uri,omitempty"` // as the user named it; what mode direct passes on
-	// Below is the folder that links must not lead out of, where the URL is a file's; empty where
-	// they may.
+	// Below is the folder that links must not leave, if the URL is a file's; empty if they may.
 	Below string `json:"below,omitempty"`
 	// Version is as Launch.CodeVersion; Ours says that the URL is in the server's own storage.
 	Version string `json:"version,omitempty"`
@@ -246,8 +245,8 @@ type LaunchEnv struct {
 	Host bool `json:"host,omitempty"`
 }
 
-// Report is what a runner says of a task. Reports of one task carry growing Seq; one that comes
-// again changes nothing.
+// Report is a runner's report on a task. Reports of one task have increasing Seq; a repeated one
+// changes nothing.
 type Report struct {
 	Task  TaskID    `json:"task"`
 	Token string    `json:"token,omitempty"` // of the task, where the connection's own is not

@@ -15,12 +15,12 @@ import (
 
 type termKey struct{}
 
-// WithTerm returns a context for what is done in a term.
+// WithTerm returns a context for work done in a term.
 func WithTerm(ctx context.Context, term int64) context.Context {
 	return context.WithValue(ctx, termKey{}, term)
 }
 
-// TermOf is the term in which something is done, 0 where it does not matter who leads.
+// TermOf returns the term in which work is done, 0 if it does not matter who leads.
 func TermOf(ctx context.Context) int64 {
 	term, _ := ctx.Value(termKey{}).(int64)
 	return term

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Tree is the manifest of a folder, or of one file: what it consists of, by content. Its text is
-// what a node asks the server for once, and the hash of the text names it.
+// Tree is the manifest of a folder or of one file: its contents by hash. A node requests its text
+// from the server once, and the hash of the text names it.
 type Tree struct {
 	Single bool // it is one file, which stands for itself
 	Files  []TreeFile
-	// Skipped are names in the folder that cannot be files on a node, some of them where there are
-	// many.
+	// Skipped are names in the folder that cannot be files on a node; only some of them if there
+	// are many.
 	Skipped []string
 }
 
@@ -26,7 +26,7 @@ type TreeFile struct {
 	Hash string // SHA-256, in hex
 }
 
-// Folder says whether it is one.
+// Folder reports whether it is a folder.
 func (f *TreeFile) Folder() bool { return strings.HasSuffix(f.Path, "/") }
 
 // The text is a line, a record for each file that a zero byte ends, and a line with their number,
@@ -70,8 +70,8 @@ func (t *Tree) AppendEnd(b []byte, files int) []byte {
 	return append(b, '\n')
 }
 
-// ParseTree reads the text of a tree and refuses one that is not whole, or that names a path which
-// does not lie below its folder, or twice.
+// ParseTree reads the text of a tree and refuses one that is truncated, or that contains a path
+// outside its folder, or the same path twice.
 func ParseTree(text []byte) (*Tree, error) {
 	bad := func(format string, args ...any) (*Tree, error) {
 		return nil, Errorf(Invalid, "the manifest "+format, args...)
@@ -165,7 +165,7 @@ func parseTreeFile(record string) (f TreeFile, err error) {
 	return f, nil
 }
 
-// TreePath says whether a path can be that of a file below a folder, on any node.
+// TreePath reports whether a path can be that of a file in a folder, on any node.
 func TreePath(p string) bool {
 	if p == "" || p == "." || p == ".." || path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "../") || strings.ContainsAny(p, "\\\x00") {
 		return false
@@ -191,7 +191,7 @@ func isHash(s string) bool {
 	return len(s) == 2*sha256.Size
 }
 
-// Bytes is how much all files have together.
+// Bytes returns the total size of all files.
 func (t *Tree) Bytes() (n int64) {
 	for i := range t.Files {
 		n += t.Files[i].Size

@@ -45,11 +45,10 @@ func (c *Client) In(ws berth.Workspace) *Client {
 // Local reports whether the client talks to the server of a home on this machine.
 func (c *Client) Local() bool { return c.local }
 
-// Server is what the home says about the server that runs in it; only URL is set for a remote
-// server.
+// Server is what the home says about its running server; for a remote server only URL is set.
 func (c *Client) Server() Server { return c.info }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // path is the escaped path of a resource below the workspace.
@@ -152,7 +151,7 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	return resp, c.lost(err)
 }
 
-// Unreachable is the error of a request that got no answer.
+// Unreachable is the error of a request that got no response.
 type Unreachable struct {
 	Server string
 	Err    error
@@ -168,8 +167,8 @@ func (e *Unreachable) Error() string {
 	return "cannot reach " + e.Server + ": " + why
 }
 
-// Stopped says that the server of a home on this machine runs no more: it ended the connection, or
-// takes none.
+// Stopped reports whether the server of a home on this machine has stopped: it closed the
+// connection, or accepts none.
 func (e *Unreachable) Stopped() bool {
 	return e.local && (NotRunning(e.Err) || errors.Is(e.Err, io.EOF) || errors.Is(e.Err, io.ErrUnexpectedEOF))
 }

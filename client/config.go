@@ -33,11 +33,11 @@ type Config struct {
 	Home string
 	// Workspace overrides the server's default, member by member.
 	Workspace berth.Workspace
-	// Start is called when the home's server does not answer; nil leaves it so. It returns when the
-	// server answers. With URL it is not called.
+	// Start is called if the home's server does not answer; if nil, it is not started. It returns
+	// when the server answers. With URL it is not called.
 	Start func(ctx context.Context) error
-	// Trace, if not nil, is told of every answer: the request, its status or error, and how long it
-	// took to the first byte.
+	// Trace, if not nil, is called for every response with the request, its status or error, and
+	// the time to the first byte.
 	Trace func(r *http.Request, status string, took time.Duration)
 }
 
@@ -66,7 +66,7 @@ func (c Config) transport(t http.RoundTripper) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: noRedirect}
 }
 
-// FromEnv is the configuration of the environment: BERTH_URL, BERTH_TOKEN and BERTH_CA, or
+// FromEnv returns the configuration from the environment: BERTH_URL, BERTH_TOKEN and BERTH_CA, or
 // BERTH_HOME; BERTH_WORKSPACE, BERTH_RESOURCE_GROUP and BERTH_SUBSCRIPTION.
 func FromEnv(getenv func(string) string) (Config, error) {
 	c := Config{
@@ -123,8 +123,8 @@ type Server struct {
 // errDamaged is the error of a server.json that was cut while it was written.
 var errDamaged = errors.New("damaged")
 
-// ReadServer reads HOME/run/server.json. The server it tells of may have ended. The error is
-// fs.ErrNotExist when no server has run in this home.
+// ReadServer reads HOME/run/server.json. The server it describes may have ended. The error is
+// fs.ErrNotExist if no server has run in this home.
 func ReadServer(home string) (Server, error) {
 	var s Server
 	path := filepath.Join(home, "run", "server.json")
@@ -152,13 +152,13 @@ func Dial(ctx context.Context, home string) (net.Conn, Server, error) {
 	return conn, s, err
 }
 
-// NotRunning reports whether err of Dial means that no server runs in the home.
+// NotRunning reports whether err, from Dial, means that no server is running in the home.
 func NotRunning(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged) || refused(err)
 }
 
-// Open returns a client. A local server is connected to, and started if cfg says how; a remote one
-// is not asked anything unless the workspace is not known.
+// Open returns a client. It connects to a local server, and starts it if cfg says how; it contacts
+// a remote server only if the workspace is unknown.
 func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if cfg.URL != "" {
 		return openRemote(ctx, cfg)

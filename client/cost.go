@@ -11,14 +11,14 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Plan asks what would become of a job. body is what Submit takes; what would be uploaded or made
-// first is named local: and anything.
+// Plan asks what would happen to a job. body is what Submit takes; references to what would be
+// uploaded or created first begin with local:.
 func (c *Client) Plan(ctx context.Context, name string, body any) (*berth.Plan, error) {
 	var p berth.Plan
 	return &p, c.call(ctx, http.MethodPost, c.path("jobs", name, "plan"), body, &p)
 }
 
-// ExplainCompute asks why a compute has the size it has.
+// ExplainCompute asks why a compute has its current number of nodes.
 func (c *Client) ExplainCompute(ctx context.Context, name string) (*berth.ComputeExplanation, error) {
 	var e berth.ComputeExplanation
 	return &e, c.call(ctx, http.MethodGet, c.path("computes", name, "explain"), nil, &e)
@@ -35,27 +35,27 @@ func (c *Client) Spending(ctx context.Context, by []string, since, until time.Ti
 	return &s, c.call(ctx, http.MethodGet, c.path("cost")+"?"+q.Encode(), nil, &s)
 }
 
-// Budgets lists the budgets of the workspace as they stand.
+// Budgets lists the budgets of the workspace with their status.
 func (c *Client) Budgets(ctx context.Context) ([]berth.BudgetStatus, error) {
 	var p page[berth.BudgetStatus]
 	err := c.call(ctx, http.MethodGet, c.path("budgets"), nil, &p)
 	return p.Value, err
 }
 
-// SetBudget makes a budget, or changes the one of the same workspace or user. Only administrators
-// may. An empty currency is that of the prices.
+// SetBudget creates a budget, or changes the one of the same workspace or user. Only administrators
+// may. An empty currency means that of the prices.
 func (c *Client) SetBudget(ctx context.Context, b berth.Budget) (*berth.BudgetStatus, error) {
 	var s berth.BudgetStatus
 	return &s, c.call(ctx, http.MethodPut, c.path("budgets", b.Name()), b, &s)
 }
 
-// DeleteBudget ends a budget. Only administrators may.
+// DeleteBudget deletes a budget. Only administrators may.
 func (c *Client) DeleteBudget(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, c.path("budgets", name), nil, nil)
 }
 
-// Advise asks where to run something, and what earlier runs used: of job, or of the late ones when
-// it is empty.
+// Advise asks where to run something, and what earlier runs used: those of job, or recent ones if
+// job is empty.
 func (c *Client) Advise(ctx context.Context, n berth.AdviceNeeds, job string) (*berth.Advice, error) {
 	q := url.Values{}
 	set := func(key, value string) {

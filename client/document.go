@@ -17,7 +17,7 @@ import (
 // Document is a resource as the server shows it: its id, name, and properties. It remembers the
 // order in which the server wrote its members, and is encoded in that order again.
 type Document struct {
-	// Members are what the JSON object holds, with numbers as json.Number.
+	// Members are the members of the JSON object, with numbers as json.Number.
 	Members map[string]any
 	text    []byte
 }
@@ -42,7 +42,7 @@ func (d Document) Name() string { s, _ := d.Members["name"].(string); return s }
 // ID is the resource's ARM id.
 func (d Document) ID() string { s, _ := d.Members["id"].(string); return s }
 
-// Properties is the resource's properties, made when there are none.
+// Properties returns the resource's properties, which it creates if there are none.
 func (d Document) Properties() map[string]any {
 	if p, ok := d.Members["properties"].(map[string]any); ok {
 		return p
@@ -79,7 +79,7 @@ func (c *Client) Post(ctx context.Context, in, out any, segments ...string) erro
 	return c.call(ctx, http.MethodPost, c.path(segments...), in, out)
 }
 
-// Delete removes a resource. One that is not there is an error.
+// Delete removes a resource. It is an error if the resource does not exist.
 func (c *Client) Delete(ctx context.Context, segments ...string) error {
 	if _, err := c.Get(ctx, segments...); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (c *Client) Drain(ctx context.Context, segments ...string) error {
 	return c.call(ctx, http.MethodDelete, c.path(segments...)+"?drain=true", nil, nil)
 }
 
-// Detach forgets a compute that was attached, and leaves what is behind it. With drain the jobs
-// that run on it end first.
+// Detach removes an attached compute from the workspace and leaves the machine alone. With drain,
+// running jobs end first.
 func (c *Client) Detach(ctx context.Context, drain bool, segments ...string) error {
 	if _, err := c.Get(ctx, segments...); err != nil {
 		return err
@@ -111,12 +111,12 @@ type page[T any] struct {
 	NextLink string `json:"nextLink"`
 }
 
-// List goes through a collection, page by page: List(ctx, query, "data", "d", "versions").
+// List iterates over a collection, page by page: List(ctx, query, "data", "d", "versions").
 func (c *Client) List(ctx context.Context, q url.Values, segments ...string) iter.Seq2[Document, error] {
 	return list[Document](ctx, c, c.path(segments...), q)
 }
 
-// Workspaces goes through the workspaces of the client's resource group, or of its whole
+// Workspaces iterates over the workspaces of the client's resource group, or of its whole
 // subscription.
 func (c *Client) Workspaces(ctx context.Context, everywhere bool) iter.Seq2[Document, error] {
 	path := "/subscriptions/" + url.PathEscape(c.Workspace.Subscription)
@@ -162,7 +162,7 @@ func relative(link string) string {
 	return u.RequestURI()
 }
 
-// About is what a server says of itself and of the caller.
+// About describes a server and the caller.
 type About struct {
 	Version   string          `json:"version"`
 	URL       string          `json:"url"`
@@ -172,10 +172,10 @@ type About struct {
 	Rev       berth.Rev       `json:"rev"`
 	User      string          `json:"user"`
 	Role      string          `json:"role"`
-	// Trouble is why what the server shows may be behind what happens, such as a full disk; empty
-	// when all is well.
+	// Trouble is why the server's data may be out of date, such as a full disk; empty if all is
+	// well.
 	Trouble string `json:"trouble"`
-	// Unlimited is why nodes there have no CPU and memory limits; empty when they have.
+	// Unlimited is why nodes have no CPU and memory limits; empty if they have.
 	Unlimited string `json:"unlimited"`
 	// Servers are those that share the database, where there can be several.
 	Servers []ServerInfo `json:"servers"`
@@ -190,7 +190,7 @@ type ServerInfo struct {
 	Leads bool      `json:"leads"`
 }
 
-// About asks the server who it is and who we are.
+// About asks the server about itself and the caller.
 func (c *Client) About(ctx context.Context) (About, error) {
 	var a About
 	return a, c.call(ctx, http.MethodGet, "/berth/v1/server", nil, &a)

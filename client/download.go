@@ -19,7 +19,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Download is what was fetched.
+// Download is the result of a download.
 type Download struct {
 	Files int
 	Bytes int64
@@ -53,7 +53,8 @@ func (c *Client) Download(ctx context.Context, uri, dir string, progress func(do
 	return c.fetchAll(ctx, ds, items, base, dir, progress)
 }
 
-// Folder is the name of the folder a URI leads to, "" where it leads to a file or to nothing.
+// Folder returns the name of the folder that a URI leads to, "" if it leads to a file or to
+// nothing.
 func (c *Client) Folder(ctx context.Context, uri string) (string, error) {
 	_, prefix, items, err := c.content(ctx, uri)
 	if err != nil || len(items) == 0 {
@@ -259,7 +260,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Outputs is where each named output of a job is, as datastore URIs.
+// Outputs returns the datastore URI of each named output of a job.
 func (c *Client) Outputs(ctx context.Context, job string) (map[string]string, error) {
 	var run struct {
 		RunMetadata struct {
@@ -287,7 +288,7 @@ func (c *Client) Outputs(ctx context.Context, job string) (map[string]string, er
 	return out, nil
 }
 
-// Artifacts is where a job's logs, and its ./outputs and ./logs, are.
+// Artifacts returns the URI of a job's logs and of its ./outputs and ./logs.
 func Artifacts(job string) string {
 	return "azureml://datastores/workspaceartifactstore/paths/ExperimentRun/dcid." + job
 }

@@ -44,7 +44,7 @@ func (c *Client) eventPath(job string, from berth.Rev) string {
 }
 
 // Watch calls f for every event after revision from, as it happens, until ctx is done or f returns
-// an error. A cut connection is made again where it broke off.
+// an error. A lost connection is resumed where it broke off.
 func (c *Client) Watch(ctx context.Context, job string, from berth.Rev, f func(berth.Event) error) error {
 	for attempt := 1; ; attempt++ {
 		last, err := c.watch(ctx, job, from, f)

@@ -11,7 +11,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Instance is what matters of a compute instance to somebody who wants to get in.
+// Instance is what a client needs to know to use a compute instance.
 type Instance struct {
 	Name  string
 	State string
@@ -35,7 +35,7 @@ type Instance struct {
 // App is an application of an instance.
 type App struct{ Title, URL string }
 
-// AsInstance reads an instance's document; ok is false for another compute's.
+// AsInstance reads an instance's document; ok is false for any other compute.
 func AsInstance(d Document) (i Instance, ok bool) {
 	p := d.Properties()
 	inner, _ := p["properties"].(map[string]any)
