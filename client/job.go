@@ -36,7 +36,7 @@ type Job struct {
 // Status is the job's status.
 func (j *Job) Status() berth.JobStatus { return j.Properties.Status }
 
-// State is what the server keeps of the job beside its document.
+// State is the server's own state of the job.
 func (j *Job) State() berth.JobState { return j.Properties.Berth }
 
 // JobQuery selects jobs. The zero value is every job that is not archived.
@@ -48,7 +48,7 @@ type JobQuery struct {
 	Max    int  // 0 is no limit
 }
 
-// Values is the query as the API takes it.
+// Values returns the query as URL parameters.
 func (q JobQuery) Values() url.Values {
 	v := url.Values{}
 	if q.View != "" {
@@ -76,7 +76,7 @@ func (q JobQuery) Values() url.Values {
 	return v
 }
 
-// Jobs goes through jobs, newest first.
+// Jobs iterates over jobs, newest first.
 func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[*Job, error] {
 	return func(yield func(*Job, error) bool) {
 		n := 0
@@ -102,7 +102,7 @@ func (c *Client) Job(ctx context.Context, name string) (*Job, error) {
 	return &j, err
 }
 
-// Children goes through the names of a job's children.
+// Children iterates over the names of a job's children.
 func (c *Client) Children(ctx context.Context, name string) iter.Seq2[string, error] {
 	type run struct {
 		ID string `json:"runId"`
@@ -116,8 +116,8 @@ func (c *Client) Children(ctx context.Context, name string) iter.Seq2[string, er
 	}
 }
 
-// Submit creates a job and returns its document and the revision it was created at. A job that has
-// this name already is a conflict, not an update.
+// Submit creates a job and returns its document and the revision at which it was created. If a job
+// with this name exists, it is a conflict, not an update.
 func (c *Client) Submit(ctx context.Context, name string, body json.RawMessage) (Document, berth.Rev, error) {
 	var d Document
 	var rev berth.Rev
@@ -150,7 +150,7 @@ func (c *Client) Cancel(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodPost, c.path("jobs", name, "cancel")+"?strict=true", nil, nil)
 }
 
-// CancelJobs asks many jobs to end by one call.
+// CancelJobs asks many jobs to end in one call.
 func (c *Client) CancelJobs(ctx context.Context, q berth.CancelJobs) (out berth.CanceledJobs, err error) {
 	err = c.call(ctx, http.MethodPost, c.path("cancelJobs"), q, &out)
 	return out, err
@@ -163,7 +163,7 @@ func (c *Client) Tasks(ctx context.Context, name string) ([]*berth.Task, error) 
 	return p.Value, err
 }
 
-// Explain asks why a job is where it is.
+// Explain asks why a job is in its current state.
 func (c *Client) Explain(ctx context.Context, name string) (*berth.Explanation, error) {
 	var e berth.Explanation
 	return &e, c.call(ctx, http.MethodGet, c.path("jobs", name, "explain"), nil, &e)
@@ -186,14 +186,14 @@ func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 	return p.Value, err
 }
 
-// CreateToken makes a token and returns it with its secret.
+// CreateToken creates a token and returns it with its secret.
 func (c *Client) CreateToken(ctx context.Context, t Token) (Token, error) {
 	made := t
 	err := c.call(ctx, http.MethodPost, "/tokens", t, &made)
 	return made, err
 }
 
-// RevokeToken ends a token.
+// RevokeToken revokes a token.
 func (c *Client) RevokeToken(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/tokens/"+url.PathEscape(name), nil, nil)
 }

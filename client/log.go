@@ -13,19 +13,19 @@ import (
 	"github.com/berthml/berth"
 )
 
-// LogOptions say which part of a job's log is wanted.
+// LogOptions select a part of a job's log.
 type LogOptions struct {
 	Name   string // user_logs/std_log.txt when empty
 	Offset int64  // byte to begin at
 	Tail   int    // lines before the end to begin at; 0 is not asked for
 	Follow bool   // go on until the job has ended
-	// Chosen, if not nil, is told which log it is when none was named and the job has failed: that
-	// of the process that did.
+	// Chosen, if not nil, is called with the name of the log if none was requested and the job has
+	// failed: that of the process that failed.
 	Chosen func(name string)
 }
 
-// Log copies a job's log to w and returns the offset after the last byte written. The error of w is
-// returned as it is.
+// Log copies a job's log to w and returns the offset after the last byte written. An error of w is
+// returned unchanged.
 func (c *Client) Log(ctx context.Context, job string, o LogOptions, w io.Writer) (int64, error) {
 	path := c.path("jobs", job, "logs")
 	if o.Name != "" {
@@ -89,8 +89,8 @@ func (w *writeError) Write(b []byte) (int, error) {
 // patience is how long Follow waits for a server that has gone away.
 const patience = 5 * time.Minute
 
-// Follow copies a job's log to w until the job has ended, and returns the job. When the connection
-// is cut it comes back for the rest; away, if not nil, is told once per cut.
+// Follow copies a job's log to w until the job has ended, and returns the job. If the connection is
+// lost, it reconnects for the rest; away, if not nil, is called once each time.
 func (c *Client) Follow(ctx context.Context, job string, o LogOptions, w io.Writer, away func(error)) (*Job, error) {
 	o.Follow = true
 	var since time.Time // of the cut

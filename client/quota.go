@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// QuotaAsk asks for a limit, or sets one. Family, Size and User say what it is about.
+// QuotaAsk requests or sets a limit. Family, Size and User say what it applies to.
 type QuotaAsk struct {
 	Family  string    `json:"family,omitempty"`
 	Size    string    `json:"size,omitempty"` // its family is meant
@@ -18,7 +18,7 @@ type QuotaAsk struct {
 	Server  bool      `json:"server,omitempty"` // of all workspaces together
 }
 
-// QuotaLimit is a limit that counts in a workspace.
+// QuotaLimit is a limit that applies in a workspace.
 type QuotaLimit struct {
 	Workspace string    `json:"workspace,omitempty"`
 	Family    string    `json:"family,omitempty"`
@@ -61,8 +61,7 @@ type QuotaDecision struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// QuotaCost is what the vCPUs of a request cost while all are used; PerHour is nil when nobody
-// knows.
+// QuotaCost is the cost of the vCPUs of a request while all are used; PerHour is nil if unknown.
 type QuotaCost struct {
 	Size     string   `json:"size,omitempty"`
 	Nodes    int      `json:"nodes,omitempty"`
@@ -71,7 +70,8 @@ type QuotaCost struct {
 	Currency string   `json:"currency,omitempty"`
 }
 
-// Quotas is what counts in a workspace: limits with what is in use, and requests, newest first.
+// Quotas are the limits that apply in a workspace, with current use, and its requests, newest
+// first.
 type Quotas struct {
 	Default  int            `json:"default"` // vCPUs of a family where no limit says anything; -1 is no end
 	Limits   []QuotaLimit   `json:"limits"`
@@ -92,7 +92,7 @@ func (c *Client) RequestQuota(ctx context.Context, a QuotaAsk) (QuotaRequest, er
 	return r, err
 }
 
-// ApproveQuota grants a request; what a has stands instead of what was asked for.
+// ApproveQuota grants a request; the members of a replace those of the request.
 func (c *Client) ApproveQuota(ctx context.Context, id string, a QuotaAsk) (QuotaRequest, error) {
 	var r QuotaRequest
 	err := c.Post(ctx, a, &r, "quotaRequests", id, "approve")

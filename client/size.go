@@ -8,14 +8,14 @@ import (
 	"github.com/berthml/berth"
 )
 
-// SizeQuery chooses sizes. Conditions left empty hold for all.
+// SizeQuery selects sizes. Empty conditions match all.
 type SizeQuery struct {
 	Location string // that has them
 	Type     string // of compute that can have them: AmlCompute, ComputeInstance
 	Family   string // or series
 }
 
-// Sizes lists VM sizes with everything the server knows of them, in the order of its catalogue.
+// Sizes lists VM sizes with all their properties, in the order of the catalogue.
 func (c *Client) Sizes(ctx context.Context, q SizeQuery) ([]berth.Size, error) {
 	v := url.Values{}
 	for key, value := range map[string]string{"location": q.Location, "computeType": q.Type, "family": q.Family} {
@@ -28,20 +28,20 @@ func (c *Client) Sizes(ctx context.Context, q SizeQuery) ([]berth.Size, error) {
 	return p.Value, err
 }
 
-// PutSize creates a custom size, or says what is different about one of Azure's. body has the
-// members of berth.Size that are meant.
+// PutSize creates a custom size, or changes one of Azure's. body has the members of berth.Size to
+// set.
 func (c *Client) PutSize(ctx context.Context, name string, body any) (berth.Size, error) {
 	var s berth.Size
 	err := c.call(ctx, http.MethodPut, "/berth/v1/sizes/"+url.PathEscape(name), body, &s)
 	return s, err
 }
 
-// DeleteSize takes PutSize back.
+// DeleteSize undoes PutSize.
 func (c *Client) DeleteSize(ctx context.Context, name string) error {
 	return c.call(ctx, http.MethodDelete, "/berth/v1/sizes/"+url.PathEscape(name), nil, nil)
 }
 
-// Usage is how much of something is in use at a location, as Azure says it. A Limit of -1 is none.
+// Usage is the use of a resource at a location, in Azure's form. A Limit of -1 means none.
 type Usage struct {
 	ID       string    `json:"id"`
 	Location string    `json:"amlWorkspaceLocation"`
@@ -52,7 +52,7 @@ type Usage struct {
 	Name     UsageName `json:"name"`
 }
 
-// UsageName is what a Usage is about, for programs and for people.
+// UsageName names what a Usage measures, for programs and for people.
 type UsageName struct {
 	Value string `json:"value"`
 	Title string `json:"localizedValue"`
@@ -66,7 +66,7 @@ func (c *Client) Usages(ctx context.Context, location string) ([]Usage, error) {
 	return p.Value, err
 }
 
-// Location is where the client's workspace is.
+// Location returns the location of the client's workspace.
 func (c *Client) Location(ctx context.Context) (string, error) {
 	d, err := c.Get(ctx)
 	s, _ := d.Members["location"].(string)

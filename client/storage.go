@@ -16,7 +16,7 @@ func (c *Client) StorageUse(ctx context.Context, by []string) (*berth.StorageUse
 	return &u, err
 }
 
-// CleanStorage deletes what jobs left, or says what would be deleted.
+// CleanStorage deletes files of jobs, or says what would be deleted.
 func (c *Client) CleanStorage(ctx context.Context, q berth.CleanStorage) (*berth.CleanedStorage, error) {
 	var out berth.CleanedStorage
 	err := c.call(ctx, http.MethodPost, c.path("cleanStorage"), q, &out)

@@ -31,7 +31,7 @@ type Run struct {
 	} `json:"data"`
 }
 
-// Metric is the latest value of a metric. NaN and infinities are texts.
+// Metric is the latest value of a metric. NaN and infinities are strings.
 type Metric struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`
@@ -44,7 +44,7 @@ type Pair struct {
 	Value string `json:"value"`
 }
 
-// RunQuery chooses runs, in MLflow's own grammar.
+// RunQuery selects runs, in MLflow's syntax.
 type RunQuery struct {
 	Experiments []string `json:"experiment_ids"` // ids
 	Filter      string   `json:"filter,omitempty"`
@@ -58,13 +58,13 @@ func (c *Client) tracking(call string) string {
 	return c.Workspace.TrackingPath() + "/api/2.0/mlflow/" + call
 }
 
-// Track makes a call of the workspace's MLflow server; path is below /api/2.0/.
+// Track calls the workspace's MLflow server; path is relative to /api/2.0/.
 func (c *Client) Track(ctx context.Context, method, path string, in, out any) error {
 	return c.call(ctx, method, c.Workspace.TrackingPath()+"/api/2.0/"+path, in, out)
 }
 
-// PutArtifact uploads a file to a place below the server's artifacts. open is called again where
-// the connection broke off.
+// PutArtifact uploads a file to the server's artifacts. If the connection is lost, open is called
+// again.
 func (c *Client) PutArtifact(ctx context.Context, name string, open func() (io.ReadCloser, error)) error {
 	return c.persist(ctx, http.MethodPut, func() error {
 		r, err := open()
@@ -82,7 +82,7 @@ func (c *Client) PutArtifact(ctx context.Context, name string, open func() (io.R
 	})
 }
 
-// Runs searches runs. next is the page after these, empty when there is none.
+// Runs searches runs. next is the token of the next page, empty if there is none.
 func (c *Client) Runs(ctx context.Context, q RunQuery) (runs []Run, next string, err error) {
 	var out struct {
 		Runs []Run  `json:"runs"`
@@ -126,7 +126,7 @@ func (p Point) Float() float64 {
 	return f
 }
 
-// PrimaryMetrics is the metric that tells how a run is doing, of those of some runs that have one.
+// PrimaryMetrics returns the main metric of each of the runs that has one.
 func (c *Client) PrimaryMetrics(ctx context.Context, runs []string) (map[string]Point, error) {
 	var out struct {
 		Metrics []Point `json:"metrics"`
@@ -139,7 +139,7 @@ func (c *Client) PrimaryMetrics(ctx context.Context, runs []string) (map[string]
 	return found, err
 }
 
-// ExperimentSize is what an experiment takes up.
+// ExperimentSize is the size of an experiment.
 type ExperimentSize struct {
 	ID         string `json:"experiment_id"`
 	Name       string `json:"name"`
@@ -150,7 +150,7 @@ type ExperimentSize struct {
 	FileBytes  int64  `json:"file_bytes"`
 }
 
-// ExperimentSizes is what each experiment takes up, deleted runs too.
+// ExperimentSizes returns the size of each experiment, including deleted runs.
 func (c *Client) ExperimentSizes(ctx context.Context) ([]ExperimentSize, error) {
 	var out struct {
 		Experiments []ExperimentSize `json:"experiments"`
@@ -159,8 +159,8 @@ func (c *Client) ExperimentSizes(ctx context.Context) ([]ExperimentSize, error) 
 	return out.Experiments, err
 }
 
-// Chart is a metric of several runs in at most limit points each, by step, of which none of its
-// peaks is missing.
+// Chart returns a metric of several runs by step, with at most limit points each, among them all
+// peaks.
 func (c *Client) Chart(ctx context.Context, runs []string, key string, limit int) ([]Point, error) {
 	q := url.Values{"run_ids": runs, "metric_key": {key}, "max_results": {strconv.Itoa(limit)}, "sampling": {"minmax"}}
 	var out struct {
@@ -170,7 +170,7 @@ func (c *Client) Chart(ctx context.Context, runs []string, key string, limit int
 	return out.Metrics, err
 }
 
-// History is every point of a metric of a run, by time.
+// History returns every point of a metric of a run, by time.
 func (c *Client) History(ctx context.Context, run, key string) ([]Point, error) {
 	var all []Point
 	for token := ""; ; {
@@ -192,7 +192,7 @@ func (c *Client) History(ctx context.Context, run, key string) ([]Point, error) 
 	}
 }
 
-// Experiments is the names of experiments by their ids.
+// Experiments returns the names of experiments by id.
 func (c *Client) Experiments(ctx context.Context) (map[string]string, error) {
 	names := map[string]string{}
 	for token := ""; ; {
@@ -216,8 +216,8 @@ func (c *Client) Experiments(ctx context.Context) (map[string]string, error) {
 	}
 }
 
-// WatchMetrics calls f for every point of a run, those that it has and those that come, until the
-// run has ended. A cut connection is made again. It returns the status in which the run ended.
+// WatchMetrics calls f for every existing and new point of a run until the run has ended, and
+// returns the run's final status. A lost connection is resumed.
 func (c *Client) WatchMetrics(ctx context.Context, run string, f func(Point) error) (string, error) {
 	seen := map[Point]bool{}
 	for attempt := 1; ; attempt++ {

@@ -38,7 +38,7 @@ func (c *Client) TreeDelete(ctx context.Context, path string) error {
 
 func escape(path string) string { return (&url.URL{Path: path}).EscapedPath() }
 
-// AccessToken is a token that opens the API for a while.
+// AccessToken is a token that gives access to the API for a limited time.
 type AccessToken struct {
 	Token   string
 	Expires time.Time

@@ -30,12 +30,12 @@ type Upload struct {
 	Single bool   // Files is one file, which stands for itself
 	Files  []File
 	Hash   string // of names and contents
-	// Progress, if not nil, is told how many bytes of how many have been sent. It may be called by
-	// several goroutines.
+	// Progress, if not nil, is called with the number of bytes sent and the total. It may be called
+	// by several goroutines.
 	Progress func(sent, total int64)
 }
 
-// Size is the number of bytes in all files.
+// Size returns the total size of all files.
 func (u *Upload) Size() int64 {
 	var n int64
 	for _, f := range u.Files {
@@ -45,7 +45,7 @@ func (u *Upload) Size() int64 {
 }
 
 // Code uploads a code folder and returns the id of the code asset. The same content is uploaded
-// once: known says that it was there.
+// once: known reports whether it already existed.
 func (c *Client) Code(ctx context.Context, u *Upload, hashVersion int) (id string, known bool, err error) {
 	name := berth.NewGUID()
 	q := fmt.Sprintf("?hash=%s&hashVersion=%d", url.QueryEscape(u.Hash), hashVersion)
@@ -78,8 +78,8 @@ func (c *Client) Code(ctx context.Context, u *Upload, hashVersion int) (id strin
 	return d.ID(), false, err
 }
 
-// Data uploads files into a datastore, below a folder named for their content, and returns their
-// URI. What is there already is not sent again.
+// Data uploads files to a datastore, into a folder named after their content, and returns their
+// URI. Content that already exists is not sent again.
 func (c *Client) Data(ctx context.Context, datastore string, u *Upload) (uri string, err error) {
 	ds, err := c.datastore(ctx, datastore)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Client) Data(ctx context.Context, datastore string, u *Upload) (uri str
 	return uri, c.mark(ctx, to, first)
 }
 
-// BlobURL is the address, without a signature, of a URI in a datastore.
+// BlobURL returns the URL, without a signature, of a datastore URI.
 func (c *Client) BlobURL(ctx context.Context, uri string) (string, error) {
 	name, path, err := splitURI(uri)
 	if err != nil {

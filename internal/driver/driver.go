@@ -49,7 +49,7 @@ type Unseen struct {
 
 func (u *Unseen) Error() string { return "nodes " + strings.Join(u.Nodes, ", ") + ": " + u.Err.Error() }
 
-// Unwrap is what they said.
+// Unwrap returns the errors of the nodes.
 func (u *Unseen) Unwrap() error { return u.Err }
 
 // Stop is a request to end a task.
@@ -59,11 +59,10 @@ type Stop struct {
 	Why   string        // for Exit.Reason
 }
 
-// A Handle finds a task again on its target. The driver that made it reads it, everybody else only
-// keeps it.
+// A Handle finds a task again on its target. Only the driver that created it interprets it.
 type Handle string
 
-// Observed is what a target says of one task.
+// Observed is the state of one task as its target reports it.
 type Observed struct {
 	Task   berth.TaskID
 	Handle Handle
@@ -79,13 +78,13 @@ type Observed struct {
 	Exit *berth.Exit
 }
 
-// Info is what a target can do.
+// Info says what a target can do.
 type Info struct {
 	Nodes []Node
 	// SharedDisk says that tasks see the server's files under the same names, so that
 	// Launch.LogFile may be set.
 	SharedDisk bool
-	// Queues says that the target keeps tasks above its slots in line itself, so that some can be
+	// Queues reports whether the target queues tasks above its slots itself, so that some can be
 	// handed over early.
 	Queues bool
 	// Distributed says that the processes of tasks on this target reach one another, at the
@@ -114,7 +113,7 @@ type Node struct {
 	Address  string // where tasks on other nodes reach it; empty is the target's
 }
 
-// AddressOf is where tasks reach those on a node.
+// AddressOf returns the address at which tasks reach those on a node.
 func (i Info) AddressOf(node string) string {
 	for _, n := range i.Nodes {
 		if n.Name == node && n.Address != "" {
@@ -124,7 +123,7 @@ func (i Info) AddressOf(node string) string {
 	return i.Address
 }
 
-// A Describer knows what its target can do without asking it, which Probe may do.
+// A Describer knows what its target can do without contacting it; Probe may contact it.
 type Describer interface {
 	Describe() Info
 }
@@ -138,7 +137,7 @@ type Acceptor interface {
 	Drop(why error)
 }
 
-// A Connector is a driver that opens the connection to its target itself, each time it is told to.
+// A Connector is a driver that opens the connection to its target itself, whenever it is told to.
 type Connector interface {
 	// Connect opens a connection, in place of the one it has if it has one. Denied when the target
 	// refuses, or is not the one it was: another attempt fails in the same way.
@@ -147,14 +146,14 @@ type Connector interface {
 	Drop(why error)
 }
 
-// Access is what a Connector needs to be let in.
+// Access is what a Connector needs to log in.
 type Access struct {
 	Properties []byte            // of the compute as they are now
 	Secrets    map[string]string // of its properties, by path
 	HostKeys   map[string]string // that its machines showed before, by address
 }
 
-// Connection is a connection to a target that stands.
+// Connection is an open connection to a target.
 type Connection struct {
 	Machine  string            // tells the target from others
 	Host     string            // what it calls itself
@@ -171,7 +170,7 @@ type Watcher interface {
 	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
-// A Scaler changes how many nodes a target has. Probe lists the nodes that are there.
+// A Scaler changes the number of nodes of a target. Probe lists the existing nodes.
 type Scaler interface {
 	// AddNode makes a node and returns when it takes tasks. A node of that name that exists is
 	// success. Unavailable when it can be tried again, Invalid when the target can never have such
@@ -182,7 +181,7 @@ type Scaler interface {
 	RemoveNode(ctx context.Context, name string) error
 }
 
-// NodeSpec is a node that is asked for.
+// NodeSpec describes a requested node.
 type NodeSpec struct {
 	Name   string
 	Size   string
@@ -197,9 +196,9 @@ type Dialer interface {
 	Dial(ctx context.Context, h Handle, port int) (net.Conn, error)
 }
 
-// An Execer runs a command beside a running task: in its directory and environment.
+// An Execer runs a command next to a running task: in its directory and environment.
 type Execer interface {
-	// Exec returns the command's exit code once it ended; ending ctx ends the command.
+	// Exec returns the command's exit code when it has ended; canceling ctx ends the command.
 	Exec(ctx context.Context, h Handle, c Command) (int, error)
 }
 
@@ -220,19 +219,20 @@ type WindowSize struct{ Rows, Columns int }
 
 // A Logger reads what a task wrote, for the case that its runner could not phone home.
 type Logger interface {
-	// Log reads from offset to the present end. NotFound when the task or its log is not there.
+	// Log reads from offset to the current end. It is NotFound if the task or its log does not
+	// exist.
 	Log(ctx context.Context, h Handle, offset int64) (io.ReadCloser, error)
 }
 
-// Config is what a driver is made from: the compute's name and document, and the server's
-// surroundings.
+// Config is what a driver is created from: the compute's name and document, and the server's
+// environment.
 type Config struct {
 	Name       string // of the compute
 	Properties []byte // its properties, as the client sent them
 	// Dir is a directory of this compute's own on the server, where a driver keeps what has to
 	// survive a restart.
 	Dir string
-	// Home is the server's folder, whose secrets tasks have no business with.
+	// Home is the server's folder, whose secrets tasks must not access.
 	Home string
 	// Host is the command line, less its options, of the runner host: this program's path and the
 	// hidden command.
@@ -251,18 +251,18 @@ type Config struct {
 	Log  *slog.Logger
 }
 
-// Cache is where code and inputs of tasks are kept.
+// Cache says where code and inputs of tasks are cached.
 type Cache struct {
 	Dir   string // empty: below the driver's own directory
 	Bytes int64  // how much is kept; 0 is the default
 }
 
-// Environments is where built environments are kept, and which container engine runs images.
+// Environments says where built environments are cached, and which container engine runs images.
 type Environments struct {
 	Dir    string // empty: below the driver's own directory
 	Bytes  int64  // how much is kept; 0 is the default
 	Engine string // Docker API address; empty looks for one, "none" uses none
 }
 
-// Open makes a driver. It does no I/O that can wait: an unreachable target shows in Probe.
+// Open creates a driver. It does no I/O that can block: an unreachable target shows in Probe.
 type Open func(Config) (Driver, error)

@@ -14,11 +14,11 @@ import (
 // Type is a type of compute: how its driver is opened.
 type Type struct {
 	Open Open
-	// Shared is the name of the one target that all computes of this type and of others with the
-	// same name use; empty: each compute has a target of its own.
+	// Shared is the name of the one target that all computes of this type, and of others with the
+	// same name, use; if empty, each compute has its own target.
 	Shared string
-	// Check refuses a compute's document that could never work, or that is not allowed to take the
-	// place of old, which is nil for a new compute. Nil takes all.
+	// Check refuses a compute's document that could never work, or that may not replace old, which
+	// is nil for a new compute. Nil accepts all.
 	Check func(old, document []byte) error
 }
 
@@ -42,7 +42,7 @@ type Registry struct {
 	closed bool
 }
 
-// NewRegistry makes a registry over the drivers that types knows.
+// NewRegistry returns a registry of the drivers that types knows.
 func NewRegistry(types func(driver string) (Type, bool), config func(name string) Config, log *slog.Logger) *Registry {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -66,8 +66,8 @@ func (r *Registry) typeOf(c Compute) (t Type, name string, err error) {
 	return t, name, nil
 }
 
-// Check refuses a compute that this server could never run tasks on, or that cannot take the place
-// of old, which is nil for a new one.
+// Check refuses a compute that this server could never run tasks on, or that cannot replace old,
+// which is nil for a new one.
 func (r *Registry) Check(c Compute, old json.RawMessage) error {
 	t, name, err := r.typeOf(c)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Registry) openOwn(t Type, c Compute) (Driver, error) {
 	return t.Open(cfg)
 }
 
-// Of is the target of a compute. Opening it does no I/O that can wait.
+// Of returns the target of a compute. Opening it does no I/O that can block.
 func (r *Registry) Of(c Compute) (*Target, error) {
 	t, _, err := r.typeOf(c)
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *Registry) Of(c Compute) (*Target, error) {
 	})
 }
 
-// Shared is the target of a name that several types share.
+// Shared returns the target of a name that several types share.
 func (r *Registry) Shared(driver string) (*Target, error) {
 	t, ok := r.types(driver)
 	if !ok || t.Shared == "" {
@@ -174,7 +174,7 @@ func (r *Registry) get(key string, open func() (*Target, error)) (*Target, error
 	return t, err
 }
 
-// Forget lets go of the target of a compute that has one of its own. Tasks run on.
+// Forget closes the target of a compute that has its own. Tasks keep running.
 func (r *Registry) Forget(workspace, name string) error {
 	r.mu.Lock()
 	t := r.open[own(workspace, name)]
@@ -186,7 +186,7 @@ func (r *Registry) Forget(workspace, name string) error {
 	return t.Close()
 }
 
-// Close lets go of all targets. Tasks run on.
+// Close closes all targets. Tasks keep running.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true

@@ -51,7 +51,7 @@ type ReporterOptions struct {
 	// Delivered is called for each report the server took, or refused for good, after Stop. It must
 	// not block for long.
 	Delivered func(berth.Report)
-	// Stop is called for each task the server wants to end.
+	// Stop is called for each task that the server wants to end.
 	Stop func(berth.TaskID)
 	// Busy says that there is enough to do without an answer: then ends of tasks too wait a little,
 	// to go together.
@@ -61,7 +61,7 @@ type ReporterOptions struct {
 	Log     *slog.Logger
 }
 
-// NewReporter makes a Reporter; nothing is sent before Run.
+// NewReporter returns a Reporter; nothing is sent before Run.
 func NewReporter(home Home, o ReporterOptions) *Reporter {
 	if o.MaxWait == 0 {
 		o.MaxWait = 10 * time.Second
@@ -134,11 +134,11 @@ func (r *Reporter) lingered() {
 	}
 }
 
-// Kick ends a pause: the server seems to be there again.
+// Kick ends a pause between attempts: the server seems to be back.
 func (r *Reporter) Kick() { poke(r.kick) }
 
-// Again ends a call that is under way, which may never be answered, and has what it says sent
-// again: another server is at the home's address now.
+// Again aborts a call in progress, which may never be answered, and sends its reports again:
+// another server is now at the home's address.
 func (r *Reporter) Again() {
 	if abandon := r.abandon.Load(); abandon != nil {
 		(*abandon)()
@@ -146,7 +146,7 @@ func (r *Reporter) Again() {
 	r.Kick()
 }
 
-// Idle reports whether nothing waits to be sent. A report on its way still waits.
+// Idle reports whether nothing is waiting to be sent. A report in transit is still waiting.
 func (r *Reporter) Idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func add(waiting []berth.Report, rep berth.Report) []berth.Report {
 	return waiting
 }
 
-// Run sends until ctx ends.
+// Run sends reports until ctx is done.
 func (r *Reporter) Run(ctx context.Context) {
 	const least = 20 * time.Millisecond
 	wait := least

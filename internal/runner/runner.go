@@ -39,7 +39,7 @@ type Home interface {
 	SignStorage(ctx context.Context, t Task, grant string, rs []berth.OutsideRequest) (urls []string, err error)
 }
 
-// Task names a task to the server and proves the right to speak for it.
+// Task names a task to the server and proves the right to report on it.
 type Task struct {
 	ID    berth.TaskID
 	Token string
@@ -51,7 +51,7 @@ type Reply struct {
 	Unknown []berth.TaskID `json:"unknown,omitempty"` // tasks the server does not know, or not with this token
 }
 
-// Step is how far a task has come, for [Mark].
+// Step is how far a task has progressed, for [Mark].
 type Step string
 
 // The steps that are kept, in order. Before the first one nothing of the user's has run.
@@ -62,7 +62,7 @@ const (
 	StepDone    Step = "done"    // all is over; Exit is final
 )
 
-// Mark is what must be remembered of a task to take it up again.
+// Mark is what must be remembered of a task to continue it.
 type Mark struct {
 	Step      Step            `json:"step"`
 	PID       int             `json:"pid,omitempty"`
@@ -73,29 +73,28 @@ type Mark struct {
 	Exit      *berth.Exit     `json:"exit,omitempty"`
 }
 
-// Options is what Run works with.
+// Options are the dependencies and settings of Run.
 type Options struct {
-	// Dir is the task's own directory. Run makes it and what is in it, and leaves it for the caller
-	// to remove.
+	// Dir is the task's own directory. Run creates it and its contents, and leaves it for the
+	// caller to remove.
 	Dir string
-	// MakeDir makes Dir; nil means [MakeDir].
+	// MakeDir creates Dir; nil means [MakeDir].
 	MakeDir func(dir string) error
 	// OpenLog opens the file that takes the output, for appending, and makes it where it is not
 	// there; nil means [OpenLog].
 	OpenLog func(path string) (fd int, err error)
-	// CAFile keeps a certificate in a file that commands which are not in containers can read; nil
-	// keeps it in Dir.
+	// CAFile stores a certificate in a file that commands outside containers can read; nil stores
+	// it in Dir.
 	CAFile func(pem string) (path string, err error)
-	// Report takes a report on its way home. Only the last one of a task, that of its end, may take
-	// its time.
+	// Report queues a report for the server. Only the last one of a task, that of its end, may
+	// block.
 	Report func(berth.Report)
-	// Keep makes a step durable; the next thing happens after it returned. An error ends the task.
-	// Nil keeps nothing.
+	// Keep makes a step durable before Run continues. An error ends the task. Nil keeps nothing.
 	Keep func(Mark) error
 	// Last is the last mark an earlier Run kept, the zero Mark for a new task.
 	Last Mark
-	// Status says how a process ended that is not a child of this one (it was started by a Run that
-	// is no more), and false when nobody knows. Nil knows nothing.
+	// Status returns how a process ended that is not a child of this one (an earlier Run started
+	// it), and false if nobody knows. Nil knows nothing.
 	Status func(ctx context.Context, pid int, startTime uint64) (WaitStatus, bool)
 	// Control takes requests to end the task. It may be nil.
 	Control *Control
@@ -106,14 +105,14 @@ type Options struct {
 	Home Home
 	// Cache keeps what tasks read. Nil fetches it for each task.
 	Cache *cache.Cache
-	// Data moves files. Nil makes a client for the task alone.
+	// Data transfers files. Nil creates a client for this task only.
 	Data *data.Client
-	// Watch tells of the first output. It may be nil.
+	// Watch reports the first output. It may be nil.
 	Watch *filewatch.Watcher
-	// Patience is how long storage elsewhere is tried that does not answer; 0 means ten minutes.
-	// For our own server there is no limit.
+	// Patience is how long to retry external storage that does not answer; 0 means ten minutes. For
+	// our own server there is no limit.
 	Patience time.Duration
-	// FreeDisk is how much room the disk has; nil asks the system.
+	// FreeDisk returns the free space of the disk; nil asks the system.
 	FreeDisk func() int64
 	// Base is the environment commands inherit; nil takes [BaseEnviron] of this process.
 	Base []string
@@ -122,16 +121,15 @@ type Options struct {
 
 // Environments prepares what commands run in; *envs.Cache does.
 type Environments interface {
-	// Prepare blocks until e is ready. It tells how it gets on, and warns of what the user should
-	// know.
+	// Prepare blocks until e is ready. It reports progress, and warns of what the user should know.
 	Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (*envs.Env, error)
-	// Adopt finds a container that an earlier runner started, nil when there is none.
+	// Adopt finds a container that an earlier runner started, nil if there is none.
 	Adopt(ctx context.Context, label, value string, log io.Writer) (*envs.Running, error)
 }
 
-// Run carries out the task and returns how it ended. It reports every change through o.Report, the
-// end included. Ending ctx abandons the task without ending its process: a later Run with the last
-// mark continues it.
+// Run executes the task and returns how it ended. It reports every change through o.Report,
+// including the end. Canceling ctx abandons the task without ending its process: a later Run with
+// the last mark continues it.
 func Run(ctx context.Context, l berth.Launch, o Options) (exit berth.Exit, err error) {
 	t := &task{l: &l, o: &o, seq: o.Last.Seq, times: o.Last.Times}
 	if o.Control == nil {
@@ -181,8 +179,8 @@ type task struct {
 	room      *room
 }
 
-// Immediate reports whether nothing comes before the command of l: no staging, no environment. Such
-// a task is at StepExec from the beginning.
+// Immediate reports whether nothing precedes the command of l: no staging, no environment. Such a
+// task is at StepExec from the beginning.
 func Immediate(l *berth.Launch) bool {
 	return l.Code == "" && len(l.Inputs) == 0 && len(l.Outputs) == 0 && !needsEnvironment(l.Environment)
 }

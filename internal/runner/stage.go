@@ -17,7 +17,7 @@ import (
 	"github.com/berthml/berth/internal/runner/data"
 )
 
-// MakeDir makes the directory of a task: the working directory wd in it, and outputs in that.
+// MakeDir creates the directory of a task: the working directory wd in it, and outputs in that.
 func MakeDir(dir string) error {
 	wd := filepath.Join(dir, "wd")
 	for _, d := range []string{dir, wd, filepath.Join(wd, "outputs")} {

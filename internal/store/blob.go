@@ -9,7 +9,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Blob is a row of the index of blobs: a name in a container that points at content.
+// Blob is a row of the blob index: a name in a container that points to content.
 type Blob struct {
 	Container, Name   string
 	Size              int64
@@ -43,8 +43,8 @@ func (tx *Tx) Blob(container, name string) (*Blob, error) {
 	return blobs[0], nil
 }
 
-// PutBlob writes a row, over the one of that name where there is one. It sets Created and Modified
-// where they are zero.
+// PutBlob writes a row and replaces an existing one of that name. It sets Created and Modified if
+// they are zero.
 func (tx *Tx) PutBlob(b *Blob) error {
 	meta := ""
 	if len(b.Meta) > 0 {
@@ -77,7 +77,7 @@ func (tx *Tx) DeleteBlob(container, name string) error {
 	return nil
 }
 
-// BlobQuery chooses blobs of one container.
+// BlobQuery selects blobs of one container.
 type BlobQuery struct {
 	Container, Prefix string
 	After             string // name after which to start
@@ -150,8 +150,8 @@ func (tx *Tx) blobs(prefix, text string, args ...any) ([]*Blob, error) {
 	return blobs, nil
 }
 
-// BlobHashes reads the hashes that blobs point at, each once, in order, those after a given one:
-// for the collection of content that nothing points at.
+// BlobHashes returns the distinct hashes that blobs point to, in order, after a given one. It is
+// for the collection of content that nothing points to.
 func (tx *Tx) BlobHashes(after string, limit int) ([]string, error) {
 	var hashes []string
 	err := tx.query(func(r row) (bool, error) {
@@ -172,7 +172,8 @@ func (tx *Tx) BlobHashUsed(hash string) (bool, error) {
 	return tx.row([]any{&one}, "SELECT 1 FROM blobs WHERE hash = ? AND hash <> '' LIMIT 1", hash)
 }
 
-// BlobBytes is the size of all blobs of a container together. It reads every row of the container.
+// BlobBytes returns the total size of all blobs of a container. It reads every row of the
+// container.
 func (tx *Tx) BlobBytes(container string) (bytes int64, err error) {
 	_, err = tx.row([]any{&bytes}, "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM blobs WHERE container = ?", container)
 	return bytes, err

@@ -60,7 +60,7 @@ func (c *clock) follow(d time.Duration) {
 // times of what lives are moved, see OnJump, and Now with them.
 func (db *DB) Now() time.Time { return db.clock.now() }
 
-// Jumped reports whether the wall clock was set and no update has taken note of it yet.
+// Jumped reports whether the wall clock was changed and no update has applied the change yet.
 func (db *DB) Jumped() bool { return db.onJump.Load() != nil && db.clock.jump() != 0 }
 
 // OnJump has fn move the times of everything that lives by d when the wall clock was set by d. It
@@ -101,5 +101,6 @@ func (db *DB) jumped() *update {
 	}}
 }
 
-// Shifted is by how much Now was set in all since the store was opened, this transaction included.
+// Shifted is by how much Now was changed in total since the store was opened, including this
+// transaction.
 func (tx *Tx) Shifted() time.Duration { return tx.shifted + tx.jump }

@@ -8,8 +8,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// Doc is one resource document: what the client sent, the fields Berth owns, and the columns that
-// are queried.
+// Doc is one resource document: what the client sent, the fields that Berth owns, and the columns
+// for queries.
 type Doc struct {
 	Workspace string // key of the workspace (lower case ARM id), "" for server-wide things
 	Kind      string // collection: "jobs", "codes", "codes/versions", "computes", "workspaces", …

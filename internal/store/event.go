@@ -22,8 +22,8 @@ var insertTexts = func() (texts [eventsAtOnce + 1]string) {
 	return texts
 }()
 
-// Emit records an event. It is written with the transaction, with a revision of its own; Rev is set
-// here, and Time where it is zero. The event's Data must not change afterwards.
+// Emit records an event. It is written with the transaction and gets its own revision; Rev is set
+// here, and Time if it is zero. The event's Data must not change afterwards.
 func (tx *Tx) Emit(e berth.Event) {
 	e.Rev = tx.next()
 	if e.Time.IsZero() {
@@ -52,7 +52,7 @@ func (tx *Tx) flush() error {
 	return nil
 }
 
-// EventQuery chooses events. Conditions left empty hold for all.
+// EventQuery selects events. Empty conditions match all.
 type EventQuery struct {
 	Workspace, Subject string
 	// From is where to start, exclusive: events after it, or with Desc events before it (0 is the
@@ -123,8 +123,8 @@ func (tx *Tx) readEvents(text string, args ...any) ([]berth.Event, error) {
 	return events, nil
 }
 
-// PruneEvents forgets the oldest events, those from before a time and at most limit of them, and
-// returns how many. A Watch from a revision that precedes a forgotten event is berth.Gone.
+// PruneEvents deletes the oldest events, at most limit of those before a time, and returns how
+// many. A Watch from a revision that precedes a deleted event is berth.Gone.
 func (tx *Tx) PruneEvents(before time.Time, limit int) (int, error) {
 	if err := tx.flush(); err != nil {
 		return 0, err

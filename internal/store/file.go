@@ -87,8 +87,8 @@ func (db *DB) backwards(ctx context.Context) error {
 	return nil
 }
 
-// Check is why the database cannot be used now, nil when it can. What was in trouble is tried with
-// a write.
+// Check returns why the database cannot be used now, nil if it can. After an error it tries a
+// write.
 func (db *DB) Check(ctx context.Context) error {
 	if db.Trouble() != nil {
 		return db.Update(ctx, func(tx *Tx) error { return tx.SetMeta("checked", tx.Now().Format(time.RFC3339)) })

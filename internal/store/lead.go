@@ -154,8 +154,8 @@ func (db *DB) Leads() bool {
 	return m.leads(s) && s.left() > 0
 }
 
-// Heard is nil while the database hears this server. One that is cut off does not lead, and does
-// not know who does.
+// Heard returns nil while the database receives this server's heartbeat. A server without it is not
+// the leader, and does not know who is.
 func (db *DB) Heard() error {
 	if m := db.member; m != nil && m.standing.Load().left() <= 0 {
 		return berth.Errorf(berth.Unavailable, "this server has lost its database: it is not the leader, and another server may be")

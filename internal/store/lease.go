@@ -2,8 +2,8 @@ package store
 
 import "time"
 
-// Lease takes or renews the lease of that name for holder, and reports whether holder has it: no
-// other does until ttl from now. A ttl of 0 gives it up.
+// Lease acquires or renews the lease of that name for holder, and reports whether holder has it:
+// nobody else does until ttl from now. A ttl of 0 releases it.
 func (tx *Tx) Lease(name, holder string, ttl time.Duration) (bool, error) {
 	now := tx.Now()
 	n, err := tx.exec("INSERT INTO leases (name, holder, expires) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"+
@@ -12,7 +12,7 @@ func (tx *Tx) Lease(name, holder string, ttl time.Duration) (bool, error) {
 	return n > 0, err
 }
 
-// Meta reads a small value by key, "" when there is none.
+// Meta reads a small value by key, "" if there is none.
 func (tx *Tx) Meta(key string) (string, error) {
 	var value string
 	_, err := tx.row([]any{&value}, "SELECT value FROM meta WHERE key = ?", key)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Query chooses documents of one collection. Conditions left at their zero value hold for all.
+// Query selects documents of one collection. Conditions with their zero value match all.
 type Query struct {
 	Workspace, Kind string
 	Name            string // versions of one container
@@ -19,9 +19,9 @@ type Query struct {
 	NoBody          bool  // leave Body and Own out
 }
 
-// List reads a page of documents, in the order of their IDs. A page shorter than the limit is the
+// List reads a page of documents in the order of their IDs. A page shorter than the limit is the
 // last. Its cost is that of the page, however many documents there are: the most selective
-// condition is answered by an index that is in the order of the list.
+// condition uses an index in the order of the list.
 func (tx *Tx) List(q Query) ([]*Doc, error) {
 	scope, err := tx.scope(q.Workspace, q.Kind)
 	if err != nil || scope == 0 {
@@ -47,7 +47,7 @@ func (tx *Tx) List(q Query) ([]*Doc, error) {
 	return docs, nil
 }
 
-// All is every document of a query, page after page; its Limit does not count.
+// All returns every document of a query, page by page; its Limit is ignored.
 func (tx *Tx) All(q Query) ([]*Doc, error) {
 	const page = 1000
 	var all []*Doc

@@ -32,7 +32,7 @@ const (
 	selectForeign = "SELECT who, since FROM servers WHERE home <> $1 AND seen > " + databaseTime + " - $2 ORDER BY since LIMIT 1"
 )
 
-// Member is what a server is called among those of its database.
+// Member identifies a server among those of its database.
 type Member struct {
 	Who  string // for messages
 	Name string // among the servers of its home; a server that is started again has the same

@@ -12,8 +12,8 @@ func (tx *Tx) DeleteTasks(workspace, job string) error {
 	return err
 }
 
-// DeleteBlobs removes the names below a prefix from the index, and says how many there were. Their
-// bytes are left to garbage collection.
+// DeleteBlobs removes the names with a prefix from the index and returns their number. Their
+// content is left to garbage collection.
 func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
 	total := 0
 	for {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Server is one of those that use a database.
+// A Server is one of the servers that use a database.
 type Server struct {
 	Name  string    `json:"name"`
 	URL   string    `json:"url"`
@@ -14,8 +14,8 @@ type Server struct {
 	Leads bool      `json:"leads"`
 }
 
-// Announce says where this server is reached: at url by clients, and at address and socket by the
-// others on this machine.
+// Announce publishes the addresses of this server: url for clients, address and socket for the
+// other servers on this machine.
 func (db *DB) Announce(ctx context.Context, url, address, socket string) error {
 	if db.member == nil {
 		return nil
@@ -26,7 +26,7 @@ func (db *DB) Announce(ctx context.Context, url, address, socket string) error {
 	})
 }
 
-// Servers are those of the database, by name; none where there can be only one.
+// Servers returns the servers of the database by name; none if there can be only one.
 func (db *DB) Servers(ctx context.Context) (all []Server, err error) {
 	if db.member == nil {
 		return nil, nil
@@ -51,20 +51,20 @@ func (db *DB) Servers(ctx context.Context) (all []Server, err error) {
 	return all, err
 }
 
-// ServerAt says whether one of the servers of the database is, or was, reached at a URL.
+// ServerAt reports whether one of the servers of the database is, or was, at a URL.
 func (tx *Tx) ServerAt(url string) (bool, error) {
 	var one int64
 	return tx.row([]any{&one}, "SELECT 1 FROM servers WHERE url = ?", url)
 }
 
-// A Leadership is who leads the servers of a database, as one of them knows it.
+// A Leadership says which server of a database is the leader, as one of them knows it.
 type Leadership struct {
 	Here            bool            // the server that was asked leads itself
 	Address, Socket string          // else where the one that leads is reached from this machine
 	Moved           <-chan struct{} // closed when this is not so any more; nil where there can be one server only
 }
 
-// Leader waits until a server leads that lives, and says which. The error is that of ctx.
+// Leader waits until there is a live leader and returns it. The error is that of ctx.
 func (db *DB) Leader(ctx context.Context) (Leadership, error) {
 	m := db.member
 	if m == nil {
@@ -89,8 +89,8 @@ func (db *DB) Leader(ctx context.Context) (Leadership, error) {
 	}
 }
 
-// Guard returns nil when ctx ends, and an error as soon as the database is not this server's any
-// more. The server must act on nothing after that.
+// Guard returns nil when ctx is done, and an error as soon as the database no longer belongs to
+// this server. After that the server must not act on anything.
 func (db *DB) Guard(ctx context.Context) error {
 	switch {
 	case db.member != nil:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// State decodes what the server keeps beside the body of a document. A document that has none has
-// the zero value. Jobs, computes and nodes have doors of their own, in packages job and target.
+// State decodes the server's own state of a document. A document without one has the zero value.
+// For jobs, computes and nodes use packages job and target.
 func State[T any](d *Doc) (v T, err error) {
 	if len(d.Own) == 0 {
 		return v, nil
@@ -18,7 +18,7 @@ func State[T any](d *Doc) (v T, err error) {
 	return v, nil
 }
 
-// SetState replaces what State decodes. The document still has to be saved.
+// SetState replaces the server's own state of a document, which must then be saved.
 func SetState[T any](d *Doc, v T) (err error) {
 	d.Own, err = json.Marshal(v)
 	return err

@@ -22,7 +22,7 @@ func (s *stats) served(updates int, took time.Duration, err error) {
 	}
 }
 
-// Metrics writes what the store counts.
+// Metrics writes the store's counters.
 func (db *DB) Metrics(w *metrics.Writer) {
 	w.One("berth_store_updates_total", metrics.Counter, "Updates of the database; those that come at the same time share a transaction.", float64(db.stats.updates.Load()))
 	w.One("berth_store_failures_total", metrics.Counter, "Transactions that could not be committed.", float64(db.stats.failed.Load()))

@@ -23,8 +23,8 @@ import (
 type Options struct {
 	// NoSync gives up durability for speed: for tests only.
 	NoSync bool
-	// Rehearse runs every update twice and undoes the first, as it happens when a commit has to be
-	// tried again: for tests only.
+	// Rehearse runs every update twice and rolls back the first, as when a commit must be retried:
+	// for tests only.
 	Rehearse bool
 	// Server is what this process is for others: a database that is a file has one server at a
 	// time, in PostgreSQL several of one home can share one. Without it nobody is kept out, and the
@@ -35,7 +35,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// ErrClosed is what every call on a closed DB returns.
+// ErrClosed is returned by every call on a closed DB.
 var ErrClosed error = &berth.Error{Code: berth.Unavailable, Msg: "the store is closed: the server is stopping"}
 
 // DB is an open store. Its methods are safe for concurrent use.
@@ -67,8 +67,8 @@ type DB struct {
 	close   sync.Once
 }
 
-// Open opens the store that url names, "sqlite:PATH" or "postgres://…", and brings its schema up to
-// date. A database made by a newer Berth is refused.
+// Open opens the store that url names, "sqlite:PATH" or "postgres://…", and migrates its schema. A
+// database created by a newer Berth is refused.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -134,8 +134,8 @@ func (db *DB) closePools() {
 	}
 }
 
-// Trouble is why the last update that had something to keep could not be kept, nil when it was.
-// Whoever shows what is kept says then that it may be behind.
+// Trouble returns the error of the last write, or nil. While it is set, what readers see may be out
+// of date.
 func (db *DB) Trouble() error {
 	if err := db.trouble.Load(); err != nil {
 		return *err

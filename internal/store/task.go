@@ -70,7 +70,7 @@ func (tx *Tx) Task(id berth.TaskID) (*berth.Task, error) {
 	return tasks[0], nil
 }
 
-// TasksOf reads the tasks of a job in the order they were made.
+// TasksOf reads the tasks of a job in the order of their creation.
 func (tx *Tx) TasksOf(workspace, job string) ([]*berth.Task, error) {
 	scope, err := tx.scope(workspace, "")
 	if err != nil || scope == 0 {
@@ -87,7 +87,7 @@ func (tx *Tx) TasksOf(workspace, job string) ([]*berth.Task, error) {
 	return tasks, err
 }
 
-// ActiveTasks reads the tasks that are not done, in the order they were made. Done ones cost it
+// ActiveTasks reads the tasks that are not done, in the order of their creation. Done tasks cost
 // nothing.
 func (tx *Tx) ActiveTasks() ([]*berth.Task, error) {
 	tasks, err := tx.tasks("WHERE active = 1 ORDER BY seq")

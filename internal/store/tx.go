@@ -59,8 +59,8 @@ func (tx *Tx) next() berth.Rev {
 	return tx.rev
 }
 
-// Derived is what make returns of all documents of a kind in a workspace. It is made once in a
-// transaction, and again when one of them has changed; a kind has one such value.
+// Derived returns the value that make computes from all documents of a kind in a workspace. It is
+// computed once per transaction, and again when one of them has changed; a kind has one such value.
 func Derived[T any](tx *Tx, workspace, kind string, make func([]*Doc) T) (v T, err error) {
 	k := scopeKey{workspace, kind}
 	if had, ok := tx.derived[k].(T); ok {
