@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
 )
 
 // errCrowded refuses one follower too many: each keeps a connection and a file open, and others
@@ -23,14 +24,23 @@ type crowd struct {
 	of  map[string]int // by user
 }
 
-// share is how many of the followers may be of one user: some are left for others.
-func (c *crowd) share() int { return max(1, c.limit*3/4) }
+// full says whether there is no room for one more of a user. Of all who may follow, a user has at
+// most a quarter, or eight, and the last eighth is for administrators, whom only the limit binds.
+func (c *crowd) full(user string, admin bool) bool {
+	if c.limit == 0 {
+		return false
+	}
+	if admin {
+		return c.all >= c.limit
+	}
+	return c.all >= c.limit-max(1, c.limit/8) || c.of[user] >= max(8, c.limit/4)
+}
 
 // enter counts one more of a user, unless there are too many.
-func (c *crowd) enter(user string) bool {
+func (c *crowd) enter(user string, admin bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.limit > 0 && (c.all >= c.limit || c.of[user] >= c.share()) {
+	if c.full(user, admin) {
 		return false
 	}
 	if c.of == nil {
@@ -60,7 +70,7 @@ func (c *crowd) size() int {
 // read: one that takes nothing for a while is cut off.
 func (c streamCall) follower() (done func(), err error) {
 	user := c.who.User
-	if !c.s.events.crowd.enter(user) {
+	if !c.s.events.crowd.enter(user, c.who.Role == auth.Admin) {
 		c.w.Header().Set("Connection", "close") // its descriptor is needed
 		return nil, errCrowded
 	}
@@ -68,8 +78,12 @@ func (c streamCall) follower() (done func(), err error) {
 	if patience == 0 {
 		patience = readerPatience
 	}
-	c.w = &followerWriter{ResponseWriter: c.w, rc: http.NewResponseController(c.w), stop: c.s.gate.stop, patience: patience}
-	return func() { c.s.events.crowd.leave(user) }, nil
+	w := &followerWriter{ResponseWriter: c.w, rc: http.NewResponseController(c.w), stop: c.s.gate.stop, patience: patience}
+	c.w = w
+	return func() {
+		w.allow() // what is buffered goes out after this
+		c.s.events.crowd.leave(user)
+	}, nil
 }
 
 // readerPatience is how long a follower may take nothing of what it is sent.
@@ -89,19 +103,28 @@ type followerWriter struct {
 
 func (w *followerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *followerWriter) allow() {
-	if w.stop.Err() == nil {
-		_ = w.rc.SetWriteDeadline(time.Now().Add(w.patience)) // there is none to set in tests without a connection
+// allow gives what is written next its time.
+func (w *followerWriter) allow() { w.until(time.Now().Add(w.patience)) }
+
+// rest takes the deadline away: while nothing is written nobody keeps the server waiting.
+func (w *followerWriter) rest() { w.until(time.Time{}) }
+
+func (w *followerWriter) until(t time.Time) {
+	_ = w.rc.SetWriteDeadline(t) // there is none to set in tests without a connection
+	if w.stop.Err() != nil {     // looked at afterwards: see untilStop, which sets it, too
+		_ = w.rc.SetWriteDeadline(time.Now().Add(lastWrite))
 	}
 }
 
 func (w *followerWriter) Write(p []byte) (int, error) {
 	w.allow()
+	defer w.rest()
 	return w.ResponseWriter.Write(p)
 }
 
 func (w *followerWriter) Flush() {
 	w.allow()
+	defer w.rest()
 	_ = w.rc.Flush() // a client that has gone ends the request's context
 }
 
@@ -111,6 +134,7 @@ func (w *followerWriter) ReadFrom(r io.Reader) (all int64, err error) {
 	if !ok {
 		return io.Copy(struct{ io.Writer }{w}, r)
 	}
+	defer w.rest()
 	for limited.N > 0 {
 		w.allow()
 		size := min(limited.N, readerPart)

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,14 +11,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/api"
+	"github.com/berthml/berth/internal/store"
 )
 
 // TestFollowerThatNeverReadsIsCutOff: a client that asks for a stream and takes nothing of it holds
 // no place among the followers for ever.
 func TestFollowerThatNeverReadsIsCutOff(t *testing.T) {
 	x := open(t)
-	x.h.(*api.Server).Patience = 100 * time.Millisecond
+	x.h.(*api.Server).Patience = time.Second
 	srv := httptest.NewServer(x.h)
 	defer srv.Close()
 	mlflow := "/mlflow/v1.0" + x.ws + "/api/2.0/mlflow/"
@@ -50,5 +53,47 @@ func TestFollowerThatNeverReadsIsCutOff(t *testing.T) {
 		if time.Since(begin) > time.Minute {
 			t.Fatal("a client that does not read is still a follower")
 		}
+	}
+}
+
+// TestQuietLogEndsCleanly: a log that is quiet for longer than a follower may take nothing comes to
+// its end: nobody kept the server waiting.
+func TestQuietLogEndsCleanly(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("http2=", http2), func(t *testing.T) {
+			x := open(t)
+			x.h.(*api.Server).Patience = 100 * time.Millisecond
+			srv := httptest.NewUnstartedServer(x.h)
+			srv.EnableHTTP2 = http2
+			srv.StartTLS()
+			defer srv.Close()
+			x.do("PUT", x.ws+"/jobs/j", props("jobType", "Command", "command", "true")).want(201)
+			req, err := http.NewRequestWithContext(t.Context(), "GET", srv.URL+x.ws+"/jobs/j/logs?follow=true", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+x.admin)
+			res, err := srv.Client().Do(req)
+			if err != nil || res.StatusCode != http.StatusOK || (res.ProtoMajor == 2) != http2 {
+				t.Fatal(res, err)
+			}
+			defer res.Body.Close()
+			time.Sleep(300 * time.Millisecond) // the quiet that this is about
+			err = x.db.Update(t.Context(), func(tx *store.Tx) error {
+				d, err := tx.Get(workspace.Key(), "jobs", "j", "")
+				if err != nil {
+					return err
+				}
+				d.Status = string(berth.Completed)
+				tx.Emit(berth.Event{Workspace: workspace.Key(), Subject: "jobs/j", Type: berth.EventJobStatus})
+				return tx.Save(d)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := io.ReadAll(res.Body); err != nil {
+				t.Fatalf("the log ends with %v after %q", err, b)
+			}
+		})
 	}
 }
