@@ -53,6 +53,7 @@ var benchmarks = []struct {
 	{"snapshot", snapshot},
 	{"sweep.data", sweepData},
 	{"big", big},
+	{"fuse", fuse},
 	{"flat", flat},
 }
 

@@ -98,18 +98,29 @@ func (t *task) streamOurs(ctx context.Context, c *data.Client, name string, in b
 	if tr.Single {
 		files[0].Path = baseName(in.URL)
 	}
-	t.addStream(name, in, files, c.Reader(in.URL, tr), why)
+	t.objects(t.addStream(name, in, files, c.Reader(in.URL, tr).ReadAt, why), tr)
 	return true, nil
 }
 
+// objects has the files of a tree read from the server's own disk, where this node shares it.
+func (t *task) objects(x *streamed, tr *berth.Tree) {
+	if t.l.Objects == "" {
+		return
+	}
+	x.files.Local(func(i int) (*os.File, error) {
+		hash := tr.Files[i].Hash
+		return os.Open(filepath.Join(t.l.Objects, hash[:2], hash[2:]))
+	})
+}
+
 // addStream takes a streamed input into the task.
-func (t *task) addStream(name string, in berth.LaunchInput, files []stream.File, r *data.Reader, why string) {
+func (t *task) addStream(name string, in berth.LaunchInput, files []stream.File, fetch stream.Fetch, why string) *streamed {
 	x := &streamed{name: name, in: in, count: len(files), why: why}
 	for _, f := range files {
 		x.bytes += f.Size
 	}
 	last := time.Time{}
-	x.files = stream.New(files, r.ReadAt, func(err error) {
+	x.files = stream.New(files, fetch, func(err error) {
 		t.bringing.Lock()
 		quiet := time.Since(last) < time.Minute
 		if !quiet {
@@ -123,6 +134,7 @@ func (t *task) addStream(name string, in berth.LaunchInput, files []stream.File,
 	t.bringing.Lock()
 	t.streams = append(t.streams, x)
 	t.bringing.Unlock()
+	return x
 }
 
 // fetchStreams brings to the node what was to be streamed, and says why.

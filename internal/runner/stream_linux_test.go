@@ -180,3 +180,29 @@ func TestStoppedStream(t *testing.T) {
 		t.Errorf("exit %+v", exit)
 	}
 }
+
+// TestStreamFromTheServersDisk: where the node shares the server's disk, streamed files are read
+// there, and those that are not there are asked for.
+func TestStreamFromTheServersDisk(t *testing.T) {
+	c := streams(t)
+	s := blobtest.New(t)
+	s.Set(map[string]string{"data/a": "alpha\n", "data/b": "beta\n"})
+	objects := t.TempDir()
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte("alpha\n")))
+	if err := os.MkdirAll(objects+"/"+hash[:2], 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(objects+"/"+hash[:2]+"/"+hash[2:], []byte("alpha\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, `cat ${{inputs.i}}/a ${{inputs.i}}/b; tail -c 3 ${{inputs.i}}/a`)
+	b.options.Cache, b.launch.Objects = c, objects
+	b.launch.Inputs = map[string]berth.LaunchInput{"i": {Type: "uri_folder", URL: s.At("data"), Version: "v", Ours: true, Stream: true}}
+	if exit := b.run(); !exit.OK() || b.log() != "alpha\nbeta\nha\n" {
+		t.Fatalf("exit %+v, log %s", exit, b.log())
+	}
+	asked := strings.Join(s.Requests(), "\n")
+	if strings.Contains(asked, "data/a") || !strings.Contains(asked, "data/b") {
+		t.Errorf("asked for\n%s", asked)
+	}
+}

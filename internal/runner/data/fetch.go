@@ -165,9 +165,15 @@ func (c *Client) part(ctx context.Context, to address, etag string, w io.WriterA
 		if etag == "" {
 			etag = strong(res.Header.Get("ETag"))
 		}
-		n, err := io.Copy(io.NewOffsetWriter(w, at), io.LimitReader(res.Body, end-at))
-		at += n
-		if err == nil && at != end {
+		var n int64
+		if b, ok := w.(buffer); ok { // without a copy
+			var m int
+			m, err = io.ReadFull(res.Body, b.p[at-b.off:end-b.off])
+			n = int64(m)
+		} else {
+			n, err = io.Copy(io.NewOffsetWriter(w, at), io.LimitReader(res.Body, end-at))
+		}
+		if at += n; err == nil && at != end {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ package stream
 import (
 	"container/list"
 	"context"
+	"os"
 	"path"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type Tree struct {
 	nodes []node // that of the folder itself is first
 	fetch Fetch
 	told  func(error) // of what could not be fetched
+	local func(i int) (*os.File, error)
 
 	ctx   context.Context // of fetches
 	end   context.CancelFunc
@@ -83,6 +85,10 @@ func New(files []File, fetch Fetch, told func(error)) *Tree {
 	return t
 }
 
+// Local has files that are on this machine read where they are; open opens file i, and fails for
+// one that has to be fetched. It is called before Mount.
+func (t *Tree) Local(open func(i int) (*os.File, error)) { t.local = open }
+
 // Close ends what is being fetched.
 func (t *Tree) Close() { t.end() }
 
@@ -112,15 +118,30 @@ func (t *Tree) add(parent int, n node) int {
 
 // reader is a file that somebody has open.
 type reader struct {
-	t *Tree
-	n *node
+	t    *Tree
+	n    *node
+	file *os.File // where it is on this machine; nil where it is fetched
 
 	mu   sync.Mutex
 	last int // the block that was read last
 	far  int // how far is read ahead
 }
 
-func (t *Tree) open(n *node) *reader { return &reader{t: t, n: n, last: -1} }
+func (t *Tree) open(n *node) *reader {
+	r := &reader{t: t, n: n, last: -1}
+	if t.local != nil {
+		if f, err := t.local(n.file); err == nil {
+			r.file = f
+		}
+	}
+	return r
+}
+
+func (r *reader) close() {
+	if r.file != nil {
+		r.file.Close()
+	}
+}
 
 // readAt fills p as far as the file goes. It ends early when cancel is closed.
 func (r *reader) readAt(cancel <-chan struct{}, p []byte, off int64) (n int, err error) {
