@@ -135,7 +135,7 @@ func TestS3Refuses(t *testing.T) {
 	y := begin(t, "")
 	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", "another-secret")))
 	status, told := y.job("refused", copies)
-	if status != "Failed" || !strings.Contains(told, "datastore lake (s3://data/in) refuses its credentials") || strings.Contains(told, "X-Amz-Signature") {
+	if status != "Failed" || !strings.Contains(told, "datastore lake (s3://data/in) rejects the credentials") || strings.Contains(told, "X-Amz-Signature") {
 		t.Errorf("%s:\n%s", status, told)
 	}
 	y.berth("datastore", "create", "--file", y.file("ds.yaml", s.datastore("lake", s3Secret)))
