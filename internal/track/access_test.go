@@ -188,3 +188,27 @@ func TestJobAndVersionsOfRuns(t *testing.T) {
 		t.Errorf("beside a registered version: %d %s", code, out)
 	}
 }
+
+// TestSourceNamesOneRun: a version of runs:/ names one run and a path in it. One that names none,
+// or leads elsewhere, would be above the files of others.
+func TestSourceNamesOneRun(t *testing.T) {
+	s := start(t, t.TempDir())
+	job, other := s.as(s.addJob("train", "ann", "mine")), s.as(s.addJob("other", "bob", "theirs"))
+	job.must("GET", "runs/get?run_id=train", nil)
+	theirs := at(other.must("GET", "runs/get?run_id=other", nil), "run", "info", "experiment_id").(string)
+	file := "/api/2.0/mlflow-artifacts/artifacts/" + theirs + "/other/artifacts/a.txt"
+	if code, _, out := other.raw("PUT", file, "", "bytes"); code != http.StatusOK {
+		t.Fatalf("%d %s", code, out)
+	}
+	s.must("POST", "registered-models/create", obj{"name": "m"})
+	prompt := []obj{{"key": "mlflow.prompt.is_prompt", "value": "true"}}
+	for _, source := range []string{"runs:/", "runs://", "runs:///", "runs:/.", "runs:/..", "runs:/../other", "runs:/train/../other", "runs:/./other", "runs:/train/..", "runs:/train/%2e%2e/other"} {
+		for _, tags := range [][]obj{nil, prompt} {
+			s.want(http.StatusBadRequest, "POST", "model-versions/create", obj{"name": "m", "source": source, "tags": tags})
+		}
+	}
+	if code, _, out := job.raw("GET", file, "", ""); code != http.StatusForbidden {
+		t.Errorf("a job reads a file of another: %d %s", code, out)
+	}
+	s.must("POST", "model-versions/create", obj{"name": "m", "source": "runs:/train/model"})
+}

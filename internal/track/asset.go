@@ -195,12 +195,26 @@ func (c *change) emitModel(kind, name string, v *version) {
 // runsScheme is how the URI of a run's file begins that names the run: runs:/ID/PATH.
 const runsScheme = "runs:/"
 
+// inRunOf takes runs:/ID/PATH apart; ok is false for what does not name one run and a path in it.
+func inRunOf(uri string) (id, p string, ok bool) {
+	rest, ok := strings.CutPrefix(uri, runsScheme)
+	if !ok {
+		return "", "", false
+	}
+	id, p, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
+	p = strings.TrimSuffix(p, "/")
+	safe, err := safePath(p)
+	if err != nil || safe != p || strings.Trim(id, ".") == "" || strings.ContainsAny(id, "%\\\x00") {
+		return "", "", false
+	}
+	return id, p, true
+}
+
 // inRun is a URI of a run's file as one of the artifact proxy; others are themselves.
 func (w *workspace) inRun(uri string) string {
-	if rest, ok := strings.CutPrefix(uri, runsScheme); ok {
-		id, path, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+	if id, p, ok := inRunOf(uri); ok {
 		if r := w.run(id); r != nil {
-			return r.URI + "/" + path
+			return r.URI + "/" + p
 		}
 	}
 	return uri

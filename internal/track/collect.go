@@ -38,7 +38,8 @@ func (s *Service) Collect(ctx context.Context, before time.Time) (int, error) {
 		for _, d := range docs {
 			ws, err := WorkspaceOf(d)
 			if err != nil {
-				return err
+				s.Log.Error("deleted runs of a workspace not removed", "workspace", d.Name, "err", err)
+				continue
 			}
 			all = append(all, ws)
 		}

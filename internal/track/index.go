@@ -118,8 +118,8 @@ func (x *index) root(v *version, by int) {
 		return
 	}
 	p, ours := proxied(v.URI)
-	if rest, ok := strings.CutPrefix(v.URI, runsScheme); ok { // the run may be read after the version
-		p, ours = path.Join(runsScheme, rest), true
+	if id, rest, ok := inRunOf(v.URI); ok { // the run may be read after the version
+		p, ours = path.Join(runsScheme+id, rest), true
 	}
 	if ours && p != "" {
 		if x.roots[p] += by; x.roots[p] == 0 {

@@ -152,6 +152,9 @@ func createVersion(c *call) (any, error) {
 	if v.Source, err = c.given(v.Source); err != nil {
 		return nil, err
 	}
+	if _, _, ok := inRunOf(v.Source); !ok && strings.HasPrefix(v.Source, runsScheme) {
+		return nil, invalid("Invalid model version source: '%s'. It must name a run and a path in it: runs:/RUN_ID/PATH.", v.Source)
+	}
 	for _, t := range tags {
 		if err := checkTag(t, maxRegistryTagValue); err != nil {
 			return nil, err
