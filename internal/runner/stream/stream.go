@@ -26,9 +26,10 @@ const (
 	// ahead is how many blocks are fetched before they are asked for, at most, by one who reads
 	// from front to back.
 	ahead = 16
-	// parallel is how many are fetched at the same time, and kept how many stay in memory.
-	parallel = 8
-	kept     = 64
+	// parallel is how many are fetched at the same time for one tree, and kept how many stay in
+	// memory for all of them.
+	parallel = 4
+	kept     = 256
 )
 
 // Tree is a folder of such files. It is safe for concurrent use.
@@ -41,11 +42,14 @@ type Tree struct {
 	ctx   context.Context // of fetches
 	end   context.CancelFunc
 	turns chan struct{}
+}
 
+// memory is the blocks of all trees of this process: they share one limit.
+var memory = struct {
 	mu     sync.Mutex
 	blocks map[key]*list.Element // of *content
 	recent *list.List            // the one used last is first
-}
+}{blocks: map[key]*list.Element{}, recent: list.New()}
 
 // node is a file or a folder.
 type node struct {
@@ -56,7 +60,10 @@ type node struct {
 	byName   map[string]int
 }
 
-type key struct{ file, block int }
+type key struct {
+	t           *Tree
+	file, block int
+}
 
 // content is a block that is there, or on its way.
 type content struct {
@@ -69,7 +76,7 @@ type content struct {
 // New makes a tree. told is called with what could not be fetched; it may be nil.
 func New(files []File, fetch Fetch, told func(error)) *Tree {
 	t := &Tree{
-		fetch: fetch, told: told, turns: make(chan struct{}, parallel), blocks: map[key]*list.Element{}, recent: list.New(),
+		fetch: fetch, told: told, turns: make(chan struct{}, parallel),
 		nodes: []node{{file: -1, byName: map[string]int{}}},
 	}
 	t.ctx, t.end = context.WithCancel(context.Background())
@@ -89,8 +96,17 @@ func New(files []File, fetch Fetch, told func(error)) *Tree {
 // one that has to be fetched. It is called before Mount.
 func (t *Tree) Local(open func(i int) (*os.File, error)) { t.local = open }
 
-// Close ends what is being fetched.
-func (t *Tree) Close() { t.end() }
+// Close ends what is being fetched, and forgets what was.
+func (t *Tree) Close() {
+	t.end()
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	for k, e := range memory.blocks {
+		if k.t == t {
+			drop(e)
+		}
+	}
+}
 
 // folder is the node of a folder, which is made where it is not there.
 func (t *Tree) folder(p string) int {
@@ -148,7 +164,7 @@ func (r *reader) readAt(cancel <-chan struct{}, p []byte, off int64) (n int, err
 	for n < len(p) && off+int64(n) < r.n.size {
 		at := off + int64(n)
 		b := int(at / block)
-		c := r.t.get(key{r.n.file, b}, r.n.size)
+		c := r.t.get(key{r.t, r.n.file, b}, r.n.size)
 		r.advance(b)
 		select {
 		case <-c.ready:
@@ -180,34 +196,34 @@ func (r *reader) advance(b int) {
 	far := r.far
 	r.mu.Unlock()
 	for i := 1; i <= far && int64(b+i)*block < r.n.size; i++ {
-		r.t.get(key{r.n.file, b + i}, r.n.size)
+		r.t.get(key{r.t, r.n.file, b + i}, r.n.size)
 	}
 }
 
 // get is a block of a file of this size, which is fetched unless it is there.
 func (t *Tree) get(k key, size int64) *content {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok := t.blocks[k]; ok {
-		t.recent.MoveToFront(e)
+	memory.mu.Lock()
+	defer memory.mu.Unlock()
+	if e, ok := memory.blocks[k]; ok {
+		memory.recent.MoveToFront(e)
 		return e.Value.(*content)
 	}
-	for e := t.recent.Back(); e != nil && len(t.blocks) >= kept; e = t.recent.Back() {
-		t.drop(e)
+	for e := memory.recent.Back(); e != nil && len(memory.blocks) >= kept; e = memory.recent.Back() {
+		drop(e)
 	}
 	c := &content{key: k, ready: make(chan struct{})}
-	e := t.recent.PushFront(c)
-	t.blocks[k] = e
+	e := memory.recent.PushFront(c)
+	memory.blocks[k] = e
 	go t.fill(e, c, size)
 	return c
 }
 
 // drop forgets a block; who waits for it gets it still. The mutex is held.
-func (t *Tree) drop(e *list.Element) {
+func drop(e *list.Element) {
 	c := e.Value.(*content)
-	if t.blocks[c.key] == e {
-		delete(t.blocks, c.key)
-		t.recent.Remove(e)
+	if memory.blocks[c.key] == e {
+		delete(memory.blocks, c.key)
+		memory.recent.Remove(e)
 	}
 }
 
@@ -226,9 +242,9 @@ func (t *Tree) fill(e *list.Element, c *content, size int64) {
 	if c.err = t.fetch(t.ctx, c.key.file, off, c.data); c.err == nil {
 		return
 	}
-	t.mu.Lock()
-	t.drop(e)
-	t.mu.Unlock()
+	memory.mu.Lock()
+	drop(e)
+	memory.mu.Unlock()
 	if t.told != nil && t.ctx.Err() == nil {
 		t.told(c.err)
 	}
