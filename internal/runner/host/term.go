@@ -41,7 +41,9 @@ func (t *Terms) Admit(term int64, proof string) (begun bool, err error) {
 	if proof != "" && !berth.SameServers(proof, term, sig) {
 		return false, berth.Errorf(berth.Denied, "the proof of term %d does not belong to it", term)
 	}
-	if term < t.latest && (t.proof == "" || berth.SameServers(proof, t.latest, berth.TermSignature(t.proof))) {
+	// A term without a proof never outranks one with it.
+	if t.proof != "" && proof == "" || term < t.latest && t.proof == "" && proof == "" ||
+		term < t.latest && berth.SameServers(proof, t.latest, berth.TermSignature(t.proof)) {
 		return false, past(term, t.latest)
 	}
 	if err := t.look(term, proof); err != nil {
@@ -77,11 +79,11 @@ func (t *Terms) look(term int64, proof string) error {
 		text, sig, _ := strings.Cut(text, ".")
 		n, err := strconv.ParseInt(text, 10, 64)
 		switch {
-		case !ok || err != nil || n == term:
+		case !ok || err != nil || n == term || !e.Type().IsRegular():
 		case n > term && (proof == "" || berth.SameServers(proof, n, sig)):
 			return past(term, n)
 		default:
-			_ = os.RemoveAll(filepath.Join(t.Dir, e.Name())) // another process may have done it, and it does no harm
+			_ = os.Remove(filepath.Join(t.Dir, e.Name())) // another process may have done it, and it does no harm
 		}
 	}
 	return nil
@@ -105,7 +107,7 @@ func (w *worker) admit(term int64, proof string) error {
 func ForgetTerms(dir string) error {
 	terms, err := filepath.Glob(filepath.Join(dir, termPrefix+"*"))
 	for _, path := range terms {
-		if e := os.RemoveAll(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		if e := os.Remove(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
 	}

@@ -71,7 +71,7 @@ func TestTermThatNoServerGaveOut(t *testing.T) {
 		t.Fatalf("%v, %v", real5, err)
 	}
 	for _, name := range []string{"term.9", "term.9.", "term.9.00", "term.9." + berth.TermSignature(berth.ProveTerm(other, 9)), "term.9" + filepath.Ext(real5[0])} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,5 +87,28 @@ func TestTermThatNoServerGaveOut(t *testing.T) {
 	admit(terms, 5, berth.Unavailable) // it was seen here, whatever was removed
 	if _, err := terms.Admit(7, berth.ProveTerm(key, 6)); berth.CodeOf(err) != berth.Denied {
 		t.Errorf("term 7 with the proof of 6: %v", err)
+	}
+}
+
+// TestTermWithoutProof: a task that reaches the host's socket keeps no server out with a term that
+// it made up, and a folder that it made is left alone.
+func TestTermWithoutProof(t *testing.T) {
+	dir := t.TempDir()
+	key := ed25519.NewKeyFromSeed(make([]byte, 32))
+	terms := &Terms{Dir: dir}
+	_, _ = terms.Admit(1<<62, "")
+	if err := os.MkdirAll(filepath.Join(dir, "term.1", "deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []*Terms{terms, {Dir: dir}} {
+		if _, err := x.Admit(5, berth.ProveTerm(key, 5)); err != nil {
+			t.Errorf("term 5: %v", err)
+		}
+		if _, err := x.Admit(1<<62, ""); berth.CodeOf(err) != berth.Unavailable {
+			t.Errorf("a term without a proof after one with it: %v", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "term.1", "deep")); err != nil {
+		t.Error(err)
 	}
 }
