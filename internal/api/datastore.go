@@ -30,10 +30,11 @@ func checkDatastoreCount(c *call, tx *store.Tx, name string) error {
 	return berth.Errorf(berth.Limit, "a workspace has %d datastores at most: delete one that is not needed", maxDatastores)
 }
 
-// markDatastore notes whether only administrators made and changed a datastore.
+// markDatastore notes whether only administrators made and changed a datastore. One that was made
+// before there was such a note gets it when the administrator who made it changes it.
 func markDatastore(c *call, d *store.Doc, had json.RawMessage, created bool) error {
 	before, err := store.State[locate.DatastoreMark](&store.Doc{Kind: d.Kind, Name: d.Name, Own: had})
-	if err != nil || c.who.Role != auth.Admin || !created && !before.Admin {
+	if err != nil || c.who.Role != auth.Admin || !created && !before.Admin && d.CreatedBy != c.who.User {
 		return err
 	}
 	own, err := store.State[map[string]any](d)

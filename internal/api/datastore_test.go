@@ -93,6 +93,8 @@ func TestAdministratorsDatastoreThatAUserChanged(t *testing.T) {
 	x.as(ann, "PUT", x.ws+"/jobs/still", job).want(201)
 	x.as(root, "PUT", x.ws+"/datastores/lake", bucket("data", "")).want(200)
 	x.as(ann, "PUT", x.ws+"/jobs/after", job).want(400)
+	x.do("PUT", x.ws+"/datastores/lake", bucket("data", "")).want(200)
+	x.as(ann, "PUT", x.ws+"/jobs/again", job).want(201)
 }
 
 // TestDatastoresAreLimited: all of a workspace are read to find the one for an address.
