@@ -177,6 +177,10 @@ type JobState struct {
 	// Admin says that an administrator submitted it: it may use files of the server, and options
 	// for containers.
 	Admin bool `json:"admin,omitempty"`
+	// Depth is how many jobs with children it is inside of, and Left how many commands more it may
+	// begin: as many as it had when it was checked. Nil is a job of an earlier release.
+	Depth int  `json:"depth,omitempty"`
+	Left  *int `json:"left,omitempty"`
 	// StopCause and StopWhy are for Exit.Cause and the reason where it was not a user who asked it
 	// to end.
 	StopCause string `json:"stopCause,omitempty"`

@@ -44,6 +44,8 @@ func (c jobCall) checkChildren(tx *store.Tx, k kind.Composite, name string, prop
 	if err != nil {
 		return err
 	}
+	left := len(steps)
+	st.Left = &left
 	total, held := cost.Ask{}, map[string]float64{}
 	st.Compute = berth.LocalCompute
 	choose := c.chooser(tx)

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,6 +45,7 @@ type plant struct {
 	control *control.Control // that runs now
 	ws      string
 	user    string               // who asks
+	role    auth.Role            // of who asks; empty is an administrator
 	kinds   map[string]kind.Kind // beside the server's
 	stop    func()
 	reports sync.WaitGroup // on their way
@@ -96,7 +98,7 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 	p.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who := auth.Principal{User: "ann", Role: auth.Admin}
 		if !strings.HasPrefix(r.URL.Path, "/runner/") { // runners report while a test becomes another user
-			who.User = p.user
+			who.User, who.Role = p.user, cmp.Or(p.role, auth.Admin)
 		}
 		s.ServeHTTP(w, r.WithContext(auth.With(r.Context(), who)))
 	})

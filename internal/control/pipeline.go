@@ -171,8 +171,8 @@ func (cy *cycle) childJob(j *jobWork, p *berth.PipelineStep) (*store.Doc, error)
 		return nil, err
 	}
 	var missing error
-	made, err := j.composite.Child(kind.Parent{
-		Name: j.doc.Name, Props: j.props, Workspace: ws,
+	parent := kind.Parent{
+		Name: j.doc.Name, Props: j.props, Workspace: ws, Depth: j.state.Depth,
 		Component: func(id string) (string, json.RawMessage, error) {
 			c, err := locate.Component(cy.tx, ws, id)
 			if err != nil {
@@ -187,7 +187,8 @@ func (cy *cycle) childJob(j *jobWork, p *berth.PipelineStep) (*store.Doc, error)
 			}
 			return o, ok
 		},
-	}, p.Node)
+	}
+	made, err := j.composite.Child(parent, p.Node)
 	if missing != nil {
 		return nil, missing
 	}
@@ -196,19 +197,13 @@ func (cy *cycle) childJob(j *jobWork, p *berth.PipelineStep) (*store.Doc, error)
 	}
 	st := berth.JobState{
 		Compute: j.state.Compute, Times: berth.Waterfall{Submitted: cy.now}, Reason: "accepted", Parent: j.doc.Name, Node: p.Node,
-		Reserved: p.Reserved, ReservedIn: j.state.ReservedIn, Admin: j.state.Admin,
+		Reserved: p.Reserved, ReservedIn: j.state.ReservedIn, Admin: j.state.Admin, Depth: j.state.Depth + 1,
 	}
 	if st.Reserved == 0 {
 		st.ReservedIn = ""
 	}
-	k, err := cy.c.o.KindOf(made.Type)
-	if err != nil {
+	if err := cy.checkChild(j, parent, made, &st); err != nil {
 		return nil, err
-	}
-	if _, ok := k.(kind.Composite); !ok {
-		if st.Compute, err = cy.chooseCompute(j, ws, made.Body); err != nil {
-			return nil, err
-		}
 	}
 	own, err := json.Marshal(st)
 	if err != nil {
@@ -220,6 +215,53 @@ func (cy *cycle) childJob(j *jobWork, p *berth.PipelineStep) (*store.Doc, error)
 	}
 	d.Name, err = cy.childName(j, p.Node)
 	return d, err
+}
+
+// checkChild refuses a child that may not run, and writes where it goes and what it may begin.
+func (cy *cycle) checkChild(j *jobWork, of kind.Parent, made kind.ChildJob, st *berth.JobState) error {
+	k, err := cy.c.o.KindOf(made.Type)
+	if err != nil {
+		return err
+	}
+	commands := 1
+	if c, ok := k.(kind.Composite); !ok {
+		st.Compute, err = cy.chooseCompute(j, of.Workspace, made.Body)
+	} else if commands, err = countCommands(c, of, made); err == nil {
+		st.Left = &commands
+	}
+	if err != nil {
+		return err
+	}
+	return spend(&j.state, commands)
+}
+
+// countCommands is how many commands a child that has children itself runs. Its components may have
+// changed since its parent was checked.
+func countCommands(k kind.Composite, of kind.Parent, made kind.ChildJob) (int, error) {
+	var v struct{ Properties json.RawMessage }
+	if err := json.Unmarshal(made.Body, &v); err != nil {
+		return 0, err
+	}
+	of.Props, of.Output = v.Properties, nil
+	of.Depth++
+	if err := k.Validate(of.Props); err != nil {
+		return 0, err
+	}
+	all, err := k.Unfold(of)
+	return len(all), err
+}
+
+// spend takes commands from those that a job may begin.
+func spend(st *berth.JobState, commands int) error {
+	if st.Left == nil {
+		return nil
+	}
+	left := *st.Left - commands
+	if left < 0 {
+		return berth.Errorf(berth.Limit, "its component has changed since the job was submitted, and would run %d commands where %d are left of those that were checked; submit the job again", commands, *st.Left)
+	}
+	st.Left = &left
+	return nil
 }
 
 // childName is a name for the job of a step that no other job has.
@@ -237,8 +279,8 @@ func (cy *cycle) childName(j *jobWork, node string) (string, error) {
 	}
 }
 
-// chooseCompute is the compute of a step. Whether its user may use it was checked when the pipeline
-// was taken.
+// chooseCompute is the compute of a step. Whether its user may use it is checked again: the
+// component of the step may have changed since the pipeline was submitted.
 func (cy *cycle) chooseCompute(j *jobWork, ws berth.Workspace, body []byte) (string, error) {
 	var v struct {
 		Properties berth.CommandJob `json:"properties"`
@@ -247,7 +289,7 @@ func (cy *cycle) chooseCompute(j *jobWork, ws berth.Workspace, body []byte) (str
 		return "", berth.Errorf(berth.Invalid, "properties: %w", err)
 	}
 	name, err := target.Chooser{
-		Tx: cy.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: true, Location: cy.c.o.Location, NoLocal: cy.c.o.Local.Off,
+		Tx: cy.tx, Workspace: ws, User: j.doc.CreatedBy, Admin: j.state.Admin, Location: cy.c.o.Location, NoLocal: cy.c.o.Local.Off,
 		Size: func(name string, _ bool) (berth.Size, error) {
 			cat, err := cy.loadCatalogue()
 			if err != nil {

@@ -35,6 +35,12 @@ type Completer interface {
 	Complete(props map[string]any, component func(id string) (*Component, error)) error
 }
 
+// A Stepper is a kind whose jobs can be steps of a pipeline, beside command and pipeline.
+type Stepper interface {
+	// StepProps are the properties of such a job that a step, or its component, may give.
+	StepProps() []string
+}
+
 // A Parent is a job whose children are made.
 type Parent struct {
 	Name  string
@@ -43,6 +49,8 @@ type Parent struct {
 	Workspace berth.Workspace
 	// Component finds the document of a component by its id.
 	Component func(id string) (name string, body json.RawMessage, err error)
+	// Depth is how many jobs with children it is inside of.
+	Depth int
 	// Output is an output of a child that has ended: its type and where it is. Unfold does not ask.
 	Output func(child, name string) (berth.JobOutput, bool)
 }

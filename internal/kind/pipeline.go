@@ -122,7 +122,7 @@ func (pipeline) Child(p Parent, node string) (ChildJob, error) {
 // Unfold is [Composite.Unfold].
 func (pipeline) Unfold(p Parent) ([]Unfolded, error) {
 	u := &unfolder{workspace: p.Workspace, component: p.component, document: p.Component}
-	err := u.pipeline(p.Name, "", p.Props, nil, 0)
+	err := u.pipeline(p.Name, "", p.Props, nil, p.Depth)
 	return u.out, err
 }
 

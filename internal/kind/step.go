@@ -2,20 +2,22 @@ package kind
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
 )
 
-// Steps of a pipeline that are of another kind than command and pipeline. Nothing has to be known
-// of the kind: what the step says, over what its component says if it has one, becomes the
-// properties of its job.
+// Steps of a pipeline that are of another kind than command and pipeline: what the step says, over
+// what its component says if it has one, becomes the properties of its job, as far as its kind lets
+// a step say it.
 
-// otherKind reports whether a type in lower case is one of the table beside command and pipeline.
+// otherKind reports whether a type in lower case is one beside command and pipeline that can be a
+// step.
 func otherKind(typ string) bool {
-	_, ok := kinds[typ]
-	return ok && typ != "command" && typ != "pipeline"
+	_, ok := kinds[typ].(Stepper)
+	return ok
 }
 
 // readOwn keeps the steps that may be of other kinds as they were sent.
@@ -59,18 +61,26 @@ var notProps = []string{
 	"properties", "is_deterministic", "_source", "$schema",
 }
 
-// other adds what a job of another kind has.
+// other adds what a job of another kind has: only what its kind lets a step give.
 func (m Maker) other(p map[string]any, n *Node, c *Component, compute string) error {
 	p["jobType"] = wireName(c.Type)
 	if compute != "" {
 		p["computeId"] = m.id(compute, "computes")
 	}
+	stepper, ok := kinds[strings.ToLower(c.Type)].(Stepper)
+	if !ok {
+		return berth.Errorf(berth.Unsupported, "jobs of type %s cannot be steps of a pipeline", c.Type)
+	}
+	allowed := stepper.StepProps()
 	for _, from := range []map[string]any{c.Own, n.Own} {
-		for key, v := range from {
+		for _, key := range slices.Sorted(maps.Keys(from)) {
 			if slices.Contains(notProps, key) {
 				continue
 			}
-			v, err := m.value(v)
+			if !slices.Contains(allowed, camel(key)) {
+				return berth.Errorf(berth.Invalid, "%s is not a setting of a step of type %s; it has %s", key, c.Type, strings.Join(allowed, ", "))
+			}
+			v, err := m.value(from[key])
 			if err != nil {
 				return berth.Errorf(berth.Invalid, "%s: %w", key, err)
 			}
@@ -81,7 +91,7 @@ func (m Maker) other(p map[string]any, n *Node, c *Component, compute string) er
 }
 
 // step adds the commands of a step that is no pipeline, and gives their paths.
-func (u *unfolder) step(name, at string, props map[string]any, before []string) (paths []string, err error) {
+func (u *unfolder) step(name, at string, props map[string]any, before []string, depth int) (paths []string, err error) {
 	jobType, _ := props["jobType"].(string)
 	k, err := Of(jobType)
 	if err != nil {
@@ -97,15 +107,18 @@ func (u *unfolder) step(name, at string, props map[string]any, before []string) 
 	if err != nil {
 		return nil, err
 	}
+	if depth > mostDepth {
+		return nil, within(errTooLarge)
+	}
 	if err := composite.Validate(raw); err != nil {
 		return nil, within(err)
 	}
-	all, err := composite.Unfold(Parent{Name: name, Props: raw, Workspace: u.workspace, Component: u.document})
+	all, err := composite.Unfold(Parent{Name: name, Props: raw, Workspace: u.workspace, Component: u.document, Depth: depth})
 	if err != nil {
 		return nil, within(err)
 	}
 	if u.steps += len(all); u.steps > mostSteps {
-		return nil, within(berth.Errorf(berth.Limit, "a pipeline can have %d steps in all", mostSteps))
+		return nil, within(errTooLarge)
 	}
 	for _, s := range all {
 		after := slices.Clone(before)

@@ -15,6 +15,8 @@ const (
 	mostDepth = 16
 )
 
+var errTooLarge = berth.Errorf(berth.Limit, "a pipeline can have %d steps in all, and be %d deep", mostSteps, mostDepth)
+
 // maxChild is how long the name of a step's job may get before it is cut.
 const maxChild = 200
 
@@ -69,7 +71,7 @@ func (u *unfolder) pipeline(name, path string, props json.RawMessage, after []st
 		return within(err)
 	}
 	if u.steps += len(g.Jobs); u.steps > mostSteps || depth > mostDepth {
-		return within(berth.Errorf(berth.Limit, "a pipeline can have %d steps in all, and be %d deep", mostSteps, mostDepth))
+		return within(errTooLarge)
 	}
 	made := map[string]map[string]any{} // outputs of steps
 	commands := map[string][]string{}   // paths of the commands a step consists of
@@ -100,7 +102,7 @@ func (u *unfolder) pipeline(name, path string, props json.RawMessage, after []st
 			before = append(before, commands[need]...)
 		}
 		if p["jobType"] != "Pipeline" {
-			if commands[node], err = u.step(ChildName(name, node), at, p, u.last(before)); err != nil {
+			if commands[node], err = u.step(ChildName(name, node), at, p, u.last(before), depth+1); err != nil {
 				return err
 			}
 			continue
