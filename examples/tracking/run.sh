@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 python=${PYTHON:-python3}
-berth() { "${BERTH:-berth}" "$@"; }
+berth() { command "${BERTH:-berth}" "$@"; }
 
 for alpha in 0.0001 1 1000; do
 	berth run --experiment digits -- "$python" train.py --alpha "$alpha"
