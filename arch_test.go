@@ -73,7 +73,7 @@ var imports = map[string][]string{
 	"internal/runner/stream":        {},
 	"internal/fence":                {},
 	"internal/runner/host":          {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/fence", "internal/runner/cache", "internal/runner/data", "internal/socket"},
-	"internal/runner/alone":         {"", "internal/runner", "internal/envs", "internal/fence", "internal/filewatch", "internal/runner/cache", "internal/runner/data"},
+	"internal/runner/alone":         {"", "internal/runner", "internal/envs", "internal/filewatch", "internal/runner/cache", "internal/runner/data"},
 	"internal/driver":               {""},
 	"internal/driver/local":         {"", "internal/driver", "internal/pty", "internal/runner", "internal/runner/host"},
 	"internal/driver/cluster":       {"", "internal/driver", "internal/driver/local", "internal/runner", "internal/runner/host"},
@@ -81,6 +81,7 @@ var imports = map[string][]string{
 	"internal/driver/dialout":       {"", "internal/driver"},
 	"internal/driver/drivertest":    {"", "internal/driver"},
 	"internal/driver/ssh":           {"", "internal/driver", "internal/driver/dialout", "internal/driver/local", "internal/socket"},
+	"internal/driver/slurm":         {"", "internal/driver", "internal/runner/host"},
 	"internal/driver/ssh/sshtest":   {},
 	"internal/driver/all":           {"", "internal/driver"}, // and every driver
 	"internal/attach":               {"", "internal/auth", "internal/driver", "internal/driver/dialout", "internal/store", "internal/target"},

@@ -65,6 +65,9 @@ func (t *Task) Gang() string {
 // StdLog is where the output of a job goes, below its artifacts.
 const StdLog = "user_logs/std_log.txt"
 
+// ExitRunner is the exit code of a process that was to run one task and could not.
+const ExitRunner = 95
+
 // Exit says how a task ended.
 type Exit struct {
 	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known

@@ -19,7 +19,7 @@ import (
 func slurmServer(t *testing.T, c *slurmtest.Cluster) *world.Server {
 	t.Helper()
 	home := world.Home(t)
-	write(t, filepath.Join(home, "berth.yaml"), "slurm: true\n")
+	write(t, filepath.Join(home, "berth.yaml"), "slurm: trusted\n")
 	t.Setenv("SLURM_CONF", c.Conf)
 	return world.StartIn(t, home)
 }

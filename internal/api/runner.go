@@ -30,7 +30,7 @@ type runnerService struct {
 	requests  *requests
 	gate      *gate
 	front     *Server
-	build     build
+	programs  programs
 }
 
 // reports takes what runners say of their tasks.

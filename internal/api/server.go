@@ -79,9 +79,9 @@ type Options struct {
 	Tracking Tracking
 	// KindOf is the kind of a jobType; nil is kind.Of.
 	KindOf func(jobType string) (kind.Kind, error)
-	// Program is the path of the server's own program, for nodes that have none; empty gives out
+	// Program opens the server's own program by its hash, for nodes that have none. Nil gives out
 	// nothing.
-	Program string
+	Program func(hash string) (io.ReadSeekCloser, error)
 	// Metrics write what other parts of the server count.
 	Metrics []func(*metrics.Writer)
 }

@@ -65,7 +65,7 @@ func (s *Server) assemble() {
 	}
 	s.identity = &identityService{Locator: o.Locator, log: o.Log, authority: o.Authority, fromTask: o.FromTask, front: s}
 	s.runners = &runnerService{
-		db: o.DB, log: o.Log, blobs: o.Blobs, authority: o.Authority, build: build{path: o.Program},
+		db: o.DB, log: o.Log, blobs: o.Blobs, authority: o.Authority, programs: programs{find: o.Program, turns: make(chan struct{}, programsAtOnce)},
 		samples: newSamples(), requests: s.requests, gate: s.gate, front: s,
 	}
 	s.attach = &attachService{attached: o.Attached, gate: s.gate, front: s}

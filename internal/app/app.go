@@ -58,6 +58,7 @@ type App struct {
 	drained   func()   // returns when a server that stops has answered all requests; at once while it does not stop
 	host      []string // the command line of the runner host
 	drivers   func(name string) (driver.Type, bool)
+	program   program
 	api       *api.Server
 	blobs     *blob.Store
 	db        *store.DB
@@ -184,7 +185,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
-		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.host[0],
+		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()),
 		Tracking:  leaderTracking{leader},
 		Metrics:   []func(*metrics.Writer){a.db.Metrics, a.termMetrics},

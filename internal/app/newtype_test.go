@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/app"
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/driver"
@@ -68,4 +69,36 @@ func TestNewComputeType(t *testing.T) {
 	if code, m := s.do("DELETE", s.ws+"/computes/box?underlyingResourceAction=Detach", nil); code/100 != 2 {
 		t.Errorf("detach: %d %v", code, m)
 	}
+}
+
+// TestComputeThatCannotBeOpened: a compute whose driver refuses it, as after a change of the
+// server's settings, holds up nobody else, and can be detached.
+func TestComputeThatCannotBeOpened(t *testing.T) {
+	refused := false
+	open := func(driver.Config) (driver.Driver, error) {
+		if refused {
+			return nil, berth.Errorf(berth.Denied, "not any more")
+		}
+		return fake.New(fake.Options{}), nil
+	}
+	home := shortHome(t)
+	add := func(a *app.App) { a.AddDriver("toy", driver.Type{Open: open}) }
+	s := startAs(t, config.Default(home), add)
+	if code, m := s.do("PUT", s.ws+"/computes/box", map[string]any{"location": "here", "properties": map[string]any{"computeType": "Toy"}}); code != http.StatusCreated {
+		t.Fatal(code, m)
+	}
+	s.stop()
+	refused = true
+	s = startAs(t, config.Default(home), add)
+	s.submitTo("local", "hello", "echo hello")
+	if log, status := s.wait("hello"); log != "hello\n" || status != "Completed" {
+		t.Errorf("log %q, status %v", log, status)
+	}
+	if code, m := s.do("DELETE", s.ws+"/computes/box?underlyingResourceAction=Detach", nil); code/100 != 2 {
+		t.Errorf("detach: %d %v", code, m)
+	}
+	s.eventually("it is gone", func() bool {
+		code, _ := s.do("GET", s.ws+"/computes/box", nil)
+		return code == http.StatusNotFound
+	})
 }

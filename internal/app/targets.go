@@ -17,7 +17,10 @@ func (a *App) registry() *driver.Registry {
 // targetConfig is what a target is opened with. Those that share this machine share its built
 // environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
-	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache(), Slurm: a.cfg.Slurm}
+	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache(), Program: a.program.hash}
+	if word := a.cfg.Slurm; word != "" && word != "false" {
+		c.Consents = map[string]string{"slurm": word}
+	}
 	switch name {
 	case all.Local:
 		c.Dir, c.Slots = filepath.Join(a.cfg.Home, "host"), a.cfg.Slots

@@ -67,8 +67,9 @@ type Config struct {
 	Allow Allow `yaml:"allow"`
 	// ContainerEngine is the Docker API endpoint: empty finds one, "none" uses none.
 	ContainerEngine string `yaml:"container_engine"`
-	// Slurm lets users attach the Slurm cluster whose commands work for this server's account.
-	Slurm bool `yaml:"slurm"`
+	// Slurm lets users attach the Slurm cluster whose commands work for this server's account:
+	// "true", or "trusted" where its nodes may see Home. Empty and "false" do not.
+	Slurm string `yaml:"slurm"`
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`

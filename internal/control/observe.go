@@ -232,6 +232,7 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 	for _, o := range seen {
 		byTask[o.Task] = o
 	}
+	queued := map[*placement]string{}
 	for _, p := range ps {
 		if c.state.placed[p.task.ID] != p {
 			continue // it ended meanwhile
@@ -248,7 +249,7 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 		if ok && o.State != berth.TaskDone {
 			p.missing = 0
 			if o.State == berth.TaskPlaced && o.Why != "" && o.Why != p.queued {
-				c.noteQueued(ctx, p, o.Why)
+				queued[p] = o.Why
 			}
 			continue
 		}
@@ -262,27 +263,40 @@ func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Ob
 		}
 		c.endTask(ctx, p.task.ID, exit)
 	}
+	if len(queued) > 0 {
+		c.noteQueued(ctx, queued)
+	}
 	return missed
 }
 
-// noteQueued writes down why a task waits in a queue of its target's own.
-func (c *Control) noteQueued(ctx context.Context, p *placement, why string) {
+// noteQueued writes down why tasks wait in a queue of their target's own.
+func (c *Control) noteQueued(ctx context.Context, queued map[*placement]string) {
 	err := c.o.DB.Update(ctx, func(tx *store.Tx) error {
-		t, err := tx.Task(p.task.ID)
-		if err != nil || t.State != berth.TaskPlaced || t.Why == why {
-			return err
+		for p, why := range queued {
+			t, err := tx.Task(p.task.ID)
+			if err != nil {
+				return err
+			}
+			if t.State != berth.TaskPlaced || t.Why == why || t.Evict || t.Stop {
+				continue
+			}
+			t.Why = why
+			data, err := json.Marshal(map[string]any{"task": t.ID, "detail": why})
+			if err != nil {
+				return err
+			}
+			tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskPhase, Reason: why, Data: data})
+			if err := tx.SaveTask(t); err != nil {
+				return err
+			}
 		}
-		t.Why = why
-		data, err := json.Marshal(map[string]any{"task": t.ID, "detail": why})
-		if err != nil {
-			return err
-		}
-		tx.Emit(berth.Event{Workspace: t.Workspace, Subject: "jobs/" + t.Job, Type: berth.EventTaskPhase, Reason: why, Data: data})
-		return tx.SaveTask(t)
+		return nil
 	})
 	if err != nil {
-		c.o.Log.Warn("why a task waits was not written down", "task", p.task.ID, "err", err)
+		c.o.Log.Warn("why tasks wait was not written down", "tasks", len(queued), "err", err)
 		return
 	}
-	p.queued = why
+	for p, why := range queued {
+		p.queued = why
+	}
 }

@@ -112,7 +112,11 @@ func (c *Control) readPool(tx *store.Tx, s *state, d *store.Doc) error {
 	}
 	if p.target.Driver == nil {
 		t, err := c.o.Targets.Of(driver.Compute{Workspace: d.Workspace, Name: d.Name, Body: d.Body})
-		if berth.CodeOf(err) == berth.Unsupported {
+		if err != nil && berth.CodeOf(err) != berth.Unavailable { // it must not hold up the others
+			if spec.Attached() && p.state.Deleting() {
+				p.setSlots(1) // it needs no driver to be detached
+				return nil
+			}
 			if p.queue.Len() == 0 && p.running.Len() == 0 {
 				s.pools.Delete(k)
 			}

@@ -244,8 +244,10 @@ type Config struct {
 	Environments Environments
 	// Cache says how they keep what tasks read.
 	Cache Cache
-	// Slurm says that the operator lets computes use the Slurm commands of the server's machine.
-	Slurm bool
+	// Consents is what the operator allows drivers that need it, by their name: see [Type.Consent].
+	Consents map[string]string
+	// Program is the hash of the server's own program, which nodes can fetch by it.
+	Program func() (hash string, err error)
 	// Dial opens a connection to this server, for targets whose tasks reach it through the driver.
 	Dial func(context.Context) (net.Conn, error)
 	Log  *slog.Logger

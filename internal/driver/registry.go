@@ -17,6 +17,9 @@ type Type struct {
 	// Shared is the name of the one target that all computes of this type, and of others with the
 	// same name, use; if empty, each compute has its own target.
 	Shared string
+	// Consent says that tasks run with an account of the server's elsewhere, so that the operator
+	// has to allow it.
+	Consent bool
 	// Check refuses a compute's document that could never work, or that may not replace old, which
 	// is nil for a new compute. Nil accepts all.
 	Check func(old, document []byte) error
@@ -87,9 +90,9 @@ func (r *Registry) Check(c Compute, old json.RawMessage) error {
 // checkDriver refuses a compute whose driver needs what the server does for its own types only.
 func (r *Registry) checkDriver(t Type, name string, c Compute) error {
 	if t.Shared != "" {
-		return nil
+		return checkShared(name, c)
 	}
-	d, err := r.openOwn(t, c)
+	d, err := r.openOwn(t, name, c)
 	if err != nil {
 		return err
 	}
@@ -111,16 +114,29 @@ func (r *Registry) checkDriver(t Type, name string, c Compute) error {
 	return err
 }
 
+// checkShared refuses a compute that would reach a shared target without being of a type that the
+// server looks after: limits, prices and quotas of that target would not hold for it.
+func checkShared(name string, c Compute) error {
+	spec, err := berth.ReadPool(c.Body)
+	if err != nil || spec.Attached() && !berth.IsLocal(c.Name) {
+		return berth.Errorf(berth.Invalid, "compute %s: %q is not a machine that can be attached", c.Name, name)
+	}
+	return nil
+}
+
 // openOwn opens the driver of a compute that has a target of its own.
-func (r *Registry) openOwn(t Type, c Compute) (Driver, error) {
+func (r *Registry) openOwn(t Type, name string, c Compute) (Driver, error) {
 	cfg := r.config(Key(c.Workspace, strings.ToLower(c.Name)))
+	if t.Consent && cfg.Consents[name] == "" {
+		return nil, berth.Errorf(berth.Denied, "jobs on computes of type %s run with the account of this server, and its operator has not allowed that: `%s: true` in berth.yaml does", name, name)
+	}
 	cfg.Name, cfg.Properties = c.Name, c.Body
 	return t.Open(cfg)
 }
 
 // Of returns the target of a compute. Opening it does no I/O that can block.
 func (r *Registry) Of(c Compute) (*Target, error) {
-	t, _, err := r.typeOf(c)
+	t, name, err := r.typeOf(c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +144,7 @@ func (r *Registry) Of(c Compute) (*Target, error) {
 		return r.shared(t)
 	}
 	return r.get(own(c.Workspace, c.Name), func() (*Target, error) {
-		d, err := r.openOwn(t, c)
+		d, err := r.openOwn(t, name, c)
 		if err != nil {
 			return nil, err
 		}

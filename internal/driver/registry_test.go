@@ -28,7 +28,7 @@ func TestRegistry(t *testing.T) {
 	}
 	types := map[string]driver.Type{
 		"local": {Open: open, Shared: "here"}, "amlcompute": {Open: open, Shared: "nodes"}, "computeinstance": {Open: open, Shared: "nodes"},
-		"agent": {Open: open},
+		"agent": {Open: open}, "site": {Open: open, Consent: true},
 	}
 	dirs := map[string]bool{}
 	r := driver.NewRegistry(func(n string) (driver.Type, bool) { t, ok := types[n]; return t, ok }, func(name string) driver.Config {
@@ -60,6 +60,10 @@ func TestRegistry(t *testing.T) {
 	for body, code := range map[string]berth.Code{
 		`{"properties":{"computeType":"Databricks"}}`: berth.Unsupported, `{"properties":{"computeType":"VirtualMachine"}}`: berth.Unsupported,
 		`{"properties":3}`: berth.Invalid, `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"pigeon"}}}`: berth.Unsupported, agent: "",
+		// Nobody attaches the server's own machine or nodes under another name, or uses its account
+		// elsewhere without the operator's word.
+		`{"properties":{"computeType":"VirtualMachine","properties":{"connection":"local"}}}`: berth.Invalid, `{"properties":{"computeType":"Local"}}`: berth.Invalid,
+		`{"properties":{"computeType":"VirtualMachine","properties":{"connection":"amlcompute"}}}`: berth.Invalid, `{"properties":{"computeType":"Site"}}`: berth.Denied,
 	} {
 		if err := r.Check(driver.Compute{Workspace: "w", Name: "x", Body: []byte(body)}, nil); berth.CodeOf(err) != code {
 			t.Errorf("%s: %v", body, err)

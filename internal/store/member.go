@@ -125,7 +125,7 @@ func (m *member) enter(ctx context.Context) (other string, err error) {
 		if err := m.takeOver(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM meta WHERE key LIKE '"+markPrefix+"%' AND split_part(value, ' ', 2)::bigint < "+databaseTime+" - $1", markAge); err != nil {
+		if _, err := tx.Exec(ctx, "DELETE FROM meta WHERE key LIKE '"+markPrefix+"%' AND CASE WHEN key LIKE '"+markPrefix+"%' THEN split_part(value, ' ', 2)::bigint < "+databaseTime+" - $1 ELSE false END", markAge); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, "INSERT INTO servers (name, id, home, who, url, address, socket, since, seen) VALUES ($1, $2, $3, $4, '', '', '', "+databaseTime+", "+databaseTime+")"+

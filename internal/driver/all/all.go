@@ -29,7 +29,7 @@ func types() map[string]driver.Type {
 		strings.ToLower(berth.TypeInstance): {Open: cluster.Open, Shared: Clusters}, // a node of its user's own
 		berth.ConnectionAgent:               {Open: dialout.Open},
 		berth.ConnectionSSH:                 {Open: ssh.Open, Check: ssh.Check},
-		"slurm":                             {Open: slurm.Open, Check: slurm.Check},
+		"slurm":                             {Open: slurm.Open, Check: slurm.Check, Consent: true},
 	}
 }
 

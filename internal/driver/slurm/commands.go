@@ -151,19 +151,26 @@ func parseCode(s string) int {
 	return n >> 8
 }
 
-// past asks the accounts, where there are any, about a job that the controller has forgotten.
-func (c commands) past(ctx context.Context, number string) (job, bool) {
+// past asks the accounts about a job that the controller has forgotten. The job has no state when
+// there are no accounts, or they do not know it.
+func (c commands) past(ctx context.Context, number string) (job, error) {
 	out, err := c.run(ctx, nil, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+number, "--format=State,ExitCode,NodeList")
+	if failed, ok := errors.AsType[*commandError](err); ok && strings.Contains(strings.ToLower(failed.msg), "accounting storage is disabled") {
+		return job{}, nil
+	}
+	if berth.CodeOf(err) == berth.Unsupported { // there is no sacct
+		return job{}, nil
+	}
 	if err != nil {
-		return job{}, false
+		return job{}, unavailable(err)
 	}
 	line, _, _ := strings.Cut(out, "\n")
 	f := strings.Split(line, "|")
-	if len(f) != 3 || f[0] == "" {
-		return job{}, false
+	if len(f) != 3 {
+		return job{}, nil
 	}
 	state, _, _ := strings.Cut(f[0], " ") // CANCELLED by 1000
-	return job{number: number, state: state, code: parseCode(f[1]), node: f[2]}, true
+	return job{number: number, state: state, code: parseCode(f[1]), node: f[2]}, nil
 }
 
 // signal sends a signal to the script of a job that runs.

@@ -65,7 +65,7 @@ func TestExit(t *testing.T) {
 		{"CANCELLED", 0, &driver.Stop{}, berth.Exit{Code: 143, Cause: "canceled", Reason: "it was asked to stop"}},
 		{"CANCELLED", 0, nil, berth.Exit{Code: -1, Cause: "canceled", Reason: "Slurm's job 7 was canceled there"}},
 		{"TIMEOUT", 0, nil, berth.Exit{Code: -1, Cause: "timeout", Reason: "Slurm's job 7 has used up its time limit"}},
-		{"OUT_OF_MEMORY", 125, nil, berth.Exit{Code: 137, Reason: "Slurm's job 7 was ended because it ran out of memory"}},
+		{"OUT_OF_MEMORY", 125, nil, berth.Exit{Code: 137, OOM: true, Reason: "Slurm's job 7 was ended because it ran out of memory"}},
 		{"NODE_FAIL", 0, nil, berth.Exit{Code: -1, Cause: "lost", Reason: "the node n1 of Slurm's job 7 failed"}},
 		{"PREEMPTED", 0, nil, berth.Exit{Code: -1, Cause: "evicted", Reason: "Slurm's job 7 was preempted"}},
 		{"", 0, nil, berth.Exit{Code: -1, Cause: "lost", Reason: "Slurm does not know b-abc any more, and has no accounts of it"}},
@@ -80,7 +80,7 @@ func TestExit(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for option, ok := range map[string]bool{
 		"--gres=gpu:1": true, "--exclusive": true, "--mem=4G": true,
-		"--uid=0": false, "--job-name=x": false, "--array=1-9": false, "--wrap=true": false, "-p": false, "gres=gpu:1": false, "--": false, "--mem=1\n--uid=0": false,
+		"--uid=0": false, "--clusters=other": false, "--job-name=x": false, "--array=1-9": false, "--wrap=true": false, "-p": false, "gres=gpu:1": false, "--": false, "--mem=1\n--uid=0": false,
 	} {
 		if err := checkOption(option); (err == nil) != ok {
 			t.Errorf("%q: %v", option, err)

@@ -16,8 +16,9 @@ import (
 // record is what is known of a task until it is removed.
 type record struct {
 	Task  berth.TaskID  `json:"task"`
-	Name  string        `json:"name"`          // of its job
-	Job   string        `json:"job,omitempty"` // number of its job; empty until it is known
+	Name  string        `json:"name"`           // of its job
+	Job   string        `json:"job,omitempty"`  // number of its job; empty until it is known
+	Tried time.Time     `json:"tried,omitzero"` // when it was last submitted without an answer
 	Grace time.Duration `json:"grace,omitempty"`
 	Stop  *driver.Stop  `json:"stop,omitempty"`
 	By    time.Time     `json:"by,omitzero"` // when a task that was stopped is ended at once
@@ -62,7 +63,18 @@ func writeFile(path string, b []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
+		return err
+	}
+	return nil
 }
 
 func readRecord(path string) (*record, error) {
@@ -125,16 +137,20 @@ func exitOf(r *record, j job) *berth.Exit {
 	case "FAILED":
 		switch j.code {
 		case noProgram:
-			e.Code, e.Cause, e.Reason = -1, "staging", "the node "+j.node+" of Slurm has no program of Berth, and could not fetch it from the server with curl, wget or python3"
+			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm could not fetch the program from the server with curl, wget or python3"
 		case noRoom:
-			e.Code, e.Cause, e.Reason = -1, "staging", "the node "+j.node+" of Slurm has no room for a task in its directory for temporary files"
+			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm has no room in its directory for temporary files"
+		case seesHome:
+			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm can read the server's folder and so could the job; keep the folder on a disk that the nodes do not see, or set `slurm: trusted` in berth.yaml"
+		case berth.ExitRunner:
+			e.Code, e.Cause, e.Reason = -1, "staging", "the runner could not work on node "+j.node+" of Slurm"
 		default:
 			e.Reason = fmt.Sprintf("the command ended with exit code %d", e.Code)
 		}
 	case "TIMEOUT", "DEADLINE":
 		e.Cause, e.Reason = "timeout", job+" has used up its time limit"
 	case "OUT_OF_MEMORY":
-		e.Code, e.Reason = 137, job+" was ended because it ran out of memory"
+		e.Code, e.OOM, e.Reason = 137, true, job+" was ended because it ran out of memory"
 	case "PREEMPTED":
 		e.Cause, e.Reason = "evicted", job+" was preempted"
 	case "NODE_FAIL", "BOOT_FAIL":

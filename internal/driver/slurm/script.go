@@ -1,17 +1,11 @@
 package slurm
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -21,6 +15,7 @@ import (
 
 // Exit codes of a script that cannot run its task.
 const (
+	seesHome  = 96
 	noProgram = 97
 	noRoom    = 98
 )
@@ -30,11 +25,15 @@ const maxScript = 3 << 20
 
 // submit submits the job of a task and returns its number.
 func (d *Driver) submit(ctx context.Context, r *record, l berth.Launch) (string, error) {
-	prog, err := d.program()
+	hash, err := d.c.Program()
 	if err != nil {
-		return "", err
+		return "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
 	}
-	text, err := script(prog, l, d.c.Home)
+	home := d.c.Home
+	if d.c.Consents[name] == trusted {
+		home = ""
+	}
+	text, err := script(hash, l, home)
 	if err != nil {
 		return "", err
 	}
@@ -43,6 +42,9 @@ func (d *Driver) submit(ctx context.Context, r *record, l berth.Launch) (string,
 	d.mu.Unlock()
 	return d.slurm.submit(ctx, text, options(s, r, l))
 }
+
+// trusted is the word of an operator who lets jobs run on nodes that see the server's folder.
+const trusted = "trusted"
 
 // options are those of sbatch for a task. The server's own environment stays here: it has secrets.
 func options(s site, r *record, l berth.Launch) []string {
@@ -78,80 +80,24 @@ func exported() string {
 	return strings.Join(append(out, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ",")
 }
 
-// program is this build of Berth.
-type program struct {
-	path string // where it is on this machine, and on nodes that share this disk
-	hash string // of its bytes
-}
-
-// program finds the build, named by its hash: whatever is at that path on a node is the same.
-func (d *Driver) program() (program, error) {
-	d.building.Lock()
-	defer d.building.Unlock()
-	if d.built.hash != "" {
-		return d.built, nil
-	}
-	p, err := keepProgram(d.c.Host[0], filepath.Join(d.c.Dir, "bin"))
-	if err != nil {
-		return p, berth.Errorf(berth.Unavailable, "the program for Slurm's nodes cannot be kept: %w", err)
-	}
-	d.built = p
-	return p, nil
-}
-
-func keepProgram(self, dir string) (program, error) {
-	f, err := os.Open(self)
-	if err != nil {
-		return program{}, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return program{}, err
-	}
-	p := program{hash: hex.EncodeToString(h.Sum(nil))}
-	p.path = filepath.Join(dir, "berth-"+p.hash)
-	if _, err := os.Stat(p.path); err == nil {
-		return p, nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return p, err
-	}
-	if os.Link(self, p.path) == nil {
-		return p, nil
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return p, err
-	}
-	to, err := os.OpenFile(p.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o700)
-	if err != nil {
-		return p, err
-	}
-	_, err = io.Copy(to, f)
-	if cerr := to.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return p, err
-	}
-	return p, os.Rename(p.path+".new", p.path)
-}
-
-// script is the batch script of a task. Slurm keeps it for the account alone: it has the task's own
-// token, which is good for nothing else.
-func script(p program, l berth.Launch, home string) ([]byte, error) {
+// script is the batch script of a task. It ends where it sees home, unless that is empty. Slurm
+// keeps the script for the account alone: it has the task's own token, which is good for nothing
+// else.
+func script(hash string, l berth.Launch, home string) ([]byte, error) {
 	b, err := json.Marshal(l)
 	if err != nil {
 		return nil, err
 	}
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	var out bytes.Buffer
-	fmt.Fprintf(&out, scriptText, noRoom, quote(p.path), quote(p.hash), quote(machine), noProgram, quote(strings.TrimSuffix(l.Home.URL, "/")+ProgramPath+p.hash),
-		base64.StdEncoding.EncodeToString([]byte(l.Home.CA)), noProgram, noProgram, base64.StdEncoding.EncodeToString(b), quote(home))
-	if out.Len() > maxScript {
-		return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a batch script of Slurm can carry %d", out.Len(), maxScript)
+	out := strings.NewReplacer(
+		"@HOME@", quote(home), "@SEES_HOME@", strconv.Itoa(seesHome), "@NO_ROOM@", strconv.Itoa(noRoom), "@NO_PROGRAM@", strconv.Itoa(noProgram),
+		"@HASH@", quote(hash), "@MACHINE@", quote(machine), "@URL@", quote(strings.TrimSuffix(l.Home.URL, "/")+ProgramPath+hash),
+		"@CA@", base64.StdEncoding.EncodeToString([]byte(l.Home.CA)), "@LAUNCH@", base64.StdEncoding.EncodeToString(b),
+	).Replace(scriptText)
+	if len(out) > maxScript {
+		return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a batch script of Slurm can carry %d", len(out), maxScript)
 	}
-	return out.Bytes(), nil
+	return []byte(out), nil
 }
 
 // ProgramPath is where the server gives out its program, by the hash of it.
@@ -160,37 +106,38 @@ const ProgramPath = "/runner/v1/programs/"
 // quote makes a word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// scriptText is the script: it finds the program, or fetches it, checks it by its hash, and becomes
-// it.
+// scriptText is the script: it finds the program, or fetches it, checks it by its hash each time,
+// and becomes it.
 const scriptText = `#!/bin/sh
 umask 077
-dir=$(mktemp -d "${TMPDIR:-/tmp}/berth-task.XXXXXX") || exit %d
-program=%s
-hash=%s
-if [ ! -x "$program" ]; then
-  [ "$(uname -m)" = %s ] || exit %d
-  bin="${HOME:-/tmp}/.berth/bin"
-  program="$bin/berth-$hash"
-  if [ ! -x "$program" ]; then
-    mkdir -p "$bin"
-    url=%s
-    base64 -d > "$dir/ca" <<'BERTH'
-%s
+home=@HOME@
+[ -z "$home" ] || [ ! -e "$home" ] || exit @SEES_HOME@
+dir=$(mktemp -d "${TMPDIR:-/tmp}/berth-task.XXXXXX") || exit @NO_ROOM@
+hash=@HASH@
+fail() { rm -rf "$dir"; exit "$1"; }
+good() { echo "$hash  $1" | sha256sum -c >/dev/null 2>&1; }
+[ "$(uname -m)" = @MACHINE@ ] || fail @NO_PROGRAM@
+bin="${HOME:-$dir}/.berth/bin"
+program="$bin/berth-$hash"
+if ! good "$program"; then
+  mkdir -p "$bin" || fail @NO_ROOM@
+  new="$bin/.$hash.$SLURM_JOB_ID"
+  url=@URL@
+  base64 -d > "$dir/ca" <<'BERTH'
+@CA@
 BERTH
-    if command -v curl >/dev/null; then
-      curl -fsS --retry 3 --cacert "$dir/ca" -o "$dir/program" "$url"
-    elif command -v wget >/dev/null; then
-      wget -q --ca-certificate="$dir/ca" -O "$dir/program" "$url"
-    else
-      python3 -c 'import ssl, sys, shutil, urllib.request as u
-shutil.copyfileobj(u.urlopen(sys.argv[1], context=ssl.create_default_context(cafile=sys.argv[2])), open(sys.argv[3], "wb"))' "$url" "$dir/ca" "$dir/program"
-    fi || { rm -rf "$dir"; exit %d; }
-    echo "$hash  $dir/program" | sha256sum -c >/dev/null 2>&1 || { rm -rf "$dir"; exit %d; }
-    chmod 700 "$dir/program" && mv "$dir/program" "$program"
+  if command -v curl >/dev/null; then
+    curl -fsS --retry 8 --cacert "$dir/ca" -o "$new" "$url"
+  elif command -v wget >/dev/null; then
+    wget -q --tries=8 --retry-on-http-error=503 --ca-certificate="$dir/ca" -O "$new" "$url"
+  else
+    python3 -c 'import ssl, sys, shutil, urllib.request as u
+shutil.copyfileobj(u.urlopen(sys.argv[1], context=ssl.create_default_context(cafile=sys.argv[2])), open(sys.argv[3], "wb"))' "$url" "$dir/ca" "$new"
   fi
+  { good "$new" && chmod 700 "$new" && mv "$new" "$program"; } || { rm -f "$new"; fail @NO_PROGRAM@; }
 fi
 base64 -d > "$dir/launch.json" <<'BERTH'
-%s
+@LAUNCH@
 BERTH
-exec "$program" _task --dir "$dir" --home %s
+exec "$program" _task --dir "$dir"
 `

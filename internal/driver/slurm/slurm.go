@@ -15,14 +15,15 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
+// name is that of the driver.
+const name = "slurm"
+
 // Driver runs tasks as batch jobs of a Slurm cluster.
 type Driver struct {
 	c     driver.Config
 	log   *slog.Logger
 	slurm commands
-
-	building sync.Mutex
-	built    program
+	terms terms
 
 	mu      sync.Mutex
 	site    site
@@ -37,14 +38,13 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if !c.Slurm {
-		return nil, berth.Errorf(berth.Denied, "jobs on Slurm run as the account of this server, and its operator has not allowed that: `slurm: true` in berth.yaml does")
-	}
 	s, err := readSite(c.Properties)
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{c: c, log: c.Log, site: s}, nil
+	d := &Driver{c: c, log: c.Log, site: s}
+	d.terms.open(c.Dir)
+	return d, nil
 }
 
 // site is how jobs are submitted, as the compute's document says.
@@ -101,7 +101,7 @@ func readSite(document []byte) (site, error) {
 // allowed are the options of sbatch that a compute may add: those that choose nodes and what the
 // job has there. Others would change whose job it is, what it runs or how it is found again.
 var allowed = map[string]bool{
-	"clusters": true, "constraint": true, "contiguous": true, "core-spec": true, "cores-per-socket": true, "cpu-freq": true,
+	"constraint": true, "contiguous": true, "core-spec": true, "cores-per-socket": true, "cpu-freq": true,
 	"cpus-per-gpu": true, "cpus-per-task": true, "deadline": true, "exclude": true, "exclusive": true, "gpu-bind": true, "gpu-freq": true,
 	"gpus": true, "gpus-per-node": true, "gpus-per-task": true, "gres": true, "gres-flags": true, "hint": true, "licenses": true,
 	"mem": true, "mem-bind": true, "mem-per-cpu": true, "mem-per-gpu": true, "nice": true, "nodelist": true, "oversubscribe": true,
@@ -256,9 +256,14 @@ func (d *Driver) load() error {
 		if !strings.HasSuffix(f.Name(), recordSuffix) {
 			continue
 		}
-		r, err := readRecord(filepath.Join(d.c.Dir, "tasks", f.Name()))
+		path := filepath.Join(d.c.Dir, "tasks", f.Name())
+		r, err := readRecord(path)
 		if err != nil {
 			return err
+		}
+		if info, err := f.Info(); err == nil && r.Job == "" && time.Since(info.ModTime()) > abandonedAfter {
+			os.Remove(path) // nobody tried again to submit it
+			continue
 		}
 		records[r.Task] = r
 	}

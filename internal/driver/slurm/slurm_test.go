@@ -4,6 +4,8 @@ package slurm_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -61,7 +63,7 @@ func open(t *testing.T) *fixture {
 
 func (f *fixture) reopen(t *testing.T) driver.Driver {
 	t.Helper()
-	d, err := slurm.Open(driver.Config{Name: "site", Dir: f.dir, Properties: []byte(document), Host: []string{os.Args[0], "_host"}, Slurm: true})
+	d, err := slurm.Open(driver.Config{Name: "site", Dir: f.dir, Properties: []byte(document), Home: filepath.Join(f.dir, "none"), Program: programHash})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +71,13 @@ func (f *fixture) reopen(t *testing.T) driver.Driver {
 	f.d = d
 	return d
 }
+
+// programHash is the hash of this program.
+var programHash = sync.OnceValues(func() (string, error) {
+	b, err := os.ReadFile(os.Args[0])
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), err
+})
 
 // ServeHTTP is the server as runners see it.
 func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -159,33 +168,82 @@ func TestJobWithoutItsNumber(t *testing.T) {
 	}
 }
 
-// TestNodeFetchesTheProgram: a node that does not see the server's disk fetches the program once.
+// TestNodeFetchesTheProgram: nodes fetch the program once, however many begin at the same time in a
+// home that they share, and again when it is not what it should be.
 func TestNodeFetchesTheProgram(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	t.Setenv("HOME", t.TempDir())
+	home := t.TempDir()
+	t.Setenv("HOME", home)
 	f := open(t)
-	for n := range 3 {
-		l := f.launch(n, "true")
-		if _, err := f.d.Start(ctx, l); err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 { // from now on it is not where the script looks first
-			drivertest.Wait(ctx, t, f.d, l.Task)
-			if err := os.RemoveAll(filepath.Join(f.dir, "bin")); err != nil {
+	run := func(from, to int) {
+		t.Helper()
+		for n := from; n < to; n++ {
+			if _, err := f.d.Start(ctx, f.launch(n, "true")); err != nil {
 				t.Fatal(err)
 			}
-			continue
 		}
-		if o := drivertest.Wait(ctx, t, f.d, l.Task); !o.Exit.OK() {
-			t.Errorf("exit %+v", o.Exit)
+		for n := from; n < to; n++ {
+			if o := drivertest.Wait(ctx, t, f.d, f.launch(n, "true").Task); !o.Exit.OK() {
+				t.Errorf("task %d: exit %+v", n, o.Exit)
+			}
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fetched != 1 {
-		t.Errorf("the program was fetched %d times", f.fetched)
+	count := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.fetched
 	}
+	run(0, 4)
+	first := count()
+	if first == 0 {
+		t.Error("nobody fetched the program")
+	}
+	run(4, 5)
+	if n := count(); n != first {
+		t.Errorf("the program was fetched again, %d times", n-first)
+	}
+	found, _ := filepath.Glob(filepath.Join(home, ".berth/bin/berth-*"))
+	if len(found) != 1 {
+		t.Fatalf("programs %v", found)
+	}
+	if err := os.WriteFile(found[0], []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run(5, 6)
+	if n := count(); n != first+1 {
+		t.Errorf("an altered program was fetched %d times", n-first)
+	}
+}
+
+// TestNodeSeesTheHome: where a node sees the server's folder no job runs, unless the operator has
+// said that it may.
+func TestNodeSeesTheHome(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	f := open(t)
+	for word, ok := range map[string]bool{"true": false, "trusted": true} {
+		d, err := slurm.Open(driver.Config{Name: "site", Dir: t.TempDir(), Properties: []byte(document), Home: f.dir, Consents: map[string]string{"slurm": word}, Program: programHash})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := f.launch(1, "true")
+		if _, err := d.Start(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		o := drivertest.Wait(ctx, t, d, l.Task)
+		if o.Exit.OK() != ok || !ok && !strings.Contains(o.Exit.Reason, "slurm: trusted") {
+			t.Errorf("slurm: %s: exit %+v", word, o.Exit)
+		}
+	}
+}
+
+// TestPastTerm: nothing is submitted for a server that leads no more.
+func TestPastTerm(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	f := open(t)
+	drivertest.PastTerm(ctx, t, f.d, f.launch(1, "true"), func() {})
 }
 
 // TestControllerAway: while the controller is away nothing is known, and nothing is lost.

@@ -3,8 +3,11 @@ package slurm
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +25,11 @@ const (
 	// askEvery is how often a task is asked to stop: a signal that comes before the script has
 	// begun is lost.
 	askEvery = 2 * time.Second
+	// unansweredTime is how long a job may take to appear that was submitted without an answer: a
+	// busy controller carries out what it was asked for even when nobody waits any longer.
+	unansweredTime = time.Minute
+	// abandonedAfter is after how long a record is removed whose task was never taken.
+	abandonedAfter = 24 * time.Hour
 	// hardAfter is how long a task may take that was ended at once. Then Slurm ends its job.
 	hardAfter = 10 * time.Second
 )
@@ -38,6 +46,14 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	if l.Group != nil {
 		return "", berth.Errorf(berth.Unsupported, "jobs of several nodes do not run on Slurm computes yet")
 	}
+	if err := d.admit(ctx); err != nil {
+		return "", err
+	}
+	release, err := d.hold(ctx, driver.Key(string(l.Task)))
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	r, known, err := d.claim(ctx, l)
 	if err != nil || r == nil {
 		return handle(l.Task), err
@@ -45,6 +61,9 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	number, err := "", error(nil)
 	if known { // an earlier attempt may have come through
 		number, err = d.find(ctx, r.Name)
+	}
+	if left := unansweredTime - time.Since(r.Tried); err == nil && number == "" && known && left > 0 {
+		err = berth.Errorf(berth.Unavailable, "Slurm did not answer when the task was submitted; it is submitted again in %v unless it appears", left.Round(time.Second))
 	}
 	if err == nil && number == "" {
 		number, err = d.submit(ctx, r, l)
@@ -57,9 +76,14 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 		r.Job, r.submitted = number, time.Now()
 		return handle(l.Task), d.save(r)
 	}
-	if code := berth.CodeOf(err); code == berth.Invalid || code == berth.Unsupported {
-		delete(d.records, l.Task)
+	if _, refused := errors.AsType[*commandError](err); refused || berth.CodeOf(err) != berth.Unavailable {
+		delete(d.records, l.Task) // Slurm has said that it does not have it
 		os.Remove(d.recordPath(r))
+		return "", err
+	}
+	if !known || time.Since(r.Tried) >= unansweredTime {
+		r.Tried = time.Now()
+		err = errors.Join(err, d.save(r))
 	}
 	return "", err
 }
@@ -76,6 +100,13 @@ func (d *Driver) claim(ctx context.Context, l berth.Launch) (r *record, known bo
 		return nil, false, err
 	}
 	r, known = d.records[l.Task]
+	if !known { // another server may have led meanwhile
+		if r, err = readRecord(filepath.Join(d.c.Dir, "tasks", driver.Key(d.id, string(l.Task))+recordSuffix)); err == nil {
+			d.records[l.Task], known = r, true
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, false, err
+		}
+	}
 	if known && (r.Job != "" || r.Exit != nil) {
 		return nil, true, nil
 	}
@@ -140,26 +171,49 @@ func (d *Driver) list(ctx context.Context) ([]job, time.Time, error) {
 
 // Observe is [driver.Driver.Observe].
 func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
 	jobs, at, err := d.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	byName := make(map[string]job, len(jobs))
+	byNumber, byName := make(map[string]job, len(jobs)), make(map[string]job, len(jobs))
 	for _, j := range jobs {
-		byName[j.name] = j
+		byNumber[j.number], byName[j.name] = j, j
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.load(); err != nil {
 		return nil, err
 	}
-	out := []driver.Observed{}
 	for _, r := range slices.Collect(maps.Values(d.records)) {
-		if r.busy != nil || r.Exit == nil {
-			if err := d.look(ctx, r, byName[r.Name], at); err != nil {
-				return nil, err
-			}
+		if r.busy != nil || r.Exit != nil {
+			continue
 		}
+		j := byNumber[r.Job]
+		if r.Job == "" { // the server was killed before it could write the number down
+			if j = byName[r.Name]; j.number == "" {
+				continue
+			}
+			r.Job = j.number
+		}
+		if j.number == "" {
+			err = d.missing(ctx, r, at)
+		} else {
+			err = d.update(r, j)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return d.observed(), nil
+}
+
+// observed is what is known of all tasks. The mutex is held.
+func (d *Driver) observed() []driver.Observed {
+	out := []driver.Observed{}
+	for _, r := range d.records {
 		if r.Job == "" && r.busy == nil {
 			continue // it was never taken
 		}
@@ -172,22 +226,12 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 		}
 		out = append(out, o)
 	}
-	return out, nil
+	return out
 }
 
-// look brings a record up to date with its job, which is the zero job when it is not in the list
-// that was made at a time. The mutex is held.
-func (d *Driver) look(ctx context.Context, r *record, j job, at time.Time) error {
-	if j.number == "" {
-		return d.missing(ctx, r, at)
-	}
+// update brings a record up to date with its job. The mutex is held.
+func (d *Driver) update(r *record, j job) error {
 	r.gone = time.Time{}
-	if r.Job == "" && r.busy == nil { // the server was killed before it could write the number down
-		r.Job = j.number
-		if err := d.save(r); err != nil {
-			return err
-		}
-	}
 	r.state, r.why = stateOf(j)
 	if j.node != "" {
 		r.Node = j.node
@@ -202,10 +246,11 @@ func (d *Driver) look(ctx context.Context, r *record, j job, at time.Time) error
 	return nil
 }
 
-// missing decides about a job that Slurm does not list. The mutex is held.
+// missing decides about a job that Slurm does not list. The mutex is held, but for the question to
+// the accounts.
 func (d *Driver) missing(ctx context.Context, r *record, at time.Time) error {
 	switch {
-	case r.Job == "" || r.submitted.After(at):
+	case r.submitted.After(at):
 		return nil
 	case r.gone.IsZero():
 		r.gone = time.Now()
@@ -213,7 +258,13 @@ func (d *Driver) missing(ctx context.Context, r *record, at time.Time) error {
 	case time.Since(r.gone) < missingTime:
 		return nil
 	}
-	j, _ := d.slurm.past(ctx, r.Job)
+	number := r.Job
+	d.mu.Unlock()
+	j, err := d.slurm.past(ctx, number)
+	d.mu.Lock()
+	if err != nil || r.Exit != nil {
+		return err
+	}
 	if s, _ := stateOf(j); j.state != "" && s != berth.TaskDone {
 		return nil // the accounts are behind
 	}
@@ -239,6 +290,9 @@ func stateOf(j job) (state berth.TaskState, why string) {
 // Stop is [driver.Driver.Stop].
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
 	id, err := taskOf(h)
+	if err == nil {
+		err = d.admit(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -304,6 +358,9 @@ func (d *Driver) press(r *record) {
 // Remove is [driver.Driver.Remove].
 func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 	id, err := taskOf(h)
+	if err == nil {
+		err = d.admit(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -16,13 +16,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/envs"
-	"github.com/berthml/berth/internal/fence"
 	"github.com/berthml/berth/internal/filewatch"
 	"github.com/berthml/berth/internal/runner"
 	"github.com/berthml/berth/internal/runner/cache"
@@ -37,8 +37,8 @@ const LaunchFile = "launch.json"
 // the queueing system gave it meanwhile.
 const lastReport = 15 * time.Minute
 
-// Main is the hidden command `_task --dir DIR [--home HOME]`. It returns the exit code of the
-// process. HOME is the server's folder, which the task is kept from where this machine has it.
+// Main is the hidden command `_task --dir DIR`. It returns the exit code of the process:
+// [berth.ExitRunner] when the task could not be run.
 //
 // SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
 // is the queueing system's own: the task ends, and why it had to is for that system to say, so that
@@ -47,13 +47,9 @@ func Main(ctx context.Context, args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	flags := flag.NewFlagSet("_task", flag.ContinueOnError)
 	dir := flags.String("dir", "", "directory of the task")
-	home := flags.String("home", "", "the server's folder")
 	if err := flags.Parse(args); err != nil || *dir == "" {
 		log.Error("usage: _task --dir DIR")
 		return 2
-	}
-	if err := hide(*home, *dir); err != nil {
-		log.Error("the task can read the secrets of the server", "err", err)
 	}
 	exit, err := run(ctx, *dir, log)
 	if rerr := cache.RemoveAll(*dir); rerr != nil {
@@ -61,31 +57,9 @@ func Main(ctx context.Context, args []string) int {
 	}
 	if err != nil {
 		log.Error("the task cannot be run", "err", err)
-		return 1
+		return berth.ExitRunner
 	}
 	return code(exit)
-}
-
-// hide keeps the task from the server's folder, where this machine has it and the kernel can. Then
-// it does not return: the program is executed again because the fence holds for one thread only.
-func hide(home, dir string) error {
-	if home == "" {
-		return nil
-	}
-	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if why := fence.Missing(home); why != "" {
-		return errors.New(why)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := fence.Hide(home, dir, filepath.Dir(exe)); err != nil {
-		return err
-	}
-	return syscall.Exec(exe, []string{exe, "_task", "--dir", dir}, os.Environ())
 }
 
 // code is the exit code of a process whose task ended so.
@@ -105,8 +79,8 @@ func run(ctx context.Context, dir string, log *slog.Logger) (berth.Exit, error) 
 		return berth.Exit{}, err
 	}
 	control := new(runner.Control)
-	ended, ignore := heed(control)
-	defer ignore()
+	asked := watchSignals(control)
+	defer asked.ignore()
 	home, err := runner.NewHTTPHome(l.Home.URL, l.Home.CA)
 	if err != nil {
 		return berth.Exit{}, err
@@ -131,16 +105,17 @@ func run(ctx context.Context, dir string, log *slog.Logger) (berth.Exit, error) 
 	}
 	o.Home, o.Control = home, control
 	o.Report = func(r berth.Report) {
-		if r.State != berth.TaskDone || !ended.Load() {
+		if r.State != berth.TaskDone || !asked.ended.Load() {
 			reporter.Send(sending, r)
 		}
 	}
 	exit, err := runner.Run(ctx, l, o)
-	if err != nil || ended.Load() {
+	if err != nil || asked.ended.Load() {
 		return exit, err
 	}
 	select {
 	case <-told:
+	case <-asked.hurry:
 	case <-time.After(lastReport):
 		log.Error("the server could not be told how the task ended")
 	}
@@ -215,35 +190,45 @@ func nodeDir(shared string, uid int) (string, error) {
 	return dir, nil
 }
 
-// heed passes signals on to the task, until it is told to ignore them. ended is set when the
-// queueing system has ended the task.
-func heed(c *runner.Control) (ended *atomic.Bool, ignore func()) {
-	ended = new(atomic.Bool)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
-	done := make(chan struct{})
+// signals are what a process was asked for by signals.
+type signals struct {
+	ended atomic.Bool   // the queueing system ends the task
+	hurry chan struct{} // closed when there is no time left to wait for the server
+	stop  chan struct{}
+	in    chan os.Signal
+}
+
+// watchSignals passes signals on to the task, until ignore is called.
+func watchSignals(c *runner.Control) *signals {
+	s := &signals{hurry: make(chan struct{}), stop: make(chan struct{}), in: make(chan os.Signal, 4)}
+	signal.Notify(s.in, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	hurry := sync.OnceFunc(func() { close(s.hurry) })
 	go func() {
 		for asked := false; ; {
+			var ask runner.Stop
 			select {
-			case s := <-signals:
-				var ask runner.Stop
+			case got := <-s.in:
 				switch {
-				case s == syscall.SIGUSR2:
+				case got == syscall.SIGUSR2:
 					ask.Grace = time.Millisecond
-				case s == syscall.SIGTERM:
-					ended.Store(true)
+					hurry()
+				case got == syscall.SIGTERM:
+					s.ended.Store(true)
+					hurry()
 				case asked: // its grace goes on
 					continue
 				}
 				asked = true
 				c.Stop(ask)
-			case <-done:
+			case <-s.stop:
 				return
 			}
 		}
 	}()
-	return ended, func() {
-		signal.Stop(signals)
-		close(done)
-	}
+	return s
+}
+
+func (s *signals) ignore() {
+	signal.Stop(s.in)
+	close(s.stop)
 }
