@@ -275,7 +275,7 @@ func TestOneMachine(t *testing.T) {
 	}
 	cmd := s.Command("ps")
 	cmd.Env = append(cmd.Env, "BERTH_HOME=", "BERTH_URL="+s.URL, "BERTH_TOKEN="+j.Token, "BERTH_CA="+s.CABundle)
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "unknown token") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "does not know this token") {
 		t.Errorf("an agent's token opens the API: %v, %s", err, out)
 	}
 

@@ -155,7 +155,7 @@ func TestMeasure(t *testing.T) {
 		{"nearly full", advise.Run{Size: find("D3"), PeakGB: 13.5}, "too small", "D4", -0.3, "asked 14 GB, peak 13.5 GB: there is hardly any room left: next larger size is D4 (28 GB, 8 vCPUs)"},
 		{"out of memory", advise.Run{Size: find("D5"), PeakGB: 40, OOM: true}, "too small", "X9", 0, "it had 56 GB and ran out of memory: next larger size is X9 (60 GB, 2 vCPUs)"},
 		{"out of memory at the end", advise.Run{Size: find("NC12"), OOM: true}, "too small", "", 0, "it had 112 GB and ran out of memory; there is no larger size of its kind: use less memory, or more nodes"},
-		{"not measured", advise.Run{Size: find("D3")}, "unknown", "", 0, "its use of memory was not measured: it ended too soon, or ran where nobody measures"},
+		{"not measured", advise.Run{Size: find("D3")}, "unknown", "", 0, "its use of memory was not measured: it ended too soon, or ran where memory is not measured"},
 		{"no approval is asked for", advise.Run{Size: find("NC6"), PeakGB: 52}, "too small", "", 0, "asked 56 GB, peak 52 GB: there is hardly any room left; there is no larger size of its kind: use less memory, or more nodes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func Measure(r Run, m Catalogue) berth.MeasuredAdvice {
 		a.Verdict = "too small"
 		say(&a, r, larger(r, m), fmt.Sprintf("it had %s and ran out of memory", gb(r.Size.MemoryGB)))
 	case r.PeakGB == 0:
-		a.Verdict, a.Advice = "unknown", "its use of memory was not measured: it ended too soon, or ran where nobody measures"
+		a.Verdict, a.Advice = "unknown", "its use of memory was not measured: it ended too soon, or ran where memory is not measured"
 	case r.PeakGB > tight*r.Size.MemoryGB:
 		a.Verdict = "too small"
 		say(&a, r, larger(r, m), fmt.Sprintf("asked %s, peak %s: there is hardly any room left", gb(r.Size.MemoryGB), gb(r.PeakGB)))

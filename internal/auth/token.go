@@ -246,7 +246,7 @@ func (a *Authority) secret(ctx context.Context, secret string, now time.Time) (P
 	return a.lookUp(ctx, h, now, func(tx *store.Tx) (*store.Doc, error) {
 		docs, err := tx.List(store.Query{Kind: kindTokens, Hash: h, Limit: 1})
 		if err == nil && len(docs) == 0 {
-			err = berth.Errorf(berth.Unauthenticated, "unknown token")
+			err = berth.Errorf(berth.Unauthenticated, "the server does not know this token; ask for one created with `berth token create NAME`")
 		}
 		if err != nil {
 			return nil, err

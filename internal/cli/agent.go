@@ -92,7 +92,7 @@ func agentRun(s *session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&join, "join", "", "the file that `berth agent join` created; - reads standard input")
+	f.StringVar(&join, "join", "", "`FILE` created with berth agent join; - reads standard input")
 	f.StringVar(&dir, "dir", "", "the agent's folder (default HOME/agent)")
 	f.StringVar(&server, "server", "", "the server's address as seen from this machine, if it is not the one in the file")
 	f.IntVar(&slots, "slots", max(2, runtime.NumCPU()), "how many jobs run at once")

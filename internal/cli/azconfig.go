@@ -34,7 +34,7 @@ func azConfigure(s *session) *cobra.Command {
 		case show:
 			return kept.in("defaults", ""), nil
 		}
-		return nil, usagef("there is nobody to ask here; use --defaults KEY=VALUE or --list-defaults")
+		return nil, usagef("interactive configuration is not supported; use --defaults KEY=VALUE or --list-defaults")
 	}), "scope")
 	cmd.Flags().VarP(&defaults, "defaults", "d", "KEY=VALUE …: defaults to store, for example group=berth workspace=default; an empty value removes one")
 	takesMany(cmd.Flags().Lookup("defaults"), many)

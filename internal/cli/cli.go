@@ -240,6 +240,14 @@ func (s *session) prepareRoot(root *cobra.Command) {
 // azMark is what marks a tree of commands that has az's manners.
 const azMark = "berth_az"
 
+// otherFlags are flags of other programs, with those of ours that do the same.
+var otherFlags = map[string][]string{
+	"compute": {"on"},
+	"cluster": {"on"},
+	"target":  {"on"},
+	"env":     {"env-var", "environment"},
+}
+
 // nearFlag is the flag that was probably meant.
 func nearFlag(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
@@ -252,6 +260,9 @@ func nearFlag(cmd *cobra.Command, err error) string {
 			names = append(names, f.Name)
 		}
 	})
+	if meant := otherFlags[unknown.GetSpecifiedName()]; len(meant) > 0 && cmd.Flags().Lookup(meant[0]) != nil {
+		return "; did you mean --" + strings.Join(meant, " or --") + "?"
+	}
 	if near := nearest(unknown.GetSpecifiedName(), names); near != "" {
 		return "; did you mean --" + near + "?"
 	}
@@ -301,6 +312,9 @@ func group(cmd *cobra.Command, args []string) error {
 		cmd.SuggestionsMinimumDistance = 2
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		if best := slices.Index(near, nearest(args[0], near)); best > 0 {
+			near[0], near[best] = near[best], near[0]
+		}
 		msg += "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usagef("%s\nsee `%s --help`", msg, cmd.CommandPath())

@@ -104,7 +104,7 @@ func (s *session) report(err error) int {
 	case errors.As(err, &unknown):
 		fmt.Fprintln(s.err, "set BERTH_CA to a copy of the file tls/ca.pem of that server's home")
 	case code == exitUnreachable && s.cfg.URL != "":
-		fmt.Fprintln(s.err, "the server is the one of BERTH_URL; `berth doctor` looks for the cause")
+		fmt.Fprintln(s.err, "the server is set by BERTH_URL; `berth doctor` looks for the cause")
 	}
 	return code
 }

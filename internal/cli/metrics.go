@@ -42,6 +42,9 @@ func metricsCommand(s *session) *cobra.Command {
 				return err
 			}
 			c, err := s.open(cmd.Context())
+			if err == nil {
+				runs, err = s.runIDs(cmd.Context(), c, runs)
+			}
 			switch {
 			case err != nil:
 				return err
@@ -68,6 +71,29 @@ func atLeastOne(_ *cobra.Command, args []string) error {
 		return berth.Errorf(berth.Invalid, "name a job or run; `berth runs` lists them")
 	}
 	return nil
+}
+
+// runIDs finds runs by their ids, and those of jobs as job does: by a prefix, or as `last`.
+func (s *session) runIDs(ctx context.Context, c *client.Client, names []string) ([]string, error) {
+	ids := make([]string, len(names))
+	for i, name := range names {
+		ids[i] = name
+		if name != "last" {
+			_, err := c.Run(ctx, name)
+			if err == nil {
+				continue
+			}
+			if berth.CodeOf(err) != berth.NotFound {
+				return nil, err
+			}
+		}
+		j, err := s.job(ctx, c, name)
+		if err != nil {
+			return nil, err
+		}
+		ids[i] = j.Name
+	}
+	return ids, nil
 }
 
 func wanted(keys []string, key string) bool {

@@ -104,9 +104,9 @@ func storageClean(s *session) *cobra.Command {
 			if got.DryRun {
 				word = "would be deleted"
 			}
-			fmt.Fprintf(s.out, "%d files of %d jobs, %s, %s\n", got.Files, got.Jobs, size(got.Bytes), word)
+			fmt.Fprintf(s.out, "%d %s of %d %s, %s, %s\n", got.Files, plural(got.Files, "file"), got.Jobs, plural(got.Jobs, "job"), size(got.Bytes), word)
 			for _, k := range got.Kept {
-				fmt.Fprintf(s.out, "%d files of %d jobs stay: %s\n", k.Files, k.Jobs, k.Reason)
+				fmt.Fprintf(s.out, "%d %s of %d %s kept: %s\n", k.Files, plural(k.Files, "file"), k.Jobs, plural(k.Jobs, "job"), k.Reason)
 			}
 			if got.DryRun && got.Files > 0 {
 				s.hint("nothing was deleted yet: --yes deletes it")

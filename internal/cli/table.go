@@ -124,7 +124,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-func plural(n int, word string) string {
+func plural[N int | int64](n N, word string) string {
 	if n == 1 {
 		return word
 	}

@@ -186,7 +186,7 @@ func deleting(s *session, n noun, word, short string) *cobra.Command {
 // confirm asks a person; a script has to say --yes.
 func (s *session) confirm(question string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return latef("%s there is nobody to ask here; use --yes", question)
+		return latef("%s standard input is not a terminal, so this cannot be confirmed; use --yes", question)
 	}
 	fmt.Fprintf(s.err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')

@@ -319,7 +319,7 @@ func (s *session) nextSteps(name string) {
 
 // detached tells how to come back to a job after Ctrl-C.
 func (s *session) detached(name string) error {
-	s.say("\nleft %s; it goes on", name)
-	s.hint("  berth logs -f %s          come back\n  berth job cancel -n %s    end it", name, name)
+	s.say("\nstopped following %s; the job keeps running", name)
+	s.hint("  berth logs -f %s          follow it again\n  berth job cancel -n %s    end it", name, name)
 	return exitError(exitInterrupted)
 }
