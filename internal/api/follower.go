@@ -15,8 +15,8 @@ import (
 // have to be answered, too.
 var errCrowded = berth.Errorf(berth.Unavailable, "too many logs and events are followed at once; try again in a moment, or raise the server's limit of open files")
 
-// A crowd is those who follow logs, events and metrics.
-type crowd struct {
+// followers counts the clients that follow logs, events and metrics.
+type followers struct {
 	limit int // how many there may be; 0 is no end
 
 	mu  sync.Mutex
@@ -26,7 +26,7 @@ type crowd struct {
 
 // full says whether there is no room for one more of a user. Of all who may follow, a user has at
 // most a quarter, or eight, and the last eighth is for administrators, whom only the limit binds.
-func (c *crowd) full(user string, admin bool) bool {
+func (c *followers) full(user string, admin bool) bool {
 	if c.limit == 0 {
 		return false
 	}
@@ -37,7 +37,7 @@ func (c *crowd) full(user string, admin bool) bool {
 }
 
 // enter counts one more of a user, unless there are too many.
-func (c *crowd) enter(user string, admin bool) bool {
+func (c *followers) enter(user string, admin bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full(user, admin) {
@@ -51,7 +51,7 @@ func (c *crowd) enter(user string, admin bool) bool {
 	return true
 }
 
-func (c *crowd) leave(user string) {
+func (c *followers) leave(user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
@@ -60,7 +60,7 @@ func (c *crowd) leave(user string) {
 	}
 }
 
-func (c *crowd) size() int {
+func (c *followers) size() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all
@@ -70,7 +70,7 @@ func (c *crowd) size() int {
 // read: one that takes nothing for a while is cut off.
 func (c streamCall) follower() (done func(), err error) {
 	user := c.who.User
-	if !c.s.events.crowd.enter(user, c.who.Role == auth.Admin) {
+	if !c.s.events.followers.enter(user, c.who.Role == auth.Admin) {
 		c.w.Header().Set("Connection", "close") // its descriptor is needed
 		return nil, errCrowded
 	}
@@ -82,7 +82,7 @@ func (c streamCall) follower() (done func(), err error) {
 	c.w = w
 	return func() {
 		w.allow() // what is buffered goes out after this
-		c.s.events.crowd.leave(user)
+		c.s.events.followers.leave(user)
 	}, nil
 }
 

@@ -253,7 +253,7 @@ func (s *metricsService) metricsPage(c *call) error {
 	w.Sample("berth_info", 1, "version", berth.Version)
 	s.requests.write(w)
 	now.write(w)
-	w.One("berth_followers", metrics.Gauge, "Logs and streams of events that are followed.", float64(s.events.crowd.size()))
+	w.One("berth_followers", metrics.Gauge, "Logs and streams of events that are followed.", float64(s.events.followers.size()))
 	for _, more := range s.more {
 		more(w)
 	}

@@ -42,7 +42,7 @@ func (s *Server) assemble() {
 	s.workspaces.groups = s.groups
 
 	s.health = &healthService{db: o.DB, log: o.Log, blobs: o.Blobs, gate: s.gate, front: s}
-	s.events = &eventService{db: o.DB, crowd: crowd{limit: o.Followers}}
+	s.events = &eventService{db: o.DB, followers: followers{limit: o.Followers}}
 	s.jobs = &jobService{
 		db: o.DB, blobs: o.Blobs, watcher: o.Watcher, kindOf: o.KindOf,
 		docs: s.docs, workspaces: s.workspaces, events: s.events, health: s.health,

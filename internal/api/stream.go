@@ -18,8 +18,8 @@ type streamCall struct{ *call }
 
 // eventService serves events, and counts who follows them or a log.
 type eventService struct {
-	db    *store.DB
-	crowd crowd
+	db        *store.DB
+	followers followers
 }
 
 // hold is the context of an answer that goes on: it ends with the request, with the caller's

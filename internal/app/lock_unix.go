@@ -25,7 +25,7 @@ func lock(path string) (func() error, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close() // nothing was written
-		return nil, berth.Errorf(berth.Conflict, "another server runs in this home (%s is locked)", path)
+		return nil, berth.Errorf(berth.Conflict, "another server is running here (%s is locked); stop it, or choose another --home or --name", path)
 	}
 	return f.Close, nil
 }

@@ -163,7 +163,11 @@ func needFile(s *session, n noun, verb string) error {
 	case "job", "component", "datastore", "connection":
 		say = usagef
 	}
-	return say("give a file: `%s %s %s -f %s.yml`", s.self(), n.word, verb, n.word)
+	text := fmt.Sprintf("give a file: `%s %s %s -f %s.yml`", s.self(), n.word, verb, n.word)
+	if n.word == "compute" {
+		text += "; or give --type, for example --type amlcompute"
+	}
+	return say("%s", text)
 }
 
 // place is where az would make a workspace that names no place: the default location.

@@ -5,7 +5,7 @@ import "testing"
 // TestUsersLeaveRoomForOthers: however many logs some users follow, others can follow some, and
 // administrators still can when nobody else can.
 func TestUsersLeaveRoomForOthers(t *testing.T) {
-	c := crowd{limit: 64}
+	c := followers{limit: 64}
 	fill := func(user string, admin bool) (n int) {
 		for c.enter(user, admin) {
 			n++
