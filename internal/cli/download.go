@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -41,7 +43,26 @@ func (s *session) fetchOutput(ctx context.Context, c *client.Client, job, output
 	if j, err := c.Job(ctx, job); err == nil && !j.Status().Terminal() {
 		return berth.Errorf(berth.NotFound, "job %s has written nothing to its output %s yet: it is %s", job, output, j.Status())
 	}
+	if why := s.cleaned(ctx, c, job, berth.StorageOutputs); why != "" {
+		return berth.Errorf(berth.NotFound, "%s", why)
+	}
 	return berth.Errorf(berth.NotFound, "job %s wrote nothing to its output %s", job, output)
+}
+
+// cleaned says when files of a job of this kind were deleted because of their age, "" if they were
+// not, or longer ago than events are kept.
+func (s *session) cleaned(ctx context.Context, c *client.Client, job, kind string) string {
+	events, _, err := c.Events(ctx, job, 0)
+	if err != nil {
+		return "" // it only explains
+	}
+	for i := len(events) - 1; i >= 0; i-- {
+		kinds, _, _ := strings.Cut(events[i].Reason, " deleted by ")
+		if e := events[i]; e.Type == berth.EventStorage && slices.Contains(strings.Split(kinds, ", "), kind) {
+			return fmt.Sprintf("the files of job %s were deleted on %s: %s", job, e.Time.Local().Format("2006-01-02 15:04"), e.Reason)
+		}
+	}
+	return ""
 }
 
 // fetchOutputs copies the outputs of a job that has ended to where they are wanted, and tells how

@@ -37,7 +37,12 @@ func logsCommand(s *session) *cobra.Command {
 			}
 			if !o.Follow {
 				out := s.safe()
-				_, err = c.Log(ctx, j.Name, o, out)
+				end, err := c.Log(ctx, j.Name, o, out)
+				if end == 0 {
+					if why := s.cleaned(ctx, c, j.Name, berth.StorageLogs); why != "" {
+						s.say("%s", why)
+					}
+				}
 				return errors.Join(err, flush(out))
 			}
 			err = s.followLog(ctx, c, j, o, exit)
