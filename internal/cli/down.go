@@ -68,7 +68,7 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	unlock()
 	s.say("stopped the server at %s", info.URL)
 	if running > 0 {
-		s.say("%d running or waiting %s: running commands go on, and are taken up again by `berth up`", running, plural(running, "job"))
+		s.say("%d running or waiting %s: running commands continue, and `berth up` takes them over again", running, plural(running, "job"))
 	}
 	return restHosts(ctx, s, cfg.Home, running == 0)
 }
