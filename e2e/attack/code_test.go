@@ -258,7 +258,7 @@ func TestCodeInAFolderOfNobody(t *testing.T) {
 	root := bob.store()
 	for _, name := range fixed {
 		for _, n := range []string{name, name + ".more"} {
-			if got := [2]int{bob.put(root, n, evil), ann.put(folder{root.url, a.sig}, n, evil)}; got != [2]int{409, 409} {
+			if got := [2]int{bob.put(root, n, evil), ann.put(folder{root.url, a.sig}, n, evil)}; got != [2]int{403, 403} {
 				t.Errorf("%s: %v", n, got)
 			}
 		}

@@ -64,7 +64,7 @@ try:
     client.compute.begin_create_or_update(ComputeInstance(name="never", size="Standard_DS2_v2", idle_time_before_shutdown="PT0M")).result()
     sys.exit("an idle time of zero was taken")
 except HttpResponseError as e:
-    assert "at once" in str(e), e
+    assert "immediately" in str(e), e
 seen("refusal")
 
 client.compute.begin_delete("sdkbox").result()
