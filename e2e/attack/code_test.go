@@ -255,10 +255,12 @@ func TestCodeInAFolderOfNobody(t *testing.T) {
 	if len(fixed) != 2 {
 		t.Errorf("kept: %v", fixed)
 	}
-	root := bob.store()
+	admin := &caller{t, s, c, s.Token}
+	root, all := bob.store(), admin.store()
 	for _, name := range fixed {
 		for _, n := range []string{name, name + ".more"} {
-			if got := [2]int{bob.put(root, n, evil), ann.put(folder{root.url, a.sig}, n, evil)}; got != [2]int{403, 403} {
+			got := [3]int{bob.put(root, n, evil), ann.put(folder{root.url, a.sig}, n, evil), admin.put(all, n, evil)}
+			if got != [3]int{403, 403, 409} {
 				t.Errorf("%s: %v", n, got)
 			}
 		}
