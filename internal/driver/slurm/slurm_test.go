@@ -168,8 +168,8 @@ func TestJobWithoutItsNumber(t *testing.T) {
 	}
 }
 
-// TestNodeFetchesTheProgram: nodes fetch the program once, however many begin at the same time in a
-// home that they share, and again when it is not what it should be.
+// TestNodeFetchesTheProgram: nodes that share a home and begin at the same time all find a whole
+// program there, later ones do not fetch it again, and one that was altered is fetched again.
 func TestNodeFetchesTheProgram(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

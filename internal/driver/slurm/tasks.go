@@ -60,7 +60,7 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	}
 	number, err := "", error(nil)
 	if known { // an earlier attempt may have come through
-		number, err = d.find(ctx, r.Name)
+		number, err = d.numberOf(ctx, r.Name)
 	}
 	if left := unansweredTime - time.Since(r.Tried); err == nil && number == "" && known && left > 0 {
 		err = berth.Errorf(berth.Unavailable, "Slurm did not answer when the task was submitted; it is submitted again in %v unless it appears", left.Round(time.Second))
@@ -141,8 +141,8 @@ func (d *Driver) settled(ctx context.Context, id berth.TaskID) error {
 	}
 }
 
-// find is the number of the job of a name, empty when there is none.
-func (d *Driver) find(ctx context.Context, name string) (string, error) {
+// numberOf is the number of the job of a name, empty when there is none.
+func (d *Driver) numberOf(ctx context.Context, name string) (string, error) {
 	all, err := d.slurm.jobs(ctx)
 	for _, j := range all {
 		if j.name == name {
@@ -287,24 +287,30 @@ func stateOf(j job) (state berth.TaskState, why string) {
 	return berth.TaskDone, ""
 }
 
-// Stop is [driver.Driver.Stop].
-func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
+// find is the record of a task that nobody is submitting, nil when there is none. The mutex is held,
+// but for the wait.
+func (d *Driver) find(ctx context.Context, h driver.Handle) (*record, error) {
 	id, err := taskOf(h)
 	if err == nil {
 		err = d.admit(ctx)
 	}
+	if err == nil {
+		err = d.load()
+	}
+	if err == nil {
+		err = d.settled(ctx, id)
+	}
+	return d.records[id], err
+}
+
+// Stop is [driver.Driver.Stop].
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, err := d.find(ctx, h)
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.load(); err != nil {
-		return err
-	}
-	if err := d.settled(ctx, id); err != nil {
-		return err
-	}
-	r := d.records[id]
 	if r == nil || r.Exit != nil || r.Job == "" {
 		return nil
 	}
@@ -357,31 +363,18 @@ func (d *Driver) press(r *record) {
 
 // Remove is [driver.Driver.Remove].
 func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
-	id, err := taskOf(h)
-	if err == nil {
-		err = d.admit(ctx)
-	}
-	if err != nil {
-		return err
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.load(); err != nil {
+	r, err := d.find(ctx, h)
+	if err != nil || r == nil {
 		return err
-	}
-	if err := d.settled(ctx, id); err != nil {
-		return err
-	}
-	r := d.records[id]
-	if r == nil {
-		return nil
 	}
 	if r.Exit == nil && r.Job != "" {
-		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", id)
+		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", r.Task)
 	}
 	if err := os.Remove(d.recordPath(r)); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	delete(d.records, id)
+	delete(d.records, r.Task)
 	return nil
 }
