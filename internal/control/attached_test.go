@@ -118,3 +118,31 @@ func insert(t *testing.T, p *plant, name string) {
 		t.Fatal(err)
 	}
 }
+
+// TestQueuedByTheTarget: why a target has a task wait in its own queue is the job's reason.
+func TestQueuedByTheTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := build(t, 2)
+		synctest.Wait()
+		p.stop()
+		far := fake.New(fake.Options{
+			Report:  func(rs []berth.Report) { p.reports.Go(func() { p.report(rs) }) },
+			Outcome: func(berth.Launch) fake.Outcome { return fake.Outcome{Queue: time.Minute} },
+		})
+		defer far.Close()
+		p.far = far
+		p.options.Targets = fake.Registry(map[string]driver.Driver{"local": p.driver, "amlcompute": p.cluster, "agent": far}, p.options.Log)
+		p.run()
+		insert(t, p, "site")
+		p.machineIs("site", berth.AttachedState{TokenHash: "x", Machine: "m", Host: "h", Connected: true, Session: "1", Since: time.Now(), Slots: 2})
+		p.on("site", "a", "true", nil)
+		time.Sleep(30 * time.Second)
+		if s, _ := p.job("a"); s != berth.Preparing {
+			t.Errorf("a is %s", s)
+		}
+		if why := p.tasks("a")[0].Why; why != "the target holds it in its queue" {
+			t.Errorf("it waits because %q", why)
+		}
+		p.until("a", berth.Completed)
+	})
+}
