@@ -287,8 +287,8 @@ func stateOf(j job) (state berth.TaskState, why string) {
 	return berth.TaskDone, ""
 }
 
-// find is the record of a task that nobody is submitting, nil when there is none. The mutex is held,
-// but for the wait.
+// find is the record of a task that nobody is submitting, nil when there is none. The mutex is
+// held, but for the wait.
 func (d *Driver) find(ctx context.Context, h driver.Handle) (*record, error) {
 	id, err := taskOf(h)
 	if err == nil {

@@ -111,8 +111,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// TestSignals: a task that the server ends says so; one that the queueing system ends leaves that to
-// the system.
+// TestSignals: a task that the server ends says so; one that the queueing system ends leaves that
+// to the system.
 func TestSignals(t *testing.T) {
 	for signal, want := range map[syscall.Signal]int{syscall.SIGUSR1: 1, syscall.SIGUSR2: 1, syscall.SIGTERM: 0} {
 		s := start(t)
