@@ -85,11 +85,14 @@ type Control struct {
 
 	// Calls under way, and what they wait for:
 
-	acts         sync.WaitGroup
-	nodeCalls    map[string]*nodeCall
-	removing     map[string]bool         // nodes that are given back
-	observations chan observation        // answers of targets
-	missed       map[*driver.Target]bool // those that did not see a task when they were last asked
+	acts                 sync.WaitGroup
+	nodeCalls            map[string]*nodeCall
+	removing             map[string]bool         // nodes that are given back
+	observations         chan observation        // answers of targets
+	missed               map[*driver.Target]bool // those that did not see a task when they were last asked
+	checking, checkAgain bool                    // the nodes are being looked at, and are to be once more
+	checked              chan struct{}           // they were looked at
+
 	// observing are targets that have not answered yet; true when they are to be asked again.
 	observing map[*driver.Target]bool
 	// unanswered are tasks that ended while Start had not answered: only when it has may their
@@ -108,7 +111,7 @@ func New(o Options) *Control {
 	return &Control{
 		o: o, state: &state{}, jobCache: jobCache{}, faults: map[jobKey]*fault{}, revisit: map[jobKey]time.Time{},
 		logged: map[jobKey]logProgress{}, endRates: map[string]*endRate{}, logs: logFolders{dir: o.Blobs.Dir()},
-		nodeCalls: map[string]*nodeCall{}, removing: map[string]bool{}, observations: make(chan observation),
+		nodeCalls: map[string]*nodeCall{}, removing: map[string]bool{}, observations: make(chan observation), checked: make(chan struct{}),
 		missed: map[*driver.Target]bool{}, observing: map[*driver.Target]bool{}, unanswered: map[berth.TaskID]*placement{},
 	}
 }
@@ -151,12 +154,17 @@ func (c *Control) Run(ctx context.Context) error {
 		case batch := <-events:
 			if ch := c.collectAll(batch, events); !ch.empty() {
 				c.runUntilCommitted(ctx, ch)
+				if len(ch.nodes) > 0 {
+					c.checkNodes(ctx)
+				}
 			}
 		case <-wake:
 			now := c.o.DB.Now()
 			c.runUntilCommitted(ctx, changes{jobs: c.dueJobs(now), due: c.duePools(now)})
 		case o := <-c.observations:
 			c.onObserved(ctx, o)
+		case <-c.checked:
+			c.onChecked(ctx)
 		case <-hints:
 			c.checkNodes(ctx)
 			c.observe(ctx)

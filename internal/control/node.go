@@ -173,7 +173,7 @@ func (c *Control) resumeNodes(ctx context.Context) {
 		return
 	}
 	known := map[string]bool{}
-	list := c.clusterNodes()
+	list := c.readyNodes()
 	for _, p := range c.state.pools.All() {
 		if p.single() {
 			continue
@@ -190,15 +190,11 @@ func (c *Control) resumeNodes(ctx context.Context) {
 		}
 	}
 	c.acts.Go(func() {
-		want, err := c.expectedNodes(ctx, list)
-		if err != nil {
-			return
-		}
 		info, err := c.nodes.Driver.Probe(ctx)
 		if err != nil {
 			return
 		}
-		c.dropMissing(ctx, want, info)
+		c.dropMissing(ctx, list, info)
 		for _, n := range info.Nodes {
 			if known[n.Name] || c.nodeKnown(ctx, n.Name) {
 				continue

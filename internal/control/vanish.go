@@ -14,59 +14,62 @@ import (
 // restored without the nodes it speaks of. Such a node is given back, and its tasks end: those that
 // had not begun are put back in the queue.
 
-// clusterNodes lists the nodes of clusters as the loop knows them. Those of instances have a loop
-// of their own.
-func (c *Control) clusterNodes() []berth.Node {
+// readyNodes lists the nodes of clusters that the loop was told are there. Those of instances have a
+// loop of their own.
+func (c *Control) readyNodes() []berth.Node {
 	var list []berth.Node
 	for _, p := range c.state.pools.All() {
 		if p.single() || p.spec.Instance() {
 			continue
 		}
 		for _, n := range p.nodes {
-			list = append(list, n.Node)
+			if ready(n.State) {
+				list = append(list, n.Node)
+			}
 		}
 	}
 	return list
 }
 
-// expectedNodes are those of list that should be there now. The store says so: the loop may not
-// have been told yet that one was made.
-func (c *Control) expectedNodes(ctx context.Context, list []berth.Node) (out []berth.Node, err error) {
-	err = c.o.DB.View(ctx, func(tx *store.Tx) error {
-		for _, n := range list {
-			_, n, err := target.LoadNode(tx, n.Workspace, n.Name)
-			if berth.CodeOf(err) == berth.NotFound {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			switch n.State {
-			case berth.NodeIdle, berth.NodeRunning, berth.NodePreempted:
-				out = append(out, n)
-			}
-		}
-		return nil
-	})
-	return out, err
+// ready says whether a provider has a node of a state.
+func ready(s berth.NodeState) bool {
+	return s == berth.NodeIdle || s == berth.NodeRunning || s == berth.NodePreempted
 }
 
-// checkNodes looks whether all nodes are there.
+// checkNodes looks whether all nodes are there that the loop was told are. One that vanishes before
+// is found when the loop is told of it. One look at a time: what is asked for meanwhile is looked at
+// after that.
 func (c *Control) checkNodes(ctx context.Context) {
-	list := c.clusterNodes()
-	if c.nodes.Driver == nil || len(list) == 0 {
+	if c.nodes.Driver == nil {
 		return
 	}
+	if c.checking {
+		c.checkAgain = true
+		return
+	}
+	list := c.readyNodes()
+	if len(list) == 0 {
+		return
+	}
+	c.checking = true
 	c.acts.Go(func() {
-		// before the provider is asked: what is made later is none of these
-		want, err := c.expectedNodes(ctx, list)
-		if err != nil || len(want) == 0 {
-			return
-		}
 		if info, err := c.nodes.Driver.Probe(ctx); err == nil {
-			c.dropMissing(ctx, want, info)
+			c.dropMissing(ctx, list, info)
+		}
+		select {
+		case c.checked <- struct{}{}:
+		case <-ctx.Done():
 		}
 	})
+}
+
+// onChecked goes on when all nodes were looked at.
+func (c *Control) onChecked(ctx context.Context) {
+	again := c.checkAgain
+	c.checking, c.checkAgain = false, false
+	if again {
+		c.checkNodes(ctx)
+	}
 }
 
 // dropMissing drops the nodes that a provider does not have any more.
