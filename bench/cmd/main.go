@@ -10,7 +10,7 @@
 // to try the harness, and writes no results; BENCH_ROUNDS sets the number of rounds (5); BENCH_DIR
 // is where homes are made (/var/tmp); BERTH_BIN is the program under test (bin/berth); BENCH_K8S is
 // a folder with etcd, kube-apiserver, kube-scheduler and kwok (berth-engines/k8s in the user's
-// cache); BENCH_MLFLOW is a Python that has mlflow, for the peer of track (python3).
+// cache); BENCH_MLFLOW is a Python that has mlflow and psycopg2, for the peer of track (python3).
 package main
 
 import (

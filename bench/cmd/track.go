@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth/bench/measure"
@@ -16,34 +18,37 @@ import (
 	"github.com/berthml/berth/bench/world"
 )
 
-// tracker is one of two tracking servers.
+// trackForm is a way to run both servers.
+type trackForm struct {
+	name             string // of its rows
+	peer             string
+	workers, clients int
+	postgres         bool
+}
+
+var trackForms = []trackForm{
+	{name: "track", peer: "mlflow server, 1 worker, SQLite", workers: 1, clients: 1},
+	{name: "track.pg", peer: "mlflow server, 2 workers, PostgreSQL", workers: 2, clients: 8, postgres: true},
+}
+
+// tracker is one of two tracking servers with its clients.
 type tracker struct {
-	do    func(method, path string, body []byte) ([]byte, error)
-	usage func() (time.Duration, bool)
-	begin func() error // before a series of calls
-	run   string
-	calls int
+	// do makes one request over the connection of a client.
+	do        func(client int, method, path string, body []byte) ([]byte, error)
+	usage     func() (time.Duration, bool)
+	ready     func() error // before a series of calls
+	processes func() []int
+	runs      []string // of each client
+	calls     []int    // batches sent by each client
 }
 
-// ready is called before a series of calls.
-func (k *tracker) ready() error {
-	if k.begin == nil {
-		return nil
-	}
-	return k.begin()
-}
-
-func (k *tracker) call(method, path, body string) ([]byte, error) {
-	var b []byte
-	if body != "" {
-		b = []byte(body)
-	}
-	return k.do(method, "/api/2.0/mlflow/"+path, b)
+func (k *tracker) call(client int, path, body string) ([]byte, error) {
+	return k.do(client, http.MethodPost, "/api/2.0/mlflow/"+path, []byte(body))
 }
 
 // create makes a run.
-func (k *tracker) create() (string, error) {
-	out, err := k.call(http.MethodPost, "runs/create", `{"experiment_id": "0", "start_time": 1}`)
+func (k *tracker) create(client int) (string, error) {
+	out, err := k.call(client, "runs/create", `{"experiment_id": "0", "start_time": 1}`)
 	var v struct {
 		Run struct {
 			Info struct {
@@ -54,20 +59,77 @@ func (k *tracker) create() (string, error) {
 	return v.Run.Info.ID, errors.Join(err, json.Unmarshal(out, &v))
 }
 
-// batch logs n metrics of one step to the tracker's run.
-func (k *tracker) batch(n int) error {
-	k.calls++
+// batch logs n metrics of one step to the run of a client.
+func (k *tracker) batch(client, n int) error {
+	k.calls[client]++
+	step := k.calls[client]
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, `,{"key": "m%d", "value": %g, "timestamp": %d, "step": %d}`, i, rand.Float64(), 1700000000000+k.calls, k.calls)
+		fmt.Fprintf(&b, `,{"key": "m%d", "value": %g, "timestamp": %d, "step": %d}`, i, rand.Float64(), 1700000000000+step, step)
 	}
-	_, err := k.call(http.MethodPost, "runs/log-batch", `{"run_id": "`+k.run+`", "metrics": [`+b.String()[1:]+`]}`)
+	_, err := k.call(client, "runs/log-batch", `{"run_id": "`+k.runs[client]+`", "metrics": [`+b.String()[1:]+`]}`)
 	return err
 }
 
-// track measures the tracking server beside a real mlflow server with one worker on SQLite.
+// each makes n calls, spread over the clients, and returns how long each took. When they take
+// longer than patience, which is none if it is 0, each client stops after two.
+func (k *tracker) each(n int, patience time.Duration, op func(client, i int) error) ([]float64, error) {
+	var wait sync.WaitGroup
+	took, errs := make([][]float64, len(k.runs)), make([]error, len(k.runs))
+	begin := time.Now()
+	for client := range k.runs {
+		wait.Go(func() {
+			for i := client; i < n; i += len(k.runs) {
+				if patience > 0 && time.Since(begin) > patience && len(took[client]) >= 2 {
+					return
+				}
+				at := time.Now()
+				if errs[client] = op(client, i); errs[client] != nil {
+					return
+				}
+				took[client] = append(took[client], peer.Ms(time.Since(at)))
+			}
+		})
+	}
+	wait.Wait()
+	var all []float64
+	for _, t := range took {
+		all = append(all, t...)
+	}
+	return all, errors.Join(errs...)
+}
+
+// track measures the tracking server beside a real mlflow server.
 func track(b *bench) error {
-	s, err := world.Start(b.ctx, b.group, b.bin, filepath.Join(b.dir, "track"))
+	for _, f := range trackForms {
+		if err := f.measure(b); err != nil {
+			return fmt.Errorf("%s: %w", f.peer, err)
+		}
+	}
+	return nil
+}
+
+// measure runs both servers in one form. Each has a PostgreSQL of its own, so that its CPU is known.
+func (f trackForm) measure(b *bench) error {
+	home, dir := filepath.Join(b.dir, f.name), filepath.Join(b.dir, f.name+"-mlflow")
+	var databases [2]*peer.Postgres
+	var url string
+	if f.postgres {
+		for i, name := range []string{f.name + "-db", f.name + "-mlflow-db"} {
+			db, err := peer.StartPostgres(b.ctx, b.group, filepath.Join(b.dir, name))
+			if err != nil {
+				return err
+			}
+			defer db.Stop()
+			databases[i] = db
+		}
+		url = databases[1].URL("postgresql+psycopg2")
+		config := "database: " + databases[0].URL("postgres") + "\n"
+		if err := errors.Join(os.MkdirAll(home, 0o700), os.WriteFile(filepath.Join(home, "berth.yaml"), []byte(config), 0o600)); err != nil {
+			return err
+		}
+	}
+	s, err := world.Start(b.ctx, b.group, b.bin, home)
 	if err != nil {
 		return err
 	}
@@ -76,164 +138,90 @@ func track(b *bench) error {
 	if python == "" {
 		python = "python3"
 	}
-	m, err := peer.StartMLflow(b.ctx, b.group, python, filepath.Join(b.dir, "mlflow"))
+	m, err := peer.StartMLflow(b.ctx, b.group, python, dir, f.workers, url)
 	if err != nil {
-		return fmt.Errorf("%w; BENCH_MLFLOW names a Python that has mlflow", err)
+		return fmt.Errorf("%w; BENCH_MLFLOW names a Python that has mlflow (and psycopg2)", err)
 	}
 	defer m.Stop()
-	var c *world.Conn
-	// Our server closes connections that were idle for three minutes, and a series of calls to the
-	// peer can take longer: each series has a connection of its own.
-	dial := func() error {
-		if c != nil {
-			c.Close()
-		}
-		c, err = s.Dial(b.ctx, true)
-		return err
+	ours := f.ours(b.ctx, s, databases[0])
+	theirs := &tracker{
+		ready: func() error { return nil }, processes: m.Processes, usage: together(m.Usage, databases[1]),
+		do: func(_ int, method, path string, body []byte) ([]byte, error) { return m.Do(b.ctx, method, path, body) },
 	}
-	if err := dial(); err != nil {
-		return err
-	}
-	defer func() { c.Close() }()
-	ours := &tracker{begin: dial, usage: s.Usage, do: func(method, path string, body []byte) ([]byte, error) {
-		return c.Do(method, "/mlflow/v2.0"+s.WS+path, body)
-	}}
-	theirs := &tracker{usage: m.Usage, do: func(method, path string, body []byte) ([]byte, error) { return m.Do(b.ctx, method, path, body) }}
-	for _, k := range []*tracker{ours, theirs} {
-		if k.run, err = k.create(); err != nil {
-			return err
-		}
-		for range 5 {
-			if err := errors.Join(k.batch(10), k.batch(500)); err != nil {
-				return err
-			}
-		}
-	}
-	if err := trackMemory(b, s, m); err != nil {
-		return err
-	}
-	for _, n := range []int{10, 500} {
-		err := b.beside(m, ours, theirs, measure.Row{Name: fmt.Sprintf("track.batch%d", n), Unit: "ms CPU", Durable: "yes, both"}, map[int]float64{10: 30, 500: 40}[n], true, b.size(100, 10),
-			func(k *tracker) error { return k.batch(n) })
-		if err != nil {
-			return err
-		}
-	}
-	if err := trackSearch(b, m, ours, theirs); err != nil {
-		return err
-	}
-	return trackChart(b, m, ours, theirs)
+	return f.compare(b, m.Version, ours, theirs)
 }
 
-// beside measures one operation on both sides, round by round: CPU of the server, or time, in
-// milliseconds for each.
-func (b *bench) beside(m *peer.MLflow, ours, theirs *tracker, row measure.Row, least float64, cpu bool, n int, op func(*tracker) error) error {
-	var all [2][]float64
-	for range b.rounds {
-		for i, k := range []*tracker{ours, theirs} {
-			if err := k.ready(); err != nil {
-				return err
-			}
-			before, ok := k.usage()
-			if !ok {
-				return errors.New("CPU cannot be counted here: it takes control groups of version 1")
-			}
-			var took []float64
-			for range n {
-				begin := time.Now()
-				if err := op(k); err != nil {
+// ours is our server with its clients.
+func (f trackForm) ours(ctx context.Context, s *world.Server, db *peer.Postgres) *tracker {
+	conns := make([]*world.Conn, f.clients)
+	return &tracker{
+		usage:     together(s.Usage, db),
+		processes: func() []int { server, _ := s.Processes(); return server },
+		// Our server closes connections that were idle for three minutes, and a series of calls to the
+		// peer can take longer: each series has connections of its own.
+		ready: func() error {
+			for i := range conns {
+				if conns[i] != nil {
+					conns[i].Close()
+				}
+				c, err := s.Dial(ctx, true)
+				if err != nil {
 					return err
 				}
-				took = append(took, peer.Ms(time.Since(begin)))
+				conns[i] = c
 			}
-			after, _ := k.usage()
-			v := peer.Ms(after-before) / float64(n)
-			if !cpu {
-				v = measure.Median(took)
-			}
-			all[i] = append(all[i], v)
-		}
+			return nil
+		},
+		do: func(client int, method, path string, body []byte) ([]byte, error) {
+			return conns[client].Do(method, "/mlflow/v2.0"+s.WS+path, body)
+		},
 	}
-	row.Value = measure.Median(all[0])
-	row.Against("mlflow server", m.Version, all[0], all[1], false)
-	row.Judge(measure.Bound{Of: "ratio", Least: true, Limit: least})
-	return b.write(row)
 }
 
-func trackMemory(b *bench, s *world.Server, m *peer.MLflow) error {
-	own := 0.0
-	server, _ := s.Processes()
-	for _, pid := range server {
-		rss, _, err := measure.Memory(pid)
-		if err != nil {
-			return err
-		}
-		own += float64(rss) / 1e6
+// together adds the CPU of a server's database to its own.
+func together(server func() (time.Duration, bool), db *peer.Postgres) func() (time.Duration, bool) {
+	if db == nil {
+		return server
 	}
-	other, err := m.Memory()
-	if err != nil {
-		return err
+	return func() (time.Duration, bool) {
+		a, ok := server()
+		d, also := db.Usage()
+		return a + d, ok && also
 	}
-	row := measure.Row{Name: "track.memory", Unit: "MB", Value: own, Note: "RSS of the servers with nothing to do"}
-	row.Against("mlflow server", m.Version, []float64{own}, []float64{float64(other) / 1e6}, false)
-	row.Judge(measure.Bound{Of: "ratio", Least: true, Limit: 20})
-	return b.write(row)
 }
 
-// trackSearch is a filter and an order over many runs.
-func trackSearch(b *bench, m *peer.MLflow, ours, theirs *tracker) error {
-	runs := b.size(10_000, 200)
-	for _, k := range []*tracker{ours, theirs} {
+// compare measures everything on both sides.
+func (f trackForm) compare(b *bench, version string, ours, theirs *tracker) error {
+	c := comparison{b: b, form: f, version: version, sides: [2]*tracker{ours, theirs}}
+	for _, k := range c.sides {
+		k.runs, k.calls = make([]string, f.clients), make([]int, f.clients)
 		if err := k.ready(); err != nil {
 			return err
 		}
-		for i := range runs {
-			id, err := k.create()
-			if err != nil {
-				return err
+		_, err := k.each(f.clients, 0, func(client, _ int) (err error) {
+			k.runs[client], err = k.create(client)
+			for range 5 {
+				err = errors.Join(err, k.batch(client, 10), k.batch(client, 500))
 			}
-			_, err = k.call(http.MethodPost, "runs/log-batch", fmt.Sprintf(`{"run_id": %q, "metrics": [{"key": "acc", "value": %g, "timestamp": 1}], "params": [{"key": "lr", "value": "%d"}]}`,
-				id, float64(i*7919%runs)/float64(runs), i%10))
-			if err != nil {
-				return err
-			}
-		}
-	}
-	for name, query := range map[string]string{
-		"filter": `{"experiment_ids": ["0"], "max_results": 20, "filter": "metrics.acc > 0.9 AND params.lr = '3'"}`,
-		"order":  `{"experiment_ids": ["0"], "max_results": 20, "filter": "params.lr = '3'", "order_by": ["metrics.acc DESC"]}`,
-	} {
-		err := b.beside(m, ours, theirs, measure.Row{Name: "track.search." + name, Unit: "ms", Note: fmt.Sprintf("p50 over %d runs", runs)}, 20, false, b.size(20, 5), func(k *tracker) error {
-			_, err := k.call(http.MethodPost, "runs/search", query)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// trackChart is a metric of many points in as many as a chart has.
-func trackChart(b *bench, m *peer.MLflow, ours, theirs *tracker) error {
-	points := b.size(1_000_000, 10_000)
-	for _, k := range []*tracker{ours, theirs} {
-		if err := k.ready(); err != nil {
+	if err := c.memory(); err != nil {
+		return err
+	}
+	durable := "both: SQLite, synchronous=FULL"
+	if f.postgres {
+		durable = "both: PostgreSQL, fsync and synchronous_commit on"
+	}
+	for _, n := range []int{10, 500} {
+		row := measure.Row{Name: fmt.Sprintf("%s.batch%d", f.name, n), Unit: "ms CPU", Durable: durable}
+		err := c.beside(row, map[int]float64{10: 30, 500: 40}[n], true, b.size(200, 16), func(k *tracker, client int) error { return k.batch(client, n) })
+		if err != nil {
 			return err
 		}
-		for at := 0; at < points; at += 1000 {
-			var p strings.Builder
-			for i := at; i < at+1000; i++ {
-				fmt.Fprintf(&p, `,{"key": "curve", "value": %d, "timestamp": %d, "step": %d}`, i%97, 1700000000000+i, i)
-			}
-			if _, err := k.call(http.MethodPost, "runs/log-batch", `{"run_id": "`+k.run+`", "metrics": [`+p.String()[1:]+`]}`); err != nil {
-				return err
-			}
-		}
 	}
-	row := measure.Row{Name: "track.chart", Unit: "ms", Note: fmt.Sprintf("get-history-bulk-interval, 1000 of %d points", points)}
-	return b.beside(m, ours, theirs, row, 50, false, b.size(5, 2), func(k *tracker) error {
-		_, err := k.do(http.MethodGet, "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?metric_key=curve&max_results=1000&run_ids="+k.run, nil)
-		return err
-	})
+	return errors.Join(c.search(), c.chart())
 }

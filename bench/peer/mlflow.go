@@ -17,16 +17,18 @@ import (
 	"github.com/berthml/berth/bench/measure"
 )
 
-// MLflow is a real `mlflow server` with one worker on SQLite.
+// MLflow is a real `mlflow server`.
 type MLflow struct {
 	Version string
+	Workers int
 	d       daemons
 	base    string
 	http    *http.Client
 }
 
-// StartMLflow starts the server of the mlflow that a Python has.
-func StartMLflow(ctx context.Context, group *measure.Group, python, dir string) (*MLflow, error) {
+// StartMLflow starts the server of the mlflow that a Python has, with workers of which each is a
+// process. The database is a URL, or empty for SQLite in dir.
+func StartMLflow(ctx context.Context, group *measure.Group, python, dir string, workers int, database string) (*MLflow, error) {
 	out, err := exec.CommandContext(ctx, python, "-c", "import mlflow; print(mlflow.__version__)").Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s has no mlflow: %w", python, err)
@@ -41,10 +43,15 @@ func StartMLflow(ctx context.Context, group *measure.Group, python, dir string) 
 	}
 	address := l.Addr().String()
 	l.Close()
-	m := &MLflow{Version: strings.TrimSpace(string(out)), base: "http://" + address, http: &http.Client{}, d: daemons{logs: dir, group: group.Sub("mlflow")}}
+	if database == "" {
+		database = "sqlite:///" + filepath.Join(dir, "db")
+	}
+	// Each client keeps its connection, as a client of mlflow's does.
+	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	m := &MLflow{Version: strings.TrimSpace(string(out)), Workers: workers, base: "http://" + address, http: web, d: daemons{logs: dir, group: group.Sub(filepath.Base(dir))}}
 	_, port, _ := strings.Cut(address, ":")
 	_, err = m.d.start(ctx, "env", "-C", dir, "MLFLOW_DISABLE_TELEMETRY=true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false", "GIT_PYTHON_REFRESH=quiet", python, "-m", "mlflow", "server",
-		"--backend-store-uri", "sqlite:///"+filepath.Join(dir, "db"), "--artifacts-destination", filepath.Join(dir, "artifacts"), "--host", "127.0.0.1", "--port", port, "--workers", "1")
+		"--backend-store-uri", database, "--artifacts-destination", filepath.Join(dir, "artifacts"), "--host", "127.0.0.1", "--port", port, "--workers", strconv.Itoa(workers))
 	if err != nil {
 		return nil, err
 	}
@@ -83,19 +90,13 @@ func (m *MLflow) Do(ctx context.Context, method, path string, body []byte) ([]by
 // Usage is the CPU of the server and its workers.
 func (m *MLflow) Usage() (time.Duration, bool) { return m.d.group.Usage() }
 
-// Memory is the RSS of the server and its workers, in bytes.
-func (m *MLflow) Memory() (int64, error) {
-	total := int64(0)
+// Processes are the server and its workers.
+func (m *MLflow) Processes() []int {
+	var pids []int
 	for _, x := range m.d.all {
-		for _, pid := range family(x.cmd.Process.Pid) {
-			rss, _, err := measure.Memory(pid)
-			if err != nil {
-				return 0, err
-			}
-			total += rss
-		}
+		pids = append(pids, family(x.cmd.Process.Pid)...)
 	}
-	return total, nil
+	return pids
 }
 
 // family is a process and all that it started.
