@@ -14,8 +14,8 @@ import (
 // restored without the nodes it speaks of. Such a node is given back, and its tasks end: those that
 // had not begun are put back in the queue.
 
-// readyNodes lists the nodes of clusters that the loop was told are there. Those of instances have a
-// loop of their own.
+// readyNodes lists the nodes of clusters that the loop was told are there. Those of instances have
+// a loop of their own.
 func (c *Control) readyNodes() []berth.Node {
 	var list []berth.Node
 	for _, p := range c.state.pools.All() {
@@ -37,8 +37,8 @@ func ready(s berth.NodeState) bool {
 }
 
 // checkNodes looks whether all nodes are there that the loop was told are. One that vanishes before
-// is found when the loop is told of it. One look at a time: what is asked for meanwhile is looked at
-// after that.
+// is found when the loop is told of it. One look at a time: what is asked for meanwhile is looked
+// at after that.
 func (c *Control) checkNodes(ctx context.Context) {
 	if c.nodes.Driver == nil {
 		return
