@@ -109,7 +109,8 @@ func track(b *bench) error {
 	return nil
 }
 
-// measure runs both servers in one form. Each has a PostgreSQL of its own, so that its CPU is known.
+// measure runs both servers in one form. Each has a PostgreSQL of its own, so that its CPU is
+// known.
 func (f trackForm) measure(b *bench) error {
 	home, dir := filepath.Join(b.dir, f.name), filepath.Join(b.dir, f.name+"-mlflow")
 	var databases [2]*peer.Postgres
@@ -157,8 +158,8 @@ func (f trackForm) ours(ctx context.Context, s *world.Server, db *peer.Postgres)
 	return &tracker{
 		usage:     together(s.Usage, db),
 		processes: func() []int { server, _ := s.Processes(); return server },
-		// Our server closes connections that were idle for three minutes, and a series of calls to the
-		// peer can take longer: each series has connections of its own.
+		// Our server closes connections that were idle for three minutes, and a series of calls to
+		// the peer can take longer: each series has connections of its own.
 		ready: func() error {
 			for i := range conns {
 				if conns[i] != nil {
