@@ -22,6 +22,8 @@ const lastWrite = time.Second
 type gate struct {
 	stop   context.Context // ends when the server begins to stop
 	shut   context.CancelCauseFunc
+	cut    context.Context // ends when the server waits no longer for what is under way
+	cutOff context.CancelFunc
 	mu     sync.Mutex
 	closed bool
 	inside int
@@ -31,6 +33,7 @@ type gate struct {
 func newGate() *gate {
 	g := &gate{empty: make(chan struct{})}
 	g.stop, g.shut = context.WithCancelCause(context.Background())
+	g.cut, g.cutOff = context.WithCancel(context.Background())
 	return g
 }
 
@@ -69,13 +72,14 @@ func (g *gate) close() {
 
 // Stop begins the end of the server: new requests are refused and streams end. It returns when all
 // requests that were under way have been answered, or with the error of ctx when they have not been
-// until it ended.
+// until it ended. Then the connections of runners are cut off.
 func (s *Server) Stop(ctx context.Context) error {
 	s.gate.close()
 	select {
 	case <-s.gate.empty:
 		return nil
 	case <-ctx.Done():
+		s.gate.cutOff()
 		return ctx.Err()
 	}
 }

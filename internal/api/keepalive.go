@@ -1,11 +1,15 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
+	"runtime/debug"
 	"time"
 
 	"github.com/berthml/berth/internal/auth"
@@ -34,16 +38,37 @@ func (s *runnerService) line(w http.ResponseWriter, r *http.Request) {
 		s.front.authenticate(s.reports).ServeHTTP(w, r)
 		return
 	}
+	if !s.gate.enter() {
+		conn.Close()
+		return
+	}
+	// A goroutine of its own, and a reader: what package http keeps for a request is worth more than
+	// the rest of a connection, and a server has one for each node.
+	rest, _ := buf.Reader.Peek(buf.Reader.Buffered())
+	go s.answerReports(conn, bufio.NewReader(io.MultiReader(bytes.NewReader(rest), conn)), body)
+}
+
+// answerReports answers reports on a connection, until the other side or the server ends it. It was
+// let in at the gate.
+func (s *runnerService) answerReports(conn net.Conn, in *bufio.Reader, body []byte) {
+	defer s.gate.leave()
 	defer conn.Close()
-	defer context.AfterFunc(r.Context(), func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	defer func() { // as package http does: one request must not end the server
+		if v := recover(); v != nil {
+			s.log.Error("a report could not be taken", "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	ctx := s.gate.cut
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	// A report that was read is answered; the next one is for another server.
 	defer context.AfterFunc(s.gate.stop, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+	request := (&http.Request{Method: http.MethodPost, URL: &url.URL{Path: reportsPath}}).WithContext(ctx)
 	route := s.requests.route(reportsPath)
-	keepalive.Serve(conn, buf.Reader, reportsPath, maxReportsBody, body, func(a *keepalive.Answer, body []byte) {
+	keepalive.Serve(conn, in, reportsPath, maxReportsBody, body, func(a *keepalive.Answer, body []byte) {
 		begin := time.Now()
-		out, err := s.report(r.Context(), body, begin)
+		out, err := s.report(ctx, body, begin)
 		if err != nil {
-			s.front.fail(a, r, err)
+			s.front.fail(a, request, err)
 		} else {
 			a.Body = out
 		}

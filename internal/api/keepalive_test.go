@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/api"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/store"
 )
@@ -31,8 +32,7 @@ func TestLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := context.WithCancel(auth.With(context.Background(), auth.Principal{User: "root", Role: auth.Admin}))
-	defer end()
+	ctx := auth.With(context.Background(), auth.Principal{User: "root", Role: auth.Admin})
 	srv := &http.Server{Handler: x.h, BaseContext: func(net.Listener) context.Context { return ctx }}
 	go func() { _ = srv.Serve(l) }()
 	defer srv.Close()
@@ -121,7 +121,9 @@ func TestLine(t *testing.T) {
 	if status, _ := post(reports, report(berth.TaskEnding, 5)); status != 200 {
 		t.Errorf("%d", status)
 	}
-	end()
+	if err := x.h.(*api.Server).Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("%v", err)
 	}
