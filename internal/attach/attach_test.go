@@ -28,8 +28,8 @@ import (
 
 var space = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
 
-// plant is a gate over a real store, behind TLS, with one compute that a machine may join.
-type plant struct {
+// fixture is a gate over a real store, behind TLS, with one compute that a machine may join.
+type fixture struct {
 	t     *testing.T
 	dir   string
 	db    *store.DB
@@ -38,14 +38,14 @@ type plant struct {
 	token string
 }
 
-func build(t *testing.T) *plant {
+func build(t *testing.T) *fixture {
 	t.Helper()
 	return behind(t, auth.NewDoor(0))
 }
 
-func behind(t *testing.T, door *auth.Door) *plant {
+func behind(t *testing.T, door *auth.Door) *fixture {
 	t.Helper()
-	p := &plant{t: t, dir: t.TempDir()}
+	p := &fixture{t: t, dir: t.TempDir()}
 	var err error
 	if p.db, err = store.Open(t.Context(), "sqlite:"+filepath.Join(p.dir, "db"), store.Options{}); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func behind(t *testing.T, door *auth.Door) *plant {
 }
 
 // open makes the gate as a server does that has just begun.
-func (p *plant) open() *attach.Gate {
+func (p *fixture) open() *attach.Gate {
 	p.t.Helper()
 	log := slog.New(slog.NewTextHandler(p.t.Output(), nil))
 	types := func(name string) (driver.Type, bool) { return driver.Type{Open: dialout.Open}, name == "agent" }
@@ -108,7 +108,7 @@ func (p *plant) open() *attach.Gate {
 }
 
 // agent runs an agent of a machine; its end comes from the channel.
-func (p *plant) agent(ctx context.Context, id, compute, token string) <-chan error {
+func (p *fixture) agent(ctx context.Context, id, compute, token string) <-chan error {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.srv.Certificate().Raw})
 	a := &dialout.Agent{
 		ID: id, Host: "host-of-" + id, Log: slog.New(slog.DiscardHandler), Driver: fake.New(fake.Options{Nodes: fake.Machine(3)}), LastPause: 50 * time.Millisecond,
@@ -119,7 +119,7 @@ func (p *plant) agent(ctx context.Context, id, compute, token string) <-chan err
 	return ended
 }
 
-func (p *plant) state() *berth.AttachedState {
+func (p *fixture) state() *berth.AttachedState {
 	p.t.Helper()
 	var st berth.ComputeState
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) error {
@@ -136,7 +136,7 @@ func (p *plant) state() *berth.AttachedState {
 }
 
 // until waits until the state is as it should be.
-func (p *plant) until(what string, ok func(*berth.AttachedState) bool) *berth.AttachedState {
+func (p *fixture) until(what string, ok func(*berth.AttachedState) bool) *berth.AttachedState {
 	p.t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if a := p.state(); ok(a) {
@@ -180,7 +180,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-func request(t *testing.T, p *plant, token string) *http.Request {
+func request(t *testing.T, p *fixture, token string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.srv.URL+dialout.Join{Workspace: space, Compute: "laptop"}.Path(), nil)
 	if err != nil {
@@ -281,7 +281,7 @@ func TestMachine(t *testing.T) {
 }
 
 // reissue gives the compute a new token, as a server that was asked to does.
-func (p *plant) reissue() (d *store.Doc) {
+func (p *fixture) reissue() (d *store.Doc) {
 	p.t.Helper()
 	err := p.db.Update(p.t.Context(), func(tx *store.Tx) (err error) {
 		if d, err = tx.Get(space.Key(), "computes", "laptop", ""); err != nil {

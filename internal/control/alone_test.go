@@ -9,7 +9,7 @@ import (
 	"github.com/berthml/berth"
 )
 
-func (p *plant) isolated(name string) {
+func (p *fixture) isolated(name string) {
 	p.t.Helper()
 	p.clusterOf(name, 0, 1, map[string]any{"vmSize": "Standard_F72s_v2", "scaleSettings": map[string]any{"minNodeCount": 0, "maxNodeCount": 1, "nodeIdleTimeBeforeScaleDown": "PT0S"}})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // machineIs writes what the gate does when a machine connects or goes.
-func (p *plant) machineIs(name string, a berth.AttachedState) {
+func (p *fixture) machineIs(name string, a berth.AttachedState) {
 	p.t.Helper()
 	err := p.db.Update(p.t.Context(), func(tx *store.Tx) error {
 		d, err := tx.Get(space.Key(), "computes", name, "")
@@ -105,7 +105,7 @@ func TestAttached(t *testing.T) {
 }
 
 // insert writes an attached compute as the front door does.
-func insert(t *testing.T, p *plant, name string) {
+func insert(t *testing.T, p *fixture, name string) {
 	t.Helper()
 	err := p.db.Update(t.Context(), func(tx *store.Tx) error {
 		tx.Emit(berth.Event{Workspace: space.Key(), Subject: "computes/" + name, Type: berth.EventResourcePut})

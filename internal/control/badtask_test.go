@@ -59,7 +59,7 @@ func TestUnreadableTaskAndClock(t *testing.T) {
 }
 
 // spoilTasks makes the rows of a job's tasks unreadable.
-func (p *plant) spoilTasks(job, body string) {
+func (p *fixture) spoilTasks(job, body string) {
 	p.t.Helper()
 	raw, err := sql.Open("sqlite", filepath.Join(filepath.Dir(p.options.Keep), "db"))
 	if err != nil {

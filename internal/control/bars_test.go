@@ -11,8 +11,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// limitOf sets a user's limit of vCPUs of the family of the plant's clusters.
-func (p *plant) limitOf(user string, vcpus int) {
+// limitOf sets a user's limit of vCPUs of the family of the fixture's clusters.
+func (p *fixture) limitOf(user string, vcpus int) {
 	p.t.Helper()
 	if code, b := p.do("POST", p.ws+"/quotas", map[string]any{"size": "Standard_DS3_v2", "vCPUs": vcpus, "user": user}); code != http.StatusOK {
 		p.t.Fatalf("%d %s", code, b)
@@ -20,7 +20,7 @@ func (p *plant) limitOf(user string, vcpus int) {
 }
 
 // runsOf is how many tasks of each user are on nodes of clusters.
-func (p *plant) runsOf(jobs ...string) map[string]int {
+func (p *fixture) runsOf(jobs ...string) map[string]int {
 	out := map[string]int{}
 	for _, name := range jobs {
 		for _, t := range p.tasks(name) {

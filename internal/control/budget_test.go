@@ -16,7 +16,7 @@ import (
 )
 
 // watchBudgets runs the loop that minds budgets.
-func (p *plant) watchBudgets() (stop func()) {
+func (p *fixture) watchBudgets() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- control.New(p.options).Budgets(ctx) }()
@@ -28,14 +28,14 @@ func (p *plant) watchBudgets() (stop func()) {
 	}
 }
 
-func (p *plant) budget(name string, amount float64) {
+func (p *fixture) budget(name string, amount float64) {
 	p.t.Helper()
 	if code, b := p.do("PUT", p.ws+"/budgets/"+name, map[string]any{"amount": amount, "period": "total"}); code >= 300 {
 		p.t.Fatalf("budget: %d %s", code, b)
 	}
 }
 
-func (p *plant) standing(name string) (b berth.BudgetStatus) {
+func (p *fixture) standing(name string) (b berth.BudgetStatus) {
 	p.t.Helper()
 	_, raw := p.do("GET", p.ws+"/budgets/"+name, nil)
 	if err := json.Unmarshal(raw, &b); err != nil {
@@ -45,7 +45,7 @@ func (p *plant) standing(name string) (b berth.BudgetStatus) {
 }
 
 // told is the types of the events of a budget, without those of its writing.
-func (p *plant) told(name string) string {
+func (p *fixture) told(name string) string {
 	var out []string
 	for _, e := range p.events("budgets/" + name) {
 		if e.Type != berth.EventBudget {

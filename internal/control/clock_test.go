@@ -16,7 +16,7 @@ import (
 // jumps are by how much the wall clock is set in these tests.
 var jumps = []time.Duration{7 * time.Hour, -time.Hour, -40 * 24 * time.Hour}
 
-func eachJump(t *testing.T, f func(t *testing.T, p *plant, d time.Duration)) {
+func eachJump(t *testing.T, f func(t *testing.T, p *fixture, d time.Duration)) {
 	for _, d := range jumps {
 		t.Run(d.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -31,10 +31,10 @@ func eachJump(t *testing.T, f func(t *testing.T, p *plant, d time.Duration)) {
 }
 
 // jump sets the wall clock.
-func (p *plant) jump(d time.Duration) { p.set.Add(int64(d)) }
+func (p *fixture) jump(d time.Duration) { p.set.Add(int64(d)) }
 
 // metered is what was written down, by the job, "" for the node.
-func (p *plant) metered() map[string]berth.Meter {
+func (p *fixture) metered() map[string]berth.Meter {
 	p.t.Helper()
 	out := map[string]berth.Meter{}
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) error {
@@ -58,7 +58,7 @@ func (p *plant) metered() map[string]berth.Meter {
 }
 
 // spent is what the workspace spent in all, what lives included.
-func (p *plant) spent() (s berth.Spending) {
+func (p *fixture) spent() (s berth.Spending) {
 	p.t.Helper()
 	code, b := p.do("GET", p.ws+"/cost?since=1990-01-01T00:00:00Z&by=job", nil)
 	if err := json.Unmarshal(b, &s); code != http.StatusOK || err != nil {
@@ -85,7 +85,7 @@ func inOrder(t *testing.T, w berth.Waterfall) {
 // TestClockJumpIsNotCharged: a job of two minutes costs two minutes whatever becomes of the clock
 // meanwhile, and says so.
 func TestClockJumpIsNotCharged(t *testing.T) {
-	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
+	eachJump(t, func(t *testing.T, p *fixture, d time.Duration) {
 		p.clusterOf("cpu", 0, 1, nil)
 		p.on("cpu", "first", "sleep 30", nil) // over when the clock is set, on a node that lives
 		p.until("first", berth.Completed)
@@ -123,7 +123,7 @@ func TestClockJumpIsNotCharged(t *testing.T) {
 
 // TestClockJumpWhileTheJobEnds: the first that is heard after the jump is that the job has ended.
 func TestClockJumpWhileTheJobEnds(t *testing.T) {
-	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
+	eachJump(t, func(t *testing.T, p *fixture, d time.Duration) {
 		p.clusterOf("cpu", 0, 1, nil)
 		p.on("cpu", "job", "forever", nil)
 		p.until("job", berth.Running)
@@ -145,7 +145,7 @@ func TestClockJumpWhileTheJobEnds(t *testing.T) {
 // TestClockJumpKeepsIdleNodes: a node is given back when it was idle for 60 s, not by what the
 // clock says.
 func TestClockJumpKeepsIdleNodes(t *testing.T) {
-	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
+	eachJump(t, func(t *testing.T, p *fixture, d time.Duration) {
 		p.clusterOf("cpu", 0, 1, nil)
 		p.on("cpu", "job", "true", nil)
 		p.until("job", berth.Completed)
@@ -170,7 +170,7 @@ func TestClockJumpKeepsIdleNodes(t *testing.T) {
 // TestClockJumpBudgets: a budget is spent by what runs, not by the clock, also over the end of a
 // month.
 func TestClockJumpBudgets(t *testing.T) {
-	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
+	eachJump(t, func(t *testing.T, p *fixture, d time.Duration) {
 		defer p.watchBudgets()()
 		if code, b := p.do("PUT", p.ws+"/budgets/workspace", map[string]any{"amount": 5, "period": "month"}); code >= 300 {
 			t.Fatalf("budget: %d %s", code, b)
@@ -199,7 +199,7 @@ func TestClockJumpBudgets(t *testing.T) {
 
 // TestClockJumpTells: the jump is an event of the server and of what lives, once.
 func TestClockJumpTells(t *testing.T) {
-	eachJump(t, func(t *testing.T, p *plant, d time.Duration) {
+	eachJump(t, func(t *testing.T, p *fixture, d time.Duration) {
 		p.submit("job", "forever")
 		p.submit("over", "true")
 		p.until("job", berth.Running)

@@ -11,7 +11,7 @@ import (
 )
 
 // clusterOf makes a cluster.
-func (p *plant) clusterOf(name string, lo, hi int, more map[string]any) {
+func (p *fixture) clusterOf(name string, lo, hi int, more map[string]any) {
 	p.t.Helper()
 	inner := map[string]any{
 		"vmSize": "Standard_DS3_v2", "scaleSettings": map[string]any{"minNodeCount": lo, "maxNodeCount": hi, "nodeIdleTimeBeforeScaleDown": "PT60S"},
@@ -49,7 +49,7 @@ type view struct {
 	}
 }
 
-func (p *plant) compute(name string) (v view, found bool) {
+func (p *fixture) compute(name string) (v view, found bool) {
 	p.t.Helper()
 	code, b := p.do("GET", p.ws+"/computes/"+name, nil)
 	if code == http.StatusNotFound {
@@ -67,7 +67,7 @@ func (v view) live() int {
 }
 
 // put submits a job to a compute.
-func (p *plant) put(name, compute, command string, more map[string]any) (int, []byte) {
+func (p *fixture) put(name, compute, command string, more map[string]any) (int, []byte) {
 	props := map[string]any{"jobType": "Command", "command": command, "computeId": compute}
 	for k, v := range more {
 		props[k] = v
@@ -75,14 +75,14 @@ func (p *plant) put(name, compute, command string, more map[string]any) (int, []
 	return p.do("PUT", p.ws+"/jobs/"+name, map[string]any{"properties": props})
 }
 
-func (p *plant) on(compute, name, command string, more map[string]any) {
+func (p *fixture) on(compute, name, command string, more map[string]any) {
 	p.t.Helper()
 	if code, b := p.put(name, compute, command, more); code != http.StatusCreated {
 		p.t.Fatalf("%s: %d %s", name, code, b)
 	}
 }
 
-func (p *plant) tasks(name string) []berth.Task {
+func (p *fixture) tasks(name string) []berth.Task {
 	p.t.Helper()
 	_, b := p.do("GET", p.ws+"/jobs/"+name+"/tasks", nil)
 	var v struct{ Value []berth.Task }
@@ -93,7 +93,7 @@ func (p *plant) tasks(name string) []berth.Task {
 }
 
 // settle lets time pass until f holds.
-func (p *plant) settle(what string, f func() bool) {
+func (p *fixture) settle(what string, f func() bool) {
 	p.t.Helper()
 	for range 3000 {
 		if f() {
@@ -104,7 +104,7 @@ func (p *plant) settle(what string, f func() bool) {
 	p.t.Fatalf("never: %s", what)
 }
 
-func (p *plant) events(subject string) (out []berth.Event) {
+func (p *fixture) events(subject string) (out []berth.Event) {
 	p.t.Helper()
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) (err error) {
 		out, err = tx.Events(store.EventQuery{Workspace: space.Key(), Subject: subject})
@@ -116,7 +116,7 @@ func (p *plant) events(subject string) (out []berth.Event) {
 	return out
 }
 
-func (p *plant) meters() (out []berth.Meter) {
+func (p *fixture) meters() (out []berth.Meter) {
 	p.t.Helper()
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) error {
 		docs, err := tx.List(store.Query{Workspace: space.Key(), Kind: "meters", Asc: true})

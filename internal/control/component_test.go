@@ -67,7 +67,7 @@ func TestComponentChangedMeanwhile(t *testing.T) {
 }
 
 // theirMachine is a machine over SSH that bob attached for himself.
-func theirMachine(t *testing.T, p *plant) {
+func theirMachine(t *testing.T, p *fixture) {
 	t.Helper()
 	err := p.db.Update(t.Context(), func(tx *store.Tx) error {
 		return tx.Insert(&store.Doc{

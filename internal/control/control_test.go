@@ -32,9 +32,9 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// plant is the loops over a real store and the real front door, with a target made of timers. It
+// fixture is the loops over a real store and the real front door, with a target made of timers. It
 // lives in a synctest bubble: time passes when everybody waits.
-type plant struct {
+type fixture struct {
 	t       *testing.T
 	api     http.Handler
 	db      *store.DB
@@ -59,17 +59,17 @@ var (
 	machine = sched.Machine{CPUs: 8, Memory: 32 << 30, GPUs: 2}
 )
 
-func build(t *testing.T, slots int) *plant {
+func build(t *testing.T, slots int) *fixture {
 	t.Helper()
 	return buildOn(t, berth.LocalTerms{Slots: slots})
 }
 
 // buildOn is build on a machine with terms of its own.
-func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
+func buildOn(t *testing.T, terms berth.LocalTerms) *fixture {
 	t.Helper()
 	slots := terms.Slots
 	dir := t.TempDir()
-	p := &plant{t: t, ws: space.ID(), user: "ann"}
+	p := &fixture{t: t, ws: space.ID(), user: "ann"}
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: rehearsed, Wall: p.wall})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func buildOn(t *testing.T, terms berth.LocalTerms) *plant {
 }
 
 // kindOf is the kind of a jobType, those of a test's own among them.
-func (p *plant) kindOf(jobType string) (kind.Kind, error) {
+func (p *fixture) kindOf(jobType string) (kind.Kind, error) {
 	if k := p.kinds[strings.ToLower(jobType)]; k != nil {
 		return k, nil
 	}
@@ -132,16 +132,16 @@ func (p *plant) kindOf(jobType string) (kind.Kind, error) {
 }
 
 // wall is the wall clock of the machine that everything runs on.
-func (p *plant) wall() time.Time { return time.Now().Add(time.Duration(p.set.Load())) }
+func (p *fixture) wall() time.Time { return time.Now().Add(time.Duration(p.set.Load())) }
 
-// registry has the plant's own machine, and cluster for nodes.
-func (p *plant) registry(cluster driver.Driver) *driver.Registry {
+// registry has the fixture's own machine, and cluster for nodes.
+func (p *fixture) registry(cluster driver.Driver) *driver.Registry {
 	log := slog.New(slog.NewTextHandler(p.t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	return fake.Registry(map[string]driver.Driver{"local": p.driver, "amlcompute": cluster, "computeinstance": cluster}, log)
 }
 
 // run starts the loops; stop ends them as the end of a process would.
-func (p *plant) run() {
+func (p *fixture) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	c := control.New(p.options)
@@ -161,7 +161,7 @@ func (p *plant) run() {
 	}
 }
 
-func (p *plant) do(method, path string, body any) (int, []byte) {
+func (p *fixture) do(method, path string, body any) (int, []byte) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		p.t.Error(err)
@@ -171,7 +171,7 @@ func (p *plant) do(method, path string, body any) (int, []byte) {
 	return w.Code, w.Body.Bytes()
 }
 
-func (p *plant) report(rs []berth.Report) {
+func (p *fixture) report(rs []berth.Report) {
 	for i := range rs {
 		for _, d := range []*fake.Driver{p.driver, p.cluster, p.far} {
 			if d == nil {
@@ -187,14 +187,14 @@ func (p *plant) report(rs []berth.Report) {
 	}
 }
 
-func (p *plant) submit(name, command string) {
+func (p *fixture) submit(name, command string) {
 	p.t.Helper()
 	if code, b := p.do("PUT", p.ws+"/jobs/"+name, map[string]any{"properties": map[string]any{"jobType": "Command", "command": command}}); code != http.StatusCreated {
 		p.t.Fatalf("%s: %d %s", name, code, b)
 	}
 }
 
-func (p *plant) job(name string) (berth.JobStatus, berth.JobState) {
+func (p *fixture) job(name string) (berth.JobStatus, berth.JobState) {
 	p.t.Helper()
 	_, b := p.do("GET", p.ws+"/jobs/"+name, nil)
 	var v struct {
@@ -210,7 +210,7 @@ func (p *plant) job(name string) (berth.JobStatus, berth.JobState) {
 }
 
 // task is the id of a job's only task.
-func (p *plant) task(name string) berth.TaskID {
+func (p *fixture) task(name string) berth.TaskID {
 	p.t.Helper()
 	_, b := p.do("GET", p.ws+"/jobs/"+name+"/tasks", nil)
 	var v struct{ Value []berth.Task }
@@ -221,7 +221,7 @@ func (p *plant) task(name string) berth.TaskID {
 }
 
 // started is the jobs whose tasks were started, in order.
-func (p *plant) started() string {
+func (p *fixture) started() string {
 	var names []string
 	for _, id := range p.driver.Starts() {
 		name, _, _ := strings.Cut(string(id), ".")
@@ -231,7 +231,7 @@ func (p *plant) started() string {
 }
 
 // until lets time pass until the job is in a status.
-func (p *plant) until(name string, want berth.JobStatus) berth.JobState {
+func (p *fixture) until(name string, want berth.JobStatus) berth.JobState {
 	p.t.Helper()
 	for range 2000 {
 		s, st := p.job(name)

@@ -13,7 +13,7 @@ import (
 )
 
 // plantDoc writes a document past the front door.
-func (p *plant) plantDoc(kind, name, version, body, own string) {
+func (p *fixture) plantDoc(kind, name, version, body, own string) {
 	p.t.Helper()
 	err := p.db.Update(p.t.Context(), func(tx *store.Tx) error {
 		d := &store.Doc{Workspace: space.Key(), Kind: kind, Name: name, Version: version, CreatedBy: "ann", Body: json.RawMessage(body)}

@@ -12,8 +12,8 @@ import (
 	"github.com/berthml/berth/internal/control"
 )
 
-// limit sets a limit of the workspace for the family of the plant's clusters.
-func (p *plant) limit(vcpus int, expires time.Time) {
+// limit sets a limit of the workspace for the family of the fixture's clusters.
+func (p *fixture) limit(vcpus int, expires time.Time) {
 	p.t.Helper()
 	ask := map[string]any{"size": "Standard_DS3_v2", "vCPUs": vcpus}
 	if !expires.IsZero() {

@@ -43,8 +43,8 @@ func move(noun, from, to string) string {
 	return noun + ": " + from + " --> " + to
 }
 
-// noteJobs notes what became of the jobs of a plant, by their events.
-func (p *plant) noteJobs() {
+// noteJobs notes what became of the jobs of a fixture, by their events.
+func (p *fixture) noteJobs() {
 	err := p.db.View(context.Background(), func(tx *store.Tx) error {
 		docs, err := tx.All(store.Query{Workspace: space.Key(), Kind: "jobs", NoBody: true})
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // uriOf is where a version of a data asset is, empty when there is none.
-func (p *plant) uriOf(name, version string) string {
+func (p *fixture) uriOf(name, version string) string {
 	code, b := p.do("GET", p.ws+"/data/"+name+"/versions/"+version, nil)
 	var v struct {
 		Properties struct {

@@ -16,7 +16,7 @@ import (
 
 // agree fails the test when the loop decides by another picture of a pool than plans and
 // explanations.
-func (p *plant) agree(when string) {
+func (p *fixture) agree(when string) {
 	p.t.Helper()
 	synctest.Wait()
 	diff, err := p.control.PicturesDiffer(p.t.Context(), space.Key())
@@ -92,7 +92,7 @@ func TestLoopAndPlanSeeOnePool(t *testing.T) {
 // deleted, or of which a used up budget pays, go now, as the loop decides, and not when their idle
 // time is over.
 func TestExplainKnowsThatANodeGoes(t *testing.T) {
-	goes := func(t *testing.T, p *plant) (all []time.Time) {
+	goes := func(t *testing.T, p *fixture) (all []time.Time) {
 		t.Helper()
 		_, b := p.do("GET", p.ws+"/computes/cpu/explain", nil)
 		var v berth.ComputeExplanation
@@ -104,9 +104,9 @@ func TestExplainKnowsThatANodeGoes(t *testing.T) {
 		}
 		return all
 	}
-	for name, change := range map[string]func(p *plant){
-		"deleted": func(p *plant) { p.ask("DELETE", p.ws+"/computes/cpu", nil, http.StatusAccepted) },
-		"unpaid": func(p *plant) {
+	for name, change := range map[string]func(p *fixture){
+		"deleted": func(p *fixture) { p.ask("DELETE", p.ws+"/computes/cpu", nil, http.StatusAccepted) },
+		"unpaid": func(p *fixture) {
 			p.ask("PUT", "/berth/v1/sizes/Standard_DS3_v2", map[string]any{"price": 3.6, "lowPrice": 3.6}, http.StatusCreated)
 			p.budget("workspace", 0.001)
 			stop := p.watchBudgets() // without the loop that gives nodes back

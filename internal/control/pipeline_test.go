@@ -19,7 +19,7 @@ import (
 type object = map[string]any
 
 // component registers a component and is its id.
-func (p *plant) component(name string, spec object) string {
+func (p *fixture) component(name string, spec object) string {
 	p.t.Helper()
 	id := p.ws + "/components/" + name + "/versions/1"
 	if code, b := p.do("PUT", id, object{"properties": object{"componentSpec": spec}}); code != http.StatusCreated && code != http.StatusOK {
@@ -29,7 +29,7 @@ func (p *plant) component(name string, spec object) string {
 }
 
 // offer submits a job and is what the server said if it refused.
-func (p *plant) offer(name string, props object) string {
+func (p *fixture) offer(name string, props object) string {
 	code, b := p.do("PUT", p.ws+"/jobs/"+name, object{"properties": props})
 	if code == http.StatusCreated {
 		return ""
@@ -44,7 +44,7 @@ func (p *plant) offer(name string, props object) string {
 func value(text string) object { return object{"job_input_type": "literal", "value": text} }
 
 // chain is a pipeline of two steps, the second of which takes what the first makes.
-func (p *plant) chain() object {
+func (p *fixture) chain() object {
 	make := p.component("make", object{
 		"type": "command", "command": "forever ${{outputs.o}} ${{inputs.n}}", "inputs": object{"n": object{"type": "integer"}},
 		"outputs": object{"o": object{"type": "uri_folder"}},
@@ -97,7 +97,7 @@ func TestPipeline(t *testing.T) {
 }
 
 // tale is what the log of a pipeline says, without the times.
-func (p *plant) tale(name string) string {
+func (p *fixture) tale(name string) string {
 	_, log := p.do("GET", p.ws+"/jobs/"+name+"/logs", nil)
 	var lines []string
 	for line := range strings.Lines(string(log)) {
@@ -114,7 +114,7 @@ func (p *plant) tale(name string) string {
 
 // diamond is a pipeline of four steps: first; then left and right at once; then last, inside a
 // pipeline of its own.
-func (p *plant) diamond(settings object, command string) object {
+func (p *fixture) diamond(settings object, command string) object {
 	pass := p.component("pass", object{
 		"type": "command", "command": command, "inputs": object{"i": object{"type": "uri_folder", "optional": true}, "j": object{"type": "uri_folder", "optional": true}},
 		"outputs": object{"o": object{"type": "uri_folder"}},
@@ -267,7 +267,7 @@ func TestPipelineOfComponent(t *testing.T) {
 }
 
 // names is one field of each thing in a list.
-func (p *plant) names(path, field string) string {
+func (p *fixture) names(path, field string) string {
 	p.t.Helper()
 	_, b := p.do("GET", path, nil)
 	var v struct{ Value []object }
@@ -400,7 +400,7 @@ func TestPipelineCrash(t *testing.T) {
 }
 
 // live runs the loops until so many batches of events have come, or nothing happens for a while.
-func (p *plant) live(batches int) {
+func (p *fixture) live(batches int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	w := p.db.Watch(ctx, p.db.Rev())

@@ -15,7 +15,7 @@ import (
 
 // hold keeps every update waiting until the function it returns is called: then they run in the
 // order in which they came.
-func (p *plant) hold() (release func()) {
+func (p *fixture) hold() (release func()) {
 	held, let := make(chan struct{}), make(chan struct{})
 	go func() {
 		_ = p.db.Update(p.t.Context(), func(*store.Tx) error {
@@ -33,7 +33,7 @@ func (p *plant) hold() (release func()) {
 }
 
 // ask sends a request that waits for the hold, behind those that wait already.
-func (p *plant) ask(method, path string, body any, want int) {
+func (p *fixture) ask(method, path string, body any, want int) {
 	go func() {
 		if code, b := p.do(method, path, body); code != want {
 			p.t.Errorf("%s %s: %d %s", method, path, code, b)

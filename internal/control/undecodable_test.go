@@ -13,12 +13,12 @@ import (
 // reason, and everything else goes on, now and after a restart.
 func TestUndecodableState(t *testing.T) {
 	const cluster = `{"properties":{"computeType":"AmlCompute","properties":{"vmSize":"Standard_DS3_v2"}}}`
-	for name, spoil := range map[string]func(p *plant){
-		"job": func(p *plant) {
+	for name, spoil := range map[string]func(p *fixture){
+		"job": func(p *fixture) {
 			p.plantDoc("jobs", "odd", "", `{"properties":{"jobType":"Command","command":"true"}}`, `{"times":5}`)
 		},
-		"compute": func(p *plant) { p.plantDoc("computes", "odd", "", cluster, `{"target":"many"}`) },
-		"node": func(p *plant) {
+		"compute": func(p *fixture) { p.plantDoc("computes", "odd", "", cluster, `{"target":"many"}`) },
+		"node": func(p *fixture) {
 			p.plantDoc("computes", "odd", "", cluster, "")
 			err := p.db.Update(p.t.Context(), func(tx *store.Tx) error {
 				tx.Emit(berth.Event{Workspace: space.Key(), Subject: "computes/odd", Type: berth.EventNode})

@@ -75,7 +75,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-func (p *plant) job(name string) (status string) {
+func (p *fixture) job(name string) (status string) {
 	p.t.Helper()
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) error {
 		d, err := tx.Get(space.Key(), "jobs", name, "")
@@ -90,7 +90,7 @@ func (p *plant) job(name string) (status string) {
 	return status
 }
 
-func (p *plant) jobEvents(name string) (out []berth.Event) {
+func (p *fixture) jobEvents(name string) (out []berth.Event) {
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) (err error) {
 		out, err = tx.Events(store.EventQuery{Workspace: space.Key(), Subject: "jobs/" + name})
 		return err

@@ -21,8 +21,8 @@ var moves struct {
 	seen map[string]bool
 }
 
-// noteInstances notes what became of the instances of a plant, by their events.
-func (p *plant) noteInstances() {
+// noteInstances notes what became of the instances of a fixture, by their events.
+func (p *fixture) noteInstances() {
 	moves.mu.Lock()
 	defer moves.mu.Unlock()
 	if moves.seen == nil {

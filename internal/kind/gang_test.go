@@ -196,7 +196,7 @@ func TestGangLaws(t *testing.T) {
 			Name: "j", Key: "k", Status: berth.NotStarted, State: berth.JobState{Compute: "c"},
 			Props: json.RawMessage(fmt.Sprintf(`{"resources":{"instanceCount":%d}}`, count)),
 		}
-		w := &world{t: t, k: command(t), j: j, clock: time.Unix(1, 0), spot: spot}
+		w := &harness{t: t, k: command(t), j: j, clock: time.Unix(1, 0), spot: spot}
 		w.step()
 		for range rapid.IntRange(0, 60).Draw(t, "events") {
 			if w.j.Status.Terminal() {
@@ -220,7 +220,7 @@ func TestGangLaws(t *testing.T) {
 	})
 }
 
-type world struct {
+type harness struct {
 	t     *rapid.T
 	k     kind.Kind
 	j     kind.Job
@@ -229,13 +229,13 @@ type world struct {
 	spot  bool
 }
 
-func (w *world) String() string {
+func (w *harness) String() string {
 	b, _ := json.Marshal(w.tasks)
 	return fmt.Sprintf("%s %s", w.j.Status, b)
 }
 
 // step takes one step and checks that it is the only one.
-func (w *world) step() {
+func (w *harness) step() {
 	s := w.k.Step(w.j, w.tasks)
 	if d := cmp.Diff(s, w.k.Step(w.j, w.tasks)); d != "" {
 		w.t.Fatalf("not deterministic: %s", d)
@@ -283,7 +283,7 @@ func (w *world) step() {
 }
 
 // happen lets one thing happen.
-func (w *world) happen() {
+func (w *harness) happen() {
 	w.clock = w.clock.Add(time.Second)
 	if rapid.IntRange(0, 20).Draw(w.t, "cancel") == 0 {
 		w.j.State.Cancel = true
@@ -314,7 +314,7 @@ func (w *world) happen() {
 }
 
 // end ends a task: as it was asked to, if it was, and well otherwise.
-func (w *world) end(task *berth.Task, how string) {
+func (w *harness) end(task *berth.Task, how string) {
 	task.State, task.Times.Ended = berth.TaskDone, w.clock
 	switch {
 	case how == "lost":
@@ -331,7 +331,7 @@ func (w *world) end(task *berth.Task, how string) {
 }
 
 // over checks the end of a job.
-func (w *world) over(count int) {
+func (w *harness) over(count int) {
 	attempts := map[int]int{}
 	last := 0
 	for _, task := range w.tasks {

@@ -18,7 +18,7 @@ import (
 // in order, one answer for each gang that is due one, the same answers for the same question.
 func TestScheduleLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawScenario(t)
 		q := w.queue()
 		out := sched.Schedule(w.pool, q, w.running, w.fresh, noon)
 		if d := gocmp.Diff(out, w.schedule()); d != "" {
@@ -66,7 +66,7 @@ func TestScheduleLaws(t *testing.T) {
 
 // inTurn: until one cannot be placed, gangs go in order, each to the nodes that packing or
 // spreading prefers; and the one that cannot be placed really cannot.
-func inTurn(t *rapid.T, w world, out []sched.Choice) {
+func inTurn(t *rapid.T, w scenario, out []sched.Choice) {
 	share, left := maps.Clone(w.pool.Held), maps.Clone(w.gangs)
 	maps.DeleteFunc(left, func(_ string, g sched.Gang) bool { return w.stuck(g) })
 	before, at := w.split(out)
@@ -118,7 +118,7 @@ func inTurn(t *rapid.T, w world, out []sched.Choice) {
 
 // preferred is the nodes a gang of n should get: in use first, or last with spread; in their order
 // among equals, which is that of the ranks too.
-func (w world) preferred(done []sched.Choice, n int) []string {
+func (w scenario) preferred(done []sched.Choice, n int) []string {
 	free := w.free(done)
 	var names []string
 	for _, node := range w.pool.Nodes {
@@ -171,8 +171,8 @@ func TestHeadIsNotDelayed(t *testing.T) {
 	filled := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawBlocked(t)
-		if rarely(t, 4, "any world") {
-			w = drawWorld(t)
+		if rarely(t, 4, "any scenario") {
+			w = drawScenario(t)
 		}
 		out := w.schedule()
 		before, at := w.split(out)
@@ -239,8 +239,8 @@ func TestPreemptionLaws(t *testing.T) {
 	stopped := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawCrowded(t)
-		if rarely(t, 4, "any world") {
-			w = drawWorld(t)
+		if rarely(t, 4, "any scenario") {
+			w = drawScenario(t)
 		}
 		out := w.schedule()
 		before, at := w.split(out)
@@ -336,7 +336,7 @@ func lesser(a, b sched.Running) bool {
 func TestFairShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 3).Draw(t, "size")
-		w := world{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Nodes: nodes(9, 0), Max: 9, Held: map[string]int{}}}
+		w := scenario{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Nodes: nodes(9, 0), Max: 9, Held: map[string]int{}}}
 		for i, user := range rapid.SliceOfN(rapid.SampledFrom([]string{"ada", "bob"}), 0, 20).Draw(t, "users") {
 			id := string(rune('a' + i))
 			w.gangs[id] = sched.Gang{ID: id, Nodes: size, User: user, Seq: int64(i)}
@@ -364,7 +364,7 @@ func TestFairShare(t *testing.T) {
 func TestBars(t *testing.T) {
 	barred := 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawScenario(t)
 		w.pool.Bars = map[string]sched.Bar{}
 		users := w.queue().Users()
 		slices.Sort(users)

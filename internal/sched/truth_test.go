@@ -15,7 +15,7 @@ import (
 
 // said is a sentence about a gang, and what is so once everything decided has happened.
 type said struct {
-	world
+	scenario
 	gang   sched.Gang
 	choice sched.Choice
 	out    []sched.Choice
@@ -165,7 +165,7 @@ func (s said) stopping(words string) bool {
 
 // soon is the free slots of nodes once all has stopped that is told to by then.
 func (s said) soon() map[string]int {
-	free := s.world.free(s.out)
+	free := s.scenario.free(s.out)
 	for _, r := range s.running {
 		if r.Stopping || slices.ContainsFunc(s.out[:s.i+1], func(c sched.Choice) bool { return slices.Contains(c.Preempt, r.ID) }) {
 			release(free, r)
@@ -194,7 +194,7 @@ func TestReasonsAreTrue(t *testing.T) {
 	}
 	used := make([]int, len(sentences))
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t)
+		w := drawScenario(t)
 		switch even(t, 4, "kind") {
 		case 0:
 			w = drawBlocked(t)
@@ -205,7 +205,7 @@ func TestReasonsAreTrue(t *testing.T) {
 		_, at := w.split(out)
 		promised := 0
 		for i, c := range out {
-			s := said{world: w, gang: w.gangs[c.Gang], choice: c, out: out, at: at, i: i, free: usable(w.free(out))}
+			s := said{scenario: w, gang: w.gangs[c.Gang], choice: c, out: out, at: at, i: i, free: usable(w.free(out))}
 			k := slices.IndexFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(c.Why) })
 			if k < 0 || sentences[k].wait != (len(c.Nodes) == 0) || !sentences[k].holds(s, patterns[k].FindStringSubmatch(c.Why)) {
 				t.Fatalf("%+v: %q is not true\n%+v\n%+v", s.gang, c.Why, w.pool, out)

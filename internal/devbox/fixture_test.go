@@ -32,9 +32,9 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// plant is the loops of instances and of jobs over a real store and the real front door, with nodes
+// fixture is the loops of instances and of jobs over a real store and the real front door, with nodes
 // and agents made of timers. It lives in a synctest bubble.
-type plant struct {
+type fixture struct {
 	t       *testing.T
 	api     *api.Server
 	db      *store.DB
@@ -52,7 +52,7 @@ type plant struct {
 
 var space = berth.Workspace{Subscription: "s", Group: "g", Name: "w"}
 
-func build(t *testing.T) *plant {
+func build(t *testing.T) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, "db"), store.Options{NoSync: true, Rehearse: rehearsed})
@@ -72,7 +72,7 @@ func build(t *testing.T) *plant {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	curated := func(string) (berth.LaunchEnv, bool) { return berth.LaunchEnv{}, false }
 	machine := sched.Machine{CPUs: 64, Memory: 1 << 40, GPUs: 1}
-	p := &plant{t: t, db: db, ws: space.ID(), dir: filepath.Join(dir, "instances"), boxes: map[string]*box{}}
+	p := &fixture{t: t, db: db, ws: space.ID(), dir: filepath.Join(dir, "instances"), boxes: map[string]*box{}}
 	tracking := track.New(track.Options{DB: db, Blobs: blobs, Dir: filepath.Join(dir, "tracking"), Log: log})
 	t.Cleanup(func() { tracking.Close() })
 	p.api = api.New(api.Options{
@@ -118,7 +118,7 @@ func build(t *testing.T) *plant {
 }
 
 // run starts the loop of instances; stop ends it as the end of a process would.
-func (p *plant) run() {
+func (p *fixture) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	l := devbox.New(p.options)
@@ -132,7 +132,7 @@ func (p *plant) run() {
 	}
 }
 
-func (p *plant) report(rs []berth.Report) {
+func (p *fixture) report(rs []berth.Report) {
 	for i := range rs {
 		if l, ok := p.driver.Launch(rs[i].Task); ok {
 			rs[i].Token = l.Home.Token
@@ -142,7 +142,7 @@ func (p *plant) report(rs []berth.Report) {
 }
 
 // outcome starts the agent of a launch that is one; other tasks are scripts of the fake driver's.
-func (p *plant) outcome(l berth.Launch) fake.Outcome {
+func (p *fixture) outcome(l berth.Launch) fake.Outcome {
 	_, dir, ok := strings.Cut(l.Command, "'--dir' '")
 	if !ok {
 		return fake.Script(l)
@@ -153,7 +153,7 @@ func (p *plant) outcome(l berth.Launch) fake.Outcome {
 
 // box is an agent made of timers.
 type box struct {
-	p   *plant
+	p   *fixture
 	dir string
 
 	mu      sync.Mutex
@@ -171,7 +171,7 @@ type box struct {
 	disk    int64
 }
 
-func (p *plant) box(dir string) *box {
+func (p *fixture) box(dir string) *box {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.boxes[dir]
@@ -182,7 +182,7 @@ func (p *plant) box(dir string) *box {
 	return b
 }
 
-func (p *plant) of(name string) *box { return p.box(devbox.Dir(p.dir, space.Key(), name)) }
+func (p *fixture) of(name string) *box { return p.box(devbox.Dir(p.dir, space.Key(), name)) }
 
 // begin is the start of the agent's process.
 func (b *box) begin(l berth.Launch) {
@@ -319,7 +319,7 @@ func (b *box) kill() {
 	b.p.driver.Finish(id, berth.Exit{Code: 137, Signal: "SIGKILL"})
 }
 
-func (p *plant) as(user string, role auth.Role, method, path string, body any) (int, []byte) {
+func (p *fixture) as(user string, role auth.Role, method, path string, body any) (int, []byte) {
 	b, err := json.Marshal(body)
 	if err != nil {
 		p.t.Error(err)
@@ -330,12 +330,12 @@ func (p *plant) as(user string, role auth.Role, method, path string, body any) (
 	return w.Code, w.Body.Bytes()
 }
 
-func (p *plant) do(method, path string, body any) (int, []byte) {
+func (p *fixture) do(method, path string, body any) (int, []byte) {
 	return p.as("ann", auth.User, method, path, body)
 }
 
 // create asks for an instance with these inner properties.
-func (p *plant) create(name string, inner map[string]any) (int, []byte) {
+func (p *fixture) create(name string, inner map[string]any) (int, []byte) {
 	props := map[string]any{"vmSize": "Standard_DS3_v2"}
 	for k, v := range inner {
 		props[k] = v
@@ -343,7 +343,7 @@ func (p *plant) create(name string, inner map[string]any) (int, []byte) {
 	return p.do("PUT", p.ws+"/computes/"+name, map[string]any{"location": "here", "properties": map[string]any{"computeType": "ComputeInstance", "properties": props}})
 }
 
-func (p *plant) made(name string, inner map[string]any) {
+func (p *fixture) made(name string, inner map[string]any) {
 	p.t.Helper()
 	if code, b := p.create(name, inner); code != http.StatusCreated {
 		p.t.Fatalf("create %s: %d %s", name, code, b)
@@ -351,7 +351,7 @@ func (p *plant) made(name string, inner map[string]any) {
 }
 
 // action is a POST on an instance.
-func (p *plant) action(name, verb string, body any) {
+func (p *fixture) action(name, verb string, body any) {
 	p.t.Helper()
 	if code, b := p.do("POST", p.ws+"/computes/"+name+"/"+verb, body); code != http.StatusAccepted || len(b) != 0 {
 		p.t.Fatalf("%s %s: %d %s", verb, name, code, b)
@@ -377,7 +377,7 @@ type shown struct {
 	}
 }
 
-func (p *plant) show(name string) (v shown, found bool) {
+func (p *fixture) show(name string) (v shown, found bool) {
 	p.t.Helper()
 	code, b := p.do("GET", p.ws+"/computes/"+name, nil)
 	if code == http.StatusNotFound {
@@ -389,7 +389,7 @@ func (p *plant) show(name string) (v shown, found bool) {
 	return v, true
 }
 
-func (p *plant) state(name string) string {
+func (p *fixture) state(name string) string {
 	v, found := p.show(name)
 	if !found {
 		return "gone"
@@ -398,7 +398,7 @@ func (p *plant) state(name string) string {
 }
 
 // op is the status of a long-running operation.
-func (p *plant) op(verb, name string) string {
+func (p *fixture) op(verb, name string) string {
 	_, b := p.do("GET", "/opstatus/"+verb+p.ws+"/computes/"+name, nil)
 	var v struct {
 		Status string
@@ -411,7 +411,7 @@ func (p *plant) op(verb, name string) string {
 }
 
 // until lets time pass until f holds.
-func (p *plant) until(what string, f func() bool) {
+func (p *fixture) until(what string, f func() bool) {
 	p.t.Helper()
 	for range 2000 {
 		if f() {
@@ -422,7 +422,7 @@ func (p *plant) until(what string, f func() bool) {
 	p.t.Fatalf("never: %s", what)
 }
 
-func (p *plant) reaches(name, state string) {
+func (p *fixture) reaches(name, state string) {
 	p.t.Helper()
 	for range 2000 {
 		if p.state(name) == state {
@@ -435,7 +435,7 @@ func (p *plant) reaches(name, state string) {
 }
 
 // states are those the instance went through, as its events tell.
-func (p *plant) states(name string) (out []string) {
+func (p *fixture) states(name string) (out []string) {
 	for _, e := range p.events(name) {
 		if e.Type != berth.EventCompute {
 			continue
@@ -454,7 +454,7 @@ func (p *plant) states(name string) (out []string) {
 	return out
 }
 
-func (p *plant) events(name string) (out []berth.Event) {
+func (p *fixture) events(name string) (out []berth.Event) {
 	p.t.Helper()
 	err := p.db.View(p.t.Context(), func(tx *store.Tx) (err error) {
 		out, err = tx.Events(store.EventQuery{Workspace: space.Key(), Subject: "computes/" + name})
@@ -467,7 +467,7 @@ func (p *plant) events(name string) (out []berth.Event) {
 }
 
 // nodes are those of the machine, and records those of the store.
-func (p *plant) nodes() (machine, records []string) {
+func (p *fixture) nodes() (machine, records []string) {
 	p.t.Helper()
 	info, err := p.driver.Probe(p.t.Context())
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/berthml/berth/internal/sched"
 )
 
-// world is everything one call of Schedule is told.
-type world struct {
+// scenario is everything one call of Schedule is told.
+type scenario struct {
 	pool    sched.Pool
 	gangs   map[string]sched.Gang
 	running []sched.Running
 	fresh   []string
 }
 
-func (w world) queue() *sched.Queue {
+func (w scenario) queue() *sched.Queue {
 	q := &sched.Queue{}
 	for _, g := range w.gangs { // in any order
 		q.Add(g)
@@ -26,13 +26,13 @@ func (w world) queue() *sched.Queue {
 	return q
 }
 
-func (w world) schedule() []sched.Choice {
+func (w scenario) schedule() []sched.Choice {
 	return sched.Schedule(w.pool, w.queue(), w.running, w.fresh, noon)
 }
 
-// drawWorld makes a pool with gangs on it and gangs that wait.
-func drawWorld(t *rapid.T) world {
-	w := world{gangs: map[string]sched.Gang{}, pool: sched.Pool{
+// drawScenario makes a pool with gangs on it and gangs that wait.
+func drawScenario(t *rapid.T) scenario {
+	w := scenario{gangs: map[string]sched.Gang{}, pool: sched.Pool{
 		Name: "gpus", Spread: rapid.Bool().Draw(t, "spread"), Preempt: rapid.Bool().Draw(t, "preempt"), Held: drawHeld(t),
 	}}
 	p := &w.pool
@@ -91,8 +91,8 @@ func drawWorld(t *rapid.T) world {
 
 // drawBlocked makes a pool on which most of what runs has a limit, a gang or two that find room,
 // one that does not, and small ones behind it: what a head must be guarded in.
-func drawBlocked(t *rapid.T) world {
-	w := world{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Spread: rapid.Bool().Draw(t, "spread"), Starting: oneOf(t, "starting", 0, 0, 0, 1)}}
+func drawBlocked(t *rapid.T) scenario {
+	w := scenario{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Spread: rapid.Bool().Draw(t, "spread"), Starting: oneOf(t, "starting", 0, 0, 0, 1)}}
 	p := &w.pool
 	slots := oneOf(t, "slots", 1, 2, 3)
 	for i := range 3 + even(t, 6, "nodes") {
@@ -136,8 +136,8 @@ func drawBlocked(t *rapid.T) world {
 }
 
 // drawCrowded makes a full pool where much of what runs may be stopped, and urgent gangs wait.
-func drawCrowded(t *rapid.T) world {
-	w := world{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Preempt: true, Starting: oneOf(t, "starting", 0, 0, 0, 1)}}
+func drawCrowded(t *rapid.T) scenario {
+	w := scenario{gangs: map[string]sched.Gang{}, pool: sched.Pool{Name: "gpus", Preempt: true, Starting: oneOf(t, "starting", 0, 0, 0, 1)}}
 	p := &w.pool
 	slots := oneOf(t, "slots", 1, 2, 3)
 	var order []int
@@ -191,7 +191,7 @@ func rarely(t *rapid.T, n int, what string) bool { return even(t, n, what) == n-
 func oneOf[T any](t *rapid.T, what string, of ...T) T { return of[even(t, len(of), what)] }
 
 // free is the slots each ready node has once what these choices place is there.
-func (w world) free(placed []sched.Choice) map[string]int {
+func (w scenario) free(placed []sched.Choice) map[string]int {
 	free := map[string]int{}
 	for _, n := range w.pool.Nodes {
 		if n.Ready {
@@ -206,7 +206,7 @@ func (w world) free(placed []sched.Choice) map[string]int {
 	return free
 }
 
-func (w world) ready() (n int) {
+func (w scenario) ready() (n int) {
 	for _, node := range w.pool.Nodes {
 		if node.Ready {
 			n++
@@ -216,7 +216,7 @@ func (w world) ready() (n int) {
 }
 
 // come is how many nodes there may be beyond those that are ready.
-func (w world) come() int {
+func (w scenario) come() int {
 	if w.pool.Short != "" {
 		return w.pool.Starting
 	}
@@ -224,12 +224,12 @@ func (w world) come() int {
 }
 
 // stuck is whether a gang cannot run as things are.
-func (w world) stuck(g sched.Gang) bool {
+func (w scenario) stuck(g sched.Gang) bool {
 	return g.Nodes > w.pool.Max || w.pool.Short != "" && g.Nodes > w.ready()+w.pool.Starting || w.pool.Down != ""
 }
 
 // split is the choices before the head, and the head's; at is -1 when nothing waits for its turn.
-func (w world) split(out []sched.Choice) (before []sched.Choice, at int) {
+func (w scenario) split(out []sched.Choice) (before []sched.Choice, at int) {
 	at = slices.IndexFunc(out, func(c sched.Choice) bool { return len(c.Nodes) == 0 && !w.stuck(w.gangs[c.Gang]) })
 	if at < 0 {
 		return out, -1
