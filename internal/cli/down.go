@@ -67,6 +67,10 @@ func (s *session) stop(ctx context.Context, cfg client.Config) error {
 	}
 	unlock()
 	s.say("stopped the server at %s", info.URL)
+	if other := otherServer(ctx, cfg.Home); other != "" {
+		s.say("server %s of the home runs on, with all jobs", other)
+		return nil // it may need the runner hosts
+	}
 	if running > 0 {
 		s.say("%d running or waiting %s: running commands continue, and `berth up` takes them over again", running, plural(running, "job"))
 	}
@@ -85,23 +89,31 @@ func (s *session) endIdle(ctx context.Context, cfg client.Config) error {
 		return berth.Errorf(berth.Unavailable, "a server is starting in %s: run `berth down` again", cfg.Home)
 	}
 	defer unlock()
+	if other := otherServer(ctx, cfg.Home); other != "" {
+		s.say("server %s of the home runs on", other)
+		return nil
+	}
 	return restHosts(ctx, s, cfg.Home, false)
+}
+
+// otherServer is the name of a server that shares the home and runs, "" when there is none.
+func otherServer(ctx context.Context, home string) string {
+	paths, _ := filepath.Glob(filepath.Join(home, "run", "*", serveLock)) // the pattern is good
+	now, cancel := context.WithCancel(ctx)
+	cancel() // nobody is waited for
+	for _, path := range paths {
+		unlock, err := lockFile(now, path)
+		if err != nil {
+			return filepath.Base(filepath.Dir(path))
+		}
+		unlock()
+	}
+	return ""
 }
 
 // restHosts ends the runner hosts of a home that have nothing to run. The server is gone, so
 // nothing new can come. Those with tasks stay.
 func restHosts(ctx context.Context, s *session, home string, noJobs bool) error {
-	others, _ := filepath.Glob(filepath.Join(home, "run", "*", serveLock)) // the pattern is good
-	now, cancel := context.WithCancel(ctx)
-	cancel() // nobody is waited for
-	for _, path := range others {
-		unlock, err := lockFile(now, path)
-		if err != nil {
-			s.say("server %s of the home runs on", filepath.Base(filepath.Dir(path)))
-			return nil //nolint:nilerr // it may need them
-		}
-		unlock()
-	}
 	kept, err := cluster.StopIdle(ctx, filepath.Join(home, "nodes"))
 	if kept > 0 && noJobs {
 		s.say("%d compute %s on, and can be reached again after `berth up`", kept, map[bool]string{true: "instance runs", false: "instances run"}[kept == 1])

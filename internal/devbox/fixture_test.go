@@ -32,8 +32,8 @@ import (
 	"github.com/berthml/berth/internal/track"
 )
 
-// fixture is the loops of instances and of jobs over a real store and the real front door, with nodes
-// and agents made of timers. It lives in a synctest bubble.
+// fixture is the loops of instances and of jobs over a real store and the real front door, with
+// nodes and agents made of timers. It lives in a synctest bubble.
 type fixture struct {
 	t       *testing.T
 	api     *api.Server
