@@ -42,8 +42,8 @@ func (s *runnerService) line(w http.ResponseWriter, r *http.Request) {
 		conn.Close()
 		return
 	}
-	// A goroutine of its own, and a reader: what package http keeps for a request is worth more than
-	// the rest of a connection, and a server has one for each node.
+	// A goroutine and a reader of its own: what package http keeps for a request is more than the
+	// rest of a connection takes, and a server has one for each node.
 	rest, _ := buf.Reader.Peek(buf.Reader.Buffered())
 	go s.answerReports(conn, bufio.NewReader(io.MultiReader(bytes.NewReader(rest), conn)), body)
 }
