@@ -204,6 +204,16 @@ func WritesInput(mode string) bool {
 	return strings.EqualFold(mode, "ReadWriteMount") || strings.EqualFold(mode, "rw_mount")
 }
 
+// EvaluatesInput says whether an input in this mode is what its MLTable file says.
+func EvaluatesInput(mode string) bool {
+	for _, m := range []string{"EvalMount", "eval_mount", "EvalDownload", "eval_download"} {
+		if strings.EqualFold(mode, m) {
+			return true
+		}
+	}
+	return false
+}
+
 // OwnsInput says whether a task gets an input in this mode as a copy of its own, to which it may
 // write.
 func OwnsInput(mode string) bool {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/mltable"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/storage"
@@ -291,6 +293,10 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	}
 	uri := text(v, "uri")
 	direct := strings.EqualFold(text(v, "mode"), "Direct")
+	evaluated := side == "inputs" && uri != "" && berth.EvaluatesInput(text(v, "mode"))
+	if kind := text(v, "jobInputType"); evaluated && !strings.EqualFold(kind, "mltable") {
+		return berth.Errorf(berth.Invalid, "properties.inputs.%s: mode %s is for inputs of type mltable, not %s", name, text(v, "mode"), kind)
+	}
 	if storage.Elsewhere(uri) && !direct {
 		if p, err := c.s.Resolve(tx, c.ws, c.who.User, uri); err != nil || p.Outside() {
 			return err
@@ -303,10 +309,26 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	if scheme := strings.ToLower(uri); !strings.HasPrefix(scheme, "azureml:") && !strings.HasPrefix(scheme, "http") || strings.Contains(uri, "${{") {
 		return nil
 	}
-	if _, err := c.s.Resolve(tx, c.ws, c.who.User, uri); err != nil {
+	p, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
+	if err == nil && evaluated && p.Ours() {
+		err = c.checkTable(tx, p)
+	}
+	if err != nil {
 		return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, name, err)
 	}
 	return nil
+}
+
+// checkTable refuses a table that a node could not evaluate. Nodes refuse what is not there yet.
+func (c jobCall) checkTable(tx *store.Tx, folder locate.Place) error {
+	content, err := c.s.Blobs.ReadSmall(tx, folder.Container, path.Join(folder.Name, mltable.Name), mltable.MaxSize+1)
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err == nil {
+		_, err = mltable.Parse(content)
+	}
+	return err
 }
 
 // writable says whether a runner can put an output at an address of this form.

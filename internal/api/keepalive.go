@@ -44,7 +44,7 @@ func (s *runnerService) line(w http.ResponseWriter, r *http.Request) {
 	}
 	// A goroutine and a reader of its own: what package http keeps for a request is more than the
 	// rest of a connection takes, and a server has one for each node.
-	rest, _ := buf.Reader.Peek(buf.Reader.Buffered())
+	rest, _ := buf.Peek(buf.Reader.Buffered())
 	go s.answerReports(conn, bufio.NewReader(io.MultiReader(bytes.NewReader(rest), conn)), body)
 }
 

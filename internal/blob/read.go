@@ -59,6 +59,30 @@ func (s *Store) Open(ctx context.Context, container, name string) (*Reader, erro
 	}
 }
 
+// ReadSmall reads a blob, up to limit bytes of it, as it is in a transaction.
+func (s *Store) ReadSmall(tx *store.Tx, container, name string, limit int64) ([]byte, error) {
+	if err := checkNames(container, name); err != nil {
+		return nil, err
+	}
+	b, err := s.get(tx, container, name)
+	if err != nil {
+		return nil, err
+	}
+	var r *Reader
+	if b.Live != "" {
+		r, err = s.openLive(b)
+	} else {
+		var f *os.File
+		f, err = s.openObject(b.Hash)
+		r = &Reader{io.NewSectionReader(f, 0, b.Size), f, b}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a blob: %w", err)
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r.SectionReader, limit))
+}
+
 func (s *Store) openObject(hash string) (*os.File, error) {
 	f, err := os.Open(s.object(hash))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -36,6 +36,7 @@ func (t *task) bringOutside(ctx context.Context, c *data.Client, name string, in
 			if use != nil {
 				x := t.brought("input "+name, use)
 				x.to, x.write = t.to(name), berth.OwnsInput(in.Mode)
+				return t.evaluateTree(ctx, x, name, in)
 			}
 			return nil
 		}
@@ -86,6 +87,11 @@ func (t *task) getOutside(ctx context.Context, c *data.Client, name string, in b
 		}
 		list = []data.Object{x}
 	}
+	if berth.EvaluatesInput(in.Mode) {
+		if list, err = t.tableObjects(ctx, o, list); err != nil {
+			return nil, err
+		}
+	}
 	p.Files = make([]cache.PlaceFile, len(list))
 	for i, x := range list {
 		p.Files[i] = cache.PlaceFile{Path: x.Path, Size: x.Size, Tag: x.Tag}
@@ -116,6 +122,22 @@ func (t *task) getOutside(ctx context.Context, c *data.Client, name string, in b
 		return nil, nil
 	}
 	return use, err
+}
+
+// tableObjects are those of the objects in a table's folder that are brought.
+func (t *task) tableObjects(ctx context.Context, o *data.Outside, list []data.Object) ([]data.Object, error) {
+	names := make([]string, len(list))
+	for i, x := range list {
+		names[i] = x.Path
+	}
+	want, err := t.selectFiles(names, func(i int, to string) error {
+		return o.Fetch(ctx, list, []int{i}, func(int) string { return to })
+	})
+	out := make([]data.Object, len(want))
+	for i, at := range want {
+		out[i] = list[at]
+	}
+	return out, err
 }
 
 // streamOutside streams an input from storage elsewhere.

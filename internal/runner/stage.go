@@ -123,7 +123,9 @@ func (t *task) input(name string, in berth.LaunchInput) (value string, fetch boo
 		}
 	case "download":
 	case "evaldownload", "evalmount", "eval_download", "eval_mount":
-		t.warn(fmt.Sprintf("input %s: tables are not evaluated, the folder of its MLTable file is given instead", name))
+		if !strings.EqualFold(in.Type, "mltable") {
+			return "", false, berth.Errorf(berth.Invalid, "input %s: mode %s is for inputs of type mltable", name, in.Mode)
+		}
 	default:
 		return "", false, berth.Errorf(berth.Invalid, "input %s: mode %q is not known", name, in.Mode)
 	}
@@ -156,6 +158,9 @@ func baseName(rawURL string) string {
 // fetch brings an input to its path and write-protects it.
 func (t *task) fetch(ctx context.Context, c *data.Client, in berth.LaunchInput, to string, total *data.Total) error {
 	c = c.Below(in.Below)
+	if berth.EvaluatesInput(in.Mode) {
+		return t.fetchTable(ctx, c, in, to, total)
+	}
 	root := to
 	var err error
 	if isFile(in.Type) {

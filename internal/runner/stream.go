@@ -42,7 +42,7 @@ var errNoRoom = errors.New("the input is larger than the room on the node's disk
 // fits refuses to bring bytes to the node for which its disk has no room, where the input can be
 // streamed instead.
 func (t *task) fits(in berth.LaunchInput, bytes int64) error {
-	if berth.OwnsInput(in.Mode) || t.streamless(t.boxed()) != "" {
+	if berth.OwnsInput(in.Mode) || berth.EvaluatesInput(in.Mode) || t.streamless(t.boxed()) != "" {
 		return nil
 	}
 	if free, ok := t.free(); ok && bytes > free {

@@ -27,16 +27,13 @@ type tree struct {
 	how   string // how it got there, for people
 }
 
-// bring brings what is at a URL to the cache. It returns nil where the server has no manifest of
-// it: then it is fetched as it always was.
-func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, file bool, fits func(int64) error) (*tree, error) {
-	name := version
-	if file && name != "" {
-		name = "file " + name
-	}
+// bring brings what is at a URL to the cache; manifest says what that is, and version is its
+// version token. It returns nil where the server has no manifest of it: then it is fetched as it
+// always was.
+func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, manifest func(context.Context) ([]byte, error), fits func(int64) error) (*tree, error) {
 	use, err := t.o.Cache.Get(ctx, cache.Source{
-		Name: name, Objects: t.l.Objects,
-		Manifest: func(ctx context.Context) ([]byte, error) { return c.Manifest(ctx, url, file) },
+		Name: version, Objects: t.l.Objects,
+		Manifest: manifest,
 		Fetch: func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
 			var bytes int64
 			for _, i := range want {
@@ -78,7 +75,8 @@ func (t *task) bringCode(ctx context.Context, c *data.Client) (bool, error) {
 	if t.o.Cache == nil || t.l.CodeVersion == "" {
 		return false, nil
 	}
-	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, false, func(int64) error { return nil })
+	manifest := func(ctx context.Context) ([]byte, error) { return c.Manifest(ctx, t.l.Code, false) }
+	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, manifest, func(int64) error { return nil })
 	if x == nil || err != nil {
 		return false, err
 	}
@@ -102,7 +100,8 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 	if t.o.Cache == nil {
 		return false, nil
 	}
-	x, err := t.bring(ctx, c, "input "+name, in.URL, in.Version, isFile(in.Type), func(bytes int64) error { return t.fits(in, bytes) })
+	version, manifest := t.inputManifest(c, in)
+	x, err := t.bring(ctx, c, "input "+name, in.URL, version, manifest, func(bytes int64) error { return t.fits(in, bytes) })
 	if errors.Is(err, errNoRoom) {
 		return t.streamOurs(ctx, c, name, in, streamNoRoom)
 	}
@@ -113,7 +112,26 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 		return false, nil // a file where a folder is wanted: as before
 	}
 	x.to, x.write = filepath.Join(t.o.Dir, "inputs", name), berth.OwnsInput(in.Mode)
-	return true, nil
+	return true, t.evaluateTree(ctx, x, name, in)
+}
+
+// inputManifest asks what an input consists of; version is its name in the cache, empty where it
+// has none.
+func (t *task) inputManifest(c *data.Client, in berth.LaunchInput) (version string, manifest func(context.Context) ([]byte, error)) {
+	version, file := in.Version, isFile(in.Type)
+	switch {
+	case version == "":
+	case file:
+		version = "file " + version
+	case berth.EvaluatesInput(in.Mode):
+		version = "table " + version
+	}
+	return version, func(ctx context.Context) ([]byte, error) {
+		if berth.EvaluatesInput(in.Mode) {
+			return t.tableManifest(ctx, c, in)
+		}
+		return c.Manifest(ctx, in.URL, file)
+	}
 }
 
 // place puts what was brought where the command finds it. boxed says that the command runs in a
@@ -258,7 +276,7 @@ func (x *tree) link() error {
 func (t *task) staged() string {
 	var parts []string
 	for _, x := range t.trees {
-		if x.to == "" {
+		if x.how == "" { // was fetched after all
 			continue
 		}
 		n := len(x.use.Tree.Files)
