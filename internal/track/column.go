@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"math"
-	"strings"
 
 	"github.com/berthml/berth/internal/track/points"
 )
@@ -13,6 +12,8 @@ import (
 type field struct {
 	of  subject
 	key string
+	// lacking says that it is the runs that do not have it: they are found, not sorted.
+	lacking bool
 }
 
 func (f field) number() bool {
@@ -25,13 +26,15 @@ type column interface {
 	insert(v rank, n *node)
 	remove(v rank, n *node)
 	len() int
-	// span is where the runs are that meet a condition, if they are together.
-	span(c *clause) (from, to place, ok bool)
-	count(from, to place) int
-	between(from, to place) iter.Seq[*node]
-	// ordered is all runs by the field, with whether the field differs from the one before; NaN
-	// comes last.
-	ordered(desc bool) iter.Seq2[*node, bool]
+	all() []span
+	// spans is where the runs are that meet a condition, and perhaps others: they meet no condition
+	// elsewhere.
+	spans(c *clause) []span
+	count(spans []span) int
+	in(spans []span) iter.Seq[*node]
+	// ordered is the runs of spans by the field, with whether the field differs from the one
+	// before; NaN comes last.
+	ordered(desc bool, spans []span) iter.Seq2[*node, bool]
 }
 
 type values[K cmp.Ordered] struct {
@@ -78,73 +81,6 @@ func (c values[K]) insert(v rank, n *node) { c.sorted.insert(c.key(v), n) }
 func (c values[K]) remove(v rank, n *node) { c.sorted.remove(c.key(v), n) }
 func (c values[K]) len() int               { return c.size }
 
-func (c values[K]) between(from, to place) iter.Seq[*node] {
-	return func(yield func(*node) bool) {
-		for it := range c.sorted.between(from, to) {
-			if !yield(it.n) {
-				return
-			}
-		}
-	}
-}
-
-// ordered walks the list; NaN, which is less than every number there, comes last.
-func (c values[K]) ordered(desc bool) iter.Seq2[*node, bool] {
-	first := c.seek(func(x item[K]) bool { return x.key != x.key }) //nolint:gocritic // is it NaN
-	walk := c.sorted.between
-	if desc {
-		walk = c.backward
-	}
-	return func(yield func(*node, bool) bool) {
-		var last K
-		begun := false
-		for _, part := range []iter.Seq[item[K]]{walk(first, c.end()), walk(place{}, first)} {
-			for it := range part {
-				if !yield(it.n, !begun || cmp.Compare(it.key, last) != 0) {
-					return
-				}
-				last, begun = it.key, true
-			}
-		}
-	}
-}
-
-func (c numbers) span(k *clause) (from, to place, ok bool) {
-	nan := c.seek(func(x item[float64]) bool { return math.IsNaN(x.key) })
-	at := c.seek(func(x item[float64]) bool { return cmp.Less(x.key, k.number) })
-	behind := c.seek(func(x item[float64]) bool { return cmp.Compare(x.key, k.number) <= 0 })
-	switch k.op {
-	case "=":
-		return at, behind, true
-	case "<":
-		return nan, at, true
-	case "<=":
-		return nan, behind, true
-	case ">":
-		return behind, c.end(), true
-	case ">=":
-		return at, c.end(), true
-	}
-	return from, to, false
-}
-
-func (c texts) span(k *clause) (from, to place, ok bool) {
-	switch k.op {
-	case "=":
-		return c.seek(func(x item[string]) bool { return x.key < k.text }), c.seek(func(x item[string]) bool { return x.key <= k.text }), true
-	case "LIKE":
-		prefix := k.text
-		if i := strings.IndexAny(prefix, "%_"); i >= 0 {
-			prefix = prefix[:i]
-		}
-		return c.seek(func(x item[string]) bool { return x.key < prefix }),
-			c.seek(func(x item[string]) bool { return x.key < prefix || strings.HasPrefix(x.key, prefix) }), true
-	case "IS NOT NULL", "!=":
-		return place{}, c.end(), true
-	}
-	return from, to, false
-}
-
 // columns are those of a workspace.
 type columns struct {
 	of      map[string]map[field]column // by experiment
@@ -168,7 +104,13 @@ const (
 const fewRuns = 64
 
 // value is what a run has of a field that is not a metric.
-func (f field) value(r *run) rank { return r.rank(order{of: f.of, key: f.key}, nil) }
+func (f field) value(r *run) rank {
+	v := r.rank(order{of: f.of, key: f.key}, nil)
+	if f.lacking {
+		return textRank("", v.class == 2)
+	}
+	return v
+}
 
 // find is a column that is prepared.
 func (c *columns) find(experiment string, f field) (column, bool) {
@@ -239,7 +181,7 @@ func (x *index) prepare(p *points.Set, experiments []string, fields []field) {
 	c := x.columns
 	if c.torn {
 		for key := range c.metrics {
-			c.drop(p, field{metricOfRun, key})
+			c.drop(p, field{of: metricOfRun, key: key})
 		}
 		c.torn = false
 	}

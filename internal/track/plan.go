@@ -21,9 +21,8 @@ const collectCost = 4
 // fields are those that a search has columns for.
 func (s *search) fields() []field {
 	var out []field
-	for _, k := range s.clauses {
-		f := field{k.of, k.key}
-		if k.of != datasetOf && !slices.Contains(out, f) {
+	for i := range s.clauses {
+		if f, ok := s.clauses[i].field(); ok && !slices.Contains(out, f) {
 			out = append(out, f)
 		}
 	}
@@ -35,7 +34,39 @@ func (s *search) fields() []field {
 	return out
 }
 
-func (o order) field() field { return field{o.of, o.key} }
+func (o order) field() field { return field{of: o.of, key: o.key} }
+
+// field is the one whose column tells which runs meet a condition, if there is one.
+func (k *clause) field() (field, bool) {
+	_, named := k.ids()
+	return field{of: k.of, key: k.key, lacking: k.op == "IS NULL"}, k.of != datasetOf && !named
+}
+
+// ids are the runs that a condition names.
+func (k *clause) ids() (ids []string, ok bool) {
+	if k.of != attribute || k.key != "run_id" {
+		return nil, false
+	}
+	switch k.op {
+	case "=":
+		return []string{k.text}, true
+	case "IN":
+		return k.list, true
+	}
+	return nil, false
+}
+
+// spans is where in its column the runs are that meet all conditions on a field, and whether there
+// are conditions.
+func (s *search) spans(col column, f field) (spans []span, limited bool) {
+	spans = col.all()
+	for i := range s.clauses {
+		if of, ok := s.clauses[i].field(); ok && of == f {
+			spans, limited = overlap(spans, col.spans(&s.clauses[i])), true
+		}
+	}
+	return spans, limited
+}
 
 // selectRuns is the runs of experiments that meet all conditions, in order, as many as are enough.
 func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*run {
@@ -163,7 +194,11 @@ func (l *look) inOrder(id string) iter.Seq[*run] {
 		}
 	}
 	rarest, few := l.rarest(id, all.size)
-	if few < all.size && collectCost*few <= l.s.enough()*all.size/max(few, 1) {
+	walk := all.size
+	if w, ok := l.first(id); ok && w.limited {
+		walk = w.col.count(w.spans)
+	}
+	if few < all.size && collectCost*few <= l.s.enough()*walk/max(few, 1) {
 		return l.collected(rarest, false)
 	}
 	if few == all.size {
@@ -172,31 +207,53 @@ func (l *look) inOrder(id string) iter.Seq[*run] {
 	return l.walked(id, rarest, 2*few+blockSize)
 }
 
-// rarest is the runs that meet the condition that fewest meet, of those whose columns tell; all
-// runs without one.
+// A walk is the part of a column that a search walks.
+type walk struct {
+	col     column
+	desc    bool
+	spans   []span
+	limited bool // runs that are not in spans do not meet the filter
+}
+
+// first is how the runs of an experiment are walked by a column: the one they are sorted by. Newest
+// first, which is the order without another, has one where there is a condition on the start.
+func (l *look) first(id string) (walk, bool) {
+	o := order{of: attribute, key: "start_time", desc: true}
+	if len(l.s.orders) > 0 {
+		o = l.s.orders[0]
+	}
+	col, ok := l.x.columns.find(id, o.field())
+	if !ok {
+		return walk{}, false
+	}
+	w := walk{col: col, desc: o.desc}
+	w.spans, w.limited = l.s.spans(col, o.field())
+	return w, w.limited || len(l.s.orders) > 0
+}
+
+// rarest is the runs that meet the conditions on the field that fewest meet, of those whose columns
+// tell; all runs without one.
 func (l *look) rarest(id string, all int) (iter.Seq[*node], int) {
 	few := all
 	var runs iter.Seq[*node]
 	for i := range l.s.clauses {
-		k := &l.s.clauses[i]
-		if k.of == attribute && k.key == "run_id" && (k.op == "=" || k.op == "IN") {
-			ids := append([]string{}, k.list...)
-			if k.op == "=" {
-				ids = []string{k.text}
-			}
+		if ids, ok := l.s.clauses[i].ids(); ok {
 			if len(ids) < few {
 				runs, few = l.named(id, ids), len(ids)
 			}
 			continue
 		}
-		col, ok := l.x.columns.find(id, field{k.of, k.key})
+		f, ok := l.s.clauses[i].field()
 		if !ok {
 			continue
 		}
-		if from, to, ok := col.span(k); ok {
-			if n := col.count(from, to); n < few {
-				runs, few = col.between(from, to), n
-			}
+		col, ok := l.x.columns.find(id, f)
+		if !ok {
+			continue
+		}
+		spans, _ := l.s.spans(col, f)
+		if n := col.count(spans); n < few {
+			runs, few = col.in(spans), n
 		}
 	}
 	return runs, few
@@ -294,22 +351,25 @@ func (l *look) walked(id string, rarest iter.Seq[*node], most int) iter.Seq[*run
 	}
 }
 
-// byFirst is all runs of an experiment by the first field of the search's order, and whether it
-// differs from the one before. Those that have none come last.
+// byFirst is the runs of an experiment by the first field of the search's order, and whether it
+// differs from the one before. Those that have none come last; where there is a condition on the
+// field, only those are given that may meet it.
 func (l *look) byFirst(id string) iter.Seq2[*node, bool] {
 	return func(yield func(*node, bool) bool) {
-		first := true
-		if len(l.s.orders) > 0 {
-			if col, ok := l.x.columns.find(id, l.s.orders[0].field()); ok {
-				for n, differs := range col.ordered(l.s.orders[0].desc) {
-					if !yield(n, differs) {
-						return
-					}
+		w, ok := l.first(id)
+		if ok {
+			for n, differs := range w.col.ordered(w.desc, w.spans) {
+				if !yield(n, differs) {
+					return
 				}
 			}
+			if w.limited {
+				return
+			}
 		}
+		first := true
 		for n := range l.x.nodes(id) {
-			if len(l.s.orders) > 0 && n.r.rank(l.s.orders[0], l.latest).class < 2 {
+			if ok && n.r.rank(l.s.orders[0], l.latest).class < 2 {
 				continue
 			}
 			if !yield(n, first) {

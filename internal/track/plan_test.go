@@ -92,7 +92,7 @@ func (i *indexed) search(t *testing.T) *search {
 	clauses := []string{
 		"metrics.acc > 0.5", "metrics.acc <= 1", "metrics.acc = 0", "metrics.acc != 2", "metrics.loss >= 1", "metrics.none < 3", "params.lr = '1'",
 		"params.lr != '1'", "params.lr LIKE '1%'", "params.lr LIKE '%0'", "params.lr ILIKE 'X'", "params.lr IS NULL", "params.lr IS NOT NULL",
-		"tags.team = 'red'", "tags.team LIKE 'red%'", "tags.team IS NULL", "status = 'FINISHED'", "start_time > 20", "end_time < 3",
+		"tags.team = 'red'", "tags.team LIKE 'red%'", "tags.team IS NULL", "status = 'FINISHED'", "start_time > 20", "start_time <= 9", "start_time != 4", "end_time < 3",
 		"run_name LIKE 'a%'", "attributes.run_id IN ('" + i.pick(append(i.ids, "none")...) + "', 'none')", "run_id != 'none'",
 	}
 	orders := []string{
@@ -100,7 +100,7 @@ func (i *indexed) search(t *testing.T) *search {
 		"end_time DESC", "run_name", "status DESC", "experiment_id", "run_id DESC",
 	}
 	var filter, by []string
-	for range i.rand.IntN(3) {
+	for range i.rand.IntN(5) {
 		filter = append(filter, i.pick(clauses...))
 	}
 	for range i.rand.IntN(3) {
@@ -180,6 +180,12 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 	var batch []points.Entry
 	for n := range runs {
 		r := &run{ID: fmt.Sprint("r", n), Experiment: "0", Stage: active, Start: int64(n), Params: map[string]string{"lr": fmt.Sprint(n % 1000)}}
+		if n%7000 != 6999 {
+			r.Tags = map[string]string{"odd": "yes"}
+		}
+		if n%9000 == 8999 {
+			r.Tags["odd"] = "no"
+		}
 		r.doc = &store.Doc{}
 		i.x.put(r)
 		batch = append(batch, points.Entry{Owner: r.ID, Key: "acc", Point: points.Point{Value: float64(n*7919%runs) / runs}})
@@ -200,7 +206,16 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 		{"params.lr LIKE '99%'", "", 21, 400},
 		{"attributes.run_id = 'r7'", "metrics.acc", 1, 1},
 		{"params.lr = '3' AND params.lr = '4'", "metrics.acc", 0, 20},
-		{"metrics.acc > 0.5 AND metrics.acc < 0.5", "params.lr", 0, 21_000},
+		{"metrics.acc > 0.5 AND metrics.acc < 0.5", "params.lr", 0, 0},
+		{"metrics.acc > 0.5 AND metrics.acc <= 0.5005", "", 10, 10},
+		{"metrics.acc < 0.1", "metrics.acc DESC", 21, 21},
+		{"metrics.acc > 0.9", "metrics.acc", 21, 21},
+		{"params.lr != 'none' AND metrics.acc < 0.1", "metrics.acc DESC", 21, 21},
+		{"start_time < 1000", "", 21, 21},
+		{"params.lr IS NULL", "", 0, 0},
+		{"tags.odd IS NULL", "metrics.acc DESC", 2, 2},
+		{"tags.odd IS NOT NULL", "", 21, 24},
+		{"tags.odd != 'yes'", "start_time", 2, 2},
 		{"metrics.acc > 0.8 AND params.lr ILIKE '3'", "start_time", 4, 13_000},
 	} {
 		s := &search{limit: 20}
@@ -232,10 +247,10 @@ func TestUnknownFieldsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	known := []field{{metricOfRun, "acc"}, {paramOfRun, "lr"}}
+	known := []field{{of: metricOfRun, key: "acc"}, {of: paramOfRun, key: "lr"}}
 	for n := range mostFields + 44 {
-		i.x.prepare(i.p, []string{"0"}, []field{{metricOfRun, fmt.Sprint("none", n)}})
-		i.x.prepare(i.p, []string{"0"}, []field{{tagOf, fmt.Sprint("none", n)}})
+		i.x.prepare(i.p, []string{"0"}, []field{{of: metricOfRun, key: fmt.Sprint("none", n)}})
+		i.x.prepare(i.p, []string{"0"}, []field{{of: tagOf, key: fmt.Sprint("none", n)}})
 		if n == 0 {
 			i.x.prepare(i.p, []string{"0"}, known)
 		}
