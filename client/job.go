@@ -45,7 +45,11 @@ type JobQuery struct {
 	Status []berth.JobStatus
 	Type   string
 	Mine   bool // only those the caller created
-	Max    int  // 0 is no limit
+	// User, Experiment and Tag (NAME or NAME=VALUE) select the jobs of one.
+	User, Experiment, Tag string
+	// Since leaves out jobs that were created earlier.
+	Since time.Time
+	Max   int // 0 is no limit
 }
 
 // Values returns the query as URL parameters.
@@ -67,6 +71,11 @@ func (q JobQuery) Values() url.Values {
 	if q.Type != "" {
 		v.Set("jobType", q.Type)
 	}
+	for key, value := range map[string]string{"createdBy": q.User, "experimentName": q.Experiment, "tag": q.Tag} {
+		if value != "" {
+			v.Set(key, value)
+		}
+	}
 	if q.Mine {
 		v.Set("createdBy", "me")
 	}
@@ -83,6 +92,9 @@ func (c *Client) Jobs(ctx context.Context, q JobQuery) iter.Seq2[*Job, error] {
 		for j, err := range list[*Job](ctx, c, c.path("jobs"), q.Values()) {
 			if err == nil && j == nil {
 				err = berth.Errorf(berth.Internal, "%s answered with a list that contains null instead of a job", c.where())
+			}
+			if err == nil && j.SystemData.CreatedAt.Before(q.Since) {
+				return
 			}
 			if !yield(j, err) || err != nil {
 				return

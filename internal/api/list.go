@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -145,8 +146,11 @@ func (c listCall) query(kind, name string) (store.Query, error) {
 		}
 		q.After = n
 	}
-	if strings.EqualFold(c.q.Get("createdBy"), "me") {
+	if q.CreatedBy = c.q.Get("createdBy"); strings.EqualFold(q.CreatedBy, "me") {
 		q.CreatedBy = c.who.User
+	}
+	if v := c.q.Get("experimentName"); v != "" && kind == "jobs" {
+		q.Parent = v
 	}
 	if v := c.q.Get("status"); v != "" {
 		q.Status = strings.Split(v, ",")
@@ -184,7 +188,29 @@ func (c *call) asked(d *store.Doc, parameter, property string) bool {
 }
 
 // wantedJob leaves out the steps of pipelines, which are listed with their pipeline.
-func wantedJob(c *call, d *store.Doc) bool { return !isStep(d) && c.asked(d, "jobType", "jobType") }
+func wantedJob(c *call, d *store.Doc) bool {
+	return !isStep(d) && c.asked(d, "jobType", "jobType") && c.askedTag(d)
+}
+
+// askedTag says whether a document has the tag that the list was asked for, NAME or NAME=VALUE, or
+// none was.
+func (c *call) askedTag(d *store.Doc) bool {
+	want := c.q.Get("tag")
+	if want == "" {
+		return true
+	}
+	var v struct {
+		Properties struct {
+			Tags map[string]any `json:"tags"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(d.Body, &v) != nil {
+		return false
+	}
+	name, value, exact := strings.Cut(want, "=")
+	is, ok := v.Properties.Tags[name]
+	return ok && (!exact || fmt.Sprint(is) == value)
+}
 
 func wantedCompute(_ *call, d *store.Doc) bool {
 	return !strings.HasPrefix(strings.ToLower(d.Name), serverlessPrefix)

@@ -144,7 +144,14 @@ type command struct {
 func commands() []command {
 	return []command{
 		{groupRun, "run", runCommand},
+		{groupRun, "rerun", rerunCommand},
+		{groupRun, "diff", diffCommand},
 		{groupRun, "ps", psCommand},
+		{groupRun, "show", ofJob("show", showVerb)},
+		{groupRun, "cancel", ofJob("cancel", cancelVerb)},
+		{groupRun, "stop", ofJob("stop", cancelVerb)},
+		{groupRun, "download", ofJob("download", downloadVerb)},
+		{groupRun, "rm", ofJob("rm", deleteVerb)},
 		{groupRun, "logs", logsCommand},
 		{groupRun, "explain", explainCommand},
 		{groupRun, "plan", planCommand},
@@ -171,6 +178,22 @@ func commands() []command {
 		{groupServer, "budget", budgetCommand},
 		{"", "version", versionCommand},
 	}
+}
+
+// ofJob makes a verb of jobs a command of its own: `berth cancel` is `berth job cancel`.
+func ofJob(word string, v verb) func(*session) *cobra.Command {
+	return func(s *session) *cobra.Command {
+		cmd := v(s, jobNoun())
+		cmd.Use = word + strings.TrimPrefix(cmd.Use, cmd.Name())
+		cmd.ValidArgsFunction = s.completeJob
+		return cmd
+	}
+}
+
+// jobNoun is the noun of jobs.
+func jobNoun() noun {
+	all := nouns()
+	return all[slices.IndexFunc(all, func(n noun) bool { return n.word == "job" })]
 }
 
 // newRoot makes the tree of commands. Those that the command line does not name are left out where

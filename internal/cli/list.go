@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
 )
 
@@ -22,12 +21,13 @@ type listing struct {
 	limit                int
 	archived, everything bool
 	all                  bool
-	status, stage        string
+	stage                string
 	kind                 string // of computes and connections
 	parent               string // of jobs
 	registry             string
-	secrets              *bool // of connections
-	group                bool  // only the workspaces of the resource group that was named
+	secrets              *bool     // of connections
+	group                bool      // only the workspaces of the resource group that was named
+	jobs                 jobFilter // of a list of jobs
 }
 
 // jobLimit is how many jobs a list has unless it is told otherwise, as in az.
@@ -58,7 +58,11 @@ func listVerb(s *session, n noun) *cobra.Command {
 			if n.word == "job" && s.format.plainly() {
 				return s.listJobs(cmd.Context(), c, l)
 			}
-			docs, err := collect(l.docs(cmd.Context(), c, n), l.limit)
+			all, err := l.docs(cmd.Context(), c, n)
+			if err != nil {
+				return err
+			}
+			docs, err := collect(all, l.limit)
 			if err != nil {
 				return err
 			}
@@ -103,7 +107,7 @@ func listVerb(s *session, n noun) *cobra.Command {
 	case "job":
 		f.BoolVar(&l.all, "all-results", false, "every job, not only the newest 50")
 		f.StringVarP(&l.parent, "parent-job-name", "p", "", "only the children of this job")
-		f.StringVar(&l.status, "status", "", "only jobs with this status; separate several with commas")
+		l.jobs.flags(cmd)
 	case "model":
 		f.StringVarP(&l.stage, "stage", "s", "", "only those in this stage")
 	case "compute", "connection":
@@ -179,12 +183,11 @@ func (s *session) azList(n noun, shown map[string]any) map[string]any {
 var azModel = []string{"name", "tags", "stage", "id", "properties", "description", "creation_context", "path"}
 
 func (s *session) listJobs(ctx context.Context, c *client.Client, l listing) error {
-	q := client.JobQuery{View: l.view(), Max: l.limit}
-	if l.status != "" {
-		for _, st := range strings.Split(l.status, ",") {
-			q.Status = append(q.Status, berth.JobStatus(st))
-		}
+	q, err := l.jobs.query(time.Now())
+	if err != nil {
+		return err
 	}
+	q.View, q.Max = l.view(), l.limit
 	all := c.Jobs(ctx, q)
 	if l.parent != "" {
 		all = childJobs(ctx, c, l.parent)
@@ -216,28 +219,49 @@ func (l listing) view() string {
 	return "ActiveOnly"
 }
 
-func (l listing) docs(ctx context.Context, c *client.Client, n noun) iter.Seq2[client.Document, error] {
+func (l listing) docs(ctx context.Context, c *client.Client, n noun) (iter.Seq2[client.Document, error], error) {
 	q := url.Values{}
+	var since time.Time
+	if n.word == "job" {
+		jobs, err := l.jobs.query(time.Now())
+		if err != nil {
+			return nil, err
+		}
+		q, since = jobs.Values(), jobs.Since
+	}
 	if n.versioned || n.word == "job" {
 		q.Set("listViewType", l.view())
 	}
 	if l.limit > 0 && l.limit <= 200 {
 		q.Set("$top", strconv.Itoa(l.limit))
 	}
-	for key, value := range map[string]string{"status": l.status, "stage": l.stage} {
-		if value != "" {
-			q.Set(key, value)
-		}
+	if l.stage != "" {
+		q.Set("stage", l.stage)
 	}
 	switch {
 	case n.collection == "":
-		return c.Workspaces(ctx, !l.group)
+		return c.Workspaces(ctx, !l.group), nil
 	case l.parent != "":
-		return children(ctx, c, l.parent)
+		return children(ctx, c, l.parent), nil
 	case n.versioned && l.name != "":
-		return c.List(ctx, q, n.collection, l.name, "versions")
+		return c.List(ctx, q, n.collection, l.name, "versions"), nil
 	}
-	return c.List(ctx, q, n.collection)
+	return createdSince(c.List(ctx, q, n.collection), since), nil
+}
+
+// createdSince is the beginning of a list, newest first, up to what was created earlier.
+func createdSince(all iter.Seq2[client.Document, error], since time.Time) iter.Seq2[client.Document, error] {
+	if since.IsZero() {
+		return all
+	}
+	return func(yield func(client.Document, error) bool) {
+		for d, err := range all {
+			at, bad := time.Parse(time.RFC3339, fmt.Sprint(at(d.Members, "systemData.createdAt")))
+			if err == nil && bad == nil && at.Before(since) || !yield(d, err) {
+				return
+			}
+		}
+	}
 }
 
 // children goes through the documents of the children of a job.

@@ -49,6 +49,7 @@ type psStep struct {
 func psCommand(s *session) *cobra.Command {
 	var all, quiet bool
 	var limit int
+	var which jobFilter
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List running, waiting and recent jobs, and why they wait",
@@ -61,7 +62,11 @@ func psCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			jobs, err := psJobs(cmd.Context(), c, all, limit)
+			q, err := which.query(time.Now())
+			if err != nil {
+				return err
+			}
+			jobs, err := psJobs(cmd.Context(), c, q, all, limit)
 			if err != nil {
 				return err
 			}
@@ -72,6 +77,9 @@ func psCommand(s *session) *cobra.Command {
 						return err
 					}
 				}
+				return nil
+			case len(jobs) == 0 && !s.format.chosen() && which != jobFilter{}:
+				s.say("no jobs of that kind; `berth ps -a` lists all")
 				return nil
 			case len(jobs) == 0 && !s.format.chosen():
 				s.say("no jobs yet; `berth run -- echo hello` makes one")
@@ -92,12 +100,17 @@ func psCommand(s *session) *cobra.Command {
 				}
 				return s.print(rows)
 			}
-			return s.printJobs(jobs, steps, metrics, time.Now())
+			if err := s.printJobs(jobs, steps, metrics, time.Now()); err != nil {
+				return err
+			}
+			s.hint("%s", countJobs(jobs))
+			return nil
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "every job, not only active and recent ones")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "names only")
 	cmd.Flags().IntVarP(&limit, "max-results", "r", 0, "at most this many")
+	which.flags(cmd)
 	s.format.flags(cmd)
 	return cmd
 }
@@ -105,34 +118,55 @@ func psCommand(s *session) *cobra.Command {
 // recent is how many jobs a short list has, when fewer are active.
 const recent = 10
 
-// psJobs is every active job, and the newest others up to a short list. Most often one request
-// tells: when the oldest of the newest jobs is older than every active one cannot be known, so the
-// active ones are asked for by themselves.
-func psJobs(ctx context.Context, c *client.Client, all bool, limit int) ([]*client.Job, error) {
-	if all {
-		return collect(c.Jobs(ctx, client.JobQuery{Max: limit}), limit)
-	}
-	if limit == 0 {
+// psJobs is every active job, and the newest others up to a short list: those that run first.
+// Active jobs may be older than the newest, and are then asked for by themselves.
+func psJobs(ctx context.Context, c *client.Client, q client.JobQuery, all bool, limit int) ([]*client.Job, error) {
+	if limit == 0 && !all && q.Since.IsZero() {
 		limit = recent
 	}
-	newest, err := collect(c.Jobs(ctx, client.JobQuery{Max: limit}), limit)
-	if err != nil || len(newest) < limit {
-		return newest, err
-	}
-	active, err := collect(c.Jobs(ctx, client.JobQuery{Status: berth.ActiveStatuses}), 0)
+	q.Max = limit
+	jobs, err := collect(c.Jobs(ctx, q), limit)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
-	for _, j := range newest {
-		seen[j.Name] = true
-	}
-	for _, j := range active { // newest first, so what is missing comes after
-		if !seen[j.Name] {
-			newest = append(newest, j)
+	if !all && limit > 0 && len(jobs) >= limit && len(q.Status) == 0 {
+		q.Max, q.Status = 0, berth.ActiveStatuses
+		active, err := collect(c.Jobs(ctx, q), 0)
+		if err != nil {
+			return nil, err
+		}
+		seen := map[string]bool{}
+		for _, j := range jobs {
+			seen[j.Name] = true
+		}
+		for _, j := range active { // newest first, so what is missing comes after
+			if !seen[j.Name] {
+				jobs = append(jobs, j)
+			}
 		}
 	}
-	return newest, nil
+	slices.SortStableFunc(jobs, func(a, b *client.Job) int { return cmp.Compare(psOrder(a), psOrder(b)) })
+	return jobs, nil
+}
+
+// psOrder is where a job stands in a list: those that run, those that wait, those that have ended.
+func psOrder(j *client.Job) int {
+	switch {
+	case j.Status().Terminal():
+		return 2
+	case j.Status() == berth.Running || j.Status() == berth.Finalizing:
+		return 0
+	}
+	return 1
+}
+
+// countJobs is how many of jobs run, wait and have ended.
+func countJobs(jobs []*client.Job) string {
+	var n [3]int
+	for _, j := range jobs {
+		n[psOrder(j)]++
+	}
+	return fmt.Sprintf("%d running, %d waiting, %d ended", n[0], n[1], n[2])
 }
 
 func collect[T any](seq func(func(T, error) bool), limit int) ([]T, error) {

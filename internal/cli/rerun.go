@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/spec"
+)
+
+// rerun submits a job again, under another name.
+type rerun struct {
+	s        *session
+	name, on string
+	set      wordGroups
+	noWait   bool
+}
+
+func rerunCommand(s *session) *cobra.Command {
+	r := &rerun{s: s}
+	cmd := &cobra.Command{
+		Use:   "rerun [JOB]",
+		Short: "Run a job again, with the same code, environment and inputs",
+		Long: "Submits a job again under another name, and streams its output. JOB is a name, a prefix of one, or `last`, the default.\n\n" +
+			"  berth rerun last\n" +
+			"  berth rerun --on gpus honest_basil\n" +
+			"  berth rerun honest_basil --set inputs.lr=0.01 resources.instance_count=2",
+		Args:              maxArgs(1),
+		ValidArgsFunction: s.completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			return r.run(ctx, selector(args))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&r.name, "name", "n", "", "name of the new job (default: generated)")
+	f.StringVar(&r.on, "on", "", "compute to run on (default: that of the job)")
+	setFlag(cmd, &r.set)
+	f.Lookup("set").Usage = "PATH=VALUE …: change fields of the job, named as in a job file"
+	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
+	return cmd
+}
+
+func (r *rerun) run(ctx context.Context, which string) error {
+	if r.name == "" {
+		r.name = newName()
+	} else if err := berth.CheckName("job", r.name); err != nil {
+		return err
+	}
+	sets, err := setsOf(&r.set)
+	if err != nil {
+		return err
+	}
+	c, err := r.s.open(ctx)
+	if err != nil {
+		return err
+	}
+	j, err := r.s.job(ctx, c, which)
+	if err != nil {
+		return err
+	}
+	body, err := r.body(ctx, c, j.Name, sets)
+	if err != nil {
+		return err
+	}
+	_, rev, err := c.Submit(ctx, r.name, body)
+	if err != nil {
+		return err
+	}
+	if r.noWait {
+		_, err := fmt.Fprintln(r.s.out, r.name)
+		r.s.nextSteps(r.name)
+		return err
+	}
+	r.s.say("submitted %s, which repeats %s", r.s.paint(r.s.err, bold, r.name), j.Name)
+	r.s.nextSteps(r.name)
+	return r.s.followTo(ctx, c, r.name, rev, nil)
+}
+
+// body is what a job was submitted with, as far as it is not the job's own.
+func (r *rerun) body(ctx context.Context, c *client.Client, name string, sets []string) (json.RawMessage, error) {
+	d, err := c.Get(ctx, "jobs", name)
+	if err != nil {
+		return nil, err
+	}
+	p := d.Properties()
+	for _, own := range []string{"status", "berth", "parentJobName", "isArchived"} {
+		delete(p, own)
+	}
+	if p["displayName"] == name {
+		delete(p, "displayName")
+	}
+	if services, ok := p["services"].(map[string]any); ok { // those that every job has
+		delete(services, "Studio")
+		delete(services, "Tracking")
+	}
+	if r.on != "" {
+		p["computeId"] = c.Workspace.ResourceID("computes", r.on)
+	}
+	if len(sets) == 0 {
+		return json.Marshal(map[string]any{"properties": p})
+	}
+	return changedBody(c, d, sets)
+}
+
+// changedBody is a job with fields set that are named as in a file: it becomes one, and is read as
+// one.
+func changedBody(c *client.Client, d client.Document, sets []string) (json.RawMessage, error) {
+	job := jobNoun()
+	file := entity(job, d)
+	for _, own := range []string{"name", "id", "creation_context", "status"} {
+		delete(file, own)
+	}
+	// A file has to name an environment, which a job of `berth run` need not have.
+	const standIn = "no-environment"
+	if file["environment"] == nil && file["type"] == "command" {
+		file["environment"] = "azureml:" + standIn + ":1"
+	}
+	text, err := json.Marshal(file)
+	if err != nil {
+		return nil, err
+	}
+	r, err := spec.LoadBytes(text, withTypes(spec.Options{Kind: job.yaml(), Set: sets, Workspace: c.Workspace, File: "job " + d.Name(), Links: followLinks()}))
+	if err != nil {
+		return nil, err
+	}
+	var out client.Document
+	if err := json.Unmarshal(r.Main().Body, &out); err != nil {
+		return nil, err
+	}
+	if id, _ := out.Properties()["environmentId"].(string); strings.Contains(id, standIn) {
+		delete(out.Properties(), "environmentId")
+	}
+	return json.Marshal(out)
+}
