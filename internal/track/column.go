@@ -32,14 +32,16 @@ type column interface {
 	spans(c *clause) []span
 	count(spans []span) int
 	in(spans []span) iter.Seq[*node]
-	// ordered is the runs of spans by the field, with whether the field differs from the one
-	// before; NaN comes last.
-	ordered(desc bool, spans []span) iter.Seq2[*node, bool]
+	// ordered is the runs of spans by the field; NaN comes last.
+	ordered(desc bool, spans []span) iter.Seq[*node]
+	// groups is where those of the same value are, in the same order, and the value.
+	groups(desc bool, spans []span) iter.Seq2[span, rank]
 }
 
 type values[K cmp.Ordered] struct {
 	*sorted[K]
-	key func(rank) K
+	key  func(rank) K
+	rank func(K) rank
 }
 
 type (
@@ -64,17 +66,17 @@ type valued struct {
 
 func newColumn(f field, list []valued) column {
 	if f.number() {
-		return numbers{valuesOf(list, numberKey)}
+		return numbers{valuesOf(list, numberKey, func(v float64) rank { return numberRank(v, true) })}
 	}
-	return texts{valuesOf(list, textKey)}
+	return texts{valuesOf(list, textKey, func(v string) rank { return textRank(v, true) })}
 }
 
-func valuesOf[K cmp.Ordered](list []valued, key func(rank) K) values[K] {
+func valuesOf[K cmp.Ordered](list []valued, key func(rank) K, rankOf func(K) rank) values[K] {
 	items := make([]item[K], len(list))
 	for i, x := range list {
 		items[i] = item[K]{key(x.v), x.n}
 	}
-	return values[K]{fill(items), key}
+	return values[K]{fill(items), key, rankOf}
 }
 
 func (c values[K]) insert(v rank, n *node) { c.sorted.insert(c.key(v), n) }

@@ -26,8 +26,8 @@ func (s *search) fields() []field {
 			out = append(out, f)
 		}
 	}
-	if len(s.orders) > 0 {
-		if f := s.orders[0].field(); !slices.Contains(out, f) {
+	for _, o := range s.orders {
+		if f := o.field(); !slices.Contains(out, f) {
 			out = append(out, f)
 		}
 	}
@@ -114,6 +114,7 @@ type look struct {
 	s      *search
 	latest latestOf
 	keep   func(*run) bool
+	among  *group // where it looks, nil for everywhere
 }
 
 // merged is the runs of experiments that are kept, in order.
@@ -181,30 +182,19 @@ func (l *look) inOrder(id string) iter.Seq[*run] {
 	if all == nil {
 		return func(func(*run) bool) {}
 	}
-	every := func(yield func(*node) bool) {
-		for it := range all.between(place{}, all.end()) {
-			if !yield(it.n) {
-				return
-			}
-		}
-	}
-	if len(l.s.orders) > 0 {
-		if _, ok := l.x.columns.find(id, l.s.orders[0].field()); !ok || all.size < fewRuns {
-			return l.collected(every, true)
-		}
-	}
 	rarest, few := l.rarest(id, all.size)
-	walk := all.size
-	if w, ok := l.first(id); ok && w.limited {
-		walk = w.col.count(w.spans)
+	w, ok := l.first(id)
+	if len(l.s.orders) > 0 && (!ok || all.size < fewRuns) {
+		return l.collected(rarest)
 	}
-	if few < all.size && collectCost*few <= l.s.enough()*walk/max(few, 1) {
-		return l.collected(rarest, false)
+	walked := all.size
+	if w.limited {
+		walked = w.col.count(w.spans)
 	}
-	if few == all.size {
-		rarest = every
+	if few < all.size && collectCost*few <= l.s.enough()*walked/max(few, 1) {
+		return l.collected(rarest)
 	}
-	return l.walked(id, rarest, 2*few+blockSize)
+	return l.walked(id, rarest, few)
 }
 
 // A walk is the part of a column that a search walks.
@@ -234,8 +224,10 @@ func (l *look) first(id string) (walk, bool) {
 // rarest is the runs that meet the conditions on the field that fewest meet, of those whose columns
 // tell; all runs without one.
 func (l *look) rarest(id string, all int) (iter.Seq[*node], int) {
-	few := all
-	var runs iter.Seq[*node]
+	few, runs := all, l.x.nodes(id)
+	if l.among != nil {
+		few, runs = l.among.size, l.among.nodes
+	}
 	for i := range l.s.clauses {
 		if ids, ok := l.s.clauses[i].ids(); ok {
 			if len(ids) < few {
@@ -271,21 +263,16 @@ func (l *look) named(experiment string, ids []string) iter.Seq[*node] {
 	}
 }
 
-// collected is those of some runs that are kept, sorted. inOrder says that they come as answers
-// have them.
-func (l *look) collected(nodes iter.Seq[*node], inOrder bool) iter.Seq[*run] {
+// collected is those of some runs that are kept, sorted.
+func (l *look) collected(nodes iter.Seq[*node]) iter.Seq[*run] {
 	return func(yield func(*run) bool) {
 		var found []*run
 		for n := range nodes {
 			if l.keep(n.r) {
-				if found = append(found, n.r); inOrder && len(l.s.orders) == 0 && len(found) == l.s.enough() {
-					break
-				}
+				found = append(found, n.r)
 			}
 		}
-		if !inOrder {
-			slices.SortFunc(found, compareRuns)
-		}
+		slices.SortFunc(found, compareRuns)
 		for _, r := range firstBy(found, l.s.orders, l.s.enough(), l.rank) {
 			if !yield(r) {
 				return
@@ -302,80 +289,4 @@ func compareRuns(a, b *run) int {
 		return c
 	}
 	return strings.Compare(a.ID, b.ID)
-}
-
-// walked is the runs that are kept, found by walking all of them in order. After most of them were
-// looked at for too few, the rarest are collected after all.
-func (l *look) walked(id string, rarest iter.Seq[*node], most int) iter.Seq[*run] {
-	return func(yield func(*run) bool) {
-		looked := 0
-		var group []*run // of the same first field, where there is a second
-		given := map[*run]bool{}
-		give := func(r *run) bool {
-			given[r] = true
-			return yield(r)
-		}
-		flush := func() bool {
-			for _, r := range firstBy(group, l.s.orders[min(1, len(l.s.orders)):], 0, l.rank) {
-				if !give(r) {
-					return false
-				}
-			}
-			group = group[:0]
-			return true
-		}
-		for n, first := range l.byFirst(id) {
-			if first && !flush() {
-				return
-			}
-			if looked++; looked > most {
-				break
-			}
-			switch {
-			case !l.keep(n.r):
-			case len(l.s.orders) > 1:
-				group = append(group, n.r)
-			case !give(n.r):
-				return
-			}
-		}
-		if looked <= most {
-			flush()
-			return
-		}
-		for r := range l.collected(rarest, false) {
-			if !given[r] && !yield(r) {
-				return
-			}
-		}
-	}
-}
-
-// byFirst is the runs of an experiment by the first field of the search's order, and whether it
-// differs from the one before. Those that have none come last; where there is a condition on the
-// field, only those are given that may meet it.
-func (l *look) byFirst(id string) iter.Seq2[*node, bool] {
-	return func(yield func(*node, bool) bool) {
-		w, ok := l.first(id)
-		if ok {
-			for n, differs := range w.col.ordered(w.desc, w.spans) {
-				if !yield(n, differs) {
-					return
-				}
-			}
-			if w.limited {
-				return
-			}
-		}
-		first := true
-		for n := range l.x.nodes(id) {
-			if ok && n.r.rank(l.s.orders[0], l.latest).class < 2 {
-				continue
-			}
-			if !yield(n, first) {
-				return
-			}
-			first = false
-		}
-	}
 }

@@ -103,7 +103,7 @@ func (i *indexed) search(t *testing.T) *search {
 	for range i.rand.IntN(5) {
 		filter = append(filter, i.pick(clauses...))
 	}
-	for range i.rand.IntN(3) {
+	for range i.rand.IntN(4) {
 		if o := i.pick(orders...); !slices.ContainsFunc(by, func(b string) bool { return strings.Fields(b)[0] == strings.Fields(o)[0] }) {
 			by = append(by, o)
 		}
@@ -212,6 +212,10 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 		{"metrics.acc > 0.9", "metrics.acc", 21, 21},
 		{"params.lr != 'none' AND metrics.acc < 0.1", "metrics.acc DESC", 21, 21},
 		{"start_time < 1000", "", 21, 21},
+		{"", "tags.odd DESC, metrics.acc DESC", 21, 21 + 2},
+		{"", "tags.odd, metrics.acc", 21, 21 + 4},
+		{"params.lr LIKE '9%'", "tags.odd DESC, metrics.acc DESC", 21, 1000},
+		{"", "metrics.none, tags.odd, metrics.acc", 21, 25},
 		{"params.lr IS NULL", "", 0, 0},
 		{"tags.odd IS NULL", "metrics.acc DESC", 2, 2},
 		{"tags.odd IS NOT NULL", "", 21, 24},
@@ -221,7 +225,7 @@ func TestSearchLooksAtFewRuns(t *testing.T) {
 		s := &search{limit: 20}
 		s.clauses, _ = runGrammar.parse(q.filter)
 		if q.order != "" {
-			s.orders, _ = runGrammar.parseOrders([]string{q.order})
+			s.orders, _ = runGrammar.parseOrders(strings.Split(q.order, ", "))
 		}
 		i.x.prepare(i.p, []string{"0"}, s.fields())
 		looked := 0

@@ -74,6 +74,14 @@ func (s *sorted[K]) seek(before func(item[K]) bool) place {
 	return place{b, sort.Search(len(s.blocks[b]), func(i int) bool { return !before(s.blocks[b][i]) })}
 }
 
+// before is the place before another, which is not the first.
+func (s *sorted[K]) before(p place) place {
+	if p.at == 0 {
+		return place{p.block - 1, len(s.blocks[p.block-1]) - 1}
+	}
+	return place{p.block, p.at - 1}
+}
+
 func (s *sorted[K]) insert(key K, n *node) {
 	it := item[K]{key, n}
 	s.size++
@@ -142,10 +150,7 @@ func (s *sorted[K]) between(from, to place) iter.Seq[item[K]] {
 func (s *sorted[K]) backward(from, to place) iter.Seq[item[K]] {
 	return func(yield func(item[K]) bool) {
 		for from.before(to) {
-			last := place{to.block, to.at - 1}
-			if to.at == 0 {
-				last = place{to.block - 1, len(s.blocks[to.block-1]) - 1}
-			}
+			last := s.before(to)
 			key := s.blocks[last.block][last.at].key
 			first := s.seek(func(x item[K]) bool { return cmp.Less(x.key, key) })
 			if first.before(from) {

@@ -37,8 +37,7 @@ func overlap(a, b []span) []span {
 // all is the whole list.
 func (s *sorted[K]) all() []span { return []span{{place{}, s.end()}} }
 
-// around is where the items are that have this key, of which none may be NaN: between the first
-// place and the second.
+// around is where the items are that have this key: between the first place and the second.
 func (s *sorted[K]) around(key K) (at, behind place) {
 	return s.seek(func(x item[K]) bool { return cmp.Less(x.key, key) }), s.seek(func(x item[K]) bool { return cmp.Compare(x.key, key) <= 0 })
 }
@@ -104,24 +103,51 @@ func (c values[K]) in(spans []span) iter.Seq[*node] {
 	}
 }
 
-// ordered walks spans; NaN, which is less than every number there, comes last.
-func (c values[K]) ordered(desc bool, spans []span) iter.Seq2[*node, bool] {
+// inOrder is spans in the order in which they are walked: NaN, which is less than every number
+// there, comes last.
+func (c values[K]) inOrder(desc bool, spans []span) []span {
 	first := c.seek(func(x item[K]) bool { return x.key != x.key }) //nolint:gocritic // is it NaN
-	parts := [][]span{overlap(spans, []span{{first, c.end()}}), overlap(spans, []span{{place{}, first}})}
+	numbers := overlap(spans, []span{{first, c.end()}})
+	if desc {
+		slices.Reverse(numbers)
+	}
+	return append(numbers, overlap(spans, []span{{place{}, first}})...)
+}
+
+func (c values[K]) ordered(desc bool, spans []span) iter.Seq[*node] {
 	walk := c.between
 	if desc {
 		walk = c.backward
-		slices.Reverse(parts[0])
 	}
-	return func(yield func(*node, bool) bool) {
-		var last K
-		begun := false
-		for _, s := range slices.Concat(parts...) {
+	return func(yield func(*node) bool) {
+		for _, s := range c.inOrder(desc, spans) {
 			for it := range walk(s.from, s.to) {
-				if !yield(it.n, !begun || cmp.Compare(it.key, last) != 0) {
+				if !yield(it.n) {
 					return
 				}
-				last, begun = it.key, true
+			}
+		}
+	}
+}
+
+func (c values[K]) groups(desc bool, spans []span) iter.Seq2[span, rank] {
+	return func(yield func(span, rank) bool) {
+		for _, s := range c.inOrder(desc, spans) {
+			for s.from.before(s.to) {
+				at := s.from
+				if desc {
+					at = c.before(s.to)
+				}
+				key := c.blocks[at.block][at.at].key
+				first, behind := c.around(key)
+				if !yield(span{first, behind}, c.rank(key)) {
+					return
+				}
+				if desc {
+					s.to = first
+				} else {
+					s.from = behind
+				}
 			}
 		}
 	}
