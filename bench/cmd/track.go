@@ -149,7 +149,7 @@ func (f trackForm) measure(b *bench) error {
 		ready: func() error { return nil }, processes: m.Processes, usage: together(m.Usage, databases[1]),
 		do: func(_ int, method, path string, body []byte) ([]byte, error) { return m.Do(b.ctx, method, path, body) },
 	}
-	return f.compare(b, m.Version, ours, theirs)
+	return f.compare(b, m, ours, theirs)
 }
 
 // ours is our server with its clients.
@@ -192,8 +192,8 @@ func together(server func() (time.Duration, bool), db *peer.Postgres) func() (ti
 }
 
 // compare measures everything on both sides.
-func (f trackForm) compare(b *bench, version string, ours, theirs *tracker) error {
-	c := comparison{b: b, form: f, version: version, sides: [2]*tracker{ours, theirs}}
+func (f trackForm) compare(b *bench, m *peer.MLflow, ours, theirs *tracker) error {
+	c := comparison{b: b, form: f, peer: m, sides: [2]*tracker{ours, theirs}}
 	for _, k := range c.sides {
 		k.runs, k.calls = make([]string, f.clients), make([]int, f.clients)
 		if err := k.ready(); err != nil {
@@ -224,5 +224,9 @@ func (f trackForm) compare(b *bench, version string, ours, theirs *tracker) erro
 			return err
 		}
 	}
-	return errors.Join(c.search(), c.chart())
+	runs, points := b.size(10_000, 200), b.size(1_000_000, 10_000)
+	if err := c.fill(runs, points); err != nil {
+		return err
+	}
+	return errors.Join(c.search(runs), c.chart(points))
 }

@@ -13,10 +13,10 @@ import (
 
 // comparison is the two servers of one form.
 type comparison struct {
-	b       *bench
-	form    trackForm
-	version string
-	sides   [2]*tracker // ours, the peer
+	b     *bench
+	form  trackForm
+	peer  *peer.MLflow
+	sides [2]*tracker // ours, the peer
 }
 
 // beside measures one operation on both sides, round by round: the CPU of the server and its
@@ -49,7 +49,7 @@ func (c *comparison) beside(row measure.Row, least float64, cpu bool, n int, op 
 		note += fmt.Sprintf("; %d clients; CPU of the server and its PostgreSQL", c.form.clients)
 	}
 	row.Value, row.CPUPerOp, row.Note = measure.Median(values[0]), measure.Number(measure.Median(cpus[0])), join(row.Note, note)
-	row.Against(c.form.peer, c.version, values[0], values[1], false)
+	row.Against(c.form.peer, c.peer.Version, values[0], values[1], false)
 	row.PeerCPUPerOp = measure.Number(measure.Median(cpus[1]))
 	if !cpu {
 		row.Note += fmt.Sprintf("; the peer's CPU %.3g ms", measure.Median(cpus[1]))
@@ -85,31 +85,50 @@ func (c *comparison) memory() error {
 		Name: c.form.name + ".memory", Unit: "MB", Value: pss[0],
 		Note: fmt.Sprintf("PSS of the server's processes, 15 s after a few batches; RSS %.3g MB, the peer's %d processes %.4g MB", rss[0], len(c.sides[1].processes()), rss[1]),
 	}
-	row.Against(c.form.peer, c.version, pss[:1], pss[1:], false)
+	row.Against(c.form.peer, c.peer.Version, pss[:1], pss[1:], false)
 	row.Judge(measure.Bound{Of: "ratio", Least: true, Limit: 20})
 	return c.b.write(row)
 }
 
-// search is a filter and an order over many runs.
-func (c *comparison) search() error {
-	runs := c.b.size(10_000, 200)
-	for _, k := range c.sides {
-		if err := k.ready(); err != nil {
-			return err
-		}
-		_, err := k.each(runs, 0, func(client, i int) error {
-			id, err := k.create(client)
-			if err != nil {
-				return err
-			}
-			_, err = k.call(client, "runs/log-batch", fmt.Sprintf(`{"run_id": %q, "metrics": [{"key": "acc", "value": %g, "timestamp": 1}], "params": [{"key": "lr", "value": "%d"}]}`,
-				id, float64(i*7919%runs)/float64(runs), i%10))
-			return err
-		})
+// fill makes many runs, and a metric with many points: ours by requests, the peer's in its
+// database.
+func (c *comparison) fill(runs, points int) error {
+	k, theirs := c.sides[0], c.sides[1]
+	if err := k.ready(); err != nil {
+		return err
+	}
+	_, err := k.each(runs, 0, func(client, i int) error {
+		id, err := k.create(client)
 		if err != nil {
 			return err
 		}
+		_, err = k.call(client, "runs/log-batch", fmt.Sprintf(`{"run_id": %q, "metrics": [{"key": "acc", "value": %g, "timestamp": 1}], "params": [{"key": "lr", "value": "%d"}]}`,
+			id, float64(i*7919%runs)/float64(runs), i%10))
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	_, err = k.each(points/1000, 0, func(client, i int) error {
+		var p strings.Builder
+		for at := i * 1000; at < (i+1)*1000; at++ {
+			fmt.Fprintf(&p, `,{"key": "curve", "value": %d, "timestamp": %d, "step": %d}`, at%97, 1700000000000+at, at)
+		}
+		_, err := k.call(client, "runs/log-batch", `{"run_id": "`+k.runs[0]+`", "metrics": [`+p.String()[1:]+`]}`)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	empty, err := theirs.create(0) // the batches of the others are not copied
+	if err != nil {
+		return err
+	}
+	return c.peer.Fill(c.b.ctx, empty, runs, theirs.runs[0], points)
+}
+
+// search is a filter and an order over many runs.
+func (c *comparison) search(runs int) error {
 	for _, q := range []struct{ name, body string }{
 		{"filter", `{"experiment_ids": ["0"], "max_results": 20, "filter": "metrics.acc > 0.9 AND params.lr = '3'"}`},
 		{"order", `{"experiment_ids": ["0"], "max_results": 20, "filter": "params.lr = '3'", "order_by": ["metrics.acc DESC"]}`},
@@ -127,24 +146,7 @@ func (c *comparison) search() error {
 }
 
 // chart is a metric of many points in as many as a chart has.
-func (c *comparison) chart() error {
-	points := c.b.size(1_000_000, 10_000)
-	for _, k := range c.sides {
-		if err := k.ready(); err != nil {
-			return err
-		}
-		_, err := k.each(points/1000, 0, func(client, i int) error {
-			var p strings.Builder
-			for at := i * 1000; at < (i+1)*1000; at++ {
-				fmt.Fprintf(&p, `,{"key": "curve", "value": %d, "timestamp": %d, "step": %d}`, at%97, 1700000000000+at, at)
-			}
-			_, err := k.call(client, "runs/log-batch", `{"run_id": "`+k.runs[0]+`", "metrics": [`+p.String()[1:]+`]}`)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
+func (c *comparison) chart(points int) error {
 	row := measure.Row{Name: c.form.name + ".chart", Unit: "ms", Note: fmt.Sprintf("get-history-bulk-interval, 1000 of %d points", points)}
 	return c.beside(row, 50, false, c.b.size(16, 8), func(k *tracker, client int) error {
 		_, err := k.do(client, http.MethodGet, "/ajax-api/2.0/mlflow/metrics/get-history-bulk-interval?metric_key=curve&max_results=1000&run_ids="+k.runs[0], nil)

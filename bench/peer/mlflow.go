@@ -3,6 +3,7 @@ package peer
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"net"
@@ -17,13 +18,16 @@ import (
 	"github.com/berthml/berth/bench/measure"
 )
 
+//go:embed source/mlflow.py
+var fillMLflow string
+
 // MLflow is a real `mlflow server`.
 type MLflow struct {
-	Version string
-	Workers int
-	d       daemons
-	base    string
-	http    *http.Client
+	Version          string
+	python, database string
+	d                daemons
+	base             string
+	http             *http.Client
 }
 
 // StartMLflow starts the server of the mlflow that a Python has, with workers of which each is a
@@ -48,7 +52,7 @@ func StartMLflow(ctx context.Context, group *measure.Group, python, dir string, 
 	}
 	// Each client keeps its connection, as a client of mlflow's does.
 	web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	m := &MLflow{Version: strings.TrimSpace(string(out)), Workers: workers, base: "http://" + address, http: web, d: daemons{logs: dir, group: group.Sub(filepath.Base(dir))}}
+	m := &MLflow{Version: strings.TrimSpace(string(out)), python: python, database: database, base: "http://" + address, http: web, d: daemons{logs: dir, group: group.Sub(filepath.Base(dir))}}
 	_, port, _ := strings.Cut(address, ":")
 	_, err = m.d.start(ctx, "env", "-C", dir, "MLFLOW_DISABLE_TELEMETRY=true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false", "GIT_PYTHON_REFRESH=quiet", python, "-m", "mlflow", "server",
 		"--backend-store-uri", database, "--artifacts-destination", filepath.Join(dir, "artifacts"), "--host", "127.0.0.1", "--port", port, "--workers", strconv.Itoa(workers))
@@ -89,6 +93,17 @@ func (m *MLflow) Do(ctx context.Context, method, path string, body []byte) ([]by
 
 // Usage is the CPU of the server and its workers.
 func (m *MLflow) Usage() (time.Duration, bool) { return m.d.group.Usage() }
+
+// Fill writes runs and the points of a curve to the database, as requests would: copies of a run
+// with a metric "acc" and a parameter "lr", and the metric "curve" of another run.
+func (m *MLflow) Fill(ctx context.Context, template string, runs int, curve string, points int) error {
+	cmd := exec.CommandContext(ctx, m.python, "-c", fillMLflow, m.database, template, strconv.Itoa(runs), curve, strconv.Itoa(points))
+	cmd.Env = append(os.Environ(), "GIT_PYTHON_REFRESH=quiet", "MLFLOW_DISABLE_TELEMETRY=true")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("filling the database of mlflow: %w: %s", err, out[max(0, len(out)-600):])
+	}
+	return nil
+}
 
 // Processes are the server and its workers.
 func (m *MLflow) Processes() []int {
