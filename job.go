@@ -195,6 +195,8 @@ type JobState struct {
 	// Parent is the pipeline job this job is a step of, and Node its name there.
 	Parent string `json:"parent,omitempty"`
 	Node   string `json:"node,omitempty"`
+	// Serves is the online deployment this job is a replica of, ENDPOINT/DEPLOYMENT.
+	Serves string `json:"serves,omitempty"`
 	// Steps are those of a pipeline job, in the order of their names.
 	Steps []PipelineStep `json:"steps,omitempty"`
 }

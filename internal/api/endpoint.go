@@ -12,7 +12,8 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Endpoints and their deployments are documents so far.
+// Batch endpoints and their deployments are documents so far; online.go has what online endpoints
+// have besides.
 
 var endpointSchema = map[string]schema{
 	"properties.authMode": isText, "properties.compute": isText, "properties.traffic": isObject, "properties.mirrorTraffic": isObject,
@@ -29,19 +30,31 @@ func checkEndpoint(_ *call, _ *store.Tx, _, version string, p map[string]any) er
 	if mode := text(p, "authMode"); !slices.Contains(authModes, strings.ToLower(mode)) {
 		return berth.Errorf(berth.Invalid, "properties.authMode %q is not Key, AMLToken or AADToken", mode)
 	}
-	sum := int64(0)
-	for name, v := range asMap(p["traffic"]) {
+	sum, err := checkShares(p, "traffic")
+	if err == nil && sum != 0 && sum != 100 {
+		return berth.Errorf(berth.Invalid, "properties.traffic adds up to %d: the shares must add up to 100, or all be 0", sum)
+	}
+	if err != nil {
+		return err
+	}
+	sum, err = checkShares(p, "mirrorTraffic")
+	if err == nil && sum > 50 {
+		return berth.Errorf(berth.Invalid, "properties.mirrorTraffic adds up to %d: at most 50 percent can be mirrored", sum)
+	}
+	return err
+}
+
+// checkShares adds up the shares of deployments in a property.
+func checkShares(p map[string]any, field string) (sum int64, err error) {
+	for name, v := range asMap(p[field]) {
 		n, ok := v.(json.Number)
 		share, err := n.Int64()
 		if !ok || err != nil || share < 0 || share > 100 {
-			return berth.Errorf(berth.Invalid, "properties.traffic.%s must be a whole number from 0 to 100", name)
+			return 0, berth.Errorf(berth.Invalid, "properties.%s.%s must be a whole number from 0 to 100", field, name)
 		}
 		sum += share
 	}
-	if sum != 0 && sum != 100 {
-		return berth.Errorf(berth.Invalid, "properties.traffic adds up to %d: the shares must add up to 100, or all be 0", sum)
-	}
-	return nil
+	return sum, nil
 }
 
 func shapeEndpoint(_ *call, d *store.Doc, p map[string]any) {
@@ -94,9 +107,7 @@ func newEndpointKey(c *call, r *resource, name, version string) error {
 	if which == "" {
 		return berth.Errorf(berth.Invalid, "keyType %q is not Primary or Secondary", ask.KeyType)
 	}
-	if ask.KeyValue != "" {
-		return berth.Errorf(berth.Unsupported, "keyValue: the server creates the keys; send an endpoint with properties.keys to choose them")
-	}
+	// Clients send the present key as keyValue: it is not what they wish for.
 	if _, err := c.keysOf(r, name, version, which); err != nil {
 		return err
 	}
@@ -140,6 +151,7 @@ func (c *call) keysOf(r *resource, name, version, replace string) (keys map[stri
 		if d.Own, err = c.s.docs.seal(c, r, d.Name, map[string]any{"keys": keys}); err != nil {
 			return err
 		}
+		c.emit(tx, berth.EventResourcePut, r, d.Name, "")
 		return tx.Save(d)
 	})
 	return keys, err

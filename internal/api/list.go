@@ -187,9 +187,10 @@ func (c *call) asked(d *store.Doc, parameter, property string) bool {
 	return json.Unmarshal(d.Body, &v) == nil && strings.EqualFold(text(v.Properties, property), want)
 }
 
-// wantedJob leaves out the steps of pipelines, which are listed with their pipeline.
+// wantedJob leaves out the steps of pipelines, which are listed with their pipeline, and the
+// replicas of online deployments.
 func wantedJob(c *call, d *store.Doc) bool {
-	return !isStep(d) && c.asked(d, "jobType", "jobType") && c.askedTag(d)
+	return !isStep(d) && !isReplica(d) && c.asked(d, "jobType", "jobType") && c.askedTag(d)
 }
 
 // askedTag says whether a document has the tag that the list was asked for, NAME or NAME=VALUE, or

@@ -95,6 +95,11 @@ func (s *documentService) remove(c *call, r *resource, name, version string) err
 		if err != nil {
 			return err
 		}
+		if r.CheckDelete != nil {
+			if err := r.CheckDelete(c, tx, d); err != nil {
+				return err
+			}
+		}
 		if err := c.removeDoc(tx, r, d); err != nil {
 			return err
 		}

@@ -82,6 +82,8 @@ type Options struct {
 	// Program opens the server's own program by its hash, for nodes that have none. Nil gives out
 	// nothing.
 	Program func(hash string) (io.ReadSeekCloser, error)
+	// Endpoints answers for online endpoints, below berth.EndpointRoot. Nil answers nothing.
+	Endpoints http.Handler
 	// Metrics write what other parts of the server count.
 	Metrics []func(*metrics.Writer)
 }
@@ -161,6 +163,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if strings.HasPrefix(r.URL.Path, instancePath) {
 		s.instances.proxy(w, r)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, berth.EndpointRoot) && s.Endpoints != nil {
+		s.Endpoints.ServeHTTP(w, r)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("Origin") != "" && !s.sameOrigin(r.Header.Get("Origin")) {

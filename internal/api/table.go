@@ -77,6 +77,8 @@ type resource struct {
 	Actions map[string]func(c *call, r *resource, name, version string) error
 	// Questions are the Actions that change nothing and tell no secret: readers may ask them.
 	Questions []string
+	// CheckDelete refuses to delete a document.
+	CheckDelete func(c *call, tx *store.Tx, d *store.Doc) error
 	// Delete replaces the whole DELETE.
 	Delete func(c *call, r *resource, name string) error
 	// Inert says what does not happen yet with what is kept as a document only. Who makes one is
@@ -156,9 +158,9 @@ func serviceRows() []resource {
 		},
 		{
 			Collection: "onlineEndpoints", Child: "deployments", Noun: "online endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
-			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, Wanted: wantedEndpoint,
-			MakerOnly: true, Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey},
-			Inert: "online endpoints are kept as documents: nothing is deployed or served yet",
+			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeOnline, Check: checkOnline, CheckDelete: checkTraffic, Wanted: wantedEndpoint,
+			MakerOnly: true, Mark: markDeployment, Questions: []string{"getlogs"},
+			Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey, "token": endpointToken, "getlogs": deploymentLogs},
 		},
 		{
 			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,

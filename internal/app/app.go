@@ -34,6 +34,7 @@ import (
 	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/metrics"
 	"github.com/berthml/berth/internal/sched"
+	"github.com/berthml/berth/internal/serve/gateway"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -60,6 +61,7 @@ type App struct {
 	drivers   func(name string) (driver.Type, bool)
 	program   program
 	api       *api.Server
+	gateway   *gateway.Gateway
 	blobs     *blob.Store
 	db        *store.DB
 	machine   sched.Machine
@@ -176,6 +178,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 	}
 	a.closers = append(a.closers, watcher.Close)
 	leader := &forwarder{a: a}
+	a.openGateway(authority)
 	a.closers = append(a.closers, func() error { leader.close(); return nil })
 	a.api = api.New(api.Options{
 		DB: a.db, Blobs: a.blobs, Authority: authority, Signer: a.signer, Watcher: watcher, Log: a.log, Locator: a.at,
@@ -187,8 +190,8 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
 		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()),
-		Tracking:  leaderTracking{leader},
-		Metrics:   []func(*metrics.Writer){a.db.Metrics, a.termMetrics},
+		Tracking:  leaderTracking{leader}, Endpoints: a.gateway,
+		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics},
 	})
 	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)
 }
@@ -208,8 +211,9 @@ func (a *App) openLoops(t *term) error {
 		DB: a.db, Blobs: a.blobs, Keys: a.keys, Signer: a.signer, Locator: a.at, Log: a.log, Curated: envs.Curated, ImagesOnHost: a.cfg.ImagesOnHost,
 		Targets: t.targets, Near: berth.Home{URL: "unix://" + near, CA: ca}, Far: berth.Home{URL: a.URL, CA: ca},
 		Machine: a.machine, Local: a.cfg.Local(), QuotaDefault: a.cfg.QuotaDefault, Location: a.cfg.Location, Keep: filepath.Join(a.cfg.Home, "keep"),
-		KeepDays: a.cfg.Keep(),
+		KeepDays: a.cfg.Keep(), Replica: a.replica,
 	})
+	t.serving = a.openServing()
 	t.devbox = a.openInstances(managed, a.environments(), a.host)
 	return nil
 }

@@ -37,6 +37,7 @@ func (a *App) Run(until context.Context) error {
 		}
 	}
 	group.Go(func() error { return a.keepRunning(ctx, a.api.Samples) })
+	group.Go(func() error { return a.keepRunning(ctx, a.gateway.Run) })
 	group.Go(func() error {
 		return a.db.Lead(ctx, func(ctx context.Context) error { return a.keepRunning(ctx, a.lead) })
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/berthml/berth/internal/control"
 	"github.com/berthml/berth/internal/devbox"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/serve"
 	"github.com/berthml/berth/internal/track"
 )
 
@@ -28,6 +29,7 @@ type term struct {
 	tracking *track.Service
 	control  *control.Control
 	devbox   *devbox.Loop
+	serving  *serve.Loop
 }
 
 // terms is the present term of a server, if it leads.
@@ -77,7 +79,7 @@ func (a *App) lead(ctx context.Context) (err error) {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	keep := func(ctx context.Context) error { return t.gate.Keep(ctx, a.keys.Open) }
-	for _, loop := range []func(context.Context) error{t.control.Run, t.devbox.Run, t.control.Sweep, t.control.Budgets, t.control.Limits, t.tracking.Run, keep} {
+	for _, loop := range []func(context.Context) error{t.control.Run, t.devbox.Run, t.serving.Run, t.control.Sweep, t.control.Budgets, t.control.Limits, t.tracking.Run, keep} {
 		group.Go(func() error { return a.keepRunning(ctx, loop) })
 	}
 	if t.number != 0 {

@@ -40,6 +40,9 @@ type Options struct {
 	Near, Far berth.Home
 	// KindOf is the kind of a jobType; nil is kind.Of.
 	KindOf func(jobType string) (kind.Kind, error)
+	// Replica is what a job that is a replica of an online deployment finds in its environment
+	// besides; nil is nothing.
+	Replica func(job string) map[string]string
 	// Curated is the environment behind a curated name.
 	Curated func(name string) (berth.LaunchEnv, bool)
 	// ImagesOnHost lets jobs that name only an image run without a container.

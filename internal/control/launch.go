@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -105,6 +106,9 @@ func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Tas
 		l.Env[k] = string(x)
 	}
 	l.Env["AZUREML_EXPERIMENT_NAME"] = v.ExperimentName
+	if j.state.Serves != "" && cy.c.o.Replica != nil {
+		maps.Copy(l.Env, cy.c.o.Replica(j.doc.Name))
+	}
 	if l.DockerArgs, err = locate.DockerArgs(v.Resources.ContainerArgs()); err != nil {
 		return l, err
 	}

@@ -1,0 +1,216 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/serve"
+	"github.com/berthml/berth/internal/store"
+)
+
+// checkOnline refuses an online endpoint or a deployment that could not serve.
+func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) error {
+	if version == "" {
+		return checkEndpoint(c, tx, name, version, p)
+	}
+	raw, err := json.Marshal(map[string]any{"properties": p})
+	if err != nil {
+		return err
+	}
+	spec, err := serve.ParseSpec(raw)
+	if err != nil {
+		return err
+	}
+	if err := spec.Check(tx, c.ws); err != nil {
+		return err
+	}
+	if spec.Environment == "" {
+		return nil
+	}
+	ref, err := berth.ParseRef(spec.Environment, "environments")
+	if err == nil {
+		err = jobCall{c}.checkAsset(tx, "environments", ref)
+	}
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "properties.environmentId: %w", err)
+	}
+	return nil
+}
+
+// markDeployment says that a deployment is to be made as its document now asks.
+func markDeployment(c *call, d *store.Doc, had json.RawMessage, created bool) error {
+	if d.Version == "" {
+		return nil
+	}
+	if _, err := serve.ParseSpec(d.Body); err != nil { // with what is beside the properties
+		return err
+	}
+	d.Own = had
+	st, err := store.State[berth.DeploymentState](d)
+	if err != nil {
+		return err
+	}
+	st.State, st.Error, st.Reason, st.Deaths, st.LastDeath = berth.DeploymentUpdating, "", "it was changed", 0, time.Time{}
+	if created {
+		st.State, st.Reason = berth.DeploymentCreating, "it was created"
+	}
+	st.Admin = c.who.Role == auth.Admin
+	return store.SetState(d, st)
+}
+
+// shapeOnline adds what the server says of an online endpoint or deployment.
+func shapeOnline(c *call, d *store.Doc, p map[string]any) {
+	orNull(p, "description")
+	setDefault(p, "properties", map[string]any{})
+	if d.Version == "" {
+		p["provisioningState"] = berth.DeploymentSucceeded
+		at := c.s.BaseURL + c.ws.EndpointPath(d.Name)
+		p["scoringUri"], p["swaggerUri"] = at+"score", at+"swagger.json"
+		setDefault(p, "traffic", map[string]any{})
+		setDefault(p, "mirrorTraffic", map[string]any{})
+		return
+	}
+	st, err := store.State[berth.DeploymentState](d)
+	if err != nil || st.State == "" {
+		st.State = berth.DeploymentFailed
+	}
+	p["provisioningState"] = st.State
+	setDefault(p, "scaleSettings", map[string]any{"scaleType": "Default"})
+	setDefault(p, "endpointComputeType", "Managed")
+	for _, r := range []*berth.Revision{st.Good, st.Previous} {
+		if r != nil {
+			r.Job = nil // what it runs is not for everybody who may read
+		}
+	}
+	p["berth"] = st
+}
+
+// checkTraffic refuses to delete a deployment that has traffic. An endpoint goes with all of its
+// deployments.
+func checkTraffic(c *call, tx *store.Tx, d *store.Doc) error {
+	if d.Version == "" {
+		return nil
+	}
+	endpoint, err := tx.Get(d.Workspace, serve.Collection, d.Name, "")
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, p, err := bodyOf(endpoint)
+	if err != nil {
+		return err
+	}
+	for _, field := range []string{"traffic", "mirrorTraffic"} {
+		for name, v := range asMap(p[field]) {
+			if n, ok := v.(json.Number); ok && strings.EqualFold(name, d.Version) && n.String() != "0" {
+				return berth.Errorf(berth.Conflict, "deployment %s has %s percent of the %s of endpoint %s: give it to another deployment first", d.Version, n, field, d.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// tokenLife is how long a token calls an endpoint, and tokenRefresh when to ask for another.
+const (
+	tokenLife    = 12 * time.Hour
+	tokenRefresh = 8 * time.Hour
+)
+
+// endpointToken answers with a token that calls the endpoint.
+func endpointToken(c *call, r *resource, name, version string) error {
+	if version != "" {
+		return notFound(c)
+	}
+	if !c.who.CanWrite() {
+		return berth.Errorf(berth.Denied, "the token %q may not see secrets", c.who.Token)
+	}
+	d, err := c.s.docs.load(c, r, name, "")
+	if err != nil {
+		return err
+	}
+	_, p, err := bodyOf(d)
+	if err != nil {
+		return err
+	}
+	if mode := text(p, "authMode"); !strings.EqualFold(mode, "AMLToken") {
+		return berth.Errorf(berth.Invalid, "%s %s has no tokens: its authMode is %s", r.Noun, d.Name, mode)
+	}
+	c.w.Header().Set("Cache-Control", "no-store")
+	return c.send(http.StatusOK, map[string]any{
+		"accessToken":   c.s.Authority.Keys.EndpointToken(serve.TokenName(d), c.now.Add(tokenLife)),
+		"expiryTimeUtc": c.now.Add(tokenLife).Unix(), "refreshAfterTimeUtc": c.now.Add(tokenRefresh).Unix(), "tokenType": "Bearer",
+	})
+}
+
+// defaultTail and maxTail are how many lines of a log are shown.
+const (
+	defaultTail = 5000
+	maxTail     = 50000
+)
+
+// deploymentLogs answers with the last lines of the log of a deployment's newest replica.
+func deploymentLogs(c *call, r *resource, name, version string) error {
+	if version == "" {
+		return notFound(c)
+	}
+	var ask struct {
+		Tail      *int   `json:"tail"`
+		Container string `json:"containerType"`
+	}
+	if err := c.into(&ask); err != nil {
+		return err
+	}
+	lines := defaultTail
+	if ask.Tail != nil {
+		lines = min(max(0, *ask.Tail), maxTail)
+	}
+	d, err := c.s.docs.load(c, r, name, version)
+	if err != nil {
+		return err
+	}
+	st, err := store.State[berth.DeploymentState](d)
+	if err != nil {
+		return err
+	}
+	var own locate.Storage
+	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
+		own, err = locate.StorageOf(tx, c.ws.Key())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	content := st.DeathWhy
+	switch {
+	case strings.EqualFold(ask.Container, "StorageInitializer"):
+		content = "code and model were brought to the node before the process was started; state: " + st.State
+	case len(st.Replicas) > 0:
+		if content, err = serve.Tail(c.ctx(), c.s.Blobs, own, st.Replicas[len(st.Replicas)-1].Job, lines); err != nil {
+			return err
+		}
+	case st.Error != "":
+		content = st.Error
+	}
+	return c.send(http.StatusOK, map[string]any{"content": content})
+}
+
+// isReplica says whether a job is a replica of an online deployment, by what we keep of it.
+func isReplica(d *store.Doc) bool { return bytes.Contains(d.Own, []byte(`"serves":"`)) }
+
+// EndpointKeys are the keys of an online endpoint, for the gateway.
+func (s *Server) EndpointKeys(d *store.Doc) ([]string, error) {
+	had, err := openSecrets(s.Authority.Keys, d.Workspace+"/"+serve.Collection+"/"+d.Name, d)
+	if err != nil {
+		return nil, err
+	}
+	keys := asMap(had["keys"])
+	return []string{text(keys, primaryKey), text(keys, secondaryKey)}, nil
+}

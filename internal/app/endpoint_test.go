@@ -1,0 +1,201 @@
+package app_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// echo is a scoring script that says which deployment it is of.
+const echo = `
+import json, os
+
+def init():
+    global name
+    name = os.environ.get("WHO", "nobody")
+    print("init of", name)
+
+def run(data):
+    d = json.loads(data)
+    if d.get("die"):
+        os._exit(9)
+    if d.get("raise"):
+        raise ValueError("boom")
+    return {"who": name, "got": d}
+`
+
+// endpointServer is a server with an endpoint that is called e.
+type endpointServer struct {
+	*server
+	remote *http.Client
+	uri    string
+	key    string
+}
+
+func startEndpoint(t *testing.T, s *server) *endpointServer {
+	t.Helper()
+	e := &endpointServer{server: s, remote: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}}
+	code, m := s.do("PUT", s.ws+"/onlineEndpoints/e", map[string]any{"location": "local", "properties": map[string]any{"authMode": "Key"}})
+	if code != http.StatusCreated {
+		t.Fatal(code, m)
+	}
+	e.uri, _ = m["properties"].(map[string]any)["scoringUri"].(string)
+	code, m = s.do("POST", s.ws+"/onlineEndpoints/e/listKeys", map[string]any{})
+	if code != http.StatusOK {
+		t.Fatal(code, m)
+	}
+	e.key, _ = m["primaryKey"].(string)
+	return e
+}
+
+// code registers a scoring script as code.
+func (e *endpointServer) code(name, script string) string {
+	e.t.Helper()
+	dir := e.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "score.py"), []byte(script), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	id := e.ws + "/codes/" + name + "/versions/1"
+	code, m := e.do("PUT", id, map[string]any{"properties": map[string]any{"codeUri": "file://" + dir}})
+	if code != http.StatusCreated {
+		e.t.Fatal(code, m)
+	}
+	return id
+}
+
+func (e *endpointServer) deploy(name, codeID string, env map[string]any) {
+	e.t.Helper()
+	code, m := e.do("PUT", e.ws+"/onlineEndpoints/e/deployments/"+name, map[string]any{
+		"location": "local", "sku": map[string]any{"name": "Default", "capacity": 1},
+		"properties": map[string]any{
+			"endpointComputeType": "Managed", "instanceType": "Standard_DS3_v2", "environmentVariables": env,
+			"codeConfiguration": map[string]any{"codeId": codeID, "scoringScript": "score.py"},
+			"requestSettings":   map[string]any{"requestTimeout": "PT60S"},
+		},
+	})
+	if code/100 != 2 {
+		e.t.Fatal(code, m)
+	}
+}
+
+// state waits until a deployment is made or has failed.
+func (e *endpointServer) state(name string) (state string, berth map[string]any) {
+	e.t.Helper()
+	e.eventually("deployment "+name+" is settled", func() bool {
+		_, m := e.do("GET", e.ws+"/onlineEndpoints/e/deployments/"+name, nil)
+		p, _ := m["properties"].(map[string]any)
+		state, _ = p["provisioningState"].(string)
+		berth, _ = p["berth"].(map[string]any)
+		return state == "Succeeded" || state == "Failed"
+	})
+	return state, berth
+}
+
+func (e *endpointServer) traffic(shares map[string]any) {
+	e.t.Helper()
+	code, m := e.do("PUT", e.ws+"/onlineEndpoints/e", map[string]any{"location": "local", "properties": map[string]any{"authMode": "Key", "traffic": shares}})
+	if code != http.StatusOK {
+		e.t.Fatal(code, m)
+	}
+}
+
+// call sends a request to the endpoint, as a client elsewhere does.
+func (e *endpointServer) call(body string, headers ...string) (int, string, http.Header) {
+	e.t.Helper()
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodPost, e.uri, bytes.NewReader([]byte(body)))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+e.key)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := e.remote.Do(req)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b), resp.Header
+}
+
+// who is the deployment that answers.
+func (e *endpointServer) who(headers ...string) string {
+	e.t.Helper()
+	code, body, _ := e.call(`{}`, headers...)
+	var v struct{ Who string }
+	if err := json.Unmarshal([]byte(body), &v); err != nil || code != http.StatusOK {
+		e.t.Fatal(code, body, err)
+	}
+	return v.Who
+}
+
+// TestEndpointAnswers: a scoring script is deployed and answers, with the key only.
+func TestEndpointAnswers(t *testing.T) {
+	e := startEndpoint(t, start(t, shortHome(t)))
+	e.deploy("blue", e.code("c", echo), map[string]any{"WHO": "blue"})
+	if state, b := e.state("blue"); state != "Succeeded" {
+		t.Fatal(state, b)
+	}
+	if code, body, _ := e.call(`{}`); code != http.StatusNotFound {
+		t.Errorf("without traffic: %d %s", code, body)
+	}
+	e.traffic(map[string]any{"blue": 100})
+	e.eventually("the traffic is known", func() bool { code, _, _ := e.call(`{}`); return code == http.StatusOK })
+	code, body, h := e.call(`{"a":[1]}`)
+	if code != http.StatusOK || body != `{"who": "blue", "got": {"a": [1]}}` || h.Get("azureml-model-deployment") != "blue" {
+		t.Errorf("%d %s %v", code, body, h)
+	}
+	if code, body, h = e.call(`{"raise":true}`); code != http.StatusFailedDependency || h.Get("ms-azureml-model-error-statuscode") != "500" {
+		t.Errorf("a script that raises: %d %s %v", code, body, h)
+	}
+	if code, body, _ = e.call(`{}`, "Authorization", "Bearer wrong"); code != http.StatusUnauthorized {
+		t.Errorf("a wrong key: %d %s", code, body)
+	}
+	if code, body, _ = e.call(`{}`, "azureml-model-deployment", "green"); code != http.StatusNotFound || !strings.Contains(body, "green") {
+		t.Errorf("a deployment that is not there: %d %s", code, body)
+	}
+	code, m := e.do("POST", e.ws+"/onlineEndpoints/e/deployments/blue/getLogs", map[string]any{"tail": 100})
+	if content, _ := m["content"].(string); code != http.StatusOK || !strings.Contains(content, "init of blue") {
+		t.Errorf("log: %d %v", code, m)
+	}
+	if code, m := e.do("GET", e.ws+"/jobs", nil); code != http.StatusOK || len(m["value"].([]any)) != 0 {
+		t.Errorf("the job of a replica is listed: %d %v", code, m)
+	}
+	if code, m := e.do("DELETE", e.ws+"/onlineEndpoints/e/deployments/blue", nil); code != http.StatusConflict {
+		t.Errorf("deleting a deployment with traffic: %d %v", code, m)
+	}
+	e.end()
+}
+
+// end deletes the endpoint, and waits until nothing of it runs.
+func (e *endpointServer) end() {
+	e.t.Helper()
+	var jobs []string
+	_, m := e.do("GET", e.ws+"/onlineEndpoints/e/deployments", nil)
+	for _, d := range m["value"].([]any) {
+		b, _ := d.(map[string]any)["properties"].(map[string]any)["berth"].(map[string]any)
+		replicas, _ := b["replicas"].([]any)
+		for _, r := range replicas {
+			jobs = append(jobs, r.(map[string]any)["job"].(string))
+		}
+	}
+	if code, m := e.do("DELETE", e.ws+"/onlineEndpoints/e", nil); code/100 != 2 {
+		e.t.Fatal(code, m)
+	}
+	for _, job := range jobs {
+		if _, status := e.wait(job); status != "Canceled" {
+			e.t.Errorf("the job %s of a replica is %v", job, status)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/store"
+	"github.com/berthml/berth/internal/target"
+)
+
+// Kind is the kind of the documents of deployments, and Collection that of their endpoints.
+const (
+	Collection = "onlineEndpoints"
+	Kind       = Collection + "/deployments"
+)
+
+// ComputeProperty is the property of a deployment that names the compute its replicas run on; where
+// there is none they run where its endpoint does, or on the server's own machine.
+const ComputeProperty = "berth.compute"
+
+// Experiment is the one that the jobs of replicas are in.
+const Experiment = "online-endpoints"
+
+// Limits of what a deployment may ask for.
+const (
+	maxInstances  = 100
+	maxWorkers    = 64
+	maxTimeout    = 30 * time.Minute
+	maxProbeCount = 1000
+)
+
+// Spec is what the document of a deployment says.
+type Spec struct {
+	Model       string
+	Environment string
+	Code        string
+	Script      string
+	Compute     string
+	Env         map[string]berth.Scalar
+	Instances   int
+	Workers     int           // requests that a replica answers at once
+	Timeout     time.Duration // of a request
+	QueueWait   time.Duration // longest a request waits for a replica; 0 is as long as Timeout
+	Startup     time.Duration // longest that a replica takes to become ready once its process runs
+}
+
+// probe is a probe of the document.
+type probe struct {
+	InitialDelay     string `json:"initialDelay"`
+	Period           string `json:"period"`
+	FailureThreshold *int   `json:"failureThreshold"`
+}
+
+// document is the form of a deployment's document, as far as it matters here.
+type document struct {
+	Sku struct {
+		Capacity *int `json:"capacity"`
+	} `json:"sku"`
+	Properties struct {
+		Model             json.RawMessage         `json:"model"`
+		EnvironmentID     string                  `json:"environmentId"`
+		Env               map[string]berth.Scalar `json:"environmentVariables"`
+		CodeConfiguration *struct {
+			CodeID        string `json:"codeId"`
+			ScoringScript string `json:"scoringScript"`
+		} `json:"codeConfiguration"`
+		RequestSettings struct {
+			Concurrent *int   `json:"maxConcurrentRequestsPerInstance"`
+			Timeout    string `json:"requestTimeout"`
+			QueueWait  string `json:"maxQueueWait"`
+		} `json:"requestSettings"`
+		LivenessProbe  *probe                  `json:"livenessProbe"`
+		ReadinessProbe *probe                  `json:"readinessProbe"`
+		Properties     map[string]berth.Scalar `json:"properties"`
+	} `json:"properties"`
+}
+
+// ParseSpec reads the document of a deployment, and refuses what could not be served.
+func ParseSpec(body []byte) (s Spec, err error) {
+	var d document
+	if err := json.Unmarshal(body, &d); err != nil {
+		return s, berth.Errorf(berth.Invalid, "the deployment cannot be read: %w", err)
+	}
+	p := &d.Properties
+	s = Spec{Environment: p.EnvironmentID, Env: p.Env, Instances: 1, Workers: 1, Timeout: 5 * time.Second, Compute: string(p.Properties[ComputeProperty])}
+	if s.Model, err = modelOf(p.Model); err != nil {
+		return s, err
+	}
+	if c := p.CodeConfiguration; c != nil {
+		s.Code, s.Script = c.CodeID, c.ScoringScript
+		if s.Script == "" || path.IsAbs(s.Script) || strings.HasPrefix(path.Clean(s.Script), "..") {
+			return s, berth.Errorf(berth.Invalid, "properties.codeConfiguration.scoringScript must be the path of a file below the code, such as score.py")
+		}
+		s.Script = path.Clean(s.Script)
+	}
+	if d.Sku.Capacity != nil {
+		s.Instances = *d.Sku.Capacity
+	}
+	if s.Instances < 0 || s.Instances > maxInstances {
+		return s, berth.Errorf(berth.Invalid, "sku.capacity must be a number from 0 to %d", maxInstances)
+	}
+	if n := p.RequestSettings.Concurrent; n != nil {
+		s.Workers = *n
+	}
+	if s.Workers < 1 || s.Workers > maxWorkers {
+		return s, berth.Errorf(berth.Invalid, "properties.requestSettings.maxConcurrentRequestsPerInstance must be a number from 1 to %d", maxWorkers)
+	}
+	if text := string(p.Env["WORKER_COUNT"]); text != "" {
+		if s.Workers, err = strconv.Atoi(text); err != nil || s.Workers < 1 || s.Workers > maxWorkers {
+			return s, berth.Errorf(berth.Invalid, "properties.environmentVariables.WORKER_COUNT must be a number from 1 to %d", maxWorkers)
+		}
+	}
+	if err := duration(&s.Timeout, "requestSettings.requestTimeout", p.RequestSettings.Timeout); err != nil {
+		return s, err
+	}
+	if err := duration(&s.QueueWait, "requestSettings.maxQueueWait", p.RequestSettings.QueueWait); err != nil {
+		return s, err
+	}
+	s.Startup, err = startup(p.ReadinessProbe, p.LivenessProbe)
+	return s, err
+}
+
+// modelOf is the id of the model: a text, or an object with it.
+func modelOf(raw json.RawMessage) (string, error) {
+	var text string
+	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &text) == nil {
+		return text, nil
+	}
+	var ref struct {
+		AssetID string `json:"assetId"`
+	}
+	if err := json.Unmarshal(raw, &ref); err != nil || ref.AssetID == "" {
+		return "", berth.Errorf(berth.Invalid, "properties.model must be the id of a model")
+	}
+	return ref.AssetID, nil
+}
+
+// duration reads a duration into d, where there is one.
+func duration(d *time.Duration, field, text string) error {
+	if text == "" {
+		return nil
+	}
+	v, err := berth.ParseDuration(text)
+	if err != nil || v <= 0 || v > maxTimeout {
+		return berth.Errorf(berth.Invalid, "properties.%s must be a duration of up to %d minutes such as PT5S, not %q", field, int(maxTimeout.Minutes()), text)
+	}
+	*d = v
+	return nil
+}
+
+// startup is how long a replica may take to become ready: as long as the more patient of the
+// probes waits.
+func startup(probes ...*probe) (time.Duration, error) {
+	longest := time.Duration(0)
+	for i, p := range probes {
+		delay, period, failures := 10*time.Second, 10*time.Second, 30
+		if p != nil {
+			name := []string{"readinessProbe", "livenessProbe"}[i]
+			if err := duration(&delay, name+".initialDelay", p.InitialDelay); err != nil {
+				return 0, err
+			}
+			if err := duration(&period, name+".period", p.Period); err != nil {
+				return 0, err
+			}
+			if p.FailureThreshold != nil {
+				failures = *p.FailureThreshold
+			}
+			if failures < 1 || failures > maxProbeCount {
+				return 0, berth.Errorf(berth.Invalid, "properties.%s.failureThreshold must be a number from 1 to %d", name, maxProbeCount)
+			}
+		}
+		longest = max(longest, delay+time.Duration(failures)*period)
+	}
+	return longest, nil
+}
+
+// Model is a registered model, as a replica sees it.
+type Model struct {
+	ID, Name, Version string
+	Base              string // name of the file or folder that was registered
+	MLflow            bool
+	Doc               *store.Doc
+}
+
+// FindModel reads the model a deployment names.
+func FindModel(tx *store.Tx, ws berth.Workspace, id string) (m Model, err error) {
+	ref, err := berth.ParseRef(id, "models")
+	if err != nil {
+		return m, berth.Errorf(berth.Invalid, "properties.model: %w", err)
+	}
+	if ref.Registry != "" {
+		return m, berth.Errorf(berth.Unsupported, "properties.model: %s is in a registry; this server has none: register the model in the workspace", id)
+	}
+	d, err := locate.Version(tx, ws, "models", ref)
+	if err != nil {
+		return m, berth.Errorf(berth.CodeOf(err), "properties.model: %w", err)
+	}
+	var v struct {
+		Properties struct {
+			URI  string `json:"modelUri"`
+			Type string `json:"modelType"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return m, berth.Errorf(berth.Invalid, "model %s cannot be read: %w", id, err)
+	}
+	base := path.Base(strings.TrimRight(v.Properties.URI, "/"))
+	if i := strings.LastIndexAny(base, ":\\"); i >= 0 {
+		base = base[i+1:]
+	}
+	if base == "" || base == "." || base == ".." || base == "/" {
+		base = "model"
+	}
+	return Model{
+		ID: ws.ResourceID("models", d.Name, "versions", d.Version), Name: d.Name, Version: d.Version, Base: base, Doc: d,
+		MLflow: strings.EqualFold(v.Properties.Type, "mlflow_model") || strings.EqualFold(v.Properties.Type, "MLFlowModel"),
+	}, nil
+}
+
+// Check refuses a deployment that could never serve.
+func (s Spec) Check(tx *store.Tx, ws berth.Workspace) error {
+	mlflow := false
+	if s.Model != "" {
+		m, err := FindModel(tx, ws, s.Model)
+		if err != nil {
+			return err
+		}
+		mlflow = m.MLflow
+	}
+	switch {
+	case s.Code == "" && !mlflow:
+		return berth.Errorf(berth.Invalid, "properties.codeConfiguration is missing: name the code and its scoring script, or an MLflow model, which needs none")
+	case s.Code == "":
+		return nil
+	}
+	ref, err := berth.ParseRef(s.Code, "codes")
+	if err == nil {
+		_, err = locate.Version(tx, ws, "codes", ref)
+	}
+	if err != nil {
+		return berth.Errorf(berth.Invalid, "properties.codeConfiguration.codeId: %w", err)
+	}
+	return nil
+}
+
+// command starts the worker, whose source is in the environment.
+const command = `exec "$(command -v python || command -v python3)" -c 'import os; exec(compile(os.environ.pop("` + SourceVariable + `"), "berth_worker.py", "exec"))'`
+
+// SourceVariable and SecretVariable are set for each replica when it is started: the source of the
+// worker, and what it asks of everybody who calls it.
+const (
+	SourceVariable = "BERTH_WORKER"
+	SecretVariable = "BERTH_REPLICA_SECRET" //nolint:gosec // the name of a variable
+)
+
+// revision is what a replica of the deployment runs now.
+func (s Spec) revision(tx *store.Tx, ws berth.Workspace, endpoint, deployment, environment string) (*berth.Revision, error) {
+	env := map[string]berth.Scalar{}
+	maps.Copy(env, s.Env)
+	inputs := map[string]any{}
+	r := &berth.Revision{Workers: s.Workers}
+	if s.Model != "" {
+		m, err := FindModel(tx, ws, s.Model)
+		if err != nil {
+			return nil, err
+		}
+		kind := "custom_model"
+		if m.MLflow {
+			kind = "mlflow_model"
+		}
+		inputs["model"] = map[string]any{"jobInputType": kind, "uri": m.ID, "mode": "ReadOnlyMount"}
+		env["BERTH_MODEL_NAME"], env["BERTH_MODEL_VERSION"], env["BERTH_MODEL_BASE"] = berth.Scalar(m.Name), berth.Scalar(m.Version), berth.Scalar(m.Base)
+		r.Pure = m.MLflow && s.Code == ""
+	}
+	if s.Code != "" {
+		env["AZUREML_ENTRY_SCRIPT"] = berth.Scalar(s.Script)
+	}
+	env["WORKER_COUNT"] = berth.Scalar(strconv.Itoa(s.Workers))
+	if env["SCORING_TIMEOUT_MS"] == "" { // a request that nobody waits for any more costs nothing
+		env["SCORING_TIMEOUT_MS"] = berth.Scalar(strconv.FormatInt(s.Timeout.Milliseconds(), 10))
+	}
+	env["SERVICE_NAME"] = berth.Scalar(endpoint)
+	env["SERVICE_PATH_PREFIX"] = berth.Scalar(strings.Trim(ws.EndpointPath(endpoint), "/"))
+	props := map[string]any{
+		"jobType": "Command", "command": command, "displayName": endpoint + "/" + deployment, "experimentName": Experiment,
+		"environmentVariables": env, "inputs": inputs,
+	}
+	for k, v := range map[string]string{"codeId": s.Code, "environmentId": environment, "computeId": s.Compute} {
+		if v != "" {
+			props[k] = v
+		}
+	}
+	var err error
+	if r.Job, err = json.Marshal(props); err != nil {
+		return nil, err
+	}
+	h := sha256.Sum256(r.Job)
+	r.ID = hex.EncodeToString(h[:6])
+	return r, nil
+}
+
+// compute is where a job of a replica goes.
+func (o *Options) compute(tx *store.Tx, ws berth.Workspace, user string, admin bool, props json.RawMessage) (string, error) {
+	var v berth.CommandJob
+	if err := json.Unmarshal(props, &v); err != nil {
+		return "", err
+	}
+	return target.Chooser{
+		Tx: tx, Workspace: ws, User: user, Admin: admin, Location: o.Location, NoLocal: o.NoLocal,
+		Size: func(string, bool) (berth.Size, error) {
+			return berth.Size{}, berth.Errorf(berth.Unsupported, "this server runs nothing on its own machine: name a compute in the property %s of the deployment", ComputeProperty)
+		},
+	}.Of(v)
+}
+
+// TokenName is what a token for an endpoint is for: the endpoint itself, not another that gets its
+// name later.
+func TokenName(d *store.Doc) string {
+	return d.Workspace + "/" + strings.ToLower(d.Name) + "#" + strconv.FormatInt(d.ID, 10)
+}

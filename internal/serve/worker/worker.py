@@ -1,0 +1,937 @@
+"""Berth's scoring worker: serves a scoring script (init and run) or an MLflow model over HTTP.
+
+It speaks the contract of Azure's inference server and needs nothing but Python's standard library.
+The master process listens on one port for each worker and starts the workers, which are forks of
+it; a worker answers one request at a time. The first line of its output names the ports.
+"""
+import codecs
+import http.client
+import importlib.util
+import inspect
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+import types
+import urllib.parse
+import uuid
+
+BOOT_FAILED = 3  # exit code where the script or model cannot be loaded
+MAX_HEADER = 64 << 10
+MAX_BODY = 1 << 30
+IDLE = 60  # seconds until a connection that nobody uses is closed
+SERVER = "berth-worker/1"
+SCRIPT_ERROR = "An unexpected error occurred in scoring script. Check the logs for more info."
+INTERNAL_ERROR = "An unexpected internal error occurred. Check the logs for more info."
+NOT_FOUND = "The requested URL was not found on the server. If you entered the URL manually please check your spelling and try again."
+NOT_ALLOWED = "The method is not allowed for the requested URL."
+log = logging.getLogger("azmlinfsrv")
+raw_http = False  # a script asked for the request as it came
+
+
+class BootError(Exception):
+    """The script or the model cannot be served."""
+
+
+class ScoringTimeout(BaseException):
+    """run took too long; not an Exception, so that scripts do not catch it by chance."""
+
+
+class Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+# Requests and answers
+
+
+class Headers(dict):
+    """Headers by name without regard to case, for scripts."""
+
+    def __init__(self, pairs):
+        super().__init__()
+        self.pairs = pairs
+        for name, value in pairs:
+            dict.__setitem__(self, name.title(), value)
+
+    def get(self, name, default=None):
+        return dict.get(self, name.title(), default)
+
+    def __getitem__(self, name):
+        return dict.__getitem__(self, name.title())
+
+    def __contains__(self, name):
+        return dict.__contains__(self, str(name).title())
+
+
+class Request:
+    """One request that was received."""
+
+    def __init__(self, method, target, version, pairs):
+        self.method, self.target = method, target
+        self.headers = Headers(pairs)
+        path, _, self.query = target.partition("?")
+        self.path = urllib.parse.unquote(path)
+        self.body = b""
+        tokens = (self.headers.get("connection") or "").lower()
+        self.keep = "close" not in tokens and (version == "HTTP/1.1" or "keep-alive" in tokens)
+
+    def content_type(self):
+        return (self.headers.get("content-type") or "").partition(";")[0].strip().lower()
+
+
+class Answer:
+    """What is sent back: a body, or parts that are sent one by one."""
+
+    def __init__(self, status, body, content_type="application/json", headers=(), parts=None):
+        self.status, self.body, self.parts = status, body, parts
+        self.headers = [("Content-Type", content_type)] if content_type else []
+        self.headers += headers
+
+
+def message(status, text, headers=()):
+    return Answer(status, json.dumps({"message": text}).encode(), headers=list(headers))
+
+
+class PlainArgs(dict):
+    def getlist(self, name):
+        return self.lists.get(name, [])
+
+
+class PlainRequest:
+    """What a raw HTTP script gets where Flask is not installed."""
+
+    def __init__(self, request):
+        self.method, self.path, self.headers = request.method, request.path, request.headers
+        self.query_string, self.data = request.query.encode(), request.body
+        self.content_type = request.headers.get("content-type")
+        self.args = PlainArgs()
+        self.args.lists = urllib.parse.parse_qs(request.query, keep_blank_values=True)
+        self.args.update({k: v[0] for k, v in self.args.lists.items()})
+
+    def get_data(self, as_text=False, **_):
+        return self.data.decode() if as_text else self.data
+
+    def get_json(self, **_):
+        return json.loads(self.data)
+
+    json = property(get_json)
+
+
+class PlainResponse:
+    """Stands for Flask's Response where that is not installed."""
+
+    def __init__(self, response=b"", status=200, mimetype="text/html"):
+        self.status_code = int(status)
+        self.is_streamed = not isinstance(response, (bytes, str, bytearray))
+        self.response = response if self.is_streamed else [response]
+        self.pairs = [("Content-Type", mimetype + ("; charset=utf-8" if mimetype.startswith("text/") else ""))]
+
+    def iter_encoded(self):
+        for part in self.response:
+            yield part.encode() if isinstance(part, str) else bytes(part)
+
+
+def offer_decorators():
+    """Makes the modules that raw HTTP scripts import, under both of their names."""
+    try:
+        from flask import Request as Base, Response as BaseResponse
+    except ImportError:
+        Base, BaseResponse = PlainRequest, PlainResponse
+
+    def rawhttp(function):
+        global raw_http
+        raw_http = True
+        return function
+
+    class AMLRequest(Base):
+        pass
+
+    class AMLResponse(BaseResponse):
+        def __init__(self, message, status_code, response_headers={}, json_str=False, run_function_failed=False):
+            if message is None or json_str:
+                super().__init__(json.dumps({} if message is None else message), status=status_code, mimetype="application/json")
+            else:
+                super().__init__(message, status=status_code)
+            pairs = list(self.headers.items()) if hasattr(self, "headers") else self.pairs
+            given = {name.lower() for name in response_headers}
+            pairs = [(k, v) for k, v in pairs if json_str or message is None or k.lower() != "content-type" or "content-type" not in given]
+            pairs.append(("x-ms-run-function-failed", str(run_function_failed)))
+            for name, value in response_headers.items():
+                pairs += [(name, v.strip()) for v in value.split(",")]
+            self.berth_headers = pairs
+
+    for package in ("azureml_inference_server_http.api", "azureml.contrib.services"):
+        parts = package.split(".")
+        for i in range(1, len(parts) + 1):
+            name = ".".join(parts[:i])
+            if name not in sys.modules:
+                try:
+                    found = importlib.util.find_spec(name)
+                except (ImportError, ValueError):
+                    found = None
+                if found is not None and i < len(parts):
+                    __import__(name)
+                    continue
+                module = types.ModuleType(name)
+                module.__path__ = []
+                sys.modules[name] = module
+                if i > 1:
+                    setattr(sys.modules[".".join(parts[: i - 1])], parts[i - 1], module)
+        for name, content in (("aml_request", {"AMLRequest": AMLRequest, "rawhttp": rawhttp}), ("aml_response", {"AMLResponse": AMLResponse})):
+            module = types.ModuleType(package + "." + name)
+            module.__dict__.update(content)
+            sys.modules[package + "." + name] = module
+            setattr(sys.modules[package], name, module)
+
+
+# What is served: a script, or an MLflow model
+
+
+class Script:
+    """A scoring script: a module with init and run."""
+
+    routes = {"/score": ("GET", "POST", "OPTIONS")}
+
+    def __init__(self, path):
+        path = os.path.realpath(path)
+        if not os.path.isfile(path):
+            raise BootError(f"there is no scoring script {path}")
+        sys.path.append(os.environ.setdefault("AML_APP_ROOT", os.path.dirname(path)))
+        offer_decorators()
+        spec = importlib.util.spec_from_file_location("entry_module", path)
+        self.module = importlib.util.module_from_spec(spec)
+        sys.modules["entry_module"] = self.module
+        spec.loader.exec_module(self.module)
+        driver = getattr(self.module, "driver_module", None)
+        for where, name in ((self.module, "init"), (driver or self.module, "run")):
+            if not callable(getattr(where, name, None)):
+                raise BootError(f"the scoring script {path} has no function {name}")
+        self.run = (driver or self.module).run
+        self.schema = self.decorated()
+        self.parameters = self.checked()
+        self.timeout = float(os.environ.get("SCORING_TIMEOUT_MS") or 3600 * 1000)
+
+    def decorated(self):
+        try:
+            from inference_schema import schema_util
+        except ImportError:
+            return None
+        if not schema_util.is_schema_decorated(self.run):
+            return None
+        if raw_http:
+            raise BootError("run cannot be decorated with both rawhttp and input_schema")
+        return schema_util
+
+    def checked(self):
+        parameters = dict(inspect.signature(self.run).parameters)
+        for p in parameters.values():
+            if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+                raise BootError(f"run must not have the parameter {p}: only named ones can be given to it")
+        self.wants_headers = parameters.pop("request_headers", None) is not None
+        if not parameters:
+            raise BootError("run must have a parameter for the data")
+        return parameters
+
+    def init(self):
+        self.module.init()
+
+    def respond(self, request):
+        if request.method == "OPTIONS" and not raw_http:
+            return Answer(200, b"", "text/html; charset=utf-8", [("x-ms-run-function-failed", "False")])
+        arguments = self.arguments(request)
+        begun = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, self.timeout / 1000)
+        try:
+            result = self.run(**arguments)
+        except ScoringTimeout:
+            return message(500, f"Scoring timeout after {self.timeout:.0f} ms", [("x-ms-run-function-failed", "True")])
+        except Exception:
+            log.error("run failed: %s", traceback.format_exc())
+            return message(500, SCRIPT_ERROR, [("x-ms-run-function-failed", "True")])
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        took = ("x-ms-run-fn-exec-ms", f"{(time.perf_counter() - begun) * 1000:.3f}")
+        if hasattr(result, "iter_encoded"):
+            return self.passed_on(result, took)
+        try:
+            body = json.dumps({} if result is None else result).encode()
+        except Exception:
+            log.error("run returned what is not JSON: %s", traceback.format_exc())
+            return message(500, INTERNAL_ERROR, [("x-ms-run-function-failed", "False")])
+        return Answer(200, body, headers=[took, ("x-ms-run-function-failed", "False")])
+
+    @staticmethod
+    def passed_on(response, took):
+        pairs = getattr(response, "berth_headers", None) or getattr(response, "pairs", None) or list(response.headers.items())
+        pairs = [(k, v) for k, v in pairs if k.lower() not in ("content-length", "transfer-encoding", "connection")]
+        if response.status_code >= 500:
+            pairs = [(k, v) for k, v in pairs if k.lower() != "x-ms-run-function-failed"] + [("x-ms-run-function-failed", "True")]
+        pairs.append(took)
+        if response.is_streamed:
+            return Answer(response.status_code, b"", None, pairs, parts=response.iter_encoded())
+        return Answer(response.status_code, b"".join(response.iter_encoded()), None, pairs)
+
+    def arguments(self, request):
+        names = list(self.parameters)
+        if raw_http:
+            out = {names[0]: self.raw(request)}
+        elif self.schema:
+            data = self.document(request)
+            out = {}
+            for name, p in self.parameters.items():
+                if name in data:
+                    out[name] = data[name]
+                elif p.default is p.empty:
+                    raise Refused(400, f"A value is not provided for the '{name}' parameter.")
+        elif request.method == "GET":
+            out = {names[0]: json.dumps(query(request))}
+        else:
+            try:
+                out = {names[0]: request.body.decode("utf-8")}
+            except UnicodeDecodeError as e:
+                raise Refused(400, f"Input cannot be decoded as UTF-8: {e}") from None
+        if self.wants_headers:
+            out["request_headers"] = dict(request.headers)
+        return out
+
+    @staticmethod
+    def document(request):
+        if request.method == "GET":
+            return query(request)
+        if request.content_type() != "application/json":
+            raise Refused(415, "Expects Content-Type to be application/json")
+        if not request.body:
+            raise Refused(400, "POST body is empty. Expecting a JSON dictionary.")
+        try:
+            data = json.loads(request.body)
+        except ValueError as e:
+            raise Refused(400, f"POST body could not be decoded as JSON: {e}") from None
+        if not isinstance(data, dict):
+            raise Refused(400, "POST body should be a JSON dictionary.")
+        return data
+
+    @staticmethod
+    def raw(request):
+        try:
+            import io
+
+            import flask
+        except ImportError:
+            return PlainRequest(request)
+        environ = {
+            "REQUEST_METHOD": request.method, "SCRIPT_NAME": "", "PATH_INFO": request.path, "QUERY_STRING": request.query,
+            "SERVER_NAME": "localhost", "SERVER_PORT": "80", "SERVER_PROTOCOL": "HTTP/1.1", "REMOTE_ADDR": "127.0.0.1",
+            "CONTENT_TYPE": request.headers.get("content-type") or "", "CONTENT_LENGTH": str(len(request.body)),
+            "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body), "wsgi.errors": sys.stderr,
+            "wsgi.multithread": False, "wsgi.multiprocess": True, "wsgi.run_once": False,
+        }
+        for name, value in request.headers.pairs:
+            if name.lower() not in ("content-type", "content-length"):
+                environ["HTTP_" + name.upper().replace("-", "_")] = value
+        return flask.Request(environ)
+
+    def definitions(self):
+        if not self.schema:
+            return None
+        return self.schema.get_input_schema(self.run), self.schema.get_output_schema(self.run)
+
+
+def query(request):
+    """The query of a GET as a document: values are JSON where they can be, repeated keys lists."""
+    out = {}
+    for name, values in urllib.parse.parse_qs(request.query, keep_blank_values=True).items():
+        parsed = []
+        for v in values:
+            try:
+                parsed.append(json.loads(v))
+            except ValueError:
+                parsed.append(v)
+        out[name] = parsed if len(parsed) > 1 else parsed[0]
+    return out
+
+
+class MLflow:
+    """An MLflow model without a script: Azure's form on /score, MLflow's own on /invocations."""
+
+    routes = {"/score": ("POST",), "/invocations": ("POST",), "/ping": ("GET",), "/health": ("GET",), "/version": ("GET",)}
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def init(self):
+        for at, _, files in os.walk(self.folder, followlinks=True):
+            if "MLmodel" in files:
+                break
+        else:
+            raise BootError(f"{self.folder} holds no MLmodel: it is not an MLflow model")
+        import mlflow
+
+        self.version = mlflow.__version__
+        self.model = mlflow.pyfunc.load_model(at)
+        schema = self.model.metadata.get_input_schema()
+        self.columns = schema.input_names() if schema is not None and not schema.is_tensor_spec() else None
+
+    def definitions(self):
+        return None
+
+    def respond(self, request):
+        if request.path in ("/ping", "/health"):
+            return Answer(200, b"\n")
+        if request.path == "/version":
+            return Answer(200, self.version.encode(), "text/plain; charset=utf-8")
+        try:
+            data, params = self.read(request)
+        except Refused as e:
+            return self.refusal(request, e.status, "BAD_REQUEST", e.message)
+        from mlflow.exceptions import MlflowException
+
+        begun = time.perf_counter()
+        try:
+            result = self.model.predict(data, params=params) if params else self.model.predict(data)
+        except MlflowException as e:
+            return self.refusal(request, e.get_http_status_code(), e.error_code, e.message)
+        except Exception as e:
+            log.error("the model failed: %s", traceback.format_exc())
+            return self.refusal(request, 400, "BAD_REQUEST", f"the model cannot predict this: {e}")
+        result = plain(result)
+        if request.path == "/invocations":
+            return Answer(200, json.dumps({"predictions": result}).encode())
+        took = ("x-ms-run-fn-exec-ms", f"{(time.perf_counter() - begun) * 1000:.3f}")
+        return Answer(200, json.dumps(result).encode(), headers=[took, ("x-ms-run-function-failed", "False")])
+
+    @staticmethod
+    def refusal(request, status, code, text):
+        if request.path == "/invocations":
+            return Answer(status, json.dumps({"error_code": code, "message": text}).encode())
+        return message(status, text, [("x-ms-run-function-failed", "False")])
+
+    def read(self, request):
+        import pandas
+
+        kind = request.content_type()
+        if kind == "text/csv":
+            import io
+
+            return pandas.read_csv(io.BytesIO(request.body)), None
+        if kind not in ("application/json", ""):
+            raise Refused(415, "This predictor only supports the following content types: text/csv, application/json. Got '" + kind + "'.")
+        try:
+            d = json.loads(request.body)
+        except ValueError as e:
+            raise Refused(400, f"the body is not JSON: {e}") from None
+        forms = ("dataframe_split", "dataframe_records", "instances", "inputs") + (("input_data",) if request.path == "/score" else ())
+        given = [f for f in forms if isinstance(d, dict) and f in d]
+        if len(given) != 1:
+            raise Refused(400, "the body must be a JSON object with exactly one of " + ", ".join(forms))
+        params = d.get("params")
+        value = d[given[0]]
+        try:
+            return self.frame(given[0], value), params
+        except (ValueError, TypeError, KeyError) as e:
+            raise Refused(400, f"{given[0]} cannot be read: {e}") from None
+
+    def frame(self, form, value):
+        import numpy
+        import pandas
+
+        if form == "dataframe_records":
+            return pandas.DataFrame(value)
+        split = isinstance(value, dict) and "data" in value and set(value) <= {"columns", "index", "data"}
+        if form == "dataframe_split" or form == "input_data" and split:
+            columns = value.get("columns") or self.columns
+            return pandas.DataFrame(value["data"], columns=columns, index=value.get("index") or None)
+        if isinstance(value, dict):
+            return pandas.DataFrame(value) if self.columns else {k: numpy.array(v) for k, v in value.items()}
+        if form == "input_data" and self.columns:
+            return pandas.DataFrame(value, columns=None if value and isinstance(value[0], dict) else self.columns)
+        if self.columns and value and isinstance(value[0], dict):
+            return pandas.DataFrame(value)
+        return numpy.array(value)
+
+
+def plain(v):
+    """A prediction as JSON can hold it."""
+    if hasattr(v, "to_dict") and hasattr(v, "columns"):
+        return [{str(k): plain(x) for k, x in row.items()} for row in v.to_dict(orient="records")]
+    if hasattr(v, "tolist"):
+        return plain(v.tolist()) if not isinstance(v, (list, tuple)) else v
+    if isinstance(v, dict):
+        return {str(k): plain(x) for k, x in v.items()}
+    if isinstance(v, (list, tuple)):
+        return [plain(x) for x in v]
+    if isinstance(v, bytes):
+        return v.decode("utf-8", "replace")
+    return v if isinstance(v, (str, int, float, bool, type(None))) else str(v)
+
+
+# The interface of a deployment, as OpenAPI
+
+
+def openapi(served, version):
+    name, release = os.environ.get("SERVICE_NAME") or "ML service", os.environ.get("SERVICE_VERSION") or "1.0"
+    prefix = os.environ.get("SERVICE_PATH_PREFIX", "").strip("/")
+    prefix = "/" + prefix if prefix else ""
+    info = {"title": name, "description": "API specification for the Azure Machine Learning service " + name, "version": release}
+    free = {"type": "object", "additionalProperties": {"type": "object"}}
+    given = served.definitions() or ({"type": "object", "properties": {"param": free}}, free)
+    kinds = {"ServiceInput": given[0], "ServiceOutput": given[1], "ErrorResponse": {"type": "object", "properties": {"message": {"type": "string"}}}}
+    old = version.startswith("2")
+    at = "#/definitions/" if old else "#/components/schemas/"
+
+    def content(kind, text, example=None):
+        schema = {"type": "string"} if kind == "string" else {"$ref": at + kind}
+        out = {"description": text}
+        if old:
+            out["schema"] = schema
+            if example:
+                out["examples"] = {"application/json": example}
+        else:
+            out["content"] = {"application/json": {"schema": schema, **({"example": example} if example else {})}}
+        return out
+
+    failure = content("ErrorResponse", "The service failed to execute due to an error.")
+    health = {
+        "operationId": "ServiceHealthCheck", "description": "Simple health check endpoint to ensure the service is up at any given point.",
+        "responses": {"200": content("string", "If service is up and running, this response will be returned with the content 'Healthy'", "Healthy"), "default": failure},
+    }
+    score = {"operationId": "RunMLService", "description": "Run web service's model and get the prediction output", "security": [{"Bearer": []}]}
+    text = "The input payload for executing the real-time machine learning service."
+    if old:
+        score["parameters"] = [{"name": "serviceInputPayload", "in": "body", "description": text, "schema": {"$ref": at + "ServiceInput"}}]
+    else:
+        score["requestBody"] = content("ServiceInput", text)
+    score["responses"] = {"200": content("ServiceOutput", "The service processed the input correctly and provided a result prediction, if applicable."), "default": failure}
+    paths = {prefix + "/": {"get": health}, prefix + "/score": {"post": score}}
+    if old:
+        return {
+            "swagger": "2.0", "info": info, "schemes": ["https"], "consumes": ["application/json"], "produces": ["application/json"],
+            "securityDefinitions": {"Bearer": {"type": "apiKey", "name": "Authorization", "in": "header", "description": "For example: Bearer abc123"}},
+            "paths": paths, "definitions": kinds,
+        }
+    scheme = {"Bearer": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0" if version == "3.1" else "3.0.3", "info": info, "security": [{"Bearer": []}],
+        "paths": paths, "components": {"schemas": kinds, "securitySchemes": scheme},
+    }
+
+
+# One worker
+
+
+class Connection:
+    def __init__(self, sock):
+        self.sock, self.buffer, self.used = sock, bytearray(), time.monotonic()
+        self.request = None  # whose header has been read
+        self.need = 0  # bytes of its body; -1 where it comes in chunks
+
+
+class Worker:
+    """Answers requests, one at a time."""
+
+    def __init__(self, listener, served):
+        self.served, self.listener = served, listener
+        self.secret = os.environ.pop("BERTH_REPLICA_SECRET", "")
+        self.open = set()
+        self.stopping = False
+        self.wait = selectors.DefaultSelector()
+        self.wait.register(listener, selectors.EVENT_READ, None)
+
+    def serve(self):
+        wake, self.wake = socket.socketpair()
+        self.wake.setblocking(False)
+        signal.set_wakeup_fd(self.wake.fileno(), warn_on_full_buffer=False)
+        self.wait.register(wake, selectors.EVENT_READ, "wake")
+        signal.signal(signal.SIGTERM, self.stop)
+        swept = time.monotonic()
+        while not self.stopping:
+            for ready, _ in self.wait.select(IDLE):
+                if self.stopping:
+                    break
+                if ready.data is None:
+                    self.accept()
+                elif ready.data == "wake":
+                    wake.recv(4096)
+                else:
+                    self.read(ready.data)
+            if time.monotonic() - swept > IDLE:
+                swept = time.monotonic()
+                for c in [c for c in self.open if swept - c.used > IDLE]:
+                    self.close(c)
+
+    def stop(self, *_):
+        self.stopping = True
+
+    def accept(self):
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+        c = Connection(sock)
+        self.open.add(c)
+        self.wait.register(sock, selectors.EVENT_READ, c)
+        self.read(c)  # as a rule the request is there already
+
+    def close(self, c):
+        if c in self.open:
+            self.open.discard(c)
+            self.wait.unregister(c.sock)
+            c.sock.close()
+
+    def read(self, c):
+        try:
+            data = c.sock.recv(256 << 10)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close(c)
+            return
+        c.buffer += data
+        c.used = time.monotonic()
+        try:
+            while c in self.open and self.next(c):
+                pass
+        except Refused as e:
+            self.send(c, message(e.status, e.message), False)
+            self.close(c)
+
+    def next(self, c):
+        """Answers the next request of a connection if all of it is there."""
+        if c.request is None and not self.head(c):
+            return False
+        body = self.body(c)
+        if body is None:
+            return False
+        request, c.request = c.request, None
+        request.body = body
+        answer = self.answer(request)
+        if not self.send(c, answer, request.keep and not self.stopping, request.method == "HEAD"):
+            self.close(c)
+            return False
+        return bool(c.buffer)
+
+    def head(self, c):
+        end = c.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            if len(c.buffer) > MAX_HEADER:
+                raise Refused(431, "the header of the request is too large")
+            return False
+        lines = bytes(c.buffer[:end]).decode("latin-1").split("\r\n")
+        del c.buffer[: end + 4]
+        first = lines[0].split(" ")
+        if len(first) != 3 or not first[2].startswith("HTTP/1."):
+            raise Refused(400, "this is not an HTTP request")
+        pairs = []
+        for line in lines[1:]:
+            name, colon, value = line.partition(":")
+            if not colon or name != name.strip():
+                raise Refused(400, "a header of the request cannot be read")
+            pairs.append((name, value.strip()))
+        r = c.request = Request(first[0], first[1], first[2], pairs)
+        length = r.headers.get("content-length")
+        if "chunked" in (r.headers.get("transfer-encoding") or "").lower():
+            c.need, c.parts = -1, bytearray()
+        elif length is not None and not length.isdigit():
+            raise Refused(400, "Content-Length must be a number")
+        else:
+            c.need = int(length or 0)
+        if c.need > MAX_BODY:
+            raise Refused(413, "the body of the request is too large")
+        if (r.headers.get("expect") or "").lower() == "100-continue" and len(c.buffer) < max(c.need, 1):
+            self.write(c, b"HTTP/1.1 100 Continue\r\n\r\n")
+        return True
+
+    def body(self, c):
+        if c.need >= 0:
+            if len(c.buffer) < c.need:
+                return None
+            body = bytes(c.buffer[: c.need])
+            del c.buffer[: c.need]
+            return body
+        while True:  # chunks
+            end = c.buffer.find(b"\r\n")
+            if end < 0:
+                if len(c.buffer) > 1024:
+                    raise Refused(400, "a chunk of the body cannot be read")
+                return None
+            try:
+                size = int(bytes(c.buffer[:end]).split(b";")[0], 16)
+            except ValueError:
+                raise Refused(400, "a chunk of the body cannot be read") from None
+            if size < 0 or len(c.parts) + size > MAX_BODY:
+                raise Refused(413, "the body of the request is too large")
+            if size == 0:
+                tail = c.buffer.find(b"\r\n\r\n", end)
+                if tail < 0:
+                    return None
+                del c.buffer[: tail + 4]
+                return bytes(c.parts)
+            if len(c.buffer) < end + 2 + size + 2:
+                return None
+            c.parts += c.buffer[end + 2 : end + 2 + size]
+            del c.buffer[: end + 2 + size + 2]
+
+    def answer(self, request):
+        """The answer to a request, with the headers that all have."""
+        if request.path == "/" and request.method in ("GET", "HEAD"):
+            return self.identify(request, Answer(200, b"Healthy", "text/html; charset=utf-8"))
+        if self.secret and request.headers.get("x-berth-replica") != self.secret:
+            return message(403, "this is a replica of an online endpoint: call the endpoint")
+        failed = [("x-ms-run-function-failed", "False")]
+        swagger = request.path == "/swagger.json" and request.method in ("GET", "HEAD")
+        methods = ("GET", "HEAD") if swagger else self.served.routes.get(request.path)
+        if methods is None and request.path not in ("/", "/swagger.json"):
+            return message(404, NOT_FOUND, failed)
+        if methods is None or request.method not in methods:
+            return message(405, NOT_ALLOWED, failed)
+        for name in ("x-ms-client-request-id", "x-ms-request-id", "x-request-id"):
+            if len(request.headers.get(name) or "") > 100:
+                return message(431, name + " must not exceed 100 characters", failed + [("x-ms-server-version", SERVER)])
+        try:
+            answer = self.swagger(request, failed) if swagger else self.served.respond(request)
+        except Refused as e:
+            answer = message(e.status, e.message, failed)
+        except (SystemExit, KeyboardInterrupt):
+            log.error("run ended the program: %s", traceback.format_exc())
+            return Answer(500, b"<html><head><title>Internal Server Error</title></head><body><h1>Internal Server Error</h1></body></html>\n", "text/html")
+        except Exception:
+            log.error("the request failed: %s", traceback.format_exc())
+            answer = message(500, INTERNAL_ERROR, failed)
+        return self.identify(request, answer)
+
+    @staticmethod
+    def identify(request, answer):
+        get = request.headers.get
+        client = get("x-ms-client-request-id") or get("x-ms-request-id")
+        fresh = get("x-request-id") or str(uuid.uuid4())
+        answer.headers += [("x-ms-server-version", SERVER), ("x-request-id", fresh), ("x-ms-request-id", client or fresh)]
+        if client:
+            answer.headers.append(("x-ms-client-request-id", client))
+        if get("traceid"):
+            answer.headers.append(("TraceId", get("traceid")))
+        origins = os.environ.get("AML_CORS_ORIGINS")
+        if origins:
+            asked = get("origin") or ""
+            allowed = [o.strip() for o in origins.split(",")]
+            if "*" in allowed or not asked or asked in allowed:
+                answer.headers += [("Access-Control-Allow-Origin", asked or allowed[0]), ("Access-Control-Allow-Methods", "GET, POST"), ("Vary", "Origin")]
+        return answer
+
+    def swagger(self, request, failed):
+        version = str(query(request).get("version", "2"))
+        if version not in ("2", "3", "3.1"):
+            return message(404, f"Swagger version [{version}] is not valid. Supported versions: [2, 3, 3.1].", failed)
+        root = os.environ.get("AML_APP_ROOT") or "."
+        for name in ("swagger" + version + ".json",) + (("swagger.json",) if version == "2" else ()):
+            try:
+                with open(os.path.join(root, name), "rb") as f:
+                    return Answer(200, json.dumps(json.load(f)).encode(), headers=list(failed))
+            except FileNotFoundError:
+                pass
+        return Answer(200, json.dumps(openapi(self.served, {"2": "2.0", "3": "3.0"}.get(version, version))).encode(), headers=list(failed))
+
+    def send(self, c, answer, keep, bare=False):
+        """Sends an answer; False where the connection is of no more use."""
+        head = [f"HTTP/1.1 {answer.status} {http.client.responses.get(answer.status, 'Unknown')}"]
+        for name, value in answer.headers:
+            head.append(f"{name}: {str(value).translate({10: ' ', 13: ' '})}")
+        if answer.parts is None:
+            head.append(f"Content-Length: {len(answer.body)}")
+        else:
+            head.append("Transfer-Encoding: chunked")
+        if not keep:
+            head.append("Connection: close")
+        text = ("\r\n".join(head) + "\r\n\r\n").encode("latin-1", "replace")
+        try:
+            if answer.parts is None:
+                self.write(c, text if bare else text + answer.body)
+                return keep
+            self.write(c, text)
+            for part in answer.parts:
+                if part:
+                    self.write(c, b"%x\r\n%b\r\n" % (len(part), part))
+            self.write(c, b"0\r\n\r\n")
+            return keep
+        except OSError:
+            return False
+        except Exception:
+            log.error("the answer broke off: %s", traceback.format_exc())
+            return False
+
+    def write(self, c, data):
+        c.sock.settimeout(IDLE)
+        try:
+            c.sock.sendall(data)
+        finally:
+            c.sock.setblocking(False)
+
+
+# The processes
+
+
+def set_up_logging():
+    class Format(logging.Formatter):
+        converter = time.gmtime
+
+        def format(self, record):
+            record.letter = record.levelname[:1]
+            return super().format(record)
+
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(Format("%(asctime)s %(letter)s [%(process)d] %(name)s - %(message)s"))
+    level = logging.getLevelName((os.environ.get("AZUREML_LOG_LEVEL") or "INFO").upper())
+    logging.basicConfig(handlers=[handler], level=level if isinstance(level, int) else logging.INFO)
+    sys.stdout.reconfigure(line_buffering=True, errors="replace")
+
+
+def place_model():
+    """Puts the model where scripts look for it: AZUREML_MODEL_DIR/NAME-AS-REGISTERED."""
+    path = os.environ.get("AZURE_ML_INPUT_model")
+    base = os.environ.pop("BERTH_MODEL_BASE", "")
+    name, version = os.environ.pop("BERTH_MODEL_NAME", "model"), os.environ.pop("BERTH_MODEL_VERSION", "1")
+    if not path or not base:
+        return
+    folder = os.path.join(tempfile.mkdtemp(prefix="berth-model-"), "azureml-models", name, version)
+    os.makedirs(folder)
+    os.symlink(os.path.abspath(path), os.path.join(folder, base))
+    os.environ["AZUREML_MODEL_DIR"] = folder
+
+
+def show_folder(root, most=40):
+    """Lists the model folder in the log, which helps when init does not find a file."""
+    lines = []
+    for at, _, files in os.walk(root, followlinks=True):
+        lines += [os.path.join(at, f) for f in files]
+        if len(lines) > most:
+            break
+    log.error("AZUREML_MODEL_DIR %s holds:\n  %s", root, "\n  ".join(lines[:most]) or "(nothing)")
+
+
+def work(listener):
+    """The life of a worker; its exit code."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def alarm(*_):
+        raise ScoringTimeout
+
+    signal.signal(signal.SIGALRM, alarm)
+    try:
+        script = os.environ.get("AZUREML_ENTRY_SCRIPT")
+        if script:
+            served = Script(os.path.join(os.environ.get("AML_APP_ROOT", ""), script))
+        else:
+            served = MLflow(os.environ.get("AZUREML_MODEL_DIR") or ".")
+        begun = time.perf_counter()
+        served.init()
+        log.info("init took %.3f s", time.perf_counter() - begun)
+    except BootError as e:
+        log.error("the deployment cannot be served: %s", e)
+        return BOOT_FAILED
+    except BaseException:
+        log.error("the deployment cannot be served:\n%s", traceback.format_exc())
+        if os.environ.get("AZUREML_MODEL_DIR"):
+            show_folder(os.environ["AZUREML_MODEL_DIR"])
+        return BOOT_FAILED
+    Worker(listener, served).serve()
+    return 0
+
+
+class Master:
+    """Starts the workers, and replaces those that die."""
+
+    def __init__(self, count):
+        self.listeners = []
+        for _ in range(count):
+            s = socket.socket()
+            s.bind((os.environ.get("BERTH_BIND", "127.0.0.1"), int(os.environ.get("BERTH_PORT", "0"))))
+            s.listen(128)
+            s.setblocking(False)
+            self.listeners.append(s)
+        self.workers = {}
+        self.stopping = False
+
+    def start(self, i):
+        sys.stdout.flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            self.workers[pid] = i
+            return
+        code = 1
+        try:
+            end_with(parent)
+            for j, s in enumerate(self.listeners):
+                if j != i:
+                    s.close()
+            code = work(self.listeners[i])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def stop(self, *_):
+        self.stopping = True
+        for pid in self.workers:
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+
+    def run(self):
+        print("berth-worker: ports", *(s.getsockname()[1] for s in self.listeners), flush=True)
+        signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(signal.SIGINT, self.stop)
+        for i in range(len(self.listeners)):
+            self.start(i)
+        failed = 0
+        while self.workers:
+            pid, status = os.wait()
+            i = self.workers.pop(pid, None)
+            code = os.waitstatus_to_exitcode(status)
+            if code == BOOT_FAILED and not self.stopping:
+                failed = BOOT_FAILED
+                self.stop()
+            if i is None or self.stopping:
+                continue
+            log.error("worker %d ended with %d; starting another", pid, code)
+            self.start(i)
+        return failed
+
+
+def end_with(parent):
+    """Has the kernel end this process when its parent ends, where the kernel can."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    except (ImportError, OSError, AttributeError):
+        return
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main():
+    codecs.lookup("idna")  # needed by sockets, and found before the working directory changes
+    set_up_logging()
+    place_model()
+    count = int(os.environ.get("WORKER_COUNT") or 1)
+    sys.exit(Master(max(1, count)).run())
+
+
+if __name__ == "__main__":
+    main()
