@@ -19,6 +19,9 @@ const (
 	TaskDone     TaskState = "done"     // over; Task.Exit says how
 )
 
+// ServePriority is the priority of replicas of online deployments: before all jobs.
+const ServePriority = 1 << 30
+
 // rank orders the states.
 var rank = map[TaskState]int{TaskWaiting: 0, TaskPlaced: 1, TaskStarting: 2, TaskRunning: 3, TaskEnding: 4, TaskDone: 5}
 
@@ -40,6 +43,9 @@ type Task struct {
 	Why      string `json:"why,omitempty"`
 	Priority int    `json:"priority,omitempty"` // higher goes first
 	Spot     bool   `json:"spot,omitempty"`     // may be stopped for other work, and starts again later
+	// Serves says that it is a replica of an online deployment. On a machine that nobody makes or
+	// gives back it takes none of the slots, which are for jobs that end.
+	Serves bool `json:"serves,omitempty"`
 	Evict    bool   `json:"evict,omitempty"`    // it is being stopped for that reason
 	Port     int    `json:"port,omitempty"`     // of the meeting point of its attempt
 	// Limit is how long it may run; 0 is no limit.
@@ -146,6 +152,8 @@ type Launch struct {
 	// Group says how the processes of a distributed job find each other; nil for a job of one
 	// process.
 	Group *Group `json:"group,omitempty"`
+	// Serves is as Task.Serves.
+	Serves bool `json:"serves,omitempty"`
 	// Keep is a directory on the node's machine, shared by the attempts of a job, where ./outputs
 	// and the named outputs live, so that a checkpoint is there after a restart; empty when the
 	// job's attempts start with nothing.

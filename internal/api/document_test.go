@@ -8,27 +8,31 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// TestOnlineEndpoints: endpoints and their deployments are kept, listed, shown and deleted; what is
-// made says that it does nothing yet.
+// TestOnlineEndpoints: endpoints and their deployments are kept, listed, shown and deleted; a
+// deployment is being created until the server has made it.
 func TestOnlineEndpoints(t *testing.T) {
 	x := open(t)
 	at := x.ws + "/onlineEndpoints/e"
-	idle := "online endpoints are kept as documents: nothing is deployed or served yet"
 	x.do("PUT", at+"/deployments/blue", props("endpointComputeType", "Managed")).want(404).says(`there is no online endpoint "e"`)
 	made := x.do("PUT", at, map[string]any{"location": "here", "tags": map[string]any{"a": "b"}, "properties": map[string]any{
 		"authMode": "Key", "traffic": map[string]any{"blue": 100}, "keys": map[string]any{"primaryKey": "s3cret-one", "secondaryKey": "s3cret-two"},
 	}}).want(201).is("name", "e").is("type", "Microsoft.MachineLearningServices/workspaces/onlineEndpoints").is("tags.a", "b").
 		is("properties.authMode", "Key").is("properties.traffic.blue", 100.0).is("properties.provisioningState", "Succeeded").
-		is("properties.scoringUri", nil).is("properties.berth.warnings.0", idle)
+		is("properties.scoringUri", "https://127.0.0.1:8443"+workspace.EndpointPath("e")+"score")
 	if made.header.Get("Azure-AsyncOperation") == "" {
 		t.Error("it is no long-running operation")
 	}
+	x.do("PUT", at+"/deployments/blue", props("endpointComputeType", "Managed")).want(400).says("properties.codeConfiguration is missing")
+	script := map[string]any{"codeId": "azureml:c:1", "scoringScript": "score.py"}
+	x.do("PUT", at+"/deployments/blue", props("codeConfiguration", script)).want(400).says("properties.codeConfiguration.codeId")
+	x.do("PUT", x.ws+"/codes/c/versions/1", props("codeUri", "https://example.org/c")).want(201)
+	x.do("PUT", at+"/deployments/blue", props("codeConfiguration", map[string]any{"codeId": "azureml:c:1", "scoringScript": "../score.py"})).want(400).says("scoringScript")
 	deployment := x.do("PUT", at+"/deployments/blue", map[string]any{"location": "here", "sku": map[string]any{"name": "Default", "capacity": 1}, "properties": map[string]any{
-		"endpointComputeType": "Managed", "instanceType": "Standard_DS3_v2", "model": "azureml:m:1",
+		"endpointComputeType": "Managed", "instanceType": "Standard_DS3_v2", "codeConfiguration": script,
 	}}).want(201).is("name", "blue").is("type", "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments").
-		is("properties.model", "azureml:m:1").is("properties.berth.warnings.0", idle)
+		is("properties.provisioningState", "Creating").is("sku.capacity", 1.0).is("properties.scaleSettings.scaleType", "Default")
 	result := strings.TrimPrefix(deployment.header.Get("Location"), "https://127.0.0.1:8443")
-	x.do("GET", result, nil).want(200).is("name", "blue")
+	x.do("GET", result, nil).want(202)
 	x.do("GET", at+"/deployments", nil).want(200).is("value.0.name", "blue").is("value.1", nil)
 	x.do("GET", at+"/deployments/green", nil).want(404).says(`there is no deployment "green" of online endpoint e`)
 	x.do("GET", x.ws+"/onlineEndpoints", nil).want(200).is("value.0.name", "e").is("value.1", nil)

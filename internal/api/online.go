@@ -19,6 +19,9 @@ func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) 
 	if version == "" {
 		return checkEndpoint(c, tx, name, version, p)
 	}
+	if _, err := tx.Get(c.ws.Key(), serve.Collection, name, ""); err != nil {
+		return c.missing(err, c.s.docs.row(serve.Collection), name, "")
+	}
 	raw, err := json.Marshal(map[string]any{"properties": p})
 	if err != nil {
 		return err

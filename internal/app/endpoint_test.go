@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -198,4 +200,91 @@ func (e *endpointServer) end() {
 			e.t.Errorf("the job %s of a replica is %v", job, status)
 		}
 	}
+}
+
+// TestEndpointTraffic: requests are split, a header names a deployment, and one that fails to start
+// leaves what was there before serving.
+func TestEndpointTraffic(t *testing.T) {
+	e := startEndpoint(t, start(t, shortHome(t)))
+	code := e.code("c", echo)
+	e.deploy("blue", code, map[string]any{"WHO": "blue"})
+	e.deploy("green", code, map[string]any{"WHO": "green"})
+	for _, name := range []string{"blue", "green"} {
+		if state, b := e.state(name); state != "Succeeded" {
+			t.Fatal(state, b)
+		}
+	}
+	e.traffic(map[string]any{"blue": 50, "green": 50})
+	e.eventually("the traffic is known", func() bool { code, _, _ := e.call(`{}`); return code == http.StatusOK })
+	seen := map[string]bool{}
+	e.eventually("both answer", func() bool { seen[e.who()] = true; return seen["blue"] && seen["green"] })
+	for range 10 {
+		if who := e.who("azureml-model-deployment", "green"); who != "green" {
+			t.Fatalf("%s answers what is for green", who)
+		}
+	}
+	e.deploy("blue", e.code("broken", "def init():\n    raise ValueError('no model here')\n\ndef run(data):\n    return 1\n"), nil)
+	state, b := e.state("blue")
+	if why, _ := b["error"].(string); state != "Failed" || !strings.Contains(why, "no model here") {
+		t.Fatalf("a script whose init raises: %s %v", state, b)
+	}
+	if who := e.who("azureml-model-deployment", "blue"); who != "blue" {
+		t.Errorf("%s answers", who)
+	}
+	e.deploy("blue", code, map[string]any{"WHO": "azure"})
+	if state, b := e.state("blue"); state != "Succeeded" {
+		t.Fatal(state, b)
+	}
+	e.eventually("the new form answers", func() bool { return e.who("azureml-model-deployment", "blue") == "azure" })
+	e.end()
+}
+
+// TestEndpointReplicaDies: a replica whose process is killed is replaced, and the deployment says
+// why.
+func TestEndpointReplicaDies(t *testing.T) {
+	e := startEndpoint(t, start(t, shortHome(t)))
+	e.deploy("blue", e.code("c", "import os\n\ndef init():\n    pass\n\ndef run(data):\n    return os.getppid()\n"), nil)
+	if state, b := e.state("blue"); state != "Succeeded" {
+		t.Fatal(state, b)
+	}
+	blue := []string{"azureml-model-deployment", "blue"}
+	_, first, _ := e.call(`{}`, blue...)
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(first)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("another replica answers", func() bool {
+		code, body, _ := e.call(`{}`, blue...)
+		return code == http.StatusOK && body != first
+	})
+	_, b := e.state("blue")
+	if why, _ := b["deathWhy"].(string); !strings.Contains(why, "SIGKILL") {
+		t.Errorf("it says %q", why)
+	}
+	e.end()
+}
+
+// TestEndpointOutlivesServer: replicas run on while no server does, and answer through the next one.
+func TestEndpointOutlivesServer(t *testing.T) {
+	home := shortHome(t)
+	e := startEndpoint(t, start(t, home))
+	e.deploy("blue", e.code("c", "import os\n\ndef init():\n    pass\n\ndef run(data):\n    return os.getpid()\n"), nil)
+	if state, b := e.state("blue"); state != "Succeeded" {
+		t.Fatal(state, b)
+	}
+	blue := []string{"azureml-model-deployment", "blue"}
+	code, first, _ := e.call(`{}`, blue...)
+	if code != http.StatusOK {
+		t.Fatal(code, first)
+	}
+	e.stop()
+	e.remote.CloseIdleConnections()
+	e.server = start(t, home)
+	if code, again, _ := e.call(`{}`, blue...); code != http.StatusOK || again != first {
+		t.Errorf("%d %s after %s", code, again, first)
+	}
+	e.end()
 }

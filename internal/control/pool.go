@@ -143,6 +143,11 @@ func (cy *cycle) picture(p *pool) (picture.Pool, error) {
 	for i, n := range p.nodes {
 		v.Nodes[i] = picture.Node{Node: &n.Node, Used: n.used}
 	}
+	if more := p.queue.At(berth.ServePriority); more > 0 && p.single() { // replicas, which are first in line
+		n := p.nodes[0].Node
+		n.Slots += more
+		v.Nodes[0].Node = &n
+	}
 	v.Exhausted, _ = cy.state.exhausted.Get(p.key.workspace)
 	return v, v.Bar(p.key.workspace, cy.limits(p))
 }
@@ -156,7 +161,7 @@ func (p *pool) wakeBy(at time.Time) {
 
 // occupy counts a task on its node.
 func (p *pool) occupy(t *berth.Task) {
-	if n := p.ownNode(t.Node); n != nil {
+	if n := p.ownNode(t.Node); n != nil && !(t.Serves && p.single()) {
 		n.used++
 	}
 	if p.local {
@@ -172,7 +177,7 @@ func (p *pool) occupy(t *berth.Task) {
 
 // vacate removes a task from its node.
 func (p *pool) vacate(t *berth.Task) {
-	if n := p.ownNode(t.Node); n != nil {
+	if n := p.ownNode(t.Node); n != nil && !(t.Serves && p.single()) {
 		n.used--
 	}
 	if p.local && p.localTasks[t.User] <= 1 {

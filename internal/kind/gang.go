@@ -33,6 +33,9 @@ func attemptOf(j Job, attempt int) []berth.Task {
 	var n nodes
 	_ = json.Unmarshal(j.Props, &n) // it was valid when the job was taken
 	priority, spot, _ := n.queue()
+	if j.State.Serves != "" {
+		priority = berth.ServePriority
+	}
 	count := min(max(n.count(), 1), mostNodes)
 	all := make([]berth.Task, count)
 	for rank := range all {
@@ -42,6 +45,7 @@ func attemptOf(j Job, attempt int) []berth.Task {
 		}
 		all[rank] = berth.Task{
 			ID: berth.TaskID(id), Attempt: attempt, Rank: rank, Count: count, Compute: j.State.Compute, Priority: priority, Spot: spot,
+			Serves: j.State.Serves != "",
 		}
 	}
 	return all

@@ -108,7 +108,7 @@ func (r *Reader) gangs(p *Read) error {
 		case !p.Has(t, r.Workspace):
 		case t.State != berth.TaskWaiting:
 			placed = append(placed, t)
-			if i := slices.IndexFunc(p.Nodes, func(n Node) bool { return n.Name == node(t) }); i >= 0 {
+			if i := slices.IndexFunc(p.Nodes, func(n Node) bool { return n.Name == node(t) }); i >= 0 && !(t.Serves && p.Single()) {
 				p.Nodes[i].Used++
 			}
 		case !waiting[t.Gang()]:

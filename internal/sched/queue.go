@@ -136,6 +136,16 @@ func (q *Queue) Get(id string) (Gang, bool) {
 	return Gang{}, false
 }
 
+// At is how many gangs of a priority wait.
+func (q *Queue) At(priority int) int {
+	for _, l := range q.levels {
+		if l.priority == priority {
+			return l.gangs
+		}
+	}
+	return 0
+}
+
 // Len is how many gangs wait.
 func (q *Queue) Len() int { return q.gangs.Len() }
 

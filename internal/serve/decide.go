@@ -44,8 +44,8 @@ const maxPause = time.Minute
 
 // decide is the next step of a deployment.
 //
-// Replicas of what is wanted start beside those that serve. Those leave when all of the new ones are
-// ready; if a new one ends before it is, the deployment has failed, and the old ones stay.
+// Replicas of what is wanted start beside those that serve. Those leave when all of the new ones
+// are ready; if a new one ends before it is, the deployment has failed, and the old ones stay.
 func decide(s situation) decision {
 	d := decision{state: s.state, stop: map[string]string{}}
 	d.state.Replicas = nil

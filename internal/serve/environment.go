@@ -15,14 +15,13 @@ import (
 // maxConda bounds the list of packages of a model.
 const maxConda = 1 << 20
 
-// environment is the environment of a replica: the one the deployment names, or, for an MLflow model
-// without one, that of the model, which is made into an environment of the workspace.
+// environment is the environment of a replica: the one the deployment names, or, for an MLflow
+// model without one, that of the model, which is made into an environment of the workspace.
 func (k *keeper) environment(ctx context.Context, v *view, s Spec) (string, error) {
 	if s.Environment != "" || s.Code != "" || s.Model == "" {
 		return s.Environment, nil
 	}
 	var m Model
-	text := ""
 	err := k.l.o.DB.View(ctx, func(tx *store.Tx) (err error) {
 		m, err = FindModel(tx, v.ws, s.Model)
 		return err
@@ -30,7 +29,8 @@ func (k *keeper) environment(ctx context.Context, v *view, s Spec) (string, erro
 	if err != nil || !m.MLflow {
 		return "", err
 	}
-	if text, err = k.condaOf(ctx, v, m); err != nil {
+	text, err := k.condaOf(ctx, v, m)
+	if err != nil {
 		return "", err
 	}
 	h := sha256.Sum256([]byte(text))

@@ -2,12 +2,12 @@
 //
 // The API writes what somebody wants into the document of a deployment; [Loop] makes it so. A
 // replica is a job that does not end (package control runs it like any other), whose process is our
-// worker (package worker). The loop submits the jobs of replicas, sees when they are ready, replaces
-// those that die, and ends those that are not needed. For each deployment there is a keeper; what it
-// does next is decided by a pure function (decide.go).
+// worker (package worker). The loop submits the jobs of replicas, sees when they are ready,
+// replaces those that die, and ends those that are not needed. For each deployment there is a
+// keeper; what it does next is decided by a pure function (decide.go).
 //
-// Requests reach replicas through package gateway, which reads from the same documents which of them
-// are ready.
+// Requests reach replicas through package gateway, which reads from the same documents which of
+// them are ready.
 package serve
 
 import (

@@ -28,6 +28,7 @@ type ticket struct {
 	pass   chan struct{} // closed when it may run
 	inside bool
 	left   bool
+	free   bool // it takes no place
 }
 
 // limit is how many may run now. The mutex is held.
@@ -66,6 +67,13 @@ func (g *gate) admit(t *ticket) {
 	close(t.pass)
 }
 
+// free lets a task in that takes no place.
+func (g *gate) free() *ticket {
+	t := &ticket{pass: make(chan struct{}), inside: true, free: true}
+	close(t.pass)
+	return t
+}
+
 // leave gives a place back, the first time it is called for a ticket, and lets the next one in.
 func (g *gate) leave(t *ticket) {
 	g.mu.Lock()
@@ -74,6 +82,9 @@ func (g *gate) leave(t *ticket) {
 		return
 	}
 	t.left = true
+	if t.free {
+		return
+	}
 	if t.inside {
 		g.used--
 	} else {

@@ -34,7 +34,7 @@ func (w *worker) start(l berth.Launch, raw json.RawMessage) error {
 		w.tasks.Go(func() { w.vacate(w.ctx) })
 		return berth.Errorf(berth.Unavailable, "%w", errEnding)
 	}
-	j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting, ticket: w.gate.enter(false)}
+	j := &job{launch: l, control: new(runner.Control), state: berth.TaskStarting, ticket: w.ticket(&l, false)}
 	if j.ticket.waits() {
 		j.state = berth.TaskPlaced
 	} else {
@@ -81,6 +81,14 @@ func (w *worker) stop(r stopRequest) {
 		return
 	}
 	j.control.Stop(runner.Stop{Grace: r.Grace, Cause: r.Cause, Why: r.Why})
+}
+
+// ticket is the place of a task. Replicas of online deployments, which do not end, take none.
+func (w *worker) ticket(l *berth.Launch, runs bool) *ticket {
+	if l.Serves {
+		return w.gate.free()
+	}
+	return w.gate.enter(runs)
 }
 
 // admitted waits in line for the gate. A task that is asked to stop goes on at once, to end without

@@ -202,7 +202,7 @@ func (w *worker) recover() {
 		if last.Step == runner.StepDone {
 			j.state, j.exit = berth.TaskDone, last.Exit
 		}
-		j.ticket = w.gate.enter(last.Step != "")
+		j.ticket = w.ticket(&l, last.Step != "")
 		w.launch(j, last)
 	}
 }

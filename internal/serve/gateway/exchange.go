@@ -84,6 +84,7 @@ func (x *exchange) mirror(e *endpoint, r *http.Request) {
 		defer cancel(nil)
 		resp, err := forwarder{x.g}.RoundTrip(out)
 		if err == nil {
+			defer resp.Body.Close()
 			discard(resp.Body)
 		}
 	}()
@@ -166,7 +167,7 @@ func (f forwarder) recover(x *exchange, s *slot, err error) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), recoverTime)
 		defer cancel()
-		for ctx.Err() == nil && !f.alive(ctx, s) {
+		for ctx.Err() == nil && !x.d.pool.isGone(s) && !f.alive(ctx, s) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		x.d.pool.give(s)
@@ -186,6 +187,7 @@ func (f forwarder) alive(ctx context.Context, s *slot) bool {
 	if err != nil {
 		return false
 	}
+	defer resp.Body.Close()
 	discard(resp.Body)
 	return true
 }

@@ -1,5 +1,5 @@
-// Package gateway answers for online endpoints: it checks who calls, chooses a deployment, waits for
-// a worker that is free and passes the request on.
+// Package gateway answers for online endpoints: it checks who calls, chooses a deployment, waits
+// for a worker that is free and passes the request on.
 //
 // The queue is here. A worker has one request at a time, so that a replica which is stopped or dies
 // has none waiting; which replicas are ready is read from the documents that package serve writes.
@@ -233,9 +233,9 @@ func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
 	w.Header().Set("X-Request-Id", x.id)
 	w.Header().Set(berth.DeploymentHeader, x.d.name)
 	switch cause := context.Cause(r.Context()); {
-	case cause == errTimeout: //nolint:errorlint // it is not wrapped
+	case cause == errTimeout:
 		refuse(w, http.StatusRequestTimeout, "Timeout", "deployment "+x.d.name+" gave no answer within "+x.d.timeout.String()+" (request_timeout_ms)")
-	case err == errFull || err == errSlow: //nolint:errorlint // as above
+	case err == errFull || err == errSlow:
 		w.Header().Set("Retry-After", "1")
 		if !x.d.pool.ready() {
 			refuse(w, http.StatusServiceUnavailable, "NoReplica", "deployment "+x.d.name+" has no replica that is ready; it is "+x.d.state)
@@ -277,8 +277,7 @@ func firstLine(s string) string {
 	return line
 }
 
-// discard reads a body to its end.
-func discard(b io.ReadCloser) {
+// discard reads a body, so that its connection can be used again.
+func discard(b io.Reader) {
 	io.CopyN(io.Discard, b, 1<<20) //nolint:errcheck // nobody wants it
-	b.Close()
 }

@@ -172,3 +172,10 @@ func (p *pool) empty() bool {
 	defer p.mu.Unlock()
 	return len(p.slots) == 0 && p.waiting.Len() == 0
 }
+
+// isGone says whether the replica of a worker gets no more requests.
+func (p *pool) isGone(s *slot) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.gone
+}
