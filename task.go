@@ -46,8 +46,8 @@ type Task struct {
 	// Serves says that it is a replica of an online deployment. On a machine that nobody makes or
 	// gives back it takes none of the slots, which are for jobs that end.
 	Serves bool `json:"serves,omitempty"`
-	Evict    bool   `json:"evict,omitempty"`    // it is being stopped for that reason
-	Port     int    `json:"port,omitempty"`     // of the meeting point of its attempt
+	Evict  bool `json:"evict,omitempty"` // it is being stopped for that reason
+	Port   int  `json:"port,omitempty"`  // of the meeting point of its attempt
 	// Limit is how long it may run; 0 is no limit.
 	Limit   time.Duration `json:"limit,omitempty"`
 	User    string        `json:"user,omitempty"`
