@@ -267,7 +267,7 @@ func TestEndpointReplicaDies(t *testing.T) {
 	e.end()
 }
 
-// TestEndpointOutlivesServer: replicas run on while no server does, and answer through the next one.
+// TestEndpointOutlivesServer: replicas run on while no server does, and answer through the next.
 func TestEndpointOutlivesServer(t *testing.T) {
 	home := shortHome(t)
 	e := startEndpoint(t, start(t, home))
