@@ -68,7 +68,7 @@ func runCommand(s *session) *cobra.Command {
 	f.StringVar(&r.display, "display-name", "", "display name")
 	f.StringVar(&r.experiment, "experiment", "", "experiment it belongs to (default: the name of this folder)")
 	f.StringArrayVarP(&r.env, "env-var", "e", nil, "environment variable NAME=VALUE, or NAME to pass yours; may be repeated")
-	f.StringVar(&r.environment, "environment", "none", "none, python, host, NAME[:VERSION], a conda or requirements file, or an environment's YAML file")
+	f.StringVar(&r.environment, "environment", "", "none, python, host, NAME[:VERSION], a conda or requirements file, or an environment's YAML file (default: what your shell would use)")
 	f.StringArrayVar(&r.inputs, "input", nil, "NAME=PATH, URI or value; may be repeated")
 	f.StringArrayVar(&r.outputs, "output", nil, "NAME=PATH: output folder, copied to PATH at the end; may be repeated")
 	f.StringVar(&r.code, "code", ".", "folder to upload")
@@ -171,10 +171,25 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 	if r.timeout > 0 {
 		props["limits"] = map[string]any{"jobLimitsType": "Command", "timeout": isoDuration(r.timeout)}
 	}
-	if props["environmentVariables"], err = r.variables(); err != nil {
+	vars, err := r.variables()
+	if err != nil {
 		return nil, err
 	}
-	if r.environment == "host" {
+	props["environmentVariables"] = vars
+	if r.environment == "" {
+		id, chosen, err := r.chooseEnvironment(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range chosen {
+			if _, given := vars[name]; !given {
+				vars[name] = value
+			}
+		}
+		if id != "" {
+			props["environmentId"] = id
+		}
+	} else if r.environment == "host" {
 		extra["berth.environment"] = "host"
 	} else if _, file := os.Stat(r.environment); r.dryRun && (file == nil || r.environment == "python") {
 		props["environmentId"] = "local:" + r.environment
