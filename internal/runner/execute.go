@@ -211,6 +211,11 @@ func (t *task) over(ctx context.Context, r running) *berth.Exit {
 			exit.Reason = fmt.Sprintf("the command needed more memory than its limit of %d MiB, and the kernel ended a process of it", t.l.Memory>>20)
 		}
 	}
+	if exit.Code != 0 && exit.Reason == failed(exit.Code) && !t.grouped() {
+		if line := t.lastError(); line != "" {
+			exit.Reason += ": " + line
+		}
+	}
 	if t.stop != nil {
 		exit.Cause, exit.Reason = t.stop.cause(), t.stop.why()
 	}

@@ -62,7 +62,10 @@ func (w WaitStatus) exit() *berth.Exit {
 	case w.Code == 126:
 		e.Reason = "the command ended with exit code 126: a program it names could not be executed, see the end of its log"
 	case w.Code != 0:
-		e.Reason = "the command ended with exit code " + strconv.Itoa(w.Code)
+		e.Reason = failed(w.Code)
 	}
 	return e
 }
+
+// failed is what is said of a command that ended with a code that is not 0.
+func failed(code int) string { return "the command ended with exit code " + strconv.Itoa(code) }
