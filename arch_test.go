@@ -56,7 +56,7 @@ var imports = map[string][]string{
 	"internal/advise":               {""},
 	"internal/plan":                 {"", "internal/cost", "internal/picture", "internal/scale", "internal/sched"},
 	"internal/picture":              {"", "internal/cost", "internal/quota", "internal/scale", "internal/sched", "internal/store", "internal/target"},
-	"internal/spec":                 {""},
+	"internal/spec":                 {"", "internal/kubeconfig"},
 	"internal/jmes":                 {},
 	"internal/ordered":              {},
 	"internal/kind":                 {"", "internal/ordered"},
@@ -82,7 +82,10 @@ var imports = map[string][]string{
 	"internal/driver/dialout":       {"", "internal/driver"},
 	"internal/driver/drivertest":    {"", "internal/driver"},
 	"internal/driver/ssh":           {"", "internal/driver", "internal/driver/dialout", "internal/driver/local", "internal/socket"},
-	"internal/driver/slurm":         {"", "internal/driver", "internal/runner/host"},
+	"internal/driver/dir":           {"", "internal/runner/host"},
+	"internal/driver/slurm":         {"", "internal/driver", "internal/driver/dir"},
+	"internal/driver/kubernetes":    {"", "internal/driver", "internal/driver/dir", "internal/kubeconfig"},
+	"internal/kubeconfig":           {""},
 	"internal/driver/ssh/sshtest":   {},
 	"internal/driver/all":           {"", "internal/driver"}, // and every driver
 	"internal/attach":               {"", "internal/auth", "internal/driver", "internal/driver/dialout", "internal/store", "internal/target"},
@@ -95,7 +98,7 @@ var imports = map[string][]string{
 	"internal/api":                  {"", "internal/serve", "internal/space", "internal/metrics", "internal/job", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/keepalive", "internal/kind", "internal/locate", "internal/mltable", "internal/quota", "internal/sizes", "internal/storage", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track", "internal/picture"},
 	"internal/app":                  {"", "internal/serve", "internal/serve/gateway", "internal/serve/worker", "internal/metrics", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/blob", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
 	"internal/migrate":              {"", "client"},
-	"internal/cli":                  {"", "client", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/driver/kubernetes", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

@@ -141,7 +141,9 @@ type Launch struct {
 	GPUs        []int         `json:"gpus,omitempty"`    // indices on the node's machine
 	NoGPU       bool          `json:"noGPU,omitempty"`   // hide those the node has
 	ShmSize     string        `json:"shmSize,omitempty"`
-	DockerArgs  []string      `json:"dockerArgs,omitempty"`
+	// InstanceType is what the job asks for by name, where the target has such types.
+	InstanceType string   `json:"instanceType,omitempty"`
+	DockerArgs   []string `json:"dockerArgs,omitempty"`
 	// LogFile is set when the node shares the server's disk: standard output and error go straight
 	// to this file, and no log bytes are sent.
 	LogFile string `json:"logFile,omitempty"`

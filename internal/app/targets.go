@@ -18,8 +18,14 @@ func (a *App) registry() *driver.Registry {
 // environments.
 func (a *App) targetConfig(name string, host []string) driver.Config {
 	c := driver.Config{Home: a.cfg.Home, Host: host, Log: a.log, Dial: a.dialSelf, Environments: a.environments(), Cache: a.dataCache(), Program: a.program.hash}
-	if word := a.cfg.Slurm; word != "" && word != "false" {
-		c.Consents = map[string]string{"slurm": word}
+	for driver, word := range map[string]string{"slurm": a.cfg.Slurm, "kubernetes": a.cfg.Kubernetes} {
+		if word == "" || word == "false" {
+			continue
+		}
+		if c.Consents == nil {
+			c.Consents = map[string]string{}
+		}
+		c.Consents[driver] = word
 	}
 	switch name {
 	case all.Local:

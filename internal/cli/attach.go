@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berthml/berth/internal/driver/kubernetes"
 )
 
 // attachVerb is compute attach: create, for what is there already.
@@ -19,15 +23,21 @@ func attachVerb(s *session, n noun) *cobra.Command {
 		"  berth compute attach -n gpu1 --ssh me@gpu1.lab    a machine that the server reaches over SSH; an alias of ~/.ssh/config will do\n" +
 		"  berth compute attach -n laptop --this-machine     the machine you type this on; it connects to the server and opens no port\n" +
 		"  berth compute attach -n site --type slurm --partition gpu   a Slurm cluster whose commands work on the server's machine\n" +
+		"  berth compute attach -n k8s --type kubernetes --kubeconfig FILE --context NAME --namespace ml --image IMAGE   a namespace of a Kubernetes cluster\n" +
 		"  berth compute attach -n desk --type agent         another machine that connects to the server, see `berth agent`\n\n" +
 		"Over SSH nothing has to be installed on the machine, and no root is needed. The key that the machine shows first is the one it\n" +
 		"has to show from then on; --host-key names it beforehand."
 	var where string
-	var here bool
+	var here, rbac bool
 	cmd.Flags().StringVar(&where, "ssh", "", "[USER@]HOST[:PORT] or an alias in ~/.ssh/config, which gives address, account, port, key and jump hosts")
 	cmd.Flags().BoolVar(&here, "this-machine", false, "attach this machine: start an agent that connects it to the server")
+	cmd.Flags().BoolVar(&rbac, "print-rbac", false, "print the least rights that a Kubernetes compute needs in --namespace, and attach nothing")
 	create := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if rbac {
+			_, err := io.WriteString(s.out, kubernetes.RBAC(cmp.Or(cmd.Flags().Lookup("namespace").Value.String(), "default")))
+			return err
+		}
 		if where != "" {
 			if err := sshFlags(cmd, where); err != nil {
 				return err

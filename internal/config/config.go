@@ -70,6 +70,10 @@ type Config struct {
 	// Slurm lets users attach the Slurm cluster whose commands work for this server's account:
 	// "true", or "trusted" where its nodes may see Home. Empty and "false" do not.
 	Slurm string `yaml:"slurm"`
+	// Kubernetes lets users attach clusters by kubeconfigs of their own: "true", or "in-cluster"
+	// where they may also use the service account of the pod that this server runs in. Empty and
+	// "false" do not.
+	Kubernetes string `yaml:"kubernetes"`
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
 	Environments     string `yaml:"environments"`

@@ -99,7 +99,7 @@ func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Tas
 	l := berth.Launch{
 		Task: t.ID, Job: j.doc.Name, Attempt: t.Attempt, Workspace: ws, Submitted: j.state.Times.Submitted,
 		Home: target.Home, Command: v.Command, Env: map[string]string{}, Timeout: timeout, Grace: grace, ShmSize: v.Resources.ShmSize,
-		Node: t.Node, Log: stdLog, Serves: t.Serves,
+		InstanceType: v.Resources.InstanceType, Node: t.Node, Log: stdLog, Serves: t.Serves,
 	}
 	l.Home.Token = cy.c.o.Keys.TaskToken(t.ID, cy.now.Add(launchLife))
 	for k, x := range v.Env {

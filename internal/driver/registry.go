@@ -17,9 +17,9 @@ type Type struct {
 	// Shared is the name of the one target that all computes of this type, and of others with the
 	// same name, use; if empty, each compute has its own target.
 	Shared string
-	// Consent says that tasks run with an account of the server's elsewhere, so that the operator
-	// has to allow it.
-	Consent bool
+	// Consent is what a compute does that the operator has to allow, as a sentence; empty where
+	// nobody has to be asked.
+	Consent string
 	// Check refuses a compute's document that could never work, or that may not replace old, which
 	// is nil for a new compute. Nil accepts all.
 	Check func(old, document []byte) error
@@ -127,8 +127,8 @@ func checkShared(name string, c Compute) error {
 // openOwn opens the driver of a compute that has a target of its own.
 func (r *Registry) openOwn(t Type, name string, c Compute) (Driver, error) {
 	cfg := r.config(Key(c.Workspace, strings.ToLower(c.Name)))
-	if t.Consent && cfg.Consents[name] == "" {
-		return nil, berth.Errorf(berth.Denied, "jobs on computes of type %s run with the account of this server, and its operator has not allowed that: `%s: true` in berth.yaml does", name, name)
+	if t.Consent != "" && cfg.Consents[name] == "" {
+		return nil, berth.Errorf(berth.Denied, "%s, and the operator has not allowed that: `%s: true` in berth.yaml does", t.Consent, name)
 	}
 	cfg.Name, cfg.Properties = c.Name, c.Body
 	return t.Open(cfg)

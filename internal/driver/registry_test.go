@@ -28,7 +28,7 @@ func TestRegistry(t *testing.T) {
 	}
 	types := map[string]driver.Type{
 		"local": {Open: open, Shared: "here"}, "amlcompute": {Open: open, Shared: "nodes"}, "computeinstance": {Open: open, Shared: "nodes"},
-		"agent": {Open: open}, "site": {Open: open, Consent: true},
+		"agent": {Open: open}, "site": {Open: open, Consent: "jobs run with the account of this server"},
 	}
 	dirs := map[string]bool{}
 	r := driver.NewRegistry(func(n string) (driver.Type, bool) { t, ok := types[n]; return t, ok }, func(name string) driver.Config {

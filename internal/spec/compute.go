@@ -1,7 +1,10 @@
 package spec
 
 import (
+	"path/filepath"
 	"strings"
+
+	"github.com/berthml/berth/internal/kubeconfig"
 )
 
 var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: computeBody(map[string]typ{
@@ -161,9 +164,48 @@ var kubernetesCompute = computeOf("kubernetes", "Kubernetes", func() []part {
 	return []part{
 		f("properties", freeMap),
 		f("namespace", text, to("properties.namespace"), def("default")),
+		f("kubeconfig", text, unsent),
+		f("context", text, unsent),
+		f("image", text, to("properties.image")),
+		f("runner_image", text, to("properties.runnerImage")),
+		f("image_pull_policy", text, to("properties.imagePullPolicy")),
+		f("image_pull_secrets", listOf(text), to("properties.imagePullSecrets")),
+		f("service_account", text, to("properties.serviceAccount")),
+		f("priority_class", text, to("properties.priorityClass")),
+		f("tolerations", listOf(freeMap), to("properties.tolerations")),
+		f("queue_name", text, to("properties.queueName")),
+		f("max_tasks", whole, to("properties.maxTasks")),
+		then(readKubeconfig),
 		f("identity", resourceIdentity, to("/identity")),
 	}
 })
+
+// readKubeconfig sends the text of the kubeconfig, as far as the chosen context needs it. The file,
+// its context and the fields after them are ours; Azure has the cluster's resource id instead.
+func readKubeconfig(s *scope, v *value) {
+	path, context := v.textOf("kubeconfig"), v.textOf("context")
+	if path == "" {
+		if context != "" {
+			s.in("context").fail(v.get("context"), "needs a kubeconfig")
+		}
+		return
+	}
+	at := s.in("kubeconfig")
+	text, err := ReadFile(path)
+	if err != nil || len(text) > 1<<20 {
+		at.fail(v.get("kubeconfig"), "%s cannot be read; relative paths start at the working directory", path)
+		return
+	}
+	one, err := kubeconfig.Single(text, context, filepath.Dir(path))
+	if err != nil {
+		at.fail(v.get("kubeconfig"), "%v", err)
+		return
+	}
+	s.out.put("properties.kubeconfig", string(one))
+	if inner, ok := asTree(s.out["properties"]); ok && !v.has("namespace") {
+		delete(inner, "namespace") // the context's
+	}
+}
 
 // virtualMachine is a machine reached over SSH. To Azure its resource id says where it is; here the
 // last word of that is its name, unless ssh_settings.address, which is ours as jump_hosts and

@@ -9,6 +9,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/dialout"
+	"github.com/berthml/berth/internal/driver/kubernetes"
 	"github.com/berthml/berth/internal/driver/local"
 	"github.com/berthml/berth/internal/driver/slurm"
 	"github.com/berthml/berth/internal/driver/ssh"
@@ -29,7 +30,10 @@ func types() map[string]driver.Type {
 		strings.ToLower(berth.TypeInstance): {Open: cluster.Open, Shared: Clusters}, // a node of its user's own
 		berth.ConnectionAgent:               {Open: dialout.Open},
 		berth.ConnectionSSH:                 {Open: ssh.Open, Check: ssh.Check},
-		"slurm":                             {Open: slurm.Open, Check: slurm.Check, Consent: true},
+		kubernetes.Name: {
+			Open: kubernetes.Open, Check: kubernetes.Check, Consent: "this server connects to the clusters that users name, at any address it can reach",
+		},
+		"slurm": {Open: slurm.Open, Check: slurm.Check, Consent: "jobs on computes of type slurm run with the account of this server"},
 	}
 }
 

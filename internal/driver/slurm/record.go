@@ -2,15 +2,14 @@ package slurm
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/dir"
 )
 
 // record is what is known of a task until it is removed.
@@ -47,32 +46,8 @@ func (d *Driver) save(r *record) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(d.recordPath(r), b); err != nil {
+	if err := dir.WriteFile(d.recordPath(r), b); err != nil {
 		return berth.Errorf(berth.Unavailable, "the record of task %s cannot be kept: %w", r.Task, err)
-	}
-	return nil
-}
-
-// writeFile puts a file in its place whole, and is sure of it.
-func writeFile(path string, b []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
-		return err
 	}
 	return nil
 }
@@ -87,19 +62,6 @@ func readRecord(path string) (*record, error) {
 		return nil, berth.Errorf(berth.Internal, "the record of a task at %s cannot be read: %w", path, err)
 	}
 	return r, nil
-}
-
-// readID is an id that stays as long as its file does.
-func readID(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err == nil && len(b) > 0 {
-		return string(b), nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	id := berth.NewGUID()
-	return id, writeFile(path, []byte(id))
 }
 
 // handle and taskOf are the two ends of a handle: a version and the task's id.

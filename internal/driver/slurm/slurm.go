@@ -13,6 +13,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/driver/dir"
 )
 
 // name is that of the driver.
@@ -23,7 +24,7 @@ type Driver struct {
 	c     driver.Config
 	log   *slog.Logger
 	slurm commands
-	terms terms
+	dir   *dir.Dir
 
 	mu      sync.Mutex
 	site    site
@@ -42,9 +43,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{c: c, log: c.Log, site: s}
-	d.terms.open(c.Dir)
-	return d, nil
+	return &Driver{c: c, log: c.Log, site: s, dir: dir.Open(c.Dir)}, nil
 }
 
 // site is how jobs are submitted, as the compute's document says.
@@ -244,7 +243,7 @@ func (d *Driver) load() error {
 		return err
 	}
 	var err error
-	if d.id, err = readID(filepath.Join(d.c.Dir, "id")); err != nil {
+	if d.id, err = d.dir.ID(); err != nil {
 		return err
 	}
 	files, err := os.ReadDir(filepath.Join(d.c.Dir, "tasks"))

@@ -46,10 +46,10 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	if l.Group != nil {
 		return "", berth.Errorf(berth.Unsupported, "jobs of several nodes do not run on Slurm computes yet")
 	}
-	if err := d.admit(ctx); err != nil {
+	if err := d.dir.Admit(ctx); err != nil {
 		return "", err
 	}
-	release, err := d.hold(ctx, driver.Key(string(l.Task)))
+	release, err := d.dir.Hold(ctx, driver.Key(string(l.Task)))
 	if err != nil {
 		return "", err
 	}
@@ -171,7 +171,7 @@ func (d *Driver) list(ctx context.Context) ([]job, time.Time, error) {
 
 // Observe is [driver.Driver.Observe].
 func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
-	if err := d.admit(ctx); err != nil {
+	if err := d.dir.Admit(ctx); err != nil {
 		return nil, err
 	}
 	jobs, at, err := d.list(ctx)
@@ -292,7 +292,7 @@ func stateOf(j job) (state berth.TaskState, why string) {
 func (d *Driver) find(ctx context.Context, h driver.Handle) (*record, error) {
 	id, err := taskOf(h)
 	if err == nil {
-		err = d.admit(ctx)
+		err = d.dir.Admit(ctx)
 	}
 	if err == nil {
 		err = d.load()

@@ -37,7 +37,7 @@ const LaunchFile = "launch.json"
 // the queueing system gave it meanwhile.
 const lastReport = 15 * time.Minute
 
-// Main is the hidden command `_task --dir DIR`. It returns the exit code of the process:
+// Main is the hidden command `_task --dir DIR [--container]`. It returns the exit code of the process:
 // [berth.ExitRunner] when the task could not be run.
 //
 // SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
@@ -47,11 +47,12 @@ func Main(ctx context.Context, args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	flags := flag.NewFlagSet("_task", flag.ContinueOnError)
 	dir := flags.String("dir", "", "directory of the task")
+	container := flags.Bool("container", false, "the environment is that of the command's own image, and so the command's")
 	if err := flags.Parse(args); err != nil || *dir == "" {
 		log.Error("usage: _task --dir DIR")
 		return 2
 	}
-	exit, err := run(ctx, *dir, log)
+	exit, err := run(ctx, *dir, *container, log)
 	if rerr := cache.RemoveAll(*dir); rerr != nil {
 		log.Warn("the directory of the task is left behind", "dir", *dir, "err", rerr)
 	}
@@ -73,7 +74,7 @@ func code(e berth.Exit) int {
 	return 1
 }
 
-func run(ctx context.Context, dir string, log *slog.Logger) (berth.Exit, error) {
+func run(ctx context.Context, dir string, container bool, log *slog.Logger) (berth.Exit, error) {
 	l, err := readLaunch(filepath.Join(dir, LaunchFile))
 	if err != nil {
 		return berth.Exit{}, err
@@ -104,6 +105,9 @@ func run(ctx context.Context, dir string, log *slog.Logger) (berth.Exit, error) 
 		return berth.Exit{}, err
 	}
 	o.Home, o.Control = home, control
+	if container {
+		o.Base = os.Environ()
+	}
 	o.Report = func(r berth.Report) {
 		if r.State != berth.TaskDone || !asked.ended.Load() {
 			reporter.Send(sending, r)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package slurm
+package dir
 
 import (
 	"context"
@@ -14,30 +14,36 @@ import (
 	"github.com/berthml/berth/internal/runner/host"
 )
 
-// terms refuses servers that no longer lead, see [berth.WithTerm].
-type terms struct{ seen host.Terms }
+// Dir is a driver's directory.
+type Dir struct {
+	path string
+	seen host.Terms
+}
 
-// admit refuses a server that no longer leads, as far as this process knows.
-func (d *Driver) admit(ctx context.Context) error {
+// Open returns the directory at path, which need not exist yet.
+func Open(path string) *Dir { return &Dir{path: path, seen: host.Terms{Dir: path}} }
+
+// Admit refuses a server that no longer leads, as far as this process knows, see [berth.WithTerm].
+func (d *Dir) Admit(ctx context.Context) error {
 	term := berth.TermOf(ctx)
 	if term == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(d.c.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return err
 	}
-	_, err := d.terms.seen.Admit(term, berth.TermProof(ctx))
+	_, err := d.seen.Admit(term, berth.TermProof(ctx))
 	return err
 }
 
-// hold keeps other servers from submitting a task until release is called, and refuses a server
+// Hold keeps other servers from submitting a task until release is called, and refuses a server
 // that no longer leads. The kernel releases it when this process ends.
-func (d *Driver) hold(ctx context.Context, name string) (release func(), err error) {
+func (d *Dir) Hold(ctx context.Context, name string) (release func(), err error) {
 	term := berth.TermOf(ctx)
 	if term == 0 {
 		return func() {}, nil
 	}
-	dir := filepath.Join(d.c.Dir, "locks")
+	dir := filepath.Join(d.path, "locks")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -63,11 +69,9 @@ func (d *Driver) hold(ctx context.Context, name string) (release func(), err err
 		}
 	}
 	// Another process may have noted a later term, so what this one remembers does not count.
-	if _, err := (&host.Terms{Dir: d.c.Dir}).Admit(term, berth.TermProof(ctx)); err != nil {
+	if _, err := (&host.Terms{Dir: d.path}).Admit(term, berth.TermProof(ctx)); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return func() { f.Close() }, nil
 }
-
-func (t *terms) open(dir string) { t.seen.Dir = dir }

@@ -1,0 +1,209 @@
+package kubernetes
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"math"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+)
+
+// Labels and annotations of what the driver makes.
+const (
+	computeLabel   = "berth/compute"
+	taskAnnotation = "berth/task"
+	stopAnnotation = "berth/stop"
+	queueLabel     = "kueue.x-k8s.io/queue-name"
+)
+
+// Names in a pod.
+const (
+	initName  = "berth-runner"
+	mainName  = "task"
+	workDir   = "/berth"
+	launchDir = "/berth-launch"
+	launchKey = "launch.json"
+)
+
+// ProgramPath is where the server gives out its program, by the hash of it.
+const ProgramPath = "/runner/v1/programs/"
+
+// maxLaunch is how long a launch may be: a Secret holds 1 MiB.
+const maxLaunch = 1000 << 10
+
+// uploadTime is what a task has, after its grace, to keep what its command left.
+const uploadTime = 30 * time.Second
+
+type object = map[string]any
+
+// jobOf is the Job of a task. compute is the value of its label, and hash that of the program.
+func jobOf(s site, l berth.Launch, name, compute, hash string) (object, error) {
+	t, err := s.instanceType(l.InstanceType)
+	if err != nil {
+		return nil, err
+	}
+	image := cmp.Or(l.Environment.Image, s.Image)
+	switch {
+	case l.Environment.Build != "":
+		return nil, berth.Errorf(berth.Unsupported, "images are not built on Kubernetes computes; push the image to a registry and name it in the environment")
+	case image == "":
+		return nil, berth.Errorf(berth.Invalid, "the job's environment names no image and neither does the compute: name one in the environment, or set image in the properties of the compute")
+	case len(l.DockerArgs) > 0:
+		return nil, berth.Errorf(berth.Unsupported, "docker_args cannot be used on a Kubernetes compute")
+	}
+	pod, err := podOf(s, t, l, image, name, hash)
+	if err != nil {
+		return nil, err
+	}
+	labels, notes := object{computeLabel: compute, "app.kubernetes.io/managed-by": "berth"}, object{taskAnnotation: string(l.Task)}
+	spec := object{
+		"backoffLimit": 0, "completions": 1, "parallelism": 1, "podReplacementPolicy": "Failed",
+		"template": object{"metadata": object{"labels": labels, "annotations": notes}, "spec": pod},
+	}
+	of := maps.Clone(labels)
+	if s.QueueName != "" { // Kueue lets it start
+		of[queueLabel], spec["suspend"] = s.QueueName, true
+	}
+	return object{"apiVersion": "batch/v1", "kind": "Job", "metadata": object{"name": name, "labels": of, "annotations": notes}, "spec": spec}, nil
+}
+
+// podOf is what the pod of a task is made from. Its processes have no account of the cluster unless
+// the compute names one.
+func podOf(s site, t instanceType, l berth.Launch, image, secret, hash string) (object, error) {
+	shm, err := shmSize(l.ShmSize)
+	if err != nil {
+		return nil, err
+	}
+	selector := object{"kubernetes.io/os": "linux", "kubernetes.io/arch": runtime.GOARCH} // as the program is
+	for k, v := range t.NodeSelector {
+		selector[k] = string(v)
+	}
+	work := object{"name": "work", "mountPath": workDir}
+	task := object{
+		"name": mainName, "image": image, "command": []string{workDir + "/program", "_task", "--dir", workDir + "/task", "--container"},
+		"volumeMounts": []object{work, {"name": "shm", "mountPath": "/dev/shm"}},
+	}
+	bring := object{
+		"name": initName, "image": cmp.Or(s.RunnerImage, image),
+		"command":      []string{"/bin/sh", "-c", initScript, "berth", strings.TrimSuffix(l.Home.URL, "/") + ProgramPath + hash, hash},
+		"volumeMounts": []object{work, {"name": "launch", "mountPath": launchDir, "readOnly": true}},
+	}
+	for _, c := range []object{task, bring} {
+		c["terminationMessagePolicy"] = "FallbackToLogsOnError"
+		c["resources"] = resources(t, l)
+		if s.ImagePullPolicy != "" {
+			c["imagePullPolicy"] = s.ImagePullPolicy
+		}
+	}
+	pod := object{
+		"restartPolicy": "Never", "enableServiceLinks": false, "automountServiceAccountToken": s.ServiceAccount != "",
+		"terminationGracePeriodSeconds": seconds(l.Grace + uploadTime), "nodeSelector": selector,
+		"initContainers": []object{bring}, "containers": []object{task},
+		"volumes": []object{
+			{"name": "work", "emptyDir": object{}},
+			{"name": "shm", "emptyDir": object{"medium": "Memory", "sizeLimit": shm}},
+			{"name": "launch", "secret": object{"secretName": secret, "defaultMode": 0o444}},
+		},
+	}
+	if s.ServiceAccount != "" {
+		pod["serviceAccountName"] = s.ServiceAccount
+	}
+	if s.PriorityClass != "" {
+		pod["priorityClassName"] = s.PriorityClass
+	}
+	if len(s.Tolerations) > 0 {
+		pod["tolerations"] = s.Tolerations
+	}
+	var pull []object
+	for _, name := range s.ImagePullSecrets {
+		pull = append(pull, object{"name": name})
+	}
+	if pull != nil {
+		pod["imagePullSecrets"] = pull
+	}
+	return pod, nil
+}
+
+// resources are what a container of the task is given.
+func resources(t instanceType, l berth.Launch) object {
+	requests, limits := object{}, object{}
+	for k, v := range t.Resources.Requests {
+		requests[k] = string(v)
+	}
+	for k, v := range t.Resources.Limits {
+		limits[k] = string(v)
+	}
+	if l.CPUs > 0 {
+		limits["cpu"] = strconv.Itoa(int(math.Ceil(l.CPUs*1000))) + "m"
+	}
+	if l.Memory > 0 {
+		limits["memory"] = strconv.FormatInt(l.Memory, 10)
+	}
+	return object{"requests": requests, "limits": limits}
+}
+
+// secretOf is the Secret with the launch of a task. The cluster deletes it with its owner.
+func secretOf(l berth.Launch, name, compute, uid string) (object, error) {
+	// The container is the image: nothing of it is left to prepare but packages.
+	l.Environment.Image = ""
+	b, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxLaunch {
+		return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a Secret of Kubernetes holds %d", len(b), maxLaunch)
+	}
+	return object{
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
+		"metadata": object{
+			"name": name, "labels": object{computeLabel: compute, "app.kubernetes.io/managed-by": "berth"},
+			"ownerReferences": []object{{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}},
+		},
+		"data": object{launchKey: b},
+	}, nil
+}
+
+// seconds is a time in whole seconds, at least one: none would be killing at once.
+func seconds(d time.Duration) int64 { return max(1, int64(math.Ceil(d.Seconds()))) }
+
+var dockerSize = regexp.MustCompile(`^([0-9]+)([bkmg]?)$`)
+
+// shmSize is the size of shared memory as Kubernetes writes it. Azure's default is 2g.
+func shmSize(s string) (string, error) {
+	m := dockerSize.FindStringSubmatch(strings.ToLower(cmp.Or(s, "2g")))
+	if m == nil {
+		return "", berth.Errorf(berth.Invalid, "resources.shmSize %q must be a size such as 2g", s)
+	}
+	return m[1] + map[string]string{"k": "Ki", "m": "Mi", "g": "Gi"}[m[2]], nil
+}
+
+// initScript brings the program and the launch into the pod; its arguments are the address and the
+// hash. Whom the program comes from does not matter, because its hash is checked, and nothing secret
+// is sent: so the certificate is not checked, which some programs cannot do. The container of the
+// task may have another user.
+const initScript = `
+cd ` + workDir + ` || exit 1
+umask 000
+mkdir task || exit 1
+fetch() {
+  if command -v curl >/dev/null; then curl -fsSk -o program "$1"
+  elif command -v wget >/dev/null; then wget -q --no-check-certificate -O program "$1"
+  elif command -v python3 >/dev/null; then python3 -c 'import ssl, sys, shutil, urllib.request as u
+shutil.copyfileobj(u.urlopen(sys.argv[1], context=ssl._create_unverified_context()), open("program", "wb"))' "$1"
+  else echo "the image has none of curl, wget and python3 to fetch the program with; set runnerImage of the compute to one that has"; exit 1
+  fi
+}
+for wait in 1 2 3 5 8 13 0; do
+  fetch "$1" && break
+  [ $wait != 0 ] || { echo "the program could not be fetched from $1: pods have to reach the server at this address (advertise in berth.yaml)"; exit 1; }
+  sleep $wait
+done
+echo "$2  program" | sha256sum -c >/dev/null || { echo "the program fetched from $1 is not that of the server"; exit 1; }
+chmod 755 program && cp ` + launchDir + `/` + launchKey + ` task/` + launchKey + ` && chmod 666 task/` + launchKey + `
+`

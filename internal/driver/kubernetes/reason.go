@@ -1,0 +1,214 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+// imageTime is how long an image may not be had before the task has failed: a registry may be away
+// for a while, and Kubernetes would try for ever.
+const imageTime = 10 * time.Minute
+
+// imageCause is the cause of a task that ended for want of its image.
+const imageCause = "environment"
+
+// look is the state of a task by its Job and the newest of its pods, nil when there is none.
+func (d *Driver) look(ctx context.Context, c *client, j *job, p *pod) driver.Observed {
+	o := driver.Observed{Task: berth.TaskID(j.Metadata.Annotations[taskAnnotation]), Handle: handle(j.Metadata.Name), State: berth.TaskPlaced}
+	if p != nil {
+		o.Node = p.Spec.NodeName
+	}
+	if exit := exitOf(j, p); exit != nil {
+		o.State, o.Exit = berth.TaskDone, exit
+		return o
+	}
+	switch {
+	case p == nil:
+		o.Why = d.whyNoPod(ctx, c, j)
+	case p.Metadata.DeletionTimestamp != nil:
+		o.State = berth.TaskEnding
+	case p.Status.Phase == "Running":
+		o.State = berth.TaskRunning
+	default:
+		o.State, o.Why = d.pending(ctx, c, j, p)
+	}
+	return o
+}
+
+// pending is the state of a task whose pod does not run yet.
+func (d *Driver) pending(ctx context.Context, c *client, j *job, p *pod) (berth.TaskState, string) {
+	for _, x := range p.Status.Conditions {
+		if x.Type == "PodScheduled" && x.Status == "False" {
+			return berth.TaskPlaced, x.Message
+		}
+	}
+	why, forever := imageTrouble(p)
+	if why == "" {
+		d.mu.Lock()
+		delete(d.stuck, p.Metadata.UID)
+		d.mu.Unlock()
+		if p.Spec.NodeName == "" {
+			return berth.TaskPlaced, "Kubernetes has not looked for a node for it yet"
+		}
+		return berth.TaskStarting, ""
+	}
+	d.mu.Lock()
+	since, known := d.stuck[p.Metadata.UID]
+	if !known {
+		since = time.Now()
+		d.stuck[p.Metadata.UID] = since
+	}
+	d.mu.Unlock()
+	if forever || time.Since(since) > imageTime {
+		if err := c.end(ctx, j.Metadata.Name, stopped{Cause: imageCause, Why: why}, time.Second); err != nil {
+			d.log.Warn("a Job without an image was not ended", "job", j.Metadata.Name, "err", err)
+		}
+	}
+	return berth.TaskPlaced, why
+}
+
+// imageTrouble says why a container of a pod cannot be made, and whether that is for good; "" when
+// nothing is wrong.
+func imageTrouble(p *pod) (why string, forever bool) {
+	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+		w := s.State.Waiting
+		if w == nil {
+			continue
+		}
+		switch w.Reason {
+		case "InvalidImageName", "ErrImageNeverPull":
+			return "image " + s.Image + " cannot be used: " + said(w), true
+		case "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+			return "image " + s.Image + " cannot be pulled: " + said(w), false
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return "its container cannot be made: " + said(w), false
+		}
+	}
+	return "", false
+}
+
+func said(w *waiting) string {
+	if w.Message == "" {
+		return w.Reason
+	}
+	return w.Message + " (" + w.Reason + ")"
+}
+
+// whyNoPod is the reason why a Job has no pod.
+func (d *Driver) whyNoPod(ctx context.Context, c *client, j *job) string {
+	if j.Spec.Suspend {
+		if x, ok := is(j.Status.Conditions, "Suspended"); ok && j.Metadata.Labels[queueLabel] != "" {
+			return "Kueue has not let it start: " + orReason(x)
+		}
+		return "its Job is suspended"
+	}
+	events, err := list[event](ctx, c, c.in("", "events", ""), "", "involvedObject.uid="+j.Metadata.UID)
+	if err != nil {
+		return "Kubernetes has not made its pod yet"
+	}
+	var last event
+	for _, e := range events {
+		if e.Reason == "FailedCreate" && !e.LastTimestamp.Before(last.LastTimestamp) {
+			last = e
+		}
+	}
+	if last.Message != "" {
+		return "Kubernetes cannot make its pod: " + last.Message
+	}
+	return "Kubernetes has not made its pod yet"
+}
+
+func orReason(c condition) string {
+	if c.Message != "" {
+		return c.Message
+	}
+	return c.Reason
+}
+
+// exitOf is how a task ended, nil while it has not.
+func exitOf(j *job, p *pod) *berth.Exit {
+	if _, complete := is(j.Status.Conditions, "Complete"); complete || p != nil && p.Status.Phase == "Succeeded" {
+		return &berth.Exit{}
+	}
+	_, suspended := is(j.Status.Conditions, "Suspended")
+	stop := stopOf(j)
+	switch {
+	case p != nil && !p.over():
+		return nil // even where the Job has given it up
+	case stop != nil && (p != nil || suspended || over(j)):
+		e := &berth.Exit{Code: 143, Cause: stop.Cause, Reason: stop.Why}
+		if stop.Cause == imageCause {
+			e.Code = -1 // it never ran
+		}
+		return e
+	case p != nil:
+		return podExit(p)
+	case over(j):
+		failed, _ := is(j.Status.Conditions, "Failed")
+		if failed.Reason == "BackoffLimitExceeded" || failed.Reason == "PodFailurePolicy" {
+			return &berth.Exit{Code: -1, Cause: "evicted", Reason: "its pod was deleted in the cluster"}
+		}
+		return &berth.Exit{Code: -1, Cause: "lost", Reason: "its Job failed in the cluster: " + orReason(failed)}
+	}
+	return nil
+}
+
+// podExit is how a task ended whose pod has failed.
+func podExit(p *pod) *berth.Exit {
+	node := p.Spec.NodeName
+	if why := taken(p); why != "" {
+		return &berth.Exit{Code: -1, Cause: "evicted", Reason: why}
+	}
+	for _, s := range p.Status.InitContainerStatuses {
+		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
+			return &berth.Exit{Code: -1, Cause: "staging", Reason: "the runner could not be brought into the pod on node " + node + ": " + lastLine(t)}
+		}
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		t := s.State.Terminated
+		switch {
+		case s.Name != mainName || t == nil:
+		case t.Reason == "OOMKilled":
+			return &berth.Exit{Code: 137, Signal: "SIGKILL", OOM: true, Reason: "its container on node " + node + " was ended because it ran out of memory"}
+		case t.Reason == "ContainerStatusUnknown":
+			return &berth.Exit{Code: -1, Cause: "evicted", Reason: "node " + node + " lost its container"}
+		case t.ExitCode == berth.ExitRunner:
+			return &berth.Exit{Code: -1, Cause: "staging", Reason: "the runner could not work on node " + node + ": " + lastLine(t)}
+		case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
+			return &berth.Exit{Code: -1, Cause: "staging", Reason: "its container on node " + node + " could not be started: " + lastLine(t)}
+		case t.ExitCode != 0:
+			return &berth.Exit{Code: t.ExitCode, Reason: fmt.Sprintf("the command ended with exit code %d", t.ExitCode)}
+		}
+	}
+	return &berth.Exit{Code: -1, Cause: "lost", Reason: strings.TrimSpace("its pod failed: " + p.Status.Reason + " " + p.Status.Message)}
+}
+
+// taken is why the cluster took a pod's place away from it, "" when it did not. What a pod brought
+// upon itself is not that.
+func taken(p *pod) string {
+	if strings.Contains(p.Status.Message, "exceeds the") { // its own limit of disk
+		return ""
+	}
+	if c, ok := is(p.Status.Conditions, "DisruptionTarget"); ok {
+		return "its pod was taken off node " + p.Spec.NodeName + ": " + orReason(c)
+	}
+	switch p.Status.Reason {
+	case "Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "NodeAffinity", "OutOfcpu", "OutOfmemory", "OutOfpods", "UnexpectedAdmissionError":
+		return strings.TrimSpace("its pod was taken off node " + p.Spec.NodeName + " (" + p.Status.Reason + "): " + p.Status.Message)
+	}
+	return ""
+}
+
+// lastLine is the last thing a container said.
+func lastLine(t *terminated) string {
+	lines := strings.Split(strings.TrimSpace(t.Message), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return last
+	}
+	return fmt.Sprintf("%s, exit code %d", t.Reason, t.ExitCode)
+}

@@ -1,0 +1,154 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/kubeconfig"
+)
+
+// site is how tasks are run, as the compute's document says.
+type site struct {
+	// Azure's:
+	Namespace           string                  `json:"namespace"`
+	DefaultInstanceType string                  `json:"defaultInstanceType"`
+	InstanceTypes       map[string]instanceType `json:"instanceTypes"`
+	// Ours:
+	Context          string       `json:"context"`          // of the kubeconfig; empty is its current one
+	Image            string       `json:"image"`            // of tasks whose environment names none
+	RunnerImage      string       `json:"runnerImage"`      // brings the program into pods; empty is the task's own
+	ImagePullPolicy  string       `json:"imagePullPolicy"`  // Always, IfNotPresent or Never
+	ImagePullSecrets []string     `json:"imagePullSecrets"` // names of Secrets in the namespace
+	ServiceAccount   string       `json:"serviceAccount"`   // whose token tasks are given; empty gives them none
+	PriorityClass    string       `json:"priorityClass"`
+	Tolerations      []toleration `json:"tolerations"`
+	QueueName        string       `json:"queueName"` // of Kueue
+	// MaxTasks is how many tasks are handed to the cluster at once, running and waiting; 0 is
+	// mostTasks.
+	MaxTasks int `json:"maxTasks"`
+}
+
+type instanceType struct {
+	NodeSelector map[string]berth.Scalar `json:"nodeSelector"`
+	Resources    struct {
+		Requests map[string]berth.Scalar `json:"requests"`
+		Limits   map[string]berth.Scalar `json:"limits"`
+	} `json:"resources"`
+}
+
+type toleration struct {
+	Key               string `json:"key,omitempty"`
+	Operator          string `json:"operator,omitempty"`
+	Value             string `json:"value,omitempty"`
+	Effect            string `json:"effect,omitempty"`
+	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
+}
+
+// mostTasks is how many tasks are handed to a cluster at once, unless the compute says otherwise.
+const mostTasks = 1000
+
+var (
+	label    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	quantity = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$`)
+)
+
+// readSite reads the properties of a compute.
+func readSite(document []byte) (site, error) {
+	var v struct {
+		Properties struct {
+			Properties site `json:"properties"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(document, &v); err != nil {
+		return site{}, berth.Errorf(berth.Invalid, "properties: %w", err)
+	}
+	s := v.Properties.Properties
+	for name, value := range map[string]string{
+		"namespace": s.Namespace, "serviceAccount": s.ServiceAccount, "priorityClass": s.PriorityClass, "queueName": s.QueueName,
+	} {
+		if value != "" && !label.MatchString(value) {
+			return s, berth.Errorf(berth.Invalid, "properties.properties.%s %q must be a name of Kubernetes: up to 63 lower-case letters, digits and hyphens", name, value)
+		}
+	}
+	if !slices.Contains([]string{"", "Always", "IfNotPresent", "Never"}, s.ImagePullPolicy) {
+		return s, berth.Errorf(berth.Invalid, "properties.properties.imagePullPolicy %q must be Always, IfNotPresent or Never", s.ImagePullPolicy)
+	}
+	if s.MaxTasks < 0 {
+		return s, berth.Errorf(berth.Invalid, "properties.properties.maxTasks %d must not be negative", s.MaxTasks)
+	}
+	if s.MaxTasks == 0 {
+		s.MaxTasks = mostTasks
+	}
+	for name, t := range s.InstanceTypes {
+		for _, values := range []map[string]berth.Scalar{t.Resources.Requests, t.Resources.Limits} {
+			for resource, q := range values {
+				if !quantity.MatchString(string(q)) {
+					return s, berth.Errorf(berth.Invalid, "properties.properties.instanceTypes.%s: %s %q must be a quantity such as 2, 500m or 16Gi", name, resource, q)
+				}
+			}
+		}
+	}
+	if _, err := s.instanceType(""); err != nil {
+		return s, err
+	}
+	return s, nil
+}
+
+// instanceType finds an instance type, or the default one when name is empty.
+func (s site) instanceType(name string) (instanceType, error) {
+	if name == "" {
+		name = s.DefaultInstanceType
+	}
+	if name == "" {
+		return instanceType{}, nil
+	}
+	for n, t := range s.InstanceTypes {
+		if strings.EqualFold(n, name) {
+			return t, nil
+		}
+	}
+	if len(s.InstanceTypes) == 0 {
+		return instanceType{}, berth.Errorf(berth.Invalid, "the compute has no instance type %s: it has none; they are in instanceTypes of its properties", name)
+	}
+	return instanceType{}, berth.Errorf(berth.Invalid, "the compute has no instance type %s; it has: %s", name, strings.Join(slices.Sorted(maps.Keys(s.InstanceTypes)), ", "))
+}
+
+// Check refuses a compute's document that could never work.
+func Check(_, document []byte) error {
+	_, err := readSite(document)
+	return err
+}
+
+// kubeconfigPath is the path of the kubeconfig in a compute's properties.
+const kubeconfigPath = "properties.kubeconfig"
+
+// connect makes the client of a compute.
+func connect(s site, text string, own bool) (*client, error) {
+	var c *client
+	var err error
+	switch {
+	case text != "":
+		var k kubeconfig.Cluster
+		if k, err = kubeconfig.Parse([]byte(text), s.Context); err == nil {
+			c, err = newClient(k)
+		}
+	case !own:
+		err = berth.Errorf(berth.Denied, "the compute has no kubeconfig, and the operator has not let computes use the service account of the server: `kubernetes: in-cluster` in berth.yaml does")
+	default:
+		c, err = inCluster()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.Namespace != "" {
+		c.namespace = s.Namespace
+	}
+	if c.namespace == "" {
+		c.namespace = "default"
+	}
+	return c, nil
+}

@@ -1,0 +1,271 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+)
+
+const batch = "batch/v1"
+
+// Start is [driver.Driver.Start]. The cluster refuses a second Job of the same name.
+func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
+	if l.Group != nil {
+		return "", berth.Errorf(berth.Unsupported, "jobs of several nodes do not run on Kubernetes computes yet")
+	}
+	if err := d.dir.Admit(ctx); err != nil {
+		return "", err
+	}
+	c, s, compute, err := d.api()
+	if err != nil {
+		return "", err
+	}
+	hash, err := d.c.Program()
+	if err != nil {
+		return "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
+	}
+	name := driver.Key(compute, string(l.Task))
+	manifest, err := jobOf(s, l, name, compute, hash)
+	if err != nil {
+		return "", err
+	}
+	release, err := d.dir.Hold(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	var made job
+	err = c.do(ctx, http.MethodPost, c.in(batch, "jobs", ""), nil, manifest, &made)
+	if has(err, http.StatusConflict) {
+		err = c.do(ctx, http.MethodGet, c.in(batch, "jobs", name), nil, nil, &made)
+	}
+	if err != nil {
+		return "", err
+	}
+	// The pod waits for it. An earlier attempt that was not answered may have made it.
+	secret, err := secretOf(l, name, compute, made.Metadata.UID)
+	if err == nil {
+		err = c.do(ctx, http.MethodPost, c.in("", "secrets", ""), nil, secret, nil)
+	}
+	if err != nil && !has(err, http.StatusConflict) {
+		if berth.CodeOf(err) != berth.Unavailable {
+			_ = c.remove(ctx, name) // Observe shows it if that fails
+		}
+		return "", err
+	}
+	d.listing.expire()
+	return handle(name), nil
+}
+
+// handle and nameOf are the two ends of a handle: a version and the name of the Job.
+func handle(name string) driver.Handle { return driver.Handle("kubernetes1:" + name) }
+
+func nameOf(h driver.Handle) (string, error) {
+	const version = "kubernetes1:"
+	if len(h) < len(version) || h[:len(version)] != version {
+		return "", berth.Errorf(berth.Invalid, "%q is not a handle of the Kubernetes driver", h)
+	}
+	return string(h[len(version):]), nil
+}
+
+// remove deletes a Job with all that belongs to it. Unknown is success.
+func (c *client) remove(ctx context.Context, name string) error {
+	err := c.do(ctx, http.MethodDelete, c.in(batch, "jobs", name), url.Values{"propagationPolicy": {"Background"}}, nil, nil)
+	if has(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// listingAge is how long a listing is good for: nobody likes to be asked all the time.
+const listingAge = 250 * time.Millisecond
+
+// listing is what the cluster said last.
+type listing struct {
+	fetching sync.Mutex
+	mu       sync.Mutex
+	at       time.Time // when it was asked for
+	all      []driver.Observed
+}
+
+// expire makes the next question be asked anew.
+func (l *listing) expire() {
+	l.mu.Lock()
+	l.at = time.Time{}
+	l.mu.Unlock()
+}
+
+func (l *listing) fresh() ([]driver.Observed, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all, time.Since(l.at) < listingAge
+}
+
+// Observe is [driver.Driver.Observe].
+func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
+	if err := d.dir.Admit(ctx); err != nil {
+		return nil, err
+	}
+	c, _, compute, err := d.api()
+	if err != nil {
+		return nil, err
+	}
+	l := &d.listing
+	l.fetching.Lock()
+	defer l.fetching.Unlock()
+	if all, ok := l.fresh(); ok {
+		return all, nil
+	}
+	at := time.Now()
+	jobs, pods, err := c.tasks(ctx, compute)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]driver.Observed, 0, len(jobs))
+	for i := range jobs {
+		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name]))
+	}
+	l.mu.Lock()
+	l.at, l.all = at, all
+	l.mu.Unlock()
+	return all, nil
+}
+
+// tasks lists the Jobs of a compute, and their pods by the name of the Job. The pods are asked for
+// first, so that the end of a Job is never seen without the end of its pod.
+func (c *client) tasks(ctx context.Context, compute string) ([]job, map[string]*pod, error) {
+	pods, err := list[pod](ctx, c, c.in("", "pods", ""), computeLabel+"="+compute, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	jobs, err := list[job](ctx, c, c.in(batch, "jobs", ""), computeLabel+"="+compute, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	of := map[string]*pod{}
+	for i := range pods {
+		p := &pods[i]
+		name := cmp.Or(p.Metadata.Labels["batch.kubernetes.io/job-name"], p.Metadata.Labels["job-name"])
+		if was := of[name]; was == nil || was.Metadata.CreationTimestamp.Before(p.Metadata.CreationTimestamp) {
+			of[name] = p
+		}
+	}
+	return jobs, of, nil
+}
+
+// stopped is why a Job is ended, as it is kept in its annotation.
+type stopped struct {
+	Cause string `json:"cause"`
+	Why   string `json:"why"`
+}
+
+func stopOf(j *job) *stopped {
+	text, ok := j.Metadata.Annotations[stopAnnotation]
+	if !ok {
+		return nil
+	}
+	s := &stopped{Cause: "canceled", Why: "it was asked to stop"}
+	_ = json.Unmarshal([]byte(text), s) // what cannot be read was a cancellation as any
+	return s
+}
+
+// Stop is [driver.Driver.Stop]. The reason is written down first: whatever becomes of the pod, it
+// ended because of that.
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
+	name, err := nameOf(h)
+	if err == nil {
+		err = d.dir.Admit(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	c, _, _, err := d.api()
+	if err != nil {
+		return err
+	}
+	err = c.end(ctx, name, stopped{Cause: cmp.Or(s.Cause, "canceled"), Why: cmp.Or(s.Why, "it was asked to stop")}, s.Grace)
+	d.listing.expire()
+	return err
+}
+
+// end ends the pods of a Job and lets it have no more; the Job itself stays. A grace of 0 is that
+// of the pod.
+func (c *client) end(ctx context.Context, name string, s stopped, grace time.Duration) error {
+	note, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	var j job
+	err = c.do(ctx, http.MethodGet, c.in(batch, "jobs", name), nil, nil, &j)
+	if has(err, http.StatusNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if over(&j) {
+		return nil
+	}
+	if stopOf(&j) == nil {
+		patch := object{"metadata": object{"annotations": object{stopAnnotation: string(note)}}}
+		if err := c.do(ctx, http.MethodPatch, c.in(batch, "jobs", name), nil, patch, nil); err != nil {
+			return gone(err)
+		}
+	}
+	query := url.Values{"labelSelector": {"batch.kubernetes.io/job-name=" + name}}
+	if grace > 0 {
+		query.Set("gracePeriodSeconds", strconv.FormatInt(seconds(grace), 10))
+	}
+	if err := c.do(ctx, http.MethodDelete, c.in("", "pods", ""), query, nil, nil); err != nil {
+		return err
+	}
+	patch := object{"spec": object{"suspend": true, "parallelism": 0}}
+	return gone(c.do(ctx, http.MethodPatch, c.in(batch, "jobs", name), nil, patch, nil))
+}
+
+// gone takes what is not there for success.
+func gone(err error) error {
+	if has(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// over says whether a Job has ended.
+func over(j *job) bool {
+	_, complete := is(j.Status.Conditions, "Complete")
+	_, failed := is(j.Status.Conditions, "Failed")
+	return complete || failed
+}
+
+// Remove is [driver.Driver.Remove].
+func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
+	name, err := nameOf(h)
+	if err != nil {
+		return err
+	}
+	all, err := d.Observe(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		if o.Handle == h && o.State != berth.TaskDone {
+			return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", o.Task)
+		}
+	}
+	c, _, _, err := d.api()
+	if err != nil {
+		return err
+	}
+	err = c.remove(ctx, name)
+	d.listing.expire()
+	return err
+}
