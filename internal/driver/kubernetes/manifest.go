@@ -192,13 +192,12 @@ cd ` + workDir + ` || exit 1
 umask 000
 mkdir task || exit 1
 fetch() {
-  if command -v curl >/dev/null; then curl -fsSk -o program "$1"
-  elif command -v wget >/dev/null; then wget -q --no-check-certificate -O program "$1"
-  elif command -v python3 >/dev/null; then python3 -c 'import ssl, sys, shutil, urllib.request as u
+  command -v curl && curl -fsSk -o program "$1" && return
+  command -v wget && wget -q --no-check-certificate -O program "$1" && return
+  command -v python3 && python3 -c 'import ssl, sys, shutil, urllib.request as u
 shutil.copyfileobj(u.urlopen(sys.argv[1], context=ssl._create_unverified_context()), open("program", "wb"))' "$1"
-  else echo "the image has none of curl, wget and python3 to fetch the program with; set runnerImage of the compute to one that has"; exit 1
-  fi
 }
+command -v curl || command -v wget || command -v python3 || { echo "the image has none of curl, wget and python3 to fetch the program with; set runnerImage of the compute to one that has"; exit 1; }
 for wait in 1 2 3 5 8 13 0; do
   fetch "$1" && break
   [ $wait != 0 ] || { echo "the program could not be fetched from $1: pods have to reach the server at this address (advertise in berth.yaml)"; exit 1; }

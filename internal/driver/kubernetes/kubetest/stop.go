@@ -1,0 +1,123 @@
+//go:build linux
+
+package kubetest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Stop ends all pods and then everything else, and leaves nothing behind.
+func (c *Cluster) Stop(t testing.TB) {
+	if c.procs["kube-apiserver"] != nil && c.procs["kubelet"] != nil { // only the kubelet takes their networks down
+		_, _ = c.Kubectl("delete", "jobs", "-A", "--all", "--wait=false")
+		_, _ = c.Kubectl("delete", "pods", "-A", "--all", "--grace-period=1", "--wait=true", "--timeout=20s")
+		for deadline := time.Now().Add(15 * time.Second); c.tasks() != "" && time.Now().Before(deadline); {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	c.end("kubelet")
+	if c.procs["containerd"] != nil {
+		for id := range strings.FieldsSeq(c.tasks()) {
+			_, _ = c.ctr("tasks", "kill", "-s", "SIGKILL", id)
+		}
+		for id := range strings.FieldsSeq(c.tasks()) {
+			_, _ = c.ctr("tasks", "rm", "-f", id)
+		}
+	}
+	for _, name := range []string{"kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "containerd"} {
+		c.end(name)
+	}
+	c.unmount()
+	c.removeNetworks()
+	_ = exec.Command("ip", "link", "del", bridge).Run() //nolint:noctx // as above
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + group)
+	for _, g := range append(groups, "/sys/fs/cgroup/"+group) {
+		removeGroup(g)
+	}
+	if c.forward != nil {
+		_ = os.WriteFile("/proc/sys/net/ipv4/ip_forward", c.forward, 0o600)
+	}
+	if c.lock != nil {
+		c.lock.Close()
+	}
+	if t.Failed() {
+		t.Logf("kept: %s", c.dir)
+		return
+	}
+	os.RemoveAll(c.dir)
+}
+
+func (c *Cluster) ctr(args ...string) ([]byte, error) {
+	return c.limited("ctr", append([]string{"-a", c.path("c.sock"), "-n", "k8s.io"}, args...)...)
+}
+
+// tasks are the containers that run.
+func (c *Cluster) tasks() string {
+	b, err := c.ctr("tasks", "ls", "-q")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// end asks a component to end, and makes it.
+func (c *Cluster) end(name string) {
+	p := c.procs[name]
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+	delete(c.procs, name)
+}
+
+// unmount unmounts all below the cluster's directory, the deepest first.
+func (c *Cluster) unmount() {
+	for range 3 {
+		b, _ := os.ReadFile("/proc/mounts")
+		var all []string
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], c.dir+"/") {
+				all = append(all, f[1])
+			}
+		}
+		if len(all) == 0 {
+			return
+		}
+		slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+		for _, m := range all {
+			_ = syscall.Unmount(m, syscall.MNT_DETACH)
+		}
+	}
+}
+
+// removeNetworks removes those of pods that the kubelet did not take down, known by their address.
+func (c *Cluster) removeNetworks() {
+	all, _ := filepath.Glob("/run/netns/cni-*")
+	for _, n := range all {
+		name := filepath.Base(n)
+		if out, err := c.limited("ip", "-n", name, "-4", "addr"); err == nil && strings.Contains(string(out), " "+strings.TrimSuffix(Gateway, "1")) {
+			_, _ = c.limited("ip", "netns", "del", name)
+		}
+	}
+}
+
+func removeGroup(dir string) {
+	below, _ := filepath.Glob(dir + "/*/")
+	for _, d := range below {
+		removeGroup(strings.TrimSuffix(d, "/"))
+	}
+	_ = os.Remove(dir)
+}
