@@ -12,6 +12,10 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	command -v postgres >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
 	[ -x /usr/sbin/sshd ] || need+=(openssh-server)
 	command -v slurmctld >/dev/null || need+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
+	command -v containerd >/dev/null || need+=(containerd)
+	[ -x /usr/lib/cni/bridge ] || need+=(containernetworking-plugins)
+	command -v curl >/dev/null || need+=(curl)
+	command -v ip >/dev/null || need+=(iproute2)
 	command -v mpicc >/dev/null || need+=(openmpi-bin libopenmpi-dev)
 	[ -n "${BERTH_TORCH_PYTHON:-}" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || need+=(python3-torch)
 	if [ ${#need[@]} -gt 0 ]; then
@@ -21,10 +25,13 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 fi
 export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
-export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd,slurm}
+export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd,slurm,kubernetes}
 suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
 suite ./internal/driver/slurm
+# Kubernetes is built from its modules once, outside the tree: minutes the first time.
+./scripts/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"
+suite ./internal/driver/kubernetes
 suite -run Azure ./e2e/storage # npm installs the emulator of Azure's storage
 # Of these only what an engine is needed for: make test has the rest.
-suite -run 'Container|MPI|Torch|Application|Postgres|SSH|Slurm' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/attached ./e2e/cluster ./e2e/instance ./e2e/crash
+suite -run 'Container|MPI|Torch|Application|Postgres|SSH|Slurm|Kubernetes' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/attached ./e2e/cluster ./e2e/instance ./e2e/crash

@@ -184,9 +184,9 @@ func shmSize(s string) (string, error) {
 }
 
 // initScript brings the program and the launch into the pod; its arguments are the address and the
-// hash. Whom the program comes from does not matter, because its hash is checked, and nothing secret
-// is sent: so the certificate is not checked, which some programs cannot do. The container of the
-// task may have another user.
+// hash. Whom the program comes from does not matter, because its hash is checked, and nothing
+// secret is sent: so the certificate is not checked, which some programs cannot do. The container
+// of the task may have another user.
 const initScript = `
 cd ` + workDir + ` || exit 1
 umask 000

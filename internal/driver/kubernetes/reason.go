@@ -151,11 +151,17 @@ func exitOf(j *job, p *pod) *berth.Exit {
 	case over(j):
 		failed, _ := is(j.Status.Conditions, "Failed")
 		if failed.Reason == "BackoffLimitExceeded" || failed.Reason == "PodFailurePolicy" {
-			return &berth.Exit{Code: -1, Cause: "evicted", Reason: "its pod was deleted in the cluster"}
+			return podDeleted()
 		}
 		return &berth.Exit{Code: -1, Cause: "lost", Reason: "its Job failed in the cluster: " + orReason(failed)}
 	}
 	return nil
+}
+
+// podDeleted is how a task ended whose pod somebody else deleted. A Job of Kubernetes gets another
+// pod then, and so the task may run again.
+func podDeleted() *berth.Exit {
+	return &berth.Exit{Code: -1, Cause: "evicted", Reason: "its pod was deleted in the cluster"}
 }
 
 // podExit is how a task ended whose pod has failed.
@@ -163,6 +169,9 @@ func podExit(p *pod) *berth.Exit {
 	node := p.Spec.NodeName
 	if why := taken(p); why != "" {
 		return &berth.Exit{Code: -1, Cause: "evicted", Reason: why}
+	}
+	if p.Metadata.DeletionTimestamp != nil {
+		return podDeleted()
 	}
 	for _, s := range p.Status.InitContainerStatuses {
 		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {

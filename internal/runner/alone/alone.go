@@ -37,8 +37,8 @@ const LaunchFile = "launch.json"
 // the queueing system gave it meanwhile.
 const lastReport = 15 * time.Minute
 
-// Main is the hidden command `_task --dir DIR [--container]`. It returns the exit code of the process:
-// [berth.ExitRunner] when the task could not be run.
+// Main is the hidden command `_task --dir DIR [--container]`. It returns the exit code of the
+// process: [berth.ExitRunner] when the task could not be run.
 //
 // SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
 // is the queueing system's own: the task ends, and why it had to is for that system to say, so that
