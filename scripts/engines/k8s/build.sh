@@ -11,9 +11,12 @@ export CGO_ENABLED=0 GOWORK=off GOFLAGS="-buildvcs=false -mod=readonly ${JOBS:+-
 stamp() { (cd "$S" && go version && cat "$@") | sha256sum | cut -d' ' -f1; }
 want() { [ -n "${FORCE:-}" ] || [ ! -x "$B/$1" ] || [ "$(cat "$B/$1.stamp" 2>/dev/null)" != "$2" ]; }
 
-st=$(stamp go.mod go.sum cmd/hyperkube/main.go)
+st=$(stamp go.mod go.sum hyperkube.go.txt)
 if want hyperkube "$st"; then
-  cd "$S"
+  # The module is put together outside the tree, where checks of the tree do not meet it.
+  W=$(mktemp -d); trap 'rm -rf "$W"' EXIT
+  mkdir -p "$W/cmd/hyperkube"; cp "$S/go.mod" "$S/go.sum" "$W/"; cp "$S/hyperkube.go.txt" "$W/cmd/hyperkube/main.go"
+  cd "$W"
   KV=$(go list -m -f '{{.Version}}' k8s.io/kubernetes); minor=${KV#v1.}; minor=${minor%%.*}
   P=k8s.io/component-base/version     # without these the version is a placeholder
   "$S/retry.sh" go build -trimpath -ldflags "-s -w -X $P.gitVersion=$KV -X $P.gitMajor=1 -X $P.gitMinor=$minor -X $P.gitTreeState=clean -X k8s.io/client-go/pkg/version.gitVersion=$KV" \
