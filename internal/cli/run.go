@@ -31,6 +31,7 @@ type bareRun struct {
 	noWait      bool
 	timeout     time.Duration
 	yes         bool
+	secrets     bool
 	dryRun      bool
 	command     []string
 }
@@ -41,7 +42,7 @@ func runCommand(s *session) *cobra.Command {
 		Use:   "run [flags] [--] COMMAND [ARG…]",
 		Short: "Run a command as a job, with this folder's code, and stream its output",
 		Long: "Uploads this folder, runs the command as a job, streams its output and exits with its exit code.\n\n" +
-			"Files excluded by .amlignore (or .gitignore), .git, .venv and caches are not uploaded. One argument with spaces is a shell\n" +
+			"Files excluded by .amlignore (or .gitignore), .git, .venv, caches and what looks like a secret are not uploaded. One argument with spaces is a shell\n" +
 			"command; several arguments form one command. ${{inputs.NAME}} and ${{outputs.NAME}} in it become values and paths.\n\n" +
 			"  berth run -- python train.py --lr 0.1\n" +
 			"  berth run --environment requirements.txt -- python train.py\n" +
@@ -76,7 +77,8 @@ func runCommand(s *session) *cobra.Command {
 	f.BoolVar(&r.noWait, "no-wait", false, "print the job's name and return")
 	f.Var(spanFlag{&r.timeout}, "timeout", "stop the job after this time, for example 90m or a number of seconds")
 	f.BoolVar(&r.dryRun, "dry-run", false, "upload and submit nothing; show the plan, as berth plan does")
-	f.BoolVarP(&r.yes, "yes", "y", false, "upload a very large folder without asking")
+	f.BoolVarP(&r.yes, "yes", "y", false, "upload a large folder without asking")
+	f.BoolVar(&r.secrets, "secrets", false, "upload files that look like secrets too, such as .env and *.pem")
 	f.StringVarP(&s.format.name, "format", "o", "", "output format of --dry-run, for example json")
 	return cmd
 }
@@ -211,7 +213,7 @@ func (r *bareRun) body(ctx context.Context, c *client.Client, outputs map[string
 	case r.dryRun:
 		props["codeId"] = "local:" + dir
 	default:
-		if id, err := r.s.uploadCode(ctx, c, dir, r.yes); err != nil {
+		if id, err := r.uploadCode(ctx, c, dir); err != nil {
 			return nil, err
 		} else if id != "" {
 			props["codeId"] = id

@@ -2,10 +2,16 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
+
+	"golang.org/x/term"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
@@ -19,8 +25,16 @@ const (
 	manyBytes = 10 << 30
 )
 
+// A folder beyond these may be meant, and takes a while.
+const (
+	severalFiles = 20_000
+	severalBytes = 200 << 20
+)
+
 // neverCode is what `berth run` leaves behind whether an ignore file names it or not.
-var neverCode = []string{".git/", "__pycache__/", ".venv/", ".ipynb_checkpoints/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/"}
+var neverCode = []string{
+	".git/", "__pycache__/", ".venv/", "node_modules/", ".ipynb_checkpoints/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/",
+}
 
 // followLinks says whether links may lead out of the folders that are uploaded.
 func followLinks() bool {
@@ -29,7 +43,8 @@ func followLinks() bool {
 }
 
 // uploadCode makes a code asset of a folder and returns its id, "" when there is nothing in it.
-func (s *session) uploadCode(ctx context.Context, c *client.Client, dir string, yes bool) (string, error) {
+func (r *bareRun) uploadCode(ctx context.Context, c *client.Client, dir string) (string, error) {
+	s := r.s
 	u := spec.Upload{Path: dir, Kind: "code", Ignore: neverCode, Links: followLinks()}
 	if rel, err := filepath.Rel(dir, s.cfg.Home); err == nil && filepath.IsLocal(rel) && s.cfg.Home != "" {
 		if rel == "." {
@@ -38,7 +53,66 @@ func (s *session) uploadCode(ctx context.Context, c *client.Client, dir string, 
 		u.Ignore = append(u.Ignore[:len(u.Ignore):len(u.Ignore)], "/"+filepath.ToSlash(rel)+"/")
 	}
 	u.Ignore = append(u.Ignore[:len(u.Ignore):len(u.Ignore)], virtualEnvs(dir)...)
-	return s.codeAsset(ctx, c, u, yes)
+	return s.codeAsset(ctx, c, u, r.yes, func(f *spec.Folder) error {
+		if !r.secrets {
+			s.leaveSecrets(f)
+		}
+		if n := len(f.Files); !r.yes && (n > severalFiles || f.Bytes() > severalBytes) {
+			return s.confirmLarge(dir, n, f.Bytes())
+		}
+		return nil
+	})
+}
+
+// confirmLarge asks a person about a large folder, and tells others.
+func (s *session) confirmLarge(dir string, files int, bytes int64) error {
+	what := fmt.Sprintf("%s holds %d files, %s", dir, files, size(bytes))
+	if !s.err.tty || !term.IsTerminal(int(os.Stdin.Fd())) {
+		s.say("uploading %s; name what should stay here in .amlignore", what)
+		return nil
+	}
+	return s.confirm(what + ": upload all of it?")
+}
+
+// leaveSecrets takes out of a folder what looks like a secret, and says so.
+func (s *session) leaveSecrets(f *spec.Folder) {
+	var left []string
+	f.Files = slices.DeleteFunc(f.Files, func(file spec.File) bool {
+		if !looksSecret(file.Name) {
+			return false
+		}
+		left = append(left, file.Name)
+		return true
+	})
+	slices.Sort(left)
+	switch n := len(left); {
+	case n > 5:
+		s.say("not uploaded, because they look like secrets: %s and %d more; --secrets uploads them", strings.Join(left[:5], ", "), n-5)
+	case n > 0:
+		s.say("not uploaded, because it looks like a secret: %s; --secrets uploads it", strings.Join(left, ", "))
+	}
+}
+
+// looksSecret says whether a file is by its name one that holds keys or passwords.
+func looksSecret(name string) bool {
+	dir, base := path.Split(name)
+	for _, part := range strings.Split(strings.TrimSuffix(dir, "/"), "/") {
+		if slices.Contains([]string{".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker"}, part) {
+			return true
+		}
+	}
+	switch path.Ext(base) {
+	case ".pem", ".key", ".p12", ".pfx":
+		return true
+	case ".pub":
+		return false
+	}
+	if env, ok := strings.CutPrefix(base, ".env."); ok {
+		return !slices.Contains([]string{"example", "sample", "template", "dist"}, env)
+	}
+	return slices.Contains([]string{
+		".env", ".netrc", ".pypirc", ".pgpass", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials.json",
+	}, base)
 }
 
 // virtualEnvs are patterns for the Python environments in a folder, whatever they are called: they
@@ -58,11 +132,15 @@ func virtualEnvs(dir string) []string {
 }
 
 // codeAsset makes a code asset of an upload and returns its id.
-func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload, yes bool) (string, error) {
+// Files that check does not want are not uploaded.
+func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload, yes bool, check func(*spec.Folder) error) (string, error) {
 	u.Index = snapshotIndex()
 	folder, err := u.List()
 	if !yes && (berth.CodeOf(err) == berth.Limit || err == nil && (len(folder.Files) > manyFiles || folder.Bytes() > manyBytes)) {
 		err = tooLarge(u)
+	}
+	if err == nil && check != nil {
+		err = check(folder)
 	}
 	if err == nil {
 		err = u.Sum(folder)

@@ -194,7 +194,7 @@ func (s *session) confirm(question string) error {
 		return err
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		s.say("nothing was deleted")
+		s.say("nothing was done")
 		return exitError(exitFailed)
 	}
 	return nil
