@@ -321,7 +321,7 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 
 // checkTable refuses a table that a node could not evaluate. Nodes refuse what is not there yet.
 func (c jobCall) checkTable(tx *store.Tx, folder locate.Place) error {
-	content, err := c.s.Blobs.ReadSmall(tx, folder.Container, path.Join(folder.Name, mltable.Name), mltable.MaxSize+1)
+	content, err := c.s.Blobs.ReadSmall(c.ctx(), tx, folder.Container, path.Join(folder.Name, mltable.Name), mltable.MaxSize+1)
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil
 	}

@@ -122,10 +122,9 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 	if err := a.loadCerts(ctx); err != nil {
 		return nil, err
 	}
-	if a.blobs, err = blob.Open(filepath.Join(cfg.Home, "blobs"), a.db); err != nil {
+	if err := a.openBlobs(); err != nil {
 		return nil, err
 	}
-	a.closers = append(a.closers, a.blobs.Close)
 	a.measure(ctx)
 	a.signer = front.NewSigner(a.keys.SAS)
 	a.at = locate.Locator{BaseURL: a.URL, Account: account, Suffix: suffix, Zone: cfg.BlobZone, Allow: locate.Allow(cfg.Allow)}

@@ -22,7 +22,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/berthml/berth/internal/store"
 )
@@ -32,6 +35,12 @@ type Store struct {
 	dir  string
 	root *os.Root // live files are opened through it, so that no link leads out of the directory
 	db   *store.DB
+
+	remote     Remote // nil: contents are in the directory, and nowhere else
+	cacheBytes int64
+	fetches    singleflight.Group
+	added      atomic.Int64 // bytes since the directory was last looked through
+	evicting   sync.Mutex
 
 	surveys    chan struct{} // those that read the whole index
 	collecting sync.Mutex    // one GC at a time
@@ -84,8 +93,13 @@ func (s *Store) Close() error { return s.root.Close() }
 // Dir is the root directory: where the files of live blobs belong.
 func (s *Store) Dir() string { return s.dir }
 
-// Objects is the directory of contents by their hash.
-func (s *Store) Objects() string { return filepath.Join(s.dir, "objects") }
+// Objects is the directory of contents by their hash; empty where it need not have all of them.
+func (s *Store) Objects() string {
+	if s.remote != nil {
+		return ""
+	}
+	return filepath.Join(s.dir, "objects")
+}
 
 // newETag is a tag no other version of a blob has.
 func newETag() string { return fmt.Sprintf("0x%016X", rand.Uint64()) }

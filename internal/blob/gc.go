@@ -27,7 +27,7 @@ func (s *Store) GC(ctx context.Context, grace time.Duration) (Stats, error) {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
 	var st Stats
-	for _, step := range []func(context.Context, time.Duration, *Stats) error{s.gcTrash, s.gcTemps, s.gcBlocks, s.gcObjects} {
+	for _, step := range []func(context.Context, time.Duration, *Stats) error{s.gcTrash, s.gcTemps, s.gcBlocks, s.gcObjects, s.gcRemote} {
 		if err := step(ctx, grace, &st); err != nil {
 			return st, fmt.Errorf("collecting blobs: %w", err)
 		}

@@ -105,7 +105,7 @@ func (s *Store) placeMany(files []Packed, contents []content) error {
 // indexMany gives contents that are in place their names.
 func (s *Store) indexMany(ctx context.Context, container string, files []Packed, contents []content) error {
 	at := now()
-	return s.db.Update(ctx, func(tx *store.Tx) error {
+	return s.name(ctx, contents, func(tx *store.Tx) error {
 		for i := range files {
 			c, name := contents[i], files[i].Name
 			same, err := alreadyThere(tx, container, name, writer(ctx), c.hash)

@@ -195,7 +195,7 @@ func (s *Store) index(ctx context.Context, container, name string, c content, o 
 		b.ContentMD5 = base64.StdEncoding.EncodeToString(c.md5)
 	}
 	kept := b
-	err := s.db.Update(ctx, func(tx *store.Tx) error {
+	err := s.name(ctx, []content{c}, func(tx *store.Tx) error {
 		if err := s.allowed(tx, container, name, o); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
@@ -40,7 +41,7 @@ func (s *Store) Open(ctx context.Context, container, name string) (*Reader, erro
 		if b.Live != "" {
 			return s.openLive(b)
 		}
-		f, err := s.openObject(b.Hash)
+		f, err := s.openObject(ctx, b.Hash)
 		if err == nil {
 			return &Reader{io.NewSectionReader(f, 0, b.Size), f, b}, nil
 		}
@@ -60,7 +61,7 @@ func (s *Store) Open(ctx context.Context, container, name string) (*Reader, erro
 }
 
 // ReadSmall reads a blob, up to limit bytes of it, as it is in a transaction.
-func (s *Store) ReadSmall(tx *store.Tx, container, name string, limit int64) ([]byte, error) {
+func (s *Store) ReadSmall(ctx context.Context, tx *store.Tx, container, name string, limit int64) ([]byte, error) {
 	if err := checkNames(container, name); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (s *Store) ReadSmall(tx *store.Tx, container, name string, limit int64) ([]
 		r, err = s.openLive(b)
 	} else {
 		var f *os.File
-		f, err = s.openObject(b.Hash)
+		f, err = s.openObject(ctx, b.Hash)
 		r = &Reader{io.NewSectionReader(f, 0, b.Size), f, b}
 	}
 	if err != nil {
@@ -83,7 +84,32 @@ func (s *Store) ReadSmall(tx *store.Tx, container, name string, limit int64) ([]
 	return io.ReadAll(io.LimitReader(r.SectionReader, limit))
 }
 
-func (s *Store) openObject(hash string) (*os.File, error) {
+// openObject opens a content, which is fetched where the directory does not have it.
+func (s *Store) openObject(ctx context.Context, hash string) (*os.File, error) {
+	f, err := s.openLocal(hash)
+	if s.remote == nil {
+		return f, err
+	}
+	for range 3 { // it may be evicted again at once
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err = s.fetch(ctx, hash); err != nil {
+			break
+		}
+		f, err = s.openLocal(hash)
+	}
+	switch {
+	case berth.CodeOf(err) == berth.NotFound:
+		return nil, fs.ErrNotExist
+	case err == nil:
+		now := time.Now()
+		_ = os.Chtimes(s.object(hash), now, now) // those used longest ago are evicted first
+	}
+	return f, err
+}
+
+func (s *Store) openLocal(hash string) (*os.File, error) {
 	f, err := os.Open(s.object(hash))
 	if errors.Is(err, fs.ErrNotExist) {
 		f, err = os.Open(s.trash(hash))

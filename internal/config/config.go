@@ -38,6 +38,13 @@ type Config struct {
 	BlobZone string `yaml:"blob_zone"`
 	// Database is sqlite:PATH or postgres://…; empty is berth.db in Home.
 	Database string `yaml:"database"`
+	// Blobs is where the contents of files are kept: empty is the folder blobs in Home, else
+	// s3://BUCKET/PREFIX at BlobsEndpoint (empty is Amazon) in BlobsRegion, with the key in the file
+	// blobs.key of Home. The folder is then a cache of BlobsCache bytes.
+	Blobs         string `yaml:"blobs"`
+	BlobsEndpoint string `yaml:"blobs_endpoint"`
+	BlobsRegion   string `yaml:"blobs_region"`
+	BlobsCache    int64  `yaml:"blobs_cache_bytes"`
 	// Subscription, Group, Workspace and Location name what exists on first start.
 	Subscription string `yaml:"subscription"`
 	Group        string `yaml:"resource_group"`
@@ -120,6 +127,7 @@ func Default(home string) Config {
 		LocalCurrency:    "USD",
 		EnvironmentCache: 20 << 30,
 		DataCache:        20 << 30,
+		BlobsCache:       20 << 30,
 		InstanceDisk:     120_000_000_000,
 	}
 }
@@ -161,6 +169,15 @@ func (c Config) Check() error {
 		if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") {
 			return berth.Errorf(berth.Invalid, "advertise: %q is not https://HOST[:PORT]", c.Advertise)
 		}
+	}
+	if c.Blobs != "" && !strings.HasPrefix(c.Blobs, "s3://") {
+		return berth.Errorf(berth.Invalid, "blobs: %q is not s3://BUCKET/PREFIX", c.Blobs)
+	}
+	if c.Blobs == "" && (c.BlobsEndpoint != "" || c.BlobsRegion != "") {
+		return berth.Errorf(berth.Invalid, "blobs_endpoint and blobs_region are for a bucket: set blobs to s3://BUCKET/PREFIX")
+	}
+	if c.BlobsCache < 1<<20 {
+		return berth.Errorf(berth.Invalid, "blobs_cache_bytes: must be at least 1 MiB, not %d", c.BlobsCache)
 	}
 	if c.Name != "" {
 		if err := berth.CheckName("server", c.Name); err != nil {

@@ -1,0 +1,4 @@
+package blob
+
+// Evict is evict, at once.
+func (s *Store) Evict() error { return s.evict() }
