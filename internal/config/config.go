@@ -39,8 +39,8 @@ type Config struct {
 	// Database is sqlite:PATH or postgres://…; empty is berth.db in Home.
 	Database string `yaml:"database"`
 	// Blobs is where the contents of files are kept: empty is the folder blobs in Home, else
-	// s3://BUCKET/PREFIX at BlobsEndpoint (empty is Amazon) in BlobsRegion, with the key in the file
-	// blobs.key of Home. The folder is then a cache of BlobsCache bytes.
+	// s3://BUCKET/PREFIX at BlobsEndpoint (empty is Amazon) in BlobsRegion, with the key in the
+	// file blobs.key of Home. The folder is then a cache of BlobsCache bytes.
 	Blobs         string `yaml:"blobs"`
 	BlobsEndpoint string `yaml:"blobs_endpoint"`
 	BlobsRegion   string `yaml:"blobs_region"`

@@ -31,6 +31,9 @@ func (c *Cache) buildContext(ctx context.Context, eng *engine, e berth.LaunchEnv
 	if _, err := root.Stat(bc.dockerfile); err != nil {
 		return "", false, berth.Errorf(berth.Invalid, "the build context of environment %s has no %s: correct dockerfile_path", name(e), bc.dockerfile)
 	}
+	if bc.text, err = eng.readDockerfile(ctx, root, bc.dockerfile); err != nil {
+		return "", false, berth.Errorf(berth.CodeOf(err), "the build context of environment %s: %w", name(e), err)
+	}
 	if bc.ignore, err = readIgnore(bc.root, bc.dockerfile); err != nil {
 		return "", false, berth.Errorf(berth.Invalid, "the build context of environment %s: %w", name(e), err)
 	}
@@ -133,7 +136,17 @@ func (c *Cache) buildImage(ctx context.Context, eng *engine, bc buildFolder, ref
 type buildFolder struct {
 	root       *os.Root
 	dockerfile string // slash-separated, below root
+	text       []byte // of the Dockerfile, which was checked
 	ignore     ignoreList
+}
+
+// writeDockerfile writes the Dockerfile as it was when it was checked.
+func (b buildFolder) writeDockerfile(t *tar.Writer) error {
+	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: b.dockerfile, Size: int64(len(b.text)), Mode: 0o644}); err != nil {
+		return err
+	}
+	_, err := t.Write(b.text)
+	return err
 }
 
 // writeTar writes what the engine gets: the files in order, without owners and times, so that equal
@@ -174,6 +187,9 @@ func (b buildFolder) writeTar(w io.Writer) error {
 			return err
 		}
 		h.Name = rel
+		if rel == b.dockerfile && b.text != nil {
+			return b.writeDockerfile(t)
+		}
 		if info.IsDir() {
 			h.Name += "/"
 		}

@@ -159,6 +159,56 @@ func TestOwnImagesAreNotNamed(t *testing.T) {
 	}
 }
 
+// TestDockerfileNamesNoOwnImage: nor is it used by a Dockerfile, in whatever way that names it.
+func TestDockerfileNamesNoOwnImage(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Api-Version", "1.41")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/_ping"):
+		case strings.HasSuffix(r.URL.Path, "/version"):
+			_, _ = io.WriteString(w, `{"Version":"20.10","ApiVersion":"1.41"}`)
+		case strings.Contains(r.URL.Path, "/images/feed"):
+			_, _ = io.WriteString(w, `{"Id":"sha256:feed","RepoTags":["localhost/berth-build:abc"]}`)
+		case strings.HasSuffix(r.URL.Path, "/build"):
+			http.Error(w, `{"message":"it would be built"}`, http.StatusInternalServerError)
+		default:
+			http.Error(w, `{"message":"no such image"}`, http.StatusNotFound)
+		}
+	}))
+	defer engine.Close()
+	c := open(t, t.TempDir(), envs.Options{DockerHost: strings.Replace(engine.URL, "http:", "tcp:", 1)})
+	for text, code := range map[string]berth.Code{
+		"FROM localhost/berth-build:abc": berth.Denied,
+		"from --platform=linux/amd64 \\\n # a comment\n  LOCALHOST/Berth-Env@sha256:feed AS x": berth.Denied,
+		"FR\\\nOM berth-build:abc":                                                       berth.Denied,
+		"# escape=`\nFROM `\nlocalhost/berth-build:abc":                                  berth.Denied,
+		"ARG A=localhost/ber\nARG B=${A}th-build\nFROM ${B}:abc":                         berth.Denied,
+		"FROM ${X:-localhost/berth-env}":                                                 berth.Denied,
+		"FROM containers-storage:localhost/berth-env:abc":                                berth.Denied,
+		"FROM alpine\nCOPY --chown=1 --from=localhost/berth-build:abc / /":               berth.Denied,
+		"FROM alpine\nONBUILD COPY --from=localhost/berth-build:abc / /":                 berth.Denied,
+		"FROM alpine\nRUN --mount=type=bind,from=localhost/berth-build:abc,target=/x ls": berth.Denied,
+		"FROM feed": berth.Denied,
+		"FROM alpine\nRUN <<E\nx\\\nE\nFROM localhost/berth-env:a": berth.Denied,
+		"FROM $UNKNOWN":                         berth.Invalid,
+		"FROM alpine\nCOPY --from=$UNKNOWN / /": berth.Invalid,
+		"ARG V=3\nFROM alpine:${V} AS base\nFROM scratch\nCOPY --from=base / /\nCOPY --from=0 / /\nRUN echo $HOME localhost/berth-env": "",
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Prepare(t.Context(), berth.LaunchEnv{Build: "file://" + dir}, nil, nil)
+		if code == "" {
+			if err == nil || !strings.Contains(err.Error(), "it would be built") {
+				t.Errorf("%s: %v", text, err)
+			}
+		} else if berth.CodeOf(err) != code {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestBadEnvironment(t *testing.T) {
 	x := newIndex(t)
 	dir := t.TempDir()

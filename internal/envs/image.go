@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +53,7 @@ func (e *engine) image(ctx context.Context, ref string, progress func(string)) (
 	}
 	res, err := e.cli.Image(ctx, ref)
 	if err == nil {
-		if len(res.Names) > 0 && !slices.ContainsFunc(res.Names, func(n string) bool { return !isOwnImage(n) }) {
+		if onlyOwn(res.Names) {
 			return "", false, ownImageError(ref) // it was named by its id
 		}
 		return res.ID, true, nil
