@@ -32,7 +32,7 @@ type Driver struct {
 	client  *client              // nil until it was connected to
 	compute string               // value of the label of what is ours; empty until it has been read
 	drop    func(error)          // ends the connection that stands; nil when there is none
-	stuck   map[string]time.Time // by pod, since when its image could not be had
+	stuck   map[string]time.Time // by pod, since when its image could not be had, or it does not end
 	listing listing
 }
 

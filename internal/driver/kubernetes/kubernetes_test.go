@@ -72,7 +72,9 @@ func TestOnCluster(t *testing.T) {
 		{"JobDeleted", jobDeleted},
 		{"Evicted", evicted},
 		{"Pod", podItself},
+		{"Queue", queue},
 		{"ServerNotReached", serverNotReached},
+		{"NodeLost", nodeLost},
 		{"APIServerAway", apiServerAway},
 	} {
 		t.Run(x.name, x.run)
@@ -506,6 +508,48 @@ func podItself(t *testing.T) {
 	if got := f.log(l); got != "yes too\n32768\n" {
 		t.Errorf("it sees %q", got)
 	}
+}
+
+// queue: a task of a queue waits until Kueue, or here an administrator, lets it start, and can be
+// stopped before.
+func queue(t *testing.T) {
+	ctx := timed(t)
+	f := open(t, `"queueName":"research"`)
+	h := f.start(ctx, t, f.launch(1, "true"))
+	f.says(ctx, t, "from queue research")
+	if err := f.d.Stop(ctx, h, driver.Stop{}); err != nil {
+		t.Fatal(err)
+	}
+	f.ends(ctx, t, "canceled", "asked to stop")
+	if err := f.d.Remove(ctx, h); err != nil {
+		t.Fatal(err)
+	}
+	f.start(ctx, t, f.launch(2, "true"))
+	f.says(ctx, t, "from queue research")
+	name, err := cluster.Kubectl("get", "jobs", "-n", f.space, "-l", "kueue.x-k8s.io/queue-name=research", "-o", "name")
+	if err != nil {
+		t.Fatal(name)
+	}
+	if out, err := cluster.Kubectl("patch", name, "-n", f.space, "-p", `{"spec":{"suspend":false}}`); err != nil {
+		t.Fatal(out)
+	}
+	if e := f.until(ctx, t, func(o driver.Observed) bool { return o.State == berth.TaskDone }).Exit; !e.OK() {
+		t.Errorf("exit %+v", e)
+	}
+}
+
+// nodeLost: a task whose node is gone without a word may run again.
+func nodeLost(t *testing.T) {
+	ctx := timed(t)
+	f := open(t)
+	f.start(ctx, t, f.launch(1, "sleep 600"))
+	f.until(ctx, t, running)
+	cluster.Kill("kubelet")
+	defer cluster.Kubelet(t)
+	if out, err := cluster.Kubectl("delete", "pods", "-n", f.space, "--all", "--grace-period=1", "--wait=false"); err != nil { // as Kubernetes does then
+		t.Fatal(out)
+	}
+	f.ends(ctx, t, "evicted", "does not answer")
 }
 
 // serverNotReached: where pods do not reach the server, that is the reason.

@@ -10,6 +10,7 @@ type meta struct {
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
 	DeletionTimestamp *time.Time        `json:"deletionTimestamp"`
+	DeletionGrace     int64             `json:"deletionGracePeriodSeconds"`
 	CreationTimestamp time.Time         `json:"creationTimestamp"`
 }
 

@@ -14,11 +14,32 @@ import (
 // for a while, and Kubernetes would try for ever.
 const imageTime = 10 * time.Minute
 
+// lostTime is how long a pod may stay that was to end: then nobody on its node hears.
+const lostTime = time.Minute
+
+// lostExit is how a task ended whose node does not end its pod.
+func lostExit(j *job, p *pod) *berth.Exit {
+	if s := stopOf(j); s != nil {
+		return s.exit()
+	}
+	return &berth.Exit{Code: -1, Cause: "evicted", Reason: "node " + p.Spec.NodeName + " of its pod does not answer"}
+}
+
+// exit is how a task ended that was stopped.
+func (s *stopped) exit() *berth.Exit {
+	e := &berth.Exit{Code: 143, Cause: s.Cause, Reason: s.Why}
+	if s.Cause == imageCause {
+		e.Code = -1 // it never ran
+	}
+	return e
+}
+
 // imageCause is the cause of a task that ended for want of its image.
 const imageCause = "environment"
 
 // look is the state of a task by its Job and the newest of its pods, nil when there is none.
-func (d *Driver) look(ctx context.Context, c *client, j *job, p *pod) driver.Observed {
+// refusals are the reasons of [client.refusals].
+func (d *Driver) look(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]string) driver.Observed {
 	o := driver.Observed{Task: berth.TaskID(j.Metadata.Annotations[taskAnnotation]), Handle: handle(j.Metadata.Name), State: berth.TaskPlaced}
 	if p != nil {
 		o.Node = p.Spec.NodeName
@@ -29,9 +50,12 @@ func (d *Driver) look(ctx context.Context, c *client, j *job, p *pod) driver.Obs
 	}
 	switch {
 	case p == nil:
-		o.Why = d.whyNoPod(ctx, c, j)
+		o.Why = whyNoPod(j, refusals)
 	case p.Metadata.DeletionTimestamp != nil:
 		o.State = berth.TaskEnding
+		if d.since(p) > lostTime+time.Duration(p.Metadata.DeletionGrace)*time.Second {
+			o.State, o.Exit = berth.TaskDone, lostExit(j, p)
+		}
 	case p.Status.Phase == "Running":
 		o.State = berth.TaskRunning
 	default:
@@ -57,19 +81,24 @@ func (d *Driver) pending(ctx context.Context, c *client, j *job, p *pod) (berth.
 		}
 		return berth.TaskStarting, ""
 	}
-	d.mu.Lock()
-	since, known := d.stuck[p.Metadata.UID]
-	if !known {
-		since = time.Now()
-		d.stuck[p.Metadata.UID] = since
-	}
-	d.mu.Unlock()
-	if forever || time.Since(since) > imageTime {
+	if forever || d.since(p) > imageTime {
 		if err := c.end(ctx, j.Metadata.Name, stopped{Cause: imageCause, Why: why}, time.Second); err != nil {
 			d.log.Warn("a Job without an image was not ended", "job", j.Metadata.Name, "err", err)
 		}
 	}
 	return berth.TaskPlaced, why
+}
+
+// since is for how long a pod has been seen to be stuck.
+func (d *Driver) since(p *pod) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, known := d.stuck[p.Metadata.UID]
+	if !known {
+		at = time.Now()
+		d.stuck[p.Metadata.UID] = at
+	}
+	return time.Since(at)
 }
 
 // imageTrouble says why a container of a pod cannot be made, and whether that is for good; "" when
@@ -100,25 +129,15 @@ func said(w *waiting) string {
 }
 
 // whyNoPod is the reason why a Job has no pod.
-func (d *Driver) whyNoPod(ctx context.Context, c *client, j *job) string {
+func whyNoPod(j *job, refusals func() map[string]string) string {
 	if j.Spec.Suspend {
-		if x, ok := is(j.Status.Conditions, "Suspended"); ok && j.Metadata.Labels[queueLabel] != "" {
-			return "Kueue has not let it start: " + orReason(x)
+		if j.Metadata.Labels[queueLabel] != "" {
+			return "Kueue has not let it start from queue " + j.Metadata.Labels[queueLabel]
 		}
 		return "its Job is suspended"
 	}
-	events, err := list[event](ctx, c, c.in("", "events", ""), "", "involvedObject.uid="+j.Metadata.UID)
-	if err != nil {
-		return "Kubernetes has not made its pod yet"
-	}
-	var last event
-	for _, e := range events {
-		if e.Reason == "FailedCreate" && !e.LastTimestamp.Before(last.LastTimestamp) {
-			last = e
-		}
-	}
-	if last.Message != "" {
-		return "Kubernetes cannot make its pod: " + last.Message
+	if why := refusals()[j.Metadata.UID]; why != "" {
+		return "Kubernetes cannot make its pod: " + why
 	}
 	return "Kubernetes has not made its pod yet"
 }
@@ -141,11 +160,7 @@ func exitOf(j *job, p *pod) *berth.Exit {
 	case p != nil && !p.over():
 		return nil // even where the Job has given it up
 	case stop != nil && (p != nil || suspended || over(j)):
-		e := &berth.Exit{Code: 143, Cause: stop.Cause, Reason: stop.Why}
-		if stop.Cause == imageCause {
-			e.Code = -1 // it never ran
-		}
-		return e
+		return stop.exit()
 	case p != nil:
 		return podExit(p)
 	case over(j):

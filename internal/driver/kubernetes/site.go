@@ -117,10 +117,17 @@ func (s site) instanceType(name string) (instanceType, error) {
 	return instanceType{}, berth.Errorf(berth.Invalid, "the compute has no instance type %s; it has: %s", name, strings.Join(slices.Sorted(maps.Keys(s.InstanceTypes)), ", "))
 }
 
-// Check refuses a compute's document that could never work.
-func Check(_, document []byte) error {
-	_, err := readSite(document)
-	return err
+// Check refuses a compute's document that could never work, and a change of its namespace, where
+// its jobs are.
+func Check(old, document []byte) error {
+	s, err := readSite(document)
+	if err != nil || old == nil {
+		return err
+	}
+	if was, err := readSite(old); err != nil || was.Namespace != s.Namespace || was.Context != s.Context {
+		return berth.Errorf(berth.Conflict, "the namespace and the context of a compute cannot be changed; detach it and attach it again")
+	}
+	return nil
 }
 
 // kubeconfigPath is the path of the kubeconfig in a compute's properties.

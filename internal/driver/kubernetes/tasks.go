@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -129,10 +131,12 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	if err != nil {
 		return nil, err
 	}
+	refusals := sync.OnceValue(func() map[string]string { return c.refusals(ctx) })
 	all := make([]driver.Observed, 0, len(jobs))
 	for i := range jobs {
-		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name]))
+		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name], refusals))
 	}
+	d.forget(pods)
 	l.mu.Lock()
 	l.at, l.all = at, all
 	l.mu.Unlock()
@@ -159,6 +163,35 @@ func (c *client) tasks(ctx context.Context, compute string) ([]job, map[string]*
 		}
 	}
 	return jobs, of, nil
+}
+
+// forget drops what is known of pods that are gone.
+func (d *Driver) forget(pods map[string]*pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.stuck) == 0 {
+		return
+	}
+	there := map[string]bool{}
+	for _, p := range pods {
+		there[p.Metadata.UID] = true
+	}
+	maps.DeleteFunc(d.stuck, func(uid string, _ time.Time) bool { return !there[uid] })
+}
+
+// refusals are the reasons why Jobs could not have their pods, by the Job's uid. They are hints: an
+// account that may not read them goes without.
+func (c *client) refusals(ctx context.Context) map[string]string {
+	events, err := list[event](ctx, c, c.in("", "events", ""), "", "involvedObject.kind=Job,reason=FailedCreate")
+	if err != nil {
+		return nil
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return a.LastTimestamp.Compare(b.LastTimestamp) })
+	out := map[string]string{}
+	for _, e := range events {
+		out[e.InvolvedObject.UID] = e.Message
+	}
+	return out
 }
 
 // stopped is why a Job is ended, as it is kept in its annotation.

@@ -1,0 +1,181 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/driver"
+	"github.com/berthml/berth/internal/kubeconfig"
+)
+
+// clientOf is a client of a server of the test, whose certificate it knows.
+func clientOf(t *testing.T, h http.HandlerFunc) *client {
+	t.Helper()
+	s := httptest.NewTLSServer(h)
+	t.Cleanup(s.Close)
+	c, err := newClient(kubeconfig.Cluster{Server: s.URL, Token: "the-token", Namespace: "ml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.http.Transport = s.Client().Transport
+	return c
+}
+
+// TestOtherServers: what a server answers that is no cluster is not passed on, whatever its status.
+func TestOtherServers(t *testing.T) {
+	for _, status := range []int{200, 400, 401, 403, 404, 409, 500} {
+		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			w.Write([]byte(`{"message":"inner secret","kind":"Other"} inner secret`))
+		})
+		if _, err := c.version(t.Context()); err == nil || strings.Contains(err.Error(), "inner secret") {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
+// TestRedirect: the token goes to no other address.
+func TestRedirect(t *testing.T) {
+	asked := false
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer other.Close()
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	if _, err := c.version(t.Context()); berth.CodeOf(err) != berth.Unavailable || !strings.Contains(err.Error(), "not followed") {
+		t.Errorf("redirected: %v", err)
+	}
+	if asked {
+		t.Error("the other address was asked")
+	}
+}
+
+// TestCertificate: a cluster that does not show a certificate of its authority is not spoken to.
+func TestCertificate(t *testing.T) {
+	asked := false
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	s.StartTLS()
+	defer s.Close()
+	c, err := newClient(kubeconfig.Cluster{Server: s.URL, Token: "the-token"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.version(t.Context()); berth.CodeOf(err) != berth.Unavailable {
+		t.Errorf("a certificate of nobody: %v", err)
+	}
+	if asked {
+		t.Error("it was asked")
+	}
+}
+
+// TestListInParts: a long list comes in parts, and is begun again when it has become too old.
+func TestListInParts(t *testing.T) {
+	gone := true
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("continue") == "":
+			w.Write([]byte(`{"metadata":{"continue":"x"},"items":[{"metadata":{"name":"a"}}]}`))
+		case gone:
+			gone = false
+			w.WriteHeader(http.StatusGone)
+			w.Write([]byte(`{"kind":"Status","message":"too old"}`))
+		default:
+			w.Write([]byte(`{"items":[{"metadata":{"name":"b"}}]}`))
+		}
+	})
+	all, err := list[job](t.Context(), c, "/x", "", "")
+	if err != nil || len(all) != 2 || all[0].Metadata.Name != "a" || all[1].Metadata.Name != "b" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestNotConnected: before the cluster was connected to, nothing is known of it.
+func TestNotConnected(t *testing.T) {
+	d := &Driver{}
+	if _, _, _, err := d.api(); berth.CodeOf(err) != berth.Unavailable {
+		t.Error(err)
+	}
+}
+
+// TestCheck: documents that could never work are refused.
+func TestCheck(t *testing.T) {
+	doc := func(p string) []byte { return []byte(`{"properties":{"properties":{` + p + `}}}`) }
+	for p, want := range map[string]string{
+		`"namespace":"a/../b"`:                               "namespace",
+		`"serviceAccount":"A"`:                               "serviceAccount",
+		`"queueName":"-"`:                                    "queueName",
+		`"priorityClass":"x y"`:                              "priorityClass",
+		`"imagePullPolicy":"Sometimes"`:                      "imagePullPolicy",
+		`"maxTasks":-1`:                                      "maxTasks",
+		`"maxTasks":"x"`:                                     "maxTasks",
+		`"defaultInstanceType":"x"`:                          "no instance type x",
+		`"instanceTypes":{"a":{}},"defaultInstanceType":"x"`: "it has: a",
+		`"instanceTypes":{"a":{"resources":{"limits":{"cpu":"much"}}}}`: "must be a quantity",
+	} {
+		if err := Check(nil, doc(p)); berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", p, err, want)
+		}
+	}
+	if err := Check(nil, doc(`"instanceTypes":{"a":{"resources":{"requests":{"cpu":0.5,"memory":"4Gi"}}}},"defaultInstanceType":"A"`)); err != nil {
+		t.Error(err)
+	}
+	if err := Check(doc(`"namespace":"a"`), doc(`"namespace":"b"`)); berth.CodeOf(err) != berth.Conflict {
+		t.Errorf("another namespace: %v", err)
+	}
+}
+
+// TestPodExit tells the ends of pods apart.
+func TestPodExit(t *testing.T) {
+	for _, x := range []struct{ status, cause, words string }{
+		{`{"reason":"Evicted","message":"The node was low on resource: memory."}`, "evicted", "low on resource"},
+		{`{"reason":"Evicted","message":"Pod ephemeral local storage usage exceeds the total limit of containers 1Gi."}`, "lost", "exceeds the total limit"},
+		{`{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler","message":"preempting to accommodate a higher priority pod"}]}`, "evicted", "higher priority"},
+		{`{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByPodGC","message":"PodGC: node no longer exists"}]}`, "evicted", "no longer exists"},
+		{`{"reason":"NodeShutdown","message":"Pod was rejected as the node is shutting down."}`, "evicted", "shutting down"},
+		{`{"initContainerStatuses":[{"name":"berth-runner","state":{"terminated":{"exitCode":1,"message":"a\nthe program could not be fetched\n"}}}]}`, "staging", "on node n: the program could not be fetched"},
+		{`{"containerStatuses":[{"name":"task","state":{"terminated":{"exitCode":137,"reason":"OOMKilled"}}}]}`, "", "memory"},
+		{`{"containerStatuses":[{"name":"task","state":{"terminated":{"exitCode":128,"reason":"StartError","message":"no such file"}}}]}`, "staging", "no such file"},
+		{`{"containerStatuses":[{"name":"task","state":{"terminated":{"exitCode":137,"reason":"ContainerStatusUnknown"}}}]}`, "evicted", "lost its container"},
+		{`{"containerStatuses":[{"name":"task","state":{"terminated":{"exitCode":3,"reason":"Error"}}}]}`, "", "exit code 3"},
+		{`{"reason":"Odd","message":"nobody knows"}`, "lost", "Odd nobody knows"},
+	} {
+		var p pod
+		if err := json.Unmarshal([]byte(`{"spec":{"nodeName":"n"},"status":`+x.status+`}`), &p); err != nil {
+			t.Fatal(err)
+		}
+		p.Status.Phase = "Failed"
+		if e := exitOf(&job{}, &p); e.OK() || e.Cause != x.cause || !strings.Contains(e.Reason, x.words) {
+			t.Errorf("%s: %+v, want %q and %q", x.status, e, x.cause, x.words)
+		}
+	}
+}
+
+// TestNoFetchForNothing: the events of a namespace are asked for once for any number of Jobs.
+func TestNoFetchForNothing(t *testing.T) {
+	events := 0
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			events++
+			w.Write([]byte(`{"items":[{"involvedObject":{"uid":"1"},"reason":"FailedCreate","message":"exceeded quota"}]}`))
+		case strings.HasSuffix(r.URL.Path, "/jobs"):
+			w.Write([]byte(`{"items":[{"metadata":{"name":"a","uid":"1"}},{"metadata":{"name":"b","uid":"2"}}]}`))
+		default:
+			w.Write([]byte(`{}`))
+		}
+	})
+	opened, err := Open(driver.Config{Name: "k8s", Dir: t.TempDir(), Properties: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := opened.(*Driver)
+	d.client = c
+	all, err := d.Observe(t.Context())
+	if err != nil || len(all) != 2 || !strings.Contains(all[0].Why, "exceeded quota") || events != 1 {
+		t.Errorf("%+v, %v; events were asked for %d times", all, err, events)
+	}
+}
