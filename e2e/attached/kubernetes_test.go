@@ -3,6 +3,9 @@
 package attached_test
 
 import (
+	"bytes"
+	"encoding/base64"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,9 +104,43 @@ func TestKubernetesStory(t *testing.T) {
 		}
 	}
 	until(t, s, "Running", "job", "show", "-n", "third", "-o", "json")
+	deletePods(t, c) // behind the server's back
+	until(t, s, "its pod was deleted in the cluster", "events", "third")
+	until(t, s, "Running", "job", "show", "-n", "third", "-o", "json")
 	run(t, s, "job", "cancel", "-n", "third")
 	until(t, s, "Canceled", "job", "show", "-n", "third", "-o", "json")
+	noKubeconfig(t, c, home)
 	run(t, s, "compute", "detach", "-n", "laptop", "--yes")
+}
+
+// deletePods deletes the pods that run.
+func deletePods(t *testing.T, c *kubetest.Cluster) {
+	t.Helper()
+	if out, err := c.Kubectl("delete", "pods", "-n", "ml", "--all", "--grace-period=1"); err != nil {
+		t.Fatal(out)
+	}
+}
+
+// noKubeconfig checks that no file of the server has the key of the kubeconfig.
+func noKubeconfig(t *testing.T, c *kubetest.Cluster, home string) {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(filepath.Dir(c.Kubeconfig), "admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := []byte(base64.StdEncoding.EncodeToString(key))[40:120]
+	err = filepath.WalkDir(home, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil //nolint:nilerr // files come and go while the server runs
+		}
+		if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, secret) {
+			t.Errorf("%s has the key of the kubeconfig", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestKubernetesNeedsTheOperator: where the operator has said nothing, nobody can make the server
