@@ -45,5 +45,10 @@ if [ -f "$corpus/rest/compare.py" ]; then
 	tail -n 4 "$work/corpus.log" >&2
 fi
 VERSION=$("$berth" version) python3 "$root/scripts/compatibility.py" "$work/e2e.json" "$work/corpus.json" "$accept" >"$work/page.md"
+sed -n "/^## MLflow's own tests/,\$p" docs/compatibility.md >"$work/mlflow.md" # see compatibility-mlflow.sh
 cp "$work/page.md" docs/compatibility.md
+if [ -s "$work/mlflow.md" ]; then
+	echo >>docs/compatibility.md
+	cat "$work/mlflow.md" >>docs/compatibility.md
+fi
 echo "docs/compatibility.md is written" >&2
