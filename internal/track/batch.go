@@ -13,7 +13,6 @@ const (
 	maxBatchParams   = 100
 	maxBatchTags     = 100
 	maxBatchEntities = 1000
-	maxBatchBody     = 1_000_000
 )
 
 // A batch is what log-batch carries.
@@ -39,7 +38,7 @@ func logBatch(c *call) (any, error) {
 			return nil, err
 		}
 	}
-	if err := b.check(len(body)); err != nil {
+	if err := b.check(); err != nil {
 		return nil, err
 	}
 	return empty, c.log(b)
@@ -67,7 +66,7 @@ func slowBatch(c *call, body []byte) (*batch, error) {
 }
 
 // check refuses what is beyond the limits before anything is written.
-func (b *batch) check(size int) error {
+func (b *batch) check() error {
 	limit := func(what string, n, most int) error {
 		if n > most {
 			return invalid("A batch logging request can contain at most %d %s. Got %d %s. Please split up %s across multiple requests and "+
@@ -87,9 +86,6 @@ func (b *batch) check(size int) error {
 		if err := limit(l.what, l.n, l.most); err != nil {
 			return err
 		}
-	}
-	if size > maxBatchBody {
-		return invalid("Batched logging API requests must be at most %d bytes, got a request of size %d.", maxBatchBody, size)
 	}
 	last := ""
 	for i := range b.metrics {

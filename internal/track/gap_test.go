@@ -1,7 +1,9 @@
 package track_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -98,5 +100,32 @@ func TestGetVersionArtifact(t *testing.T) {
 		if code, _, out := s.raw("GET", "/model-versions/get-artifact?"+query, "", ""); code != want {
 			t.Errorf("%s: %d %s", query, code, out)
 		}
+	}
+}
+
+// TestRequestMustBeAnObject: JSON that is no object is refused, where it was taken for an empty
+// one.
+func TestRequestMustBeAnObject(t *testing.T) {
+	s := start(t, t.TempDir())
+	for _, body := range []string{"[]", "3", "true", `"[]"`} {
+		if code, _, answer := s.raw(http.MethodPost, "/api/2.0/mlflow/runs/search", "application/json", body); code != http.StatusBadRequest || !strings.Contains(answer, "INVALID_PARAMETER_VALUE") {
+			t.Errorf("%s: %d %s", body, code, answer)
+		}
+	}
+}
+
+// TestLargeBatch: a batch of what a client may send at most is accepted, although it is over a
+// megabyte.
+func TestLargeBatch(t *testing.T) {
+	s := start(t, t.TempDir())
+	id := s.newRun("0", nil)
+	var params, tags []string
+	for i := range 100 {
+		params = append(params, fmt.Sprintf(`{"key": "p%d", "value": %q}`, i, strings.Repeat("v", 6000)))
+		tags = append(tags, fmt.Sprintf(`{"key": "t%d", "value": %q}`, i, strings.Repeat("v", 5000)))
+	}
+	body := `{"run_id": "` + id + `", "params": [` + strings.Join(params, ",") + `], "tags": [` + strings.Join(tags, ",") + `]}`
+	if code, _, answer := s.raw(http.MethodPost, "/api/2.0/mlflow/runs/log-batch", "application/json", body); code != http.StatusOK {
+		t.Errorf("%d bytes: %d %s", len(body), code, answer)
 	}
 }

@@ -181,7 +181,7 @@ func (s *Service) leads() error {
 const maxBody = 32 << 20
 
 // readParams reads the query of a GET, or the JSON of anything else. What is no JSON is an empty
-// object, whose parameters are missing.
+// object, whose parameters are missing, as in the original; JSON that is no object is refused.
 func (c *call) readParams() error {
 	if c.r.Method == http.MethodGet && c.r.URL.RawQuery != "" {
 		q, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -204,16 +204,16 @@ func (c *call) readParams() error {
 	if err != nil {
 		return err
 	}
-	v, _ := parseJSON(b)
-	switch v := v.(type) {
-	case object:
-		c.m = v
-	case string: // some clients send JSON in JSON
-		inner, _ := parseJSON([]byte(v))
-		c.m, _ = inner.(object)
+	v, err := parseJSON(b)
+	if inner, ok := v.(string); ok { // some clients send JSON in JSON
+		v, err = parseJSON([]byte(inner))
 	}
-	if c.m == nil {
-		c.m = object{}
+	if err != nil || v == nil {
+		v = object{}
+	}
+	var ok bool
+	if c.m, ok = v.(object); !ok {
+		return invalid("The request must be a JSON object")
 	}
 	return nil
 }
