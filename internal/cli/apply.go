@@ -112,6 +112,9 @@ func (s *session) put(ctx context.Context, c *client.Client, res *spec.Resource,
 	switch {
 	case res.Type == "workspaces":
 		return s.putWorkspace(ctx, c, res.Name, body)
+	case res.Parent != "":
+		collection, child, _ := strings.Cut(res.Type, "/")
+		return c.Put(ctx, body, collection, res.Parent, child, res.Name)
 	case !versioned[res.Type]:
 		d, err := c.Put(ctx, body, res.Type, res.Name)
 		if err == nil && res.Type == "computes" {

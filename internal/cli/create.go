@@ -26,6 +26,7 @@ type creation struct {
 	dryRun         bool
 	web            *bool
 	secrets        *bool // of a connection
+	allTraffic     bool  // of a deployment
 }
 
 // idleMinutes is how long an instance made by flags may be without use.
@@ -78,6 +79,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			sets = append(sets, optionSets(cmd, n.options)...)
+			if o.parent != "" {
+				sets = append([]string{"endpoint_name=" + o.parent}, sets...)
+			}
 			if o.file == "" && !s.format.az {
 				sets = append(sets, s.stopsItself(n, sets)...)
 			}
@@ -121,6 +125,8 @@ func createVerb(s *session, n noun) *cobra.Command {
 		o.web = s.webFlag(cmd)
 	case "connection":
 		o.secrets = secretsFlag(cmd)
+	case "online-deployment":
+		f.BoolVar(&o.allTraffic, "all-traffic", false, "give it all the traffic of its endpoint")
 	case "workspace":
 		ignored(cmd, "update-dependent-resources?/u")
 	}
@@ -218,8 +224,12 @@ func (s *session) document(c *client.Client, n noun, file string, set []string, 
 
 func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.Result, o creation) error {
 	d, rev, err := s.applyRev(ctx, c, r)
-	if err == nil && n.word == "compute" && !o.noWait {
-		if d, err = settled(ctx, c, []string{n.collection, d.Name()}); err == nil {
+	if err == nil && (n.word == "compute" || n.child != "") && !o.noWait {
+		path := []string{n.collection, d.Name()}
+		if n.child != "" {
+			path = []string{n.collection, r.Main().Parent, n.child, d.Name()}
+		}
+		if d, err = settled(ctx, c, path); err == nil {
 			err = s.broken(n, d)
 		}
 	}
@@ -228,6 +238,11 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 			return exitError(exitInterrupted)
 		}
 		return err
+	}
+	if o.allTraffic {
+		if err := allTraffic(ctx, c, r.Main().Parent, d.Name()); err != nil {
+			return err
+		}
 	}
 	if n.word == "compute" && o.noWait && s.format.az {
 		return nil // as az, which has nothing to show yet

@@ -14,6 +14,9 @@ func entity(n noun, d client.Document) map[string]any {
 	if collection == "" {
 		collection = "workspaces"
 	}
+	if n.child != "" {
+		collection += "/" + n.child
+	}
 	ref, err := berth.ParseRef(d.ID(), n.collection)
 	if container := err == nil && n.versioned && ref.Version == ""; !container {
 		if out, err := spec.Entity(collection, d.Members); err == nil {

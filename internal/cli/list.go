@@ -26,6 +26,7 @@ type listing struct {
 	parent               string // of jobs
 	registry             string
 	secrets              *bool     // of connections
+	endpoint             string    // of deployments
 	group                bool      // only the workspaces of the resource group that was named
 	jobs                 jobFilter // of a list of jobs
 }
@@ -49,6 +50,9 @@ func listVerb(s *session, n noun) *cobra.Command {
 			}
 			if n.word == "job" && !cmd.Flags().Changed("max-results") && !l.all {
 				l.limit = jobLimit
+			}
+			if n.child != "" && l.endpoint == "" {
+				return usagef("give the endpoint with --endpoint-name")
 			}
 			c, err := s.open(cmd.Context())
 			if err != nil {
@@ -95,6 +99,9 @@ func listVerb(s *session, n noun) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVarP(&l.limit, "max-results", "r", 0, "at most this many")
+	if n.child != "" {
+		f.StringVarP(&l.endpoint, "endpoint-name", "e", "", "their endpoint")
+	}
 	if n.versioned {
 		f.StringVarP(&l.name, "name", "n", "", "list the versions of this one")
 		registryFlag(cmd, &l.registry)
@@ -241,6 +248,8 @@ func (l listing) docs(ctx context.Context, c *client.Client, n noun) (iter.Seq2[
 	switch {
 	case n.collection == "":
 		return c.Workspaces(ctx, !l.group), nil
+	case n.child != "":
+		return c.List(ctx, q, n.collection, l.endpoint, n.child), nil
 	case l.parent != "":
 		return children(ctx, c, l.parent), nil
 	case n.versioned && l.name != "":

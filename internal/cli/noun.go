@@ -16,6 +16,7 @@ type noun struct {
 	word       string // on the command line
 	kind       string // of its YAML; the word when empty
 	collection string // in the API; "" is the workspace itself
+	child      string // of what is below another: its collection there
 	versioned  bool
 	tracked    bool // tags are at the top of the document
 	short      string
@@ -50,7 +51,7 @@ func nouns() []noun {
 	thing := []verb{createVerb, listVerb, showVerb, updateVerb, deleteVerb}
 	and := func(verbs []verb, more ...verb) []verb { return append(verbs[:len(verbs):len(verbs)], more...) }
 	registry := map[string]string{"share": noRegistry}
-	return []noun{
+	return append(endpointNouns(thing), []noun{
 		{
 			word: "job", collection: "jobs", short: "Jobs",
 			verbs: []verb{
@@ -149,7 +150,7 @@ func nouns() []noun {
 			options: []option{{flag: "description", short: "d", field: "description"}},
 			columns: []string{"name", "version", "latest_version", "stage", "description"}, table: []column{{"name", "name"}, {"version", "version"}},
 		},
-	}
+	}...)
 }
 
 const (
@@ -160,8 +161,6 @@ const (
 // unserved are the nouns of az ml that this server does not serve, and what it lacks. A row goes
 // when the server can.
 var unserved = map[string]string{
-	"online-endpoint":          "online endpoints",
-	"online-deployment":        "online endpoints",
 	"batch-endpoint":           "batch endpoints",
 	"batch-deployment":         "batch endpoints",
 	"serverless-endpoint":      "serverless endpoints",
@@ -215,10 +214,14 @@ func nounCommand(s *session, n noun, verbs bool) *cobra.Command {
 type target struct {
 	name, version, label string
 	registry             string // az's; there are none here
+	parent               string // the endpoint of a deployment
 }
 
 func (t *target) flags(cmd *cobra.Command, n noun) {
 	cmd.Flags().StringVarP(&t.name, "name", "n", "", "name of the "+n.word)
+	if n.child != "" {
+		cmd.Flags().StringVarP(&t.parent, "endpoint-name", "e", "", "its endpoint")
+	}
 	if n.versioned {
 		cmd.Flags().StringVarP(&t.version, "version", "v", "", "version")
 		cmd.Flags().StringVarP(&t.label, "label", "l", "", "label, for example latest")
@@ -258,6 +261,9 @@ func (t *target) need(n noun, args []string) error {
 	if t.name == "" {
 		return usagef("give the name of the %s with -n", n.word)
 	}
+	if n.child != "" && t.parent == "" {
+		return usagef("give the endpoint of the %s with --endpoint-name", n.word)
+	}
 	if t.version != "" && t.label != "" {
 		return latef("give a version or a label, not both")
 	}
@@ -269,6 +275,8 @@ func (t *target) path(n noun) []string {
 	switch {
 	case n.collection == "":
 		return nil
+	case n.child != "":
+		return []string{n.collection, t.parent, n.child, t.name}
 	case n.versioned && t.version != "":
 		return []string{n.collection, t.name, "versions", t.version}
 	case n.versioned && t.label != "":

@@ -23,6 +23,7 @@ const (
 	textOption   optionKind = iota
 	switchOption            // true unless false is said
 	tagsOption              // several KEY=VALUE
+	sharesOption            // several NAME=PERCENT, which may stand in one word
 	listOption              // several with commas between, each a resource id
 )
 
@@ -139,7 +140,7 @@ func optionFlags(cmd *cobra.Command, options []option) {
 	f := cmd.Flags()
 	for _, o := range options {
 		help := "the field " + o.field
-		if o.kind == tagsOption {
+		if o.kind == tagsOption || o.kind == sharesOption {
 			f.VarP(&wordGroups{}, o.flag, o.short, "KEY=VALUE …: "+help)
 			takesMany(f.Lookup(o.flag), many)
 			continue
@@ -165,6 +166,12 @@ func optionSets(cmd *cobra.Command, options []option) (sets []string) {
 					if key, value, _ := strings.Cut(word, "="); key != "" {
 						sets = append(sets, o.field+`."`+key+`"=`+value) // a dot in a key is not a level
 					}
+				}
+			}
+		case sharesOption:
+			for _, group := range flag.Value.(*wordGroups).groups {
+				for _, word := range strings.FieldsFunc(strings.Join(group, " "), func(r rune) bool { return r == ' ' || r == ',' }) {
+					sets = append(sets, o.field+"."+word)
 				}
 			}
 		case listOption:

@@ -25,8 +25,10 @@ func updateVerb(s *session, n noun) *cobra.Command {
 	)
 	options := updatable(n.options)
 	cmd = s.about(n, "update", "Change a "+n.word, func(ctx context.Context, c *client.Client, t *target) error {
-		if tags := cmd.Flags().Lookup("tags"); tags != nil && tags.Changed {
-			e.list = append(e.list, change{"set", []string{"tags={}"}}) // they take the place of those there are
+		for _, o := range options {
+			if (o.kind == tagsOption || o.kind == sharesOption) && cmd.Flags().Changed(o.flag) {
+				e.list = append(e.list, change{"set", []string{o.field + "={}"}}) // they take the place of those there are
+			}
 		}
 		for _, set := range optionSets(cmd, options) {
 			e.list = append(e.list, change{"flag", []string{set}})

@@ -229,6 +229,9 @@ func (s *session) broken(n noun, d client.Document) error {
 		return nil
 	}
 	why := ""
+	if text, _ := at(p, "berth.error").(string); text != "" {
+		why = ": " + text
+	}
 	if all, _ := p["provisioningErrors"].([]any); len(all) > 0 {
 		first, _ := all[0].(map[string]any)
 		inner, _ := first["error"].(map[string]any)

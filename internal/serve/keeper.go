@@ -164,7 +164,7 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 			if err != nil {
 				return err
 			}
-			s.wanted, s.cannot = spec.on(endpoint).wanted(tx, now, environment)
+			s.wanted, s.cannot = k.wanted(tx, now, spec.on(endpoint), environment)
 		}
 		d = decide(s)
 		if !write || !d.changed(now.state) {
@@ -186,10 +186,10 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 }
 
 // wanted is the revision that a document asks for, or why there can be none.
-func (s Spec) wanted(tx *store.Tx, v *view, environment string) (r *berth.Revision, cannot string) {
+func (k *keeper) wanted(tx *store.Tx, v *view, s Spec, environment string) (r *berth.Revision, cannot string) {
 	err := s.Check(tx, v.ws)
 	if err == nil {
-		r, err = s.revision(tx, v.ws, v.doc.Name, v.doc.Version, environment)
+		r, err = k.revision(tx, v, s, environment)
 	}
 	if err != nil {
 		return nil, err.Error()

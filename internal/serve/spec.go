@@ -262,7 +262,8 @@ const (
 )
 
 // revision is what a replica of the deployment runs now.
-func (s Spec) revision(tx *store.Tx, ws berth.Workspace, endpoint, deployment, environment string) (*berth.Revision, error) {
+func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*berth.Revision, error) {
+	ws, endpoint, deployment := v.ws, v.doc.Name, v.doc.Version
 	env := map[string]berth.Scalar{}
 	maps.Copy(env, s.Env)
 	inputs := map[string]any{}
@@ -278,6 +279,17 @@ func (s Spec) revision(tx *store.Tx, ws berth.Workspace, endpoint, deployment, e
 		}
 		inputs["model"] = map[string]any{"jobInputType": kind, "uri": m.ID, "mode": "ReadOnlyMount"}
 		env["BERTH_MODEL_NAME"], env["BERTH_MODEL_VERSION"], env["BERTH_MODEL_BASE"] = berth.Scalar(m.Name), berth.Scalar(m.Version), berth.Scalar(m.Base)
+		place, err := k.l.o.Locator.Resolve(tx, ws, v.doc.CreatedBy, m.ID)
+		if err != nil {
+			return nil, err
+		}
+		if place.Ours() {
+			if _, err := tx.Blob(place.Container, place.Name); err == nil {
+				env["BERTH_MODEL_FILE"] = "1"
+			} else if berth.CodeOf(err) != berth.NotFound {
+				return nil, err
+			}
+		}
 		r.Pure = m.MLflow && s.Code == ""
 	}
 	if s.Code != "" {

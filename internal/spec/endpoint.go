@@ -47,6 +47,7 @@ var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
 var onlineCommon = lazyParts(func() parts {
 	return parts{
 		readonly("kind"),
+		readonly("creation_context"),
 		endpointCommon,
 		f("auth_mode", looseEnum("key=Key", "aml_token=AMLToken", "aad_token=AADToken"), def("Key")),
 		f("traffic", traffic, def(tree{})),

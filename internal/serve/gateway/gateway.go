@@ -94,24 +94,21 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "NotFound", "there is no endpoint at this address: it is "+berth.EndpointRoot+"SUBSCRIPTION/GROUP/WORKSPACE/ENDPOINT/score")
 		return
 	}
-	e, err := g.find(r.Context(), k)
-	if err != nil {
-		g.o.Log.Error("endpoint not found", "err", err)
-		refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", "the endpoint cannot be read at the moment; try again")
-		return
-	}
-	if err := g.admit(e, r); err != nil {
-		h.Set("WWW-Authenticate", "Bearer")
-		status := http.StatusUnauthorized
-		if berth.CodeOf(err) == berth.Denied {
-			status = http.StatusForbidden
+	e, d, not := g.route(k, r)
+	if not != nil {
+		// What was changed this moment is read before it is refused: the table hears of it later.
+		if err := g.load(r.Context(), k); err != nil {
+			g.o.Log.Error("endpoint not read", "err", err)
+			refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", "the endpoint cannot be read at the moment; try again")
+			return
 		}
-		refuse(w, status, "Unauthorized", err.Error())
-		return
+		e, d, not = g.route(k, r)
 	}
-	d, status, why := e.pick(r.Header.Get(berth.DeploymentHeader))
-	if d == nil {
-		refuse(w, status, "NoDeployment", why)
+	if not != nil {
+		if not.status == http.StatusUnauthorized {
+			h.Set("WWW-Authenticate", "Bearer")
+		}
+		refuse(w, not.status, not.code, not.message)
 		return
 	}
 	if !d.pool.ready() && d.state == berth.DeploymentFailed {
@@ -129,6 +126,31 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.cancel = cancel
 	h.Del("X-Request-Id") // the answer of the worker is given ours below
 	g.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// refusal is why a request is not passed on.
+type refusal struct {
+	status        int
+	code, message string
+}
+
+// route finds the endpoint and the deployment of a request, for who may call it.
+func (g *Gateway) route(k key, r *http.Request) (*endpoint, *deployment, *refusal) {
+	g.mu.Lock()
+	e := g.table.endpoints[k]
+	g.mu.Unlock()
+	if err := g.admit(e, r); err != nil {
+		status := http.StatusUnauthorized
+		if berth.CodeOf(err) == berth.Denied {
+			status = http.StatusForbidden
+		}
+		return nil, nil, &refusal{status, "Unauthorized", err.Error()}
+	}
+	d, why := e.pick(r.Header.Get(berth.DeploymentHeader))
+	if d == nil {
+		return nil, nil, &refusal{http.StatusNotFound, "NoDeployment", why}
+	}
+	return e, d, nil
 }
 
 // split is the endpoint that an address names, and the path below it.
@@ -187,18 +209,18 @@ func (g *Gateway) admit(e *endpoint, r *http.Request) error {
 }
 
 // pick is the deployment a request is for.
-func (e *endpoint) pick(pinned string) (d *deployment, status int, why string) {
+func (e *endpoint) pick(pinned string) (d *deployment, why string) {
 	if pinned != "" {
 		if d := e.deployments[strings.ToLower(pinned)]; d != nil {
-			return d, 0, ""
+			return d, ""
 		}
-		return nil, http.StatusNotFound, "the header azureml-model-deployment names " + clip(pinned, 64) + ", and endpoint " + e.name +
+		return nil, "the header azureml-model-deployment names " + clip(pinned, 64) + ", and endpoint " + e.name +
 			" has no deployment of that name. (A Python client that once named a deployment keeps sending the header, to other endpoints too: create a new MLClient.)"
 	}
 	if d := e.choose(); d != nil {
-		return d, 0, ""
+		return d, ""
 	}
-	return nil, http.StatusNotFound, "endpoint " + e.name + " has no deployment with traffic: give one a share with `az ml online-endpoint update --traffic`, or name one in the header azureml-model-deployment"
+	return nil, "endpoint " + e.name + " has no deployment with traffic: give one a share with `az ml online-endpoint update --traffic`, or name one in the header azureml-model-deployment"
 }
 
 // rewrite makes the request for the worker of the one that came in.

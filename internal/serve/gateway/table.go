@@ -237,22 +237,6 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 	g.table.endpoints[k] = e
 }
 
-// find is an endpoint. One that was made this moment is read before the table hears of it.
-func (g *Gateway) find(ctx context.Context, k key) (*endpoint, error) {
-	g.mu.Lock()
-	e := g.table.endpoints[k]
-	g.mu.Unlock()
-	if e != nil {
-		return e, nil
-	}
-	if err := g.load(ctx, k); err != nil {
-		return nil, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.table.endpoints[k], nil
-}
-
 // Idle says whether nobody waits for an answer of the replica that is this job, and none will.
 func (g *Gateway) Idle(job string) bool {
 	g.mu.Lock()

@@ -802,8 +802,11 @@ def place_model():
     path = os.environ.get("AZURE_ML_INPUT_model")
     base = os.environ.pop("BERTH_MODEL_BASE", "")
     name, version = os.environ.pop("BERTH_MODEL_NAME", "model"), os.environ.pop("BERTH_MODEL_VERSION", "1")
+    is_file = os.environ.pop("BERTH_MODEL_FILE", "")
     if not path or not base:
         return
+    if is_file and os.path.isdir(path):
+        path = os.path.join(path, base)
     folder = os.path.join(tempfile.mkdtemp(prefix="berth-model-"), "azureml-models", name, version)
     os.makedirs(folder)
     os.symlink(os.path.abspath(path), os.path.join(folder, base))
