@@ -133,7 +133,7 @@ func deploymentLogsVerb(s *session, n noun) *cobra.Command {
 	return cmd
 }
 
-// allTraffic gives a deployment all the traffic of its endpoint, in one step: no request finds none.
+// allTraffic gives a deployment all the traffic of its endpoint, in one step.
 func allTraffic(ctx context.Context, c *client.Client, endpoint, deployment string) error {
 	d, err := c.Get(ctx, "onlineEndpoints", endpoint)
 	if err != nil {

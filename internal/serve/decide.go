@@ -138,13 +138,14 @@ func (d *decision) died(s situation, r berth.Replica, j jobView, target *berth.R
 
 // lost notes that a replica is no more. One that never was ready ends what is being deployed.
 func (d *decision) lost(s situation, r berth.Replica, why string, target *berth.Revision) {
-	d.state.Deaths++
-	d.state.LastDeath, d.state.DeathWhy = s.now, why
+	d.state.DeathWhy = why
 	unproven := s.state.Good == nil || r.Revision != s.state.Good.ID
 	if r.State == berth.ReplicaStarting && unproven && target != nil && r.Revision == target.ID && d.state.State != berth.DeploymentFailed {
 		d.fail(why)
 		return
 	}
+	d.state.Deaths++
+	d.state.LastDeath = s.now
 	d.says = append(d.says, why)
 }
 
