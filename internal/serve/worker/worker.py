@@ -697,9 +697,12 @@ class Worker:
             return message(404, NOT_FOUND, failed)
         if methods is None or request.method not in methods:
             return message(405, NOT_ALLOWED, failed)
-        for name in ("x-ms-client-request-id", "x-ms-request-id", "x-request-id"):
-            if len(request.headers.get(name) or "") > 100:
-                return message(431, name + " must not exceed 100 characters", failed + [("x-ms-server-version", SERVER)])
+        long = [n for n in ("x-request-id", "x-ms-request-id", "x-ms-client-request-id") if len(request.headers.get(n) or "") > 100]
+        if long:
+            own = long[0] == "x-request-id"
+            names = "x-request-id" if own else "x-ms-request-id and x-ms-client-request-id"
+            given = [] if own else [("x-request-id", request.headers.get("x-request-id") or str(uuid.uuid4()))]
+            return message(431, names + " must not exceed 100 characters", failed + given + [("x-ms-server-version", SERVER)])
         try:
             answer = self.swagger(request, failed) if swagger else self.served.respond(request)
         except Refused as e:
@@ -717,7 +720,7 @@ class Worker:
         get = request.headers.get
         client = get("x-ms-client-request-id") or get("x-ms-request-id")
         fresh = get("x-request-id") or str(uuid.uuid4())
-        answer.headers += [("x-ms-server-version", SERVER), ("x-request-id", fresh), ("x-ms-request-id", client or fresh)]
+        answer.headers += [("x-ms-server-version", SERVER), ("x-request-id", fresh), ("x-ms-request-id", get("x-ms-request-id") or client or fresh)]
         if client:
             answer.headers.append(("x-ms-client-request-id", client))
         if get("traceid"):

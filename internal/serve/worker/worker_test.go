@@ -1,0 +1,202 @@
+package worker_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth/internal/serve/worker"
+)
+
+// start runs the worker for a script of testdata and returns where its workers listen.
+func start(t *testing.T, script string, env ...string) (addresses []string, process *os.Process) {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "python3", "-c", worker.Source)
+	cmd.Env = append(os.Environ(), append([]string{"AZUREML_ENTRY_SCRIPT=" + filepath.Join("testdata", script)}, env...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		io.Copy(t.Output(), lines) // for people
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		<-read
+		cmd.Wait()
+	})
+	ports, ok := strings.CutPrefix(first, "berth-worker: ports ")
+	if !ok {
+		t.Fatalf("the first line is %q", first)
+	}
+	for _, p := range strings.Fields(ports) {
+		at := "http://127.0.0.1:" + p
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			resp, err := http.Get(at + "/")
+			if err == nil {
+				resp.Body.Close()
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+		}
+		addresses = append(addresses, at)
+	}
+	return addresses, cmd.Process
+}
+
+// exchange is a request, and what Azure's server answered to it.
+type exchange struct {
+	Method, Path  string
+	Body          json.RawMessage // a text, bytes as numbers, or null
+	Headers       map[string]string
+	Status        int
+	AnswerHeaders map[string]string
+	Answer        string // each byte a character
+}
+
+func (x exchange) body(t *testing.T) io.Reader {
+	t.Helper()
+	var text string
+	if json.Unmarshal(x.Body, &text) == nil {
+		return strings.NewReader(text)
+	}
+	var numbers []int
+	if err := json.Unmarshal(x.Body, &numbers); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, len(numbers))
+	for i, n := range numbers {
+		b[i] = byte(n)
+	}
+	return bytes.NewReader(b)
+}
+
+var guid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// TestContract: the worker answers as azureml-inference-server-http 1.5.1 does, whose answers are
+// in testdata: the same status, body and headers.
+func TestContract(t *testing.T) {
+	for _, name := range []string{"plain", "raw", "headers"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []exchange
+			if err := json.Unmarshal(text, &all); err != nil {
+				t.Fatal(err)
+			}
+			at, _ := start(t, name+".py")
+			for _, x := range all {
+				x.check(t, at[0])
+			}
+		})
+	}
+}
+
+func (x exchange) check(t *testing.T, at string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), x.Method, at+x.Path, x.body(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range x.Headers {
+		req.Header.Set(k, v)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	latin := make([]rune, len(b))
+	for i, c := range b {
+		latin[i] = rune(c)
+	}
+	what := x.Method + " " + x.Path + " " + string(x.Body)
+	if resp.StatusCode != x.Status || string(latin) != x.Answer {
+		t.Errorf("%s: %d %q, want %d %q", what, resp.StatusCode, b, x.Status, x.Answer)
+	}
+	for _, k := range []string{
+		"content-type", "x-ms-run-function-failed", "x-ms-request-id", "x-ms-client-request-id", "x-request-id", "traceid", "retry-after", "x-a",
+		"x-ms-run-fn-exec-ms", "x-ms-server-version",
+	} {
+		got, want := strings.Join(resp.Header.Values(k), ", "), x.AnswerHeaders[k]
+		if want == "GUID" && guid.MatchString(got) || want == "ANY" && got != "" {
+			continue
+		}
+		if got != want {
+			t.Errorf("%s: header %s is %q, want %q", what, k, got, want)
+		}
+	}
+}
+
+// TestWorkerDies: a worker that dies under a request is replaced, on the same port.
+func TestWorkerDies(t *testing.T) {
+	at, _ := start(t, "plain.py", "WORKER_COUNT=2")
+	if len(at) != 2 {
+		t.Fatalf("%d workers", len(at))
+	}
+	for range 3 {
+		if resp, err := http.Post(at[1]+"/score", "application/json", strings.NewReader(`{"k":"exit"}`)); err == nil {
+			resp.Body.Close()
+			t.Fatalf("an answer of a worker that died: %d", resp.StatusCode)
+		}
+		resp, err := http.Post(at[1]+"/score", "application/json", strings.NewReader(`{"k":"dict"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Error(resp.StatusCode)
+		}
+	}
+}
+
+// TestWorkerSecret: a replica answers nobody who does not know its secret, but says that it is
+// there.
+func TestWorkerSecret(t *testing.T) {
+	at, _ := start(t, "plain.py", "BERTH_REPLICA_SECRET=s3cret")
+	for secret, want := range map[string]int{"": 403, "other": 403, "s3cret": 200} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at[0]+"/score", strings.NewReader(`{"k":"dict"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Berth-Replica", secret)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with %q: %d, want %d", secret, resp.StatusCode, want)
+		}
+	}
+}
