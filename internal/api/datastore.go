@@ -18,14 +18,30 @@ type datastoreOwn struct {
 	Container string `json:"container,omitempty"`
 }
 
-// maxDatastores is how many a workspace may have.
-const maxDatastores = 1000
+// maxDatastores is how many a workspace may have, and userDatastores how many of them one user who
+// is not an administrator.
+const (
+	maxDatastores  = 1000
+	userDatastores = 200
+)
 
-// checkDatastoreCount refuses one more than a workspace may have.
+// checkDatastoreCount refuses one more than a workspace, or a user, may have.
 func checkDatastoreCount(c *call, tx *store.Tx, name string) error {
 	docs, err := tx.List(store.Query{Workspace: c.ws.Key(), Kind: "datastores", Limit: maxDatastores, NoBody: true})
-	if err != nil || len(docs) < maxDatastores || slices.ContainsFunc(docs, func(d *store.Doc) bool { return strings.EqualFold(d.Name, name) }) {
+	if err != nil || slices.ContainsFunc(docs, func(d *store.Doc) bool { return strings.EqualFold(d.Name, name) }) {
 		return err
+	}
+	own := 0
+	for _, d := range docs {
+		if d.CreatedBy == c.who.User {
+			own++
+		}
+	}
+	if own >= userDatastores && c.who.Role != auth.Admin {
+		return berth.Errorf(berth.Limit, "a user has %d datastores in a workspace at most: delete one that is not needed", userDatastores)
+	}
+	if len(docs) < maxDatastores {
+		return nil
 	}
 	return berth.Errorf(berth.Limit, "a workspace has %d datastores at most: delete one that is not needed", maxDatastores)
 }

@@ -132,3 +132,56 @@ func TestStreamedInputsAreInputs(t *testing.T) {
 	submit("d", "other", "ReadOnlyMount").want(400).says(`"other"`)
 	submit("e", "i", "Download").want(400).says("whose mode is Download")
 }
+
+// TestNamesOfServicesStayWithTheirMakers: jobs, assets and clients name connections, endpoints and
+// schedules as well.
+func TestNamesOfServicesStayWithTheirMakers(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	for _, tt := range []struct {
+		path string
+		body map[string]any
+	}{
+		{"/connections/feed", props("category", "PythonFeed", "target", "https://ann.example.org", "authType", "None")},
+		{"/onlineEndpoints/scores", map[string]any{"location": "local", "properties": map[string]any{"authMode": "Key"}}},
+		{"/batchEndpoints/scores", map[string]any{"location": "local", "properties": map[string]any{"authMode": "AADToken"}}},
+		{"/schedules/nightly", props(
+			"trigger", map[string]any{"triggerType": "Cron", "expression": "0 3 * * *"},
+			"action", map[string]any{"actionType": "CreateJob", "jobDefinition": map[string]any{"jobType": "Command", "command": "true"}},
+		)},
+	} {
+		made := func(a answer) {
+			t.Helper()
+			if a.status != 200 && a.status != 201 {
+				t.Fatalf("%s: %d %s", tt.path, a.status, a.raw)
+			}
+		}
+		made(x.as(ann, "PUT", x.ws+tt.path, tt.body))
+		deleted := x.as(ann, "DELETE", x.ws+tt.path, nil)
+		if deleted.status/100 != 2 {
+			t.Fatalf("%s: %d %s", tt.path, deleted.status, deleted.raw)
+		}
+		x.as(bob, "PUT", x.ws+tt.path, tt.body).want(403).says("only ann, who created it")
+		made(x.as(ann, "PUT", x.ws+tt.path, tt.body))
+	}
+}
+
+// TestDatastoresOfOneUserAreLimited: one user leaves room for the datastores of others.
+func TestDatastoresOfOneUserAreLimited(t *testing.T) {
+	x := open(t)
+	ann, bob := x.token("ann", auth.User), x.token("bob", auth.User)
+	err := x.db.Update(t.Context(), func(tx *store.Tx) (err error) {
+		for i := 0; i < 199 && err == nil; i++ {
+			err = tx.Insert(&store.Doc{Workspace: workspace.Key(), Kind: "datastores", Name: fmt.Sprint("d", i), CreatedBy: "ann", Body: []byte("{}")})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.as(ann, "PUT", x.ws+"/datastores/last", bucket("data", "")).want(201)
+	x.as(ann, "PUT", x.ws+"/datastores/more", bucket("data", "")).want(400).says("200 datastores", "delete")
+	x.as(ann, "PUT", x.ws+"/datastores/last", bucket("data2", "")).want(200)
+	x.as(bob, "PUT", x.ws+"/datastores/bobs", bucket("data", "")).want(201)
+	x.do("PUT", x.ws+"/datastores/admins", bucket("data", "")).want(201)
+}

@@ -203,7 +203,7 @@ func (c writeCall) insert(tx *store.Tx, r *resource, d *store.Doc, props map[str
 	if r.Inert != "" {
 		tx.Emit(berth.Event{Workspace: d.Workspace, Subject: r.Collection + "/" + d.Name, Type: berth.EventWarning, Reason: r.Inert})
 	}
-	if r.KeepsName || r.Child == "versions" && d.Version != "" {
+	if r.KeepsName && d.Version == "" || r.Child == "versions" && d.Version != "" {
 		if err := c.mayMake(tx, r, d); err != nil {
 			return err
 		}

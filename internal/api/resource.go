@@ -118,9 +118,6 @@ func (c *call) removeDoc(tx *store.Tx, r *resource, d *store.Doc) error {
 			return err
 		}
 	}
-	if r.KeepsName {
-		return asset.Delete(tx, r.Collection, d)
-	}
 	if r.Child != "versions" {
 		return r.removeWithChildren(tx, d)
 	}
@@ -154,6 +151,9 @@ func (r *resource) removeWithChildren(tx *store.Tx, d *store.Doc) error {
 				return err
 			}
 		}
+	}
+	if r.KeepsName && d.Version == "" {
+		return asset.Delete(tx, r.Collection, d)
 	}
 	return tx.Delete(d.Workspace, d.Kind, d.Name, d.Version)
 }

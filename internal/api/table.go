@@ -153,22 +153,22 @@ func serviceRows() []resource {
 	return []resource{
 		{
 			Collection: "connections", Noun: "connection", Created: 200, NativePaging: true, Zulu: true, Schema: connectionSchema, Secrets: []string{"credentials"}, SecretKind: "authType",
-			SecretFor: []string{"target", "category"}, MakerOnly: true,
+			SecretFor: []string{"target", "category"}, MakerOnly: true, KeepsName: true,
 			Shape: shapeConnection, Check: checkConnection, Wanted: wantedConnection, Actions: actions{"listsecrets": connectionSecrets},
 		},
 		{
 			Collection: "onlineEndpoints", Child: "deployments", Noun: "online endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
 			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeOnline, Check: checkOnline, CheckDelete: checkTraffic, Wanted: wantedEndpoint,
-			MakerOnly: true, Mark: markDeployment, Questions: []string{"getlogs"},
+			MakerOnly: true, KeepsName: true, Mark: markDeployment, Questions: []string{"getlogs"},
 			Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey, "token": endpointToken, "getlogs": deploymentLogs},
 		},
 		{
 			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
-			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, MakerOnly: true, Actions: actions{"listkeys": endpointKeys},
+			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, MakerOnly: true, KeepsName: true, Actions: actions{"listkeys": endpointKeys},
 			Inert: "batch endpoints are kept as documents: nothing is deployed or invoked yet",
 		},
 		{
-			Collection: "schedules", Noun: "schedule", LRO: true, Schema: scheduleSchema, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule, MakerOnly: true,
+			Collection: "schedules", Noun: "schedule", LRO: true, Schema: scheduleSchema, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule, MakerOnly: true, KeepsName: true,
 			Inert: "schedules are kept as documents: none of them starts a job yet",
 		},
 		{
