@@ -11,7 +11,8 @@ import (
 	"github.com/berthml/berth/client"
 )
 
-// jobFilter is which jobs a list is to have. The server applies it to all jobs.
+// jobFilter is which jobs a list is to have. The server applies it to all jobs, but for since:
+// lists are newest first, and end there.
 type jobFilter struct {
 	user, since, tag, experiment, status string
 	mine                                 bool

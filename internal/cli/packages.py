@@ -12,6 +12,8 @@ for dist in metadata.distributions():
     if name.lower() in ("pip", "setuptools", "wheel"):
         continue
     origin = json.loads(dist.read_text("direct_url.json") or "{}")
+    if (dist.read_text("INSTALLER") or "").strip() == "conda":
+        origin = {}  # it says where conda built the package
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
         packages.append("%s @ %s+%s@%s" % (name, vcs["vcs"], origin["url"], vcs["commit_id"]))

@@ -57,12 +57,16 @@ func TestActiveEnvironmentCaptured(t *testing.T) {
 	if err != nil || len(site) != 1 {
 		t.Fatal(site, err)
 	}
-	for _, p := range []struct{ name, origin string }{{"plain", ""}, {"own", `{"url": "file:///home/me/own", "dir_info": {"editable": true}}`}} {
+	for _, p := range []struct{ name, origin, installer string }{
+		{"plain", "", "pip"},
+		{"own", `{"url": "file:///home/me/own", "dir_info": {"editable": true}}`, "pip"},
+		{"built", `{"url": "file:///croot/built"}`, "conda"},
+	} {
 		info := filepath.Join(site[0], p.name+"-1.2.dist-info")
 		if err := os.MkdirAll(info, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		files := map[string]string{"METADATA": "Metadata-Version: 2.1\nName: " + p.name + "\nVersion: 1.2\n"}
+		files := map[string]string{"METADATA": "Metadata-Version: 2.1\nName: " + p.name + "\nVersion: 1.2\n", "INSTALLER": p.installer + "\n"}
 		if p.origin != "" {
 			files["direct_url.json"] = p.origin
 		}
@@ -81,7 +85,7 @@ func TestActiveEnvironmentCaptured(t *testing.T) {
 	if err != nil || len(left) != 1 || left[0] != "own" {
 		t.Error(left, err)
 	}
-	if !regexp.MustCompile(`^dependencies:\n- "python=3\.\d+"\n- pip\n- pip:\n  - "plain==1.2"\n$`).MatchString(conda) {
+	if !regexp.MustCompile(`^dependencies:\n- "python=3\.\d+"\n- pip\n- pip:\n  - "built==1.2"\n  - "plain==1.2"\n$`).MatchString(conda) {
 		t.Errorf("%s", conda)
 	}
 	t.Setenv("VIRTUAL_ENV", filepath.Join(dir, "gone"))

@@ -88,8 +88,10 @@ func (s *session) leaveSecrets(f *spec.Folder) {
 	switch n := len(left); {
 	case n > 5:
 		s.say("not uploaded, because they look like secrets: %s and %d more; --secrets uploads them", strings.Join(left[:5], ", "), n-5)
-	case n > 0:
-		s.say("not uploaded, because it looks like a secret: %s; --secrets uploads it", strings.Join(left, ", "))
+	case n > 1:
+		s.say("not uploaded, because they look like secrets: %s; --secrets uploads them", strings.Join(left, ", "))
+	case n == 1:
+		s.say("not uploaded, because it looks like a secret: %s; --secrets uploads it", left[0])
 	}
 }
 
