@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -283,6 +285,56 @@ func TestEndpointOutlivesServer(t *testing.T) {
 	e.server = start(t, home)
 	if code, again, _ := e.call(`{}`, blue...); code != http.StatusOK || again != first {
 		t.Errorf("%d %s after %s", code, again, first)
+	}
+	e.end()
+}
+
+// TestEndpointLosesNothing: while clients call, a deployment is changed again and again; every
+// request is answered.
+func TestEndpointLosesNothing(t *testing.T) {
+	e := startEndpoint(t, start(t, shortHome(t)))
+	code := e.code("c", echo)
+	e.deploy("blue", code, map[string]any{"WHO": "0"})
+	if state, b := e.state("blue"); state != "Succeeded" {
+		t.Fatal(state, b)
+	}
+	e.traffic(map[string]any{"blue": 100})
+	var clients sync.WaitGroup
+	done := make(chan struct{})
+	var answered atomic.Int64
+	for range 4 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if code, body, _ := e.call(`{}`); code != http.StatusOK {
+					t.Errorf("%d %s", code, body)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for i := range 3 {
+		name := strconv.Itoa(i + 1)
+		e.deploy("blue", code, map[string]any{"WHO": name})
+		if state, b := e.state("blue"); state != "Succeeded" {
+			t.Error(state, b)
+		}
+		e.eventually("the new form answers", func() bool { return e.who() == name })
+	}
+	e.eventually("the old replicas are gone", func() bool {
+		_, b := e.state("blue")
+		replicas, _ := b["replicas"].([]any)
+		return len(replicas) == 1
+	})
+	close(done)
+	clients.Wait()
+	if answered.Load() < 10 {
+		t.Errorf("only %d requests were answered", answered.Load())
 	}
 	e.end()
 }

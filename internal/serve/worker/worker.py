@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -377,9 +378,11 @@ class MLflow:
         import mlflow
 
         self.version = mlflow.__version__
-        self.model = mlflow.pyfunc.load_model(at)
+        self.model = mlflow.pyfunc.load_model(os.path.realpath(at))
         schema = self.model.metadata.get_input_schema()
         self.columns = schema.input_names() if schema is not None and not schema.is_tensor_spec() else None
+        kinds = {c.name: getattr(getattr(c, "type", None), "name", "") for c in schema.inputs} if self.columns else {}
+        self.floats = {name: {"double": "float64", "float": "float32"}[k] for name, k in kinds.items() if k in ("double", "float")}
 
     def definitions(self):
         return None
@@ -436,9 +439,15 @@ class MLflow:
         params = d.get("params")
         value = d[given[0]]
         try:
-            return self.frame(given[0], value), params
+            return self.widened(self.frame(given[0], value)), params
         except (ValueError, TypeError, KeyError) as e:
             raise Refused(400, f"{given[0]} cannot be read: {e}") from None
+
+    def widened(self, data):
+        """JSON has one kind of number: whole ones are fine where the model takes fractions."""
+        if not hasattr(data, "columns"):
+            return data
+        return data.astype({c: kind for c, kind in self.floats.items() if c in data.columns and data[c].dtype.kind in "iu"})
 
     def frame(self, form, value):
         import numpy
@@ -812,8 +821,25 @@ def place_model():
         path = os.path.join(path, base)
     folder = os.path.join(tempfile.mkdtemp(prefix="berth-model-"), "azureml-models", name, version)
     os.makedirs(folder)
-    os.symlink(os.path.abspath(path), os.path.join(folder, base))
+    place(os.path.realpath(path), os.path.join(folder, base))
     os.environ["AZUREML_MODEL_DIR"] = folder
+
+
+def place(source, to):
+    """Makes a file or folder appear at another place: by hard links, since MLflow refuses to follow
+    links out of a model, or where that cannot be by a symbolic link."""
+    try:
+        if os.path.isfile(source):
+            os.link(source, to)
+            return
+        for at, _, files in os.walk(source):
+            inside = os.path.normpath(os.path.join(to, os.path.relpath(at, source)))
+            os.makedirs(inside, exist_ok=True)
+            for name in files:
+                os.link(os.path.realpath(os.path.join(at, name)), os.path.join(inside, name))
+    except OSError:
+        shutil.rmtree(to, ignore_errors=True)
+        os.symlink(source, to)
 
 
 def show_folder(root, most=40):
