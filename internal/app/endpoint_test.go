@@ -338,3 +338,28 @@ func TestEndpointLosesNothing(t *testing.T) {
 	}
 	e.end()
 }
+
+// TestEndpointTimeout: a request that takes too long is answered with 408 and given up, so that the
+// next one is answered although there is only one worker.
+func TestEndpointTimeout(t *testing.T) {
+	e := startEndpoint(t, start(t, shortHome(t)))
+	script := "import json, time\n\ndef init():\n    pass\n\ndef run(data):\n    time.sleep(json.loads(data)['s'])\n    return 'done'\n"
+	code, m := e.do("PUT", e.ws+"/onlineEndpoints/e/deployments/blue", map[string]any{"location": "local", "properties": map[string]any{
+		"codeConfiguration": map[string]any{"codeId": e.code("c", script), "scoringScript": "score.py"},
+		"requestSettings":   map[string]any{"requestTimeout": "PT1S", "maxQueueWait": "PT60S"},
+	}})
+	if code != http.StatusCreated {
+		t.Fatal(code, m)
+	}
+	if state, b := e.state("blue"); state != "Succeeded" {
+		t.Fatal(state, b)
+	}
+	blue := []string{"azureml-model-deployment", "blue"}
+	if code, body, _ := e.call(`{"s": 600}`, blue...); code != http.StatusRequestTimeout {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body, _ := e.call(`{"s": 0}`, blue...); code != http.StatusOK {
+		t.Errorf("the next one: %d %s", code, body)
+	}
+	e.end()
+}

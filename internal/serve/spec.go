@@ -251,6 +251,9 @@ func (s Spec) Check(tx *store.Tx, ws berth.Workspace) error {
 	return nil
 }
 
+// timeoutLag is how much later than the gateway a worker gives a request up.
+const timeoutLag = 500 * time.Millisecond
+
 // command starts the worker, whose source is in the environment.
 const command = `exec "$(command -v python || command -v python3)" -c 'import os; exec(compile(os.environ.pop("` + SourceVariable + `"), "berth_worker.py", "exec"))'`
 
@@ -297,7 +300,7 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 	}
 	env["WORKER_COUNT"] = berth.Scalar(strconv.Itoa(s.Workers))
 	if env["SCORING_TIMEOUT_MS"] == "" { // a request that nobody waits for any more costs nothing
-		env["SCORING_TIMEOUT_MS"] = berth.Scalar(strconv.FormatInt(s.Timeout.Milliseconds(), 10))
+		env["SCORING_TIMEOUT_MS"] = berth.Scalar(strconv.FormatInt((s.Timeout + timeoutLag).Milliseconds(), 10))
 	}
 	env["SERVICE_NAME"] = berth.Scalar(endpoint)
 	env["SERVICE_PATH_PREFIX"] = berth.Scalar(strings.Trim(ws.EndpointPath(endpoint), "/"))
