@@ -30,7 +30,7 @@ suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
 suite ./internal/driver/slurm
 # Kubernetes is built from its modules once, outside the tree: minutes the first time.
-./scripts/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"
+./e2e/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"
 suite ./internal/driver/kubernetes
 suite -run Azure ./e2e/storage # npm installs the emulator of Azure's storage
 # Of these only what an engine is needed for: make test has the rest.

@@ -76,6 +76,7 @@ func TestOnCluster(t *testing.T) {
 		{"ServerNotReached", serverNotReached},
 		{"NodeLost", nodeLost},
 		{"APIServerAway", apiServerAway},
+		{"Scale", scale},
 	} {
 		t.Run(x.name, x.run)
 	}

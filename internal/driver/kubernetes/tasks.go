@@ -127,7 +127,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 		return all, nil
 	}
 	at := time.Now()
-	jobs, pods, err := c.tasks(ctx, compute)
+	jobs, pods, err := c.tasks(ctx, "", computeLabel+"="+compute)
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +143,18 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	return all, nil
 }
 
-// tasks lists the Jobs of a compute, and their pods by the name of the Job. The pods are asked for
-// first, so that the end of a Job is never seen without the end of its pod.
-func (c *client) tasks(ctx context.Context, compute string) ([]job, map[string]*pod, error) {
-	pods, err := list[pod](ctx, c, c.in("", "pods", ""), computeLabel+"="+compute, "")
+// tasks lists Jobs, either one by its field or all with the labels, and the pods with the labels by
+// the name of the Job. The pods are asked for first, so that the end of a Job is never seen without
+// the end of its pod.
+func (c *client) tasks(ctx context.Context, field, labels string) ([]job, map[string]*pod, error) {
+	pods, err := list[pod](ctx, c, c.in("", "pods", ""), labels, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	jobs, err := list[job](ctx, c, c.in(batch, "jobs", ""), computeLabel+"="+compute, "")
+	if field != "" {
+		labels = ""
+	}
+	jobs, err := list[job](ctx, c, c.in(batch, "jobs", ""), labels, field)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -282,21 +286,22 @@ func over(j *job) bool {
 // Remove is [driver.Driver.Remove].
 func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 	name, err := nameOf(h)
+	if err == nil {
+		err = d.dir.Admit(ctx)
+	}
 	if err != nil {
 		return err
-	}
-	all, err := d.Observe(ctx)
-	if err != nil {
-		return err
-	}
-	for _, o := range all {
-		if o.Handle == h && o.State != berth.TaskDone {
-			return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", o.Task)
-		}
 	}
 	c, _, _, err := d.api()
 	if err != nil {
 		return err
+	}
+	jobs, pods, err := c.tasks(ctx, "metadata.name="+name, "batch.kubernetes.io/job-name="+name)
+	if err != nil || len(jobs) == 0 {
+		return err
+	}
+	if o := d.look(ctx, c, &jobs[0], pods[name], func() map[string]string { return nil }); o.State != berth.TaskDone {
+		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", o.Task)
 	}
 	err = c.remove(ctx, name)
 	d.listing.expire()

@@ -43,7 +43,7 @@ type process struct {
 	ended chan struct{}
 }
 
-// cache is where the components are, see scripts/engines/k8s/build.sh.
+// cache is where the components are, see e2e/engines/k8s/build.sh.
 func cache() string {
 	if dir := os.Getenv("BERTH_ENGINE_CACHE"); dir != "" {
 		return filepath.Join(dir, "k8s")
@@ -297,7 +297,7 @@ func (c *Cluster) run(t testing.TB, as, name string, args ...string) {
 
 // limited is a command that ends after a while.
 func (c *Cluster) limited(name string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out bytes.Buffer

@@ -31,7 +31,7 @@ func (c *Cluster) Stop(t testing.TB) {
 			_, _ = c.ctr("tasks", "rm", "-f", id)
 		}
 	}
-	for _, name := range []string{"kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "containerd"} {
+	for _, name := range []string{"kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "containerd"} {
 		c.end(name)
 	}
 	c.unmount()
