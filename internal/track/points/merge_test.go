@@ -203,3 +203,46 @@ func TestMergeEnds(t *testing.T) {
 		t.Fatalf("left over: %v", left)
 	}
 }
+
+// TestDropGivesSpaceBack: what points took up on the disk is free again when their owners are
+// dropped.
+func TestDropGivesSpaceBack(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{JournalSize: 1 << 10, NoSync: true})
+	for i := range int64(20) {
+		var batch []Entry
+		for k := range int64(500) {
+			batch = append(batch, Entry{"gone", "m", Point{i*500 + k, i*500 + k, float64(k)}})
+		}
+		if err := s.Append(append(batch, Entry{"kept", "m", Point{i, i, 1}})); err != nil {
+			t.Fatal(err)
+		}
+		s.compacted.Wait()
+	}
+	onDisk := func() (n int64) {
+		t.Helper()
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			info, err := f.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += info.Size()
+		}
+		return n
+	}
+	before := onDisk()
+	if done, err := s.Drop([]string{"gone"}); !done || err != nil {
+		t.Fatalf("%v, %v", done, err)
+	}
+	if after := onDisk(); before < 10_000*8 || after > before/20 {
+		t.Errorf("%d bytes are left of %d", after, before)
+	}
+	if n := len(history(t, s, "kept", "m")); n != 20 {
+		t.Errorf("%d points are kept", n)
+	}
+	s.Close()
+}
