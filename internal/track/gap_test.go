@@ -104,13 +104,16 @@ func TestGetVersionArtifact(t *testing.T) {
 }
 
 // TestRequestMustBeAnObject: JSON that is no object is refused, where it was taken for an empty
-// one.
+// one. An empty list still is.
 func TestRequestMustBeAnObject(t *testing.T) {
 	s := start(t, t.TempDir())
-	for _, body := range []string{"[]", "3", "true", `"[]"`} {
+	for _, body := range []string{"[1]", "3", "true", `"text"`, `"3"`} {
 		if code, _, answer := s.raw(http.MethodPost, "/api/2.0/mlflow/runs/search", "application/json", body); code != http.StatusBadRequest || !strings.Contains(answer, "INVALID_PARAMETER_VALUE") {
 			t.Errorf("%s: %d %s", body, code, answer)
 		}
+	}
+	if code, _, answer := s.raw(http.MethodPost, "/api/2.0/mlflow/runs/search", "application/json", "[]"); code != http.StatusOK {
+		t.Errorf("[]: %d %s", code, answer)
 	}
 }
 

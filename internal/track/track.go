@@ -180,8 +180,9 @@ func (s *Service) leads() error {
 // maxBody bounds a request that is not an artifact. A batch has a limit of its own, of MLflow's.
 const maxBody = 32 << 20
 
-// readParams reads the query of a GET, or the JSON of anything else. What is no JSON is an empty
-// object, whose parameters are missing, as in the original; JSON that is no object is refused.
+// readParams reads the query of a GET, or the JSON of anything else. What is no JSON, and an empty
+// list, are an empty object, whose parameters are missing, as in the original; other JSON that is
+// no object is refused.
 func (c *call) readParams() error {
 	if c.r.Method == http.MethodGet && c.r.URL.RawQuery != "" {
 		q, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -206,17 +207,21 @@ func (c *call) readParams() error {
 	}
 	v, err := parseJSON(b)
 	if inner, ok := v.(string); ok { // some clients send JSON in JSON
-		v, err = parseJSON([]byte(inner))
+		if v, err = parseJSON([]byte(inner)); err != nil {
+			return notAnObject()
+		}
 	}
-	if err != nil || v == nil {
+	if l, ok := v.(list); err != nil || v == nil || ok && len(l) == 0 {
 		v = object{}
 	}
 	var ok bool
 	if c.m, ok = v.(object); !ok {
-		return invalid("The request must be a JSON object")
+		return notAnObject()
 	}
 	return nil
 }
+
+func notAnObject() error { return invalid("The request must be a JSON object") }
 
 func (c *call) readBody() ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
