@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
-	"github.com/berthml/berth/internal/mltable"
 	"github.com/berthml/berth/internal/ordered"
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/storage"
@@ -57,6 +55,9 @@ func putJob(c *call, r *resource, name string) error {
 		k.Defaults(props)
 	}
 	if w.raw, err = ordered.Marshal(body, c.received); err != nil {
+		return err
+	}
+	if err := checkTables(c, props); err != nil {
 		return err
 	}
 	var d *store.Doc
@@ -309,26 +310,10 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 	if scheme := strings.ToLower(uri); !strings.HasPrefix(scheme, "azureml:") && !strings.HasPrefix(scheme, "http") || strings.Contains(uri, "${{") {
 		return nil
 	}
-	p, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
-	if err == nil && evaluated && p.Ours() {
-		err = c.checkTable(tx, p)
-	}
-	if err != nil {
+	if _, err := c.s.Resolve(tx, c.ws, c.who.User, uri); err != nil {
 		return berth.Errorf(berth.Invalid, "properties.%s.%s: %w", side, name, err)
 	}
 	return nil
-}
-
-// checkTable refuses a table that a node could not evaluate. Nodes refuse what is not there yet.
-func (c jobCall) checkTable(tx *store.Tx, folder locate.Place) error {
-	content, err := c.s.Blobs.ReadSmall(c.ctx(), tx, folder.Container, path.Join(folder.Name, mltable.Name), mltable.MaxSize+1)
-	if berth.CodeOf(err) == berth.NotFound {
-		return nil
-	}
-	if err == nil {
-		_, err = mltable.Parse(content)
-	}
-	return err
 }
 
 // writable says whether a runner can put an output at an address of this form.

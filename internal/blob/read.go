@@ -60,28 +60,21 @@ func (s *Store) Open(ctx context.Context, container, name string) (*Reader, erro
 	}
 }
 
-// ReadSmall reads a blob, up to limit bytes of it, as it is in a transaction.
-func (s *Store) ReadSmall(ctx context.Context, tx *store.Tx, container, name string, limit int64) ([]byte, error) {
-	if err := checkNames(container, name); err != nil {
-		return nil, err
-	}
-	b, err := s.get(tx, container, name)
-	if err != nil {
-		return nil, err
-	}
-	var r *Reader
-	if b.Live != "" {
-		r, err = s.openLive(b)
-	} else {
-		var f *os.File
-		f, err = s.openObject(ctx, b.Hash)
-		r = &Reader{io.NewSectionReader(f, 0, b.Size), f, b}
+// ReadSmall reads a blob that has no more than limit bytes; a larger one is Invalid.
+func (s *Store) ReadSmall(ctx context.Context, container, name string, limit int64) ([]byte, error) {
+	b, err := s.Stat(ctx, container, name)
+	if err == nil && b.Size > limit {
+		err = berth.Errorf(berth.Invalid, "blob %s has %d bytes; %d are allowed", quote(name), b.Size, limit)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a blob: %w", err)
+		return nil, err
+	}
+	r, err := s.Open(ctx, container, name)
+	if err != nil {
+		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(io.LimitReader(r.SectionReader, limit))
+	return io.ReadAll(io.LimitReader(r.SectionReader, limit)) // it may have become another one
 }
 
 // openObject opens a content, which is fetched where the directory does not have it.

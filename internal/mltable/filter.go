@@ -1,6 +1,7 @@
 package mltable
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"text/scanner"
@@ -11,24 +12,27 @@ import (
 // condition says of a row whether it passes a filter; value returns what is in a column.
 type condition func(value func(column string) any) bool
 
-// parseFilter reads an expression such as col("temperature") > 32 and col("location") == "UK".
-func parseFilter(text string) (condition, error) {
+// parseFilter reads an expression such as col("temperature") > 32 and col("location") == "UK", and
+// which columns it looks at.
+func parseFilter(text string) (c condition, columns []string, err error) {
 	p := &filterParser{}
 	p.scan.Init(strings.NewReader(text))
 	p.scan.Mode = scanner.ScanIdents | scanner.ScanInts | scanner.ScanFloats | scanner.ScanStrings
 	p.scan.Error = func(*scanner.Scanner, string) { p.bad = true }
 	p.next()
-	c := p.or(0)
+	c = p.or(0)
 	if p.bad || p.token != scanner.EOF {
-		return nil, berth.Errorf(berth.Invalid, "filter %s cannot be evaluated on a node: only comparisons such as col(\"x\") > 1 and col(\"y\") == \"a\", joined by and, or and parentheses, can", text)
+		return nil, nil, berth.Errorf(berth.Invalid, "filter %s cannot be evaluated on a node: only comparisons such as col(\"x\") > 1 and col(\"y\") == \"a\", joined by and, or and parentheses, can", text)
 	}
-	return c, nil
+	return c, p.columns, nil
 }
 
 type filterParser struct {
 	scan  scanner.Scanner
 	token rune
 	bad   bool
+	// columns are those that are looked at.
+	columns []string
 }
 
 func (p *filterParser) next() { p.token = p.scan.Scan() }
@@ -92,6 +96,7 @@ func (p *filterParser) comparison() condition {
 		p.bad = true
 		return nil
 	}
+	p.columns = append(p.columns, column)
 	return func(v func(string) any) bool { return compare(v(column), op, want) }
 }
 
@@ -174,10 +179,10 @@ func compare(value any, op string, want any) bool {
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
-		return v, true
+		return v, !math.IsNaN(v)
 	case string:
 		n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
-		return n, err == nil
+		return n, err == nil && !math.IsNaN(n)
 	}
 	return 0, false
 }

@@ -6,6 +6,7 @@
 package mltable
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -30,10 +31,17 @@ type Table struct {
 	rows  []step // of rows, in order
 }
 
+// What paths may have: a node that evaluates a table serves others too.
+const (
+	maxPaths = 1000
+	maxPath  = 4096 // bytes
+)
+
 // selector is an item of paths.
 type selector struct {
 	kind    string // file, folder or pattern
 	pattern string // relative to the folder of the table, clean
+	parts   []string
 }
 
 // step is a transformation after paths, of files or of rows.
@@ -42,6 +50,7 @@ type step struct {
 	sample      *sample
 	keep, drop  []string
 	filter      condition
+	filtered    []string // the columns that filter looks at
 	description string
 }
 
@@ -120,6 +129,9 @@ func (t *Table) parsePaths(v any) error {
 	if !ok || len(list) == 0 {
 		return berth.Errorf(berth.Invalid, "paths must be a list of file, folder or pattern")
 	}
+	if len(list) > maxPaths {
+		return berth.Errorf(berth.Invalid, "paths has %d items; %d are allowed: use patterns", len(list), maxPaths)
+	}
 	for _, item := range list {
 		m, _ := item.(map[string]any)
 		if len(m) != 1 {
@@ -137,7 +149,8 @@ func (t *Table) parsePaths(v any) error {
 			if err != nil {
 				return fmt.Errorf("paths: %s: %w", text, err)
 			}
-			t.paths = append(t.paths, selector{kind: kind, pattern: clean})
+			parts := slices.CompactFunc(strings.Split(clean, "/"), func(a, b string) bool { return a == "**" && b == "**" })
+			t.paths = append(t.paths, selector{kind: kind, pattern: clean, parts: parts})
 		}
 	}
 	return nil
@@ -148,6 +161,9 @@ func relative(p string) (string, error) {
 	if scheme, _, ok := strings.Cut(p, ":"); ok && !strings.ContainsAny(scheme, "/*?[") {
 		return "", unsupported("an address")
 	}
+	if len(p) > maxPath {
+		return "", berth.Errorf(berth.Invalid, "the path is longer than %d bytes", maxPath)
+	}
 	clean := path.Clean(p)
 	if p == "" || path.IsAbs(p) || clean == ".." || strings.HasPrefix(clean, "../") || strings.Contains(p, "\\") {
 		return "", berth.Errorf(berth.Invalid, "the path must be relative to the MLTable file, and below its folder")
@@ -157,13 +173,38 @@ func relative(p string) (string, error) {
 
 // Select returns those of the files below the table's folder that the table consists of, in its
 // order. MLTable itself is never among them.
-func (t *Table) Select(files []string) ([]string, error) {
+func (t *Table) Select(ctx context.Context, files []string) ([]string, error) {
+	out, missing, err := t.match(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	if missing != nil {
+		return nil, berth.Errorf(berth.NotFound, "the MLTable file: paths: %s %s matches no file in its folder", missing.kind, missing.pattern)
+	}
+	for _, s := range t.files {
+		run := s.begin()
+		out = slices.DeleteFunc(out, func(string) bool { return !run.wants() })
+	}
+	return out, nil
+}
+
+// Sort puts files that Select returned before, of which nothing else is there any more, into the
+// table's order.
+func (t *Table) Sort(ctx context.Context, files []string) ([]string, error) {
+	out, _, err := t.match(ctx, files)
+	return out, err
+}
+
+// match returns the files that paths name, and the first of paths that names none.
+func (t *Table) match(ctx context.Context, files []string) (out []string, missing *selector, err error) {
 	sorted := slices.Sorted(slices.Values(files))
 	seen := map[string]bool{Name: true}
-	var out []string
-	for _, s := range t.paths {
-		found := false
-		for _, f := range sorted {
+	for i := range t.paths {
+		s, found := &t.paths[i], false
+		for n, f := range sorted {
+			if n%1024 == 0 && ctx.Err() != nil {
+				return nil, nil, context.Cause(ctx)
+			}
 			if !s.matches(f) {
 				continue
 			}
@@ -173,48 +214,44 @@ func (t *Table) Select(files []string) ([]string, error) {
 				out = append(out, f)
 			}
 		}
-		if !found {
-			return nil, berth.Errorf(berth.NotFound, "the MLTable file: paths: %s %s matches no file in its folder", s.kind, s.pattern)
+		if !found && missing == nil {
+			missing = s
 		}
 	}
-	for _, s := range t.files {
-		run := s.begin()
-		out = slices.DeleteFunc(out, func(string) bool { return !run.wants() })
-	}
-	return out, nil
+	return out, missing, nil
 }
 
-func (s selector) matches(file string) bool {
+func (s *selector) matches(file string) bool {
 	switch s.kind {
 	case "file":
 		return file == s.pattern
 	case "folder":
 		return s.pattern == "." || strings.HasPrefix(file, s.pattern+"/")
 	}
-	return glob(strings.Split(s.pattern, "/"), strings.Split(file, "/"))
+	return glob(s.parts, strings.Split(file, "/"))
 }
 
-// glob matches part by part; ** is any number of folders.
+// glob matches part by part; ** is any number of folders. ends[i] says that the pattern so far can
+// end before part i of the name.
 func glob(pattern, name []string) bool {
-	for len(pattern) > 0 {
-		if pattern[0] == "**" {
-			if len(pattern) == 1 {
-				return len(name) > 0
+	ends := make([]bool, len(name)+1)
+	ends[0] = true
+	for _, p := range pattern {
+		next := make([]bool, len(name)+1)
+		for i := range name {
+			switch {
+			case p == "**":
+				next[i] = next[i] || ends[i]
+				next[i+1] = next[i]
+			case ends[i]:
+				ok, err := path.Match(p, name[i])
+				next[i+1] = ok && err == nil
 			}
-			for i := range name {
-				if glob(pattern[1:], name[i:]) {
-					return true
-				}
-			}
-			return false
 		}
-		if len(name) == 0 {
-			return false
+		if p == "**" {
+			next[len(name)] = next[len(name)] || ends[len(name)]
 		}
-		if ok, err := path.Match(pattern[0], name[0]); !ok || err != nil {
-			return false
-		}
-		pattern, name = pattern[1:], name[1:]
+		ends = next
 	}
-	return len(name) == 0
+	return ends[len(name)]
 }

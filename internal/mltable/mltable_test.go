@@ -24,6 +24,8 @@ func TestSelect(t *testing.T) {
 		{"paths: [{pattern: 'img/[12].jpg'}]\ntransformations: [{skip: 1}]", "img/2.jpg"},
 		{"paths: [{folder: img}]\ntransformations: [{skip: 1}, {take: 1}]", "img/2.jpg"},
 		{"paths: [{pattern: '*.csv'}]\ntransformations: [read_parquet]", "a.csv b.csv"},
+		{"paths: [{pattern: '**/**/deep/**/*.jpg'}]", "img/deep/3.jpg"},
+		{"paths: [{pattern: 'img/**'}]", "img/1.jpg img/2.jpg img/deep/3.jpg"},
 		{"paths: [{folder: .}]\ntransformations: [take_random_sample: {probability: 0}]", ""},
 		{"paths: [{folder: .}]\ntransformations: [take_random_sample: {probability: 1, seed: 7}]", "a.csv b.csv img/1.jpg img/2.jpg img/deep/3.jpg x.txt"},
 	} {
@@ -32,7 +34,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s: %v", tt.table, err)
 			continue
 		}
-		got, err := table.Select(files)
+		got, err := table.Select(t.Context(), files)
 		if s := strings.Join(got, " "); err != nil || s != tt.want {
 			t.Errorf("%s: %q, %v, want %q", tt.table, s, err, tt.want)
 		}
@@ -41,7 +43,7 @@ func TestSelect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Select(files); berth.CodeOf(err) != berth.NotFound || !strings.Contains(err.Error(), "file none.csv matches no file") {
+	if _, err := table.Select(t.Context(), files); berth.CodeOf(err) != berth.NotFound || !strings.Contains(err.Error(), "file none.csv matches no file") {
 		t.Error(err)
 	}
 }
@@ -99,7 +101,7 @@ func evaluate(t *testing.T, table string, files map[string]string) (map[string]s
 			t.Fatal(err)
 		}
 	}
-	names, err = x.Select(names)
+	names, err = x.Select(t.Context(), names)
 	if err != nil || !x.Rows() {
 		t.Fatal(err)
 	}
@@ -168,6 +170,16 @@ func TestRows(t *testing.T) {
 			map[string]string{"a": "x\n1\n"},
 		},
 		{
+			"a number that is none", "paths: [{file: a}]\ntransformations: [read_delimited, {filter: 'col(\"x\") >= 1'}]",
+			map[string]string{"a": "x\nNaN\n2\n"},
+			map[string]string{"a": "x\n2\n"},
+		},
+		{
+			"an empty value alone", "paths: [{file: a}]\ntransformations: [read_delimited, {keep_columns: x}]",
+			map[string]string{"a": "x,y\n,1\n2,3\n"},
+			map[string]string{"a": "x\n\"\"\n2\n"},
+		},
+		{
 			"JSON lines", "paths: [{file: a}]\ntransformations: [read_json_lines: {invalid_lines: drop}, {filter: 'col(\"n\") > 1'}, {drop_columns: n}]",
 			map[string]string{"a": "{\"n\": 1}\n\nodd\n{\"n\":2,\"s\":\"é\",\"deep\":{\"z\":1.50}}\n{\"n\":3}"},
 			map[string]string{"a": "{\"s\":\"é\",\"deep\":{\"z\":1.50}}\n{}\n"},
@@ -193,10 +205,23 @@ func TestRowErrors(t *testing.T) {
 		{"read_delimited, {keep_columns: y}", "x\n1\n", "a: keep_columns: there is no column y"},
 		{"read_delimited", "x\n\"" + strings.Repeat("line\n", 4<<20), "a row is larger than 16 MB"},
 		{"read_delimited: {encoding: utf16}", "x", "its length is odd"},
+		{"read_delimited, {filter: 'col(\"y\") > 1'}", "x\n1\n", "a: filter: there is no column y"},
+		{"read_delimited", strings.Repeat(",", 10_000) + "\n1\n", "10001 columns; 10000 are allowed"},
 	} {
 		_, err := evaluate(t, fmt.Sprintf("paths: [{file: a}]\ntransformations: [%s]", tt.table), map[string]string{"a": tt.text})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.table, err, tt.want)
 		}
+	}
+}
+
+// TestGlobEnds: a pattern that could be matched in very many ways is matched at once.
+func TestGlobEnds(t *testing.T) {
+	table, err := mltable.Parse([]byte("paths: [{pattern: '" + strings.Repeat("**/a/", 200) + "x'}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Select(t.Context(), []string{strings.Repeat("a/", 1000) + "y"}); berth.CodeOf(err) != berth.NotFound {
+		t.Error(err)
 	}
 }

@@ -20,6 +20,9 @@ import (
 // whole file.
 const maxRow = 16 << 20
 
+// maxColumns limits the columns of delimited text.
+const maxColumns = 10_000
+
 // pathColumn is the name of the column that include_path_column adds.
 const pathColumn = "Path"
 
@@ -86,6 +89,11 @@ func (w *writer) apply(r *row) (bool, error) {
 	for _, s := range w.runs {
 		switch {
 		case s.filter != nil:
+			for _, c := range s.filtered {
+				if w.table.read.format == delimited && !slices.Contains(r.names, c) {
+					return false, berth.Errorf(berth.Invalid, "filter: there is no column %s", c)
+				}
+			}
 			if !s.filter(r.value) {
 				return false, nil
 			}
@@ -194,6 +202,9 @@ func (w *writer) records(text io.Reader) func() (*row, error) {
 					return nil, err
 				}
 			}
+		}
+		if len(header) > maxColumns {
+			return nil, berth.Errorf(berth.Invalid, "there are %d columns; %d are allowed", len(header), maxColumns)
 		}
 		line, _ := c.FieldPos(0)
 		if len(fields) > len(header) {
@@ -304,6 +315,11 @@ func (o *output) write(r *row) error {
 	fields := make([]string, len(r.values))
 	for i, v := range r.values {
 		fields[i], _ = v.(string)
+	}
+	if len(fields) == 1 && fields[0] == "" { // a blank line would not be a row
+		o.csv.Flush()
+		_, err := o.buffer.WriteString("\"\"\n")
+		return errors.Join(o.csv.Error(), err)
 	}
 	return o.csv.Write(fields)
 }

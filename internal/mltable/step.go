@@ -60,7 +60,7 @@ func (t *Table) add(name string, value any) (err error) {
 		if !ok {
 			return berth.Errorf(berth.Invalid, "filter must be a string")
 		}
-		s.filter, err = parseFilter(text)
+		s.filter, s.filtered, err = parseFilter(text)
 	default:
 		return unsupported(name)
 	}

@@ -130,7 +130,7 @@ func (t *task) tableObjects(ctx context.Context, o *data.Outside, list []data.Ob
 	for i, x := range list {
 		names[i] = x.Path
 	}
-	want, err := t.selectFiles(names, func(i int, to string) error {
+	want, err := t.selectFiles(ctx, names, func(i int, to string) error {
 		return o.Fetch(ctx, list, []int{i}, func(int) string { return to })
 	})
 	out := make([]data.Object, len(want))

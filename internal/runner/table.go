@@ -25,7 +25,7 @@ var errNoTable = berth.Errorf(berth.Invalid, "the folder has no file named %s, w
 
 // selectFiles is which of the files of a table's folder are brought to the node; read brings one of
 // them to a path.
-func (t *task) selectFiles(files []string, read func(i int, to string) error) ([]int, error) {
+func (t *task) selectFiles(ctx context.Context, files []string, read func(i int, to string) error) ([]int, error) {
 	at := slices.Index(files, mltable.Name)
 	if at < 0 {
 		return nil, errNoTable
@@ -43,7 +43,7 @@ func (t *task) selectFiles(files []string, read func(i int, to string) error) ([
 	if err != nil {
 		return nil, err
 	}
-	names, err := table.Select(files)
+	names, err := table.Select(ctx, files)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (t *task) tableManifest(ctx context.Context, c *data.Client, in berth.Launc
 	for i, f := range tree.Files {
 		names[i] = f.Path
 	}
-	want, err := t.selectFiles(names, func(i int, to string) error {
+	want, err := t.selectFiles(ctx, names, func(i int, to string) error {
 		return c.Contents(ctx, in.URL, tree, []int{i}, func(int) string { return to })
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *task) evaluateTree(ctx context.Context, x *tree, name string, in berth.
 		return nil
 	}
 	x.to, x.how = "", "with the rows that its MLTable file says"
-	return evaluate(ctx, x.use.Dir, t.to(name), in)
+	return evaluate(ctx, x.use.Dir, (*mltable.Table).Sort, t.to(name), in)
 }
 
 // fetchTable brings the whole folder of a table, and evaluates it.
@@ -129,19 +129,19 @@ func (t *task) fetchTable(ctx context.Context, c *data.Client, in berth.LaunchIn
 	if err := c.Folder(ctx, in.URL, dir, total); err != nil {
 		return err
 	}
-	return evaluate(ctx, dir, to, in)
+	return evaluate(ctx, dir, (*mltable.Table).Select, to, in)
 }
 
-// evaluate makes in the folder to what the table in dir says. Files of a table without rows are
-// moved there.
-func evaluate(ctx context.Context, dir, to string, in berth.LaunchInput) error {
+// evaluate makes in the folder to what the table in dir says; choose is how the files are chosen
+// of those that are there. Files of a table without rows are moved.
+func evaluate(ctx context.Context, dir string, choose func(*mltable.Table, context.Context, []string) ([]string, error), to string, in berth.LaunchInput) error {
 	table, err := readTable(dir)
 	if err != nil {
 		return err
 	}
 	files, err := filesBelow(dir)
 	if err == nil {
-		files, err = table.Select(files)
+		files, err = choose(table, ctx, files)
 	}
 	if err != nil {
 		return err

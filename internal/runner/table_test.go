@@ -61,6 +61,25 @@ func TestTableOfRows(t *testing.T) {
 	})
 }
 
+// TestTableOfRowsOfSomeFiles: files are selected once, wherever that happens, and then their rows.
+func TestTableOfRowsOfSomeFiles(t *testing.T) {
+	eachWay(t, func(t *testing.T, c *cache.Cache) {
+		s := blobtest.New(t)
+		s.Set(map[string]string{
+			"t/MLTable": "paths: [{file: b.csv}, {file: a.csv}, {file: c.csv}]\ntransformations: [{skip: 1}, read_delimited, {skip: 1}]",
+			"t/a.csv":   "n\n1\n2\n", "t/b.csv": "n\n3\n", "t/c.csv": "n\n4\n",
+		})
+		for _, ours := range []bool{true, false} {
+			b := newBench(t, list)
+			b.options.Cache = c
+			b.launch.Inputs = map[string]berth.LaunchInput{"d": {Type: "mltable", Mode: "EvalMount", URL: s.At("t"), Version: "v", Ours: ours}}
+			if exit := b.run(); !exit.OK() || b.log() != "./a.csv\n./c.csv\nn\n2\nn\n4\n" {
+				t.Errorf("ours %v: exit %+v, log %s", ours, exit, b.log())
+			}
+		}
+	})
+}
+
 // TestTableElsewhere: tables that the cache does not keep are evaluated as well.
 func TestTableElsewhere(t *testing.T) {
 	dir := t.TempDir()
