@@ -42,6 +42,22 @@ func TestOnlineEndpoints(t *testing.T) {
 	x.do("PUT", x.ws+"/onlineEndpoints/odd", props("authMode", "Magic")).want(400).says("properties.authMode")
 	x.do("PUT", x.ws+"/onlineEndpoints/odd", props("authMode", "Key", "traffic", map[string]any{"a": 60, "b": 60})).want(400).says("properties.traffic")
 
+	// Another user deploys nothing to it, nor changes its keys; and a name is taken in every case.
+	bob := x.token("bob", auth.User)
+	x.as(bob, "PUT", at+"/deployments/green", props("codeConfiguration", script)).want(403).says("deploy to")
+	x.as(bob, "POST", at+"/regenerateKeys", map[string]any{"keyType": "Primary"}).want(403)
+	x.do("PUT", at+"/deployments/Blue", props("codeConfiguration", script)).want(409).says("differ only in case")
+	x.as(bob, "PUT", x.ws+"/environments/mlflow-model-0123/versions/1", props("image", "x")).want(403).says("choose another name")
+	x.do("PUT", at+"/deployments/far", props("codeConfiguration", script, "properties", map[string]any{"berth.compute": "nowhere"})).want(400).says("berth.compute")
+
+	// The version of a model is the one that was there when it was deployed.
+	x.do("PUT", x.ws+"/models/m/versions/1", props("modelUri", "azureml://datastores/workspaceblobstore/paths/m", "modelType", "custom_model")).want(201)
+	pinned := x.do("PUT", at+"/deployments/pin", props("codeConfiguration", script, "model", "azureml:m@latest")).want(201)
+	if id, _ := pinned.at("properties.model").(string); !strings.HasSuffix(id, "/models/m/versions/1") {
+		t.Errorf("the model is %q", id)
+	}
+	x.do("DELETE", at+"/deployments/pin", nil).want(200)
+
 	// Its keys leave by one call only, which is not for readers; an update that sends none keeps
 	// them.
 	x.do("PUT", at, props("authMode", "Key", "description", "new")).want(200).is("properties.description", "new")

@@ -127,6 +127,11 @@ func (c *call) keysOf(r *resource, name, version, replace string) (keys map[stri
 		if err != nil {
 			return c.missing(err, r, name, "")
 		}
+		if replace != "" {
+			if err := c.madeIt(r, d, "change the keys of"); err != nil {
+				return err
+			}
+		}
 		_, p, err := bodyOf(d)
 		if err != nil {
 			return err

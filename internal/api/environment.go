@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth/internal/asset"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/serve"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -61,6 +62,9 @@ func checkEnvironment(c *call, tx *store.Tx, name, version string, p map[string]
 		if _, err := tx.Get(c.ws.Key(), "environments/versions", name, version); err != nil {
 			return berth.Errorf(berth.Denied, "%s is the name of a curated environment, which only an administrator may replace: choose another name", name)
 		}
+	}
+	if strings.HasPrefix(strings.ToLower(name), serve.EnvironmentPrefix) {
+		return berth.Errorf(berth.Denied, "names that begin with %s are those of environments that the server creates for models: choose another name", serve.EnvironmentPrefix)
 	}
 	if p["image"] == nil && p["build"] == nil && p["condaFile"] == nil {
 		return berth.Errorf(berth.Invalid, "an environment needs properties.image, properties.build or properties.condaFile")

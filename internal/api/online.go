@@ -19,8 +19,11 @@ func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) 
 	if version == "" {
 		return checkEndpoint(c, tx, name, version, p)
 	}
-	if _, err := tx.Get(c.ws.Key(), serve.Collection, name, ""); err != nil {
-		return c.missing(err, c.s.docs.row(serve.Collection), name, "")
+	if err := c.mayDeploy(tx, name, version); err != nil {
+		return err
+	}
+	if err := c.pinModel(tx, p); err != nil {
+		return err
 	}
 	raw, err := json.Marshal(map[string]any{"properties": p})
 	if err != nil {
@@ -33,15 +36,65 @@ func checkOnline(c *call, tx *store.Tx, name, version string, p map[string]any) 
 	if err := spec.Check(tx, c.ws); err != nil {
 		return err
 	}
-	if spec.Environment == "" {
+	if spec.Compute != "" {
+		if _, err := serve.Place(jobCall{c}.chooser(tx), spec.Compute); err != nil {
+			return berth.Errorf(berth.CodeOf(err), "properties.properties.%s: %w", serve.ComputeProperty, err)
+		}
+	}
+	return c.pinEnvironment(tx, p, spec.Environment)
+}
+
+// mayDeploy refuses a deployment below the endpoint of another user, and one whose name differs
+// from that of another only in case: requests and traffic name deployments without regard to it.
+func (c *call) mayDeploy(tx *store.Tx, name, version string) error {
+	r := c.s.docs.row(serve.Collection)
+	endpoint, err := tx.Get(c.ws.Key(), serve.Collection, name, "")
+	if err != nil {
+		return c.missing(err, r, name, "")
+	}
+	if err := c.madeIt(r, endpoint, "deploy to"); err != nil {
+		return err
+	}
+	all, err := tx.All(store.Query{Workspace: c.ws.Key(), Kind: serve.Kind, Name: endpoint.Name, NoBody: true})
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		if d.Version != version && strings.EqualFold(d.Version, version) {
+			return berth.Errorf(berth.Conflict, "endpoint %s has a deployment %s already: names that differ only in case are the same", endpoint.Name, d.Version)
+		}
+	}
+	return nil
+}
+
+// pinModel writes which version of the model is meant: a version that is created later changes
+// nothing.
+func (c *call) pinModel(tx *store.Tx, p map[string]any) error {
+	id, ok := p["model"].(string)
+	if !ok || id == "" {
 		return nil
 	}
-	ref, err := berth.ParseRef(spec.Environment, "environments")
+	m, err := serve.FindModel(tx, c.ws, id)
+	if err == nil {
+		p["model"] = m.ID
+	}
+	return err
+}
+
+// pinEnvironment does the same for the environment, where it is one of the workspace.
+func (c *call) pinEnvironment(tx *store.Tx, p map[string]any, id string) error {
+	if id == "" {
+		return nil
+	}
+	ref, err := berth.ParseRef(id, "environments")
 	if err == nil {
 		err = jobCall{c}.checkAsset(tx, "environments", ref)
 	}
 	if err != nil {
 		return berth.Errorf(berth.Invalid, "properties.environmentId: %w", err)
+	}
+	if d, err := locate.Version(tx, c.ws, "environments", ref); err == nil && ref.Registry == "" {
+		p["environmentId"] = c.ws.ResourceID("environments", d.Name, "versions", d.Version)
 	}
 	return nil
 }
@@ -63,7 +116,7 @@ func markDeployment(c *call, d *store.Doc, had json.RawMessage, created bool) er
 	if created {
 		st.State, st.Reason = berth.DeploymentCreating, "it was created"
 	}
-	st.Admin = c.who.Role == auth.Admin
+	st.Admin = c.who.Role == auth.Admin && d.CreatedBy == c.who.User
 	return store.SetState(d, st)
 }
 
@@ -90,6 +143,9 @@ func shapeOnline(c *call, d *store.Doc, p map[string]any) {
 		if r != nil {
 			r.Job = nil // what it runs is not for everybody who may read
 		}
+	}
+	for i := range st.Replicas {
+		st.Replicas[i].Addresses = nil
 	}
 	p["berth"] = st
 }

@@ -26,6 +26,7 @@ func (a *App) openGateway(authority *auth.Authority) {
 func (a *App) openServing() *serve.Loop {
 	return serve.New(serve.Options{
 		DB: a.db, Blobs: a.blobs, Locator: a.at, Log: a.log, Location: a.cfg.Location, NoLocal: a.cfg.Local().Off, Idle: a.gateway.Idle,
+		Secret: a.keys.ReplicaSecret,
 	})
 }
 

@@ -54,8 +54,8 @@ func decide(s situation) decision {
 	if s.state.State == berth.DeploymentFailed || target == nil {
 		target = good
 	}
-	if s.wanted == nil && s.state.State != berth.DeploymentFailed {
-		d.fail(s.cannot)
+	if s.wanted == nil && s.state.State != berth.DeploymentFailed && s.state.State != berth.DeploymentSucceeded {
+		d.fail(s.cannot) // what serves goes on although a part of it was deleted
 	}
 	for _, r := range s.state.Replicas {
 		d.look(s, r, target)
@@ -93,7 +93,7 @@ func (d *decision) look(s situation, r berth.Replica, target *berth.Revision) {
 	case r.State == berth.ReplicaDraining:
 		d.drain(s, r, j)
 		return
-	case r.State == berth.ReplicaReady && (j.status == berth.Queued || j.status == berth.Preparing):
+	case r.State == berth.ReplicaReady && (j.status == berth.Queued || j.status == berth.Preparing || j.started.After(r.Since)):
 		r.State, r.Addresses, r.Since = berth.ReplicaStarting, nil, s.now // evicted, and started again
 		d.says = append(d.says, "replica "+r.Job+" starts again: "+j.reason)
 	case r.State == berth.ReplicaStarting && len(j.addresses) > 0:
@@ -159,13 +159,15 @@ func tailOf(j jobView) string {
 // fill starts replicas that are missing, and lets those go that are too many.
 func (d *decision) fill(s situation, target *berth.Revision) {
 	have := 0
-	for i := range d.state.Replicas {
-		r := &d.state.Replicas[i]
-		if r.Revision != target.ID || r.State == berth.ReplicaDraining {
-			continue
-		}
-		if have++; have > s.instances {
-			d.release(s, r)
+	for _, state := range []string{berth.ReplicaReady, berth.ReplicaStarting} { // those that serve stay first
+		for i := range d.state.Replicas {
+			r := &d.state.Replicas[i]
+			if r.Revision != target.ID || r.State != state {
+				continue
+			}
+			if have++; have > s.instances {
+				d.release(s, r)
+			}
 		}
 	}
 	if have >= s.instances {

@@ -157,3 +157,29 @@ func TestDecideEvicted(t *testing.T) {
 		t.Error("it keeps its address")
 	}
 }
+
+// TestDecideModelDeleted: what serves goes on when its model is deleted; a change that needs it
+// fails.
+func TestDecideModelDeleted(t *testing.T) {
+	s := serving("a")
+	s.wanted, s.cannot = nil, "there is no model"
+	check(t, decide(s), berth.DeploymentSucceeded, "a ready")
+	s.state.State = berth.DeploymentUpdating
+	check(t, decide(s), berth.DeploymentFailed, "a ready")
+}
+
+// TestDecideNextAttempt: a replica whose process was started again after it was ready is asked
+// again where it listens.
+func TestDecideNextAttempt(t *testing.T) {
+	s := serving("a")
+	s.jobs["a"] = jobView{exists: true, status: berth.Running, started: noon.Add(time.Second)}
+	check(t, decide(s), berth.DeploymentSucceeded, "a starting")
+}
+
+// TestDecideScaleDownKeepsReady: of a replica that serves and one that starts, the first stays.
+func TestDecideScaleDownKeepsReady(t *testing.T) {
+	s := serving("a")
+	s.state.Replicas = append([]berth.Replica{{Job: "n", Revision: "old", State: berth.ReplicaStarting}}, s.state.Replicas...)
+	s.jobs["n"] = jobView{exists: true, status: berth.Preparing}
+	check(t, decide(s), berth.DeploymentSucceeded, "n draining, a ready")
+}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,10 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/store"
 )
+
+// EnvironmentPrefix begins the names of environments that are made of models; the rest is a hash of
+// what is in them.
+const EnvironmentPrefix = "mlflow-model-"
 
 // maxConda bounds the list of packages of a model.
 const maxConda = 1 << 20
@@ -34,36 +39,34 @@ func (k *keeper) environment(ctx context.Context, v *view, s Spec) (string, erro
 		return "", err
 	}
 	h := sha256.Sum256([]byte(text))
-	name := "mlflow-model-" + hex.EncodeToString(h[:8])
-	id := v.ws.ResourceID("environments", name, "versions", "1")
-	missing := false
-	err = k.l.o.DB.View(ctx, func(tx *store.Tx) error {
-		_, err := tx.Get(k.key.workspace, "environments/versions", name, "1")
-		missing = berth.CodeOf(err) == berth.NotFound
-		if missing {
-			return nil
-		}
-		return err
-	})
-	if err != nil || !missing {
-		return id, err
-	}
-	body, err := json.Marshal(map[string]any{"properties": map[string]any{
-		"condaFile": text, "isAnonymous": true, "osType": "Linux", "description": "packages of model " + m.Name + ":" + m.Version,
-	}})
+	name := EnvironmentPrefix + hex.EncodeToString(h[:])
+	body, err := json.Marshal(map[string]any{"properties": map[string]any{"condaFile": text, "isAnonymous": true, "osType": "Linux"}})
 	if err != nil {
 		return "", err
 	}
-	err = k.l.o.DB.Update(ctx, func(tx *store.Tx) error {
-		err := tx.Insert(&store.Doc{
-			Workspace: k.key.workspace, Kind: "environments/versions", Name: name, Version: "1", CreatedBy: v.doc.CreatedBy, Body: body,
-		})
-		if berth.CodeOf(err) == berth.Conflict {
-			return nil // another deployment of the model was faster
+	var there *store.Doc
+	read := func(tx *store.Tx) (err error) {
+		if there, err = tx.Get(k.key.workspace, "environments/versions", name, "1"); berth.CodeOf(err) == berth.NotFound {
+			there, err = nil, nil
 		}
 		return err
-	})
-	return id, err
+	}
+	if err := k.l.o.DB.View(ctx, read); err != nil {
+		return "", err
+	}
+	if there == nil {
+		err = k.l.o.DB.Update(ctx, func(tx *store.Tx) error {
+			if err := read(tx); err != nil || there != nil {
+				return err
+			}
+			there = &store.Doc{Workspace: k.key.workspace, Kind: "environments/versions", Name: name, Version: "1", CreatedBy: v.doc.CreatedBy, Body: body}
+			return tx.Insert(there)
+		})
+	}
+	if err == nil && !bytes.Equal(there.Body, body) { // it was there before the server kept such names for itself
+		err = berth.Errorf(berth.Conflict, "environment %s is not the one that the server made of the model: delete it", name)
+	}
+	return v.ws.ResourceID("environments", name, "versions", "1"), err
 }
 
 // condaOf is the conda file of an MLflow model.

@@ -19,7 +19,9 @@ type keeper struct {
 	key  key
 	wake chan struct{}
 
-	fails int // steps that failed in a row
+	fails int       // steps that failed in a row
+	swept int64     // the document for which sweep was done
+	since time.Time // when the deployment was seen to be gone
 }
 
 // errGone says that there is no such deployment.
@@ -130,6 +132,10 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	k.l.follow(k.key, v.state.Replicas) // before they are looked at: what happens from now on wakes
+	if err := k.sweep(ctx, v); err != nil {
+		return 0, err
+	}
 	spec, err := ParseSpec(v.doc.Body)
 	cannot := ""
 	if err != nil {
@@ -179,10 +185,41 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 		if err := k.l.o.DB.Update(ctx, func(tx *store.Tx) error { return act(tx, true) }); err != nil {
 			return 0, err
 		}
-		k.follow(d)
+		k.l.follow(k.key, d.state.Replicas)
+		if len(d.start) > 0 {
+			return time.Millisecond, nil // a job may have ended before it was followed
+		}
 	}
-	k.follow(d)
 	return d.again, nil
+}
+
+// sweep stops the replicas of an earlier deployment of this name, once.
+func (k *keeper) sweep(ctx context.Context, v *view) error {
+	if k.swept == v.doc.ID {
+		return nil
+	}
+	err := k.l.o.DB.Update(ctx, func(tx *store.Tx) error {
+		now, err := k.read(tx)
+		if err != nil {
+			return err
+		}
+		jobs, err := replicaJobs(tx, k.key.workspace)
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			if j.of == k.key && now.jobs[j.doc.Name] == nil {
+				if err := job.Cancel(tx, j.doc, job.Stop{Why: "its deployment was deleted"}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		k.swept = v.doc.ID
+	}
+	return err
 }
 
 // wanted is the revision that a document asks for, or why there can be none.
@@ -208,18 +245,6 @@ func (s Spec) on(endpoint *store.Doc) Spec {
 		s.Compute = v.Properties.Compute
 	}
 	return s
-}
-
-// follow has this keeper woken by the jobs of its replicas.
-func (k *keeper) follow(d decision) {
-	var names []string
-	for _, r := range d.state.Replicas {
-		names = append(names, r.Job)
-	}
-	k.l.follow(k.key, names)
-	for name := range d.stop {
-		k.l.unfollow(k.key, name)
-	}
 }
 
 // write carries a decision out, in one transaction.
@@ -261,6 +286,9 @@ func (k *keeper) emit(tx *store.Tx, v *view, why string) {
 // startReplica submits the job of a replica.
 func (k *keeper) startReplica(tx *store.Tx, v *view, r *berth.Revision) (string, error) {
 	compute, err := k.l.o.compute(tx, v.ws, v.doc.CreatedBy, v.state.Admin, r.Job)
+	if err == nil && berth.IsLocal(compute) {
+		err = room(tx, v.doc.CreatedBy)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -285,38 +313,58 @@ func (k *keeper) startReplica(tx *store.Tx, v *view, r *berth.Revision) (string,
 	return d.Name, nil
 }
 
+// endTime is how long the replicas of a deleted deployment may take to answer their last requests.
+const endTime = 30 * time.Second
+
 // end stops the replicas of a deployment that is gone, each when nobody waits for it.
 func (k *keeper) end(ctx context.Context) (time.Duration, error) {
+	if k.since.IsZero() {
+		k.since = time.Now()
+	}
+	var ready []string
 	left := 0
-	err := k.l.o.DB.Update(ctx, func(tx *store.Tx) error {
-		left = 0
-		if _, err := k.document(tx); berth.CodeOf(err) != berth.NotFound {
-			left++ // it was made again
-			return err
-		}
+	err := k.l.o.DB.View(ctx, func(tx *store.Tx) error {
 		jobs, err := replicaJobs(tx, k.key.workspace)
-		if err != nil {
-			return err
-		}
 		for _, j := range jobs {
-			if j.of != k.key || j.doc.Status == string(berth.CancelRequested) {
-				continue
-			}
-			if !k.l.o.Idle(j.doc.Name) {
+			switch {
+			case j.of != k.key || j.doc.Status == string(berth.CancelRequested):
+			case k.l.o.Idle(j.doc.Name) || time.Since(k.since) > endTime:
+				ready = append(ready, j.doc.Name)
+			default:
 				left++
-				continue
-			}
-			if err := job.Cancel(tx, j.doc, job.Stop{Why: "its deployment was deleted"}); err != nil {
-				return err
 			}
 		}
-		return nil
+		return err
 	})
+	if err == nil && len(ready) > 0 {
+		err = k.l.o.DB.Update(ctx, func(tx *store.Tx) error { return k.cancel(tx, ready) })
+	}
 	if err != nil {
 		return 0, err
 	}
 	if left > 0 {
 		return 100 * time.Millisecond, nil
 	}
+	k.since = time.Time{}
 	return 0, errGone
+}
+
+// cancel ends jobs of a deployment that is still gone.
+func (k *keeper) cancel(tx *store.Tx, names []string) error {
+	if _, err := k.document(tx); berth.CodeOf(err) != berth.NotFound {
+		return err
+	}
+	for _, name := range names {
+		d, err := tx.Get(k.key.workspace, "jobs", name, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			continue
+		}
+		if err == nil {
+			err = job.Cancel(tx, d, job.Stop{Why: "its deployment was deleted"})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

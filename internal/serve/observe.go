@@ -3,6 +3,9 @@ package serve
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"net"
 	"net/http"
@@ -58,7 +61,7 @@ func (k *keeper) ready(ctx context.Context, v *view, d *store.Doc) []string {
 	var out []string
 	for _, port := range ports {
 		at := net.JoinHostPort("127.0.0.1", port)
-		if !k.answers(ctx, at) {
+		if !k.answers(ctx, at, d.Name) {
 			return nil
 		}
 		out = append(out, at)
@@ -67,18 +70,33 @@ func (k *keeper) ready(ctx context.Context, v *view, d *store.Doc) []string {
 }
 
 // answers asks a worker whether it is ready.
-func (k *keeper) answers(ctx context.Context, at string) bool {
+func (k *keeper) answers(ctx context.Context, at, name string) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/", http.NoBody)
 	if err != nil {
 		return false
 	}
+	nonce := berth.NewGUID()
+	req.Header.Set(NonceHeader, nonce)
 	resp, err := k.l.client.Do(req)
 	if err != nil {
 		return false
 	}
 	defer resp.Body.Close()
 	io.CopyN(io.Discard, resp.Body, 4<<10) //nolint:errcheck // the status is what counts
-	return resp.StatusCode == http.StatusOK
+	return resp.StatusCode == http.StatusOK && Proves(resp.Header, k.l.o.Secret(name), nonce)
+}
+
+// NonceHeader asks a worker to prove that it is the one of a replica, and ProofHeader is the proof.
+const (
+	NonceHeader = "X-Berth-Nonce"
+	ProofHeader = "X-Berth-Proof"
+)
+
+// Proves says whether an answer is of a worker that knows the secret.
+func Proves(h http.Header, secret, nonce string) bool {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(nonce))
+	return hmac.Equal([]byte(h.Get(ProofHeader)), []byte(hex.EncodeToString(mac.Sum(nil))))
 }
 
 // maxAnnouncement bounds how far into a log the ports are looked for: what prepares the

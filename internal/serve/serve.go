@@ -35,6 +35,8 @@ type Options struct {
 	// Location and NoLocal are for the choice of a compute, see target.Chooser.
 	Location string
 	NoLocal  bool
+	// Secret is what a replica and the server share; job names the replica.
+	Secret func(job string) string
 	// Idle says whether nobody waits for an answer of the replica that is this job.
 	Idle func(job string) bool
 }
@@ -64,7 +66,9 @@ func keyOf(workspace, serves string) key {
 // New returns a Loop that does nothing until Run.
 func New(o Options) *Loop {
 	t := &http.Transport{Proxy: nil, DisableKeepAlives: true}
-	return &Loop{o: o, keepers: map[key]*keeper{}, jobs: map[jobKey]key{}, client: &http.Client{Transport: t, Timeout: probeTimeout}}
+	return &Loop{o: o, keepers: map[key]*keeper{}, jobs: map[jobKey]key{}, client: &http.Client{
+		Transport: t, Timeout: probeTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // probeTimeout is how long a worker may take to say that it is ready.
@@ -175,8 +179,9 @@ func (l *Loop) load(ctx context.Context) error {
 
 // replicaJob is a job that is a replica and has not ended.
 type replicaJob struct {
-	doc *store.Doc
-	of  key
+	doc     *store.Doc
+	of      key
+	compute string
 }
 
 // replicaJobs are those of a workspace.
@@ -188,10 +193,10 @@ func replicaJobs(tx *store.Tx, workspace string) (all []replicaJob, err error) {
 	for _, d := range docs {
 		st, err := job.State(d)
 		if err != nil {
-			return nil, err
+			continue // of a job that cannot be read nothing is known; its owner is told when they look
 		}
 		if st.Serves != "" {
-			all = append(all, replicaJob{d, keyOf(workspace, st.Serves)})
+			all = append(all, replicaJob{d, keyOf(workspace, st.Serves), st.Compute})
 		}
 	}
 	return all, nil
@@ -229,17 +234,16 @@ func (l *Loop) forget(kp *keeper) bool {
 	return true
 }
 
-// follow has the keeper of a deployment told of what becomes of a job.
-func (l *Loop) follow(k key, names []string) {
+// follow has the keeper of a deployment told of what becomes of its replicas, and of no others.
+func (l *Loop) follow(k key, replicas []berth.Replica) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, name := range names {
-		l.jobs[jobKey{k.workspace, name}] = k
+	for j, of := range l.jobs {
+		if of == k {
+			delete(l.jobs, j)
+		}
 	}
-}
-
-func (l *Loop) unfollow(k key, name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.jobs, jobKey{k.workspace, name})
+	for _, r := range replicas {
+		l.jobs[jobKey{k.workspace, r.Job}] = k
+	}
 }

@@ -328,16 +328,65 @@ func (o *Options) compute(tx *store.Tx, ws berth.Workspace, user string, admin b
 	if err := json.Unmarshal(props, &v); err != nil {
 		return "", err
 	}
-	return target.Chooser{
-		Tx: tx, Workspace: ws, User: user, Admin: admin, Location: o.Location, NoLocal: o.NoLocal,
-		Size: func(string, bool) (berth.Size, error) {
-			return berth.Size{}, berth.Errorf(berth.Unsupported, "this server runs nothing on its own machine: name a compute in the property %s of the deployment", ComputeProperty)
-		},
-	}.Of(v)
+	return Place(target.Chooser{Tx: tx, Workspace: ws, User: user, Admin: admin, Location: o.Location, NoLocal: o.NoLocal}, v.ComputeID)
+}
+
+// Place is where replicas run that are to run on a compute: the server's own machine, or a cluster
+// whose nodes are on it, where the server reaches them.
+func Place(c target.Chooser, compute string) (string, error) {
+	c.Size = func(string, bool) (berth.Size, error) {
+		return berth.Size{}, berth.Errorf(berth.Unsupported, "this server runs nothing on its own machine: name a compute in the property %s of the deployment", ComputeProperty)
+	}
+	name, err := c.Of(berth.CommandJob{ComputeID: compute})
+	if err != nil || berth.IsLocal(name) {
+		return name, err
+	}
+	d, err := c.Tx.Get(c.Workspace.Key(), "computes", name, "")
+	if err != nil {
+		return "", err
+	}
+	var doc struct {
+		Properties berth.ComputeProps `json:"properties"`
+	}
+	if err := json.Unmarshal(d.Body, &doc); err != nil {
+		return "", err
+	}
+	if !strings.EqualFold(doc.Properties.ComputeType, berth.TypeCluster) {
+		return "", berth.Errorf(berth.Unsupported, "replicas cannot run on compute %s, which is of type %s: name local or a cluster of this server", name, doc.Properties.ComputeType)
+	}
+	return name, nil
 }
 
 // TokenName is what a token for an endpoint is for: the endpoint itself, not another that gets its
 // name later.
 func TokenName(d *store.Doc) string {
 	return d.Workspace + "/" + strings.ToLower(d.Name) + "#" + strconv.FormatInt(d.ID, 10)
+}
+
+// maxReplicas is how many replicas a user may have on the server's own machine, where they take no
+// slots.
+const maxReplicas = 32
+
+// room refuses another replica on the server's own machine to a user who has enough of them.
+func room(tx *store.Tx, user string) error {
+	workspaces, err := tx.All(store.Query{Kind: "workspaces", NoBody: true})
+	if err != nil {
+		return err
+	}
+	has := 0
+	for _, w := range workspaces {
+		jobs, err := replicaJobs(tx, w.Name)
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			if j.doc.CreatedBy == user && berth.IsLocal(j.compute) {
+				has++
+			}
+		}
+	}
+	if has >= maxReplicas {
+		return berth.Errorf(berth.Limit, "%s has %d replicas on this machine already, and a user may have %d: stop some, or name a cluster in the property %s", user, has, maxReplicas, ComputeProperty)
+	}
+	return nil
 }

@@ -28,6 +28,9 @@ type exchange struct {
 
 type exchangeKey struct{}
 
+// slotKey is the worker that a connection is opened for.
+type slotKey struct{}
+
 // errTimeout ends a request to which no answer came in time.
 var errTimeout = errors.New("no answer in time")
 
@@ -72,15 +75,17 @@ func (x *exchange) mirror(e *endpoint, r *http.Request) {
 		return
 	}
 	copied := &exchange{g: x.g, d: d, path: x.path, id: berth.NewGUID(), body: x.body, again: true}
-	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), exchangeKey{}, copied))
+	within, stop := context.WithTimeout(context.WithoutCancel(r.Context()), 2*d.timeout+time.Second)
+	ctx, cancel := context.WithCancelCause(context.WithValue(within, exchangeKey{}, copied))
 	copied.cancel = cancel
 	out := r.Clone(ctx)
 	copied.rewind(out)
 	out.RequestURI = ""
 	out.URL = &url.URL{Scheme: "http", Host: "worker", RawQuery: r.URL.RawQuery, RawPath: x.path}
 	out.URL.Path, _ = url.PathUnescape(x.path)
-	out.Header.Del("Authorization")
+	copied.outgoing(out.Header)
 	go func() {
+		defer stop()
 		defer cancel(nil)
 		resp, err := forwarder{x.g}.RoundTrip(out)
 		if err == nil {
@@ -129,7 +134,7 @@ func untouched(err error) bool {
 
 // send sends a request to one worker, which is returned to its pool when the answer has been read.
 func (f forwarder) send(x *exchange, s *slot, r *http.Request) (*http.Response, error) {
-	out := r.Clone(r.Context())
+	out := r.Clone(context.WithValue(r.Context(), slotKey{}, s))
 	x.rewind(out)
 	out.URL.Host, out.Host = s.address, r.Host
 	out.Header.Set(secretHeader, f.g.o.Secret(s.job))
@@ -179,7 +184,7 @@ const recoverTime = 5 * time.Minute
 
 // alive asks a worker whether it answers.
 func (f forwarder) alive(ctx context.Context, s *slot) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/", http.NoBody)
+	req, err := http.NewRequestWithContext(context.WithValue(ctx, slotKey{}, s), http.MethodGet, "http://"+s.address+"/", http.NoBody)
 	if err != nil {
 		return true
 	}

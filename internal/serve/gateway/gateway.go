@@ -12,17 +12,18 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/serve"
 	"github.com/berthml/berth/internal/store"
 )
 
@@ -49,13 +50,15 @@ type Gateway struct {
 
 	mu    sync.Mutex
 	table route
+
+	seen atomic.Int64 // revision of the last event that the table knows of
 }
 
 // New returns a Gateway whose table is empty until Run.
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, table: route{endpoints: map[key]*endpoint{}, pools: map[[3]string]*pool{}}}
 	g.client = &http.Transport{
-		DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext, MaxIdleConnsPerHost: 2, DisableCompression: true,
+		DialContext: g.dial, MaxIdleConnsPerHost: 2, DisableCompression: true,
 		// Shorter than the worker's, so that it is this end which closes.
 		IdleConnTimeout: 20 * time.Second, MaxResponseHeaderBytes: 64 << 10, ReadBufferSize: 16 << 10, WriteBufferSize: 16 << 10,
 	}
@@ -95,7 +98,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e, d, not := g.route(k, r)
-	if not != nil {
+	if not != nil && auth.Bearer(r.Header.Get("Authorization")) != "" && g.behind() {
 		// What was changed this moment is read before it is refused: the table hears of it later.
 		if err := g.load(r.Context(), k); err != nil {
 			g.o.Log.Error("endpoint not read", "err", err)
@@ -231,14 +234,25 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	out.URL.RawPath = x.path
 	out.URL.Path, _ = url.PathUnescape(x.path)
 	p.SetXForwarded()
-	out.Header.Del("Authorization")
-	out.Header.Del(berth.DeploymentHeader)
-	out.Header.Set("X-Request-Id", x.id)
+	x.outgoing(out.Header)
+}
+
+// outgoing takes out of a request what is not for the model, and what it must not see.
+func (x *exchange) outgoing(h http.Header) {
+	for _, name := range []string{"Authorization", "Cookie", berth.DeploymentHeader, secretHeader, serve.NonceHeader} {
+		h.Del(name)
+	}
+	h.Set("X-Request-Id", x.id)
 }
 
 // finish makes the answer to the client of a worker's.
 func (g *Gateway) finish(resp *http.Response) error {
 	x := resp.Request.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // as above
+	// The answer is from the server's own address: it may not act there as a page of the server.
+	for _, name := range []string{"Set-Cookie", "Clear-Site-Data", "Service-Worker-Allowed", serve.ProofHeader} {
+		resp.Header.Del(name)
+	}
+	resp.Header.Set("Content-Security-Policy", "sandbox")
 	resp.Header.Set("X-Request-Id", x.id)
 	resp.Header.Set(berth.DeploymentHeader, x.d.name)
 	if resp.StatusCode >= http.StatusBadRequest {

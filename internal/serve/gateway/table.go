@@ -58,6 +58,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		if err := g.loadAll(ctx); err != nil {
 			return ended(ctx, err)
 		}
+		g.seen.Store(int64(from))
 		w := g.o.DB.Watch(ctx, from)
 		for {
 			batch, err := w.Next()
@@ -81,6 +82,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 					return ended(ctx, err)
 				}
 			}
+			g.seen.Store(int64(batch[len(batch)-1].Rev))
 		}
 	}
 }
@@ -91,6 +93,9 @@ func ended(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// behind says whether something may have changed that the table does not know of yet.
+func (g *Gateway) behind() bool { return g.seen.Load() < int64(g.o.DB.Rev()) }
 
 // loadAll reads every endpoint.
 func (g *Gateway) loadAll(ctx context.Context) error {

@@ -5,6 +5,7 @@ The master process listens on one port for each worker and starts the workers, w
 it; a worker answers one request at a time. The first line of its output names the ports.
 """
 import codecs
+import hmac
 import http.client
 import importlib.util
 import inspect
@@ -696,8 +697,11 @@ class Worker:
     def answer(self, request):
         """The answer to a request, with the headers that all have."""
         if request.path == "/" and request.method in ("GET", "HEAD"):
-            return self.identify(request, Answer(200, b"Healthy", "text/html; charset=utf-8"))
-        if self.secret and request.headers.get("x-berth-replica") != self.secret:
+            proof, nonce = [], request.headers.get("x-berth-nonce")
+            if nonce and self.secret:
+                proof = [("X-Berth-Proof", hmac.new(self.secret.encode(), nonce.encode("latin-1"), "sha256").hexdigest())]
+            return self.identify(request, Answer(200, b"Healthy", "text/html; charset=utf-8", proof))
+        if self.secret and not hmac.compare_digest((request.headers.get("x-berth-replica") or "").encode("latin-1"), self.secret.encode()):
             return message(403, "this is a replica of an online endpoint: call the endpoint")
         failed = [("x-ms-run-function-failed", "False")]
         swagger = request.path == "/swagger.json" and request.method in ("GET", "HEAD")
@@ -892,7 +896,7 @@ class Master:
             s.listen(128)
             s.setblocking(False)
             self.listeners.append(s)
-        self.workers = {}
+        self.workers, self.started = {}, {}
         self.stopping = False
 
     def start(self, i):
@@ -901,6 +905,7 @@ class Master:
         pid = os.fork()
         if pid:
             self.workers[pid] = i
+            self.started[i] = time.monotonic()
             return
         code = 1
         try:
@@ -941,7 +946,10 @@ class Master:
             if i is None or self.stopping:
                 continue
             log.error("worker %d ended with %d; starting another", pid, code)
-            self.start(i)
+            if time.monotonic() - self.started.get(i, 0) < 1:
+                time.sleep(0.5)  # one that dies at once is not started as fast as it can
+            if not self.stopping:
+                self.start(i)
         return failed
 
 
