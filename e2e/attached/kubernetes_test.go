@@ -88,7 +88,7 @@ func TestKubernetesStory(t *testing.T) {
 	run(t, s, "up")
 	until(t, s, "Completed", "job", "show", "-n", "first", "-o", "json")
 	until(t, s, "Failed", "job", "show", "-n", "second", "-o", "json")
-	run(t, s, "run", "--no-wait", "--name", "third", "--on", "laptop", "--", "sleep", "600")
+	run(t, s, "run", "--no-wait", "--name", "third", "--on", "laptop", "--", "mkdir -p outputs; trap 'sleep 3; echo saved > outputs/saved.txt; exit 1' TERM; sleep 600 & wait")
 	until(t, s, "does not answer", "explain", "laptop")
 	c.APIServer(t)
 	for _, name := range []string{"first", "second"} {
@@ -109,6 +109,10 @@ func TestKubernetesStory(t *testing.T) {
 	until(t, s, "Running", "job", "show", "-n", "third", "-o", "json")
 	run(t, s, "job", "cancel", "-n", "third")
 	until(t, s, "Canceled", "job", "show", "-n", "third", "-o", "json")
+	run(t, s, "job", "download", "-n", "third", "--all", "-p", to)
+	if got := find(t, to, "saved.txt"); got != "saved\n" {
+		t.Errorf("what it saved when it was canceled: %q", got)
+	}
 	noKubeconfig(t, c, home)
 	run(t, s, "compute", "detach", "-n", "laptop", "--yes")
 }

@@ -77,9 +77,9 @@ type Config struct {
 	// Slurm lets users attach the Slurm cluster whose commands work for this server's account:
 	// "true", or "trusted" where its nodes may see Home. Empty and "false" do not.
 	Slurm string `yaml:"slurm"`
-	// Kubernetes lets users attach clusters by kubeconfigs of their own: "true", or "in-cluster"
-	// where they may also use the service account of the pod that this server runs in. Empty and
-	// "false" do not.
+	// Kubernetes lets users attach clusters by kubeconfigs of their own: "true", or
+	// "in-cluster/NAMESPACE" where they may also use that namespace with the service account of the
+	// pod that this server runs in. Empty and "false" do not.
 	Kubernetes string `yaml:"kubernetes"`
 	// EnvironmentCache is how many bytes of built environments are kept, and Environments where.
 	EnvironmentCache int64  `yaml:"environment_cache_bytes"`
@@ -183,6 +183,9 @@ func (c Config) Check() error {
 		if err := berth.CheckName("server", c.Name); err != nil {
 			return err
 		}
+	}
+	if namespace, own := strings.CutPrefix(c.Kubernetes, "in-cluster/"); c.Kubernetes != "" && c.Kubernetes != "true" && c.Kubernetes != "false" && (!own || namespace == "") {
+		return berth.Errorf(berth.Invalid, "kubernetes: %q is not true, false or in-cluster/NAMESPACE", c.Kubernetes)
 	}
 	if c.Slots < 1 {
 		return berth.Errorf(berth.Invalid, "slots: must be at least 1, not %d", c.Slots)

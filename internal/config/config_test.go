@@ -40,6 +40,7 @@ func TestLoad(t *testing.T) {
 		"local_jobs_per_user: -1\n":   "local_jobs_per_user",
 		"local_currency: dollars\n":   "local_currency",
 		"advertise: http://x\n":       "advertise",
+		"kubernetes: in-cluster\n":    "kubernetes",
 		"advertise: https://x/path\n": "advertise",
 		"workspace: ../x\n":           "workspace",
 		"- a list\n":                  "",

@@ -4,6 +4,7 @@ package kubeconfig
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -122,7 +123,7 @@ func read(text []byte, want string) (p parts, err error) {
 func (p parts) check() error {
 	u, err := url.Parse(p.cluster.Server)
 	refuse := func(format string, args ...any) error {
-		return berth.Errorf(berth.Invalid, "context "+p.name+" of the kubeconfig "+format, args...)
+		return berth.Errorf(berth.Invalid, "context %s of the kubeconfig %s", p.name, fmt.Sprintf(format, args...))
 	}
 	const instead = "; use one with a token of a service account, which `berth compute attach --print-rbac` shows how to make"
 	switch {

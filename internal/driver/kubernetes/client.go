@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +19,14 @@ import (
 	"github.com/berthml/berth/internal/kubeconfig"
 )
 
-// maxAnswer is how much of an answer is read.
-const maxAnswer = 256 << 20
+// How much is read of an answer, and of a page of a list, and how many pages and objects: the
+// cluster is whatever somebody named.
+const (
+	maxAnswer = 1 << 20
+	maxPage   = 16 << 20
+	pageItems = 250
+	maxPages  = 200
+)
 
 // client speaks to the API of one cluster.
 type client struct {
@@ -48,7 +55,7 @@ func newClient(c kubeconfig.Cluster) (*client, error) {
 	return &client{
 		server: c.Server, namespace: c.Namespace, token: func() (string, error) { return c.Token, nil },
 		http: &http.Client{
-			Transport: &http.Transport{TLSClientConfig: t, ForceAttemptHTTP2: true, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second},
+			Transport: &http.Transport{TLSClientConfig: t, ForceAttemptHTTP2: true, DisableCompression: true, MaxConnsPerHost: 32, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second},
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return errors.New("the cluster redirects to another address, which is not followed")
 			},
@@ -116,9 +123,16 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	limit := int64(maxAnswer)
+	if query.Has("limit") {
+		limit = maxPage
+	}
+	b, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
 		return berth.Errorf(berth.Unavailable, "the answer of the cluster broke off: %w", err)
+	}
+	if int64(len(b)) > limit {
+		return berth.Errorf(berth.Invalid, "the cluster at %s answers with more than %d bytes", c.server, limit)
 	}
 	if res.StatusCode >= 300 {
 		return refusal(res.StatusCode, b)
@@ -206,7 +220,7 @@ func (c *client) in(group, collection, name string) string {
 
 // list decodes all objects of a collection of the namespace, a part at a time.
 func list[T any](ctx context.Context, c *client, path, labels, fields string) (all []T, err error) {
-	query := url.Values{"limit": {"500"}}
+	query := url.Values{"limit": {strconv.Itoa(pageItems)}}
 	if labels != "" {
 		query.Set("labelSelector", labels)
 	}
@@ -224,10 +238,10 @@ func list[T any](ctx context.Context, c *client, path, labels, fields string) (a
 
 func listOnce[T any](ctx context.Context, c *client, path string, query url.Values) (all []T, err error) {
 	query.Del("continue")
-	for {
+	for range maxPages {
 		var page struct {
 			Metadata struct{ Continue string }
-			Items    []T
+			Items    items[T]
 		}
 		if err := c.do(ctx, http.MethodGet, path, query, nil, &page); err != nil {
 			return nil, err
@@ -238,6 +252,30 @@ func listOnce[T any](ctx context.Context, c *client, path string, query url.Valu
 		}
 		query.Set("continue", page.Metadata.Continue)
 	}
+	return nil, berth.Errorf(berth.Invalid, "the cluster at %s lists more than %d objects", c.server, maxPages*pageItems)
+}
+
+// items are the objects of a page, no more than were asked for: small ones would take many times
+// the room of the page.
+type items[T any] []T
+
+// UnmarshalJSON reads one object after the other.
+func (i *items[T]) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return err // null is none
+	}
+	for d.More() {
+		if len(*i) == pageItems {
+			return errors.New("more objects than were asked for")
+		}
+		var x T
+		if err := d.Decode(&x); err != nil {
+			return err
+		}
+		*i = append(*i, x)
+	}
+	return nil
 }
 
 // version is the release of the cluster.

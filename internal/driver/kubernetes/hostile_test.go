@@ -179,3 +179,106 @@ func TestNoFetchForNothing(t *testing.T) {
 		t.Errorf("%+v, %v; events were asked for %d times", all, err, events)
 	}
 }
+
+// TestTooMuch: an address that answers without end does not fill the server's memory.
+func TestTooMuch(t *testing.T) {
+	long := strings.Repeat(" ", maxAnswer) + `{"gitVersion":"v1"}`
+	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(long)) })
+	if _, err := c.version(t.Context()); berth.CodeOf(err) != berth.Invalid {
+		t.Errorf("a long answer: %v", err)
+	}
+	pages := 0
+	c = clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		pages++
+		w.Write([]byte(`{"metadata":{"continue":"x"},"items":[{}]}`))
+	})
+	if _, err := list[job](t.Context(), c, "/x", "", ""); berth.CodeOf(err) != berth.Invalid || pages != maxPages {
+		t.Errorf("a list without end: %v after %d pages", err, pages)
+	}
+	c = clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"items":[{}` + strings.Repeat(",{}", pageItems) + `]}`))
+	})
+	if _, err := list[job](t.Context(), c, "/x", "", ""); err == nil {
+		t.Error("a page with more than was asked for")
+	}
+	if tr := mustClient(t).http.Transport.(*http.Transport); !tr.DisableCompression {
+		t.Error("what it sends is decompressed")
+	}
+}
+
+func mustClient(t *testing.T) *client {
+	t.Helper()
+	c, err := newClient(kubeconfig.Cluster{Server: "https://h", Token: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestOwnAccount: who uses the server's own account chooses nothing with its rights.
+func TestOwnAccount(t *testing.T) {
+	for _, p := range []string{`"namespace":"kube-system"`, `"serviceAccount":"berth"`, `"imagePullSecrets":["x"]`, `"priorityClass":"x"`, `"tolerations":[{"operator":"Exists"}]`} {
+		s, err := readSite([]byte(`{"properties":{"properties":{` + p + `}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := connect(s, "", "ml"); berth.CodeOf(err) != berth.Denied {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+	if err := (site{Namespace: "ml"}).checkOwn("ml"); err != nil {
+		t.Error(err)
+	}
+	if err := (site{}).checkOwn(""); berth.CodeOf(err) != berth.Denied {
+		t.Errorf("nothing is offered: %v", err)
+	}
+}
+
+// TestJobOfSomebodyElse: a Job of the right name that is not ours does not get the launch.
+func TestJobOfSomebodyElse(t *testing.T) {
+	secrets := 0
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/secrets"):
+			secrets++
+		case r.Method == http.MethodPost:
+			w.WriteHeader(http.StatusConflict)
+			w.Write([]byte(`{"kind":"Status","reason":"AlreadyExists"}`))
+		default:
+			w.Write([]byte(`{"metadata":{"name":"x","labels":{"berth/compute":"other"}}}`))
+		}
+	})
+	opened, err := Open(driver.Config{Name: "k8s", Dir: t.TempDir(), Properties: []byte(`{"properties":{"properties":{"image":"x"}}}`), Program: func() (string, error) { return "h", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened.(*Driver).client = c
+	if _, err := opened.Start(t.Context(), berth.Launch{Task: "a.1"}); berth.CodeOf(err) != berth.Conflict || secrets > 0 {
+		t.Errorf("%v, %d Secrets", err, secrets)
+	}
+}
+
+// TestEndedBetweenTheLists: a pod that was made and failed between the lists of pods and of Jobs is
+// found, so that its task does not run again.
+func TestEndedBetweenTheLists(t *testing.T) {
+	asked := 0
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/jobs"):
+			w.Write([]byte(`{"items":[{"metadata":{"name":"a"},"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}]}`))
+		case asked == 0:
+			asked++
+			w.Write([]byte(`{}`))
+		default:
+			w.Write([]byte(`{"items":[{"metadata":{"labels":{"job-name":"a"}},"status":{"phase":"Failed","containerStatuses":[{"name":"task","state":{"terminated":{"exitCode":3}}}]}}]}`))
+		}
+	})
+	opened, err := Open(driver.Config{Name: "k8s", Dir: t.TempDir(), Properties: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened.(*Driver).client = c
+	if all, err := opened.Observe(t.Context()); err != nil || len(all) != 1 || all[0].Exit == nil || all[0].Exit.Code != 3 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 // Name is that of the driver.
 const Name = "kubernetes"
 
-// own is the word of an operator who lets computes use the server's own service account.
-const own = "in-cluster"
+// ownPrefix is before the namespace in which an operator lets computes use the server's own service
+// account.
+const ownPrefix = "in-cluster/"
 
 // Driver runs tasks as Jobs of a namespace.
 type Driver struct {
@@ -59,7 +61,11 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 		return nil, err
 	}
 	text := a.Secrets[kubeconfigPath]
-	c, err := connect(s, text, d.c.Consents[Name] == own)
+	offered, _ := strings.CutPrefix(d.c.Consents[Name], ownPrefix)
+	if offered == d.c.Consents[Name] {
+		offered = ""
+	}
+	c, err := connect(s, text, offered)
 	if err != nil {
 		return nil, err
 	}

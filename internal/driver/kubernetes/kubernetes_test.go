@@ -361,7 +361,7 @@ func rights(t *testing.T) {
 		t.Error("an address where nothing is")
 	}
 	f.kubeconfig = ""
-	if _, err := f.connect(t, f.d); berth.CodeOf(err) != berth.Denied || !strings.Contains(err.Error(), "kubernetes: in-cluster") {
+	if _, err := f.connect(t, f.d); berth.CodeOf(err) != berth.Denied || !strings.Contains(err.Error(), "kubernetes: in-cluster/NAMESPACE") {
 		t.Errorf("no kubeconfig: %v", err)
 	}
 }

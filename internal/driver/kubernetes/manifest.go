@@ -203,6 +203,7 @@ for wait in 1 2 3 5 8 13 0; do
   [ $wait != 0 ] || { echo "the program could not be fetched from $1: pods have to reach the server at this address (advertise in berth.yaml)"; exit 1; }
   sleep $wait
 done
+command -v sha256sum || { echo "the image has no sha256sum to check the program with; set runnerImage of the compute to one that has"; exit 1; }
 echo "$2  program" | sha256sum -c >/dev/null || { echo "the program fetched from $1 is not that of the server"; exit 1; }
 chmod 755 program && cp ` + launchDir + `/` + launchKey + ` task/` + launchKey + ` && chmod 666 task/` + launchKey + `
 `

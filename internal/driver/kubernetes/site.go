@@ -133,8 +133,27 @@ func Check(old, document []byte) error {
 // kubeconfigPath is the path of the kubeconfig in a compute's properties.
 const kubeconfigPath = "properties.kubeconfig"
 
-// connect makes the client of a compute.
-func connect(s site, text string, own bool) (*client, error) {
+// checkOwn refuses what a compute may not choose that uses the server's own account: it would choose
+// with the rights of the server. offered is the namespace that the operator offers.
+func (s site) checkOwn(offered string) error {
+	if offered == "" {
+		return berth.Errorf(berth.Denied, "the compute has no kubeconfig, and the operator has not let computes use the service account of the server: `kubernetes: in-cluster/NAMESPACE` in berth.yaml does")
+	}
+	if s.Namespace != "" && s.Namespace != offered {
+		return berth.Errorf(berth.Denied, "the server's own service account is offered in namespace %s only, not in %s; name that, or give the compute a kubeconfig", offered, s.Namespace)
+	}
+	for name, set := range map[string]bool{
+		"serviceAccount": s.ServiceAccount != "", "imagePullSecrets": len(s.ImagePullSecrets) > 0, "priorityClass": s.PriorityClass != "", "tolerations": len(s.Tolerations) > 0,
+	} {
+		if set {
+			return berth.Errorf(berth.Denied, "properties.properties.%s cannot be set on a compute that uses the server's own service account; give it a kubeconfig", name)
+		}
+	}
+	return nil
+}
+
+// connect makes the client of a compute. offered is as in checkOwn.
+func connect(s site, text, offered string) (*client, error) {
 	var c *client
 	var err error
 	switch {
@@ -143,10 +162,11 @@ func connect(s site, text string, own bool) (*client, error) {
 		if k, err = kubeconfig.Parse([]byte(text), s.Context); err == nil {
 			c, err = newClient(k)
 		}
-	case !own:
-		err = berth.Errorf(berth.Denied, "the compute has no kubeconfig, and the operator has not let computes use the service account of the server: `kubernetes: in-cluster` in berth.yaml does")
 	default:
-		c, err = inCluster()
+		if err = s.checkOwn(offered); err == nil {
+			s.Namespace = offered
+			c, err = inCluster()
+		}
 	}
 	if err != nil {
 		return nil, err

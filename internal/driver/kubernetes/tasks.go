@@ -44,11 +44,10 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 		return "", err
 	}
 	defer release()
-	var made job
-	err = c.do(ctx, http.MethodPost, c.in(batch, "jobs", ""), nil, manifest, &made)
-	if has(err, http.StatusConflict) {
-		err = c.do(ctx, http.MethodGet, c.in(batch, "jobs", name), nil, nil, &made)
+	if _, err := secretOf(l, name, compute, ""); err != nil {
+		return "", err // before anything is made
 	}
+	made, err := c.makeJob(ctx, manifest, name, compute, l.Task)
 	if err != nil {
 		return "", err
 	}
@@ -65,6 +64,21 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	}
 	d.listing.expire()
 	return handle(name), nil
+}
+
+// makeJob makes a Job, or finds the one that an earlier attempt made.
+func (c *client) makeJob(ctx context.Context, manifest object, name, compute string, id berth.TaskID) (made job, err error) {
+	err = c.do(ctx, http.MethodPost, c.in(batch, "jobs", ""), nil, manifest, &made)
+	if !has(err, http.StatusConflict) {
+		return made, err
+	}
+	if err := c.do(ctx, http.MethodGet, c.in(batch, "jobs", name), nil, nil, &made); err != nil {
+		return made, err
+	}
+	if m := made.Metadata; m.Labels[computeLabel] != compute || m.Annotations[taskAnnotation] != string(id) {
+		return made, berth.Errorf(berth.Conflict, "somebody else has made a Job %s in namespace %s; delete it", name, c.namespace)
+	}
+	return made, nil
 }
 
 // handle and nameOf are the two ends of a handle: a version and the name of the Job.
@@ -131,6 +145,16 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range jobs {
+		// A pod that was made and ended between the two lists is not in the first.
+		if name := jobs[i].Metadata.Name; pods[name] == nil && over(&jobs[i]) {
+			_, again, err := c.tasks(ctx, "metadata.name="+name, "batch.kubernetes.io/job-name="+name)
+			if err != nil {
+				return nil, err
+			}
+			pods[name] = again[name]
+		}
+	}
 	refusals := sync.OnceValue(func() map[string]string { return c.refusals(ctx) })
 	all := make([]driver.Observed, 0, len(jobs))
 	for i := range jobs {
@@ -178,7 +202,9 @@ func (d *Driver) forget(pods map[string]*pod) {
 	}
 	there := map[string]bool{}
 	for _, p := range pods {
-		there[p.Metadata.UID] = true
+		if p != nil {
+			there[p.Metadata.UID] = true
+		}
 	}
 	maps.DeleteFunc(d.stuck, func(uid string, _ time.Time) bool { return !there[uid] })
 }
@@ -233,8 +259,8 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error
 	return err
 }
 
-// end ends the pods of a Job and lets it have no more; the Job itself stays. A grace of 0 is that
-// of the pod.
+// end ends the pods of a Job and lets it have no more; the Job itself stays. After the grace there is
+// time to keep outputs. A grace of 0 is that of the pod.
 func (c *client) end(ctx context.Context, name string, s stopped, grace time.Duration) error {
 	note, err := json.Marshal(s)
 	if err != nil {
@@ -259,7 +285,7 @@ func (c *client) end(ctx context.Context, name string, s stopped, grace time.Dur
 	}
 	query := url.Values{"labelSelector": {"batch.kubernetes.io/job-name=" + name}}
 	if grace > 0 {
-		query.Set("gracePeriodSeconds", strconv.FormatInt(seconds(grace), 10))
+		query.Set("gracePeriodSeconds", strconv.FormatInt(seconds(grace+uploadTime), 10))
 	}
 	if err := c.do(ctx, http.MethodDelete, c.in("", "pods", ""), query, nil, nil); err != nil {
 		return err
