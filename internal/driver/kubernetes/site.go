@@ -133,8 +133,8 @@ func Check(old, document []byte) error {
 // kubeconfigPath is the path of the kubeconfig in a compute's properties.
 const kubeconfigPath = "properties.kubeconfig"
 
-// checkOwn refuses what a compute may not choose that uses the server's own account: it would choose
-// with the rights of the server. offered is the namespace that the operator offers.
+// checkOwn refuses what a compute may not choose that uses the server's own account: it would
+// choose with the rights of the server. offered is the namespace that the operator offers.
 func (s site) checkOwn(offered string) error {
 	if offered == "" {
 		return berth.Errorf(berth.Denied, "the compute has no kubeconfig, and the operator has not let computes use the service account of the server: `kubernetes: in-cluster/NAMESPACE` in berth.yaml does")

@@ -259,8 +259,8 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error
 	return err
 }
 
-// end ends the pods of a Job and lets it have no more; the Job itself stays. After the grace there is
-// time to keep outputs. A grace of 0 is that of the pod.
+// end ends the pods of a Job and lets it have no more; the Job itself stays. After the grace there
+// is time to keep outputs. A grace of 0 is that of the pod.
 func (c *client) end(ctx context.Context, name string, s stopped, grace time.Duration) error {
 	note, err := json.Marshal(s)
 	if err != nil {
