@@ -143,13 +143,16 @@ func (cy *cycle) picture(p *pool) (picture.Pool, error) {
 	for i, n := range p.nodes {
 		v.Nodes[i] = picture.Node{Node: &n.Node, Used: n.used}
 	}
-	if more := p.queue.At(berth.ServePriority); more > 0 && p.single() { // replicas, which are first in line
+	v.Exhausted, _ = cy.state.exhausted.Get(p.key.workspace)
+	err := v.Bar(p.key.workspace, cy.limits(p))
+	// Replicas are first in line, and take slots of their own. Where a user is limited that may be
+	// the user of a replica, whose slot a job would get: then they wait for one as jobs do.
+	if more := p.queue.At(berth.ServePriority); more > 0 && p.single() && len(v.Bars) == 0 {
 		n := p.nodes[0].Node
 		n.Slots += more
 		v.Nodes[0].Node = &n
 	}
-	v.Exhausted, _ = cy.state.exhausted.Get(p.key.workspace)
-	return v, v.Bar(p.key.workspace, cy.limits(p))
+	return v, err
 }
 
 // wakeBy has the pool looked at again at a time, or before.

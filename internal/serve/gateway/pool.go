@@ -83,7 +83,8 @@ func (p *pool) free(not []string) *slot {
 	return nil
 }
 
-// hand gives a worker to who waits longest.
+// hand gives a worker to who waits longest, even if it failed them before: it is free again because
+// it has answered since.
 func (p *pool) hand(s *slot) {
 	e := p.waiting.Front()
 	p.waiting.Remove(e)
