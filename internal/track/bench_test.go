@@ -81,7 +81,7 @@ func BenchmarkSearchRuns(b *testing.B) {
 		b.Run(q.name, func(b *testing.B) {
 			begin := time.Now()
 			s.send(b, "runs/search", body) // the first makes the columns that it needs
-			b.ReportMetric(float64(time.Since(begin).Microseconds())/1000, "ms-first")
+			first := time.Since(begin)
 			var took []time.Duration
 			for b.Loop() {
 				at := time.Now()
@@ -90,6 +90,7 @@ func BenchmarkSearchRuns(b *testing.B) {
 			}
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-p50")
+			b.ReportMetric(float64(first.Microseconds())/1000, "ms-first") // b.Loop drops what was reported before
 		})
 	}
 }
