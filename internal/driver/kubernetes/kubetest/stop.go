@@ -114,10 +114,13 @@ func (c *Cluster) removeNetworks() {
 	}
 }
 
+// removeGroup removes a control group and those below it.
 func removeGroup(dir string) {
-	below, _ := filepath.Glob(dir + "/*/")
+	below, _ := os.ReadDir(dir)
 	for _, d := range below {
-		removeGroup(strings.TrimSuffix(d, "/"))
+		if d.IsDir() {
+			removeGroup(filepath.Join(dir, d.Name()))
+		}
 	}
 	_ = os.Remove(dir)
 }
