@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"math"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -172,11 +171,11 @@ func secretOf(l berth.Launch, name, compute, uid string) (object, error) {
 // seconds is a time in whole seconds, at least one: none would be killing at once.
 func seconds(d time.Duration) int64 { return max(1, int64(math.Ceil(d.Seconds()))) }
 
-var dockerSize = regexp.MustCompile(`^([0-9]+)([bkmg]?)$`)
+var dockerSize = pattern(`^([0-9]+)([bkmg]?)$`)
 
 // shmSize is the size of shared memory as Kubernetes writes it. Azure's default is 2g.
 func shmSize(s string) (string, error) {
-	m := dockerSize.FindStringSubmatch(strings.ToLower(cmp.Or(s, "2g")))
+	m := dockerSize().FindStringSubmatch(strings.ToLower(cmp.Or(s, "2g")))
 	if m == nil {
 		return "", berth.Errorf(berth.Invalid, "resources.shmSize %q must be a size such as 2g", s)
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/kubeconfig"
@@ -52,9 +53,14 @@ type toleration struct {
 const mostTasks = 1000
 
 var (
-	label    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	quantity = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$`)
+	label    = pattern(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	quantity = pattern(`^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?$`)
 )
+
+// pattern is a regular expression that is compiled when it is first used.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // readSite reads the properties of a compute.
 func readSite(document []byte) (site, error) {
@@ -70,7 +76,7 @@ func readSite(document []byte) (site, error) {
 	for name, value := range map[string]string{
 		"namespace": s.Namespace, "serviceAccount": s.ServiceAccount, "priorityClass": s.PriorityClass, "queueName": s.QueueName,
 	} {
-		if value != "" && !label.MatchString(value) {
+		if value != "" && !label().MatchString(value) {
 			return s, berth.Errorf(berth.Invalid, "properties.properties.%s %q must be a name of Kubernetes: up to 63 lower-case letters, digits and hyphens", name, value)
 		}
 	}
@@ -86,7 +92,7 @@ func readSite(document []byte) (site, error) {
 	for name, t := range s.InstanceTypes {
 		for _, values := range []map[string]berth.Scalar{t.Resources.Requests, t.Resources.Limits} {
 			for resource, q := range values {
-				if !quantity.MatchString(string(q)) {
+				if !quantity().MatchString(string(q)) {
 					return s, berth.Errorf(berth.Invalid, "properties.properties.instanceTypes.%s: %s %q must be a quantity such as 2, 500m or 16Gi", name, resource, q)
 				}
 			}

@@ -37,6 +37,9 @@ const LaunchFile = "launch.json"
 // the queueing system gave it meanwhile.
 const lastReport = 15 * time.Minute
 
+// hurriedReport is how long it waits when it was told to end at once.
+const hurriedReport = 5 * time.Second
+
 // Main is the hidden command `_task --dir DIR [--container]`. It returns the exit code of the
 // process: [berth.ExitRunner] when the task could not be run.
 //
@@ -117,13 +120,18 @@ func run(ctx context.Context, dir string, container bool, log *slog.Logger) (ber
 	if err != nil || asked.ended.Load() {
 		return exit, err
 	}
-	select {
-	case <-told:
-	case <-asked.hurry:
-	case <-time.After(lastReport):
-		log.Error("the server could not be told how the task ended")
+	patience := time.After(lastReport)
+	for hurry := asked.hurry; ; {
+		select {
+		case <-told:
+			return exit, nil
+		case <-hurry:
+			hurry, patience = nil, time.After(hurriedReport)
+		case <-patience:
+			log.Error("the server could not be told how the task ended")
+			return exit, nil
+		}
 	}
-	return exit, nil
 }
 
 // options is what the task works with, but for what reaches the server.

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,7 +49,9 @@ func start(t *testing.T) *server {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if strings.HasSuffix(r.URL.Path, "/log") {
-			s.log.Write(b)
+			if r.URL.Query().Get("offset") == strconv.Itoa(s.log.Len()) { // else it was sent before
+				s.log.Write(b)
+			}
 			s.once.Do(func() { close(s.said) })
 			fmt.Fprintf(w, `{"size":%d}`, s.log.Len())
 			return
