@@ -63,7 +63,7 @@ func (c computeCall) checkCompute(tx *store.Tx, d *store.Doc, body, props map[st
 	default:
 		err := c.checkAttached(d, body, st, created)
 		if berth.CodeOf(err) == berth.Unsupported {
-			return berth.Errorf(berth.Unsupported, "computes of type %s cannot be created on this server yet; it has AmlCompute and ComputeInstance, machines over SSH (VirtualMachine) or with an agent (type agent), and the compute %q", orNone(typ), berth.LocalCompute)
+			return berth.Errorf(berth.Unsupported, "this server has no computes of type %s; docs/clusters.md, docs/instances.md and docs/attached.md say which it has", orNone(typ))
 		}
 		return err
 	}
