@@ -38,7 +38,11 @@ func (t *Tree) Mount(dir string) error {
 		unix.Close(fd)
 		return fmt.Errorf("a streaming mount is refused: %w", err)
 	}
-	s, err := fuse.NewServer(&files{RawFileSystem: fuse.NewDefaultRawFileSystem(), t: t, began: time.Now(), open: map[uint64]*reader{}},
+	all := &files{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(), t: t, began: time.Now(),
+		open: map[uint64]*reader{}, behind: backings{byNode: map[uint64]*backing{}},
+	}
+	s, err := fuse.NewServer(all,
 		fmt.Sprintf("/dev/fd/%d", fd), &fuse.MountOptions{
 			MaxBackground: 64, MaxReadAhead: block, MaxWrite: block, DisableXAttrs: true, DisableSplice: true, ExplicitDataCacheControl: true,
 			Logger: log.New(io.Discard, "", 0),
@@ -47,6 +51,7 @@ func (t *Tree) Mount(dir string) error {
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		return fmt.Errorf("a streaming mount does not begin: %w", err)
 	}
+	all.behind.begin(s)
 	go s.Serve()
 	readAhead(dir)
 	return nil
@@ -69,9 +74,10 @@ type files struct {
 	t     *Tree
 	began time.Time
 
-	mu   sync.Mutex
-	open map[uint64]*reader
-	next atomic.Uint64
+	mu     sync.Mutex
+	open   map[uint64]*reader
+	next   atomic.Uint64
+	behind backings
 }
 
 // OnUnmount is called when nobody can ask any more.
@@ -147,9 +153,13 @@ func (f *files) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 	case in.Flags&unix.O_ACCMODE != unix.O_RDONLY:
 		return fuse.EROFS
 	}
+	r := f.t.open(n)
 	out.Fh, out.OpenFlags = f.next.Add(1), fuse.FOPEN_KEEP_CACHE
+	if id := f.behind.open(in.NodeId, r.file); id != 0 {
+		out.OpenFlags, out.BackingID = fuse.FOPEN_PASSTHROUGH, id
+	}
 	f.mu.Lock()
-	f.open[out.Fh] = f.t.open(n)
+	f.open[out.Fh] = r
 	f.mu.Unlock()
 	return fuse.OK
 }
@@ -182,6 +192,7 @@ func (f *files) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
 	delete(f.open, in.Fh)
 	f.mu.Unlock()
 	if r != nil {
+		f.behind.close(in.NodeId)
 		r.close()
 	}
 }
