@@ -77,6 +77,7 @@ const (
 	eventWatch                     // it has run for long enough to be watched
 	eventSample                    // it is time to look at what it uses
 	eventAbandon                   // the runner ends
+	eventAltered                   // an input it reads was found altered
 )
 
 // waker tells the one who waits for a command to end of events. A command waits in the runtime's

@@ -38,6 +38,9 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		}
 		defer func() { t.tidy(ctx, spec.cgroup) }()
 	}
+	if err := t.noteEarly(); err != nil {
+		return fail("staging", err)
+	}
 	if err := t.keep(Mark{Step: StepExec}); err != nil {
 		return fail("staging", fmt.Errorf("keeping the state of the task: %w", err))
 	}
@@ -75,7 +78,9 @@ func (t *task) adopt(ctx context.Context) *berth.Exit {
 		if t.grouped() { // its launcher may have come to its end
 			exit, _ = t.groupExit(exit, false)
 		}
-		return exit
+		inspection := t.inspect(ctx, func() {})
+		defer inspection.close()
+		return t.judge(ctx, exit, inspection)
 	}
 	if t.times.Started.IsZero() {
 		t.times.Started = time.Now()
@@ -121,6 +126,8 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 	}()
 	end := ending{r: r, w: w}
 	defer end.close()
+	inspection := t.inspect(ctx, func() { w.ring(eventAltered) })
+	defer inspection.close()
 	for {
 		ended, err := r.wait(ctx, w)
 		if ctx.Err() != nil {
@@ -130,7 +137,7 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 			if err != nil {
 				t.o.Log.Error("waiting for a command", "task", t.l.Task, "err", err)
 			}
-			return t.over(ctx, r)
+			return t.judge(ctx, t.over(ctx, r), inspection)
 		}
 		e := w.take()
 		if e&eventWatch != 0 {
@@ -148,6 +155,12 @@ func (t *task) follow(ctx context.Context, r running, w *waker) *berth.Exit {
 				}
 				end.begin(t.grace(s.Grace))
 			}
+		}
+		if e&eventAltered != 0 {
+			if t.stop == nil {
+				t.stop = &Stop{Cause: causeAltered, Why: inspection.wrong}
+			}
+			end.begin(t.grace(0))
 		}
 		if e&eventLimit != 0 {
 			if t.stop == nil {

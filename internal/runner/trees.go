@@ -30,9 +30,9 @@ type tree struct {
 // bring brings what is at a URL to the cache; manifest says what that is, and version is its
 // version token. It returns nil where the server has no manifest of it: then it is fetched as it
 // always was.
-func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, manifest func(context.Context) ([]byte, error), fits func(int64) error) (*tree, error) {
+func (t *task) bring(ctx context.Context, c *data.Client, what, url, version string, early bool, manifest func(context.Context) ([]byte, error), fits func(int64) error) (*tree, error) {
 	use, err := t.o.Cache.Get(ctx, cache.Source{
-		Name: version, Objects: t.l.Objects,
+		Name: version, Objects: t.l.Objects, Early: early,
 		Manifest: manifest,
 		Fetch: func(ctx context.Context, tr *berth.Tree, want []int, to func(int) string) error {
 			var bytes int64
@@ -60,7 +60,7 @@ func (t *task) brought(what string, use *cache.Use) *tree {
 	for _, w := range use.Warnings {
 		t.warn(what + ": " + w)
 	}
-	if skipped := use.Tree.Skipped; len(skipped) > 0 {
+	if skipped := use.Skipped; len(skipped) > 0 {
 		t.warn(fmt.Sprintf("%s: names that cannot be files are left out: %q", what, skipped))
 	}
 	x := &tree{what: what, use: use}
@@ -76,7 +76,7 @@ func (t *task) bringCode(ctx context.Context, c *data.Client) (bool, error) {
 		return false, nil
 	}
 	manifest := func(ctx context.Context) ([]byte, error) { return c.Manifest(ctx, t.l.Code, false) }
-	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, manifest, func(int64) error { return nil })
+	x, err := t.bring(ctx, c, "code", t.l.Code, t.l.CodeVersion, false, manifest, func(int64) error { return nil })
 	if x == nil || err != nil {
 		return false, err
 	}
@@ -101,14 +101,14 @@ func (t *task) bringInput(ctx context.Context, c *data.Client, name string, in b
 		return false, nil
 	}
 	version, manifest := t.inputManifest(c, in)
-	x, err := t.bring(ctx, c, "input "+name, in.URL, version, manifest, func(bytes int64) error { return t.fits(in, bytes) })
+	x, err := t.bring(ctx, c, "input "+name, in.URL, version, t.mayBeEarly(in), manifest, func(bytes int64) error { return t.fits(in, bytes) })
 	if errors.Is(err, errNoRoom) {
 		return t.streamOurs(ctx, c, name, in, streamNoRoom)
 	}
 	if x == nil || err != nil {
 		return false, err
 	}
-	if x.use.Tree.Single && !isFile(in.Type) && !isModel(in.Type) {
+	if x.use.Single && !isFile(in.Type) && !isModel(in.Type) {
 		return false, nil // a file where a folder is wanted: as before
 	}
 	x.to, x.write = filepath.Join(t.o.Dir, "inputs", name), berth.OwnsInput(in.Mode)
@@ -154,7 +154,10 @@ func (t *task) place(ctx context.Context, boxed bool) error {
 		case why == "" && x.mountable():
 			mounted = append(mounted, x)
 		case !x.write && boxed:
-			err = t.boxTree(x)
+			x.how = "the node's cache itself, mounted read-only"
+			if err = os.MkdirAll(x.to, 0o700); err == nil {
+				err = t.note(treesFile, x.use.Key)
+			}
 		case !x.write && t.o.Cache.Protects():
 			err = x.link()
 		default:
@@ -190,17 +193,13 @@ func (t *task) place(ctx context.Context, boxed bool) error {
 // engine inherits no descriptors.
 const treesFile = "trees"
 
-// boxTree has a container mount a tree.
-func (t *task) boxTree(x *tree) error {
-	x.how = "the node's cache itself, mounted read-only"
-	if err := os.MkdirAll(x.to, 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(filepath.Join(t.o.Dir, treesFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+// note adds a line to a file in the task's directory.
+func (t *task) note(file, line string) error {
+	f, err := os.OpenFile(filepath.Join(t.o.Dir, file), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(f, x.use.Key)
+	_, err = fmt.Fprintln(f, line)
 	return errors.Join(err, f.Close())
 }
 
@@ -279,16 +278,19 @@ func (t *task) staged() string {
 		if x.how == "" { // was fetched after all
 			continue
 		}
-		n := len(x.use.Tree.Files)
+		n := x.use.Files
 		files := "files"
 		if n == 1 {
 			files = "file"
 		}
 		from := "brought to the node"
-		if x.use.Cached {
+		switch {
+		case x.use.Early:
+			from = "on the node already, checked while the command runs"
+		case x.use.Cached:
 			from = "on the node already"
 		}
-		parts = append(parts, fmt.Sprintf("%s: %d %s, %.1f MB, %s, %s", x.what, n, files, float64(x.use.Tree.Bytes())/1e6, from, x.how))
+		parts = append(parts, fmt.Sprintf("%s: %d %s, %.1f MB, %s, %s", x.what, n, files, float64(x.use.Bytes)/1e6, from, x.how))
 	}
 	for _, x := range t.streams {
 		parts = append(parts, x.describe())

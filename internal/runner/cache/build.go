@@ -63,6 +63,9 @@ func (c *Cache) build(ctx context.Context, key string, text []byte, t *berth.Tre
 	if err := st.save(filepath.Join(tmp, "state")); err != nil {
 		return b, full(err)
 	}
+	if err := newSummary(t, st).save(filepath.Join(tmp, "summary")); err != nil {
+		return b, full(err)
+	}
 	if err := c.prepare(); err != nil { // it may have been deleted meanwhile
 		return b, err
 	}

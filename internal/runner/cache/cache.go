@@ -3,7 +3,7 @@
 //
 // Below the cache's directory:
 //
-//	trees/KEY/          a folder that was brought here whole: "manifest", "state", and "files" with the folder itself
+//	trees/KEY/          a folder that was brought here whole: "manifest", "state", "summary", and "files" with the folder itself
 //	names/NAME          which tree a version of a place is
 //	places/NAME         the hashes of the files of a place in storage that knows none, by the tags that it gives them
 //	content/ab/cdef…    contents by their SHA-256, of which trees have links; where the server's own disk is here, its objects are used instead
@@ -42,7 +42,10 @@ type Options struct {
 	// Protect keeps the account itself from writing to trees by their permissions: for tasks that
 	// see them as they are.
 	Protect bool
-	Log     *slog.Logger
+	// CheckFirst is the number of files up to which a tree is always checked before it is used; 0
+	// means 5000.
+	CheckFirst int
+	Log        *slog.Logger
 }
 
 // Cache is a directory of trees. It is safe for concurrent use.
@@ -52,12 +55,15 @@ type Cache struct {
 	boot  string
 	count atomic.Int64 // of names in tmp
 
-	mu      sync.Mutex
-	making  map[string]*making // by key of the tree
-	suspect map[string]bool    // by hash
-	looking map[string]*sync.Mutex
-	evicts  sync.WaitGroup
-	evicted atomic.Bool // one is under way
+	mu       sync.Mutex
+	making   map[string]*making  // by key of the tree
+	verdicts map[string]*verdict // checks that have not begun, by key of the tree
+	suspect  map[string]bool     // by hash
+	looking  map[string]*sync.Mutex
+	behind   sync.WaitGroup // what goes on in the background: evictions and checks
+	evicted  atomic.Bool    // one is under way
+	ctx      context.Context
+	stop     context.CancelFunc // ends checks
 }
 
 // making is a tree on its way; done is closed when it is there or failed.
@@ -74,7 +80,14 @@ func Open(dir string, o Options) (*Cache, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cache{dir: dir, o: o, boot: bootID(), making: map[string]*making{}, suspect: map[string]bool{}, looking: map[string]*sync.Mutex{}}
+	if o.CheckFirst <= 0 {
+		o.CheckFirst = 5000
+	}
+	c := &Cache{
+		dir: dir, o: o, boot: bootID(),
+		making: map[string]*making{}, verdicts: map[string]*verdict{}, suspect: map[string]bool{}, looking: map[string]*sync.Mutex{},
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
 	if err := c.prepare(); err != nil {
 		return nil, err
 	}
@@ -89,15 +102,18 @@ func Open(dir string, o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Close waits for an eviction under way.
-func (c *Cache) Close() { c.evicts.Wait() }
+// Close ends checks, and waits for an eviction under way.
+func (c *Cache) Close() {
+	c.stop()
+	c.behind.Wait()
+}
 
 // evictSoon evicts in the background, unless that is under way.
 func (c *Cache) evictSoon() {
 	if c.evicted.Swap(true) {
 		return
 	}
-	c.evicts.Go(func() {
+	c.behind.Go(func() {
 		defer c.evicted.Store(false)
 		c.Evict()
 	})
@@ -133,6 +149,9 @@ type Source struct {
 	// Objects is a directory of this machine with contents by their SHA-256; empty where there is
 	// none.
 	Objects string
+	// Early takes a large tree that is here before its files are checked. The caller only reads it,
+	// and calls [Use.Check] before it says that what it made of it is good.
+	Early bool
 	// Manifest asks for the text of the manifest.
 	Manifest func(ctx context.Context) ([]byte, error)
 	// Fetch brings contents: file i of the tree, of those in want, to the path that to gives. It
@@ -142,14 +161,17 @@ type Source struct {
 
 // Use is a tree in use. Close it when the task has ended.
 type Use struct {
-	Tree   *berth.Tree
-	Key    string // names the tree
-	Dir    string // the folder
-	Cached bool   // it was here already
-	Linked bool   // its contents are the server's own
+	Summary
+	Tree   *berth.Tree // nil where it is used early, until [Use.Check]
+	Key    string      // names the tree
+	Dir    string      // the folder
+	Cached bool        // it was here already
+	Linked bool        // its contents are the server's own, where it was checked
+	Early  bool        // it was not checked yet
 	// Warnings are what people should know: that something was found altered and was fetched again.
 	Warnings []string
 	hold     *os.File
+	cache    *Cache
 }
 
 // Hold is the open file that keeps the tree here, for a command to inherit.
@@ -168,7 +190,7 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 	var warnings []string
 	if src.Name != "" {
 		if key, err := os.ReadFile(c.path("names", hashOf(src.Name))); err == nil && isKey(string(key)) {
-			if u, err := c.open(ctx, string(key), &warnings); u != nil || err != nil {
+			if u, err := c.open(ctx, string(key), src.Early, &warnings); u != nil || err != nil {
 				return u, err
 			}
 		}
@@ -183,7 +205,7 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 	}
 	key := hashOf(text)
 	for range 8 { // it may be taken away between being made and being opened
-		u, err := c.open(ctx, key, &warnings)
+		u, err := c.open(ctx, key, false, &warnings)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +223,7 @@ func (c *Cache) Get(ctx context.Context, src Source) (*Use, error) {
 			if u == nil {
 				continue
 			}
-			u.Tree, u.Linked = t, b.linked
+			u.Tree, u.Linked, u.Summary = t, b.linked, summarize(t)
 			c.evictSoon()
 		}
 		u.Warnings = warnings
@@ -268,12 +290,18 @@ func (c *Cache) hold(key string) (*Use, error) {
 		now := time.Now()
 		_ = os.Chtimes(dir, now, now)
 	}
-	return &Use{Key: key, Dir: filepath.Join(dir, "files"), hold: f}, nil
+	return &Use{Key: key, Dir: filepath.Join(dir, "files"), hold: f, cache: c}, nil
 }
 
 // open is a tree that is here, after a look at it; nil when it is not, or was altered and is
-// discarded, of which it warns. One tree is looked at by one at a time.
-func (c *Cache) open(ctx context.Context, key string, warnings *[]string) (*Use, error) {
+// discarded, of which it warns. One tree is looked at by one at a time. A large one that is wanted
+// early is not looked at.
+func (c *Cache) open(ctx context.Context, key string, early bool, warnings *[]string) (*Use, error) {
+	if early {
+		if u, err := c.openEarly(key); u != nil || err != nil {
+			return u, err
+		}
+	}
 	mu := c.lockOf(key)
 	mu.Lock()
 	defer mu.Unlock()

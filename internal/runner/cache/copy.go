@@ -6,11 +6,19 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+
+	"github.com/berthml/berth"
 )
 
 // Copy puts a private, writable copy of a tree into dir, which exists. It says how: "reflink" where
 // the file system shares the bytes until one side writes, else "copy".
 func (u *Use) Copy(ctx context.Context, dir string) (how string, err error) {
+	switch wrong, err := u.Check(ctx); {
+	case err != nil:
+		return "", err
+	case wrong != "":
+		return "", berth.Errorf(berth.Unavailable, "%s", wrong)
+	}
 	if err := makeDirs(dir, u.Tree); err != nil {
 		return "", full(err)
 	}

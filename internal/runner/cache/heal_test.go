@@ -193,3 +193,83 @@ func TestFolderBecameAnother(t *testing.T) {
 		again.Close()
 	}
 }
+
+// TestEarlyUses: those who use a large tree before it is checked find out together that it was
+// altered, and the next one gets a good one.
+func TestEarlyUses(t *testing.T) {
+	s := newServer(t, some)
+	dir := t.TempDir()
+	c := open(t, dir, cache.Options{CheckFirst: 1})
+	src := s.source("v")
+	src.Early = true
+	if u := get(t, c, src); u.Early || u.Files != len(some) {
+		t.Errorf("the first: %+v", u)
+	}
+	asked := s.asked.Load()
+	good := get(t, c, src)
+	if wrong, err := good.Check(t.Context()); !good.Early || wrong != "" || err != nil || good.Tree == nil {
+		t.Errorf("it is good: %q, %v, %+v", wrong, err, good)
+	}
+	var uses []*cache.Use
+	for range 8 {
+		uses = append(uses, get(t, c, src))
+	}
+	alter(t, filepath.Join(uses[0].Dir, "sub/b.py"))
+	var group sync.WaitGroup
+	for _, u := range uses {
+		group.Go(func() {
+			if wrong, err := u.Check(t.Context()); err != nil || wrong == "" {
+				t.Errorf("an altered tree: %q, %v", wrong, err)
+			}
+		})
+	}
+	group.Wait()
+	again := get(t, c, src)
+	holds(t, again.Dir, some)
+	if again.Early || s.asked.Load() != asked+1 {
+		t.Errorf("it was not fetched again, or %d times", s.asked.Load()-asked)
+	}
+	if wrong, err := uses[0].Check(t.Context()); err != nil || wrong == "" {
+		t.Errorf("one that uses what was discarded: %q, %v", wrong, err)
+	}
+	if wrong, err := c.Recheck(t.Context(), again.Key); err != nil || wrong != "" {
+		t.Errorf("the new one: %q, %v", wrong, err)
+	}
+	again.Close()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if wrong, err := c.Recheck(t.Context(), again.Key); err != nil || wrong == "" {
+		t.Errorf("one that is gone: %q, %v", wrong, err)
+	}
+}
+
+// TestEarlyAfterRestart: copies that were written before the machine last started are checked
+// first.
+func TestEarlyAfterRestart(t *testing.T) {
+	s := newServer(t, some)
+	c := open(t, t.TempDir(), cache.Options{CheckFirst: 1})
+	src := s.source("v")
+	src.Early = true
+	u := get(t, c, src)
+	path := filepath.Join(filepath.Dir(u.Dir), "summary")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Skip(err)
+	}
+	id := strings.TrimSpace(string(boot))
+	if !strings.Contains(string(text), id) {
+		t.Fatalf("the summary does not say when contents were written: %s", text)
+	}
+	write(t, path, strings.ReplaceAll(string(text), id, "earlier"))
+	if u := get(t, c, src); u.Early || !u.Cached {
+		t.Errorf("it was not checked first: %+v", u)
+	}
+	if u := get(t, c, src); !u.Early {
+		t.Errorf("it is checked first for ever: %+v", u)
+	}
+}

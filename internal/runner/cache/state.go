@@ -18,8 +18,8 @@ import (
 	"github.com/berthml/berth"
 )
 
-// A tree is looked at before each use: by stat, and by its hash where that shows a difference.
-// Tasks have the account of the runner, so any of them could have written to it.
+// A tree is looked at in each use: by stat, and by its hash where that shows a difference. Tasks
+// have the account of the runner, so any of them could have written to it.
 
 // state is what the files of a tree looked like when they were put there.
 type state struct {
@@ -136,12 +136,13 @@ func (c *Cache) check(ctx context.Context, key string, u *Use) (wrong string, er
 	if err != nil {
 		return fmt.Sprintf("a cached folder on the node is unusable and will be fetched again: %v", err), nil
 	}
-	u.Linked = st.linked()
+	u.Linked, u.Summary = st.linked(), summarize(u.Tree)
 	bad, err := c.compare(ctx, u, st)
 	if err != nil {
 		return "", err
 	}
 	if len(bad) == 0 {
+		c.renewSummary(dir, u.Tree, st)
 		return "", nil
 	}
 	var names []string

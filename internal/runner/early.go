@@ -1,0 +1,120 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berthml/berth"
+)
+
+// A large input that is only read is checked while the command runs. A task is not over before
+// that, and one that read an altered input is run again.
+
+// earlyFile, in the task's directory, has a line for each tree that is not checked yet, for a
+// runner that takes the task up.
+const earlyFile = "unchecked"
+
+// causeAltered ends a task whose input was altered on the node: the job gets another attempt.
+const causeAltered = "evicted"
+
+// mayBeEarly says whether an input may be used before it was checked. The second attempt of a job
+// is never the reason for a third.
+func (t *task) mayBeEarly(in berth.LaunchInput) bool {
+	if mountless(false) != "" && !t.o.Cache.Protects() { // it is copied, which takes longer
+		return false
+	}
+	return t.l.Attempt <= 1 && !berth.OwnsInput(in.Mode) && !berth.EvaluatesInput(in.Mode)
+}
+
+// noteEarly remembers which trees are to be checked.
+func (t *task) noteEarly() error {
+	for _, x := range t.trees {
+		if x.use.Early {
+			if err := t.note(earlyFile, x.what+"\t"+x.use.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inspection is the check of a task's inputs while its command runs.
+type inspection struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	wrong  string // what was found
+	err    error
+}
+
+// inspect begins to check the inputs that were used before; nil when there are none. found is
+// called once if one was altered.
+func (t *task) inspect(ctx context.Context, found func()) *inspection {
+	path := filepath.Join(t.o.Dir, earlyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	i := &inspection{cancel: cancel, done: make(chan struct{}), err: err}
+	go func() {
+		defer close(i.done)
+		for line := range strings.Lines(string(text)) {
+			what, key, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+			var wrong string
+			if wrong, i.err = t.checkEarly(ctx, key); i.err != nil {
+				return
+			}
+			if wrong != "" {
+				i.wrong = what + ": " + wrong
+				found()
+				return
+			}
+		}
+		if err := os.Remove(path); err != nil {
+			t.o.Log.Warn("record of unchecked inputs not removed", "task", t.l.Task, "err", err)
+		}
+	}()
+	return i
+}
+
+func (t *task) checkEarly(ctx context.Context, key string) (wrong string, err error) {
+	for _, x := range t.trees {
+		if x.use.Key == key {
+			return x.use.Check(ctx)
+		}
+	}
+	if t.o.Cache == nil {
+		return "", berth.Errorf(berth.Internal, "the node's cache cannot be opened")
+	}
+	return t.o.Cache.Recheck(ctx, key)
+}
+
+// judge waits for the end of the check and corrects the exit of a command that read an altered
+// input, unless it was asked to end.
+func (t *task) judge(ctx context.Context, exit *berth.Exit, i *inspection) *berth.Exit {
+	if i == nil {
+		return exit
+	}
+	<-i.done
+	wrong := i.wrong
+	if wrong == "" && i.err != nil {
+		wrong = "an input was not checked: " + i.err.Error()
+	}
+	if wrong == "" || ctx.Err() != nil || t.stop != nil && t.stop.Cause != causeAltered {
+		return exit
+	}
+	t.warn(wrong)
+	return &berth.Exit{Code: -1, Cause: causeAltered, Reason: wrong}
+}
+
+// close ends the check of a task that is let go of.
+func (i *inspection) close() {
+	if i != nil {
+		i.cancel()
+		<-i.done
+	}
+}

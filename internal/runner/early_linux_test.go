@@ -1,0 +1,154 @@
+package runner_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/cache"
+	"github.com/berthml/berth/internal/runner/data/blobtest"
+)
+
+// early is a node whose cache has an input that counts as large.
+type early struct {
+	t   *testing.T
+	c   *cache.Cache
+	dir string
+	s   *blobtest.Server
+}
+
+func newEarly(t *testing.T) *early {
+	e := &early{t: t, dir: filepath.Join(t.TempDir(), "cache"), s: blobtest.New(t)}
+	if why := runner.MountTrouble(); why != "" && os.Getuid() == 0 {
+		t.Skip(why)
+	}
+	e.open()
+	e.s.Set(map[string]string{"data/a": "a", "data/sub/b": "b", "data/sub/c": "c"})
+	b := e.bench("cat ${{inputs.d}}/sub/b")
+	if exit := b.run(); !exit.OK() || b.log() != "b" || !strings.Contains(b.staged(), "brought to the node") {
+		t.Fatalf("log %s, staged %s", b.log(), b.staged())
+	}
+	return e
+}
+
+func (e *early) open() {
+	c, err := cache.Open(e.dir, cache.Options{Protect: os.Getuid() != 0, CheckFirst: 2})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.c = c
+	e.t.Cleanup(c.Close)
+}
+
+func (e *early) bench(command string) *bench {
+	b := newBench(e.t, command)
+	b.options.Cache = e.c
+	b.launch.Inputs = map[string]berth.LaunchInput{"d": {Type: "uri_folder", Mode: "ReadOnlyMount", URL: e.s.At("data"), Version: "v", Ours: true}}
+	return b
+}
+
+// alter changes a file of the input in the cache.
+func (e *early) alter(name string) {
+	e.t.Helper()
+	found, err := filepath.Glob(filepath.Join(e.dir, "trees", "*", "files", name))
+	if err != nil || len(found) != 1 {
+		e.t.Fatal(found, err)
+	}
+	if err := os.Chmod(found[0], 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := os.WriteFile(found[0], []byte("X"), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// TestEarlyInput: a large input is used before it is checked, and the task is not over before it
+// was.
+func TestEarlyInput(t *testing.T) {
+	e := newEarly(t)
+	b := e.bench("cat ${{inputs.d}}/sub/b")
+	if exit := b.run(); !exit.OK() || b.log() != "b" || !strings.Contains(b.staged(), "3 files, 0.0 MB, on the node already, checked while the command runs") {
+		t.Errorf("exit %+v, log %s, staged %s", exit, b.log(), b.staged())
+	}
+	if _, err := os.Stat(filepath.Join(b.options.Dir, "unchecked")); !os.IsNotExist(err) {
+		t.Errorf("it is not known to be checked: %v", err)
+	}
+}
+
+// TestEarlyInputAltered: a task that read an altered input ends, whether its command ended by
+// itself, well or not, or would not. The next attempt gets the input as it should be.
+func TestEarlyInputAltered(t *testing.T) {
+	for _, command := range []string{"cat ${{inputs.d}}/sub/b", "false # ${{inputs.d}}", "sleep 1000 # ${{inputs.d}}"} {
+		e := newEarly(t)
+		e.alter("sub/b")
+		b := e.bench(command)
+		exit := b.run()
+		if exit.Cause != "evicted" || !strings.Contains(exit.Reason, "input d: 1 cached files were altered on the node's disk") || !strings.Contains(exit.Reason, "sub/b") {
+			t.Errorf("%s: exit %+v", command, exit)
+		}
+		if !strings.Contains(b.warnings(), "sub/b") {
+			t.Errorf("%s: warnings %s", command, b.warnings())
+		}
+		next := e.bench("cat ${{inputs.d}}/sub/b")
+		next.launch.Task, next.launch.Attempt = "job.2", 2
+		if exit := next.run(); !exit.OK() || next.log() != "b" {
+			t.Errorf("%s: the next attempt: exit %+v, log %s", command, exit, next.log())
+		}
+	}
+}
+
+// TestSecondAttemptChecksFirst: a job whose input is altered again and again is not run for ever.
+func TestSecondAttemptChecksFirst(t *testing.T) {
+	e := newEarly(t)
+	e.alter("sub/b")
+	b := e.bench("cat ${{inputs.d}}/sub/b")
+	b.launch.Task, b.launch.Attempt = "job.2", 2
+	if exit := b.run(); !exit.OK() || b.log() != "b" || !strings.Contains(b.warnings(), "were altered") {
+		t.Errorf("exit %+v, log %s, warnings %s", exit, b.log(), b.warnings())
+	}
+}
+
+// TestEarlyInputOfAnEarlierRunner: who takes up a task whose input was not checked checks it, also
+// when the command has ended meanwhile.
+func TestEarlyInputOfAnEarlierRunner(t *testing.T) {
+	for _, altered := range []bool{false, true} {
+		e := newEarly(t)
+		b := e.bench("cat ${{inputs.d}}/sub/b; sleep 1000")
+		ctx, abandon := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = runner.Run(ctx, b.launch, b.options)
+		}()
+		<-b.running
+		abandon()
+		<-done
+		// As if it had been killed before the check was over.
+		key, err := filepath.Glob(filepath.Join(e.dir, "trees", "*"))
+		if err != nil || len(key) != 1 {
+			t.Fatal(key, err)
+		}
+		if err := os.WriteFile(filepath.Join(b.options.Dir, "unchecked"), []byte("input d\t"+filepath.Base(key[0])+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if altered {
+			e.alter("sub/b")
+		}
+		e.c.Close()
+		e.open()
+		next := e.bench("")
+		next.launch, next.options.Dir = b.launch, b.options.Dir
+		next.options.Last = b.marks[len(b.marks)-1]
+		if !altered {
+			next.control.Stop(runner.Stop{})
+		}
+		exit := next.run()
+		if want := map[bool]string{false: "canceled", true: "evicted"}[altered]; exit.Cause != want {
+			t.Errorf("altered %v: exit %+v", altered, exit)
+		}
+	}
+}
