@@ -39,7 +39,10 @@ type DeploymentState struct {
 	// Good is what its replicas last became ready with, and Previous what was Good before that.
 	Good     *Revision `json:"good,omitempty"`
 	Previous *Revision `json:"previous,omitempty"`
-	Replicas []Replica `json:"replicas,omitempty"`
+	// GoodBody and PreviousBody are the documents that asked for them.
+	GoodBody     json.RawMessage `json:"goodBody,omitempty"`
+	PreviousBody json.RawMessage `json:"previousBody,omitempty"`
+	Replicas     []Replica       `json:"replicas,omitempty"`
 	// Deaths is how many replicas ended by themselves in a row since one was ready, and LastDeath
 	// when and why the last did.
 	Deaths    int       `json:"deaths,omitempty"`
@@ -71,4 +74,73 @@ type Replica struct {
 	Addresses []string  `json:"addresses,omitempty"`
 	Pure      bool      `json:"pure,omitempty"` // a request that it may have begun can be sent to another
 	Since     time.Time `json:"since"`
+}
+
+// ServingStats is what a server counted of the requests for a deployment since it started.
+// Latencies are those of the last minute, in milliseconds.
+type ServingStats struct {
+	Requests      int64            `json:"requests"`
+	Errors        int64            `json:"errors"` // answered with 400 or more
+	Statuses      map[string]int64 `json:"statuses"`
+	InFlight      int              `json:"inFlight"` // requests that workers have
+	Waiting       int              `json:"waiting"`  // requests that wait for a worker
+	Workers       int              `json:"workers"`  // of replicas that are ready
+	BusySeconds   float64          `json:"busySeconds"`
+	QueuedSeconds float64          `json:"queuedSeconds"`
+	Recent        int64            `json:"recent"` // requests that the latencies are of
+	P50           float64          `json:"p50Ms"`
+	P90           float64          `json:"p90Ms"`
+	P99           float64          `json:"p99Ms"`
+	Worst         float64          `json:"worstMs"`
+	Last          time.Time        `json:"last,omitzero"` // when the last request came or was answered
+}
+
+// DeploymentMetrics is what a deployment does and uses now.
+type DeploymentMetrics struct {
+	Endpoint   string         `json:"endpoint"`
+	Deployment string         `json:"deployment"`
+	State      string         `json:"state"`
+	Traffic    int            `json:"traffic"` // percent
+	Stats      ServingStats   `json:"stats"`
+	Replicas   []ReplicaUsage `json:"replicas"`
+}
+
+// ReplicaUsage is a replica and the most that it used so far.
+type ReplicaUsage struct {
+	Job   string `json:"job"`
+	State string `json:"state"`
+	Usage Usage  `json:"usage"`
+}
+
+// EndpointExplanation says how an endpoint answers, why its deployments have as many replicas as
+// they have, and how long the last start took.
+type EndpointExplanation struct {
+	Name        string                  `json:"name"`
+	ScoringURI  string                  `json:"scoringUri"`
+	AuthMode    string                  `json:"authMode"`
+	Traffic     map[string]int          `json:"traffic"`
+	Deployments []DeploymentExplanation `json:"deployments"`
+	Advice      []string                `json:"advice"`
+}
+
+// DeploymentExplanation is the part of one deployment.
+type DeploymentExplanation struct {
+	Name     string         `json:"name"`
+	State    string         `json:"state"`
+	Reason   string         `json:"reason"`
+	Error    string         `json:"error,omitempty"`
+	Compute  string         `json:"compute"`
+	Wanted   int            `json:"wanted"` // replicas there should be
+	Why      string         `json:"why"`    // there should be so many
+	Replicas []ReplicaUsage `json:"replicas"`
+	LastDied string         `json:"lastDied,omitempty"` // why the last replica ended by itself
+	Start    []StartPhase   `json:"start"`              // of the replica that started last
+	Stats    ServingStats   `json:"stats"`
+	History  []Event        `json:"history"`
+}
+
+// StartPhase is a part of the start of a replica.
+type StartPhase struct {
+	Name string  `json:"name"`
+	Ms   float64 `json:"ms"`
 }

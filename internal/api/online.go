@@ -147,6 +147,7 @@ func shapeOnline(c *call, d *store.Doc, p map[string]any) {
 	for i := range st.Replicas {
 		st.Replicas[i].Addresses = nil
 	}
+	st.GoodBody, st.PreviousBody = nil, nil
 	p["berth"] = st
 }
 

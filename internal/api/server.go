@@ -84,6 +84,8 @@ type Options struct {
 	Program func(hash string) (io.ReadSeekCloser, error)
 	// Endpoints answers for online endpoints, below berth.EndpointRoot. Nil answers nothing.
 	Endpoints http.Handler
+	// Serving is what was counted of the requests for a deployment. Nil counts none.
+	Serving func(workspace, endpoint, deployment string) berth.ServingStats
 	// Metrics write what other parts of the server count.
 	Metrics []func(*metrics.Writer)
 }
@@ -267,12 +269,12 @@ func (s *Server) isReadOnly(r *http.Request) bool {
 	if q := dataQuestions[strings.ToLower(p[0])]; q != "" {
 		return fold(p, n-1, q) && !fold(p, n-2, "runs")
 	}
-	// …/workspaces/{name}/{collection}/{name}/{question}
-	if n != 11 || !fold(p, 0, "subscriptions") || !fold(p, 6, "workspaces") {
+	// …/workspaces/{name}/{collection}/{name}[/{child}/{name}]/{question}
+	if n != 11 && n != 13 || !fold(p, 0, "subscriptions") || !fold(p, 6, "workspaces") {
 		return false
 	}
 	row := s.docs.row(p[8])
-	return row != nil && slices.Contains(row.Questions, strings.ToLower(p[10]))
+	return row != nil && (n == 11 || row.Child != "" && fold(p, 10, row.Child)) && slices.Contains(row.Questions, strings.ToLower(p[n-1]))
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, p auth.Principal, h func(*call) error) {

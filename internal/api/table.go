@@ -159,8 +159,11 @@ func serviceRows() []resource {
 		{
 			Collection: "onlineEndpoints", Child: "deployments", Noun: "online endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
 			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeOnline, Check: checkOnline, CheckDelete: checkTraffic, Wanted: wantedEndpoint,
-			MakerOnly: true, KeepsName: true, Mark: markDeployment, Questions: []string{"getlogs"},
-			Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey, "token": endpointToken, "getlogs": deploymentLogs},
+			MakerOnly: true, KeepsName: true, Mark: markDeployment, Questions: []string{"getlogs", "explain", "metrics"},
+			Actions: actions{
+				"listkeys": endpointKeys, "regeneratekeys": newEndpointKey, "token": endpointToken, "getlogs": deploymentLogs,
+				"explain": explainEndpoint, "metrics": endpointMetrics, "rollback": rollBack,
+			},
 		},
 		{
 			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,

@@ -189,8 +189,8 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
 		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()),
-		Tracking:  leaderTracking{leader}, Endpoints: a.gateway,
-		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics},
+		Tracking:  leaderTracking{leader}, Endpoints: a.gateway, Serving: a.gateway.Stats,
+		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics, a.gateway.Metrics},
 	})
 	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)
 }

@@ -145,6 +145,8 @@ func commands() []command {
 	return []command{
 		{groupRun, "run", runCommand},
 		{groupRun, "rerun", rerunCommand},
+		{groupRun, "deploy", deployCommand},
+		{groupRun, "endpoint", endpointCommand},
 		{groupRun, "diff", diffCommand},
 		{groupRun, "ps", psCommand},
 		{groupRun, "show", ofJob("show", showVerb)},

@@ -267,6 +267,9 @@ func (k *keeper) write(tx *store.Tx, v *view, d *decision) error {
 		}
 		d.state.Replicas = append(d.state.Replicas, berth.Replica{Job: name, Revision: r.ID, State: berth.ReplicaStarting, Pure: r.Pure, Since: tx.Now()})
 	}
+	if g := d.state.Good; g != nil && (v.state.Good == nil || v.state.Good.ID != g.ID) {
+		d.state.PreviousBody, d.state.GoodBody = v.state.GoodBody, v.doc.Body
+	}
 	for _, says := range d.says {
 		k.emit(tx, v, says)
 	}

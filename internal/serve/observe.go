@@ -21,7 +21,10 @@ import (
 
 // announcement begins the line with which a worker says on which ports it listens. It is the first
 // that it writes, before any code of the user runs.
-const announcement = "berth-worker: ports "
+const announcement = workerLine + "ports "
+
+// workerLine begins all the lines that a worker writes for us.
+const workerLine = "berth-worker: "
 
 // observe looks at the jobs of the replicas, and asks those that start whether they are ready.
 func (k *keeper) observe(ctx context.Context, v *view) map[string]jobView {
@@ -153,7 +156,7 @@ func Tail(ctx context.Context, blobs *blob.Store, own locate.Storage, name strin
 	}
 	var kept []string
 	for _, line := range all {
-		if !strings.HasPrefix(line, announcement) {
+		if !strings.HasPrefix(line, workerLine) {
 			kept = append(kept, line)
 		}
 	}

@@ -24,6 +24,8 @@ type exchange struct {
 	body   []byte // of a request that can be sent again; nil where it cannot
 	again  bool   // it can
 	cancel context.CancelCauseFunc
+	status int           // of the answer, once there is one
+	queued time.Duration // how long it waited for a worker
 }
 
 type exchangeKey struct{}
@@ -87,11 +89,15 @@ func (x *exchange) mirror(e *endpoint, r *http.Request) {
 	go func() {
 		defer stop()
 		defer cancel(nil)
+		begun := time.Now()
 		resp, err := forwarder{x.g}.RoundTrip(out)
+		copied.status = http.StatusBadGateway
 		if err == nil {
 			defer resp.Body.Close()
 			discard(resp.Body)
+			copied.status = resp.StatusCode
 		}
+		d.pool.stats.done(time.Now(), copied.status, time.Since(begun), copied.queued)
 	}()
 }
 
@@ -111,7 +117,9 @@ func (f forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var tried []string
 	for attempt := 1; ; attempt++ {
+		begun := time.Now()
 		s, err := x.d.pool.take(r.Context(), wait, tried)
+		x.queued += time.Since(begun)
 		if err != nil {
 			return nil, err
 		}

@@ -114,12 +114,17 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, not.status, not.code, not.message)
 		return
 	}
+	begun := time.Now()
+	d.pool.stats.arrived(begun)
+	x := &exchange{g: g, d: d, path: rest, id: id}
+	defer func() { d.pool.stats.done(time.Now(), x.status, time.Since(begun), x.queued) }()
 	if !d.pool.ready() && d.state == berth.DeploymentFailed {
+		x.status = http.StatusServiceUnavailable
 		refuse(w, http.StatusServiceUnavailable, "DeploymentFailed", "deployment "+d.name+" has failed and nothing of it runs: "+firstLine(d.why))
 		return
 	}
-	x := &exchange{g: g, d: d, path: rest, id: id}
 	if err := x.buffer(r); err != nil {
+		x.status = http.StatusBadRequest
 		refuse(w, http.StatusBadRequest, "BadRequest", "the body of the request could not be read: "+err.Error())
 		return
 	}
@@ -255,6 +260,7 @@ func (g *Gateway) finish(resp *http.Response) error {
 	resp.Header.Set("Content-Security-Policy", "sandbox")
 	resp.Header.Set("X-Request-Id", x.id)
 	resp.Header.Set(berth.DeploymentHeader, x.d.name)
+	defer func() { x.status = resp.StatusCode }()
 	if resp.StatusCode >= http.StatusBadRequest {
 		resp.Header.Set("Ms-Azureml-Model-Error-Statuscode", strconv.Itoa(resp.StatusCode))
 		resp.Header.Set("Ms-Azureml-Model-Error-Reason", "model_error")
@@ -268,6 +274,10 @@ func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
 	x := r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert // as above
 	w.Header().Set("X-Request-Id", x.id)
 	w.Header().Set(berth.DeploymentHeader, x.d.name)
+	refuse := func(w http.ResponseWriter, status int, code, message string) {
+		x.status = status
+		refuse(w, status, code, message)
+	}
 	switch cause := context.Cause(r.Context()); {
 	case cause == errTimeout:
 		refuse(w, http.StatusRequestTimeout, "Timeout", "deployment "+x.d.name+" gave no answer within "+x.d.timeout.String()+" (request_timeout_ms)")
@@ -279,12 +289,16 @@ func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		refuse(w, http.StatusTooManyRequests, "TooManyRequests", err.Error())
 	case r.Context().Err() != nil: // nobody is there to read it
-		w.WriteHeader(499)
+		x.status = statusClosed
+		w.WriteHeader(statusClosed)
 	default:
 		g.o.Log.Warn("request failed in a replica", "deployment", x.d.name, "request", x.id, "err", err)
 		refuse(w, http.StatusBadGateway, "ReplicaLost", "the replica of deployment "+x.d.name+" ended while it worked on the request; whether it was carried out is not known")
 	}
 }
+
+// statusClosed is counted for requests whose client did not wait for the answer.
+const statusClosed = 499
 
 // refuse answers in the form that Azure's clients can read.
 func refuse(w http.ResponseWriter, status int, code, message string) {

@@ -26,6 +26,8 @@ type pool struct {
 	slots   []*slot
 	next    int        // where to look for a free one first
 	waiting *list.List // of chan *slot, the first to come first
+
+	stats stats
 }
 
 // maxWaiting is how many requests may wait for a deployment at once.

@@ -227,11 +227,11 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 		if id[0] == k.workspace && id[1] == k.name && !present[id[2]] {
 			p.update(nil)
 			delete(g.table.pools, id)
-			g.table.pools[[3]string{id[0], id[1], id[2] + " gone " + berth.NewGUID()}] = p
+			g.table.pools[[3]string{id[0], id[1], id[2] + goneMark + berth.NewGUID()}] = p
 		}
 	}
 	for id, p := range g.table.pools { // those of deleted deployments stay until they are empty
-		if strings.Contains(id[2], " gone ") && p.empty() {
+		if isGone(id[2]) && p.empty() {
 			delete(g.table.pools, id)
 		}
 	}
@@ -240,6 +240,18 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 		return
 	}
 	g.table.endpoints[k] = e
+}
+
+// goneMark is in the names of pools whose deployments were deleted.
+const goneMark = " gone "
+
+func isGone(name string) bool { return strings.Contains(name, goneMark) }
+
+// poolOf is the pool of a deployment, nil if there is none.
+func (g *Gateway) poolOf(workspace, endpoint, deployment string) *pool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.table.pools[[3]string{workspace, strings.ToLower(endpoint), strings.ToLower(deployment)}]
 }
 
 // Idle says whether nobody waits for an answer of the replica that is this job, and none will.

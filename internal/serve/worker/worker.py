@@ -865,14 +865,17 @@ def work(listener):
 
     signal.signal(signal.SIGALRM, alarm)
     try:
+        begun = time.perf_counter()
         script = os.environ.get("AZUREML_ENTRY_SCRIPT")
         if script:
             served = Script(os.path.join(os.environ.get("AML_APP_ROOT", ""), script))
         else:
             served = MLflow(os.environ.get("AZUREML_MODEL_DIR") or ".")
-        begun = time.perf_counter()
+        loaded = time.perf_counter()
         served.init()
-        log.info("init took %.3f s", time.perf_counter() - begun)
+        ready = time.perf_counter()
+        start = {"how": "cold", "import": round((loaded - begun) * 1000, 3), "init": round((ready - loaded) * 1000, 3)}
+        print("berth-worker: start", json.dumps(start), flush=True)
     except BootError as e:
         log.error("the deployment cannot be served: %s", e)
         return BOOT_FAILED

@@ -1,0 +1,234 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/job"
+	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/serve"
+	"github.com/berthml/berth/internal/store"
+)
+
+// servedView is an online endpoint with its deployments, as the store has them.
+type servedView struct {
+	endpoint    *store.Doc
+	props       map[string]any
+	traffic     map[string]int
+	own         locate.Storage
+	deployments []*deploymentView
+}
+
+type deploymentView struct {
+	doc     *store.Doc
+	state   berth.DeploymentState
+	jobs    map[string]*store.Doc
+	history []berth.Event
+}
+
+// served reads an endpoint, its deployments and the jobs of their replicas.
+func (c *call) served(r *resource, name string) (v *servedView, err error) {
+	err = c.s.DB.View(c.ctx(), func(tx *store.Tx) error {
+		v = &servedView{traffic: map[string]int{}}
+		if v.endpoint, err = tx.Get(c.ws.Key(), r.Collection, name, ""); err != nil {
+			return c.missing(err, r, name, "")
+		}
+		if _, v.props, err = bodyOf(v.endpoint); err != nil {
+			return err
+		}
+		for d, n := range asMap(v.props["traffic"]) {
+			if n, ok := n.(json.Number); ok {
+				share, _ := n.Int64() // checked when it was written
+				v.traffic[strings.ToLower(d)] = int(share)
+			}
+		}
+		if v.own, err = locate.StorageOf(tx, c.ws.Key()); err != nil {
+			return err
+		}
+		docs, err := tx.All(store.Query{Workspace: c.ws.Key(), Kind: serve.Kind, Name: v.endpoint.Name})
+		if err != nil {
+			return err
+		}
+		for _, d := range docs {
+			one, err := viewDeployment(tx, d)
+			if err != nil {
+				return err
+			}
+			v.deployments = append(v.deployments, one)
+		}
+		return nil
+	})
+	return v, err
+}
+
+func viewDeployment(tx *store.Tx, d *store.Doc) (*deploymentView, error) {
+	v := &deploymentView{doc: d, jobs: map[string]*store.Doc{}}
+	var err error
+	if v.state, err = store.State[berth.DeploymentState](d); err != nil {
+		return nil, err
+	}
+	for _, r := range v.state.Replicas {
+		j, err := tx.Get(d.Workspace, "jobs", r.Job, "")
+		if berth.CodeOf(err) == berth.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		v.jobs[r.Job] = j
+	}
+	subject := *d
+	subject.Kind, subject.Name = serve.Collection, d.Name+"/deployments/"+d.Version
+	if v.history, err = history(tx, &subject); err != nil {
+		return nil, err
+	}
+	v.history = v.history[max(0, len(v.history)-30):]
+	return v, nil
+}
+
+// usage is the replicas and what they used.
+func (v *deploymentView) usage() []berth.ReplicaUsage {
+	out := []berth.ReplicaUsage{}
+	for _, r := range v.state.Replicas {
+		u := berth.ReplicaUsage{Job: r.Job, State: r.State}
+		if d := v.jobs[r.Job]; d != nil {
+			if st, err := job.State(d); err == nil {
+				u.Usage = st.Usage
+			}
+		}
+		out = append(out, u)
+	}
+	return out
+}
+
+func (c *call) stats(v *deploymentView) berth.ServingStats {
+	if c.s.Serving == nil {
+		return berth.ServingStats{Statuses: map[string]int64{}}
+	}
+	return c.s.Serving(c.ws.Key(), v.doc.Name, v.doc.Version)
+}
+
+// endpointMetrics answers with what the deployments of an endpoint do and use now.
+func endpointMetrics(c *call, r *resource, name, version string) error {
+	if version != "" {
+		return notFound(c)
+	}
+	v, err := c.served(r, name)
+	if err != nil {
+		return err
+	}
+	out := []berth.DeploymentMetrics{}
+	for _, d := range v.deployments {
+		out = append(out, berth.DeploymentMetrics{
+			Endpoint: d.doc.Name, Deployment: d.doc.Version, State: d.state.State, Traffic: v.traffic[strings.ToLower(d.doc.Version)],
+			Stats: c.stats(d), Replicas: d.usage(),
+		})
+	}
+	return c.send(http.StatusOK, map[string]any{"value": out})
+}
+
+// explainEndpoint answers with why an endpoint is as it is.
+func explainEndpoint(c *call, r *resource, name, version string) error {
+	if version != "" {
+		return notFound(c)
+	}
+	v, err := c.served(r, name)
+	if err != nil {
+		return err
+	}
+	e := berth.EndpointExplanation{
+		Name: v.endpoint.Name, ScoringURI: c.s.BaseURL + c.ws.EndpointPath(v.endpoint.Name) + "score", AuthMode: text(v.props, "authMode"),
+		Traffic: map[string]int{}, Deployments: []berth.DeploymentExplanation{}, Advice: []string{},
+	}
+	total := 0
+	for d, n := range v.traffic {
+		if n > 0 {
+			e.Traffic[d] = n
+			total += n
+		}
+	}
+	for _, d := range v.deployments {
+		one, err := c.explainDeployment(v, d)
+		if err != nil {
+			return err
+		}
+		e.Deployments = append(e.Deployments, one)
+	}
+	switch {
+	case len(v.deployments) == 0:
+		e.Advice = append(e.Advice, "it has no deployment: create one with `berth deploy` or `berth online-deployment create`")
+	case total == 0:
+		e.Advice = append(e.Advice, "no deployment has traffic: `berth endpoint traffic "+v.endpoint.Name+" "+v.deployments[0].doc.Version+"=100`")
+	}
+	for _, d := range e.Deployments {
+		if d.State == berth.DeploymentFailed {
+			e.Advice = append(e.Advice, "deployment "+d.Name+" has failed: correct it and deploy it again, or `berth endpoint rollback "+v.endpoint.Name+" "+d.Name+"`")
+		}
+	}
+	return c.send(http.StatusOK, e)
+}
+
+func (c *call) explainDeployment(v *servedView, d *deploymentView) (berth.DeploymentExplanation, error) {
+	out := berth.DeploymentExplanation{
+		Name: d.doc.Version, State: d.state.State, Reason: d.state.Reason, Error: d.state.Error, Compute: "local", LastDied: d.state.DeathWhy,
+		Replicas: d.usage(), Stats: c.stats(d), History: d.history, Start: []berth.StartPhase{},
+	}
+	spec, err := serve.ParseSpec(d.doc.Body)
+	if err == nil {
+		out.Wanted, out.Why = spec.Instances, "instance_count asks for so many"
+	}
+	var last *store.Doc
+	for _, r := range d.state.Replicas {
+		if j := d.jobs[r.Job]; j != nil && (last == nil || j.Created.After(last.Created)) {
+			last = j
+			if st, err := job.State(j); err == nil {
+				out.Compute = st.Compute
+			}
+		}
+	}
+	if last == nil {
+		return out, nil
+	}
+	out.Start, err = serve.StartPhases(c.ctx(), c.s.Blobs, v.own, last)
+	return out, err
+}
+
+// rollBack makes a deployment what it was before its last change.
+func rollBack(c *call, r *resource, name, version string) error {
+	if version == "" {
+		return notFound(c)
+	}
+	var d *store.Doc
+	err := c.s.DB.Update(c.ctx(), func(tx *store.Tx) (err error) {
+		if d, err = tx.Get(c.ws.Key(), serve.Kind, name, version); err != nil {
+			return c.missing(err, r, name, version)
+		}
+		if err := c.mayDeploy(tx, d.Name, d.Version); err != nil {
+			return err
+		}
+		st, err := store.State[berth.DeploymentState](d)
+		if err != nil {
+			return err
+		}
+		to := st.PreviousBody
+		if st.GoodBody != nil && !bytes.Equal(st.GoodBody, d.Body) {
+			to = st.GoodBody // the last change failed, or is not made yet
+		}
+		if to == nil {
+			return berth.Errorf(berth.Conflict, "deployment %s of endpoint %s has had one form only: there is nothing to go back to", d.Version, d.Name)
+		}
+		d.Body = bytes.Clone(to)
+		if err := markDeployment(c, d, d.Own, false); err != nil {
+			return err
+		}
+		c.emit(tx, berth.EventResourcePut, r, d.Name, d.Version)
+		return tx.Save(d)
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, map[string]any{"name": d.Version, "endpoint": d.Name})
+}
