@@ -81,6 +81,7 @@ func shapeAttached(d *store.Doc, st berth.ComputeState, p map[string]any) {
 	p["berth"] = map[string]any{
 		"connected": a.Connected, "reason": a.Away(d.Name), "host": a.Host, "agentVersion": a.Version, "warnings": a.Warnings,
 		"cpus": a.CPUs, "memoryBytes": a.Memory, "gpus": a.GPUs, "os": a.OS, "arch": a.Arch, "slots": a.Slots, "distributed": a.Distributed,
+		"maxNodes": max(1, a.MaxNodes),
 	}
 	if len(a.HostKeys) > 0 {
 		p["berth"].(map[string]any)["hostKeys"] = a.HostKeys

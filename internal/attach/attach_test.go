@@ -240,7 +240,7 @@ func TestMachine(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	first := p.agent(ctx, "m", "laptop", p.token)
 	a := p.until("connected", connected)
-	if a.Slots != 3 || a.CPUs != 4 || a.Host != "host-of-m" || a.Machine != "m" || a.Distributed || a.Away("laptop") != "" {
+	if a.Slots != 3 || a.CPUs != 4 || a.Host != "host-of-m" || a.Machine != "m" || !a.Distributed || a.MaxNodes != 1 || a.Away("laptop") != "" {
 		t.Errorf("%+v", a)
 	}
 	if err := <-p.agent(t.Context(), "other", "laptop", p.token); berth.CodeOf(err) != berth.Conflict || !strings.Contains(err.Error(), "host-of-m") {

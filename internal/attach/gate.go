@@ -254,6 +254,7 @@ func rest(ctx context.Context, d time.Duration) {
 func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, info driver.Info) error {
 	a.Connected, a.Since = true, g.db.Now()
 	a.SharedDisk, a.Queues, a.Distributed, a.Address = info.SharedDisk, info.Queues, info.Distributed, info.Address
+	a.MaxNodes = min(max(0, info.MaxNodes), maxSlots)
 	for _, n := range info.Nodes {
 		a.CPUs, a.Memory, a.GPUs, a.Slots = a.CPUs+n.CPUs, a.Memory+n.Memory, a.GPUs+n.GPUs, a.Slots+n.Slots
 		a.OS, a.Arch = dialout.Clean(n.OS, 20), dialout.Clean(n.Arch, 20)

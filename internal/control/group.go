@@ -8,6 +8,9 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
+// loopback is where the processes of a job of one node reach one another.
+const loopback = "127.0.0.1"
+
 // grouped says whether the processes of a job have to find each other.
 func grouped(v *berth.CommandJob, nodes int) bool { return nodes > 1 || v.Distribution != nil }
 
@@ -60,7 +63,14 @@ func groupOf(v *berth.CommandJob, tasks []*berth.Task, i int, secret string, on 
 		slots[at]++
 	}
 	for k, t := range tasks {
-		g.Nodes = append(g.Nodes, berth.Peer{Name: t.Node, Address: on.AddressOf(t.Node), Slots: slots[k]})
+		peer := berth.Peer{Name: t.Node, Address: on.AddressOf(t.Node), Slots: slots[k]}
+		switch {
+		case on.Gangs && len(tasks) > 1:
+			peer.Address = "" // which the target knows when it has chosen the nodes
+		case peer.Address == "" && len(tasks) == 1:
+			peer.Address = loopback
+		}
+		g.Nodes = append(g.Nodes, peer)
 	}
 	return g
 }

@@ -27,7 +27,7 @@ func (cy *cycle) buildLaunches(p *pool, j *jobWork, tasks []*berth.Task, nodes [
 	if err := json.Unmarshal(j.props, &v); err != nil {
 		return nil, berth.Errorf(berth.Invalid, "the job's properties: %w", err)
 	}
-	if !p.single() {
+	if !p.single() || p.several() {
 		for i, t := range tasks {
 			t.Node = nodes[i]
 		}
@@ -148,6 +148,9 @@ func (cy *cycle) onNode(l *berth.Launch, t *berth.Task) {
 		return
 	}
 	p := cy.state.poolOf(t)
+	if p.single() {
+		return // of an attached machine nothing is known but its name
+	}
 	if n := p.node(t.Node); n != nil {
 		l.GPUs, l.NoGPU = n.GPUs, len(n.GPUs) == 0
 		// the node's limits are the task's, so that it is the task that is seen to break them

@@ -81,6 +81,10 @@ func (cy *cycle) placeGang(p *pool, choice sched.Choice) (left bool, err error) 
 		return false, nil
 	}
 	cy.state.dequeue(choice.Gang)
+	if p.several() && len(choice.Nodes) != len(tasks) { // it was one machine when the gang came
+		cy.requeue(p, j, tasks, "its compute has changed", cy.now)
+		return true, nil
+	}
 	ok, err := cy.launchGang(p, j, tasks, choice.Nodes)
 	return !ok, err
 }

@@ -35,6 +35,7 @@ type plan struct {
 type taskStart struct {
 	task   berth.Task
 	launch berth.Launch
+	sent   bool // the target may have it already, although it has not answered
 }
 
 // taskStop is a task to stop.
@@ -67,9 +68,7 @@ func (c *Control) act(ctx context.Context, cy *cycle) {
 		c.o.Moved(s[0], s[1])
 	}
 	c.writeLogs(pl.logs, cy.now)
-	for _, s := range pl.starts {
-		c.startTask(ctx, s)
-	}
+	c.startTasks(ctx, pl.starts)
 	c.settlePorts(cy)
 	for _, s := range pl.stops {
 		if p := c.state.placed[s.task]; p != nil {

@@ -123,7 +123,7 @@ func (p *pool) ownNode(name string) *node {
 
 // node is the pool's node of a name.
 func (p *pool) node(name string) *node {
-	if p.single() {
+	if p.single() && !p.several() {
 		return p.nodes[0]
 	}
 	for _, n := range p.nodes {

@@ -156,7 +156,11 @@ func (s *state) enqueue(p *pool, t *berth.Task) {
 	if len(g.tasks) < max(1, t.Count) {
 		return
 	}
-	p.queue.Add(sched.GangOf(t))
+	q := sched.GangOf(t)
+	if p.single() && !p.several() {
+		q.Nodes = 1 // to Berth: the target finds the others
+	}
+	p.queue.Add(q)
 }
 
 // dequeue takes a gang out of its queue.

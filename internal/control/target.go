@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -84,21 +85,38 @@ func newLocal(k poolKey, name string, t Target) *pool {
 	return p
 }
 
-func (p *pool) setSlots(n int) {
-	used := 0
-	if len(p.nodes) == 1 {
-		used = p.nodes[0].used
+func (p *pool) setSlots(n int) { p.setMachines([]berth.Node{picture.Machine(p.name, n)}) }
+
+// setMachines makes the pool's nodes machines that nobody makes or gives back. What is on them
+// stays.
+func (p *pool) setMachines(all []berth.Node) {
+	used := map[string]int{}
+	for _, n := range p.nodes {
+		used[n.Name] = n.used
 	}
-	p.spec.Max, p.spec.Slots = 1, n
-	p.nodes = []*node{{Node: picture.Machine(p.name, n), used: used, edition: p.edition}}
+	p.spec.Max, p.spec.Slots, p.nodes = len(all), all[0].Slots, nil
+	for _, n := range all {
+		p.nodes = append(p.nodes, &node{Node: n, used: used[n.Name], edition: p.edition})
+	}
 }
+
+// several says that the pool is a number of attached machines, each of which is a node.
+func (p *pool) several() bool { return p.spec.Attached() && p.state.Attached.Several() }
 
 // readAttached reads what is new of an attached machine: how many tasks it takes and, unless its
 // driver knows that by itself, what it said it could do when it connected. Nothing makes or gives
 // back such a machine: the pool has one node, and while it is away takes nothing.
 func (c *Control) readAttached(p *pool) {
-	p.setSlots(picture.AttachedSlots(p.state))
+	p.setMachines(picture.Machines(p.name, p.state))
 	a := p.state.Attached
+	if a.Several() {
+		info := driver.Info{Distributed: a.Distributed}
+		for _, m := range a.Machines {
+			info.Nodes = append(info.Nodes, driver.Node{Name: m.Name, Address: m.Address})
+		}
+		p.target = c.withInfo(p.target.Driver, info)
+		return
+	}
 	if _, ok := p.target.Driver.Driver().(driver.Describer); ok || a == nil {
 		return
 	}
@@ -129,7 +147,7 @@ func (cy *cycle) detach(p *pool) error {
 			}
 		}
 	}
-	if p.nodes[0].used > 0 || p.queue.Len() > 0 {
+	if p.queue.Len() > 0 || slices.ContainsFunc(p.nodes, func(n *node) bool { return n.used > 0 }) {
 		return nil
 	}
 	cy.plan.forgetTargets = append(cy.plan.forgetTargets, p.key)

@@ -52,6 +52,15 @@ func (u *Unseen) Error() string { return "nodes " + strings.Join(u.Nodes, ", ") 
 // Unwrap returns the errors of the nodes.
 func (u *Unseen) Unwrap() error { return u.Err }
 
+// Unsent is the error of a Start of which the target heard nothing: its node cannot be reached, and
+// the task may as well go to another.
+type Unsent struct{ Err error }
+
+func (u *Unsent) Error() string { return u.Err.Error() }
+
+// Unwrap returns why the node cannot be reached.
+func (u *Unsent) Unwrap() error { return u.Err }
+
 // Stop is a request to end a task.
 type Stop struct {
 	Grace time.Duration // between asking and killing; 0 takes the launch's
@@ -88,13 +97,16 @@ type Info struct {
 	// handed over early.
 	Queues bool
 	// Distributed says that the processes of tasks on this target reach one another, at the
-	// addresses of their nodes and at ports that are free on the server's machine.
+	// addresses of their nodes and at ports that the server gave to their job alone.
 	Distributed bool
 	// Address is where tasks reach those on nodes that have none of their own: that of the one
 	// machine that all nodes are on.
 	Address string
+	// MaxNodes is how many nodes one job can have, as far as that is known; 0 is one, or what the
+	// compute's document says.
+	MaxNodes int
 	// The optional interfaces that work on this target.
-	Watches, Scales, Dials, Execs, Logs bool
+	Watches, Scales, Dials, Execs, Logs, Gangs bool
 	// Warnings are what a user of the target should know, each one sentence.
 	Warnings []string
 }
@@ -179,6 +191,20 @@ type Scaler interface {
 	// RemoveNode ends everything on a node and gives it back: no process, control group, port or
 	// directory of it is left. Unknown is success.
 	RemoveNode(ctx context.Context, name string) error
+}
+
+// A Ganger starts the tasks of a job of several nodes together. It is for targets that choose the
+// nodes themselves: only they know where the tasks are, and when there is room for all of them.
+type Ganger interface {
+	// StartGang places a runner for each of all, which are the tasks of one attempt at a job in the
+	// order of Launch.Group.Node, each on a node of its own: all of them or none. Launch.Group has
+	// no addresses; the driver adds them, or has its runners find them. It is retried like Start:
+	// a gang that exists, running or finished, is not started again.
+	//
+	// Observe, Stop and Remove are about single tasks, but a gang ends together: once one task was
+	// stopped, was lost or failed, the target may end the others, whose exit then has that cause or
+	// the cause "peer".
+	StartGang(ctx context.Context, all []berth.Launch) ([]Handle, error)
 }
 
 // NodeSpec describes a requested node.

@@ -47,11 +47,33 @@ func (t *Target) Probe(ctx context.Context) (info Info, err error) {
 
 // Start is [Driver.Start].
 func (t *Target) Start(ctx context.Context, l berth.Launch) (h Handle, err error) {
+	sent := false
 	err = t.do(ctx, "start", string(l.Task), func(ctx context.Context) error {
 		h, err = t.d.Start(ctx, l)
+		u, unsent := errors.AsType[*Unsent](err)
+		if unsent && sent { // but an earlier attempt may have come through
+			return u.Err
+		}
+		sent = !unsent
 		return err
 	})
 	return h, err
+}
+
+// StartGang is [Ganger.StartGang], or Unsupported.
+func (t *Target) StartGang(ctx context.Context, all []berth.Launch) (hs []Handle, err error) {
+	g, ok := t.d.(Ganger)
+	if !ok {
+		return nil, t.cannot("run jobs of several nodes")
+	}
+	err = t.do(ctx, "start gang", string(all[0].Task), func(ctx context.Context) error {
+		hs, err = g.StartGang(ctx, all)
+		return err
+	})
+	if err == nil && len(hs) != len(all) {
+		err = t.wrap("start gang", berth.Errorf(berth.Internal, "%d tasks have %d handles", len(all), len(hs)))
+	}
+	return hs, err
 }
 
 // Observe is [Driver.Observe].

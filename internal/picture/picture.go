@@ -70,6 +70,9 @@ func (p *Pool) Type() string {
 // Single reports whether the pool is one machine that nobody creates or gives back.
 func (p *Pool) Single() bool { return berth.IsLocal(p.Name) || p.Attached() }
 
+// Several reports whether the pool is a number of attached machines, each of which is a node.
+func (p *Pool) Several() bool { return p.Attached() && p.State.Attached.Several() }
+
 // Scales reports whether the autoscaler decides how many nodes the pool has.
 func (p *Pool) Scales() bool { return !p.Single() && !p.Instance() }
 
@@ -95,6 +98,9 @@ func (p *Pool) Sched() sched.Pool {
 	_, out.Down = p.Down()
 	if p.Single() {
 		out.Held = nil
+	}
+	if p.Several() {
+		out.Short = p.State.Attached.Short()
 	}
 	for i, n := range p.Nodes {
 		out.Nodes[i] = sched.Node{Name: n.Name, Slots: max(1, n.Slots), Used: n.Used, Ready: n.Usable()}
@@ -153,6 +159,23 @@ func (p *Pool) hold(out *scale.Pool) {
 // Machine is the one node of a pool that is a single machine.
 func Machine(name string, slots int) berth.Node {
 	return berth.Node{Name: name, State: berth.NodeIdle, Slots: max(1, slots)}
+}
+
+// Machines are the nodes of a pool that was attached: one, unless several machines are attached
+// together.
+func Machines(name string, st berth.ComputeState) []berth.Node {
+	if !st.Attached.Several() {
+		return []berth.Node{Machine(name, AttachedSlots(st))}
+	}
+	var out []berth.Node
+	for _, m := range st.Attached.Machines {
+		n := Machine(m.Name, m.Slots)
+		if m.Away != "" {
+			n.State, n.Why = berth.NodeUnusable, m.Away
+		}
+		out = append(out, n)
+	}
+	return out
 }
 
 // AttachedSlots is how many tasks an attached machine runs at once.

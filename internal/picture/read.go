@@ -55,7 +55,7 @@ func (r *Reader) Pool(d *store.Doc) (p Read, err error) {
 		return p, err
 	}
 	if p.Attached() {
-		p.setMachine(AttachedSlots(p.State))
+		p.setMachines()
 		return p, r.gangs(&p)
 	}
 	if p.Exhausted, err = cost.UsedUp(r.Tx, r.Workspace); err != nil {
@@ -89,6 +89,15 @@ func (p *Pool) setMachine(slots int) {
 	p.Max, p.Slots, p.Nodes = 1, n.Slots, []Node{{Node: &n}}
 }
 
+// setMachines makes the pool the machines that were attached.
+func (p *Pool) setMachines() {
+	nodes := Machines(p.Name, p.State)
+	p.Max, p.Slots, p.Nodes = len(nodes), nodes[0].Slots, nil
+	for i := range nodes {
+		p.Nodes = append(p.Nodes, Node{Node: &nodes[i]})
+	}
+}
+
 // gangs reads what runs on a pool and what waits for it.
 func (r *Reader) gangs(p *Read) error {
 	tasks, err := r.Tasks()
@@ -96,7 +105,7 @@ func (r *Reader) gangs(p *Read) error {
 		return err
 	}
 	node := func(t *berth.Task) string {
-		if p.Single() {
+		if p.Single() && !p.Several() {
 			return p.Name
 		}
 		return t.Node
@@ -113,7 +122,11 @@ func (r *Reader) gangs(p *Read) error {
 			}
 		case !waiting[t.Gang()]:
 			waiting[t.Gang()] = true
-			p.Waiting = append(p.Waiting, sched.GangOf(t))
+			g := sched.GangOf(t)
+			if p.Single() && !p.Several() {
+				g.Nodes = 1 // as in the control loop
+			}
+			p.Waiting = append(p.Waiting, g)
 		}
 	}
 	p.Running = running(placed, node)

@@ -88,13 +88,20 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 		limit = sc.MaxNodeCount
 	}
 	attached := v.Properties.Attached()
+	if attached && st.Attached != nil {
+		limit = max(1, st.Attached.MaxNodes)
+	}
 	switch {
+	case attached && (nodes > 1 || job.Distribution != nil) && st.Attached.Unasked():
+		return berth.Errorf(berth.Conflict, "compute %s has not been connected yet, so it is not known whether it can run distributed jobs; submit the job once it is", d.Name)
 	case attached && job.Distribution != nil && (st.Attached == nil || !st.Attached.Distributed):
 		return berth.Errorf(berth.Invalid, "compute %s cannot run distributed jobs; remove distribution from the job or run it on a cluster", d.Name)
 	case st.Deleting():
 		return berth.Errorf(berth.Conflict, "compute %s is being deleted and accepts no more jobs", d.Name)
 	case nodes > limit && limit == 1:
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d; compute %s runs a job on one node", nodes, d.Name)
+	case nodes > limit && attached:
+		return berth.Errorf(berth.Invalid, "resources.instance_count is %d, but compute %s has %d nodes; ask for fewer", nodes, d.Name, limit)
 	case nodes > limit:
 		return berth.Errorf(berth.Invalid, "resources.instance_count is %d, but compute %s has at most %d nodes; raise max_instances or ask for fewer", nodes, d.Name, limit)
 	case st.Attached.Reached() && d.CreatedBy != c.User && !c.Admin && v.Tags[berth.TagShared] != "true":

@@ -43,6 +43,7 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 	}{
 		{"Probe", probe},
 		{"Describe", describe},
+		{"Gangs", gangs},
 		{"Success", success},
 		{"ExitCode", exitCode},
 		{"Output", output},
@@ -137,6 +138,9 @@ func describe(t *testing.T, ctx context.Context, f Fixture) {
 	}
 	if d, ok := f.Driver.(driver.Describer); ok {
 		knows := d.Describe()
+		if knows.MaxNodes == 0 { // only the target knows
+			info.MaxNodes = 0
+		}
 		knows.Nodes, knows.Warnings, info.Nodes, info.Warnings = nil, nil, nil, nil
 		if diff := cmp.Diff(info, knows); diff != "" {
 			t.Errorf("Describe differs from Probe (-Probe +Describe):\n%s", diff)
@@ -381,6 +385,7 @@ func optional(t *testing.T, ctx context.Context, f Fixture) {
 	_, dials := f.Driver.(driver.Dialer)
 	_, execs := f.Driver.(driver.Execer)
 	_, logs := f.Driver.(driver.Logger)
+	_, ganger := f.Driver.(driver.Ganger)
 	for _, c := range []struct {
 		name      string
 		says, has bool
@@ -390,6 +395,7 @@ func optional(t *testing.T, ctx context.Context, f Fixture) {
 		{"Dialer", info.Dials, dials},
 		{"Execer", info.Execs, execs},
 		{"Logger", info.Logs, logs},
+		{"Ganger", info.Gangs, ganger},
 	} {
 		if c.says && !c.has {
 			t.Errorf("Info announces %s, the driver has none", c.name)

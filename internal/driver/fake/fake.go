@@ -36,6 +36,8 @@ type Options struct {
 	// Scales lets nodes be made, which takes Boot, and removed. Each launch then has to name one.
 	Scales bool
 	Boot   time.Duration
+	// Gangs is how many nodes a gang can have on a target that starts gangs as a whole.
+	Gangs int
 	// Outcome decides about each task; nil reads the launch's command, see Script.
 	Outcome func(berth.Launch) Outcome
 	// Report takes what the runners of the tasks would report.
@@ -138,13 +140,42 @@ func (d *Driver) Describe() driver.Info {
 }
 
 func (d *Driver) describe() driver.Info {
-	return driver.Info{Nodes: slices.Clone(d.nodes), SharedDisk: true, Distributed: true, Address: "127.0.0.1", Watches: true, Scales: d.o.Scales}
+	return driver.Info{
+		Nodes: slices.Clone(d.nodes), SharedDisk: true, Distributed: true, Address: "127.0.0.1", Watches: true, Scales: d.o.Scales,
+		Gangs: d.o.Gangs > 0, MaxNodes: d.o.Gangs,
+	}
 }
 
 // Start is [driver.Driver.Start].
 func (d *Driver) Start(_ context.Context, l berth.Launch) (driver.Handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.start(l)
+}
+
+// StartGang is [driver.Ganger.StartGang].
+func (d *Driver) StartGang(_ context.Context, all []berth.Launch) (hs []driver.Handle, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(all) > d.o.Gangs {
+		return nil, berth.Errorf(berth.Unsupported, "there are no %d nodes", len(all))
+	}
+	for _, l := range all {
+		if err := d.o.Outcome(l).Refuse; err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range all {
+		h, serr := d.start(l)
+		if hs = append(hs, h); serr != nil {
+			err = serr // the answer is lost, and the rest is started all the same
+		}
+	}
+	return hs, err
+}
+
+// start is Start with the mutex held.
+func (d *Driver) start(l berth.Launch) (driver.Handle, error) {
 	if err := d.broken["start"]; err != nil {
 		return "", err
 	}

@@ -18,7 +18,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
-		d := fake.New(fake.Options{})
+		d := fake.New(fake.Options{Gangs: 4})
 		t.Cleanup(func() { d.Close() })
 		dir, n := t.TempDir(), 0
 		return drivertest.Fixture{Driver: d, Launch: func(command string) berth.Launch {
