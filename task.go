@@ -74,6 +74,10 @@ const StdLog = "user_logs/std_log.txt"
 // ExitRunner is the exit code of a process that was to run one task and could not.
 const ExitRunner = 95
 
+// ExitNoStep is the exit code of a process that was to start the tasks of a gang on the nodes that
+// a queueing system gave it, and could not.
+const ExitNoStep = 94
+
 // Exit says how a task ended.
 type Exit struct {
 	Code   int    `json:"code"`             // the process's exit code; 128+N for signal N; -1 when it never ran or is not known

@@ -69,6 +69,7 @@ var refusals = []string{
 	"invalid partition", "invalid account", "invalid qos", "invalid feature", "requested node configuration is not available",
 	"invalid generic resource", "more processors requested than permitted", "memory specification can not be satisfied",
 	"requested time limit is invalid", "unrecognized option", "invalid option", "access/permission denied", "invalid reservation",
+	"node count specification invalid",
 }
 
 // submit submits a script and returns the number of its job.

@@ -14,7 +14,11 @@ import (
 
 // record is what is known of a task until it is removed.
 type record struct {
-	Task  berth.TaskID  `json:"task"`
+	Task berth.TaskID `json:"task"`
+	// Others are the other tasks of a gang, by rank, and Removed those of all that were removed.
+	Others  []berth.TaskID `json:"others,omitempty"`
+	Removed []berth.TaskID `json:"removed,omitempty"`
+
 	Name  string        `json:"name"`           // of its job
 	Job   string        `json:"job,omitempty"`  // number of its job; empty until it is known
 	Tried time.Time     `json:"tried,omitzero"` // when it was last submitted without an answer
@@ -106,8 +110,13 @@ func exitOf(r *record, j job) *berth.Exit {
 			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm can read the server's folder and so could the job; keep the folder on a disk that the nodes do not see, or set `slurm: trusted` in berth.yaml"
 		case berth.ExitRunner:
 			e.Code, e.Cause, e.Reason = -1, "staging", "the runner could not work on node "+j.node+" of Slurm"
+		case berth.ExitNoStep:
+			e.Code, e.Cause, e.Reason = -1, "staging", "node "+j.node+" of Slurm could not start a step on the nodes of the job; jobs of several nodes need srun and scontrol there"
 		default:
 			e.Reason = fmt.Sprintf("the command ended with exit code %d", e.Code)
+			if len(r.Others) > 0 {
+				e.Reason = fmt.Sprintf("a task of %s ended with exit code %d", job, e.Code)
+			}
 		}
 	case "TIMEOUT", "DEADLINE":
 		e.Cause, e.Reason = "timeout", job+" has used up its time limit"

@@ -23,8 +23,8 @@ const (
 // maxScript is how long a script may be: Slurm takes 4 MiB unless it was told otherwise.
 const maxScript = 3 << 20
 
-// submit submits the job of a task and returns its number.
-func (d *Driver) submit(ctx context.Context, r *record, l berth.Launch) (string, error) {
+// submit submits the job of a task, or of a gang, and returns its number.
+func (d *Driver) submit(ctx context.Context, r *record, all []berth.Launch) (string, error) {
 	hash, err := d.c.Program()
 	if err != nil {
 		return "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
@@ -33,24 +33,28 @@ func (d *Driver) submit(ctx context.Context, r *record, l berth.Launch) (string,
 	if d.c.Consents[name] == trusted {
 		home = ""
 	}
-	text, err := script(hash, l, home)
+	text, err := script(hash, all[0], home)
+	if len(all) > 1 {
+		text, err = gangScript(hash, all, home)
+	}
 	if err != nil {
 		return "", err
 	}
 	d.mu.Lock()
 	s := d.site
 	d.mu.Unlock()
-	return d.slurm.submit(ctx, text, options(s, r, l))
+	return d.slurm.submit(ctx, text, options(s, r, all))
 }
 
 // trusted is the word of an operator who lets jobs run on nodes that see the server's folder.
 const trusted = "trusted"
 
 // options are those of sbatch for a task. The server's own environment stays here: it has secrets.
-func options(s site, r *record, l berth.Launch) []string {
+func options(s site, r *record, all []berth.Launch) []string {
+	l, n := all[0], strconv.Itoa(len(all))
 	out := []string{
 		"--job-name=" + r.Name, "--comment=berth task " + string(l.Task), "--output=/dev/null", "--error=/dev/null", "--chdir=/",
-		"--nodes=1", "--ntasks=1", "--no-requeue", "--export=" + exported(),
+		"--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1", "--no-requeue", "--export=" + exported(),
 	}
 	for _, x := range [][2]string{{"partition", s.Partition}, {"account", s.Account}, {"qos", s.QOS}, {"constraint", s.Constraint}} {
 		if x[1] != "" {
@@ -88,16 +92,21 @@ func script(hash string, l berth.Launch, home string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	out := strings.NewReplacer(
-		"@HOME@", quote(home), "@SEES_HOME@", strconv.Itoa(seesHome), "@NO_ROOM@", strconv.Itoa(noRoom), "@NO_PROGRAM@", strconv.Itoa(noProgram),
-		"@HASH@", quote(hash), "@MACHINE@", quote(machine), "@URL@", quote(strings.TrimSuffix(l.Home.URL, "/")+ProgramPath+hash),
-		"@CA@", base64.StdEncoding.EncodeToString([]byte(l.Home.CA)), "@LAUNCH@", base64.StdEncoding.EncodeToString(b),
-	).Replace(scriptText)
+	out := strings.Replace(filler(hash, l, home).Replace(scriptText), "@LAUNCH@", base64.StdEncoding.EncodeToString(b), 1)
 	if len(out) > maxScript {
 		return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a batch script of Slurm can carry %d", len(out), maxScript)
 	}
 	return []byte(out), nil
+}
+
+// filler fills in a script what does not depend on the task.
+func filler(hash string, l berth.Launch, home string) *strings.Replacer {
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	return strings.NewReplacer(
+		"@HOME@", quote(home), "@SEES_HOME@", strconv.Itoa(seesHome), "@NO_ROOM@", strconv.Itoa(noRoom), "@NO_PROGRAM@", strconv.Itoa(noProgram),
+		"@HASH@", quote(hash), "@MACHINE@", quote(machine), "@URL@", quote(strings.TrimSuffix(l.Home.URL, "/")+ProgramPath+hash),
+		"@CA@", base64.StdEncoding.EncodeToString([]byte(l.Home.CA)),
+	)
 }
 
 // ProgramPath is where the server gives out its program, by the hash of it.
@@ -121,7 +130,7 @@ bin="${HOME:-$dir}/.berth/bin"
 program="$bin/berth-$hash"
 if ! good "$program"; then
   mkdir -p "$bin" || fail @NO_ROOM@
-  new="$bin/.$hash.$SLURM_JOB_ID"
+  new="$bin/.$hash.$SLURM_JOB_ID.$SLURM_PROCID.$$"
   url=@URL@
   base64 -d > "$dir/ca" <<'BERTH'
 @CA@

@@ -212,6 +212,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 	info := d.Describe()
 	n := &info.Nodes[0]
 	n.Name, n.OS = name, "linux"
+	info.MaxNodes = len(nodes)
 	down := 0
 	for _, x := range nodes {
 		n.CPUs += x.CPUs
@@ -231,7 +232,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.Info, error) {
 func (d *Driver) Describe() driver.Info {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true}
+	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true, Distributed: true, Gangs: true}
 }
 
 // load reads the records that an earlier server left. The mutex is held.
@@ -264,7 +265,9 @@ func (d *Driver) load() error {
 			os.Remove(path) // nobody tried again to submit it
 			continue
 		}
-		records[r.Task] = r
+		for _, id := range r.tasks() {
+			records[id] = r
+		}
 	}
 	d.records = records
 	return nil

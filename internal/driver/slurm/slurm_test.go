@@ -27,11 +27,15 @@ import (
 	"github.com/berthml/berth/internal/driver/slurm"
 	"github.com/berthml/berth/internal/driver/slurm/slurmtest"
 	"github.com/berthml/berth/internal/runner/alone"
+	"github.com/berthml/berth/internal/runner/group"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "_task" {
 		os.Exit(alone.Main(context.Background(), os.Args[2:]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "_group" {
+		os.Exit(group.Main(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }

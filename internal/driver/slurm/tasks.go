@@ -43,20 +43,22 @@ type listing struct {
 
 // Start is [driver.Driver.Start].
 func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
-	if l.Group != nil {
-		return "", berth.Errorf(berth.Unsupported, "jobs of several nodes do not run on Slurm computes yet")
-	}
+	return handle(l.Task), d.start(ctx, []berth.Launch{l})
+}
+
+// start submits the job of a task, or of all tasks of a gang.
+func (d *Driver) start(ctx context.Context, all []berth.Launch) error {
 	if err := d.dir.Admit(ctx); err != nil {
-		return "", err
+		return err
 	}
-	release, err := d.dir.Hold(ctx, driver.Key(string(l.Task)))
+	release, err := d.dir.Hold(ctx, driver.Key(string(all[0].Task)))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer release()
-	r, known, err := d.claim(ctx, l)
+	r, known, err := d.claim(ctx, all)
 	if err != nil || r == nil {
-		return handle(l.Task), err
+		return err
 	}
 	number, err := "", error(nil)
 	if known { // an earlier attempt may have come through
@@ -66,7 +68,7 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 		err = berth.Errorf(berth.Unavailable, "Slurm did not answer when the task was submitted; it is submitted again in %v unless it appears", left.Round(time.Second))
 	}
 	if err == nil && number == "" {
-		number, err = d.submit(ctx, r, l)
+		number, err = d.submit(ctx, r, all)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,23 +76,24 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	r.busy = nil
 	if err == nil {
 		r.Job, r.submitted = number, time.Now()
-		return handle(l.Task), d.save(r)
+		return d.save(r)
 	}
 	if _, refused := errors.AsType[*commandError](err); refused || berth.CodeOf(err) != berth.Unavailable {
-		delete(d.records, l.Task) // Slurm has said that it does not have it
+		d.forget(r) // Slurm has said that it does not have it
 		os.Remove(d.recordPath(r))
-		return "", err
+		return err
 	}
 	if !known || time.Since(r.Tried) >= unansweredTime {
 		r.Tried = time.Now()
 		err = errors.Join(err, d.save(r))
 	}
-	return "", err
+	return err
 }
 
-// claim makes the record of a task that is to be submitted, nil when it has been. known says that
-// somebody tried before.
-func (d *Driver) claim(ctx context.Context, l berth.Launch) (r *record, known bool, err error) {
+// claim makes the record of a task, or of a gang, that is to be submitted, nil when it has been.
+// known says that somebody tried before.
+func (d *Driver) claim(ctx context.Context, all []berth.Launch) (r *record, known bool, err error) {
+	l := all[0]
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.load(); err != nil {
@@ -102,7 +105,8 @@ func (d *Driver) claim(ctx context.Context, l berth.Launch) (r *record, known bo
 	r, known = d.records[l.Task]
 	if !known { // another server may have led meanwhile
 		if r, err = readRecord(filepath.Join(d.c.Dir, "tasks", driver.Key(d.id, string(l.Task))+recordSuffix)); err == nil {
-			d.records[l.Task], known = r, true
+			d.keep(r)
+			known = true
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, false, err
 		}
@@ -112,10 +116,13 @@ func (d *Driver) claim(ctx context.Context, l berth.Launch) (r *record, known bo
 	}
 	if !known {
 		r = &record{Task: l.Task, Name: driver.Key(d.id, string(l.Task)), Grace: l.Grace}
+		for _, l := range all[1:] {
+			r.Others = append(r.Others, l.Task)
+		}
 		if err := d.save(r); err != nil {
 			return nil, false, err
 		}
-		d.records[l.Task] = r
+		d.keep(r)
 	}
 	r.busy = make(chan struct{})
 	return r, known, nil
@@ -187,8 +194,8 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	if err := d.load(); err != nil {
 		return nil, err
 	}
-	for _, r := range slices.Collect(maps.Values(d.records)) {
-		if r.busy != nil || r.Exit != nil {
+	for id, r := range maps.Clone(d.records) {
+		if r.busy != nil || r.Exit != nil || id != r.Task {
 			continue
 		}
 		j := byNumber[r.Job]
@@ -213,11 +220,11 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 // observed is what is known of all tasks. The mutex is held.
 func (d *Driver) observed() []driver.Observed {
 	out := []driver.Observed{}
-	for _, r := range d.records {
-		if r.Job == "" && r.busy == nil {
+	for id, r := range d.records {
+		if r.Job == "" && r.busy == nil || slices.Contains(r.Removed, id) {
 			continue // it was never taken
 		}
-		o := driver.Observed{Task: r.Task, Handle: handle(r.Task), State: berth.TaskPlaced, Node: r.Node, Exit: r.Exit, Why: r.why}
+		o := driver.Observed{Task: id, Handle: handle(id), State: berth.TaskPlaced, Node: r.Node, Exit: r.Exit, Why: r.why}
 		switch {
 		case r.Exit != nil:
 			o.State, o.Why = berth.TaskDone, ""
@@ -372,9 +379,22 @@ func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 	if r.Exit == nil && r.Job != "" {
 		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", r.Task)
 	}
+	id, err := taskOf(h)
+	if err != nil {
+		return err
+	}
+	if len(r.Removed) < len(r.Others) { // others of its gang are not removed yet
+		if !slices.Contains(r.Removed, id) {
+			r.Removed = append(r.Removed, id)
+		}
+		return d.save(r)
+	}
+	if slices.Contains(r.Removed, id) {
+		return nil
+	}
 	if err := os.Remove(d.recordPath(r)); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	delete(d.records, r.Task)
+	d.forget(r)
 	return nil
 }

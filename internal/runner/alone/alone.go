@@ -40,8 +40,8 @@ const lastReport = 15 * time.Minute
 // hurriedReport is how long it waits when it was told to end at once.
 const hurriedReport = 5 * time.Second
 
-// Main is the hidden command `_task --dir DIR [--container]`. It returns the exit code of the
-// process: [berth.ExitRunner] when the task could not be run.
+// Main is the hidden command `_task --dir DIR [--container|--lead|--member]`. It returns the exit
+// code of the process: [berth.ExitRunner] when the task could not be run.
 //
 // SIGUSR1 asks the task to end within the grace of its launch, and SIGUSR2 ends it at once. SIGTERM
 // is the queueing system's own: the task ends, and why it had to is for that system to say, so that
@@ -51,19 +51,42 @@ func Main(ctx context.Context, args []string) int {
 	flags := flag.NewFlagSet("_task", flag.ContinueOnError)
 	dir := flags.String("dir", "", "directory of the task")
 	container := flags.Bool("container", false, "the environment is that of the command's own image, and so the command's")
+	leads := flags.Bool("lead", false, "start the tasks of a job of several nodes, see lead")
+	joins := flags.Bool("member", false, "the launch comes from the leader, see member")
 	if err := flags.Parse(args); err != nil || *dir == "" {
 		log.Error("usage: _task --dir DIR")
 		return 2
 	}
-	exit, err := run(ctx, *dir, *container, log)
+	var m *member
+	var l berth.Launch
+	var err error
+	switch {
+	case *leads:
+		defer cache.RemoveAll(*dir) //nolint:errcheck // there is nobody to tell
+		return lead(ctx, *dir, log)
+	case *joins:
+		m, l, err = newMember()
+	default:
+		l, err = readLaunch(filepath.Join(*dir, LaunchFile))
+	}
+	var exit berth.Exit
+	told := false
+	if err == nil {
+		exit, told, err = run(ctx, l, m, *dir, *container, log)
+	}
 	if rerr := cache.RemoveAll(*dir); rerr != nil {
 		log.Warn("the directory of the task is left behind", "dir", *dir, "err", rerr)
 	}
+	end := code(exit)
 	if err != nil {
 		log.Error("the task cannot be run", "err", err)
-		return berth.ExitRunner
+		end = berth.ExitRunner
 	}
-	return code(exit)
+	if m == nil {
+		return end
+	}
+	m.done(end, told)
+	return 0 // the leader knows
 }
 
 // code is the exit code of a process whose task ended so.
@@ -77,17 +100,18 @@ func code(e berth.Exit) int {
 	return 1
 }
 
-func run(ctx context.Context, dir string, container bool, log *slog.Logger) (berth.Exit, error) {
-	l, err := readLaunch(filepath.Join(dir, LaunchFile))
-	if err != nil {
-		return berth.Exit{}, err
-	}
+// run runs a task, of a gang where m is set. known says that the server was told how it ended, or
+// is told by the queueing system.
+func run(ctx context.Context, l berth.Launch, m *member, dir string, container bool, log *slog.Logger) (exit berth.Exit, known bool, err error) {
 	control := new(runner.Control)
 	asked := watchSignals(control)
 	defer asked.ignore()
+	if m != nil {
+		go m.listen(asked)
+	}
 	home, err := runner.NewHTTPHome(l.Home.URL, l.Home.CA)
 	if err != nil {
-		return berth.Exit{}, err
+		return exit, false, err
 	}
 	defer home.Close()
 	told := make(chan struct{})
@@ -105,7 +129,7 @@ func run(ctx context.Context, dir string, container bool, log *slog.Logger) (ber
 	go reporter.Run(sending)
 	o, err := options(l, dir, log)
 	if err != nil {
-		return berth.Exit{}, err
+		return exit, false, err
 	}
 	o.Home, o.Control = home, control
 	if container {
@@ -116,27 +140,27 @@ func run(ctx context.Context, dir string, container bool, log *slog.Logger) (ber
 			reporter.Send(sending, r)
 		}
 	}
-	exit, err := runner.Run(ctx, l, o)
+	exit, err = runner.Run(ctx, l, o)
 	if err != nil || asked.ended.Load() {
-		return exit, err
+		return exit, err == nil, err
 	}
 	patience := time.After(lastReport)
 	for hurry := asked.hurry; ; {
 		select {
 		case <-told:
-			return exit, nil
+			return exit, true, nil
 		case <-hurry:
 			hurry, patience = nil, time.After(hurriedReport)
 		case <-patience:
 			log.Error("the server could not be told how the task ended")
-			return exit, nil
+			return exit, false, nil
 		}
 	}
 }
 
 // options is what the task works with, but for what reaches the server.
 func options(l berth.Launch, dir string, log *slog.Logger) (runner.Options, error) {
-	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log, Base: environ()}
+	o := runner.Options{Dir: filepath.Join(dir, "task"), Log: log, Base: environ(!mpi(l))}
 	kept, err := nodeDir(os.TempDir(), os.Getuid())
 	if err != nil {
 		log.Warn("nothing is kept for later tasks", "err", err)
@@ -159,13 +183,13 @@ func options(l berth.Launch, dir string, log *slog.Logger) (runner.Options, erro
 }
 
 // environ is what the command inherits: what it does on any machine, and what the queueing system
-// tells it of its job and of the devices that are its own.
-func environ() []string {
+// tells it of its job, where it may know that, and of the devices that are its own.
+func environ(slurm bool) []string {
 	out := runner.BaseEnviron(os.Environ())
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		switch {
-		case strings.HasPrefix(name, "SLURM_"), name == "CUDA_VISIBLE_DEVICES", name == "ROCR_VISIBLE_DEVICES", name == "GPU_DEVICE_ORDINAL":
+		case slurm && strings.HasPrefix(name, "SLURM_"), name == "CUDA_VISIBLE_DEVICES", name == "ROCR_VISIBLE_DEVICES", name == "GPU_DEVICE_ORDINAL":
 			out = append(out, v)
 		}
 	}
