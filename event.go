@@ -31,6 +31,7 @@ const (
 	EventJobChanged  = "job.changed"  // tags, display name, archive flag
 	EventJobCancel   = "job.cancel"   // somebody asked the job to end
 	EventJobStep     = "job.step"     // of a pipeline: a step began or ended. Data: a PipelineStep
+	EventJobProgress = "job.progress" // of a job with mini-batches: some have ended. Data: a Work
 	EventJobWarning  = "job.warning"  // something the user should know: a fallback, an overcommitment
 	EventTaskState   = "task.state"   // Data: {"task": …, "state": …}
 	EventTaskPhase   = "task.phase"   // Data: {"task": …, "phase": …, "detail": …}

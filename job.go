@@ -197,6 +197,10 @@ type JobState struct {
 	Node   string `json:"node,omitempty"`
 	// Serves is the online deployment this job is a replica of, ENDPOINT/DEPLOYMENT.
 	Serves string `json:"serves,omitempty"`
+	// Work is how far a job with mini-batches has come.
+	Work *Work `json:"work,omitempty"`
+	// Invokes is the batch deployment that this job runs, ENDPOINT/DEPLOYMENT.
+	Invokes string `json:"invokes,omitempty"`
 	// Steps are those of a pipeline job, in the order of their names.
 	Steps []PipelineStep `json:"steps,omitempty"`
 }

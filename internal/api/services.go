@@ -27,6 +27,7 @@ type services struct {
 	instances  *instanceService
 	events     *eventService
 	operations *operationService
+	work       *workService
 	metrics    *metricsService
 	health     *healthService
 }
@@ -70,6 +71,7 @@ func (s *Server) assemble() {
 	}
 	s.attach = &attachService{attached: o.Attached, gate: s.gate, front: s}
 	s.instances = &instanceService{db: o.DB, authority: o.Authority, front: s}
+	s.work = &workService{front: s}
 	s.operations = &operationService{Locator: o.Locator, db: o.DB, docs: s.docs, workspaces: s.workspaces}
 	s.metrics = &metricsService{db: o.DB, requests: s.requests, more: o.Metrics, workspaces: s.workspaces, events: s.events}
 }
@@ -115,4 +117,6 @@ func (s *Server) routes() {
 	open("GET /runner/v1/programs/{hash}", s.runners.program)
 	s.mux.Handle("POST /runner/v1/tasks/{id}/log", s.authenticate(s.runners.appendLog))
 	s.mux.Handle("POST /runner/v1/tasks/{id}/storage", s.authenticate(s.runners.signStorage))
+	s.mux.Handle("POST /runner/v1/tasks/{id}/work", s.work.guard(s.work.work))
+	s.mux.Handle("GET /runner/v1/tasks/{id}/rows", s.work.guard(s.work.rows))
 }

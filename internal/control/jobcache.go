@@ -18,6 +18,7 @@ type jobView struct {
 	kind      kind.Kind
 	composite kind.Composite // of a job with children; else nil
 	pipeline  bool           // it is one
+	puller    kind.Puller    // of a job with mini-batches; else nil
 	kindErr   error          // why there is no kind
 	state     berth.JobState
 }
@@ -40,6 +41,7 @@ func (s jobCache) decode(k jobKey, d *store.Doc, kinds func(string) (kind.Kind, 
 		v = jobView{body: d.Body}
 		v.props, v.kind, v.kindErr = kindOf(d.Body, kinds)
 		v.composite, v.pipeline = v.kind.(kind.Composite)
+		v.puller, _ = v.kind.(kind.Puller)
 	}
 	var err error
 	if v.state, err = job.State(d); err != nil {

@@ -24,6 +24,8 @@ type jobWork struct {
 
 	// Of a pipeline:
 	children map[string]kind.Child
+
+	work *berth.Work // of a job with mini-batches
 }
 
 func (j *jobWork) key() jobKey { return jobKey{j.doc.Workspace, j.doc.Name} }
@@ -54,6 +56,9 @@ func (cy *cycle) job(k jobKey) (*jobWork, error) {
 			return nil, err
 		}
 	}
+	if err := cy.settle(j); err != nil {
+		return nil, err
+	}
 	cy.jobs[k] = j
 	return j, nil
 }
@@ -77,7 +82,7 @@ func (j *jobWork) next() (kind.Step, error) {
 			return kind.Step{}, err
 		}
 	}
-	return k.Step(kind.Job{Name: j.doc.Name, Key: berth.NewTaskKey(j.doc.Name, j.doc.ID), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props, Children: j.children}, j.tasks), nil
+	return k.Step(kind.Job{Name: j.doc.Name, Key: berth.NewTaskKey(j.doc.Name, j.doc.ID), Status: berth.JobStatus(j.doc.Status), State: j.state, Props: j.props, Children: j.children, Work: j.work}, j.tasks), nil
 }
 
 // step creates and stops tasks as the job's kind says, and notes which pools have something to
@@ -218,6 +223,11 @@ func (cy *cycle) save(j *jobWork) error {
 	}
 	if s.Status == berth.Completed && j.doc.Status != string(s.Status) {
 		if err := cy.registerOutputs(j); err != nil {
+			return err
+		}
+	}
+	if s.Status == berth.Completed && j.doc.Status != string(s.Status) && j.puller != nil {
+		if err := cy.dropRows(j); err != nil {
 			return err
 		}
 	}

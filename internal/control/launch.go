@@ -44,7 +44,7 @@ func (cy *cycle) buildLaunches(p *pool, j *jobWork, tasks []*berth.Task, nodes [
 			t.Port = port
 		}
 	}
-	if tasks[0].Attempt > 1 {
+	if tasks[0].Attempt > 1 && j.puller == nil {
 		if err := cy.archiveLogs(j, tasks[0].Attempt-1); err != nil {
 			return nil, err
 		}
@@ -133,6 +133,9 @@ func (cy *cycle) buildLaunch(j *jobWork, v *berth.CommandJob, tasks []*berth.Tas
 		return l, err
 	}
 	l.Tracking = cy.tracking(ws, t, v.ExperimentName)
+	if err := cy.pull(&l, j); err != nil {
+		return l, err
+	}
 	l.Artifacts = b.sign(storage.Artifacts, locate.ArtifactPath(j.doc.Name), "rwl")
 	cy.onNode(&l, t)
 	if grouped(v, len(tasks)) {

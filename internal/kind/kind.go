@@ -23,6 +23,8 @@ type Job struct {
 	Props  json.RawMessage
 	// Children are those of its jobs that were created, by name; see Composite.
 	Children map[string]Child
+	// Work is how far its mini-batches are, of a job of a Puller that has begun.
+	Work *berth.Work
 }
 
 // Child is what a kind sees of a child of a job.
@@ -55,6 +57,7 @@ type Kind interface {
 // kinds is every kind this server can run.
 var kinds = map[string]Kind{
 	"command":  command{},
+	"parallel": parallel{},
 	"pipeline": pipeline{},
 }
 

@@ -87,6 +87,11 @@ func (m Maker) other(p map[string]any, n *Node, c *Component, compute string) er
 			p[camel(key)] = v
 		}
 	}
+	if k, ok := stepper.(interface {
+		settle(p map[string]any, id func(text, collection string) string) error
+	}); ok {
+		return k.settle(p, m.id)
+	}
 	return nil
 }
 

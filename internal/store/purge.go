@@ -1,6 +1,6 @@
 package store
 
-// DeleteTasks removes the tasks of a job; none is success.
+// DeleteTasks removes the tasks of a job and its mini-batches; none is success.
 func (tx *Tx) DeleteTasks(workspace, job string) error {
 	scope, err := tx.scope(workspace, "")
 	if err != nil || scope == 0 {
@@ -8,8 +8,10 @@ func (tx *Tx) DeleteTasks(workspace, job string) error {
 	}
 	tx.next()
 	tx.memory.dropTasks(jobKey{scope, job})
-	_, err = tx.exec("DELETE FROM tasks WHERE scope = ? AND job = ?", scope, job)
-	return err
+	if _, err = tx.exec("DELETE FROM tasks WHERE scope = ? AND job = ?", scope, job); err != nil {
+		return err
+	}
+	return tx.DeleteWork(workspace, job)
 }
 
 // DeleteBlobs removes the names with a prefix from the index and returns their number. Their
@@ -30,13 +32,13 @@ func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
 	}
 }
 
-// DeleteWorkspace removes every document and task inside a workspace. Events stay: they are
+// DeleteWorkspace removes every document, task and mini-batch inside a workspace. Events stay: they are
 // history.
 func (tx *Tx) DeleteWorkspace(workspace string) error {
 	tx.next()
 	tx.memory.clear()
 	clear(tx.derived)
-	for _, table := range []string{"docs", "tasks"} {
+	for _, table := range []string{"docs", "tasks", "batches", "works"} {
 		if _, err := tx.exec("DELETE FROM "+table+" WHERE scope IN (SELECT id FROM scopes WHERE workspace = ?)", workspace); err != nil {
 			return err
 		}

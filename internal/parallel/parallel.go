@@ -1,0 +1,395 @@
+// Package parallel hands out the mini-batches of a job to its tasks and takes back what became of
+// them. A mini-batch is a row of the store: which task has it, how often it failed, and where its
+// rows are in the file of the job's results. A result counts once, however often it is reported.
+package parallel
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/kind"
+	"github.com/berthml/berth/internal/store"
+)
+
+// Limits of what a task may send.
+const (
+	MaxBatches = 100_000
+	maxError   = 2000
+	maxWant    = 1024
+)
+
+// Ask is what the task of a job asks for, and what it has done. The task sends the same again until
+// it has an answer.
+type Ask struct {
+	// Plan is the items of each mini-batch, where the answer before asked for it.
+	Plan [][]string `json:"plan"`
+	// Holding are the mini-batches that it works on, and Want how many more it could.
+	Holding  []int    `json:"holding"`
+	Want     int      `json:"want"`
+	Finished []Result `json:"finished"`
+}
+
+// Result is what became of a mini-batch.
+type Result struct {
+	Number   int    `json:"number"`
+	Try      int    `json:"try"`
+	Returned int    `json:"returned"` // items
+	Error    string `json:"error"`    // why it failed; empty if it did not
+	Loose    bool   `json:"loose"`    // see berth.MiniBatch
+	Size     int64  `json:"size"`     // bytes of rows, which follow the question
+	Start    int64  `json:"-"`        // where they are in the file of results
+}
+
+// Answer is what the task is to do.
+type Answer struct {
+	Plan    bool        `json:"plan,omitempty"` // say what the mini-batches are
+	Batches []Piece     `json:"batches,omitempty"`
+	Write   bool        `json:"write,omitempty"` // fetch the rows and write the result
+	End     bool        `json:"end,omitempty"`   // there is nothing to do
+	Reason  string      `json:"reason,omitempty"`
+	Work    *berth.Work `json:"work,omitempty"`
+	Stale   []int       `json:"stale,omitempty"` // of Holding: it has them no more
+}
+
+// Piece is a mini-batch for a task.
+type Piece struct {
+	Number int      `json:"number"`
+	Try    int      `json:"try"`
+	Items  []string `json:"items"`
+}
+
+// desk is one exchange with a task.
+type desk struct {
+	tx   *store.Tx
+	task *berth.Task
+	how  kind.Parallel
+	work *berth.Work
+	had  berth.Work
+}
+
+// Exchange takes what a task has done and gives it more to do.
+func Exchange(tx *store.Tx, t *berth.Task, how kind.Parallel, a Ask) (Answer, error) {
+	w, err := tx.Work(t.Workspace, t.Job)
+	if err != nil {
+		return Answer{}, err
+	}
+	if w == nil {
+		w = &berth.Work{}
+	}
+	d := desk{tx: tx, task: t, how: how, work: w, had: *w}
+	answer, err := d.exchange(a)
+	if err != nil {
+		return Answer{}, err
+	}
+	return answer, d.save()
+}
+
+func (d *desk) exchange(a Ask) (Answer, error) {
+	if d.work.Batches == 0 {
+		if len(a.Plan) == 0 {
+			return Answer{Plan: true}, nil
+		}
+		if err := d.plan(a.Plan); err != nil {
+			return Answer{}, err
+		}
+	}
+	for _, r := range a.Finished {
+		if err := d.finish(r); err != nil {
+			return Answer{}, err
+		}
+	}
+	if d.work.Error == "" {
+		d.work.Error = d.how.Exceeded(d.work)
+	}
+	var answer Answer
+	if d.work.Error != "" {
+		answer.End, answer.Reason = true, d.work.Error
+		return answer, nil
+	}
+	mine, err := d.mine()
+	if err != nil {
+		return answer, err
+	}
+	for _, n := range a.Holding {
+		if !slices.ContainsFunc(mine, func(b *berth.MiniBatch) bool { return b.Number == n }) {
+			answer.Stale = append(answer.Stale, n)
+		}
+	}
+	for _, b := range mine { // it was given these, and the answer got lost
+		if !slices.Contains(a.Holding, b.Number) {
+			answer.Batches = append(answer.Batches, Piece{b.Number, b.Tries, b.Items})
+		}
+	}
+	if answer.Batches, err = d.take(answer.Batches, min(a.Want, maxWant)); err != nil {
+		return answer, err
+	}
+	if len(answer.Batches) == 0 && len(a.Holding) == len(answer.Stale) && a.Want > 0 {
+		answer.Write, err = d.writer()
+		answer.End = !answer.Write
+		answer.Reason = "nothing is left to do"
+	}
+	answer.Work = d.work
+	return answer, err
+}
+
+// plan keeps the mini-batches. Only the first plan counts.
+func (d *desk) plan(items [][]string) error {
+	if len(items) > MaxBatches {
+		return berth.Errorf(berth.Limit, "the input makes %d mini-batches, and a job can have %d: raise mini_batch_size", len(items), MaxBatches)
+	}
+	all := make([]berth.MiniBatch, len(items))
+	for i := range items {
+		all[i] = berth.MiniBatch{Number: i + 1, Items: items[i]}
+		d.work.Items += len(items[i])
+	}
+	d.work.Batches, d.work.Waiting = len(all), len(all)
+	return d.tx.InsertBatches(d.task.Workspace, d.task.Job, all)
+}
+
+// finish records what became of a mini-batch, if the task still has it.
+func (d *desk) finish(r Result) error {
+	b, err := d.tx.Batch(d.task.Workspace, d.task.Job, r.Number)
+	if berth.CodeOf(err) == berth.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if b.State != berth.BatchRunning || b.Owner != d.task.ID || b.Tries != r.Try {
+		return nil // said before, or given to another
+	}
+	if r.Error != "" {
+		return d.fail(b, r.Error)
+	}
+	b.State, b.Start, b.Size, b.Loose = berth.BatchDone, r.Start, r.Size, r.Loose
+	b.Failed = max(0, len(b.Items)-max(0, r.Returned))
+	d.work.Running--
+	d.work.Done++
+	d.work.DoneItems += len(b.Items)
+	d.work.FailedItems += b.Failed
+	if b.Failed > 0 {
+		b.Error = fmt.Sprintf("run returned %d results for %d items", r.Returned, len(b.Items))
+		d.work.Short++
+		d.work.LastError = fmt.Sprintf("mini-batch %d: %s", b.Number, b.Error)
+	}
+	return d.tx.SaveBatch(d.task.Workspace, d.task.Job, b)
+}
+
+// fail records that a mini-batch failed. It is tried again, or has failed for good.
+func (d *desk) fail(b *berth.MiniBatch, why string) error {
+	if len(why) > maxError {
+		why = why[:maxError]
+	}
+	b.Tries++
+	b.Error = why
+	d.work.Running--
+	d.work.LastError = fmt.Sprintf("mini-batch %d (%s): %s", b.Number, name(b.Items), why)
+	if b.Tries > d.how.Retries {
+		b.State, b.Failed = berth.BatchFailed, len(b.Items)
+		d.work.Failed++
+		d.work.DoneItems += len(b.Items)
+		d.work.FailedItems += len(b.Items)
+	} else {
+		b.State = berth.BatchWaiting
+		d.work.Waiting++
+	}
+	return d.tx.SaveBatch(d.task.Workspace, d.task.Job, b)
+}
+
+// name is the items of a mini-batch, for people.
+func name(items []string) string {
+	switch len(items) {
+	case 0:
+		return "empty"
+	case 1:
+		return items[0]
+	}
+	return fmt.Sprintf("%s and %d more", items[0], len(items)-1)
+}
+
+// mine are the mini-batches that the task has.
+func (d *desk) mine() (out []*berth.MiniBatch, err error) {
+	all, err := d.tx.Batches(d.task.Workspace, d.task.Job, store.BatchQuery{State: berth.BatchRunning})
+	for _, b := range all {
+		if b.Owner == d.task.ID {
+			out = append(out, b)
+		}
+	}
+	return out, err
+}
+
+// take gives the task mini-batches that wait until it has as many as it wants.
+func (d *desk) take(have []Piece, want int) ([]Piece, error) {
+	if len(have) >= want || d.task.Stop || d.task.State == berth.TaskDone {
+		return have, nil
+	}
+	next, err := d.tx.Batches(d.task.Workspace, d.task.Job, store.BatchQuery{State: berth.BatchWaiting, Limit: want - len(have)})
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range next {
+		b.State, b.Owner = berth.BatchRunning, d.task.ID
+		if err := d.tx.SaveBatch(d.task.Workspace, d.task.Job, b); err != nil {
+			return nil, err
+		}
+		d.work.Waiting--
+		d.work.Running++
+		have = append(have, Piece{b.Number, b.Tries, b.Items})
+	}
+	return have, nil
+}
+
+// writer says whether the task is to write the result: every mini-batch has ended, and nobody else
+// is to.
+func (d *desk) writer() (bool, error) {
+	if !d.work.Ended() || d.task.Stop {
+		return false, nil
+	}
+	if d.work.Writer == "" || d.work.Writer == d.task.ID {
+		d.work.Writer = d.task.ID
+		return true, nil
+	}
+	other, err := d.tx.Task(d.work.Writer)
+	if err != nil && berth.CodeOf(err) != berth.NotFound {
+		return false, err
+	}
+	if err == nil && other.State != berth.TaskDone {
+		return false, nil
+	}
+	if err == nil && other.Exit.OK() {
+		return false, nil
+	}
+	d.work.Writer = d.task.ID
+	return true, nil
+}
+
+// save writes the work, and tells how far it is each time another hundredth has ended.
+func (d *desk) save() error {
+	w := d.work
+	now, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	before, err := json.Marshal(d.had)
+	if err != nil || string(now) == string(before) {
+		return err
+	}
+	ended := func(w *berth.Work) int { return (w.Done + w.Failed) * 100 / max(1, w.Batches) }
+	if ended(w) != ended(&d.had) || w.Batches != d.had.Batches || w.Error != d.had.Error || w.Writer != d.had.Writer {
+		public := *w
+		public.Settled = nil
+		data, err := json.Marshal(public)
+		if err != nil {
+			return err
+		}
+		d.tx.Emit(berth.Event{
+			Workspace: d.task.Workspace, Subject: "jobs/" + d.task.Job, Type: berth.EventJobProgress, Data: data,
+			Reason: fmt.Sprintf("%d of %d mini-batches have ended", w.Done+w.Failed, w.Batches),
+		})
+	}
+	return d.tx.SaveWork(d.task.Workspace, d.task.Job, w)
+}
+
+// Settle takes back what a task had that has ended, once. Mini-batches that it was working on are
+// given to others; if it was not taken away but failed by itself, that was one of their tries. What
+// it wrote to its node's disk is lost with a node that is lost: those are done again.
+func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error) {
+	w, err := tx.Work(t.Workspace, t.Job)
+	if err != nil {
+		return nil, err
+	}
+	if w == nil {
+		w = &berth.Work{}
+	}
+	if t.State != berth.TaskDone || slices.Contains(w.Settled, t.ID) {
+		return w, nil
+	}
+	d := desk{tx: tx, task: t, how: how, work: w, had: *w}
+	w.Settled = append(slices.Clone(w.Settled), t.ID)
+	mine, err := d.mine()
+	if err != nil {
+		return nil, err
+	}
+	why, counts := blame(t)
+	for _, b := range mine {
+		if counts {
+			err = d.fail(b, why)
+		} else {
+			b.State = berth.BatchWaiting
+			w.Running--
+			w.Waiting++
+			err = tx.SaveBatch(t.Workspace, t.Job, b)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if t.Exit != nil && t.Exit.Cause == "lost" {
+		w.Lost++
+		if err := d.redo(); err != nil {
+			return nil, err
+		}
+	}
+	if w.Error == "" {
+		w.Error = how.Exceeded(w)
+	}
+	if w.Error == "" && counts && len(mine) == 0 && t.Exit.Cause != "lost" && !t.Stop {
+		w.Error = why
+	}
+	return w, d.save()
+}
+
+// blame is why a task ended otherwise than well, and whether that was its own doing.
+func blame(t *berth.Task) (why string, counts bool) {
+	switch {
+	case t.Exit.OK():
+		return "its task ended without a word of it", true
+	case t.Exit == nil:
+		return "its task ended, but how is not recorded", true
+	}
+	switch t.Exit.Cause {
+	case "evicted", "canceled", "budget", "peer":
+		return t.Exit.Reason, false
+	}
+	return "its task ended: " + outcome(t.Exit), !t.Evict
+}
+
+// outcome is an exit in words.
+func outcome(e *berth.Exit) string {
+	switch {
+	case e.Reason != "":
+		return e.Reason
+	case e.OOM:
+		return "the kernel ended it because it ran out of memory"
+	case e.Signal != "":
+		return "it was ended by " + e.Signal
+	}
+	return fmt.Sprintf("it ended with exit code %d", e.Code)
+}
+
+// redo returns the mini-batches to the others whose files were on the disk of a node that is lost.
+func (d *desk) redo() error {
+	done, err := d.tx.Batches(d.task.Workspace, d.task.Job, store.BatchQuery{State: berth.BatchDone})
+	if err != nil {
+		return err
+	}
+	for _, b := range done {
+		if b.Owner != d.task.ID || !b.Loose {
+			continue
+		}
+		d.work.Done--
+		d.work.Waiting++
+		d.work.DoneItems -= len(b.Items)
+		d.work.FailedItems -= b.Failed
+		if b.Failed > 0 {
+			d.work.Short--
+		}
+		b.State, b.Failed, b.Start, b.Size, b.Loose = berth.BatchWaiting, 0, 0, 0, false
+		if err := d.tx.SaveBatch(d.task.Workspace, d.task.Job, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
