@@ -144,3 +144,12 @@ type StartPhase struct {
 	Name string  `json:"name"`
 	Ms   float64 `json:"ms"`
 }
+
+// BatchRoot is where batch endpoints are invoked, below the server's own address:
+// BatchRoot{subscription}/{group}/{workspace}/{endpoint}/jobs .
+const BatchRoot = "/berth/batch/"
+
+// BatchPath is where a batch endpoint of the workspace is invoked.
+func (w Workspace) BatchPath(name string) string {
+	return BatchRoot + w.Subscription + "/" + w.Group + "/" + w.Name + "/" + name + "/jobs"
+}

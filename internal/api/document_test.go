@@ -90,14 +90,18 @@ func TestOnlineEndpoints(t *testing.T) {
 	x.do("GET", at+"/deployments", nil).want(200).is("value.0", nil)
 }
 
-// TestBatchEndpoints: as online ones, without keys of their own.
+// TestBatchEndpoints: as online ones; app has tests of their jobs.
 func TestBatchEndpoints(t *testing.T) {
 	x := open(t)
-	at := x.ws + "/batchEndpoints/b"
+	at, code := x.ws+"/batchEndpoints/b", x.ws+"/codes/c/versions/1"
 	x.do("PUT", at, props("authMode", "AADToken", "defaults", map[string]any{"deploymentName": "d"})).want(201).
-		is("properties.defaults.deploymentName", "d").is("properties.berth.warnings.0", "batch endpoints are kept as documents: nothing is deployed or invoked yet")
-	x.do("PUT", at+"/deployments/d", props("compute", "azureml:cpu")).want(201).is("properties.compute", "azureml:cpu")
-	x.do("PATCH", at+"/deployments/d", props("miniBatchSize", 5)).want(200).is("properties.miniBatchSize", 5.0).is("properties.compute", "azureml:cpu")
+		is("properties.defaults.deploymentName", "d").is("properties.provisioningState", "Succeeded")
+	x.do("PUT", at+"/deployments/d", props("compute", "local")).want(400).says("codeConfiguration is missing")
+	x.do("PUT", code, props("codeUri", "azureml://datastores/workspaceblobstore/paths/c")).want(201)
+	x.do("PUT", at+"/deployments/d", props("compute", "local", "codeConfiguration", map[string]any{"codeId": code, "scoringScript": "score.py"})).want(201).
+		is("properties.compute", "local").is("properties.miniBatchSize", 10.0).is("properties.retrySettings.timeout", "PT30S")
+	x.do("PATCH", at+"/deployments/d", props("miniBatchSize", 5)).want(200).is("properties.miniBatchSize", 5.0).is("properties.compute", "local")
+	x.do("POST", at+"/listKeys", nil).want(400).says("has no keys")
 	x.do("DELETE", at+"/deployments/d", nil).want(200)
 	x.do("DELETE", at+"/deployments/d", nil).want(204)
 	x.do("GET", at, nil).want(200)

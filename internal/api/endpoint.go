@@ -12,8 +12,7 @@ import (
 	"github.com/berthml/berth/internal/store"
 )
 
-// Batch endpoints and their deployments are documents so far; online.go has what online endpoints
-// have besides.
+// Here is what endpoints of both sorts have; online.go and batch.go have the rest.
 
 var endpointSchema = map[string]schema{
 	"properties.authMode": isText, "properties.compute": isText, "properties.traffic": isObject, "properties.mirrorTraffic": isObject,
@@ -55,17 +54,6 @@ func checkShares(p map[string]any, field string) (sum int64, err error) {
 		sum += share
 	}
 	return sum, nil
-}
-
-func shapeEndpoint(_ *call, d *store.Doc, p map[string]any) {
-	orNull(p, "description")
-	setDefault(p, "properties", map[string]any{})
-	p["provisioningState"] = "Succeeded"
-	if d.Version != "" {
-		return
-	}
-	orNull(p, "scoringUri", "swaggerUri")
-	setDefault(p, "traffic", map[string]any{})
 }
 
 // wantedEndpoint chooses endpoints by what they run on.

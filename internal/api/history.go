@@ -56,6 +56,10 @@ func (s *historyService) dataPlane(c *call) error {
 		if len(p) == 2 && fold(p, 0, "models") && fold(p, 1, "batchGetResolvedUris") {
 			return s.resolvedURIs(c)
 		}
+	case "mferp":
+		if len(p) == 3 && fold(p, 0, batchCollection) && fold(p, 2, "jobs") && c.r.Method == http.MethodGet {
+			return c.s.batchJobs(c, p[1])
+		}
 	case "genericasset":
 		return s.indexes.indexes(c, p)
 	}

@@ -86,6 +86,7 @@ type submission struct {
 	raw         []byte   // body, encoded
 	services    []string // that it asks for and does not get
 	room        space.Room
+	invokes     string // see berth.JobState
 }
 
 // writeJob keeps a new job, or what may change of one that there is.
@@ -130,7 +131,7 @@ func checkJobName(name string) error {
 
 // submit checks a new job and keeps it.
 func (c jobCall) submit(tx *store.Tx, w submission) (d *store.Doc, err error) {
-	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin}
+	st := berth.JobState{Times: berth.Waterfall{Submitted: c.now}, Reason: "accepted", Admin: c.who.Role == auth.Admin, Invokes: w.invokes}
 	if k := c.s.jobs.composite(text(w.props, "jobType")); k != nil {
 		if err = c.checkChildren(tx, k, w.name, w.props, &st); err == nil {
 			w.raw, err = ordered.Marshal(w.body, c.received, c.adoptedOrder(tx, w.props)) // it may have got its steps only now

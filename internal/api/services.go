@@ -1,6 +1,7 @@
 package api
 
 import (
+	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/attach"
 	"github.com/berthml/berth/internal/space"
 )
@@ -108,6 +109,9 @@ func (s *Server) routes() {
 		user(prefix, s.history.dataPlane)
 	}
 	user("GET /tenants", s.tree.tenants)
+	for _, method := range []string{"GET ", "POST "} {
+		open(method+berth.BatchRoot+"{subscription}/{group}/{workspace}/{endpoint}/jobs", s.scoringURI)
+	}
 	s.subscriptions = s.guard(s.tree.arm)
 
 	// These have credentials of their own kind: a link, a task's token, a machine's.

@@ -166,9 +166,9 @@ func serviceRows() []resource {
 			},
 		},
 		{
-			Collection: "batchEndpoints", Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
-			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeEndpoint, Check: checkEndpoint, MakerOnly: true, KeepsName: true, Actions: actions{"listkeys": endpointKeys},
-			Inert: "batch endpoints are kept as documents: nothing is deployed or invoked yet",
+			Collection: batchCollection, Child: "deployments", Noun: "batch endpoint", ChildNoun: "deployment", Tracked: true, LRO: true, Schema: endpointSchema,
+			Secrets: []string{"keys"}, SecretKind: "authMode", Shape: shapeBatch, Check: checkBatch, MakerOnly: true, KeepsName: true,
+			Actions: actions{"listkeys": endpointKeys, "regeneratekeys": newEndpointKey},
 		},
 		{
 			Collection: "schedules", Noun: "schedule", LRO: true, Schema: scheduleSchema, Shape: shapeSchedule, Check: checkSchedule, Wanted: wantedSchedule, MakerOnly: true, KeepsName: true,

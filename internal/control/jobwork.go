@@ -222,12 +222,7 @@ func (cy *cycle) save(j *jobWork) error {
 		}
 	}
 	if s.Status == berth.Completed && j.doc.Status != string(s.Status) {
-		if err := cy.registerOutputs(j); err != nil {
-			return err
-		}
-	}
-	if s.Status == berth.Completed && j.doc.Status != string(s.Status) && j.puller != nil {
-		if err := cy.dropRows(j); err != nil {
+		if err := cy.completed(j); err != nil {
 			return err
 		}
 	}

@@ -52,6 +52,14 @@ func (cy *cycle) pull(l *berth.Launch, j *jobWork) error {
 	return parallel.Launch(l, how, cy.c.o.Locator.BaseURL)
 }
 
+// completed does what follows when a job has completed.
+func (cy *cycle) completed(j *jobWork) error {
+	if err := cy.registerOutputs(j); err != nil || j.puller == nil {
+		return err
+	}
+	return cy.dropRows(j)
+}
+
 // dropRows deletes the file of results of a job that has completed: they are in its output.
 func (cy *cycle) dropRows(j *jobWork) error {
 	_, storage, err := cy.workspace(j.doc.Workspace)

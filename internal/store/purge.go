@@ -32,8 +32,8 @@ func (tx *Tx) DeleteBlobs(container, prefix string) (int, error) {
 	}
 }
 
-// DeleteWorkspace removes every document, task and mini-batch inside a workspace. Events stay: they are
-// history.
+// DeleteWorkspace removes every document, task and mini-batch inside a workspace. Events stay: they
+// are history.
 func (tx *Tx) DeleteWorkspace(workspace string) error {
 	tx.next()
 	tx.memory.clear()
