@@ -185,8 +185,10 @@ func shmSize(s string) (string, error) {
 // initScript brings the program and the launch into the pod; its arguments are the address and the
 // hash. Whom the program comes from does not matter, because its hash is checked, and nothing
 // secret is sent: so the certificate is not checked, which some programs cannot do. The container
-// of the task may have another user.
+// of the task may have another user. All messages go to one stream, because the order of lines on
+// two is lost on the way, and the last one is the reason.
 const initScript = `
+exec 2>&1
 cd ` + workDir + ` || exit 1
 umask 000
 mkdir task || exit 1
