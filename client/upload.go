@@ -30,6 +30,13 @@ type Upload struct {
 	Single bool   // Files is one file, which stands for itself
 	Files  []File
 	Hash   string // of names and contents
+	// Before are the addresses of folders that files of this one were uploaded to earlier; what did
+	// not change since is not sent again. Hashes returns the SHA-256 of each of Files, in hex, ""
+	// where it is not known. Begun is called with the address of this upload before anything is
+	// sent. Both may be nil.
+	Before []string
+	Hashes func() []string
+	Begun  func(address string)
 	// Progress, if not nil, is called with the number of bytes sent and the total. It may be called
 	// by several goroutines.
 	Progress func(sent, total int64)
@@ -44,6 +51,12 @@ func (u *Upload) Size() int64 {
 	return n
 }
 
+func (u *Upload) begun(address string) {
+	if u.Begun != nil && address != "" {
+		u.Begun(address)
+	}
+}
+
 // Code uploads a code folder and returns the id of the code asset. The same content is uploaded
 // once: known reports whether it already existed.
 func (c *Client) Code(ctx context.Context, u *Upload, hashVersion int) (id string, known bool, err error) {
@@ -54,6 +67,8 @@ func (c *Client) Code(ctx context.Context, u *Upload, hashVersion int) (id strin
 		return "", false, err
 	}
 	if len(found.Value) > 0 && found.Value[0].ID() != "" {
+		at, _ := found.Value[0].Properties()["codeUri"].(string)
+		u.begun(at)
 		return found.Value[0].ID(), true, nil
 	}
 	var pending struct {
@@ -165,9 +180,11 @@ func (c *Client) send(ctx context.Context, to *folder, u *Upload) error {
 			u.Progress(now, total)
 		}
 	}
-	together, files := packs(u.Files)
+	u.begun(to.url)
+	rest := c.reuse(ctx, to, u, count)
+	together, files := packs(rest)
 	if u.Single {
-		together, files = nil, u.Files
+		together, files = nil, rest
 	}
 	left, err := c.sendPacks(ctx, to, together, count)
 	if err != nil {

@@ -153,9 +153,9 @@ func (s *session) codeAsset(ctx context.Context, c *client.Client, u spec.Upload
 	if len(folder.Files) == 0 {
 		return "", nil
 	}
-	up := s.transfer(u, folder)
+	up := s.transfer(c, u, folder)
 	defer s.sending(up)()
-	id, _, err := c.Code(ctx, up, spec.HashVersion)
+	id, _, err := c.Code(ctx, up, folder.HashVersion)
 	return id, err
 }
 
@@ -166,7 +166,7 @@ func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Uploa
 	if err != nil {
 		return "", err
 	}
-	up := s.transfer(u, folder)
+	up := s.transfer(c, u, folder)
 	defer s.sending(up)()
 	store := u.Datastore
 	if store == "" {
@@ -182,7 +182,7 @@ func (s *session) uploadData(ctx context.Context, c *client.Client, u spec.Uploa
 }
 
 // transfer is a snapshot as the client takes it.
-func (s *session) transfer(u spec.Upload, folder *spec.Folder) *client.Upload {
+func (s *session) transfer(c *client.Client, u spec.Upload, folder *spec.Folder) *client.Upload {
 	for n, what := range folder.Skipped {
 		if n == 3 {
 			s.say("%s: %d more that are neither files nor folders are left out", u.Path, len(folder.Skipped)-n)
@@ -199,6 +199,17 @@ func (s *session) transfer(u spec.Upload, folder *spec.Folder) *client.Upload {
 	}
 	if st, err := os.Stat(u.Path); err == nil && !st.IsDir() && len(up.Files) == 1 && u.Kind != "code" {
 		up.Single = true
+	}
+	ws := fmt.Sprint(c.Workspace)
+	up.Before = u.Places(ws)
+	up.Begun = func(address string) { u.Sent(ws, address) }
+	up.Hashes = func() []string {
+		u.Hashes(folder)
+		hashes := make([]string, len(folder.Files))
+		for i, f := range folder.Files {
+			hashes[i] = f.Hash
+		}
+		return hashes
 	}
 	return up
 }

@@ -13,7 +13,8 @@ import (
 
 // An index remembers the hash of a folder beside what its files looked like to stat when it was
 // made: their names, sizes, times and inodes. A folder that looks the same is the same, and is not
-// read again.
+// read again. Beside that is a table of the hashes of its files, so that of a folder that was
+// changed only the changed files are read, and where the folder was uploaded to.
 
 // settled is how long a file must have been left alone before its looks are believed: a file
 // system's clock may stand still for some milliseconds, and a change within them would not show.
@@ -35,7 +36,7 @@ func (f *Folder) looks(now time.Time) (sum string, ok bool) {
 			b = binary.LittleEndian.AppendUint64(b, uint64(n))
 		}
 		h.Write(b)
-		if file.stamp.changed == 0 || file.stamp.modified > limit || file.stamp.changed > limit {
+		if !file.stamp.settled(limit) {
 			return "", false
 		}
 	}
@@ -51,7 +52,7 @@ func (u Upload) indexFile() string {
 	if err != nil {
 		return ""
 	}
-	return filepath.Join(u.Index, hexSum(fmt.Sprint(HashVersion, "\x00", place, "\x00", strings.Join(u.Includes, "\x00"))))
+	return filepath.Join(u.Index, hexSum(fmt.Sprint(IndexedVersion, "\x00", place, "\x00", strings.Join(u.Includes, "\x00"))))
 }
 
 // recall is the hash of a folder that looks as it did, "" when it is not known.
@@ -70,6 +71,12 @@ func (u Upload) recall(looks string) string {
 // remember keeps the hash of a folder. It is not needed: what is not known is read.
 func (u Upload) remember(looks, hash string) {
 	file := u.indexFile()
+	replace(file, []byte(looks+" "+hash+"\n"))
+	sweepIndex(filepath.Dir(file))
+}
+
+// replace writes a file of the index, if that can be done.
+func replace(file string, text []byte) {
 	if os.MkdirAll(filepath.Dir(file), 0o700) != nil {
 		return
 	}
@@ -77,11 +84,10 @@ func (u Upload) remember(looks, hash string) {
 	if err != nil {
 		return
 	}
-	_, err = tmp.WriteString(looks + " " + hash + "\n")
+	_, err = tmp.Write(text)
 	if tmp.Close() != nil || err != nil || os.Rename(tmp.Name(), file) != nil {
 		_ = os.Remove(tmp.Name())
 	}
-	sweepIndex(filepath.Dir(file))
 }
 
 // sweepIndex removes what is known of folders that were not looked at for long.

@@ -1,8 +1,14 @@
 package spec_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,9 +31,12 @@ func TestUnchangedFolderIsNotRead(t *testing.T) {
 	}
 	read := func() string {
 		t.Helper()
-		f, err := spec.Upload{Path: root}.Snapshot()
+		f, err := spec.Upload{Path: root, Index: t.TempDir()}.Snapshot()
 		if err != nil {
 			t.Fatal(err)
+		}
+		if f.HashVersion != spec.IndexedVersion {
+			t.Errorf("hash version %d", f.HashVersion)
 		}
 		return f.Hash
 	}
@@ -35,12 +44,12 @@ func TestUnchangedFolderIsNotRead(t *testing.T) {
 		t.Helper()
 		for { // files that were just written are read until the clock has moved on
 			take()
-			list, err := os.ReadDir(index)
+			list, err := filepath.Glob(filepath.Join(index, strings.Repeat("?", 64)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(list) == 1 {
-				file = filepath.Join(index, list[0].Name())
+				file = list[0]
 				b, err := os.ReadFile(file)
 				if err != nil {
 					t.Fatal(err)
@@ -84,4 +93,92 @@ func TestUnchangedFolderIsNotRead(t *testing.T) {
 		}
 	}
 	known()
+}
+
+// TestOnlyChangedFilesAreRead: of a folder that was changed, the hashes of files that look as they
+// did come from the index; a change that leaves size and modification time as they were shows.
+func TestOnlyChangedFilesAreRead(t *testing.T) {
+	root, index := t.TempDir(), t.TempDir()
+	write(t, root, map[string]string{"a.py": "one", "b.py": "two", "sub/c.py": "three"})
+	u := spec.Upload{Path: root, Index: index}
+	hashes := func() map[string]string {
+		t.Helper()
+		f, err := u.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Hashes(f)
+		all := map[string]string{}
+		for _, x := range f.Files {
+			all[x.Name] = x.Hash
+		}
+		return all
+	}
+	table := ""
+	for { // files that were just written are read until the clock has moved on
+		first := hashes()
+		list, err := filepath.Glob(filepath.Join(index, "*.files"))
+		if err != nil || len(list) > 1 {
+			t.Fatal(list, err)
+		}
+		if len(list) == 1 {
+			b, err := os.ReadFile(list[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(string(b), ".py") == 3 {
+				table = list[0]
+				// The table says something else than the files: who believes it has not read them.
+				for name, h := range first {
+					if name != "a.py" {
+						raw, _ := hex.DecodeString(h)
+						b = bytes.Replace(b, raw, make([]byte, len(raw)), 1)
+					}
+				}
+				if err := os.WriteFile(table, b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+	}
+	info, err := os.Stat(filepath.Join(root, "a.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, map[string]string{"a.py": "eno"})
+	if err := os.Chtimes(filepath.Join(root, "a.py"), info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	lie := strings.Repeat("0", 64)
+	want := map[string]string{"a.py": fmt.Sprintf("%x", sha256.Sum256([]byte("eno"))), "b.py": lie, "sub/c.py": lie}
+	if got := hashes(); !maps.Equal(got, want) {
+		t.Errorf("hashes %v", got)
+	}
+	for _, text := range []string{"", "berth files 1\n", "berth files 1\nb.py\x00short", "another format"} {
+		if err := os.WriteFile(table, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []string{"a.py", "b.py"} {
+			write(t, root, map[string]string{f: text})
+		}
+		if got := hashes(); got["b.py"] != fmt.Sprintf("%x", sha256.Sum256([]byte(text))) {
+			t.Errorf("with a table %q: %v", text, got)
+		}
+	}
+}
+
+// TestPlaces: where a folder was uploaded to is known by workspace, the last two times.
+func TestPlaces(t *testing.T) {
+	u := spec.Upload{Path: t.TempDir(), Index: t.TempDir()}
+	for _, place := range []string{"https://x/1", "https://x/2", "https://x/2", "https://x/3"} {
+		u.Sent("ws", place)
+	}
+	u.Sent("other", "https://x/other")
+	if got := u.Places("ws"); !slices.Equal(got, []string{"https://x/3", "https://x/2"}) {
+		t.Errorf("places %q", got)
+	}
+	if got := (spec.Upload{Path: u.Path}).Places("ws"); got != nil {
+		t.Errorf("without an index: %q", got)
+	}
 }

@@ -21,15 +21,21 @@ import (
 // MaxFiles bounds a snapshot: more is a mistake, such as a home folder named as code.
 const MaxFiles = 200_000
 
-// HashVersion names the way Folder.Hash is made; it travels beside the hash.
-const HashVersion = 202208
+// HashVersion and IndexedVersion name the ways Folder.Hash is made; they travel beside the hash.
+// Azure's hash takes reading every file. With an index the hash is one of the files' hashes, so
+// that only files that were changed are read.
+const (
+	HashVersion    = 202208
+	IndexedVersion = 1
+)
 
 // Folder is what is uploaded for a local path.
 type Folder struct {
 	Files []File
-	// Hash is the content hash that code is de-duplicated by, equal to the one Azure's clients
-	// make.
-	Hash string
+	// Hash is the content hash that code is de-duplicated by: without an index it is equal to the
+	// one Azure's clients make. HashVersion says which it is.
+	Hash        string
+	HashVersion int
 	// Skipped says of what is neither a file nor a folder what it is: it is not uploaded.
 	Skipped []string
 	// strays says of each link that leads out of the folder what is wrong with it.
@@ -41,6 +47,7 @@ type File struct {
 	Name string // relative to the folder, with slashes
 	Path string // absolute, links followed
 	Size int64
+	Hash string // SHA-256 in hex, where it is known
 
 	stamp stamp
 }
@@ -76,16 +83,19 @@ func (u Upload) Sum(f *Folder) error {
 		return berth.Errorf(berth.Invalid, "%s", strings.Join(f.strays, "\n"))
 	}
 	f.sort()
+	f.HashVersion = HashVersion
 	if u.Index == "" {
 		return u.wrong(f.sum())
 	}
-	looks, settled := f.looks(time.Now())
+	f.HashVersion = IndexedVersion
+	now := time.Now()
+	looks, settled := f.looks(now)
 	if settled {
 		if f.Hash = u.recall(looks); f.Hash != "" {
 			return nil
 		}
 	}
-	if err := f.sum(); err != nil {
+	if err := u.sumFiles(f, now); err != nil {
 		return u.wrong(err)
 	}
 	if settled {

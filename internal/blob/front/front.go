@@ -192,6 +192,8 @@ func (c *call) operation() (op func() error, perm string) {
 		return c.tree, "rl"
 	case "PUT pack":
 		return c.putPack, "w"
+	case "PUT reuse":
+		return c.reuse, "w"
 	case "POST pack":
 		return c.getPack, "r"
 	case "PUT ":
