@@ -41,6 +41,7 @@ var imports = map[string][]string{
 	"internal/store/pgtest":         {},
 	"internal/auth":                 {"", "internal/store"},
 	"internal/blob":                 {"", "internal/store"},
+	"internal/backup":               {"", "internal/blob/bucket", "internal/config", "internal/store"},
 	"internal/blob/bucket":          {"", "internal/runner/data", "internal/storage"},
 	"internal/blob/front":           {"", "internal/blob", "internal/store"},
 	"internal/storage":              {""},
@@ -99,9 +100,9 @@ var imports = map[string][]string{
 	"internal/serve/gateway":        {"", "internal/auth", "internal/metrics", "internal/serve", "internal/store"},
 	"internal/serve/worker":         {},
 	"internal/api":                  {"", "internal/batch", "internal/serve", "internal/space", "internal/metrics", "internal/job", "internal/asset", "internal/attach", "internal/auth", "internal/blob", "internal/blob/front", "internal/devbox", "internal/filewatch", "internal/keepalive", "internal/kind", "internal/locate", "internal/mltable", "internal/parallel", "internal/quota", "internal/sizes", "internal/storage", "internal/store", "internal/sched", "internal/advise", "internal/cost", "internal/ordered", "internal/plan", "internal/target", "internal/track", "internal/picture"},
-	"internal/app":                  {"", "internal/serve", "internal/serve/gateway", "internal/serve/worker", "internal/metrics", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/blob", "internal/blob/bucket", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
+	"internal/app":                  {"", "internal/serve", "internal/serve/gateway", "internal/serve/worker", "internal/metrics", "internal/api", "internal/attach", "internal/driver/all", "internal/auth", "internal/backup", "internal/blob", "internal/blob/bucket", "internal/blob/front", "internal/config", "internal/control", "internal/devbox", "internal/devbox/agent", "internal/driver", "internal/driver/local", "internal/envs", "internal/filewatch", "internal/locate", "internal/store", "internal/driver/cluster", "internal/sched", "internal/runner", "internal/slack", "internal/socket", "internal/track"},
 	"internal/migrate":              {"", "client"},
-	"internal/cli":                  {"", "client", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/driver/kubernetes", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec"},
+	"internal/cli":                  {"", "client", "internal/backup", "internal/migrate", "internal/app", "internal/driver", "internal/driver/all", "internal/kind", "internal/driver/dialout", "internal/driver/ssh", "internal/driver/kubernetes", "internal/config", "internal/devbox/agent", "internal/driver/local", "internal/driver/cluster", "internal/fence", "internal/jmes", "internal/ordered", "internal/runner/alone", "internal/runner/group", "internal/socket", "internal/spec"},
 	"cmd/berth":                     {"internal/cli"},
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/api"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/backup"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/blob/front"
 	"github.com/berthml/berth/internal/config"
@@ -144,6 +145,9 @@ func (a *App) openHome(run string) error {
 		return err
 	}
 	a.closers = append(a.closers, unlock)
+	if err := backup.CheckHome(a.cfg.Home); err != nil {
+		return err
+	}
 	if a.home, err = os.Stat(a.cfg.Home); err != nil {
 		return err
 	}

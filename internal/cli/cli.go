@@ -169,6 +169,8 @@ func commands() []command {
 		{groupServer, "status", statusCommand},
 		{groupServer, "serve", serveCommand},
 		{groupServer, "doctor", doctorCommand},
+		{groupServer, "backup", backupCommand},
+		{groupServer, "restore", restoreCommand},
 		{groupServer, "azure-env", azureEnvCommand},
 		{groupServer, "tracking-uri", trackingURICommand},
 		{groupServer, "tracking", trackingCommand},

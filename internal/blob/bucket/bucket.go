@@ -100,8 +100,10 @@ func (b *Bucket) Get(ctx context.Context, hash, path string) error {
 }
 
 // Delete removes a content. One that is not there is no error.
-func (b *Bucket) Delete(ctx context.Context, hash string) error {
-	u, err := b.key.SignDelete(b.path(name(hash)), time.Now(), time.Now().Add(signed))
+func (b *Bucket) Delete(ctx context.Context, hash string) error { return b.remove(ctx, name(hash)) }
+
+func (b *Bucket) remove(ctx context.Context, name string) error {
+	u, err := b.key.SignDelete(b.path(name), time.Now(), time.Now().Add(signed))
 	if err != nil {
 		return err
 	}
@@ -155,8 +157,15 @@ const maxPage = 16 << 20
 
 // List calls f for each content whose hash begins with a shard, two hex digits.
 func (b *Bucket) List(ctx context.Context, shard string, f func(hash string, size int64, modified time.Time) error) error {
+	return b.listFolder(ctx, "objects/"+shard, func(key string, size int64, modified time.Time) error {
+		return f(shard+key[strings.LastIndexByte(key, '/')+1:], size, modified)
+	})
+}
+
+// listFolder calls f for the whole name of each object in a folder below the prefix.
+func (b *Bucket) listFolder(ctx context.Context, folder string, f func(key string, size int64, modified time.Time) error) error {
 	for marker := ""; ; {
-		u, err := b.key.Sign(b.path("objects/"+shard), berth.OutsideRequest{Do: berth.OutsideList, Marker: marker}, time.Now(), time.Now().Add(signed))
+		u, err := b.key.Sign(b.path(folder), berth.OutsideRequest{Do: berth.OutsideList, Marker: marker}, time.Now(), time.Now().Add(signed))
 		if err != nil {
 			return err
 		}
@@ -181,7 +190,7 @@ func (b *Bucket) List(ctx context.Context, shard string, f func(hash string, siz
 		for _, c := range page.Contents {
 			key, err := url.QueryUnescape(c.Key)
 			if err == nil {
-				err = f(shard+key[strings.LastIndexByte(key, '/')+1:], c.Size, c.LastModified)
+				err = f(key, c.Size, c.LastModified)
 			}
 			if err != nil {
 				return err
