@@ -7,8 +7,8 @@
 //	objects/ab/cdef…    contents, named by their SHA-256, each once for all backups
 //	backups/ID.json     what one backup consists of; ID has its time and the hash of this file
 //
-// The file of a backup is written last. A backup that was cut short leaves objects that the next one
-// need not copy again, and no file that names them. A home that is being restored has the file
+// The file of a backup is written last. A backup that was cut short leaves objects that the next
+// one need not copy again, and no file that names them. A home that is being restored has the file
 // "restoring" until all of it is there, and no server starts in it.
 package backup
 

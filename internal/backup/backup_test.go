@@ -332,8 +332,8 @@ func TestKilled(t *testing.T) {
 	wantHome(t, home)
 }
 
-// TestDamage: a backup with an object that was changed, or is missing, is neither good nor restored,
-// and one of a home with a damaged content says so.
+// TestDamage: a backup with an object that was changed, or is missing, is neither good nor
+// restored, and one of a home with a damaged content says so.
 func TestDamage(t *testing.T) {
 	cfg, _, _ := newHome(t, "")
 	dir := filepath.Join(t.TempDir(), "backups")

@@ -9,8 +9,8 @@ import (
 	"github.com/berthml/berth/internal/store/pgtest"
 )
 
-// TestPostgres: a home whose database is PostgreSQL is backed up while it is used, and restored into
-// another PostgreSQL database or into a file.
+// TestPostgres: a home whose database is PostgreSQL is backed up while it is used, and restored
+// into another PostgreSQL database or into a file.
 func TestPostgres(t *testing.T) {
 	server, err := pgtest.Start("-F", "-c", "full_page_writes=off")
 	pgtest.Need(t, err)

@@ -381,8 +381,8 @@ func fillPostgres(ctx context.Context, from, to *sql.Tx, id string) error {
 	return err
 }
 
-// SnapshotBlobs calls f for each blob in a snapshot's index: the hash and size of its content, or the
-// file of a live one. Contents with several names come once.
+// SnapshotBlobs calls f for each blob in a snapshot's index: the hash and size of its content, or
+// the file of a live one. Contents with several names come once.
 func SnapshotBlobs(ctx context.Context, path string, f func(hash string, size int64, live string) error) error {
 	pool, err := existing(path, "query_only(1)")
 	if err != nil {

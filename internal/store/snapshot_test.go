@@ -62,8 +62,8 @@ func rowsOf(t *testing.T, url, table string, columns []string) (out []string) {
 	return out
 }
 
-// TestEverySchema: a database of every earlier schema, with rows in each of its tables, is opened by
-// this build, which keeps them and can use what came later.
+// TestEverySchema: a database of every earlier schema, with rows in each of its tables, is opened
+// by this build, which keeps them and can use what came later.
 func TestEverySchema(t *testing.T) {
 	files, err := filepath.Glob("schema/*.sql")
 	if err != nil {
