@@ -20,6 +20,9 @@ import (
 // A Driver runs tasks on one compute target. Every method may be retried: the caller may have
 // crashed after the last attempt. Methods are safe for concurrent use.
 //
+// The clocks of a target and of the server need not agree: nothing that crosses this interface has
+// a time of day in it.
+//
 // Errors are *berth.Error: Unavailable when a later attempt may succeed, Invalid when the launch
 // can never run here, Unsupported when the target cannot do what is asked.
 type Driver interface {
@@ -33,11 +36,12 @@ type Driver interface {
 	// name.
 	Observe(ctx context.Context) ([]Observed, error)
 	// Stop asks a task to end, then makes it end after s.Grace. It returns when the request is on
-	// its way. Stopping a finished or unknown task is success. The exit of a task that ends by it
-	// has s.Cause, where the target can keep it.
+	// its way. Stopping a finished or unknown task is success, and stopping one again with less
+	// grace shortens it. The exit of a task that ends by it has s.Cause, where the target can keep
+	// it. What the task wrote until its end arrives.
 	Stop(ctx context.Context, h Handle, s Stop) error
-	// Remove forgets a finished task and frees what it held. Unknown is success; a task that still
-	// runs is Conflict.
+	// Remove forgets a finished task and frees what it held: nothing of it is left on the target.
+	// Unknown is success; a task that still runs is Conflict.
 	Remove(ctx context.Context, h Handle) error
 }
 

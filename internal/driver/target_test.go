@@ -3,6 +3,7 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,4 +147,31 @@ func TestAddNode(t *testing.T) {
 	if err := tg.RemoveNode(t.Context(), "a"); berth.CodeOf(err) != berth.Unsupported {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestNoTimesOfDay: what a target says and is asked has no time of day, so that its clock does not
+// matter.
+func TestNoTimesOfDay(t *testing.T) {
+	for _, v := range []any{driver.Observed{}, driver.Info{}, driver.Stop{}, driver.NodeSpec{}, driver.Connection{}, berth.Exit{}} {
+		if path := timeIn(reflect.TypeOf(v)); path != "" {
+			t.Errorf("%T%s is a time", v, path)
+		}
+	}
+}
+
+// timeIn is where a type has a time, empty when it has none.
+func timeIn(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return "."
+	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
+		return timeIn(t.Elem())
+	case t.Kind() == reflect.Struct:
+		for i := range t.NumField() {
+			if path := timeIn(t.Field(i).Type); path != "" {
+				return "." + t.Field(i).Name + path
+			}
+		}
+	}
+	return ""
 }

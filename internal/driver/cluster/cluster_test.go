@@ -19,6 +19,7 @@ import (
 	"github.com/berthml/berth/internal/driver/cluster"
 	"github.com/berthml/berth/internal/driver/drivertest"
 	"github.com/berthml/berth/internal/runner"
+	"github.com/berthml/berth/internal/runner/data/blobtest"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -88,8 +89,13 @@ func limited(t *testing.T) context.Context {
 
 func fixture(t *testing.T) drivertest.Fixture {
 	d, dir := open(t)
+	return fixtureIn(t, d, dir)
+}
+
+// fixtureIn is what the tests of the contract know about nodes in a directory.
+func fixtureIn(t *testing.T, d *cluster.Driver, dir string) drivertest.Fixture {
 	logs := filepath.Dir(dir) // goes after the nodes
-	n := 0
+	n, blobs := 0, blobtest.New(t)
 	return drivertest.Fixture{
 		Driver: d,
 		Launch: func(command string) berth.Launch {
@@ -101,6 +107,26 @@ func fixture(t *testing.T) drivertest.Fixture {
 		},
 		Reopen: func(t *testing.T) driver.Driver { return reopen(t, dir) },
 		Kill:   func(t testing.TB, node string) { kill(t, filepath.Join(dir, node)) },
+		Outputs: func(l *berth.Launch) func() map[string]string {
+			l.Outputs = map[string]berth.LaunchOutput{"model": {Type: "uri_folder", URL: blobs.At("model")}}
+			return func() map[string]string { return blobs.All("model/") }
+		},
+		Away: func(t *testing.T) func() {
+			c := host.NewClient(filepath.Join(dir, "first"))
+			defer c.Close()
+			info, err := c.Info(t.Context())
+			if err == nil {
+				err = syscall.Kill(info.PID, syscall.SIGKILL)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() {}
+		},
+		Left: func(*testing.T) []string {
+			left, _ := filepath.Glob(filepath.Join(dir, "*", "tasks", "*"))
+			return left
+		},
 	}
 }
 
@@ -135,12 +161,34 @@ func kill(t testing.TB, dir string) {
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
 		f := fixture(t)
-		err := f.Driver.(driver.Scaler).AddNode(t.Context(), driver.NodeSpec{Name: "first", Slots: 4, Memory: 1 << 30, CPUs: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		addFirst(t, f.Driver)
+		f.Full = fullFixture
 		return f
 	})
+}
+
+func addFirst(t *testing.T, d driver.Driver) {
+	t.Helper()
+	if err := d.(driver.Scaler).AddNode(t.Context(), driver.NodeSpec{Name: "first", Slots: 4, Memory: 1 << 30, CPUs: 2}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fullFixture is a node whose disk is full until it is freed.
+func fullFixture(t *testing.T) (drivertest.Fixture, func()) {
+	d, dir := open(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fill, free := drivertest.SmallDisk(t, dir, "4m")
+	t.Cleanup(func() { // before the disk goes
+		if err := d.RemoveNode(context.WithoutCancel(t.Context()), "first"); err != nil {
+			t.Error(err)
+		}
+	})
+	addFirst(t, d)
+	fill()
+	return fixtureIn(t, d, dir), free
 }
 
 func TestScale(t *testing.T) { drivertest.Scale(t, fixture) }

@@ -28,6 +28,7 @@ import (
 	"github.com/berthml/berth/internal/driver/dialout"
 	"github.com/berthml/berth/internal/driver/drivertest"
 	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/runner/data/blobtest"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -76,6 +77,7 @@ type far struct {
 	conns []net.Conn
 	up    chan struct{} // one for each connection
 	logs  map[string][]byte
+	blobs *blobtest.Server
 }
 
 const token = "the-token"
@@ -86,7 +88,13 @@ func open(t *testing.T) *far {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &far{dir: dir, up: make(chan struct{}, 100), logs: map[string][]byte{}}
+	return openIn(t, dir)
+}
+
+// openIn is open with the directory of the machine.
+func openIn(t *testing.T, dir string) *far {
+	t.Helper()
+	f := &far{dir: dir, up: make(chan struct{}, 100), logs: map[string][]byte{}, blobs: blobtest.New(t)}
 	f.reopen(t)
 	f.srv = httptest.NewTLSServer(f)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.srv.Certificate().Raw})
@@ -182,6 +190,10 @@ func (f *far) cut() {
 
 // ServeHTTP is the server: it takes the agent's connection, reports and logs.
 func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/st.blob.berth/") {
+		f.blobs.ServeHTTP(w, r)
+		return
+	}
 	if id, ok := strings.CutPrefix(r.URL.Path, "/runner/v1/tasks/"); ok {
 		b, _ := io.ReadAll(r.Body)
 		f.mu.Lock()
@@ -234,20 +246,52 @@ func (f *far) launch(n int, command string) berth.Launch {
 
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
-		f, n := open(t), 0
-		return drivertest.Fixture{
-			Driver: f.driver(),
-			Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
-			Log:    f.log,
-			Reopen: func(t *testing.T) driver.Driver {
-				old := f.driver()
-				d := f.reopen(t)
-				old.Close()
-				f.connected(t)
-				return d
-			},
+		f := open(t).fixture()
+		f.Full = func(t *testing.T) (drivertest.Fixture, func()) {
+			dir, err := os.MkdirTemp("", "bf")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill, free := drivertest.SmallDisk(t, dir, "4m")
+			f := openIn(t, dir)
+			if _, err := f.driver().Probe(t.Context()); err != nil { // the host is there before the disk is full
+				t.Fatal(err)
+			}
+			fill()
+			return f.fixture(), free
 		}
+		return f
 	})
+}
+
+// fixture is what the tests of the contract know about a machine.
+func (f *far) fixture() drivertest.Fixture {
+	n := 0
+	return drivertest.Fixture{
+		Driver: f.driver(),
+		Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
+		Log:    f.log,
+		Reopen: func(t *testing.T) driver.Driver {
+			old := f.driver()
+			d := f.reopen(t)
+			old.Close()
+			f.connected(t)
+			return d
+		},
+		Outputs: func(l *berth.Launch) func() map[string]string {
+			url := strings.Replace(f.blobs.At("model"), f.blobs.URL, f.srv.URL, 1)
+			l.Outputs = map[string]berth.LaunchOutput{"model": {Type: "uri_folder", URL: url}}
+			return func() map[string]string { return f.blobs.All("model/") }
+		},
+		Away: func(t *testing.T) func() {
+			f.kill(t)
+			return func() { f.start(t) }
+		},
+		Left: func(*testing.T) []string {
+			left, _ := filepath.Glob(filepath.Join(f.dir, "host", "tasks", "*"))
+			return left
+		},
+	}
 }
 
 // retrying asks again while the agent is away, as [driver.Target] and the control loop do.

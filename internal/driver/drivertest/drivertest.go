@@ -2,6 +2,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -9,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
@@ -30,10 +31,26 @@ type Fixture struct {
 	// Kill kills all processes of a node at once, for targets that scale. Nil when it cannot be
 	// done.
 	Kill func(t testing.TB, node string)
+
+	// What follows is for targets with real nodes, whose tasks a shell runs on this machine's
+	// kernel. Where a field is not set, the tests that need it are skipped.
+
+	// Outputs gives a launch an output of type uri_folder called model, and returns what has
+	// arrived there so far, by path.
+	Outputs func(l *berth.Launch) (arrived func() map[string]string)
+	// Away makes the target unreachable, and back reachable again. Tasks go on meanwhile.
+	Away func(t *testing.T) (back func())
+	// Full opens another target like this one whose node has no room on its disk until free is
+	// called. It may skip the test where that takes rights that it does not have.
+	Full func(t *testing.T) (f Fixture, free func())
+	// Left lists what is on the target because of tasks: directories, objects, records.
+	Left func(t *testing.T) []string
+	// Tasks is how many tasks run at once in the test of many; 0 is 200.
+	Tasks int
 }
 
 // limit is how long anything may take.
-const limit = 60 * time.Second
+const limit = 2 * time.Minute
 
 // Run tests the targets that make makes, one for each test.
 func Run(t *testing.T, make func(t *testing.T) Fixture) {
@@ -59,6 +76,17 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"Many", many},
 		{"Reopen", reopen},
 		{"Optional", optional},
+		{"Names", longNames},
+		{"StopAtOnce", stopAtOnce},
+		{"StopTwice", stopTwice},
+		{"StopFinished", stopFinished},
+		{"LogWhole", logWhole},
+		{"Outputs", outputs},
+		{"OutputsOfStopped", outputsOfStopped},
+		{"Orphans", orphans},
+		{"NothingLeft", nothingLeft},
+		{"Away", away},
+		{"DiskFull", diskFull},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,7 +170,7 @@ func describe(t *testing.T, ctx context.Context, f Fixture) {
 			info.MaxNodes = 0
 		}
 		knows.Nodes, knows.Warnings, info.Nodes, info.Warnings = nil, nil, nil, nil
-		if diff := cmp.Diff(info, knows); diff != "" {
+		if diff := gocmp.Diff(info, knows); diff != "" {
 			t.Errorf("Describe differs from Probe (-Probe +Describe):\n%s", diff)
 		}
 	}
@@ -182,7 +210,7 @@ func output(t *testing.T, ctx context.Context, f Fixture) {
 	}
 	start(ctx, t, f.Driver, l)
 	Wait(ctx, t, f.Driver, l.Task)
-	if diff := cmp.Diff("one two\nthree\n", f.log(l)); diff != "" {
+	if diff := gocmp.Diff("one two\nthree\n", f.log(l)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -339,10 +367,22 @@ func removeTwice(t *testing.T, ctx context.Context, f Fixture) {
 
 func many(t *testing.T, ctx context.Context, f Fixture) {
 	ids := map[berth.TaskID]int{}
-	for i := range 20 {
+	var wg sync.WaitGroup
+	gate := make(chan struct{}, 16) // as many as a server starts at a time
+	for i := range cmp.Or(f.Tasks, 200) {
 		l := f.Launch("exit " + string(rune('0'+i%3)))
 		ids[l.Task] = i % 3
-		start(ctx, t, f.Driver, l)
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			if _, err := f.Driver.Start(ctx, l); err != nil {
+				t.Errorf("Start: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
 	}
 	for id, code := range ids {
 		if o := Wait(ctx, t, f.Driver, id); o.Exit.Code != code {

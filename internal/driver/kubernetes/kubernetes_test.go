@@ -37,6 +37,7 @@ import (
 	"github.com/berthml/berth/internal/driver/kubernetes/kubetest"
 	"github.com/berthml/berth/internal/kubeconfig"
 	"github.com/berthml/berth/internal/runner/alone"
+	"github.com/berthml/berth/internal/runner/data/blobtest"
 )
 
 // cluster is one for all tests; each has a namespace of its own.
@@ -89,13 +90,14 @@ type fixture struct {
 	ca                               []byte
 	d                                driver.Driver
 
-	mu   sync.Mutex
-	logs map[string][]byte
+	mu    sync.Mutex
+	logs  map[string][]byte
+	blobs *blobtest.Server
 }
 
 func open(t *testing.T, properties ...string) *fixture {
 	t.Helper()
-	f := &fixture{dir: t.TempDir(), space: fmt.Sprintf("test-%d", spaces.Add(1)), logs: map[string][]byte{}}
+	f := &fixture{dir: t.TempDir(), space: fmt.Sprintf("test-%d", spaces.Add(1)), logs: map[string][]byte{}, blobs: blobtest.New(t)}
 	if out, err := cluster.Kubectl("create", "namespace", f.space); err != nil {
 		t.Fatal(out)
 	}
@@ -180,6 +182,10 @@ func (f *fixture) serve(t *testing.T) {
 
 // ServeHTTP is the server as runners see it.
 func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/st.blob.berth/") {
+		f.blobs.ServeHTTP(w, r)
+		return
+	}
 	b, _ := io.ReadAll(r.Body)
 	if strings.HasPrefix(r.URL.Path, kubernetes.ProgramPath) {
 		http.ServeFile(w, r, os.Args[0])
@@ -219,6 +225,23 @@ func conformance(t *testing.T) {
 			Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
 			Log:    f.log,
 			Reopen: f.reopen,
+			Tasks:  20, // of pods that really run; Scale has a thousand
+			Outputs: func(l *berth.Launch) func() map[string]string {
+				url := strings.Replace(f.blobs.At("model"), f.blobs.URL, f.api.URL, 1)
+				l.Outputs = map[string]berth.LaunchOutput{"model": {Type: "uri_folder", URL: url}}
+				return func() map[string]string { return f.blobs.All("model/") }
+			},
+			Away: func(t *testing.T) func() {
+				cluster.Kill("kube-apiserver")
+				return func() { cluster.APIServer(t) }
+			},
+			Left: func(t *testing.T) []string {
+				out, err := cluster.Kubectl("get", "jobs,pods,secrets", "-n", f.space, "-o", "name")
+				if err != nil {
+					t.Fatal(out)
+				}
+				return strings.Fields(out)
+			},
 		}
 	})
 }

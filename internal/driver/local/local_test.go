@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/drivertest"
 	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/runner/data/blobtest"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -76,16 +77,53 @@ func reopen(t testing.TB, dir string) *local.Driver {
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
 		d, dir := open(t)
-		logs := t.TempDir()
-		n := 0
-		return drivertest.Fixture{
-			Driver: d,
-			Launch: func(command string) berth.Launch {
-				n++
-				id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
-				return berth.Launch{Task: id, Job: fmt.Sprintf("job-%d", n), Attempt: 1, Command: command, LogFile: filepath.Join(logs, string(id))}
-			},
-			Reopen: func(t *testing.T) driver.Driver { return reopen(t, dir) },
-		}
+		f := fixtureOf(t, d, dir)
+		f.Full = func(t *testing.T) (drivertest.Fixture, func()) { return fullFixture(t) }
+		return f
 	})
+}
+
+// fixtureOf is what the tests of the contract know about a host in a directory.
+func fixtureOf(t *testing.T, d driver.Driver, dir string) drivertest.Fixture {
+	t.Helper()
+	logs, n, blobs := t.TempDir(), 0, blobtest.New(t)
+	return drivertest.Fixture{
+		Driver: d,
+		Launch: func(command string) berth.Launch {
+			n++
+			id := berth.TaskID(fmt.Sprintf("job-%d.1", n))
+			return berth.Launch{Task: id, Job: fmt.Sprintf("job-%d", n), Attempt: 1, Command: command, LogFile: filepath.Join(logs, string(id))}
+		},
+		Reopen: func(t *testing.T) driver.Driver { return reopen(t, dir) },
+		Outputs: func(l *berth.Launch) func() map[string]string {
+			l.Outputs = map[string]berth.LaunchOutput{"model": {Type: "uri_folder", URL: blobs.At("model")}}
+			return func() map[string]string { return blobs.All("model/") }
+		},
+		Away: func(t *testing.T) func() {
+			killWorker(t, dir)
+			return func() {}
+		},
+		Left: func(*testing.T) []string {
+			left, _ := filepath.Glob(filepath.Join(dir, "tasks", "*"))
+			return left
+		},
+	}
+}
+
+// killWorker kills the process of a host that answers.
+func killWorker(t *testing.T, dir string) {
+	t.Helper()
+	c := host.NewClient(dir)
+	defer c.Close()
+	info, err := c.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := os.FindProcess(info.PID)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -145,7 +145,7 @@ shutil.copyfileobj(u.urlopen(sys.argv[1], context=ssl.create_default_context(caf
   fi
   { good "$new" && chmod 700 "$new" && mv "$new" "$program"; } || { rm -f "$new"; fail @NO_PROGRAM@; }
 fi
-base64 -d > "$dir/launch.json" <<'BERTH'
+base64 -d > "$dir/launch.json" <<'BERTH' || fail @NO_ROOM@
 @LAUNCH@
 BERTH
 exec "$program" _task --dir "$dir"

@@ -27,6 +27,7 @@ import (
 	"github.com/berthml/berth/internal/driver/slurm"
 	"github.com/berthml/berth/internal/driver/slurm/slurmtest"
 	"github.com/berthml/berth/internal/runner/alone"
+	"github.com/berthml/berth/internal/runner/data/blobtest"
 	"github.com/berthml/berth/internal/runner/group"
 )
 
@@ -50,13 +51,20 @@ type fixture struct {
 	mu      sync.Mutex
 	logs    map[string][]byte
 	fetched int // how often the program was
+	blobs   *blobtest.Server
 }
 
 const document = `{"properties":{"computeType":"VirtualMachine","properties":{"connection":"slurm"}}}`
 
 func open(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{Cluster: slurmtest.Start(t, 2, 16), dir: t.TempDir(), logs: map[string][]byte{}}
+	return openOn(t, slurmtest.Start(t, 2, 16))
+}
+
+// openOn is open on a cluster that is there.
+func openOn(t *testing.T, c *slurmtest.Cluster) *fixture {
+	t.Helper()
+	f := &fixture{Cluster: c, dir: t.TempDir(), logs: map[string][]byte{}, blobs: blobtest.New(t)}
 	f.api = httptest.NewUnstartedServer(f)
 	f.api.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	f.api.StartTLS()
@@ -85,6 +93,10 @@ var programHash = sync.OnceValues(func() (string, error) {
 
 // ServeHTTP is the server as runners see it.
 func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/st.blob.berth/") {
+		f.blobs.ServeHTTP(w, r)
+		return
+	}
 	b, _ := io.ReadAll(r.Body)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,15 +131,57 @@ func (f *fixture) launch(n int, command string) berth.Launch {
 }
 
 func TestConformance(t *testing.T) {
+	c := slurmtest.Start(t, 2, 16) // one for all: each test has a server of its own
 	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
-		f, n := open(t), 0
-		return drivertest.Fixture{
-			Driver: f.d,
-			Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
-			Log:    f.log,
-			Reopen: f.reopen,
+		f := openOn(t, c).contract(t)
+		f.Full = func(t *testing.T) (drivertest.Fixture, func()) {
+			dir, err := os.MkdirTemp("", "bf")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			tmp := filepath.Join(dir, "tmp")
+			if err := os.Mkdir(tmp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			fill, free := drivertest.SmallDisk(t, tmp, "4m")
+			prolog := filepath.Join(dir, "prolog")
+			if err := os.WriteFile(prolog, []byte("#!/bin/sh\necho export TMPDIR="+tmp+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			f := openOn(t, slurmtest.Start(t, 1, 4, "TaskProlog="+prolog))
+			fill()
+			return f.contract(t), free
 		}
+		return f
 	})
+}
+
+// contract is what the tests of the contract know about the cluster.
+func (f *fixture) contract(t *testing.T) drivertest.Fixture {
+	n := 0
+	t.Cleanup(f.Cancel) // the next test finds the nodes idle
+	return drivertest.Fixture{
+		Driver: f.d,
+		Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
+		Log:    f.log,
+		Reopen: f.reopen,
+		Outputs: func(l *berth.Launch) func() map[string]string {
+			url := strings.Replace(f.blobs.At("model"), f.blobs.URL, f.api.URL, 1)
+			l.Outputs = map[string]berth.LaunchOutput{"model": {Type: "uri_folder", URL: url}}
+			return func() map[string]string { return f.blobs.All("model/") }
+		},
+		Away: func(t *testing.T) func() {
+			f.Saved(t, "berth task job-1.1") // a controller that is killed before forgets its newest jobs
+			f.Kill("slurmctld")
+			return func() { f.Controller(t) }
+		},
+		Left: func(*testing.T) []string {
+			left, _ := filepath.Glob(filepath.Join(os.TempDir(), "berth-task.*"))
+			records, _ := filepath.Glob(filepath.Join(f.dir, "tasks", "*"))
+			return append(left, records...)
+		},
+	}
 }
 
 // TestJobWithoutItsNumber: a server that is killed before it has written down the number of a job

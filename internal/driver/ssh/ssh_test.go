@@ -27,6 +27,7 @@ import (
 	"github.com/berthml/berth/internal/driver/local"
 	"github.com/berthml/berth/internal/driver/ssh"
 	"github.com/berthml/berth/internal/driver/ssh/sshtest"
+	"github.com/berthml/berth/internal/runner/data/blobtest"
 	"github.com/berthml/berth/internal/runner/host"
 )
 
@@ -82,8 +83,9 @@ type far struct {
 	now  *driver.Connection
 	dial func(context.Context) (net.Conn, error) // to the server; nil is the usual way
 
-	mu   sync.Mutex
-	logs map[string][]byte
+	mu    sync.Mutex
+	logs  map[string][]byte
+	blobs *blobtest.Server
 }
 
 func open(t *testing.T) *far {
@@ -100,8 +102,14 @@ func openBare(t *testing.T) *far {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openIn(t, home)
+}
+
+// openIn is openBare with the home of the account there.
+func openIn(t *testing.T, home string) *far {
+	t.Helper()
 	signer, key := sshtest.NewKey(t)
-	f := &far{dir: t.TempDir(), key: key, logs: map[string][]byte{}}
+	f := &far{dir: t.TempDir(), key: key, logs: map[string][]byte{}, blobs: blobtest.New(t)}
 	f.sshd = sshtest.Start(t, home, signer.PublicKey())
 	f.api = httptest.NewUnstartedServer(f)
 	f.api.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
@@ -210,6 +218,10 @@ func (f *far) close(t *testing.T) {
 
 // ServeHTTP is the server as runners see it.
 func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/st.blob.berth/") {
+		f.blobs.ServeHTTP(w, r)
+		return
+	}
 	b, _ := io.ReadAll(r.Body)
 	if id, ok := strings.CutPrefix(r.URL.Path, "/runner/v1/tasks/"); ok {
 		id = strings.TrimSuffix(id, "/log")
@@ -240,20 +252,56 @@ func (f *far) launch(n int, command string) berth.Launch {
 
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
-		f, n := open(t), 0
+		f := open(t)
 		f.connect(t)
-		return drivertest.Fixture{
-			Driver: f.d,
-			Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
-			Log:    f.log,
-			Reopen: func(t *testing.T) driver.Driver {
-				f.d.(io.Closer).Close()
-				d := f.reopen(t)
-				f.connect(t)
-				return d
-			},
+		x := f.fixture()
+		x.Full = func(t *testing.T) (drivertest.Fixture, func()) {
+			home, err := os.MkdirTemp("", "bf")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill, free := drivertest.SmallDisk(t, home, "4m")
+			f := openIn(t, home)
+			withPrograms(t, home)
+			f.connect(t)
+			if _, err := f.d.Probe(t.Context()); err != nil { // the host is there before the disk is full
+				t.Fatal(err)
+			}
+			fill()
+			return f.fixture(), free
 		}
+		return x
 	})
+}
+
+// fixture is what the tests of the contract know about a machine.
+func (f *far) fixture() drivertest.Fixture {
+	n := 0
+	return drivertest.Fixture{
+		Driver: f.d,
+		Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },
+		Log:    f.log,
+		Reopen: func(t *testing.T) driver.Driver {
+			f.d.(io.Closer).Close()
+			d := f.reopen(t)
+			f.connect(t)
+			return d
+		},
+		Outputs: func(l *berth.Launch) func() map[string]string {
+			url := strings.Replace(f.blobs.At("model"), f.blobs.URL, f.api.URL, 1)
+			l.Outputs = map[string]berth.LaunchOutput{"model": {Type: "uri_folder", URL: url}}
+			return func() map[string]string { return f.blobs.All("model/") }
+		},
+		Away: func(t *testing.T) func() {
+			f.sshd.Cut()
+			<-f.now.Ended
+			return func() { f.connect(t) }
+		},
+		Left: func(t *testing.T) []string {
+			left, _ := filepath.Glob(filepath.Join(f.agent(t), "host", "tasks", "*"))
+			return left
+		},
+	}
 }
 
 // TestPastTerm: a machine carries nothing out for a server that leads no more, nor over another

@@ -74,6 +74,7 @@ func Main(ctx context.Context, args []string) int {
 	if err == nil {
 		exit, told, err = run(ctx, l, m, *dir, *container, log)
 	}
+	sweep(*dir)
 	if rerr := cache.RemoveAll(*dir); rerr != nil {
 		log.Warn("the directory of the task is left behind", "dir", *dir, "err", rerr)
 	}
@@ -87,6 +88,21 @@ func Main(ctx context.Context, args []string) int {
 	}
 	m.done(end, told)
 	return 0 // the leader knows
+}
+
+// sweep kills the processes that the command left in sessions of their own: not every queueing
+// system finds them. One may fork between being listed and being killed, so the list is read again,
+// a few times at most.
+func sweep(dir string) {
+	for range 8 {
+		left := runner.Belonging(dir)[dir]
+		if len(left) == 0 {
+			return
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+	}
 }
 
 // code is the exit code of a process whose task ended so.

@@ -197,14 +197,35 @@ func (c *Cluster) until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// Saved waits until the controller has written down the jobs that there are now, the one with a
+// text among them.
+func (c *Cluster) Saved(t testing.TB, text string) {
+	t.Helper()
+	since := time.Now()
+	c.until(t, "the state of the jobs", func() bool {
+		path := filepath.Join(c.dir, "state", "job_state")
+		info, err := os.Stat(path)
+		if err != nil || info.ModTime().Before(since) {
+			return false
+		}
+		b, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(b), text)
+	})
+}
+
+// Cancel ends all jobs.
+func (c *Cluster) Cancel() {
+	_, _ = c.limited("scancel", "--user="+fmt.Sprint(os.Getuid()))
+	deadline := time.Now().Add(30 * time.Second)
+	for !c.says("", "squeue", "--noheader") && time.Now().Before(deadline) {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 // stop ends all jobs and then everything else.
 func (c *Cluster) stop(t testing.TB) {
 	if c.procs["slurmctld"] != nil {
-		_, _ = c.limited("scancel", "--user="+fmt.Sprint(os.Getuid()))
-		deadline := time.Now().Add(30 * time.Second)
-		for !c.says("", "squeue", "--noheader") && time.Now().Before(deadline) {
-			time.Sleep(50 * time.Millisecond)
-		}
+		c.Cancel()
 	}
 	for name := range c.procs {
 		if name != "munged" {
