@@ -18,8 +18,8 @@ import (
 	"github.com/berthml/berth/internal/driver"
 )
 
-// longNames tells tasks apart whose ids are as long as they get, or differ only in what some engines do
-// not distinguish.
+// longNames tells tasks apart whose ids are as long as they get, or differ only in what some
+// engines do not distinguish.
 func longNames(t *testing.T, ctx context.Context, f Fixture) {
 	long := strings.Repeat("n", 160)
 	ids := []berth.TaskID{
