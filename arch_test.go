@@ -87,7 +87,7 @@ var imports = map[string][]string{
 	"internal/driver/drivertest":    {"", "internal/driver"},
 	"internal/driver/ssh":           {"", "internal/driver", "internal/driver/dialout", "internal/driver/local", "internal/socket"},
 	"internal/driver/dir":           {"", "internal/runner/host"},
-	"internal/driver/slurm":         {"", "internal/driver", "internal/driver/dir"},
+	"internal/driver/slurm":         {"", "internal/driver", "internal/driver/dir", "internal/driver/ssh"},
 	"internal/driver/kubernetes":    {"", "internal/driver", "internal/driver/dir", "internal/kubeconfig"},
 	"internal/kubeconfig":           {""},
 	"internal/driver/ssh/sshtest":   {},

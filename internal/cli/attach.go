@@ -22,7 +22,7 @@ func attachVerb(s *session, n noun) *cobra.Command {
 	cmd.Long = "Makes a compute of a machine that is there already.\n\n" +
 		"  berth compute attach -n gpu1 --ssh me@gpu1.lab    a machine that the server reaches over SSH; an alias of ~/.ssh/config will do\n" +
 		"  berth compute attach -n laptop --this-machine     the machine you type this on; it connects to the server and opens no port\n" +
-		"  berth compute attach -n site --type slurm --partition gpu   a Slurm cluster whose commands work on the server's machine\n" +
+		"  berth compute attach -n site --type slurm --ssh me@login.lab --partition gpu   a Slurm cluster; without --ssh, one whose commands work on the server's machine\n" +
 		"  berth compute attach -n k8s --type kubernetes --kubeconfig FILE --context NAME --namespace ml --image IMAGE   a namespace of a Kubernetes cluster\n" +
 		"  berth compute attach -n desk --type agent         another machine that connects to the server, see `berth agent`\n\n" +
 		"Over SSH nothing has to be installed on the machine, and no root is needed. The key that the machine shows first is the one it\n" +

@@ -44,7 +44,10 @@ func (cy *cycle) buildLaunches(p *pool, j *jobWork, tasks []*berth.Task, nodes [
 			t.Port = port
 		}
 	}
-	if tasks[0].Attempt > 1 && j.puller == nil {
+	switch {
+	case tasks[0].Attempt == 1:
+		cy.tellUnused(p, j)
+	case j.puller == nil:
 		if err := cy.archiveLogs(j, tasks[0].Attempt-1); err != nil {
 			return nil, err
 		}

@@ -20,6 +20,8 @@ type Type struct {
 	// Consent is what a compute does that the operator has to allow, as a sentence; empty where
 	// nobody has to be asked.
 	Consent string
+	// Asks says whether the compute of a document does that; nil is always.
+	Asks func(document []byte) bool
 	// Check refuses a compute's document that could never work, or that may not replace old, which
 	// is nil for a new compute. Nil accepts all.
 	Check func(old, document []byte) error
@@ -127,7 +129,7 @@ func checkShared(name string, c Compute) error {
 // openOwn opens the driver of a compute that has a target of its own.
 func (r *Registry) openOwn(t Type, name string, c Compute) (Driver, error) {
 	cfg := r.config(Key(c.Workspace, strings.ToLower(c.Name)))
-	if t.Consent != "" && cfg.Consents[name] == "" {
+	if t.Consent != "" && cfg.Consents[name] == "" && (t.Asks == nil || t.Asks(c.Body)) {
 		return nil, berth.Errorf(berth.Denied, "%s, and the operator has not allowed that: `%s: true` in berth.yaml does", t.Consent, name)
 	}
 	cfg.Name, cfg.Properties = c.Name, c.Body

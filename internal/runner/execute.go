@@ -36,6 +36,7 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 		if spec.cgroup, err = newCgroup(t.l, t.unique()); err != nil {
 			t.warn("its limits are not enforced: " + strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
+		t.warnUnboxed()
 		defer func() { t.tidy(ctx, spec.cgroup) }()
 	}
 	if err := t.noteEarly(); err != nil {
@@ -57,6 +58,19 @@ func (t *task) execute(ctx context.Context, spec *Spec) *berth.Exit {
 	}
 	t.times.Started = time.Now()
 	return t.follow(ctx, r, w)
+}
+
+// azureShm is what Azure's clients send when nobody asked for shared memory.
+const azureShm = "2g"
+
+// warnUnboxed says what a command asks for in vain because it does not run in a container.
+func (t *task) warnUnboxed() {
+	if t.l.ShmSize != "" && t.l.ShmSize != azureShm {
+		t.warn("resources.shm_size has no effect: the command does not run in a container, and has the shared memory of its machine")
+	}
+	if len(t.l.DockerArgs) > 0 {
+		t.warn("resources.docker_args has no effect: the command does not run in a container")
+	}
 }
 
 // tidy removes the groups of a command that is over, and what is left in them. One that is only let

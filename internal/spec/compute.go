@@ -214,15 +214,7 @@ var virtualMachine = computeOf("virtualmachine", "VirtualMachine", func() []part
 	return []part{
 		readonly("compute_location"),
 		f("resource_id", text),
-		f("ssh_settings", obj(
-			f("admin_username", text, to("administratorAccount.username"), required),
-			f("admin_password", text, to("administratorAccount.password")),
-			f("ssh_port", whole, to("sshPort"), def(number("22"))),
-			f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
-			f("address", text),
-			f("jump_hosts", listOf(text)),
-			f("host_key", text),
-		), to("properties"), required),
+		f("ssh_settings", obj(sshSettings()...), to("properties"), required),
 		then(func(s *scope, v *value) {
 			inner, _ := asTree(s.out["properties"])
 			if s.out["resourceId"] == nil && inner["address"] == nil {
@@ -231,6 +223,19 @@ var virtualMachine = computeOf("virtualmachine", "VirtualMachine", func() []part
 		}),
 	}
 })
+
+// sshSettings say how a machine is reached over SSH.
+func sshSettings() []part {
+	return []part{
+		f("admin_username", text, to("administratorAccount.username"), required),
+		f("admin_password", text, to("administratorAccount.password")),
+		f("ssh_port", whole, to("sshPort"), def(number("22"))),
+		f("ssh_private_key_file", keyFile, to("administratorAccount.privateKeyData")),
+		f("address", text),
+		f("jump_hosts", listOf(text)),
+		f("host_key", text),
+	}
+}
 
 // agentMachine is ours: a machine whose agent connects to the server. To Azure's clients it is a
 // virtual machine.
@@ -241,7 +246,8 @@ var agentMachine = computeOf("agent", "VirtualMachine", func() []part {
 	}
 })
 
-// slurmSite is ours: a Slurm cluster whose commands work on the server's machine.
+// slurmSite is ours: a Slurm cluster whose commands work on the server's machine, or on a login
+// node that ssh_settings lead to.
 var slurmSite = computeOf("slurm", "Slurm", func() []part {
 	return []part{
 		readonly("compute_location"),
@@ -252,6 +258,31 @@ var slurmSite = computeOf("slurm", "Slurm", func() []part {
 		f("time_limit", text, to("properties.timeLimit")),
 		f("options", listOf(text), to("properties.options")),
 		f("max_tasks", whole, to("properties.maxTasks")),
+		f("ssh_settings", obj(sshSettings()...), to("login")),
+		then(func(s *scope, v *value) {
+			login, ok := asTree(s.out["login"])
+			if !ok {
+				return
+			}
+			delete(s.out, "login")
+			if login["address"] == nil {
+				s.in("ssh_settings").fail(v, "address is required: the login node's host name or IP address")
+			}
+			for k, x := range login {
+				s.out.put("properties."+k, x)
+			}
+		}),
+		backwards(func(in, out tree) {
+			inner, _ := asTree(in["properties"])
+			if inner["address"] == nil {
+				return
+			}
+			login := tree{"address": inner["address"], "ssh_port": inner["sshPort"]}
+			if who, ok := asTree(inner["administratorAccount"]); ok {
+				login["admin_username"] = who["username"]
+			}
+			out["ssh_settings"] = login
+		}),
 	}
 })
 

@@ -33,7 +33,10 @@ func types() map[string]driver.Type {
 		kubernetes.Name: {
 			Open: kubernetes.Open, Check: kubernetes.Check, Consent: "this server connects to the clusters that users name, at any address it can reach",
 		},
-		"slurm": {Open: slurm.Open, Check: slurm.Check, Consent: "jobs on computes of type slurm run with the account of this server"},
+		"slurm": {
+			Open: slurm.Open, Check: slurm.Check, Asks: slurm.AsServer,
+			Consent: "jobs on computes of type slurm without a login node (--ssh) run with the account of this server",
+		},
 	}
 }
 

@@ -54,10 +54,48 @@ const limit = 2 * time.Minute
 
 // Run tests the targets that make makes, one for each test.
 func Run(t *testing.T, make func(t *testing.T) Fixture) {
-	tests := []struct {
-		name string
-		run  func(*testing.T, context.Context, Fixture)
-	}{
+	for _, tt := range contract() {
+		t.Run(tt.name, func(t *testing.T) { tt.on(t, make) })
+	}
+}
+
+// RunTogether is Run with many tests at a time, for targets that share an engine where a task takes
+// long but little work. Those that disturb others run after them.
+func RunTogether(t *testing.T, make func(t *testing.T) Fixture) {
+	t.Run("Together", func(t *testing.T) {
+		for _, tt := range contract() {
+			if !disturbs[tt.name] {
+				t.Run(tt.name, func(t *testing.T) {
+					t.Parallel()
+					tt.on(t, make)
+				})
+			}
+		}
+	})
+	for _, tt := range contract() {
+		if disturbs[tt.name] {
+			t.Run(tt.name, func(t *testing.T) { tt.on(t, make) })
+		}
+	}
+}
+
+// disturbs are the tests that change or count what all targets of an engine share.
+var disturbs = map[string]bool{"Many": true, "NothingLeft": true, "Away": true, "DiskFull": true}
+
+// test is one of the contract.
+type test struct {
+	name string
+	run  func(*testing.T, context.Context, Fixture)
+}
+
+func (tt test) on(t *testing.T, make func(t *testing.T) Fixture) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	tt.run(t, ctx, make(t))
+}
+
+func contract() []test {
+	return []test{
 		{"Probe", probe},
 		{"Describe", describe},
 		{"Gangs", gangs},
@@ -87,13 +125,6 @@ func Run(t *testing.T, make func(t *testing.T) Fixture) {
 		{"NothingLeft", nothingLeft},
 		{"Away", away},
 		{"DiskFull", diskFull},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			tt.run(t, ctx, make(t))
-		})
 	}
 }
 

@@ -218,7 +218,7 @@ func (f *fixture) launch(n int, command string) berth.Launch {
 }
 
 func conformance(t *testing.T) {
-	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
+	drivertest.RunTogether(t, func(t *testing.T) drivertest.Fixture {
 		f, n := open(t), 0
 		return drivertest.Fixture{
 			Driver: f.d,

@@ -259,6 +259,22 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error
 	return err
 }
 
+// finished says whether the pods that a query finds have all ended by themselves.
+func (c *client) finished(ctx context.Context, query url.Values) (bool, error) {
+	var list struct {
+		Items []pod `json:"items"`
+	}
+	if err := c.do(ctx, http.MethodGet, c.in("", "pods", ""), query, nil, &list); err != nil {
+		return false, err
+	}
+	for _, p := range list.Items {
+		if p.Status.Phase != "Succeeded" && p.Status.Phase != "Failed" {
+			return false, nil
+		}
+	}
+	return len(list.Items) > 0, nil
+}
+
 // end ends the pods of a Job and lets it have no more; the Job itself stays. After the grace there
 // is time to keep outputs. A grace of 0 is that of the pod.
 func (c *client) end(ctx context.Context, name string, s stopped, grace time.Duration) error {
@@ -277,13 +293,16 @@ func (c *client) end(ctx context.Context, name string, s stopped, grace time.Dur
 	if over(&j) {
 		return nil
 	}
+	query := url.Values{"labelSelector": {"batch.kubernetes.io/job-name=" + name}}
+	if done, err := c.finished(ctx, query); err != nil || done {
+		return err // how it ended is known, although its Job does not say so yet
+	}
 	if stopOf(&j) == nil {
 		patch := object{"metadata": object{"annotations": object{stopAnnotation: string(note)}}}
 		if err := c.do(ctx, http.MethodPatch, c.in(batch, "jobs", name), nil, patch, nil); err != nil {
 			return gone(err)
 		}
 	}
-	query := url.Values{"labelSelector": {"batch.kubernetes.io/job-name=" + name}}
 	if grace > 0 {
 		query.Set("gracePeriodSeconds", strconv.FormatInt(seconds(grace+uploadTime), 10))
 	}

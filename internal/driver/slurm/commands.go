@@ -13,17 +13,22 @@ import (
 	"github.com/berthml/berth"
 )
 
-// commands are Slurm's own, which work on this machine.
-type commands struct{}
+// commands are Slurm's own, which work on this machine, or on a login node.
+type commands struct {
+	login *login // nil: this machine
+}
 
 // commandTime is how long a command may take: clients of Slurm wait for ever for a controller that
 // is away.
 const commandTime = 20 * time.Second
 
 // run runs a command of Slurm and returns what it printed.
-func (commands) run(ctx context.Context, in []byte, name string, args ...string) (string, error) {
+func (c commands) run(ctx context.Context, in []byte, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
+	if c.login != nil {
+		return c.login.run(ctx, in, name, args...)
+	}
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
 	cmd.Dir = "/"
@@ -38,16 +43,33 @@ func (commands) run(ctx context.Context, in []byte, name string, args ...string)
 	case err == nil:
 		return out.String(), nil
 	case errors.Is(err, exec.ErrNotFound):
-		return "", berth.Errorf(berth.Unsupported, "%s is not installed on the server's machine: install Slurm's client commands", name)
+		return "", berth.Errorf(berth.Unsupported, "%s is not installed on the server's machine: install Slurm's client commands, or attach a login node with --ssh", name)
 	case ctx.Err() != nil:
-		return "", berth.Errorf(berth.Unavailable, "%s: Slurm's controller does not answer", name)
+		return "", silent(name)
 	}
-	msg := strings.TrimSpace(said.String())
-	if i := strings.LastIndexByte(msg, '\n'); i >= 0 {
-		msg = msg[i+1:]
-	}
-	return "", &commandError{name: name, msg: msg, err: err}
+	return "", &commandError{name: name, msg: lastLine(said.String()), err: err}
 }
+
+// silent is the error of a command that did not end in time.
+func silent(name string) error {
+	return berth.Errorf(berth.Unavailable, "%s: Slurm's controller does not answer", name)
+}
+
+func lastLine(said string) string {
+	said = strings.TrimSpace(said)
+	return said[strings.LastIndexByte(said, '\n')+1:]
+}
+
+// account is whose jobs the commands submit.
+func (c commands) account() account {
+	if c.login != nil {
+		return c.login.account()
+	}
+	return account{uid: strconv.Itoa(os.Getuid()), home: os.Getenv("HOME"), user: os.Getenv("USER")}
+}
+
+// account is an account of the cluster.
+type account struct{ uid, home, user string }
 
 // commandError is what a command of Slurm said when it failed.
 type commandError struct {
@@ -111,7 +133,7 @@ func (c commands) jobs(ctx context.Context) ([]job, error) {
 	for _, x := range columns {
 		format = append(format, x.name+":"+strconv.Itoa(x.width))
 	}
-	out, err := c.run(ctx, nil, "squeue", "--noheader", "--states=all", "--user="+strconv.Itoa(os.Getuid()), "--Format="+strings.Join(format, ","))
+	out, err := c.run(ctx, nil, "squeue", "--noheader", "--states=all", "--user="+c.account().uid, "--Format="+strings.Join(format, ","))
 	if err != nil {
 		return nil, unavailable(err)
 	}

@@ -30,7 +30,7 @@ func (d *Driver) submit(ctx context.Context, r *record, all []berth.Launch) (str
 		return "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
 	}
 	home := d.c.Home
-	if d.c.Consents[name] == trusted {
+	if d.c.Consents[name] == trusted || d.slurm.login != nil { // or the account is not the server's
 		home = ""
 	}
 	text, err := script(hash, all[0], home)
@@ -43,18 +43,18 @@ func (d *Driver) submit(ctx context.Context, r *record, all []berth.Launch) (str
 	d.mu.Lock()
 	s := d.site
 	d.mu.Unlock()
-	return d.slurm.submit(ctx, text, options(s, r, all))
+	return d.slurm.submit(ctx, text, options(s, r, all, d.slurm.account()))
 }
 
 // trusted is the word of an operator who lets jobs run on nodes that see the server's folder.
 const trusted = "trusted"
 
 // options are those of sbatch for a task. The server's own environment stays here: it has secrets.
-func options(s site, r *record, all []berth.Launch) []string {
+func options(s site, r *record, all []berth.Launch, who account) []string {
 	l, n := all[0], strconv.Itoa(len(all))
 	out := []string{
 		"--job-name=" + r.Name, "--comment=berth task " + string(l.Task), "--output=/dev/null", "--error=/dev/null", "--chdir=/",
-		"--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1", "--no-requeue", "--export=" + exported(),
+		"--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1", "--no-requeue", "--export=" + exported(who),
 	}
 	for _, x := range [][2]string{{"partition", s.Partition}, {"account", s.Account}, {"qos", s.QOS}, {"constraint", s.Constraint}} {
 		if x[1] != "" {
@@ -74,11 +74,11 @@ func options(s site, r *record, all []berth.Launch) []string {
 }
 
 // exported are the variables that a job is given.
-func exported() string {
+func exported(who account) string {
 	var out []string
-	for _, name := range []string{"HOME", "USER", "LOGNAME", "LANG"} {
-		if v := os.Getenv(name); v != "" && !strings.ContainsAny(v, ",'\"\n") {
-			out = append(out, name+"="+v)
+	for _, v := range [][2]string{{"HOME", who.home}, {"USER", who.user}, {"LOGNAME", who.user}, {"LANG", os.Getenv("LANG")}} {
+		if v[1] != "" && !strings.ContainsAny(v[1], ",'\"\n") {
+			out = append(out, v[0]+"="+v[1])
 		}
 	}
 	return strings.Join(append(out, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ",")

@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/driver"
 	"github.com/berthml/berth/internal/driver/dir"
+	"github.com/berthml/berth/internal/driver/ssh"
 )
 
 // name is that of the driver.
@@ -43,7 +44,11 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{c: c, log: c.Log, site: s, dir: dir.Open(c.Dir)}, nil
+	d := &Driver{c: c, log: c.Log, site: s, dir: dir.Open(c.Dir)}
+	if s.Address != "" {
+		d.slurm.login = new(login)
+	}
+	return d, nil
 }
 
 // site is how jobs are submitted, as the compute's document says.
@@ -55,6 +60,9 @@ type site struct {
 	TimeLimit  string `json:"timeLimit"` // ISO 8601
 	// Options are more options of sbatch, each in the form --NAME or --NAME=VALUE.
 	Options []string `json:"options"`
+	// Address is that of a login node, on which commands are run over SSH; empty: they are run on
+	// this machine.
+	Address string `json:"address"`
 	// MaxTasks is how many tasks are handed to Slurm at once, running and waiting; 0 is mostTasks.
 	MaxTasks int `json:"maxTasks"`
 
@@ -119,10 +127,29 @@ func checkOption(o string) error {
 	return nil
 }
 
-// Check refuses a compute's document that could never work.
-func Check(_, document []byte) error {
-	_, err := readSite(document)
-	return err
+// Check refuses a compute's document that could never work, and another login node: the key or
+// password was given for one machine, and its jobs are found there.
+func Check(old, document []byte) error {
+	s, err := readSite(document)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		if was, err := readSite(old); err != nil || was.Address != s.Address {
+			return berth.Errorf(berth.Conflict, "the login node of a Slurm cluster cannot be changed; detach it and attach it again")
+		}
+	}
+	if s.Address == "" {
+		return nil
+	}
+	return ssh.Check(old, document)
+}
+
+// AsServer says whether the jobs of a compute run with the account of the server: they do where no
+// login node is named.
+func AsServer(document []byte) bool {
+	s, err := readSite(document)
+	return err != nil || s.Address == ""
 }
 
 // pollEvery is how often a cluster is asked whether it is there.
@@ -135,17 +162,25 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	if err != nil {
 		return nil, err
 	}
+	d.Drop(berth.Errorf(berth.Conflict, "it is connected to again"))
+	var shell *ssh.Shell
+	if d.slurm.login != nil {
+		if shell, err = d.slurm.login.connect(ctx, a); err != nil {
+			return nil, err
+		}
+	}
 	name, version, err := d.slurm.cluster(ctx)
 	if err != nil {
+		d.logout()
 		return nil, err
 	}
-	d.Drop(berth.Errorf(berth.Conflict, "it is connected to again"))
 	ended := make(chan error, 1)
 	polling, cancel := context.WithCancel(context.Background())
 	var once sync.Once
 	end := func(why error) {
 		once.Do(func() {
 			cancel()
+			d.logout()
 			ended <- why
 		})
 	}
@@ -153,7 +188,22 @@ func (d *Driver) Connect(ctx context.Context, a driver.Access) (*driver.Connecti
 	d.site, d.drop = s, end
 	d.mu.Unlock()
 	go d.poll(polling, end)
-	return &driver.Connection{Machine: "slurm:" + name, Host: name, Version: version, Ended: ended}, nil
+	c := &driver.Connection{Machine: "slurm:" + name, Host: name, Version: version, Ended: ended}
+	if shell != nil {
+		c.HostKeys = shell.HostKeys()
+		go func() {
+			err := shell.Wait()
+			end(berth.Errorf(berth.Unavailable, "the connection to the login node ended: %v", err))
+		}()
+	}
+	return c, nil
+}
+
+// logout ends the connection to the login node, if there is one.
+func (d *Driver) logout() {
+	if d.slurm.login != nil {
+		d.slurm.login.close()
+	}
 }
 
 // poll ends the connection when the controller has not answered twice.

@@ -132,8 +132,8 @@ func (f *fixture) launch(n int, command string) berth.Launch {
 
 func TestConformance(t *testing.T) {
 	c := slurmtest.Start(t, 2, 16) // one for all: each test has a server of its own
-	drivertest.Run(t, func(t *testing.T) drivertest.Fixture {
-		f := openOn(t, c).contract(t)
+	drivertest.RunTogether(t, func(t *testing.T) drivertest.Fixture {
+		f := openOn(t, c).contract()
 		f.Full = func(t *testing.T) (drivertest.Fixture, func()) {
 			dir, err := os.MkdirTemp("", "bf")
 			if err != nil {
@@ -151,16 +151,15 @@ func TestConformance(t *testing.T) {
 			}
 			f := openOn(t, slurmtest.Start(t, 1, 4, "TaskProlog="+prolog))
 			fill()
-			return f.contract(t), free
+			return f.contract(), free
 		}
 		return f
 	})
 }
 
 // contract is what the tests of the contract know about the cluster.
-func (f *fixture) contract(t *testing.T) drivertest.Fixture {
+func (f *fixture) contract() drivertest.Fixture {
 	n := 0
-	t.Cleanup(f.Cancel) // the next test finds the nodes idle
 	return drivertest.Fixture{
 		Driver: f.d,
 		Launch: func(command string) berth.Launch { n++; return f.launch(n, command) },

@@ -34,6 +34,8 @@ type patience struct {
 	copy  time.Duration // while the program is copied there
 }
 
+var defaultPatience = patience{dial: 20 * time.Second, hello: time.Minute, copy: time.Minute}
+
 // Open is the driver's [driver.Open].
 func Open(c driver.Config) (driver.Driver, error) {
 	if c.Log == nil {
@@ -43,7 +45,7 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Driver{Driver: d.(*dialout.Driver), c: c, log: c.Log, patience: patience{dial: 20 * time.Second, hello: time.Minute, copy: time.Minute}}
+	out := &Driver{Driver: d.(*dialout.Driver), c: c, log: c.Log, patience: defaultPatience}
 	out.RelayTo(c.Dial, berth.Errorf(berth.Unavailable, "its machine is not connected"))
 	return out, nil
 }

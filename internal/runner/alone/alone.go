@@ -149,7 +149,7 @@ func run(ctx context.Context, l berth.Launch, m *member, dir string, container b
 	}
 	o.Home, o.Control = home, control
 	if container {
-		o.Base = os.Environ()
+		o.Base, l.ShmSize = os.Environ(), "" // its container has the shared memory that it asks for
 	}
 	o.Report = func(r berth.Report) {
 		if r.State != berth.TaskDone || !asked.ended.Load() {
