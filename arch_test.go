@@ -404,13 +404,10 @@ func TestSQLitePair(t *testing.T) {
 }
 
 // initLimit is how many allocations a package of ours may make before main runs: every command
-// waits for all of them. Allocations are counted because they are the same on every machine; fifty
-// microseconds are about three hundred. What is needed by few commands is made when it is first
-// used (sync.OnceValue).
-const initLimit = 300
-
-// initMore are packages that may make more, and how many: what is left of the tables of spec.
-var initMore = map[string]int{"internal/spec": 1400}
+// waits for all of them. Allocations are counted because they are the same on every machine; two
+// hundred take less than fifty microseconds. What is needed by few commands is made when it is
+// first used (sync.OnceValue).
+const initLimit = 200
 
 // TestInitialisers counts with inittrace.
 func TestInitialisers(t *testing.T) {
@@ -438,8 +435,8 @@ func TestInitialisers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if limit := max(initLimit, initMore[name]); allocs > limit {
-			t.Errorf("%s makes %d allocations before main runs; %d are allowed", name, allocs, limit)
+		if allocs > initLimit {
+			t.Errorf("%s makes %d allocations before main runs; %d are allowed", name, allocs, initLimit)
 		}
 	}
 	if seen == 0 {

@@ -22,7 +22,9 @@ var assetCommon = lazyParts(func() parts {
 
 var dataKind = kind{word: "data", collection: "data", base: "properties", body: dataBody}
 
-var dataBody = later(func() []part {
+var dataBody = later(dataBodyParts)
+
+func dataBodyParts() []part {
 	return []part{
 		f("name", text, to("@name")),
 		assetCommon,
@@ -63,7 +65,7 @@ var dataBody = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 // uri is the place of an asset's files: an address as it is, a local path as an upload.
 func (s *scope) uri(v *value, collection string, u Upload) any {
@@ -108,7 +110,9 @@ func (s *scope) tablePaths(dir string) []any {
 
 var modelKind = kind{word: "model", collection: "models", base: "properties", body: modelBody}
 
-var modelBody = later(func() []part {
+var modelBody = later(modelBodyParts)
+
+func modelBodyParts() []part {
 	return []part{
 		readonly("id", "utc_time_created", "job_name", "intellectual_property"),
 		assetCommon,
@@ -132,12 +136,14 @@ var modelBody = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
-var deploymentTemplate = later(func() []part { return []part{f("asset_id", text)} })
+var deploymentTemplate = later(deploymentTemplateParts)
+
+func deploymentTemplateParts() []part { return []part{f("asset_id", text)} }
 
 // flavors hold their settings one level down.
-var flavors = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var flavors = typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 	m, ok := asTree(freeMap.read(s, v))
 	if !ok {
 		return nil
@@ -147,7 +153,7 @@ var flavors = typ{name: "a mapping", read: func(s *scope, v *value) any {
 		out[k] = tree{"data": val}
 	}
 	return out
-}, show: func(j any) any {
+}, showFunc: func(j any) any {
 	m, ok := asTree(j)
 	if !ok {
 		return j
@@ -164,7 +170,9 @@ var flavors = typ{name: "a mapping", read: func(s *scope, v *value) any {
 
 var codeKind = kind{word: "code", collection: "codes", base: "properties", body: codeBody}
 
-var codeBody = later(func() []part {
+var codeBody = later(codeBodyParts)
+
+func codeBodyParts() []part {
 	return []part{
 		readonly("id"),
 		assetCommon,
@@ -177,4 +185,4 @@ var codeBody = later(func() []part {
 			}
 		}),
 	}
-})
+}

@@ -2,12 +2,11 @@ package spec
 
 import (
 	"strings"
-	"sync"
 )
 
 // automlTasks are the tasks of automated machine learning; the table of each writes taskDetails.
 // They are made when a file first needs them: no other tables are as large.
-var automlTasks = sync.OnceValue(func() map[string]typ {
+var automlTasks = lazy[map[string]typ]{make: func() map[string]typ {
 	return map[string]typ{
 		"classification": tabular("Classification",
 			metric("auc_weighted", classMetrics...),
@@ -32,7 +31,7 @@ var automlTasks = sync.OnceValue(func() map[string]typ {
 		"text_ner": language("TextNER", f("primary_metric", looseEnum("accuracy=Accuracy"), unsent, def("Accuracy")),
 			f("target_column_name", text, unsent)),
 	}
-})
+}}
 
 // The measures and algorithms, in the spelling of the service; in YAML they are in snake_case.
 var (
@@ -66,7 +65,7 @@ func served(words ...string) typ {
 	for i, w := range words {
 		pairs[i] = pythonSnake(w) + "=" + w
 	}
-	return choice(pairs, pythonSnake)
+	return typ{choice: &choice{words: pairs, fold: pythonSnake}}
 }
 
 // metric is the measure that is optimised; the task has one when the file names none.
@@ -81,7 +80,7 @@ func metric(fallback string, words ...string) part {
 }
 
 // automlJob is a job whose task says what else it has.
-var automlJob = typ{name: "a job", read: func(s *scope, v *value) any {
+var automlJob = typ{name: "a job", readFunc: func(s *scope, v *value) any {
 	t, ok := s.automlTask(v)
 	if !ok {
 		return nil
@@ -136,12 +135,12 @@ func (v *value) only(keys []string) *value {
 func (s *scope) automlTask(v *value) (typ, bool) {
 	task := v.get("task")
 	if task == nil || task.shape != str {
-		s.in("task").fail(or(task, v), "is required: one of %s", strings.Join(sortedWords(automlTasks()), ", "))
+		s.in("task").fail(or(task, v), "is required: one of %s", strings.Join(sortedWords(automlTasks.get()), ", "))
 		return typ{}, false
 	}
-	t, ok := automlTasks()[pythonSnake(task.text)]
+	t, ok := automlTasks.get()[pythonSnake(task.text)]
 	if ok = ok && (s.bind || task.text == pythonSnake(task.text)) && task.text != strings.ToUpper(task.text); !ok {
-		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks())), "%s is not a known task", describe(task))
+		s.in("task").failWith(task, nearest(task.text, sortedWords(automlTasks.get())), "%s is not a known task", describe(task))
 	}
 	return t, ok
 }
@@ -173,7 +172,7 @@ var tableInput = typ{name: "an MLTable", yaml: func(s *scope, v *value) any {
 		}
 	}
 	return out
-}, read: readTable}
+}, readFunc: readTable}
 
 func readTable(s *scope, v *value) any {
 	m := s.mark()
@@ -207,7 +206,9 @@ func tabular(name string, own ...part) typ {
 	)
 }
 
-var tabularLimits = later(func() []part {
+var tabularLimits = later(tabularLimitsParts)
+
+func tabularLimitsParts() []part {
 	return []part{
 		f("enable_early_termination", flag),
 		f("exit_score", decimal),
@@ -220,7 +221,7 @@ var tabularLimits = later(func() []part {
 		is("sweepConcurrentTrials", 0),
 		is("sweepTrials", 0),
 	}
-})
+}
 
 // autoOr is "auto", or a value that travels under a name: {"mode": "Custom", "value": 5}.
 func autoOr(t typ, name string) typ {
@@ -229,7 +230,7 @@ func autoOr(t typ, name string) typ {
 			return "auto"
 		}
 		return t.take(s, v)
-	}, read: func(s *scope, v *value) any {
+	}, readFunc: func(s *scope, v *value) any {
 		if v.shape == str && strings.EqualFold(v.text, "auto") {
 			return tree{"mode": "Auto"}
 		}
@@ -248,7 +249,7 @@ func oneOrList(t typ) typ {
 			return listOf(t).read(s, v)
 		}
 		return t.take(s, v)
-	}, read: func(s *scope, v *value) any {
+	}, readFunc: func(s *scope, v *value) any {
 		if v.shape == list {
 			return listOf(t).read(s, v)
 		}
@@ -259,7 +260,9 @@ func oneOrList(t typ) typ {
 	}}
 }
 
-var featurization = later(func() []part {
+var featurization = later(featurizationParts)
+
+func featurizationParts() []part {
 	return []part{
 		f("mode", enum("auto", "off", "custom"), def("auto")),
 		f("dataset_language", text),
@@ -268,10 +271,10 @@ var featurization = later(func() []part {
 		f("transformer_params", transformerParams),
 		f("enable_dnn_featurization", flag),
 	}
-})
+}
 
 // transformerParams are settings of transformers by name.
-var transformerParams = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var transformerParams = typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 	names := map[string]string{"imputer": "Imputer", "tf_idf": "TfIdf", "hash_one_hot_encoder": "HashOneHotEncoder"}
 	value := mapOf(orNull(oneOf(decimal, text)))
 	m, ok := asTree(mapOf(listOf(obj(f("fields", listOf(text)), f("parameters", value)))).read(s, v))
@@ -312,7 +315,9 @@ func trainingOf(models []string) typ {
 	)
 }
 
-var forecasting = later(func() []part {
+var forecasting = later(forecastingParts)
+
+func forecastingParts() []part {
 	return []part{
 		f("time_column_name", text),
 		f("forecast_horizon", autoOr(whole, "value")),
@@ -329,7 +334,7 @@ var forecasting = later(func() []part {
 		f("cv_step_size", whole),
 		f("features_unknown_at_forecast_time", oneOrList(text)),
 	}
-})
+}
 
 // language is a task on text.
 func language(name string, own ...part) typ {
@@ -366,9 +371,11 @@ func image(name string, parameters []parameterSpec, own ...part) typ {
 	)
 }
 
-var automlSweep = later(func() []part {
+var automlSweep = later(automlSweepParts)
+
+func automlSweepParts() []part {
 	return []part{
 		f("sampling_algorithm", looseEnum("random", "grid", "bayesian"), required),
 		f("early_termination", earlyTermination),
 	}
-})
+}

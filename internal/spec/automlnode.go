@@ -15,7 +15,7 @@ var automlNodeCommon = lazyParts(func() parts {
 		f("comment", text),
 		f("tags", jobMap, def(tree{})),
 		f("properties", jobMap, def(tree{})),
-		f("compute", typ{name: cluster.name, read: func(s *scope, v *value) any {
+		f("compute", typ{name: cluster.name, readFunc: func(s *scope, v *value) any {
 			return prefixed(cluster).read(s, v)
 		}}),
 		f("identity", jobIdentity),

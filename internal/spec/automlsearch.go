@@ -36,7 +36,7 @@ func automlName(name string) string {
 // searched is a value, or a distribution of values; it travels as text: uniform(0.1,0.5),
 // choice('a','b').
 func searched(t typ) typ {
-	return typ{name: t.name + " or a distribution", read: func(s *scope, v *value) any {
+	return typ{name: t.label() + " or a distribution", readFunc: func(s *scope, v *value) any {
 		if v.shape != mapping {
 			text, _ := searchValue(s, t, v)
 			return text
@@ -53,7 +53,7 @@ func searched(t typ) typ {
 			return nil
 		}
 		var args []string
-		for _, key := range distributions[name] {
+		for _, key := range distributions.get()[name] {
 			arg := v.get(key)
 			if n, ok := wholeOf(arg); ok && key == "upper" {
 				args = append(args, n.String())
@@ -78,13 +78,13 @@ func searched(t typ) typ {
 // drawable refuses distributions that give no values of the setting's type.
 func (s *scope) drawable(t typ, name string, v *value) {
 	switch {
-	case t.name == decimal.name || distributions[name] == nil:
+	case t.name == decimal.name || distributions.get()[name] == nil:
 	case t.name != whole.name:
-		s.in("type").fail(v.get("type"), "a setting that must be %s takes only choice, not %s", t.name, name)
+		s.in("type").fail(v.get("type"), "a setting that must be %s takes only choice, not %s", t.label(), name)
 	case name != "randint" && !strings.HasPrefix(name, "q"):
-		s.in("type").fail(v.get("type"), "a setting that must be %s takes choice, randint, quniform or qnormal, not %s", t.name, name)
+		s.in("type").fail(v.get("type"), "a setting that must be %s takes choice, randint, quniform or qnormal, not %s", t.label(), name)
 	case name != "randint":
-		for _, key := range distributions[name] {
+		for _, key := range distributions.get()[name] {
 			if n := v.get(key); n != nil && n.shape != integer && !(s.bind && bound(n.text)) {
 				s.in(key).fail(n, "must be an integer, not %s", describe(n))
 			}
@@ -118,7 +118,7 @@ func strictly(t typ) typ {
 	if t.name != whole.name {
 		return t
 	}
-	return typ{name: t.name, read: func(s *scope, v *value) any {
+	return typ{name: t.label(), readFunc: func(s *scope, v *value) any {
 		if v.shape != integer {
 			s.fail(v, "must be an integer, not %s", describe(v))
 			return nil

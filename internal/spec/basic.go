@@ -10,24 +10,24 @@ import (
 // The single values. Each accepts what the reference client accepts, no more: text is text only, a
 // whole number may be written as text, a version may be a number.
 var (
-	text     = typ{name: "a string", read: readText}
-	whole    = typ{name: "an integer", read: readWhole}
-	decimal  = typ{name: "a number", read: readDecimal}
-	flag     = typ{name: "true or false", read: readFlag}
-	version  = typ{name: "a version", read: readVersion}
-	anything = typ{name: "anything", null: true, read: func(_ *scope, v *value) any { return v.raw() }}
+	text     = typ{name: "a string", readFunc: readText}
+	whole    = typ{name: "an integer", readFunc: readWhole}
+	decimal  = typ{name: "a number", readFunc: readDecimal}
+	flag     = typ{name: "true or false", readFunc: readFlag}
+	version  = typ{name: "a version", readFunc: readVersion}
+	anything = typ{name: "anything", null: true, readFunc: func(_ *scope, v *value) any { return v.raw() }}
 	// moment is a date and time, as text: YAML's own kind is refused.
-	moment = typ{name: "a date and time", read: readMoment}
+	moment = typ{name: "a date and time", readFunc: readMoment}
 	// seconds, minutes and milliseconds are whole numbers that travel as ISO 8601 durations.
 	seconds      = duration("seconds", 1000)
 	minutes      = duration("minutes", 60_000)
 	milliseconds = duration("milliseconds", 1)
 	// literal is a plain value that travels as Python's text of it: "5", "0.5", "True".
-	literal = typ{name: "a string, a number or a boolean", read: readLiteral}
+	literal = typ{name: "a string, a number or a boolean", readFunc: readLiteral}
 )
 
 // webAddress is a URL of the web, with a host that could be one.
-var webAddress = typ{name: "a URL", read: func(s *scope, v *value) any {
+var webAddress = typ{name: "a URL", readFunc: func(s *scope, v *value) any {
 	url, ok := readText(s, v).(string)
 	if ok && !webForm.MatchString(url) {
 		s.fail(v, "%s is not a valid URL; write https://HOST/PATH", describe(v))
@@ -107,7 +107,7 @@ func readFlag(s *scope, v *value) any {
 		t := v.text
 		low := strings.ToLower(t)
 		usual := t == low || t == strings.ToUpper(t) || t == strings.ToUpper(t[:1])+low[1:]
-		if b, ok := truth[low]; ok && usual {
+		if b, ok := truth.get()[low]; ok && usual {
 			return b
 		}
 	}
@@ -183,13 +183,15 @@ func shorten(s string) string {
 
 // enum takes one of some words, whatever their case. A word may say what it becomes:
 // "low_priority=LowPriority".
-func enum(words ...string) typ { return choice(words, strings.ToLower) }
+func enum(ws ...string) typ { return typ{choice: &choice{words: ws, fold: strings.ToLower}} }
 
 // looseEnum is an enum that also takes the words in CamelCase.
-func looseEnum(words ...string) typ { return choice(words, snakeWords) }
+func looseEnum(ws ...string) typ { return typ{choice: &choice{words: ws, fold: snakeWords}} }
 
 // exactEnum takes the words as they are spelled only.
-func exactEnum(words ...string) typ { return choice(words, func(s string) string { return s }) }
+func exactEnum(ws ...string) typ { return typ{choice: &choice{words: ws, fold: asSpelled}} }
+
+func asSpelled(s string) string { return s }
 
 // snakeWords is snake for a list with commas: SystemAssigned,UserAssigned.
 func snakeWords(s string) string {
@@ -224,40 +226,45 @@ func (ws words) names() (out []string) {
 	return out
 }
 
-func choice(ws words, fold func(string) string) typ {
-	what := strings.Join(ws.names(), ", ")
-	// The last of two words that fold to the same counts.
-	pick := func(yaml bool) func(s *scope, v *value) any {
-		return func(s *scope, v *value) any {
-			if v.shape != str {
-				s.fail(v, "must be one of %s; got %s", what, describe(v))
-				return nil
-			}
-			var got any
-			ws.each(func(name, becomes string) bool {
-				if fold(name) == fold(v.text) {
-					if got = becomes; yaml {
-						got = name
-					}
-				}
-				return true
-			})
-			if got == nil {
-				s.failWith(v, nearest(v.text, ws.names()), "%s is not one of %s", describe(v), what)
-			}
-			return got
-		}
+// choice is one of some words, compared after fold.
+type choice struct {
+	words words
+	fold  func(string) string
+}
+
+func (c *choice) String() string { return strings.Join(c.words.names(), ", ") }
+
+// read gives what the word becomes, or the word itself in YAML. The last of two words that fold to
+// the same counts.
+func (c *choice) read(s *scope, v *value, yaml bool) any {
+	if v.shape != str {
+		s.fail(v, "must be one of %s; got %s", c, describe(v))
+		return nil
 	}
-	return typ{name: what, read: pick(false), yaml: pick(true), show: func(j any) any {
-		if w, ok := j.(string); ok {
-			ws.each(func(name, becomes string) bool {
-				if strings.EqualFold(becomes, w) {
-					j = name
-					return false
-				}
-				return true
-			})
+	var got any
+	c.words.each(func(name, becomes string) bool {
+		if c.fold(name) == c.fold(v.text) {
+			if got = becomes; yaml {
+				got = name
+			}
 		}
-		return j
-	}}
+		return true
+	})
+	if got == nil {
+		s.failWith(v, nearest(v.text, c.words.names()), "%s is not one of %s", describe(v), c)
+	}
+	return got
+}
+
+func (c *choice) show(j any) any {
+	if w, ok := j.(string); ok {
+		c.words.each(func(name, becomes string) bool {
+			if strings.EqualFold(becomes, w) {
+				j = name
+				return false
+			}
+			return true
+		})
+	}
+	return j
 }

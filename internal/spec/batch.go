@@ -4,7 +4,7 @@ import "strings"
 
 var batchDeploymentKind = kind{
 	word: "batch-deployment", collection: "batchEndpoints/deployments", base: "properties",
-	body: typ{name: "a deployment", read: func(s *scope, v *value) any {
+	body: typ{name: "a deployment", readFunc: func(s *scope, v *value) any {
 		word := strings.ToLower(v.textOf("type"))
 		switch {
 		case word == "pipeline", word == "" && (v.get("component") != nil || v.get("job_definition") != nil):
@@ -20,7 +20,7 @@ var batchDeploymentKind = kind{
 	}},
 }
 
-var batchModel = typ{name: deploymentModel.name, read: func(s *scope, v *value) any {
+var batchModel = typ{name: deploymentModel.name, readFunc: func(s *scope, v *value) any {
 	id := deploymentModel.read(s, v)
 	if id == nil {
 		return nil
@@ -30,12 +30,14 @@ var batchModel = typ{name: deploymentModel.name, read: func(s *scope, v *value) 
 
 // batchCode is the code of a batch deployment; what the service generates for a model needs no
 // script.
-var batchCode = later(func() []part {
+var batchCode = later(batchCodeParts)
+
+func batchCodeParts() []part {
 	return []part{
 		f("code", deploymentCode, to("codeId"), required),
 		f("scoring_script", text),
 	}
-})
+}
 
 // batchRun are the settings of a batch run.
 var batchRun = lazyParts(func() parts {
@@ -51,7 +53,9 @@ var batchRun = lazyParts(func() parts {
 })
 
 // plainDeployment is the older layout: everything at the top level.
-var plainDeployment = later(func() []part {
+var plainDeployment = later(plainDeploymentParts)
+
+func plainDeploymentParts() []part {
 	return []part{
 		readonly("creation_context", "provisioning_state"),
 		f("name", lowerName, to("@name"), required),
@@ -63,10 +67,12 @@ var plainDeployment = later(func() []part {
 		f("type", enum("model", "pipeline"), unsent),
 		batchRun,
 	}
-})
+}
 
 // modelDeployment is the newer layout: the settings of the run under settings.
-var modelDeployment = later(func() []part {
+var modelDeployment = later(modelDeploymentParts)
+
+func modelDeploymentParts() []part {
 	return []part{
 		readonly("creation_context", "provisioning_state"),
 		f("name", lowerName, to("@name"), required),
@@ -95,10 +101,12 @@ var modelDeployment = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 // pipelineDeployment runs a pipeline component.
-var pipelineDeployment = later(func() []part {
+var pipelineDeployment = later(pipelineDeploymentParts)
+
+func pipelineDeploymentParts() []part {
 	return []part{
 		f("name", text, to("@name"), required),
 		f("endpoint_name", text, to("@parent"), required),
@@ -157,16 +165,16 @@ var pipelineDeployment = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 // jobDefinition is a node of type pipeline that a deployment runs.
-var jobDefinition = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var jobDefinition = typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 	sub := *s
 	sub.bind = true
 	return obj(
 		keep,
 		f("type", enum("pipeline")),
-		f("component", typ{name: "a component", read: func(s *scope, v *value) any {
+		f("component", typ{name: "a component", readFunc: func(s *scope, v *value) any {
 			switch ref, ok := readText(s, v).(string); {
 			case !ok:
 			case remote(ref):

@@ -10,7 +10,7 @@ import (
 // references resolved, defaults as text.
 var componentKind = kind{
 	word: "component", collection: "components", base: "properties",
-	body: typ{name: "a component", read: func(s *scope, v *value) any {
+	body: typ{name: "a component", readFunc: func(s *scope, v *value) any {
 		s.component(v, "YAML.COMPONENT", false)
 		return nil
 	}},
@@ -136,20 +136,22 @@ var componentCommon = lazyParts(func() parts {
 
 // both is text that goes to the resource as well as into the specification.
 func both(path string) typ {
-	return typ{name: text.name, read: func(s *scope, v *value) any {
+	return typ{name: text.name, readFunc: func(s *scope, v *value) any {
 		got := readText(s, v)
 		s.store(path, got)
 		return got
 	}}
 }
 
-var bothVersion = typ{name: version.name, read: func(s *scope, v *value) any {
+var bothVersion = typ{name: version.name, readFunc: func(s *scope, v *value) any {
 	got := readVersion(s, v)
 	s.store("@version", got)
 	return got
 }}
 
-var commandComponent = later(func() []part {
+var commandComponent = later(commandComponentParts)
+
+func commandComponentParts() []part {
 	return []part{
 		keep,
 		componentCommon,
@@ -170,12 +172,12 @@ var commandComponent = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 // prefixed writes azureml: before an id, as specifications do.
 func prefixed(t typ) typ {
 	read := t.read
-	t.read = func(s *scope, v *value) any {
+	t.readFunc = func(s *scope, v *value) any {
 		id, ok := read(s, v).(string)
 		switch {
 		case !ok:
@@ -190,7 +192,7 @@ func prefixed(t typ) typ {
 
 var (
 	componentEnvironment = prefixed(environment)
-	componentCode        = prefixed(typ{name: code.name, read: func(s *scope, v *value) any {
+	componentCode        = prefixed(typ{name: code.name, readFunc: func(s *scope, v *value) any {
 		got := code.read(s, v)
 		for i := range s.draft.uploads {
 			if s.draft.uploads[i].Placeholder == got {
@@ -258,7 +260,9 @@ func sameFile(a, b string) bool {
 }
 
 // componentResources are sent as they were written, less what is unknown.
-var componentResources = later(func() []part {
+var componentResources = later(componentResourcesParts)
+
+func componentResourcesParts() []part {
 	return []part{
 		drop,
 		f("instance_count", whole),
@@ -269,7 +273,7 @@ var componentResources = later(func() []part {
 		f("docker_args", oneOf(text, listOf(text))),
 		f("properties", freeMap, unsent),
 	}
-})
+}
 
 var componentDistribution = byKey("type", func() map[string]typ {
 	return map[string]typ{
@@ -309,18 +313,18 @@ var (
 			f("type", exactEnum("boolean", "integer", "number", "string"), required),
 			f("description", text),
 			f("mode", portMode),
-			f("early_available", typ{name: flag.name, read: func(_ *scope, v *value) any {
+			f("early_available", typ{name: flag.name, readFunc: func(_ *scope, v *value) any {
 				return v.shape == boolean && v.yes || v.shape == str && strings.EqualFold(v.text, "true")
 			}}),
 			readonly("is_control"),
 		}
 	})
-	componentInputs  = uniqueNames(named(typ{name: "an input", read: readComponentInput}, groupName, "input"))
+	componentInputs  = uniqueNames(named(typ{name: "an input", readFunc: readComponentInput}, groupName, "input"))
 	componentOutputs = uniqueNames(named(oneOf(componentOutput, primitiveOutput), ioName, "output"))
 )
 
 // noDefault refuses a default where there can be none.
-var noDefault = typ{name: "nothing", read: func(s *scope, v *value) any {
+var noDefault = typ{name: "nothing", readFunc: func(s *scope, v *value) any {
 	s.fail(v, "data and model inputs cannot have a default; make the input optional")
 	return nil
 }}
@@ -337,10 +341,10 @@ func readComponentInput(s *scope, v *value) any {
 
 // parameter is an input that is a plain value; its default, min and max travel as text of its type.
 func parameter(word string) typ {
-	initial := typ{name: "a value", read: func(s *scope, v *value) any { return s.parameterText(v, word) }}
+	initial := typ{name: "a value", readFunc: func(s *scope, v *value) any { return s.parameterText(v, word) }}
 	limit := initial
 	if word == "string" || word == "boolean" {
-		limit = typ{name: "nothing", read: func(s *scope, v *value) any {
+		limit = typ{name: "nothing", readFunc: func(s *scope, v *value) any {
 			s.fail(v, "applies to numbers only, not to type %s", word)
 			return nil
 		}}
@@ -396,7 +400,7 @@ func (s *scope) parameterText(v *value, word string) any {
 // uniqueNames refuses two names that are equal but for case.
 func uniqueNames(t typ) typ {
 	read := t.read
-	t.read = func(s *scope, v *value) any {
+	t.readFunc = func(s *scope, v *value) any {
 		seen := map[string]string{}
 		for _, p := range v.pairs {
 			low := strings.ToLower(p.key)
@@ -410,24 +414,28 @@ func uniqueNames(t typ) typ {
 	return t
 }
 
-var automlComponent = later(func() []part {
+var automlComponent = later(automlComponentParts)
+
+func automlComponentParts() []part {
 	return []part{
 		drop,
 		componentCommon,
 		f("type", enum("automl")),
 		f("task", taskWord, required),
 	}
-})
+}
 
 // taskWord is the name of a task of automated machine learning.
-var taskWord = typ{name: "a task", read: func(s *scope, v *value) any {
-	return served(sortedWords(automlTasks())...).read(s, v)
+var taskWord = typ{name: "a task", readFunc: func(s *scope, v *value) any {
+	return served(sortedWords(automlTasks.get())...).read(s, v)
 }}
 
-var importParameter = typ{name: "a parameter", read: readComponentInput}
+var importParameter = typ{name: "a parameter", readFunc: readComponentInput}
 
 // importComponent travels as a command component that is marked as an import.
-var importComponent = later(func() []part {
+var importComponent = later(importComponentParts)
+
+func importComponentParts() []part {
 	return []part{
 		drop,
 		componentCommon,
@@ -443,4 +451,4 @@ var importComponent = later(func() []part {
 		is("command", "import"),
 		then(func(s *scope, v *value) { s.out.sub("tags")["component_type_overwrite"] = "import" }),
 	}
-})
+}

@@ -9,7 +9,7 @@ import (
 
 // listOf is a list whose items are all of one type.
 func listOf(t typ) typ {
-	return typ{name: "a list", solid: true, read: func(s *scope, v *value) any {
+	return typ{name: "a list", solid: true, readFunc: func(s *scope, v *value) any {
 		if v.shape != list {
 			s.fail(v, "must be a list, not %s", v.shape)
 			return nil
@@ -28,9 +28,9 @@ func listOf(t typ) typ {
 			out = append(out, t.take(here, it))
 		}
 		return out
-	}, show: func(j any) any {
+	}, showFunc: func(j any) any {
 		items, ok := j.([]any)
-		if !ok || t.show == nil {
+		if !ok || !t.shows() {
 			return j
 		}
 		out := make([]any, len(items))
@@ -43,7 +43,7 @@ func listOf(t typ) typ {
 
 // mapOf is a mapping with keys of the user's choice and values of one type.
 func mapOf(t typ) typ {
-	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
+	return typ{name: "a mapping", solid: true, readFunc: func(s *scope, v *value) any {
 		if v.shape != mapping {
 			s.fail(v, "must be a mapping, not %s", v.shape)
 			return nil
@@ -63,9 +63,9 @@ func mapOf(t typ) typ {
 			}
 		}
 		return out
-	}, show: func(j any) any {
+	}, showFunc: func(j any) any {
 		m, ok := asTree(j)
-		if !ok || t.show == nil {
+		if !ok || !t.shows() {
 			return j
 		}
 		out := tree{}
@@ -80,7 +80,10 @@ func mapOf(t typ) typ {
 func orNull(t typ) typ {
 	inner := t
 	t.null, t.yaml = true, nil
-	t.read = func(s *scope, v *value) any {
+	if t.choice != nil {
+		t.name, t.showFunc, t.choice = t.label(), t.show, nil
+	}
+	t.readFunc = func(s *scope, v *value) any {
 		if v.shape == null {
 			return nil
 		}
@@ -90,7 +93,7 @@ func orNull(t typ) typ {
 }
 
 // freeMap is a mapping that travels as it is.
-var freeMap = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
+var freeMap = typ{name: "a mapping", solid: true, readFunc: func(s *scope, v *value) any {
 	if v.shape != mapping {
 		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
@@ -108,7 +111,7 @@ var (
 var namedMap = mapOf(anything)
 
 // writtenMap takes any values and sends each as the text Python has for it: "True", "['a', 1]".
-var writtenMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var writtenMap = typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 	if v.shape != mapping {
 		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
@@ -127,12 +130,12 @@ var writtenMap = typ{name: "a mapping", read: func(s *scope, v *value) any {
 func oneOf(ts ...typ) typ {
 	names := make([]string, 0, len(ts))
 	for _, t := range ts {
-		if len(names) == 0 || names[len(names)-1] != t.name {
-			names = append(names, t.name)
+		if len(names) == 0 || names[len(names)-1] != t.label() {
+			names = append(names, t.label())
 		}
 	}
 	what := strings.Join(names, " or ")
-	return typ{name: what, read: func(s *scope, v *value) any {
+	return typ{name: what, readFunc: func(s *scope, v *value) any {
 		var best Errors
 		depth := -1
 		for _, t := range ts {
@@ -156,10 +159,10 @@ func oneOf(ts ...typ) typ {
 		}
 		s.errs = append(s.errs, best...)
 		return nil
-	}, show: func(j any) any {
+	}, showFunc: func(j any) any {
 		m, isObj := asTree(j)
 		for _, t := range ts {
-			if (t.table != nil) == isObj && t.show != nil && (!isObj || t.table.matches(nil, m)) {
+			if (t.table != nil) == isObj && t.shows() && (!isObj || t.table.matches(nil, m)) {
 				return t.show(j)
 			}
 		}
@@ -189,76 +192,97 @@ func deepest(field string, errs Errors) int {
 
 // byKey picks a type by the word a key of the mapping holds, compared in lower case. "" is the type
 // of a mapping without the key.
-func byKey(key string, forms func() map[string]typ) typ { return byWord(key, forms, false) }
+func byKey(key string, made func() map[string]typ) typ {
+	return typ{name: "a mapping", solid: true, forms: &forms{key: key, made: made}}
+}
 
 // byExactKey is byKey for words that must be spelled as they are.
-func byExactKey(key string, forms func() map[string]typ) typ { return byWord(key, forms, true) }
+func byExactKey(key string, made func() map[string]typ) typ {
+	return typ{name: "a mapping", solid: true, forms: &forms{key: key, made: made, exact: true}}
+}
 
-func byWord(key string, made func() map[string]typ, exact bool) typ {
-	both := sync.OnceValues(func() (forms map[string]typ, words []string) {
-		forms = made()
-		for w := range forms {
+// forms are the types of a mapping that a key of it decides between.
+type forms struct {
+	key   string
+	made  func() map[string]typ
+	exact bool
+
+	once  sync.Once
+	types map[string]typ
+	words []string
+}
+
+func (f *forms) ready() (types map[string]typ, words []string) {
+	f.once.Do(func() {
+		f.types = f.made()
+		for w := range f.types {
 			if w != "" {
-				words = append(words, w)
+				f.words = append(f.words, w)
 			}
 		}
-		sort.Strings(words)
-		return forms, words
+		sort.Strings(f.words)
 	})
-	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
-		if v.shape != mapping {
-			s.fail(v, "must be a mapping, not %s", v.shape)
-			return nil
+	return f.types, f.words
+}
+
+func (f *forms) read(s *scope, v *value) any {
+	if v.shape != mapping {
+		s.fail(v, "must be a mapping, not %s", v.shape)
+		return nil
+	}
+	types, words := f.ready()
+	word := v.get(f.key)
+	if word == nil {
+		if t, ok := types[""]; ok {
+			return t.take(s, v)
 		}
-		forms, words := both()
-		word := v.get(key)
-		if word == nil {
-			if t, ok := forms[""]; ok {
-				return t.take(s, v)
-			}
-			s.in(key).fail(v, "is required: one of %s", strings.Join(words, ", "))
-			return nil
+		s.in(f.key).fail(v, "is required: one of %s", strings.Join(words, ", "))
+		return nil
+	}
+	name := word.text
+	t, ok := types[name]
+	for _, fold := range []func(string) string{snakeWords, strings.ToLower} {
+		if !ok && !f.exact {
+			name = fold(word.text)
+			t, ok = types[name]
 		}
-		name := word.text
-		t, ok := forms[name]
-		for _, fold := range []func(string) string{snakeWords, strings.ToLower} {
-			if !ok && !exact {
-				name = fold(word.text)
-				t, ok = forms[name]
-			}
-		}
-		if !ok || word.shape != str || word.text == "" {
-			s.in(key).failWith(word, nearest(word.text, words), "%s is not one of %s", describe(word), strings.Join(words, ", "))
-			return nil
-		}
-		got := t.take(s, v)
-		if out, ok := asTree(got); ok && s.yaml {
-			out[key] = name
-		}
-		return got
-	}, show: func(j any) any {
-		m, ok := asTree(j)
-		if !ok {
-			return j
-		}
-		forms, words := both()
-		for _, w := range words {
-			if t := forms[w]; t.table != nil && t.table.matches(nil, m) {
-				out, _ := asTree(t.table.show(j))
-				out[key] = w
-				return out
-			}
-		}
+	}
+	if !ok || word.shape != str || word.text == "" {
+		s.in(f.key).failWith(word, nearest(word.text, words), "%s is not one of %s", describe(word), strings.Join(words, ", "))
+		return nil
+	}
+	got := t.take(s, v)
+	if out, ok := asTree(got); ok && s.yaml {
+		out[f.key] = name
+	}
+	return got
+}
+
+func (f *forms) show(j any) any {
+	m, ok := asTree(j)
+	if !ok {
 		return j
-	}, pick: func(root, base tree) (string, typ) {
-		forms, words := both()
-		for _, w := range words {
-			if t := forms[w]; t.table != nil && t.table.matches(root, base) {
-				return w, t
-			}
+	}
+	types, words := f.ready()
+	for _, w := range words {
+		if t := types[w]; t.table != nil && t.table.matches(nil, m) {
+			out, _ := asTree(t.table.show(j))
+			out[f.key] = w
+			return out
 		}
-		return "", forms[""]
-	}}
+	}
+	return j
+}
+
+// pick finds the form of a document, with the word for it.
+func (f *forms) pick(root, base tree) (string, typ) {
+	types, words := f.ready()
+	for _, w := range words {
+		if t := types[w]; t.table != nil && t.table.matches(root, base) {
+			return w, t
+		}
+	}
+	return "", types[""]
 }
 
 // matches says whether a document has the constants of the table that tell it from its siblings.

@@ -7,20 +7,24 @@ import (
 	"github.com/berthml/berth/internal/kubeconfig"
 )
 
-var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: computeBody(map[string]typ{
-	"agent":           agentMachine,
-	"amlcompute":      amlCompute,
-	"computeinstance": computeInstance,
-	"kubernetes":      kubernetesCompute,
-	"slurm":           slurmSite,
-	"virtualmachine":  virtualMachine,
-	"synapsespark":    synapseSpark,
-})}
+var computeKind = kind{word: "compute", collection: "computes", base: "properties", body: computeBody(computeTypes)}
+
+func computeTypes() map[string]typ {
+	return map[string]typ{
+		"agent":           agentMachine,
+		"amlcompute":      amlCompute,
+		"computeinstance": computeInstance,
+		"kubernetes":      kubernetesCompute,
+		"slurm":           slurmSite,
+		"virtualmachine":  virtualMachine,
+		"synapsespark":    synapseSpark,
+	}
+}
 
 // computeOf is a compute of one type: the common fields and its own. Its own go to
 // properties.properties. It lies where the workspace does: only a cluster may lie elsewhere.
 func computeOf(word, name string, own func() []part) typ {
-	return into(later(func() []part {
+	return flat(func() []part {
 		return []part{
 			parts(own()),
 			is("computeType", name),
@@ -32,15 +36,12 @@ func computeOf(word, name string, own func() []part) typ {
 			f("tags", textMap, to("/tags")),
 			f("resource_id", text),
 		}
-	}))
+	})
 }
 
 // into is an object read straight into the scope's own object instead of a new one.
 func into(o typ) typ {
-	return typ{name: o.name, table: o.table, show: o.show, read: func(s *scope, v *value) any {
-		o.table.fill(s, v)
-		return nil
-	}}
+	return typ{name: o.name, table: o.table, flat: true}
 }
 
 var amlCompute = computeOf("amlcompute", "AmlCompute", func() []part {
@@ -69,13 +70,15 @@ var amlCompute = computeOf("amlcompute", "AmlCompute", func() []part {
 	}
 })
 
-var networkSettings = later(func() []part {
+var networkSettings = later(networkSettingsParts)
+
+func networkSettingsParts() []part {
 	return []part{
 		readonly("public_ip_address", "private_ip_address"),
 		f("vnet_name", text),
 		f("subnet", text),
 	}
-})
+}
 
 // subnet builds the id of the subnet that network_settings names.
 func (s *scope) subnet(v *value) {
@@ -98,7 +101,7 @@ func (s *scope) subnet(v *value) {
 
 // onOff is a flag that travels as one of two words.
 func onOff(on, off string) typ {
-	return typ{name: flag.name, read: func(s *scope, v *value) any {
+	return typ{name: flag.name, readFunc: func(s *scope, v *value) any {
 		switch readFlag(s, v) {
 		case true:
 			return on
@@ -106,7 +109,7 @@ func onOff(on, off string) typ {
 			return off
 		}
 		return nil
-	}, show: func(j any) any {
+	}, showFunc: func(j any) any {
 		switch j {
 		case on:
 			return true
@@ -118,16 +121,18 @@ func onOff(on, off string) typ {
 }
 
 // resourceIdentity is the identity of a compute or endpoint, its user-assigned ones in a list.
-var resourceIdentity = later(func() []part {
+var resourceIdentity = later(resourceIdentityParts)
+
+func resourceIdentityParts() []part {
 	return []part{
 		readonly("principal_id", "tenant_id"),
 		f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None",
 			"system_assigned,user_assigned=SystemAssigned,UserAssigned"), required),
 		f("user_assigned_identities", identityList, to("userAssignedIdentities")),
 	}
-})
+}
 
-var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
+var identityList = typ{name: "a list", readFunc: func(s *scope, v *value) any {
 	items, ok := listOf(obj(
 		readonly("principal_id", "client_id", "tenant_id"),
 		f("resource_id", text),
@@ -142,7 +147,7 @@ var identityList = typ{name: "a list", read: func(s *scope, v *value) any {
 		}
 	}
 	return out
-}, show: func(j any) any {
+}, showFunc: func(j any) any {
 	m, ok := asTree(j)
 	if !ok {
 		return j
@@ -287,7 +292,7 @@ var slurmSite = computeOf("slurm", "Slurm", func() []part {
 })
 
 // keyFile is the path of a private key, relative to the working directory; its text travels.
-var keyFile = typ{name: "a path", read: func(s *scope, v *value) any {
+var keyFile = typ{name: "a path", readFunc: func(s *scope, v *value) any {
 	path, ok := readText(s, v).(string)
 	if !ok {
 		return nil
@@ -298,7 +303,7 @@ var keyFile = typ{name: "a path", read: func(s *scope, v *value) any {
 		return nil
 	}
 	return string(key)
-}, show: func(any) any { return nil }}
+}, showFunc: func(any) any { return nil }}
 
 var synapseSpark = computeOf("synapsespark", "SynapseSpark", func() []part {
 	return []part{

@@ -53,11 +53,13 @@ var connectionKind = kind{word: "connection", collection: "connections", base: "
 })}
 
 // credentialsOf are the credentials of categories that do not take all of them.
-var credentialsOf = map[string][]string{
-	"AzureBlob": {"sas", "account_key", "aad"}, "ADLSGen2": {"service_principal", "managed_identity", "aad", "none"},
-	"AzureOpenAi": {"api_key"}, "AIServices": {"api_key"}, "CognitiveSearch": {"api_key"}, "CognitiveService": {"api_key"},
-	"ApiKey": {"api_key"}, "OpenAi": {"api_key"}, "Serp": {"api_key"}, "Serverless": {"api_key"},
-}
+var credentialsOf = lazy[map[string][]string]{make: func() map[string][]string {
+	return map[string][]string{
+		"AzureBlob": {"sas", "account_key", "aad"}, "ADLSGen2": {"service_principal", "managed_identity", "aad", "none"},
+		"AzureOpenAi": {"api_key"}, "AIServices": {"api_key"}, "CognitiveSearch": {"api_key"}, "CognitiveService": {"api_key"},
+		"ApiKey": {"api_key"}, "OpenAi": {"api_key"}, "Serp": {"api_key"}, "Serverless": {"api_key"},
+	}
+}}
 
 // The key of a service stands for credentials.
 var (
@@ -66,7 +68,7 @@ var (
 )
 
 func connection(category, auth string, own ...part) typ {
-	return into(later(func() []part { return connectionParts(category, auth, own) }))
+	return flat(func() []part { return connectionParts(category, auth, own) })
 }
 
 func connectionParts(category, auth string, own []part) []part {
@@ -92,7 +94,7 @@ func connectionParts(category, auth string, own []part) []part {
 				meta[p.key] = p.val.raw()
 			}
 		}
-		kind, allowed := snakeWords(v.get("credentials").textOf("type")), credentialsOf[category]
+		kind, allowed := snakeWords(v.get("credentials").textOf("type")), credentialsOf.get()[category]
 		switch {
 		case how == nil || allowed == nil:
 		case allowed[0] == "api_key": // others are as good as none

@@ -4,17 +4,17 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 	return map[string]typ{
 		"azure_blob": datastoreOf("AzureBlob", storageAccount,
 			f("container_name", text, required),
-			f("credentials", credentials(accountKey, sasToken), def(none))),
+			f("credentials", credentials(accountKey, sasToken), def(none()))),
 		"azure_file": datastoreOf("AzureFile", storageAccount,
 			f("file_share_name", text, required),
-			f("credentials", credentials(accountKey, sasToken), def(none))),
+			f("credentials", credentials(accountKey, sasToken), def(none()))),
 		"azure_data_lake_gen2": datastoreOf("AzureDataLakeGen2", storageAccount,
 			f("filesystem", text, required),
 			// Azure's files have the first two only; the service takes the others as well.
-			f("credentials", credentials(servicePrincipal, certificate, accountKey, sasToken), def(none))),
+			f("credentials", credentials(servicePrincipal, certificate, accountKey, sasToken), def(none()))),
 		"azure_data_lake_gen1": datastoreOf("AzureDataLakeGen1",
 			f("store_name", text, required),
-			f("credentials", credentials(servicePrincipal, certificate), def(none))),
+			f("credentials", credentials(servicePrincipal, certificate), def(none()))),
 		"one_lake": datastoreOf("OneLake",
 			f("one_lake_workspace_name", text, required),
 			f("artifact", obj(
@@ -22,23 +22,23 @@ var datastoreKind = kind{word: "datastore", collection: "datastores", base: "pro
 				f("type", looseEnum("lake_house=LakeHouse"), to("artifactType"), def("LakeHouse")),
 			), required),
 			f("endpoint", text, required),
-			f("credentials", credentials(servicePrincipal), def(none))),
+			f("credentials", credentials(servicePrincipal), def(none()))),
 		// These are not Azure's.
 		"s3": datastoreOf("S3",
 			f("bucket", text, required),
 			f("endpoint", text),
 			f("region", text),
-			f("credentials", credentials(accessKey), def(none))),
+			f("credentials", credentials(accessKey), def(none()))),
 		"google_storage": datastoreOf("GoogleStorage",
 			f("bucket", text, required),
 			f("endpoint", text),
-			f("credentials", credentials(accessKey, serviceAccount), def(none))),
+			f("credentials", credentials(accessKey, serviceAccount), def(none()))),
 		"folder": datastoreOf("Folder", f("path", text, required)),
 	}
 })}
 
 func datastoreOf(name string, own ...part) typ {
-	return into(later(func() []part {
+	return flat(func() []part {
 		return []part{
 			is("datastoreType", name),
 			readonly("id"),
@@ -48,7 +48,7 @@ func datastoreOf(name string, own ...part) typ {
 			f("tags", textMap, def(tree{})),
 			parts(own),
 		}
-	}))
+	})
 }
 
 var storageAccount = lazyParts(func() parts {
@@ -59,30 +59,36 @@ var storageAccount = lazyParts(func() parts {
 	}
 })
 
-var none = tree{"credentialsType": "None"}
+func none() tree { return tree{"credentialsType": "None"} }
 
 // credentials takes one of some kinds, told apart by their keys; an empty mapping is none.
 func credentials(kinds ...typ) typ {
 	return oneOf(append(kinds, obj(is("credentialsType", "None")))...)
 }
 
-var accountKey = later(func() []part {
+var accountKey = later(accountKeyParts)
+
+func accountKeyParts() []part {
 	return []part{
 		is("credentialsType", "AccountKey"),
 		is("secrets.secretsType", "AccountKey"),
 		f("account_key", text, to("secrets.key"), required),
 	}
-})
+}
 
-var sasToken = later(func() []part {
+var sasToken = later(sasTokenParts)
+
+func sasTokenParts() []part {
 	return []part{
 		is("credentialsType", "Sas"),
 		is("secrets.secretsType", "Sas"),
 		f("sas_token", text, to("secrets.sasToken"), required),
 	}
-})
+}
 
-var accessKey = later(func() []part {
+var accessKey = later(accessKeyParts)
+
+func accessKeyParts() []part {
 	return []part{
 		is("credentialsType", "AccessKey"),
 		is("secrets.secretsType", "AccessKey"),
@@ -90,15 +96,17 @@ var accessKey = later(func() []part {
 		f("secret_access_key", text, to("secrets.secretAccessKey"), required),
 		f("session_token", text, to("secrets.sessionToken")),
 	}
-})
+}
 
-var serviceAccount = later(func() []part {
+var serviceAccount = later(serviceAccountParts)
+
+func serviceAccountParts() []part {
 	return []part{
 		is("credentialsType", "ServiceAccount"),
 		is("secrets.secretsType", "ServiceAccount"),
 		f("service_account_key", text, to("secrets.serviceAccountKey"), required),
 	}
-})
+}
 
 var tenant = lazyParts(func() parts {
 	return parts{
@@ -120,16 +128,20 @@ var tenant = lazyParts(func() parts {
 	}
 })
 
-var servicePrincipal = later(func() []part {
+var servicePrincipal = later(servicePrincipalParts)
+
+func servicePrincipalParts() []part {
 	return []part{
 		is("credentialsType", "ServicePrincipal"),
 		is("secrets.secretsType", "ServicePrincipal"),
 		f("client_secret", text, to("secrets.clientSecret"), required),
 		tenant,
 	}
-})
+}
 
-var certificate = later(func() []part {
+var certificate = later(certificateParts)
+
+func certificateParts() []part {
 	return []part{
 		is("credentialsType", "Certificate"),
 		is("secrets.secretsType", "Certificate"),
@@ -137,4 +149,4 @@ var certificate = later(func() []part {
 		f("thumbprint", text, required),
 		tenant,
 	}
-})
+}

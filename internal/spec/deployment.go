@@ -7,7 +7,7 @@ import (
 
 var onlineDeploymentKind = kind{
 	word: "online-deployment", collection: "onlineEndpoints/deployments", base: "properties",
-	body: typ{name: "a deployment", read: func(s *scope, v *value) any {
+	body: typ{name: "a deployment", readFunc: func(s *scope, v *value) any {
 		t := managedDeployment
 		if strings.EqualFold(v.textOf("type"), "kubernetes") {
 			t = kubernetesDeployment
@@ -31,7 +31,7 @@ var deploymentCommon = lazyParts(func() parts {
 	}
 })
 
-var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
+var deploymentName = typ{name: "a name", readFunc: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
 		s.fail(v, "%s is not a valid deployment name; use 3 to 32 letters, digits and '-', starting with a letter", describe(v))
@@ -40,15 +40,17 @@ var deploymentName = typ{name: "a name", read: func(s *scope, v *value) any {
 	return strings.ToLower(name)
 }}
 
-var codeConfiguration = later(func() []part {
+var codeConfiguration = later(codeConfigurationParts)
+
+func codeConfigurationParts() []part {
 	return []part{
 		f("code", deploymentCode, to("codeId"), required),
 		f("scoring_script", text, required),
 	}
-})
+}
 
 // deploymentCode is code that may also be the bare id of a code asset.
-var deploymentCode = typ{name: code.name, show: showAsset, read: func(s *scope, v *value) any {
+var deploymentCode = typ{name: code.name, showFunc: showAsset, readFunc: func(s *scope, v *value) any {
 	if v.shape == str && armAsset.MatchString(v.text) {
 		return v.text
 	}
@@ -92,7 +94,9 @@ var scaleSettings = byKey("type", func() map[string]typ {
 	}
 })
 
-var probe = later(func() []part {
+var probe = later(probeParts)
+
+func probeParts() []part {
 	return []part{
 		f("initial_delay", seconds),
 		f("period", seconds),
@@ -100,9 +104,11 @@ var probe = later(func() []part {
 		f("success_threshold", whole),
 		f("failure_threshold", whole),
 	}
-})
+}
 
-var managedDeployment = later(func() []part {
+var managedDeployment = later(managedDeploymentParts)
+
+func managedDeploymentParts() []part {
 	return []part{
 		onlineDeployment,
 		is("endpointComputeType", "Managed"),
@@ -116,9 +122,11 @@ var managedDeployment = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
-var kubernetesDeployment = later(func() []part {
+var kubernetesDeployment = later(kubernetesDeploymentParts)
+
+func kubernetesDeploymentParts() []part {
 	return []part{
 		onlineDeployment,
 		is("endpointComputeType", "Kubernetes"),
@@ -135,9 +143,11 @@ var kubernetesDeployment = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
-var containerAmounts = later(func() []part {
+var containerAmounts = later(containerAmountsParts)
+
+func containerAmountsParts() []part {
 	return []part{
 		f("cpu", text),
 		f("memory", text),
@@ -149,10 +159,12 @@ var containerAmounts = later(func() []part {
 			return v
 		}),
 	}
-})
+}
 
 // dataCollector says which of the requests and answers are kept.
-var dataCollector = later(func() []part {
+var dataCollector = later(dataCollectorParts)
+
+func dataCollectorParts() []part {
 	return []part{
 		f("collections", mapOf(obj(
 			f("enabled", enum("true=enabled", "false=disabled"), to("dataCollectionMode"), required),
@@ -160,7 +172,7 @@ var dataCollector = later(func() []part {
 			f("client_id", text),
 		))),
 		f("rolling_rate", enum("minute", "hour", "day")),
-		f("sampling_rate", typ{name: "a number", read: func(s *scope, v *value) any {
+		f("sampling_rate", typ{name: "a number", readFunc: func(s *scope, v *value) any {
 			got := readDecimal(s, v)
 			if n, ok := got.(number); ok {
 				if rate, err := strconv.ParseFloat(string(n), 64); err == nil && (rate < 0 || rate > 1) {
@@ -171,7 +183,7 @@ var dataCollector = later(func() []part {
 		}}, unsent),
 		f("request_logging", obj(f("capture_headers", listOf(text)))),
 	}
-})
+}
 
 // collectionData names the data asset of each collection: a given one, or one called after the
 // deployment.
@@ -220,7 +232,7 @@ func (s *scope) collected(name, version, path string) string {
 }
 
 // deploymentEnvironment is an environment of a deployment: an inline one that has a name keeps it.
-var deploymentEnvironment = typ{name: "an environment", show: showAsset, read: func(s *scope, v *value) any {
+var deploymentEnvironment = typ{name: "an environment", showFunc: showAsset, readFunc: func(s *scope, v *value) any {
 	if path := strings.TrimPrefix(v.text, "file:"); v.shape == str && path != v.text {
 		if v = s.follow(v, path); v == nil {
 			return nil
@@ -236,7 +248,7 @@ var deploymentEnvironment = typ{name: "an environment", show: showAsset, read: f
 }}
 
 // deploymentModel is the model of a deployment: a reference, or one to register on the way.
-var deploymentModel = typ{name: "a model", show: showAsset, read: func(s *scope, v *value) any {
+var deploymentModel = typ{name: "a model", showFunc: showAsset, readFunc: func(s *scope, v *value) any {
 	switch {
 	case v.shape == mapping:
 		return s.inlineModel(v)

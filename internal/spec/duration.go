@@ -10,7 +10,7 @@ import (
 
 // duration is a whole number of a unit, in milliseconds, that travels as an ISO 8601 duration.
 func duration(unit string, ms int64) typ {
-	return typ{name: "a whole number of " + unit, yaml: readWhole, read: func(s *scope, v *value) any {
+	return typ{name: "a whole number of " + unit, yaml: readWhole, readFunc: func(s *scope, v *value) any {
 		n, ok := wholeOf(v)
 		if !ok {
 			s.fail(v, "must be a whole number of %s, not %s", unit, describe(v))
@@ -25,7 +25,7 @@ func duration(unit string, ms int64) typ {
 			return nil // no time is no limit
 		}
 		return isoDuration(n.Int64())
-	}, show: func(j any) any {
+	}, showFunc: func(j any) any {
 		if t, ok := j.(string); ok {
 			if got, ok := parseISO(t); ok {
 				return number(strconv.FormatInt(got/ms, 10))

@@ -7,7 +7,7 @@ import (
 
 var onlineEndpointKind = kind{
 	word: "online-endpoint", collection: "onlineEndpoints", base: "properties",
-	body: typ{name: "an endpoint", read: func(s *scope, v *value) any {
+	body: typ{name: "an endpoint", readFunc: func(s *scope, v *value) any {
 		t := managedEndpoint
 		if v.get("compute") != nil {
 			t = kubernetesEndpoint
@@ -35,7 +35,7 @@ var endpointCommon = lazyParts(func() parts {
 
 var endpointForm = re(`^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$`)
 
-var endpointName = typ{name: "a name", read: func(s *scope, v *value) any {
+var endpointName = typ{name: "a name", readFunc: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if ok && (!endpointForm.MatchString(name) || len(name) < 3 || len(name) > 32) {
 		s.fail(v, "%s is not a valid endpoint name; use 3 to 32 letters, digits and '-', starting with a letter", describe(v))
@@ -68,7 +68,7 @@ var onlineCommon = lazyParts(func() parts {
 })
 
 // traffic is a share of the requests, in percent, by deployment.
-var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var traffic = typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 	m, ok := asTree(mapOf(whole).read(s, v))
 	if !ok {
 		return nil
@@ -87,12 +87,14 @@ var traffic = typ{name: "a mapping", read: func(s *scope, v *value) any {
 }}
 
 // oneIdentity is a resource's identity with at most one identity assigned by the user.
-var oneIdentity = later(func() []part {
+var oneIdentity = later(oneIdentityParts)
+
+func oneIdentityParts() []part {
 	return []part{
 		f("type", looseEnum("system_assigned=SystemAssigned", "user_assigned=UserAssigned", "none=None"), required),
 		f("principal_id", text, unsent),
 		f("tenant_id", text, unsent),
-		f("user_assigned_identities", typ{name: "a list", read: func(s *scope, v *value) any {
+		f("user_assigned_identities", typ{name: "a list", readFunc: func(s *scope, v *value) any {
 			items, ok := listOf(textMap).read(s, v).([]any)
 			if !ok {
 				return nil
@@ -108,23 +110,27 @@ var oneIdentity = later(func() []part {
 				}
 			}
 			return out
-		}, show: identityList.show}),
+		}, showFunc: identityList.showFunc}),
 	}
-})
+}
 
-var managedEndpoint = later(func() []part {
+var managedEndpoint = later(managedEndpointParts)
+
+func managedEndpointParts() []part {
 	return []part{
 		onlineCommon,
 		f("public_network_access", enum("enabled", "disabled")),
 	}
-})
+}
 
-var kubernetesEndpoint = later(func() []part {
+var kubernetesEndpoint = later(kubernetesEndpointParts)
+
+func kubernetesEndpointParts() []part {
 	return []part{
 		onlineCommon,
 		f("compute", reference("computes"), required),
 	}
-})
+}
 
 var batchEndpointKind = kind{word: "batch-endpoint", collection: "batchEndpoints", base: "properties", body: later(func() []part {
 	return []part{

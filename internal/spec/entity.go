@@ -90,8 +90,8 @@ func (e *entity) show(collection string) (tree, bool) {
 			continue
 		}
 		t := k.body
-		if t.pick != nil {
-			word, form := t.pick(e.root, e.base)
+		if t.forms != nil {
+			word, form := t.forms.pick(e.root, e.base)
 			if form.table == nil && k.word == "compute" {
 				return e.other("computeType", otherCompute)
 			}
@@ -166,7 +166,7 @@ func (e *entity) table(t *table) tree {
 		case fd.readonly:
 			val = e.served(fd.name)
 		case strings.HasPrefix(fd.to, "/"):
-			if val = e.root.at(fd.to[1:]); val != nil && fd.typ.show != nil {
+			if val = e.root.at(fd.to[1:]); val != nil && fd.typ.shows() {
 				val = fd.typ.show(val)
 			}
 		case fd.to == "@name":
@@ -315,7 +315,7 @@ func (t *table) show(j any) any {
 		if val == nil {
 			continue
 		}
-		if fd.typ.show != nil {
+		if fd.typ.shows() {
 			val = fd.typ.show(val)
 		}
 		if val != nil {

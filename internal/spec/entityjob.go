@@ -12,7 +12,7 @@ func (e *entity) job() (tree, bool) {
 	if !ok {
 		return e.other("jobType", otherJob)
 	}
-	t := jobTypes[word]
+	t := jobTypes.get()[word]
 	if word == "automl" {
 		t = obj(f("outputs", outputs), f("resources", resources), f("queue_settings", queueSettings), jobCommon)
 	}
@@ -56,7 +56,7 @@ func (e *entity) job() (tree, bool) {
 func (e *entity) task(out, details tree) {
 	word := pythonSnake(details.text("taskType"))
 	out["task"] = word
-	t, ok := automlTasks()[word]
+	t, ok := automlTasks.get()[word]
 	if !ok {
 		return
 	}

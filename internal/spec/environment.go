@@ -7,7 +7,7 @@ import (
 )
 
 // environment is where a command runs: a reference, an inline definition, or a file: with one.
-var environment = typ{name: "an environment", show: showAsset, read: func(s *scope, v *value) any {
+var environment = typ{name: "an environment", showFunc: showAsset, readFunc: func(s *scope, v *value) any {
 	if s.bind && v.shape == str && bound(v.text) {
 		return v.text
 	}
@@ -101,7 +101,9 @@ var environmentKind = kind{word: "environment", collection: "environments", base
 	}
 })}
 
-var environmentBody = later(func() []part {
+var environmentBody = later(environmentBodyParts)
+
+func environmentBodyParts() []part {
 	return []part{
 		readonly("creation_context", "latest_version", "intellectual_property"),
 		f("id", ownID("environments", false), unsent),
@@ -133,16 +135,18 @@ var environmentBody = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
-var buildContext = later(func() []part {
+var buildContext = later(buildContextParts)
+
+func buildContextParts() []part {
 	return []part{
 		f("path", contextPath, to("contextUri")),
 		f("dockerfile_path", text),
 	}
-})
+}
 
-var contextPath = typ{name: "a folder", read: func(s *scope, v *value) any {
+var contextPath = typ{name: "a folder", readFunc: func(s *scope, v *value) any {
 	path, ok := readText(s, v).(string)
 	if !ok {
 		return nil
@@ -158,7 +162,7 @@ var contextPath = typ{name: "a folder", read: func(s *scope, v *value) any {
 }}
 
 // condaFile is a conda definition, inline or in a file; the service takes its text, keys sorted.
-var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) any {
+var condaFile = typ{name: "a path or a mapping", readFunc: func(s *scope, v *value) any {
 	w := v
 	if v.empty() {
 		return nil
@@ -172,7 +176,7 @@ var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) 
 		return nil
 	}
 	return dumpYAML(w)
-}, show: func(j any) any {
+}, showFunc: func(j any) any {
 	text, ok := j.(string)
 	if !ok {
 		return j
@@ -183,24 +187,30 @@ var condaFile = typ{name: "a path or a mapping", read: func(s *scope, v *value) 
 	return j
 }}
 
-var inferenceConfig = later(func() []part {
+var inferenceConfig = later(inferenceConfigParts)
+
+func inferenceConfigParts() []part {
 	return []part{
 		f("liveness_route", route, required),
 		f("readiness_route", route, required),
 		f("scoring_route", route, required),
 	}
-})
+}
 
-var route = later(func() []part {
+var route = later(routeParts)
+
+func routeParts() []part {
 	return []part{
 		f("port", whole, required),
 		f("path", text, required),
 	}
-})
+}
 
-var autoDelete = later(func() []part {
+var autoDelete = later(autoDeleteParts)
+
+func autoDeleteParts() []part {
 	return []part{
 		f("condition", looseEnum("created_greater_than=createdGreaterThan", "last_accessed_greater_than=lastAccessedGreaterThan"), def("createdGreaterThan")),
 		f("value", text),
 	}
-})
+}

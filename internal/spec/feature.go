@@ -18,15 +18,17 @@ var featureStoreKind = kind{word: "feature_store", collection: "workspaces", bas
 	}
 })}
 
-var materializationStore = later(func() []part {
+var materializationStore = later(materializationStoreParts)
+
+func materializationStoreParts() []part {
 	return []part{
 		f("type", text, required),
 		f("target", storeID, required),
 	}
-})
+}
 
 // storeID is the id of the storage a feature store keeps its values in.
-var storeID = typ{name: "an ARM resource ID", read: func(s *scope, v *value) any {
+var storeID = typ{name: "an ARM resource ID", readFunc: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if ok && !storeForm.MatchString(id) {
 		s.fail(v, "%s is not an ARM resource ID; write /subscriptions/ID/resourceGroups/NAME/providers/…", describe(v))

@@ -7,32 +7,83 @@ import (
 
 // typ is what a field may hold.
 type typ struct {
-	name string // for messages: "text", "a whole number"
-	// read checks v and gives its REST form. What is wrong is reported to s; the result is of no
-	// use then.
-	read func(s *scope, v *value) any
-	// yaml is read for a value that stays in its YAML form: numbers are numbers, words are spelled
-	// the YAML way. Nil is read.
+	name string // for messages: "text", "a whole number"; see label
+	// readFunc checks v and gives its REST form. What is wrong is reported to s; the result is of
+	// no use then. Nil reads the table, or one of the forms.
+	readFunc func(s *scope, v *value) any
+	// yaml is readFunc for a value that stays in its YAML form: numbers are numbers, words are
+	// spelled the YAML way. Nil is readFunc.
 	yaml func(s *scope, v *value) any
-	// show is read backwards, for documents that come from the server. Nil leaves the value as it
-	// is.
-	show func(j any) any
+	// showFunc is readFunc backwards, for documents that come from the server. Nil shows the table
+	// or the forms, or leaves the value as it is.
+	showFunc func(j any) any
 	// table is set for objects.
 	table *table
+	// flat says that the table is read straight into the scope's own object instead of a new one.
+	flat bool
 	// null says that read deals with null itself.
 	null bool
 	// solid says that an expression cannot stand for it: a mapping or a list.
 	solid bool
-	// pick finds the form of a document whose form a key of its YAML decides, with the word for it.
-	pick func(root, base tree) (string, typ)
+	// forms is set for mappings whose form a key decides.
+	forms *forms
+	// choice is set for one of some words.
+	choice *choice
 }
 
 // take reads v in the form the scope asks for.
 func (t typ) take(s *scope, v *value) any {
-	if s.yaml && t.yaml != nil {
+	switch {
+	case s.yaml && t.yaml != nil:
 		return t.yaml(s, v)
+	case s.yaml && t.choice != nil:
+		return t.choice.read(s, v, true)
 	}
 	return t.read(s, v)
+}
+
+// label is the name of a type in messages.
+func (t typ) label() string {
+	if t.choice != nil {
+		return t.choice.String()
+	}
+	return t.name
+}
+
+// read is the REST form of v.
+func (t typ) read(s *scope, v *value) any {
+	switch {
+	case t.readFunc != nil:
+		return t.readFunc(s, v)
+	case t.choice != nil:
+		return t.choice.read(s, v, false)
+	case t.forms != nil:
+		return t.forms.read(s, v)
+	case t.flat:
+		t.table.fill(s, v)
+		return nil
+	}
+	return t.table.read(s, v)
+}
+
+// shows reports whether show may change a value.
+func (t typ) shows() bool {
+	return t.showFunc != nil || t.choice != nil || t.forms != nil || t.table != nil
+}
+
+// show is the YAML form of a value of the server.
+func (t typ) show(j any) any {
+	switch {
+	case t.showFunc != nil:
+		return t.showFunc(j)
+	case t.choice != nil:
+		return t.choice.show(j)
+	case t.forms != nil:
+		return t.forms.show(j)
+	case t.table != nil:
+		return t.table.show(j)
+	}
+	return j
 }
 
 // table describes a mapping: its fields, its constants, and rules over several fields.
@@ -156,9 +207,17 @@ func obj(ps ...part) typ { return later(func() []part { return ps }) }
 
 // later is obj for tables that are made when they are first used: most commands read no file, and
 // all tables together take longer to make than such a command runs.
+//
+// Functions that make types for package-level variables consist of one return statement without
+// closures where possible: the compiler then lays such a variable out in the program, and nothing
+// runs at the start.
 func later(ps func() []part) typ {
-	t := &table{parts: ps}
-	return typ{name: "a mapping", table: t, read: t.read, show: t.show, solid: true}
+	return typ{name: "a mapping", table: &table{parts: ps}, solid: true}
+}
+
+// flat is later for an object read straight into the scope's own object instead of a new one.
+func flat(ps func() []part) typ {
+	return typ{name: "a mapping", table: &table{parts: ps}, flat: true}
 }
 
 // ready is a table with its parts in it.
@@ -259,7 +318,7 @@ func (t *table) one(s *scope, fd *field, v *value) {
 		return
 	}
 	var got any
-	if s.binds(fd.typ, val) && !unbindable[fd.name] {
+	if s.binds(fd.typ, val) && !unbindable.get()[fd.name] {
 		got = val.text
 	} else {
 		got = fd.typ.take(s.in(fd.name), val)
@@ -293,9 +352,11 @@ func yamlForm(v any) any {
 }
 
 // unbindable are the fields of a pipeline node that may not be an expression.
-var unbindable = map[string]bool{
-	"type": true, "component": true, "trial": true, "jobs": true, "inputs": true, "outputs": true, "job_tier": true, "priority": true,
-}
+var unbindable = lazy[map[string]bool]{make: func() map[string]bool {
+	return map[string]bool{
+		"type": true, "component": true, "trial": true, "jobs": true, "inputs": true, "outputs": true, "job_tier": true, "priority": true,
+	}
+}}
 
 // stray deals with a key the table does not know.
 func (t *table) stray(s *scope, p pair) {

@@ -6,40 +6,44 @@ import (
 )
 
 // fineTuningJob trains a model further; who made the model decides what can be set.
-var fineTuningJob = into(obj(
-	is("jobType", "FineTuning"),
-	f("type", enum("finetuning"), required, unsent),
-	f("outputs", outputs, def(tree{})),
-	f("queue_settings", queueSettings),
-	f("resources", obj(f("instance_types", listOf(text)))),
-	f("compute", bareName, to("computeId")),
-	f("model_provider", looseEnum("azure_open_ai=AzureOpenAI", "custom=Custom"), to("fineTuningDetails.modelProvider"), required),
-	f("task", tuningTask, to("fineTuningDetails.taskType"), required),
-	f("model", tunedModel, to("fineTuningDetails.model"), required),
-	f("training_data", tuningData, to("fineTuningDetails.trainingData")),
-	f("validation_data", tuningData, to("fineTuningDetails.validationData")),
-	f("hyperparameters", anything, unsent),
-	jobCommon,
-	then(func(s *scope, v *value) {
-		details := s.out.sub("fineTuningDetails")
-		if m, ok := asTree(details["model"]); ok {
-			m["jobInputType"] = "mlflow_model"
-			delete(m, "mode")
-		}
-		h := v.get("hyperparameters")
-		if h == nil {
-			return
-		}
-		t := jobMap
-		if details["modelProvider"] == "AzureOpenAI" {
-			t = obj(f("n_epochs", whole), f("learning_rate_multiplier", decimal), f("batch_size", whole))
-		}
-		details["hyperParameters"] = t.read(s.in("hyperparameters"), h)
-	}),
-))
+var fineTuningJob = flat(fineTuningJobParts)
+
+func fineTuningJobParts() []part {
+	return []part{
+		is("jobType", "FineTuning"),
+		f("type", enum("finetuning"), required, unsent),
+		f("outputs", outputs, def(tree{})),
+		f("queue_settings", queueSettings),
+		f("resources", obj(f("instance_types", listOf(text)))),
+		f("compute", bareName, to("computeId")),
+		f("model_provider", looseEnum("azure_open_ai=AzureOpenAI", "custom=Custom"), to("fineTuningDetails.modelProvider"), required),
+		f("task", tuningTask, to("fineTuningDetails.taskType"), required),
+		f("model", tunedModel, to("fineTuningDetails.model"), required),
+		f("training_data", tuningData, to("fineTuningDetails.trainingData")),
+		f("validation_data", tuningData, to("fineTuningDetails.validationData")),
+		f("hyperparameters", anything, unsent),
+		jobCommon,
+		then(func(s *scope, v *value) {
+			details := s.out.sub("fineTuningDetails")
+			if m, ok := asTree(details["model"]); ok {
+				m["jobInputType"] = "mlflow_model"
+				delete(m, "mode")
+			}
+			h := v.get("hyperparameters")
+			if h == nil {
+				return
+			}
+			t := jobMap
+			if details["modelProvider"] == "AzureOpenAI" {
+				t = obj(f("n_epochs", whole), f("learning_rate_multiplier", decimal), f("batch_size", whole))
+			}
+			details["hyperParameters"] = t.read(s.in("hyperparameters"), h)
+		}),
+	}
+}
 
 // bareName is a reference without azureml: before it; the service resolves it.
-var bareName = typ{name: "a reference", read: func(s *scope, v *value) any {
+var bareName = typ{name: "a reference", readFunc: func(s *scope, v *value) any {
 	ref, ok := readText(s, v).(string)
 	if !ok || registryForm.MatchString(ref) {
 		return readText(s, v)
@@ -48,7 +52,7 @@ var bareName = typ{name: "a reference", read: func(s *scope, v *value) any {
 }}
 
 // tunedModel is the model that is trained further: nothing of it is uploaded.
-var tunedModel = typ{name: "a model", read: func(s *scope, v *value) any {
+var tunedModel = typ{name: "a model", readFunc: func(s *scope, v *value) any {
 	m := s.mark()
 	got, _ := asTree(dataInput.read(s, v))
 	if s.failed(m) || got == nil {
@@ -68,7 +72,7 @@ var tuningTask = looseEnum("chat_completion=chatCompletion", "text_completion=te
 	"video_multi_object_tracking=videoMultiObjectTracking")
 
 // tuningData is a file, as a path or as an input.
-var tuningData = typ{name: "a path or an input", read: func(s *scope, v *value) any {
+var tuningData = typ{name: "a path or an input", readFunc: func(s *scope, v *value) any {
 	if path := v.get("path"); v.shape == mapping && (path == nil || path.empty()) || v.shape == str && v.text == "" {
 		s.in("path").fail(v, "is required")
 		return nil
@@ -85,42 +89,46 @@ var tuningData = typ{name: "a path or an input", read: func(s *scope, v *value) 
 
 // distillationJob trains a small model on the answers of a large one. It travels as fine-tuning
 // with properties.
-var distillationJob = into(obj(
-	is("jobType", "FineTuning"),
-	is("fineTuningDetails.taskType", "ChatCompletion"),
-	is("fineTuningDetails.modelProvider", "Custom"),
-	f("type", enum("distillation"), required, unsent),
-	f("outputs", outputs, def(tree{})),
-	f("compute", text, unsent),
-	f("resources", obj(f("instance_count", whole), f("instance_type", text), f("properties", freeMap)), unsent),
-	f("data_generation_type", enum("label_generation", "data_generation"), unsent, required),
-	f("data_generation_task_type", enum("nli=NLI", "nlu_qa=NLU_QA", "conversation=CONVERSATION", "math=MATH", "summarization=SUMMARIZATION"), unsent, required),
-	f("teacher_model_endpoint_connection", typ{name: "a connection", read: func(s *scope, v *value) any {
-		d := *s
-		d.draft = &draft{body: tree{}}
-		connectionKind.fill((&d).into(tree{}), v)
-		return nil
-	}}, unsent, required),
-	f("teacher_model_settings", obj(
-		f("inference_parameters", freeMap),
-		f("endpoint_request_settings", obj(f("request_batch_size", whole), f("min_endpoint_success_ratio", decimal))),
-	), unsent),
-	f("prompt_settings", obj(f("enable_chain_of_thought", flag), f("enable_chain_of_density", flag), f("max_len_summary", whole)), unsent),
-	f("student_model", oneOf(typ{name: "a reference", read: func(s *scope, v *value) any {
-		if v.shape != str || !s.checkAsset(v, "models", false) {
-			if v.shape != str {
-				s.fail(v, "must be a reference, not %s", v.shape)
-			}
+var distillationJob = flat(distillationJobParts)
+
+func distillationJobParts() []part {
+	return []part{
+		is("jobType", "FineTuning"),
+		is("fineTuningDetails.taskType", "ChatCompletion"),
+		is("fineTuningDetails.modelProvider", "Custom"),
+		f("type", enum("distillation"), required, unsent),
+		f("outputs", outputs, def(tree{})),
+		f("compute", text, unsent),
+		f("resources", obj(f("instance_count", whole), f("instance_type", text), f("properties", freeMap)), unsent),
+		f("data_generation_type", enum("label_generation", "data_generation"), unsent, required),
+		f("data_generation_task_type", enum("nli=NLI", "nlu_qa=NLU_QA", "conversation=CONVERSATION", "math=MATH", "summarization=SUMMARIZATION"), unsent, required),
+		f("teacher_model_endpoint_connection", typ{name: "a connection", readFunc: func(s *scope, v *value) any {
+			d := *s
+			d.draft = &draft{body: tree{}}
+			connectionKind.fill((&d).into(tree{}), v)
 			return nil
-		}
-		return tree{"jobInputType": "mlflow_model", "uri": bareName.read(s, v)}
-	}}, tunedModel), to("fineTuningDetails.model"), required),
-	f("training_data", tuningData, to("fineTuningDetails.trainingData")),
-	f("validation_data", tuningData, to("fineTuningDetails.validationData")),
-	f("hyperparameters", jobMap, to("fineTuningDetails.hyperParameters")),
-	jobCommon,
-	then(distillation),
-))
+		}}, unsent, required),
+		f("teacher_model_settings", obj(
+			f("inference_parameters", freeMap),
+			f("endpoint_request_settings", obj(f("request_batch_size", whole), f("min_endpoint_success_ratio", decimal))),
+		), unsent),
+		f("prompt_settings", obj(f("enable_chain_of_thought", flag), f("enable_chain_of_density", flag), f("max_len_summary", whole)), unsent),
+		f("student_model", oneOf(typ{name: "a reference", readFunc: func(s *scope, v *value) any {
+			if v.shape != str || !s.checkAsset(v, "models", false) {
+				if v.shape != str {
+					s.fail(v, "must be a reference, not %s", v.shape)
+				}
+				return nil
+			}
+			return tree{"jobInputType": "mlflow_model", "uri": bareName.read(s, v)}
+		}}, tunedModel), to("fineTuningDetails.model"), required),
+		f("training_data", tuningData, to("fineTuningDetails.trainingData")),
+		f("validation_data", tuningData, to("fineTuningDetails.validationData")),
+		f("hyperparameters", jobMap, to("fineTuningDetails.hyperParameters")),
+		jobCommon,
+		then(distillation),
+	}
+}
 
 // distillation writes the settings that travel as properties, all of them text.
 func distillation(s *scope, v *value) {

@@ -16,7 +16,7 @@ func guess(v *value) string {
 	if strings.Contains(name, "job") {
 		return "job"
 	}
-	for _, g := range looks {
+	for _, g := range looks() {
 		if g.fits(v) {
 			return g.word
 		}
@@ -60,43 +60,45 @@ type look struct {
 }
 
 // looks are tried in order.
-var looks = []look{
-	{"schedule", anyKey("create_job", "create_monitor", "import_data")},
-	{"batch-deployment", allOf(anyKey("endpoint_name"), anyKey("compute", "mini_batch_size", "output_action", "output_file_name", "settings", "component", "job_definition"))},
-	{"online-deployment", anyKey("endpoint_name")},
-	{"batch-endpoint", anyKey("defaults")},
-	{"batch-endpoint", func(v *value) bool {
-		return strings.EqualFold(v.textOf("auth_mode"), "aad_token") && v.get("traffic") == nil && v.get("identity") == nil && v.get("compute") == nil
-	}},
-	{"online-endpoint", anyKey("auth_mode", "traffic", "mirror_traffic")},
-	{"compute", typeIn("agent", "amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")},
-	{"connection", allOf(typeIn("azure_blob"), anyKey("url", "target", "metadata"))},
-	{"datastore", allOf(typeIn("azure_blob", "azure_file", "azure_data_lake_gen1", "azure_data_lake_gen2", "one_lake", "s3", "google_storage"), anyKey("account_name", "store_name", "one_lake_workspace_name", "bucket"))},
-	{"connection", typeIn("git", "container_registry", "python_feed", "s3", "snowflake", "azure_sql_db", "azure_synapse_analytics",
-		"azure_my_sql_db", "azure_postgres_db", "custom", "azure_data_lake_gen2", "azure_blob", "azure_one_lake", "azure_open_ai",
-		"azure_ai_services", "azure_ai_search", "azure_content_safety", "azure_speech_services", "api_key", "open_ai", "serp", "serverless")},
-	{"registry", anyKey("replication_locations")},
-	{"feature_set", anyKey("entities", "specification")},
-	{"feature_store_entity", anyKey("index_columns")},
-	{"feature_store", anyKey("offline_store", "online_store", "materialization_identity", "compute_runtime")},
-	{"capability_host", anyKey("capability_host_kind")},
-	{"component", isComponent},
-	{"job", anyKey("jobs", "command", "trial", "task", "component", "search_space", "experiment_name")},
-	{"environment", anyKey("image", "build", "conda_file")},
-	{"model", allOf(anyKey("path"), typeIn("custom_model", "mlflow_model", "triton_model"))},
-	{"model", anyKey("flavors", "default_deployment_template")},
-	{"data", allOf(anyKey("path"), typeIn("uri_file", "uri_folder", "mltable"))},
-	{"model", func(v *value) bool {
-		path := strings.ToLower(v.textOf("path"))
-		for _, end := range []string{".pkl", ".pt", ".pth", ".onnx", ".h5", ".joblib", ".safetensors"} {
-			if strings.HasSuffix(path, end) {
-				return true
+func looks() []look {
+	return []look{
+		{"schedule", anyKey("create_job", "create_monitor", "import_data")},
+		{"batch-deployment", allOf(anyKey("endpoint_name"), anyKey("compute", "mini_batch_size", "output_action", "output_file_name", "settings", "component", "job_definition"))},
+		{"online-deployment", anyKey("endpoint_name")},
+		{"batch-endpoint", anyKey("defaults")},
+		{"batch-endpoint", func(v *value) bool {
+			return strings.EqualFold(v.textOf("auth_mode"), "aad_token") && v.get("traffic") == nil && v.get("identity") == nil && v.get("compute") == nil
+		}},
+		{"online-endpoint", anyKey("auth_mode", "traffic", "mirror_traffic")},
+		{"compute", typeIn("agent", "amlcompute", "computeinstance", "kubernetes", "virtualmachine", "synapsespark")},
+		{"connection", allOf(typeIn("azure_blob"), anyKey("url", "target", "metadata"))},
+		{"datastore", allOf(typeIn("azure_blob", "azure_file", "azure_data_lake_gen1", "azure_data_lake_gen2", "one_lake", "s3", "google_storage"), anyKey("account_name", "store_name", "one_lake_workspace_name", "bucket"))},
+		{"connection", typeIn("git", "container_registry", "python_feed", "s3", "snowflake", "azure_sql_db", "azure_synapse_analytics",
+			"azure_my_sql_db", "azure_postgres_db", "custom", "azure_data_lake_gen2", "azure_blob", "azure_one_lake", "azure_open_ai",
+			"azure_ai_services", "azure_ai_search", "azure_content_safety", "azure_speech_services", "api_key", "open_ai", "serp", "serverless")},
+		{"registry", anyKey("replication_locations")},
+		{"feature_set", anyKey("entities", "specification")},
+		{"feature_store_entity", anyKey("index_columns")},
+		{"feature_store", anyKey("offline_store", "online_store", "materialization_identity", "compute_runtime")},
+		{"capability_host", anyKey("capability_host_kind")},
+		{"component", isComponent},
+		{"job", anyKey("jobs", "command", "trial", "task", "component", "search_space", "experiment_name")},
+		{"environment", anyKey("image", "build", "conda_file")},
+		{"model", allOf(anyKey("path"), typeIn("custom_model", "mlflow_model", "triton_model"))},
+		{"model", anyKey("flavors", "default_deployment_template")},
+		{"data", allOf(anyKey("path"), typeIn("uri_file", "uri_folder", "mltable"))},
+		{"model", func(v *value) bool {
+			path := strings.ToLower(v.textOf("path"))
+			for _, end := range []string{".pkl", ".pt", ".pth", ".onnx", ".h5", ".joblib", ".safetensors"} {
+				if strings.HasSuffix(path, end) {
+					return true
+				}
 			}
-		}
-		return strings.HasPrefix(path, "runs:/")
-	}},
-	{"data", allOf(anyKey("path"), anyKey("name"))},
-	{"workspace", allOf(anyKey("name"), func(v *value) bool { return v.get("type") == nil })},
+			return strings.HasPrefix(path, "runs:/")
+		}},
+		{"data", allOf(anyKey("path"), anyKey("name"))},
+		{"workspace", allOf(anyKey("name"), func(v *value) bool { return v.get("type") == nil })},
+	}
 }
 
 func anyKey(keys ...string) func(*value) bool {

@@ -91,14 +91,14 @@ var plainMinutes = suffixed("a whole number of minutes", "PT", "M")
 var shortMinutes = suffixed("a whole number of minutes", "", "m")
 
 func suffixed(name, before, after string) typ {
-	return typ{name: name, read: func(s *scope, v *value) any {
+	return typ{name: name, readFunc: func(s *scope, v *value) any {
 		n, ok := wholeOf(v)
 		if !ok {
 			s.fail(v, "must be %s, not %s", name, describe(v))
 			return nil
 		}
 		return before + n.String() + after
-	}, show: func(j any) any {
+	}, showFunc: func(j any) any {
 		t, ok := j.(string)
 		if !ok || len(t) < len(before)+len(after) {
 			return j
@@ -138,7 +138,9 @@ var startStopTrigger = byKey("type", func() map[string]typ {
 	}
 })
 
-var startStop = later(func() []part {
+var startStop = later(startStopParts)
+
+func startStopParts() []part {
 	return []part{
 		readonly("schedule_id", "provisioning_state"),
 		f("action", enum("start", "stop"), required),
@@ -159,23 +161,27 @@ var startStop = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 var (
 	frequency = enum("minute", "hour", "day", "week", "month")
 	weekDay   = enum("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 )
 
-var setupScript = later(func() []part {
+var setupScript = later(setupScriptParts)
+
+func setupScriptParts() []part {
 	return []part{
 		is("scriptSource", "workspaceStorage"),
 		f("path", text, to("scriptData")),
 		f("command", text, to("scriptArguments")),
 		f("timeout_minutes", shortMinutes, to("timeout")),
 	}
-})
+}
 
-var customApplication = later(func() []part {
+var customApplication = later(customApplicationParts)
+
+func customApplicationParts() []part {
 	return []part{
 		f("name", text, required),
 		f("type", enum("docker"), def("docker")),
@@ -186,9 +192,9 @@ var customApplication = later(func() []part {
 			f("target", whole),
 			f("published", whole),
 		)), required),
-		f("environment_variables", mapOf(typ{name: "a string", read: func(_ *scope, v *value) any {
+		f("environment_variables", mapOf(typ{name: "a string", readFunc: func(_ *scope, v *value) any {
 			return tree{"type": "local", "value": v.raw()}
-		}, show: func(j any) any {
+		}, showFunc: func(j any) any {
 			if m, ok := asTree(j); ok {
 				return m["value"]
 			}
@@ -202,4 +208,4 @@ var customApplication = later(func() []part {
 		)), to("volumes")),
 		is("docker.privileged", true),
 	}
-})
+}

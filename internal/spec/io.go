@@ -20,9 +20,11 @@ var (
 )
 
 // input is one input of a job: data, a model, or a plain value.
-var input = typ{name: "data or a plain value", null: true, read: readInput, show: showInput}
+var input = typ{name: "data or a plain value", null: true, readFunc: readInput, showFunc: showInput}
 
-var dataInput = later(func() []part {
+var dataInput = later(dataInputParts)
+
+func dataInputParts() []part {
 	return []part{
 		f("type", enum(portTypes...), to("jobInputType"), def("uri_folder")),
 		f("path", text, to("uri")),
@@ -43,9 +45,11 @@ var dataInput = later(func() []part {
 		}),
 		backwards(func(_, out tree) { out["path"] = showAsset(out["path"]) }),
 	}
-})
+}
 
-var wrapped = later(func() []part { return []part{f("value", literal, required)} })
+var wrapped = later(wrappedParts)
+
+func wrappedParts() []part { return []part{f("value", literal, required)} }
 
 func readInput(s *scope, v *value) any {
 	switch {
@@ -136,14 +140,16 @@ func (s *scope) dataPath(v, in *value) any {
 }
 
 // output is one output of a job; null is the default one.
-var output = typ{name: "an output", null: true, read: func(s *scope, v *value) any {
+var output = typ{name: "an output", null: true, readFunc: func(s *scope, v *value) any {
 	if v.shape == null {
 		return tree{s.dest(&field{to: "jobOutputType"}): "uri_folder"}
 	}
 	return dataOutput.read(s, v)
-}, show: func(j any) any { return dataOutput.show(j) }}
+}, showFunc: func(j any) any { return dataOutput.show(j) }}
 
-var dataOutput = later(func() []part {
+var dataOutput = later(dataOutputParts)
+
+func dataOutputParts() []part {
 	return []part{
 		f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
 		f("mode", outputMode),
@@ -159,7 +165,7 @@ var dataOutput = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 var (
 	assetName = re(`^[A-Za-z0-9_-]{1,255}$`)
@@ -168,10 +174,10 @@ var (
 )
 
 // named is mapOf with a rule for the keys.
-func named(t typ, ok form, what string) typ {
+func named(t typ, ok *form, what string) typ {
 	all := mapOf(t)
 	read := all.read
-	all.read = func(s *scope, v *value) any {
+	all.readFunc = func(s *scope, v *value) any {
 		for _, p := range v.pairs {
 			if v.shape == mapping && !ok.MatchString(p.key) {
 				s.in(p.key).fail(p.at, "%q is not a valid %s name; use letters, digits and '_', not starting with a digit", shorten(p.key), what)

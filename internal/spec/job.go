@@ -42,7 +42,7 @@ func jobDefaults(s *scope, v *value) {
 }
 
 // lowerName is the name of a job of one step: it travels in lower case, a pipeline's as it is.
-var lowerName = typ{name: text.name, read: func(s *scope, v *value) any {
+var lowerName = typ{name: text.name, readFunc: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if !ok {
 		return nil
@@ -50,7 +50,9 @@ var lowerName = typ{name: text.name, read: func(s *scope, v *value) any {
 	return strings.ToLower(name)
 }}
 
-var commandJob = later(func() []part {
+var commandJob = later(commandJobParts)
+
+func commandJobParts() []part {
 	return []part{
 		is("jobType", "Command"),
 		f("type", enum("command"), unsent),
@@ -70,7 +72,7 @@ var commandJob = later(func() []part {
 		jobCommon,
 		then(checkCommand),
 	}
-})
+}
 
 // checkCommand looks at what the command refers to.
 func checkCommand(s *scope, v *value) {
@@ -123,7 +125,9 @@ var jobIdentity = byKey("type", func() map[string]typ {
 	}
 })
 
-var managedIdentity = later(func() []part {
+var managedIdentity = later(managedIdentityParts)
+
+func managedIdentityParts() []part {
 	return []part{
 		is("identityType", "Managed"),
 		f("type", anything, unsent),
@@ -131,9 +135,11 @@ var managedIdentity = later(func() []part {
 		f("object_id", text),
 		f("msi_resource_id", text, to("resourceId")),
 	}
-})
+}
 
-var resources = later(func() []part {
+var resources = later(resourcesParts)
+
+func resourcesParts() []part {
 	return []part{
 		f("instance_count", whole),
 		f("max_instance_count", whole, to("=maxInstanceCount")),
@@ -158,10 +164,10 @@ var resources = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 // computeProperties is a free map in which the groups of known services are spelled their way.
-var computeProperties = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var computeProperties = typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 	m, ok := asTree(freeMap.read(s, v))
 	if !ok {
 		return nil
@@ -197,27 +203,33 @@ func distributionOf(name string, fields ...field) typ {
 	return obj(ps)
 }
 
-var commandLimits = later(func() []part {
+var commandLimits = later(commandLimitsParts)
+
+func commandLimitsParts() []part {
 	return []part{
 		is("jobLimitsType", "Command"),
 		f("timeout", seconds),
 	}
-})
+}
 
-var queueSettings = later(func() []part {
+var queueSettings = later(queueSettingsParts)
+
+func queueSettingsParts() []part {
 	return []part{
 		f("job_tier", enum("null=Null", "spot=Spot", "basic=Basic", "standard=Standard", "premium=Premium")),
 		f("priority", priority),
 	}
-})
+}
 
-var priority = typ{name: "low, medium, high", yaml: enum("low", "medium", "high").yaml, read: func(s *scope, v *value) any {
+func priorityWord(s *scope, v *value) any { return enum("low", "medium", "high").read(s, v) }
+
+var priority = typ{name: "low, medium, high", yaml: priorityWord, readFunc: func(s *scope, v *value) any {
 	w, _ := enum("low=1", "medium=2", "high=3").read(s, v).(string)
 	if w == "" {
 		return nil
 	}
 	return number(w)
-}, show: func(j any) any {
+}, showFunc: func(j any) any {
 	words := map[string]string{"1": "low", "2": "medium", "3": "high"}
 	if n, ok := j.(json.Number); ok && words[n.String()] != "" {
 		return words[n.String()]
@@ -226,7 +238,7 @@ var priority = typ{name: "low, medium, high", yaml: enum("low", "medium", "high"
 }}
 
 // service is an interactive door into a job.
-var service = typ{name: "a service", read: func(s *scope, v *value) any {
+var service = typ{name: "a service", readFunc: func(s *scope, v *value) any {
 	if v.shape == mapping && v.get("type") == nil {
 		// Without a type it is what the first of the client's forms makes of it.
 		kind := "ssh"
@@ -246,7 +258,7 @@ var service = typ{name: "a service", read: func(s *scope, v *value) any {
 		return serviceOf("JupyterLab").read(s, v)
 	}
 	return serviceOf("").read(s, v)
-}, show: func(j any) any {
+}, showFunc: func(j any) any {
 	m, ok := asTree(j)
 	if !ok {
 		return j

@@ -31,7 +31,7 @@ func kinds() []kind {
 	}
 }
 
-var jobKind = kind{word: "job", collection: "jobs", base: "properties", body: typ{name: "a job", read: readJob}}
+var jobKind = kind{word: "job", collection: "jobs", base: "properties", body: typ{name: "a job", readFunc: readJob}}
 
 // readJob reads a job by its type: command when it names none. Types are spelled as they are.
 func readJob(s *scope, v *value) any {
@@ -43,13 +43,13 @@ func readJob(s *scope, v *value) any {
 		}
 		word = t.text
 	}
-	t, ok := jobTypes[word]
+	t, ok := jobTypes.get()[word]
 	if !ok && slices.Contains(s.options.JobTypes, word) {
 		t, ok = otherJob(word), true
 	}
 	if !ok {
 		var words []string
-		for w := range jobTypes {
+		for w := range jobTypes.get() {
 			words = append(words, w)
 		}
 		words = append(words, s.options.JobTypes...)
@@ -65,12 +65,14 @@ func readJob(s *scope, v *value) any {
 }
 
 // jobTypes are the jobs that can stand alone.
-var jobTypes = map[string]typ{
-	"command":      commandJob,
-	"sweep":        sweepJob,
-	"spark":        sparkJob,
-	"pipeline":     pipelineJob,
-	"automl":       automlJob,
-	"finetuning":   fineTuningJob,
-	"distillation": distillationJob,
-}
+var jobTypes = lazy[map[string]typ]{make: func() map[string]typ {
+	return map[string]typ{
+		"command":      commandJob,
+		"sweep":        sweepJob,
+		"spark":        sparkJob,
+		"pipeline":     pipelineJob,
+		"automl":       automlJob,
+		"finetuning":   fineTuningJob,
+		"distillation": distillationJob,
+	}
+}}

@@ -131,7 +131,7 @@ func translate(v *value, o Options) (*Result, error) {
 	}
 	k, ok := kindOf(word)
 	if !ok {
-		if why := elsewhere[word]; why != "" {
+		if why := elsewhere.get()[word]; why != "" {
 			return nil, Errors{{File: o.File, Msg: why}}
 		}
 		return nil, Errors{{File: o.File, Msg: "unknown kind " + word, Suggest: nearest(word, Kinds())}}
@@ -212,18 +212,20 @@ func Kinds() []string {
 }
 
 // elsewhere are files of Azure ML that are no resource of their own, and what they are.
-var elsewhere = map[string]string{
-	"asset_manifest":     "an asset manifest creates nothing; use the files it lists",
-	"component-internal": "internal components are not supported; write a command component",
-	"conda":              "a conda file is not a resource; refer to it with conda_file in an environment",
-	"data_import":        "data imports from databases and file systems are not supported; download the data and create a data asset from it",
-	"feature_set_spec":   "a feature set specification is not a resource; refer to its folder with specification.path in a feature set",
-	"mlmodel":            "an MLmodel file is not a resource; refer to its folder with path in a model",
-	"mltable":            "an MLTable file is not a resource; refer to its folder with path in data of type mltable",
-	"model_package":      "model packages are not supported",
-	"promptflow":         "prompt flows are not supported",
-	"rest-payload":       "this is a REST API payload; send it with PUT",
-}
+var elsewhere = lazy[map[string]string]{make: func() map[string]string {
+	return map[string]string{
+		"asset_manifest":     "an asset manifest creates nothing; use the files it lists",
+		"component-internal": "internal components are not supported; write a command component",
+		"conda":              "a conda file is not a resource; refer to it with conda_file in an environment",
+		"data_import":        "data imports from databases and file systems are not supported; download the data and create a data asset from it",
+		"feature_set_spec":   "a feature set specification is not a resource; refer to its folder with specification.path in a feature set",
+		"mlmodel":            "an MLmodel file is not a resource; refer to its folder with path in a model",
+		"mltable":            "an MLTable file is not a resource; refer to its folder with path in data of type mltable",
+		"model_package":      "model packages are not supported",
+		"promptflow":         "prompt flows are not supported",
+		"rest-payload":       "this is a REST API payload; send it with PUT",
+	}
+}}
 
 func kindOf(word string) (kind, bool) {
 	for _, k := range kinds() {

@@ -39,7 +39,7 @@ func (s *scope) upload(v *value, u Upload) string {
 }
 
 // code is the source of a job or component: a local file or folder, or a reference to a code asset.
-var code = typ{name: "a path", show: showAsset, read: func(s *scope, v *value) any {
+var code = typ{name: "a path", showFunc: showAsset, readFunc: func(s *scope, v *value) any {
 	path, ok := readText(s, v).(string)
 	if !ok {
 		return nil

@@ -5,14 +5,16 @@ import (
 	"strings"
 )
 
-var monitorSchedule = later(func() []part {
+var monitorSchedule = later(monitorScheduleParts)
+
+func monitorScheduleParts() []part {
 	return []part{
 		scheduleCommon,
 		f("create_monitor", monitor, to("action.monitorDefinition"), required),
 		is("action.actionType", "CreateMonitor"),
 		then(monitorWindows),
 	}
-})
+}
 
 // monitorWindows completes the signals: what is compared, and over which days when the file does
 // not say.
@@ -33,7 +35,7 @@ func monitorWindows(s *scope, v *value) {
 			continue
 		}
 		here := s.in("create_monitor.monitoring_signals." + p.key)
-		for _, key := range signals[strings.ToLower(p.val.textOf("type"))].compares {
+		for _, key := range signals.get()[strings.ToLower(p.val.textOf("type"))].compares {
 			if !p.val.has(key) && !deployed {
 				here.in(key).fail(p.val, "is required unless monitoring_target names a deployment")
 			}
@@ -88,7 +90,9 @@ func triggerDays(v *value) int64 {
 func isoDays(n int64) string { return "P" + strconv.FormatInt(n, 10) + "D" }
 
 // monitor watches the data and the answers of a deployed model.
-var monitor = later(func() []part {
+var monitor = later(monitorParts)
+
+func monitorParts() []part {
 	return []part{
 		f("compute", obj(
 			is("computeType", "ServerlessSpark"),
@@ -99,7 +103,7 @@ var monitor = later(func() []part {
 		f("monitoring_target", obj(
 			f("ml_task", enum("classification", "regression", "questionanswering"), to("taskType"), def("classification")),
 			f("endpoint_deployment_id", deploymentID, to("deploymentId")),
-			f("model_id", typ{name: "a model", read: func(s *scope, v *value) any {
+			f("model_id", typ{name: "a model", readFunc: func(s *scope, v *value) any {
 				if ref, ok := readText(s, v).(string); ok && s.checkOwn(v, "models") {
 					return s.assetID("models", ref)
 				}
@@ -109,10 +113,10 @@ var monitor = later(func() []part {
 		f("monitoring_signals", mapOf(signal), to("signals")),
 		f("alert_notification", alertNotification, to("alertNotificationSetting")),
 	}
-})
+}
 
 // deploymentID is azureml:ENDPOINT:DEPLOYMENT, or a full id.
-var deploymentID = typ{name: "a deployment", read: func(s *scope, v *value) any {
+var deploymentID = typ{name: "a deployment", readFunc: func(s *scope, v *value) any {
 	t, ok := readText(s, v).(string)
 	if !ok {
 		return nil
@@ -129,7 +133,7 @@ var deploymentID = typ{name: "a deployment", read: func(s *scope, v *value) any 
 	return s.workspace().ResourceID("onlineEndpoints", endpoint, "deployments", deployment)
 }}
 
-var alertNotification = typ{name: "azmonitoring or a mapping", read: func(s *scope, v *value) any {
+var alertNotification = typ{name: "azmonitoring or a mapping", readFunc: func(s *scope, v *value) any {
 	if v.shape == str {
 		if enum("azmonitoring").read(s, v) == nil {
 			return nil

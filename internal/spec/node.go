@@ -68,7 +68,9 @@ type node struct {
 var nodeTypes = []string{"command", "import", "sweep", "parallel", "pipeline", "automl", "spark", "data_transfer"}
 
 // preview are the control-flow nodes, which only a preview of the reference takes.
-var preview = map[string]bool{"do_while": true, "if_else": true, "parallel_for": true}
+var preview = lazy[map[string]bool]{make: func() map[string]bool {
+	return map[string]bool{"do_while": true, "if_else": true, "parallel_for": true}
+}}
 
 // nodeType is the type of a node: what it says, else that of its component, else command.
 func (s *scope) nodeType(v, comp *value) (string, bool) {
@@ -97,7 +99,7 @@ func (s *scope) nodeType(v, comp *value) (string, bool) {
 	if s.otherNodeType(word) {
 		return word, true
 	}
-	if preview[word] {
+	if preview.get()[word] {
 		s.in("type").fail(t, "nodes of type %s are not supported", word)
 	} else {
 		s.in("type").failWith(t, nearest(word, nodeTypes), "%s is not a node type", describe(t))
@@ -106,7 +108,7 @@ func (s *scope) nodeType(v, comp *value) (string, bool) {
 }
 
 // nodeOf is the table of a node's fields, as they travel in the node itself.
-func nodeOf(own ...part) typ {
+func nodeOf(own func() []part) typ {
 	return later(func() []part {
 		return []part{
 			f("type", text, unsent),
@@ -121,38 +123,46 @@ func nodeOf(own ...part) typ {
 			f("inputs", anything, unsent),
 			f("outputs", anything, unsent),
 			readonly("id", "status", "creation_context", "log_files"),
-			parts(own),
+			parts(own()),
 		}
 	})
 }
 
-var commandNode = nodeOf(
-	f("command", text, unsent),
-	f("code", text, nullable, unsent),
-	f("environment", checked(environment), unsent),
-	f("environment_variables", freeMap),
-	f("resources", resources),
-	f("distribution", bindable(distribution)),
-	f("limits", commandLimits),
-	f("services", mapOf(service)),
-	f("identity", jobIdentity),
-	f("queue_settings", queueSettings),
-	f("parent_job_name", text, unsent),
-	readonly("parameters"),
-)
+var commandNode = nodeOf(commandNodeParts)
 
-var sweepNode = nodeOf(
-	f("trial", anything, unsent, required),
-	f("search_space", searchSpace),
-	f("sampling_algorithm", asWritten(samplingAlgorithm)),
-	f("objective", objective, required),
-	f("early_termination", earlyTermination),
-	f("limits", sweepNodeLimits, required),
-	f("queue_settings", asWritten(queueSettings)),
-	f("resources", obj(f("max_instance_count", whole), more(resources))),
-	f("identity", jobIdentity),
-	f("services", mapOf(service), unsent),
-)
+func commandNodeParts() []part {
+	return []part{
+		f("command", text, unsent),
+		f("code", text, nullable, unsent),
+		f("environment", checked(environment), unsent),
+		f("environment_variables", freeMap),
+		f("resources", resources),
+		f("distribution", bindable(distribution)),
+		f("limits", commandLimits),
+		f("services", mapOf(service)),
+		f("identity", jobIdentity),
+		f("queue_settings", queueSettings),
+		f("parent_job_name", text, unsent),
+		readonly("parameters"),
+	}
+}
+
+var sweepNode = nodeOf(sweepNodeParts)
+
+func sweepNodeParts() []part {
+	return []part{
+		f("trial", anything, unsent, required),
+		f("search_space", searchSpace),
+		f("sampling_algorithm", asWritten(samplingAlgorithm)),
+		f("objective", objective, required),
+		f("early_termination", earlyTermination),
+		f("limits", sweepNodeLimits, required),
+		f("queue_settings", asWritten(queueSettings)),
+		f("resources", obj(f("max_instance_count", whole), more(resources))),
+		f("identity", jobIdentity),
+		f("services", mapOf(service), unsent),
+	}
+}
 
 // bindable lets an expression stand for a mapping.
 func bindable(t typ) typ {
@@ -163,7 +173,7 @@ func bindable(t typ) typ {
 // checked is a type whose value is looked at and leaves nothing behind.
 func checked(t typ) typ {
 	read := t.read
-	t.read = func(s *scope, v *value) any {
+	t.readFunc = func(s *scope, v *value) any {
 		m := s.mark()
 		read(s, v)
 		s.errs = append(s.errs, s.back(m)...)
@@ -175,7 +185,7 @@ func checked(t typ) typ {
 // asWritten checks a value and sends it in its YAML form, words in lower case.
 func asWritten(t typ) typ {
 	read := t.read
-	t.read = func(s *scope, v *value) any {
+	t.readFunc = func(s *scope, v *value) any {
 		m := s.mark()
 		if read(s, v); s.failed(m) {
 			return nil
@@ -199,38 +209,48 @@ func lowered(v *value) any {
 	return v.raw()
 }
 
-var parallelNode = nodeOf(
-	f("retry_settings", obj(keep, retryFields)),
-	parallelCommon,
-	f("resources", resources),
-	f("mini_batch_size", batchSize(func(n int64) any { return n })),
-	f("partition_keys", keysText),
-	f("environment_variables", textMap),
-	f("identity", jobIdentity),
-	then(func(s *scope, v *value) {
-		if !v.has("mini_batch_size") && (v.get("component") == nil || !remote(v.textOf("component"))) {
-			s.out["mini_batch_size"] = 0
-		}
-	}),
-)
+var parallelNode = nodeOf(parallelNodeParts)
 
-var sparkNode = nodeOf(
-	f("code", text, nullable, unsent),
-	f("entry", sparkEntry),
-	sparkFiles,
-	f("conf", typ{name: "a mapping", read: func(s *scope, v *value) any {
-		if confMap.read(s, v) == nil {
-			return nil
-		}
-		return sparkConf(v, true)
-	}}),
-	f("args", text),
-	f("environment", checked(sparkEnvironment), nullable, unsent),
-	f("resources", sparkResources),
-	f("identity", jobIdentity),
-)
+func parallelNodeParts() []part {
+	return []part{
+		f("retry_settings", obj(keep, retryFields)),
+		parallelCommon,
+		f("resources", resources),
+		f("mini_batch_size", batchSize(func(n int64) any { return n })),
+		f("partition_keys", keysText),
+		f("environment_variables", textMap),
+		f("identity", jobIdentity),
+		then(func(s *scope, v *value) {
+			if !v.has("mini_batch_size") && (v.get("component") == nil || !remote(v.textOf("component"))) {
+				s.out["mini_batch_size"] = 0
+			}
+		}),
+	}
+}
 
-var pipelineNode = nodeOf(f("settings", freeMap, unsent))
+var sparkNode = nodeOf(sparkNodeParts)
+
+func sparkNodeParts() []part {
+	return []part{
+		f("code", text, nullable, unsent),
+		f("entry", sparkEntry),
+		sparkFiles,
+		f("conf", typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
+			if confMap.read(s, v) == nil {
+				return nil
+			}
+			return sparkConf(v, true)
+		}}),
+		f("args", text),
+		f("environment", checked(sparkEnvironment), nullable, unsent),
+		f("resources", sparkResources),
+		f("identity", jobIdentity),
+	}
+}
+
+var pipelineNode = nodeOf(pipelineNodeParts)
+
+func pipelineNodeParts() []part { return []part{f("settings", freeMap, unsent)} }
 
 // table is the table of the node's type. A node with a component keeps keys it does not know, an
 // inline one refuses them.
@@ -257,7 +277,7 @@ func (n *node) table(s *scope) typ {
 			t = copyNode
 		}
 	default:
-		return typ{read: func(s *scope, v *value) any {
+		return typ{readFunc: func(s *scope, v *value) any {
 			s.in("type").fail(or(v.get("type"), v), "nodes of type %s are not supported", n.word)
 			return nil
 		}}
@@ -279,17 +299,19 @@ func (n *node) table(s *scope) typ {
 }
 
 // inherited are the fields a node takes over from its local component when it has none of its own.
-var inherited = map[string][]string{
-	"command":  {"resources", "distribution"},
-	"parallel": {"resources", "retry_settings", "input_data", "max_concurrency_per_instance", "mini_batch_error_threshold", "mini_batch_size", "partition_keys", "task"},
-	"spark":    {"conf", "entry", "py_files", "jars", "files", "archives", "args"},
-	// data_copy_mode of a copy is the component's affair
-	"data_transfer": {"data_copy_mode"},
-}
+var inherited = lazy[map[string][]string]{make: func() map[string][]string {
+	return map[string][]string{
+		"command":  {"resources", "distribution"},
+		"parallel": {"resources", "retry_settings", "input_data", "max_concurrency_per_instance", "mini_batch_error_threshold", "mini_batch_size", "partition_keys", "task"},
+		"spark":    {"conf", "entry", "py_files", "jars", "files", "archives", "args"},
+		// data_copy_mode of a copy is the component's affair
+		"data_transfer": {"data_copy_mode"},
+	}
+}}
 
 func (n *node) inherit(v *value) *value {
 	out := v
-	for _, key := range inherited[n.word] {
+	for _, key := range inherited.get()[n.word] {
 		if w := n.comp.get(key); w != nil && !v.has(key) {
 			out = out.with(key, w)
 		}

@@ -125,7 +125,9 @@ func (n *node) group(s *scope, p pair, out *dict) {
 	}
 }
 
-var nodeOutput = later(func() []part {
+var nodeOutput = later(nodeOutputParts)
+
+func nodeOutputParts() []part {
 	return []part{
 		f("type", enum(portTypes...), to("jobOutputType"), def("uri_folder")),
 		f("mode", outputMode),
@@ -141,7 +143,7 @@ var nodeOutput = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 func (n *node) outputs(s *scope) *dict {
 	v := n.run.get("outputs")
@@ -167,7 +169,7 @@ func (n *node) outputs(s *scope) *dict {
 }
 
 // outputBinding is an output of the pipeline.
-var outputBinding = typ{name: "an expression", read: func(s *scope, v *value) any {
+var outputBinding = typ{name: "an expression", readFunc: func(s *scope, v *value) any {
 	if path, ok := binding(v.text); v.shape != str || !ok || len(path) < 3 || path[0] != "parent" || path[1] != "outputs" {
 		s.fail(v, "%s is not an output of the pipeline; write ${{parent.outputs.NAME}}", describe(v))
 		return nil
@@ -271,17 +273,19 @@ func (s *scope) unplaced(comp *value, seen map[*value]bool) {
 }
 
 // synthesized are the fields of an inline node that make up its component.
-var synthesized = map[string][]string{
-	"command":       {"tags", "description", "command", "code", "environment", "resources", "distribution"},
-	"parallel":      {"task", "input_data", "mini_batch_size", "partition_keys", "logging_level", "max_concurrency_per_instance", "error_threshold", "mini_batch_error_threshold", "retry_settings", "resources"},
-	"spark":         {"tags", "description", "properties", "code", "entry", "py_files", "jars", "files", "archives", "conf", "environment", "args"},
-	"data_transfer": {"task", "data_copy_mode", "tags", "description"},
-}
+var synthesized = lazy[map[string][]string]{make: func() map[string][]string {
+	return map[string][]string{
+		"command":       {"tags", "description", "command", "code", "environment", "resources", "distribution"},
+		"parallel":      {"task", "input_data", "mini_batch_size", "partition_keys", "logging_level", "max_concurrency_per_instance", "error_threshold", "mini_batch_error_threshold", "retry_settings", "resources"},
+		"spark":         {"tags", "description", "properties", "code", "entry", "py_files", "jars", "files", "archives", "conf", "environment", "args"},
+		"data_transfer": {"task", "data_copy_mode", "tags", "description"},
+	}
+}}
 
 // synthesize writes the component an inline node amounts to: what it runs, and inputs and outputs
 // with their types.
 func (n *node) synthesize(s *scope, v *value) *value {
-	keys, ok := synthesized[n.word]
+	keys, ok := synthesized.get()[n.word]
 	if !ok || n.word == "data_transfer" && v.textOf("task") != "copy_data" {
 		return nil
 	}

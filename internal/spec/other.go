@@ -46,12 +46,12 @@ func otherCompute(word string) (t typ) {
 }
 
 // computeBody is the forms of computes by their type.
-func computeBody(forms map[string]typ) typ {
-	t := byKey("type", func() map[string]typ { return forms })
+func computeBody(types func() map[string]typ) typ {
+	t := byKey("type", types)
 	known := t.read
-	t.read = func(s *scope, v *value) any {
+	t.readFunc = func(s *scope, v *value) any {
 		word := strings.ToLower(v.textOf("type"))
-		if _, ok := forms[word]; ok || !slices.Contains(s.options.ComputeTypes, word) {
+		if _, ok := types()[word]; ok || !slices.Contains(s.options.ComputeTypes, word) {
 			return known(s, v)
 		}
 		return otherCompute(word).read(s, v)
@@ -90,7 +90,7 @@ func (s *scope) otherNodeType(word string) bool {
 func (s *scope) otherNode(g *graph, name, word string, v *value) any {
 	m := s.mark()
 	n := &node{graph: g, name: name, word: word, run: v, inline: v.get("component") == nil}
-	out, _ := asTree(obj(keep, more(nodeOf())).read(s, v))
+	out, _ := asTree(obj(keep, more(nodeOf(func() []part { return nil }))).read(s, v))
 	if out == nil {
 		return nil
 	}

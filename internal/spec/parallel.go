@@ -19,7 +19,9 @@ var parallelCommon = lazyParts(func() parts {
 	}
 })
 
-var parallelTask = later(func() []part {
+var parallelTask = later(parallelTaskParts)
+
+func parallelTaskParts() []part {
 	return []part{
 		drop,
 		f("type", enum("run_function", "model", "function"), required),
@@ -30,14 +32,16 @@ var parallelTask = later(func() []part {
 		f("append_row_to", text),
 		f("environment", componentEnvironment, required),
 	}
-})
+}
 
-var retrySettings = later(func() []part {
+var retrySettings = later(retrySettingsParts)
+
+func retrySettingsParts() []part {
 	return []part{
 		drop,
 		retryFields,
 	}
-})
+}
 
 var retryFields = lazyParts(func() parts {
 	return parts{
@@ -46,7 +50,9 @@ var retryFields = lazyParts(func() parts {
 	}
 })
 
-var parallelComponent = later(func() []part {
+var parallelComponent = later(parallelComponentParts)
+
+func parallelComponentParts() []part {
 	return []part{
 		drop,
 		componentCommon,
@@ -61,13 +67,13 @@ var parallelComponent = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 var batchForm = re(`^(\d+)([kKmMgG][bB])?$`)
 
 // batchSize is a number of files, or of bytes with a unit.
 func batchSize(send func(int64) any) typ {
-	return typ{name: "a number of files or bytes", read: func(s *scope, v *value) any {
+	return typ{name: "a number of files or bytes", readFunc: func(s *scope, v *value) any {
 		t, ok := readText(s, v).(string)
 		if !ok {
 			return nil
@@ -88,7 +94,7 @@ func batchSize(send func(int64) any) typ {
 }
 
 // keysText is a list of partition keys as JSON text, with a blank after each comma.
-var keysText = typ{name: "a list", read: func(s *scope, v *value) any {
+var keysText = typ{name: "a list", readFunc: func(s *scope, v *value) any {
 	items, ok := listOf(text).read(s, v).([]any)
 	if !ok {
 		return nil

@@ -4,7 +4,9 @@ import (
 	"strings"
 )
 
-var pipelineJob = later(func() []part {
+var pipelineJob = later(pipelineJobParts)
+
+func pipelineJobParts() []part {
 	return []part{
 		is("jobType", "Pipeline"),
 		f("type", enum("pipeline"), unsent),
@@ -16,10 +18,10 @@ var pipelineJob = later(func() []part {
 		jobCommon,
 		then(readPipeline),
 	}
-})
+}
 
 // settings stay in snake_case, and keys the table does not know are kept.
-var settings = typ{name: "a mapping", read: func(s *scope, v *value) any {
+var settings = typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 	sub := *s
 	sub.nodes = true
 	return obj(
@@ -33,7 +35,7 @@ var settings = typ{name: "a mapping", read: func(s *scope, v *value) any {
 
 // reference is azureml:NAME of an unversioned resource.
 func reference(collection string) typ {
-	return typ{name: "a reference", read: func(s *scope, v *value) any {
+	return typ{name: "a reference", readFunc: func(s *scope, v *value) any {
 		t, ok := readText(s, v).(string)
 		if !ok {
 			return nil
@@ -211,7 +213,9 @@ func connected(jobs *value, name string) bool {
 }
 
 // pipelineComponent is a pipeline to be used as a node.
-var pipelineComponent = later(func() []part {
+var pipelineComponent = later(pipelineComponentParts)
+
+func pipelineComponentParts() []part {
 	return []part{
 		keep,
 		f("is_deterministic", flag),
@@ -224,4 +228,4 @@ var pipelineComponent = later(func() []part {
 			g.optional(s)
 		}),
 	}
-})
+}

@@ -62,15 +62,15 @@ func (s *scope) assetID(collection, ref string) string {
 }
 
 // compute is a cluster, or local: the machine the job is sent from.
-var compute = typ{name: "a compute", read: func(s *scope, v *value) any {
+var compute = typ{name: "a compute", readFunc: func(s *scope, v *value) any {
 	if v.shape == str && strings.EqualFold(v.text, "local") {
 		return "local"
 	}
 	return cluster.read(s, v)
-}, show: showName}
+}, showFunc: showName}
 
 // cluster is the name of a compute or a full id.
-var cluster = typ{name: "a compute", read: func(s *scope, v *value) any {
+var cluster = typ{name: "a compute", readFunc: func(s *scope, v *value) any {
 	name, ok := readText(s, v).(string)
 	if !ok {
 		return nil
@@ -79,7 +79,7 @@ var cluster = typ{name: "a compute", read: func(s *scope, v *value) any {
 		return name
 	}
 	return s.armID("computes", name)
-}, show: showName}
+}, showFunc: showName}
 
 // showName is azureml:NAME for the id of an unversioned resource.
 func showName(j any) any {
@@ -105,7 +105,7 @@ func showAsset(j any) any {
 
 // ownID is the id a resource is shown with: it says nothing about what is made of the file.
 func ownID(collection string, versioned bool) typ {
-	return typ{name: "a reference", read: func(s *scope, v *value) any {
+	return typ{name: "a reference", readFunc: func(s *scope, v *value) any {
 		if id, ok := readText(s, v).(string); ok && s.checkAsset(v, collection, versioned) {
 			return id
 		}

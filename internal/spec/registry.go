@@ -44,7 +44,7 @@ var (
 )
 
 // containerRegistry is the id of one that exists, or how to make one.
-var containerRegistry = typ{name: "a resource ID or a mapping", read: func(s *scope, v *value) any {
+var containerRegistry = typ{name: "a resource ID or a mapping", readFunc: func(s *scope, v *value) any {
 	if v.shape == str {
 		if !acrForm.MatchString(v.text) {
 			s.fail(v, "%s is not the resource ID of a container registry", describe(v))
@@ -59,7 +59,7 @@ var containerRegistry = typ{name: "a resource ID or a mapping", read: func(s *sc
 }}
 
 // storageConfig is a list of accounts that exist, or how to make some.
-var storageConfig = typ{name: "a mapping or a list of resource IDs", read: func(s *scope, v *value) any {
+var storageConfig = typ{name: "a mapping or a list of resource IDs", readFunc: func(s *scope, v *value) any {
 	if v.shape == list {
 		out := []any{}
 		for _, it := range v.items {

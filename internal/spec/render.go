@@ -35,7 +35,7 @@ func Render(w io.Writer, path string, o Options) error {
 		if err != nil {
 			return err
 		}
-		if res.Version == "" && firstVersion[res.Type] {
+		if res.Version == "" && firstVersion.get()[res.Type] {
 			res.Version = "1" // what a server without the asset would answer
 		}
 		docs = append(docs, document{res.Type, res.Parent, res.Name, res.Version, body})
@@ -47,7 +47,9 @@ func Render(w io.Writer, path string, o Options) error {
 }
 
 // firstVersion are the collections whose versions count from 1.
-var firstVersion = map[string]bool{"environments": true, "data": true, "models": true}
+var firstVersion = lazy[map[string]bool]{make: func() map[string]bool {
+	return map[string]bool{"environments": true, "data": true, "models": true}
+}}
 
 // Fill is the body with every placeholder that is a key of uris replaced by its value. Inside a
 // component the id of code is written with azureml: before it.

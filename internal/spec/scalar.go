@@ -42,15 +42,17 @@ func resolve(v *value, text string) {
 	case nullWord.MatchString(text):
 		v.shape = null
 	case boolWord.MatchString(text):
-		v.shape, v.yes = boolean, truth[strings.ToLower(text)]
+		v.shape, v.yes = boolean, truth.get()[strings.ToLower(text)]
 	}
 }
 
 // truth maps the words for true and false, lower-cased.
-var truth = map[string]bool{
-	"true": true, "yes": true, "on": true, "y": true, "t": true, "1": true,
-	"false": false, "no": false, "off": false, "n": false, "f": false, "0": false,
-}
+var truth = lazy[map[string]bool]{make: func() map[string]bool {
+	return map[string]bool{
+		"true": true, "yes": true, "on": true, "y": true, "t": true, "1": true,
+		"false": false, "no": false, "off": false, "n": false, "f": false, "0": false,
+	}
+}}
 
 func parseInt(text string) (*big.Int, bool) {
 	s := strings.ReplaceAll(text, "_", "")
@@ -124,7 +126,7 @@ func tagged(v *value, tag, text string) error {
 		v.shape = null
 		return nil
 	case "!!bool":
-		b, ok := truth[strings.ToLower(text)]
+		b, ok := truth.get()[strings.ToLower(text)]
 		if ok && len(text) > 1 {
 			v.shape, v.yes = boolean, b
 			return nil

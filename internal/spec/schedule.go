@@ -4,7 +4,7 @@ import "strings"
 
 var scheduleKind = kind{
 	word: "schedule", collection: "schedules", base: "properties",
-	body: typ{name: "a schedule", read: func(s *scope, v *value) any {
+	body: typ{name: "a schedule", readFunc: func(s *scope, v *value) any {
 		t := jobSchedule
 		switch {
 		case v.get("create_monitor") != nil:
@@ -50,7 +50,9 @@ var trigger = byKey("type", func() map[string]typ {
 	}
 })
 
-var recurrence = later(func() []part {
+var recurrence = later(recurrenceParts)
+
+func recurrenceParts() []part {
 	return []part{
 		is("triggerType", "Recurrence"),
 		f("frequency", frequency, required),
@@ -63,15 +65,17 @@ var recurrence = later(func() []part {
 		), def(tree{"hours": []any{}, "minutes": []any{}})),
 		triggerTimes,
 	}
-})
+}
 
-var jobSchedule = later(func() []part {
+var jobSchedule = later(jobScheduleParts)
+
+func jobScheduleParts() []part {
 	return []part{
 		scheduleCommon,
-		f("create_job", typ{name: "a job", read: readScheduled}, to("action.jobDefinition"), required),
+		f("create_job", typ{name: "a job", readFunc: readScheduled}, to("action.jobDefinition"), required),
 		is("action.actionType", "CreateJob"),
 	}
-})
+}
 
 // readScheduled reads the job a schedule starts: a job that exists, a file, or either with changes.
 func readScheduled(s *scope, v *value) any {
@@ -147,10 +151,12 @@ func merge(base, changes *value) *value {
 	return out
 }
 
-var importSchedule = later(func() []part {
+var importSchedule = later(importScheduleParts)
+
+func importScheduleParts() []part {
 	return []part{
 		scheduleCommon,
-		f("import_data", typ{name: "a data import", read: func(s *scope, v *value) any {
+		f("import_data", typ{name: "a data import", readFunc: func(s *scope, v *value) any {
 			if v.shape == str {
 				if v = s.follow(v, strings.TrimPrefix(v.text, "file:")); v == nil {
 					return nil
@@ -160,11 +166,13 @@ var importSchedule = later(func() []part {
 		}}, to("action.dataImportDefinition")),
 		is("action.actionType", "ImportData"),
 	}
-})
+}
 
 // dataImport is data that is fetched into an asset. Its type is not sent: the client's document
 // says uri_folder.
-var dataImport = later(func() []part {
+var dataImport = later(dataImportParts)
+
+func dataImportParts() []part {
 	return []part{
 		readonly("creation_context", "latest_version", "properties"),
 		f("id", text, unsent),
@@ -201,4 +209,4 @@ var dataImport = later(func() []part {
 		is("isAnonymous", false),
 		is("isArchived", false),
 	}
-})
+}

@@ -1,6 +1,8 @@
 package spec
 
-import "strings"
+import (
+	"strings"
+)
 
 // signalKind is a sort of thing a monitor looks at.
 type signalKind struct {
@@ -10,68 +12,70 @@ type signalKind struct {
 }
 
 // signals are the sorts of signals there are.
-var signals = map[string]signalKind{
-	"data_drift": {compares: bothData, table: signalOf("DataDrift",
-		f("production_data", productionData),
-		f("reference_data", referenceData),
-		f("metric_thresholds", driftThresholds),
-		featureFields,
-		dataSegment,
-		f("properties", freeMap),
-	)},
-	"data_quality": {compares: bothData, table: signalOf("DataQuality",
-		f("production_data", productionData),
-		f("reference_data", referenceData),
-		f("metric_thresholds", thresholdsOf(0, qualityMetrics, qualityMetrics)),
-		featureFields,
-		f("properties", freeMap),
-	)},
-	"prediction_drift": {compares: bothData, table: signalOf("PredictionDrift",
-		is("modelType", "classification"),
-		f("production_data", productionData),
-		f("reference_data", referenceData),
-		f("metric_thresholds", driftThresholds, required),
-		f("properties", freeMap),
-	)},
-	"feature_attribution_drift": {compares: []string{"production_data"}, table: signalOf("FeatureAttributionDrift",
-		f("production_data", listOf(attributedData)),
-		f("reference_data", referenceData, required),
-		f("metric_thresholds", obj(
-			is("metric", "normalizedDiscountedCumulativeGain"),
-			f("normalized_discounted_cumulative_gain", decimal, to("threshold.value")),
-			f("threshold", decimal, unsent),
-		), to("metricThreshold"), required),
-	)},
-	"model_performance": {table: signalOf("ModelPerformance",
-		f("production_data", asList(productionData), required),
-		f("reference_data", referenceData, required),
-		f("metric_thresholds", performance, to("performance"), required),
-		// The client sends this one whatever the file says; what it says is a property.
-		is("metricThreshold", tree{"metric": "Accuracy", "modelType": "Classification", "threshold": tree{"value": number("0.9")}}),
-		dataSegment,
-		f("properties", freeMap),
-		then(func(s *scope, _ *value) {
-			if said, ok := s.out["performance"].(string); ok && said != "" {
-				s.out.sub("properties")["azureml.modelmonitor.model_performance_thresholds"] = said
-			}
-			delete(s.out, "performance")
-		}),
-	)},
-	"generation_safety_quality": {table: signalOf("GenerationSafetyQuality",
-		f("production_data", listOf(spokenData)),
-		f("connection_id", text, to("workspaceConnectionId")),
-		f("metric_thresholds", aspects, required),
-		f("sampling_rate", decimal),
-		f("properties", freeMap),
-	)},
-	"generation_token_statistics": {table: signalOf("GenerationTokenStatistics",
-		f("production_data", spokenData),
-		f("metric_thresholds", tokenCounts, def([]any{limitOf("TotalTokenCount", number("0.0")), limitOf("TotalTokenCountPerGroup", number("0.0"))})),
-		f("sampling_rate", decimal, def(number("0.1"))),
-		f("properties", freeMap),
-	)},
-	"custom": {table: signalOf("Custom", customSignal)},
-}
+var signals = lazy[map[string]signalKind]{make: func() map[string]signalKind {
+	return map[string]signalKind{
+		"data_drift": {compares: bothData, table: signalOf("DataDrift",
+			f("production_data", productionData),
+			f("reference_data", referenceData),
+			f("metric_thresholds", driftThresholds.get()),
+			featureFields,
+			dataSegment,
+			f("properties", freeMap),
+		)},
+		"data_quality": {compares: bothData, table: signalOf("DataQuality",
+			f("production_data", productionData),
+			f("reference_data", referenceData),
+			f("metric_thresholds", thresholdsOf(0, qualityMetrics, qualityMetrics)),
+			featureFields,
+			f("properties", freeMap),
+		)},
+		"prediction_drift": {compares: bothData, table: signalOf("PredictionDrift",
+			is("modelType", "classification"),
+			f("production_data", productionData),
+			f("reference_data", referenceData),
+			f("metric_thresholds", driftThresholds.get(), required),
+			f("properties", freeMap),
+		)},
+		"feature_attribution_drift": {compares: []string{"production_data"}, table: signalOf("FeatureAttributionDrift",
+			f("production_data", listOf(attributedData)),
+			f("reference_data", referenceData, required),
+			f("metric_thresholds", obj(
+				is("metric", "normalizedDiscountedCumulativeGain"),
+				f("normalized_discounted_cumulative_gain", decimal, to("threshold.value")),
+				f("threshold", decimal, unsent),
+			), to("metricThreshold"), required),
+		)},
+		"model_performance": {table: signalOf("ModelPerformance",
+			f("production_data", asList(productionData), required),
+			f("reference_data", referenceData, required),
+			f("metric_thresholds", performance, to("performance"), required),
+			// The client sends this one whatever the file says; what it says is a property.
+			is("metricThreshold", tree{"metric": "Accuracy", "modelType": "Classification", "threshold": tree{"value": number("0.9")}}),
+			dataSegment,
+			f("properties", freeMap),
+			then(func(s *scope, _ *value) {
+				if said, ok := s.out["performance"].(string); ok && said != "" {
+					s.out.sub("properties")["azureml.modelmonitor.model_performance_thresholds"] = said
+				}
+				delete(s.out, "performance")
+			}),
+		)},
+		"generation_safety_quality": {table: signalOf("GenerationSafetyQuality",
+			f("production_data", listOf(spokenData)),
+			f("connection_id", text, to("workspaceConnectionId")),
+			f("metric_thresholds", aspects, required),
+			f("sampling_rate", decimal),
+			f("properties", freeMap),
+		)},
+		"generation_token_statistics": {table: signalOf("GenerationTokenStatistics",
+			f("production_data", spokenData),
+			f("metric_thresholds", tokenCounts, def([]any{limitOf("TotalTokenCount", number("0.0")), limitOf("TotalTokenCountPerGroup", number("0.0"))})),
+			f("sampling_rate", decimal, def(number("0.1"))),
+			f("properties", freeMap),
+		)},
+		"custom": {table: signalOf("Custom", customSignal)},
+	}
+}}
 
 var bothData = []string{"production_data", "reference_data"}
 
@@ -87,16 +91,16 @@ func signalOf(name string, own ...part) typ {
 }
 
 // signal is one thing a monitor looks at.
-var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
+var signal = typ{name: "a signal", readFunc: func(s *scope, v *value) any {
 	if v.shape != mapping {
 		s.fail(v, "must be a mapping, not %s", v.shape)
 		return nil
 	}
 	word := strings.ToLower(v.textOf("type"))
-	kind, ok := signals[word]
+	kind, ok := signals.get()[word]
 	if !ok {
 		at := or(v.get("type"), v)
-		s.in("type").failWith(at, nearest(word, sortedWords(signals)), "%s is not a signal type", describe(at))
+		s.in("type").failWith(at, nearest(word, sortedWords(signals.get())), "%s is not a signal type", describe(at))
 		return nil
 	}
 	return kind.table.read(s, v)
@@ -104,7 +108,7 @@ var signal = typ{name: "a signal", read: func(s *scope, v *value) any {
 
 var customSignal = lazyParts(func() parts {
 	return parts{
-		f("component_id", typ{name: "a component", read: func(s *scope, v *value) any {
+		f("component_id", typ{name: "a component", readFunc: func(s *scope, v *value) any {
 			if id, ok := readText(s, v).(string); ok && s.checkOwn(v, "components") {
 				return strings.TrimPrefix(id, "azureml:")
 			}
@@ -127,10 +131,12 @@ var featureFields = lazyParts(func() parts {
 	}
 })
 
-var dataSegment = f("data_segment", obj(f("feature_name", text, to("feature")), f("feature_values", listOf(text), to("values"))))
+var dataSegment = lazyParts(func() parts {
+	return parts{f("data_segment", obj(f("feature_name", text, to("feature")), f("feature_values", listOf(text), to("values"))))}
+})
 
 // featureFilter says which features are looked at: all, some by name, or those that matter most.
-var featureFilter = typ{name: "all_features, a list or a mapping", read: func(s *scope, v *value) any {
+var featureFilter = typ{name: "all_features, a list or a mapping", readFunc: func(s *scope, v *value) any {
 	switch v.shape {
 	case str:
 		if enum("all_features").read(s, v) == nil {
@@ -173,7 +179,7 @@ var watchedContext = lazyParts(func() parts {
 	return parts{
 		watched,
 		f("data_context", enum("model_inputs", "model_outputs", "training", "test", "validation", "ground_truth")),
-		f("pre_processing_component", typ{name: "a component", read: func(s *scope, v *value) any {
+		f("pre_processing_component", typ{name: "a component", readFunc: func(s *scope, v *value) any {
 			ref, ok := readText(s, v).(string)
 			if !ok {
 				return nil
@@ -268,7 +274,7 @@ func standing(s *scope, v *value) {
 // asList is a value that travels as a list of one.
 func asList(t typ) typ {
 	read := t.read
-	t.read = func(s *scope, v *value) any {
+	t.readFunc = func(s *scope, v *value) any {
 		if got := read(s, v); got != nil {
 			return []any{got}
 		}

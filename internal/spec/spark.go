@@ -5,7 +5,9 @@ import (
 	"strings"
 )
 
-var sparkJob = later(func() []part {
+var sparkJob = later(sparkJobParts)
+
+func sparkJobParts() []part {
 	return []part{
 		is("jobType", "Spark"),
 		f("type", enum("spark"), required, unsent),
@@ -47,11 +49,11 @@ var sparkJob = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 // sparkEnvironment is an environment whose image does not matter: Spark has its own. Without one it
 // is what its conda file says.
-var sparkEnvironment = typ{name: environment.name, show: environment.show, read: func(s *scope, v *value) any {
+var sparkEnvironment = typ{name: environment.name, showFunc: environment.showFunc, readFunc: func(s *scope, v *value) any {
 	if path, ok := strings.CutPrefix(v.text, "file:"); ok && v.shape == str {
 		if v = s.follow(v, path); v == nil {
 			return nil
@@ -69,17 +71,19 @@ var sparkEnvironment = typ{name: environment.name, show: environment.show, read:
 }}
 
 // shortConf are the other names of some settings of Spark.
-var shortConf = map[string]string{
-	"driver_cores": "spark.driver.cores", "driver_memory": "spark.driver.memory",
-	"executor_cores": "spark.executor.cores", "executor_memory": "spark.executor.memory", "executor_instances": sparkCount,
-	"dynamic_allocation_enabled": sparkDynamic, "dynamic_allocation_min_executors": sparkMin, "dynamic_allocation_max_executors": sparkMax,
-}
+var shortConf = lazy[map[string]string]{make: func() map[string]string {
+	return map[string]string{
+		"driver_cores": "spark.driver.cores", "driver_memory": "spark.driver.memory",
+		"executor_cores": "spark.executor.cores", "executor_memory": "spark.executor.memory", "executor_instances": sparkCount,
+		"dynamic_allocation_enabled": sparkDynamic, "dynamic_allocation_min_executors": sparkMin, "dynamic_allocation_max_executors": sparkMax,
+	}
+}}
 
 // fullConf is v with the settings in conf under Spark's own names.
 func fullConf(_ *scope, v *value) *value {
 	conf := v.get("conf")
 	for _, p := range conf.entries() {
-		if full, ok := shortConf[p.key]; ok {
+		if full, ok := shortConf.get()[p.key]; ok {
 			conf = conf.without(p.key)
 			if !conf.has(full) { // the full name has the say
 				conf = conf.with(full, p.val)
@@ -93,7 +97,7 @@ func fullConf(_ *scope, v *value) *value {
 }
 
 // confMap holds settings of any type, none of them null.
-var confMap = mapOf(typ{name: "a value", read: func(_ *scope, v *value) any { return v.raw() }})
+var confMap = mapOf(typ{name: "a value", readFunc: func(_ *scope, v *value) any { return v.raw() }})
 
 // sparkFiles are the further files of a Spark job, each at most once.
 var sparkFiles = lazyParts(func() parts {
@@ -102,7 +106,7 @@ var sparkFiles = lazyParts(func() parts {
 	}
 })
 
-var distinct = typ{name: "a list", solid: true, read: func(s *scope, v *value) any {
+var distinct = typ{name: "a list", solid: true, readFunc: func(s *scope, v *value) any {
 	seen := map[string]bool{}
 	for _, it := range v.items {
 		if it.shape == str && seen[it.text] {
@@ -113,23 +117,27 @@ var distinct = typ{name: "a list", solid: true, read: func(s *scope, v *value) a
 	return listOf(text).read(s, v)
 }}
 
-var sparkEntry = later(func() []part {
+var sparkEntry = later(sparkEntryParts)
+
+func sparkEntryParts() []part {
 	return []part{
 		is("sparkJobEntryType", "SparkJobPythonEntry"),
 		readonly("spark_job_entry_type"),
 		f("file", text, required),
 	}
-})
+}
 
-var sparkResources = later(func() []part {
+var sparkResources = later(sparkResourcesParts)
+
+func sparkResourcesParts() []part {
 	return []part{
 		f("instance_type", enum("standard_e4s_v3", "standard_e8s_v3", "standard_e16s_v3", "standard_e32s_v3", "standard_e64s_v3"), required),
 		f("runtime_version", numberVersion, required),
 	}
-})
+}
 
 // numberVersion is a version of numbers and dots.
-var numberVersion = typ{name: "a version", read: func(s *scope, v *value) any {
+var numberVersion = typ{name: "a version", readFunc: func(s *scope, v *value) any {
 	t, ok := readVersion(s, v).(string)
 	if !ok {
 		return nil
@@ -301,7 +309,9 @@ func (s *scope) sparkIdentity(v *value) {
 	s.out["identity"] = tree{s.dest(&field{to: "identityType"}): word}
 }
 
-var sparkComponent = later(func() []part {
+var sparkComponent = later(sparkComponentParts)
+
+func sparkComponentParts() []part {
 	return []part{
 		keep,
 		componentCommon,
@@ -309,7 +319,7 @@ var sparkComponent = later(func() []part {
 		f("code", componentCode),
 		f("entry", obj(readonly("spark_job_entry_type"), f("file", text, required)), required),
 		sparkFiles,
-		f("conf", typ{name: "a mapping", read: func(s *scope, v *value) any {
+		f("conf", typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 			if confMap.read(s, v) == nil {
 				return nil
 			}
@@ -328,4 +338,4 @@ var sparkComponent = later(func() []part {
 		}),
 		then(func(s *scope, v *value) { s.includes(v) }),
 	}
-})
+}

@@ -2,7 +2,9 @@ package spec
 
 import "strings"
 
-var sweepJob = later(func() []part {
+var sweepJob = later(sweepJobParts)
+
+func sweepJobParts() []part {
 	return []part{
 		is("jobType", "Sweep"),
 		f("type", enum("sweep"), required, unsent),
@@ -35,7 +37,7 @@ var sweepJob = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 // entries are the pairs of a mapping, none for anything else.
 func (v *value) entries() []pair {
@@ -46,7 +48,9 @@ func (v *value) entries() []pair {
 }
 
 // trial is the command a sweep runs with each choice of parameters.
-var trial = later(func() []part {
+var trial = later(trialParts)
+
+func trialParts() []part {
 	return []part{
 		f("command", text, required),
 		f("environment", environment, to("environmentId"), required),
@@ -61,14 +65,16 @@ var trial = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
-var objective = later(func() []part {
+var objective = later(objectiveParts)
+
+func objectiveParts() []part {
 	return []part{
 		f("goal", enum("minimize", "maximize"), required),
 		f("primary_metric", text, required),
 	}
-})
+}
 
 // The limits of a sweep; a time-out below a minute is a minute.
 var (
@@ -93,7 +99,7 @@ var (
 
 func floored(t typ) typ {
 	read := t.read
-	t.read = func(s *scope, v *value) any {
+	t.readFunc = func(s *scope, v *value) any {
 		if n, ok := wholeOf(v); ok && n.IsInt64() && n.Int64() != 0 && n.Int64() < 60 {
 			v = &value{shape: str, text: "60", doc: v.doc, line: v.line, col: v.col}
 		}
@@ -102,7 +108,7 @@ func floored(t typ) typ {
 	return t
 }
 
-var samplingAlgorithm = typ{name: "random, grid, bayesian or a mapping", read: func(s *scope, v *value) any {
+var samplingAlgorithm = typ{name: "random, grid, bayesian or a mapping", readFunc: func(s *scope, v *value) any {
 	if v.shape == str {
 		word := looseEnum("random=Random", "grid=Grid", "bayesian=Bayesian").read(s, v)
 		if word == nil {
@@ -111,7 +117,7 @@ var samplingAlgorithm = typ{name: "random, grid, bayesian or a mapping", read: f
 		return tree{s.dest(&field{to: "samplingAlgorithmType"}): word}
 	}
 	return samplingMap.read(s, v)
-}, show: func(j any) any {
+}, showFunc: func(j any) any {
 	m, ok := asTree(j)
 	if !ok {
 		return j
@@ -176,15 +182,15 @@ var searchSpace = mapOf(draw)
 
 // draw is a distribution. In a job it travels as [name, [arguments]], in a node of a pipeline as it
 // is written.
-var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
+var draw = typ{name: "a distribution", readFunc: func(s *scope, v *value) any {
 	if v.shape != mapping {
 		s.fail(v, "must be a mapping with a type, not %s", v.shape)
 		return nil
 	}
 	name := strings.ToLower(v.textOf("type"))
-	args, ok := distributions[name]
+	args, ok := distributions.get()[name]
 	if !ok {
-		s.in("type").failWith(or(v.get("type"), v), nearest(name, sortedWords(distributions)), "%s is not a distribution", describe(or(v.get("type"), v)))
+		s.in("type").failWith(or(v.get("type"), v), nearest(name, sortedWords(distributions.get())), "%s is not a distribution", describe(or(v.get("type"), v)))
 		return nil
 	}
 	ps := parts{f("type", text)}
@@ -208,14 +214,14 @@ var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 		list = append(list, got[a])
 	}
 	return []any{name, list}
-}, show: func(j any) any {
+}, showFunc: func(j any) any {
 	two, ok := j.([]any)
 	if !ok || len(two) != 2 {
 		return j
 	}
 	name, _ := two[0].(string)
 	args, _ := two[1].([]any)
-	keys, ok := distributions[name]
+	keys, ok := distributions.get()[name]
 	if !ok || len(args) != len(keys) {
 		return j
 	}
@@ -226,13 +232,15 @@ var draw = typ{name: "a distribution", read: func(s *scope, v *value) any {
 	return out
 }}
 
-var distributions = map[string][]string{
-	"choice": {"values"}, "randint": {"upper"},
-	"uniform": {"min_value", "max_value"}, "loguniform": {"min_value", "max_value"},
-	"quniform": {"min_value", "max_value", "q"}, "qloguniform": {"min_value", "max_value", "q"},
-	"normal": {"mu", "sigma"}, "lognormal": {"mu", "sigma"},
-	"qnormal": {"mu", "sigma", "q"}, "qlognormal": {"mu", "sigma", "q"},
-}
+var distributions = lazy[map[string][]string]{make: func() map[string][]string {
+	return map[string][]string{
+		"choice": {"values"}, "randint": {"upper"},
+		"uniform": {"min_value", "max_value"}, "loguniform": {"min_value", "max_value"},
+		"quniform": {"min_value", "max_value", "q"}, "qloguniform": {"min_value", "max_value", "q"},
+		"normal": {"mu", "sigma"}, "lognormal": {"mu", "sigma"},
+		"qnormal": {"mu", "sigma", "q"}, "qlognormal": {"mu", "sigma", "q"},
+	}
+}}
 
 func or(v, w *value) *value {
 	if v != nil {
@@ -250,7 +258,7 @@ func sortedWords[T any](m map[string]T) []string {
 }
 
 // oneNumber keeps the kind of number that was written.
-var oneNumber = typ{name: "a number", read: func(s *scope, v *value) any {
+var oneNumber = typ{name: "a number", readFunc: func(s *scope, v *value) any {
 	if v.shape == integer {
 		return v.raw()
 	}
@@ -258,7 +266,7 @@ var oneNumber = typ{name: "a number", read: func(s *scope, v *value) any {
 }}
 
 // choices are the values of a choice: plain ones, or mappings of further distributions.
-var choices = listOf(typ{name: "a value", read: func(s *scope, v *value) any {
+var choices = listOf(typ{name: "a value", readFunc: func(s *scope, v *value) any {
 	if v.shape == boolean {
 		s.fail(v, "must be a string or a number, not %s; put it in quotes", v.python())
 		return nil
@@ -266,7 +274,7 @@ var choices = listOf(typ{name: "a value", read: func(s *scope, v *value) any {
 	if v.shape != mapping {
 		return readPrimitive(s, v)
 	}
-	return mapOf(typ{name: "a value", read: func(s *scope, v *value) any {
+	return mapOf(typ{name: "a value", readFunc: func(s *scope, v *value) any {
 		if v.shape == mapping {
 			return s.draw(s, v)
 		}

@@ -7,9 +7,11 @@ import (
 
 // The metrics of signals, by the sort of feature. Of those of a drift the first counts.
 var (
-	driftThresholds = thresholdsOf(1,
-		[]string{"jensen_shannon_distance", "normalized_wasserstein_distance", "population_stability_index", "two_sample_kolmogorov_smirnov_test"},
-		[]string{"jensen_shannon_distance", "population_stability_index", "pearsons_chi_squared_test"})
+	driftThresholds = lazy[typ]{make: func() typ {
+		return thresholdsOf(1,
+			[]string{"jensen_shannon_distance", "normalized_wasserstein_distance", "population_stability_index", "two_sample_kolmogorov_smirnov_test"},
+			[]string{"jensen_shannon_distance", "population_stability_index", "pearsons_chi_squared_test"})
+	}}
 	qualityMetrics = []string{"null_value_rate", "data_type_error_rate", "out_of_bounds_rate"}
 )
 
@@ -22,7 +24,7 @@ func thresholdsOf(most int, numerical, categorical []string) typ {
 		f("threshold", decimal, unsent),
 		f("data_type", enum("numerical", "categorical"), unsent),
 	)
-	return typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
+	return typ{name: "a mapping", solid: true, readFunc: func(s *scope, v *value) any {
 		m := s.mark()
 		got, _ := asTree(forms.read(s, v))
 		if s.failed(m) {
@@ -68,7 +70,7 @@ func isZero(n number) bool {
 }
 
 // performance is what a model must reach, as the text of a property.
-var performance = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
+var performance = typ{name: "a mapping", solid: true, readFunc: func(s *scope, v *value) any {
 	classes, errors := []string{"accuracy", "precision", "recall"}, []string{"mae", "mse", "rmse"}
 	m := s.mark()
 	got, _ := asTree(obj(f("classification", numbersOf(classes)), f("regression", numbersOf(errors))).read(s, v))
@@ -98,7 +100,7 @@ var performance = typ{name: "a mapping", solid: true, read: func(s *scope, v *va
 }}
 
 // aspects are how good an answer must be, and how many of them must be so.
-var aspects = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
+var aspects = typ{name: "a mapping", solid: true, readFunc: func(s *scope, v *value) any {
 	names := []string{"groundedness", "relevance", "coherence", "fluency", "similarity"}
 	var ps parts
 	for _, name := range names {
@@ -122,7 +124,7 @@ var aspects = typ{name: "a mapping", solid: true, read: func(s *scope, v *value)
 }}
 
 // tokenCounts are how many tokens may be used.
-var tokenCounts = typ{name: "a mapping", solid: true, read: func(s *scope, v *value) any {
+var tokenCounts = typ{name: "a mapping", solid: true, readFunc: func(s *scope, v *value) any {
 	got, _ := asTree(obj(f("totaltoken", obj(
 		f("total_token_count", decimal, to("total"), def(number("3.0"))),
 		f("total_token_count_per_group", decimal, to("group"), required),

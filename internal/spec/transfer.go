@@ -3,7 +3,7 @@ package spec
 import "strings"
 
 // dataTransferComponent moves data between stores; its task says how.
-var dataTransferComponent = typ{name: "a component", read: func(s *scope, v *value) any {
+var dataTransferComponent = typ{name: "a component", readFunc: func(s *scope, v *value) any {
 	switch word := strings.ToLower(v.textOf("task")); word {
 	case "copy_data", "import_data", "export_data":
 		return map[string]typ{"copy_data": copyComponent, "import_data": importDataComponent, "export_data": exportDataComponent}[word].read(s, v)
@@ -12,9 +12,13 @@ var dataTransferComponent = typ{name: "a component", read: func(s *scope, v *val
 	return nil
 }}
 
-var endOfTransfer = later(func() []part { return []part{f("type", enum("file_system", "database"), required)} })
+var endOfTransfer = later(endOfTransferParts)
 
-var copyComponent = later(func() []part {
+func endOfTransferParts() []part { return []part{f("type", enum("file_system", "database"), required)} }
+
+var copyComponent = later(copyComponentParts)
+
+func copyComponentParts() []part {
 	return []part{
 		keep,
 		componentCommon,
@@ -37,9 +41,11 @@ var copyComponent = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
-var importDataComponent = later(func() []part {
+var importDataComponent = later(importDataComponentParts)
+
+func importDataComponentParts() []part {
 	return []part{
 		keep,
 		componentCommon,
@@ -55,9 +61,11 @@ var importDataComponent = later(func() []part {
 			s.out["outputs"] = tree{"sink": tree{"type": "mltable"}}
 		}),
 	}
-})
+}
 
-var exportDataComponent = later(func() []part {
+var exportDataComponent = later(exportDataComponentParts)
+
+func exportDataComponentParts() []part {
 	return []part{
 		keep,
 		componentCommon,
@@ -74,7 +82,7 @@ var exportDataComponent = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
 func (s *scope) refuseField(v *value, name, task string) {
 	if w := v.get(name); w != nil {
@@ -112,53 +120,65 @@ var transferEnd = byKey("type", func() map[string]typ {
 	}
 })
 
-var copyNode = nodeOf(
-	f("task", enum("copy_data"), required),
-	f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
-	then(func(s *scope, v *value) {
-		if len(v.get("inputs").entries()) == 0 && !remote(v.textOf("component")) {
-			s.in("inputs").fail(v, "is required by copy_data")
-		}
-		for _, p := range v.get("inputs").entries() {
-			if in := p.val; v.get("component") == nil && in.scalar() && !(in.shape == str && bound(in.text)) {
-				s.in("inputs."+p.key).fail(in, "copy_data requires a mapping with a path, or an expression")
+var copyNode = nodeOf(copyNodeParts)
+
+func copyNodeParts() []part {
+	return []part{
+		f("task", enum("copy_data"), required),
+		f("data_copy_mode", enum("merge_with_overwrite", "fail_if_conflict")),
+		then(func(s *scope, v *value) {
+			if len(v.get("inputs").entries()) == 0 && !remote(v.textOf("component")) {
+				s.in("inputs").fail(v, "is required by copy_data")
 			}
-		}
-	}),
-)
+			for _, p := range v.get("inputs").entries() {
+				if in := p.val; v.get("component") == nil && in.scalar() && !(in.shape == str && bound(in.text)) {
+					s.in("inputs."+p.key).fail(in, "copy_data requires a mapping with a path, or an expression")
+				}
+			}
+		}),
+	}
+}
 
-var importNode = nodeOf(
-	f("task", enum("import_data"), required),
-	f("source", transferEnd, required),
-	then(func(s *scope, v *value) {
-		s.refuseField(v, "inputs", "import_data")
-		s.onlyEntry(v, "outputs", "sink", "import_data")
-		kind := v.get("source").textOf("type")
-		want := map[string]string{"database": "mltable", "file_system": "uri_folder"}[kind]
-		if sink := v.get("outputs").get("sink"); sink.has("type") && sink.textOf("type") != want {
-			s.in("outputs.sink.type").fail(sink.get("type"), "must be %s when the source is a %s", want, kind)
-		}
-		s.builtin("import_data_" + kind)
-	}),
-)
+var importNode = nodeOf(importNodeParts)
 
-var exportNode = nodeOf(
-	f("task", enum("export_data"), required),
-	f("sink", transferEnd, required),
-	then(func(s *scope, v *value) {
-		s.refuseField(v, "outputs", "export_data")
-		s.onlyEntry(v, "inputs", "source", "export_data")
-		kind := v.get("sink").textOf("type")
-		if kind == "file_system" {
-			s.in("sink").fail(v.get("sink"), "exporting to a file system is not supported")
-		}
-		src := v.get("inputs").get("source")
-		if _, tied := binding(src.textOf("path")); src != nil && src.shape == mapping && !tied && src.textOf("type") != "uri_file" {
-			s.in("inputs.source.type").fail(or(src.get("type"), src), "must be uri_file when the sink is a database")
-		}
-		s.builtin("export_data_" + kind)
-	}),
-)
+func importNodeParts() []part {
+	return []part{
+		f("task", enum("import_data"), required),
+		f("source", transferEnd, required),
+		then(func(s *scope, v *value) {
+			s.refuseField(v, "inputs", "import_data")
+			s.onlyEntry(v, "outputs", "sink", "import_data")
+			kind := v.get("source").textOf("type")
+			want := map[string]string{"database": "mltable", "file_system": "uri_folder"}[kind]
+			if sink := v.get("outputs").get("sink"); sink.has("type") && sink.textOf("type") != want {
+				s.in("outputs.sink.type").fail(sink.get("type"), "must be %s when the source is a %s", want, kind)
+			}
+			s.builtin("import_data_" + kind)
+		}),
+	}
+}
+
+var exportNode = nodeOf(exportNodeParts)
+
+func exportNodeParts() []part {
+	return []part{
+		f("task", enum("export_data"), required),
+		f("sink", transferEnd, required),
+		then(func(s *scope, v *value) {
+			s.refuseField(v, "outputs", "export_data")
+			s.onlyEntry(v, "inputs", "source", "export_data")
+			kind := v.get("sink").textOf("type")
+			if kind == "file_system" {
+				s.in("sink").fail(v.get("sink"), "exporting to a file system is not supported")
+			}
+			src := v.get("inputs").get("source")
+			if _, tied := binding(src.textOf("path")); src != nil && src.shape == mapping && !tied && src.textOf("type") != "uri_file" {
+				s.in("inputs.source.type").fail(or(src.get("type"), src), "must be uri_file when the sink is a database")
+			}
+			s.builtin("export_data_" + kind)
+		}),
+	}
+}
 
 // builtin makes a node run a component that comes with the service.
 func (s *scope) builtin(name string) {

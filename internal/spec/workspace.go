@@ -65,7 +65,7 @@ var workspaceCommon = lazyParts(func() parts {
 var armForm = re(`(?i)^/subscriptions/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/resourceGroups/.+`)
 
 // armPath is a full ARM id.
-var armPath = typ{name: "an ARM resource ID", read: func(s *scope, v *value) any {
+var armPath = typ{name: "an ARM resource ID", readFunc: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if ok && !armForm.MatchString(id) {
 		s.fail(v, "%s is not an ARM resource ID; write /subscriptions/GUID/resourceGroups/NAME/providers/…", describe(v))
@@ -75,7 +75,7 @@ var armPath = typ{name: "an ARM resource ID", read: func(s *scope, v *value) any
 }}
 
 // subnetPath is the id of a subnet; None takes the subnet away.
-var subnetPath = typ{name: "an ARM resource ID", read: func(s *scope, v *value) any {
+var subnetPath = typ{name: "an ARM resource ID", readFunc: func(s *scope, v *value) any {
 	id, ok := readText(s, v).(string)
 	if !ok || id == "None" {
 		return nil
@@ -89,20 +89,24 @@ var subnetPath = typ{name: "an ARM resource ID", read: func(s *scope, v *value) 
 
 // workspaceIdentity has its user-assigned identities in a map, and its type is spelled by the
 // client's own rule: user_assigned travels as Userassigned.
-var workspaceIdentity = later(func() []part {
+var workspaceIdentity = later(workspaceIdentityParts)
+
+func workspaceIdentityParts() []part {
 	return []part{
 		f("principal_id", text, unsent),
 		f("tenant_id", text, unsent),
 		f("type", looseEnum("system_assigned=Systemassigned", "user_assigned=Userassigned", "none=None",
 			"system_assigned,user_assigned=Systemassigned,userassigned"), required),
-		f("user_assigned_identities", mapOf(orNull(typ{name: "a mapping", read: func(s *scope, v *value) any {
+		f("user_assigned_identities", mapOf(orNull(typ{name: "a mapping", readFunc: func(s *scope, v *value) any {
 			obj(f("principal_id", text), f("client_id", text), f("resource_id", text)).read(s, v)
 			return tree{}
 		}})), nullable),
 	}
-})
+}
 
-var networkACLs = later(func() []part {
+var networkACLs = later(networkACLsParts)
+
+func networkACLsParts() []part {
 	return []part{
 		f("default_action", exactEnum("Deny", "Allow"), required),
 		f("ip_rules", listOf(obj(f("value", text, required))), nullable),
@@ -112,9 +116,11 @@ var networkACLs = later(func() []part {
 			}
 		}),
 	}
-})
+}
 
-var managedNetwork = later(func() []part {
+var managedNetwork = later(managedNetworkParts)
+
+func managedNetworkParts() []part {
 	return []part{
 		drop,
 		readonly("network_id", "status"),
@@ -123,10 +129,10 @@ var managedNetwork = later(func() []part {
 		f("outbound_rules", outboundRules, nullable),
 		f("firewall_sku", looseEnum("standard=Standard", "basic=Basic"), def("Standard")),
 	}
-})
+}
 
 // outboundRules are a list in YAML and a map by name in the document.
-var outboundRules = typ{name: "a list", read: func(s *scope, v *value) any {
+var outboundRules = typ{name: "a list", readFunc: func(s *scope, v *value) any {
 	items, ok := listOf(oneOf(
 		outboundRule("PrivateEndpoint", "private_endpoint", f("destination", obj(
 			f("service_resource_id", text, required),

@@ -2,6 +2,7 @@ package store
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -15,12 +16,13 @@ const (
 )
 
 // insertTexts are the statements that insert 1, 2, … eventsAtOnce events.
-var insertTexts = func() (texts [eventsAtOnce + 1]string) {
+var insertTexts = sync.OnceValue(func() *[eventsAtOnce + 1]string {
+	var texts [eventsAtOnce + 1]string
 	for n := range texts {
 		texts[n] = insertEvents + strings.Repeat(", (?, ?, ?, ?, ?, ?, ?)", max(0, n-1))
 	}
-	return texts
-}()
+	return &texts
+})
 
 // Emit records an event. It is written with the transaction and gets its own revision; Rev is set
 // here, and Time if it is zero. The event's Data must not change afterwards.
@@ -44,7 +46,7 @@ func (tx *Tx) flush() error {
 			}
 			args = append(args, int64(e.Rev), nanos(e.Time), scope, e.Subject, e.Type, e.Reason, []byte(e.Data))
 		}
-		if _, err := tx.exec(insertTexts[n], args...); err != nil {
+		if _, err := tx.exec(insertTexts()[n], args...); err != nil {
 			return err
 		}
 		tx.saved += n

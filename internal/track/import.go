@@ -2,7 +2,7 @@ package track
 
 import (
 	"fmt"
-	"regexp"
+	"strings"
 )
 
 // Runs and logged models that were made by another MLflow server keep their ids here: other runs,
@@ -12,15 +12,21 @@ import (
 // tagImported says where something was brought over from.
 const tagImported = "berth.imported_from"
 
-var (
-	foreignRun   = regexp.MustCompile(`^[0-9a-f]{32}$`)
-	foreignModel = regexp.MustCompile(`^m-[0-9a-f]{32}$`)
-)
+// isForeignRun reports whether id is one that MLflow gives a run.
+func isForeignRun(id string) bool {
+	return len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
+}
+
+// isForeignModel reports whether id is one that MLflow gives a logged model.
+func isForeignModel(id string) bool {
+	rest, ok := strings.CutPrefix(id, "m-")
+	return ok && isForeignRun(rest)
+}
 
 // foreign reads what a thing brought over has: its experiment, where it is from, its parameters and
 // tags.
-func (c *call) foreign(id string, valid *regexp.Regexp) (experiment string, params, tags map[string]string) {
-	if !valid.MatchString(id) {
+func (c *call) foreign(id string, valid func(string) bool) (experiment string, params, tags map[string]string) {
+	if !valid(id) {
 		c.fail(invalid("Invalid id '%s': not an MLflow id", id))
 	}
 	experiment = c.need("experiment_id")
@@ -59,7 +65,7 @@ func importRun(c *call) (any, error) {
 		r.End = &end
 	}
 	var experiment string
-	experiment, r.Params, r.Tags = c.foreign(r.ID, foreignRun)
+	experiment, r.Params, r.Tags = c.foreign(r.ID, isForeignRun)
 	if err := c.done(); err != nil {
 		return nil, err
 	}
@@ -103,7 +109,7 @@ func importLogged(c *call) (any, error) {
 		Created: c.int("creation_timestamp_ms", 0), Updated: c.int("last_updated_timestamp_ms", 0), Imported: c.who.User,
 	}
 	var experiment string
-	experiment, m.Params, m.Tags = c.foreign(m.ID, foreignModel)
+	experiment, m.Params, m.Tags = c.foreign(m.ID, isForeignModel)
 	if err := c.done(); err != nil {
 		return nil, err
 	}

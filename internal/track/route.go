@@ -3,6 +3,7 @@ package track
 import (
 	"net/http"
 	"strings"
+	"sync"
 )
 
 // A route is one call of the protocol.
@@ -94,7 +95,7 @@ func routes() map[string]route {
 	}
 }
 
-var fixed = routes()
+var fixed = sync.OnceValue(routes)
 
 // routeOf finds the call that a method and path mean. rest is what the route leaves open.
 func routeOf(method, path string) (route, string, error) {
@@ -122,7 +123,7 @@ func routeOf(method, path string) (route, string, error) {
 	if !ok {
 		p = rest
 	}
-	if r, ok := fixed[method+" "+p]; ok {
+	if r, ok := fixed()[method+" "+p]; ok {
 		return r, "", nil
 	}
 	if id, ok := strings.CutPrefix(p, "logged-models/"); ok {
@@ -134,7 +135,7 @@ func routeOf(method, path string) (route, string, error) {
 // noRoute says that a call is not served, or not with this method.
 func noRoute(method, p string) error {
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
-		if _, ok := fixed[m+" "+p]; ok {
+		if _, ok := fixed()[m+" "+p]; ok {
 			return refuse(noEndpoint, "Method %s is not allowed for %s; use %s", method, p, m)
 		}
 	}
