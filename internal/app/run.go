@@ -14,6 +14,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/idle"
 )
 
 const (
@@ -76,9 +77,10 @@ func (a *App) serve(ctx context.Context) error {
 	errorLog := slog.NewLogLogger(a.log.Handler(), slog.LevelInfo)
 	owner := auth.Principal{User: userName(), Role: auth.Admin, Token: "admin"}
 	var unused unusedConns
+	memory := idle.Watch()
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{
-			Handler: h, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: errorLog,
+			Handler: memory.Handler(h), ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 3 * time.Minute, ErrorLog: errorLog,
 			BaseContext: func(net.Listener) context.Context { return requests }, ConnState: unused.note, MaxHeaderBytes: maxHeader,
 		}
 	}

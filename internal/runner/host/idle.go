@@ -11,8 +11,8 @@ import (
 	"github.com/berthml/berth/internal/runner"
 )
 
-// idle is how long a host stays that has nothing to do and that nobody calls.
-const idle = 10 * time.Minute
+// unusedTime is how long a host stays that has nothing to do and that nobody calls.
+const unusedTime = 10 * time.Minute
 
 // watchIdle ends a host that nobody needs. What it knows of finished tasks is in the journal, for
 // the next one.
@@ -27,24 +27,30 @@ func (w *worker) watchIdle(ctx context.Context) {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	busy := false
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		active := false
 		w.mu.Lock()
 		for _, j := range w.jobs {
 			if j.state != berth.TaskDone || !j.reported {
-				w.used = time.Now()
+				w.used, active = time.Now(), true
 			}
 		}
 		since := time.Since(w.used)
 		w.mu.Unlock()
+		if busy && !active {
+			w.memory.Used() // its last task has ended
+		}
+		busy = active
 		if w.homeless() {
 			w.vacate(ctx)
 		}
-		if since > idle && !s.KeepAlive {
+		if since > unusedTime && !s.KeepAlive {
 			w.quit(errQuit)
 		}
 	}

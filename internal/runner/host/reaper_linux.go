@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berthml/berth/internal/idle"
 	"github.com/berthml/berth/internal/runner"
 )
 
@@ -55,6 +56,7 @@ func (r *reaper) run() error {
 		if err := r.start(); err != nil {
 			r.log.Error("starting the worker", "err", err)
 		} else {
+			idle.Watch() // from here on it waits
 			status := r.attend(signals)
 			switch {
 			case status.Exited() && status.ExitStatus() == exitQuit:

@@ -89,6 +89,7 @@ func (s *server) talk(c net.Conn) {
 func (w *worker) answer(op byte, body []byte) ([]byte, error) {
 	switch op {
 	case opStart:
+		w.memory.Used()
 		return w.startAll(body)
 	case opTasks:
 		var r tasksRequest

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/filewatch"
+	"github.com/berthml/berth/internal/idle"
 	"github.com/berthml/berth/internal/runner"
 	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data"
@@ -47,6 +48,7 @@ type worker struct {
 	jobs    map[berth.TaskID]*job
 	homes   map[homeKey]*home
 	used    time.Time // when somebody last called
+	memory  *idle.Watcher
 	senders sync.WaitGroup
 	quit    context.CancelCauseFunc
 	changed chan struct{} // something ended, or was reported
@@ -121,6 +123,7 @@ func openWorker(dir string, log *slog.Logger) (*worker, error) {
 		terms:   &Terms{Dir: dir},
 		base:    runner.BaseEnviron(os.Environ()),
 		used:    time.Now(),
+		memory:  idle.Watch(),
 		jobs:    map[berth.TaskID]*job{}, homes: map[homeKey]*home{},
 		changed: make(chan struct{}, 1),
 	}
