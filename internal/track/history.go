@@ -135,13 +135,23 @@ func (c *call) thin(id, key string, t thinning, in func(points.Point) bool) ([]p
 		return nil, err
 	}
 	if in == nil {
-		if ok, err := c.points.Walk(id, key, t.begin, t.each); ok || err != nil {
-			return t.rest(), err
+		state, n := c.points.State(id, key)
+		if n < longSeries {
+			return c.thinAll(id, key, t)
 		}
+		chart := chartKey{state: state, limit: t.most()}
+		_, chart.envelope = t.(*envelope)
+		return c.charts.get(chart, func() ([]points.Point, error) { return c.thinAll(id, key, t) })
 	}
 	p, err := c.points.History(id, key)
-	if in != nil {
-		p = slices.DeleteFunc(p, func(q points.Point) bool { return !in(q) })
+	return thinned(t, slices.DeleteFunc(p, func(q points.Point) bool { return !in(q) })), err
+}
+
+// thinAll is what a thinning leaves of all points of a metric.
+func (c *call) thinAll(id, key string, t thinning) ([]points.Point, error) {
+	if ok, err := c.points.Walk(id, key, t.begin, t.each); ok || err != nil {
+		return t.rest(), err
 	}
+	p, err := c.points.History(id, key)
 	return thinned(t, p), err
 }

@@ -18,6 +18,7 @@ func sortBySteps(p []points.Point) {
 
 // A thinning leaves at most limit points of the n of a series, which it is given by step.
 type thinning interface {
+	most() int // limit
 	begin(n int)
 	each(i int, p points.Point)
 	rest() []points.Point
@@ -65,6 +66,8 @@ func (s *sample) each(i int, p points.Point) {
 		s.next = k*s.size + min(k, s.big)
 	}
 }
+
+func (s *sample) most() int { return s.limit }
 
 func (s *sample) rest() []points.Point { return s.out }
 
@@ -132,5 +135,7 @@ func (e *envelope) close() {
 	e.part++
 	e.open()
 }
+
+func (e *envelope) most() int { return e.limit }
 
 func (e *envelope) rest() []points.Point { return e.out }

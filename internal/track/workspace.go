@@ -46,6 +46,7 @@ type workspace struct {
 	loaded atomic.Bool
 
 	points *points.Set
+	charts charts
 
 	mu    sync.RWMutex
 	index *index

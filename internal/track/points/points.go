@@ -123,6 +123,22 @@ func (s *Set) Last(name, key string) (Summary, bool) {
 	return Summary{}, false
 }
 
+// A State is the points that a series has at a time: as long as it is the same, they are. It means
+// something to the set that it came from only.
+type State struct{ Series, Added uint64 }
+
+// State is the state of a series and how many points it has at most.
+func (s *Set) State(name, key string) (State, int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if o := s.owners[name]; o != nil {
+		if x := o.find(key); x != nil {
+			return State{x.id, x.added}, x.count
+		}
+	}
+	return State{}, 0
+}
+
 // Size is how many points an owner has, and how many bytes they take up in segments.
 func (s *Set) Size(name string) (points, bytes int64) {
 	s.mu.RLock()

@@ -18,6 +18,7 @@ type series struct {
 
 	latest Point
 	count  int64
+	added  uint64 // points, since the set was opened; it never falls
 	named  uint64 // the generation of the journal in which it was named last
 	follow *follow
 	noted  bool // it is in the list of follow
@@ -78,6 +79,7 @@ func (s *Set) add(x *series, p Point) {
 		s.touched = append(s.touched, x)
 	}
 	x.recent = append(x.recent, p)
+	x.added++
 	if x.follow != nil && !x.noted && (x.count == 0 || newer(p, x.latest)) {
 		x.note()
 	}
