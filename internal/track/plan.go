@@ -68,6 +68,20 @@ func (s *search) spans(col column, f field) (spans []span, limited bool) {
 	return spans, limited
 }
 
+// cheapFirst is the conditions in the order in which they are best looked at: those on metrics
+// last, because their values are not with the run.
+func (s *search) cheapFirst() []*clause {
+	out := make([]*clause, 0, len(s.clauses))
+	for _, metric := range []bool{false, true} {
+		for i := range s.clauses {
+			if k := &s.clauses[i]; (k.of == metricOfRun) == metric {
+				out = append(out, k)
+			}
+		}
+	}
+	return out
+}
+
 // selectRuns is the runs of experiments that meet all conditions, in order, as many as are enough.
 func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*run {
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
@@ -96,8 +110,17 @@ func (c *call) selectRuns(ids []string, s *search, shown func(string) bool) []*r
 
 // find is the runs that a search asks for. Its columns are prepared.
 func (x *index) find(ids []string, s *search, p points.View, shown func(string) bool) []*run {
+	clauses := s.cheapFirst()
 	l := &look{x: x, s: s, latest: p.Latest, keep: func(r *run) bool {
-		return shown(r.Stage) && s.meets(func(k *clause) bool { return r.matches(k, p.Latest) })
+		if !shown(r.Stage) {
+			return false
+		}
+		for _, k := range clauses {
+			if !r.matches(k, p.Latest) {
+				return false
+			}
+		}
+		return true
 	}}
 	var out []*run
 	for r := range l.merged(ids) {
