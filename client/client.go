@@ -120,7 +120,7 @@ func (c *Client) answer(req *http.Request, out any) (rev berth.Rev, err error) {
 	if resp.StatusCode >= 300 {
 		return 0, failure(resp)
 	}
-	b, err := io.ReadAll(resp.Body)
+	b, err := readBody(resp)
 	if err != nil {
 		return 0, c.lost(err)
 	}
@@ -133,12 +133,32 @@ func (c *Client) answer(req *http.Request, out any) (rev berth.Rev, err error) {
 	if text := bytes.TrimSpace(b); len(text) == 0 || string(text) == "null" {
 		return 0, &Unreachable{Server: c.where(), Err: errEmpty}
 	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	if err := dec.Decode(out); err != nil {
+	if err := decode(b, out); err != nil {
 		return 0, berth.Errorf(berth.Internal, "%s is not a Berth server: its answer is not JSON (%w)", c.base, err)
 	}
 	return rev, nil
+}
+
+// readBody reads a response to its end, into a buffer of its size where the server says it.
+func readBody(resp *http.Response) ([]byte, error) {
+	if n := resp.ContentLength; 0 < n && n < 64<<20 {
+		b := make([]byte, n)
+		_, err := io.ReadFull(resp.Body, b)
+		return b, err
+	}
+	return io.ReadAll(resp.Body)
+}
+
+// decode reads JSON. Numbers whose type is not known keep their digits; jobs have none, and their
+// lists, which are long, are decoded without another copy.
+func decode(b []byte, out any) error {
+	switch out.(type) {
+	case *page[*Job], *Job:
+		return json.Unmarshal(b, out)
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	return dec.Decode(out)
 }
 
 // do sends a request to the API with the client's credentials.

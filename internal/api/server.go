@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -353,6 +354,7 @@ func (c *call) send(status int, v any) error {
 func (c *call) sendJSON(status int, b []byte) error {
 	c.sent = true
 	c.w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(b))) // a reader can make room for it
 	drainBody(c.w, c.r)
 	c.w.WriteHeader(status)
 	_, err := c.w.Write(b)
