@@ -50,7 +50,7 @@ var imports = map[string][]string{
 	"internal/track":                {"", "internal/asset", "internal/blob", "internal/locate", "internal/ordered", "internal/store", "internal/track/points", "internal/job"},
 	"internal/track/points":         {},
 	"internal/asset":                {"", "internal/store"},
-	"internal/space":                {"", "internal/blob", "internal/job", "internal/locate", "internal/store"},
+	"internal/space":                {"", "internal/asset", "internal/blob", "internal/job", "internal/locate", "internal/store"},
 	"internal/sizes":                {"", "internal/store"},
 	"internal/target":               {"", "internal/store"},
 	"internal/job":                  {"", "internal/store"},

@@ -36,10 +36,12 @@ const (
 	StorageOther        = "other"
 )
 
-// StorageKinds are those that can be cleaned by age: what belongs to jobs that have ended.
-var StorageKinds = []string{StorageOutputs, StorageArtifacts, StorageLogs}
+// StorageKinds are those that can be cleaned by age: what belongs to jobs that have ended, and
+// versions that nothing refers to.
+var StorageKinds = []string{StorageOutputs, StorageArtifacts, StorageLogs, StorageCode, StorageModels, StorageEnvironments}
 
-// CleanStorage requests the deletion of files of jobs that ended before a time.
+// CleanStorage requests the deletion of files of jobs that ended before a time, and of versions
+// that were written before.
 type CleanStorage struct {
 	Kinds  []string  `json:"kinds"`
 	Before time.Time `json:"before"`
@@ -55,6 +57,8 @@ type CleanedStorage struct {
 	Jobs   int64 `json:"jobs"`
 	Files  int64 `json:"files"`
 	Bytes  int64 `json:"bytes"`
+	// Versions is how many versions of code, models and environments.
+	Versions int64 `json:"versions,omitempty"`
 	// Kept is what is old enough but kept, by reason.
 	Kept []KeptStorage `json:"kept"`
 }
@@ -64,6 +68,8 @@ type KeptStorage struct {
 	Reason string `json:"reason"`
 	Jobs   int64  `json:"jobs"`
 	Files  int64  `json:"files"`
+	// Versions is how many versions, where the reason is one of versions.
+	Versions int64 `json:"versions,omitempty"`
 }
 
 // KeepTag is the tag of a job whose files no clean-up deletes when its value is "true".

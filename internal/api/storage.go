@@ -7,6 +7,7 @@ import (
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
+	"github.com/berthml/berth/internal/locate"
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/store"
 )
@@ -19,6 +20,7 @@ type storageService struct {
 	db    *store.DB
 	blobs *blob.Store
 	quota *space.Quota
+	at    locate.Locator
 }
 
 func (s *storageService) use(c *call) error {
@@ -49,10 +51,10 @@ func (s *storageService) clean(c *call) error {
 	if err := space.Check(q); err != nil {
 		return err
 	}
-	cleaner := space.Cleaner{DB: s.db, Blobs: s.blobs, Workspace: c.ws.Key(), User: c.who.User, By: c.who.User}
+	cleaner := space.Cleaner{DB: s.db, Blobs: s.blobs, Workspace: c.ws.Key(), Space: c.ws, Locator: s.at, User: c.who.User, By: c.who.User}
 	if q.Everyone {
 		if c.who.Role != auth.Admin {
-			return berth.Errorf(berth.Denied, "only an administrator may delete what jobs of everyone left: leave that out to delete what your own left")
+			return berth.Errorf(berth.Denied, "only an administrator may delete what belongs to everyone: leave that out to delete what is yours")
 		}
 		cleaner.User = ""
 	}

@@ -77,7 +77,8 @@ func storageClean(s *session) *cobra.Command {
 		Use: "clean --older TIME", Short: "Delete the files of jobs that ended long ago; without --yes, only show them", Args: noArgs,
 		Long: "Deletes files of jobs that ended before the given time: their outputs, artifacts or logs. The jobs are still listed.\n" +
 			"Files of registered data and models are kept, and so are files used by a job that has not ended, and all files of jobs with the\n" +
-			"tag " + berth.KeepTag + ": \"true\". The space is freed within a day.",
+			"tag " + berth.KeepTag + ": \"true\". With --kind code, models or environments, deletes old versions that nothing refers to, with their files.\n" +
+			"The space is freed within a day.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.format.check(); err != nil {
 				return err
@@ -104,18 +105,26 @@ func storageClean(s *session) *cobra.Command {
 			if got.DryRun {
 				word = "would be deleted"
 			}
-			fmt.Fprintf(s.out, "%d %s of %d %s, %s, %s\n", got.Files, plural(got.Files, "file"), got.Jobs, plural(got.Jobs, "job"), size(got.Bytes), word)
+			of := fmt.Sprintf("%d %s", got.Jobs, plural(got.Jobs, "job"))
+			if got.Versions > 0 {
+				of += fmt.Sprintf(" and %d %s", got.Versions, plural(got.Versions, "version"))
+			}
+			fmt.Fprintf(s.out, "%d %s of %s, %s, %s\n", got.Files, plural(got.Files, "file"), of, size(got.Bytes), word)
 			for _, k := range got.Kept {
+				if k.Versions > 0 {
+					fmt.Fprintf(s.out, "%d %s kept: %s\n", k.Versions, plural(k.Versions, "version"), k.Reason)
+					continue
+				}
 				fmt.Fprintf(s.out, "%d %s of %d %s kept: %s\n", k.Files, plural(k.Files, "file"), k.Jobs, plural(k.Jobs, "job"), k.Reason)
 			}
-			if got.DryRun && got.Files > 0 {
+			if got.DryRun && (got.Files > 0 || got.Versions > 0) {
 				s.hint("nothing was deleted yet: --yes deletes it")
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&kinds, "kind", []string{berth.StorageOutputs}, "what to delete: outputs, artifacts, logs")
+	f.StringSliceVar(&kinds, "kind", []string{berth.StorageOutputs}, "what to delete: "+strings.Join(berth.StorageKinds, ", "))
 	f.StringVar(&older, "older", "", "jobs that ended longer ago than this, such as 12h, 30d or 8w, or before this date")
 	f.BoolVar(&everyone, "everyone", false, "for the jobs of all users (administrators only; default: your own)")
 	f.BoolVarP(&yes, "yes", "y", false, "delete it")

@@ -95,14 +95,22 @@ type Config struct {
 	KeepOutputs   int `yaml:"keep_outputs_days"`
 	KeepArtifacts int `yaml:"keep_artifacts_days"`
 	KeepLogs      int `yaml:"keep_logs_days"`
+	// KeepCode, KeepModels and KeepEnvironments are for how many days versions are kept that
+	// nothing refers to.
+	KeepCode         int `yaml:"keep_code_days"`
+	KeepModels       int `yaml:"keep_models_days"`
+	KeepEnvironments int `yaml:"keep_environments_days"`
 	// DeletedRunDays is for how many days runs of MLflow are kept that were deleted; 0 keeps them
 	// for ever.
 	DeletedRunDays int `yaml:"deleted_run_days"`
 }
 
-// Keep is for how many days each kind of what jobs left is kept.
+// Keep is for how many days each kind of what is stored is kept.
 func (c Config) Keep() map[string]int {
-	return map[string]int{berth.StorageOutputs: c.KeepOutputs, berth.StorageArtifacts: c.KeepArtifacts, berth.StorageLogs: c.KeepLogs}
+	return map[string]int{
+		berth.StorageOutputs: c.KeepOutputs, berth.StorageArtifacts: c.KeepArtifacts, berth.StorageLogs: c.KeepLogs,
+		berth.StorageCode: c.KeepCode, berth.StorageModels: c.KeepModels, berth.StorageEnvironments: c.KeepEnvironments,
+	}
 }
 
 // Allow is the part of the machine that users may reach by name.

@@ -29,7 +29,7 @@ func (c *Control) Sweep(ctx context.Context) error {
 		case <-t.C:
 		}
 		c.pruneEvents(ctx)
-		if err := space.Retain(ctx, c.o.DB, c.o.Blobs, c.o.KeepDays, c.o.Log); err != nil && ctx.Err() == nil {
+		if err := space.Retain(ctx, c.o.DB, c.o.Blobs, c.o.Locator, c.o.KeepDays, c.o.Log); err != nil && ctx.Err() == nil {
 			c.o.Log.Warn("what old jobs left was not cleaned", "err", err)
 		}
 		if st, err := c.o.Blobs.GC(ctx, keepBytes); err != nil && ctx.Err() == nil {

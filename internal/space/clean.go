@@ -41,6 +41,8 @@ type Cleaner struct {
 	DB        *store.DB
 	Blobs     *blob.Store
 	Workspace string
+	Space     berth.Workspace
+	Locator   locate.Locator
 	User      string // whose jobs; empty means everybody's
 	By        string // who asks, for the events
 }
@@ -64,6 +66,24 @@ func Check(q berth.CleanStorage) error {
 // Clean deletes what q asks for, some jobs at a time. What it did before an error stays done.
 func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.CleanedStorage, error) {
 	sum := berth.CleanedStorage{DryRun: q.DryRun, Kept: []berth.KeptStorage{}}
+	if slices.ContainsFunc(q.Kinds, func(k string) bool { return collections[k][0] == "" }) {
+		if err := c.cleanJobs(ctx, q, &sum); err != nil {
+			return sum, err
+		}
+	}
+	for _, kind := range q.Kinds {
+		if collections[kind][0] == "" {
+			continue
+		}
+		if err := c.cleanVersions(ctx, kind, q, &sum); err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+// cleanJobs deletes what jobs left.
+func (c *Cleaner) cleanJobs(ctx context.Context, q berth.CleanStorage, sum *berth.CleanedStorage) error {
 	list := store.Query{
 		Workspace: c.Workspace, Kind: "jobs", CreatedBy: c.User, Asc: true, Limit: atOnce,
 		Status: berth.StatusTexts([]berth.JobStatus{berth.Completed, berth.Failed, berth.Canceled}),
@@ -84,7 +104,7 @@ func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.Cleane
 			err = c.DB.Update(ctx, step(q))
 		}
 		if err != nil {
-			return sum, err
+			return err
 		}
 		for _, rel := range b.live {
 			n, err := c.Blobs.LiveSize(rel)
@@ -92,13 +112,13 @@ func (c *Cleaner) Clean(ctx context.Context, q berth.CleanStorage) (berth.Cleane
 				err = c.Blobs.RemoveLive(rel)
 			}
 			if err != nil {
-				return sum, err
+				return err
 			}
 			b.sum.Bytes += n
 		}
-		b.addTo(&sum)
+		b.addTo(sum)
 		if b.end {
-			return sum, nil
+			return nil
 		}
 		list.After = b.after
 	}

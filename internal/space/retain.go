@@ -18,9 +18,10 @@ import (
 // KeepDaysTag is the tag of a workspace that says for how many days it keeps a kind.
 func KeepDaysTag(kind string) string { return "berth.keep_" + kind + "_days" }
 
-// Retain deletes in every workspace what jobs left that is older than it is kept: as the
+// Retain deletes in every workspace what jobs left and what nothing refers to that is older than it
+// is kept: as the
 // workspace's tags say, else as days says. What cannot be understood is kept.
-func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[string]int, log *slog.Logger) error {
+func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, at locate.Locator, days map[string]int, log *slog.Logger) error {
 	var all []*store.Doc
 	err := db.View(ctx, func(tx *store.Tx) (err error) {
 		all, err = tx.All(store.Query{Kind: "workspaces"})
@@ -41,7 +42,7 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[strin
 			failed = append(failed, err)
 			continue
 		}
-		c := Cleaner{DB: db, Blobs: blobs, Workspace: ws.Key(), By: "retention"}
+		c := Cleaner{DB: db, Blobs: blobs, Workspace: ws.Key(), Space: ws, Locator: at, By: "retention"}
 		for _, kind := range berth.StorageKinds {
 			keep := days[kind]
 			if text, ok := doc.Tags[KeepDaysTag(kind)]; ok {
@@ -57,8 +58,8 @@ func Retain(ctx context.Context, db *store.DB, blobs *blob.Store, days map[strin
 			if err != nil {
 				failed = append(failed, err)
 			}
-			if got.Files > 0 {
-				log.Info("deleted the files of old jobs", "workspace", ws.Name, "kind", kind, "jobs", got.Jobs, "files", got.Files, "bytes", got.Bytes)
+			if got.Files > 0 || got.Versions > 0 {
+				log.Info("deleted what is old", "workspace", ws.Name, "kind", kind, "jobs", got.Jobs, "versions", got.Versions, "files", got.Files, "bytes", got.Bytes)
 			}
 		}
 	}
