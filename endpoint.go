@@ -17,8 +17,12 @@ func (w Workspace) EndpointPath(name string) string {
 // DeploymentHeader names the deployment a request is for, and in an answer the one that gave it.
 const DeploymentHeader = "Azureml-Model-Deployment"
 
-// EventDeployment says that a deployment or a replica of it changed.
-const EventDeployment = "deployment.state"
+// EventDeployment says that a deployment or a replica of it changed, and EventDemand that requests
+// wait for a deployment that has no replica for them.
+const (
+	EventDeployment = "deployment.state"
+	EventDemand     = "deployment.demand"
+)
 
 // The states of a deployment, as Azure names them.
 const (
@@ -43,6 +47,9 @@ type DeploymentState struct {
 	GoodBody     json.RawMessage `json:"goodBody,omitempty"`
 	PreviousBody json.RawMessage `json:"previousBody,omitempty"`
 	Replicas     []Replica       `json:"replicas,omitempty"`
+	// Wanted is how many replicas there should be, as decided last, and WantedWhy why.
+	Wanted    *int   `json:"wanted,omitempty"`
+	WantedWhy string `json:"wantedWhy,omitempty"`
 	// Deaths is how many replicas ended by themselves in a row since one was ready, and LastDeath
 	// when and why the last did.
 	Deaths    int       `json:"deaths,omitempty"`

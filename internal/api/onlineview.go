@@ -176,9 +176,8 @@ func (c *call) explainDeployment(v *servedView, d *deploymentView) (berth.Deploy
 		Name: d.doc.Version, State: d.state.State, Reason: d.state.Reason, Error: d.state.Error, Compute: "local", LastDied: d.state.DeathWhy,
 		Replicas: d.usage(), Stats: c.stats(d), History: d.history, Start: []berth.StartPhase{},
 	}
-	spec, err := serve.ParseSpec(d.doc.Body)
-	if err == nil {
-		out.Wanted, out.Why = spec.Instances, "instance_count asks for so many"
+	if w := d.state.Wanted; w != nil {
+		out.Wanted, out.Why = *w, d.state.WantedWhy
 	}
 	var last *store.Doc
 	for _, r := range d.state.Replicas {
@@ -192,6 +191,7 @@ func (c *call) explainDeployment(v *servedView, d *deploymentView) (berth.Deploy
 	if last == nil {
 		return out, nil
 	}
+	var err error
 	out.Start, err = serve.StartPhases(c.ctx(), c.s.Blobs, v.own, last)
 	return out, err
 }

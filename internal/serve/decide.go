@@ -2,6 +2,7 @@ package serve
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/berthml/berth"
@@ -13,6 +14,7 @@ type situation struct {
 	wanted    *berth.Revision // what its document asks for; nil where that cannot be
 	cannot    string          // why it cannot be
 	instances int
+	why       string        // there are to be so many
 	timeout   time.Duration // of a request
 	startup   time.Duration // that a replica may take
 	jobs      map[string]jobView
@@ -48,6 +50,12 @@ const maxPause = time.Minute
 // are ready; if a new one ends before it is, the deployment has failed, and the old ones stay.
 func decide(s situation) decision {
 	d := decision{state: s.state, stop: map[string]string{}}
+	if w := s.state.Wanted; w == nil || *w != s.instances {
+		d.state.Wanted, d.state.WantedWhy = &s.instances, s.why
+		if w != nil {
+			d.says = append(d.says, strconv.Itoa(s.instances)+" replicas are wanted: "+s.why)
+		}
+	}
 	d.state.Replicas = nil
 	good := s.state.Good
 	target := s.wanted
@@ -225,6 +233,9 @@ func (d *decision) dropAll(why string) {
 }
 
 func (d *decision) soon(t time.Duration) {
+	if t == 0 {
+		return
+	}
 	if d.again == 0 || t < d.again {
 		d.again = t
 	}
@@ -232,10 +243,12 @@ func (d *decision) soon(t time.Duration) {
 
 // changed says whether there is anything to write.
 func (d *decision) changed(before berth.DeploymentState) bool {
-	return len(d.start)+len(d.stop)+len(d.says) > 0 || d.state.State != before.State || !slices.EqualFunc(d.state.Replicas, before.Replicas, func(a, b berth.Replica) bool {
+	return len(d.start)+len(d.stop)+len(d.says) > 0 || d.state.State != before.State || !sameCount(d.state.Wanted, before.Wanted) || !slices.EqualFunc(d.state.Replicas, before.Replicas, func(a, b berth.Replica) bool {
 		return a.Job == b.Job && a.State == b.State && slices.Equal(a.Addresses, b.Addresses)
 	})
 }
+
+func sameCount(a, b *int) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
 // pauseAfter is how long to wait after the nth replica in a row that died.
 func pauseAfter(n int) time.Duration {

@@ -20,6 +20,8 @@ func serving(jobs ...string) situation {
 		state:  berth.DeploymentState{State: berth.DeploymentSucceeded, Good: old},
 		wanted: old, instances: len(jobs), timeout: 5 * time.Second, startup: time.Minute, jobs: map[string]jobView{}, now: noon,
 	}
+	n := len(jobs)
+	s.state.Wanted = &n
 	for _, j := range jobs {
 		s.state.Replicas = append(s.state.Replicas, berth.Replica{Job: j, Revision: "old", State: berth.ReplicaReady, Addresses: []string{"at-" + j}, Since: noon})
 		s.jobs[j] = jobView{exists: true, status: berth.Running, started: noon, idle: true}

@@ -22,6 +22,8 @@ type keeper struct {
 	fails int       // steps that failed in a row
 	swept int64     // the document for which sweep was done
 	since time.Time // when the deployment was seen to be gone
+
+	scaler scaler
 }
 
 // errGone says that there is no such deployment.
@@ -151,6 +153,7 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	seen := k.observe(ctx, v)
+	instances, why, look := k.scale(spec, v)
 	var d decision
 	act := func(tx *store.Tx, write bool) error {
 		now, err := k.read(tx)
@@ -158,7 +161,7 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 			return err
 		}
 		s := situation{
-			state: now.state, cannot: cannot, instances: spec.Instances, timeout: spec.Timeout, startup: spec.Startup,
+			state: now.state, cannot: cannot, instances: instances, why: why, timeout: spec.Timeout, startup: spec.Startup,
 			jobs: seen, now: tx.Now(),
 		}
 		if string(now.doc.Body) != string(v.doc.Body) {
@@ -190,6 +193,7 @@ func (k *keeper) step(ctx context.Context) (time.Duration, error) {
 			return time.Millisecond, nil // a job may have ended before it was followed
 		}
 	}
+	d.soon(look)
 	return d.again, nil
 }
 

@@ -39,6 +39,8 @@ type Options struct {
 	Secret func(job string) string
 	// Idle says whether nobody waits for an answer of the replica that is this job.
 	Idle func(job string) bool
+	// Load is what was counted of the requests for a deployment.
+	Load func(workspace, endpoint, deployment string) berth.ServingStats
 }
 
 // Loop makes what the store says of deployments come true.
@@ -125,6 +127,9 @@ func (l *Loop) heard(ctx context.Context, e *berth.Event) {
 	}
 	p := strings.Split(strings.ToLower(rest), "/")
 	if len(p) == 3 {
+		if e.Type == berth.EventDemand {
+			l.demanded(key{e.Workspace, p[0], p[2]}, e.Time)
+		}
 		l.wake(ctx, key{e.Workspace, p[0], p[2]})
 		return
 	}

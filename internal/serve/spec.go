@@ -50,6 +50,7 @@ type Spec struct {
 	Timeout     time.Duration // of a request
 	QueueWait   time.Duration // longest a request waits for a replica; 0 is as long as Timeout
 	Startup     time.Duration // longest that a replica takes to become ready once its process runs
+	Scale       Scale
 }
 
 // probe is a probe of the document.
@@ -79,6 +80,7 @@ type document struct {
 		} `json:"requestSettings"`
 		LivenessProbe  *probe                  `json:"livenessProbe"`
 		ReadinessProbe *probe                  `json:"readinessProbe"`
+		ScaleSettings  scaleSettings           `json:"scaleSettings"`
 		Properties     map[string]berth.Scalar `json:"properties"`
 	} `json:"properties"`
 }
@@ -124,7 +126,10 @@ func ParseSpec(body []byte) (s Spec, err error) {
 	if err := duration(&s.QueueWait, "requestSettings.maxQueueWait", p.RequestSettings.QueueWait); err != nil {
 		return s, err
 	}
-	s.Startup, err = startup(p.ReadinessProbe, p.LivenessProbe)
+	if s.Startup, err = startup(p.ReadinessProbe, p.LivenessProbe); err != nil {
+		return s, err
+	}
+	s.Scale, err = parseScale(p.ScaleSettings, p.Properties, s.Instances)
 	return s, err
 }
 
@@ -255,7 +260,7 @@ func (s Spec) Check(tx *store.Tx, ws berth.Workspace) error {
 const timeoutLag = 500 * time.Millisecond
 
 // command starts the worker, whose source is in the environment.
-const command = `exec "$(command -v python || command -v python3)" -c 'import os; exec(compile(os.environ.pop("` + SourceVariable + `"), "berth_worker.py", "exec"))'`
+const command = `exec "$(command -v python || command -v python3)" -c 'import os; berth_source = os.environ.pop("` + SourceVariable + `"); exec(compile(berth_source, "berth_worker.py", "exec"))'`
 
 // SourceVariable and SecretVariable are set for each replica when it is started: the source of the
 // worker, and what it asks of everybody who calls it.
@@ -302,6 +307,7 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 	if env["SCORING_TIMEOUT_MS"] == "" { // a request that nobody waits for any more costs nothing
 		env["SCORING_TIMEOUT_MS"] = berth.Scalar(strconv.FormatInt((s.Timeout + timeoutLag).Milliseconds(), 10))
 	}
+	s.Scale.rest(env)
 	env["SERVICE_NAME"] = berth.Scalar(endpoint)
 	env["SERVICE_PATH_PREFIX"] = berth.Scalar(strings.Trim(ws.EndpointPath(endpoint), "/"))
 	props := map[string]any{

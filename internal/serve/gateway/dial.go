@@ -37,7 +37,11 @@ func (g *Gateway) prove(ctx context.Context, conn net.Conn) error {
 	if !ok {
 		return errProof
 	}
-	if err := conn.SetDeadline(time.Now().Add(proofTime)); err != nil {
+	patience := proofTime
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		patience = max(patience, x.d.patience)
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	nonce := berth.NewGUID()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
@@ -24,8 +25,7 @@ type exchange struct {
 	body   []byte // of a request that can be sent again; nil where it cannot
 	again  bool   // it can
 	cancel context.CancelCauseFunc
-	status int           // of the answer, once there is one
-	queued time.Duration // how long it waited for a worker
+	status int // of the answer, once there is one
 }
 
 type exchangeKey struct{}
@@ -97,13 +97,16 @@ func (x *exchange) mirror(e *endpoint, r *http.Request) {
 			discard(resp.Body)
 			copied.status = resp.StatusCode
 		}
-		d.pool.stats.done(time.Now(), copied.status, time.Since(begun), copied.queued)
+		d.pool.stats.done(time.Now(), copied.status, time.Since(begun))
 	}()
 }
 
 // forwarder takes a worker for a request, sends it there and returns the worker when the answer was
 // read.
 type forwarder struct{ g *Gateway }
+
+// wakeTime is how long a request waits for the first replica of a deployment that has none.
+const wakeTime = 2 * time.Minute
 
 // maxAttempts is how many workers are tried.
 const maxAttempts = 5
@@ -114,12 +117,13 @@ func (f forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	wait := x.d.queueWait
 	if wait == 0 {
 		wait = x.d.timeout
+		if x.d.follows && !x.d.pool.ready() {
+			wait = max(wait, wakeTime) // a replica has to start first
+		}
 	}
 	var tried []string
 	for attempt := 1; ; attempt++ {
-		begun := time.Now()
 		s, err := x.d.pool.take(r.Context(), wait, tried)
-		x.queued += time.Since(begun)
 		if err != nil {
 			return nil, err
 		}
@@ -142,11 +146,17 @@ func untouched(err error) bool {
 
 // send sends a request to one worker, which is returned to its pool when the answer has been read.
 func (f forwarder) send(x *exchange, s *slot, r *http.Request) (*http.Response, error) {
-	out := r.Clone(context.WithValue(r.Context(), slotKey{}, s))
+	ctx := context.WithValue(r.Context(), slotKey{}, s)
+	limit, late := x.d.timeout, (*time.Timer)(nil)
+	if x.d.patience > 0 { // the worker may have to start, which is not a part of the request
+		limit += x.d.patience
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { late.Reset(x.d.timeout) }})
+	}
+	out := r.Clone(ctx)
 	x.rewind(out)
 	out.URL.Host, out.Host = s.address, r.Host
 	out.Header.Set(secretHeader, f.g.o.Secret(s.job))
-	late := time.AfterFunc(x.d.timeout, func() { x.cancel(errTimeout) })
+	late = time.AfterFunc(limit, func() { x.cancel(errTimeout) })
 	resp, err := f.g.client.RoundTrip(out)
 	late.Stop()
 	if err != nil {

@@ -39,6 +39,8 @@ type Options struct {
 	User func(r *http.Request) (auth.Principal, error)
 	// Secret is what the replica that is this job asks of everybody who calls it.
 	Secret func(job string) string
+	// Demand says that requests wait for a deployment.
+	Demand func(workspace, endpoint, deployment string)
 }
 
 // Gateway is an http.Handler for everything below berth.EndpointRoot.
@@ -60,7 +62,8 @@ func New(o Options) *Gateway {
 	g.client = &http.Transport{
 		DialContext: g.dial, MaxIdleConnsPerHost: 2, DisableCompression: true,
 		// Shorter than the worker's, so that it is this end which closes.
-		IdleConnTimeout: 20 * time.Second, MaxResponseHeaderBytes: 64 << 10, ReadBufferSize: 16 << 10, WriteBufferSize: 16 << 10,
+		// Workers rest when there are no connections.
+		IdleConnTimeout: 4 * time.Second, MaxResponseHeaderBytes: 64 << 10, ReadBufferSize: 16 << 10, WriteBufferSize: 16 << 10,
 	}
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite: g.rewrite, Transport: forwarder{g}, FlushInterval: -1, ModifyResponse: g.finish, ErrorHandler: g.failed,
@@ -117,10 +120,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
 	d.pool.stats.arrived(begun)
 	x := &exchange{g: g, d: d, path: rest, id: id}
-	defer func() { d.pool.stats.done(time.Now(), x.status, time.Since(begun), x.queued) }()
+	defer func() { d.pool.stats.done(time.Now(), x.status, time.Since(begun)) }()
 	if !d.pool.ready() && d.state == berth.DeploymentFailed {
 		x.status = http.StatusServiceUnavailable
 		refuse(w, http.StatusServiceUnavailable, "DeploymentFailed", "deployment "+d.name+" has failed and nothing of it runs: "+firstLine(d.why))
+		return
+	}
+	if d.stopped && !d.pool.ready() {
+		x.status = http.StatusServiceUnavailable
+		refuse(w, x.status, "NoReplica", "deployment "+d.name+" is stopped: its instance_count is 0")
 		return
 	}
 	if err := x.buffer(r); err != nil {

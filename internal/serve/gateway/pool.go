@@ -28,6 +28,40 @@ type pool struct {
 	waiting *list.List // of chan *slot, the first to come first
 
 	stats stats
+
+	// What autoscaling reads: how long workers were at work and requests waited, all together, up
+	// to summed.
+	atWork  int
+	busySum time.Duration
+	waitSum time.Duration
+	summed  time.Time
+
+	demand func()    // says that requests wait
+	asked  time.Time // when it was last called
+}
+
+// sum adds what passed since the last change to the sums.
+func (p *pool) sum(now time.Time) {
+	if past := now.Sub(p.summed); !p.summed.IsZero() && past > 0 {
+		p.busySum += time.Duration(p.atWork) * past
+		p.waitSum += time.Duration(p.waiting.Len()) * past
+	}
+	p.summed = now
+}
+
+// ask calls demand, but not again and again.
+func (p *pool) ask() {
+	p.mu.Lock()
+	f := p.demand
+	if now := time.Now(); f != nil && now.Sub(p.asked) > 500*time.Millisecond {
+		p.asked = now
+	} else {
+		f = nil
+	}
+	p.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
 // maxWaiting is how many requests may wait for a deployment at once.
@@ -88,9 +122,11 @@ func (p *pool) free(not []string) *slot {
 // hand gives a worker to who waits longest, even if it failed them before: it is free again because
 // it has answered since.
 func (p *pool) hand(s *slot) {
+	p.sum(time.Now())
 	e := p.waiting.Front()
 	p.waiting.Remove(e)
 	s.busy = true
+	p.atWork++
 	e.Value.(chan *slot) <- s //nolint:forcetypeassert // nothing else is in the list
 }
 
@@ -105,7 +141,9 @@ func (p *pool) take(ctx context.Context, wait time.Duration, not []string) (*slo
 	p.mu.Lock()
 	if p.waiting.Len() == 0 {
 		if s := p.free(not); s != nil {
+			p.sum(time.Now())
 			s.busy = true
+			p.atWork++
 			p.mu.Unlock()
 			return s, nil
 		}
@@ -115,8 +153,10 @@ func (p *pool) take(ctx context.Context, wait time.Duration, not []string) (*slo
 		return nil, errFull
 	}
 	turn := make(chan *slot, 1)
+	p.sum(time.Now())
 	e := p.waiting.PushBack(turn)
 	p.mu.Unlock()
+	p.ask()
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	err := error(errSlow)
@@ -133,6 +173,7 @@ func (p *pool) take(ctx context.Context, wait time.Duration, not []string) (*slo
 	case s := <-turn: // it came at the last moment
 		p.giveLocked(s)
 	default:
+		p.sum(time.Now())
 		p.waiting.Remove(e)
 	}
 	return nil, err
@@ -146,7 +187,9 @@ func (p *pool) give(s *slot) {
 }
 
 func (p *pool) giveLocked(s *slot) {
+	p.sum(time.Now())
 	s.busy = false
+	p.atWork--
 	switch {
 	case s.gone:
 		p.slots = slices.DeleteFunc(p.slots, func(x *slot) bool { return x == s })

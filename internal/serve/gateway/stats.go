@@ -18,8 +18,6 @@ type stats struct {
 	requests int64
 	errors   int64
 	last     time.Time
-	busy     time.Duration // time that workers had requests, of those that ended
-	queued   time.Duration // time that requests waited
 	windows  [2]window
 	began    time.Time // of the first window
 	latency  metrics.Histogram
@@ -54,8 +52,8 @@ func (s *stats) arrived(now time.Time) {
 	s.last = now
 }
 
-// done counts a request that was answered after took, of which it waited for queued.
-func (s *stats) done(now time.Time, status int, took, queued time.Duration) {
+// done counts a request that was answered after took.
+func (s *stats) done(now time.Time, status int, took time.Duration) {
 	s.latency.Observe(took)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +66,6 @@ func (s *stats) done(now time.Time, status int, took, queued time.Duration) {
 		s.errors++
 	}
 	s.last = now
-	s.queued += queued
-	s.busy += took - queued
 	s.turn(now)
 	w := &s.windows[0]
 	w.counts[bucketOf(took)]++
@@ -94,7 +90,6 @@ func (s *stats) read(now time.Time) berth.ServingStats {
 	s.turn(now)
 	out := berth.ServingStats{
 		Requests: s.requests, Errors: s.errors, Statuses: map[string]int64{}, Last: s.last,
-		BusySeconds: s.busy.Seconds(), QueuedSeconds: s.queued.Seconds(),
 	}
 	for code, n := range s.statuses {
 		out.Statuses[strconv.Itoa(code)] = n
@@ -143,6 +138,8 @@ func (p *pool) read(now time.Time) berth.ServingStats {
 	out := p.stats.read(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.sum(now)
+	out.BusySeconds, out.QueuedSeconds = p.busySum.Seconds(), p.waitSum.Seconds()
 	out.Waiting = p.waiting.Len()
 	for _, s := range p.slots {
 		if s.busy {

@@ -42,6 +42,9 @@ type deployment struct {
 	queueWait time.Duration
 	state     string // of the deployment, and why
 	why       string
+	follows   bool          // its replicas follow the load, from none where there are none
+	stopped   bool          // it is to have no replicas
+	patience  time.Duration // how long a worker that rested may take to start; 0 where none rests
 	pool      *pool
 }
 
@@ -207,11 +210,16 @@ func (g *Gateway) replace(k key, e *endpoint, below []*store.Doc) {
 		p := g.table.pools[id]
 		if p == nil {
 			p = newPool()
+			p.demand = func() { g.o.Demand(k.workspace, k.name, name) }
 			g.table.pools[id] = p
 		}
 		x := &deployment{name: d.Version, pool: p, timeout: 5 * time.Second}
 		if spec, err := serve.ParseSpec(d.Body); err == nil {
 			x.timeout, x.queueWait = spec.Timeout, spec.QueueWait
+			if spec.Scale.Fork > 0 {
+				x.patience = spec.Startup
+			}
+			x.follows, x.stopped = spec.Scale.Follows, !spec.Scale.Follows && spec.Instances == 0
 		}
 		st, err := store.State[berth.DeploymentState](d)
 		if err != nil {

@@ -4,7 +4,19 @@ package worker
 
 import _ "embed"
 
+// serving answers requests, and processes starts, stops and wakes the workers that do.
+var (
+	//go:embed worker.py
+	serving string
+	//go:embed processes.py
+	processes string
+)
+
 // Source is the program.
-//
-//go:embed worker.py
-var Source string
+var Source = serving + processes
+
+// SourceVariable is the variable that Source is given in, to a Python that runs Boot.
+const (
+	SourceVariable = "BERTH_WORKER"
+	Boot           = `import os; berth_source = os.environ.pop("BERTH_WORKER"); exec(compile(berth_source, "berth_worker.py", "exec"))`
+)

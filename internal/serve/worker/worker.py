@@ -4,18 +4,23 @@ It speaks the contract of Azure's inference server and needs nothing but Python'
 The master process listens on one port for each worker and starts the workers, which are forks of
 it; a worker answers one request at a time. The first line of its output names the ports.
 """
+import ast
 import codecs
+import gc
 import hmac
 import http.client
+import importlib
 import importlib.util
 import inspect
 import json
 import logging
+import mmap
 import os
 import selectors
 import shutil
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import time
@@ -25,6 +30,7 @@ import urllib.parse
 import uuid
 
 BOOT_FAILED = 3  # exit code where the script or model cannot be loaded
+RETIRED = 75  # exit code of a worker that was not needed
 MAX_HEADER = 64 << 10
 MAX_BODY = 1 << 30
 IDLE = 60  # seconds until a connection that nobody uses is closed
@@ -548,8 +554,9 @@ class Connection:
 class Worker:
     """Answers requests, one at a time."""
 
-    def __init__(self, listener, served):
-        self.served, self.listener = served, listener
+    def __init__(self, listener, served, note):
+        self.served, self.listener, self.note = served, listener, note
+        self.freeze, self.retire = seconds("BERTH_FREEZE"), seconds("BERTH_FORK")
         self.secret = os.environ.pop("BERTH_REPLICA_SECRET", "")
         self.open = set()
         self.stopping = False
@@ -564,7 +571,7 @@ class Worker:
         signal.signal(signal.SIGTERM, self.stop)
         swept = time.monotonic()
         while not self.stopping:
-            for ready, _ in self.wait.select(IDLE):
+            for ready, _ in self.wait.select(self.patience()):
                 if self.stopping:
                     break
                 if ready.data is None:
@@ -577,6 +584,29 @@ class Worker:
                 swept = time.monotonic()
                 for c in [c for c in self.open if swept - c.used > IDLE]:
                     self.close(c)
+            if not self.open and not self.stopping:
+                self.rest()
+        return 0
+
+    def patience(self):
+        """How long to wait for something to happen."""
+        limits = [t for t in (self.freeze, self.retire) if t]
+        if not limits or self.open:
+            return IDLE  # the gateway closes connections that it does not use
+        return min(IDLE, max(0.0, min(limits) - self.note.idle()) + 0.001)
+
+    def rest(self):
+        """Steps down where nobody has asked for long enough. There is no connection, so that no request
+        can be lost: the master sees the next one come."""
+        idle = self.note.idle()
+        if self.retire and idle >= self.retire:
+            sys.stdout.flush()
+            os._exit(RETIRED)
+        if self.freeze and idle >= self.freeze:
+            die_with_parent(signal.SIGKILL)  # a process that is stopped would not see another signal
+            os.kill(os.getpid(), signal.SIGSTOP)
+            die_with_parent(signal.SIGTERM)
+            self.note.touch()
 
     def stop(self, *_):
         self.stopping = True
@@ -627,10 +657,18 @@ class Worker:
             return False
         request, c.request = c.request, None
         request.body = body
-        answer = self.answer(request)
+        asked = request.path != "/"
+        if asked:
+            self.note.begin()
+        try:
+            answer = self.answer(request)
+        finally:
+            if asked:
+                self.note.end()
         if not self.send(c, answer, request.keep and not self.stopping, request.method == "HEAD"):
             self.close(c)
             return False
+        self.note.touch()
         return bool(c.buffer)
 
     def head(self, c):
@@ -854,127 +892,3 @@ def show_folder(root, most=40):
         if len(lines) > most:
             break
     log.error("AZUREML_MODEL_DIR %s holds:\n  %s", root, "\n  ".join(lines[:most]) or "(nothing)")
-
-
-def work(listener):
-    """The life of a worker; its exit code."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def alarm(*_):
-        raise ScoringTimeout
-
-    signal.signal(signal.SIGALRM, alarm)
-    try:
-        begun = time.perf_counter()
-        script = os.environ.get("AZUREML_ENTRY_SCRIPT")
-        if script:
-            served = Script(os.path.join(os.environ.get("AML_APP_ROOT", ""), script))
-        else:
-            served = MLflow(os.environ.get("AZUREML_MODEL_DIR") or ".")
-        loaded = time.perf_counter()
-        served.init()
-        ready = time.perf_counter()
-        start = {"how": "cold", "import": round((loaded - begun) * 1000, 3), "init": round((ready - loaded) * 1000, 3)}
-        print("berth-worker: start", json.dumps(start), flush=True)
-    except BootError as e:
-        log.error("the deployment cannot be served: %s", e)
-        return BOOT_FAILED
-    except BaseException:
-        log.error("the deployment cannot be served:\n%s", traceback.format_exc())
-        if os.environ.get("AZUREML_MODEL_DIR"):
-            show_folder(os.environ["AZUREML_MODEL_DIR"])
-        return BOOT_FAILED
-    Worker(listener, served).serve()
-    return 0
-
-
-class Master:
-    """Starts the workers, and replaces those that die."""
-
-    def __init__(self, count):
-        self.listeners = []
-        for _ in range(count):
-            s = socket.socket()
-            s.bind((os.environ.get("BERTH_BIND", "127.0.0.1"), int(os.environ.get("BERTH_PORT", "0"))))
-            s.listen(128)
-            s.setblocking(False)
-            self.listeners.append(s)
-        self.workers, self.started = {}, {}
-        self.stopping = False
-
-    def start(self, i):
-        sys.stdout.flush()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            self.workers[pid] = i
-            self.started[i] = time.monotonic()
-            return
-        code = 1
-        try:
-            end_with(parent)
-            for j, s in enumerate(self.listeners):
-                if j != i:
-                    s.close()
-            code = work(self.listeners[i])
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-
-    def stop(self, *_):
-        self.stopping = True
-        for pid in self.workers:
-            try:
-                os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
-
-    def run(self):
-        print("berth-worker: ports", *(s.getsockname()[1] for s in self.listeners), flush=True)
-        signal.signal(signal.SIGTERM, self.stop)
-        signal.signal(signal.SIGINT, self.stop)
-        for i in range(len(self.listeners)):
-            self.start(i)
-        failed = 0
-        while self.workers:
-            pid, status = os.wait()
-            i = self.workers.pop(pid, None)
-            code = os.waitstatus_to_exitcode(status)
-            if code == BOOT_FAILED and not self.stopping:
-                failed = BOOT_FAILED
-                self.stop()
-            if i is None or self.stopping:
-                continue
-            log.error("worker %d ended with %d; starting another", pid, code)
-            if time.monotonic() - self.started.get(i, 0) < 1:
-                time.sleep(0.5)  # one that dies at once is not started as fast as it can
-            if not self.stopping:
-                self.start(i)
-        return failed
-
-
-def end_with(parent):
-    """Has the kernel end this process when its parent ends, where the kernel can."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-    except (ImportError, OSError, AttributeError):
-        return
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def main():
-    codecs.lookup("idna")  # needed by sockets, and found before the working directory changes
-    set_up_logging()
-    place_model()
-    count = int(os.environ.get("WORKER_COUNT") or 1)
-    sys.exit(Master(max(1, count)).run())
-
-
-if __name__ == "__main__":
-    main()

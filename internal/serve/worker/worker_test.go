@@ -22,8 +22,8 @@ import (
 // start runs the worker for a script of testdata and returns where its workers listen.
 func start(t *testing.T, script string, env ...string) (addresses []string, process *os.Process) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "python3", "-c", worker.Source)
-	cmd.Env = append(os.Environ(), append([]string{"AZUREML_ENTRY_SCRIPT=" + filepath.Join("testdata", script)}, env...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "python3", "-c", worker.Boot)
+	cmd.Env = append(os.Environ(), append([]string{worker.SourceVariable + "=" + worker.Source, "AZUREML_ENTRY_SCRIPT=" + filepath.Join("testdata", script)}, env...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
