@@ -95,10 +95,17 @@ func (b *builder) venv(ctx context.Context, r request) (warnings []string, err e
 	if err := b.run(ctx, uv, b.cache.uvEnv(), append(args, b.dir)...); err != nil {
 		return nil, err
 	}
-	if len(r.Requirements) == 0 {
+	if len(r.Requirements) == 0 { // a bare interpreter, with pip where that can be had
+		if r.Implied == nil {
+			r.addImplied(false)
+		}
+		if err := b.install(ctx, uv, r); err != nil && ctx.Err() != nil {
+			return nil, err
+		}
 		return warnings, nil
 	}
-	return warnings, b.install(ctx, uv, r)
+	notes, err := b.installNearest(ctx, uv, r)
+	return append(warnings, notes...), err
 }
 
 // install adds r's requirements to the environment in b.dir.
@@ -107,10 +114,17 @@ func (b *builder) install(ctx context.Context, uv string, r request) error {
 	if err := os.WriteFile(list, []byte(r.file()), 0o600); err != nil {
 		return err
 	}
+	args := append([]string{"pip", "install", "--no-progress", "--python", filepath.Join(b.dir, "bin", "python"), "-r", list}, r.args()...)
+	if len(r.Overrides) > 0 {
+		overrides := filepath.Join(b.dir, "overrides.txt")
+		if err := os.WriteFile(overrides, []byte(strings.Join(r.Overrides, "\n")+"\n"), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "--override", overrides)
+	}
 	b.progress(fmt.Sprintf("resolving %s", count(len(r.Requirements), "requirement")))
 	version := pythonVersion(b.dir)
 	site := sitePackages(b.dir)
-	args := append([]string{"pip", "install", "--no-progress", "--python", filepath.Join(b.dir, "bin", "python"), "-r", list}, r.args()...)
 	env := append(b.cache.uvEnv(), indexEnv(&r)...)
 	// Bytecode is part of the environment, or the first job pays for it at import.
 	if v, _ := parsePyVersion(version); v[1] >= 7 && !b.cache.hasSiblings(version) { // uv cannot compile for 3.6

@@ -117,7 +117,12 @@ func (r *request) addCondaPackage(spec string) error {
 	if dropped {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("conda package %s lists alternative versions; the last, %s, was taken", name, clauses))
 	}
-	r.Requirements = append(r.Requirements, pypiName(name)+clauses)
+	q := pypiName(name) + clauses
+	r.Requirements = append(r.Requirements, q)
+	if r.Pins == nil {
+		r.Pins = map[string]string{}
+	}
+	r.Pins[project(pypiName(name))] = q
 	return nil
 }
 

@@ -59,6 +59,8 @@ type Cache struct {
 
 	pyMu     sync.Mutex
 	pyFailed map[string]bool // versions whose download was tried in vain
+
+	bases bases
 }
 
 // Open opens the cache in dir, makes it when it is not there, and removes what crashed builds left.

@@ -35,7 +35,7 @@ func TestWarm(t *testing.T) {
 	c := open(t, dir, envs.Options{DockerHost: "none", UV: sharedUV(t)})
 	cold, k := prepare(t, c, berth.LaunchEnv{Pip: "some-thing==1.0\nother"})
 	t.Logf("cold %v: %q", cold.Took, k.progress)
-	if cold.Cached || !k.said("installing 2 packages") {
+	if cold.Cached || !k.said("installing 3 packages") {
 		t.Errorf("cached %v, progress %q", cold.Cached, k.progress)
 	}
 	if got := python(t, cold, "import sys; print(sys.prefix)"); got != cold.Dir {

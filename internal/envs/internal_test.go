@@ -87,3 +87,12 @@ func TestDocumented(t *testing.T) {
 		}
 	}
 }
+
+func TestNearestRelease(t *testing.T) {
+	all := []string{"2.0", "1.26.4", "1.26.0", "1.25.2", "1.19.5", "1.0", "2.1rc1"}
+	for version, want := range map[string]string{"1.26.9": "1.26.4", "1.26": "1.26.0", "1.24": "1.25.2", "1.19.4": "1.19.5", "3.0": "2.0", "0.9": "1.0", "odd": ""} {
+		if got := nearestRelease(version, all); got != want {
+			t.Errorf("%s: %q, want %q", version, got, want)
+		}
+	}
+}

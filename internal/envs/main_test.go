@@ -202,7 +202,11 @@ func newIndex(t *testing.T) *index {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
-		for _, v := range []string{"1.0", "1.2.5", "2.0", "1000.0"} {
+		versions := []string{"1.0", "1.2.5", "2.0", "1000.0"}
+		if name == "pip" || name == "setuptools" || name == "wheel" { // every environment has them: small ones
+			versions = versions[:1]
+		}
+		for _, v := range versions {
 			f := fmt.Sprintf("%s-%s-py3-none-any.whl", strings.ReplaceAll(name, "-", "_"), v)
 			fmt.Fprintf(w, "<a href=\"/files/%s\">%s</a><br>\n", f, f)
 		}

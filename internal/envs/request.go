@@ -22,11 +22,14 @@ type request struct {
 	Kind         string
 	Python       pySpec
 	Requirements []string // PEP 508
+	Implied      []string // requirements that nobody named, see addImplied
+	Overrides    []string // versions of packages whatever others require of them
 	Options      []option // of the requirements files, in their order
 	Conda        string   // text for the conda program; only with kindConda
 	Tool         string   // path of the conda program; only with kindConda
 
-	Foreign  []foreign // packages that PyPI cannot give
+	Pins     map[string]string // requirements that a conda file gave, by the conda package
+	Foreign  []foreign         // packages that PyPI cannot give
 	Warnings []string
 }
 
@@ -46,7 +49,33 @@ func parse(e berth.LaunchEnv) (request, error) {
 			return r, err
 		}
 	}
+	r.addImplied(strings.TrimSpace(e.Conda) != "")
 	return r, nil
+}
+
+// addImplied adds what every environment has: pip, and setuptools and wheel where a conda program
+// would have brought them. Older packages import pkg_resources, which setuptools 82 dropped.
+func (r *request) addImplied(conda bool) {
+	for _, o := range r.Options {
+		if o.Name == "--require-hashes" || o.Name == "--no-index" {
+			return // they would be refused
+		}
+	}
+	named := map[string]bool{}
+	for _, q := range r.Requirements {
+		if m := reqName().FindStringSubmatch(q); m != nil {
+			named[project(m[1])] = true
+		}
+	}
+	implied := []string{"pip"}
+	if conda {
+		implied = append(implied, "setuptools<82", "wheel")
+	}
+	for _, q := range implied {
+		if name, _, _ := strings.Cut(q, "<"); !named[name] {
+			r.Implied = append(r.Implied, q)
+		}
+	}
 }
 
 // refusal says which packages cannot be had and what to do.
@@ -84,9 +113,11 @@ func (r *request) key() string {
 		Platform     string
 		Python       string
 		Requirements []string
+		Implied      []string
+		Overrides    []string
 		Options      []option
 		Conda        string
-	}{1, r.Kind, runtime.GOOS + "/" + runtime.GOARCH, r.Python.String(), slices.Compact(reqs), r.Options, r.Conda})
+	}{2, r.Kind, runtime.GOOS + "/" + runtime.GOARCH, r.Python.String(), slices.Compact(reqs), r.Implied, r.Overrides, r.Options, r.Conda})
 	if err != nil {
 		panic(err) // strings only
 	}

@@ -1,6 +1,7 @@
 package envs
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -156,7 +157,7 @@ func (r *request) file() string {
 			b.WriteString(o.Name + " " + o.Value + "\n")
 		}
 	}
-	for _, q := range r.Requirements {
+	for _, q := range slices.Concat(r.Requirements, r.Implied) {
 		b.WriteString(q + "\n")
 	}
 	return b.String()

@@ -26,8 +26,14 @@ func TestMain(m *testing.M) {
 		os.Exit(group.Main(os.Args[2:]))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a launcher would take a second to end
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, f := range atExit {
+		f()
+	}
+	os.Exit(code)
 }
+
+var atExit []func() // what is left when all tests have run
 
 // newGroup is the second of two nodes with two processes each.
 func newGroup(t *testing.T, command string) *bench {

@@ -167,19 +167,36 @@ func (x *tree) mount(dir string) error {
 }
 
 func (x *tree) overlay(dir string) error {
-	work := filepath.Join(dir, "overlay")
+	if err := overlay(x.use.Dir, x.to, filepath.Join(dir, "overlay"), x.to); err != nil {
+		return err
+	}
+	x.how = "an overlay on the node's cache"
+	return nil
+}
+
+// overlayEnv puts an overlay over an environment, in its own place, so that what the task changes
+// in it is in the task's directory.
+func overlayEnv(env, dir string) error {
+	upper := filepath.Join(dir, privateDir, "upper")
+	if err := os.MkdirAll(upper, 0o755); err != nil {
+		return err
+	}
+	return overlay(env, upper, filepath.Join(dir, privateDir, "work"), env)
+}
+
+// overlay mounts an overlay at a directory.
+func overlay(lower, upper, work, at string) error {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return err
 	}
-	for _, p := range []string{x.use.Dir, x.to, work} {
+	for _, p := range []string{lower, upper, work} {
 		if strings.ContainsAny(p, `,:\"`) {
 			return fmt.Errorf("%s has a character that overlays do not take", p)
 		}
 	}
-	options := "lowerdir=" + x.use.Dir + ",upperdir=" + x.to + ",workdir=" + work
-	if err := unix.Mount("overlay", x.to, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	options := "lowerdir=" + lower + ",upperdir=" + upper + ",workdir=" + work
+	if err := unix.Mount("overlay", at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("an overlay is refused on this file system: %w", err)
 	}
-	x.how = "an overlay on the node's cache"
 	return nil
 }

@@ -123,6 +123,8 @@ type Options struct {
 type Environments interface {
 	// Prepare blocks until e is ready. It reports progress, and warns of what the user should know.
 	Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (*envs.Env, error)
+	// Machine is the Python that commands on the machine itself find on path, nil if there is none.
+	Machine(ctx context.Context, path string, environ []string, dir string) *envs.Base
 	// Adopt finds a container that an earlier runner started, nil if there is none.
 	Adopt(ctx context.Context, label, value string, log io.Writer) (*envs.Running, error)
 }
@@ -236,6 +238,7 @@ func (t *task) run(ctx context.Context) (berth.Exit, error) {
 	if ctx.Err() != nil {
 		return berth.Exit{}, context.Cause(ctx)
 	}
+	t.dropPrivate()
 	if t.hasUploads() {
 		if t.o.Last.Step != StepExited {
 			if err := t.keep(Mark{Step: StepExited, Exit: exit}); err != nil {
@@ -290,7 +293,13 @@ func (t *task) begin(ctx context.Context) *berth.Exit {
 		}
 		defer env.Release()
 	}
-	err := t.interruptibly(ctx, func(ctx context.Context) error { return t.place(ctx, env != nil && env.Container != nil) })
+	err := t.interruptibly(ctx, func(ctx context.Context) error {
+		if err := t.place(ctx, env); err != nil || env != nil {
+			return err
+		}
+		env = t.machine(ctx)
+		return nil
+	})
 	if err != nil {
 		return t.cut(fail("staging", err))
 	}

@@ -272,5 +272,12 @@ func (t *task) spec(env *envs.Env) (*Spec, error) {
 			return nil, fmt.Errorf("environment variable %s: %w", k, err)
 		}
 	}
+	if env != nil && env.Dir == "" && env.Container == nil { // a layer on the active environment takes its place
+		for k, v := range env.Vars {
+			if _, given := more[k]; given {
+				more[k] = v
+			}
+		}
+	}
 	return &Spec{Command: command, Env: t.environ(env, more), Dir: t.workdir(), env: env, room: t.room, holds: t.holds()}, nil
 }

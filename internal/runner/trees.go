@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/envs"
 	"github.com/berthml/berth/internal/runner/cache"
 	"github.com/berthml/berth/internal/runner/data"
 )
@@ -134,9 +135,10 @@ func (t *task) inputManifest(c *data.Client, in berth.LaunchInput) (version stri
 	}
 }
 
-// place puts what was brought where the command finds it. boxed says that the command runs in a
-// container.
-func (t *task) place(ctx context.Context, boxed bool) error {
+// place puts what was brought where the command finds it, and makes its environment private. env is
+// nil for the machine as it is.
+func (t *task) place(ctx context.Context, env *envs.Env) error {
+	boxed := env != nil && env.Container != nil
 	if len(t.streams) > 0 {
 		if why := t.streamless(boxed); why != "" {
 			if err := t.fetchStreams(ctx, why); err != nil {
@@ -170,10 +172,18 @@ func (t *task) place(ctx context.Context, boxed bool) error {
 	if err := t.linkKept(); err != nil {
 		return fmt.Errorf("the directory of kept outputs: %w", err)
 	}
-	if len(mounted) == 0 && len(t.streams) == 0 {
+	private := env != nil && env.Dir != ""
+	if private && why != "" {
+		return t.layer(env)
+	}
+	if len(mounted) == 0 && len(t.streams) == 0 && !private {
 		return nil
 	}
-	if t.room, err = mountAll(t.o.Dir, mounted, t.mountStreams); err == nil {
+	more := t.mountStreams
+	if private {
+		more = func() error { return errors.Join(overlayEnv(env.Dir, t.o.Dir), t.mountStreams()) }
+	}
+	if t.room, err = mountAll(t.o.Dir, mounted, more); err == nil {
 		return nil
 	}
 	t.o.Log.Info("folders are copied for tasks: they cannot be mounted", "err", err)
@@ -185,6 +195,9 @@ func (t *task) place(ctx context.Context, boxed bool) error {
 		if err := x.copy(ctx, err.Error()); err != nil {
 			return fmt.Errorf("%s: %w", x.what, err)
 		}
+	}
+	if private {
+		return t.layer(env)
 	}
 	return nil
 }

@@ -50,6 +50,15 @@ func (e *environments) Prepare(ctx context.Context, l berth.LaunchEnv, progress,
 	return c.Prepare(ctx, l, progress, warn)
 }
 
+// Machine is [envs.Cache.Machine].
+func (e *environments) Machine(ctx context.Context, path string, environ []string, dir string) *envs.Base {
+	c, err := e.open()
+	if err != nil {
+		return nil
+	}
+	return c.Machine(ctx, path, environ, dir)
+}
+
 // Adopt is [envs.Cache.Adopt].
 func (e *environments) Adopt(ctx context.Context, label, value string, log io.Writer) (*envs.Running, error) {
 	c, err := e.open()
