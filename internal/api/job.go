@@ -359,13 +359,30 @@ func (c jobCall) checkAsset(tx *store.Tx, coll string, ref berth.Ref) error {
 	case coll == "environments" && ref.Registry != "" && curated:
 		return nil
 	case ref.Registry != "":
-		return berth.Errorf(berth.Unsupported, "%s is in registry %s; this server has no registries, and it is not one of the curated environments it knows", ref.Name, ref.Registry)
+		return berth.Errorf(berth.Unsupported, "%s is in registry %s; this server has no registries, and it is not one of the curated environments it knows%s", ref.Name, ref.Registry, c.nearest(coll, ref.Name))
 	}
 	_, err := locate.Version(tx, c.ws, coll, ref)
-	if err != nil && coll == "environments" && curated {
+	switch {
+	case err == nil || coll != "environments":
+	case curated:
 		return nil
+	case berth.CodeOf(err) == berth.NotFound:
+		if hint := c.nearest(coll, ref.Name); hint != "" {
+			return berth.Errorf(berth.NotFound, "%w%s", err, hint)
+		}
 	}
 	return err
+}
+
+// nearest names a curated environment that may have been meant.
+func (c jobCall) nearest(coll, name string) string {
+	if coll != "environments" || c.s.NearestCurated == nil {
+		return ""
+	}
+	if near := c.s.NearestCurated(name); near != "" {
+		return "; the nearest curated environment is " + near
+	}
+	return ""
 }
 
 func asMap(v any) map[string]any {

@@ -47,6 +47,8 @@ type Options struct {
 	CA string
 	// Curated is the environment behind a name that is always there.
 	Curated func(name string) (berth.LaunchEnv, bool)
+	// NearestCurated is the name like that which is always there, or empty.
+	NearestCurated func(name string) string
 	// Default is the workspace a client gets that names none.
 	Default berth.Workspace
 	// QuotaDefault is how many vCPUs of a family a workspace may have where no limit says anything;

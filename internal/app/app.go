@@ -190,7 +190,7 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 			Job: (&locate.Owners{DB: a.db}).Job,
 		}),
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
-		Curated: envs.Curated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
+		Curated: envs.Curated, NearestCurated: envs.NearestCurated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
 		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
 		Followers: followers(descriptors()),
 		Tracking:  leaderTracking{leader}, Endpoints: a.gateway, Serving: a.gateway.Stats,

@@ -21,6 +21,7 @@ import (
 type creation struct {
 	target
 	file, saveAs   string
+	environment    string // of a job
 	set            wordGroups
 	stream, noWait bool
 	dryRun         bool
@@ -79,6 +80,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 				return err
 			}
 			sets = append(sets, optionSets(cmd, n.options)...)
+			if o.environment != "" {
+				sets = append(sets, environmentSet(o.environment))
+			}
 			if o.parent != "" {
 				sets = append([]string{"endpoint_name=" + o.parent}, sets...)
 			}
@@ -120,6 +124,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 	switch n.word {
 	case "job":
 		f.BoolVar(&o.dryRun, "dry-run", false, "only show the plan, as berth plan does")
+		if !s.format.az {
+			f.StringVar(&o.environment, "environment", "", "NAME[:VERSION] instead of the file's environment, or host: run on the node as it is where the image cannot be used")
+		}
 		f.BoolVarP(&o.stream, "stream", "s", false, "stream its output and exit with its exit code")
 		f.StringVarP(&o.saveAs, "save-as", "a", "", "write the job as it was created to this YAML file")
 		o.web = s.webFlag(cmd)
@@ -159,6 +166,20 @@ func besideThere(ctx context.Context, c *client.Client, res *spec.Resource) erro
 	}
 	res.Body, err = json.Marshal(asked)
 	return err
+}
+
+// environmentSet is the --set that --environment of a job is short for.
+func environmentSet(environment string) string {
+	if environment == "host" {
+		return "properties.berth.environment=host"
+	}
+	if !strings.HasPrefix(environment, "azureml:") {
+		environment = "azureml:" + environment
+	}
+	if !strings.ContainsAny(strings.TrimPrefix(environment, "azureml:"), ":@/") {
+		environment += "@latest"
+	}
+	return "environment=" + environment
 }
 
 // needFile says that a file is missing. az knows it from the flags of some commands, and of others

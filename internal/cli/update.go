@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		text := d.Text()
 		was, want, err := s.edit(ctx, c, n, t, d, &e)
 		if err != nil {
 			return err
@@ -55,7 +57,7 @@ func updateVerb(s *session, n noun) *cobra.Command {
 			return err
 		}
 		if err := stayed(n, was, want, d); err != nil {
-			return err
+			return s.undo(ctx, c, err, text, t.path(n))
 		}
 		if !noWait && n.tracked {
 			if d, err = settled(ctx, c, t.path(n)); err != nil {
@@ -94,6 +96,18 @@ func updateVerb(s *session, n noun) *cobra.Command {
 		cmd.Flags().Lookup("network-acls").Hidden = true
 	}
 	return cmd
+}
+
+// undo takes back the part of a change that the server made when it did not make all of it.
+func (s *session) undo(ctx context.Context, c *client.Client, why error, text []byte, path []string) error {
+	var was client.Document
+	if err := json.Unmarshal(text, &was); err != nil {
+		return errors.Join(why, err)
+	}
+	if _, err := c.Put(ctx, was, path...); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
 }
 
 // updateByFile puts what a file says in the place of what is there.

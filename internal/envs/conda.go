@@ -17,6 +17,7 @@ type condaFile struct {
 	Channels     []string       `yaml:"channels"`
 	Dependencies []any          `yaml:"dependencies"`
 	Variables    map[string]any `yaml:"variables"`
+	Overrides    []string       `yaml:"overrides"` // ours: versions whatever other packages require
 }
 
 // addConda adds what a conda file lists, translated to what PyPI calls it.
@@ -29,6 +30,13 @@ func (r *request) addConda(text string) error {
 		if strings.ContainsAny(c[:min(len(c), 1)], "./~") || strings.HasPrefix(strings.ToLower(c), "file:") {
 			return berth.Errorf(berth.Invalid, "conda file: channel %q is a folder, and files of the machine the job was sent from are not on the node", c)
 		}
+	}
+	for _, line := range f.Overrides {
+		var over request
+		if err := over.addRequirements(line, "conda file, overrides"); err != nil {
+			return err
+		}
+		r.Overrides = append(r.Overrides, over.Requirements...)
 	}
 	for _, d := range f.Dependencies {
 		switch d := d.(type) {

@@ -187,8 +187,12 @@ func (c *Cache) prepare(ctx context.Context, e berth.LaunchEnv, progress, warn f
 		warn(fmt.Sprintf("%s was not used: %s; the command runs on the node as it is", base, why))
 		return &Env{}, nil
 	}
+	if known, ok := knownImage(e.Image); ok && e.Build == "" {
+		warn(fmt.Sprintf("%s was not used: %s; the Python packages of that image are known, and the command runs with them on the node", base, why))
+		return c.packages(ctx, known, progress, warn)
+	}
 	return nil, berth.Errorf(berth.Unsupported, "environment %s needs a container for %s, and %s: install Docker or Podman on the node, "+
-		"give the environment a conda_file, or let the command run on the node as it is with --environment host", name(e), base, why)
+		"give the environment a conda_file, or let the command run on the node as it is with --environment host (of berth run and berth job create)", name(e), base, why)
 }
 
 // Python is the name of the environment that is a bare interpreter of its own, without packages.

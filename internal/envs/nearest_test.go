@@ -31,3 +31,44 @@ func TestCondaOnlyVersion(t *testing.T) {
 		t.Errorf("a requirements file means what it says: %v, %q", err, k.warnings)
 	}
 }
+
+// An image whose packages are known does without a container engine, and says so.
+func TestKnownImage(t *testing.T) {
+	for image, want := range map[string]string{
+		"python:3.9":            "3.9",
+		"library/python:latest": "",
+		"docker.io/library/python:3.12-slim@sha256:00":                                    "3.12",
+		"mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04":                              "3.8 requests",
+		"mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.8-cudnn8-ubuntu22.04:20240101.v1":  "3.10 requests",
+		"mcr.microsoft.com/azureml/curated/sklearn-1.5:33":                                "3.10 pandas~=1.5.3",
+		"mcr.microsoft.com/azureml/minimal-ubuntu20.04-py38-cpu-inference:latest":         "3.8 azureml-inference-server-http",
+		"mcr.microsoft.com/azureml/aifx/stable-ubuntu2004-cu116-py39-torch1121:biweekly1": "3.9 torch~=1.12.0",
+		"pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime":                                   "3.11 torch==2.1.0",
+	} {
+		e, ok := envs.KnownImage(image)
+		if !ok {
+			t.Errorf("%s is not known", image)
+			continue
+		}
+		got, err := envs.Translate(e)
+		if err != nil {
+			t.Errorf("%s: %v", image, err)
+		}
+		python, first, _ := strings.Cut(want, " ")
+		if got.Python != python || first != "" && !strings.Contains(strings.Join(got.Requirements, " "), first) {
+			t.Errorf("%s: Python %s, %q, want %s", image, got.Python, got.Requirements, want)
+		}
+	}
+	for _, image := range []string{"", "ubuntu", "python-like:3.9", "me/python:3.9", "example.test/python:3.9", "mcr.microsoft.com/azureml/other:1"} {
+		if e, ok := envs.KnownImage(image); ok {
+			t.Errorf("%q is taken for %+v", image, e)
+		}
+	}
+
+	newIndex(t)
+	c := open(t, t.TempDir(), envs.Options{DockerHost: "none", UV: sharedUV(t)})
+	env, k := prepare(t, c, berth.LaunchEnv{Image: "python:3"})
+	if env.Dir == "" || len(k.warnings) != 1 || !strings.Contains(k.warnings[0], "its image python:3 was not used") || !strings.Contains(k.warnings[0], "packages of that image are known") {
+		t.Errorf("environment %+v, %q", env.Dir, k.warnings)
+	}
+}

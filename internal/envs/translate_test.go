@@ -227,12 +227,12 @@ func TestCuratedNames(t *testing.T) {
 		"azureml://registries/azureml/environments/sklearn-1.1/labels/latest":                "3.9 scikit-learn~=1.1.0",
 		"azureml://registries/azureml/environments/sklearn-1.5/versions/33":                  "3.10 scikit-learn~=1.5.0",
 		"azureml://registries/azureml/environments/AzureML-sklearn-1.0-ubuntu20.04-py38-cpu": "3.8 scikit-learn~=1.0.0",
-		"azureml:lightgbm-3.3@latest":                                                        "3.10 lightgbm~=3.3.0",
-		"AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu:8":                                      "3.9 torch~=1.12.0",
-		"acpt-pytorch-2.8-cuda12.6":                                                          "3.10 torch~=2.8.0",
+		"azureml:lightgbm-3.3@latest":                                                        "3.10 lightgbm>=4.6.0",
+		"AzureML-ACPT-pytorch-1.12-py39-cuda11.6-gpu:8":                                      "3.9 torch==1.12.1",
+		"acpt-pytorch-2.8-cuda12.6":                                                          "3.10 torch==2.10.0",
 		"AzureML-tensorflow-2.5-ubuntu20.04-py38-cuda11-gpu:27":                              "3.8 tensorflow~=2.5.0",
-		"tensorflow-2.16-cuda12":                                                             "3.10 tensorflow~=2.16.0",
-		"AzureML-Minimal:2":                                                                  "3.10 mlflow-skinny",
+		"tensorflow-2.16-cuda12":                                                             "3.11 tensorflow[and-cuda]==2.16.2",
+		"AzureML-Minimal:2":                                                                  "3.10 azureml-defaults",
 		"azureml:responsibleai-ubuntu20.04-py38-cpu@latest":                                  "3.8 responsibleai",
 		"azureml://registries/azureml/environments/mldesigner/labels/latest":                 "3.10 mldesigner",
 	} {
@@ -248,6 +248,17 @@ func TestCuratedNames(t *testing.T) {
 		}
 		if s := got.Python + " " + strings.Join(got.Requirements, " "); !strings.HasPrefix(s, got.Python+" pip ") || !strings.Contains(s, strings.SplitN(want, " ", 2)[1]) || got.Python != strings.Fields(want)[0] {
 			t.Errorf("%s: %s, want %s", name, s, want)
+		}
+	}
+	five, _ := envs.Curated("sklearn-1.5")
+	for _, want := range []string{"pandas~=1.5.3", "azureml-mlflow", "azureml-defaults", "azureml-inference-server-http"} {
+		if !strings.Contains(five.Conda, "- "+want+"\n") {
+			t.Errorf("sklearn-1.5 has no %s:\n%s", want, five.Conda)
+		}
+	}
+	for name, want := range map[string]string{"sklearn-1.6": "sklearn-1.5", "azureml:AzureML-sklern-1.0:4": "sklearn-1.0", "tensorflow-cuda12": "tensorflow-2.16-cuda12", "mine": ""} {
+		if got := envs.NearestCurated(name); got != want {
+			t.Errorf("nearest to %s: %q, want %q", name, got, want)
 		}
 	}
 	for _, name := range []string{"", "mine", "azureml:mine:3", "sklearn", "AzureML-Designer", "none", "python"} {

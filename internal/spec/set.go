@@ -33,6 +33,7 @@ func overrideOne(v *value, set string) string {
 	if !ok {
 		return "the path must have the form a.b.c or a[0].b"
 	}
+	steps = joinProperty(steps)
 	at := v
 	for i, st := range steps {
 		last := i == len(steps)-1
@@ -55,6 +56,22 @@ func overrideOne(v *value, set string) string {
 		}
 	}
 	return ""
+}
+
+// joinProperty makes one key of the rest of properties.berth.environment: such properties have names
+// with dots in them, and nothing below.
+func joinProperty(steps []step) []step {
+	if len(steps) < 3 || steps[0].key != "properties" || steps[1].key != "berth" && steps[1].key != "azureml" && steps[1].key != "mlflow" {
+		return steps
+	}
+	key := steps[1].key
+	for _, st := range steps[2:] {
+		if st.key == "" {
+			return steps
+		}
+		key += "." + st.key
+	}
+	return []step{steps[0], {key: key}}
 }
 
 // maxIndex bounds a[9999999].
