@@ -58,8 +58,8 @@ func overrideOne(v *value, set string) string {
 	return ""
 }
 
-// joinProperty makes one key of the rest of properties.berth.environment: such properties have names
-// with dots in them, and nothing below.
+// joinProperty makes one key of the rest of properties.berth.environment: such properties have
+// names with dots in them, and nothing below.
 func joinProperty(steps []step) []step {
 	if len(steps) < 3 || steps[0].key != "properties" || steps[1].key != "berth" && steps[1].key != "azureml" && steps[1].key != "mlflow" {
 		return steps
