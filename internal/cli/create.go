@@ -28,6 +28,7 @@ type creation struct {
 	web            *bool
 	secrets        *bool // of a connection
 	allTraffic     bool  // of a deployment
+	setDefault     bool  // of a batch deployment
 }
 
 // idleMinutes is how long an instance made by flags may be without use.
@@ -134,6 +135,8 @@ func createVerb(s *session, n noun) *cobra.Command {
 		o.secrets = secretsFlag(cmd)
 	case "online-deployment":
 		f.BoolVar(&o.allTraffic, "all-traffic", false, "give it all the traffic of its endpoint")
+	case "batch-deployment":
+		f.BoolVar(&o.setDefault, "set-default", false, "make it the default deployment of its endpoint")
 	case "workspace":
 		ignored(cmd, "update-dependent-resources?/u")
 	}
@@ -262,6 +265,11 @@ func (s *session) create(ctx context.Context, c *client.Client, n noun, r *spec.
 	}
 	if o.allTraffic {
 		if err := allTraffic(ctx, c, r.Main().Parent, d.Name()); err != nil {
+			return err
+		}
+	}
+	if o.setDefault {
+		if err := setDefault(ctx, c, r.Main().Parent, d.Name()); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,7 @@ func nouns() []noun {
 	thing := []verb{createVerb, listVerb, showVerb, updateVerb, deleteVerb}
 	and := func(verbs []verb, more ...verb) []verb { return append(verbs[:len(verbs):len(verbs)], more...) }
 	registry := map[string]string{"share": noRegistry}
-	return append(endpointNouns(thing), []noun{
+	return append(append(endpointNouns(thing), batchNouns(thing)...), []noun{
 		{
 			word: "job", collection: "jobs", short: "Jobs",
 			verbs: []verb{
@@ -161,8 +161,6 @@ const (
 // unserved are the nouns of az ml that this server does not serve, and what it lacks. A row goes
 // when the server can.
 var unserved = map[string]string{
-	"batch-endpoint":           "batch endpoints",
-	"batch-deployment":         "batch endpoints",
 	"serverless-endpoint":      "serverless endpoints",
 	"marketplace-subscription": "a marketplace",
 	"schedule":                 "schedules",
