@@ -32,6 +32,7 @@ suite ./internal/driver/slurm
 # Kubernetes is built from its modules once, outside the tree: minutes the first time.
 ./e2e/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"
 suite ./internal/driver/kubernetes
-suite -run Azure ./e2e/storage # npm installs the emulator of Azure's storage
+# versitygw and fake-gcs-server are built from their modules, and npm installs Azurite, once, outside the tree.
+suite ./e2e/storage
 # Of these only what an engine is needed for: make test has the rest.
 suite -run 'Container|MPI|Torch|Application|Postgres|SSH|Slurm|Kubernetes' ./internal/runner ./internal/runner/group ./internal/driver/cluster ./e2e/attached ./e2e/cluster ./e2e/instance ./e2e/crash
