@@ -27,7 +27,7 @@ bench: build ## against real peers, ratios in one run
 compatibility: build ## Microsoft's own live tests and the YAML corpus, into docs/compatibility.md
 	./scripts/compatibility.sh
 
-dist: ## release binaries
+dist: ## release files: binaries, packages, container images, wheels, Helm chart
 	VERSION='$(VERSION)' LDFLAGS='$(LDFLAGS)' ./scripts/dist.sh
 
 clean:

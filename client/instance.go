@@ -107,12 +107,13 @@ func (c *Client) Operate(ctx context.Context, name, verb string, in any) error {
 }
 
 // OpenURL is an address that opens an application of an instance in a browser: once, and within a
-// minute.
-func (c *Client) OpenURL(ctx context.Context, name, app string) (string, error) {
+// minute. That of a server of this machine's user alone is one that their browser needs no
+// certificate for, unless https asks for the other.
+func (c *Client) OpenURL(ctx context.Context, name, app string, https bool) (string, error) {
 	var out struct {
 		URL string `json:"url"`
 	}
-	return out.URL, c.Post(ctx, map[string]string{"app": app}, &out, "computes", name, "open")
+	return out.URL, c.Post(ctx, map[string]any{"app": app, "https": https}, &out, "computes", name, "open")
 }
 
 // InstanceLog reads the end of one of an instance's logs.

@@ -257,7 +257,10 @@ func notebook(t *testing.T, p *place) {
 // inBrowser goes the way of `berth compute open`: a link, a cookie, and no credentials on either
 // side.
 func inBrowser(t *testing.T, p *place) {
-	address := strings.TrimSpace(p.run("compute", "open", "-n", p.name))
+	if own := p.run("compute", "open", "-n", p.name); !strings.HasPrefix(own, "http://berth-") || !strings.Contains(own, ".localhost:") {
+		t.Errorf("on the user's own machine: %s", own)
+	}
+	address := strings.TrimSpace(p.run("compute", "open", "-n", p.name, "--https"))
 	path := strings.TrimPrefix(address, p.URL)
 	res, page := p.do("GET", path, "", nil)
 	if res.StatusCode != http.StatusOK || len(res.Cookies()) != 1 || strings.Contains(page, p.Token) {

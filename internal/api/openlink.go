@@ -84,7 +84,8 @@ func openInstance(c *call, r *resource, name, _ string) error {
 		return err
 	}
 	var ask struct {
-		App string `json:"app"`
+		App   string `json:"app"`
+		HTTPS bool   `json:"https"`
 	}
 	if err := c.into(&ask); err != nil {
 		return err
@@ -99,8 +100,11 @@ func openInstance(c *call, r *resource, name, _ string) error {
 	if !ok {
 		return berth.Errorf(berth.NotFound, "instance %s has no application %q", e.doc.Name, ask.App)
 	}
-	bearer := auth.Bearer(c.r.Header.Get("Authorization"))
+	bearer, base := auth.Bearer(c.r.Header.Get("Authorization")), c.s.BaseURL
 	if bearer == "" { // over the local socket
+		if c.s.Loopback != "" && !ask.HTTPS {
+			base = c.s.Loopback
+		}
 		var err error
 		if bearer, err = c.s.Authority.Session(c.ctx(), c.who, cookieLife, c.now); err != nil {
 			return err
@@ -111,7 +115,7 @@ func openInstance(c *call, r *resource, name, _ string) error {
 		to: "/" + at.Name + cmp.Or(at.Path, "/"), until: c.now.Add(linkLife),
 	}
 	c.w.Header().Set("Cache-Control", "no-store")
-	return c.send(http.StatusOK, map[string]any{"url": c.s.BaseURL + openPath + c.s.instances.links.add(link, c.now), "expires": stamp(link.until)})
+	return c.send(http.StatusOK, map[string]any{"url": base + openPath + c.s.instances.links.add(link, c.now), "expires": stamp(link.until)})
 }
 
 // redeem turns a link into a cookie for its instance, and goes on to the application.
@@ -130,7 +134,7 @@ func (s *instanceService) redeem(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: instanceCookie, Value: s.authority.Keys.Pass(link.bearer, "cookie "+link.prefix, now.Add(cookieLife)), Path: link.prefix + "/",
-		MaxAge: int(cookieLife.Seconds()), HttpOnly: true, Secure: true, SameSite: http.SameSiteStrictMode,
+		MaxAge: int(cookieLife.Seconds()), HttpOnly: true, Secure: !fromLoopback(r), SameSite: http.SameSiteStrictMode,
 	})
 	// A redirect from here still counts as begun by whoever led to this page, and a strict cookie
 	// would stay at home. A page that goes on by itself does not.

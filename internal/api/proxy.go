@@ -131,7 +131,7 @@ func (s *instanceService) enterer(r *http.Request, e *entry) (auth.Principal, er
 			// A page of another origin makes the browser send the cookie along; what it says about
 			// itself gives it away. One of the same site is another origin too: another port of
 			// this machine, or another name of its domain.
-			if o := r.Header.Get("Origin"); o != "" && !s.front.sameOrigin(o) {
+			if o := r.Header.Get("Origin"); o != "" && !s.front.ownOrigin(r, o) {
 				return auth.Principal{}, berth.Errorf(berth.Denied, "requests from pages of %s are not accepted", o)
 			}
 			switch site := r.Header.Get("Sec-Fetch-Site"); site {
@@ -285,7 +285,9 @@ func (c instanceCall) rewrite(p *httputil.ProxyRequest, base string, whole bool,
 	}
 	out.Host = p.In.Host
 	p.SetXForwarded()
-	out.Header.Set("X-Forwarded-Proto", "https")
+	if !fromLoopback(p.In) {
+		out.Header.Set("X-Forwarded-Proto", "https")
+	}
 	out.Header.Set("X-Forwarded-Prefix", base)
 	out.Header.Del("Authorization")
 	out.Header.Del("Proxy-Authorization")

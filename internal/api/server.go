@@ -70,6 +70,9 @@ type Options struct {
 	FromTask func(*http.Request) bool
 	// Instances is the way to compute instances; the zero value is for a server that has none.
 	Instances Instances
+	// Loopback is the origin of the listener for the owner's browser, "" where there is none: see
+	// LoopbackHandler.
+	Loopback string
 	// Followers is how many logs and streams of events may be followed at once; 0 is no end.
 	Followers int
 	// Patience is how long a follower may take nothing of what it is sent; 0 is the usual time.

@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +54,10 @@ type App struct {
 	tcp, unix net.Listener
 	door      *auth.Door // of tcp
 	socket    string
+	browser   net.Listener // of the owner's browser; nil where the server is not only theirs
+	loopback  string       // its origin
 	certs     *auth.Certs
+	tls       *tls.Config
 	keys      *auth.Keys
 	signer    *front.Signer
 	at        locate.Locator
@@ -121,6 +125,9 @@ func Open(ctx context.Context, cfg config.Config, host []string, log *slog.Logge
 		return nil, err
 	}
 	if err := a.loadCerts(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.listenLoopback(ctx, run); err != nil {
 		return nil, err
 	}
 	if err := a.openBlobs(); err != nil {
@@ -192,8 +199,8 @@ func (a *App) openAPI(ctx context.Context) (err error) {
 		Location: cfg.Location, CABundle: a.certs.Bundle, CA: string(a.certs.CA), Default: cfg.DefaultWorkspace(),
 		Curated: envs.Curated, NearestCurated: envs.NearestCurated, QuotaDefault: cfg.QuotaDefault, WorkspaceStorage: cfg.WorkspaceStorage, Slots: cfg.Slots, Local: cfg.Local(), ImagesOnHost: cfg.ImagesOnHost, Machine: a.machine,
 		Instances: a.reach(), Attached: leaderGate{leader}, FromTask: a.fromTask, Program: a.givenOut(),
-		Followers: followers(descriptors()),
-		Tracking:  leaderTracking{leader}, Endpoints: a.gateway, Serving: a.gateway.Stats,
+		Followers: followers(descriptors()), Loopback: a.loopback,
+		Tracking: leaderTracking{leader}, Endpoints: a.gateway, Serving: a.gateway.Stats,
 		Metrics: []func(*metrics.Writer){a.db.Metrics, a.termMetrics, a.gateway.Metrics},
 	})
 	return a.api.EnsureWorkspace(ctx, cfg.DefaultWorkspace(), owner)

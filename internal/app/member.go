@@ -59,7 +59,10 @@ func (a *App) loadCerts(ctx context.Context) error {
 		}
 	}
 	var err error
-	a.certs, err = auth.LoadCerts(filepath.Join(a.cfg.Home, "tls"), a.hosts(), time.Now())
+	if a.certs, err = auth.LoadCerts(filepath.Join(a.cfg.Home, "tls"), a.hosts(), time.Now()); err != nil {
+		return err
+	}
+	a.tls, err = a.tlsConfig()
 	return err
 }
 

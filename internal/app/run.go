@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -86,11 +85,17 @@ func (a *App) serve(ctx context.Context) error {
 	}
 	remote, local := server(a.api), server(http.HandlerFunc(a.fence))
 	local.ConnContext = a.ownerOf(owner)
-	remote.TLSConfig = &tls.Config{GetCertificate: a.certs.Serve, MinVersion: tls.VersionTLS12}
+	remote.TLSConfig = a.tls
 	remote.ConnContext = a.door.ConnContext
-	ended := make(chan error, 2)
+	servers := []*http.Server{remote, local}
+	ended := make(chan error, 3)
 	go func() { ended <- remote.ServeTLS(a.door.Listen(a.tcp), "", "") }()
 	go func() { ended <- local.Serve(a.unix) }()
+	if a.browser != nil {
+		own := server(a.api.LoopbackHandler())
+		servers = append(servers, own)
+		go func() { ended <- own.Serve(a.browser) }()
+	}
 	err := a.writeInfo()
 	if err == nil {
 		a.log.Info("serving", "url", a.URL, "home", a.cfg.Home)
@@ -103,7 +108,7 @@ func (a *App) serve(ctx context.Context) error {
 		}
 	}
 	a.log.Info("stopping")
-	if e := a.shutdown(context.WithoutCancel(ctx), &unused, cut, remote, local); e != nil {
+	if e := a.shutdown(context.WithoutCancel(ctx), &unused, cut, servers...); e != nil {
 		a.log.Warn("requests interrupted", "err", e)
 	}
 	return err
@@ -116,6 +121,9 @@ func (a *App) shutdown(ctx context.Context, unused *unusedConns, cut func(), ser
 	defer cancel()
 	a.tcp.Close() // both, before anything is waited for
 	a.unix.Close()
+	if a.browser != nil {
+		a.browser.Close()
+	}
 	var group errgroup.Group
 	for _, s := range servers {
 		group.Go(func() error {

@@ -99,7 +99,7 @@ type Report struct {
 
 // left are the entries of a home that a backup leaves out: what belongs to running processes, and
 // what can be made again.
-var left = []string{"run", "host", "nodes", "envs", "service", restoring}
+var left = []string{"run", "host", "nodes", "envs", config.ServiceFile, restoring}
 
 // blobDirs are the folders of blobs whose files are not live ones.
 var blobDirs = []string{"blobs/objects", "blobs/tmp", "blobs/blocks", "blobs/trash"}

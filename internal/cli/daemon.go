@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/config"
 )
 
 const (
@@ -26,6 +28,9 @@ const (
 // start starts a server in home, detached from this process, and returns when it answers. Of
 // several starters one starts it and the others wait. When announce is set the user is told.
 func (s *session) start(ctx context.Context, home string, announce bool) error {
+	if unit := config.Service(home); unit != "" && !alive(ctx, home) {
+		return berth.Errorf(berth.Unavailable, "the server of %s is run by systemd and does not run now: start it with `systemctl start %s`", home, strings.TrimSuffix(unit, ".service"))
+	}
 	run := filepath.Join(home, "run")
 	if err := os.MkdirAll(run, 0o700); err != nil {
 		return berth.Errorf(berth.Invalid, "the home of the local server cannot be created (%w); set BERTH_HOME to a folder of yours", err)

@@ -119,7 +119,7 @@ func (s *session) operate(ctx context.Context, name, verb string, in any, noWait
 func openVerb(s *session, n noun) *cobra.Command {
 	var t target
 	var app string
-	var browse bool
+	var browse, https bool
 	cmd := &cobra.Command{
 		Use: "open [NAME]", Short: "Open JupyterLab or another application of a compute instance", Args: maxArgs(1),
 		Long: "Prints a URL that opens an application of the instance in a browser. It works once, within a minute; the browser stays\nsigned in to this instance for twelve hours. With --web, the URL is opened on this machine.",
@@ -131,7 +131,7 @@ func openVerb(s *session, n noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			u, err := c.OpenURL(cmd.Context(), t.name, app)
+			u, err := c.OpenURL(cmd.Context(), t.name, app, https)
 			if err != nil {
 				return err
 			}
@@ -148,6 +148,7 @@ func openVerb(s *session, n noun) *cobra.Command {
 	t.flags(cmd, n)
 	cmd.Flags().StringVar(&app, "app", "", "application (default: JupyterLab)")
 	cmd.Flags().BoolVar(&browse, "web", false, "open it in this machine's browser")
+	cmd.Flags().BoolVar(&https, "https", false, "print the HTTPS address also where the server is only yours; its authority must be trusted (`berth trust`)")
 	return cmd
 }
 

@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,13 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Advertise is the URL clients use when it is not the listen address, for shared servers.
 	Advertise string `yaml:"advertise"`
+	// TLSCertificate and TLSKey are files of a certificate of another authority for Advertise. ACME
+	// has the server get one from the authority at ACMEDirectory; empty is Let's Encrypt.
+	TLSCertificate string `yaml:"tls_certificate"`
+	TLSKey         string `yaml:"tls_key"`
+	ACME           bool   `yaml:"acme"`
+	ACMEEmail      string `yaml:"acme_email"`
+	ACMEDirectory  string `yaml:"acme_directory"`
 	// BlobZone serves blobs at https://ACCOUNT.blob.ZONE instead of below the one address; it needs
 	// wildcard DNS.
 	BlobZone string `yaml:"blob_zone"`
@@ -143,12 +151,12 @@ func Default(home string) Config {
 // FileName is the name of the configuration file in a home.
 const FileName = "berth.yaml"
 
-// Load is the default configuration with what HOME/berth.yaml says on top. An unknown key is an
-// error.
+// Load is the default configuration with what HOME/berth.yaml, or the file that BERTH_CONFIG names,
+// says on top. An unknown key is an error.
 func Load(home string) (Config, error) {
 	c := Default(home)
 	c.Environments = os.Getenv("BERTH_ENV_CACHE")
-	path := filepath.Join(home, FileName)
+	path := cmp.Or(os.Getenv("BERTH_CONFIG"), filepath.Join(home, FileName))
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
@@ -177,6 +185,9 @@ func (c Config) Check() error {
 		if err != nil || u.Scheme != "https" || u.Host == "" || (u.Path != "" && u.Path != "/") {
 			return berth.Errorf(berth.Invalid, "advertise: %q is not https://HOST[:PORT]", c.Advertise)
 		}
+	}
+	if err := c.checkTLS(); err != nil {
+		return err
 	}
 	if c.Blobs != "" && !strings.HasPrefix(c.Blobs, "s3://") {
 		return berth.Errorf(berth.Invalid, "blobs: %q is not s3://BUCKET/PREFIX", c.Blobs)

@@ -1,0 +1,63 @@
+package setup_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berthml/berth"
+	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/setup"
+)
+
+// TestTrust: an authority is put into the stores of the system and of browsers, and taken out.
+func TestTrust(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root changes the system's store")
+	}
+	if _, err := auth.LoadCerts(filepath.Join(t.TempDir(), "tls"), []string{"localhost"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "tls")
+	if _, err := auth.LoadCerts(dir, []string{"localhost"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	x := setup.Trust{Root: t.TempDir(), Home: t.TempDir(), CA: filepath.Join(dir, "ca.pem")}
+	store := filepath.Join(x.Root, "usr/local/share/ca-certificates")
+	if err := os.MkdirAll(store, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := x.Plan(false)
+	do(t, steps, err)
+	found, _ := filepath.Glob(filepath.Join(store, "berth-*.crt"))
+	want, _ := os.ReadFile(x.CA)
+	if len(found) != 1 {
+		t.Fatalf("in the store: %v", found)
+	}
+	if got, err := os.ReadFile(found[0]); err != nil || string(got) != string(want) {
+		t.Errorf("%q, %v", got, err)
+	}
+	tool, _ := exec.LookPath("certutil")
+	listed := func() string {
+		out, err := exec.Command(tool, "-L", "-d", "sql:"+filepath.Join(x.Home, ".pki/nssdb")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if tool != "" && !strings.Contains(listed(), "berth-") {
+		t.Errorf("the browser's store has %s", listed())
+	}
+	steps, err = x.Plan(true)
+	do(t, steps, err)
+	if found, _ := filepath.Glob(filepath.Join(store, "*")); len(found) > 0 || tool != "" && strings.Contains(listed(), "berth-") {
+		t.Errorf("left: %v", found)
+	}
+	x.CA = filepath.Join(t.TempDir(), "none")
+	if _, err := x.Plan(false); berth.CodeOf(err) != berth.NotFound {
+		t.Error(err)
+	}
+}
