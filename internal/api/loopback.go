@@ -9,9 +9,9 @@ import (
 )
 
 // A browser does not know the authority of a server that somebody started on their own machine.
-// Such a server, which nobody else can reach, has a second listener for its owner's browser: plain HTTP
-// on the loopback interface, under a name of its own below "localhost", so that no other port of
-// the machine is sent its cookies. It serves nothing but applications of instances, to cookies
+// Such a server, which nobody else can reach, has a second listener for its owner's browser: plain
+// HTTP on the loopback interface, under a name of its own below "localhost", so that no other port
+// of the machine is sent its cookies. It serves nothing but applications of instances, to cookies
 // that were got with a link that was asked for over the local socket.
 
 type loopbackKey struct{}
