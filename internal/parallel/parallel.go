@@ -326,7 +326,7 @@ func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error)
 			return nil, err
 		}
 	}
-	if t.Exit != nil && t.Exit.Cause == "lost" {
+	if gone(t) {
 		w.Lost++
 		if err := d.redo(); err != nil {
 			return nil, err
@@ -335,11 +335,14 @@ func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error)
 	if w.Error == "" {
 		w.Error = how.Exceeded(w)
 	}
-	if w.Error == "" && counts && len(mine) == 0 && t.Exit.Cause != "lost" && !t.Stop {
+	if w.Error == "" && counts && len(mine) == 0 && !t.Exit.OK() && !gone(t) && !t.Stop {
 		w.Error = why
 	}
 	return w, d.save()
 }
+
+// gone says whether a task was lost with its node.
+func gone(t *berth.Task) bool { return t.Exit != nil && t.Exit.Cause == "lost" }
 
 // blame is why a task ended otherwise than well, and whether that was its own doing.
 func blame(t *berth.Task) (why string, counts bool) {
