@@ -29,6 +29,7 @@ export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi
 suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
 suite ./internal/driver/slurm
+suite ./e2e/acme # Pebble is built from its module once
 # Kubernetes is built from its modules once, outside the tree: minutes the first time.
 ./e2e/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"
 suite ./internal/driver/kubernetes
