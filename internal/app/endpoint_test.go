@@ -73,6 +73,24 @@ func (e *endpointServer) code(name, script string) string {
 	return id
 }
 
+// model registers a folder with the file server.py as a model.
+func (e *endpointServer) model(name, server string) string {
+	e.t.Helper()
+	dir := filepath.Join(e.t.TempDir(), "files")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "server.py"), []byte(server), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	id := e.ws + "/models/" + name + "/versions/1"
+	code, m := e.do("PUT", id, map[string]any{"properties": map[string]any{"modelUri": "file://" + dir, "modelType": "custom_model"}})
+	if code != http.StatusCreated {
+		e.t.Fatal(code, m)
+	}
+	return id
+}
+
 func (e *endpointServer) deploy(name, codeID string, env map[string]any) {
 	e.t.Helper()
 	code, m := e.do("PUT", e.ws+"/onlineEndpoints/e/deployments/"+name, map[string]any{

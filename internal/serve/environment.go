@@ -23,7 +23,7 @@ const maxConda = 1 << 20
 // environment is the environment of a replica: the one the deployment names, or, for an MLflow
 // model without one, that of the model, which is made into an environment of the workspace.
 func (k *keeper) environment(ctx context.Context, v *view, s Spec) (string, error) {
-	if s.Environment != "" || s.Code != "" || s.Model == "" {
+	if s.Environment != "" || s.Code != "" || s.Model == "" || s.Command != "" {
 		return s.Environment, nil
 	}
 	var m Model

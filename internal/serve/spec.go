@@ -51,6 +51,9 @@ type Spec struct {
 	QueueWait   time.Duration // longest a request waits for a replica; 0 is as long as Timeout
 	Startup     time.Duration // longest that a replica takes to become ready once its process runs
 	Scale       Scale
+	Command     string // a server of the user's own, instead of a script
+	Port        string // that it listens on; "" is the one it is given
+	Ready       string // path at which it answers when it is ready
 }
 
 // probe is a probe of the document.
@@ -103,6 +106,9 @@ func ParseSpec(body []byte) (s Spec, err error) {
 		}
 		s.Script = path.Clean(s.Script)
 	}
+	if err := s.custom(p.Properties); err != nil {
+		return s, err
+	}
 	if d.Sku.Capacity != nil {
 		s.Instances = *d.Sku.Capacity
 	}
@@ -131,6 +137,31 @@ func ParseSpec(body []byte) (s Spec, err error) {
 	}
 	s.Scale, err = parseScale(p.ScaleSettings, p.Properties, s.Instances)
 	return s, err
+}
+
+// The properties of a deployment that is a server of the user's own.
+const (
+	commandProperty = "berth.command"
+	portProperty    = "berth.port"
+	readyProperty   = "berth.ready"
+)
+
+// custom reads what is said of a server of the user's own.
+func (s *Spec) custom(props map[string]berth.Scalar) error {
+	s.Command, s.Port, s.Ready = string(props[commandProperty]), string(props[portProperty]), string(props[readyProperty])
+	if s.Command == "" && s.Port+s.Ready != "" {
+		return berth.Errorf(berth.Invalid, "properties.properties.%s is missing: %s and %s belong to it", commandProperty, portProperty, readyProperty)
+	}
+	if n, err := strconv.Atoi(s.Port); s.Port != "" && (err != nil || n < 1024 || n > 65535) {
+		return berth.Errorf(berth.Invalid, "properties.properties.%s must be a number from 1024 to 65535, not %q", portProperty, s.Port)
+	}
+	if s.Ready != "" && (!strings.HasPrefix(s.Ready, "/") || strings.ContainsAny(s.Ready, " \r\n")) {
+		return berth.Errorf(berth.Invalid, "properties.properties.%s must be a path such as /healthz, not %q", readyProperty, s.Ready)
+	}
+	if s.Command != "" && s.Script != "" {
+		return berth.Errorf(berth.Invalid, "the deployment has both a scoring script and %s: name one of them", commandProperty)
+	}
+	return nil
 }
 
 // modelOf is the id of the model: a text, or an object with it.
@@ -241,6 +272,8 @@ func (s Spec) Check(tx *store.Tx, ws berth.Workspace) error {
 		mlflow = m.MLflow
 	}
 	switch {
+	case s.Code == "" && s.Command != "":
+		return nil
 	case s.Code == "" && !mlflow:
 		return berth.Errorf(berth.Invalid, "properties.codeConfiguration is missing: name the code and its scoring script, or an MLflow model, which needs none")
 	case s.Code == "":
@@ -298,7 +331,7 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 				return nil, err
 			}
 		}
-		r.Pure = m.MLflow && s.Code == ""
+		r.Pure = m.MLflow && s.Code == "" && s.Command == ""
 	}
 	if s.Code != "" {
 		env["AZUREML_ENTRY_SCRIPT"] = berth.Scalar(s.Script)
@@ -307,7 +340,14 @@ func (k *keeper) revision(tx *store.Tx, v *view, s Spec, environment string) (*b
 	if env["SCORING_TIMEOUT_MS"] == "" { // a request that nobody waits for any more costs nothing
 		env["SCORING_TIMEOUT_MS"] = berth.Scalar(strconv.FormatInt((s.Timeout + timeoutLag).Milliseconds(), 10))
 	}
-	s.Scale.rest(env)
+	if s.Command == "" {
+		s.Scale.rest(env)
+	}
+	for name, value := range map[string]string{"BERTH_COMMAND": s.Command, "BERTH_COMMAND_PORT": s.Port, "BERTH_READY": s.Ready} {
+		if value != "" {
+			env[name] = berth.Scalar(value)
+		}
+	}
 	env["SERVICE_NAME"] = berth.Scalar(endpoint)
 	env["SERVICE_PATH_PREFIX"] = berth.Scalar(strings.Trim(ws.EndpointPath(endpoint), "/"))
 	props := map[string]any{

@@ -60,7 +60,7 @@ type Gateway struct {
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, table: route{endpoints: map[key]*endpoint{}, pools: map[[3]string]*pool{}}}
 	g.client = &http.Transport{
-		DialContext: g.dial, MaxIdleConnsPerHost: 2, DisableCompression: true,
+		DialContext: g.dial, MaxIdleConnsPerHost: 64, DisableCompression: true,
 		// Shorter than the worker's, so that it is this end which closes.
 		// Workers rest when there are no connections.
 		IdleConnTimeout: 4 * time.Second, MaxResponseHeaderBytes: 64 << 10, ReadBufferSize: 16 << 10, WriteBufferSize: 16 << 10,

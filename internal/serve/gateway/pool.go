@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,7 +18,10 @@ type slot struct {
 	pure    bool
 	busy    bool
 	gone    bool // its replica gets no more requests
+	index   int  // among the workers of its replica, of which several may have one address
 }
+
+func (s *slot) key() string { return s.job + " " + s.address + " " + strconv.Itoa(s.index) }
 
 // A pool is the workers of a deployment, and the requests that wait for one of them. Choosing a
 // worker and taking it is one step, so that a replica which is drained misses no request.
@@ -75,19 +79,20 @@ func (p *pool) update(replicas []berth.Replica) {
 	defer p.mu.Unlock()
 	had := map[string]*slot{}
 	for _, s := range p.slots {
-		had[s.job+" "+s.address] = s
+		had[s.key()] = s
 	}
 	p.slots = nil
 	for _, r := range replicas {
 		if r.State != berth.ReplicaReady {
 			continue
 		}
-		for _, at := range r.Addresses {
-			s := had[r.Job+" "+at]
+		for i, at := range r.Addresses {
+			fresh := &slot{address: at, job: r.Job, pure: r.Pure, index: i}
+			s := had[fresh.key()]
 			if s == nil {
-				s = &slot{address: at, job: r.Job, pure: r.Pure}
+				s = fresh
 			}
-			delete(had, r.Job+" "+at)
+			delete(had, s.key())
 			s.gone = false
 			p.slots = append(p.slots, s)
 		}

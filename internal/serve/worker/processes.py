@@ -374,6 +374,8 @@ def main():
         note = Note(mmap.mmap(int(os.environ.pop("BERTH_NOTES")), 0), int(os.environ.pop("BERTH_INDEX")))
         sys.exit(work(listener, note, "cold"))
     place_model()
+    if os.environ.get("BERTH_COMMAND"):
+        sys.exit(Front(os.environ.pop("BERTH_COMMAND")).run())
     count = int(os.environ.get("WORKER_COUNT") or 1)
     sys.exit(Master(max(1, count)).run())
 

@@ -4,16 +4,19 @@ package worker
 
 import _ "embed"
 
-// serving answers requests, and processes starts, stops and wakes the workers that do.
+// serving answers requests, front passes them to a server of the user's own, and processes starts,
+// stops and wakes the workers.
 var (
 	//go:embed worker.py
 	serving string
+	//go:embed front.py
+	front string
 	//go:embed processes.py
 	processes string
 )
 
 // Source is the program.
-var Source = serving + processes
+var Source = serving + front + processes
 
 // SourceVariable is the variable that Source is given in, to a Python that runs Boot.
 const (

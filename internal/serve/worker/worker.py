@@ -21,8 +21,10 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import types
