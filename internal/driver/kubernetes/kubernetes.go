@@ -235,5 +235,5 @@ func amount(q string) float64 {
 func (d *Driver) Describe() driver.Info {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true}
+	return driver.Info{Nodes: []driver.Node{{Name: d.c.Name, Slots: d.site.MaxTasks}}, Queues: true, Distributed: true, Gangs: true, MaxNodes: min(d.site.MaxTasks, mostNodes)}
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/berthml/berth/internal/kubeconfig"
 	"github.com/berthml/berth/internal/runner/alone"
 	"github.com/berthml/berth/internal/runner/data/blobtest"
+	"github.com/berthml/berth/internal/runner/group"
 )
 
 // cluster is one for all tests; each has a namespace of its own.
@@ -49,6 +50,9 @@ var (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "_task" {
 		os.Exit(alone.Main(context.Background(), os.Args[2:]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "_group" {
+		os.Exit(group.Main(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }

@@ -41,8 +41,10 @@ const uploadTime = 30 * time.Second
 
 type object = map[string]any
 
-// jobOf is the Job of a task. compute is the value of its label, and hash that of the program.
-func jobOf(s site, l berth.Launch, name, compute, hash string) (object, error) {
+// jobOf is the Job of a task, or of a gang. compute is the value of its label, and hash that of the
+// program.
+func jobOf(s site, all []berth.Launch, name, compute, hash string) (object, error) {
+	l := all[0]
 	t, err := s.instanceType(l.InstanceType)
 	if err != nil {
 		return nil, err
@@ -64,6 +66,11 @@ func jobOf(s site, l berth.Launch, name, compute, hash string) (object, error) {
 	spec := object{
 		"backoffLimit": 0, "completions": 1, "parallelism": 1, "podReplacementPolicy": "Failed",
 		"template": object{"metadata": object{"labels": labels, "annotations": notes}, "spec": pod},
+	}
+	if len(all) > 1 {
+		if err := gangSpec(all, name, spec, pod, notes); err != nil {
+			return nil, err
+		}
 	}
 	of := maps.Clone(labels)
 	if s.QueueName != "" { // Kueue lets it start
@@ -147,25 +154,34 @@ func resources(t instanceType, l berth.Launch) object {
 	return object{"requests": requests, "limits": limits}
 }
 
-// secretOf is the Secret with the launch of a task. The cluster deletes it with its owner.
-func secretOf(l berth.Launch, name, compute, uid string) (object, error) {
-	// The container is the image: nothing of it is left to prepare but packages.
-	l.Environment.Image = ""
-	b, err := json.Marshal(l)
-	if err != nil {
-		return nil, err
+// secretOf is the Secret with the launches of a Job, by their index. The cluster deletes it with
+// its owner.
+func secretOf(all []berth.Launch, name, compute, uid string) (object, error) {
+	data, size := object{}, 0
+	for i, l := range all {
+		// The container is the image: nothing of it is left to prepare but packages.
+		l.Environment.Image = ""
+		b, err := json.Marshal(l)
+		if err != nil {
+			return nil, err
+		}
+		data[launchKey+"."+strconv.Itoa(i)], size = b, size+len(b)
 	}
-	if len(b) > maxLaunch {
-		return nil, berth.Errorf(berth.Invalid, "the task has %d bytes of settings, and a Secret of Kubernetes holds %d", len(b), maxLaunch)
+	if size > maxLaunch {
+		return nil, berth.Errorf(berth.Invalid, "the job has %d bytes of settings, and a Secret of Kubernetes holds %d", size, maxLaunch)
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
-		"metadata": object{
-			"name": name, "labels": object{computeLabel: compute, "app.kubernetes.io/managed-by": "berth"},
-			"ownerReferences": []object{{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}},
-		},
-		"data": object{launchKey: b},
+		"metadata": owned(name, compute, uid), "data": data,
 	}, nil
+}
+
+// owned is the metadata of what the cluster deletes with a Job.
+func owned(name, compute, uid string) object {
+	return object{
+		"name": name, "labels": object{computeLabel: compute, "app.kubernetes.io/managed-by": "berth"},
+		"ownerReferences": []object{{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}},
+	}
 }
 
 // seconds is a time in whole seconds, at least one: none would be killing at once.
@@ -206,5 +222,5 @@ for wait in 1 2 3 5 8 13 0; do
 done
 command -v sha256sum || { echo "the image has no sha256sum to check the program with; set runnerImage of the compute to one that has"; exit 1; }
 echo "$2  program" | sha256sum -c >/dev/null || { echo "the program fetched from $1 is not that of the server"; exit 1; }
-chmod 755 program && cp ` + launchDir + `/` + launchKey + ` task/` + launchKey + ` && chmod 666 task/` + launchKey + `
+chmod 755 program && cp ` + launchDir + `/` + launchKey + `.${JOB_COMPLETION_INDEX:-0} task/` + launchKey + ` && chmod 666 task/` + launchKey + `
 `

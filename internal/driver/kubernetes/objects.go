@@ -7,6 +7,7 @@ import "time"
 type meta struct {
 	Name              string            `json:"name"`
 	UID               string            `json:"uid"`
+	ResourceVersion   string            `json:"resourceVersion"`
 	Labels            map[string]string `json:"labels"`
 	Annotations       map[string]string `json:"annotations"`
 	DeletionTimestamp *time.Time        `json:"deletionTimestamp"`
@@ -31,11 +32,13 @@ func is(all []condition, name string) (condition, bool) {
 type job struct {
 	Metadata meta `json:"metadata"`
 	Spec     struct {
-		Suspend bool `json:"suspend"`
+		Suspend     bool `json:"suspend"`
+		Completions int  `json:"completions"`
 	} `json:"spec"`
 	Status struct {
 		Conditions  []condition `json:"conditions"`
 		Active      int         `json:"active"`
+		Failed      int         `json:"failed"`
 		Terminating int         `json:"terminating"`
 	} `json:"status"`
 }

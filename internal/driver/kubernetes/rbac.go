@@ -20,6 +20,7 @@ var rules = []rule{
 	{"batch", "jobs", []string{"create", "get", "list", "patch", "delete"}},
 	{"", "pods", []string{"list", "delete", "deletecollection"}},
 	{"", "secrets", []string{"create"}},
+	{"", "services", []string{"create"}}, // of jobs of several nodes
 	{"", "events", []string{"list"}},
 }
 

@@ -37,10 +37,20 @@ func (s *stopped) exit() *berth.Exit {
 // imageCause is the cause of a task that ended for want of its image.
 const imageCause = "environment"
 
-// look is the state of a task by its Job and the newest of its pods, nil when there is none.
-// refusals are the reasons of [client.refusals].
-func (d *Driver) look(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]string) driver.Observed {
-	o := driver.Observed{Task: berth.TaskID(j.Metadata.Annotations[taskAnnotation]), Handle: handle(j.Metadata.Name), State: berth.TaskPlaced}
+// look is the states of the tasks of a Job, of which there are several for a gang, by the newest of
+// its pods. refusals are the reasons of [client.refusals].
+func (d *Driver) look(ctx context.Context, c *client, j *job, pods map[int]*pod, refusals func() map[string]string) []driver.Observed {
+	if j.size() == 1 {
+		o := d.lookAt(ctx, c, j, pods[0], refusals)
+		o.Task, o.Handle = berth.TaskID(j.Metadata.Annotations[taskAnnotation]), handle(j.Metadata.Name)
+		return []driver.Observed{o}
+	}
+	return d.lookAtGang(ctx, c, j, pods, refusals)
+}
+
+// lookAt is the state of a task by its Job and its pod, nil when there is none.
+func (d *Driver) lookAt(ctx context.Context, c *client, j *job, p *pod, refusals func() map[string]string) driver.Observed {
+	o := driver.Observed{State: berth.TaskPlaced}
 	if p != nil {
 		o.Node = p.Spec.NodeName
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,9 +21,15 @@ const batch = "batch/v1"
 
 // Start is [driver.Driver.Start]. The cluster refuses a second Job of the same name.
 func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, error) {
-	if l.Group != nil {
-		return "", berth.Errorf(berth.Unsupported, "jobs of several nodes do not run on Kubernetes computes yet")
+	name, err := d.start(ctx, []berth.Launch{l})
+	if err != nil {
+		return "", err
 	}
+	return handle(name), nil
+}
+
+// start makes the Job of a task, or of a gang, and returns its name.
+func (d *Driver) start(ctx context.Context, all []berth.Launch) (name string, err error) {
 	if err := d.dir.Admit(ctx); err != nil {
 		return "", err
 	}
@@ -34,8 +41,9 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 	if err != nil {
 		return "", berth.Errorf(berth.Unavailable, "the server's program cannot be read: %w", err)
 	}
-	name := driver.Key(compute, string(l.Task))
-	manifest, err := jobOf(s, l, name, compute, hash)
+	name = driver.Key(compute, string(all[0].Task))
+	all = addressed(all, name)
+	manifest, err := jobOf(s, all, name, compute, hash)
 	if err != nil {
 		return "", err
 	}
@@ -44,16 +52,20 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 		return "", err
 	}
 	defer release()
-	if _, err := secretOf(l, name, compute, ""); err != nil {
+	if _, err := secretOf(all, name, compute, ""); err != nil {
 		return "", err // before anything is made
 	}
-	made, err := c.makeJob(ctx, manifest, name, compute, l.Task)
+	made, err := c.makeJob(ctx, manifest, name, compute, all[0].Task)
 	if err != nil {
 		return "", err
 	}
-	// The pod waits for it. An earlier attempt that was not answered may have made it.
-	secret, err := secretOf(l, name, compute, made.Metadata.UID)
-	if err == nil {
+	// The pods wait for the Secret. An earlier attempt that was not answered may have made them.
+	uid := made.Metadata.UID
+	secret, err := secretOf(all, name, compute, uid)
+	if err == nil && len(all) > 1 {
+		err = c.do(ctx, http.MethodPost, c.in("", "services", ""), nil, serviceOf(name, compute, uid), nil)
+	}
+	if err == nil || has(err, http.StatusConflict) {
 		err = c.do(ctx, http.MethodPost, c.in("", "secrets", ""), nil, secret, nil)
 	}
 	if err != nil && !has(err, http.StatusConflict) {
@@ -63,7 +75,7 @@ func (d *Driver) Start(ctx context.Context, l berth.Launch) (driver.Handle, erro
 		return "", err
 	}
 	d.listing.expire()
-	return handle(name), nil
+	return name, nil
 }
 
 // makeJob makes a Job, or finds the one that an earlier attempt made.
@@ -84,12 +96,20 @@ func (c *client) makeJob(ctx context.Context, manifest object, name, compute str
 // handle and nameOf are the two ends of a handle: a version and the name of the Job.
 func handle(name string) driver.Handle { return driver.Handle("kubernetes1:" + name) }
 
-func nameOf(h driver.Handle) (string, error) {
-	const version = "kubernetes1:"
-	if len(h) < len(version) || h[:len(version)] != version {
-		return "", berth.Errorf(berth.Invalid, "%q is not a handle of the Kubernetes driver", h)
+// nameOf also returns the index of the task in its gang.
+func nameOf(h driver.Handle) (name string, index int, err error) {
+	name, ok := strings.CutPrefix(string(h), "kubernetes1:")
+	if !ok {
+		return "", 0, berth.Errorf(berth.Invalid, "%q is not a handle of the Kubernetes driver", h)
 	}
-	return string(h[len(version):]), nil
+	name, number, indexed := strings.Cut(name, "/")
+	if indexed {
+		index, err = strconv.Atoi(number)
+	}
+	if err != nil || index < 0 {
+		return "", 0, berth.Errorf(berth.Invalid, "%q is not a handle of the Kubernetes driver", h)
+	}
+	return name, index, nil
 }
 
 // remove deletes a Job with all that belongs to it. Unknown is success.
@@ -147,7 +167,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	}
 	for i := range jobs {
 		// A pod that was made and ended between the two lists is not in the first.
-		if name := jobs[i].Metadata.Name; pods[name] == nil && over(&jobs[i]) {
+		if name := jobs[i].Metadata.Name; len(pods[name]) < jobs[i].size() && over(&jobs[i]) {
 			_, again, err := c.tasks(ctx, "metadata.name="+name, "batch.kubernetes.io/job-name="+name)
 			if err != nil {
 				return nil, err
@@ -158,7 +178,7 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	refusals := sync.OnceValue(func() map[string]string { return c.refusals(ctx) })
 	all := make([]driver.Observed, 0, len(jobs))
 	for i := range jobs {
-		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name], refusals))
+		all = append(all, d.look(ctx, c, &jobs[i], pods[jobs[i].Metadata.Name], refusals)...)
 	}
 	d.forget(pods)
 	l.mu.Lock()
@@ -167,10 +187,10 @@ func (d *Driver) Observe(ctx context.Context) ([]driver.Observed, error) {
 	return all, nil
 }
 
-// tasks lists Jobs, either one by its field or all with the labels, and the pods with the labels by
-// the name of the Job. The pods are asked for first, so that the end of a Job is never seen without
-// the end of its pod.
-func (c *client) tasks(ctx context.Context, field, labels string) ([]job, map[string]*pod, error) {
+// tasks lists Jobs, either one by its field or all with the labels, and the newest pods with the
+// labels by the name of the Job and their index. The pods are asked for first, so that the end of a
+// Job is never seen without the end of its pod.
+func (c *client) tasks(ctx context.Context, field, labels string) ([]job, map[string]map[int]*pod, error) {
 	pods, err := list[pod](ctx, c, c.in("", "pods", ""), labels, "")
 	if err != nil {
 		return nil, nil, err
@@ -182,27 +202,30 @@ func (c *client) tasks(ctx context.Context, field, labels string) ([]job, map[st
 	if err != nil {
 		return nil, nil, err
 	}
-	of := map[string]*pod{}
+	of := map[string]map[int]*pod{}
 	for i := range pods {
 		p := &pods[i]
 		name := cmp.Or(p.Metadata.Labels["batch.kubernetes.io/job-name"], p.Metadata.Labels["job-name"])
-		if was := of[name]; was == nil || was.Metadata.CreationTimestamp.Before(p.Metadata.CreationTimestamp) {
-			of[name] = p
+		if of[name] == nil {
+			of[name] = map[int]*pod{}
+		}
+		if was := of[name][p.index()]; was == nil || was.Metadata.CreationTimestamp.Before(p.Metadata.CreationTimestamp) {
+			of[name][p.index()] = p
 		}
 	}
 	return jobs, of, nil
 }
 
 // forget drops what is known of pods that are gone.
-func (d *Driver) forget(pods map[string]*pod) {
+func (d *Driver) forget(pods map[string]map[int]*pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.stuck) == 0 {
 		return
 	}
 	there := map[string]bool{}
-	for _, p := range pods {
-		if p != nil {
+	for _, of := range pods {
+		for _, p := range of {
 			there[p.Metadata.UID] = true
 		}
 	}
@@ -243,7 +266,7 @@ func stopOf(j *job) *stopped {
 // Stop is [driver.Driver.Stop]. The reason is written down first: whatever becomes of the pod, it
 // ended because of that.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, s driver.Stop) error {
-	name, err := nameOf(h)
+	name, _, err := nameOf(h) // a gang is stopped as a whole
 	if err == nil {
 		err = d.dir.Admit(ctx)
 	}
@@ -330,7 +353,7 @@ func over(j *job) bool {
 
 // Remove is [driver.Driver.Remove].
 func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
-	name, err := nameOf(h)
+	name, index, err := nameOf(h)
 	if err == nil {
 		err = d.dir.Admit(ctx)
 	}
@@ -345,8 +368,15 @@ func (d *Driver) Remove(ctx context.Context, h driver.Handle) error {
 	if err != nil || len(jobs) == 0 {
 		return err
 	}
-	if o := d.look(ctx, c, &jobs[0], pods[name], func() map[string]string { return nil }); o.State != berth.TaskDone {
-		return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", o.Task)
+	j := &jobs[0]
+	for _, o := range d.look(ctx, c, j, pods[name], func() map[string]string { return nil }) {
+		if o.State != berth.TaskDone {
+			return berth.Errorf(berth.Conflict, "task %s is not over: stop it first", o.Task)
+		}
+	}
+	if last, err := c.removeOne(ctx, j, index); err != nil || !last {
+		d.listing.expire()
+		return err
 	}
 	err = c.remove(ctx, name)
 	d.listing.expire()

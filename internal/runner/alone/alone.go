@@ -156,6 +156,9 @@ func run(ctx context.Context, l berth.Launch, m *member, dir string, container b
 			reporter.Send(sending, r)
 		}
 	}
+	if err := awaitPeers(ctx, l, asked.hurry); err != nil {
+		return exit, false, err
+	}
 	exit, err = runner.Run(ctx, l, o)
 	if err != nil || asked.ended.Load() {
 		return exit, err == nil, err

@@ -52,7 +52,8 @@ authorization: {mode: AlwaysAllow}
 tlsCertFile: @DIR@/kubelet-server.crt
 tlsPrivateKeyFile: @DIR@/kubelet-server.key
 resolvConf: ""
-clusterDNS: []
+clusterDNS: [` + Gateway + `]
+clusterDomain: cluster.local
 podLogsDir: @DIR@/podlogs
 staticPodPath: @DIR@/manifests
 makeIPTablesUtilChains: false

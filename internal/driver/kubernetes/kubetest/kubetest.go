@@ -36,6 +36,7 @@ type Cluster struct {
 	procs      map[string]*process
 	lock       *os.File
 	forward    []byte
+	names      *names
 }
 
 type process struct {
@@ -84,6 +85,10 @@ func Start(t testing.TB) *Cluster {
 	c.Etcd(t)
 	c.APIServer(t)
 	c.controllers(t)
+	if err := c.startNames(); err != nil {
+		c.Stop(t)
+		t.Fatal(err)
+	}
 	c.node(t)
 	return c
 }

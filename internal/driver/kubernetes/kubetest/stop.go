@@ -34,6 +34,9 @@ func (c *Cluster) Stop(t testing.TB) {
 	for _, name := range []string{"kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd", "containerd"} {
 		c.end(name)
 	}
+	if c.names != nil {
+		c.names.conn.Close()
+	}
 	c.unmount()
 	c.removeNetworks()
 	_ = exec.Command("ip", "link", "del", bridge).Run() //nolint:noctx // as above
