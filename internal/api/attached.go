@@ -83,12 +83,32 @@ func shapeAttached(d *store.Doc, st berth.ComputeState, p map[string]any) {
 		"cpus": a.CPUs, "memoryBytes": a.Memory, "gpus": a.GPUs, "os": a.OS, "arch": a.Arch, "slots": a.Slots, "distributed": a.Distributed,
 		"maxNodes": max(1, a.MaxNodes),
 	}
+	if a.Several() {
+		p["berth"].(map[string]any)["machines"] = shapeMachines(a.Machines)
+	}
 	if len(a.HostKeys) > 0 {
 		p["berth"].(map[string]any)["hostKeys"] = a.HostKeys
 	}
 	if !a.Since.IsZero() {
 		p["berth"].(map[string]any)["since"] = stamp(a.Since)
 	}
+}
+
+// shapeMachines are the machines of a pool.
+func shapeMachines(all []berth.AttachedMachine) []map[string]any {
+	out := make([]map[string]any, len(all))
+	for i, m := range all {
+		out[i] = map[string]any{
+			"name": m.Name, "address": m.Address, "state": "Connected", "cpus": m.CPUs, "memoryBytes": m.Memory, "gpus": m.GPUs, "os": m.OS, "arch": m.Arch, "slots": m.Slots,
+		}
+		if m.Away != "" {
+			out[i]["state"], out[i]["reason"] = "Drained", m.Away
+		}
+		if !m.Since.IsZero() {
+			out[i]["since"] = stamp(m.Since)
+		}
+	}
+	return out
 }
 
 // joinCompute makes a new token for a compute, after which the next machine that connects is the

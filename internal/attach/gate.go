@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -157,7 +159,7 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 		g.log.Info("machine not connected", "compute", d.Name, "host", host, "err", err)
 		return nil // there is nobody to answer to any more
 	}
-	_ = g.attend(r.Context(), d, target, ended, berth.AttachedState{ // it has been said
+	_ = g.attend(r.Context(), d, target, &driver.Connection{Ended: ended}, berth.AttachedState{ // it has been said
 		TokenHash: a.state.TokenHash, Machine: id, Host: host, Version: dialout.Clean(r.Header.Get(dialout.HeaderVersion), 40), Session: berth.NewGUID(),
 	})
 	return nil
@@ -165,14 +167,8 @@ func (g *Gate) Connect(w http.ResponseWriter, r *http.Request, a Agent) error {
 
 // attend keeps the state of a machine up to date while it is connected. The error is why it was not
 // used at all.
-func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, ended <-chan error, a berth.AttachedState) error {
-	pctx, cancel := context.WithTimeout(ctx, probeTime)
-	info, err := target.Probe(pctx)
-	cancel()
-	if err == nil {
-		err = g.here(ctx, d, a, info)
-	}
-	if err != nil {
+func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, c *driver.Connection, a berth.AttachedState) error {
+	if err := g.look(ctx, d, target, a); err != nil {
 		g.log.Warn("connected machine rejected", "compute", d.Name, "host", a.Host, "err", err)
 		return err
 	}
@@ -183,10 +179,17 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 	defer watching.Wait()
 	defer stop()
 	var why error
-	select {
-	case why = <-ended:
-	case <-ctx.Done():
-		return nil // the next server writes it down
+	for why == nil {
+		select {
+		case why = <-c.Ended:
+		case <-c.Changed:
+			a.HostKeys = c.Keys()
+			if err := g.look(ctx, d, target, a); err != nil {
+				g.log.Warn("what is new of a compute was not recorded", "compute", d.Name, "err", err)
+			}
+		case <-ctx.Done():
+			return nil // the next server writes it down
+		}
 	}
 	g.mu.Lock()
 	closed := g.closed
@@ -201,6 +204,17 @@ func (g *Gate) attend(ctx context.Context, d *store.Doc, target *driver.Target, 
 		g.log.Error("machine's disconnection not recorded", "compute", d.Name, "err", err)
 	}
 	return nil
+}
+
+// look asks a machine what it can do, and writes it down.
+func (g *Gate) look(ctx context.Context, d *store.Doc, target *driver.Target, a berth.AttachedState) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	info, err := target.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	return g.here(ctx, d, a, info)
 }
 
 // watch ends the connection of a machine when its token is not good any more, whichever server was
@@ -260,6 +274,9 @@ func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, in
 		a.OS, a.Arch = dialout.Clean(n.OS, 20), dialout.Clean(n.Arch, 20)
 	}
 	a.Slots = min(max(1, a.Slots), maxSlots)
+	if info.Places {
+		a.Machines = machines(info.Nodes)
+	}
 	for _, w := range info.Warnings[:min(len(info.Warnings), 10)] {
 		a.Warnings = append(a.Warnings, dialout.Clean(w, 500))
 	}
@@ -273,9 +290,48 @@ func (g *Gate) here(ctx context.Context, d *store.Doc, a berth.AttachedState, in
 		if err := mine(d.Name, st.Attached, a.Machine); err != nil {
 			return "", err
 		}
+		was := *st.Attached
 		st.Attached = &a
+		if was.Connected && was.Session == a.Session {
+			a.Since = was.Since
+			return changesOf(&a, was, g.db.Now()), nil
+		}
+		changesOf(&a, was, a.Since)
 		return "machine " + a.Host + " connected", nil
 	})
+}
+
+// changesOf says which machines of a pool have come and gone, and since when each is what it is.
+func changesOf(a *berth.AttachedState, was berth.AttachedState, now time.Time) string {
+	var say []string
+	for i := range a.Machines {
+		m := &a.Machines[i]
+		m.Since = now
+		k := slices.IndexFunc(was.Machines, func(x berth.AttachedMachine) bool { return x.Name == m.Name })
+		switch {
+		case k >= 0 && was.Machines[k].Away == m.Away:
+			m.Since = was.Machines[k].Since
+		case m.Away == "":
+			say = append(say, "machine "+m.Name+" connected")
+		default:
+			say = append(say, "machine "+m.Name+" is drained: "+m.Away)
+		}
+		if k >= 0 && m.Machine == "" {
+			m.Machine = was.Machines[k].Machine
+		}
+	}
+	return strings.Join(say, "; ")
+}
+
+// machines are the machines of a pool.
+func machines(nodes []driver.Node) (all []berth.AttachedMachine) {
+	for _, n := range nodes {
+		all = append(all, berth.AttachedMachine{
+			Name: n.Name, Address: n.Address, Machine: n.Machine, Away: dialout.Clean(n.Away, 500), CPUs: n.CPUs, Memory: n.Memory, GPUs: n.GPUs,
+			OS: dialout.Clean(n.OS, 20), Arch: dialout.Clean(n.Arch, 20), Slots: min(max(1, n.Slots), maxSlots),
+		})
+	}
+	return all
 }
 
 // maxSlots bounds what a machine may say of itself.

@@ -220,13 +220,16 @@ func (k *keeper) once(ctx context.Context, d *store.Doc, to *driver.Target, c dr
 		return err
 	}
 	if st.Attached != nil {
-		access.HostKeys = st.Attached.HostKeys
+		access.HostKeys, access.Machines = st.Attached.HostKeys, map[string]string{}
+		for _, m := range st.Attached.Machines {
+			access.Machines[m.Name] = m.Machine
+		}
 	}
 	if access.Secrets, err = k.secrets(d, st); err == nil {
 		conn, err = c.Connect(ctx, access)
 	}
 	if err == nil {
-		err = g.attend(ctx, d, to, conn.Ended, berth.AttachedState{Machine: conn.Machine, Host: conn.Host, Version: conn.Version, HostKeys: conn.HostKeys, Session: berth.NewGUID()})
+		err = g.attend(ctx, d, to, conn, berth.AttachedState{Machine: conn.Machine, Host: conn.Host, Version: conn.Version, HostKeys: conn.HostKeys, Session: berth.NewGUID()})
 		if err != nil {
 			c.Drop(err)
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -21,15 +22,16 @@ func attachVerb(s *session, n noun) *cobra.Command {
 	cmd.Use, cmd.Short = "attach [-f FILE]", "Use a machine or a cluster that is there already"
 	cmd.Long = "Makes a compute of a machine that is there already.\n\n" +
 		"  berth compute attach -n gpu1 --ssh me@gpu1.lab    a machine that the server reaches over SSH; an alias of ~/.ssh/config will do\n" +
+		"  berth compute attach -n pool --ssh me@a --ssh me@b   several machines as one compute\n" +
 		"  berth compute attach -n laptop --this-machine     the machine you type this on; it connects to the server and opens no port\n" +
 		"  berth compute attach -n site --type slurm --ssh me@login.lab --partition gpu   a Slurm cluster; without --ssh, one whose commands work on the server's machine\n" +
 		"  berth compute attach -n k8s --type kubernetes --kubeconfig FILE --context NAME --namespace ml --image IMAGE   a namespace of a Kubernetes cluster\n" +
 		"  berth compute attach -n desk --type agent         another machine that connects to the server, see `berth agent`\n\n" +
 		"Over SSH nothing has to be installed on the machine, and no root is needed. The key that the machine shows first is the one it\n" +
 		"has to show from then on; --host-key names it beforehand."
-	var where string
+	var where []string
 	var here, rbac bool
-	cmd.Flags().StringVar(&where, "ssh", "", "[USER@]HOST[:PORT] or an alias in ~/.ssh/config, which gives address, account, port, key and jump hosts")
+	cmd.Flags().StringArrayVar(&where, "ssh", nil, "[USER@]HOST[:PORT] or an alias in ~/.ssh/config, which gives address, account, port, key and jump hosts; repeat it for several machines as one compute")
 	cmd.Flags().BoolVar(&here, "this-machine", false, "attach this machine: start an agent that connects it to the server")
 	cmd.Flags().BoolVar(&rbac, "print-rbac", false, "print the least rights that a Kubernetes compute needs in --namespace, and attach nothing")
 	create := cmd.RunE
@@ -38,7 +40,7 @@ func attachVerb(s *session, n noun) *cobra.Command {
 			_, err := io.WriteString(s.out, kubernetes.RBAC(cmp.Or(cmd.Flags().Lookup("namespace").Value.String(), "default")))
 			return err
 		}
-		if where != "" {
+		if len(where) > 0 {
 			if err := sshFlags(cmd, where); err != nil {
 				return err
 			}
@@ -46,7 +48,7 @@ func attachVerb(s *session, n noun) *cobra.Command {
 		if !here {
 			return create(cmd, args)
 		}
-		if where != "" {
+		if len(where) > 0 {
 			return usagef("--ssh and --this-machine exclude each other")
 		}
 		if err := cmd.Flags().Set("type", "agent"); err != nil {
@@ -62,14 +64,24 @@ func attachVerb(s *session, n noun) *cobra.Command {
 }
 
 // sshFlags sets the flags that --ssh stands for, but for those that were given themselves.
-func sshFlags(cmd *cobra.Command, where string) error {
-	if strings.HasPrefix(where, "-") {
-		return usagef("--ssh %q must be [USER@]HOST[:PORT]", where)
+func sshFlags(cmd *cobra.Command, all []string) error {
+	for _, where := range all {
+		if strings.HasPrefix(where, "-") {
+			return usagef("--ssh %q must be [USER@]HOST[:PORT]", where)
+		}
 	}
+	where := all[0]
 	w := sshWhere(cmd.Context(), where)
-	for flag, value := range map[string]string{
+	flags := map[string]string{
 		"type": "virtualmachine", "address": w["hostname"], "admin-username": w["user"], "ssh-port": w["port"], "jump-host": jumpOf(w["proxyjump"]),
-	} {
+	}
+	if len(all) > 1 {
+		flags = map[string]string{"type": "virtualmachine", "admin-username": w["user"]}
+		if err := sshMachines(cmd, all); err != nil {
+			return err
+		}
+	}
+	for flag, value := range flags {
 		if value != "" && !cmd.Flags().Changed(flag) {
 			if err := cmd.Flags().Set(flag, value); err != nil {
 				return err
@@ -92,6 +104,29 @@ func sshFlags(cmd *cobra.Command, where string) error {
 		}
 	}
 	return usagef("no private key was found for %s; give one with --ssh-private-key-file, or a password with --admin-password", where)
+}
+
+// sshMachines sets what several --ssh stand for. They share one key.
+func sshMachines(cmd *cobra.Command, all []string) error {
+	for _, flag := range []string{"address", "ssh-port", "host-key"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef("--%s is for one machine; give each as --ssh [USER@]HOST[:PORT]", flag)
+		}
+	}
+	for i, where := range all {
+		w := sshWhere(cmd.Context(), where)
+		for field, value := range map[string]string{
+			"address": w["hostname"], "admin_username": w["user"], "ssh_port": w["port"], "jump_hosts[0]": jumpOf(w["proxyjump"]),
+		} {
+			if value == "" {
+				continue
+			}
+			if err := cmd.Flags().Set("set", fmt.Sprintf("ssh_settings.machines[%d].%s=%s", i, field, value)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // sshWhere is what ssh would do to reach a host: its own program reads its configuration best.

@@ -226,10 +226,19 @@ func (c *Control) sweep(ctx context.Context, target *driver.Target, seen []drive
 	})
 }
 
+// severalOn reports whether a task is on one of several machines that are attached together.
+func (c *Control) severalOn(p *placement) bool {
+	q := c.state.pool(keyOf(p.task.Workspace, p.task.Compute))
+	return q != nil && q.several()
+}
+
 // compare ends what a target has not seen for long. It says whether something was missing.
 func (c *Control) compare(ctx context.Context, ps []*placement, seen []driver.Observed) (missed bool) {
 	byTask := make(map[berth.TaskID]driver.Observed, len(seen))
 	for _, o := range seen {
+		if p := c.state.placed[o.Task]; p != nil && p.task.Node != "" && o.Node != "" && o.Node != p.task.Node && c.severalOn(p) {
+			continue // a machine knows nothing of what another one runs
+		}
 		byTask[o.Task] = o
 	}
 	queued := map[*placement]string{}

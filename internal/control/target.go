@@ -131,6 +131,15 @@ func (p *pool) connected() string {
 	return ""
 }
 
+// hasMachine reports whether the machine of a task is connected.
+func (p *pool) hasMachine(node string) bool {
+	if p.connected() == "" {
+		return false
+	}
+	n := p.node(node)
+	return n != nil && n.Usable()
+}
+
 // detach ends an attached compute that is being deleted, once nothing runs on it. What runs on a
 // machine that is not there cannot be waited for: it is lost.
 func (cy *cycle) detach(p *pool) error {
@@ -140,9 +149,9 @@ func (cy *cycle) detach(p *pool) error {
 	if err := cy.cancelWaiting(p); err != nil {
 		return err
 	}
-	if p.connected() == "" {
+	if p.connected() == "" || p.several() {
 		for _, pl := range cy.state.placed {
-			if keyOf(pl.task.Workspace, pl.task.Compute) == p.key {
+			if keyOf(pl.task.Workspace, pl.task.Compute) == p.key && !p.hasMachine(pl.task.Node) {
 				cy.plan.lostTasks = append(cy.plan.lostTasks, lostTask{pl.task.ID, "compute " + p.name + " was detached while its machine was not connected"})
 			}
 		}

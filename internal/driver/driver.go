@@ -106,6 +106,9 @@ type Info struct {
 	// Address is where tasks reach those on nodes that have none of their own: that of the one
 	// machine that all nodes are on.
 	Address string
+	// Places says that Berth chooses the node of each task, Launch.Node, among Nodes. Otherwise the
+	// target is one node to it.
+	Places bool
 	// MaxNodes is how many nodes one job can have, as far as that is known; 0 is one, or what the
 	// compute's document says.
 	MaxNodes int
@@ -127,6 +130,8 @@ type Node struct {
 	Leaving  bool   // it is being given back, and takes no tasks
 	Slots    int    // tasks at once; 0 is for the caller to say
 	Address  string // where tasks on other nodes reach it; empty is the target's
+	Away     string // why it takes no tasks now; empty when it does
+	Machine  string // tells it from others, where nodes are machines of somebody's own
 }
 
 // AddressOf returns the address at which tasks reach those on a node.
@@ -167,6 +172,7 @@ type Access struct {
 	Properties []byte            // of the compute as they are now
 	Secrets    map[string]string // of its properties, by path
 	HostKeys   map[string]string // that its machines showed before, by address
+	Machines   map[string]string // Node.Machine of its nodes, as it was before, by name
 }
 
 // Connection is an open connection to a target.
@@ -176,6 +182,10 @@ type Connection struct {
 	Version  string            // of the agent there
 	HostKeys map[string]string // that its machines showed, by address
 	Ended    <-chan error      // has the reason once it is over
+	// Changed fires when the target is not what it was: Probe and Keys say what it is now. Nil where
+	// that never happens.
+	Changed <-chan struct{}
+	Keys    func() map[string]string // HostKeys as they are now
 }
 
 // A Watcher hints when Observe would say something new that runners cannot report, the end of a

@@ -213,16 +213,28 @@ func readKubeconfig(s *scope, v *value) {
 }
 
 // virtualMachine is a machine reached over SSH. To Azure its resource id says where it is; here the
-// last word of that is its name, unless ssh_settings.address, which is ours as jump_hosts and
-// host_key are, says it.
+// last word of that is its name, unless ssh_settings.address says it, which is ours as everything
+// after it. machines are several machines as one compute.
 var virtualMachine = computeOf("virtualmachine", "VirtualMachine", func() []part {
 	return []part{
 		readonly("compute_location"),
 		f("resource_id", text),
-		f("ssh_settings", obj(sshSettings()...), to("properties"), required),
+		f("ssh_settings", obj(append(
+			sshSettings(),
+			f("machines", listOf(obj(
+				f("name", text),
+				f("address", text, required),
+				f("peer_address", text),
+				f("ssh_port", whole),
+				f("admin_username", text, to("username")),
+				f("jump_hosts", listOf(text)),
+				f("host_key", text),
+			))),
+			f("jobs_per_node", text),
+		)...), to("properties"), required),
 		then(func(s *scope, v *value) {
 			inner, _ := asTree(s.out["properties"])
-			if s.out["resourceId"] == nil && inner["address"] == nil {
+			if s.out["resourceId"] == nil && inner["address"] == nil && inner["machines"] == nil {
 				s.in("resource_id").fail(v, "is required")
 			}
 		}),

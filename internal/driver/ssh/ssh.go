@@ -41,14 +41,29 @@ func Open(c driver.Config) (driver.Driver, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	v, err := readDocument(c.Properties)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.machines) > 0 {
+		return openPool(c, v)
+	}
+	return openMachine(c)
+}
+
+// openMachine opens the driver of one machine.
+func openMachine(c driver.Config) (*Driver, error) {
 	d, err := dialout.Open(c)
 	if err != nil {
 		return nil, err
 	}
 	out := &Driver{Driver: d.(*dialout.Driver), c: c, log: c.Log, patience: defaultPatience}
-	out.RelayTo(c.Dial, berth.Errorf(berth.Unavailable, "its machine is not connected"))
+	out.RelayTo(c.Dial, errAway)
 	return out, nil
 }
+
+// errAway is the error of calls to a machine that is not connected: nothing was sent.
+var errAway error = berth.Errorf(berth.Unavailable, "its machine is not connected")
 
 // Paths of the secrets in a compute's properties.
 const (
@@ -112,6 +127,19 @@ func readMachine(properties []byte) (machine, error) {
 // Check refuses a compute that could never be connected to, and a change of where it is: its key or
 // password was given for one machine and account, and its jobs are there.
 func Check(old, document []byte) error {
+	pool, err := readDocument(document)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		was, err := readDocument(old)
+		if err != nil || !reflect.DeepEqual(was.machines, pool.machines) {
+			return berth.Errorf(berth.Conflict, "the machines of a compute cannot be changed; detach it and attach it again")
+		}
+	}
+	if len(pool.machines) > 0 {
+		return nil
+	}
 	m, err := readMachine(document)
 	if err != nil || old == nil {
 		return err

@@ -122,21 +122,26 @@ func openIn(t *testing.T, home string) *far {
 // reopen is what a server does that was started again.
 func (f *far) reopen(t *testing.T) driver.Driver {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	if testing.Verbose() {
-		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	}
-	d, err := ssh.Open(driver.Config{Name: "vm", Dir: f.dir, Host: []string{os.Args[0], "_host"}, Log: log, Dial: func(ctx context.Context) (net.Conn, error) {
-		if f.dial != nil {
-			return f.dial(ctx)
-		}
-		return new(net.Dialer).DialContext(ctx, "tcp", f.api.Listener.Addr().String())
-	}})
+	d, err := ssh.Open(f.config(f.dir, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.d = d
 	return d
+}
+
+// config is the configuration of a driver that keeps its files in dir.
+func (f *far) config(dir string, properties []byte) driver.Config {
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	return driver.Config{Name: "vm", Dir: dir, Properties: properties, Host: []string{os.Args[0], "_host"}, Log: log, Dial: func(ctx context.Context) (net.Conn, error) {
+		if f.dial != nil {
+			return f.dial(ctx)
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", f.api.Listener.Addr().String())
+	}}
 }
 
 // properties is the compute's document.

@@ -108,6 +108,15 @@ func (s *Server) muted(step string) bool {
 // Client is the key that is let in.
 func (s *Server) Client() ssh.PublicKey { return s.client }
 
+// Trust lets another key in instead.
+func (s *Server) Trust(client ssh.PublicKey) { s.client = client }
+
+// Again starts a server that was stopped.
+func (s *Server) Again(t testing.TB) {
+	t.Helper()
+	s.listen(t, s.Addr)
+}
+
 // Count is how many connections were let in.
 func (s *Server) Count() int {
 	s.mu.Lock()
