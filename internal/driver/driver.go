@@ -182,8 +182,8 @@ type Connection struct {
 	Version  string            // of the agent there
 	HostKeys map[string]string // that its machines showed, by address
 	Ended    <-chan error      // has the reason once it is over
-	// Changed fires when the target is not what it was: Probe and Keys say what it is now. Nil where
-	// that never happens.
+	// Changed fires when the target is not what it was: Probe and Keys say what it is now. Nil
+	// where that never happens.
 	Changed <-chan struct{}
 	Keys    func() map[string]string // HostKeys as they are now
 }
