@@ -290,13 +290,13 @@ func TestOneMachine(t *testing.T) {
 	write(t, gate, "")
 }
 
-// TestRefused: what a machine cannot do is refused when the job is submitted.
+// TestRefused: what it is not known that a machine can do is refused when the job is submitted.
 func TestRefused(t *testing.T) {
 	s := world.Start(t)
 	run(t, s, "compute", "attach", "-n", "laptop", "--type", "agent")
 	for add, want := range map[string]string{
-		"distribution: {type: pytorch, process_count_per_instance: 2}\n": "cannot run distributed jobs",
-		"resources: {instance_count: 2}\n":                               "runs a job on one node",
+		"distribution: {type: pytorch, process_count_per_instance: 2}\n": "has not been connected yet",
+		"resources: {instance_count: 2}\n":                               "has not been connected yet",
 	} {
 		file := job(t, "/nowhere", 0)
 		b, err := os.ReadFile(file)
