@@ -17,6 +17,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	command -v curl >/dev/null || need+=(curl)
 	command -v ip >/dev/null || need+=(iproute2)
 	command -v mpicc >/dev/null || need+=(openmpi-bin libopenmpi-dev)
+	/usr/bin/python3 -c "import sklearn" 2>/dev/null || need+=(python3-sklearn)
 	[ -n "${BERTH_TORCH_PYTHON:-}" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null || need+=(python3-torch)
 	if [ ${#need[@]} -gt 0 ]; then
 		apt-get update -qq
@@ -26,13 +27,14 @@ fi
 export BERTH_BIN=$PWD/bin/berth
 export BERTH_TORCH_PYTHON=${BERTH_TORCH_PYTHON:-/usr/bin/python3}
 export BERTH_REQUIRE_ENGINES=${BERTH_REQUIRE_ENGINES:-docker,podman,postgres,mpi,torch,sshd,slurm,kubernetes}
-suite() { go test -tags engines -timeout 20m -count=1 "$@"; }
+# Tasks of Slurm and Kubernetes mostly wait for their engine, so that many tests run at a time.
+suite() { go test -tags engines -timeout 20m -count=1 -parallel 8 "$@"; }
 suite ./internal/envs/... ./e2e/container/... ./bench/peer ./internal/store
-suite ./internal/driver/slurm
 suite ./e2e/acme # Pebble is built from its module once
 # Kubernetes is built from its modules once, outside the tree: minutes the first time.
 ./e2e/engines/k8s/build.sh "${BERTH_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth-engines}/k8s"
-suite ./internal/driver/kubernetes
+suite ./internal/driver/slurm ./internal/driver/kubernetes
+suite ./e2e/conformance
 # versitygw and fake-gcs-server are built from their modules, and npm installs Azurite, once, outside the tree.
 suite ./e2e/storage
 # Of these only what an engine is needed for: make test has the rest.

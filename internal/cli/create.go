@@ -22,6 +22,7 @@ type creation struct {
 	target
 	file, saveAs   string
 	environment    string // of a job
+	on             string // compute, in place of the one in a job's file
 	set            wordGroups
 	stream, noWait bool
 	dryRun         bool
@@ -84,6 +85,9 @@ func createVerb(s *session, n noun) *cobra.Command {
 			if o.environment != "" {
 				sets = append(sets, environmentSet(o.environment))
 			}
+			if o.on != "" {
+				sets = append(sets, "compute=azureml:"+strings.TrimPrefix(o.on, "azureml:"))
+			}
 			if o.parent != "" {
 				sets = append([]string{"endpoint_name=" + o.parent}, sets...)
 			}
@@ -124,6 +128,7 @@ func createVerb(s *session, n noun) *cobra.Command {
 	f.Lookup("skip-validation").Hidden = true
 	switch n.word {
 	case "job":
+		f.StringVar(&o.on, "on", "", "compute to run on, in place of the file's")
 		f.BoolVar(&o.dryRun, "dry-run", false, "only show the plan, as berth plan does")
 		if !s.format.az {
 			f.StringVar(&o.environment, "environment", "", "NAME[:VERSION] instead of the file's environment, or host: run on the node as it is where the image cannot be used")

@@ -96,6 +96,8 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 		return berth.Errorf(berth.Conflict, "compute %s has not been connected yet, so it is not known whether it can run distributed jobs; submit the job once it is", d.Name)
 	case attached && job.Distribution != nil && (st.Attached == nil || !st.Attached.Distributed):
 		return berth.Errorf(berth.Invalid, "compute %s cannot run distributed jobs; remove distribution from the job or run it on a cluster", d.Name)
+	case strings.EqualFold(v.Properties.ComputeType, "Kubernetes") && hasArgs(job.Resources.ContainerArgs()):
+		return berth.Errorf(berth.Invalid, "resources.docker_args cannot be used on compute %s: Kubernetes makes the containers of its jobs; remove it", d.Name)
 	case st.Deleting():
 		return berth.Errorf(berth.Conflict, "compute %s is being deleted and accepts no more jobs", d.Name)
 	case nodes > limit && limit == 1:
@@ -110,6 +112,15 @@ func (c Chooser) check(d *store.Doc, job berth.CommandJob, nodes int) error {
 		return berth.Errorf(berth.Denied, "compute %s belongs to %s; only they and administrators may run jobs on it", d.Name, st.Instance.User)
 	}
 	return nil
+}
+
+// hasArgs says whether there are options of a container: a string or a list that is not empty.
+func hasArgs(raw json.RawMessage) bool {
+	switch strings.TrimSpace(string(raw)) {
+	case "", "null", `""`, "[]":
+		return false
+	}
+	return true
 }
 
 // State is what the server keeps of a compute beside its document.

@@ -62,28 +62,42 @@ func TestOnCluster(t *testing.T) {
 	cluster = kubetest.Start(t)
 	defer cluster.Stop(t)
 	t.Run("Conformance", conformance)
-	for _, x := range []struct {
-		name string
-		run  func(*testing.T)
+	tests := []struct {
+		name  string
+		run   func(*testing.T)
+		alone bool // it kills parts of the cluster, or takes all of it
 	}{
-		{"PastTerm", pastTerm},
-		{"LeastRights", leastRights},
-		{"Rights", rights},
-		{"Image", image},
-		{"Unschedulable", unschedulable},
-		{"Quota", quota},
-		{"OutOfMemory", outOfMemory},
-		{"PodDeleted", podDeleted},
-		{"JobDeleted", jobDeleted},
-		{"Evicted", evicted},
-		{"Pod", podItself},
-		{"Queue", queue},
-		{"ServerNotReached", serverNotReached},
-		{"NodeLost", nodeLost},
-		{"APIServerAway", apiServerAway},
-		{"Scale", scale},
-	} {
-		t.Run(x.name, x.run)
+		{name: "PastTerm", run: pastTerm},
+		{name: "LeastRights", run: leastRights},
+		{name: "Rights", run: rights},
+		{name: "Image", run: image},
+		{name: "Unschedulable", run: unschedulable},
+		{name: "Quota", run: quota},
+		{name: "OutOfMemory", run: outOfMemory},
+		{name: "PodDeleted", run: podDeleted},
+		{name: "JobDeleted", run: jobDeleted},
+		{name: "Evicted", run: evicted},
+		{name: "Pod", run: podItself},
+		{name: "Queue", run: queue},
+		{name: "ServerNotReached", run: serverNotReached},
+		{name: "NodeLost", run: nodeLost, alone: true},
+		{name: "APIServerAway", run: apiServerAway, alone: true},
+		{name: "Scale", run: scale, alone: true},
+	}
+	t.Run("Together", func(t *testing.T) { // a pod takes seconds, but little work
+		for _, x := range tests {
+			if !x.alone {
+				t.Run(x.name, func(t *testing.T) {
+					t.Parallel()
+					x.run(t)
+				})
+			}
+		}
+	})
+	for _, x := range tests {
+		if x.alone {
+			t.Run(x.name, x.run)
+		}
 	}
 }
 

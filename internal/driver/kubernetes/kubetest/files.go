@@ -109,10 +109,10 @@ func makeImages(dir string) error {
 		return err
 	}
 	// The first process of a pod only waits.
-	if err := writeImage(filepath.Join(dir, "pause.tar"), "localhost/pause:1", program, nil, "/bin/busybox", "sleep", "1000000"); err != nil {
+	if err := writeImage(filepath.Join(dir, "pause.tar"), "localhost/pause:1", program, nil, nil, "/bin/busybox", "sleep", "1000000"); err != nil {
 		return err
 	}
-	return writeImage(filepath.Join(dir, "busybox.tar"), Image, program, strings.Fields(string(names)))
+	return writeImage(filepath.Join(dir, "busybox.tar"), Image, program, strings.Fields(string(names)), nil)
 }
 
 // curl are curl of this machine and its libraries: busybox's own wget cannot speak to a server of
@@ -140,8 +140,9 @@ func mustPath(name string) string {
 	return path
 }
 
-// writeImage writes an image with busybox and links to it as `docker save` does.
-func writeImage(path, name string, program []byte, links []string, entry ...string) error {
+// writeImage writes an image with busybox and links to it as `docker save` does. more is the tar
+// file of another layer, if there is one.
+func writeImage(path, name string, program []byte, links []string, more []byte, entry ...string) error {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	for _, d := range []string{"bin", "dev", "etc", "proc", "sys", "usr", "usr/bin", "root"} {
@@ -176,16 +177,19 @@ func writeImage(path, name string, program []byte, links []string, entry ...stri
 	if err := w.Close(); err != nil {
 		return err
 	}
-	sum := hash(layer.Bytes())
+	sums, layers := []string{"sha256:" + hash(layer.Bytes())}, []string{"first/layer.tar"}
+	if more != nil {
+		sums, layers = append(sums, "sha256:"+hash(more)), append(layers, "more/layer.tar")
+	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": "amd64", "os": "linux", "created": "1970-01-01T00:00:00Z",
 		"config": map[string]any{"Entrypoint": entry, "Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin", "FROM_IMAGE=yes"}, "WorkingDir": "/"},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + sum}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": sums},
 	})
 	if err != nil {
 		return err
 	}
-	manifest, err := json.Marshal([]any{map[string]any{"Config": hash(config) + ".json", "RepoTags": []string{name}, "Layers": []string{sum + "/layer.tar"}}})
+	manifest, err := json.Marshal([]any{map[string]any{"Config": hash(config) + ".json", "RepoTags": []string{name}, "Layers": layers}})
 	if err != nil {
 		return err
 	}
@@ -194,7 +198,10 @@ func writeImage(path, name string, program []byte, links []string, entry ...stri
 	for _, f := range []struct {
 		name string
 		b    []byte
-	}{{hash(config) + ".json", config}, {sum + "/layer.tar", layer.Bytes()}, {"manifest.json", manifest}} {
+	}{{hash(config) + ".json", config}, {"first/layer.tar", layer.Bytes()}, {"more/layer.tar", more}, {"manifest.json", manifest}} {
+		if f.b == nil {
+			continue
+		}
 		_ = w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.b))})
 		_, _ = w.Write(f.b)
 	}
