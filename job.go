@@ -85,8 +85,16 @@ type JobOutput struct {
 	AssetVersion string `json:"assetVersion"`
 }
 
-// Place returns the URI of the output called name of a job, if the client did not set one.
+// Place returns the URI of the output called name of a job, if the client did not set one. The
+// output artifacts is the folder of the run's artifacts; a path alone, as in /report, is one in the
+// default datastore.
 func (o JobOutput) Place(job, name string) string {
+	if o.URI == "" && strings.EqualFold(name, "artifacts") && !strings.EqualFold(o.Type, "uri_file") {
+		return "azureml://datastores/workspaceartifactstore/paths/" + ArtifactPath(job) + "/"
+	}
+	if strings.HasPrefix(o.URI, "/") {
+		o.URI = "azureml://datastores/workspaceblobstore/paths" + o.URI
+	}
 	if o.URI == "" {
 		place := "azureml://datastores/workspaceblobstore/paths/azureml/" + job + "/" + name
 		if strings.EqualFold(o.Type, "uri_file") {
@@ -96,6 +104,9 @@ func (o JobOutput) Place(job, name string) string {
 	}
 	return strings.NewReplacer("${{name}}", job, "${{output_name}}", name, "${{default_datastore}}", "workspaceblobstore").Replace(o.URI)
 }
+
+// ArtifactPath is where the artifacts of a job are, in the datastore of artifacts.
+func ArtifactPath(job string) string { return "ExperimentRun/dcid." + job }
 
 // JobResources is what a job requests from its target.
 type JobResources struct {

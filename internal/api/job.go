@@ -319,7 +319,7 @@ func (c jobCall) checkData(tx *store.Tx, side, name string, v map[string]any) er
 
 // writable says whether a runner can put an output at an address of this form.
 func writable(uri string) bool {
-	if uri == "" || strings.HasPrefix(uri, "${{") {
+	if uri == "" || strings.HasPrefix(uri, "${{") || strings.HasPrefix(uri, "/") { // a path is one in the default datastore
 		return true
 	}
 	scheme, _, ok := strings.Cut(strings.ToLower(uri), ":")

@@ -114,6 +114,9 @@ func checkModel(c *call, tx *store.Tx, name, version string, p map[string]any) e
 	if text(p, "modelUri") == "" {
 		return berth.Errorf(berth.Invalid, "properties.modelUri is missing")
 	}
+	if err := checkModelThere(c, tx, name, version, text(p, "jobName"), text(p, "modelUri")); err != nil {
+		return err
+	}
 	if !strings.EqualFold(text(p, "stage"), lastStage) {
 		return nil
 	}
@@ -130,6 +133,32 @@ func checkModel(c *call, tx *store.Tx, name, version string, p map[string]any) e
 	}
 	p["stage"] = old["stage"]
 	return nil
+}
+
+// checkModelThere refuses a new model at a place where a job that is over left nothing.
+func checkModelThere(c *call, tx *store.Tx, name, version, job, uri string) error {
+	if job == "" || !strings.HasPrefix(uri, "azureml://") {
+		return nil
+	}
+	d, err := tx.Get(c.ws.Key(), "jobs", job, "")
+	if err != nil || !berth.JobStatus(d.Status).Terminal() {
+		return nil //nolint:nilerr // it may be there later
+	}
+	if _, err := tx.Get(c.ws.Key(), "models/versions", name, version); err == nil {
+		return nil // files of old jobs may be gone
+	}
+	place, err := c.s.Resolve(tx, c.ws, c.who.User, uri)
+	if err != nil || !place.Ours() {
+		return err
+	}
+	if _, err := tx.Blob(place.Container, place.Name); err == nil {
+		return nil
+	}
+	found, err := tx.ListBlobs(store.BlobQuery{Container: place.Container, Prefix: strings.TrimSuffix(place.Name, "/") + "/", Limit: 1})
+	if err != nil || len(found) > 0 {
+		return err
+	}
+	return berth.Missingf("properties.modelUri: job %s, which is %s, has nothing at %s", d.Name, d.Status, uri)
 }
 
 // The storage a workspace starts with.

@@ -263,7 +263,7 @@ func jobOutput(tx *store.Tx, ws berth.Workspace, p []string, uri string) (kept, 
 const OutputRoot = "azureml/"
 
 // ArtifactPath is the folder of a job's logs and default outputs in the artifact store.
-func ArtifactPath(job string) string { return "ExperimentRun/dcid." + job }
+func ArtifactPath(job string) string { return berth.ArtifactPath(job) }
 
 // asset is a version of a data asset or model, whose own URI is then resolved.
 func (l Locator) asset(tx *store.Tx, ws berth.Workspace, text string, depth int) (Place, error) {

@@ -15,7 +15,8 @@ import (
 // is asked for. It is ours: a node asks for it once and then for what it does not have. The hashes
 // in it open nothing.
 func (c *call) tree() error {
-	w := bufio.NewWriterSize(c.w, 64<<10)
+	sent := &sentWriter{w: c.w}
+	w := bufio.NewWriterSize(sent, 64<<10)
 	t := berth.Tree{Single: c.query.Get("type") == "file"}
 	var buf, skips []byte
 	n := 0
@@ -60,11 +61,22 @@ func (c *call) tree() error {
 			err = w.Flush()
 		}
 	}
-	if err != nil && n > 0 { // the status is sent: without its end nobody takes it for whole
+	if err != nil && sent.any { // the status is sent: without its end nobody takes it for whole
 		w.Reset(io.Discard)
 		return nil
 	}
 	return err
+}
+
+// sentWriter knows whether anything was written.
+type sentWriter struct {
+	w   io.Writer
+	any bool
+}
+
+func (s *sentWriter) Write(p []byte) (int, error) {
+	s.any = true
+	return s.w.Write(p)
 }
 
 // maxSkipped is how many names that are left out are told.
