@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/client"
+	"github.com/berthml/berth/internal/config"
 )
 
 // serverStatus is what `berth status -o json` prints.
@@ -44,7 +46,11 @@ func statusCommand(s *session) *cobra.Command {
 						return err
 					}
 				} else {
-					fmt.Fprintf(s.out, "no server runs in %s; `berth up` starts one\n", s.cfg.Home)
+					start := "berth up"
+					if unit := config.Service(s.cfg.Home); unit != "" {
+						start = "systemctl start " + strings.TrimSuffix(unit, ".service")
+					}
+					fmt.Fprintf(s.out, "no server runs in %s; `%s` starts one\n", s.cfg.Home, start)
 				}
 				return exitError(exitUnreachable)
 			}
