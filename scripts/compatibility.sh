@@ -14,7 +14,7 @@ corpus=${BERTH_CORPUS:-$root/../shared/corpus}
 : "${BERTH_E2E_MIRROR:?set it to a git directory of Azure/azure-sdk-for-python}"
 folders=("$@")
 if [ ${#folders[@]} = 0 ]; then
-	folders=(code_asset command_job component compute connection dataset datastore environment evaluator index model workspace)
+	folders=(batch_services code_asset command_job component compute connection dataset datastore environment evaluator index model online_services workspace)
 fi
 berth=${BERTH_BIN:-$root/bin/berth}
 work=$(mktemp -d)
