@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -237,13 +238,13 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 	}
 	defer file.Close() // opened for reading
 	if f.Size <= oneShot {
-		return c.sendPart(ctx, address, io.NewSectionReader(file, 0, f.Size), count)
+		return c.sendPart(ctx, address, 0, io.NewSectionReader(file, 0, f.Size), count)
 	}
 	var ids []string
 	for at := int64(0); at < f.Size; at += blockSize {
 		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%016d", at))
 		part := withQuery(address, "comp=block&blockid="+url.QueryEscape(id))
-		if err := c.sendPart(ctx, part, io.NewSectionReader(file, at, min(blockSize, f.Size-at)), count); err != nil {
+		if err := c.sendPart(ctx, part, f.Size-at, io.NewSectionReader(file, at, min(blockSize, f.Size-at)), count); err != nil {
 			return err
 		}
 		ids = append(ids, id)
@@ -255,24 +256,28 @@ func (c *Client) sendFile(ctx context.Context, address string, f File, count fun
 	}
 	list.WriteString("</BlockList>")
 	body := list.Bytes()
-	return c.sendPart(ctx, withQuery(address, "comp=blocklist"), io.NewSectionReader(bytes.NewReader(body), 0, int64(len(body))), nil)
+	return c.sendPart(ctx, withQuery(address, "comp=blocklist"), 0, io.NewSectionReader(bytes.NewReader(body), 0, int64(len(body))), nil)
 }
 
-// sendPart puts one body, again when the connection broke or the server was busy.
-func (c *Client) sendPart(ctx context.Context, address string, part *io.SectionReader, count func(int64)) error {
-	err := c.persist(ctx, http.MethodPut, func() error { return c.sendOnce(ctx, address, part) })
+// sendPart puts one body, again when the connection broke or the server was busy. rest is how much
+// of a file is to come, for a server that has no room for it; 0 does not say.
+func (c *Client) sendPart(ctx context.Context, address string, rest int64, part *io.SectionReader, count func(int64)) error {
+	err := c.persist(ctx, http.MethodPut, func() error { return c.sendOnce(ctx, address, rest, part) })
 	if err == nil && count != nil {
 		count(part.Size())
 	}
 	return err
 }
 
-func (c *Client) sendOnce(ctx context.Context, address string, part *io.SectionReader) error {
+func (c *Client) sendOnce(ctx context.Context, address string, rest int64, part *io.SectionReader) error {
 	req, err := c.blobRequest(ctx, http.MethodPut, address)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("x-ms-blob-type", "BlockBlob")
+	if rest > 0 {
+		req.Header.Set("X-Berth-Rest", strconv.FormatInt(rest, 10))
+	}
 	req.ContentLength = part.Size()
 	req.Body = http.NoBody
 	if part.Size() > 0 {

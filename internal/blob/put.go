@@ -146,6 +146,9 @@ func (s *Store) Full() error {
 	}
 }
 
+// Room refuses an upload of this size where the disk has no room for it.
+func (s *Store) Room(size int64) error { return s.room(size) }
+
 func (s *Store) room(size int64) error {
 	if size <= small {
 		return nil

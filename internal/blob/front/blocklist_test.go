@@ -3,9 +3,12 @@ package front_test
 import (
 	"encoding/xml"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/berthml/berth/internal/blob/front"
 )
 
 func TestBlockUpload(t *testing.T) {
@@ -56,4 +59,17 @@ func TestBlockUpload(t *testing.T) {
 	s.want(400, "Md5Mismatch", resp, body)
 	resp, body = s.do("GET", "box/none?comp=blocklist", "")
 	s.want(404, "BlobNotFound", resp, body)
+}
+
+// TestBlockOfAnUploadThatDoesNotFit: the first block of a file that is larger than the disk is
+// refused, and nothing is kept of it.
+func TestBlockOfAnUploadThatDoesNotFit(t *testing.T) {
+	s := serve(t)
+	res, body := s.do(http.MethodPut, "box/huge?comp=block&blockid=YQ==", "text", front.RestHeader, "4611686018427387904")
+	if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "has no room for this upload of 4611686018427387904 bytes") {
+		t.Errorf("%s %s", res.Status, body)
+	}
+	if res, body := s.do(http.MethodPut, "box/small?comp=block&blockid=YQ==", "text", front.RestHeader, "4"); res.StatusCode != http.StatusCreated {
+		t.Errorf("%s %s", res.Status, body)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -42,6 +43,9 @@ func (c *call) put() error {
 	return nil
 }
 
+// RestHeader says, of a block, how many bytes of the blob are to come with it and after it.
+const RestHeader = "X-Berth-Rest"
+
 func (c *call) putBlock() error {
 	id, err := blockID(c.query.Get("blockid"))
 	if err != nil {
@@ -53,6 +57,12 @@ func (c *call) putBlock() error {
 	o := blob.PutOptions{Size: max(c.r.ContentLength, 0)}
 	if o.MD5, err = digest(c.r.Header, "Content-MD5"); err != nil {
 		return err
+	}
+	// An upload that does not fit is refused before it has filled the disk.
+	if rest, err := strconv.ParseInt(c.r.Header.Get(RestHeader), 10, 64); err == nil {
+		if err := c.h.store.Room(rest); err != nil {
+			return err
+		}
 	}
 	if err := c.h.store.PutBlockChecked(c.r.Context(), c.container, c.name, id, body{c.r.Body}, o); err != nil {
 		return err

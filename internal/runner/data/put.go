@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -176,6 +177,9 @@ func (c *Client) send(ctx context.Context, f *os.File, to address, name string) 
 	return c.put(ctx, to, "", h, f, 0, size)
 }
 
+// restHeader tells our own server how much is to come, so that it refuses what it has no room for.
+const restHeader = "X-Berth-Rest"
+
 // putBlocks sends a large file as blocks, in parallel, and then the list of them.
 func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, to address, kind string) error {
 	piece := max(c.piece, size/40000+1) // a blob has 50,000 blocks at most
@@ -187,7 +191,8 @@ func (c *Client) putBlocks(ctx context.Context, f *os.File, size int64, to addre
 		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "berth-%010d", i))
 		list.WriteString("<Latest>" + id + "</Latest>")
 		q := "comp=block&blockid=" + url.QueryEscape(id)
-		g.Go(func() error { return c.put(gctx, to, q, nil, f, at, min(piece, size-at)) })
+		h := http.Header{restHeader: {strconv.FormatInt(size-at, 10)}}
+		g.Go(func() error { return c.put(gctx, to, q, h, f, at, min(piece, size-at)) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
