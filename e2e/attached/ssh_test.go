@@ -24,10 +24,15 @@ type openSSH struct {
 	port, user string
 	key        string // path
 	cmd        *exec.Cmd
+	// Of one in a network of its own:
+	space, address string
 }
 
 // startOpenSSH starts a server, or skips the test where there is none.
-func startOpenSSH(t *testing.T) *openSSH {
+func startOpenSSH(t *testing.T) *openSSH { return startOpenSSHAt(t, "", "127.0.0.1") }
+
+// startOpenSSHAt starts a server at an address of a network namespace, or of this machine.
+func startOpenSSHAt(t *testing.T, space, address string) *openSSH {
 	t.Helper()
 	if _, err := exec.LookPath("sshd"); err != nil {
 		if _, err := os.Stat("/usr/sbin/sshd"); err != nil {
@@ -45,7 +50,7 @@ func startOpenSSH(t *testing.T) *openSSH {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &openSSH{t: t, dir: dir, home: filepath.Join(dir, "home"), user: me.Username, key: filepath.Join(dir, "id")}
+	o := &openSSH{t: t, dir: dir, home: filepath.Join(dir, "home"), user: me.Username, key: filepath.Join(dir, "id"), space: space, address: address}
 	t.Cleanup(o.clean)
 	if err := os.Mkdir(o.home, 0o700); err != nil {
 		t.Fatal(err)
@@ -65,8 +70,8 @@ func startOpenSSH(t *testing.T) *openSSH {
 		}
 	}
 	write(t, filepath.Join(dir, "run.sh"), "export HOME="+o.home+"\ncd\nexec sh -c \"$SSH_ORIGINAL_COMMAND\"\n")
-	write(t, filepath.Join(dir, "sshd_config"), fmt.Sprintf("Port %s\nListenAddress 127.0.0.1\nHostKey %s/host\nPidFile none\nAuthorizedKeysFile %s/id.pub\n"+
-		"StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nAllowTcpForwarding no\nForceCommand sh %s/run.sh\n", o.port, dir, dir, dir))
+	write(t, filepath.Join(dir, "sshd_config"), fmt.Sprintf("Port %s\nListenAddress %s\nHostKey %s/host\nPidFile none\nAuthorizedKeysFile %s/id.pub\n"+
+		"StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nAllowTcpForwarding no\nForceCommand sh %s/run.sh\n", o.port, address, dir, dir, dir))
 	o.start()
 	return o
 }
@@ -82,7 +87,11 @@ func (o *openSSH) start() {
 		o.t.Fatal(err)
 	}
 	defer log.Close()
-	o.cmd = exec.Command(path, "-D", "-e", "-f", filepath.Join(o.dir, "sshd_config"))
+	words := []string{path, "-D", "-e", "-f", filepath.Join(o.dir, "sshd_config")}
+	if o.space != "" {
+		words = append([]string{"ip", "netns", "exec", o.space}, words...)
+	}
+	o.cmd = exec.Command(words[0], words[1:]...)
 	o.cmd.Stderr = log
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := o.cmd.Start(); err != nil {
