@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/auth"
+	"github.com/berthml/berth/internal/batch"
 	"github.com/berthml/berth/internal/job"
 	"github.com/berthml/berth/internal/kind"
 	"github.com/berthml/berth/internal/locate"
@@ -435,6 +437,9 @@ func shapeJob(c *call, d *store.Doc, p map[string]any) {
 				p["parentJobName"] = st.Parent
 			}
 		}
+	}
+	if jobs := asMap(p["jobs"]); jobs[batch.Step] != nil && text(asMap(jobs[batch.Step]), "componentId") == "" && bytes.Contains(d.Own, []byte(`"invokes":"`)) {
+		p["jobs"] = map[string]any{} // Azure's clients cannot read a step without a component
 	}
 	if isCommand(p) {
 		orNull(p, "codeId", "distribution", "limits")
