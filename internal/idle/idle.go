@@ -8,6 +8,7 @@ package idle
 
 import (
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -15,20 +16,25 @@ import (
 // Quiet is how long a process must have been unused.
 const Quiet = 5 * time.Second
 
-// A Watcher calls a function once a process has been unused for a while. Between uses it sets no
-// timers: an idle process is woken once.
+// between is the shortest time between two releases of a process that stays unused.
+const between = time.Minute
+
+// A Watcher releases memory once a process has been unused for a while. Between uses it sets no
+// timers: an idle process is woken once. But the runtime itself collects garbage every two minutes,
+// and uses pages of the program for it; those are released again.
 type Watcher struct {
-	quiet   time.Duration
-	release func()
-	uses    atomic.Uint64
-	waiting atomic.Bool // a timer is set
+	quiet, between time.Duration
+	release, unmap func()
+	uses           atomic.Uint64
+	waiting        atomic.Bool // a timer is set
 }
 
 // Watch returns a watcher that releases memory of this process. The process counts as used now.
-func Watch() *Watcher { return watch(Quiet, Release) }
+func Watch() *Watcher {
+	return watch(&Watcher{quiet: Quiet, between: between, release: Release, unmap: unmap})
+}
 
-func watch(quiet time.Duration, release func()) *Watcher {
-	w := &Watcher{quiet: quiet, release: release}
+func watch(w *Watcher) *Watcher {
 	w.Used()
 	return w
 }
@@ -60,7 +66,24 @@ func (w *Watcher) wait() {
 			return
 		}
 		w.release()
+		w.afterCollection(before, time.Now())
 	})
+}
+
+// afterCollection unmaps pages again after the next collection, if the process has not been used
+// since.
+func (w *Watcher) afterCollection(before uint64, last time.Time) {
+	type garbage struct{ self *garbage } // with a pointer, so that it is an object of its own
+	runtime.AddCleanup(&garbage{}, func(struct{}) {
+		if w.uses.Load() != before {
+			return
+		}
+		if now := time.Now(); now.Sub(last) >= w.between {
+			w.unmap()
+			last = now
+		}
+		w.afterCollection(before, last)
+	}, struct{}{})
 }
 
 // Handler counts the requests of h as uses.

@@ -1,6 +1,7 @@
 package idle
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,7 @@ import (
 func TestOnceForEachQuietTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var released atomic.Int32
-		w := watch(5*time.Second, func() { released.Add(1) })
+		w := watch(&Watcher{quiet: 5 * time.Second, release: func() { released.Add(1) }, unmap: func() {}})
 		check := func(want int32, when string) {
 			t.Helper()
 			synctest.Wait()
@@ -37,14 +38,46 @@ func TestOnceForEachQuietTime(t *testing.T) {
 // TestConcurrentUses runs uses against the timer: none may be lost, and the race detector looks.
 func TestConcurrentUses(t *testing.T) {
 	done := make(chan struct{}, 1)
-	w := watch(time.Microsecond, func() {
+	w := watch(&Watcher{quiet: time.Microsecond, release: func() {
 		select {
 		case done <- struct{}{}:
 		default:
 		}
-	})
+	}, unmap: func() {}})
 	for range 200 {
 		w.Used()
 		<-done // every use is followed by a release
 	}
+}
+
+// TestAfterCollections collects garbage in a process that is not used: what that maps is unmapped.
+func TestAfterCollections(t *testing.T) {
+	released, unmapped := make(chan struct{}), make(chan struct{})
+	watch(&Watcher{quiet: time.Microsecond, release: func() { close(released) }, unmap: func() { unmapped <- struct{}{} }})
+	<-released
+	for range 3 {
+		for again := true; again; {
+			runtime.GC()
+			select {
+			case <-unmapped:
+				again = false
+			default:
+				runtime.Gosched()
+			}
+		}
+	}
+}
+
+// TestNotAfterUses collects garbage in a process that was used: nothing is unmapped before it is
+// idle again, and not too often then.
+func TestNotAfterUses(t *testing.T) {
+	released := make(chan struct{})
+	w := watch(&Watcher{quiet: time.Microsecond, between: time.Hour, release: func() { released <- struct{}{} }, unmap: func() { t.Error("unmapped") }})
+	for range 3 {
+		<-released
+		runtime.GC()
+		runtime.GC() // the cleanups of the first have begun
+		w.Used()
+	}
+	<-released
 }

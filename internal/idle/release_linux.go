@@ -12,9 +12,13 @@ import (
 
 // Release returns free memory of the heap and unmaps the pages of the program file.
 func Release() {
-	pages := programPages()
 	debug.FreeOSMemory()
-	for _, p := range pages {
+	unmap()
+}
+
+// unmap unmaps the pages of the program file.
+func unmap() {
+	for _, p := range programPages() {
 		// An error leaves the pages where they are.
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, p.start, p.end-p.start, unix.MADV_DONTNEED)
 	}

@@ -6,3 +6,5 @@ import "runtime/debug"
 
 // Release returns free memory of the heap.
 func Release() { debug.FreeOSMemory() }
+
+func unmap() {}
