@@ -148,7 +148,7 @@ func (s *Server) invoke(c *call, name string) error {
 	if err != nil {
 		return err
 	}
-	if t.Environment == "" && t.Deployment.Code() == "" && t.Model.MLflow && !t.IsPipeline() {
+	if t.Environment == "" && t.Code() == "" && t.Model.MLflow && !t.IsPipeline() {
 		if t.Environment, err = c.modelEnvironment(deployment, t.Model); err != nil {
 			return err
 		}

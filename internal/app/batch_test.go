@@ -137,13 +137,8 @@ func TestBatchEndpoint(t *testing.T) {
 	if n := b.scored(); n["f000.txt"] != 2 || n["f002.txt"] != 2 { // two invocations
 		t.Errorf("scored %v", n)
 	}
-	for _, path := range []string{b.ws + "/batchEndpoints/e/jobs", ""} {
-		list := map[string]any{}
-		if path == "" {
-			_, list = b.do("GET", "/mferp/managementfrontend"+b.ws+"/batchEndpoints/e/jobs", nil)
-		} else {
-			_, list = b.do("GET", strings.TrimPrefix(b.uri, b.uri[:strings.Index(b.uri, "/berth/")]), nil)
-		}
+	for _, path := range []string{"/mferp/managementfrontend" + b.ws + "/batchEndpoints/e/jobs", b.uri[strings.Index(b.uri, "/berth/"):]} {
+		_, list := b.do("GET", path, nil)
 		if v, _ := list["value"].([]any); len(v) != 2 {
 			t.Errorf("jobs of the endpoint: %v", list)
 		}

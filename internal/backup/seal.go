@@ -130,14 +130,26 @@ func (s *sealed) encrypt(to io.Writer, from io.Reader, name string) error {
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return err
 		}
-		_, end := in.Peek(1)
-		if _, err := to.Write(aead.Seal(nil, chunkNonce(n, end != nil), buf[:k], []byte(name))); err != nil {
+		last, err := atEnd(in)
+		if err != nil {
 			return err
 		}
-		if end != nil {
+		if _, err := to.Write(aead.Seal(nil, chunkNonce(n, last), buf[:k], []byte(name))); err != nil {
+			return err
+		}
+		if last {
 			return nil
 		}
 	}
+}
+
+// atEnd says whether everything was read. An error is no end: what was read so far is not whole.
+func atEnd(in *bufio.Reader) (bool, error) {
+	_, err := in.Peek(1)
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, err
 }
 
 // Get fetches an object and decrypts it.
@@ -175,15 +187,18 @@ func (s *sealed) decrypt(to io.Writer, from io.Reader, name string) error {
 		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return errors.Join(damaged, err)
 		}
-		_, end := in.Peek(1)
-		text, err := aead.Open(nil, chunkNonce(n, end != nil), buf[:k], []byte(name))
+		last, err := atEnd(in)
+		if err != nil {
+			return err
+		}
+		text, err := aead.Open(nil, chunkNonce(n, last), buf[:k], []byte(name))
 		if err != nil {
 			return damaged
 		}
 		if _, err := to.Write(text); err != nil {
 			return err
 		}
-		if end != nil {
+		if last {
 			return nil
 		}
 	}

@@ -55,7 +55,7 @@ func TestTutorial(t *testing.T) {
 		return string(out), err
 	}
 	t.Cleanup(func() {
-		run("berth", "down") //nolint:errcheck // it may be down
+		_, _ = run("berth", "down") // it may be down
 		os.RemoveAll(home)
 	})
 	path := filepath.Join(user, "tutorial.sh")

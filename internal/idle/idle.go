@@ -73,7 +73,7 @@ func (w *Watcher) wait() {
 // afterCollection unmaps pages again after the next collection, if the process has not been used
 // since.
 func (w *Watcher) afterCollection(before uint64, last time.Time) {
-	type garbage struct{ self *garbage } // with a pointer, so that it is an object of its own
+	type garbage struct{ _ *byte } // with a pointer, so that it is an object of its own
 	runtime.AddCleanup(&garbage{}, func(struct{}) {
 		if w.uses.Load() != before {
 			return

@@ -45,8 +45,8 @@ func (k parallel) Step(j Job, tasks []*berth.Task) Step {
 	stop := j.State.Cancel || failed != "" || written
 	switch {
 	case stop && len(live) > 0:
-		s.Stop = gang(live).toStop(true)
-		s.Status, s.State.Reason = gang(live).status(live, 0)
+		s.Stop = live.toStop(true)
+		s.Status, s.State.Reason = live.status(live, 0)
 		if j.State.Cancel {
 			s.Status = berth.CancelRequested
 		} else if failed != "" {
@@ -67,7 +67,7 @@ func (k parallel) Step(j Job, tasks []*berth.Task) Step {
 		for i := range s.Start {
 			live = append(live, &s.Start[i])
 		}
-		s.Status, s.State.Reason = gang(live).status(live, 0)
+		s.Status, s.State.Reason = live.status(live, 0)
 		if len(live) == len(s.Start) {
 			s.Status = berth.Queued
 		}

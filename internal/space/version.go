@@ -329,7 +329,7 @@ func (v *versions) erase(at locate.Place, title string) error {
 			if b.Name != folder && !strings.HasPrefix(b.Name, folder+"/") {
 				continue
 			}
-			gone := false
+			var gone bool
 			if v.q.DryRun {
 				of, err := blob.VersionAt(v.tx, b)
 				if err != nil {

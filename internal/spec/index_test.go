@@ -114,7 +114,7 @@ func TestOnlyChangedFilesAreRead(t *testing.T) {
 		}
 		return all
 	}
-	table := ""
+	var table string
 	for { // files that were just written are read until the clock has moved on
 		first := hashes()
 		list, err := filepath.Glob(filepath.Join(index, "*.files"))

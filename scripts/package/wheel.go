@@ -40,9 +40,8 @@ func makeWheel(version string, t target, binary []byte) ([]byte, error) {
 	w := zip.NewWriter(&b)
 	for _, f := range files {
 		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: epoch}
-		h.SetMode(0o100000 | 0) // a regular file
-		h.ExternalAttrs = uint32(0o100000|f.mode) << 16
-		h.CreatorVersion = 3 << 8 // Unix: the mode counts
+		h.ExternalAttrs = uint32(0o100000|f.mode) << 16 // a regular file
+		h.CreatorVersion = 3 << 8                       // Unix: the mode counts
 		out, err := w.CreateHeader(h)
 		if err != nil {
 			return nil, err
