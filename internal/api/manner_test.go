@@ -124,8 +124,8 @@ func TestModelOutputs(t *testing.T) {
 func TestOutputPlaces(t *testing.T) {
 	x := open(t)
 	for uri, ok := range map[string]bool{
-		"": true, "azureml://datastores/workspaceblobstore/paths/x/${{name}}": true, "https://store/x?sig=y": true, "file:///data/x": true,
-		"/data/x": false, "./x": false, "relative": false, "wasbs://c@a.blob.core.windows.net/x": false, "abfss://f@a.dfs.core.windows.net/x": false, "s3://b/x": false,
+		"": true, "azureml://datastores/workspaceblobstore/paths/x/${{name}}": true, "https://store/x?sig=y": true, "file:///data/x": true, "/data/x": true,
+		"./x": false, "relative": false, "wasbs://c@a.blob.core.windows.net/x": false, "abfss://f@a.dfs.core.windows.net/x": false, "s3://b/x": false,
 	} {
 		out := map[string]any{"jobOutputType": "uri_folder", "uri": uri}
 		a := x.do("PUT", x.ws+"/jobs/j"+berthVersion(uri), props("jobType", "Command", "command", "x", "outputs", map[string]any{"o": out}))
