@@ -310,3 +310,27 @@ func TestCleaningVersions(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCleaningLeavesFilesOfOthers: whoever registers the folder of another user, or a folder that
+// many users upload to, cannot have it deleted.
+func TestCleaningLeavesFilesOfOthers(t *testing.T) {
+	x := open(t)
+	bob := x.token("bob", auth.User)
+	box, _ := x.files("LocalUpload/aaaa/data/x")
+	x.files("LocalUpload/bbbb/data/y")
+	x.files("models-prod/hers.bin")
+	before := len(x.names())
+	base := "https://127.0.0.1:8443/st.blob.berth/" + box + "/"
+	for i, place := range []string{base + "LocalUpload/aaaa/data", base + "models-prod", base + "LocalUpload%2F", base + "other"} {
+		x.as(bob, "PUT", x.ws+"/models/m/versions/"+fmt.Sprint(i+1), props("modelUri", place)).want(201)
+	}
+	for _, dry := range []bool{true, false} {
+		ask := map[string]any{"kinds": []string{"models"}, "before": time.Now().Add(time.Hour), "dryRun": dry}
+		if a := x.as(bob, "POST", x.ws+"/cleanStorage", ask).want(200); a.at("versions") != 3.0 || a.at("files") != 0.0 {
+			t.Errorf("dry %v: %s", dry, a.raw)
+		}
+	}
+	if got := len(x.names()); got != before {
+		t.Errorf("%d of %d files are left", got, before)
+	}
+}

@@ -3,6 +3,7 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sort"
@@ -292,6 +293,51 @@ func TestParallelCancel(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("process %d is left", pid)
 			}
+		}
+	}
+}
+
+// TestParallelRowsReplaced: a file that a user writes where the results of the job are is theirs,
+// and nothing else goes with it when the job completes.
+func TestParallelRowsReplaced(t *testing.T) {
+	x := newScoring(t, start(t, shortHome(t)), counting)
+	gate := filepath.Join(t.TempDir(), "gate")
+	x.files("1", "gate "+gate)
+	x.begin("r", nil)
+	x.eventually("a process waits", func() bool { return x.scored()["f001.txt"] == 1 })
+	_, store := x.do("GET", x.ws+"/datastores/workspaceartifactstore", nil)
+	file := "/st.blob.berth/" + at(store, "properties", "containerName").(string) + "/ExperimentRun/dcid.r/user_logs/rows.csv"
+	_, secret := x.do("POST", x.ws+"/datastores/workspaceartifactstore/listSecrets", nil)
+	sign, _ := at(secret, "sasToken").(string)
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://berth"+file+"?"+sign, strings.NewReader("mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("x-ms-blob-type", "BlockBlob")
+	resp, err := x.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatal(resp.Status)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, st := x.end("r"); status != "Completed" {
+		t.Fatalf("%s: %s", status, st.Reason)
+	}
+	if code, m := x.do("GET", x.codeID, nil); code != 200 {
+		t.Error(code, m)
+	}
+	if log, _ := x.wait("r"); log == "" {
+		t.Error("the log of the job is gone")
+	}
+	x.stop() // so that what follows the end of a job is done
+	for _, dir := range []string{"blobs", "blobs/logs"} {
+		if _, err := os.Stat(filepath.Join(x.home, dir)); err != nil {
+			t.Error(err)
 		}
 	}
 }

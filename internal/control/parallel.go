@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/locate"
@@ -74,6 +73,9 @@ func (cy *cycle) dropRows(j *jobWork) error {
 	if err != nil {
 		return err
 	}
-	cy.plan.discards = append(cy.plan.discards, filepath.Join(cy.c.o.Blobs.Dir(), filepath.FromSlash(b.Live)))
+	if b.Live == "" {
+		return nil // somebody wrote another file there
+	}
+	cy.plan.liveFiles = append(cy.plan.liveFiles, b.Live)
 	return cy.tx.DeleteBlob(storage.Artifacts, name)
 }

@@ -27,6 +27,8 @@ type plan struct {
 	logs     []logWrite
 	discards []string // directories nobody needs any more
 
+	liveFiles []string // of the blob store, which nobody needs any more
+
 	portsTaken map[int]bool // spans of reserved ports, by the first
 	portsAsked []int        // spans to reserve, by the ports needed
 }
@@ -90,6 +92,11 @@ func (c *Control) act(ctx context.Context, cy *cycle) {
 	}
 	for _, dir := range pl.discards {
 		c.acts.Go(func() { c.discard(dir) })
+	}
+	for _, name := range pl.liveFiles {
+		if err := c.o.Blobs.RemoveLive(name); err != nil {
+			c.o.Log.Warn("results not deleted", "file", name, "err", err)
+		}
 	}
 	if cy.reloaded {
 		c.takeUpInherited(ctx)

@@ -282,8 +282,8 @@ func (v *versions) remove(d *store.Doc, place locate.Place) error {
 	default:
 		err = blob.ReleaseForeign(v.tx, v.Workspace, place.Container, place.Name, title+" of workspace "+v.Workspace)
 	}
-	if err == nil && ours && uploaded(place.Name) {
-		err = v.erase(place, title)
+	if err == nil && ours && uploaded().MatchString(strings.TrimRight(place.Name, "/")) {
+		err = v.erase(place, title, d.CreatedBy)
 	}
 	if err != nil || v.q.DryRun {
 		return err
@@ -316,8 +316,9 @@ func (v *versions) title(d *store.Doc) string {
 	return asset.Title(collections[v.kind][1], d.Name, d.Version)
 }
 
-// erase deletes the files in the folder of a version, save those of others.
-func (v *versions) erase(at locate.Place, title string) error {
+// erase deletes the files in the folder of a version that its maker wrote, save those of other
+// versions. Anybody can register the folder of another user.
+func (v *versions) erase(at locate.Place, title, maker string) error {
 	folder := strings.TrimRight(at.Name, "/")
 	for q := (store.BlobQuery{Container: at.Container, Prefix: folder}); ; {
 		page, err := v.tx.ListBlobs(q)
@@ -326,7 +327,7 @@ func (v *versions) erase(at locate.Place, title string) error {
 		}
 		for _, b := range page {
 			q.After = b.Name
-			if b.Name != folder && !strings.HasPrefix(b.Name, folder+"/") {
+			if b.Name != folder && !strings.HasPrefix(b.Name, folder+"/") || b.Writer == "" || b.Writer != maker {
 				continue
 			}
 			var gone bool
@@ -347,12 +348,8 @@ func (v *versions) erase(at locate.Place, title string) error {
 	}
 }
 
-// uploaded says whether a folder is one that was uploaded to: what jobs wrote is cleaned with them.
-func uploaded(name string) bool {
-	for _, prefix := range []string{"codes-", "models-", "environments-", "LocalUpload/", "az-ml-artifacts/"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
+// uploaded matches folders, and what is in them, that clients upload one version or job to: what
+// jobs wrote is cleaned with them.
+var uploaded = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:(?:LocalUpload|az-ml-artifacts)/[^/]+|(?:codes|models|environments)-[0-9a-f]{8})(?:/|$)`)
+})
