@@ -42,10 +42,13 @@ func (k parallel) Step(j Job, tasks []*berth.Task) Step {
 		s.State.Times, s.State.Usage, s.State.Exit = pullTimes(tasks), g.usage(), nil
 		s.State.Times.Submitted = j.State.Times.Submitted
 	}
-	stop := j.State.Cancel || failed != "" || written
+	stop := j.State.Cancel || failed != ""
 	switch {
-	case stop && len(live) > 0:
+	case (stop || written) && len(live) > 0:
 		s.Stop = live.toStop(true)
+		if written && !stop {
+			s.Stop = unstarted(live).toStop(true)
+		}
 		s.Status, s.State.Reason = live.status(live, 0)
 		if j.State.Cancel {
 			s.Status = berth.CancelRequested
@@ -77,6 +80,13 @@ func (k parallel) Step(j Job, tasks []*berth.Task) Step {
 		s.State.Times.Ended = time.Time{}
 	}
 	return s
+}
+
+// unstarted are the tasks whose processes have not begun. Those that run have nothing more to do and
+// end by themselves, and one that ends may be keeping the files that its script wrote: it must not
+// be stopped for a job that does well.
+func unstarted(g gang) gang {
+	return slices.DeleteFunc(slices.Clone(g), func(t *berth.Task) bool { return !t.State.Before(berth.TaskRunning) })
 }
 
 // publicWork is what others see of the work: not the book-keeping.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/berthml/berth"
 	"github.com/berthml/berth/internal/kind"
@@ -50,7 +51,6 @@ type Answer struct {
 	End     bool        `json:"end,omitempty"`   // there is nothing to do
 	Reason  string      `json:"reason,omitempty"`
 	Work    *berth.Work `json:"work,omitempty"`
-	Stale   []int       `json:"stale,omitempty"` // of Holding: it has them no more
 }
 
 // Piece is a mini-batch for a task.
@@ -112,20 +112,18 @@ func (d *desk) exchange(a Ask) (Answer, error) {
 	if err != nil {
 		return answer, err
 	}
-	for _, n := range a.Holding {
-		if !slices.ContainsFunc(mine, func(b *berth.MiniBatch) bool { return b.Number == n }) {
-			answer.Stale = append(answer.Stale, n)
-		}
-	}
-	for _, b := range mine { // it was given these, and the answer got lost
-		if !slices.Contains(a.Holding, b.Number) {
+	held := 0
+	for _, b := range mine {
+		if slices.Contains(a.Holding, b.Number) {
+			held++
+		} else { // it was given this, and the answer got lost
 			answer.Batches = append(answer.Batches, Piece{b.Number, b.Tries, b.Items})
 		}
 	}
 	if answer.Batches, err = d.take(answer.Batches, min(a.Want, maxWant)); err != nil {
 		return answer, err
 	}
-	if len(answer.Batches) == 0 && len(a.Holding) == len(answer.Stale) && a.Want > 0 {
+	if len(answer.Batches) == 0 && held == 0 && a.Want > 0 {
 		answer.Write, err = d.writer()
 		answer.End = !answer.Write
 		answer.Reason = "nothing is left to do"
@@ -179,9 +177,7 @@ func (d *desk) finish(r Result) error {
 
 // fail records that a mini-batch failed. It is tried again, or has failed for good.
 func (d *desk) fail(b *berth.MiniBatch, why string) error {
-	if len(why) > maxError {
-		why = why[:maxError]
-	}
+	why = clean(why)
 	b.Tries++
 	b.Error = why
 	d.work.Running--
@@ -196,6 +192,15 @@ func (d *desk) fail(b *berth.MiniBatch, why string) error {
 		d.work.Waiting++
 	}
 	return d.tx.SaveBatch(d.task.Workspace, d.task.Job, b)
+}
+
+// clean makes a message of a script one that every store takes: of a bounded length, UTF-8 and
+// without null characters.
+func clean(why string) string {
+	if len(why) > maxError {
+		why = why[:maxError]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(why, ""), "\x00", "")
 }
 
 // name is the items of a mini-batch, for people.
@@ -293,8 +298,8 @@ func (d *desk) save() error {
 }
 
 // Settle takes back what a task had that has ended, once. Mini-batches that it was working on are
-// given to others; if it was not taken away but failed by itself, that was one of their tries. What
-// it wrote to its node's disk is lost with a node that is lost: those are done again.
+// given to others; if it was not taken away but failed by itself, that was one of their tries. The
+// files that its script wrote are kept when a task ends well: if it did not, they are written again.
 func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error) {
 	w, err := tx.Work(t.Workspace, t.Job)
 	if err != nil {
@@ -326,8 +331,10 @@ func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error)
 			return nil, err
 		}
 	}
-	if gone(t) {
+	if t.Exit != nil && t.Exit.Cause == "lost" {
 		w.Lost++
+	}
+	if !t.Exit.OK() {
 		if err := d.redo(); err != nil {
 			return nil, err
 		}
@@ -335,14 +342,11 @@ func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error)
 	if w.Error == "" {
 		w.Error = how.Exceeded(w)
 	}
-	if w.Error == "" && counts && len(mine) == 0 && !t.Exit.OK() && !gone(t) && !t.Stop {
+	if w.Error == "" && counts && len(mine) == 0 && !t.Exit.OK() && !t.Stop {
 		w.Error = why
 	}
 	return w, d.save()
 }
-
-// gone says whether a task was lost with its node.
-func gone(t *berth.Task) bool { return t.Exit != nil && t.Exit.Cause == "lost" }
 
 // blame is why a task ended otherwise than well, and whether that was its own doing.
 func blame(t *berth.Task) (why string, counts bool) {
@@ -353,7 +357,7 @@ func blame(t *berth.Task) (why string, counts bool) {
 		return "its task ended, but how is not recorded", true
 	}
 	switch t.Exit.Cause {
-	case "evicted", "canceled", "budget", "peer":
+	case "evicted", "lost", "canceled", "budget", "peer":
 		return t.Exit.Reason, false
 	}
 	return "its task ended: " + outcome(t.Exit), !t.Evict
@@ -372,7 +376,8 @@ func outcome(e *berth.Exit) string {
 	return fmt.Sprintf("it ended with exit code %d", e.Code)
 }
 
-// redo returns the mini-batches to the others whose files were on the disk of a node that is lost.
+// redo returns the mini-batches to the others whose files were on the disk of the task's node. A
+// result that was written before is written again.
 func (d *desk) redo() error {
 	done, err := d.tx.Batches(d.task.Workspace, d.task.Job, store.BatchQuery{State: berth.BatchDone})
 	if err != nil {
@@ -389,7 +394,8 @@ func (d *desk) redo() error {
 		if b.Failed > 0 {
 			d.work.Short--
 		}
-		b.State, b.Failed, b.Start, b.Size, b.Loose = berth.BatchWaiting, 0, 0, 0, false
+		d.work.Writer = ""
+		b.State, b.Failed, b.Start, b.Size, b.Loose, b.Error = berth.BatchWaiting, 0, 0, 0, false, ""
 		if err := d.tx.SaveBatch(d.task.Workspace, d.task.Job, b); err != nil {
 			return err
 		}

@@ -1,10 +1,13 @@
 package parallel_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -15,21 +18,18 @@ import (
 )
 
 // TestExactlyOnce: whatever tasks do, however often they repeat themselves and whenever they die,
-// every mini-batch ends once, its rows count once, and the counts are those of the rows.
+// every mini-batch ends once, its rows count once, the counts are those of the rows, and files that
+// scripts wrote are of tasks that kept them.
 func TestExactlyOnce(t *testing.T) {
 	dir, run := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
-		db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(dir, fmt.Sprint(run, ".db")), store.Options{NoSync: true})
-		if err != nil {
-			rt.Fatal(err)
-		}
-		defer db.Close()
-		w := &world{rt: rt, db: db, how: kind.Parallel{Retries: 1, MostItems: -1, MostBatches: -1, MostPercent: 100}}
+		w := newWorld(rt, rt, filepath.Join(dir, fmt.Sprint(run, ".db")), 1)
+		defer w.db.Close()
 		w.newTask()
 		n := rapid.IntRange(1, 12).Draw(rt, "batches")
 		for range 200 {
-			if w.act(n) {
+			if w.act(n); w.over() {
 				break
 			}
 		}
@@ -40,7 +40,8 @@ func TestExactlyOnce(t *testing.T) {
 
 // world is a job and its tasks.
 type world struct {
-	rt    *rapid.T
+	rt    tester
+	draw  *rapid.T
 	db    *store.DB
 	how   kind.Parallel
 	tasks []*task
@@ -51,8 +52,24 @@ type task struct {
 	*berth.Task
 	holding []parallel.Piece
 	last    *parallel.Ask
-	over    bool
-	writes  bool
+	over    bool // it asks no more, and its files are being kept
+	writes  bool // the result, before that
+}
+
+// tester is a test, also one of rapid's.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t tester, draw *rapid.T, path string, retries int) *world {
+	db, err := store.Open(t.Context(), "sqlite:"+path, store.Options{NoSync: true})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return &world{rt: t, draw: draw, db: db, how: kind.Parallel{Retries: retries, MostItems: -1, MostBatches: -1, MostPercent: 100}}
 }
 
 const ws = "/w"
@@ -60,7 +77,7 @@ const ws = "/w"
 func (w *world) update(f func(tx *store.Tx) error) {
 	w.rt.Helper()
 	if err := w.db.Update(w.rt.Context(), f); err != nil {
-		w.rt.Fatal(err)
+		w.rt.Fatalf("%v", err)
 	}
 }
 
@@ -73,7 +90,7 @@ func (w *world) newTask() {
 
 func (w *world) live() (out []*task) {
 	for _, t := range w.tasks {
-		if t.State != berth.TaskDone && !t.over {
+		if t.State != berth.TaskDone {
 			out = append(out, t)
 		}
 	}
@@ -97,27 +114,26 @@ func (w *world) ask(t *task, a parallel.Ask, lost bool) {
 	}
 	t.holding = append(t.holding, got.Batches...)
 	t.over, t.writes = got.End || got.Write, got.Write
-	if got.Plan {
-		t.over = false
-	}
-	if got.End { // there was nothing to do for it
-		before := w.failure()
-		if w.end(t, &berth.Exit{}); w.failure() != before {
-			w.rt.Errorf("the job fails because a task had nothing to do: %s", w.failure())
-		}
-	}
 }
 
-// failure is why the job fails, if it does.
-func (w *world) failure() (why string) {
+// work is how far the job is.
+func (w *world) work() (out berth.Work) {
 	w.update(func(tx *store.Tx) error {
 		work, err := tx.Work(ws, "j")
 		if work != nil {
-			why = work.Error
+			out = *work
 		}
 		return err
 	})
-	return why
+	return out
+}
+
+// over says whether the job is: it has failed, or its result is written and every task has ended.
+func (w *world) over() bool {
+	work := w.work()
+	return work.Error != "" || len(w.live()) == 0 && work.Ended() && slices.ContainsFunc(w.tasks, func(t *task) bool {
+		return t.ID == work.Writer && t.Exit.OK()
+	})
 }
 
 func (w *world) question(t *task, n int, finish bool) parallel.Ask {
@@ -130,10 +146,13 @@ func (w *world) question(t *task, n int, finish bool) parallel.Ask {
 	}
 	for i, p := range t.holding {
 		if i == 0 && finish {
-			r := parallel.Result{Number: p.Number, Try: p.Try, Returned: 1, Size: 1, Start: w.rows}
+			r := parallel.Result{Number: p.Number, Try: p.Try, Returned: 1, Size: 1, Start: w.rows, Loose: rapid.Bool().Draw(w.draw, "loose")}
 			w.rows++
-			if rapid.IntRange(0, 4).Draw(w.rt, "fails") == 0 {
+			switch rapid.IntRange(0, 7).Draw(w.draw, "result") {
+			case 0:
 				r = parallel.Result{Number: p.Number, Try: p.Try, Error: "no"}
+			case 1:
+				r.Returned = 0
 			}
 			a.Finished = append(a.Finished, r)
 			continue
@@ -143,29 +162,37 @@ func (w *world) question(t *task, n int, finish bool) parallel.Ask {
 	return a
 }
 
-// act does something, and says whether the job is over.
-func (w *world) act(n int) bool {
+// act does something.
+func (w *world) act(n int) {
 	live := w.live()
 	if len(live) == 0 {
 		w.newTask()
 		live = w.live()
 	}
-	t := live[rapid.IntRange(0, len(live)-1).Draw(w.rt, "task")]
-	switch rapid.IntRange(0, 9).Draw(w.rt, "what") {
+	t := live[rapid.IntRange(0, len(live)-1).Draw(w.draw, "task")]
+	switch rapid.IntRange(0, 12).Draw(w.draw, "what") {
 	case 0:
-		w.end(t, &berth.Exit{Code: 137, Signal: "SIGKILL"})
+		if t.writes || len(t.holding) > 0 { // or else the job fails at its beginning
+			w.end(t, &berth.Exit{Code: 137, Signal: "SIGKILL"})
+		}
 	case 1:
 		w.end(t, &berth.Exit{Code: 143, Cause: "evicted"})
 	case 2:
+		w.end(t, &berth.Exit{Code: -1, Cause: "lost"})
+	case 3:
 		w.newTask()
 	default:
-		w.ask(t, w.question(t, n, rapid.Bool().Draw(w.rt, "finish")), rapid.IntRange(0, 3).Draw(w.rt, "lost") == 0)
+		if t.over {
+			w.end(t, &berth.Exit{})
+			return
+		}
+		w.ask(t, w.question(t, n, rapid.Bool().Draw(w.draw, "finish")), rapid.IntRange(0, 3).Draw(w.draw, "lost") == 0)
 	}
-	return t.writes
 }
 
 // end ends a task, and settles it twice: the second time changes nothing.
 func (w *world) end(t *task, e *berth.Exit) {
+	before := w.work()
 	t.State, t.Exit = berth.TaskDone, e
 	w.update(func(tx *store.Tx) error {
 		if err := tx.SaveTask(t.Task); err != nil {
@@ -178,49 +205,124 @@ func (w *world) end(t *task, e *berth.Exit) {
 		}
 		return nil
 	})
+	if after := w.work(); t.over && (e.OK() || e.Cause != "") && after.Error != before.Error {
+		w.rt.Errorf("the job fails because a task had nothing to do: %s", after.Error)
+	}
 }
 
-// drain brings the job to its end with one more task, unless it has failed.
+// drain brings the job to its end, unless it has failed.
 func (w *world) drain(n int) {
 	for _, t := range w.live() {
-		if !t.writes {
+		if !t.over {
 			w.end(t, &berth.Exit{Cause: "evicted"})
 		}
 	}
-	if slices.ContainsFunc(w.tasks, func(t *task) bool { return t.writes && t.State != berth.TaskDone }) {
-		return
-	}
-	w.newTask()
-	t := w.tasks[len(w.tasks)-1]
-	for range 10 * (n + 1) {
-		if t.over {
+	for range 20 * (n + 1) {
+		if w.over() {
 			return
 		}
-		w.ask(t, w.question(t, n, true), false)
+		live := w.live()
+		switch {
+		case len(live) == 0:
+			w.newTask()
+		case live[0].over:
+			w.end(live[0], &berth.Exit{})
+		default:
+			w.ask(live[0], w.question(live[0], n, true), false)
+		}
 	}
-	w.rt.Fatalf("the job does not end: %+v", t)
+	w.rt.Fatalf("the job does not end: %+v", w.work())
 }
 
 func (w *world) check(n int) {
+	work := w.work()
+	if work.Error != "" { // a task died with nothing to blame it on: the job failed
+		return
+	}
+	if work.Batches != n || work.Done+work.Failed != n || work.Items != n || work.DoneItems != n || work.FailedItems != work.Failed+work.Short {
+		w.rt.Errorf("the counts: %+v", work)
+	}
 	w.update(func(tx *store.Tx) error {
-		work, err := tx.Work(ws, "j")
-		if err != nil || work.Error != "" { // a task died with nothing to blame it on: the job failed
-			return err
-		}
-		if !work.Ended() || work.Batches != n || work.Done+work.Failed != n || work.Items != n || work.FailedItems != work.Failed {
-			w.rt.Errorf("the counts: %+v", work)
-		}
 		done, err := tx.Batches(ws, "j", store.BatchQuery{State: berth.BatchDone})
-		starts := map[int64]bool{}
+		starts, short := map[int64]bool{}, 0
 		for _, b := range done {
 			if starts[b.Start] || b.Size != 1 {
 				w.rt.Errorf("mini-batch %d has the rows of another: %+v", b.Number, b)
 			}
 			starts[b.Start] = true
+			short += b.Failed
+			if b.Loose && !slices.ContainsFunc(w.tasks, func(t *task) bool { return t.ID == b.Owner && t.Exit.OK() }) {
+				w.rt.Errorf("the files of mini-batch %d are lost: %+v", b.Number, b)
+			}
 		}
-		if len(done) != work.Done {
-			w.rt.Errorf("%d are done, and %d are counted", len(done), work.Done)
+		if len(done) != work.Done || short != work.Short {
+			w.rt.Errorf("%d are done and %d of them short, and %+v is counted", len(done), short, work)
 		}
 		return err
 	})
+}
+
+// pieces begins a job of n mini-batches, and its first task takes them all.
+func pieces(t *testing.T, n, retries int) *world {
+	w := newWorld(t, nil, filepath.Join(t.TempDir(), "b.db"), retries)
+	t.Cleanup(func() { w.db.Close() }) // the folder goes with the test
+	w.newTask()
+	a := parallel.Ask{Want: n}
+	for i := range n {
+		a.Plan = append(a.Plan, []string{fmt.Sprint("f", i)})
+	}
+	w.ask(w.tasks[0], a, false)
+	if got := len(w.tasks[0].holding); got != n {
+		t.Fatalf("it has %d mini-batches, want %d", got, n)
+	}
+	return w
+}
+
+// TestFilesOfATaskThatDidNotKeepThem: the mini-batches of a task that was ended before it had kept
+// the files of its script are done again, and the result is written again, however it was ended.
+func TestFilesOfATaskThatDidNotKeepThem(t *testing.T) {
+	for _, cause := range []string{"evicted", "lost"} {
+		t.Run(cause, func(t *testing.T) {
+			w := pieces(t, 2, 5)
+			first := w.tasks[0]
+			w.ask(first, parallel.Ask{Want: 0, Holding: []int{2}, Finished: []parallel.Result{{Number: 1, Returned: 1, Loose: true}}}, false)
+			w.ask(first, parallel.Ask{Want: 1, Finished: []parallel.Result{{Number: 2, Returned: 1}}}, false)
+			if work := w.work(); !first.writes || work.Writer != first.ID {
+				t.Fatalf("%+v", work)
+			}
+			w.newTask()
+			w.end(first, &berth.Exit{Code: -1, Cause: cause})
+			if work := w.work(); work.Waiting != 1 || work.Done != 1 || work.DoneItems != 1 || work.Writer != "" {
+				t.Errorf("%+v", work)
+			}
+		})
+	}
+}
+
+// TestTakenAwayCostsNoTry: what a task had that lost its node is tried as often as before.
+func TestTakenAwayCostsNoTry(t *testing.T) {
+	for _, cause := range []string{"evicted", "lost"} {
+		w := pieces(t, 2, 0)
+		w.end(w.tasks[0], &berth.Exit{Code: -1, Cause: cause})
+		if work := w.work(); work.Waiting != 2 || work.Failed != 0 || work.Error != "" {
+			t.Errorf("%s: %+v", cause, work)
+		}
+	}
+	w := pieces(t, 2, 0)
+	w.end(w.tasks[0], &berth.Exit{Code: 137, Signal: "SIGKILL"})
+	if work := w.work(); work.Waiting != 0 || work.Failed != 2 {
+		t.Errorf("killed: %+v", work)
+	}
+}
+
+// TestErrorOfAScript: the message of an exception is cut between characters, and what a database
+// would refuse is left out.
+func TestErrorOfAScript(t *testing.T) {
+	w := pieces(t, 1, 1)
+	long := "a\x00\xffb" + strings.Repeat("é", 5000)
+	w.ask(w.tasks[0], parallel.Ask{Finished: []parallel.Result{{Number: 1, Error: long}}}, false)
+	got := w.work().LastError
+	if !strings.HasPrefix(got, "mini-batch 1 (f0): abéé") || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") || len(got) > 2100 {
+		t.Errorf("%.60q has %d bytes", got, len(got))
+	}
 }

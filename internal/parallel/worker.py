@@ -34,6 +34,10 @@ class Trouble(Exception):
     """The task cannot go on."""
 
 
+class NotWriter(Trouble):
+    """Another task is to write the result, since mini-batches are done again."""
+
+
 def say(text):
     print(time.strftime("%Y-%m-%d %H:%M:%S ", time.gmtime()) + text, flush=True)
 
@@ -289,6 +293,8 @@ class Server:
             pass
         if r.status in (408, 429) or r.status >= 500:
             raise OSError(f"{r.status}: {text}")
+        if r.status == 409:
+            raise NotWriter(text)
         raise Trouble(f"the server says: {text}")
 
 
@@ -650,7 +656,11 @@ class Node:
             os.replace(to + ".part", to)
             return os.path.getsize(to)
 
-        size = self.server.request("GET", "/rows", use=save)
+        try:
+            size = self.server.request("GET", "/rows", use=save)
+        except NotWriter as e:
+            say(f"the result is left to another task: {e}")
+            return
         say(f"{os.path.basename(to)} is written: {size} bytes")
 
 
