@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/berthml/berth"
@@ -26,15 +25,14 @@ import (
 
 // workService hands out mini-batches to the tasks of jobs that have them, and keeps the rows that
 // these give in one file for each job, until its last task has written them to the job's output.
-type workService struct {
-	front *Server
+type workService struct{ front *Server }
 
-	mu   sync.Mutex
-	ends map[string]int64 // of the files that are written to
-}
-
-// maxQuestion bounds what a task says before its rows, as the list of its input's files.
-const maxQuestion = 256 << 20
+// maxQuestion bounds what a task says before its rows, as the list of its input's files, and
+// maxRows the rows that it sends at once.
+const (
+	maxQuestion = 256 << 20
+	maxRows     = 64 << 30
+)
 
 // guard finds out which task calls. The token is the one with which its command logs metrics.
 func (s *workService) guard(h func(*call, *berth.Task) error) http.Handler {
@@ -136,10 +134,15 @@ func readQuestion(body *bufio.Reader, ask *parallel.Ask) error {
 	if err := json.Unmarshal(line, ask); err != nil {
 		return berth.Errorf(berth.Invalid, "the question cannot be read: %w", err)
 	}
+	left := int64(maxRows)
 	for _, r := range ask.Finished {
 		if r.Size < 0 {
 			return berth.Errorf(berth.Invalid, "rows cannot have %d bytes", r.Size)
 		}
+		if r.Size > left {
+			return berth.Errorf(berth.Limit, "the rows have more than %d GiB: use smaller mini-batches", maxRows>>30)
+		}
+		left -= r.Size
 	}
 	return nil
 }
@@ -210,15 +213,16 @@ func (s *workService) keep(rel string, body io.Reader, results []parallel.Result
 		return unkept(err)
 	}
 	defer f.Close() // synced below
-	at, err := s.reserve(f, rel, total)
+	at, err := reserve(f, total)
 	if err != nil {
 		return unkept(err)
 	}
+	start := at
 	for i := range results {
 		r := &results[i]
 		r.Start = at
 		if _, err := io.CopyN(io.NewOffsetWriter(f, at), body, r.Size); err != nil {
-			return unkept(err)
+			return unkept(errors.Join(err, release(f, start, total)))
 		}
 		at += r.Size
 	}
@@ -232,21 +236,32 @@ func unkept(err error) error {
 	return berth.Errorf(berth.Unavailable, "the rows could not be kept: %w", err)
 }
 
-// reserve is the place of so many bytes in a file.
-func (s *workService) reserve(f *os.File, rel string, size int64) (int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// reserve makes room for so many bytes at the end of a file and says where it is. Several servers
+// may share the file.
+func reserve(f *os.File, size int64) (at int64, err error) {
+	unlock, err := lockFile(f)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}
-	const most = 10_000 // files whose ends are remembered
-	if s.ends == nil || len(s.ends) > most {
-		s.ends = map[string]int64{}
+	return info.Size(), f.Truncate(info.Size() + size)
+}
+
+// release gives back room that was not filled, unless somebody else's follows it.
+func release(f *os.File, at, size int64) error {
+	unlock, err := lockFile(f)
+	if err != nil {
+		return err
 	}
-	at := max(s.ends[rel], info.Size())
-	s.ends[rel] = at + size
-	return at, nil
+	defer unlock()
+	if info, err := f.Stat(); err != nil || info.Size() != at+size {
+		return err
+	}
+	return f.Truncate(at)
 }
 
 // rows sends the rows of all mini-batches in the order of their numbers, which is that of their
