@@ -136,7 +136,10 @@ type Launch struct {
 	Inputs      map[string]LaunchInput  `json:"inputs,omitempty"`
 	Outputs     map[string]LaunchOutput `json:"outputs,omitempty"`
 	// Artifacts is the URL of the folder where ./outputs, ./logs and the logs of the run are kept.
-	Artifacts   string        `json:"artifacts,omitempty"`
+	Artifacts string `json:"artifacts,omitempty"`
+	// Checked says that no input may be used before it was checked: what the command reports of it
+	// counts at once.
+	Checked     bool          `json:"checked,omitempty"`
 	Environment LaunchEnv     `json:"environment"`
 	Timeout     time.Duration `json:"timeout,omitempty"` // 0: none
 	Grace       time.Duration `json:"grace,omitempty"`   // between SIGTERM and SIGKILL

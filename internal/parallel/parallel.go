@@ -299,7 +299,7 @@ func (d *desk) save() error {
 
 // Settle takes back what a task had that has ended, once. Mini-batches that it was working on are
 // given to others; if it was not taken away but failed by itself, that was one of their tries. The
-// files that its script wrote are kept when a task ends well: if it did not, they are written again.
+// files that its script wrote are kept when a task ends well; if it did not, they are made again.
 func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error) {
 	w, err := tx.Work(t.Workspace, t.Job)
 	if err != nil {

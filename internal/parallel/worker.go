@@ -34,7 +34,7 @@ func Launch(l *berth.Launch, how kind.Parallel, base string) error {
 	if err != nil {
 		return err
 	}
-	l.Command = command
+	l.Command, l.Checked = command, true
 	l.Env["BERTH_WORKER"], l.Env["BERTH_PARALLEL"] = source, string(text)
 	return nil
 }

@@ -22,12 +22,12 @@ const earlyFile = "unchecked"
 const causeAltered = "evicted"
 
 // mayBeEarly says whether an input may be used before it was checked. The second attempt of a job
-// is never the reason for a third.
+// is never the reason for a third, and mini-batches that were recorded are not done again.
 func (t *task) mayBeEarly(in berth.LaunchInput) bool {
 	if mountless(false) != "" && !t.o.Cache.Protects() { // it is copied, which takes longer
 		return false
 	}
-	return t.l.Attempt <= 1 && !berth.OwnsInput(in.Mode) && !berth.EvaluatesInput(in.Mode)
+	return t.l.Attempt <= 1 && !t.l.Checked && !berth.OwnsInput(in.Mode) && !berth.EvaluatesInput(in.Mode)
 }
 
 // noteEarly remembers which trees are to be checked.

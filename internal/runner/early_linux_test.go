@@ -112,6 +112,18 @@ func TestSecondAttemptChecksFirst(t *testing.T) {
 	}
 }
 
+// TestCheckedInput: where a launch says so, the first attempt does not read an input before it was
+// checked.
+func TestCheckedInput(t *testing.T) {
+	e := newEarly(t)
+	e.alter("sub/b")
+	b := e.bench("cat ${{inputs.d}}/sub/b")
+	b.launch.Checked = true
+	if exit := b.run(); !exit.OK() || b.log() != "b" || !strings.Contains(b.warnings(), "were altered") {
+		t.Errorf("exit %+v, log %s, warnings %s", exit, b.log(), b.warnings())
+	}
+}
+
 // TestEarlyInputOfAnEarlierRunner: who takes up a task whose input was not checked checks it, also
 // when the command has ended meanwhile.
 func TestEarlyInputOfAnEarlierRunner(t *testing.T) {
