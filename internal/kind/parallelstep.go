@@ -82,9 +82,9 @@ func (k parallel) Step(j Job, tasks []*berth.Task) Step {
 	return s
 }
 
-// unstarted are the tasks whose processes have not begun. Those that run have nothing more to do and
-// end by themselves, and one that ends may be keeping the files that its script wrote: it must not
-// be stopped for a job that does well.
+// unstarted are the tasks whose processes have not begun. Those that run have nothing more to do
+// and end by themselves, and one that ends may be keeping the files that its script wrote: it must
+// not be stopped for a job that does well.
 func unstarted(g gang) gang {
 	return slices.DeleteFunc(slices.Clone(g), func(t *berth.Task) bool { return !t.State.Before(berth.TaskRunning) })
 }
