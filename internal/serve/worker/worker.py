@@ -863,7 +863,9 @@ def place_model():
         return
     if is_file and os.path.isdir(path):
         path = os.path.join(path, base)
-    folder = os.path.join(tempfile.mkdtemp(prefix="berth-model-"), "azureml-models", name, version)
+    at = os.environ.get("BERTH_TASK_DIR")  # goes with the task
+    at = tempfile.mkdtemp(prefix="berth-model-", dir=at if at and os.access(at, os.W_OK) else None)
+    folder = os.path.join(at, "azureml-models", name, version)
     os.makedirs(folder)
     place(os.path.realpath(path), os.path.join(folder, base))
     os.environ["AZUREML_MODEL_DIR"] = folder

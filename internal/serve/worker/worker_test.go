@@ -200,3 +200,21 @@ func TestWorkerSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestModelGoesWithTheTask: the folder where scripts look for the model is in the task's directory,
+// which is deleted with it.
+func TestModelGoesWithTheTask(t *testing.T) {
+	tmp, task := t.TempDir(), t.TempDir()
+	model := filepath.Join(t.TempDir(), "m.bin")
+	if err := os.WriteFile(model, []byte("weights"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, "plain.py", "TMPDIR="+tmp, "BERTH_TASK_DIR="+task, "AZURE_ML_INPUT_model="+model, "BERTH_MODEL_BASE=m.bin", "BERTH_MODEL_NAME=big", "BERTH_MODEL_VERSION=3")
+	if left, err := filepath.Glob(filepath.Join(tmp, "berth-model-*")); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	found, err := filepath.Glob(filepath.Join(task, "berth-model-*/azureml-models/big/3/m.bin"))
+	if err != nil || len(found) != 1 {
+		t.Errorf("the model is at %v, %v", found, err)
+	}
+}
