@@ -27,7 +27,9 @@ import urllib.parse
 PATIENCE = 600  # seconds that the server may be away
 BLOCK = 1 << 20
 SHORT = 1.0  # seconds; nodes fetch mini-batches that take less than this ahead of time
-LAST_WORDS = 60  # seconds for shutdown()
+PAUSE = 1.0  # seconds before the server is asked again that had no mini-batches
+SHUTDOWN_TIME = 60  # seconds for shutdown()
+LOG_TIME = 5  # seconds to copy what ended processes have printed
 
 
 class Trouble(Exception):
@@ -327,7 +329,9 @@ class Worker:
         )
         os.close(ask)
         os.close(answer)
-        threading.Thread(target=self.copy, args=(self.process.stdout,), daemon=True).start()
+        copier = threading.Thread(target=self.copy, args=(self.process.stdout,), daemon=True)
+        self.node.copiers = [c for c in self.node.copiers if c.is_alive()] + [copier]
+        copier.start()
 
     def copy(self, stream):
         """Copies what the process prints to its own log and to the task's."""
@@ -366,7 +370,8 @@ class Node:
 
     def __init__(self, how, source):
         self.how, self.server = how, Server(how)
-        self.folder = tempfile.mkdtemp(prefix="berth-parallel-")
+        at = os.environ.get("BERTH_TASK_DIR")  # goes with the task
+        self.folder = tempfile.mkdtemp(prefix="berth-parallel-", dir=at if at and os.access(at, os.W_OK) else None)
         self.program = os.path.join(self.folder, "berth_parallel.py")
         with open(self.program, "w", encoding="utf-8") as f:
             f.write(source)
@@ -383,7 +388,8 @@ class Node:
         self.queue, self.finished = collections.deque(), []
         self.stopping, self.over, self.took = None, None, None
         self.mine, self.turn = threading.Condition(), None
-        self.workers, self.errors = [], 0
+        self.workers, self.errors, self.copiers = [], 0, []
+        self.refused = None  # when the server last had no mini-batches
 
     def place_model(self):
         """Puts the model where scripts look for it: AZUREML_MODEL_DIR/NAME-AS-REGISTERED."""
@@ -469,6 +475,7 @@ class Node:
 
     def accept(self, answer):
         self.queue.extend(answer.get("batches") or ())
+        self.refused = None if answer.get("batches") else time.monotonic()
         if answer.get("write") or answer.get("end"):
             self.over = answer
         work = answer.get("work")
@@ -534,16 +541,21 @@ class Node:
         idle = sum(1 for w in self.workers if w.ready and w.piece is None)
         ahead = len(self.workers) if self.took is not None and self.took < SHORT else 0
         want = max(0, idle + ahead - len(self.queue)) if self.over is None and self.stopping is None else 0
-        ready = all(w.ready for w in self.workers)
-        if not self.finished and (idle == 0 or want == 0 or not ready and idle == 0):
+        if not self.finished and (idle == 0 or want == 0 or self.pause() > 0):
             return
         finished, self.finished = self.finished, []
         with self.mine:
             self.away, self.turn = True, (want, finished, busy + [p["number"] for p in self.queue])
             self.mine.notify()
 
+    def pause(self):
+        """Is how many seconds to wait before the server is asked for mini-batches again."""
+        return 0 if self.refused is None else self.refused + PAUSE - time.monotonic()
+
     def wait(self):
         deadline = None
+        if not self.away and self.over is None and self.stopping is None and any(w.ready and w.piece is None for w in self.workers):
+            deadline = time.monotonic() + max(0, self.pause())
         for w in self.workers:
             if w.piece is not None:
                 at = w.since + self.how["timeout"]
@@ -623,7 +635,7 @@ class Node:
                     os.close(w.asks)
                 except OSError:
                     pass
-        until = time.monotonic() + (LAST_WORDS if self.stopping is None else 2)
+        until = time.monotonic() + (SHUTDOWN_TIME if self.stopping is None else 2)
         for w in self.workers:
             if w is None:
                 continue
@@ -632,6 +644,15 @@ class Node:
             except subprocess.TimeoutExpired:
                 w.process.kill()
                 w.process.wait()
+        self.copied()
+
+    def copied(self):
+        """Waits until what the processes have printed is in the logs. A process that they left
+        behind may print on."""
+        until = time.monotonic() + LOG_TIME
+        for c in self.copiers:
+            c.join(max(0, until - time.monotonic()))
+        self.copiers = []
 
     def write(self, work):
         """Writes the result: the rows of all mini-batches, in the order of their files."""
@@ -680,6 +701,7 @@ def main():
             for w in node.workers:
                 if w is not None and w.process.poll() is None:
                     w.process.kill()
+            node.copied()
             shutil.rmtree(node.folder, ignore_errors=True)
 
 
