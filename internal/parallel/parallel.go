@@ -60,8 +60,8 @@ type Piece struct {
 	Items  []string `json:"items"`
 }
 
-// desk is one exchange with a task.
-type desk struct {
+// exchange is one question of a task, or its end, and what follows.
+type exchange struct {
 	tx   *store.Tx
 	task *berth.Task
 	how  kind.Parallel
@@ -78,37 +78,37 @@ func Exchange(tx *store.Tx, t *berth.Task, how kind.Parallel, a Ask) (Answer, er
 	if w == nil {
 		w = &berth.Work{}
 	}
-	d := desk{tx: tx, task: t, how: how, work: w, had: *w}
-	answer, err := d.exchange(a)
+	x := exchange{tx: tx, task: t, how: how, work: w, had: *w}
+	answer, err := x.answer(a)
 	if err != nil {
 		return Answer{}, err
 	}
-	return answer, d.save()
+	return answer, x.save()
 }
 
-func (d *desk) exchange(a Ask) (Answer, error) {
-	if d.work.Batches == 0 {
+func (x *exchange) answer(a Ask) (Answer, error) {
+	if x.work.Batches == 0 {
 		if len(a.Plan) == 0 {
 			return Answer{Plan: true}, nil
 		}
-		if err := d.plan(a.Plan); err != nil {
+		if err := x.plan(a.Plan); err != nil {
 			return Answer{}, err
 		}
 	}
 	for _, r := range a.Finished {
-		if err := d.finish(r); err != nil {
+		if err := x.finish(r); err != nil {
 			return Answer{}, err
 		}
 	}
-	if d.work.Error == "" {
-		d.work.Error = d.how.Exceeded(d.work)
+	if x.work.Error == "" {
+		x.work.Error = x.how.Exceeded(x.work)
 	}
 	var answer Answer
-	if d.work.Error != "" {
-		answer.End, answer.Reason = true, d.work.Error
+	if x.work.Error != "" {
+		answer.End, answer.Reason = true, x.work.Error
 		return answer, nil
 	}
-	mine, err := d.mine()
+	mine, err := x.mine()
 	if err != nil {
 		return answer, err
 	}
@@ -120,78 +120,78 @@ func (d *desk) exchange(a Ask) (Answer, error) {
 			answer.Batches = append(answer.Batches, Piece{b.Number, b.Tries, b.Items})
 		}
 	}
-	if answer.Batches, err = d.take(answer.Batches, min(a.Want, maxWant)); err != nil {
+	if answer.Batches, err = x.take(answer.Batches, min(a.Want, maxWant)); err != nil {
 		return answer, err
 	}
 	if len(answer.Batches) == 0 && held == 0 && a.Want > 0 {
-		answer.Write, err = d.writer()
+		answer.Write, err = x.writer()
 		answer.End = !answer.Write
 		answer.Reason = "nothing is left to do"
 	}
-	answer.Work = d.work
+	answer.Work = x.work
 	return answer, err
 }
 
 // plan keeps the mini-batches. Only the first plan counts.
-func (d *desk) plan(items [][]string) error {
+func (x *exchange) plan(items [][]string) error {
 	if len(items) > MaxBatches {
 		return berth.Errorf(berth.Limit, "the input makes %d mini-batches, and a job can have %d: raise mini_batch_size", len(items), MaxBatches)
 	}
 	all := make([]berth.MiniBatch, len(items))
 	for i := range items {
 		all[i] = berth.MiniBatch{Number: i + 1, Items: items[i]}
-		d.work.Items += len(items[i])
+		x.work.Items += len(items[i])
 	}
-	d.work.Batches, d.work.Waiting = len(all), len(all)
-	return d.tx.InsertBatches(d.task.Workspace, d.task.Job, all)
+	x.work.Batches, x.work.Waiting = len(all), len(all)
+	return x.tx.InsertBatches(x.task.Workspace, x.task.Job, all)
 }
 
 // finish records what became of a mini-batch, if the task still has it.
-func (d *desk) finish(r Result) error {
-	b, err := d.tx.Batch(d.task.Workspace, d.task.Job, r.Number)
+func (x *exchange) finish(r Result) error {
+	b, err := x.tx.Batch(x.task.Workspace, x.task.Job, r.Number)
 	if berth.CodeOf(err) == berth.NotFound {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if b.State != berth.BatchRunning || b.Owner != d.task.ID || b.Tries != r.Try {
-		return nil // said before, or given to another
+	if b.State != berth.BatchRunning || b.Owner != x.task.ID || b.Tries != r.Try {
+		return nil // already recorded, or given to another
 	}
 	if r.Error != "" {
-		return d.fail(b, r.Error)
+		return x.fail(b, r.Error)
 	}
 	b.State, b.Start, b.Size, b.Loose = berth.BatchDone, r.Start, r.Size, r.Loose
 	b.Failed = max(0, len(b.Items)-max(0, r.Returned))
-	d.work.Running--
-	d.work.Done++
-	d.work.DoneItems += len(b.Items)
-	d.work.FailedItems += b.Failed
+	x.work.Running--
+	x.work.Done++
+	x.work.DoneItems += len(b.Items)
+	x.work.FailedItems += b.Failed
 	if b.Failed > 0 {
 		b.Error = fmt.Sprintf("run returned %d results for %d items", r.Returned, len(b.Items))
-		d.work.Short++
-		d.work.LastError = fmt.Sprintf("mini-batch %d: %s", b.Number, b.Error)
+		x.work.Short++
+		x.work.LastError = fmt.Sprintf("mini-batch %d: %s", b.Number, b.Error)
 	}
-	return d.tx.SaveBatch(d.task.Workspace, d.task.Job, b)
+	return x.tx.SaveBatch(x.task.Workspace, x.task.Job, b)
 }
 
 // fail records that a mini-batch failed. It is tried again, or has failed for good.
-func (d *desk) fail(b *berth.MiniBatch, why string) error {
+func (x *exchange) fail(b *berth.MiniBatch, why string) error {
 	why = clean(why)
 	b.Tries++
 	b.Error = why
-	d.work.Running--
-	d.work.LastError = fmt.Sprintf("mini-batch %d (%s): %s", b.Number, name(b.Items), why)
-	if b.Tries > d.how.Retries {
+	x.work.Running--
+	x.work.LastError = fmt.Sprintf("mini-batch %d (%s): %s", b.Number, name(b.Items), why)
+	if b.Tries > x.how.Retries {
 		b.State, b.Failed = berth.BatchFailed, len(b.Items)
-		d.work.Failed++
-		d.work.DoneItems += len(b.Items)
-		d.work.FailedItems += len(b.Items)
+		x.work.Failed++
+		x.work.DoneItems += len(b.Items)
+		x.work.FailedItems += len(b.Items)
 	} else {
 		b.State = berth.BatchWaiting
-		d.work.Waiting++
+		x.work.Waiting++
 	}
-	return d.tx.SaveBatch(d.task.Workspace, d.task.Job, b)
+	return x.tx.SaveBatch(x.task.Workspace, x.task.Job, b)
 }
 
 // clean makes a message of a script one that every store takes: of a bounded length, UTF-8 and
@@ -215,10 +215,10 @@ func name(items []string) string {
 }
 
 // mine are the mini-batches that the task has.
-func (d *desk) mine() (out []*berth.MiniBatch, err error) {
-	all, err := d.tx.Batches(d.task.Workspace, d.task.Job, store.BatchQuery{State: berth.BatchRunning})
+func (x *exchange) mine() (out []*berth.MiniBatch, err error) {
+	all, err := x.tx.Batches(x.task.Workspace, x.task.Job, store.BatchQuery{State: berth.BatchRunning})
 	for _, b := range all {
-		if b.Owner == d.task.ID {
+		if b.Owner == x.task.ID {
 			out = append(out, b)
 		}
 	}
@@ -226,21 +226,21 @@ func (d *desk) mine() (out []*berth.MiniBatch, err error) {
 }
 
 // take gives the task mini-batches that wait until it has as many as it wants.
-func (d *desk) take(have []Piece, want int) ([]Piece, error) {
-	if len(have) >= want || d.task.Stop || d.task.State == berth.TaskDone {
+func (x *exchange) take(have []Piece, want int) ([]Piece, error) {
+	if len(have) >= want || x.task.Stop || x.task.State == berth.TaskDone {
 		return have, nil
 	}
-	next, err := d.tx.Batches(d.task.Workspace, d.task.Job, store.BatchQuery{State: berth.BatchWaiting, Limit: want - len(have)})
+	next, err := x.tx.Batches(x.task.Workspace, x.task.Job, store.BatchQuery{State: berth.BatchWaiting, Limit: want - len(have)})
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range next {
-		b.State, b.Owner = berth.BatchRunning, d.task.ID
-		if err := d.tx.SaveBatch(d.task.Workspace, d.task.Job, b); err != nil {
+		b.State, b.Owner = berth.BatchRunning, x.task.ID
+		if err := x.tx.SaveBatch(x.task.Workspace, x.task.Job, b); err != nil {
 			return nil, err
 		}
-		d.work.Waiting--
-		d.work.Running++
+		x.work.Waiting--
+		x.work.Running++
 		have = append(have, Piece{b.Number, b.Tries, b.Items})
 	}
 	return have, nil
@@ -248,15 +248,15 @@ func (d *desk) take(have []Piece, want int) ([]Piece, error) {
 
 // writer says whether the task is to write the result: every mini-batch has ended, and nobody else
 // is to.
-func (d *desk) writer() (bool, error) {
-	if !d.work.Ended() || d.task.Stop {
+func (x *exchange) writer() (bool, error) {
+	if !x.work.Ended() || x.task.Stop {
 		return false, nil
 	}
-	if d.work.Writer == "" || d.work.Writer == d.task.ID {
-		d.work.Writer = d.task.ID
+	if x.work.Writer == "" || x.work.Writer == x.task.ID {
+		x.work.Writer = x.task.ID
 		return true, nil
 	}
-	other, err := d.tx.Task(d.work.Writer)
+	other, err := x.tx.Task(x.work.Writer)
 	if err != nil && berth.CodeOf(err) != berth.NotFound {
 		return false, err
 	}
@@ -266,35 +266,35 @@ func (d *desk) writer() (bool, error) {
 	if err == nil && other.Exit.OK() {
 		return false, nil
 	}
-	d.work.Writer = d.task.ID
+	x.work.Writer = x.task.ID
 	return true, nil
 }
 
 // save writes the work, and tells how far it is each time another hundredth has ended.
-func (d *desk) save() error {
-	w := d.work
+func (x *exchange) save() error {
+	w := x.work
 	now, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
-	before, err := json.Marshal(d.had)
+	before, err := json.Marshal(x.had)
 	if err != nil || string(now) == string(before) {
 		return err
 	}
 	ended := func(w *berth.Work) int { return (w.Done + w.Failed) * 100 / max(1, w.Batches) }
-	if ended(w) != ended(&d.had) || w.Batches != d.had.Batches || w.Error != d.had.Error || w.Writer != d.had.Writer {
+	if ended(w) != ended(&x.had) || w.Batches != x.had.Batches || w.Error != x.had.Error || w.Writer != x.had.Writer {
 		public := *w
 		public.Settled = nil
 		data, err := json.Marshal(public)
 		if err != nil {
 			return err
 		}
-		d.tx.Emit(berth.Event{
-			Workspace: d.task.Workspace, Subject: "jobs/" + d.task.Job, Type: berth.EventJobProgress, Data: data,
+		x.tx.Emit(berth.Event{
+			Workspace: x.task.Workspace, Subject: "jobs/" + x.task.Job, Type: berth.EventJobProgress, Data: data,
 			Reason: fmt.Sprintf("%d of %d mini-batches have ended", w.Done+w.Failed, w.Batches),
 		})
 	}
-	return d.tx.SaveWork(d.task.Workspace, d.task.Job, w)
+	return x.tx.SaveWork(x.task.Workspace, x.task.Job, w)
 }
 
 // Settle takes back what a task had that has ended, once. Mini-batches that it was working on are
@@ -311,16 +311,16 @@ func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error)
 	if t.State != berth.TaskDone || slices.Contains(w.Settled, t.ID) {
 		return w, nil
 	}
-	d := desk{tx: tx, task: t, how: how, work: w, had: *w}
+	x := exchange{tx: tx, task: t, how: how, work: w, had: *w}
 	w.Settled = append(slices.Clone(w.Settled), t.ID)
-	mine, err := d.mine()
+	mine, err := x.mine()
 	if err != nil {
 		return nil, err
 	}
 	why, counts := blame(t)
 	for _, b := range mine {
 		if counts {
-			err = d.fail(b, why)
+			err = x.fail(b, why)
 		} else {
 			b.State = berth.BatchWaiting
 			w.Running--
@@ -335,7 +335,7 @@ func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error)
 		w.Lost++
 	}
 	if !t.Exit.OK() {
-		if err := d.redo(); err != nil {
+		if err := x.redo(); err != nil {
 			return nil, err
 		}
 	}
@@ -345,14 +345,14 @@ func Settle(tx *store.Tx, t *berth.Task, how kind.Parallel) (*berth.Work, error)
 	if w.Error == "" && counts && len(mine) == 0 && !t.Exit.OK() && !t.Stop {
 		w.Error = why
 	}
-	return w, d.save()
+	return w, x.save()
 }
 
 // blame is why a task ended otherwise than well, and whether that was its own doing.
 func blame(t *berth.Task) (why string, counts bool) {
 	switch {
 	case t.Exit.OK():
-		return "its task ended without a word of it", true
+		return "its task ended without reporting it", true
 	case t.Exit == nil:
 		return "its task ended, but how is not recorded", true
 	}
@@ -378,25 +378,25 @@ func outcome(e *berth.Exit) string {
 
 // redo returns the mini-batches to the others whose files were on the disk of the task's node. A
 // result that was written before is written again.
-func (d *desk) redo() error {
-	done, err := d.tx.Batches(d.task.Workspace, d.task.Job, store.BatchQuery{State: berth.BatchDone})
+func (x *exchange) redo() error {
+	done, err := x.tx.Batches(x.task.Workspace, x.task.Job, store.BatchQuery{State: berth.BatchDone})
 	if err != nil {
 		return err
 	}
 	for _, b := range done {
-		if b.Owner != d.task.ID || !b.Loose {
+		if b.Owner != x.task.ID || !b.Loose {
 			continue
 		}
-		d.work.Done--
-		d.work.Waiting++
-		d.work.DoneItems -= len(b.Items)
-		d.work.FailedItems -= b.Failed
+		x.work.Done--
+		x.work.Waiting++
+		x.work.DoneItems -= len(b.Items)
+		x.work.FailedItems -= b.Failed
 		if b.Failed > 0 {
-			d.work.Short--
+			x.work.Short--
 		}
-		d.work.Writer = ""
+		x.work.Writer = ""
 		b.State, b.Failed, b.Start, b.Size, b.Loose, b.Error = berth.BatchWaiting, 0, 0, 0, false, ""
-		if err := d.tx.SaveBatch(d.task.Workspace, d.task.Job, b); err != nil {
+		if err := x.tx.SaveBatch(x.task.Workspace, x.task.Job, b); err != nil {
 			return err
 		}
 	}

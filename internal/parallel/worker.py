@@ -485,7 +485,7 @@ class Node:
                 self.told = now
                 say(f"{work['done'] + work['failed']} of {work['batches']} mini-batches have ended, {work['failed']} failed")
 
-    def courier(self):
+    def exchange_loop(self):
         """Talks to the server while the processes work."""
         while True:
             with self.mine:
@@ -508,8 +508,7 @@ class Node:
 
     def loop(self):
         self.answer, self.away = None, False
-        talker = threading.Thread(target=self.courier, daemon=True)
-        talker.start()
+        threading.Thread(target=self.exchange_loop, daemon=True).start()
         while True:
             self.hand_out()
             busy = [w for w in self.workers if w.piece is not None]
