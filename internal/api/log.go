@@ -189,23 +189,16 @@ func (l *logReader) open() error {
 	if l.file != nil || l.at >= len(l.parts) {
 		return nil
 	}
-	f, err := os.Open(l.parts[l.at])
+	rel, err := filepath.Rel(l.s.blobs.Dir(), l.parts[l.at])
+	if err != nil {
+		return err
+	}
+	f, err := l.s.blobs.OpenLive(filepath.ToSlash(rel), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	opened, err := f.Stat()
-	if err != nil {
-		f.Close() // opened for reading
-		return err
-	}
-	// An empty log may have become another task's between being found and being opened; then it is
-	// not there any more.
-	if named, err := os.Lstat(l.parts[l.at]); err != nil || !os.SameFile(opened, named) {
-		f.Close()  // opened for reading
-		return nil //nolint:nilerr // there is nothing to read
 	}
 	l.file = f
 	return nil

@@ -3,12 +3,10 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -267,29 +265,14 @@ func (s *runnerService) appendLog(c *call) error {
 		return berth.Errorf(berth.Invalid, "offset=%s is not a number of bytes", c.q.Get("offset"))
 	}
 	var rel string
-	err = s.db.View(c.ctx(), func(tx *store.Tx) error {
-		t, err := tx.Task(id)
-		if err != nil {
-			return err
-		}
-		if t.State == berth.TaskDone {
-			return berth.Errorf(berth.Gone, "task %s is over, and its token with it", id)
-		}
-		own, err := locate.StorageOf(tx, t.Workspace)
-		if err != nil {
-			return err
-		}
-		b, err := tx.Blob(own.Artifacts, locate.ArtifactPath(t.Job)+"/"+name)
-		if err != nil {
-			return err
-		}
-		rel = b.Live
-		return nil
+	err = s.db.View(c.ctx(), func(tx *store.Tx) (err error) {
+		rel, err = logFile(tx, id, name)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(s.blobs.Dir(), filepath.FromSlash(rel)), os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := s.blobs.OpenLive(rel, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return err
 	}
@@ -302,11 +285,34 @@ func (s *runnerService) appendLog(c *call) error {
 		return c.send(http.StatusConflict, map[string]any{"size": size})
 	}
 	n, err := io.Copy(f, http.MaxBytesReader(c.w, c.r.Body, 64<<20))
-	if err != nil && n == 0 {
-		return berth.Errorf(berth.Unavailable, "the log could not be written: %w", err)
+	if err == nil || n > 0 {
+		err = f.Sync()
 	}
-	if err := errors.Join(f.Sync()); err != nil {
+	if err != nil {
 		return berth.Errorf(berth.Unavailable, "the log could not be written: %w", err)
 	}
 	return c.send(http.StatusOK, map[string]any{"size": size + n})
+}
+
+// logFile is where a log of a task that has not ended is, below the directory of blobs.
+func logFile(tx *store.Tx, id berth.TaskID, name string) (rel string, err error) {
+	t, err := tx.Task(id)
+	if err != nil {
+		return "", err
+	}
+	if t.State == berth.TaskDone {
+		return "", berth.Errorf(berth.Gone, "task %s is over, and its token with it", id)
+	}
+	own, err := locate.StorageOf(tx, t.Workspace)
+	if err != nil {
+		return "", err
+	}
+	b, err := tx.Blob(own.Artifacts, locate.ArtifactPath(t.Job)+"/"+name)
+	if err == nil && !strings.HasPrefix(b.Live, "logs/") {
+		err = berth.Errorf(berth.Invalid, "%s is not a log that the runner of job %s writes", name, t.Job)
+	}
+	if err != nil {
+		return "", err
+	}
+	return b.Live, nil
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -176,12 +175,13 @@ func (s *workService) how(tx *store.Tx, t *berth.Task) (how kind.Parallel, err e
 	return puller.Pull(v.Properties)
 }
 
-// rowsPath is where the rows of a job are, below the directory of blobs.
+// rowsPath is where the rows of a job are, below the directory of blobs: not among the logs, where
+// jobs on this machine can write.
 func rowsPath(storage string, t *berth.Task) string {
 	key := string(t.ID[:len(t.ID)-len(strconv.Itoa(t.Attempt))-1])
 	h := fnv.New32a()
 	h.Write([]byte(key)) // a hash does not fail
-	return fmt.Sprintf("logs/%02x/%s-%s.rows", uint8(h.Sum32()), storage[:8], key)
+	return fmt.Sprintf("rows/%02x/%s-%s.csv", uint8(h.Sum32()), storage[:8], key)
 }
 
 // registerRows gives the file of results a name among the job's artifacts, so that it is seen,
@@ -204,11 +204,7 @@ func (s *workService) keep(rel string, body io.Reader, results []parallel.Result
 	if total == 0 {
 		return nil
 	}
-	path := filepath.Join(s.front.Blobs.Dir(), filepath.FromSlash(rel))
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return unkept(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := s.front.Blobs.OpenLive(rel, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return unkept(err)
 	}
@@ -302,7 +298,7 @@ func (s *workService) rows(c *call, t *berth.Task) error {
 	if total == 0 {
 		return c.empty(http.StatusOK)
 	}
-	f, err := os.Open(filepath.Join(s.front.Blobs.Dir(), filepath.FromSlash(rowsPath(own.ID, t))))
+	f, err := s.front.Blobs.OpenLive(rowsPath(own.ID, t), os.O_RDONLY)
 	if err != nil {
 		return berth.Errorf(berth.Internal, "the rows of job %s are gone: %w", t.Job, err)
 	}

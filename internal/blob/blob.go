@@ -6,6 +6,8 @@
 //	objects/ab/cdef…   contents, named by their SHA-256; written once, never changed
 //	tmp/               uploads under way
 //	blocks/KEY/ID      staged blocks of uploads in parts, kept until they are committed or BlockAge old
+//	logs/              logs of jobs, which the jobs on this machine can write to
+//	rows/              results of mini-batches, which they cannot
 //	trash/             objects between "nobody names it" and "removed"; readers look here too
 //
 // A name is never used as a path. A blob is in the index only once its object is on the disk to

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -87,32 +88,61 @@ func SamePrefix(b *store.Blob, etag string) bool {
 	return ok && err == nil && base == now && n <= b.Size
 }
 
-// openLive opens the file as it is now. Jobs may be able to write where their logs are, so a link
-// or a pipe in the file's place is not followed.
-func (s *Store) openLive(b *store.Blob) (*Reader, error) {
-	empty := &Reader{io.NewSectionReader(strings.NewReader(""), 0, 0), nil, grown(b, nil)}
-	f, err := s.root.OpenFile(b.Live, os.O_RDONLY|openFlags, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return empty, nil
+// OpenLive opens the file of a live blob, DIR/rel. With os.O_CREATE it is made if it is not there,
+// and so is its folder. Jobs may be able to write where their logs are: a link or a pipe in the
+// file's place is refused, and nothing outside the directory is opened.
+func (s *Store) OpenLive(rel string, flag int) (*os.File, error) {
+	f, err := s.root.OpenFile(rel, flag&^(os.O_CREATE|os.O_TRUNC)|openFlags, 0)
+	if errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0 {
+		f, err = s.makeLive(rel, flag)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening a log: %w", err)
+		return nil, fmt.Errorf("opening %s: %w", rel, err)
 	}
 	opened, err := f.Stat()
 	if err == nil {
 		var named fs.FileInfo
-		named, err = s.root.Lstat(b.Live)
-		if errors.Is(err, fs.ErrNotExist) { // it was empty, and became another task's
-			f.Close()
-			return empty, nil
-		}
-		if err == nil && (!named.Mode().IsRegular() || !os.SameFile(opened, named)) {
+		named, err = s.root.Lstat(rel)
+		switch {
+		case err != nil:
+		case !named.Mode().IsRegular():
 			err = errors.New("it is not a regular file")
+		case !os.SameFile(opened, named):
+			err = fs.ErrNotExist // it was empty, and became another task's
 		}
 	}
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("opening log %s: %w", b.Live, err)
+		f.Close() // nothing was written
+		return nil, fmt.Errorf("opening %s: %w", rel, err)
+	}
+	return f, nil
+}
+
+// makeLive makes a file, but not at the end of a link, and opens it.
+func (s *Store) makeLive(rel string, flag int) (*os.File, error) {
+	if err := s.root.MkdirAll(path.Dir(rel), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := s.root.OpenFile(rel, flag|os.O_EXCL|openFlags, 0o600)
+	if errors.Is(err, fs.ErrExist) { // another made it meanwhile
+		f, err = s.root.OpenFile(rel, flag&^(os.O_CREATE|os.O_TRUNC)|openFlags, 0)
+	}
+	return f, err
+}
+
+// openLive opens the file as it is now.
+func (s *Store) openLive(b *store.Blob) (*Reader, error) {
+	f, err := s.OpenLive(b.Live, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Reader{io.NewSectionReader(strings.NewReader(""), 0, 0), nil, grown(b, nil)}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err != nil {
+		f.Close() // opened for reading
+		return nil, err
 	}
 	b = grown(b, opened)
 	return &Reader{io.NewSectionReader(f, 0, b.Size), f, b}, nil

@@ -3,6 +3,8 @@
 package blob_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -39,9 +41,51 @@ func TestLiveFollowsNoLink(t *testing.T) {
 				r.Close()
 				t.Error("it was opened")
 			}
+			if f, err := s.OpenLive("logs/x", os.O_RDWR|os.O_CREATE); err == nil {
+				f.Close()
+				t.Error("it was opened for writing")
+			}
 			if st, err := s.Stat(ctx, "box", "log"); err != nil || st.Size != 0 {
 				t.Error(st, err)
 			}
 		})
+	}
+	if err := os.Symlink("new", path); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := s.OpenLive("logs/x", os.O_RDWR|os.O_CREATE); err == nil {
+		f.Close()
+		t.Error("a link to nowhere was opened")
+	}
+	if _, err := os.Lstat(filepath.Join(s.Dir(), "logs", "new")); err == nil {
+		t.Error("the file that a link names was made")
+	}
+}
+
+// A live file is made with its folder, and never outside the directory.
+func TestOpenLiveMakes(t *testing.T) {
+	s := open(t)
+	for _, text := range []string{"a", "b"} {
+		f, err := s.OpenLive("rows/0f/x", os.O_RDWR|os.O_CREATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(text); err != nil {
+			t.Error(err)
+		}
+		f.Close()
+		if b, err := os.ReadFile(filepath.Join(s.Dir(), "rows/0f/x")); err != nil || string(b) != text {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	if _, err := s.OpenLive("rows/none", os.O_RDWR); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.Symlink(t.TempDir(), filepath.Join(s.Dir(), "logs")); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := s.OpenLive("logs/x", os.O_RDWR|os.O_CREATE); err == nil {
+		f.Close()
+		t.Error("a file outside was made")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -112,7 +111,7 @@ func (c *Control) writeLog(l logWrite) error {
 	if err := c.logs.make(l.id); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(c.o.Blobs.Dir(), filepath.FromSlash(l.path)), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := c.o.Blobs.OpenLive(l.path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}
