@@ -30,11 +30,11 @@ type Pool struct {
 type member struct {
 	name string
 	peer string // where the others reach it
-	body []byte // its document, as that of a single machine
 	d    *Driver
 
 	// With the pool's mutex:
 
+	body []byte      // its document, as that of a single machine
 	id   string      // of its agent; empty until it was connected
 	away string      // why it takes no tasks; empty when it does
 	info driver.Node // as it was last probed
@@ -50,10 +50,13 @@ func openPool(c driver.Config, v document) (driver.Driver, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.machines = append(p.machines, &member{name: x.name, peer: x.peer, body: x.body, d: d, away: "it has not been connected to yet"})
+		p.machines = append(p.machines, &member{name: x.name, peer: x.peer, body: x.body, d: d, away: untried})
 	}
 	return p, nil
 }
+
+// untried is why a machine is away before the first attempt.
+const untried = "it has not been connected to yet"
 
 // poolRun is the connections to the machines from one Connect on.
 type poolRun struct {
@@ -62,6 +65,7 @@ type poolRun struct {
 	ended   chan error
 	once    sync.Once
 	first   sync.WaitGroup // the first attempts
+	keepers sync.WaitGroup
 	keys    map[string]string
 	there   int // machines that are connected
 }
@@ -94,17 +98,18 @@ func (p *Pool) Connect(ctx context.Context, a driver.Access) (*driver.Connection
 	if r.keys == nil {
 		r.keys = map[string]string{}
 	}
+	connected := make(chan struct{}, len(p.machines))
 	p.mu.Lock()
 	p.run = r
-	p.mu.Unlock()
-	connected := make(chan struct{}, len(p.machines))
 	for i, m := range p.machines {
 		if i < len(v.machines) {
 			m.body = v.machines[i].body
 		}
+		m.away = untried
 		r.first.Add(1)
-		go p.keep(keep, r, m, a, connected)
+		r.keepers.Go(func() { p.keep(keep, r, m, a, connected) })
 	}
+	p.mu.Unlock()
 	tried := make(chan struct{})
 	go func() {
 		r.first.Wait()
@@ -121,19 +126,19 @@ func (p *Pool) Connect(ctx context.Context, a driver.Access) (*driver.Connection
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r.there == 0 {
-		cancel()
-		p.run = nil
-		return nil, p.refusal()
+	there, refusal := r.there, p.refusal()
+	p.mu.Unlock()
+	if there == 0 {
+		p.Drop(refusal)
+		return nil, refusal
+	}
+	keys := func() map[string]string {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return maps.Clone(r.keys)
 	}
 	return &driver.Connection{
-		Machine: "pool", Host: strconv.Itoa(len(p.machines)) + " machines", HostKeys: maps.Clone(r.keys), Ended: r.ended, Changed: r.changed,
-		Keys: func() map[string]string {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return maps.Clone(r.keys)
-		},
+		Machine: "pool", Host: strconv.Itoa(len(p.machines)) + " machines", HostKeys: keys(), Ended: r.ended, Changed: r.changed, Keys: keys,
 	}, nil
 }
 
@@ -258,7 +263,7 @@ func (p *Pool) setAway(r *poolRun, m *member, why string) {
 	}
 }
 
-// Drop is [driver.Connector.Drop].
+// Drop is [driver.Connector.Drop]. When it returns nothing connects to the machines any more.
 func (p *Pool) Drop(why error) {
 	p.mu.Lock()
 	r := p.run
@@ -266,7 +271,15 @@ func (p *Pool) Drop(why error) {
 	p.mu.Unlock()
 	if r != nil {
 		r.end(why)
+		r.keepers.Wait()
 	}
+	p.mu.Lock()
+	for _, m := range p.machines {
+		if m.away == "" {
+			m.away = dialout.Clean(why.Error(), 500)
+		}
+	}
+	p.mu.Unlock()
 	for _, m := range p.machines {
 		m.d.Drop(why)
 	}

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -224,4 +226,42 @@ func TestPoolRefused(t *testing.T) {
 	if err := ssh.Check(p.document(nil), p.document(map[string]any{"machines": []any{map[string]any{"address": "elsewhere"}}})); berth.CodeOf(err) != berth.Conflict {
 		t.Errorf("other machines: %v", err)
 	}
+}
+
+// TestPoolDropped: once a pool was dropped none of its machines is there or connected to any more,
+// not even one that never answered, and another connection takes the new document.
+func TestPoolDropped(t *testing.T) {
+	p := openTwo(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	a := p.access()
+	h, port, _ := net.SplitHostPort(silent.Addr().String())
+	ah, aport := p.a.sshd.HostPort()
+	a.Properties = p.document(map[string]any{"machines": []any{
+		map[string]any{"name": "a", "address": ah, "sshPort": json.Number(aport)},
+		map[string]any{"name": "b", "address": h, "sshPort": json.Number(port)},
+	}})
+	c := p.d.(driver.Connector)
+	if p.now, err = c.Connect(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	none := func(after string) {
+		t.Helper()
+		all := make([]byte, 1<<20)
+		if all = all[:runtime.Stack(all, true)]; strings.Contains(string(all), "(*Pool).keep(") {
+			t.Errorf("%s: machines are still being connected to", after)
+		}
+	}
+	c.Drop(errors.New("settings changed"))
+	none("dropped")
+	if info, err := p.d.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "a: settings changed") {
+		t.Errorf("after Drop: %+v, %v", info.Nodes, err)
+	}
+	p.connect(t)
+	p.until(t, "both", both)
+	p.d.(io.Closer).Close()
+	none("closed")
 }
