@@ -13,6 +13,7 @@ import (
 	"github.com/berthml/berth/internal/auth"
 	"github.com/berthml/berth/internal/blob"
 	"github.com/berthml/berth/internal/locate"
+	"github.com/berthml/berth/internal/serve"
 	"github.com/berthml/berth/internal/space"
 	"github.com/berthml/berth/internal/store"
 )
@@ -332,5 +333,31 @@ func TestCleaningLeavesFilesOfOthers(t *testing.T) {
 	}
 	if got := len(x.names()); got != before {
 		t.Errorf("%d of %d files are left", got, before)
+	}
+}
+
+// TestCleaningKeepsServed: what a deployment serves and can go back to stays, also where its
+// document names something else by now, and whatever the endpoint is called.
+func TestCleaningKeepsServed(t *testing.T) {
+	x := open(t)
+	for version := range 5 {
+		x.do("PUT", x.ws+"/models/m/versions/"+fmt.Sprint(version+1), props("modelUri", "azureml://datastores/workspaceblobstore/paths/somewhere/m"+fmt.Sprint(version))).want(201)
+	}
+	body := func(version int) []byte { return fmt.Appendf(nil, `{"properties":{"model":"azureml:m:%d"}}`, version) }
+	err := x.db.Update(t.Context(), func(tx *store.Tx) error {
+		d := &store.Doc{Workspace: workspace.Key(), Kind: serve.Kind, Name: "m", Version: "3", CreatedBy: "root", Body: body(3)}
+		if err := store.SetState(d, berth.DeploymentState{GoodBody: body(2), PreviousBody: body(1)}); err != nil {
+			return err
+		}
+		return tx.Insert(d)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.do("POST", x.ws+"/cleanStorage", map[string]any{"kinds": []string{"models"}, "before": time.Now().Add(time.Hour)}).want(200).is("versions", 1.)
+	for version, status := range map[int]int{1: 200, 2: 200, 3: 200, 4: 404, 5: 200} {
+		if got := x.do("GET", x.ws+"/models/m/versions/"+fmt.Sprint(version), nil); got.status != status {
+			t.Errorf("version %d: %d %s", version, got.status, got.raw)
+		}
 	}
 }

@@ -56,20 +56,28 @@ var uploading = sync.OnceValue(func() *regexp.Regexp {
 
 // add adds what a document names, but not itself.
 func (r references) add(d *store.Doc) {
-	self := strings.ToLower(d.Name + ":" + d.Version)
-	if d.Version == "" || strings.HasPrefix(d.Kind, "components/") { // what lies in its own folder is no reference
-		for _, folder := range uploading().FindAll(d.Body, -1) {
-			r[string(folder)] = true
-		}
+	texts, self := [][]byte{d.Body}, ""
+	switch {
+	case strings.HasSuffix(d.Kind, "/versions"):
+		self = strings.ToLower(d.Name + ":" + d.Version)
+	case strings.HasSuffix(d.Kind, "/deployments"): // the forms that it serves and can go back to
+		texts = append(texts, d.Own)
 	}
-	for _, re := range referring() {
-		for _, m := range re.FindAllSubmatch(d.Body, -1) {
-			name := strings.ToLower(string(m[1]))
-			if len(m[2]) > 0 {
-				name += ":" + strings.ToLower(string(m[2]))
+	for _, text := range texts {
+		if self == "" || strings.HasPrefix(d.Kind, "components/") { // what lies in its own folder is no reference
+			for _, folder := range uploading().FindAll(text, -1) {
+				r[string(folder)] = true
 			}
-			if d.Version == "" || name != self {
-				r[name] = true
+		}
+		for _, re := range referring() {
+			for _, m := range re.FindAllSubmatch(text, -1) {
+				name := strings.ToLower(string(m[1]))
+				if len(m[2]) > 0 {
+					name += ":" + strings.ToLower(string(m[2]))
+				}
+				if name != self {
+					r[name] = true
+				}
 			}
 		}
 	}
