@@ -25,6 +25,7 @@ type deployment struct {
 	score, command, environment, authMod string
 	instances, workers, port             int
 	minimum, maximum                     int
+	fewest                               bool // minimum was given
 	idle, timeout                        time.Duration
 	env                                  []string
 	noWait                               bool
@@ -54,7 +55,8 @@ func deployCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = s.deploy(ctx, c, &o, cmd.Flags().Changed("min") || cmd.Flags().Changed("max") || o.idle > 0)
+			o.fewest = cmd.Flags().Changed("min")
+			err = s.deploy(ctx, c, &o, o.fewest || cmd.Flags().Changed("max") || o.idle > 0)
 			if interrupted(ctx, err) {
 				return exitError(exitInterrupted)
 			}
@@ -156,7 +158,10 @@ func (s *session) deploymentDoc(ctx context.Context, c *client.Client, o *deploy
 		props["berth.compute"] = o.on
 	}
 	if scaled {
-		props["berth.min"], props["berth.max"] = strconv.Itoa(o.minimum), strconv.Itoa(max(o.maximum, o.minimum, o.instances))
+		props["berth.max"] = strconv.Itoa(max(o.maximum, o.minimum, o.instances, 1))
+		if o.fewest {
+			props["berth.min"] = strconv.Itoa(o.minimum)
+		}
 		if o.idle > 0 {
 			props["berth.idle"] = o.idle.String()
 		}
@@ -198,7 +203,8 @@ func (o *deployment) sources(ctx context.Context, c *client.Client, doc, props m
 		return err
 	}
 	st, err := os.Stat(path)
-	if o.name == "" {
+	given := o.name != ""
+	if !given {
 		o.name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
 	has := func(name string) bool { _, err := os.Stat(filepath.Join(path, name)); return err == nil }
@@ -215,11 +221,14 @@ func (o *deployment) sources(ctx context.Context, c *client.Client, doc, props m
 	}
 	switch {
 	case err != nil && !strings.ContainsAny(o.what, `/\`):
+		if !given { // without the version, whatever that has for a suffix
+			o.name, _, _ = strings.Cut(strings.TrimPrefix(o.what, "azureml:"), ":")
+		}
 		return o.registered(ctx, c, doc, code)
 	case err != nil:
 		return berth.Errorf(berth.Invalid, "there is no %s: name a file, a folder or a registered model", o.what)
 	case !st.IsDir() && strings.HasSuffix(path, ".py"):
-		if filepath.Base(o.name) == "score" {
+		if !given && o.name == "score" {
 			o.name = filepath.Base(filepath.Dir(path))
 		}
 		return code(path)
@@ -243,7 +252,6 @@ func (o *deployment) sources(ctx context.Context, c *client.Client, doc, props m
 // registered deploys a model of the workspace.
 func (o *deployment) registered(ctx context.Context, c *client.Client, doc map[string]any, code func(string) error) error {
 	name, version, _ := strings.Cut(strings.TrimPrefix(o.what, "azureml:"), ":")
-	o.name = endpointName(name)
 	if version == "" {
 		latest, _, err := versionsOf(ctx, c, "models", name)
 		if err != nil {
