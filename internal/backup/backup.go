@@ -106,21 +106,22 @@ var blobDirs = []string{"blobs/objects", "blobs/tmp", "blobs/blocks", "blobs/tra
 
 // Create makes a backup of a home at a place.
 func Create(ctx context.Context, cfg config.Config, to Place, o Options) (Report, error) {
-	temp, err := os.MkdirTemp("", "berth-backup-")
-	if err != nil {
-		return Report{}, err
-	}
-	defer os.RemoveAll(temp)
 	unlock, err := to.Lock()
 	if err != nil {
 		return Report{}, err
 	}
 	defer unlock()
-	b := &run{cfg: cfg, to: to, temp: temp, o: o}
+	b := &run{cfg: cfg, to: to, o: o}
 	if err := b.begin(ctx); err != nil {
 		return Report{}, err
 	}
 	defer b.root.Close()
+	temp, done, err := scratch(homeTemp(cfg.Home))
+	if err != nil {
+		return Report{}, err
+	}
+	defer done()
+	b.temp = temp
 	for try := 1; ; try++ {
 		again, err := b.attempt(ctx)
 		if err != nil {
@@ -363,11 +364,11 @@ func Read(ctx context.Context, at Place, id string) (m Manifest, err error) {
 	if !validID(id) {
 		return m, berth.Errorf(berth.Invalid, "%q is not the id of a backup; `berth backup list` shows them", id)
 	}
-	temp, err := os.MkdirTemp("", "berth-backup-")
+	temp, done, err := scratch(commonTemp())
 	if err != nil {
 		return m, err
 	}
-	defer os.RemoveAll(temp)
+	defer done()
 	path := filepath.Join(temp, "manifest")
 	if err := at.Get(ctx, folder+"/"+id+".json", path); err != nil {
 		if berth.CodeOf(err) == berth.NotFound || errors.Is(err, fs.ErrNotExist) {

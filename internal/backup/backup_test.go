@@ -296,6 +296,8 @@ func private(t *testing.T, dir string, sealed bool) {
 func TestKilled(t *testing.T) {
 	cfg, _, _ := newHome(t, "")
 	dir := filepath.Join(t.TempDir(), "backups")
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
 	var ids []string
 	step := 3
 	if testing.Short() {
@@ -319,6 +321,20 @@ func TestKilled(t *testing.T) {
 		if len(ids) > 0 {
 			t.Fatalf("killed at %d: there are backups %v", n, ids)
 		}
+		for _, path := range filesIn(t, temp) {
+			if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "s3cret") || filepath.Base(path) == "database" {
+				t.Fatalf("killed at %d: %s has secrets in clear (%v)", n, path, err)
+			}
+		}
+	}
+	copies, err := filepath.Glob(filepath.Join(cfg.Home, ".backup-*"))
+	if err != nil || len(copies) != 1 {
+		t.Fatal(copies, err)
+	}
+	for _, path := range append(filesIn(t, copies[0]), filesIn(t, temp)...) {
+		if filepath.Base(path) != "lock" {
+			t.Errorf("%s is left of a backup that was killed", path)
+		}
 	}
 	home := filepath.Join(t.TempDir(), "home")
 	for n := 1; ; n += step { // a restore that is cut short goes on where it was
@@ -330,6 +346,21 @@ func TestKilled(t *testing.T) {
 		}
 	}
 	wantHome(t, home)
+}
+
+// filesIn is the regular files below a folder.
+func filesIn(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // TestDamage: a backup with an object that was changed, or is missing, is neither good nor

@@ -78,7 +78,8 @@ func (b *run) skipped() func(name string) bool {
 	return func(name string) bool {
 		return slices.Contains(left, name) || slices.Contains(blobDirs, name) || slices.Contains(b.o.Exclude, name) ||
 			cache != "" && name == cache || database != "" && (name == database || strings.HasPrefix(name, database+"-") || name == database+".lock") ||
-			strings.HasPrefix(name, ".new-") // a file of the server that is being written
+			strings.HasPrefix(name, ".new-") || // a file of the server that is being written
+			strings.HasPrefix(name, ownTemp)
 	}
 }
 

@@ -3,7 +3,10 @@
 package backup
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/berthml/berth"
@@ -23,4 +26,36 @@ func lockFile(path, what string) (*os.File, error) {
 		return nil, berth.Errorf(berth.Conflict, "another %s is running here (%s is locked); wait until it has ended", what, path)
 	}
 	return f, nil
+}
+
+// waitLock takes a file for this process, after others.
+func waitLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// abandoned says whether the process that works in a folder of scratch is gone.
+func abandoned(dir string) bool {
+	f, err := lockFile(filepath.Join(dir, "lock"), "backup")
+	if err != nil {
+		return berth.CodeOf(err) != berth.Conflict
+	}
+	f.Close() // nobody else takes it
+	return true
+}
+
+// private says whether only this user can read what was looked at.
+func private(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid() && info.Mode().Perm()&0o077 == 0
 }

@@ -81,11 +81,11 @@ func (unlocked) Lock() (func(), error) { return func() {}, nil }
 
 // prepare reads, or writes, the header of a place.
 func prepare(ctx context.Context, p Place, o PlaceOptions) (Place, error) {
-	temp, err := os.MkdirTemp("", "berth-backup-")
+	temp, done, err := scratch(commonTemp())
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(temp)
+	defer done()
 	path := filepath.Join(temp, "header")
 	var h header
 	err = p.Get(ctx, placeFile, path)

@@ -201,7 +201,7 @@ func (r *restore) place(ctx context.Context, name string, c Content) error {
 // configure writes the configuration, which says where the rest goes.
 func (r *restore) configure(ctx context.Context, text []byte) error {
 	if len(text) > 0 {
-		if err := r.root.WriteFile(config.FileName, text, 0o600); err != nil {
+		if err := r.write(config.FileName, text); err != nil {
 			return err
 		}
 	}
@@ -215,6 +215,16 @@ func (r *restore) configure(ctx context.Context, text []byte) error {
 	var err error
 	r.cfg, err = config.Load(r.home)
 	return err
+}
+
+// write writes a file of the home to stay.
+func (r *restore) write(name string, text []byte) error {
+	f, err := r.root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // files brings the files, then the links: nothing is written through one.

@@ -102,7 +102,10 @@ func (s *sealed) Put(ctx context.Context, name string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(out.Name())
+	// Where an open file can be removed, none is left if this process is killed.
+	if os.Remove(out.Name()) != nil {
+		defer os.Remove(out.Name())
+	}
 	defer out.Close()
 	if err := s.encrypt(out, f, name); err != nil {
 		return err

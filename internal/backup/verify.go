@@ -17,11 +17,11 @@ func Verify(ctx context.Context, at Place, id string) (m Manifest, wrong []error
 	if m, err = Read(ctx, at, id); err != nil {
 		return m, nil, err
 	}
-	temp, err := os.MkdirTemp("", "berth-verify-")
+	temp, done, err := scratch(commonTemp())
 	if err != nil {
 		return m, nil, err
 	}
-	defer os.RemoveAll(temp)
+	defer done()
 	damaged := map[string]bool{}
 	for _, hash := range m.Damaged {
 		damaged[hash] = true
@@ -119,11 +119,11 @@ func uses(ctx context.Context, at Place, id string, used map[string]bool) error 
 	for _, f := range m.Files {
 		used[f.Hash] = true
 	}
-	temp, err := os.MkdirTemp("", "berth-prune-")
+	temp, done, err := scratch(commonTemp())
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp)
+	defer done()
 	list := filepath.Join(temp, "contents")
 	if err := fetchChecked(ctx, at, m.Contents, list); err != nil {
 		return err

@@ -147,7 +147,9 @@ func backupVerify(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, wrong, err := backup.Verify(cmd.Context(), place, id)
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			m, wrong, err := backup.Verify(ctx, place, id)
 			if err != nil {
 				return err
 			}
