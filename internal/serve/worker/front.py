@@ -58,9 +58,9 @@ class Front:
 
     def serve(self, sock):
         try:
-            with sock:
+            with sock, contextlib.ExitStack() as stack:
                 sock.settimeout(IDLE)
-                buffer = bytearray()
+                buffer, server = bytearray(), None
                 while True:
                     head = self.head(sock, buffer)
                     if head is None:
@@ -68,7 +68,7 @@ class Front:
                     lines = head.decode("latin-1").split("\r\n")
                     headers = Headers([(n, v.strip()) for n, _, v in (line.partition(":") for line in lines[1:])])
                     nonce = headers.get("x-berth-nonce")
-                    if nonce:
+                    if nonce and not server:
                         self.prove(sock, nonce)
                         continue
                     given = (headers.get("x-berth-replica") or "").encode("latin-1")
@@ -76,9 +76,11 @@ class Front:
                         sock.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                         return
                     kept = [line for line in lines if not line.lower().startswith("x-berth-replica:")]
-                    self.relay(sock, "\r\n".join(kept).encode("latin-1") + b"\r\n\r\n" + bytes(buffer))
-                    return
-        except OSError:
+                    if not server:
+                        server = stack.enter_context(Relay(sock, buffer, self.port))
+                    if not server.request("\r\n".join(kept).encode("latin-1") + b"\r\n\r\n", headers):
+                        return
+        except (OSError, ValueError):  # the connection is gone, or what came is not HTTP
             return
 
     @staticmethod
@@ -98,29 +100,121 @@ class Front:
         status = "200 OK" if self.ready else "503 Service Unavailable"
         sock.sendall(f"HTTP/1.1 {status}\r\nX-Berth-Proof: {proof}\r\nContent-Length: 0\r\n\r\n".encode())
 
-    def relay(self, sock, first):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as up:
-            up.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for s in (sock, up):
-                s.settimeout(None)
-            up.sendall(first)
-            back = threading.Thread(target=self.pass_on, args=(up, sock), daemon=True)
-            back.start()
-            self.pass_on(sock, up)
-            back.join()
 
-    @staticmethod
-    def pass_on(source, to):
-        try:
-            while True:
-                data = source.recv(64 << 10)
-                if not data:
-                    break
-                to.sendall(data)
-        except OSError:
-            pass
-        for s, how in ((to, socket.SHUT_WR), (source, socket.SHUT_RD)):
-            try:
-                s.shutdown(how)
-            except OSError:
-                pass
+class Relay:
+    """A connection of the gateway, and the one to the user's server that goes with it. Requests are told
+    apart, so that none shows the replica's secret; answers pass as they are."""
+
+    def __init__(self, sock, buffer, port):
+        self.sock, self.buffer = sock, buffer
+        self.up = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.up.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for s in (self.sock, self.up):
+            s.settimeout(None)
+        self.upgrade = None  # the beginning of the answer to a request for another protocol
+        self.switched, self.answered = False, threading.Event()
+        self.back = threading.Thread(target=self.answers, daemon=True)
+
+    def __enter__(self):
+        self.back.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        close(self.up, socket.SHUT_RDWR if kind else socket.SHUT_WR)
+        self.back.join()
+        self.up.close()
+
+    def request(self, head, headers):
+        """Passes on a request. It is false where no other one can follow."""
+        upgrade = headers.get("upgrade")
+        if upgrade:
+            self.switched, self.upgrade = False, b""
+            self.answered.clear()
+        self.up.sendall(head)
+        if "chunked" in (headers.get("transfer-encoding") or "").lower():
+            whole = self.chunks()
+        else:
+            whole = self.body(int(headers.get("content-length") or 0))
+        if not whole or not upgrade:
+            return whole
+        self.answered.wait()
+        if self.switched:
+            self.up.sendall(self.buffer)
+            pass_on(self.sock, self.up)
+        return not self.switched
+
+    def body(self, size):
+        while size > 0:
+            if not self.buffer and not self.more():
+                return False
+            part = bytes(self.buffer[:size])
+            del self.buffer[: len(part)]
+            self.up.sendall(part)
+            size -= len(part)
+        return True
+
+    def chunks(self):
+        while True:
+            line = self.line()
+            if line is None:
+                return False
+            size = int(line.split(b";")[0], 16)
+            if size == 0:
+                break
+            if not self.body(size) or self.line() is None:
+                return False
+        while line != b"\r\n":  # trailers
+            line = self.line()
+            if line is None:
+                return False
+        return True
+
+    def line(self):
+        """Passes on a line, and returns it."""
+        while b"\n" not in self.buffer:
+            if len(self.buffer) > MAX_HEADER or not self.more():
+                return None
+        line = bytes(self.buffer[: self.buffer.find(b"\n") + 1])
+        del self.buffer[: len(line)]
+        self.up.sendall(line)
+        return line
+
+    def more(self):
+        data = self.sock.recv(64 << 10)
+        self.buffer += data
+        return bool(data)
+
+    def answers(self):
+        pass_on(self.up, self.sock, self.look)
+        self.answered.set()
+
+    def look(self, data):
+        if self.upgrade is None:
+            return
+        self.upgrade += data[:16]
+        if len(self.upgrade) >= 12:
+            self.switched = self.upgrade[8:12] == b" 101"
+            self.upgrade = None
+            self.answered.set()
+
+
+def pass_on(source, to, look=None):
+    try:
+        while True:
+            data = source.recv(64 << 10)
+            if not data:
+                break
+            if look:
+                look(data)
+            to.sendall(data)
+    except OSError:
+        pass
+    close(to, socket.SHUT_WR)
+    close(source, socket.SHUT_RD)
+
+
+def close(sock, how):
+    try:
+        sock.shutdown(how)
+    except OSError:
+        pass

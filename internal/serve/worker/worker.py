@@ -6,6 +6,7 @@ it; a worker answers one request at a time. The first line of its output names t
 """
 import ast
 import codecs
+import contextlib
 import gc
 import hmac
 import http.client

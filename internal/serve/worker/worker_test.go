@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -216,5 +218,62 @@ func TestModelGoesWithTheTask(t *testing.T) {
 	found, err := filepath.Glob(filepath.Join(task, "berth-model-*/azureml-models/big/3/m.bin"))
 	if err != nil || len(found) != 1 {
 		t.Errorf("the model is at %v, %v", found, err)
+	}
+}
+
+// TestCommandSecret: a server of the user's own sees the secret of its replica in no request, also
+// not in later ones of a connection, whatever came before, and another protocol passes.
+func TestCommandSecret(t *testing.T) {
+	command := "exec python3 " + filepath.Join("testdata", "echo.py")
+	at, _ := start(t, "plain.py", "BERTH_REPLICA_SECRET=s3cret", "BERTH_COMMAND="+command)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, at[0]+"/", nil)
+		req.Header.Set("X-Berth-Nonce", "n")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(resp.Status)
+		}
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(at[0], "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	answers := bufio.NewReader(c)
+	for i, more := range []string{
+		"\r\n",
+		"Content-Length: 5\r\n\r\nhello",
+		"Transfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: t\r\n\r\n",
+		"Connection: upgrade\r\nUpgrade: no\r\n\r\n",
+		"Content-Length: 5\r\n\r\nhello",
+	} {
+		io.WriteString(c, "POST /"+strconv.Itoa(i)+" HTTP/1.1\r\nHost: x\r\nX-Berth-Replica: s3cret\r\nX-Mine: yes\r\n"+more)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		if text := strings.ToLower(string(b)); err != nil || !strings.Contains(text, "post /"+strconv.Itoa(i)) || !strings.Contains(text, "x-mine: yes") || strings.Contains(text, "s3cret") ||
+			strings.Contains(more, "lo") != strings.HasSuffix(text, "hello") {
+			t.Errorf("%d: %q, %v", i, b, err)
+		}
+	}
+	io.WriteString(c, "GET /raw HTTP/1.1\r\nHost: x\r\nX-Berth-Replica: s3cret\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+	resp, err := http.ReadResponse(answers, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(resp, err)
+	}
+	io.WriteString(c, "any bytes")
+	got := make([]byte, len("any bytes"))
+	if _, err := io.ReadFull(answers, got); err != nil || string(got) != "any bytes" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
