@@ -25,7 +25,7 @@ func (a *App) openGateway(authority *auth.Authority) {
 	})
 }
 
-// demand says that requests wait for a deployment: to the loop of this server, or of the one that
+// demand says that requests wait for a deployment, or come: to the loop of this server, or of the one that
 // leads.
 func (a *App) demand(workspace, endpoint, deployment string) {
 	if t, _ := a.terms.get(); t != nil {
@@ -37,11 +37,11 @@ func (a *App) demand(workspace, endpoint, deployment string) {
 		defer cancel()
 		err := a.db.Update(ctx, func(tx *store.Tx) error {
 			subject := serve.Collection + "/" + endpoint + "/deployments/" + deployment
-			tx.Emit(berth.Event{Workspace: workspace, Subject: subject, Type: berth.EventDemand, Reason: "requests wait"})
+			tx.Emit(berth.Event{Workspace: workspace, Subject: subject, Type: berth.EventDemand, Reason: "there are requests at another server"})
 			return nil
 		})
 		if err != nil {
-			a.log.Warn("the leader was not told that requests wait", "endpoint", endpoint, "err", err)
+			a.log.Warn("the leader was not told of requests", "endpoint", endpoint, "err", err)
 		}
 	}()
 }

@@ -70,3 +70,21 @@ func TestScaleToZero(t *testing.T) {
 		t.Errorf("a request comes: %d %s", n, why)
 	}
 }
+
+// TestScalerHears: requests at another server count as the last ones, also when it is some time ago
+// that it spoke, and older words than one's own requests change nothing.
+func TestScalerHears(t *testing.T) {
+	var z scaler
+	now := time.Unix(1000, 0)
+	z.demanded.Store(now.UnixNano())
+	for past, want := range map[time.Duration]int{demandTime / 2: 1, 2 * demandTime: 0} {
+		d := demand{last: now.Add(-time.Hour)}
+		if z.hear(&d, now.Add(past)); d.now != want || !d.last.Equal(now) {
+			t.Errorf("%s later: %+v", past, d)
+		}
+	}
+	d := demand{last: now.Add(time.Second)}
+	if z.hear(&d, now.Add(2*demandTime)); !d.last.Equal(now.Add(time.Second)) {
+		t.Errorf("%+v", d)
+	}
+}

@@ -10,7 +10,7 @@ import (
 // A scaler is what a keeper remembers of the requests for its deployment.
 type scaler struct {
 	born     time.Time
-	demanded atomic.Int64 // when another server said last that requests wait, in nanoseconds
+	demanded atomic.Int64 // when another server said last that requests wait or came, in nanoseconds
 	needs    []need
 	before   berth.ServingStats
 	at       time.Time // when before was read
@@ -43,10 +43,7 @@ func (k *keeper) scale(spec Spec, v *view) (n int, why string, again time.Durati
 	if has > 0 && d.last.Before(z.born) {
 		d.last = z.born // what came before this server started is not known
 	}
-	if at := time.Unix(0, z.demanded.Load()); now.Sub(at) < demandTime {
-		d.now = max(d.now, 1)
-		d.last = at
-	}
+	z.hear(&d, now)
 	proving := spec.Instances > 0 && (v.state.State == berth.DeploymentCreating || v.state.State == berth.DeploymentUpdating)
 	if len(z.needs) == 0 {
 		z.needs = []need{{has, now}}
@@ -55,14 +52,25 @@ func (k *keeper) scale(spec Spec, v *view) (n int, why string, again time.Durati
 	return n, why, again
 }
 
+// hear adds what other servers said.
+func (z *scaler) hear(d *demand, now time.Time) {
+	at := time.Unix(0, z.demanded.Load())
+	if now.Sub(at) < demandTime {
+		d.now = max(d.now, 1)
+	}
+	if at.After(d.last) {
+		d.last = at
+	}
+}
+
 // minSpan is the shortest time that load is averaged over, and demandTime how long it counts that
-// another server has requests that wait.
+// another server has requests.
 const (
 	minSpan    = 200 * time.Millisecond
 	demandTime = 10 * time.Second
 )
 
-// Demand says that requests wait for a deployment, and that it may need more replicas.
+// Demand says that requests wait for a deployment, or come, and that it may need more replicas.
 func (l *Loop) Demand(workspace, endpoint, deployment string) {
 	k := keyOf(workspace, endpoint+"/"+deployment)
 	l.mu.Lock()
@@ -77,7 +85,7 @@ func (l *Loop) Demand(workspace, endpoint, deployment string) {
 	}
 }
 
-// demanded notes that another server has requests that wait.
+// demanded notes that another server has requests.
 func (l *Loop) demanded(k key, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -39,7 +39,7 @@ type Options struct {
 	User func(r *http.Request) (auth.Principal, error)
 	// Secret is what the replica that is this job asks of everybody who calls it.
 	Secret func(job string) string
-	// Demand says that requests wait for a deployment.
+	// Demand says that requests wait for a deployment, or come to one that follows the load.
 	Demand func(workspace, endpoint, deployment string)
 }
 
@@ -119,6 +119,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	begun := time.Now()
 	d.pool.stats.arrived(begun)
+	if d.follows {
+		d.pool.tell()
+	}
 	x := &exchange{g: g, d: d, path: rest, id: id}
 	defer func() { d.pool.stats.done(time.Now(), x.status, time.Since(begun)) }()
 	if !d.pool.ready() && d.state == berth.DeploymentFailed {

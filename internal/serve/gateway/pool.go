@@ -40,8 +40,9 @@ type pool struct {
 	waitSum time.Duration
 	summed  time.Time
 
-	demand func()    // says that requests wait
-	asked  time.Time // when it was last called
+	demand func()    // says that requests wait, or come
+	asked  time.Time // when it was last called for one that waits
+	told   time.Time // when it was last called for one that came
 }
 
 // sum adds what passed since the last change to the sums.
@@ -53,12 +54,25 @@ func (p *pool) sum(now time.Time) {
 	p.summed = now
 }
 
-// ask calls demand, but not again and again.
-func (p *pool) ask() {
+// How often demand is called at most for requests that wait, and for those that come: the leader
+// sees only what comes to itself, and would take the replicas for idle.
+const (
+	askEvery  = 500 * time.Millisecond
+	tellEvery = 5 * time.Second
+)
+
+// ask calls demand because a request waits.
+func (p *pool) ask() { p.say(&p.asked, askEvery) }
+
+// tell calls demand because a request came.
+func (p *pool) tell() { p.say(&p.told, tellEvery) }
+
+// say calls demand, but not again and again.
+func (p *pool) say(last *time.Time, every time.Duration) {
 	p.mu.Lock()
 	f := p.demand
-	if now := time.Now(); f != nil && now.Sub(p.asked) > 500*time.Millisecond {
-		p.asked = now
+	if now := time.Now(); f != nil && now.Sub(*last) > every {
+		*last = now
 	} else {
 		f = nil
 	}

@@ -109,3 +109,21 @@ func TestPoolLimits(t *testing.T) {
 		t.Error("something is left")
 	}
 }
+
+// TestPoolTells: requests that come are told of, not each of them, and one that waits is always.
+func TestPoolTells(t *testing.T) {
+	p, calls := newPool(), 0
+	p.demand = func() { calls++ }
+	p.tell()
+	p.told = p.told.Add(time.Minute) // so that no time passes
+	if p.tell(); calls != 1 {
+		t.Errorf("%d calls for two requests", calls)
+	}
+	if p.ask(); calls != 2 {
+		t.Error("nobody hears of a request that waits after one that came")
+	}
+	p.told = time.Now().Add(-2 * tellEvery)
+	if p.tell(); calls != 3 {
+		t.Error("nobody hears of later requests")
+	}
+}
