@@ -87,11 +87,15 @@ func TestEndpointFromNothing(t *testing.T) {
 // request, and none of several at once is lost.
 func TestEndpointRests(t *testing.T) {
 	e := startEndpoint(t, start(t, shortHome(t)))
-	e.deployScaled("blue", e.code("c", pid), 1, map[string]any{"berth.freeze": "10ms", "berth.fork": "5s"}, nil)
-	if state, b := e.state("blue"); state != "Succeeded" {
-		t.Fatal(state, b)
+	code := e.code("c", pid)
+	e.deployScaled("blue", code, 1, map[string]any{"berth.freeze": "10ms", "berth.fork": "1h"}, nil)
+	e.deployScaled("green", code, 1, map[string]any{"berth.freeze": "10ms", "berth.fork": "20ms"}, nil)
+	for _, name := range []string{"blue", "green"} {
+		if state, b := e.state(name); state != "Succeeded" {
+			t.Fatal(state, b)
+		}
 	}
-	blue := []string{"azureml-model-deployment", "blue"}
+	blue, green := []string{"azureml-model-deployment", "blue"}, []string{"azureml-model-deployment", "green"}
 	_, first, _ := e.call(`{}`, blue...)
 	e.eventually("it is frozen", func() bool { return processState(first) == "T" })
 	var group sync.WaitGroup
@@ -103,8 +107,9 @@ func TestEndpointRests(t *testing.T) {
 		})
 	}
 	group.Wait()
+	_, first, _ = e.call(`{}`, green...)
 	e.eventually("its process has ended", func() bool { return processState(first) == "" })
-	if code, body, _ := e.call(`{}`, blue...); code != http.StatusOK || body == first {
+	if code, body, _ := e.call(`{}`, green...); code != http.StatusOK || body == first {
 		t.Errorf("from the fork server: %d %s after %s", code, body, first)
 	}
 	_, m := e.do("POST", e.ws+"/onlineEndpoints/e/explain", map[string]any{})
