@@ -112,7 +112,7 @@ func (t *Team) Check() error {
 	case t.Name == "" || strings.ContainsAny(t.Name, "/: \t\n"):
 		return berth.Errorf(berth.Invalid, "--name: give the name under which clients reach this machine, for example ml.example.org")
 	case !filepath.IsAbs(t.Home) || filepath.Clean(t.Home) != t.Home || strings.ContainsAny(t.Home, " \t\n%\"'\\$"):
-		return berth.Errorf(berth.Invalid, "--home: %q is not a full path without spaces and quotes", t.Home)
+		return berth.Errorf(berth.Invalid, "--dir: %q is not a full path without spaces and quotes", t.Home)
 	case (t.Certificate == "") != (t.Key == ""):
 		return berth.Errorf(berth.Invalid, "--cert and --key belong together")
 	case t.Certificate != "" && t.ACME:
@@ -156,7 +156,11 @@ func (t *Team) Plan() ([]Step, error) {
 			return nil, berth.Errorf(berth.Conflict, "%s exists; move it away first", t.at(path))
 		}
 	}
-	text, err := t.configuration()
+	text, err := t.configuration(t.Database)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := t.configuration(hidePassword(t.Database))
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +190,7 @@ func (t *Team) Plan() ([]Step, error) {
 			return errors.Join(copyFile(t.Certificate, t.at(etc+"/tls/cert.pem"), 0o600), copyFile(t.Key, t.at(etc+"/tls/key.pem"), 0o600), t.own(etc+"/tls"))
 		})
 	}
-	add("write "+filepath.Join(t.Home, config.FileName), hidePassword(text, t.Database), func(context.Context) error {
+	add("write "+filepath.Join(t.Home, config.FileName), shown, func(context.Context) error {
 		return writeFile(t.at(filepath.Join(t.Home, config.FileName)), []byte(text), 0o600)
 	})
 	add("note in the home that the unit "+config.Unit+" runs its server, so that no command starts another", "", func(context.Context) error {
@@ -209,16 +213,16 @@ func (t *Team) Plan() ([]Step, error) {
 	return p, nil
 }
 
-// configuration is the text of berth.yaml.
-func (t *Team) configuration() (string, error) {
+// configuration is the text of berth.yaml with a database.
+func (t *Team) configuration(database string) (string, error) {
 	_, port, _ := net.SplitHostPort(t.Listen) // Check has seen it
 	advertise := "https://" + net.JoinHostPort(t.Name, port)
 	if port == "443" {
 		advertise = "https://" + t.Name
 	}
 	c := map[string]any{"listen": t.Listen, "advertise": advertise}
-	if t.Database != "" {
-		c["database"] = t.Database
+	if database != "" {
+		c["database"] = database
 	}
 	if t.Certificate != "" {
 		c["tls_certificate"], c["tls_key"] = etc+"/tls/cert.pem", etc+"/tls/key.pem"
@@ -235,13 +239,23 @@ func (t *Team) configuration() (string, error) {
 	return "# Written by `berth setup team`. docs/server.md describes every key; restart the server after a change.\n" + string(text), err
 }
 
-// hidePassword is a text without the password of a database.
-func hidePassword(text, database string) string {
-	u, err := url.Parse(database)
-	if database == "" || err != nil || u.User == nil {
-		return text
+// hidePassword is the address of a database without a password.
+func hidePassword(database string) string {
+	if database == "" {
+		return ""
 	}
-	return strings.ReplaceAll(text, database, u.Redacted())
+	u, err := url.Parse(database)
+	if err != nil || u.Host == "" {
+		return "(not shown: it is not an address)"
+	}
+	q := u.Query()
+	for name := range q {
+		if strings.Contains(strings.ToLower(name), "password") {
+			q.Set(name, "xxxxx")
+			u.RawQuery = q.Encode()
+		}
+	}
+	return u.Redacted()
 }
 
 // createUsers makes the users' tokens before the server runs.

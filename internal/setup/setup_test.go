@@ -186,7 +186,7 @@ func TestRefused(t *testing.T) {
 	for what, change := range map[string]func(*setup.Team){
 		"--listen":  func(x *setup.Team) { x.Listen = "0.0.0.0:0" },
 		"--name":    func(x *setup.Team) { x.Name = "" },
-		"--home":    func(x *setup.Team) { x.Home = "/var/lib/x y" },
+		"--dir":     func(x *setup.Team) { x.Home = "/var/lib/x y" },
 		"--acme":    func(x *setup.Team) { x.ACME = true },
 		"--cert":    func(x *setup.Team) { x.Certificate = "x" },
 		"--account": func(x *setup.Team) { x.Account = "a b" },
@@ -197,6 +197,27 @@ func TestRefused(t *testing.T) {
 		change(x)
 		if _, err := x.Plan(); berth.CodeOf(err) != berth.Invalid || !strings.Contains(err.Error(), what) || len(files(t, x.Root)) > 0 {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestPasswordHidden: what is shown of the configuration has no password, however the address of
+// the database is written; the file has it.
+func TestPasswordHidden(t *testing.T) {
+	for _, database := range []string{
+		"postgres://berth:s3cret@db/berth", "postgres://berth:'s3cret\" #@db/berth", "postgres://berth:s3cret%zz@db/berth", "postgres://db/berth?user=berth&password=s3cret",
+		"host=db password=s3cret", "postgres://berth:s3cret%0A@db/berth",
+	} {
+		x, _ := team(t)
+		x.Users, x.Database = nil, database
+		steps, err := x.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range steps {
+			if strings.Contains(s.What+s.Text, "s3cret") {
+				t.Errorf("%s: %s\n%s", database, s.What, s.Text)
+			}
 		}
 	}
 }
