@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"time"
 )
@@ -9,14 +10,15 @@ import (
 // account is the user of the image.
 const account = 65532
 
-// rootCertificates are those of the machine that builds the release.
-func rootCertificates() []byte {
+// rootCertificates are those of the machine that builds the release, an input of the images beside
+// the programs.
+func rootCertificates() ([]byte, error) {
 	for _, path := range []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"} {
 		if b, err := os.ReadFile(path); err == nil {
-			return b
+			return b, nil
 		}
 	}
-	return nil
+	return nil, errors.New("this machine has no root certificates for the container images: install its package ca-certificates")
 }
 
 // makeImage is a container image as an OCI layout, which Docker loads too: the program, root

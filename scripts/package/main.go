@@ -1,6 +1,7 @@
 // Command package makes release files of the binaries that scripts/dist.sh has built: Debian
 // packages, container images, Python wheels, a Helm chart, a compose file and a Homebrew formula.
-// It needs nothing but the binaries, and makes the same bytes of the same binaries.
+// It needs nothing but the binaries and the root certificates of the machine that it runs on, which
+// go into the images, and makes the same bytes of the same ones.
 package main
 
 import (
@@ -56,6 +57,10 @@ func main() {
 
 func run(dist, described string) error {
 	version := normal(described)
+	roots, err := rootCertificates()
+	if err != nil {
+		return err
+	}
 	for _, t := range targets {
 		binary, err := os.ReadFile(t.binary(dist))
 		if err != nil {
@@ -78,7 +83,7 @@ func run(dist, described string) error {
 		if err := write(dist, fmt.Sprintf("berth_%s_%s.deb", version, t.deb), deb); err != nil {
 			return err
 		}
-		image, err := makeImage(version, t, binary, rootCertificates())
+		image, err := makeImage(version, t, binary, roots)
 		if err != nil {
 			return err
 		}
@@ -119,7 +124,7 @@ func write(dist, name string, data []byte) error {
 
 var describedForm = regexp.MustCompile(`^v?(\d+(?:\.\d+)*)(?:-(\d+)-g([0-9a-f]+))?(-dirty)?$`)
 
-// normal is a version that Python, Debian and others sort as meant: 1.2, or 1.2.dev3+gabc after it.
+// normal is a version that Python, Debian and others sort as meant: 1.2, or 1.2.post3+gabc three commits after it.
 func normal(described string) string {
 	m := describedForm.FindStringSubmatch(described)
 	if m == nil {
