@@ -25,8 +25,8 @@ func (a *App) openGateway(authority *auth.Authority) {
 	})
 }
 
-// demand says that requests wait for a deployment, or come: to the loop of this server, or of the one that
-// leads.
+// demand says that requests wait for a deployment, or come: to the loop of this server, or of the
+// one that leads.
 func (a *App) demand(workspace, endpoint, deployment string) {
 	if t, _ := a.terms.get(); t != nil {
 		t.serving.Demand(workspace, endpoint, deployment)

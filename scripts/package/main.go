@@ -124,7 +124,8 @@ func write(dist, name string, data []byte) error {
 
 var describedForm = regexp.MustCompile(`^v?(\d+(?:\.\d+)*)(?:-(\d+)-g([0-9a-f]+))?(-dirty)?$`)
 
-// normal is a version that Python, Debian and others sort as meant: 1.2, or 1.2.post3+gabc three commits after it.
+// normal is a version that Python, Debian and others sort as meant: 1.2, or 1.2.post3+gabc three
+// commits after it.
 func normal(described string) string {
 	m := describedForm.FindStringSubmatch(described)
 	if m == nil {
