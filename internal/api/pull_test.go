@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,5 +165,40 @@ func TestAppendedLogFollowsNoLink(t *testing.T) {
 	}
 	if b, err := os.ReadFile(secret); err != nil || len(b) > 0 {
 		t.Errorf("the file behind the link is %q (%v)", b, err)
+	}
+}
+
+// TestQuestionsAreBounded: a task has a bounded number of mini-batches, and says nothing of more;
+// sizes that cannot be are refused before anything is written.
+func TestQuestionsAreBounded(t *testing.T) {
+	x := openPulling(t)
+	plan := make([][]string, 1500)
+	for i := range plan {
+		plan[i] = []string{"f"}
+	}
+	a := x.ask(map[string]any{"want": 5000, "plan": plan}, "").want(200)
+	given, _ := a.at("batches").([]any)
+	if len(given) != 1024 {
+		t.Fatalf("the task was given %d mini-batches", len(given))
+	}
+	holding := make([]int, 1025)
+	for i := range holding {
+		holding[i] = i + 1
+	}
+	a = x.ask(map[string]any{"want": 5, "holding": holding[:1024]}, "").want(200)
+	if a.at("batches") != nil || a.at("end") != nil {
+		t.Errorf("a task that has all it can have is answered %s", a.raw)
+	}
+	x.ask(map[string]any{"holding": holding}, "").want(400).says("at most 1024")
+	many := make([]any, 1025)
+	for i := range many {
+		many[i] = result(1, 0)
+	}
+	x.ask(map[string]any{"finished": many}, "").want(400).says("at most 1024")
+	huge := map[string]any{"number": 1, "size": int64(math.MaxInt64)}
+	x.ask(map[string]any{"finished": []any{huge, huge}}, "").want(400).says("the rows have more than")
+	x.ask(map[string]any{"finished": []any{result(1, 1<<20)}}, "").want(400).says("the request has")
+	if n, err := x.blobs.LiveSize(x.live()); n != 0 || err != nil {
+		t.Errorf("%d bytes were written (%v)", n, err)
 	}
 }

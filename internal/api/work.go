@@ -72,6 +72,9 @@ func (s *workService) work(c *call, t *berth.Task) error {
 	if err := readQuestion(body, &ask); err != nil {
 		return err
 	}
+	if err := s.room(c, t, ask.Finished); err != nil {
+		return err
+	}
 	var how kind.Parallel
 	var own locate.Storage
 	err := s.front.DB.View(c.ctx(), func(tx *store.Tx) (err error) {
@@ -142,6 +145,31 @@ func readQuestion(body *bufio.Reader, ask *parallel.Ask) error {
 			return berth.Errorf(berth.Limit, "the rows have more than %d GiB: use smaller mini-batches", maxRows>>30)
 		}
 		left -= r.Size
+	}
+	return ask.Check()
+}
+
+// room refuses rows that are not sent, or for which there is no room.
+func (s *workService) room(c *call, t *berth.Task, results []parallel.Result) error {
+	total := int64(0)
+	for _, r := range results {
+		total += r.Size
+	}
+	if total == 0 {
+		return nil
+	}
+	if n := c.r.ContentLength; n >= 0 && total > n {
+		return berth.Errorf(berth.Invalid, "the question speaks of %d bytes of rows, and the request has %d", total, n)
+	}
+	if err := s.front.Blobs.Room(total); err != nil {
+		return err
+	}
+	room, err := s.front.quota.Room(c.ctx(), t.Workspace)
+	if err == nil {
+		err = room.Full(t.Workspace)
+	}
+	if err != nil {
+		return unkept(err) // the task tries again for a while
 	}
 	return nil
 }

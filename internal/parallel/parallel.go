@@ -18,7 +18,7 @@ import (
 const (
 	MaxBatches = 100_000
 	maxError   = 2000
-	maxWant    = 1024
+	maxWant    = 1024 // mini-batches that a task has at once
 )
 
 // Ask is what the task of a job asks for, and what it has done. The task sends the same again until
@@ -30,6 +30,14 @@ type Ask struct {
 	Holding  []int    `json:"holding"`
 	Want     int      `json:"want"`
 	Finished []Result `json:"finished"`
+}
+
+// Check refuses a question with more than a task can have to say.
+func (a *Ask) Check() error {
+	if n := max(len(a.Holding), len(a.Finished)); n > maxWant {
+		return berth.Errorf(berth.Invalid, "a task has at most %d mini-batches, and this one speaks of %d", maxWant, n)
+	}
+	return nil
 }
 
 // Result is what became of a mini-batch.
@@ -120,7 +128,7 @@ func (x *exchange) answer(a Ask) (Answer, error) {
 			answer.Batches = append(answer.Batches, Piece{b.Number, b.Tries, b.Items})
 		}
 	}
-	if answer.Batches, err = x.take(answer.Batches, min(a.Want, maxWant)); err != nil {
+	if answer.Batches, err = x.take(answer.Batches, min(a.Want, len(answer.Batches)+maxWant-len(mine))); err != nil {
 		return answer, err
 	}
 	if len(answer.Batches) == 0 && held == 0 && a.Want > 0 {
