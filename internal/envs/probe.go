@@ -1,34 +1,56 @@
 package envs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
-// bases remembers the Pythons of this machine: to ask one takes as long as starting it.
+// bases remembers the Pythons of this machine: to ask one takes as long as starting it. All tasks
+// of the machine share what it remembers, so whatever a task says that has a part in the answer is
+// in the key.
 type bases struct {
-	mu   sync.Mutex
-	seen map[string]*Base // nil for a program that is no Python
+	probes singleflight.Group
+	mu     sync.Mutex
+	seen   map[string]*Base // nil for a program that is no Python
 }
+
+// Bounds of a probe.
+const (
+	probeTime    = 20 * time.Second
+	probeOutput  = 64 << 10
+	probeVersion = 1 << 10 // of a .python-version
+)
 
 // probeScript prints what a layer has to know of an interpreter.
 const probeScript = `import json, os, site, sys, sysconfig
-user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
 json.dump({"exe": getattr(sys, "_base_executable", "") or os.path.realpath(sys.executable),
  "version": "%d.%d.%d" % sys.version_info[:3], "venv": sys.prefix != sys.base_prefix, "prefix": sys.prefix,
  "sites": site.getsitepackages() if hasattr(site, "getsitepackages") else [],
- "user": user, "scripts": sysconfig.get_path("scripts")}, sys.stdout)`
+ "user": site.getusersitepackages(), "scripts": sysconfig.get_path("scripts")}, sys.stdout)`
 
 // Machine is the Python that commands on the machine itself find, nil when there is none: the first
-// on path, which is a list of directories as in PATH. environ and dir are what commands have.
-func (c *Cache) Machine(ctx context.Context, path string, environ []string, dir string) *Base {
+// on PATH. host are the variables of the machine, job those of a command that are put on top of
+// them, and dir is where the command runs. The interpreter is asked with the machine's variables.
+func (c *Cache) Machine(ctx context.Context, host []string, job map[string]string, dir string) *Base {
+	path, given := job["PATH"]
+	for _, v := range host {
+		if p, ok := strings.CutPrefix(v, "PATH="); ok && !given {
+			path = p
+		}
+	}
 	program, other := lookup(path, "python3"), lookup(path, "python")
 	if program == "" {
 		program = other
@@ -36,24 +58,50 @@ func (c *Cache) Machine(ctx context.Context, path string, environ []string, dir 
 	if program == "" {
 		return nil
 	}
-	key := probeKey(program, environ, dir) + "\x00" + other
-	c.bases.mu.Lock()
-	defer c.bases.mu.Unlock()
-	if b, ok := c.bases.seen[key]; ok {
+	chosen := pyenvVars(program, path, job, dir)
+	key := strings.Join(append([]string{probeKey(program), other}, chosen...), "\x00")
+	if b, ok := c.bases.get(key); ok {
 		return b
 	}
-	b := probe(ctx, program, environ, dir)
-	if ctx.Err() != nil {
+	done := c.bases.probes.DoChan(key, func() (any, error) {
+		if b, ok := c.bases.get(key); ok {
+			return b, nil
+		}
+		// Not of this task alone: others may wait for the same answer.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+		defer cancel()
+		b, certain := probe(ctx, program, slices.Concat(host, chosen))
+		if b != nil {
+			b.only3 = other != "" && filepath.Dir(other) != filepath.Dir(program)
+		}
+		if certain {
+			c.bases.put(key, b)
+		}
+		return b, nil
+	})
+	select {
+	case r := <-done:
+		b, _ := r.Val.(*Base)
+		return b
+	case <-ctx.Done():
 		return nil
 	}
-	if b != nil {
-		b.only3 = other != "" && filepath.Dir(other) != filepath.Dir(program)
+}
+
+func (b *bases) get(key string) (*Base, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	base, ok := b.seen[key]
+	return base, ok
+}
+
+func (b *bases) put(key string, base *Base) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.seen == nil || len(b.seen) > 200 {
+		b.seen = map[string]*Base{}
 	}
-	if c.bases.seen == nil || len(c.bases.seen) > 200 {
-		c.bases.seen = map[string]*Base{}
-	}
-	c.bases.seen[key] = b
-	return b
+	b.seen[key] = base
 }
 
 // lookup finds a program on path.
@@ -67,52 +115,107 @@ func lookup(path, name string) string {
 	return ""
 }
 
-// probeKey changes when the answers of an interpreter may: with the program, with the packages'
-// scripts beside it, and with what pyenv chooses by.
-func probeKey(program string, environ []string, dir string) string {
+// probeKey changes when the answers of an interpreter may: with the program, and with the packages'
+// scripts beside it.
+func probeKey(program string) string {
 	key := program
-	stamp := func(p string) {
+	stamps := []string{program, filepath.Dir(program)}
+	if shim(program) {
+		stamps = append(stamps, filepath.Join(filepath.Dir(program), "..", "version"))
+	}
+	for _, p := range stamps {
 		if info, err := os.Stat(p); err == nil {
 			key += "\x00" + p + info.ModTime().String()
 		}
 	}
-	stamp(program)
-	stamp(filepath.Dir(program))
-	if strings.HasSuffix(filepath.Dir(program), "shims") {
-		for _, v := range environ {
-			if strings.HasPrefix(v, "PYENV_") {
-				key += "\x00" + v
-			}
-		}
-		stamp(filepath.Join(filepath.Dir(program), "..", "version"))
-		chosen, _ := os.ReadFile(filepath.Join(dir, ".python-version"))
-		key += "\x00" + string(chosen)
-	}
 	return key
 }
 
-// probe asks an interpreter, and returns nil when it is none.
-func probe(ctx context.Context, program string, environ []string, dir string) *Base {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "-c", probeScript)
-	cmd.Env, cmd.Dir, cmd.WaitDelay = environ, dir, time.Second
-	out, err := cmd.Output()
+// shim says whether a program is one of pyenv's, which choose the interpreter.
+func shim(program string) bool { return strings.HasSuffix(filepath.Dir(program), "shims") }
+
+// pyenvVars are the variables of a job by which pyenv chooses, sorted; none for other programs. The
+// choice that a folder makes is made a variable, so that the interpreter need not run there.
+func pyenvVars(program, path string, job map[string]string, dir string) []string {
+	if !shim(program) {
+		return nil
+	}
+	vars := []string{"PATH=" + path}
+	for k, v := range job {
+		if strings.HasPrefix(k, "PYENV_") && !strings.ContainsRune(k+v, 0) {
+			vars = append(vars, k+"="+v)
+		}
+	}
+	if job["PYENV_VERSION"] == "" {
+		if v := strings.Join(strings.Fields(readSmall(filepath.Join(dir, ".python-version"))), ":"); v != "" {
+			vars = append(vars, "PYENV_VERSION="+v)
+		}
+	}
+	slices.Sort(vars)
+	return vars
+}
+
+// readSmall is the text of a small file in a job's folder, empty when it is anything else.
+func readSmall(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, probeVersion+1))
+	if err != nil || len(text) > probeVersion || bytes.IndexByte(text, 0) >= 0 {
+		return ""
+	}
+	return string(text)
+}
+
+// bounded takes so many bytes and no more. It embeds no buffer, whose ReadFrom has no bound.
+type bounded struct {
+	text []byte
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errors.New("too much output")
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+// probe asks an interpreter, apart from all that jobs can say and write, and returns nil when it is
+// none. It is not certain of an answer that another try may change.
+func probe(ctx context.Context, program string, environ []string) (b *Base, certain bool) {
+	cmd := exec.CommandContext(ctx, program, "-I", "-c", probeScript)
+	out := &bounded{left: probeOutput}
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.WaitDelay = environ, "/", out, time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what a wrapper left behind, if anything
+	}
+	if err != nil {
+		return nil, ctx.Err() == nil && (cmd.ProcessState != nil && cmd.ProcessState.Exited())
+	}
 	var is struct {
 		Exe, Version, Prefix, User, Scripts string
 		Venv                                bool
 		Sites                               []string
 	}
-	if err != nil || json.Unmarshal(out, &is) != nil || is.Exe == "" {
-		return nil
+	if json.Unmarshal(out.text, &is) != nil || is.Exe == "" {
+		return nil, true
 	}
-	b := &Base{exe: is.Exe, version: is.Version, prefix: is.Prefix, system: true}
+	b = &Base{exe: is.Exe, version: is.Version, prefix: is.Prefix, system: true}
 	if is.Venv {
 		b.sites = is.Sites
 		text, _ := os.ReadFile(filepath.Join(is.Prefix, "pyvenv.cfg"))
 		b.system = systemPackages().Match(text)
 	}
-	if info, err := os.Stat(is.User); is.User != "" && err == nil && info.IsDir() {
+	if info, err := os.Stat(is.User); b.system && is.User != "" && err == nil && info.IsDir() {
 		b.sites = append(b.sites, is.User) // the layer has a user directory of its own
 	}
 	b.sites = slices.DeleteFunc(b.sites, func(s string) bool { return s == "" })
@@ -136,7 +239,7 @@ func probe(ctx context.Context, program string, environ []string, dir string) *B
 	if !is.Venv {
 		b.prefix = ""
 	}
-	return b
+	return b, true
 }
 
 var systemPackages = pattern(`(?im)^include-system-site-packages\s*=\s*true`)

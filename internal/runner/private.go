@@ -29,18 +29,7 @@ func (t *task) machine(ctx context.Context) *envs.Env {
 	if t.o.Envs == nil || !mayInstall(t.l) {
 		return nil
 	}
-	environ := append([]string(nil), t.o.Base...)
-	for k, v := range t.l.Env {
-		environ = append(environ, k+"="+v)
-	}
-	environ = once(environ)
-	path := ""
-	for _, v := range environ {
-		if p, ok := strings.CutPrefix(v, "PATH="); ok {
-			path = p
-		}
-	}
-	base := t.o.Envs.Machine(ctx, path, environ, t.workdir())
+	base := t.o.Envs.Machine(ctx, t.o.Base, t.l.Env, t.workdir())
 	if base == nil {
 		return nil
 	}

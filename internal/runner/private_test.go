@@ -142,6 +142,62 @@ func TestPrivateMachine(t *testing.T) {
 	}
 }
 
+// TestPrivateMachineUnmoved: what one command says about Python is not what others get.
+func TestPrivateMachineUnmoved(t *testing.T) {
+	c, err := envs.Open(t.TempDir(), envs.Options{DockerHost: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, first := range map[string]func(evil string) map[string]string{
+		"module": func(evil string) map[string]string { return map[string]string{"PYTHONPATH": evil} },
+		"user": func(evil string) map[string]string {
+			out, err := exec.Command("python3", "-c", "import site; print(site.getusersitepackages())").Output()
+			home, _ := os.UserHomeDir()
+			rel, ok := strings.CutPrefix(strings.TrimSpace(string(out)), home+"/.local")
+			if err != nil || !ok {
+				t.Skipf("the user's packages are in %s, %v", out, err)
+			}
+			if err := os.MkdirAll(evil+rel, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(evil+rel+"/gift.py", nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return map[string]string{"PYTHONUSERBASE": evil}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			machine, evil := filepath.Join(dir, "machine"), filepath.Join(dir, "evil")
+			if out, err := exec.Command("python3", "-m", "venv", "--without-pip", "--system-site-packages", machine).CombinedOutput(); err != nil {
+				t.Skipf("no virtual environment could be made: %v\n%s", err, out)
+			}
+			if err := os.Mkdir(evil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(evil+"/json.py", []byte("raise SystemExit(1)\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			run := func(env map[string]string, command string) string {
+				b := newBench(t, command)
+				b.options.Envs = c
+				b.launch.Env = map[string]string{"VIRTUAL_ENV": machine, "PATH": machine + "/bin:" + os.Getenv("PATH")}
+				for k, v := range env {
+					b.launch.Env[k] = v
+				}
+				if exit := b.run(); !exit.OK() {
+					t.Fatalf("exit %+v, log %s", exit, b.log())
+				}
+				return b.log()
+			}
+			run(first(evil), "true python")
+			if log := run(nil, "test $VIRTUAL_ENV != "+machine+" && echo private; python -c 'import gift' 2>/dev/null || echo none"); log != "private\nnone\n" {
+				t.Errorf("the next command has %q", log)
+			}
+		})
+	}
+}
+
 // BenchmarkPrivate is what it costs to make an environment private.
 func BenchmarkPrivate(b *testing.B) {
 	c, err := environments()

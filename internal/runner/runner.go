@@ -123,8 +123,9 @@ type Options struct {
 type Environments interface {
 	// Prepare blocks until e is ready. It reports progress, and warns of what the user should know.
 	Prepare(ctx context.Context, e berth.LaunchEnv, progress, warn func(string)) (*envs.Env, error)
-	// Machine is the Python that commands on the machine itself find on path, nil if there is none.
-	Machine(ctx context.Context, path string, environ []string, dir string) *envs.Base
+	// Machine is the Python that commands on the machine itself find, nil if there is none: with
+	// the host's variables, and the job's on top of them, in dir.
+	Machine(ctx context.Context, host []string, job map[string]string, dir string) *envs.Base
 	// Adopt finds a container that an earlier runner started, nil if there is none.
 	Adopt(ctx context.Context, label, value string, log io.Writer) (*envs.Running, error)
 }

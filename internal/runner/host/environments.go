@@ -51,12 +51,12 @@ func (e *environments) Prepare(ctx context.Context, l berth.LaunchEnv, progress,
 }
 
 // Machine is [envs.Cache.Machine].
-func (e *environments) Machine(ctx context.Context, path string, environ []string, dir string) *envs.Base {
+func (e *environments) Machine(ctx context.Context, host []string, job map[string]string, dir string) *envs.Base {
 	c, err := e.open()
 	if err != nil {
 		return nil
 	}
-	return c.Machine(ctx, path, environ, dir)
+	return c.Machine(ctx, host, job, dir)
 }
 
 // Adopt is [envs.Cache.Adopt].
