@@ -108,7 +108,7 @@ func (s *Server) endpointKey(r *http.Request, ws berth.Workspace) (p auth.Princi
 	keys := asMap(had["keys"])
 	for _, k := range []string{text(keys, primaryKey), text(keys, secondaryKey)} {
 		if k != "" && subtle.ConstantTimeCompare([]byte(k), []byte(given)) == 1 {
-			err := s.Authority.CheckHolder(r.Context(), auth.UserHolder(d.CreatedBy), time.Now())
+			err := s.Authority.CheckWriter(r.Context(), d.CreatedBy, time.Now())
 			return auth.Principal{User: d.CreatedBy, Role: auth.User, Token: "key of " + d.Name}, err == nil, err
 		}
 	}
@@ -260,22 +260,27 @@ func (s *Server) batchJobs(c *call, name string) error {
 	const most = 1000
 	value := []any{}
 	mark := []byte(`"invokes":"` + endpoint.Name + `/`)
-	err = s.DB.View(c.ctx(), func(tx *store.Tx) error {
-		docs, err := tx.All(store.Query{Workspace: c.ws.Key(), Kind: "jobs"})
-		for i := len(docs) - 1; i >= 0 && len(value) < most; i-- {
-			if !bytes.Contains(docs[i].Own, mark) {
-				continue
+	q := store.Query{Workspace: c.ws.Key(), Kind: "jobs", Limit: 200}
+	for more := true; more && len(value) < most; {
+		err := s.DB.View(c.ctx(), func(tx *store.Tx) error {
+			docs, err := tx.List(q)
+			more = len(docs) == q.Limit
+			for _, d := range docs {
+				q.After = d.ID
+				if len(value) == most || !bytes.Contains(d.Own, mark) {
+					continue
+				}
+				m, err := c.render(s.docs.row("jobs"), d)
+				if err != nil {
+					return err
+				}
+				value = append(value, m)
 			}
-			m, err := c.render(s.docs.row("jobs"), docs[i])
-			if err != nil {
-				return err
-			}
-			value = append(value, m)
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	if err != nil {
-		return err
 	}
 	return c.send(http.StatusOK, map[string]any{"value": value})
 }

@@ -69,3 +69,19 @@ func (a *Authority) hasToken(ctx context.Context, user string, now time.Time) er
 	a.mu.Unlock()
 	return nil
 }
+
+// CheckWriter says whether a user has a token that has not expired and may change resources. What
+// acts as its maker for whoever has it, such as a key of a batch endpoint, asks it.
+func (a *Authority) CheckWriter(ctx context.Context, user string, now time.Time) error {
+	tokens, err := a.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		p, err := cached{Token: t}.principal(now)
+		if err == nil && p.CanWrite() && strings.EqualFold(p.User, user) {
+			return nil
+		}
+	}
+	return berth.Errorf(berth.Unauthenticated, "%s has no token any more that may change something", user)
+}

@@ -45,3 +45,23 @@ func TestHolders(t *testing.T) {
 		check(auth.UserHolder("ann"), i == 0)
 	}
 }
+
+// TestCheckWriter: tokens that only read, or have expired, do not let others act for their user.
+func TestCheckWriter(t *testing.T) {
+	a, _ := open(t)
+	now := time.Now()
+	for _, tok := range []auth.Token{
+		{Name: "reads", User: "rita", Role: auth.Reader},
+		{Name: "old", User: "olaf", Role: auth.User, Expires: now.Add(-time.Minute)},
+		{Name: "writes", User: "will", Role: auth.User, Expires: now.Add(time.Minute)},
+	} {
+		if _, err := a.Create(t.Context(), tok); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for user, good := range map[string]bool{"rita": false, "olaf": false, "nobody": false, "will": true} {
+		if err := a.CheckWriter(t.Context(), user, now); (err == nil) != good || err != nil && berth.CodeOf(err) != berth.Unauthenticated {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+}
