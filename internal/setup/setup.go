@@ -103,6 +103,13 @@ func (t *Team) program() string {
 // from the server's secrets.
 func (t *Team) accountHome() string { return t.Home + "-account" }
 
+// pair are the files of a certificate from elsewhere. They are in the home, which is hidden from
+// jobs: those run with the server's account, and could read them anywhere else.
+func (t *Team) pair() (certificate, key string) {
+	dir := filepath.Join(t.Home, "tls", "own")
+	return filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+}
+
 // Check says what is wrong with t.
 func (t *Team) Check() error {
 	host, port, err := net.SplitHostPort(t.Listen)
@@ -186,8 +193,9 @@ func (t *Team) Plan() ([]Step, error) {
 		return errors.Join(os.MkdirAll(t.at(t.Home), 0o700), os.MkdirAll(t.at(t.accountHome()), 0o700), t.own(t.accountHome()))
 	})
 	if t.Certificate != "" {
-		add("copy the certificate and its key to "+etc+"/tls, for the account only", "", func(context.Context) error {
-			return errors.Join(copyFile(t.Certificate, t.at(etc+"/tls/cert.pem"), 0o600), copyFile(t.Key, t.at(etc+"/tls/key.pem"), 0o600), t.own(etc+"/tls"))
+		cert, key := t.pair()
+		add("copy the certificate and its key to "+filepath.Dir(key)+", where jobs cannot read them", "", func(context.Context) error {
+			return errors.Join(copyFile(t.Certificate, t.at(cert), 0o600), copyFile(t.Key, t.at(key), 0o600))
 		})
 	}
 	add("write "+filepath.Join(t.Home, config.FileName), shown, func(context.Context) error {
@@ -225,7 +233,7 @@ func (t *Team) configuration(database string) (string, error) {
 		c["database"] = database
 	}
 	if t.Certificate != "" {
-		c["tls_certificate"], c["tls_key"] = etc+"/tls/cert.pem", etc+"/tls/key.pem"
+		c["tls_certificate"], c["tls_key"] = t.pair()
 	}
 	if t.ACME {
 		c["acme"] = true

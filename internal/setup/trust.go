@@ -7,10 +7,12 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/berthml/berth"
@@ -37,29 +39,39 @@ var systemStores = []systemStore{
 }
 
 // name is what the authority is called in stores: by its hash, so that several can be told apart.
-func (t Trust) name() (string, error) {
+// certificate is the text of that authority and of nothing else.
+func (t Trust) name() (name string, certificate []byte, err error) {
 	text, err := os.ReadFile(t.CA)
 	if err != nil {
-		return "", berth.Errorf(berth.NotFound, "there is no certificate authority to trust: %w", err)
+		return "", nil, berth.Errorf(berth.NotFound, "there is no certificate authority to trust: %w", err)
 	}
-	block, _ := pem.Decode(text)
+	block, rest := pem.Decode(text)
 	if block == nil {
-		return "", berth.Errorf(berth.Invalid, "%s is not a certificate", t.CA)
+		return "", nil, berth.Errorf(berth.Invalid, "%s is not a certificate", t.CA)
+	}
+	if next, _ := pem.Decode(rest); next != nil {
+		return "", nil, berth.Errorf(berth.Denied, "%s has more than one certificate, and all of them would be trusted; start the server once with only its own there", t.CA)
 	}
 	c, err := x509.ParseCertificate(block.Bytes)
 	if err != nil || !c.IsCA {
-		return "", berth.Errorf(berth.Invalid, "%s is not a certificate authority", t.CA)
+		return "", nil, berth.Errorf(berth.Invalid, "%s is not a certificate authority", t.CA)
 	}
-	if !c.PermittedDNSDomainsCritical {
-		return "", berth.Errorf(berth.Denied, "the authority in %s may certify any name, so trusting it would be dangerous; start the server once to renew it", t.CA)
+	if !c.PermittedDNSDomainsCritical || len(c.PermittedDNSDomains) == 0 || slices.Contains(c.PermittedDNSDomains, "") || slices.Contains(c.PermittedDNSDomains, ".") || len(c.PermittedIPRanges) == 0 || slices.ContainsFunc(c.PermittedIPRanges, everywhere) {
+		return "", nil, berth.Errorf(berth.Denied, "the authority in %s may certify any name, so trusting it would be dangerous; start the server once to renew it", t.CA)
 	}
 	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo) // the same when it is renewed
-	return "berth-" + hex.EncodeToString(sum[:6]), nil
+	return "berth-" + hex.EncodeToString(sum[:6]), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}), nil
+}
+
+// everywhere says whether a range has all addresses.
+func everywhere(n *net.IPNet) bool {
+	ones, _ := n.Mask.Size()
+	return ones == 0
 }
 
 // Plan is what has to be done so that the authority is trusted, or is not any more.
 func (t Trust) Plan(remove bool) (steps []Step, err error) {
-	name, err := t.name()
+	name, certificate, err := t.name()
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +104,14 @@ func (t Trust) Plan(remove bool) (steps []Step, err error) {
 			continue
 		}
 		steps = append(steps, Step{What: "copy the authority to " + path + " and run " + s.update[0], do: func(ctx context.Context) error {
-			return errors.Join(copyFile(t.CA, path, 0o644), update(ctx))
+			return errors.Join(writeFile(path, certificate, 0o644), update(ctx))
 		}})
 	}
-	return append(steps, t.nss(name, remove)...), nil
+	return append(steps, t.nss(name, certificate, remove)...), nil
 }
 
 // nss are the steps for the stores of browsers, which need certutil.
-func (t Trust) nss(name string, remove bool) (steps []Step) {
+func (t Trust) nss(name string, certificate []byte, remove bool) (steps []Step) {
 	tool, err := exec.LookPath("certutil")
 	if err != nil {
 		return []Step{{What: "skip the stores of browsers: install certutil (libnss3-tools or nss-tools) to change them", do: func(context.Context) error { return nil }}}
@@ -129,7 +141,16 @@ func (t Trust) nss(name string, remove bool) (steps []Step) {
 						return err
 					}
 				}
-				return command(ctx, tool, "-A", "-d", db, "-t", "C,,", "-n", name, "-i", t.CA)
+				tmp, err := os.MkdirTemp("", "berth-trust-")
+				if err != nil {
+					return err
+				}
+				defer os.RemoveAll(tmp)
+				checked := filepath.Join(tmp, "ca.pem") // not t.CA, which may be another by now
+				if err := os.WriteFile(checked, certificate, 0o600); err != nil {
+					return err
+				}
+				return command(ctx, tool, "-A", "-d", db, "-t", "C,,", "-n", name, "-i", checked)
 			}})
 		}
 	}

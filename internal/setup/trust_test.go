@@ -56,8 +56,37 @@ func TestTrust(t *testing.T) {
 	if found, _ := filepath.Glob(filepath.Join(store, "*")); len(found) > 0 || tool != "" && strings.Contains(listed(), "berth-") {
 		t.Errorf("left: %v", found)
 	}
+	if err := os.WriteFile(x.CA, append(want, want...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Plan(false); berth.CodeOf(err) != berth.Denied {
+		t.Errorf("a file with two certificates: %v", err)
+	}
 	x.CA = filepath.Join(t.TempDir(), "none")
 	if _, err := x.Plan(false); berth.CodeOf(err) != berth.NotFound {
 		t.Error(err)
+	}
+}
+
+// TestOwnCertificate: the key of a certificate from elsewhere is in the home, hidden from jobs.
+func TestOwnCertificate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	if _, err := auth.LoadCerts(dir, []string{"localhost"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	x, _ := team(t)
+	x.Certificate, x.Key = filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key")
+	steps, err := x.Plan()
+	do(t, steps, err)
+	info, err := os.Stat(filepath.Join(x.Root, x.Home, "tls/own/key.pem"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	text, err := os.ReadFile(filepath.Join(x.Root, x.Home, "berth.yaml"))
+	if err != nil || !strings.Contains(string(text), "tls_key: "+x.Home+"/tls/own/key.pem\n") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(x.Root, "etc/berth/tls")); !os.IsNotExist(err) {
+		t.Errorf("outside the home: %v", err)
 	}
 }
