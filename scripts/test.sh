@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export BERTH_BIN=$PWD/bin/berth
-programs='/(internal/cli|e2e/[a-z]+|internal/envs)$'
+programs='/(internal/cli|internal/fence|e2e/[a-z]+|internal/envs)$'
 if command -v "${CC:-cc}" >/dev/null; then
 	CGO_ENABLED=1 go test -race -timeout 15m $(go list ./... | grep -vE "$programs")
 else

@@ -14,6 +14,7 @@ import (
 	"github.com/berthml/berth/internal/app"
 	"github.com/berthml/berth/internal/config"
 	"github.com/berthml/berth/internal/driver/local"
+	"github.com/berthml/berth/internal/fence"
 	launcher "github.com/berthml/berth/internal/runner/group"
 )
 
@@ -25,6 +26,9 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger) (err error)
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
+	}
+	if err := fence.DropAmbient(); err != nil { // before anything is started
+		return fmt.Errorf("give up ambient capabilities: %w", err)
 	}
 	a, err := app.Open(ctx, cfg, []string{exe, "_host"}, log)
 	if errors.Is(err, app.ErrStopped) {

@@ -56,8 +56,8 @@ func setupTeam(s *session) *cobra.Command {
 				return err
 			}
 			s.say("the server is set up; its home is %s", filepath.Join(t.Root, t.Home))
-			s.hint("give each user their token, the address https://%s, and %s/tls/ca.pem once the server has started, unless the certificate is a public one\n"+
-				"`berth user add NAME` adds users, `berth doctor` checks the server: run both with --home %s, as root", t.Name, t.Home, t.Home)
+			s.hint("give each user their token, the address %s, and %s/tls/ca.pem once the server has started, unless the certificate is a public one\n"+
+				"`berth user add NAME` adds users, `berth doctor` checks the server: run both with --home %s, as root", t.Advertise(), t.Home, t.Home)
 			return nil
 		},
 	}

@@ -104,7 +104,7 @@ func looksSecret(name string) bool {
 		}
 	}
 	switch path.Ext(base) {
-	case ".pem", ".key", ".p12", ".pfx":
+	case ".pem", ".key", ".p12", ".pfx", ".token":
 		return true
 	case ".pub":
 		return false

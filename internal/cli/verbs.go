@@ -239,7 +239,11 @@ func (s *session) broken(n noun, d client.Document) error {
 			why = ": " + text
 		}
 	}
-	return berth.Errorf(berth.Invalid, "%s %s is there, but it has failed%s\n`%s %s show -n %s` tells more", n.word, d.Name(), why, s.self(), n.word, d.Name())
+	show := n.word + " show -n " + d.Name()
+	if id := strings.Split(d.ID(), "/"); len(id) > 3 && id[len(id)-2] == "deployments" {
+		show += " -e " + id[len(id)-3]
+	}
+	return berth.Errorf(berth.Invalid, "%s %s is there, but it has failed%s\n`%s %s` tells more", n.word, d.Name(), why, s.self(), show)
 }
 
 // streamVerb is job stream: the log so far and as it grows, and the job's exit code.

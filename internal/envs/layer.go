@@ -98,8 +98,8 @@ func (b *Base) addPrograms(bin string, ours func(interpreter string) bool) {
 		if d.IsDir() || isInterpreter().MatchString(name) {
 			continue
 		}
-		info, err := d.Info()
-		if err != nil || !d.Type().IsRegular() || info.Size() > largeScript {
+		info, err := os.Stat(filepath.Join(bin, name)) // pip may be a link to pip3.11
+		if err != nil || !info.Mode().IsRegular() || info.Size() > largeScript {
 			b.links = append(b.links, filepath.Join(bin, name))
 			continue
 		}

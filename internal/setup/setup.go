@@ -221,14 +221,18 @@ func (t *Team) Plan() ([]Step, error) {
 	return p, nil
 }
 
+// Advertise is the address of the server for clients.
+func (t *Team) Advertise() string {
+	_, port, _ := net.SplitHostPort(t.Listen) // Check has seen it
+	if port == "443" {
+		return "https://" + t.Name
+	}
+	return "https://" + net.JoinHostPort(t.Name, port)
+}
+
 // configuration is the text of berth.yaml with a database.
 func (t *Team) configuration(database string) (string, error) {
-	_, port, _ := net.SplitHostPort(t.Listen) // Check has seen it
-	advertise := "https://" + net.JoinHostPort(t.Name, port)
-	if port == "443" {
-		advertise = "https://" + t.Name
-	}
-	c := map[string]any{"listen": t.Listen, "advertise": advertise}
+	c := map[string]any{"listen": t.Listen, "advertise": t.Advertise()}
 	if database != "" {
 		c["database"] = database
 	}
