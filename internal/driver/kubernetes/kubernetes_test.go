@@ -424,13 +424,12 @@ func image(t *testing.T) {
 	}
 	f.ends(ctx, t, "canceled", "")
 	for want, change := range map[string]func(*berth.Launch){
-		"names no image":      func(*berth.Launch) {},
-		"push the image":      func(l *berth.Launch) { l.Environment.Build = "https://x" },
-		"has no instance":     func(l *berth.Launch) { l.Environment.Image, l.InstanceType = "x", "gpu" },
-		"docker_args":         func(l *berth.Launch) { l.Environment.Image, l.DockerArgs = "x", []string{"--x"} },
-		"such as 2g":          func(l *berth.Launch) { l.Environment.Image, l.ShmSize = "x", "much" },
-		"bytes of settings":   func(l *berth.Launch) { l.Environment.Image, l.Command = "x", strings.Repeat("x", 2<<20) },
-		"of several nodes do": func(l *berth.Launch) { l.Group = &berth.Group{} },
+		"names no image":    func(*berth.Launch) {},
+		"push the image":    func(l *berth.Launch) { l.Environment.Build = "https://x" },
+		"has no instance":   func(l *berth.Launch) { l.Environment.Image, l.InstanceType = "x", "gpu" },
+		"docker_args":       func(l *berth.Launch) { l.Environment.Image, l.DockerArgs = "x", []string{"--x"} },
+		"such as 2g":        func(l *berth.Launch) { l.Environment.Image, l.ShmSize = "x", "much" },
+		"bytes of settings": func(l *berth.Launch) { l.Environment.Image, l.Command = "x", strings.Repeat("x", 2<<20) },
 	} {
 		f.document = strings.Replace(f.document, `"image":"`+kubetest.Image+`",`, "", 1)
 		f.reopen(t)
